@@ -3,12 +3,12 @@
 
 #include "src/runtime/device/forwarding_device.hpp"
 #include "src/runtime/tile_link/host.hpp"
+#include "tests/support/blocking_exchange.hpp"
 #include "vocabpipe/tile_link.hpp"
 #include "vocabpipe/world.hpp"
 
-#include <algorithm>
-#include <stdexcept>
-#include <string>
+#include <span>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -18,71 +18,46 @@ namespace {
 
 using HostBytes = std::vector<std::byte>;
 
-class BlockingExchange final : public TileLink::Exchange {
+class HostExchange final : public BlockingExchange {
 public:
-    BlockingExchange(Device& device, TileLink& host, std::string name,
-                     std::span<const TileLink::Outgoing> send,
-                     std::span<const TileLink::Incoming> receive)
-        : device_(device),
-          host_(host),
-          name_(std::move(name)),
-          send_(send.begin(), send.end()),
-          receive_(receive.begin(), receive.end()),
-          released_(send.size(), 0) {}
-
-    void release(int member, int pieces) override {
-        int& released = released_.at(static_cast<size_t>(member));
-        released = std::max(released, pieces);
-    }
-    [[nodiscard]] int wait(int member, int /*pieces*/) override {
-        exchange();
-        return static_cast<int>(receive_.at(static_cast<size_t>(member)).ends.size());
-    }
-    [[nodiscard]] bool test(int /*member*/, int /*pieces*/) override { return exchanged_; }
-    void finish() override { exchange(); }
+    HostExchange(Device& device, TileLink& host, std::string_view name,
+                 std::span<const TileLink::Outgoing> send,
+                 std::span<const TileLink::Incoming> receive)
+        : BlockingExchange(send, receive, name), device_(device), host_(host) {}
 
 private:
-    void exchange() {
-        if (std::exchange(exchanged_, true)) return;
+    void move_all() override {
         std::vector<HostBytes> out, in;
         std::vector<std::vector<int64_t>> ends;  // whole parts
-        std::vector<TileLink::Outgoing> send;
-        std::vector<TileLink::Incoming> receive;
-        out.reserve(send_.size());
-        in.reserve(send_.size());
-        ends.reserve(2 * send_.size());
+        std::vector<TileLink::Outgoing> leave;
+        std::vector<TileLink::Incoming> arrive;
+        out.reserve(send().size());
+        in.reserve(send().size());
+        ends.reserve(2 * send().size());
         const auto whole = [&](size_t size) -> std::span<const int64_t> {
             return ends.emplace_back(size > 0 ? 1 : 0, static_cast<int64_t>(size));
         };
-        for (size_t m = 0; m < send_.size(); ++m) {
-            if (released_[m] != static_cast<int>(send_[m].ends.size())) {
-                throw std::logic_error(name_ + ": not all is released");
-            }
-            HostBytes& leaves = out.emplace_back(send_[m].bytes.size());
-            if (!leaves.empty()) device_.download(send_[m].bytes.data(), leaves);
-            send.push_back({.bytes = leaves, .ends = whole(leaves.size())});
-            HostBytes& arrives = in.emplace_back(receive_[m].bytes.size());
-            receive.push_back({.bytes = arrives, .ends = whole(arrives.size())});
+        for (size_t m = 0; m < send().size(); ++m) {
+            HostBytes& leaves = out.emplace_back(send()[m].bytes.size());
+            if (!leaves.empty()) device_.download(send()[m].bytes.data(), leaves);
+            leave.push_back({.bytes = leaves, .ends = whole(leaves.size())});
+            HostBytes& arrives = in.emplace_back(receive()[m].bytes.size());
+            arrive.push_back({.bytes = arrives, .ends = whole(arrives.size())});
         }
-        TileLink::Operation operation = host_.all_to_all(send, receive, {.what = name_});
+        TileLink::Operation operation = host_.all_to_all(leave, arrive, {.what = name()});
         for (int i = 0; i < host_.size(); ++i) {
             const int member = host_.to(i);
             operation.release(member,
-                              static_cast<int>(send[static_cast<size_t>(member)].ends.size()));
+                              static_cast<int>(leave[static_cast<size_t>(member)].ends.size()));
         }
         operation.finish();
-        for (size_t m = 0; m < receive_.size(); ++m) {
-            if (!in[m].empty()) device_.upload(in[m], receive_[m].bytes.data());
+        for (size_t m = 0; m < receive().size(); ++m) {
+            if (!in[m].empty()) device_.upload(in[m], receive()[m].bytes.data());
         }
     }
 
     Device& device_;
     TileLink& host_;
-    std::string name_;
-    std::vector<TileLink::Outgoing> send_;
-    std::vector<TileLink::Incoming> receive_;
-    std::vector<int> released_;  ///< [member] pieces
-    bool exchanged_ = false;
 };
 
 class BlockingLink final : public TileLink {
@@ -94,8 +69,7 @@ public:
     [[nodiscard]] int size() const override { return host_->size(); }
     [[nodiscard]] Operation all_to_all(std::span<const Outgoing> send,
                                        std::span<const Incoming> receive, Name name) override {
-        return Operation(std::make_unique<BlockingExchange>(device_, *host_, std::string(name.what),
-                                                            send, receive));
+        return Operation(std::make_unique<HostExchange>(device_, *host_, name.what, send, receive));
     }
     void poll() override { host_->poll(); }
 

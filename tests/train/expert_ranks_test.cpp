@@ -4,7 +4,6 @@
 #include "tests/model/tensor_models.hpp"
 #include "tests/support/schedule_cases.hpp"
 #include "tests/train/training_run.hpp"
-#include "vocabpipe/make_schedule.hpp"
 #include "vocabpipe/mesh.hpp"
 
 #include <gtest/gtest.h>
@@ -19,6 +18,7 @@ namespace {
 
 // 4 sequences of 8 tokens: what a rank of up to 4 tensor ranks routes begins inside a sequence.
 constexpr int64_t kExpertSequences = 4;
+constexpr int64_t kExpertVocabulary = 40;  // rows that any of the meshes divides evenly
 
 ModelConfig expert_model(const std::string& family, int layers, DType dtype) {
     ModelConfig config;
@@ -26,7 +26,7 @@ ModelConfig expert_model(const std::string& family, int layers, DType dtype) {
         if (model.family == family) config = model;
     }
     config.num_layers = layers;
-    config.vocab_size = 40;  // rows that any of the meshes divides evenly
+    config.vocab_size = kExpertVocabulary;
     config.dtype = dtype;
     config.moe.aux_loss = 0.02F;
     config.moe.z_loss = 0.01F;
@@ -39,19 +39,12 @@ ModelConfig expert_model(const std::string& family, int layers, DType dtype) {
 
 TrainingSetup expert_setup(const std::string& schedule, VocabMode mode, const Mesh& mesh,
                            const std::string& family, DType dtype, int steps) {
-    const Schedule placed = make_schedule(
-        schedule,
-        {.ranks = mesh.pipeline, .microbatches = 2, .vocab_mode = mode, .vocab_size = 40});
-    return {.config = expert_model(family, placed.stages + 1, dtype),
-            .family = schedule,
-            .ranks = mesh.pipeline,
-            .replicas = mesh.data,
-            .tensor = mesh.tensor,
-            .expert = mesh.expert,
-            .microbatches = 2,
-            .mode = mode,
-            .steps = steps,
-            .sequences = kExpertSequences};
+    TrainingSetup setup = setup_on_mesh(schedule, mode, mesh, kExpertVocabulary, [&](int layers) {
+        return expert_model(family, layers, dtype);
+    });
+    setup.steps = steps;
+    setup.sequences = kExpertSequences;
+    return setup;
 }
 
 /// Losses, norms and what routers did are those of `alone`, within rounding.

@@ -4,7 +4,6 @@
 
 #include "tests/model/model_cases.hpp"
 #include "tests/train/training_run.hpp"
-#include "vocabpipe/make_schedule.hpp"
 #include "vocabpipe/mesh.hpp"
 
 #include <algorithm>
@@ -21,20 +20,11 @@ inline constexpr int64_t kTensorVocabulary = 40;  // rows that any of the meshes
 
 inline TrainingSetup tensor_setup(const std::string& schedule, VocabMode mode, Mesh mesh,
                                   const std::string& family, DType dtype, int steps) {
-    const Schedule placed = make_schedule(schedule, {.ranks = mesh.pipeline,
-                                                     .microbatches = 2,
-                                                     .vocab_mode = mode,
-                                                     .vocab_size = kTensorVocabulary});
-    TrainingSetup setup{
-        .config = small_family(family, placed.stages + 1, 7, kTensorVocabulary, false),
-        .family = schedule,
-        .ranks = mesh.pipeline,
-        .replicas = mesh.data,
-        .tensor = mesh.tensor,
-        .microbatches = 2,
-        .mode = mode,
-        .steps = steps,
-        .sequences = kTensorSequences};
+    TrainingSetup setup = setup_on_mesh(schedule, mode, mesh, kTensorVocabulary, [&](int layers) {
+        return small_family(family, layers, 7, kTensorVocabulary, false);
+    });
+    setup.steps = steps;
+    setup.sequences = kTensorSequences;
     setup.config.dtype = dtype;
     setup.config.ffn_hidden_size = 32;
     setup.config.num_attention_heads = 4;

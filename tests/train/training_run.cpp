@@ -68,6 +68,21 @@ Batch part_of(const Batch& batch, int replica, int replicas) {
     return part;
 }
 
+TrainingSetup setup_on_mesh(const std::string& schedule, VocabMode mode, const Mesh& mesh,
+                            int64_t vocab_size, const std::function<ModelConfig(int)>& model) {
+    const Schedule placed = make_schedule(
+        schedule,
+        {.ranks = mesh.pipeline, .microbatches = 2, .vocab_mode = mode, .vocab_size = vocab_size});
+    return {.config = model(placed.stages + 1),
+            .family = schedule,
+            .ranks = mesh.pipeline,
+            .replicas = mesh.data,
+            .tensor = mesh.tensor,
+            .expert = mesh.expert,
+            .microbatches = 2,
+            .mode = mode};
+}
+
 Training train_on_threads(const TrainingSetup& setup) {
     Schedule schedule = make_schedule(setup.family, {.ranks = setup.ranks,
                                                      .microbatches = setup.microbatches,

@@ -3,6 +3,7 @@
 
 #include "tests/support/pipeline_run.hpp"
 #include "vocabpipe/learning_rate.hpp"
+#include "vocabpipe/mesh.hpp"
 #include "vocabpipe/optimizer_step.hpp"
 #include "vocabpipe/recompute.hpp"
 
@@ -38,6 +39,12 @@ struct TrainingSetup {
     std::function<std::unique_ptr<Device>(int rank)> make_device{};
     double timeout_seconds = 30;  ///< without progress: a hang on any machine
 };
+
+/// Two microbatches of a schedule on a mesh. `model`(layers) makes the model, of one layer more
+/// than the schedule has stages and with a vocabulary of so many rows.
+[[nodiscard]] TrainingSetup setup_on_mesh(const std::string& schedule, VocabMode mode,
+                                          const Mesh& mesh, int64_t vocab_size,
+                                          const std::function<ModelConfig(int)>& model);
 
 struct Training {
     std::vector<double> losses, grad_norms;

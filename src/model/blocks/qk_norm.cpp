@@ -49,12 +49,13 @@ Statistics k_statistics(const QkNorm::Saved& saved) {
 }
 
 /// Tensor ranks have some of the columns that a norm is over. What make(sums) makes of these
-/// becomes the sum of all ranks'. Calls norm(options of q, options of k).
-template <typename Make, typename Norm>
-void norm_over_ranks(const StagePass& pass, const kernels::AttentionShape& shape,
-                     const kernels::RmsNormOptions& options, const std::string& name, Make&& make,
-                     Norm&& norm) {
-    if (!pass.team) return norm(options, options);
+/// becomes the sum of all ranks'. Returns the options of q and of k.
+template <typename Make>
+std::array<kernels::RmsNormOptions, 2> over_all_heads(const StagePass& pass,
+                                                      const kernels::AttentionShape& shape,
+                                                      const kernels::RmsNormOptions& options,
+                                                      const std::string& name, Make&& make) {
+    if (!pass.team) return {options, options};
     Views views(pass.scratch.workspace);
     const RowSums sums(views, shape.tokens());
     make(sums);
@@ -66,7 +67,7 @@ void norm_over_ranks(const StagePass& pass, const kernels::AttentionShape& shape
     of_q.columns = shape.query_columns() * pass.team.link->size();
     of_k.sums = sums.k;
     of_k.columns = shape.kv_columns() * pass.team.link->size();
-    norm(of_q, of_k);
+    return {of_q, of_k};
 }
 
 }  // namespace
@@ -104,18 +105,13 @@ void QkNorm::forward(const StagePass& pass, const kernels::AttentionShape& shape
         return;
     }
     const ConstTensor q = q_of(shape, saved.before), k = k_of(shape, saved.before);
-    norm_over_ranks(
-        pass, shape, rms_norm_, name_,
-        [&](const RowSums& sums) {
+    const auto [of_q, of_k] =
+        over_all_heads(pass, shape, rms_norm_, name_, [&](const RowSums& sums) {
             op.rms_norm_sums(pass.ctx, {}, q, {}, rms_norm_, {}, sums.q);
             op.rms_norm_sums(pass.ctx, {}, k, {}, rms_norm_, {}, sums.k);
-        },
-        [&](const kernels::RmsNormOptions& of_q, const kernels::RmsNormOptions& of_k) {
-            op.rms_norm_forward(pass.ctx, q, q_->weight, of_q, {}, q_of(shape, out),
-                                q_statistics(saved));
-            op.rms_norm_forward(pass.ctx, k, k_->weight, of_k, {}, k_of(shape, out),
-                                k_statistics(saved));
         });
+    op.rms_norm_forward(pass.ctx, q, q_->weight, of_q, {}, q_of(shape, out), q_statistics(saved));
+    op.rms_norm_forward(pass.ctx, k, k_->weight, of_k, {}, k_of(shape, out), k_statistics(saved));
     op.convert(pass.ctx, v_of(shape, saved.before), v_of(shape, out));
 }
 
@@ -129,18 +125,15 @@ void QkNorm::backward_input(const StagePass& pass, const kernels::AttentionShape
     }
     const ConstTensor q = q_of(shape, saved.before), k = k_of(shape, saved.before);
     const ConstTensor dq = q_of(shape, dy), dk = k_of(shape, dy);
-    norm_over_ranks(
-        pass, shape, rms_norm_, name_,
-        [&](const RowSums& sums) {
+    const auto [of_q, of_k] =
+        over_all_heads(pass, shape, rms_norm_, name_, [&](const RowSums& sums) {
             op.rms_norm_sums(pass.ctx, dq, q, q_->weight, rms_norm_, q_statistics(saved), sums.q);
             op.rms_norm_sums(pass.ctx, dk, k, k_->weight, rms_norm_, k_statistics(saved), sums.k);
-        },
-        [&](const kernels::RmsNormOptions& of_q, const kernels::RmsNormOptions& of_k) {
-            op.rms_norm_backward_input(pass.ctx, dq, q, q_->weight, of_q, q_statistics(saved), {},
-                                       q_of(shape, dx));
-            op.rms_norm_backward_input(pass.ctx, dk, k, k_->weight, of_k, k_statistics(saved), {},
-                                       k_of(shape, dx));
         });
+    op.rms_norm_backward_input(pass.ctx, dq, q, q_->weight, of_q, q_statistics(saved), {},
+                               q_of(shape, dx));
+    op.rms_norm_backward_input(pass.ctx, dk, k, k_->weight, of_k, k_statistics(saved), {},
+                               k_of(shape, dx));
     op.convert(pass.ctx, v_of(shape, dy), v_of(shape, dx));
 }
 

@@ -33,12 +33,8 @@ void sum_on_all(const StagePass& pass, std::string_view name, const MakePartial&
                 const Addends& addends, Tensor out) {
     TileLink& link = *pass.team.link;
     const Tensor partials(pass.scratch.received.data, link.size() * out.rows, out.cols, out.dtype);
-    const auto of = [&](int member) { return partials.row_range(member * out.rows, out.rows); };
-    const Tensor own = of(link.rank());
-    exchange_whole(link, "all-reduce for " + std::string(name), of, [&] {
-        make({0, out.rows}, own);
-    });
-    pass.op().fold_partials(pass.ctx, partials, link.size(), addends.bias, addends.residual, out);
+    const auto make_own = [&](Tensor own) { make({0, out.rows}, own); };
+    sum_whole(pass, link, name, partials, make_own, addends.bias, addends.residual, out);
 }
 
 /// An exchange is as many products, and as many waits, as there are pieces of all members: a device

@@ -4,6 +4,7 @@
 #include "src/model/views.hpp"
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 namespace vocabpipe {
@@ -22,6 +23,14 @@ void exchange_whole(TileLink& link, std::string_view what, const std::function<T
     if (make) make();
     for (int i = 0; i < link.size(); ++i) operation.release(link.to(i), 1);
     operation.finish();
+}
+
+void sum_whole(const StagePass& pass, TileLink& link, std::string_view name, Tensor partials,
+               const std::function<void(Tensor)>& make, ConstTensor bias, ConstTensor residual,
+               Tensor out) {
+    const auto of = [&](int member) { return partials.row_range(member * out.rows, out.rows); };
+    exchange_whole(link, "all-reduce for " + std::string(name), of, [&] { make(of(link.rank())); });
+    pass.op().fold_partials(pass.ctx, partials, link.size(), bias, residual, out);
 }
 
 }  // namespace vocabpipe

@@ -2,6 +2,7 @@
 #include "src/train/measure/timed_overlap.hpp"
 
 #include "src/model/blocks/row_pieces.hpp"
+#include "src/model/views.hpp"
 #include "src/train/measure/timed_experts.hpp"
 #include "src/train/measure/timed_team.hpp"
 #include "vocabpipe/context.hpp"
@@ -34,10 +35,7 @@ public:
         return view_.row_range(range.first, range.size());
     }
     [[nodiscard]] Tensor all() const { return view_; }
-    [[nodiscard]] Bytes bytes(RowRange range) const {
-        const Tensor part = rows(range);
-        return {static_cast<std::byte*>(part.data), static_cast<size_t>(part.bytes())};
-    }
+    [[nodiscard]] Bytes bytes(RowRange range) const { return bytes_of<std::byte>(rows(range)); }
     void write(const Floats& values) {
         device_.upload(std::as_bytes(std::span(values)), memory_.data());
     }

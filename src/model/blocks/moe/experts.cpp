@@ -112,11 +112,9 @@ void Experts::forward(const StagePass& pass, ConstTensor x, const ExpertRows& ro
         op.set_zero(pass.ctx, bytes_of<std::byte>(rows_of(made, of_others)));
     }
     Views views(pass.scratch.workspace);
-    const Tensor sums = partials(views, x.rows, x.dtype);
-    const auto of = [&](int member) { return sums.row_range(member * x.rows, x.rows); };
-    exchange_whole(*pass.experts, "all-reduce for " + options_.name, of,
-                   [&] { combine({}, of(rank)); });
-    op.fold_partials(pass.ctx, sums, options_.ranks, {}, residual, out);
+    sum_whole(
+        pass, *pass.experts, options_.name, partials(views, x.rows, x.dtype),
+        [&](Tensor own_sum) { combine({}, own_sum); }, {}, residual, out);
 }
 
 void Experts::recompute(const StagePass& pass, ConstTensor x, const ExpertRows& rows,
