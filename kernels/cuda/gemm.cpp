@@ -14,6 +14,9 @@ namespace vocabpipe::kernels::cuda {
 
 namespace {
 
+/// Rows of an expert are another number each time.
+constexpr size_t kMostPiecePlans = 1024;
+
 /// What cuBLASLt documents that it cannot do, or would refuse with another error than "none".
 bool may_exist(const Product& p) {
     if (p.a.dtype == DType::fp32 && p.c.dtype != DType::fp32) return false;
@@ -55,6 +58,7 @@ bool try_multiply(Context& ctx, const Product& p) {
     if (const int64_t rows = shape.m; !p.transpose_a && ctx.whole_rows(rows) != rows) {
         shape.m = ctx.whole_rows(rows);
         std::map<int64_t, ProductPlan>& plans = state.pieces[shape];
+        if (plans.size() > kMostPiecePlans) plans.clear();
         auto plan = plans.find(rows);
         if (plan == plans.end()) {
             plan =

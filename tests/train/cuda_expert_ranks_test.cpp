@@ -1,0 +1,264 @@
+// SPDX-License-Identifier: Apache-2.0
+// Ranks on CUDA devices that share the experts of layers: the bits of a team whose exchanges stop
+// everything, whatever moves the rows and in however many pieces; the host's numbers; and how often
+// the host waits for its device.
+#include "tests/runtime/cuda_devices.hpp"
+#include "tests/support/blocking_device.hpp"
+#include "tests/support/schedule_cases.hpp"
+#include "tests/train/expert_setup.hpp"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <chrono>
+#include <ostream>
+#include <string>
+#include <vector>
+
+namespace vocabpipe::testing {
+namespace {
+
+/// For all transports alike, because bits depend on it.
+CudaDeviceOptions options_of(CudaTransport transport, int rank) {
+    return {.ordinal = transport == CudaTransport::nccl ? gpu_of(rank) : 0,
+            .transport = transport,
+            .left_multiprocessors = nccl_multiprocessors(/*links=*/1)};
+}
+
+Training train_blocking(TrainingSetup setup) {
+    setup.tensor_pieces = setup.expert_pieces.dispatch = 1;
+    setup.make_device = [](int rank) {
+        return make_blocking_device(make_cuda_device(options_of(CudaTransport::copies, rank)));
+    };
+    return train_on_threads(setup);
+}
+
+Training train_on(TrainingSetup setup, CudaTransport transport) {
+    setup.make_device = [=](int rank) { return make_cuda_device(options_of(transport, rank)); };
+    return train_on_threads(setup);
+}
+
+/// Rows enough for several pieces of each member.
+void take_pieces(TrainingSetup& setup) {
+    setup.config.seq_length = setup.config.max_position_embeddings = 32;
+    setup.expert_pieces = {.dispatch = 2, .combine = 2};
+}
+
+std::string name_of(CudaTransport transport) {
+    return transport == CudaTransport::nccl ? "nccl" : "copies";
+}
+
+/// Losses, gradients and routers, within the rounding of fp32.
+void expect_follows(const Training& device, const Training& host, double tolerance) {
+    ASSERT_EQ(device.losses.size(), host.losses.size());
+    for (size_t step = 0; step < host.losses.size(); ++step) {
+        SCOPED_TRACE(step);
+        EXPECT_NEAR(device.losses[step], host.losses[step], tolerance);
+        EXPECT_NEAR(device.grad_norms[step] / host.grad_norms[step], 1, 5 * tolerance);
+        ASSERT_TRUE(device.routers[step] && host.routers[step]);
+        EXPECT_NEAR(device.routers[step]->aux_loss, host.routers[step]->aux_loss, tolerance);
+        EXPECT_NEAR(device.routers[step]->z_loss, host.routers[step]->z_loss, tolerance);
+        EXPECT_NEAR(device.routers[step]->max_load, host.routers[step]->max_load, tolerance);
+    }
+}
+
+struct CudaExpertCell {
+    std::string schedule = "1f1b";
+    VocabMode mode = VocabMode::none;
+    Mesh mesh{.pipeline = 2, .data = 2, .tensor = 1, .expert = 2};
+    CudaTransport transport = CudaTransport::copies;
+    bool pieces = false;
+    Recompute recompute = Recompute::none;
+
+    [[nodiscard]] std::string name() const {
+        constexpr std::array kRecompute{"", "_selective", "_full"};
+        return schedule + "_" + std::string(to_string(mode)) + "_p" +
+               std::to_string(mesh.pipeline) + "_d" + std::to_string(mesh.data) + "_t" +
+               std::to_string(mesh.tensor) + "_e" + std::to_string(mesh.expert) + "_" +
+               name_of(transport) + (pieces ? "_pieces" : "") +
+               kRecompute.at(static_cast<size_t>(recompute));
+    }
+    friend void PrintTo(const CudaExpertCell& cell, std::ostream* out) { *out << cell.name(); }
+};
+
+/// Every schedule with modes, transports, pieces and recomputation in turn; and every mesh.
+std::vector<CudaExpertCell> cuda_expert_cells() {
+    constexpr std::array kTransports{CudaTransport::copies, CudaTransport::nccl};
+    constexpr std::array kRecomputes{Recompute::none, Recompute::selective, Recompute::full};
+    std::vector<CudaExpertCell> all;
+    const auto add = [&](const CudaExpertCell& cell) {
+        const bool fits =
+            cell.transport == CudaTransport::copies || cell.mesh.size() <= gpus_for_nccl();
+        if (fits) all.push_back(cell);
+    };
+    size_t turn = 0;
+    for (const Generator& family : generators()) {
+        for (size_t m = 0; m < kEveryVocabMode.size(); ++m) {
+            if (!full_run() && m != turn % kEveryVocabMode.size()) continue;
+            add({.schedule = std::string(family.name),
+                 .mode = kEveryVocabMode.at(m),
+                 .transport = kTransports.at(turn % 2),
+                 .pieces = turn % 4 == 1,
+                 .recompute = kRecomputes.at(turn % 3)});
+        }
+        ++turn;
+    }
+    for (const Mesh mesh : {Mesh{1, 2, 1, 2}, Mesh{1, 4, 1, 4}, Mesh{1, 4, 1, 2}, Mesh{1, 1, 2, 2},
+                            Mesh{1, 2, 2, 4}, Mesh{1, 1, 4, 2}}) {
+        for (const char* const schedule : {"1f1b", "zb-h1"}) {
+            if (!full_run() && turn++ % 2 == 0) continue;
+            add({.schedule = schedule,
+                 .mode = VocabMode::none,
+                 .mesh = mesh,
+                 .transport = kTransports.at(turn / 2 % 2),
+                 .pieces = turn % 4 == 1});
+        }
+    }
+    return all;
+}
+
+class CudaExpertRanks : public ::testing::TestWithParam<CudaExpertCell> {
+protected:
+    void SetUp() override {
+        if (const std::string reason = why_no_cuda(); !reason.empty()) GTEST_SKIP() << reason;
+    }
+};
+
+TEST_P(CudaExpertRanks, HaveTheBitsOfATeamThatBlocksAndFollowTheHost) {
+    const CudaExpertCell& c = GetParam();
+    TrainingSetup setup = expert_setup(c.schedule, c.mode, c.mesh, "mixtral", DType::fp32, 2);
+    setup.recompute = c.recompute;
+    if (c.pieces) take_pieces(setup);
+    const Training blocking = train_blocking(setup);
+#ifdef VOCABPIPE_ON_STAND_IN
+    cuda_stand_in::reset_counters();
+#endif
+    const Training together = train_on(setup, c.transport);
+#ifdef VOCABPIPE_ON_STAND_IN
+    EXPECT_EQ(cuda_stand_in::counters().blocked_launches, 0U);
+#endif
+    EXPECT_EQ(first_difference(blocking, together), "");
+    EXPECT_EQ(blocking.gradients, together.gradients);
+    const Training host = train_on_threads(setup);
+    expect_follows(together, host, 2e-5);
+    EXPECT_LT(largest_difference(host.gradients, together.gradients), 2e-3);
+}
+
+INSTANTIATE_TEST_SUITE_P(Matrix, CudaExpertRanks, ::testing::ValuesIn(cuda_expert_cells()),
+                         [](const auto& info) { return test_name(info.param.name()); });
+
+class CudaExpertRanksOfFamilies : public ::testing::TestWithParam<std::string> {
+protected:
+    void SetUp() override {
+        if (const std::string reason = why_no_cuda(); !reason.empty()) GTEST_SKIP() << reason;
+    }
+};
+
+/// In bf16 the device may choose other experts than the host does.
+TEST_P(CudaExpertRanksOfFamilies, HaveTheBitsOfATeamThatBlocksAndFollowTheHost) {
+    for (const DType dtype : {DType::fp32, DType::bf16}) {
+        TrainingSetup setup =
+            expert_setup("zb-h1", VocabMode::one_barrier, {1, 2, 1, 2}, GetParam(), dtype, 1);
+        take_pieces(setup);
+        const Training together = train_on(setup, CudaTransport::copies);
+        EXPECT_EQ(first_difference(train_blocking(setup), together), "");
+        if (dtype == DType::bf16) continue;
+        const Training host = train_on_threads(setup);
+        expect_follows(together, host, 2e-5);
+        EXPECT_LT(largest_difference(host.gradients, together.gradients), 1e-4);
+    }
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, CudaExpertRanksOfFamilies,
+                         ::testing::Values("mixtral", "qwen3_moe", "olmoe", "qwen2_moe", "dots1"),
+                         [](const auto& info) { return test_name(info.param); });
+
+/// Rows that find no room take other waves, through the same lists and memory.
+TEST(CudaExpertWaves, HaveTheBitsOfATeamThatBlocksAndFollowTheHost) {
+    if (const std::string reason = why_no_cuda(); !reason.empty()) GTEST_SKIP() << reason;
+    for (const Recompute recompute : {Recompute::none, Recompute::selective, Recompute::full}) {
+        for (const char* const schedule : {"1f1b", "zb-h1"}) {
+            SCOPED_TRACE(schedule);
+            TrainingSetup setup = expert_setup(schedule, VocabMode::one_barrier, {1, 2, 1, 2},
+                                               "qwen3_moe", DType::fp32, 1);
+            take_pieces(setup);
+            setup.sequences = 8;
+            setup.moe_row_factor = 0.3;
+            setup.recompute = recompute;
+            const Training together = train_on(setup, CudaTransport::copies);
+            EXPECT_EQ(first_difference(train_blocking(setup), together), "");
+            expect_follows(together, train_on_threads(setup), 2e-5);
+        }
+    }
+}
+
+#ifdef VOCABPIPE_ON_STAND_IN
+TEST(CudaExpertTeams, HaveTheSameBitsHoweverTheirStreamsAreDelayed) {
+    (void)gpus_for_nccl();
+    for (uint64_t seed = 0; seed < (full_run() ? 60U : 2U); ++seed) {
+        const VocabMode mode = kEveryVocabMode.at((seed + 4) % kEveryVocabMode.size());
+        const Mesh mesh{.pipeline = seed % 2 == 0 ? 2 : 1, .data = 2, .tensor = 1, .expert = 2};
+        TrainingSetup setup = expert_setup("zb-h1", mode, mesh, "qwen2_moe", DType::bf16, 1);
+        if (seed % 2 == 1) setup.moe_row_factor = 0.5;
+        for (const CudaTransport transport : {CudaTransport::copies, CudaTransport::nccl}) {
+            const Training expected = train_on(setup, transport);
+            cuda_stand_in::set_delays({.seed = seed, .longest = std::chrono::microseconds(200)});
+            const Training delayed = train_on(setup, transport);
+            cuda_stand_in::set_delays({});
+            EXPECT_EQ(first_difference(expected, delayed), "")
+                << name_of(transport) << " " << seed << " " << to_string(mode);
+        }
+    }
+}
+
+/// What the host waits for, and allocates, in the last of three steps.
+cuda_stand_in::Counters counted(TrainingSetup setup, CudaTransport transport) {
+    const auto counters_of = [&](int steps) {
+        setup.steps = steps;
+        cuda_stand_in::reset_counters();
+        (void)train_on(setup, transport);
+        return cuda_stand_in::counters();
+    };
+    const cuda_stand_in::Counters two = counters_of(2);
+    cuda_stand_in::Counters three = counters_of(3);
+    three.device_synchronisations -= two.device_synchronisations;
+    three.stream_synchronisations -= two.stream_synchronisations;
+    three.event_synchronisations -= two.event_synchronisations;
+    three.blocking_copies -= two.blocking_copies;
+    three.allocations -= two.allocations;
+    return three;
+}
+
+/// Per layer with experts, microbatch and rank, besides what a model without experts waits for.
+TEST(CudaExpertTeams, WaitOnceForEachLayerAndMicrobatch) {
+    for (const CudaTransport transport : {CudaTransport::copies, CudaTransport::nccl}) {
+        (void)gpus_for_nccl();
+        for (const char* const schedule : {"1f1b", "zb-h1"}) {
+            for (const Mesh& mesh : {Mesh{1, 2, 1, 2}, Mesh{1, 2, 1, 1}, Mesh{2, 2, 1, 2}}) {
+                SCOPED_TRACE(std::string(schedule) + " e = " + std::to_string(mesh.expert));
+                TrainingSetup setup =
+                    expert_setup(schedule, VocabMode::one_barrier, mesh, "mixtral", DType::fp32, 1);
+                const cuda_stand_in::Counters experts = counted(setup, transport);
+                const auto layers = static_cast<uint64_t>(setup.config.num_layers);
+                const auto microbatches = static_cast<uint64_t>(setup.microbatches);
+                setup.config = tensor_model("llama", false);
+                setup.config.num_layers = static_cast<int>(layers);
+                setup.config.vocab_size = kExpertVocabulary;
+                setup.expert = 1;
+                const cuda_stand_in::Counters none = counted(setup, transport);
+                const uint64_t replicas = static_cast<uint64_t>(mesh.data);
+                EXPECT_EQ(experts.stream_synchronisations - none.stream_synchronisations,
+                          layers * microbatches * replicas);
+                EXPECT_EQ(experts.device_synchronisations, none.device_synchronisations);
+                EXPECT_EQ(experts.event_synchronisations, none.event_synchronisations);
+                EXPECT_EQ(experts.blocking_copies, none.blocking_copies);
+                EXPECT_EQ(experts.allocations, 0U);
+                EXPECT_EQ(experts.blocked_launches, 0U);
+            }
+        }
+    }
+}
+#endif
+
+}  // namespace
+}  // namespace vocabpipe::testing
