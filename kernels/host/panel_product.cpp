@@ -57,6 +57,10 @@ __m512 add_products(__m512 sum, Word a, __m512i b) {
                             reinterpret_cast<__m512bh>(b));
 }
 
+void store_bf16(void* to, __mmask16 mask, __m512 values) {
+    _mm256_mask_storeu_epi16(to, mask, reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(values)));
+}
+
 /// `single`: one more term, which has no partner in a.
 template <int rows, int vectors>
 void tile(const Left& a, const Word* b, int64_t words, bool single, const Target& to) {
@@ -105,8 +109,7 @@ void tile(const Left& a, const Word* b, int64_t words, bool single, const Target
             }
             std::byte* const row = to.c + r * to.stride;
             if (to.narrow) {
-                _mm256_mask_storeu_epi16(row + v * kLanes * 2, mask,
-                                         reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(sum)));
+                store_bf16(row + v * kLanes * 2, mask, sum);
                 continue;
             }
             float* const c = reinterpret_cast<float*>(row) + v * kLanes;
@@ -174,24 +177,20 @@ public:
     explicit Prefetch(const Source& source)
         : from_(source.from),
           rows_(source.transposed ? source.columns : source.terms),
-          last_byte_((source.transposed ? source.terms : source.columns) * 2 - 1) {}
-    [[nodiscard]] int64_t lines() const { return rows_ * (last_byte_ / kLine + 2); }
-    void next(int64_t lines) {
-        for (; lines > 0 && row_ < rows_; --lines) {
-            const int64_t at = smaller(byte_, last_byte_);
-            __builtin_prefetch(from_.data + row_ * from_.stride + at, 0, 2);
-            byte_ += kLine;
-            if (at == last_byte_) {
-                byte_ = 0;
-                ++row_;
-            }
+          bytes_((source.transposed ? source.terms : source.columns) * 2) {}
+    /// A part of several equal ones, in rows.
+    void next(int64_t part, int64_t parts) const {
+        for (int64_t row = rows_ * part / parts; row < rows_ * (part + 1) / parts; ++row) {
+            const std::byte* const begin = from_.data + row * from_.stride;
+            for (int64_t at = 0; at < bytes_; at += kLine) __builtin_prefetch(begin + at, 0, 2);
+            __builtin_prefetch(begin + bytes_ - 1, 0, 2);
         }
     }
 
 private:
     static constexpr int64_t kLine = 64;
     Stored from_;
-    int64_t rows_ = 0, last_byte_ = 0, row_ = 0, byte_ = 0;
+    int64_t rows_ = 0, bytes_ = 0;
 };
 
 class Product {
@@ -229,11 +228,13 @@ public:
 
 private:
     void pack_a(const Range& rows) {
-        // Two panels at a time, because a line of the cache has 32 numbers.
-        for (int64_t i = 0; i < rows.count; i += 2 * kLanes) {
+        // Several panels at a time: a line of the cache has the columns of two, and the next ones
+        // are likely to be on their way.
+        constexpr int64_t kAtOnce = 8 * kLanes;
+        for (int64_t i = 0; i < rows.count; i += kAtOnce) {
             pack_by_rows({a_.data + (rows.begin + i) * 2, a_.stride}, s_.k,
-                         smaller(2 * kLanes, rows.count - i), packed_a_ + i * words_of(s_.k),
-                         kLanes, kLanes * words_of(s_.k));
+                         smaller(kAtOnce, rows.count - i), packed_a_ + i * words_of(s_.k), kLanes,
+                         kLanes * words_of(s_.k));
         }
     }
 
@@ -300,11 +301,10 @@ private:
         std::byte* const c = layout_.has_sums
                                  ? reinterpret_cast<std::byte*>(sums_)
                                  : c_ + rows.begin * to.stride + columns.begin * c_size_;
-        Prefetch prefetch = prefetch_after(terms, columns);
+        const Prefetch prefetch = prefetch_after(terms, columns);
         const int64_t tiles = (rows.count + kTileRows - 1) / kTileRows;
-        const int64_t lines = (prefetch.lines() + tiles - 1) / tiles;
         for (int64_t i = 0; i < rows.count; i += kTileRows) {
-            prefetch.next(lines);
+            prefetch.next(i / kTileRows, tiles);
             to.c = c + i * to.stride;
             const int64_t count = smaller(kTileRows, rows.count - i);
             kTiles[count - 1][vectors - 1](left_of(rows.begin + i, i, terms.begin), packed_b_,
@@ -317,8 +317,9 @@ private:
             const float* const from = sums_ + row * kPanel;
             Bf16* const to =
                 reinterpret_cast<Bf16*>(c_) + (rows.begin + row) * s_.c_stride + columns.begin;
-#pragma omp simd
-            for (int64_t i = 0; i < columns.count; ++i) to[i] = to_bf16(from[i]);
+            for (int64_t i = 0; i < columns.count; i += kLanes) {
+                store_bf16(to + i, first_lanes(columns.count - i), _mm512_load_ps(from + i));
+            }
         }
     }
 
