@@ -21,6 +21,9 @@ constexpr int64_t kPanel = kTileVectors * kLanes;  ///< columns of a panel of b
 /// Words of a block of terms: a panel of b, 72 KB, stays in a second-level cache.
 constexpr int64_t kBlockWords = 384;
 constexpr int64_t kBlockTerms = kBlockWords * kTerms;
+/// Terms that all columns are computed of before the next ones: rows of a stay in a third-level
+/// cache between panels of b, 3 MB of 256 rows.
+constexpr int64_t kGroupTerms = 8 * kBlockTerms;
 /// Of a transposed a, rows are packed until they take 512 KB, but at least so many rows: b is
 /// packed again for each of these blocks.
 constexpr int64_t kPackedWords = int64_t{1} << 17;
@@ -135,11 +138,11 @@ struct Range {
 struct Layout {
     int64_t b = 0;     ///< a panel of a block of terms: words x 48
     int64_t a = 0;     ///< panels of a transposed a: (block_rows / 16) x words x 16
-    int64_t sums = 0;  ///< (block_rows, 48) fp32, if has_sums
+    int64_t sums = 0;  ///< (block_rows, sum_columns) fp32
     int64_t bias = 0;  ///< of a panel's columns, in fp32
     int64_t bytes = 0;
     int64_t block_rows = 0;
-    bool has_sums = false;  ///< c is bf16, and k is cut into blocks
+    int64_t sum_columns = 0;  ///< 0 unless c is bf16 and k is cut into blocks
 };
 
 Layout layout_of(const MatmulShape& s) {
@@ -151,14 +154,16 @@ Layout layout_of(const MatmulShape& s) {
     };
     const int64_t words = words_of(s.k);
     layout.block_rows = s.m;
-    layout.has_sums = s.c_type == DType::bf16 && words > kBlockWords;
     layout.b = take(smaller(words, kBlockWords) * kPanel);
     if (s.transpose_a) {
         const int64_t fit = kPackedWords / words / kLanes * kLanes;
         layout.block_rows = smaller(round_up(s.m, kLanes), larger(fit, kFewestPackedRows));
         layout.a = take(layout.block_rows * words);
     }
-    if (layout.has_sums) layout.sums = take(layout.block_rows * kPanel);
+    if (s.c_type == DType::bf16 && words > kBlockWords) {
+        layout.sum_columns = s.k > kGroupTerms ? round_up(s.n, kPanel) : kPanel;
+        layout.sums = take(layout.block_rows * layout.sum_columns);
+    }
     layout.bias = take(kPanel);
     return layout;
 }
@@ -213,20 +218,27 @@ public:
         for (int64_t m = 0; m < s_.m; m += layout_.block_rows) {
             const Range rows{m, smaller(layout_.block_rows, s_.m - m)};
             if (s_.transpose_a) pack_a(rows);
-            for (int64_t n = 0; n < s_.n; n += kPanel) {
-                const Range columns{n, smaller(kPanel, s_.n - n)};
-                if (s_.has_bias) widen_bias(columns);
-                for (int64_t k = 0; k < s_.k; k += kBlockTerms) {
-                    const Range terms{k, smaller(kBlockTerms, s_.k - k)};
-                    pack_b(terms, columns);
-                    multiply(rows, columns, terms);
-                }
-                if (layout_.has_sums) narrow(rows, columns);
+            for (int64_t k = 0; k < s_.k; k += kGroupTerms) {
+                multiply(rows, {k, smaller(kGroupTerms, s_.k - k)});
             }
         }
     }
 
 private:
+    void multiply(const Range& rows, const Range& group) {
+        const int64_t end = group.begin + group.count;
+        for (int64_t n = 0; n < s_.n; n += kPanel) {
+            const Range columns{n, smaller(kPanel, s_.n - n)};
+            if (s_.has_bias && group.begin == 0) widen_bias(columns);
+            for (int64_t k = group.begin; k < end; k += kBlockTerms) {
+                const Range terms{k, smaller(kBlockTerms, end - k)};
+                pack_b(terms, columns);
+                multiply(rows, columns, terms, prefetch_after(terms, columns, group));
+            }
+            if (layout_.sum_columns > 0 && end == s_.k) narrow(rows, columns);
+        }
+    }
+
     void pack_a(const Range& rows) {
         // Several panels at a time: a line of the cache has the columns of two, and the next ones
         // are likely to be on their way.
@@ -265,16 +277,18 @@ private:
     }
 
     /// Of what pack_b() packs next.
-    [[nodiscard]] Prefetch prefetch_after(const Range& terms, const Range& columns) const {
+    [[nodiscard]] Prefetch prefetch_after(const Range& terms, const Range& columns,
+                                          const Range& group) const {
+        const int64_t end = group.begin + group.count;
         Range next_terms{terms.begin + terms.count, 0};
         Range next_columns = columns;
-        if (next_terms.begin == s_.k) {
-            next_terms.begin = 0;
+        if (next_terms.begin == end) {
+            next_terms.begin = group.begin;
             next_columns.begin += columns.count;
             if (next_columns.begin == s_.n) return {};
             next_columns.count = smaller(kPanel, s_.n - next_columns.begin);
         }
-        next_terms.count = smaller(kBlockTerms, s_.k - next_terms.begin);
+        next_terms.count = smaller(kBlockTerms, end - next_terms.begin);
         return Prefetch(source_of(next_terms, next_columns));
     }
 
@@ -287,21 +301,25 @@ private:
                 kLanes * int64_t{sizeof(Word)}};
     }
 
-    void multiply(const Range& rows, const Range& columns, const Range& terms) {
+    [[nodiscard]] float* sums_at(const Range& columns) const {
+        return sums_ + (layout_.sum_columns == kPanel ? 0 : columns.begin);
+    }
+
+    void multiply(const Range& rows, const Range& columns, const Range& terms,
+                  const Prefetch& prefetch) {
         // Packed words of a have zeros where a term has no partner.
         const bool single = !s_.transpose_a && terms.count % kTerms != 0;
         const int64_t words = single ? terms.count / kTerms : words_of(terms.count);
         const int64_t vectors = (columns.count + kLanes - 1) / kLanes;
         Target to;
         to.add = terms.begin > 0 || s_.accumulate;
-        to.narrow = s_.c_type == DType::bf16 && !layout_.has_sums;
+        const bool in_sums = layout_.sum_columns > 0;
+        to.narrow = s_.c_type == DType::bf16 && !in_sums;
         to.last = first_lanes(columns.count - (vectors - 1) * kLanes);
         to.bias = s_.has_bias && terms.begin == 0 ? wide_bias_ : nullptr;
-        to.stride = layout_.has_sums ? kPanel * int64_t{sizeof(float)} : s_.c_stride * c_size_;
-        std::byte* const c = layout_.has_sums
-                                 ? reinterpret_cast<std::byte*>(sums_)
-                                 : c_ + rows.begin * to.stride + columns.begin * c_size_;
-        const Prefetch prefetch = prefetch_after(terms, columns);
+        to.stride = in_sums ? layout_.sum_columns * int64_t{sizeof(float)} : s_.c_stride * c_size_;
+        std::byte* const c = in_sums ? reinterpret_cast<std::byte*>(sums_at(columns))
+                                     : c_ + rows.begin * to.stride + columns.begin * c_size_;
         const int64_t tiles = (rows.count + kTileRows - 1) / kTileRows;
         for (int64_t i = 0; i < rows.count; i += kTileRows) {
             prefetch.next(i / kTileRows, tiles);
@@ -314,7 +332,7 @@ private:
 
     void narrow(const Range& rows, const Range& columns) {
         for (int64_t row = 0; row < rows.count; ++row) {
-            const float* const from = sums_ + row * kPanel;
+            const float* const from = sums_at(columns) + row * layout_.sum_columns;
             Bf16* const to =
                 reinterpret_cast<Bf16*>(c_) + (rows.begin + row) * s_.c_stride + columns.begin;
             for (int64_t i = 0; i < columns.count; i += kLanes) {

@@ -69,9 +69,10 @@ protected:
 
     MatmulShape any_shape() {
         MatmulShape s;
-        s.m = 1 + below(GetParam() % 3 == 0 ? 600 : 40);
+        s.m = 1 + below(GetParam() % 3 == 0 ? 600 : 30);
         s.n = 1 + below(120);
-        s.k = 1 + below(GetParam() % 4 == 0 ? 2500 : 100);
+        // One block of terms, several, or several groups of blocks.
+        s.k = 1 + below(GetParam() % 8 == 0 ? 14000 : GetParam() % 4 == 0 ? 2500 : 100);
         s.ab_type = DType::bf16;
         s.transpose_a = below(2) == 1;
         s.transpose_b = below(2) == 1;
