@@ -61,7 +61,8 @@ bool wanted(const Options& o, OverlapOp op) {
 void print_row(OverlapOp op, int ranks, double ratio, int pieces) {
     const bool is_stream = op == OverlapOp::stream_in || op == OverlapOp::hop;
     const int members = is_stream ? 1 : ranks;
-    const int64_t rows = int64_t{64} * members * pieces;  // pieces of equal size
+    // Pieces of equal size, each worth a product of its own.
+    const int64_t rows = TileMap::kFewestInProduct * members * pieces;
     const TileMap map = TileMap::even(rows, members, pieces);
     const int64_t bytes = kRowBytes * (members == 1 ? rows : rows / members * (members - 1));
     const Link link{.bytes_per_ns = static_cast<double>(bytes) / (ratio * kComputeNs)};

@@ -3,7 +3,7 @@
 # The same training step by VocabPipe, by PyTorch and by whoever else is named, in turns, in one run.
 #
 #   benchmarks/compare_peers.sh [--rounds 5] [--steps 12] [--warm-up 3] [--dtype fp32,bf16] [--seq-length 64]
-#                               [--without-torch] [--python PYTHON] [--peer NAME=COMMAND]...
+#                               [--without-torch] [--best] [--python PYTHON] [--peer NAME=COMMAND]...
 #
 # GPT-2 124M, 4 sequences of 64 (--seq-length) random tokens, AdamW and clipping of the global gradient norm
 # included: with 2 threads, and on 2 ranks of one thread each: pipelines on microbatches of one sequence,
@@ -13,6 +13,8 @@
 # too far from VocabPipe's.
 #
 #   --rounds         every program is started so often, in turns forwards and backwards
+#   --best           PyTorch also with what may make it faster: compiled with max-autotune (minutes per program),
+#                    a loss by chunks, and bf16 weights with fp32 masters
 #   --python         one that has torch; without it a virtual environment is made in
 #                    $VOCABPIPE_PEERS_DIR (default: ~/.cache/vocabpipe-peers), with torch from PyPI
 #   --model-flags    another model than the 124M one, as flags of train_gpt
@@ -33,7 +35,8 @@
 # epsilon 1e-8, weight decay 0.1 of matrices, gradient norm clipped at 1.
 #
 # bf16: VocabPipe keeps weights and activations in bf16 with fp32 master weights, gradients and moments.
-# PyTorch runs under autocast: fp32 weights, converted for each product (benchmarks/peer_torch.py).
+# PyTorch runs under autocast: fp32 weights, converted for each product; "pure" is VocabPipe's way
+# (benchmarks/peer_torch.py).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -42,15 +45,16 @@ fail() { # message, exit code
     exit "$2"
 }
 
-rounds=5 steps=12 warm_up=3 dtypes=fp32,bf16 python= with_torch=1
+rounds=5 steps=12 warm_up=3 dtypes=fp32,bf16 python= with_torch=1 best=0
 seq_length=64 sequences=4
 model="--num-layers 12 --hidden-size 768 --num-attention-heads 12 --vocab-size 50257"
 peers=()
 while [ $# -gt 0 ]; do
     case "$1" in
         --without-torch) with_torch=0 && shift && continue ;;
+        --best) best=1 && shift && continue ;;
         --rounds | --steps | --warm-up | --dtype | --seq-length | --python | --model-flags | --peer) ;;
-        *) fail "$1: the options are --rounds --steps --warm-up --dtype --seq-length --without-torch --python --model-flags --peer" 2 ;;
+        *) fail "$1: the options are --rounds --steps --warm-up --dtype --seq-length --without-torch --best --python --model-flags --peer" 2 ;;
     esac
     [ $# -ge 2 ] || fail "$1: needs a value" 2
     case "$1" in
@@ -134,6 +138,12 @@ if [ $with_torch = 1 ]; then
     fi
     "$python" -c 'import torch' || fail "--python $python: cannot import torch; pip install torch" 2
     names+=(torch-eager torch-compiled torch-pipelined torch-replicated torch-tensor)
+    if [ $best = 1 ]; then
+        for how in autotuned eager+chunked eager+pure compiled+pure autotuned+pure; do
+            names+=("torch-$how")
+            command[torch-$how]="from_torch 1 $how"
+        done
+    fi
     command[torch-eager]="from_torch 1 eager"
     command[torch-compiled]="from_torch 1 compiled"
     command[torch-pipelined]="from_torch 2 pipelined"
@@ -206,9 +216,9 @@ done
 
 # --- table
 
-printf '# %-18s %5s %5s %7s %10s %10s %10s %8s %10s %10s %6s\n' trainer dtype ranks threads step best tokens/s \
+printf '# %-21s %5s %5s %7s %10s %10s %10s %8s %10s %10s %6s\n' trainer dtype ranks threads step best tokens/s \
     ratio loss loss '#wrong'
-printf '# %-18s %5s %5s %7s %10s %10s %10s %8s %10s %10s %6s\n' '' '' '' '' ms ms '' median first last ''
+printf '# %-21s %5s %5s %7s %10s %10s %10s %8s %10s %10s %6s\n' '' '' '' '' ms ms '' median first last ''
 wrong_total=0
 for row in "${order[@]}"; do
     read -r name dtype ranks <<<"$row"
@@ -238,7 +248,7 @@ for row in "${order[@]}"; do
                 step / reference, first[2], last[2], wrong
         }
         function d(a, b) { return a > b ? a - b : b - a }' "$scratch/runs/vocabpipe.$dtype.$ranks" "$file")
-    printf '  %-18s %5s %5s %7s %s\n' "$name" "$dtype" "$ranks" $((2 / ranks)) "$line"
+    printf '  %-21s %5s %5s %7s %s\n' "$name" "$dtype" "$ranks" $((2 / ranks)) "$line"
     wrong_total=$((wrong_total + ${line##* }))
 done
 echo "# wrong: $wrong_total"

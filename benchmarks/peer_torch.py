@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The training step of GPT-2 in PyTorch, for benchmarks/compare_peers.sh.
 
-    peer_torch.py eager|compiled|pipelined|replicated|tensor
+    peer_torch.py eager|compiled|autotuned|pipelined|replicated|tensor
+    peer_torch.py eager+pure|autotuned+pure|eager+chunked|...
 
 Follows that script's protocol for peers: everything comes by VOCABPIPE_PEER_* variables, one line
 "step N loss L seconds S" per step goes out. The model is read from a folder with config.json and
@@ -10,6 +11,11 @@ attention, AdamW(fused=True), oneDNN products.
 
 fp32: everything in fp32. bf16: autocast, that is weights, their gradients and the optimizer in fp32,
 products and attention in bf16 (weights are converted in every step); norms, softmax and loss in fp32.
+
+compiled: torch.compile; autotuned: with mode="max-autotune", which also times kernels of its own.
+pure, bf16 only: weights and their gradients are bf16, beside fp32 masters that the optimizer updates, as
+in VocabPipe. chunked: logits and loss of a quarter of the tokens at a time, computed again in the
+backward, so that no tensor has all logits.
 
 pipelined: torch.distributed.pipelining, Schedule1F1B on gloo, one process per rank, microbatches of
 one sequence. Layers are split so that both ranks have the same work (the output layer is worth 5.4
@@ -38,6 +44,7 @@ import torch.nn.functional as F
 ADAMW = {"lr": 1e-4, "betas": (0.9, 0.95), "eps": 1e-8}
 WEIGHT_DECAY = 0.1  # of matrices, also where one tensor holds those of all experts
 CLIP_GRAD = 1.0
+NOT_OFFERED = 77  # exit code of compare_peers.sh's protocol
 
 
 def read_safetensors(path):
@@ -105,6 +112,7 @@ class Stage(nn.Module):
     def __init__(self, config, tensors, first, last, bf16):
         super().__init__()
         self.bf16 = bf16
+        self.returns_hidden = False  # what goes into the output layer, instead of logits
         self.is_first, self.is_last = first == 0, last == config["n_layer"]
         if self.is_first or self.is_last:
             self.wte = nn.Parameter(tensors["wte.weight"].clone())
@@ -125,7 +133,10 @@ class Stage(nn.Module):
                 x = F.embedding(x, self.wte) + self.wpe[: x.shape[1]]
             for block in self.h:
                 x = block(x)
-            return F.linear(self.ln_f(x), self.wte) if self.is_last else x
+            if not self.is_last:
+                return x
+            x = self.ln_f(x)
+            return x if self.returns_hidden else F.linear(x, self.wte)
 
 
 def loss_of(logits, labels):
@@ -170,24 +181,71 @@ class Inputs:
         return Stage(self.config, self.tensors, first, last, self.bf16)
 
 
-def run_whole(compiled):
+class Masters:
+    """fp32 copies of bf16 parameters, which the optimizer updates instead."""
+
+    def __init__(self, model):
+        self.parameters = list(model.parameters())
+        self.copies = nn.ParameterList(p.detach().float() for p in self.parameters)
+
+    def step(self, optimizer):
+        for parameter, copy in zip(self.parameters, self.copies):
+            copy.grad = parameter.grad.float()
+            parameter.grad = None
+        nn.utils.clip_grad_norm_(self.copies, CLIP_GRAD)
+        optimizer.step()
+        with torch.no_grad():
+            torch._foreach_copy_(self.parameters, list(self.copies))
+
+
+def loss_by_chunks(x, wte, labels, chunks=4):
+    """loss_of(x wte^T) without keeping logits."""
+    from torch.utils.checkpoint import checkpoint
+
+    def sum_of(x, labels):
+        return F.cross_entropy(F.linear(x, wte).float(), labels, reduction="sum")
+
+    x, labels = x.flatten(0, 1), labels.flatten()
+    sums = [
+        checkpoint(sum_of, *part, use_reentrant=False)
+        for part in zip(x.chunk(chunks), labels.chunk(chunks))
+    ]
+    return torch.stack(sums).sum() / len(labels)
+
+
+def run_whole(how):
+    ways = how.split("+")
     torch.set_num_threads(int(os.environ["VOCABPIPE_PEER_THREADS"]))
     inputs = Inputs()
+    pure = "pure" in ways
+    if pure and not inputs.bf16:
+        sys.exit(NOT_OFFERED)
     model = inputs.stage(0, inputs.config["n_layer"])
-    optimizer = make_optimizer(model)
+    if pure:
+        model.bf16 = False  # no autocast
+        model.to(torch.bfloat16)
+    masters = Masters(model) if pure else None
+    optimizer = make_optimizer(masters.copies if pure else model)
+    model.returns_hidden = "chunked" in ways
 
     def forward(tokens, labels):
-        return loss_of(model(tokens), labels)
+        if not model.returns_hidden:
+            return loss_of(model(tokens), labels)
+        with torch.autocast("cpu", torch.bfloat16, enabled=model.bf16):
+            return loss_by_chunks(model(tokens), model.wte, labels)
 
-    if compiled:
-        forward = torch.compile(forward)
+    if "compiled" in ways or "autotuned" in ways:
+        forward = torch.compile(forward, mode="max-autotune" if "autotuned" in ways else None)
 
     def step():
         loss = forward(inputs.tokens, inputs.labels)
         loss.backward()
-        nn.utils.clip_grad_norm_(model.parameters(), CLIP_GRAD)
-        optimizer.step()
-        optimizer.zero_grad()
+        if pure:
+            masters.step(optimizer)
+        else:
+            nn.utils.clip_grad_norm_(model.parameters(), CLIP_GRAD)
+            optimizer.step()
+            optimizer.zero_grad()
         return loss.item()
 
     time_steps(step)
@@ -352,8 +410,8 @@ def run_tensor(rank, ranks):
 
 def main():
     how = sys.argv[1]
-    if how in ("eager", "compiled"):
-        run_whole(compiled=how == "compiled")
+    if how.split("+")[0] in ("eager", "compiled", "autotuned"):
+        run_whole(how)
         return
     ranks = int(os.environ["VOCABPIPE_PEER_RANKS"])
     run = {"pipelined": run_pipelined, "replicated": run_replicated, "tensor": run_tensor}[how]

@@ -10,8 +10,8 @@
 
 namespace vocabpipe::kernels {
 
-/// The upper half of an fp32: 8 bits of exponent, 8 bits of precision (unit roundoff 2^-9 =
-/// 0.00195).
+/// The upper half of an fp32: 8 bits of exponent, 8 bits of precision (unit roundoff 2^-8 =
+/// 0.0039).
 struct Bf16 {
     uint16_t bits;
 };

@@ -40,6 +40,10 @@ public:
     [[nodiscard]] static TileMap of_counts(std::span<const int64_t> rows_of_member,
                                            int64_t rows_per_piece);
 
+    /// Rows that one product of pieces that leave has, unless fewer are left: every product packs
+    /// the weight again, which takes about as long as to multiply 32 rows.
+    static constexpr int64_t kFewestInProduct = 128;
+
     /// Of the team.
     [[nodiscard]] int members() const { return static_cast<int>(first_piece_.size()) - 1; }
     /// Of all members.
@@ -55,6 +59,10 @@ public:
     }
     /// How many a member has; 0 if it has no rows.
     [[nodiscard]] int pieces(int member) const;
+    /// One after the last piece of a product that begins with piece `first` of a member, where what
+    /// the product makes leaves by pieces: the fewest that have kFewestInProduct rows, or all that
+    /// are left.
+    [[nodiscard]] int end_of_product(int member, int first) const;
     /// How many of a member's pieces, from its first one, hold all rows of `tile` that the member
     /// has; 0 if it has none of them.
     [[nodiscard]] int needed(int member, RowRange tile) const;

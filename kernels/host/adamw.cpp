@@ -2,7 +2,12 @@
 #include "kernels/host/operators.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+
+#ifdef __AVX512F__
+#include <immintrin.h>
+#endif
 
 #include "kernels/bf16.hpp"
 #include "kernels/check.hpp"
@@ -17,8 +22,7 @@ struct Coefficients {
         inverse_root2, epsilon;
 };
 
-template <bool refresh>
-void update(float* p, const float* gradient, float* m, float* v, Bf16* weight, int64_t count,
+void update(float* p, const float* gradient, float* m, float* v, int64_t count,
             const Coefficients& k) {
     // Copies: the compiler cannot know that a store through p leaves k alone.
     const Coefficients c = k;
@@ -28,8 +32,27 @@ void update(float* p, const float* gradient, float* m, float* v, Bf16* weight, i
         m[i] = c.beta1 * m[i] + c.one_minus_beta1 * g;
         v[i] = c.beta2 * v[i] + c.one_minus_beta2 * (g * g);
         p[i] = c.decay * p[i] - c.step * m[i] / (std::sqrt(v[i]) * c.inverse_root2 + c.epsilon);
-        if constexpr (refresh) weight[i] = to_bf16(p[i]);
     }
+}
+
+/// weight = p, past the caches: nobody reads a weight before the next step, and to write it through
+/// them would read it first. The update is bound by memory: 30 bytes per parameter, or 32.
+void refresh(const float* p, Bf16* weight, int64_t count) {
+    int64_t i = 0;
+#ifdef __AVX512F__
+    constexpr int64_t kLine = 32;
+    alignas(64) std::array<Bf16, kLine> line;
+    if (reinterpret_cast<uintptr_t>(weight) % 64 == 0) {
+        for (; i + kLine <= count; i += kLine) {
+#pragma omp simd
+            for (int64_t j = 0; j < kLine; ++j) line[j] = to_bf16(p[i + j]);
+            _mm512_stream_si512(reinterpret_cast<__m512i*>(weight + i),
+                                _mm512_load_si512(line.data()));
+        }
+        _mm_sfence();
+    }
+#endif
+    for (; i < count; ++i) weight[i] = to_bf16(p[i]);
 }
 
 void update_tensor(Context& ctx, const AdamWTensor& t, const AdamWCoefficients& coefficients,
@@ -67,10 +90,11 @@ void update_tensor(Context& ctx, const AdamWTensor& t, const AdamWCoefficients& 
             const float* const g = t.gradient.data() + begin;
             float* const m = t.exp_avg.data() + begin;
             float* const v = t.exp_avg_sq.data() + begin;
-            if (t.weight) {
-                update<true>(p, g, m, v, t.weight.as<Bf16>() + begin, length, k);
-            } else {
-                update<false>(p, g, m, v, nullptr, length, k);
+            Bf16* const weight = t.weight ? t.weight.as<Bf16>() + begin : nullptr;
+            for (int64_t i = 0; i < length; i += kBlock) {
+                const int64_t block = std::min(kBlock, length - i);
+                update(p + i, g + i, m + i, v + i, block, k);
+                if (weight != nullptr) refresh(p + i, weight + i, block);
             }
         });
     }

@@ -39,12 +39,14 @@ void embedding_scatter_add(Context& ctx, std::span<const int32_t> ids, ConstTens
     require(static_cast<int64_t>(ids.size()) == dy.rows, "one id per row of dy");
     require(dshard.rows == 0 || dshard.cols == dy.cols, "dshard as wide as dy");
     require(dshard.dtype == DType::fp32, "fp32 dshard");
+    const auto row_of = [&](int64_t row) { return dshard.as<float>() + row * dshard.stride; };
     if (!accumulate) {
         parallel_ranges(ctx, dshard.rows, dshard.size(), [&](int64_t begin, int64_t end) {
-            for (int64_t row = begin; row < end; ++row) {
-                float* to = dshard.as<float>() + row * dshard.stride;
-                std::fill(to, to + dshard.cols, 0.0F);
+            if (dshard.stride == dshard.cols) {  // as one run, which goes past the caches
+                std::fill_n(row_of(begin), (end - begin) * dshard.cols, 0.0F);
+                return;
             }
+            for (int64_t row = begin; row < end; ++row) std::fill_n(row_of(row), dshard.cols, 0.0F);
         });
     }
     if (dshard.rows == 0) return;
@@ -55,7 +57,7 @@ void embedding_scatter_add(Context& ctx, std::span<const int32_t> ids, ConstTens
                 const int64_t local = ids[static_cast<size_t>(n)] - first_row;
                 if (local < 0 || local >= dshard.rows) continue;
                 const T* from = dy.as<T>() + n * dy.stride;
-                float* to = dshard.as<float>() + local * dshard.stride;
+                float* to = row_of(local);
 #pragma omp simd
                 for (int64_t i = begin; i < end; ++i) to[i] += to_float(from[i]);
             }

@@ -7,6 +7,7 @@
 #include <new>
 
 #include "kernels/host/engine_state.hpp"
+#include "kernels/host/panel_product.hpp"
 
 namespace vocabpipe::kernels::host {
 
@@ -34,8 +35,11 @@ Engine::State::State(int threads) {
         lanes.push_back({dnnl::stream(engine), {}, {}, {}});
     }
     const auto isa = static_cast<unsigned>(dnnl::get_effective_cpu_isa());
-    constexpr auto kAvx512 = static_cast<unsigned>(dnnl::cpu_isa::avx512_core);
-    kernels.avx512 = (isa & kAvx512) == kAvx512;  // bits are the sets that a set includes
+    const auto includes = [&](dnnl::cpu_isa set) {  // bits are the sets that a set includes
+        return (isa & static_cast<unsigned>(set)) == static_cast<unsigned>(set);
+    };
+    kernels.avx512 = includes(dnnl::cpu_isa::avx512_core);
+    kernels.panels = has_panel_product() && includes(dnnl::cpu_isa::avx512_core_bf16);
 }
 
 Engine::Engine(int threads) : threads_(std::max(1, threads)) {

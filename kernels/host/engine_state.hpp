@@ -44,6 +44,8 @@ public:
 struct MatmulKernels {
     /// Cut anywhere, a product has the bits of the whole one, and bf16 is multiplied.
     bool avx512 = true;
+    /// bf16 is multiplied by panel_product().
+    bool panels = false;
 };
 
 /// A product: one primitive with AVX-512. Without, one for each strip's size (matmul_strips()), and
@@ -61,6 +63,7 @@ public:
         int64_t a = 0, b = 0, bias = 0, c = 0;  ///< bytes from the beginning of each operand
     };
     MatmulShape shape;
+    int64_t panel_bytes = 0;  ///< memory of panel_product(), if that computes it
     MatmulShape run;  ///< what the primitives compute: shape, or its operands widened and dense
     std::vector<MatmulPrimitive> primitives;
     std::vector<Part> parts;

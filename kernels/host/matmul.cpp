@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "kernels/host/engine_state.hpp"
+#include "kernels/host/panel_product.hpp"
 
 namespace vocabpipe::kernels::host {
 
@@ -92,6 +93,10 @@ void add_parts(Matmul& matmul, const dnnl::engine& engine, std::span<const Matmu
 Matmul::Matmul(const dnnl::engine& engine, const MatmulKernels& kernels, const MatmulShape& of,
                int lanes)
     : shape(of), run(of) {
+    if (shape.ab_type == DType::bf16 && kernels.panels) {
+        panel_bytes = panel_product_bytes(shape);
+        return;
+    }
     if (kernels.avx512) {
         const MatmulStrip whole{
             .rows = shape.m, .columns = shape.n, .padded_rows = shape.m, .padded_columns = shape.n};

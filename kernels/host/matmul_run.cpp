@@ -5,6 +5,7 @@
 
 #include "kernels/bf16.hpp"
 #include "kernels/host/engine_state.hpp"
+#include "kernels/host/panel_product.hpp"
 
 namespace vocabpipe::kernels::host {
 
@@ -179,6 +180,10 @@ void run_widened(Matmul& matmul, Engine::State::Lane& resources, int thread, con
 void run_matmul(Engine& engine, Matmul& matmul, int thread, const void* a, const void* b, void* c,
                 const void* bias) {
     auto& resources = engine.state().lanes[static_cast<size_t>(thread)];
+    if (matmul.panel_bytes > 0) {
+        return panel_product(matmul.shape, a, b, c, bias,
+                             resources.packed.at_least(matmul.panel_bytes));
+    }
     const Pointers from{
         .a = static_cast<const std::byte*>(a),
         .b = static_cast<const std::byte*>(b),

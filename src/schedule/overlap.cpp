@@ -126,9 +126,12 @@ public:
                     if (map_.pieces(rank) > 0) now += compute(map_.rows(rank));
                     continue;
                 }
-                for (int piece = 0; piece < map_.pieces(member); ++piece) {
-                    now += compute(map_.rows(member, piece));
-                    done[static_cast<size_t>(rank)][static_cast<size_t>(member)].push_back(now);
+                for (int piece = 0; piece < map_.pieces(member);) {
+                    const int product = map_.end_of_product(member, piece);
+                    now += compute(map_.rows(member, piece, product));
+                    done[static_cast<size_t>(rank)][static_cast<size_t>(member)].resize(
+                        static_cast<size_t>(product), now);
+                    piece = product;
                 }
             }
             end.push_back(now);

@@ -30,7 +30,11 @@ int products(const MeasuredOverlap& m, int members, int pieces) {
     if (m.op == OverlapOp::all_gather_gemm) return members;
     const TileMap map = TileMap::even(m.rows, members, pieces);
     int count = 1;  // own rows
-    for (int member = 1; member < map.members(); ++member) count += map.pieces(member);
+    for (int member = 1; member < map.members(); ++member) {
+        for (int piece = 0; piece < map.pieces(member); ++count) {
+            piece = map.end_of_product(member, piece);
+        }
+    }
     return count;
 }
 

@@ -91,6 +91,13 @@ int TileMap::pieces(int member) const {
     return first_piece_[at + 1] - first_piece_[at];
 }
 
+int TileMap::end_of_product(int member, int first) const {
+    const int all = pieces(member);
+    int end = first + 1;
+    while (end < all && rows(member, first, end).size() < kFewestInProduct) ++end;
+    return end;
+}
+
 int TileMap::needed(int member, RowRange tile) const {
     const RowRange own = rows(member);
     const int64_t last = std::min(tile.end, own.end);  // one after the last row asked for

@@ -117,6 +117,7 @@ void ArchitectureFlags::take_from(const std::string& path) {
     model_.moe.z_loss = flags.moe.z_loss;
     set_bias_rate();
     if (read_.contains("--init-method-std")) model_.init_std = flags.init_std;
+    if (read_.contains("--dtype")) model_.dtype = flags.dtype;
     if (model_.seq_length > model_.max_position_embeddings) {
         throw UsageError("--seq-length " + std::to_string(model_.seq_length) + ": " + path +
                          " has " + std::to_string(model_.max_position_embeddings) +

@@ -23,9 +23,9 @@ Link link_of(double link_ns, int64_t rows, int members) {
     return {.bytes_per_ns = static_cast<double>(travel) / link_ns};
 }
 
-/// Rows that divide into `pieces` equal pieces of each member.
+/// Rows that divide into `pieces` equal pieces of each member, each worth a product.
 int64_t rows_for(int members, int pieces) {
-    return int64_t{64} * members * pieces;
+    return TileMap::kFewestInProduct * members * pieces;
 }
 
 OverlapTimes team(OverlapOp op, int members, int pieces, double ratio,
@@ -66,6 +66,20 @@ TEST(Overlap, TeamsTakeTheClosedFormsTime) {
             }
         }
     }
+}
+
+TEST(Overlap, SmallPiecesLeaveAfterAProductOfSeveral) {
+    // Members have 256 rows in 8 pieces of 32: two products of four pieces for the other, then one
+    // for oneself. A row takes 1 ns to multiply and 2 to travel.
+    const Link link{.bytes_per_ns = 0.5};
+    const auto end = [&](int pieces) {
+        return overlap(OverlapOp::gemm_reduce_scatter, TileMap::even(512, 2, pieces), 512, link,
+                       {.row_bytes = 1})
+            .overlapped_ns;
+    };
+    EXPECT_EQ(end(8), 128 + 256 * 2);
+    EXPECT_EQ(end(8), end(2));
+    EXPECT_EQ(end(1), 256 + 256 * 2);
 }
 
 TEST(Overlap, StreamsTakeTheClosedFormsTime) {
@@ -215,17 +229,17 @@ TEST(Overlap, PiecesThatAreThereAreOneProduct) {
     EXPECT_EQ(gather(0.5), 178 + 64 + 50 + 64 + 50);
     const OverlapTimes scatter = overlap(OverlapOp::gemm_reduce_scatter, map, 256,
                                          {.bytes_per_ns = 100}, {.row_bytes = 1, .piece_ns = 50});
-    EXPECT_EQ(scatter.overlapped_ns, 4 * (32 + 50) + 128 + 50) << "what leaves, by pieces";
+    EXPECT_EQ(scatter.overlapped_ns, 2 * (128 + 50)) << "small pieces leave after one product";
 }
 
 TEST(ChoosePieces, ManyWhereTheyHideAndFewWhereTheyCost) {
     constexpr std::array candidates{8, 1, 4, 2, 16};
     const OverlapShape shape{
-        .op = OverlapOp::gemm_reduce_scatter, .rows = 4096, .members = 4, .compute_ns = 1'000'000};
-    const Link equal = link_of(1'000'000, 4096, 4);
+        .op = OverlapOp::gemm_reduce_scatter, .rows = 8192, .members = 4, .compute_ns = 1'000'000};
+    const Link equal = link_of(1'000'000, 8192, 4);
     EXPECT_EQ(choose_pieces(shape, equal, {}, candidates).pieces, 16);
     // A fast link: the first choice that hides all of it.
-    EXPECT_EQ(choose_pieces(shape, link_of(100'000, 4096, 4), {}, candidates).pieces, 1);
+    EXPECT_EQ(choose_pieces(shape, link_of(100'000, 8192, 4), {}, candidates).pieces, 1);
     // Pieces cost more than they hide.
     EXPECT_EQ(choose_pieces(shape, equal, {.piece_ns = 1'000'000}, candidates).pieces, 1);
     // In between: the best of all, by trying them.
@@ -234,7 +248,7 @@ TEST(ChoosePieces, ManyWhereTheyHideAndFewWhereTheyCost) {
         const PieceChoice choice = choose_pieces(shape, equal, options, candidates);
         for (const int pieces : candidates) {
             const OverlapTimes other =
-                overlap(shape.op, TileMap::even(4096, 4, pieces), shape.compute_ns, equal, options);
+                overlap(shape.op, TileMap::even(8192, 4, pieces), shape.compute_ns, equal, options);
             EXPECT_LE(choice.times.overlapped_ns, other.overlapped_ns);
             if (pieces == choice.pieces) {
                 EXPECT_EQ(choice.times.overlapped_ns, other.overlapped_ns);

@@ -152,6 +152,18 @@ TEST(TileMap, MembersWithoutRowsHaveNoPieces) {
     EXPECT_EQ(some.needed(3, {39, 41}), 1);
 }
 
+TEST(TileMap, ProductsOfPiecesThatLeaveAreWorthPackingTheWeight) {
+    const TileMap small = TileMap::even(512, 2, 8);  // 32 rows
+    EXPECT_EQ(small.end_of_product(0, 0), 4);
+    EXPECT_EQ(small.end_of_product(1, 4), 8);
+    EXPECT_EQ(small.end_of_product(1, 6), 8);         // no more are left
+    const TileMap large = TileMap::even(2048, 2, 8);  // 128 rows
+    for (int piece = 0; piece < 8; ++piece) EXPECT_EQ(large.end_of_product(0, piece), piece + 1);
+    const TileMap between = TileMap::even(600, 1, 6);  // 96 or 112 rows
+    EXPECT_EQ(between.end_of_product(0, 0), 2);
+    EXPECT_EQ(between.end_of_product(0, 5), 6);
+}
+
 TEST(TileMap, EndsAreBytesFromTheMembersFirstRow) {
     const TileMap map = TileMap::even(200, 2, 2);  // 100 rows each: 48 and 52
     EXPECT_EQ(map.ends(0, 10), (std::vector<int64_t>{480, 1000}));

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <fstream>
 #include <iterator>
 #include <map>
 #include <set>
@@ -10,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "src/model/config_json/model_config_json.hpp"
 #include "src/support/flag.hpp"
 #include "src/tool/flag_parser.hpp"
 #include "src/tool/train_program.hpp"
@@ -154,6 +156,14 @@ TEST(Flags, ThatSayTogetherWhatAModelIsAreComparedByThat) {
     EXPECT_EQ(lines(experts + "--moe-layer-freq 1"), lines(experts));
     EXPECT_EQ(lines("--model-type phi3 --rotary-percent 1"), lines("--model-type phi3"));
     EXPECT_EQ(lines("--bf16"), lines("--dtype bf16"));
+    // A model's file has a type, too.
+    const std::string file = ::testing::TempDir() + "flags_test_config.json";
+    std::ofstream(file) << print_model_config(TrainOptions().model);
+    const std::string model = "--seq-length 8 --model " + file;
+    EXPECT_THAT(lines(model), Contains("--dtype fp32"));
+    for (const std::string flag : {" --dtype bf16", " --bf16"}) {
+        EXPECT_THAT(lines(model + flag), Contains("--dtype bf16")) << flag;
+    }
     EXPECT_EQ(lines("--lr 0.0003"), plain);
     EXPECT_THAT(plain, Contains("--lr 0.0003"));
     EXPECT_THAT(plain, Contains("--adam-beta2 0.95"));

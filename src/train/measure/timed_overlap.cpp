@@ -112,9 +112,11 @@ public:
         if (scatters()) {
             for (int i = 1; i < world_.size(); ++i) {
                 const int to = link_->to(i);
-                for (int piece = 0; piece < pieces.pieces(to); ++piece) {
-                    multiply(pieces.rows(to, piece));
-                    operation.release(to, piece + 1);
+                for (int piece = 0; piece < pieces.pieces(to);) {
+                    const int end = pieces.end_of_product(to, piece);
+                    multiply(pieces.rows(to, piece, end));
+                    operation.release(to, end);
+                    piece = end;
                 }
             }
             multiply(pieces.rows(world_.rank()));
