@@ -8,9 +8,9 @@
 # GPT-2 124M, 4 sequences of 64 (--seq-length) random tokens, AdamW and clipping of the global gradient norm
 # included: with 2 threads, and on 2 ranks of one thread each: pipelines on microbatches of one sequence,
 # replicas with two sequences each, tensor ranks that share all four. Everybody begins with the same weights,
-# which VocabPipe writes, and trains on the same tokens. Table: median and least time of a step over all rounds without warm-up steps; ratio: median over VocabPipe's for the same type
-# and ranks, above 1 where VocabPipe is faster; loss before the first and the last update; #wrong: losses
-# too far from VocabPipe's.
+# which VocabPipe writes, and trains on the same tokens. Table: median and least time of a step over all
+# rounds without warm-up steps; ratio: median over VocabPipe's for the same type and ranks, above 1 where
+# VocabPipe is faster; loss before the first and the last update; #wrong: losses too far from VocabPipe's.
 #
 #   --rounds         every program is started so often, in turns forwards and backwards
 #   --best           PyTorch also with what may make it faster: compiled with max-autotune (minutes per program),

@@ -11,7 +11,8 @@ namespace vocabpipe::kernels::host {
 /// bf16; `accumulate` (c +=) needs an fp32 c. bias is fp32 or of a's type. Dimensions of 0 and 1
 /// are fine: k == 0 gives c = bias or 0. a, b and c must not overlap.
 ///
-/// Primitives are cached in the engine of `ctx`. A product that takes long is computed in parts
+/// bf16 is multiplied by panel_product() where the CPU has AVX512-BF16, all else by oneDNN, whose
+/// primitives are cached in the engine of `ctx`. A product that takes long is computed in parts
 /// with ctx.poll() between them; that of a single row and a transposed b is row_product()'s. Bits
 /// do not depend on the number of threads, and with oneDNN 2.x not on how the rows and columns of c
 /// are sharded as long as no shard is one row or one column wide.

@@ -7,7 +7,6 @@
 
 #include <immintrin.h>
 
-#include "kernels/bf16.hpp"
 #include "kernels/host/panel_packing.hpp"
 
 namespace vocabpipe::kernels::host {
@@ -212,7 +211,7 @@ public:
           b_{static_cast<const std::byte*>(b), shape.b_stride * 2},
           c_{static_cast<std::byte*>(c)},
           c_size_(shape.c_type == DType::bf16 ? 2 : 4),
-          bias_(bias) {}
+          bias_(static_cast<const std::byte*>(bias)) {}
 
     void run() {
         for (int64_t m = 0; m < s_.m; m += layout_.block_rows) {
@@ -251,10 +250,18 @@ private:
     }
 
     void widen_bias(const Range& columns) {
-        for (int64_t i = 0; i < columns.count; ++i) {
-            wide_bias_[i] = s_.bias_type == DType::bf16
-                                ? to_float(static_cast<const Bf16*>(bias_)[columns.begin + i])
-                                : static_cast<const float*>(bias_)[columns.begin + i];
+        const int64_t size = s_.bias_type == DType::bf16 ? 2 : 4;
+        const std::byte* const from = bias_ + columns.begin * size;
+        for (int64_t i = 0; i < columns.count; i += kLanes) {
+            const __mmask16 mask = first_lanes(columns.count - i);
+            __m512i values;
+            if (size == 2) {
+                values = _mm512_slli_epi32(
+                    _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(mask, from + i * 2)), 16);
+            } else {
+                values = _mm512_maskz_loadu_epi32(mask, from + i * 4);
+            }
+            _mm512_store_si512(wide_bias_ + i, values);
         }
     }
 
@@ -333,10 +340,9 @@ private:
     void narrow(const Range& rows, const Range& columns) {
         for (int64_t row = 0; row < rows.count; ++row) {
             const float* const from = sums_at(columns) + row * layout_.sum_columns;
-            Bf16* const to =
-                reinterpret_cast<Bf16*>(c_) + (rows.begin + row) * s_.c_stride + columns.begin;
+            std::byte* const to = c_ + ((rows.begin + row) * s_.c_stride + columns.begin) * 2;
             for (int64_t i = 0; i < columns.count; i += kLanes) {
-                store_bf16(to + i, first_lanes(columns.count - i), _mm512_load_ps(from + i));
+                store_bf16(to + i * 2, first_lanes(columns.count - i), _mm512_load_ps(from + i));
             }
         }
     }
@@ -350,7 +356,7 @@ private:
     Stored a_, b_;
     std::byte* c_;
     int64_t c_size_;
-    const void* bias_;
+    const std::byte* bias_;
 };
 
 }  // namespace
