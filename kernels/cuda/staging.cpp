@@ -12,8 +12,7 @@ namespace vocabpipe::kernels::cuda {
 namespace {
 
 void wait_for(cudaEvent_t event) {
-    const cudaError_t status = cudaEventQuery(event);
-    if (status != cudaErrorNotReady) return check(status, "cudaEventQuery");
+    if (has_ended(cudaEventQuery(event), "cudaEventQuery")) return;
     check(cudaEventSynchronize(event), "cudaEventSynchronize");
 }
 
