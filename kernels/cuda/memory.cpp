@@ -26,14 +26,15 @@ void read_to_host(Context& ctx, std::span<const int32_t> from, std::span<int32_t
     require(from.size() == to.size(), "source and destination of one length");
     if (from.empty()) return;
     const cudaStream_t stream = ctx.cuda().stream();
-    check(
-        cudaMemcpyAsync(to.data(), from.data(), from.size_bytes(), cudaMemcpyDeviceToHost, stream),
-        "cudaMemcpyAsync");
     // Where a step polls, with its deadlines: the second poll ends when all before the first has
-    // run, or throws because a peer does not come.
+    // run, or throws because a peer does not come. The copy comes after them: it may wait itself,
+    // and `to` may go when this throws.
     ctx.poll();
     ctx.poll();
-    check(cudaStreamSynchronize(stream), "cudaStreamSynchronize");
+    const cudaError_t status =
+        cudaMemcpyAsync(to.data(), from.data(), from.size_bytes(), cudaMemcpyDeviceToHost, stream);
+    synchronize(stream);
+    check(status, "cudaMemcpyAsync");
 }
 
 void write_from_host(Context& ctx, std::span<const int32_t> from, std::span<int32_t> to) {

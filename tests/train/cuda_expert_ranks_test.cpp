@@ -7,11 +7,13 @@
 #include "tests/support/schedule_cases.hpp"
 #include "tests/train/expert_setup.hpp"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <array>
 #include <chrono>
 #include <ostream>
+#include <random>
 #include <string>
 #include <vector>
 
@@ -229,7 +231,8 @@ cuda_stand_in::Counters counted(TrainingSetup setup, CudaTransport transport) {
     return three;
 }
 
-/// Per layer with experts, microbatch and rank, besides what a model without experts waits for.
+/// Per layer with experts, microbatch and rank, besides what a model without experts waits for, and
+/// the sums of routers, which a rank reads once a step.
 TEST(CudaExpertTeams, WaitOnceForEachLayerAndMicrobatch) {
     for (const CudaTransport transport : {CudaTransport::copies, CudaTransport::nccl}) {
         (void)gpus_for_nccl();
@@ -246,9 +249,10 @@ TEST(CudaExpertTeams, WaitOnceForEachLayerAndMicrobatch) {
                 setup.config.vocab_size = kExpertVocabulary;
                 setup.expert = 1;
                 const cuda_stand_in::Counters none = counted(setup, transport);
-                const uint64_t replicas = static_cast<uint64_t>(mesh.data);
+                const auto replicas = static_cast<uint64_t>(mesh.data);
+                const auto ranks = static_cast<uint64_t>(mesh.size());
                 EXPECT_EQ(experts.stream_synchronisations - none.stream_synchronisations,
-                          layers * microbatches * replicas);
+                          layers * microbatches * replicas + ranks);
                 EXPECT_EQ(experts.device_synchronisations, none.device_synchronisations);
                 EXPECT_EQ(experts.event_synchronisations, none.event_synchronisations);
                 EXPECT_EQ(experts.blocking_copies, none.blocking_copies);
@@ -257,6 +261,42 @@ TEST(CudaExpertTeams, WaitOnceForEachLayerAndMicrobatch) {
             }
         }
     }
+}
+
+/// Also while others wait on the host for what all members chose. Some calls are those of a rank's
+/// start.
+TEST(CudaExpertTeams, EndWhateverCallOfAMemberFails) {
+    using ::testing::AnyOf;
+    TrainingSetup setup =
+        expert_setup("1f1b", VocabMode::none, {2, 2, 1, 2}, "mixtral", DType::fp32, 3);
+    setup.moe_row_factor = 0.5;
+    take_pieces(setup);
+    cuda_stand_in::set_device_count(setup.ranks * setup.replicas);
+    int failures = 0;
+    for (const CudaTransport transport : {CudaTransport::copies, CudaTransport::nccl}) {
+        for (unsigned seed = 0; seed < (full_run() ? 100U : 10U); ++seed) {
+            std::minstd_rand random(seed + 1);
+            random.discard(10);
+            const int failing = static_cast<int>(random() % 4);
+            const uint64_t call = 300 + random() % 4000;
+            SCOPED_TRACE(::testing::Message() << "call " << call << " of rank " << failing);
+            setup.make_device = [&](int rank) {
+                if (rank == failing) {
+                    cuda_stand_in::fail_call_of_this_thread(cudaErrorLaunchFailure, call);
+                }
+                return make_cuda_device(options_of(transport, rank));
+            };
+            const auto begin = std::chrono::steady_clock::now();
+            try {
+                (void)train_on_threads(setup);
+            } catch (const Error& error) {
+                ++failures;
+                EXPECT_THAT(error.exit_code(), AnyOf(ExitCode::device, ExitCode::communication));
+            }
+            EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(20));
+        }
+    }
+    EXPECT_GT(failures, 15) << "most of the 20 runs are hit";
 }
 #endif
 

@@ -150,7 +150,8 @@ TEST_F(ProductPlans, SomeRowsOfAProductHaveTheBitsOfAllOfThem) {
     EXPECT_GT(differ, 0) << "nothing would be shown";
 }
 
-/// As rows of experts come: however many an expert has, the choice is that of some number of them.
+/// As rows of experts come: however many an expert has, fewer or more than 56, the choice is that
+/// of 56.
 TEST_F(ProductPlans, GroupedProductsHaveTheSameBitsInAnyPieces) {
     Device device;
     int differ = 0;
@@ -170,7 +171,9 @@ TEST_F(ProductPlans, GroupedProductsHaveTheSameBitsInAnyPieces) {
             return product({{{0, 32}, {80, 80}}, {{32, 80}, {80, 112}}});
         };
         device.context().take_part_of(56);
+        cuda_stand_in::reset_counters();
         EXPECT_TRUE(by_pieces().same_bits(whole()));
+        EXPECT_EQ(counters().heuristics, 1U) << "for five numbers of rows";
         device.context().take_part_of(0);
         differ += by_pieces().same_bits(whole()) ? 0 : 1;
     }
