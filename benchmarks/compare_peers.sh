@@ -29,7 +29,8 @@
 #   VOCABPIPE_PEER_MODEL       folder with config.json and model.safetensors, as transformers has them
 #   VOCABPIPE_PEER_TOKENS      file of u16 tokens: the 4 sequences one after the other and one token more;
 #                              a token's label is the one behind it; each step trains on all of them
-#   VOCABPIPE_PEER_SEQ_LENGTH, VOCABPIPE_PEER_STEPS, VOCABPIPE_PEER_SCRATCH (an empty folder)
+#   VOCABPIPE_PEER_SEQ_LENGTH, VOCABPIPE_PEER_STEPS, VOCABPIPE_PEER_SCRATCH (an empty folder),
+#   VOCABPIPE_PEER_PYTHON      the one of --python, or with torch
 # and prints for every step one line "step N loss L seconds S": mean loss before the update, time with
 # the update; other lines are ignored. Exit code 77: not offered. Learning rate 1e-4, betas 0.9 and 0.95,
 # epsilon 1e-8, weight decay 0.1 of matrices, gradient norm clipped at 1.
@@ -116,16 +117,9 @@ from_torch() { # ranks, how
     "$python" benchmarks/peer_torch.py "$2"
 }
 
-names=(vocabpipe)
-declare -A command=([vocabpipe]="vocabpipe pipeline")
-if "$bin/train_gpt" --help | grep -q replicas; then
-    names+=(vocabpipe-replicas)
-    command[vocabpipe-replicas]="vocabpipe replicas"
-fi
-if "$bin/train_gpt" --help | grep -q tensor-model-parallel-size; then
-    names+=(vocabpipe-tensor)
-    command[vocabpipe-tensor]="vocabpipe tensor"
-fi
+names=(vocabpipe vocabpipe-replicas vocabpipe-tensor)
+declare -A command=([vocabpipe]="vocabpipe pipeline" [vocabpipe-replicas]="vocabpipe replicas"
+    [vocabpipe-tensor]="vocabpipe tensor")
 if [ $with_torch = 1 ]; then
     if [ -z "$python" ]; then
         folder=${VOCABPIPE_PEERS_DIR:-$HOME/.cache/vocabpipe-peers}
@@ -137,18 +131,12 @@ if [ $with_torch = 1 ]; then
         fi
     fi
     "$python" -c 'import torch' || fail "--python $python: cannot import torch; pip install torch" 2
-    names+=(torch-eager torch-compiled torch-pipelined torch-replicated torch-tensor)
-    if [ $best = 1 ]; then
-        for how in autotuned eager+chunked eager+pure compiled+pure autotuned+pure; do
-            names+=("torch-$how")
-            command[torch-$how]="from_torch 1 $how"
-        done
-    fi
-    command[torch-eager]="from_torch 1 eager"
-    command[torch-compiled]="from_torch 1 compiled"
-    command[torch-pipelined]="from_torch 2 pipelined"
-    command[torch-replicated]="from_torch 2 replicated"
-    command[torch-tensor]="from_torch 2 tensor"
+    ways=("1 eager" "1 compiled" "2 pipelined" "2 replicated" "2 tensor") # ranks, how
+    [ $best = 1 ] && ways+=("1 autotuned" "1 eager+chunked" "1 eager+pure" "1 compiled+pure" "1 autotuned+pure")
+    for way in "${ways[@]}"; do
+        names+=("torch-${way#* }")
+        command[torch-${way#* }]="from_torch $way"
+    done
 fi
 for peer in ${peers[@]+"${peers[@]}"}; do
     names+=("${peer%%=*}")
@@ -184,7 +172,7 @@ run() { # trainer, type, ranks: appends the steps' lines to a file
         export VOCABPIPE_PEER_DTYPE=$2 VOCABPIPE_PEER_RANKS=$3 VOCABPIPE_PEER_THREADS=$((2 / $3))
         export VOCABPIPE_PEER_MODEL=$scratch/model VOCABPIPE_PEER_TOKENS=$scratch/tokens.bin
         export VOCABPIPE_PEER_SEQ_LENGTH=$seq_length VOCABPIPE_PEER_STEPS=$steps
-        export VOCABPIPE_PEER_SCRATCH=$scratch/own OMP_NUM_THREADS=$((2 / $3))
+        export VOCABPIPE_PEER_SCRATCH=$scratch/own OMP_NUM_THREADS=$((2 / $3)) VOCABPIPE_PEER_PYTHON=${python:-python3}
         taskset -pc "$cores" "$BASHPID" >/dev/null
         eval "${command[$1]}"
     ) >"$scratch/log" 2>"$scratch/error" || code=$?

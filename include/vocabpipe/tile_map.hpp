@@ -63,6 +63,15 @@ public:
     /// the product makes leaves by pieces: the fewest that have kFewestInProduct rows, or all that
     /// are left.
     [[nodiscard]] int end_of_product(int member, int first) const;
+    /// body(first, end) for the pieces of each product of a member, in order.
+    template <typename Body>
+    void each_product(int member, const Body& body) const {
+        for (int first = 0; first < pieces(member);) {
+            const int end = end_of_product(member, first);
+            body(first, end);
+            first = end;
+        }
+    }
     /// How many of a member's pieces, from its first one, hold all rows of `tile` that the member
     /// has; 0 if it has none of them.
     [[nodiscard]] int needed(int member, RowRange tile) const;

@@ -48,8 +48,8 @@ struct MatmulKernels {
     bool panels = false;
 };
 
-/// A product: one primitive with AVX-512. Without, one for each strip's size (matmul_strips()), and
-/// bf16 is widened to fp32.
+/// A product: one primitive with AVX-512, none where panel_product() computes it. Without, one for
+/// each strip's size (matmul_strips()), and bf16 is widened to fp32.
 class Matmul {
 public:
     Matmul(const dnnl::engine& engine, const MatmulKernels& kernels, const MatmulShape& shape,

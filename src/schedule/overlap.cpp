@@ -126,13 +126,11 @@ public:
                     if (map_.pieces(rank) > 0) now += compute(map_.rows(rank));
                     continue;
                 }
-                for (int piece = 0; piece < map_.pieces(member);) {
-                    const int product = map_.end_of_product(member, piece);
-                    now += compute(map_.rows(member, piece, product));
+                map_.each_product(member, [&](int first, int last) {
+                    now += compute(map_.rows(member, first, last));
                     done[static_cast<size_t>(rank)][static_cast<size_t>(member)].resize(
-                        static_cast<size_t>(product), now);
-                    piece = product;
-                }
+                        static_cast<size_t>(last), now);
+                });
             }
             end.push_back(now);
         }

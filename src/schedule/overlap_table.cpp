@@ -31,9 +31,7 @@ int products(const MeasuredOverlap& m, int members, int pieces) {
     const TileMap map = TileMap::even(m.rows, members, pieces);
     int count = 1;  // own rows
     for (int member = 1; member < map.members(); ++member) {
-        for (int piece = 0; piece < map.pieces(member); ++count) {
-            piece = map.end_of_product(member, piece);
-        }
+        map.each_product(member, [&](int, int) { ++count; });
     }
     return count;
 }

@@ -286,6 +286,7 @@ TEST_F(TrainGpt, SaysThatRanksShareCoresWhereTheyDo) {
     const std::string shared = "passes take longer while other ranks compute";
     const Outcome two = train("taskset -c " + std::to_string(first),
                               "--transport threads --ranks 2 --report two.json");
+    EXPECT_THAT(two.output, ::testing::HasSubstr("\nwarning: 2 ranks x 1 thread have 1 core of "));
     EXPECT_THAT(two.output, ::testing::HasSubstr("\n2 ranks share 1 core: " + shared));
     EXPECT_EQ(json::parse(testing::read_file(folder_ / "two.json")).at("shared_cores"), 1);
     const Outcome one = threads(1, "--report one.json");

@@ -9,8 +9,7 @@
 namespace vocabpipe {
 namespace {
 
-/// Of a run whose rank i is on hosts[i].
-std::string warning(const std::vector<std::string>& hosts, int tensor) {
+TrainOptions small_run() {
     TrainOptions options;
     options.model.num_layers = 4;
     options.model.hidden_size = options.model.ffn_hidden_size = 32;
@@ -19,6 +18,12 @@ std::string warning(const std::vector<std::string>& hosts, int tensor) {
     options.model.vocab_size = 101;
     options.global_batch_size = 8;
     options.threads_per_rank = 1;
+    return options;
+}
+
+/// Of a run whose rank i is on hosts[i].
+std::string warning(const std::vector<std::string>& hosts, int tensor) {
+    TrainOptions options = small_run();
     options.tensor_model_parallel_size = tensor;
     std::vector<RankPlacement> placements;
     for (const std::string& host : hosts) placements.push_back({.host = host, .cores = 2});
@@ -43,6 +48,28 @@ TEST(TeamsAcrossHosts, AreNamedWithTheFirstOfThem) {
               "warning: --tensor-model-parallel-size 4: ranks 0-3 share a stage across the hosts a "
               "and b, and others; every layer waits for the network: place neighboring ranks on "
               "one host");
+}
+
+std::string shared(RankPlacement placement, int threads) {
+    TrainOptions options = small_run();
+    options.threads_per_rank = threads;
+    placement.host = "a";
+    const std::vector<RankPlacement> placements(static_cast<size_t>(placement.ranks_sharing),
+                                                placement);
+    return ranks_that_share_cores(TrainingPlan(options, placements));
+}
+
+TEST(SharedCores, AreNamedWhereThreadsOutnumberThem) {
+    EXPECT_EQ(shared({.cores = 2, .ranks_sharing = 2}, 1), "");
+    EXPECT_EQ(shared({.cores = 4, .ranks_sharing = 1}, 4), "");
+    EXPECT_EQ(shared({.cores = 2, .ranks_sharing = 4}, 1),
+              "warning: 4 ranks x 1 thread have 2 cores of a: they take turns; start fewer ranks "
+              "on a host");
+    EXPECT_EQ(shared({.cores = 1, .ranks_sharing = 1}, 2),
+              "warning: 1 rank x 2 threads have 1 core of a: they take turns; start fewer ranks on "
+              "a host, or lower --threads-per-rank");
+    EXPECT_EQ(shared({.cores = 1, .ranks_sharing = 4, .memory = Device::Memory{}}, 1), "")
+        << "the device computes";
 }
 
 }  // namespace

@@ -107,13 +107,11 @@ void sum_rows(const StagePass& pass, std::string_view name, const MakePartial& m
     const PartOfRows part(pass.ctx, tiles.rows());
     for (int i = 1; i < link.size(); ++i) {
         const int member = link.to(i);
-        for (int piece = 0; piece < tiles.pieces(member);) {
-            const int end = tiles.end_of_product(member, piece);
-            const RowRange rows = tiles.rows(member, piece, end);
+        tiles.each_product(member, [&](int first, int end) {
+            const RowRange rows = tiles.rows(member, first, end);
             make(rows, rows_of(leaving, rows));
             operation.release(member, end);
-            piece = end;
-        }
+        });
     }
     make(tiles.rows(link.rank()), partials.row_range(link.rank() * out.rows, out.rows));
     operation.finish();

@@ -50,6 +50,15 @@ std::string teams_across_hosts(const TrainingPlan& plan) {
            "; every layer waits for the network: place neighboring ranks on one host";
 }
 
+std::string ranks_that_share_cores(const TrainingPlan& plan) {
+    const RankPlacement* const shared = plan.shared_cores();
+    if (shared == nullptr) return {};
+    return "warning: " + counted(shared->ranks_sharing, "rank") + " x " +
+           counted(plan.threads(), "thread") + " have " + counted(shared->cores, "core") + " of " +
+           shared->host + ": they take turns; start fewer ranks on a host" +
+           (plan.threads() > 1 ? ", or lower --threads-per-rank" : "");
+}
+
 void print_plan(const TrainingPlan& plan) {
     const TrainOptions& options = plan.options();
     const Mesh& mesh = plan.mesh();
@@ -126,8 +135,8 @@ void print_plan(const TrainingPlan& plan) {
         std::printf("tokens travel to their experts by %d pieces, and home by %d panels\n",
                     by.dispatch, by.combine);
     }
-    if (const std::string text = teams_across_hosts(plan); !text.empty()) {
-        std::printf("%s\n", wrap_text(text, 2).c_str());
+    for (const std::string& text : {teams_across_hosts(plan), ranks_that_share_cores(plan)}) {
+        if (!text.empty()) std::printf("%s\n", wrap_text(text, 2).c_str());
     }
     for (const std::string& note : plan.notes()) {
         std::printf("%s\n", wrap_text(options.schedule + ": " + note, 2).c_str());

@@ -15,4 +15,8 @@ void print_plan(const TrainingPlan& plan);
 /// Empty if there is none.
 [[nodiscard]] std::string teams_across_hosts(const TrainingPlan& plan);
 
+/// Says so where threads of ranks on a host outnumber the cores that mpirun, or whoever started
+/// them, left them. Else empty.
+[[nodiscard]] std::string ranks_that_share_cores(const TrainingPlan& plan);
+
 }  // namespace vocabpipe

@@ -44,12 +44,11 @@ RunReport report_of_run(const TrainingPlan& plan, const RunEnd& end) {
     report.vocab_mode = std::string(to_string(plan.options().vocab_mode));
     report.one_process = plan.one_process();
     for (int rank = 0; rank < plan.ranks(); ++rank) {
-        const RankPlacement& placement = plan.placement(rank);
-        report.devices.push_back(placement.device);
-        if (!placement.memory && placement.ranks_sharing * plan.threads() > placement.cores) {
-            report.shared_cores = placement.cores;
-            report.ranks_sharing = placement.ranks_sharing;
-        }
+        report.devices.push_back(plan.placement(rank).device);
+    }
+    if (const RankPlacement* const shared = plan.shared_cores()) {
+        report.shared_cores = shared->cores;
+        report.ranks_sharing = shared->ranks_sharing;
     }
     report.tokens_per_step = end.tokens_per_step;
     report.first_loss = end.first_loss;

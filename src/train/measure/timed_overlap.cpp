@@ -112,12 +112,10 @@ public:
         if (scatters()) {
             for (int i = 1; i < world_.size(); ++i) {
                 const int to = link_->to(i);
-                for (int piece = 0; piece < pieces.pieces(to);) {
-                    const int end = pieces.end_of_product(to, piece);
-                    multiply(pieces.rows(to, piece, end));
+                pieces.each_product(to, [&](int first, int end) {
+                    multiply(pieces.rows(to, first, end));
                     operation.release(to, end);
-                    piece = end;
-                }
+                });
             }
             multiply(pieces.rows(world_.rank()));
             operation.release(world_.rank(), pieces.pieces(world_.rank()));

@@ -231,4 +231,11 @@ bool TrainingPlan::one_process() const {
     return options_.ranks_are_threads && !placement(0).memory;
 }
 
+const RankPlacement* TrainingPlan::shared_cores() const {
+    for (const RankPlacement& p : placements_) {
+        if (!p.memory && p.ranks_sharing * threads() > p.cores) return &p;
+    }
+    return nullptr;
+}
+
 }  // namespace vocabpipe

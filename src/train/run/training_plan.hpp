@@ -39,6 +39,9 @@ public:
     [[nodiscard]] int threads() const { return cluster_.threads_per_rank; }  ///< per rank
     /// Ranks are threads that compute on the host.
     [[nodiscard]] bool one_process() const;
+    /// Of the first rank that computes on a host and has more threads on its cores, with those of
+    /// the ranks that share them, than there are cores; null: none has.
+    [[nodiscard]] const RankPlacement* shared_cores() const;
     /// What R makes again.
     [[nodiscard]] Recompute recompute() const { return recompute_; }
     /// What is to be said of a schedule file.
