@@ -2,9 +2,8 @@
 // Ranks on CUDA devices that share the experts of layers: the bits of a team whose exchanges stop
 // everything, whatever moves the rows and in however many pieces; the host's numbers; and how often
 // the host waits for its device.
-#include "tests/runtime/cuda_devices.hpp"
-#include "tests/support/blocking_device.hpp"
 #include "tests/support/schedule_cases.hpp"
+#include "tests/train/cuda_training.hpp"
 #include "tests/train/expert_setup.hpp"
 
 #include <gmock/gmock.h>
@@ -20,34 +19,10 @@
 namespace vocabpipe::testing {
 namespace {
 
-/// For all transports alike, because bits depend on it.
-CudaDeviceOptions options_of(CudaTransport transport, int rank) {
-    return {.ordinal = transport == CudaTransport::nccl ? gpu_of(rank) : 0,
-            .transport = transport,
-            .left_multiprocessors = nccl_multiprocessors(/*links=*/1)};
-}
-
-Training train_blocking(TrainingSetup setup) {
-    setup.tensor_pieces = setup.expert_pieces.dispatch = 1;
-    setup.make_device = [](int rank) {
-        return make_blocking_device(make_cuda_device(options_of(CudaTransport::copies, rank)));
-    };
-    return train_on_threads(setup);
-}
-
-Training train_on(TrainingSetup setup, CudaTransport transport) {
-    setup.make_device = [=](int rank) { return make_cuda_device(options_of(transport, rank)); };
-    return train_on_threads(setup);
-}
-
 /// Rows enough for several pieces of each member.
 void take_pieces(TrainingSetup& setup) {
     setup.config.seq_length = setup.config.max_position_embeddings = 32;
     setup.expert_pieces = {.dispatch = 2, .combine = 2};
-}
-
-std::string name_of(CudaTransport transport) {
-    return transport == CudaTransport::nccl ? "nccl" : "copies";
 }
 
 /// Losses, gradients and routers, within the rounding of fp32.
@@ -202,63 +177,37 @@ TEST(CudaExpertTeams, HaveTheSameBitsHoweverTheirStreamsAreDelayed) {
         const Mesh mesh{.pipeline = seed % 2 == 0 ? 2 : 1, .data = 2, .tensor = 1, .expert = 2};
         TrainingSetup setup = expert_setup("zb-h1", mode, mesh, "qwen2_moe", DType::bf16, 1);
         if (seed % 2 == 1) setup.moe_row_factor = 0.5;
-        for (const CudaTransport transport : {CudaTransport::copies, CudaTransport::nccl}) {
-            const Training expected = train_on(setup, transport);
-            cuda_stand_in::set_delays({.seed = seed, .longest = std::chrono::microseconds(200)});
-            const Training delayed = train_on(setup, transport);
-            cuda_stand_in::set_delays({});
-            EXPECT_EQ(first_difference(expected, delayed), "")
-                << name_of(transport) << " " << seed << " " << to_string(mode);
-        }
+        expect_same_bits_under_delays(setup, seed);
     }
-}
-
-/// What the host waits for, and allocates, in the last of three steps.
-cuda_stand_in::Counters counted(TrainingSetup setup, CudaTransport transport) {
-    const auto counters_of = [&](int steps) {
-        setup.steps = steps;
-        cuda_stand_in::reset_counters();
-        (void)train_on(setup, transport);
-        return cuda_stand_in::counters();
-    };
-    const cuda_stand_in::Counters two = counters_of(2);
-    cuda_stand_in::Counters three = counters_of(3);
-    three.device_synchronisations -= two.device_synchronisations;
-    three.stream_synchronisations -= two.stream_synchronisations;
-    three.event_synchronisations -= two.event_synchronisations;
-    three.blocking_copies -= two.blocking_copies;
-    three.allocations -= two.allocations;
-    return three;
 }
 
 /// Per layer with experts, microbatch and rank, besides what a model without experts waits for, and
 /// the sums of routers, which a rank reads once a step.
 TEST(CudaExpertTeams, WaitOnceForEachLayerAndMicrobatch) {
+    (void)gpus_for_nccl();
     for (const CudaTransport transport : {CudaTransport::copies, CudaTransport::nccl}) {
-        (void)gpus_for_nccl();
-        for (const char* const schedule : {"1f1b", "zb-h1"}) {
-            for (const Mesh& mesh : {Mesh{1, 2, 1, 2}, Mesh{1, 2, 1, 1}, Mesh{2, 2, 1, 2}}) {
-                SCOPED_TRACE(std::string(schedule) + " e = " + std::to_string(mesh.expert));
-                TrainingSetup setup =
-                    expert_setup(schedule, VocabMode::one_barrier, mesh, "mixtral", DType::fp32, 1);
-                const cuda_stand_in::Counters experts = counted(setup, transport);
-                const auto layers = static_cast<uint64_t>(setup.config.num_layers);
-                const auto microbatches = static_cast<uint64_t>(setup.microbatches);
-                setup.config = tensor_model("llama", false);
-                setup.config.num_layers = static_cast<int>(layers);
-                setup.config.vocab_size = kExpertVocabulary;
-                setup.expert = 1;
-                const cuda_stand_in::Counters none = counted(setup, transport);
-                const auto replicas = static_cast<uint64_t>(mesh.data);
-                const auto ranks = static_cast<uint64_t>(mesh.size());
-                EXPECT_EQ(experts.stream_synchronisations - none.stream_synchronisations,
-                          layers * microbatches * replicas + ranks);
-                EXPECT_EQ(experts.device_synchronisations, none.device_synchronisations);
-                EXPECT_EQ(experts.event_synchronisations, none.event_synchronisations);
-                EXPECT_EQ(experts.blocking_copies, none.blocking_copies);
-                EXPECT_EQ(experts.allocations, 0U);
-                EXPECT_EQ(experts.blocked_launches, 0U);
-            }
+        const char* const schedule = transport == CudaTransport::nccl ? "zb-h1" : "1f1b";
+        for (const Mesh& mesh : {Mesh{1, 2, 1, 2}, Mesh{1, 2, 1, 1}, Mesh{2, 2, 1, 2}}) {
+            SCOPED_TRACE(name_of(transport) + " e = " + std::to_string(mesh.expert));
+            TrainingSetup setup =
+                expert_setup(schedule, VocabMode::one_barrier, mesh, "mixtral", DType::fp32, 1);
+            const cuda_stand_in::Counters experts = counted_in_last_step(setup, transport, 3);
+            const auto layers = static_cast<uint64_t>(setup.config.num_layers);
+            const auto microbatches = static_cast<uint64_t>(setup.microbatches);
+            setup.config = tensor_model("llama", false);
+            setup.config.num_layers = static_cast<int>(layers);
+            setup.config.vocab_size = kExpertVocabulary;
+            setup.expert = 1;
+            const cuda_stand_in::Counters none = counted_in_last_step(setup, transport, 3);
+            const auto replicas = static_cast<uint64_t>(mesh.data);
+            const auto ranks = static_cast<uint64_t>(mesh.size());
+            EXPECT_EQ(experts.stream_synchronisations - none.stream_synchronisations,
+                      layers * microbatches * replicas + ranks);
+            EXPECT_EQ(experts.device_synchronisations, none.device_synchronisations);
+            EXPECT_EQ(experts.event_synchronisations, none.event_synchronisations);
+            EXPECT_EQ(experts.blocking_copies, none.blocking_copies);
+            EXPECT_EQ(experts.allocations, 0U);
+            EXPECT_EQ(experts.blocked_launches, 0U);
         }
     }
 }
@@ -284,7 +233,7 @@ TEST(CudaExpertTeams, EndWhateverCallOfAMemberFails) {
                 if (rank == failing) {
                     cuda_stand_in::fail_call_of_this_thread(cudaErrorLaunchFailure, call);
                 }
-                return make_cuda_device(options_of(transport, rank));
+                return make_cuda_device(team_device_options(transport, rank));
             };
             const auto begin = std::chrono::steady_clock::now();
             try {
