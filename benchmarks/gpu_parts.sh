@@ -74,6 +74,7 @@ part_tests() {
     attempt_shards test-equality 150 together "$programs/bin/cuda_equality_test"
     attempt_shards test-training 120 in_turn "$programs/bin/cuda_training_test"
     attempt_shards test-tensor 150 together "$programs/bin/cuda_tensor_ranks_test"
+    attempt_shards test-experts 150 together "$programs/bin/cuda_expert_ranks_test"
 }
 
 rows_tests() {
@@ -81,6 +82,7 @@ rows_tests() {
     tests_row test-equality "every schedule has the bits of one rank"
     tests_row test-training "training follows the host"
     tests_row test-tensor "tensor ranks have the bits of a team that blocks"
+    tests_row test-experts "expert ranks have the bits of a team that blocks"
 }
 
 # The largest distance of two loss curves, relative to the first one's loss.

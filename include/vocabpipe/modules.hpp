@@ -10,6 +10,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -27,6 +28,8 @@ struct Microbatch {
     /// g (N): d(total loss) / d(loss of the token): 1 / counted tokens of the step, 0 where
     /// ignored.
     std::span<const float> loss_gradient;
+    /// Sum of g; set where g is not in the memory of the host.
+    std::optional<double> loss_weight = {};
     /// (N): the first token of the same sequence that a token attends to, counted within the
     /// sequence: where its document begins. Empty: 0 for all.
     std::span<const int32_t> first_visible;

@@ -262,6 +262,9 @@ struct Operators {
     /// to = from, of the device, once all that was enqueued before has run: the only operator that
     /// waits for a device. `to` is memory of the host.
     void (*read_to_host)(Context& ctx, std::span<const int32_t> from, std::span<int32_t> to);
+    /// The first of `to`, of the device, = from, of the host's memory, which may change at once.
+    /// Waits for the device only where what the last call but one wrote has not arrived.
+    void (*write_from_host)(Context& ctx, std::span<const int32_t> from, std::span<int32_t> to);
     /// y[r] = x[slot_of_row[r] / per_token], times that slot's weight if there are weights. x (N,
     /// h), y (R, h) of x's type, R slots; weights (N, per_token) fp32 or empty.
     void (*gather_rows)(Context& ctx, ConstTensor x, std::span<const int32_t> slot_of_row,

@@ -15,4 +15,26 @@ inline void check(cudaError_t status, const char* call) {
                       cudaGetErrorString(status));
 }
 
+/// Everything enqueued on the stream has run when this returns or throws: memory of the host that
+/// it reads or writes may go then. A call that fails may report what went wrong before and not have waited,
+/// so a second one waits. In a context that is lost nothing runs, and the second fails at once.
+inline void synchronize(cudaStream_t stream) {
+    const cudaError_t status = cudaStreamSynchronize(stream);
+    if (status == cudaSuccess) return;
+    (void)cudaStreamSynchronize(stream);
+    check(status, "cudaStreamSynchronize");
+}
+
+/// Of cudaEventQuery and cudaStreamQuery: whether what they ask about has ended. "Not yet" becomes
+/// the thread's last error as well, which others would report as theirs (CUB looks at it after each
+/// launch), so it is forgotten. Throws as check() does.
+inline bool has_ended(cudaError_t status, const char* call) {
+    if (status == cudaErrorNotReady) {
+        (void)cudaGetLastError();
+        return false;
+    }
+    check(status, call);
+    return true;
+}
+
 }  // namespace vocabpipe::kernels::cuda

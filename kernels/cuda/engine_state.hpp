@@ -12,6 +12,7 @@
 #include "kernels/cuda/engine.hpp"
 #include "kernels/cuda/product_choices.hpp"
 #include "kernels/cuda/product_plan.hpp"
+#include "kernels/cuda/staging.hpp"
 
 namespace vocabpipe::kernels::cuda {
 
@@ -28,6 +29,7 @@ struct Engine::State {
     std::unordered_map<ProductShape, std::map<int64_t, ProductPlan>, ProductShapeHash> pieces;
     /// Made at first use. Shared, because only its maker knows how to destroy it.
     std::shared_ptr<CudnnAttention> cudnn;
+    Staging staging;
 };
 
 }  // namespace vocabpipe::kernels::cuda

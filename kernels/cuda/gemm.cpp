@@ -14,6 +14,9 @@ namespace vocabpipe::kernels::cuda {
 
 namespace {
 
+/// Rows of an expert are another number each time.
+constexpr size_t kMostPiecePlans = 1024;
+
 /// What cuBLASLt documents that it cannot do, or would refuse with another error than "none".
 bool may_exist(const Product& p) {
     if (p.a.dtype == DType::fp32 && p.c.dtype != DType::fp32) return false;
@@ -52,23 +55,22 @@ bool try_multiply(Context& ctx, const Product& p) {
     Engine::State& state = engine.state();
     ProductShape shape = ProductShape::of(p, engine);
     if (shape.k == 0) return false;
-    if (const int64_t rows = shape.m; !p.transpose_a && ctx.whole_rows(rows) != rows) {
-        shape.m = ctx.whole_rows(rows);
-        std::map<int64_t, ProductPlan>& plans = state.pieces[shape];
-        auto plan = plans.find(rows);
-        if (plan == plans.end()) {
-            plan =
-                plans.emplace(rows, ProductPlan(state.blas, shape, state.choices.find(shape), rows))
-                    .first;
-        }
-        return plan->second.run(state.blas, p, {engine.stream(), engine.workspace()});
-    }
-    auto found = state.products.find(shape);
-    if (found == state.products.end()) {
+    const int64_t rows = shape.m;
+    if (!p.transpose_a) shape.m = ctx.whole_rows(rows);
+    auto whole = state.products.find(shape);
+    if (whole == state.products.end()) {
         ProductPlan plan(state.blas, shape, state.choices.find(shape));
-        found = state.products.emplace(shape, std::move(plan)).first;
+        whole = state.products.emplace(shape, std::move(plan)).first;
     }
-    return found->second.run(state.blas, p, {engine.stream(), engine.workspace()});
+    const Engine::Queue queue{engine.stream(), engine.workspace()};
+    if (shape.m == rows) return whole->second.run(state.blas, p, queue);
+    std::map<int64_t, ProductPlan>& plans = state.pieces[shape];
+    if (plans.size() > kMostPiecePlans) plans.clear();
+    auto plan = plans.find(rows);
+    if (plan == plans.end()) {
+        plan = plans.emplace(rows, ProductPlan(state.blas, whole->second, rows)).first;
+    }
+    return plan->second.run(state.blas, p, queue);
 }
 
 void multiply(Context& ctx, const Product& p) {

@@ -5,7 +5,7 @@
 
 #include "kernels/check.hpp"
 #include "kernels/cuda/check.hpp"
-#include "kernels/cuda/engine.hpp"
+#include "kernels/cuda/engine_state.hpp"
 
 namespace vocabpipe::kernels::cuda {
 
@@ -26,10 +26,22 @@ void read_to_host(Context& ctx, std::span<const int32_t> from, std::span<int32_t
     require(from.size() == to.size(), "source and destination of one length");
     if (from.empty()) return;
     const cudaStream_t stream = ctx.cuda().stream();
-    check(
-        cudaMemcpyAsync(to.data(), from.data(), from.size_bytes(), cudaMemcpyDeviceToHost, stream),
-        "cudaMemcpyAsync");
-    check(cudaStreamSynchronize(stream), "cudaStreamSynchronize");
+    // Where a step polls, with its deadlines: the second poll ends when all before the first has
+    // run, or throws because a peer does not come. The copy comes after them: it may wait itself,
+    // and `to` may go when this throws.
+    ctx.poll();
+    ctx.poll();
+    const cudaError_t status =
+        cudaMemcpyAsync(to.data(), from.data(), from.size_bytes(), cudaMemcpyDeviceToHost, stream);
+    synchronize(stream);
+    check(status, "cudaMemcpyAsync");
+}
+
+void write_from_host(Context& ctx, std::span<const int32_t> from, std::span<int32_t> to) {
+    require(from.size() <= to.size(), "room for what is written");
+    if (from.empty()) return;
+    ctx.cuda().state().staging.write(std::as_bytes(from), std::as_writable_bytes(to),
+                                     ctx.cuda().stream());
 }
 
 }  // namespace vocabpipe::kernels::cuda

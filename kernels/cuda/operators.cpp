@@ -53,6 +53,7 @@ const Operators& operators() {
         .sum_routing = sum_routing,
         .sort_by_expert = sort_by_expert,
         .read_to_host = read_to_host,
+        .write_from_host = write_from_host,
         .gather_rows = gather_rows,
         .combine_rows = combine_rows,
         .combine_parts = combine_parts,

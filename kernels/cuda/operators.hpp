@@ -57,6 +57,7 @@ FunctionOf<&Operators::router_backward> router_backward;
 FunctionOf<&Operators::sum_routing> sum_routing;
 FunctionOf<&Operators::sort_by_expert> sort_by_expert;
 FunctionOf<&Operators::read_to_host> read_to_host;
+FunctionOf<&Operators::write_from_host> write_from_host;
 FunctionOf<&Operators::gather_rows> gather_rows;
 FunctionOf<&Operators::combine_rows> combine_rows;
 FunctionOf<&Operators::combine_parts> combine_parts;

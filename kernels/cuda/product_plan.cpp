@@ -57,9 +57,32 @@ cublasLtEpilogue_t epilogue_of(const ProductShape& s) {
 
 // A row-major matrix is the transpose of the column-major one in the same memory, and
 // c^T = op(b)^T op(a)^T: cuBLASLt's A is b, its B is a, its D (n, m) is c.
-ProductPlan::ProductPlan(cublasLtHandle_t blas, const ProductShape& s,
-                         const cublasLtMatmulAlgo_t* chosen, int64_t rows)
-    : shape_(s) {
+ProductPlan::ProductPlan(cublasLtHandle_t blas, const ProductShape& shape,
+                         const cublasLtMatmulAlgo_t* chosen)
+    : shape_(shape) {
+    describe();
+    if (chosen != nullptr) candidates_.push_back(*chosen);
+    list_candidates(blas, shape);
+}
+
+/// An algorithm is a tile, a split of the sum and the like; whether it does for other sizes is what
+/// cublasLtMatmulAlgoCheck says.
+ProductPlan::ProductPlan(cublasLtHandle_t blas, const ProductPlan& whole, int64_t rows)
+    : shape_(whole.shape_), candidates_(whole.candidates_) {
+    shape_.m = rows;
+    describe();
+    std::erase_if(candidates_, [&](const cublasLtMatmulAlgo_t& algorithm) {
+        cublasLtMatmulHeuristicResult_t found{};
+        const cublasStatus_t status =
+            cublasLtMatmulAlgoCheck(blas, description_.get(), b_.get(), a_.get(), addend_.get(),
+                                    c_.get(), &algorithm, &found);
+        return status != CUBLAS_STATUS_SUCCESS ||
+               found.workspaceSize > static_cast<size_t>(shape_.workspace_bytes);
+    });
+}
+
+void ProductPlan::describe() {
+    const ProductShape& s = shape_;
     cublasLtMatmulDesc_t desc = nullptr;
     check_blas(cublasLtMatmulDescCreate(&desc, CUBLAS_COMPUTE_32F, CUDA_R_32F),
                "cublasLtMatmulDescCreate");
@@ -76,34 +99,12 @@ ProductPlan::ProductPlan(cublasLtHandle_t blas, const ProductShape& s,
     if (s.epilogue != Epilogue::none) {
         set(desc, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, s.aux_stride);
     }
-    lay_out(s);
-    if (chosen != nullptr) candidates_.push_back(*chosen);
-    list_candidates(blas, s);
-    if (rows > 0 && rows != s.m) take_for_rows(blas, rows);
-}
-
-void ProductPlan::lay_out(const ProductShape& s) {
     a_ = layout(s.ab_type, s.transpose_a ? s.k : s.m, s.transpose_a ? s.m : s.k, s.a_stride,
                 s.batch, s.a_step);
     b_ = layout(s.ab_type, s.transpose_b ? s.n : s.k, s.transpose_b ? s.k : s.n, s.b_stride,
                 s.batch, s.b_step);
     c_ = layout(s.c_type, s.m, s.n, s.c_stride, s.batch, s.c_step);
     addend_ = layout(s.c_type, s.m, s.n, s.addend_stride, s.batch, s.c_step);
-}
-
-/// An algorithm is a tile, a split of the sum and the like; whether it does for other sizes is what
-/// cublasLtMatmulAlgoCheck says.
-void ProductPlan::take_for_rows(cublasLtHandle_t blas, int64_t rows) {
-    shape_.m = rows;
-    lay_out(shape_);
-    std::erase_if(candidates_, [&](const cublasLtMatmulAlgo_t& algorithm) {
-        cublasLtMatmulHeuristicResult_t found{};
-        const cublasStatus_t status =
-            cublasLtMatmulAlgoCheck(blas, description_.get(), b_.get(), a_.get(), addend_.get(),
-                                    c_.get(), &algorithm, &found);
-        return status != CUBLAS_STATUS_SUCCESS ||
-               found.workspaceSize > static_cast<size_t>(shape_.workspace_bytes);
-    });
 }
 
 ProductPlan::Layout ProductPlan::layout(DType type, int64_t rows, int64_t cols, int64_t stride,

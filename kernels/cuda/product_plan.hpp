@@ -22,10 +22,12 @@ public:
 
     /// Throws DeviceError if cuBLASLt fails otherwise than by having no algorithm.
     /// `chosen` goes before all that the heuristic lists; null: none does.
-    /// `rows`: the plan is for so many rows of c and op(a), with the algorithms of all of them, as
-    /// far as cuBLASLt takes them for fewer; 0: for all.
     ProductPlan(cublasLtHandle_t blas, const ProductShape& shape,
-                const cublasLtMatmulAlgo_t* chosen = nullptr, int64_t rows = 0);
+                const cublasLtMatmulAlgo_t* chosen = nullptr);
+
+    /// For another number of rows of c and op(a), with the algorithms of `whole`, as far as cuBLASLt
+    /// takes them: the heuristic is not asked again.
+    ProductPlan(cublasLtHandle_t blas, const ProductPlan& whole, int64_t rows);
 
     [[nodiscard]] const std::vector<cublasLtMatmulAlgo_t>& candidates() const {
         return candidates_;
@@ -53,9 +55,8 @@ private:
 
     [[nodiscard]] static Layout layout(DType type, int64_t rows, int64_t cols, int64_t stride,
                                        int64_t batch, int64_t step);
-    void lay_out(const ProductShape& shape);
+    void describe();
     void list_candidates(cublasLtHandle_t blas, const ProductShape& shape);
-    void take_for_rows(cublasLtHandle_t blas, int64_t rows);
 
     ProductShape shape_;
     Description description_;

@@ -20,4 +20,9 @@ void read_to_host(Context&, std::span<const int32_t> from, std::span<int32_t> to
     std::copy(from.begin(), from.end(), to.begin());
 }
 
+void write_from_host(Context&, std::span<const int32_t> from, std::span<int32_t> to) {
+    require(from.size() <= to.size(), "room for what is written");
+    std::copy(from.begin(), from.end(), to.begin());
+}
+
 }  // namespace vocabpipe::kernels::host

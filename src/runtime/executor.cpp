@@ -110,10 +110,6 @@ private:
         const Mesh mesh = sizes_.mesh(communicator_.size() / (sizes_.replicas * sizes_.tensor));
         const int members = mesh.size_of(axis);
         if (members == 1) return nullptr;
-        if (asynchronous_ && axis == Axis::expert) {
-            throw UsageError("executor: " + std::to_string(members) +
-                             " expert ranks on devices with streams; use hosts, or 1");
-        }
         const TileLinkOptions options{
             .ranks = mesh.ranks_along(axis, mesh.place(communicator_.rank())),
             .channel = channel,

@@ -4,6 +4,7 @@
 #include "src/runtime/wait.hpp"
 #include "src/schedule/ops.hpp"
 #include "vocabpipe/error.hpp"
+#include "vocabpipe/tile_link.hpp"
 
 #include <algorithm>
 
@@ -106,9 +107,13 @@ void StepRunner::poll_within_pass() {
     settle();
 }
 
-/// Advances what has been enqueued; whether anything did.
+/// Advances what has been enqueued; whether anything did. A pass that polls between two pieces has
+/// given away steps that its team waits for.
 bool StepRunner::look() {
     const size_t before = progress_.moves();
+    for (const Axis axis : {Axis::tensor, Axis::expert}) {
+        if (TileLink* const link = rank_.context.link(axis)) link->poll();
+    }
     tell_where([this] { progress(); });
     settle();
     if (progress_.moves() != before) return true;

@@ -173,6 +173,7 @@ tests cuda_training_test cuda_training_on_stand_in_test '*EndsAfterTheStep*:*Wit
 tests cuda_nccl_test nccl_transport_test 'NcclPair.*'
 tests cuda_links_test cuda_tile_link_test '*RefusesWhatDoesNotFit*:*DoNotDisturb*'
 tests cuda_tensor_ranks_test cuda_tensor_ranks_on_stand_in_test '*/zb_h1_*_p1_d1_t2_*'
+tests cuda_expert_ranks_test cuda_expert_ranks_on_stand_in_test '*/zb_h1_*_p1_d2_t1_*'
 # Two more lines, as a GPU might print them, for rows that no stand-in can run.
 # shellcheck disable=SC2016
 program bench_vocab_cuda bench_vocab_on_stand_in 'echo run >>/vocab_runs

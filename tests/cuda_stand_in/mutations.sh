@@ -10,6 +10,7 @@
 #   tests/cuda_stand_in/mutations.sh links      those of tile links, under ThreadSanitizer alone
 #   tests/cuda_stand_in/mutations.sh pieces     those of streamed edges, under ThreadSanitizer alone
 #   tests/cuda_stand_in/mutations.sh tensor     those in steps of tensor ranks, by bits alone
+#   tests/cuda_stand_in/mutations.sh experts    those in steps of expert ranks, likewise
 #
 # It works on a copy of the working tree, where every place asks at run time whether it is the one to
 # leave out: one build serves all. VOCABPIPE_MUTATIONS_DIR keeps the copy (default: build-mutations).
@@ -18,10 +19,10 @@ set -uo pipefail
 cd "$(dirname "$0")/../.." || exit 2
 
 case "${1:-all}" in
-    all) groups="kernels streams links pieces tensor" ;;
-    kernels | streams | links | pieces | tensor) groups=$1 ;;
+    all) groups="kernels streams links pieces tensor experts" ;;
+    kernels | streams | links | pieces | tensor | experts) groups=$1 ;;
     *)
-        echo "mutations.sh: error: $1: kernels, streams, links, pieces, tensor or nothing" >&2
+        echo "mutations.sh: error: $1: kernels, streams, links, pieces, tensor, experts or nothing" >&2
         exit 2
         ;;
 esac
@@ -56,7 +57,7 @@ places() { # group: file:line
             grep -nHE "$stream_waits" src/runtime/device/cuda/lanes.cpp src/runtime/run_step.cpp \
                 src/runtime/transport/device_copies/transport.cpp
             ;;
-        tensor)
+        tensor | experts)
             grep -nHE "$stream_waits" src/runtime/tile_link/stream_exchange.cpp src/runtime/run_step.cpp \
                 src/runtime/transport/nccl/link_steps.cpp src/runtime/transport/device_copies/transport.cpp
             ;;
@@ -100,7 +101,7 @@ END
 # gives wrong bits under random delays, or else ThreadSanitizer sees it.
 variants() { # group
     case $1 in
-        kernels | tensor) echo plain ;;
+        kernels | tensor | experts) echo plain ;;
         streams) echo plain tsan ;;
         links | pieces) echo tsan ;;
     esac
@@ -112,6 +113,7 @@ programs() { # group
         links) echo cuda_tile_link_test ;;
         pieces) echo cuda_stream_on_stand_in_test ;;
         tensor) echo cuda_tensor_ranks_on_stand_in_test ;;
+        experts) echo cuda_expert_ranks_on_stand_in_test ;;
     esac
 }
 # Of the equality matrix what covers every kind of message and lane. ThreadSanitizer sees a race however
@@ -122,7 +124,7 @@ filter() { # variant group
         plain-kernels | tsan-links) echo '*' ;;
         plain-streams) echo "$streams" ;;
         tsan-streams) echo "$streams-*StreamsAreDelayed*" ;;
-        plain-tensor) echo '*StreamsAreDelayed' ;;
+        plain-tensor | plain-experts) echo '*StreamsAreDelayed' ;;
         tsan-pieces) echo '*CudaPieces*:*/1f1b_two_barriers_*:*/zb_h1_one_barrier_*:*/gpipe_none_*' ;;
     esac
 }
@@ -181,7 +183,7 @@ reason() {
     echo "$how in $test"
 }
 
-mapfile -t all < <(for group in kernels streams links pieces tensor; do places $group; done | awk '!seen[$0]++')
+mapfile -t all < <(for group in kernels streams links pieces tensor experts; do places $group; done | awk '!seen[$0]++')
 total=0
 caught=0
 table=

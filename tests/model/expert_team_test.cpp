@@ -177,7 +177,9 @@ TEST(ExpertWaves, OfOneTileHaveTheSizeOfATile) {
     run.row_factor = 1.25;
     const ExpertBytes rows = run_serially(run).front().bytes;
     const int64_t row = (64 + 3 * 48) * size_of(DType::fp32);
-    EXPECT_EQ(rows.saved - tile.saved, (3750 - 128) * row);
+    const int64_t list_numbers = (2000 - 128) * (1 + 3) + (3750 - 128);  // of copies, of rows
+    const int64_t more = (3750 - 128) * row + list_numbers * 4;
+    EXPECT_NEAR(static_cast<double>(rows.saved - tile.saved), static_cast<double>(more), 64);
     EXPECT_EQ(rows.gradients - tile.gradients, (3750 - 128) * (64 + 2 * 48) * 4);
     EXPECT_GT(rows.scratch, tile.scratch);
 }

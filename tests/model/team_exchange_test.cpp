@@ -94,9 +94,11 @@ public:
         const Poisoned rows_memory(*device_, shape.budget * kHidden * 4);
         std::vector<float> x = p_.x[me_], out(x.size(), NAN);
         std::vector<float> dweights(p_.weights[me_].size(), NAN);
+        std::vector<int32_t> lists(static_cast<size_t>(most_list_numbers(shape)));
         const RoutingPlan plan(shape, link_.rank(), routes());
         for (int number = 0; number < plan.waves(); ++number) {
-            const RoutingWave wave = plan.wave(number);
+            const RoutingWave planned = plan.wave(number);
+            const PlacedWave wave = place_wave(ctx_, shape, planned, lists);
             Views views(workspace.bytes());
             const TeamMemory memory(views, p_.sizes);
             const TeamWave team{
@@ -111,7 +113,7 @@ public:
                 });
             EXPECT_TRUE(travelling);
             EXPECT_EQ(worked, wave.row_count());
-            fill_weights(wave, memory);
+            fill_weights(planned, memory);
             const auto make = [&](RowRange columns, Tensor panel) {
                 pass_.op().grouped_linear_forward(ctx_, rows.row_range(0, wave.row_count()),
                                                   own_matrices(), wave.rows, columns.first, panel);

@@ -12,6 +12,7 @@
 #include <array>
 #include <functional>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -53,7 +54,7 @@ StepSizes some_sizes(const Schedule& schedule, int replicas, int tensor) {
 }
 
 std::vector<Program> programs_of(const ScheduleCase& c, int microbatches, int replicas, int tensor,
-                                 int64_t tokens = 24, int pieces = 1) {
+                                 int64_t tokens = 24, int pieces = 1, int expert = 1) {
     const Schedule schedule = vocabpipe::make_schedule(
         c.family,
         {.ranks = c.ranks, .microbatches = microbatches, .vocab_mode = c.mode, .vocab_size = 53});
@@ -63,6 +64,8 @@ std::vector<Program> programs_of(const ScheduleCase& c, int microbatches, int re
     costs.communication = CommunicationOrder::launches;
     StepSizes sizes = some_sizes(schedule, replicas, tensor);
     sizes.tokens = tokens;
+    sizes.expert = expert;
+    sizes.has_experts.assign(static_cast<size_t>(schedule.stages), expert > 1);
     return lower(schedule, sizes, costs, {.pieces = pieces});
 }
 
@@ -209,12 +212,12 @@ protected:
     void each(const std::function<void(const std::vector<Program>&)>& check) const {
         const ScheduleCase& c = GetParam();
         for (const int microbatches : {c.ranks - 1, 2 * c.ranks + 1}) {
-            for (const auto& [replicas, tensor] :
-                 {std::pair{1, 1}, std::pair{2, 1}, std::pair{1, 2}}) {
+            for (const auto& [replicas, tensor, expert] :
+                 {std::tuple{1, 1, 1}, {2, 1, 1}, {1, 2, 1}, {2, 1, 2}}) {
                 SCOPED_TRACE(std::to_string(microbatches) + " microbatches, " +
                              std::to_string(replicas) + " replicas, " + std::to_string(tensor) +
-                             " tensor ranks");
-                check(programs_of(c, microbatches, replicas, tensor));
+                             " tensor ranks, " + std::to_string(expert) + " expert ranks");
+                check(programs_of(c, microbatches, replicas, tensor, 24, 1, expert));
             }
         }
     }
@@ -273,8 +276,8 @@ TEST_P(EnqueueOrder, PutsNothingBehindAPassThatItNeedNotWaitFor) {
     });
 }
 
-/// Passes of a stage that tensor ranks share are communication, too: their steps come at the place
-/// of the pass.
+/// Passes of a stage that tensor ranks share, or whose experts expert ranks share, are
+/// communication, too: their steps come at the place of the pass.
 TEST_P(EnqueueOrder, EndsEvenIfTheHostWaitsForThePartnersOfEveryCommunication) {
     each([](const std::vector<Program>& programs) {
         std::vector<Program> queues;

@@ -1,50 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 // Ranks on CUDA devices that share stages (tensor parallelism): the bits of a team whose exchanges
 // stop everything, whatever moves the pieces and however many there are; and the host's numbers.
-#include "tests/runtime/cuda_devices.hpp"
-#include "tests/support/blocking_device.hpp"
 #include "tests/support/schedule_cases.hpp"
+#include "tests/train/cuda_training.hpp"
 #include "tests/train/tensor_setup.hpp"
 
 #include <gtest/gtest.h>
 
 #include <array>
-#include <chrono>
 #include <string>
 #include <vector>
 
 namespace vocabpipe::testing {
 namespace {
 
-/// For all transports alike, because bits depend on it.
-CudaDeviceOptions options_of(CudaTransport transport, int rank) {
-    return {.ordinal = transport == CudaTransport::nccl ? gpu_of(rank) : 0,
-            .transport = transport,
-            .left_multiprocessors = nccl_multiprocessors(/*links=*/1)};
-}
-
-Training train_blocking(TrainingSetup setup) {
-    setup.tensor_pieces = 1;
-    setup.make_device = [](int rank) {
-        return make_blocking_device(make_cuda_device(options_of(CudaTransport::copies, rank)));
-    };
-    return train_on_threads(setup);
-}
-
-Training train_on(TrainingSetup setup, CudaTransport transport) {
-    setup.make_device = [=](int rank) { return make_cuda_device(options_of(transport, rank)); };
-    return train_on_threads(setup);
-}
-
 /// Rows enough for four pieces of each member of a team of two.
 void take_four_pieces(TrainingSetup& setup) {
     setup.config.seq_length = setup.config.max_position_embeddings = 32;
     setup.sequences = 8;
     setup.tensor_pieces = 4;
-}
-
-std::string name_of(CudaTransport transport) {
-    return transport == CudaTransport::nccl ? "nccl" : "copies";
 }
 
 struct CudaTensorCell {
@@ -171,34 +145,9 @@ TEST(CudaTensorTeams, HaveTheSameBitsHoweverTheirStreamsAreDelayed) {
     for (uint64_t seed = 0; seed < (full_run() ? 60U : 2U); ++seed) {
         const VocabMode mode = kEveryVocabMode.at((seed + 4) % kEveryVocabMode.size());
         const Mesh mesh{.pipeline = seed % 2 == 0 ? 2 : 1, .tensor = 2};
-        const TrainingSetup setup = tensor_setup("zb-h1", mode, mesh, "gpt2", DType::bf16, 1);
-        for (const CudaTransport transport : {CudaTransport::copies, CudaTransport::nccl}) {
-            const Training expected = train_on(setup, transport);
-            cuda_stand_in::set_delays({.seed = seed, .longest = std::chrono::microseconds(200)});
-            const Training delayed = train_on(setup, transport);
-            cuda_stand_in::set_delays({});
-            EXPECT_EQ(first_difference(expected, delayed), "")
-                << name_of(transport) << " " << seed << " " << to_string(mode);
-        }
+        expect_same_bits_under_delays(tensor_setup("zb-h1", mode, mesh, "gpt2", DType::bf16, 1),
+                                      seed);
     }
-}
-
-/// What the host waits for, and allocates, in a step after the first.
-cuda_stand_in::Counters counted(TrainingSetup setup, CudaTransport transport) {
-    const auto counters_of = [&](int steps) {
-        setup.steps = steps;
-        cuda_stand_in::reset_counters();
-        (void)train_on(setup, transport);
-        return cuda_stand_in::counters();
-    };
-    const cuda_stand_in::Counters one = counters_of(1);
-    cuda_stand_in::Counters two = counters_of(2);
-    two.device_synchronisations -= one.device_synchronisations;
-    two.stream_synchronisations -= one.stream_synchronisations;
-    two.event_synchronisations -= one.event_synchronisations;
-    two.blocking_copies -= one.blocking_copies;
-    two.allocations -= one.allocations;
-    return two;
 }
 
 TEST(CudaTensorTeams, WaitForNoStreamAndAllocateNothing) {
@@ -206,10 +155,10 @@ TEST(CudaTensorTeams, WaitForNoStreamAndAllocateNothing) {
         (void)gpus_for_nccl();
         TrainingSetup setup = tensor_setup("1f1b", VocabMode::one_barrier,
                                            {.pipeline = 1, .tensor = 2}, "gpt2", DType::fp32, 1);
-        const cuda_stand_in::Counters together = counted(setup, transport);
+        const cuda_stand_in::Counters together = counted_in_last_step(setup, transport, 2);
         setup.ranks *= setup.tensor;
         setup.tensor = 1;
-        const cuda_stand_in::Counters alone = counted(setup, transport);
+        const cuda_stand_in::Counters alone = counted_in_last_step(setup, transport, 2);
         EXPECT_EQ(together.device_synchronisations, alone.device_synchronisations);
         EXPECT_EQ(together.stream_synchronisations, alone.stream_synchronisations);
         EXPECT_EQ(together.event_synchronisations, alone.event_synchronisations);

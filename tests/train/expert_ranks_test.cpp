@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Ranks that share the experts of layers: train to what replicas with all experts train to, within
 // rounding; to the same bits again; whatever memory their rows have.
-#include "tests/model/tensor_models.hpp"
 #include "tests/support/schedule_cases.hpp"
-#include "tests/train/training_run.hpp"
-#include "vocabpipe/mesh.hpp"
+#include "tests/train/expert_setup.hpp"
 
 #include <gtest/gtest.h>
 
@@ -15,37 +13,6 @@
 
 namespace vocabpipe::testing {
 namespace {
-
-// 4 sequences of 8 tokens: what a rank of up to 4 tensor ranks routes begins inside a sequence.
-constexpr int64_t kExpertSequences = 4;
-constexpr int64_t kExpertVocabulary = 40;  // rows that any of the meshes divides evenly
-
-ModelConfig expert_model(const std::string& family, int layers, DType dtype) {
-    ModelConfig config;
-    for (const ModelConfig& model : expert_models()) {
-        if (model.family == family) config = model;
-    }
-    config.num_layers = layers;
-    config.vocab_size = kExpertVocabulary;
-    config.dtype = dtype;
-    config.moe.aux_loss = 0.02F;
-    config.moe.z_loss = 0.01F;
-    if (config.moe.correction_bias) config.moe.bias_rate = 0.01F;
-    if (config.moe.sparse.empty()) return config;
-    config.moe.sparse.assign(static_cast<size_t>(layers), true);
-    config.moe.sparse.front() = false;
-    return config;
-}
-
-TrainingSetup expert_setup(const std::string& schedule, VocabMode mode, const Mesh& mesh,
-                           const std::string& family, DType dtype, int steps) {
-    TrainingSetup setup = setup_on_mesh(schedule, mode, mesh, kExpertVocabulary, [&](int layers) {
-        return expert_model(family, layers, dtype);
-    });
-    setup.steps = steps;
-    setup.sequences = kExpertSequences;
-    return setup;
-}
 
 /// Losses, norms and what routers did are those of `alone`, within rounding.
 void expect_follows(const Training& together, const Training& alone, double tolerance) {

@@ -97,6 +97,7 @@ Training train_on_threads(const TrainingSetup& setup) {
     partition.tensor_pieces = setup.tensor_pieces;
     partition.expert = setup.expert;
     partition.moe_row_factor = setup.moe_row_factor;
+    partition.expert_pieces = setup.expert_pieces;
     const Mesh mesh = partition.mesh(setup.ranks);
     auto costs = TableCosts::uniform(schedule.ranks, schedule.stages, 1000, 2000, 500);
     costs.slices = mesh.slices();

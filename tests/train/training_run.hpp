@@ -25,6 +25,7 @@ struct TrainingSetup {
     int tensor_pieces = 1;                  ///< in which they exchange each one's rows
     int expert = 1;                         ///< ranks that share the experts of a layer
     double moe_row_factor = kMoeRowFactor;  ///< memory for their rows
+    ExpertPieces expert_pieces{};           ///< in which they exchange rows
     int microbatches = 4;                   ///< of a replica
     VocabMode mode = VocabMode::none;
     Recompute recompute = Recompute::none;

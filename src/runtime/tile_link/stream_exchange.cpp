@@ -9,6 +9,7 @@
 namespace vocabpipe {
 
 using cuda::check;
+using cuda::has_ended;
 
 StreamExchange::StreamExchange(StreamTeam& team, std::string name,
                                std::span<const TileLink::Outgoing> send,
@@ -122,10 +123,7 @@ bool StreamExchange::test(int member, int pieces) {
         if (enqueued_ <= step) return false;
         event = team_.done[step];
     }
-    const cudaError_t status = cudaEventQuery(event);
-    if (status == cudaErrorNotReady) return false;
-    check(status, "cudaEventQuery");
-    return true;
+    return has_ended(cudaEventQuery(event), "cudaEventQuery");
 }
 
 int StreamExchange::wait(int member, int pieces) {

@@ -66,7 +66,7 @@ public:
     void use(TileLink& link) { link_ = &link; }
     /// Bytes that this rank receives.
     [[nodiscard]] int64_t received_bytes() const {
-        const RoutingWave& wave = whole_.wave;
+        const PlacedWave& wave = whole_.wave;
         const auto me = static_cast<size_t>(world_.rank());
         int64_t copies = wave.copy_count() - wave.copies[me].size();
         if (combines()) {
@@ -102,24 +102,29 @@ public:
 private:
     /// A plan, and the memory that it needs.
     struct Planned {
-        Planned(const ExpertTeam& team, int pieces, int panels)
+        Planned(ExpertTeam& team, int pieces, int panels)
             : sizes{.shape = shape_of(team.world_.size(), team.case_, pieces),
                     .hidden_size = team.hidden(),
                     .ffn_hidden_size = 1,
                     .panels = panels,
                     .dtype = DType::fp32},
-              choices(random_choices(sizes.shape)),
-              wave(RoutingPlan(sizes.shape, team.world_.rank(), {choices.begin(), choices.end()})
-                       .wave(0)),
+              lists(static_cast<size_t>(most_list_numbers(sizes.shape))),
+              wave(place(team)),
               memory(counted, sizes) {
             bytes.resize(static_cast<size_t>(counted.used()));
             Views views{Bytes(bytes)};
             memory = TeamMemory(views, sizes);
             std::fill_n(memory.weights.as<float>(), memory.weights.size(), 0.5F);
         }
+        PlacedWave place(ExpertTeam& team) {
+            const std::vector<std::vector<int32_t>> choices = random_choices(sizes.shape);
+            const RoutingPlan plan(sizes.shape, team.world_.rank(),
+                                   {choices.begin(), choices.end()});
+            return place_wave(team.context_, sizes.shape, plan.wave(0), lists);
+        }
         TeamSizes sizes;
-        std::vector<std::vector<int32_t>> choices;
-        RoutingWave wave;
+        std::vector<int32_t> lists;
+        PlacedWave wave;
         Views counted;
         std::vector<std::byte> bytes;
         TeamMemory memory;

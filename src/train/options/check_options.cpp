@@ -130,8 +130,6 @@ void check_team(const TrainOptions& o, const std::string& kind, int size) {
     const auto refuse = [&](bool given, const std::string& what, const std::string& remedy) {
         if (given) throw UsageError(flag + ": " + what + "; " + remedy);
     };
-    refuse(o.device != "host" && kind == "expert", "expert ranks run on the host only",
-           "use --device host, or 1");
     refuse(o.reductions == Reductions::native && kind == "tensor",
            "sums over tensor ranks are ordered", "use --reduction ordered");
     refuse(kind == "expert" && !o.profile.empty(), "--profile describes ranks without expert ranks",

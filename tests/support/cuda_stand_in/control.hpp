@@ -78,6 +78,7 @@ struct Counters {
     uint64_t matmuls = 0;             ///< cublasLtMatmul
     uint64_t blocked_launches = 0;    ///< of all kinds, that waited because their stream was full
     uint64_t false_dependencies = 0;  ///< work that waited for a stream it shares a connection with
+    uint64_t heuristics = 0;          ///< cublasLtMatmulAlgoGetHeuristic
     uint64_t refused_matmuls = 0;     ///< that refused an algorithm which the heuristic had listed
     /// Those that were made for more multiprocessors than NCCL's kernels left free when they began:
     /// on a GPU some of their blocks run in a second round, after all the others.

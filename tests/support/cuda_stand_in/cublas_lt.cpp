@@ -317,6 +317,7 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(
     if (const cublasStatus_t status = entered(__func__)) {
         return status;
     }
+    count(&Counters::heuristics);
     if (lightHandle == nullptr) {
         return CUBLAS_STATUS_NOT_INITIALIZED;
     }

@@ -50,7 +50,9 @@ ExpertWeights::ExpertWeights(const ExpertsOptions& options, ParameterSource& par
     : gate_up(parameters.next(gate_up_of(options))), down(parameters.next(down_of(options))) {}
 
 Experts::Experts(const ExpertsOptions& options, const ExpertWeights& weights)
-    : options_(options), weights_(weights) {}
+    : options_(options),
+      weights_(weights),
+      kept_(std::make_shared<KeptOnHost<std::vector<RowRange>>>()) {}
 
 Experts::Saved Experts::saved_views(SavedViews& views) const {
     const int64_t k = options_.per_token;
@@ -84,7 +86,7 @@ int64_t Experts::workspace_bytes(const ScratchFor& use) const {
 void Experts::forward(const StagePass& pass, ConstTensor x, const ExpertRows& rows,
                       const Saved& saved, ConstTensor residual, Tensor out) const {
     const kernels::Operators& op = pass.op();
-    const std::vector<RowRange> of_all = rows.on_host(pass);
+    const std::vector<RowRange>& of_all = kept_->keep(rows.row_begin, rows.on_host(pass));
     const int rank = options_.ranks == 1 ? 0 : pass.experts->rank();
     const size_t count = of_all.size() / static_cast<size_t>(options_.ranks);
     const auto of_experts = std::span(of_all).subspan(static_cast<size_t>(rank) * count, count);
@@ -125,9 +127,10 @@ void Experts::recompute(const StagePass& pass, ConstTensor x, const ExpertRows& 
 }
 
 void Experts::backward_inside(const StagePass& pass, ConstTensor dy, const ExpertRows& rows,
-                              std::span<const RowRange> of_experts, const Saved& saved,
-                              const Gradients& gradients, Tensor dweights) const {
+                              const Saved& saved, const Gradients& gradients,
+                              Tensor dweights) const {
     const kernels::Operators& op = pass.op();
+    const std::span<const RowRange> of_experts = kept_->find(rows.row_begin);
     const std::span<const int32_t> slots = ExpertRows::integers(rows.slot_of_row);
     op.gather_rows(pass.ctx, dy, slots, rows.per_token, {}, gradients.out);
     const Tensor dact = pass.scratch.own_rows(saved.act.rows, options_.ffn_hidden_size);
@@ -141,9 +144,9 @@ void Experts::backward_inside(const StagePass& pass, ConstTensor dy, const Exper
 }
 
 void Experts::add_input_gradient(const StagePass& pass, const ExpertRows& rows,
-                                 std::span<const RowRange> of_experts, const Gradients& gradients,
-                                 Tensor dx) const {
+                                 const Gradients& gradients, Tensor dx) const {
     const kernels::Operators& op = pass.op();
+    const std::span<const RowRange> of_experts = kept_->find(rows.row_begin);
     const Tensor din = pass.scratch.own_rows(gradients.gate_up.rows, options_.hidden_size);
     op.grouped_linear_backward_input(pass.ctx, gradients.gate_up, weights_.gate_up->weight,
                                      of_experts, din);
@@ -154,7 +157,7 @@ void Experts::add_input_gradient(const StagePass& pass, const ExpertRows& rows,
 void Experts::backward_weight(const StagePass& pass, const ExpertRows& rows, const Saved& saved,
                               const Gradients& gradients) const {
     const kernels::Operators& op = pass.op();
-    const std::vector<RowRange> of_experts = rows.on_host(pass);
+    const std::span<const RowRange> of_experts = kept_->find(rows.row_begin);
     const bool accumulate = pass.weight_gradients.accumulate;
     op.grouped_linear_backward_weight(pass.ctx, gradients.out, saved.act, of_experts,
                                       weights_.down->gradient, accumulate);

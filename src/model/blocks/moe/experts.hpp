@@ -2,6 +2,7 @@
 #pragma once
 
 #include "src/model/blocks/moe/expert_rows.hpp"
+#include "src/model/blocks/moe/kept_on_host.hpp"
 #include "src/model/blocks/stage_pass.hpp"
 #include "src/model/blocks/token_views.hpp"
 #include "src/model/parameter_source.hpp"
@@ -10,8 +11,10 @@
 #include "vocabpipe/moe_config.hpp"
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
 namespace vocabpipe {
 
@@ -79,15 +82,13 @@ public:
     /// Makes the cheap tensors of `saved` again.
     void recompute(const StagePass& pass, ConstTensor x, const ExpertRows& rows,
                    const Saved& saved) const;
-    /// of_experts: ExpertRows::on_host(). dweights (N, k) fp32: of the rows' weights. dx (N,
-    /// h) += the gradient of x is left to add_input_gradient().
+    /// dweights (N, k) fp32: of the rows' weights. dx (N, h) += the gradient of x is left to
+    /// add_input_gradient().
     void backward_inside(const StagePass& pass, ConstTensor dy, const ExpertRows& rows,
-                         std::span<const RowRange> of_experts, const Saved& saved,
-                         const Gradients& gradients, Tensor dweights) const;
+                         const Saved& saved, const Gradients& gradients, Tensor dweights) const;
     /// dx += the gradient of x, after backward_inside().
     void add_input_gradient(const StagePass& pass, const ExpertRows& rows,
-                            std::span<const RowRange> of_experts, const Gradients& gradients,
-                            Tensor dx) const;
+                            const Gradients& gradients, Tensor dx) const;
     void backward_weight(const StagePass& pass, const ExpertRows& rows, const Saved& saved,
                          const Gradients& gradients) const;
 
@@ -103,6 +104,8 @@ private:
 
     ExpertsOptions options_;
     ExpertWeights weights_;
+    /// Rows of each expert, by ExpertRows::row_begin: F alone waits for them.
+    std::shared_ptr<KeptOnHost<std::vector<RowRange>>> kept_;
 };
 
 }  // namespace vocabpipe

@@ -4,7 +4,6 @@
 #include "src/model/views.hpp"
 
 #include <algorithm>
-#include <vector>
 
 namespace vocabpipe {
 
@@ -43,7 +42,7 @@ Moe::Saved Moe::saved_views(SavedViews& views) const {
     Saved saved;
     saved.router = router_.saved_views(views);
     saved.experts = team_ ? team_->saved_views(views) : experts_.saved_views(views);
-    if (team_) saved.routes = team_->routes_view(views.costly);
+    if (team_) saved.routes = team_->routes_views(views.costly);
     return saved;
 }
 
@@ -113,11 +112,10 @@ void Moe::backward_input(const StagePass& pass, ConstTensor dy, ConstTensor x, c
         return;
     }
     run_beside();
-    const std::vector<RowRange> of_experts = saved.router.rows.on_host(pass);
-    experts_.backward_inside(pass, dy, saved.router.rows, of_experts, saved.experts,
-                             gradients.experts, of.dweights);
+    experts_.backward_inside(pass, dy, saved.router.rows, saved.experts, gradients.experts,
+                             of.dweights);
     router_.backward_input(of_router, of.dweights, saved.router, gradients.router, dx);
-    experts_.add_input_gradient(pass, saved.router.rows, of_experts, gradients.experts, dx);
+    experts_.add_input_gradient(pass, saved.router.rows, gradients.experts, dx);
 }
 
 void Moe::backward_weight(const StagePass& pass, ConstTensor dy, ConstTensor x, const Saved& saved,

@@ -25,7 +25,7 @@ public:
     struct Saved {
         Router::Saved router;
         Experts::Saved experts;
-        Tensor routes;  ///< of a team: TeamExperts::routes_view()
+        TeamRoutes routes;  ///< of a team
     };
     struct Gradients {
         Router::Gradients router;

@@ -26,6 +26,9 @@ int64_t RoutingShape::most_rows_of_copy() const {
 int64_t RoutingShape::most_rows() const {
     return members * tokens * most_rows_of_copy();
 }
+int64_t RoutingShape::mean_rows_of_expert() const {
+    return std::max<int64_t>(1, (members * tokens * per_token + experts - 1) / experts);
+}
 int64_t RoutingShape::most_received() const {
     return std::min(budget, members * tokens);
 }

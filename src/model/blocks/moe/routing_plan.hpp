@@ -27,6 +27,8 @@ struct RoutingShape {
     [[nodiscard]] int64_t most_rows_of_copy() const;
     /// Rows of one member if all tokens choose its experts.
     [[nodiscard]] int64_t most_rows() const;
+    /// Rows of an expert if all have equally many; at least 1.
+    [[nodiscard]] int64_t mean_rows_of_expert() const;
     /// Copies that a member receives in one wave at most: each makes a row.
     [[nodiscard]] int64_t most_received() const;
 };

@@ -22,9 +22,8 @@ Bytes part_of(Bytes memory, int64_t first, int64_t count) {
     return memory.subspan(static_cast<size_t>(first), static_cast<size_t>(count));
 }
 
-std::span<const int32_t> part_of(const std::vector<int32_t>& numbers, RowRange range) {
-    return std::span(numbers).subspan(static_cast<size_t>(range.first),
-                                      static_cast<size_t>(range.size()));
+std::span<const int32_t> part_of(std::span<const int32_t> numbers, RowRange range) {
+    return numbers.subspan(static_cast<size_t>(range.first), static_cast<size_t>(range.size()));
 }
 
 /// Bytes of what one member sends another of `copies` tokens at the end of a wave.
@@ -119,7 +118,7 @@ TeamMemory::TeamMemory(Views& views, const TeamSizes& sizes) {
 void dispatch_tokens(const TeamWave& team, ConstTensor own, const Meanwhile& meanwhile, Tensor rows,
                      const WorkOnRows& work) {
     const StagePass& pass = team.pass;
-    const RoutingWave& wave = team.wave;
+    const PlacedWave& wave = team.wave;
     const int64_t k = team.sizes.shape.per_token;
     TileLink& link = *pass.experts;
     const int64_t row_bytes = own.cols * size_of(own.dtype);
@@ -183,6 +182,7 @@ void dispatch_tokens(const TeamWave& team, ConstTensor own, const Meanwhile& mea
                                   rows_of(rows, of_expert));
         }
         if (work && count > 0) work(there);
+        pass.ctx.poll();  // a part of the pass: of a few launches for each expert
     }
     operation.finish();
 }
@@ -191,7 +191,7 @@ void combine_at_home(const TeamWave& team, const MakePanel& make, const Combinat
                      const Meanwhile& meanwhile) {
     const StagePass& pass = team.pass;
     const kernels::Operators& op = pass.op();
-    const RoutingWave& wave = team.wave;
+    const PlacedWave& wave = team.wave;
     const int64_t k = team.sizes.shape.per_token;
     TileLink& link = *pass.experts;
     const TileMap columns = team.sizes.columns();
@@ -241,6 +241,7 @@ void combine_at_home(const TeamWave& team, const MakePanel& make, const Combinat
                             rows_of(sum.weights, copies), {}, leaving.panel(member, panel));
             operation.release(member, before + panel + 1);
         });
+        pass.ctx.poll();
     }
     if (meanwhile) meanwhile();
     // part(member) of every member that has some, once its first `pieces` pieces are there.

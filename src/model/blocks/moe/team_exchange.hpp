@@ -4,7 +4,7 @@
 // the experts made comes home by panels of columns, each of which leaves when it is complete.
 #pragma once
 
-#include "src/model/blocks/moe/routing_plan.hpp"
+#include "src/model/blocks/moe/placed_wave.hpp"
 #include "src/model/blocks/stage_pass.hpp"
 #include "src/model/views.hpp"
 #include "vocabpipe/tensor.hpp"
@@ -44,7 +44,7 @@ struct TeamMemory {
 struct TeamWave {
     const StagePass& pass;
     const TeamSizes& sizes;
-    const RoutingWave& wave;
+    const PlacedWave& wave;
     const TeamMemory& memory;
     std::string_view name;  ///< of the experts, for messages
 };

@@ -12,80 +12,77 @@ namespace vocabpipe {
 
 namespace {
 
-/// What all members chose, in the host's memory, and the plan that reads it.
-class Routed {
-public:
-    Routed(const StagePass& pass, const RoutingShape& shape, Tensor routes)
-        : numbers_(static_cast<size_t>(routes.size())) {
-        pass.op().read_to_host(pass.ctx, ExpertRows::integers(routes), numbers_);
-        const auto count = static_cast<size_t>(shape.tokens * shape.per_token);
-        std::vector<std::span<const int32_t>> choices;
-        for (int member = 0; member < shape.members; ++member) {
-            choices.push_back(
-                std::span(numbers_).subspan(2 * count * static_cast<size_t>(member), count));
-        }
-        plan_.emplace(shape, pass.experts->rank(), std::move(choices));
-    }
-    Routed(const Routed&) = delete;
-    [[nodiscard]] const RoutingPlan& plan() const { return *plan_; }
-
-private:
-    std::vector<int32_t> numbers_;
-    std::optional<RoutingPlan> plan_;
-};
-
 /// The rows that a wave has.
-Tensor rows_in(const RoutingWave& wave, Tensor of_budget) {
+Tensor rows_in(const PlacedWave& wave, Tensor of_budget) {
     return of_budget.row_range(0, wave.row_count());
 }
 
 }  // namespace
 
+/// What F has read of a microbatch.
+struct TeamExperts::Kept {
+    int waves = 1;
+    PlacedWave first;
+    // Where one wave is not enough; `plan` reads `chosen`.
+    std::vector<int32_t> chosen;
+    std::optional<RoutingPlan> plan;
+
+    /// Waits until all members' choices are there.
+    Kept(const StagePass& pass, const RoutingShape& shape, const TeamRoutes& routes)
+        : chosen(static_cast<size_t>(routes.chosen.size())) {
+        pass.op().read_to_host(pass.ctx, ExpertRows::integers(routes.chosen), chosen);
+        const auto count = static_cast<size_t>(shape.tokens * shape.per_token);
+        std::vector<std::span<const int32_t>> choices;
+        for (int member = 0; member < shape.members; ++member) {
+            choices.push_back(
+                std::span(chosen).subspan(2 * count * static_cast<size_t>(member), count));
+        }
+        plan.emplace(shape, pass.experts->rank(), std::move(choices));
+        waves = plan->waves();
+    }
+    void keep_first(PlacedWave wave) {
+        first = std::move(wave);
+        if (waves > 1) return;
+        plan.reset();
+        chosen = {};
+    }
+};
+
 /// What the functions below share.
 struct TeamExperts::Pass {
     const StagePass& pass;
     const TeamSizes sizes;
-    const Routed routed;  ///< once all members' choices are there
+    Kept& kept;
     const TeamMemory& memory;
     ConstTensor dy, x;
-    Tensor routes;
+    const TeamRoutes& routes;
     const Experts::Saved& saved;
-    const Experts::Gradients* gradients;
+    const Experts::Gradients* gradients = nullptr;
 
-    Pass(const TeamExperts& experts, const StagePass& of, const TeamMemory& with, ConstTensor out,
-         ConstTensor in, Tensor chosen, const Experts::Saved& left,
-         const Experts::Gradients* made = nullptr)
-        : pass(of),
-          sizes(experts.sizes(in.rows, in.dtype)),
-          routed(of, sizes.shape, chosen),
-          memory(with),
-          dy(out),
-          x(in),
-          routes(chosen),
-          saved(left),
-          gradients(made) {}
-
-    [[nodiscard]] const RoutingPlan& plan() const { return routed.plan(); }
     [[nodiscard]] const kernels::Operators& op() const { return pass.op(); }
-    [[nodiscard]] TeamWave team(const RoutingWave& wave, std::string_view name) const {
+    [[nodiscard]] TeamWave team(const PlacedWave& wave, std::string_view name) const {
         return {.pass = pass, .sizes = sizes, .wave = wave, .memory = memory, .name = name};
     }
+    /// Its lists take the place of those of another wave.
+    [[nodiscard]] PlacedWave place(int number) const {
+        return place_wave(pass.ctx, sizes.shape, kept.plan->wave(number),
+                          ExpertRows::integers(routes.lists));
+    }
     /// Those of the copies of a wave.
-    [[nodiscard]] Tensor weights(const RoutingWave& wave) const {
-        const int64_t tokens = sizes.shape.tokens;
-        std::vector<int32_t> rows;
-        for (const int64_t token : wave.token_of_copy) {
-            const int64_t member = token / tokens;
-            rows.push_back(static_cast<int32_t>((2 * member + 1) * tokens + token % tokens));
-        }
+    [[nodiscard]] Tensor weights(const PlacedWave& wave) const {
         const Tensor weights = memory.weights.row_range(0, wave.copy_count());
-        op().gather_rows(pass.ctx, routes, rows, 1, {}, weights);
+        op().gather_rows(pass.ctx, routes.chosen, wave.weights_of_copy, 1, {}, weights);
         return weights;
+    }
+    /// Products of some rows of an expert take the choices of so many, however many they are: how
+    /// rows come in pieces changes no bit.
+    [[nodiscard]] PartOfRows products() const {
+        return {pass.ctx, sizes.shape.mean_rows_of_expert()};
     }
 };
 
 TeamExperts::TeamExperts(const ExpertsOptions& options, const ExpertWeights& weights)
-    : options_(options), weights_(weights) {}
+    : options_(options), weights_(weights), kept_(std::make_shared<KeptOnHost<Kept>>()) {}
 
 TeamSizes TeamExperts::sizes(int64_t tokens, DType dtype) const {
     RoutingShape shape{.members = options_.ranks,
@@ -113,10 +110,11 @@ Experts::Saved TeamExperts::saved_views(SavedViews& views) const {
             .act = views.cheap.rows(rows, options_.ffn_hidden_size)};
 }
 
-Tensor TeamExperts::routes_view(TokenViews& views) const {
+TeamRoutes TeamExperts::routes_views(TokenViews& views) const {
     const int64_t rows = 2 * options_.ranks * views.own();
     const Tensor numbers = views.numbers(rows * options_.per_token);
-    return {numbers.data, rows, options_.per_token, numbers.dtype};
+    return {.chosen = {numbers.data, rows, options_.per_token, numbers.dtype},
+            .lists = views.numbers(most_list_numbers(sizes(views.own(), DType::fp32).shape))};
 }
 
 Experts::Gradients TeamExperts::gradient_views(TokenViews& views) const {
@@ -129,11 +127,12 @@ TeamMemory TeamExperts::memory(Views& views, int64_t tokens, DType dtype) const 
     return {views, sizes(tokens, dtype)};
 }
 
-void TeamExperts::make_inside(const Pass& of, const RoutingWave& wave,
+void TeamExperts::make_inside(const Pass& of, const PlacedWave& wave,
                               const Meanwhile& meanwhile) const {
     const Experts::Saved& saved = of.saved;
     dispatch_tokens(of.team(wave, options_.name), of.x, meanwhile, saved.in,
                     [&](std::span<const RowRange> rows) {
+                        const PartOfRows part = of.products();
                         of.op().grouped_linear_forward(of.pass.ctx, saved.in,
                                                        weights_.gate_up->weight, rows, 0,
                                                        saved.gate_up);
@@ -143,16 +142,29 @@ void TeamExperts::make_inside(const Pass& of, const RoutingWave& wave,
 }
 
 void TeamExperts::forward(const StagePass& pass, const TeamMemory& memory, ConstTensor x,
-                          const ExpertRows& chosen, Tensor routes, const Experts::Saved& saved,
-                          ConstTensor residual, Tensor out, const Meanwhile& meanwhile) const {
-    gather_routes(pass, chosen.choice, chosen.weights, routes, options_.name);
-    const Pass of(*this, pass, memory, {}, x, routes, saved);
-    const int waves = out ? of.plan().waves() : 1;
+                          const ExpertRows& chosen, const TeamRoutes& routes,
+                          const Experts::Saved& saved, ConstTensor residual, Tensor out,
+                          const Meanwhile& meanwhile) const {
+    gather_routes(pass, chosen.choice, chosen.weights, routes.chosen, options_.name);
+    const TeamSizes of_team = sizes(x.rows, x.dtype);
+    Kept& kept = kept_->keep(routes.chosen, Kept(pass, of_team.shape, routes));
+    const Pass of{.pass = pass,
+                  .sizes = of_team,
+                  .kept = kept,
+                  .memory = memory,
+                  .dy = {},
+                  .x = x,
+                  .routes = routes,
+                  .saved = saved};
+    const int waves = out ? kept.waves : 1;
     for (int i = 1; i <= waves; ++i) {
-        const RoutingWave wave = of.plan().wave(i % waves);  // 0 last: the backward needs it
+        const int number = i % waves;  // 0 last: the backward needs it
+        const PlacedWave wave = of.place(number);
+        if (number == 0) kept.keep_first(wave);
         make_inside(of, wave, i == 1 ? meanwhile : Meanwhile());
         if (!out) return;
         const auto make = [&](RowRange columns, Tensor panel) {
+            const PartOfRows part = of.products();
             pass.op().grouped_linear_forward(pass.ctx, rows_in(wave, saved.act),
                                              weights_.down->weight, wave.rows, columns.first,
                                              panel);
@@ -166,15 +178,15 @@ void TeamExperts::forward(const StagePass& pass, const TeamMemory& memory, Const
 }
 
 void TeamExperts::recompute(const StagePass& pass, const TeamMemory& memory, ConstTensor x,
-                            Tensor routes, const Experts::Saved& saved) const {
-    const Pass of(*this, pass, memory, {}, x, routes, saved);
-    const RoutingWave wave = of.plan().wave(0);
+                            const TeamRoutes& routes, const Experts::Saved& saved) const {
+    const Pass of = after_forward(pass, memory, {}, x, routes, saved);
+    const PlacedWave& wave = of.kept.first;
     dispatch_tokens(of.team(wave, options_.name), x, {}, saved.in, {});
     pass.op().gated_forward(pass.ctx, options_.activation, rows_in(wave, saved.gate_up),
                             rows_in(wave, saved.act));
 }
 
-void TeamExperts::make_gradients(const Pass& of, const RoutingWave& wave,
+void TeamExperts::make_gradients(const Pass& of, const PlacedWave& wave,
                                  const Meanwhile& meanwhile) const {
     Context& ctx = of.pass.ctx;
     const kernels::Operators& op = of.op();
@@ -182,6 +194,7 @@ void TeamExperts::make_gradients(const Pass& of, const RoutingWave& wave,
     const Tensor dact(of.memory.rows.data, dout.rows, options_.ffn_hidden_size, dout.dtype);
     dispatch_tokens(
         of.team(wave, options_.name), of.dy, meanwhile, dout, [&](std::span<const RowRange> rows) {
+            const PartOfRows part = of.products();
             op.grouped_linear_backward_input(ctx, dout, weights_.down->weight, rows, dact);
         });
     const Tensor weights = of.weights(wave);
@@ -198,7 +211,7 @@ void TeamExperts::make_gradients(const Pass& of, const RoutingWave& wave,
                       rows_in(wave, of.saved.gate_up), rows_in(wave, of.gradients->gate_up));
 }
 
-void TeamExperts::add_weight_gradients(const Pass& of, const RoutingWave& wave,
+void TeamExperts::add_weight_gradients(const Pass& of, const PlacedWave& wave,
                                        bool accumulate) const {
     Context& ctx = of.pass.ctx;
     of.op().grouped_linear_backward_weight(ctx, of.gradients->out, of.saved.act, wave.rows,
@@ -207,17 +220,33 @@ void TeamExperts::add_weight_gradients(const Pass& of, const RoutingWave& wave,
                                            weights_.gate_up->gradient, accumulate);
 }
 
+TeamExperts::Pass TeamExperts::after_forward(const StagePass& pass, const TeamMemory& memory,
+                                             ConstTensor dy, ConstTensor x,
+                                             const TeamRoutes& routes, const Experts::Saved& saved,
+                                             const Experts::Gradients* gradients) const {
+    return {.pass = pass,
+            .sizes = sizes(x.rows, x.dtype),
+            .kept = kept_->find(routes.chosen),
+            .memory = memory,
+            .dy = dy,
+            .x = x,
+            .routes = routes,
+            .saved = saved,
+            .gradients = gradients};
+}
+
 void TeamExperts::backward_input(const StagePass& pass, const TeamMemory& memory, ConstTensor dy,
-                                 ConstTensor x, Tensor routes, const Experts::Saved& saved,
-                                 const Experts::Gradients& gradients, Tensor dweights, Tensor dx,
-                                 const Meanwhile& meanwhile) const {
-    const Pass of(*this, pass, memory, dy, x, routes, saved, &gradients);
-    const int waves = of.plan().waves();
+                                 ConstTensor x, const TeamRoutes& routes,
+                                 const Experts::Saved& saved, const Experts::Gradients& gradients,
+                                 Tensor dweights, Tensor dx, const Meanwhile& meanwhile) const {
+    const Pass of = after_forward(pass, memory, dy, x, routes, saved, &gradients);
+    const int waves = of.kept.waves;
     for (int i = 0; i < waves; ++i) {
-        const RoutingWave wave = of.plan().wave(i);
+        const PlacedWave wave = i == 0 ? of.kept.first : of.place(i);
         if (i > 0) make_inside(of, wave, {});
         make_gradients(of, wave, i == 0 ? meanwhile : Meanwhile());
         const auto make = [&](RowRange columns, Tensor panel) {
+            const PartOfRows part = of.products();
             pass.op().grouped_linear_backward_input(
                 pass.ctx, rows_in(wave, gradients.gate_up),
                 weights_.gate_up->weight.column_range(columns.first, columns.size()), wave.rows,
@@ -238,18 +267,19 @@ void TeamExperts::backward_input(const StagePass& pass, const TeamMemory& memory
     }
     if (waves == 1 || pass.weight_gradients.with_input) return;
     // W is to find wave 0.
-    const RoutingWave wave = of.plan().wave(0);
+    const PlacedWave wave = of.place(0);
     make_inside(of, wave, {});
     make_gradients(of, wave, {});
 }
 
 void TeamExperts::backward_weight(const StagePass& pass, const TeamMemory& memory, ConstTensor dy,
-                                  ConstTensor x, Tensor routes, const Experts::Saved& saved,
+                                  ConstTensor x, const TeamRoutes& routes,
+                                  const Experts::Saved& saved,
                                   const Experts::Gradients& gradients) const {
     if (pass.weight_gradients.with_input) return;
-    const Pass of(*this, pass, memory, dy, x, routes, saved, &gradients);
-    for (int i = 0; i < of.plan().waves(); ++i) {
-        const RoutingWave wave = of.plan().wave(i);
+    const Pass of = after_forward(pass, memory, dy, x, routes, saved, &gradients);
+    for (int i = 0; i < of.kept.waves; ++i) {
+        const PlacedWave wave = i == 0 ? of.kept.first : of.place(i);
         if (i > 0) {
             make_inside(of, wave, {});
             make_gradients(of, wave, {});

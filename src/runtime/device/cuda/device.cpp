@@ -22,16 +22,6 @@ namespace cuda {
 
 namespace {
 
-/// Everything enqueued on the stream has run when this returns or throws: memory of the host that
-/// it reads may go then. A call that fails may report what went wrong before and not have waited,
-/// so a second one waits. In a context that is lost nothing runs, and the second fails at once.
-void synchronize(cudaStream_t stream) {
-    const cudaError_t status = cudaStreamSynchronize(stream);
-    if (status == cudaSuccess) return;
-    (void)cudaStreamSynchronize(stream);
-    check(status, "cudaStreamSynchronize");
-}
-
 std::string mib(uint64_t bytes) {
     char text[32];
     std::snprintf(text, sizeof text, "%.1f MiB", static_cast<double>(bytes) / (1 << 20));
@@ -124,9 +114,7 @@ public:
     }
     [[nodiscard]] bool idle() override {
         for (const Stream& stream : streams_.streams) {
-            const cudaError_t status = cudaStreamQuery(stream.get());
-            if (status == cudaErrorNotReady) return false;
-            check(status, "cudaStreamQuery");
+            if (!has_ended(cudaStreamQuery(stream.get()), "cudaStreamQuery")) return false;
         }
         return true;
     }

@@ -10,6 +10,8 @@
 namespace vocabpipe::cuda {
 
 using kernels::cuda::check;
+using kernels::cuda::has_ended;
+using kernels::cuda::synchronize;
 
 struct DestroyStream {
     void operator()(cudaStream_t stream) const { (void)cudaStreamDestroy(stream); }

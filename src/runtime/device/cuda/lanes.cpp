@@ -109,19 +109,14 @@ void CudaLanes::end_part() {
 
 bool CudaLanes::has_room() {
     if (end_before_last_ == nullptr) return true;
-    const cudaError_t status = cudaEventQuery(end_before_last_);
-    if (status == cudaErrorNotReady) return false;
-    check(status, "cudaEventQuery");
+    if (!has_ended(cudaEventQuery(end_before_last_), "cudaEventQuery")) return false;
     end_before_last_ = nullptr;
     return true;
 }
 
 bool CudaLanes::finished(uint32_t action) {
     if (!marks_[action].ended) return false;
-    const cudaError_t status = cudaEventQuery(marks_[action].end.get());
-    if (status == cudaErrorNotReady) return false;
-    check(status, names_[program_][action].c_str());
-    return true;
+    return has_ended(cudaEventQuery(marks_[action].end.get()), names_[program_][action].c_str());
 }
 
 void CudaLanes::read_times(std::span<Span> spans, std::vector<PieceWait>& waits) {

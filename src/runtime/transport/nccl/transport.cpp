@@ -163,10 +163,7 @@ void NcclTransport::wait_for_streams(const std::string& what) {
 void NcclTransport::wait_for_stream(cudaStream_t stream, const std::string& what) {
     wait_until(what, [&] {
         check_health();
-        const cudaError_t state = cudaStreamQuery(stream);
-        if (state == cudaErrorNotReady) return false;
-        kernels::cuda::check(state, "cudaStreamQuery");
-        return true;
+        return kernels::cuda::has_ended(cudaStreamQuery(stream), "cudaStreamQuery");
     });
 }
 

@@ -3,7 +3,8 @@
 
 // The one function of CUB that the product uses, over the stand-in's streams. As in CUB: a call
 // without temporary storage only says how much it needs, the sort is stable and looks at the bits
-// [begin_bit, end_bit) only, and which of the two buffers holds the result is known after the call.
+// [begin_bit, end_bit) only, which of the two buffers holds the result is known after the call, and
+// the last error of the thread counts, whoever made it.
 
 #include <cuda_runtime.h>
 
@@ -86,7 +87,7 @@ struct DeviceRadixSort {
             d_keys.selector ^= 1;
             d_values.selector ^= 1;
         }
-        return cudaSuccess;
+        return cudaPeekAtLastError();
     }
 };
 

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "kernels/cuda/staging.hpp"
+
+#include <cstring>
+#include <string>
+
+#include "kernels/cuda/check.hpp"
+#include "vocabpipe/error.hpp"
+
+namespace vocabpipe::kernels::cuda {
+
+namespace {
+
+void wait_for(cudaEvent_t event) {
+    if (has_ended(cudaEventQuery(event), "cudaEventQuery")) return;
+    check(cudaEventSynchronize(event), "cudaEventSynchronize");
+}
+
+}  // namespace
+
+/// Memory that a copy reads stays until it has been made.
+Staging::~Staging() {
+    for (const Area& area : areas_) {
+        if (area.copied) (void)cudaEventSynchronize(area.copied.get());
+    }
+}
+
+void Staging::make_areas(size_t bytes) {
+    for (Area& area : areas_) {
+        if (area.copied) wait_for(area.copied.get());
+        area = {};
+    }
+    bytes_ = 0;
+    for (Area& area : areas_) {
+        void* data = nullptr;
+        const cudaError_t status = cudaMallocHost(&data, bytes);
+        if (status == cudaErrorMemoryAllocation) {
+            (void)cudaGetLastError();  // else the next check would report it again
+            throw OutOfMemoryError("lists for a GPU: " + std::to_string(bytes) +
+                                   " bytes of pinned host memory cannot be allocated; use fewer "
+                                   "ranks per host, or more hosts");
+        }
+        check(status, "cudaMallocHost");
+        area.memory.reset(static_cast<std::byte*>(data));
+        cudaEvent_t event = nullptr;
+        check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "cudaEventCreateWithFlags");
+        area.copied.reset(event);
+    }
+    bytes_ = bytes;
+}
+
+void Staging::write(std::span<const std::byte> from, std::span<std::byte> to, cudaStream_t stream) {
+    if (to.size() > bytes_) make_areas(to.size());
+    const Area& area = areas_[next_++ % areas_.size()];
+    wait_for(area.copied.get());  // at once if it was never recorded
+    std::memcpy(area.memory.get(), from.data(), from.size());
+    check(
+        cudaMemcpyAsync(to.data(), area.memory.get(), from.size(), cudaMemcpyHostToDevice, stream),
+        "cudaMemcpyAsync");
+    check(cudaEventRecord(area.copied.get(), stream), "cudaEventRecord");
+}
+
+}  // namespace vocabpipe::kernels::cuda

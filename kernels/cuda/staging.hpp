@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <array>
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <type_traits>
+
+namespace vocabpipe::kernels::cuda {
+
+/// Pinned memory of the host, from which copies to the device are made without waiting for it: two
+/// areas, used in turn.
+class Staging {
+public:
+    Staging() = default;
+    ~Staging();
+    Staging(const Staging&) = delete;
+    Staging& operator=(const Staging&) = delete;
+
+    /// Enqueues: the first bytes of `to` = from, which may change on return. Areas are as large as
+    /// the largest `to`, so that what is written there may grow without an allocation. Waits until
+    /// the last copy but one has been made. Throws OutOfMemoryError.
+    void write(std::span<const std::byte> from, std::span<std::byte> to, cudaStream_t stream);
+
+private:
+    struct Free {
+        void operator()(std::byte* data) const { (void)cudaFreeHost(data); }
+    };
+    struct Destroy {
+        void operator()(cudaEvent_t event) const { (void)cudaEventDestroy(event); }
+    };
+    struct Area {
+        std::unique_ptr<std::byte, Free> memory;
+        std::unique_ptr<std::remove_pointer_t<cudaEvent_t>, Destroy> copied;
+    };
+    void make_areas(size_t bytes);
+
+    std::array<Area, 2> areas_;
+    size_t bytes_ = 0;  ///< of each area
+    size_t next_ = 0;
+};
+
+}  // namespace vocabpipe::kernels::cuda

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// Small models with experts on meshes with expert ranks.
+#pragma once
+
+#include "tests/model/tensor_models.hpp"
+#include "tests/train/training_run.hpp"
+#include "vocabpipe/mesh.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+namespace vocabpipe::testing {
+
+// 4 sequences of 8 tokens: what a rank of up to 4 tensor ranks routes begins inside a sequence.
+inline constexpr int64_t kExpertSequences = 4;
+inline constexpr int64_t kExpertVocabulary = 40;  // rows that any of the meshes divides evenly
+
+inline ModelConfig expert_model(const std::string& family, int layers, DType dtype) {
+    ModelConfig config;
+    for (const ModelConfig& model : expert_models()) {
+        if (model.family == family) config = model;
+    }
+    config.num_layers = layers;
+    config.vocab_size = kExpertVocabulary;
+    config.dtype = dtype;
+    config.moe.aux_loss = 0.02F;
+    config.moe.z_loss = 0.01F;
+    if (config.moe.correction_bias) config.moe.bias_rate = 0.01F;
+    if (config.moe.sparse.empty()) return config;
+    config.moe.sparse.assign(static_cast<size_t>(layers), true);
+    config.moe.sparse.front() = false;
+    return config;
+}
+
+inline TrainingSetup expert_setup(const std::string& schedule, VocabMode mode, const Mesh& mesh,
+                                  const std::string& family, DType dtype, int steps) {
+    TrainingSetup setup = setup_on_mesh(schedule, mode, mesh, kExpertVocabulary, [&](int layers) {
+        return expert_model(family, layers, dtype);
+    });
+    setup.steps = steps;
+    setup.sequences = kExpertSequences;
+    return setup;
+}
+
+}  // namespace vocabpipe::testing
