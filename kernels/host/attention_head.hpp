@@ -98,13 +98,16 @@ struct Sizes {
 /// Whole vectors or parts of 16 numbers of a row: function(first column, mask).
 template <typename Function>
 void for_each_vector(int64_t columns, Function&& function) {
-    for (int64_t j = 0; j < columns; j += kLanes) function(j, first_lanes(columns - j));
+    int64_t j = 0;
+    for (; j + kLanes <= columns; j += kLanes) function(j, first_lanes(kLanes));
+    if (j < columns) function(j, first_lanes(columns - j));
 }
 
 template <DType type>
 class Head {
 protected:
     static constexpr int64_t kSize = type == DType::bf16 ? 2 : 4;
+    static constexpr int64_t kAhead = 16;  ///< rows asked for before they are packed
 
     Head(const AttentionHead& head, std::byte* memory)
         : head_(head), sizes_{head.length, head.size}, at_(sizes_.memory(memory)) {}
@@ -116,10 +119,20 @@ protected:
         return static_cast<std::byte*>(data) + index * stride * kSize;
     }
 
+    /// Asks for a row's lines: rows are far apart, so that the CPU does not see what comes next.
+    void prefetch(const void* from, int64_t stride, int64_t index) const {
+        if (index >= head_.length) return;
+        const std::byte* const begin = row(from, index, stride);
+        const int64_t bytes = head_.size * kSize;
+        for (int64_t at = 0; at < bytes; at += 64) __builtin_prefetch(begin + at, 0, 3);
+        __builtin_prefetch(begin + bytes - 1, 0, 3);
+    }
+
     /// Rows side by side; words beyond a row's are zeros.
     void pack_rows(const void* from, int64_t rows, Word* to) const {
         constexpr int64_t kTermsOfVector = kLanes * kWordTerms<type>;
         for (int64_t i = 0; i < rows; ++i, to += sizes_.row_words) {
+            prefetch(from, head_.stride, i + kAhead);
             const std::byte* const source = row(from, i, head_.stride);
             for (int64_t j = 0; j < sizes_.row_words; j += kLanes) {
                 const int64_t left = head_.size - j * kWordTerms<type>;

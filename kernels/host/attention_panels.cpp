@@ -48,6 +48,9 @@ private:
     void score(int64_t key, int64_t count) {
         for (int64_t j = 0; j < count; j += kRowsOfTile) {
             const int64_t rows = smaller(kRowsOfTile, count - j);
+            for (int64_t i = 0; key + count == this->end_key() && i < rows; ++i) {
+                this->prefetch(head_.q, head_.stride, begin_ + kQueries + j + i);
+            }
             this->multiply_lanes(at_.k_rows + (key + j) * sizes_.row_words, rows, at_.q,
                                  this->vectors_that_see(key + j, rows), at_.scores + j * kQueries);
         }

@@ -74,6 +74,7 @@ private:
         for (int64_t j = 0; j < count; j += kRowsOfTile) {
             const int64_t rows = smaller(kRowsOfTile, count - j);
             const auto range = this->vectors_that_see(key + j, rows);
+            if (key + count == this->end_key()) prefetch_next(j, rows);
             const int64_t word = (key + j) * sizes_.row_words;
             this->multiply_lanes(at_.k_rows + word, rows, at_.q, range, at_.scores);
             this->multiply_lanes(at_.v_rows + word, rows, at_.dout, range, at_.dp);
@@ -87,6 +88,15 @@ private:
             add_to_keys(j, rows, range, at_.ds, at_.q_terms, at_.dk + (key + j) * sizes_.columns);
         }
         this->add_to_queries(key, count, pairs(), key == first_key_ ? nullptr : at_.kept);
+    }
+
+    /// Of the next block of queries, these rows.
+    void prefetch_next(int64_t row, int64_t rows) const {
+        for (int64_t i = begin_ + kQueries + row; i < begin_ + kQueries + row + rows; ++i) {
+            this->prefetch(head_.q, head_.stride, i);
+            this->prefetch(to_.dout, to_.dout_stride, i);
+            this->prefetch(to_.out, to_.out_stride, i);
+        }
     }
 
     /// Of ds: numbers of fp32 are no pairs.
