@@ -49,7 +49,7 @@ struct Memory {
     Word* ds;        ///< (kKeys, words of kQueries)
     Word* pairs;     ///< (words of kKeys, kQueries): p forwards, ds backwards
     float* sums;     ///< (kQueries, columns): out or dq
-    float* maximum;  ///< (kQueries) of log2; backwards log_sum_exp
+    float* maximum;  ///< (kQueries); backwards log_sum_exp
     float* total;    ///< (kQueries); backwards delta
     float* kept;     ///< (kQueries)
     int32_t* first;  ///< (kQueries)

@@ -76,7 +76,7 @@ private:
     void softmax(int64_t vector, int64_t count) {
         const int64_t column = vector * kLanes;
         const float* const scores = at_.scores + column;
-        const __m512 scale = _mm512_set1_ps(head_.cap > 0 ? kLog2e : head_.scale * kLog2e);
+        const __m512 scale = _mm512_set1_ps(head_.cap > 0 ? 1.0F : head_.scale);
         __m512 largest[2][2];  // of every other key, which do not wait for each other
         for (int v = 0; v < 2; ++v) {
             largest[v][0] = largest[v][1] = _mm512_load_ps(scores + v * kLanes);
@@ -95,7 +95,7 @@ private:
             const __m512 before = _mm512_load_ps(of_queries);
             maximum[v] = _mm512_max_ps(
                 before, _mm512_mul_ps(_mm512_max_ps(largest[v][0], largest[v][1]), scale));
-            const __m512 kept = exp2(_mm512_sub_ps(before, maximum[v]));
+            const __m512 kept = exp(_mm512_sub_ps(before, maximum[v]));
             total[v] = _mm512_mul_ps(_mm512_load_ps(at_.total + column + v * kLanes), kept);
             _mm512_store_ps(of_queries, maximum[v]);
             _mm512_store_ps(at_.kept + column + v * kLanes, kept);
@@ -103,7 +103,7 @@ private:
         const auto exponentials = [&](int64_t j, __m512(&to)[2]) {
             for (int v = 0; v < 2; ++v) {
                 const __m512 s = _mm512_load_ps(scores + j * kQueries + v * kLanes);
-                to[v] = exp2(_mm512_fmsub_ps(s, scale, maximum[v]));
+                to[v] = exp(_mm512_fmsub_ps(s, scale, maximum[v]));
                 total[v] = _mm512_add_ps(total[v], to[v]);
             }
         };
@@ -134,7 +134,7 @@ private:
         for (int64_t i = 0; i < rows_; ++i) {
             const float total = at_.total[i];
             to_.log_sum_exp[(begin_ + i) * to_.log_sum_exp_stride] =
-                at_.maximum[i] * kLn2 + __builtin_logf(total);
+                at_.maximum[i] + __builtin_logf(total);
             const __m512 factor = _mm512_set1_ps(1.0F / total);
             std::byte* const out = this->row(to_.out, begin_ + i, to_.stride);
             const float* const sums = at_.sums + i * sizes_.columns;

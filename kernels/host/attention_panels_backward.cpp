@@ -37,11 +37,11 @@ public:
             for (int64_t key = first_key_; key < this->end_key(); key += kKeys) {
                 block(key, smaller(kKeys, this->end_key() - key));
             }
-            store(at_.sums, rows_, this->row(to_.dq, begin, to_.stride));
+            store(at_.sums, rows_, head_.scale, this->row(to_.dq, begin, to_.stride));
         }
         if (!to_.last) return;
-        store(at_.dk, head_.length, static_cast<std::byte*>(to_.dk));
-        store(at_.dv, head_.length, static_cast<std::byte*>(to_.dv));
+        store(at_.dk, head_.length, head_.scale, static_cast<std::byte*>(to_.dk));
+        store(at_.dv, head_.length, 1, static_cast<std::byte*>(to_.dv));
     }
 
 private:
@@ -60,8 +60,8 @@ private:
                 delta = _mm512_fmadd_ps(load_floats<type>(dout_row + j * Base::kSize, mask),
                                         load_floats<type>(out_row + j * Base::kSize, mask), delta);
             });
-            at_.total[i] = _mm512_reduce_add_ps(delta) * head_.scale;
-            at_.maximum[i] = to_.log_sum_exp[(begin_ + i) * to_.log_sum_exp_stride] * kLog2e;
+            at_.total[i] = _mm512_reduce_add_ps(delta);
+            at_.maximum[i] = to_.log_sum_exp[(begin_ + i) * to_.log_sum_exp_stride];
         }
     }
 
@@ -113,19 +113,18 @@ private:
                        sizes_.columns / kLanes, {to, sizes_.columns, at_.kept});
     }
 
-    /// Of keys from j on: p, and ds = p (dp - delta) d score / d (q k).
+    /// Of keys from j on: p, and ds = p (dp - delta) d score / d (scale q k).
     template <bool kCapped, bool kMasked>
     void gradients(int64_t key, int64_t j, int64_t rows) {
-        const __m512 scale = _mm512_set1_ps(head_.scale);
-        const __m512 exponent = _mm512_set1_ps(kCapped ? kLog2e * head_.cap : head_.scale * kLog2e);
+        const __m512 exponent = _mm512_set1_ps(kCapped ? head_.cap : head_.scale);
         const __m512 inner = _mm512_set1_ps(kCapped ? head_.scale / head_.cap : 0);
         const auto one = [&](int64_t r, int64_t vector, __m512& p, __m512& ds) {
             const int64_t column = vector * kLanes;
             __m512 s = _mm512_load_ps(at_.scores + r * kQueries + column);
             const __m512 dp = _mm512_load_ps(at_.dp + r * kQueries + column);
             if constexpr (kCapped) s = tanh(_mm512_mul_ps(s, inner));
-            p = exp2(_mm512_fmsub_ps(s, exponent, _mm512_load_ps(at_.maximum + column)));
-            ds = _mm512_mul_ps(p, _mm512_fmsub_ps(dp, scale, _mm512_load_ps(at_.total + column)));
+            p = exp(_mm512_fmsub_ps(s, exponent, _mm512_load_ps(at_.maximum + column)));
+            ds = _mm512_mul_ps(p, _mm512_sub_ps(dp, _mm512_load_ps(at_.total + column)));
             if constexpr (kCapped) {
                 ds = _mm512_mul_ps(ds, _mm512_fnmadd_ps(s, s, _mm512_set1_ps(1.0F)));
             }
@@ -169,11 +168,13 @@ private:
         }
     }
 
-    void store(const float* sums, int64_t rows, std::byte* to) const {
+    void store(const float* sums, int64_t rows, float factor, std::byte* to) const {
+        const __m512 factors = _mm512_set1_ps(factor);
         for (int64_t i = 0; i < rows; ++i) {
             for_each_vector(head_.size, [&](int64_t j, __mmask16 mask) {
-                store_floats<type>(to + (i * to_.stride + j) * Base::kSize, mask,
-                                   _mm512_load_ps(sums + i * sizes_.columns + j));
+                store_floats<type>(
+                    to + (i * to_.stride + j) * Base::kSize, mask,
+                    _mm512_mul_ps(_mm512_load_ps(sums + i * sizes_.columns + j), factors));
             });
         }
     }
