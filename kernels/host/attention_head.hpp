@@ -43,11 +43,12 @@ struct Memory {
     Word* dout;     ///< (words of the head, kQueries), transposed
     Word* q_terms;  ///< (words of kQueries, columns)
     Word* dout_terms;
-    float* scores;   ///< (kKeys, kQueries); backwards of a tile's keys
-    float* dp;       ///< (kRowsOfTile, kQueries)
-    Word* p;         ///< (kKeys, words of kQueries)
-    Word* ds;        ///< (kKeys, words of kQueries)
-    Word* pairs;     ///< (words of kKeys, kQueries): p forwards, ds backwards
+    float* scores;   ///< (kKeys, kQueries): forwards
+    Word* ds;        ///< (kKeys, words of kQueries): backwards, the same memory
+    Word* pairs;     ///< (words of kKeys, kQueries): p or ds; fp32: scores or ds
+    Word* p;         ///< (kKeys, words of kQueries): backwards
+    float* tile;     ///< (kRowsOfTile, kQueries) scores: backwards
+    float* dp;       ///< (kRowsOfTile, kQueries): backwards
     float* sums;     ///< (kQueries, columns): out or dq
     float* maximum;  ///< (kQueries); backwards log_sum_exp
     float* total;    ///< (kQueries); backwards delta
@@ -82,10 +83,11 @@ struct Sizes {
         m.q_terms = take(query_words * columns);
         m.dout_terms = take(query_words * columns);
         m.scores = floats(kKeys * kQueries);
-        m.dp = floats(kRowsOfTile * kQueries);
+        m.ds = reinterpret_cast<Word*>(m.scores);
+        m.pairs = type == DType::bf16 ? take(words_of<type>(kKeys) * kQueries) : m.ds;
         m.p = take(kKeys * query_words);
-        m.ds = take(kKeys * query_words);
-        m.pairs = take(words_of<type>(kKeys) * kQueries);
+        m.tile = floats(kRowsOfTile * kQueries);
+        m.dp = floats(kRowsOfTile * kQueries);
         m.sums = floats(kQueries * columns);
         m.maximum = floats(kQueries);
         m.total = floats(kQueries);

@@ -33,18 +33,13 @@ public:
                 const int64_t count = smaller(kKeys, this->end_key() - key);
                 score(key, count);
                 for (int64_t v = 0; v < vectors_of(rows_); v += 2) softmax(v, count);
-                this->add_to_queries(key, count, pairs(), key == first_key_ ? nullptr : at_.kept);
+                this->add_to_queries(key, count, at_.pairs, key == first_key_ ? nullptr : at_.kept);
             }
             store();
         }
     }
 
 private:
-    /// Where probabilities are: those of fp32 replace the scores.
-    [[nodiscard]] Word* pairs() const {
-        return type == DType::bf16 ? at_.pairs : reinterpret_cast<Word*>(at_.scores);
-    }
-
     void score(int64_t key, int64_t count) {
         for (int64_t j = 0; j < count; j += kRowsOfTile) {
             const int64_t rows = smaller(kRowsOfTile, count - j);
@@ -72,7 +67,7 @@ private:
         }
     }
 
-    /// Of the queries of two vectors: scores of `count` keys become exp(score - maximum).
+    /// Of the queries of two vectors: exp(score - maximum) of `count` keys, and its sum.
     void softmax(int64_t vector, int64_t count) {
         const int64_t column = vector * kLanes;
         const float* const scores = at_.scores + column;

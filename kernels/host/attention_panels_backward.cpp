@@ -76,7 +76,7 @@ private:
             const auto range = this->vectors_that_see(key + j, rows);
             if (key + count == this->end_key()) prefetch_next(j, rows);
             const int64_t word = (key + j) * sizes_.row_words;
-            this->multiply_lanes(at_.k_rows + word, rows, at_.q, range, at_.scores);
+            this->multiply_lanes(at_.k_rows + word, rows, at_.q, range, at_.tile);
             this->multiply_lanes(at_.v_rows + word, rows, at_.dout, range, at_.dp);
             (this->*gradients)(key, j, rows);
         }
@@ -87,7 +87,7 @@ private:
             add_to_keys(j, rows, range, at_.p, at_.dout_terms, at_.dv + (key + j) * sizes_.columns);
             add_to_keys(j, rows, range, at_.ds, at_.q_terms, at_.dk + (key + j) * sizes_.columns);
         }
-        this->add_to_queries(key, count, pairs(), key == first_key_ ? nullptr : at_.kept);
+        this->add_to_queries(key, count, at_.pairs, key == first_key_ ? nullptr : at_.kept);
     }
 
     /// Of the next block of queries, these rows.
@@ -98,9 +98,6 @@ private:
             this->prefetch(to_.out, to_.out_stride, i);
         }
     }
-
-    /// Of ds: numbers of fp32 are no pairs.
-    [[nodiscard]] Word* pairs() const { return type == DType::bf16 ? at_.pairs : at_.ds; }
 
     /// sums of `rows` keys from j on += (p or ds) (queries)
     void add_to_keys(int64_t j, int64_t rows, typename Base::Range range, const Word* p,
@@ -120,7 +117,7 @@ private:
         const __m512 inner = _mm512_set1_ps(kCapped ? head_.scale / head_.cap : 0);
         const auto one = [&](int64_t r, int64_t vector, __m512& p, __m512& ds) {
             const int64_t column = vector * kLanes;
-            __m512 s = _mm512_load_ps(at_.scores + r * kQueries + column);
+            __m512 s = _mm512_load_ps(at_.tile + r * kQueries + column);
             const __m512 dp = _mm512_load_ps(at_.dp + r * kQueries + column);
             if constexpr (kCapped) s = tanh(_mm512_mul_ps(s, inner));
             p = exp(_mm512_fmsub_ps(s, exponent, _mm512_load_ps(at_.maximum + column)));
