@@ -5,19 +5,16 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
-#include <limits>
-#include <type_traits>
 #include <vector>
 
 #include "kernels/attention_checks.hpp"
 #include "kernels/bf16.hpp"
 #include "kernels/check.hpp"
 #include "kernels/host/attention_blocks.hpp"
-#include "kernels/host/math.hpp"
+#include "kernels/host/attention_panels.hpp"
 #include "kernels/host/matmul.hpp"
 #include "kernels/host/parallel.hpp"
-#include "kernels/host/softcap.hpp"
+#include "kernels/host/softmax_rows.hpp"
 
 namespace vocabpipe::kernels::host {
 
@@ -50,11 +47,13 @@ struct Blocks {
     float* dv;             ///< (s, head_size)
 };
 
+/// Of either way, so that plans for other machines are the same.
 int64_t bytes_per_thread(AttentionShape shape, DType type) {
+    const int64_t panels = attention_panels_bytes(shape.seq_length, shape.head_size, type);
     const int64_t block = block_rows(shape) * score_stride(shape);
     const int64_t narrow = type == DType::fp32 ? 0 : 2 * round_up(block * size_of(type), 64);
     const int64_t sums = 2 * round_up(shape.seq_length * shape.head_size * 4, 64);
-    return 2 * round_up(block * 4, 64) + narrow + sums;
+    return std::max(2 * round_up(block * 4, 64) + narrow + sums, panels);
 }
 
 Blocks blocks_of_thread(std::span<std::byte> workspace, int thread, AttentionShape shape,
@@ -131,17 +130,6 @@ void for_each_head(Context& ctx, AttentionShape shape, int64_t together, Body&& 
     for (int64_t group = 0; group < groups; ++group) run_group(group, omp_get_thread_num());
 }
 
-/// How a score follows from q k: scale q k, or cap tanh(scale q k / cap).
-struct Score {
-    float scale;
-    float cap;
-
-    explicit Score(AttentionShape shape)
-        : scale(shape.scale != 0 ? shape.scale
-                                 : 1.0F / std::sqrt(static_cast<float>(shape.head_size))),
-          cap(shape.softcap) {}
-};
-
 void require_arguments(Context& ctx, ConstTensor qkv, AttentionShape shape,
                        std::span<const int32_t> first_visible, ConstTensor out,
                        ConstTensor log_sum_exp, std::span<std::byte> workspace) {
@@ -150,80 +138,6 @@ void require_arguments(Context& ctx, ConstTensor qkv, AttentionShape shape,
     require(static_cast<int64_t>(workspace.size()) >=
                 attention_workspace_bytes(shape, qkv.dtype, ctx.threads()),
             "workspace of attention_workspace_bytes()");
-}
-
-/// Row loops run over whole vectors; what lies around the visible keys is masked out beforehand.
-constexpr int64_t kVector = 16;
-static_assert(kBlockRows % kVector == 0);
-
-/// The vectors that hold visible keys.
-Columns whole_vectors(Columns visible) {
-    return {visible.begin / kVector * kVector, round_up(visible.end, kVector)};
-}
-
-void mask(float* scores, Columns visible, Columns vectors) {
-    constexpr float kNever = -std::numeric_limits<float>::infinity();
-    std::fill(scores + vectors.begin, scores + visible.begin, kNever);
-    std::fill(scores + visible.end, scores + vectors.end, kNever);
-}
-
-/// Fills what a row of `keys` columns has around `vectors`.
-template <typename T>
-void clear_around(T* row, Columns vectors, int64_t keys) {
-    std::fill(row, row + vectors.begin, T{});
-    if (vectors.end < keys) std::fill(row + vectors.end, row + keys, T{});
-}
-
-/// Of `padded` scores, a multiple of kVector.
-float row_maximum(const float* scores, int64_t padded) {
-    // A vector by hand: compilers that honour NaN do not vectorise a max reduction.
-    using Lanes [[gnu::vector_size(kVector * sizeof(float))]] = float;
-    Lanes lanes;
-    std::memcpy(&lanes, scores, sizeof(Lanes));
-    for (int64_t j = kVector; j < padded; j += kVector) {
-        Lanes next;
-        std::memcpy(&next, scores + j, sizeof(Lanes));
-        lanes = lanes > next ? lanes : next;
-    }
-    float largest = lanes[0];
-    for (int lane = 1; lane < kVector; ++lane) largest = std::max(largest, float{lanes[lane]});
-    return largest;
-}
-
-/// scores = exp(scale * (scores - maximum)). Not inlined: clang 14 then merges loads of the loop
-/// before into this one and gives up vectorising it.
-[[gnu::noinline]] void exponentials(float* scores, int64_t padded, float scale, float maximum) {
-#pragma omp simd
-    for (int64_t j = 0; j < padded; ++j) scores[j] = fast_exp(scale * (scores[j] - maximum));
-}
-
-/// Turns a row of products q k into exp(score - maximum), un-normalised, over the visible keys and
-/// zeros around them. Returns the sum; `maximum` is that of the scores.
-template <typename T>
-float softmax_row(float* scores, Columns visible, int64_t keys, Score score, float& maximum,
-                  T* probabilities) {
-    const Columns vectors = whole_vectors(visible);
-    float* const first = scores + vectors.begin;
-    const int64_t padded = vectors.end - vectors.begin;
-    float scale = score.scale;
-    if (score.cap > 0) {
-        soft_cap(first, padded, scale, score.cap);
-        scale = 1;
-    }
-    mask(scores, visible, vectors);
-    const float largest = row_maximum(first, padded);
-    exponentials(first, padded, scale, largest);
-    float sum = 0.0F;
-#pragma omp simd reduction(+ : sum)
-    for (int64_t j = 0; j < padded; ++j) sum += first[j];
-    if constexpr (!std::is_same_v<T, float>) {  // fp32 probabilities are the scores' memory
-        T* const to = probabilities + vectors.begin;
-#pragma omp simd
-        for (int64_t j = 0; j < padded; ++j) to[j] = from_float<T>(first[j]);
-    }
-    clear_around(probabilities, vectors, keys);
-    maximum = scale * largest;
-    return sum;
 }
 
 template <typename T>
@@ -293,32 +207,6 @@ void forward(Context& ctx, ConstTensor qkv, AttentionShape shape,
             }
         }
     });
-}
-
-/// ds_j = p_j (dp_j - delta) d score_j / d (q k) over the visible keys, 0 around them; p_j
-/// recomputed. ds may overwrite dp, p may overwrite scores.
-template <bool kCapped, typename T>
-void softmax_gradient_row(float* scores, float* dp, Columns visible, int64_t keys, Score score,
-                          float log_sum_exp, float delta, T* p, T* ds) {
-    const Columns vectors = whole_vectors(visible);
-    if (vectors.end > keys) std::fill(dp + keys, dp + vectors.end, 0.0F);  // no product wrote these
-    const float scale = score.scale;
-    if constexpr (kCapped) {
-        soft_cap(scores + vectors.begin, vectors.end - vectors.begin, scale, score.cap);
-    }
-    mask(scores, visible, vectors);
-    const float inverse_cap = kCapped ? 1.0F / score.cap : 0.0F;
-#pragma omp simd
-    for (int64_t j = vectors.begin; j < vectors.end; ++j) {
-        const float exponent = kCapped ? scores[j] : scale * scores[j];
-        const float probability = fast_exp(exponent - log_sum_exp);
-        const float slope = kCapped ? scale * soft_cap_slope(scores[j], inverse_cap) : scale;
-        const float gradient = probability * (dp[j] - delta) * slope;
-        p[j] = from_float<T>(probability);
-        ds[j] = from_float<T>(gradient);
-    }
-    clear_around(p, vectors, keys);
-    clear_around(ds, vectors, keys);
 }
 
 template <bool kCapped, typename T>
@@ -440,6 +328,85 @@ void backward(Context& ctx, ConstTensor dout, ConstTensor qkv, ConstTensor out,
     });
 }
 
+/// A query head of a sequence.
+AttentionHead panel_head(ConstTensor qkv, AttentionShape shape,
+                         std::span<const int32_t> first_visible, int64_t sequence, int64_t head) {
+    const Score score(shape);
+    const int64_t token = sequence * shape.seq_length;
+    const ConstTensor tokens = qkv.row_range(token, shape.seq_length);
+    const int64_t d = shape.head_size;
+    const int64_t k = shape.query_columns() + head / (shape.heads / shape.kv_heads) * d;
+    return {.type = qkv.dtype,
+            .length = shape.seq_length,
+            .size = d,
+            .q = tokens.column_range(head * d, d).data,
+            .k = tokens.column_range(k, d).data,
+            .v = tokens.column_range(k + shape.kv_columns(), d).data,
+            .stride = qkv.stride,
+            .scale = score.scale,
+            .cap = score.cap,
+            .window = shape.window,
+            .first_visible = first_visible.empty() ? nullptr : first_visible.data() + token};
+}
+
+std::byte* panel_memory(std::span<std::byte> workspace, int thread, AttentionShape shape,
+                        DType type) {
+    return workspace.data() + thread * bytes_per_thread(shape, type);
+}
+
+void forward_in_panels(Context& ctx, ConstTensor qkv, AttentionShape shape,
+                       std::span<const int32_t> first_visible, Tensor out, Tensor log_sum_exp,
+                       std::span<std::byte> workspace) {
+    for_each_head(ctx, shape, 1, [&](int64_t sequence, int64_t head, int thread) {
+        const int64_t token = sequence * shape.seq_length;
+        const Tensor of_head = out.row_range(token, shape.seq_length)
+                                   .column_range(head * shape.head_size, shape.head_size);
+        attention_panels_forward(
+            panel_head(qkv, shape, first_visible, sequence, head),
+            {.out = of_head.data,
+             .stride = out.stride,
+             .log_sum_exp = log_sum_exp.as<float>() + token * log_sum_exp.stride + head,
+             .log_sum_exp_stride = log_sum_exp.stride},
+            panel_memory(workspace, thread, shape, qkv.dtype));
+    });
+}
+
+void backward_in_panels(Context& ctx, ConstTensor dout, ConstTensor qkv, ConstTensor out,
+                        ConstTensor log_sum_exp, AttentionShape shape,
+                        std::span<const int32_t> first_visible, Tensor dqkv,
+                        std::span<std::byte> workspace) {
+    const int64_t queries_per_key = shape.heads / shape.kv_heads;
+    // One thread sums dk and dv of the heads that share k and v, in order.
+    for_each_head(ctx, shape, queries_per_key, [&](int64_t sequence, int64_t head, int thread) {
+        const int64_t token = sequence * shape.seq_length;
+        const int64_t d = shape.head_size;
+        const int64_t k = shape.query_columns() + head / queries_per_key * d;
+        const auto part = [&](auto tensor, int64_t column) {
+            return tensor.row_range(token, shape.seq_length).column_range(column, d).data;
+        };
+        attention_panels_backward(
+            panel_head(qkv, shape, first_visible, sequence, head),
+            {.dout = part(dout, head * d),
+             .out = part(out, head * d),
+             .dout_stride = dout.stride,
+             .out_stride = out.stride,
+             .log_sum_exp = log_sum_exp.as<float>() + token * log_sum_exp.stride + head,
+             .log_sum_exp_stride = log_sum_exp.stride,
+             .dq = part(dqkv, head * d),
+             .dk = part(dqkv, k),
+             .dv = part(dqkv, k + shape.kv_columns()),
+             .stride = dqkv.stride,
+             .first = head % queries_per_key == 0,
+             .last = (head + 1) % queries_per_key == 0},
+            panel_memory(workspace, thread, shape, qkv.dtype));
+    });
+}
+
+/// Whether this machine computes heads in panels.
+bool in_panels(Context& ctx, DType type) {
+    return multiplies_with_avx512(ctx.engine(), type) && has_attention_panels(type);
+}
+
 }  // namespace
 
 int64_t attention_workspace_bytes(AttentionShape shape, DType type, int threads) {
@@ -452,6 +419,9 @@ void causal_attention_forward(Context& ctx, ConstTensor qkv, AttentionShape shap
     require_arguments(ctx, qkv, shape, first_visible, out, log_sum_exp, workspace);
     if (out.size() == 0) return;
     ctx.engine().bind_thread();
+    if (in_panels(ctx, qkv.dtype)) {
+        return forward_in_panels(ctx, qkv, shape, first_visible, out, log_sum_exp, workspace);
+    }
     with_type(qkv.dtype, [&]<typename T>() {
         forward<T>(ctx, qkv, shape, first_visible, out, log_sum_exp, workspace);
     });
@@ -466,6 +436,10 @@ void causal_attention_backward(Context& ctx, ConstTensor dout, ConstTensor qkv, 
     require_attention_gradients(dout, qkv, out, dqkv);
     if (out.size() == 0) return;
     ctx.engine().bind_thread();
+    if (in_panels(ctx, qkv.dtype)) {
+        return backward_in_panels(ctx, dout, qkv, out, log_sum_exp, shape, first_visible, dqkv,
+                                  workspace);
+    }
     with_type(qkv.dtype, [&]<typename T>() {
         (shape.softcap > 0 ? backward<true, T>
                            : backward<false, T>)(ctx, dout, qkv, out, log_sum_exp, shape,

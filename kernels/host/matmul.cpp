@@ -155,6 +155,11 @@ OneThreadProducts::~OneThreadProducts() {
     engine_.bind_thread();
 }
 
+bool multiplies_with_avx512(Engine& engine, DType type) {
+    const MatmulKernels& kernels = engine.state().kernels;
+    return type == DType::bf16 ? kernels.panels : kernels.avx512;
+}
+
 Matmul& prepare_matmul(Engine& engine, const MatmulShape& shape) {
     auto& state = engine.state();
     if (const auto found = state.matmuls.find(shape); found != state.matmuls.end()) {

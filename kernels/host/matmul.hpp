@@ -49,6 +49,9 @@ private:
     Engine& engine_;
 };
 
+/// Whether products of a type run with AVX-512, those of bf16 with its dot products.
+[[nodiscard]] bool multiplies_with_avx512(Engine& engine, DType type);
+
 /// Creates the primitive, or finds it. Only outside of parallel regions; the result lives until the
 /// operator that runs ends.
 [[nodiscard]] Matmul& prepare_matmul(Engine& engine, const MatmulShape& shape);

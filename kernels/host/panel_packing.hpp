@@ -45,17 +45,25 @@ __m512i words_of_columns(const std::byte* row, const std::byte* next, __mmask16 
     return _mm512_or_si512(low, _mm512_slli_epi32(high, 16));
 }
 
-/// Rows are terms: the words of 16 columns are at to + s width, for s = 0, 1, ..., those of the
-/// next 16 columns `apart` words behind. Columns up to a multiple of 16 and an absent last term are
-/// zeros.
-void pack_by_rows(const Stored& from, int64_t terms, int64_t columns, Word* to, int64_t width,
-                  int64_t apart) {
+struct Interleaved {
+    __m512i first, second;
+};
+/// Words of 32 columns of two rows.
+Interleaved interleave(__m512i row, __m512i next) {
     // Of 64 numbers, those of one row and of the next: 0, 32, 1, 33, ...
     const __m512i even =
         _mm512_set_epi32(0x002f000f, 0x002e000e, 0x002d000d, 0x002c000c, 0x002b000b, 0x002a000a,
                          0x00290009, 0x00280008, 0x00270007, 0x00260006, 0x00250005, 0x00240004,
                          0x00230003, 0x00220002, 0x00210001, 0x00200000);
     const __m512i odd = _mm512_add_epi16(even, _mm512_set1_epi16(16));
+    return {_mm512_permutex2var_epi16(row, even, next), _mm512_permutex2var_epi16(row, odd, next)};
+}
+
+/// Rows are terms: the words of 16 columns are at to + s width, for s = 0, 1, ..., those of the
+/// next 16 columns `apart` words behind. Columns up to a multiple of 16 and an absent last term are
+/// zeros.
+void pack_by_rows(const Stored& from, int64_t terms, int64_t columns, Word* to, int64_t width,
+                  int64_t apart) {
     const int64_t whole = columns / (2 * kLanes) * (2 * kLanes);
     for (int64_t term = 0; term < terms; term += kTerms, to += width) {
         const std::byte* const row = from.data + term * from.stride;
@@ -65,8 +73,9 @@ void pack_by_rows(const Stored& from, int64_t terms, int64_t columns, Word* to, 
         for (; next != nullptr && j < whole; j += 2 * kLanes, out += 2 * apart) {
             const __m512i low = _mm512_loadu_si512(row + j * 2);
             const __m512i high = _mm512_loadu_si512(next + j * 2);
-            _mm512_store_si512(out, _mm512_permutex2var_epi16(low, even, high));
-            _mm512_store_si512(out + apart, _mm512_permutex2var_epi16(low, odd, high));
+            const Interleaved words = interleave(low, high);
+            _mm512_store_si512(out, words.first);
+            _mm512_store_si512(out + apart, words.second);
         }
         for (; j < columns; j += kLanes, out += apart) {
             const std::byte* const below = next == nullptr ? nullptr : next + j * 2;

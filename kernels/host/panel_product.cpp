@@ -362,8 +362,8 @@ private:
 }  // namespace
 
 bool has_panel_product() {
-    return __builtin_cpu_supports("avx512bw") != 0 && __builtin_cpu_supports("avx512vl") != 0 &&
-           __builtin_cpu_supports("avx512bf16") != 0;
+    return __builtin_cpu_supports("avx512bw") != 0 && __builtin_cpu_supports("avx512dq") != 0 &&
+           __builtin_cpu_supports("avx512vl") != 0 && __builtin_cpu_supports("avx512bf16") != 0;
 }
 
 int64_t panel_product_bytes(const MatmulShape& shape) {

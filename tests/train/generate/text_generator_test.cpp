@@ -239,8 +239,11 @@ TEST(TextGenerator, TakesTheMemoryOfWeightsAndContextAlone) {
     EXPECT_EQ(all.weights - half.weights, 2 * 2 * of_an_expert) << "two layers, two experts";
     TextGeneratorOptions twice = options;
     twice.model.seq_length = 128;
-    EXPECT_NEAR(static_cast<double>(TextGenerator::bytes(twice, 0).context),
-                2.0 * static_cast<double>(bytes.context), 0.1 * static_cast<double>(kept));
+    const int64_t twice_context = TextGenerator::bytes(twice, 0).context;
+    EXPECT_GE(twice_context, bytes.context + kept);
+    EXPECT_LE(static_cast<double>(twice_context),
+              2.0 * static_cast<double>(bytes.context) + 0.1 * static_cast<double>(kept))
+        << "attention works in blocks of one size";
 }
 
 }  // namespace

@@ -1,0 +1,280 @@
+// SPDX-License-Identifier: Apache-2.0
+// What both directions of attention_panels.hpp do with a head: memory, packing, which keys a block
+// of queries sees. Private to attention_panels.cpp and attention_panels_backward.cpp, and compiled
+// for AVX-512 as they are.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/host/attention_panels.hpp"
+#include "kernels/host/attention_tiles.hpp"
+
+namespace vocabpipe::kernels::host {
+
+namespace {
+
+constexpr int64_t kQueries = 64;  ///< of a block: four vectors
+constexpr int64_t kKeys = 64;     ///< of a block, even
+/// Below every score, and finite: the maximum of a query that has seen no key.
+constexpr float kLowest = -3e38F;
+
+int64_t smaller(int64_t a, int64_t b) {
+    return a < b ? a : b;
+}
+int64_t larger(int64_t a, int64_t b) {
+    return a < b ? b : a;
+}
+int64_t round_up(int64_t value, int64_t multiple) {
+    return (value + multiple - 1) / multiple * multiple;
+}
+int64_t vectors_of(int64_t columns) {
+    return (columns + kLanes - 1) / kLanes;
+}
+
+/// What a head is computed in, all parts on cache lines.
+struct Memory {
+    Word* k_rows;   ///< (length, row_words)
+    Word* v_rows;   ///< (length, row_words): backwards
+    Word* terms;    ///< (words of length, columns): v forwards, k backwards
+    float* dk;      ///< (length, columns)
+    float* dv;      ///< (length, columns)
+    Word* q;        ///< (words of the head, kQueries), transposed
+    Word* dout;     ///< (words of the head, kQueries), transposed
+    Word* q_terms;  ///< (words of kQueries, columns)
+    Word* dout_terms;
+    float* scores;   ///< (kKeys, kQueries): forwards
+    Word* ds;        ///< (kKeys, words of kQueries): backwards, the same memory
+    Word* pairs;     ///< (words of kKeys, kQueries): p or ds; fp32: scores or ds
+    Word* p;         ///< (kKeys, words of kQueries): backwards
+    float* tile;     ///< (kRowsOfTile, kQueries) scores: backwards
+    float* dp;       ///< (kRowsOfTile, kQueries): backwards
+    float* sums;     ///< (kQueries, columns): out or dq
+    float* maximum;  ///< (kQueries); backwards log_sum_exp
+    float* total;    ///< (kQueries); backwards delta
+    float* kept;     ///< (kQueries)
+    int32_t* first;  ///< (kQueries)
+    int64_t bytes;
+};
+
+template <DType type>
+struct Sizes {
+    int64_t length, size;
+    int64_t words = words_of<type>(size);         ///< of the head
+    int64_t row_words = round_up(words, kLanes);  ///< of a row of them
+    int64_t columns = round_up(size, kLanes);     ///< of a row of sums
+    int64_t query_words = words_of<type>(kQueries);
+
+    [[nodiscard]] Memory memory(std::byte* begin) const {
+        Memory m{};
+        const auto take = [&](int64_t words) {
+            std::byte* const taken = begin == nullptr ? nullptr : begin + m.bytes;
+            m.bytes += round_up(words * int64_t{sizeof(Word)}, 64);
+            return reinterpret_cast<Word*>(taken);
+        };
+        const auto floats = [&](int64_t count) { return reinterpret_cast<float*>(take(count)); };
+        m.k_rows = take(length * row_words);
+        m.v_rows = take(length * row_words);
+        m.terms = take(words_of<type>(length) * columns);
+        m.dk = floats(length * columns);
+        m.dv = floats(length * columns);
+        m.q = take(words * kQueries);
+        m.dout = take(words * kQueries);
+        m.q_terms = take(query_words * columns);
+        m.dout_terms = take(query_words * columns);
+        m.scores = floats(kKeys * kQueries);
+        m.ds = reinterpret_cast<Word*>(m.scores);
+        m.pairs = type == DType::bf16 ? take(words_of<type>(kKeys) * kQueries) : m.ds;
+        m.p = take(kKeys * query_words);
+        m.tile = floats(kRowsOfTile * kQueries);
+        m.dp = floats(kRowsOfTile * kQueries);
+        m.sums = floats(kQueries * columns);
+        m.maximum = floats(kQueries);
+        m.total = floats(kQueries);
+        m.kept = floats(kQueries);
+        m.first = reinterpret_cast<int32_t*>(take(kQueries));
+        return m;
+    }
+};
+
+/// Whole vectors or parts of 16 numbers of a row: function(first column, mask).
+template <typename Function>
+void for_each_vector(int64_t columns, Function&& function) {
+    int64_t j = 0;
+    for (; j + kLanes <= columns; j += kLanes) function(j, first_lanes(kLanes));
+    if (j < columns) function(j, first_lanes(columns - j));
+}
+
+template <DType type>
+class Head {
+protected:
+    static constexpr int64_t kSize = type == DType::bf16 ? 2 : 4;
+    static constexpr int64_t kAhead = 16;  ///< rows asked for before they are packed
+
+    Head(const AttentionHead& head, std::byte* memory)
+        : head_(head), sizes_{head.length, head.size}, at_(sizes_.memory(memory)) {}
+
+    static const std::byte* row(const void* data, int64_t index, int64_t stride) {
+        return static_cast<const std::byte*>(data) + index * stride * kSize;
+    }
+    static std::byte* row(void* data, int64_t index, int64_t stride) {
+        return static_cast<std::byte*>(data) + index * stride * kSize;
+    }
+
+    /// Asks for a row's lines: rows are far apart, so that the CPU does not see what comes next.
+    void prefetch(const void* from, int64_t stride, int64_t index) const {
+        if (index >= head_.length) return;
+        const std::byte* const begin = row(from, index, stride);
+        const int64_t bytes = head_.size * kSize;
+        for (int64_t at = 0; at < bytes; at += 64) __builtin_prefetch(begin + at, 0, 3);
+        __builtin_prefetch(begin + bytes - 1, 0, 3);
+    }
+
+    /// Rows side by side; words beyond a row's are zeros.
+    void pack_rows(const void* from, int64_t rows, Word* to) const {
+        constexpr int64_t kTermsOfVector = kLanes * kWordTerms<type>;
+        for (int64_t i = 0; i < rows; ++i, to += sizes_.row_words) {
+            prefetch(from, head_.stride, i + kAhead);
+            const std::byte* const source = row(from, i, head_.stride);
+            for (int64_t j = 0; j < sizes_.row_words; j += kLanes) {
+                const int64_t left = head_.size - j * kWordTerms<type>;
+                const std::byte* const at = source + j * int64_t{sizeof(Word)};
+                __m512i words;
+                if (left >= kTermsOfVector) {
+                    words = _mm512_loadu_si512(at);
+                } else if constexpr (type == DType::bf16) {
+                    words = _mm512_maskz_loadu_epi16((1U << left) - 1, at);
+                } else {
+                    words = _mm512_maskz_loadu_epi32(first_lanes(left), at);
+                }
+                _mm512_store_si512(to + j, words);
+            }
+        }
+    }
+
+    /// Rows are terms of a product.
+    void pack_terms(const void* from, int64_t stride, int64_t rows, Word* to) const {
+        if constexpr (type == DType::bf16) {
+            pack_by_rows({static_cast<const std::byte*>(from), stride * kSize}, rows, head_.size,
+                         to, sizes_.columns, kLanes);
+        } else {
+            for (int64_t i = 0; i < rows; ++i) {
+                const std::byte* const source = row(from, i, stride);
+                for_each_vector(head_.size, [&](int64_t j, __mmask16 mask) {
+                    _mm512_store_si512(to + i * sizes_.columns + j,
+                                       _mm512_maskz_loadu_epi32(mask, source + j * kSize));
+                });
+            }
+        }
+    }
+
+    /// Rows become columns, of whole vectors.
+    void pack_lanes(const void* from, int64_t stride, int64_t rows, Word* to) const {
+        // A term of fp32 is a word, as two of bf16 are.
+        pack_by_columns({static_cast<const std::byte*>(from), stride * kSize},
+                        head_.size * kTerms / kWordTerms<type>, rows, to, kQueries);
+    }
+
+    /// Sets the block's queries.
+    void set_block(int64_t begin) {
+        begin_ = begin;
+        rows_ = smaller(kQueries, head_.length - begin);
+        first_key_ = begin;
+        last_first_ = 0;
+        for (int64_t i = 0; i < kQueries; ++i) {
+            int64_t first = head_.window > 0 ? larger(begin + i - head_.window + 1, 0) : 0;
+            if (head_.first_visible != nullptr && i < rows_) {
+                first = larger(first, head_.first_visible[begin + i]);
+            }
+            at_.first[i] = static_cast<int32_t>(first);
+            if (i >= rows_) continue;
+            first_key_ = smaller(first_key_, first);
+            last_first_ = larger(last_first_, first);
+        }
+        first_key_ -= first_key_ % kTerms;
+        pack_lanes(row(head_.q, begin, head_.stride), head_.stride, rows_, at_.q);
+    }
+    [[nodiscard]] int64_t end_key() const { return begin_ + rows_; }
+
+    /// Whether all queries of the block see all of these keys.
+    [[nodiscard]] bool all_see(int64_t key, int64_t count) const {
+        return key >= last_first_ && key + count - 1 <= begin_;
+    }
+    /// Which of the queries of a vector see a key.
+    [[nodiscard]] __mmask16 who_see(int64_t key, int64_t vector) const {
+        const auto number = _mm512_set1_epi32(static_cast<int>(key));
+        const auto first = _mm512_load_si512(at_.first + vector * kLanes);
+        // Query i is at begin + i.
+        const int64_t hidden = key - begin_ - vector * kLanes;
+        const auto causal = hidden <= 0        ? 0xffffU
+                            : hidden >= kLanes ? 0U
+                                               : (0xffffU << hidden) & 0xffffU;
+        return _mm512_mask_cmple_epi32_mask(static_cast<__mmask16>(causal), first, number);
+    }
+
+    struct Range {
+        int64_t begin, end;
+        [[nodiscard]] bool empty() const { return begin >= end; }
+    };
+    /// Vectors of queries of which some may see some of these keys.
+    [[nodiscard]] Range vectors_that_see(int64_t key, int64_t count) const {
+        Range range{larger(key - begin_, 0) / kLanes, vectors_of(rows_)};
+        if (head_.window > 0) {
+            const int64_t last = key + count + head_.window - 1;  // of the queries, and one more
+            range.end = smaller(range.end, vectors_of(larger(last - begin_, 0)));
+        }
+        return range;
+    }
+    /// Words of a block of `count` keys from `key` on that some of `rows` queries may see.
+    [[nodiscard]] Range words_seen(int64_t query, int64_t rows, int64_t key, int64_t count) const {
+        const int64_t last = begin_ + query + rows;  // one more
+        Range range{0, words_of<type>(larger(smaller(count, last - key), 0))};
+        if (head_.window > 0) {
+            const int64_t first = begin_ + query - head_.window + 1;
+            range.begin = larger(first - key, 0) / kWordTerms<type>;
+        }
+        return range;
+    }
+
+    /// Of `rows` keys and the block's queries; of vectors outside of `range` nothing is written.
+    void multiply_lanes(const Word* keys, int64_t rows, const Word* queries, Range range,
+                        float* to) const {
+        if (range.empty()) return;
+        const int64_t column = range.begin * kLanes;
+        sum_rows<type>({keys, sizes_.row_words, 1}, {queries + column, kQueries}, sizes_.words,
+                       rows, range.end - range.begin, {to + column, kQueries, nullptr});
+    }
+
+    /// sums = kept sums + (pairs of the block's keys) (terms)
+    void add_to_queries(int64_t key, int64_t count, const Word* pairs, const float* kept) const {
+        const Word* const terms = at_.terms + key / kWordTerms<type> * sizes_.columns;
+        for (int64_t i = 0; i < rows_; i += kRowsOfTile) {
+            const int64_t rows = smaller(kRowsOfTile, rows_ - i);
+            const Range words = words_seen(i, rows, key, count);
+            // The first block of keys, which stores, is stored even if it is 0.
+            if (words.empty() && kept != nullptr) continue;
+            const int64_t begin = words.empty() ? words.end : words.begin;
+            sum_rows<type>({pairs + begin * kQueries + i, 1, kQueries},
+                           {terms + begin * sizes_.columns, sizes_.columns}, words.end - begin,
+                           rows, sizes_.columns / kLanes,
+                           {at_.sums + i * sizes_.columns, sizes_.columns,
+                            kept == nullptr ? nullptr : kept + i});
+        }
+    }
+
+    const AttentionHead& head_;
+    const Sizes<type> sizes_;
+    const Memory at_;
+    int64_t begin_ = 0, rows_ = 0;            ///< of the block of queries
+    int64_t first_key_ = 0, last_first_ = 0;  ///< the first key that any, and that all see
+};
+
+/// Words of the pairs of two rows.
+void store_pairs(Word* to, __m512i row, __m512i next) {
+    const Interleaved words = interleave(row, next);
+    _mm512_store_si512(to, words.first);
+    _mm512_store_si512(to + kLanes, words.second);
+}
+
+}  // namespace
+}  // namespace vocabpipe::kernels::host

@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: Apache-2.0
+// Compiled for AVX-512 as attention_panels.cpp is.
+#include "kernels/host/attention_panels.hpp"
+
+#ifdef __AVX512BF16__
+
+#include "kernels/host/attention_head.hpp"
+
+namespace vocabpipe::kernels::host {
+
+namespace {
+
+template <DType type>
+class Backward : Head<type> {
+    using Base = Head<type>;
+    using Base::at_, Base::head_, Base::sizes_, Base::begin_, Base::rows_, Base::first_key_;
+
+public:
+    Backward(const AttentionHead& head, const AttentionGradients& gradients, std::byte* memory)
+        : Base(head, memory), to_(gradients) {}
+
+    void run() {
+        if (to_.first) {
+            this->pack_rows(head_.k, head_.length, at_.k_rows);
+            this->pack_rows(head_.v, head_.length, at_.v_rows);
+            this->pack_terms(head_.k, head_.stride, head_.length, at_.terms);
+            const int64_t count = head_.length * sizes_.columns;
+            for (int64_t i = 0; i < count; i += kLanes) {
+                _mm512_store_ps(at_.dk + i, _mm512_setzero_ps());
+                _mm512_store_ps(at_.dv + i, _mm512_setzero_ps());
+            }
+        }
+        for (int64_t i = 0; i < kQueries; ++i) at_.kept[i] = 1;
+        for (int64_t begin = 0; begin < head_.length; begin += kQueries) {
+            this->set_block(begin);
+            set_gradients();
+            for (int64_t key = first_key_; key < this->end_key(); key += kKeys) {
+                block(key, smaller(kKeys, this->end_key() - key));
+            }
+            store(at_.sums, rows_, head_.scale, this->row(to_.dq, begin, to_.stride));
+        }
+        if (!to_.last) return;
+        store(at_.dk, head_.length, head_.scale, static_cast<std::byte*>(to_.dk));
+        store(at_.dv, head_.length, 1, static_cast<std::byte*>(to_.dv));
+    }
+
+private:
+    void set_gradients() {
+        const std::byte* const dout = this->row(to_.dout, begin_, to_.dout_stride);
+        this->pack_lanes(dout, to_.dout_stride, rows_, at_.dout);
+        this->pack_terms(dout, to_.dout_stride, rows_, at_.dout_terms);
+        this->pack_terms(this->row(head_.q, begin_, head_.stride), head_.stride, rows_,
+                         at_.q_terms);
+        for (int64_t i = 0; i < kQueries; ++i) at_.maximum[i] = at_.total[i] = 0;
+        for (int64_t i = 0; i < rows_; ++i) {
+            const std::byte* const dout_row = dout + i * to_.dout_stride * Base::kSize;
+            const std::byte* const out_row = this->row(to_.out, begin_ + i, to_.out_stride);
+            __m512 delta = _mm512_setzero_ps();  // dout . out = sum_j p_j dp_j
+            for_each_vector(head_.size, [&](int64_t j, __mmask16 mask) {
+                delta = _mm512_fmadd_ps(load_floats<type>(dout_row + j * Base::kSize, mask),
+                                        load_floats<type>(out_row + j * Base::kSize, mask), delta);
+            });
+            at_.total[i] = _mm512_reduce_add_ps(delta);
+            at_.maximum[i] = to_.log_sum_exp[(begin_ + i) * to_.log_sum_exp_stride];
+        }
+    }
+
+    void block(int64_t key, int64_t count) {
+        const bool masked = !this->all_see(key, count);
+        const auto gradients = head_.cap > 0 ? masked ? &Backward::gradients<true, true>
+                                                      : &Backward::gradients<true, false>
+                               : masked ? &Backward::gradients<false, true>
+                                             : &Backward::gradients<false, false>;
+        for (int64_t j = 0; j < count; j += kRowsOfTile) {
+            const int64_t rows = smaller(kRowsOfTile, count - j);
+            const auto range = this->vectors_that_see(key + j, rows);
+            if (key + count == this->end_key()) prefetch_next(j, rows);
+            const int64_t word = (key + j) * sizes_.row_words;
+            this->multiply_lanes(at_.k_rows + word, rows, at_.q, range, at_.tile);
+            this->multiply_lanes(at_.v_rows + word, rows, at_.dout, range, at_.dp);
+            (this->*gradients)(key, j, rows);
+        }
+        for (int64_t j = 0; j < count; j += kRowsOfTile) {
+            const int64_t rows = smaller(kRowsOfTile, count - j);
+            const auto range = this->vectors_that_see(key + j, rows);
+            if (range.empty()) continue;
+            add_to_keys(j, rows, range, at_.p, at_.dout_terms, at_.dv + (key + j) * sizes_.columns);
+            add_to_keys(j, rows, range, at_.ds, at_.q_terms, at_.dk + (key + j) * sizes_.columns);
+        }
+        this->add_to_queries(key, count, at_.pairs, key == first_key_ ? nullptr : at_.kept);
+    }
+
+    /// Of the next block of queries, these rows.
+    void prefetch_next(int64_t row, int64_t rows) const {
+        for (int64_t i = begin_ + kQueries + row; i < begin_ + kQueries + row + rows; ++i) {
+            this->prefetch(head_.q, head_.stride, i);
+            this->prefetch(to_.dout, to_.dout_stride, i);
+            this->prefetch(to_.out, to_.out_stride, i);
+        }
+    }
+
+    /// sums of `rows` keys from j on += (p or ds) (queries)
+    void add_to_keys(int64_t j, int64_t rows, typename Base::Range range, const Word* p,
+                     const Word* queries, float* to) const {
+        constexpr int64_t kWordsOfVector = kLanes / kWordTerms<type>;
+        const int64_t begin = range.begin * kWordsOfVector;
+        const int64_t end = smaller(range.end * kWordsOfVector, words_of<type>(rows_));
+        sum_rows<type>({p + j * sizes_.query_words + begin, sizes_.query_words, 1},
+                       {queries + begin * sizes_.columns, sizes_.columns}, end - begin, rows,
+                       sizes_.columns / kLanes, {to, sizes_.columns, at_.kept});
+    }
+
+    /// Of keys from j on: p, and ds = p (dp - delta) d score / d (scale q k).
+    template <bool kCapped, bool kMasked>
+    void gradients(int64_t key, int64_t j, int64_t rows) {
+        const __m512 exponent = _mm512_set1_ps(kCapped ? head_.cap : head_.scale);
+        const __m512 inner = _mm512_set1_ps(kCapped ? head_.scale / head_.cap : 0);
+        const auto one = [&](int64_t r, int64_t vector, __m512& p, __m512& ds) {
+            const int64_t column = vector * kLanes;
+            __m512 s = _mm512_load_ps(at_.tile + r * kQueries + column);
+            const __m512 dp = _mm512_load_ps(at_.dp + r * kQueries + column);
+            if constexpr (kCapped) s = tanh(_mm512_mul_ps(s, inner));
+            p = exp(_mm512_fmsub_ps(s, exponent, _mm512_load_ps(at_.maximum + column)));
+            ds = _mm512_mul_ps(p, _mm512_sub_ps(dp, _mm512_load_ps(at_.total + column)));
+            if constexpr (kCapped) {
+                ds = _mm512_mul_ps(ds, _mm512_fnmadd_ps(s, s, _mm512_set1_ps(1.0F)));
+            }
+            if constexpr (kMasked) {
+                const __mmask16 seen = this->who_see(key + j + r, vector);
+                p = _mm512_maskz_mov_ps(seen, p);
+                ds = _mm512_maskz_mov_ps(seen, ds);
+            }
+        };
+        for (int64_t vector = 0; vector < vectors_of(rows_); vector += 2) {
+            const int64_t column = vector * kLanes;
+            const int64_t word = column / kWordTerms<type>;
+            for (int64_t r = 0; r < rows; r += 2) {
+                __m512 p[2][2], ds[2][2];
+                const int64_t pair = smaller(2, rows - r);
+                for (int64_t i = 0; i < pair; ++i) {
+                    for (int v = 0; v < 2; ++v) one(r + i, vector + v, p[i][v], ds[i][v]);
+                }
+                Word* const p_row = at_.p + (j + r) * sizes_.query_words + word;
+                Word* const ds_row = at_.ds + (j + r) * sizes_.query_words + word;
+                if constexpr (type == DType::bf16) {
+                    __m512i narrow_ds[2] = {_mm512_setzero_si512(), _mm512_setzero_si512()};
+                    for (int64_t i = 0; i < pair; ++i) {
+                        narrow_ds[i] = narrow(ds[i][0], ds[i][1]);
+                        _mm512_store_si512(ds_row + i * sizes_.query_words, narrow_ds[i]);
+                        _mm512_store_si512(p_row + i * sizes_.query_words,
+                                           narrow(p[i][0], p[i][1]));
+                    }
+                    store_pairs(at_.pairs + (j + r) / 2 * kQueries + column, narrow_ds[0],
+                                narrow_ds[1]);
+                } else {
+                    for (int64_t i = 0; i < pair; ++i) {
+                        for (int v = 0; v < 2; ++v) {
+                            const int64_t at = i * sizes_.query_words + v * kLanes;
+                            _mm512_store_ps(p_row + at, p[i][v]);
+                            _mm512_store_ps(ds_row + at, ds[i][v]);
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    void store(const float* sums, int64_t rows, float factor, std::byte* to) const {
+        const __m512 factors = _mm512_set1_ps(factor);
+        for (int64_t i = 0; i < rows; ++i) {
+            for_each_vector(head_.size, [&](int64_t j, __mmask16 mask) {
+                store_floats<type>(
+                    to + (i * to_.stride + j) * Base::kSize, mask,
+                    _mm512_mul_ps(_mm512_load_ps(sums + i * sizes_.columns + j), factors));
+            });
+        }
+    }
+
+    const AttentionGradients& to_;
+};
+
+}  // namespace
+
+void attention_panels_backward(const AttentionHead& head, const AttentionGradients& gradients,
+                               std::byte* memory) {
+    if (head.type == DType::bf16) {
+        Backward<DType::bf16>(head, gradients, memory).run();
+    } else {
+        Backward<DType::fp32>(head, gradients, memory).run();
+    }
+}
+
+}  // namespace vocabpipe::kernels::host
+
+#else
+
+namespace vocabpipe::kernels::host {
+
+void attention_panels_backward(const AttentionHead& /*head*/,
+                               const AttentionGradients& /*gradients*/, std::byte* /*memory*/) {}
+
+}  // namespace vocabpipe::kernels::host
+
+#endif
