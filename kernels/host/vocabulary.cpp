@@ -9,6 +9,7 @@
 
 #include "kernels/bf16.hpp"
 #include "kernels/check.hpp"
+#include "kernels/host/exponential_row.hpp"
 #include "kernels/host/gemm.hpp"
 #include "kernels/host/math.hpp"
 #include "kernels/host/parallel.hpp"
@@ -165,21 +166,33 @@ void add_columns(RowState& state, float* z, T* exp_logits, int64_t begin, int64_
     const float cap = options.logit_softcap;
     if (cap > 0) soft_cap(z, count, 1, cap);
     if (two != nullptr) keep_two_largest(z, count, two);
-    const float max = maximum(z, count);
-    if (begin == 0) {
-        state = {.m = max};
-    } else if (max > state.m + kSlack) {
+    T* const e = exp_logits + begin;
+    // The maximum is found beside the exponentials, which are seldom made again.
+    const bool at_once = std::is_same_v<T, Bf16> && cap == 0 && has_exponential_row();
+    float max = begin == 0 || !at_once ? maximum(z, count) : -kInfinity;
+    if (begin == 0) state = {.m = max};
+    if (options.label_smoothing > 0) state.logit_sum += sum(z, count);
+    const bool has_label = label >= begin && label < begin + count;
+    if (has_label) {
+        state.label_logit = z[label - begin];
+        z[label - begin] = -kInfinity;  // whose exponential is exactly 0
+    }
+    if constexpr (std::is_same_v<T, Bf16>) {
+        if (at_once) {
+            const ExponentialRow made = exponential_row(z, state.m, &e->bits, count);
+            max = has_label ? std::max(made.largest, state.label_logit) : made.largest;
+            if (!(max > state.m + kSlack)) {
+                state.sum += made.sum;
+                return;
+            }
+        }
+    }
+    if (max > state.m + kSlack) {
         const double factor = std::exp(static_cast<double>(state.m) - max);
         scale(exp_logits, static_cast<float>(factor), begin);
         state.sum *= factor;
         state.m = max;
     }
-    if (options.label_smoothing > 0) state.logit_sum += sum(z, count);
-    if (label >= begin && label < begin + count) {
-        state.label_logit = z[label - begin];
-        z[label - begin] = -kInfinity;  // whose exponential is exactly 0
-    }
-    T* const e = exp_logits + begin;
     state.sum += cap > 0 ? exponentials<true>(z, state.m, cap, e, count)
                          : exponentials<false>(z, state.m, cap, e, count);
 }

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+// Compiled for AVX-512 whatever the machine: nothing of the standard library is instantiated here,
+// because the linker might take that instance for others, too.
+#include "kernels/host/exponential_row.hpp"
+
+#ifdef __AVX512BF16__
+
+#include "kernels/host/vector_exp.hpp"
+
+namespace vocabpipe::kernels::host {
+
+namespace {
+
+constexpr int64_t kLanes = 16;
+
+}  // namespace
+
+bool has_exponential_row() {
+    return __builtin_cpu_supports("avx512f") != 0 && __builtin_cpu_supports("avx512dq") != 0 &&
+           __builtin_cpu_supports("avx512vl") != 0 && __builtin_cpu_supports("avx512bf16") != 0;
+}
+
+ExponentialRow exponential_row(const float* z, float m, uint16_t* e, int64_t count) {
+    const __m512 none = _mm512_set1_ps(-__builtin_inff());
+    const __m512 shift = _mm512_set1_ps(m);
+    __m512 sum[2] = {_mm512_setzero_ps(), _mm512_setzero_ps()};
+    __m512 largest[2] = {none, none};
+    const auto add = [&](__m512 values, int lane) {
+        largest[lane] = _mm512_max_ps(values, largest[lane]);
+        const __m512 power = exp(_mm512_sub_ps(values, shift));
+        sum[lane] = _mm512_add_ps(sum[lane], power);
+        return power;
+    };
+    int64_t j = 0;
+    for (; j + 2 * kLanes <= count; j += 2 * kLanes) {
+        const __m512 low = add(_mm512_loadu_ps(z + j), 0);
+        const __m512 high = add(_mm512_loadu_ps(z + j + kLanes), 1);
+        _mm512_storeu_si512(e + j, reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(high, low)));
+    }
+    for (; j < count; j += kLanes) {
+        const int64_t left = count - j;
+        const auto mask = static_cast<__mmask16>(left >= kLanes ? 0xffff : (1 << left) - 1);
+        const __m512 last = add(_mm512_mask_loadu_ps(none, mask, z + j), 0);
+        _mm256_mask_storeu_epi16(e + j, mask, reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(last)));
+    }
+    return {_mm512_reduce_add_ps(_mm512_add_ps(sum[0], sum[1])),
+            _mm512_reduce_max_ps(_mm512_max_ps(largest[0], largest[1]))};
+}
+
+}  // namespace vocabpipe::kernels::host
+
+#else
+
+namespace vocabpipe::kernels::host {
+
+bool has_exponential_row() {
+    return false;
+}
+
+ExponentialRow exponential_row(const float*, float, uint16_t*, int64_t) {
+    return {};
+}
+
+}  // namespace vocabpipe::kernels::host
+
+#endif

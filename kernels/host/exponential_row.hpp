@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+// exp(z - m) of a row of logits with AVX-512: private to vocabulary.cpp. Compilers vectorise
+// fast_exp(), too, but do not know the instructions that split a number and scale by a power of 2.
+#pragma once
+
+#include <cstdint>
+
+namespace vocabpipe::kernels::host {
+
+/// Whether this CPU has the instructions, and this program was compiled with them.
+[[nodiscard]] bool has_exponential_row();
+
+struct ExponentialRow {
+    float sum;      ///< of exp(z - m), not rounded
+    float largest;  ///< z; -infinity for none; ignores NaN, which sum has
+};
+
+/// e = exp(z - m) as bf16, within 2^-23 + 2^-24 |z - m| of it before it is rounded; -infinity gives
+/// exactly 0. Bits depend on z, m and count alone.
+ExponentialRow exponential_row(const float* z, float m, uint16_t* e, int64_t count);
+
+}  // namespace vocabpipe::kernels::host
