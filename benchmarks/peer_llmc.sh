@@ -9,7 +9,7 @@
 # Debian: libopenblas-openmp-dev). Both have an optimizer that does what all peers do, with all threads. Needs
 # numpy for the conversion of weights, by $VOCABPIPE_PEER_PYTHON (python3).
 set -euo pipefail
-cd "$(dirname "$0")"
+here=$(realpath "$(dirname "$0")")
 
 [ "$VOCABPIPE_PEER_DTYPE $VOCABPIPE_PEER_RANKS" = "fp32 1" ] || exit 77
 llmc=$1 blas=${2:-}
@@ -21,7 +21,7 @@ else
     cp "$llmc/train_gpt2.c" "$own"
 fi
 gcc -Ofast -march=native -fopenmp -Wno-unused-result -I"$llmc" -I"$(pkg-config --variable=includedir openblas 2>/dev/null || echo /usr/include)" \
-    -DLLMC_SOURCE="\"$own/train_gpt2.c\"" ${blas:+-DWITH_BLAS} peer_llmc.c -o "$own/peer_llmc" $blas -lm
+    -DLLMC_SOURCE="\"$own/train_gpt2.c\"" ${blas:+-DWITH_BLAS} "$here/peer_llmc.c" -o "$own/peer_llmc" $blas -lm
 
 "${VOCABPIPE_PEER_PYTHON:-python3}" - "$VOCABPIPE_PEER_MODEL" "$own/model.bin" <<'PYTHON'
 import json, struct, sys

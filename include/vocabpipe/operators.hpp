@@ -260,7 +260,7 @@ struct Operators {
                            std::span<int32_t> row_begin, std::span<int32_t> row_of_slot,
                            std::span<int32_t> slot_of_row);
     /// to = from, of the device, once all that was enqueued before has run: the only operator that
-    /// waits for a device. `to` is memory of the host.
+    /// waits for a device each time. `to` is memory of the host.
     void (*read_to_host)(Context& ctx, std::span<const int32_t> from, std::span<int32_t> to);
     /// The first of `to`, of the device, = from, of the host's memory, which may change at once.
     /// Waits for the device only where what the last call but one wrote has not arrived.

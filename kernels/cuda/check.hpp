@@ -16,8 +16,9 @@ inline void check(cudaError_t status, const char* call) {
 }
 
 /// Everything enqueued on the stream has run when this returns or throws: memory of the host that
-/// it reads or writes may go then. A call that fails may report what went wrong before and not have waited,
-/// so a second one waits. In a context that is lost nothing runs, and the second fails at once.
+/// it reads or writes may go then. A call that fails may report what went wrong before and not have
+/// waited, so a second one waits. In a context that is lost nothing runs, and the second fails at
+/// once.
 inline void synchronize(cudaStream_t stream) {
     const cudaError_t status = cudaStreamSynchronize(stream);
     if (status == cudaSuccess) return;

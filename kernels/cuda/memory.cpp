@@ -40,8 +40,12 @@ void read_to_host(Context& ctx, std::span<const int32_t> from, std::span<int32_t
 void write_from_host(Context& ctx, std::span<const int32_t> from, std::span<int32_t> to) {
     require(from.size() <= to.size(), "room for what is written");
     if (from.empty()) return;
-    ctx.cuda().state().staging.write(std::as_bytes(from), std::as_writable_bytes(to),
-                                     ctx.cuda().stream());
+    Staging& staging = ctx.cuda().state().staging;
+    if (staging.would_wait()) {  // with a step's deadlines, as above
+        ctx.poll();
+        ctx.poll();
+    }
+    staging.write(std::as_bytes(from), std::as_writable_bytes(to), ctx.cuda().stream());
 }
 
 }  // namespace vocabpipe::kernels::cuda

@@ -76,7 +76,7 @@ ProductPlan::ProductPlan(cublasLtHandle_t blas, const ProductPlan& whole, int64_
         const cublasStatus_t status =
             cublasLtMatmulAlgoCheck(blas, description_.get(), b_.get(), a_.get(), addend_.get(),
                                     c_.get(), &algorithm, &found);
-        return status != CUBLAS_STATUS_SUCCESS ||
+        return status != CUBLAS_STATUS_SUCCESS || found.state != CUBLAS_STATUS_SUCCESS ||
                found.workspaceSize > static_cast<size_t>(shape_.workspace_bytes);
     });
 }
@@ -98,6 +98,15 @@ void ProductPlan::describe() {
     if (s.has_bias) set(desc, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, cuda_type(s.bias_type));
     if (s.epilogue != Epilogue::none) {
         set(desc, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, s.aux_stride);
+    }
+    // The heuristic takes alignments from these pointers, which it does not follow: the tensors'
+    // own would let equal shapes get different algorithms.
+    const auto somewhere = [](int alignment) {
+        return reinterpret_cast<void*>(static_cast<uintptr_t>(alignment));
+    };
+    if (s.has_bias) set(desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER, somewhere(s.bias_alignment));
+    if (s.epilogue != Epilogue::none) {
+        set(desc, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, somewhere(kLargestAlignment));
     }
     a_ = layout(s.ab_type, s.transpose_a ? s.k : s.m, s.transpose_a ? s.m : s.k, s.a_stride,
                 s.batch, s.a_step);
@@ -122,18 +131,6 @@ ProductPlan::Layout ProductPlan::layout(DType type, int64_t rows, int64_t cols, 
 }
 
 void ProductPlan::list_candidates(cublasLtHandle_t blas, const ProductShape& s) {
-    // The heuristic takes alignments from these pointers, which it does not follow: the tensors'
-    // own would let equal shapes get different algorithms.
-    const auto somewhere = [](int alignment) {
-        return reinterpret_cast<void*>(static_cast<uintptr_t>(alignment));
-    };
-    if (s.has_bias) {
-        set(description_.get(), CUBLASLT_MATMUL_DESC_BIAS_POINTER, somewhere(s.bias_alignment));
-    }
-    if (s.epilogue != Epilogue::none) {
-        set(description_.get(), CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER,
-            somewhere(kLargestAlignment));
-    }
     struct DestroyPreference {
         void operator()(cublasLtMatmulPreference_t p) const {
             (void)cublasLtMatmulPreferenceDestroy(p);

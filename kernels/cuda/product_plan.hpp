@@ -25,8 +25,8 @@ public:
     ProductPlan(cublasLtHandle_t blas, const ProductShape& shape,
                 const cublasLtMatmulAlgo_t* chosen = nullptr);
 
-    /// For another number of rows of c and op(a), with the algorithms of `whole`, as far as cuBLASLt
-    /// takes them: the heuristic is not asked again.
+    /// For another number of rows of c and op(a), with the algorithms of `whole`, as far as
+    /// cuBLASLt takes them: the heuristic is not asked again.
     ProductPlan(cublasLtHandle_t blas, const ProductPlan& whole, int64_t rows);
 
     [[nodiscard]] const std::vector<cublasLtMatmulAlgo_t>& candidates() const {

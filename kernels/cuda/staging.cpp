@@ -57,7 +57,15 @@ void Staging::write(std::span<const std::byte> from, std::span<std::byte> to, cu
     check(
         cudaMemcpyAsync(to.data(), area.memory.get(), from.size(), cudaMemcpyHostToDevice, stream),
         "cudaMemcpyAsync");
-    check(cudaEventRecord(area.copied.get(), stream), "cudaEventRecord");
+    const cudaError_t recorded = cudaEventRecord(area.copied.get(), stream);
+    if (recorded == cudaSuccess) return;
+    synchronize(stream);  // nothing else says when the area may be used again
+    check(recorded, "cudaEventRecord");
+}
+
+bool Staging::would_wait() const {
+    const Area& area = areas_[next_ % areas_.size()];
+    return area.copied && !has_ended(cudaEventQuery(area.copied.get()), "cudaEventQuery");
 }
 
 }  // namespace vocabpipe::kernels::cuda

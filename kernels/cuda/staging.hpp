@@ -24,6 +24,7 @@ public:
     /// the largest `to`, so that what is written there may grow without an allocation. Waits until
     /// the last copy but one has been made. Throws OutOfMemoryError.
     void write(std::span<const std::byte> from, std::span<std::byte> to, cudaStream_t stream);
+    [[nodiscard]] bool would_wait() const;
 
 private:
     struct Free {

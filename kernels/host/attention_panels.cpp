@@ -151,11 +151,6 @@ bool has_attention_panels(DType type) {
            (type == DType::fp32 || __builtin_cpu_supports("avx512bf16") != 0);
 }
 
-int64_t attention_panels_bytes(int64_t length, int64_t head_size, DType type) {
-    return type == DType::bf16 ? Sizes<DType::bf16>{length, head_size}.memory(nullptr).bytes
-                               : Sizes<DType::fp32>{length, head_size}.memory(nullptr).bytes;
-}
-
 void attention_panels_forward(const AttentionHead& head, const AttentionOutput& to,
                               std::byte* memory) {
     if (head.type == DType::bf16) {
@@ -173,9 +168,6 @@ namespace vocabpipe::kernels::host {
 
 bool has_attention_panels(DType /*type*/) {
     return false;
-}
-int64_t attention_panels_bytes(int64_t /*length*/, int64_t /*head_size*/, DType /*type*/) {
-    return 0;
 }
 void attention_panels_forward(const AttentionHead& /*head*/, const AttentionOutput& /*to*/,
                               std::byte* /*memory*/) {}

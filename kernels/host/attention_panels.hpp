@@ -33,7 +33,7 @@ struct AttentionHead {
     const int32_t* first_visible = nullptr;  ///< of all tokens; null: 0
 };
 
-/// Bytes that either direction needs.
+/// Bytes that either direction needs; on every machine, so that plans for others are the same.
 [[nodiscard]] int64_t attention_panels_bytes(int64_t length, int64_t head_size, DType type);
 
 struct AttentionOutput {

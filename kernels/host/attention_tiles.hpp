@@ -1,28 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 // Products of small blocks that lie in a near cache, of bf16 and of fp32, and functions of vectors:
 // private to attention_head.hpp, and compiled for AVX-512 as that is.
-//
-// A word of 32 bits holds two terms of bf16 or one of fp32, so both types are laid out alike.
 #pragma once
 
 #include <immintrin.h>
 
 #include <cstdint>
 
+#include "kernels/host/attention_memory.hpp"
 #include "kernels/host/panel_packing.hpp"
 #include "kernels/host/vector_exp.hpp"
 #include "vocabpipe/tensor.hpp"
 
 namespace vocabpipe::kernels::host {
 namespace {
-
-template <DType type>
-constexpr int64_t kWordTerms = type == DType::bf16 ? 2 : 1;
-
-template <DType type>
-int64_t words_of(int64_t terms) {
-    return (terms + kWordTerms<type> - 1) / kWordTerms<type>;
-}
 
 /// Word s of row r is at data + r row + s step.
 struct LeftWords {
@@ -52,7 +43,6 @@ __m512 add_words(__m512 sum, __m512i a, __m512i b) {
     }
 }
 
-constexpr int kRowsOfTile = 6;
 constexpr int kVectorsOfTile = 4;
 
 template <DType type, int rows, int vectors>

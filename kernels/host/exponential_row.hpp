@@ -15,8 +15,8 @@ struct ExponentialRow {
     float largest;  ///< z; -infinity for none; ignores NaN, which sum has
 };
 
-/// e = exp(z - m) as bf16, within 2^-23 + 2^-24 |z - m| of it before it is rounded; -infinity gives
-/// exactly 0. Bits depend on z, m and count alone.
+/// e = exp(z - m) as bf16, within 2^-23 + 1.25 x 2^-24 |z - m| of it before it is rounded;
+/// -infinity gives exactly 0. Bits depend on z, m and count alone.
 ExponentialRow exponential_row(const float* z, float m, uint16_t* e, int64_t count);
 
 }  // namespace vocabpipe::kernels::host

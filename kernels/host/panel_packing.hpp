@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// bf16 matrices packed into words of two terms each: private to panel_product.cpp, and compiled for
-// AVX-512 as that is.
+// bf16 matrices packed into words of two terms each: private to panel_product.cpp and
+// attention_tiles.hpp, and compiled for AVX-512 as those are.
 #pragma once
 
 #include <immintrin.h>
@@ -8,15 +8,15 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "kernels/host/panel_words.hpp"
+
 namespace vocabpipe::kernels::host {
 namespace {
 
-using Word = uint32_t;
-constexpr int64_t kTerms = 2;   ///< of a word
-constexpr int64_t kLanes = 16;  ///< words of a vector
+constexpr int64_t kTerms = kWordTerms<DType::bf16>;
 
 int64_t words_of(int64_t terms) {
-    return (terms + kTerms - 1) / kTerms;
+    return words_of<DType::bf16>(terms);
 }
 
 /// The first `count` of a vector's lanes, or all.

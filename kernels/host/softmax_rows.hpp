@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Softmax of whole rows of scores and its gradient, for machines without AVX-512: private to
-// attention.cpp.
+// How scores follow from products, and softmax of whole rows of them and its gradient for machines
+// without AVX-512: private to attention.cpp.
 #pragma once
 
 #include <algorithm>

@@ -12,6 +12,7 @@
 #include "kernels/host/exponential_row.hpp"
 #include "kernels/host/gemm.hpp"
 #include "kernels/host/math.hpp"
+#include "kernels/host/matmul.hpp"
 #include "kernels/host/parallel.hpp"
 #include "kernels/host/softcap.hpp"
 #include "kernels/vocabulary_checks.hpp"
@@ -159,16 +160,16 @@ struct RowState {
 };
 
 /// Adds the columns [begin, begin + count) of x w^T to a row. `label` counts from column 0 of the
-/// shard; `two`: the largest logits so far, or null.
+/// shard; `two`: the largest logits so far, or null; `wide`: exponential_row() may be called.
 template <typename T>
 void add_columns(RowState& state, float* z, T* exp_logits, int64_t begin, int64_t count,
-                 int64_t label, const LossOptions& options, float* two) {
+                 int64_t label, const LossOptions& options, float* two, bool wide) {
     const float cap = options.logit_softcap;
     if (cap > 0) soft_cap(z, count, 1, cap);
     if (two != nullptr) keep_two_largest(z, count, two);
     T* const e = exp_logits + begin;
     // The maximum is found beside the exponentials, which are seldom made again.
-    const bool at_once = std::is_same_v<T, Bf16> && cap == 0 && has_exponential_row();
+    const bool at_once = std::is_same_v<T, Bf16> && cap == 0 && wide;
     float max = begin == 0 || !at_once ? maximum(z, count) : -kInfinity;
     if (begin == 0) state = {.m = max};
     if (options.label_smoothing > 0) state.logit_sum += sum(z, count);
@@ -290,6 +291,7 @@ void vocabulary_score(Context& ctx, ConstTensor x, ConstTensor w, std::span<cons
         return;
     }
 
+    const bool wide = has_exponential_row() && multiplies_with_avx512(ctx.engine(), x.dtype);
     const int64_t most_rows = std::min(tokens, kTileRows);
     const int64_t columns = tile_columns(most_rows, shard.rows);
     auto* const states = take<RowState>(workspace, most_rows);
@@ -310,7 +312,7 @@ void vocabulary_score(Context& ctx, ConstTensor x, ConstTensor w, std::span<cons
                         float* const two =
                             options.top_two ? row(statistics, first + n) + kStatistics : nullptr;
                         add_columns(states[n], row(z, n), stored.as<T>() + n * stored.stride, begin,
-                                    count, row_of(labels, shard, first + n), options, two);
+                                    count, row_of(labels, shard, first + n), options, two, wide);
                     }
                 });
             });

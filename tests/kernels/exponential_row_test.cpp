@@ -44,8 +44,8 @@ TEST_F(ExponentialRows, AreThoseOfFp64WithinTheirBoundAndNothingIsWrittenBehindT
             EXPECT_NEAR(stored / std::exp(x), 1, 0x1p-8) << z[j];
             sum += std::exp(x);
             // x is rounded, too, and so is the sum.
-            bound += std::exp(x) *
-                     (0x1p-23 + 0x1p-23 * std::abs(x) + 0x1p-24 * static_cast<double>(count));
+            bound += std::exp(x) * (0x1p-23 + (0x1.4p-24 + 0x1p-24) * std::abs(x) +
+                                    0x1p-24 * static_cast<double>(count));
         }
         EXPECT_NEAR(row.sum, sum, bound) << count;
         EXPECT_EQ(row.largest, *std::max_element(z.begin(), z.end()));

@@ -66,8 +66,8 @@ TEST(SharedCores, AreNamedWhereThreadsOutnumberThem) {
               "warning: 4 ranks x 1 thread have 2 cores of a: they take turns; start fewer ranks "
               "on a host");
     EXPECT_EQ(shared({.cores = 1, .ranks_sharing = 1}, 2),
-              "warning: 1 rank x 2 threads have 1 core of a: they take turns; start fewer ranks on "
-              "a host, or lower --threads-per-rank");
+              "warning: 1 rank x 2 threads have 1 core of a: they take turns; lower "
+              "--threads-per-rank");
     EXPECT_EQ(shared({.cores = 1, .ranks_sharing = 4, .memory = Device::Memory{}}, 1), "")
         << "the device computes";
 }

@@ -55,8 +55,8 @@ std::string ranks_that_share_cores(const TrainingPlan& plan) {
     if (shared == nullptr) return {};
     return "warning: " + counted(shared->ranks_sharing, "rank") + " x " +
            counted(plan.threads(), "thread") + " have " + counted(shared->cores, "core") + " of " +
-           shared->host + ": they take turns; start fewer ranks on a host" +
-           (plan.threads() > 1 ? ", or lower --threads-per-rank" : "");
+           shared->host + ": they take turns; " +
+           (plan.threads() > 1 ? "lower --threads-per-rank" : "start fewer ranks on a host");
 }
 
 void print_plan(const TrainingPlan& plan) {
