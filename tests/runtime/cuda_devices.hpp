@@ -7,6 +7,8 @@
 #include "tests/support/cuda_stand_in/control.hpp"
 #endif
 
+#include <gtest/gtest.h>
+
 #include <algorithm>
 #include <cstdlib>
 #include <functional>
@@ -36,6 +38,15 @@ inline int gpu_of(int rank) {
 inline std::string why_no_cuda() {
     return gpus_for_nccl() > 0 ? "" : "no GPU: cudaGetDeviceCount finds none";
 }
+
+/// Skipped, with the reason, where tests cannot run.
+template <typename Parameter>
+class CudaTestWithParam : public ::testing::TestWithParam<Parameter> {
+protected:
+    void SetUp() override {
+        if (const std::string reason = why_no_cuda(); !reason.empty()) GTEST_SKIP() << reason;
+    }
+};
 
 /// A rank's device, for PipelineOptions: with NCCL each has its own GPU if there are enough, else
 /// all share one.

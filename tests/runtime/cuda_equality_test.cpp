@@ -38,12 +38,7 @@ std::vector<CudaRun> every_run() {
     return runs;
 }
 
-class CudaEquality : public ::testing::TestWithParam<CudaRun> {
-protected:
-    void SetUp() override {
-        if (const std::string reason = why_no_cuda(); !reason.empty()) GTEST_SKIP() << reason;
-    }
-};
+class CudaEquality : public CudaTestWithParam<CudaRun> {};
 
 TEST_P(CudaEquality, LossAndGradientsHaveTheBitsOfASingleRankOnTheDevice) {
     const auto& [c, transport] = GetParam();
@@ -95,12 +90,7 @@ double expect_near(const Gradients& wanted, const Gradients& found, DType type) 
     return worst;
 }
 
-class CudaAgainstHost : public ::testing::TestWithParam<DType> {
-protected:
-    void SetUp() override {
-        if (const std::string reason = why_no_cuda(); !reason.empty()) GTEST_SKIP() << reason;
-    }
-};
+class CudaAgainstHost : public CudaTestWithParam<DType> {};
 
 TEST_P(CudaAgainstHost, AWholeModelDiffersByTheRoundingOfItsSumsOnly) {
     const ModelConfig config =

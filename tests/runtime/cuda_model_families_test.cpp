@@ -75,12 +75,7 @@ std::vector<FamilyRun> every_family_run() {
     return runs;
 }
 
-class CudaModelFamilies : public ::testing::TestWithParam<FamilyRun> {
-protected:
-    void SetUp() override {
-        if (const std::string reason = why_no_cuda(); !reason.empty()) GTEST_SKIP() << reason;
-    }
-};
+class CudaModelFamilies : public CudaTestWithParam<FamilyRun> {};
 
 TEST_P(CudaModelFamilies, HaveTheBitsOfASingleRankOnTheDevice) {
     const FamilyRun& run = GetParam();

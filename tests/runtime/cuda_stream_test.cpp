@@ -52,12 +52,7 @@ std::vector<CudaStream> every_stream() {
     return runs;
 }
 
-class CudaStreams : public ::testing::TestWithParam<CudaStream> {
-protected:
-    void SetUp() override {
-        if (const std::string reason = why_no_cuda(); !reason.empty()) GTEST_SKIP() << reason;
-    }
-};
+class CudaStreams : public CudaTestWithParam<CudaStream> {};
 
 TEST_P(CudaStreams, LeaveTheBitsOfASingleRankOnTheDevice) {
     const auto& [c, transport, pieces] = GetParam();
@@ -88,12 +83,7 @@ std::string name_of_stream(const ::testing::TestParamInfo<CudaStream>& info) {
 }
 INSTANTIATE_TEST_SUITE_P(Matrix, CudaStreams, ::testing::ValuesIn(every_stream()), name_of_stream);
 
-class CudaStreamsOfFamilies : public ::testing::TestWithParam<std::string> {
-protected:
-    void SetUp() override {
-        if (const std::string reason = why_no_cuda(); !reason.empty()) GTEST_SKIP() << reason;
-    }
-};
+class CudaStreamsOfFamilies : public CudaTestWithParam<std::string> {};
 
 TEST_P(CudaStreamsOfFamilies, LeaveTheBitsOfASingleRankOnTheDevice) {
     size_t turn = 0;

@@ -9,9 +9,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <array>
 #include <chrono>
-#include <ostream>
 #include <random>
 #include <string>
 #include <vector>
@@ -25,58 +23,19 @@ void take_pieces(TrainingSetup& setup) {
     setup.expert_pieces = {.dispatch = 2, .combine = 2};
 }
 
-/// Losses, gradients and routers, within the rounding of fp32.
-void expect_follows(const Training& device, const Training& host, double tolerance) {
-    ASSERT_EQ(device.losses.size(), host.losses.size());
-    for (size_t step = 0; step < host.losses.size(); ++step) {
-        SCOPED_TRACE(step);
-        EXPECT_NEAR(device.losses[step], host.losses[step], tolerance);
-        EXPECT_NEAR(device.grad_norms[step] / host.grad_norms[step], 1, 5 * tolerance);
-        ASSERT_TRUE(device.routers[step] && host.routers[step]);
-        EXPECT_NEAR(device.routers[step]->aux_loss, host.routers[step]->aux_loss, tolerance);
-        EXPECT_NEAR(device.routers[step]->z_loss, host.routers[step]->z_loss, tolerance);
-        EXPECT_NEAR(device.routers[step]->max_load, host.routers[step]->max_load, tolerance);
-    }
-}
-
-struct CudaExpertCell {
-    std::string schedule = "1f1b";
-    VocabMode mode = VocabMode::none;
-    Mesh mesh{.pipeline = 2, .data = 2, .tensor = 1, .expert = 2};
-    CudaTransport transport = CudaTransport::copies;
-    bool pieces = false;
-    Recompute recompute = Recompute::none;
-
-    [[nodiscard]] std::string name() const {
-        constexpr std::array kRecompute{"", "_selective", "_full"};
-        return schedule + "_" + std::string(to_string(mode)) + "_p" +
-               std::to_string(mesh.pipeline) + "_d" + std::to_string(mesh.data) + "_t" +
-               std::to_string(mesh.tensor) + "_e" + std::to_string(mesh.expert) + "_" +
-               name_of(transport) + (pieces ? "_pieces" : "") +
-               kRecompute.at(static_cast<size_t>(recompute));
-    }
-    friend void PrintTo(const CudaExpertCell& cell, std::ostream* out) { *out << cell.name(); }
-};
-
 /// Every schedule with modes, transports, pieces and recomputation in turn; and every mesh.
-std::vector<CudaExpertCell> cuda_expert_cells() {
-    constexpr std::array kTransports{CudaTransport::copies, CudaTransport::nccl};
-    constexpr std::array kRecomputes{Recompute::none, Recompute::selective, Recompute::full};
-    std::vector<CudaExpertCell> all;
-    const auto add = [&](const CudaExpertCell& cell) {
-        const bool fits =
-            cell.transport == CudaTransport::copies || cell.mesh.size() <= gpus_for_nccl();
-        if (fits) all.push_back(cell);
-    };
+std::vector<CudaTeamCell> cuda_expert_cells() {
+    CudaTeamCells all;
     size_t turn = 0;
     for (const Generator& family : generators()) {
         for (size_t m = 0; m < kEveryVocabMode.size(); ++m) {
             if (!full_run() && m != turn % kEveryVocabMode.size()) continue;
-            add({.schedule = std::string(family.name),
-                 .mode = kEveryVocabMode.at(m),
-                 .transport = kTransports.at(turn % 2),
-                 .pieces = turn % 4 == 1,
-                 .recompute = kRecomputes.at(turn % 3)});
+            all.add({.schedule = std::string(family.name),
+                     .mode = kEveryVocabMode.at(m),
+                     .mesh = {.pipeline = 2, .data = 2, .tensor = 1, .expert = 2},
+                     .transport = kTransports.at(turn % 2),
+                     .pieces = turn % 4 == 1 ? 2 : 1,
+                     .recompute = kRecomputes.at(turn % 3)});
         }
         ++turn;
     }
@@ -84,28 +43,23 @@ std::vector<CudaExpertCell> cuda_expert_cells() {
                             Mesh{1, 2, 2, 4}, Mesh{1, 1, 4, 2}}) {
         for (const char* const schedule : {"1f1b", "zb-h1"}) {
             if (!full_run() && turn++ % 2 == 0) continue;
-            add({.schedule = schedule,
-                 .mode = VocabMode::none,
-                 .mesh = mesh,
-                 .transport = kTransports.at(turn / 2 % 2),
-                 .pieces = turn % 4 == 1});
+            all.add({.schedule = schedule,
+                     .mode = VocabMode::none,
+                     .mesh = mesh,
+                     .transport = kTransports.at(turn / 2 % 2),
+                     .pieces = turn % 4 == 1 ? 2 : 1});
         }
     }
-    return all;
+    return all.cells;
 }
 
-class CudaExpertRanks : public ::testing::TestWithParam<CudaExpertCell> {
-protected:
-    void SetUp() override {
-        if (const std::string reason = why_no_cuda(); !reason.empty()) GTEST_SKIP() << reason;
-    }
-};
+class CudaExpertRanks : public CudaTestWithParam<CudaTeamCell> {};
 
 TEST_P(CudaExpertRanks, HaveTheBitsOfATeamThatBlocksAndFollowTheHost) {
-    const CudaExpertCell& c = GetParam();
+    const CudaTeamCell& c = GetParam();
     TrainingSetup setup = expert_setup(c.schedule, c.mode, c.mesh, "mixtral", DType::fp32, 2);
     setup.recompute = c.recompute;
-    if (c.pieces) take_pieces(setup);
+    if (c.pieces > 1) take_pieces(setup);
     const Training blocking = train_blocking(setup);
 #ifdef VOCABPIPE_ON_STAND_IN
     cuda_stand_in::reset_counters();
@@ -124,12 +78,7 @@ TEST_P(CudaExpertRanks, HaveTheBitsOfATeamThatBlocksAndFollowTheHost) {
 INSTANTIATE_TEST_SUITE_P(Matrix, CudaExpertRanks, ::testing::ValuesIn(cuda_expert_cells()),
                          [](const auto& info) { return test_name(info.param.name()); });
 
-class CudaExpertRanksOfFamilies : public ::testing::TestWithParam<std::string> {
-protected:
-    void SetUp() override {
-        if (const std::string reason = why_no_cuda(); !reason.empty()) GTEST_SKIP() << reason;
-    }
-};
+class CudaExpertRanksOfFamilies : public CudaTestWithParam<std::string> {};
 
 /// In bf16 the device may choose other experts than the host does.
 TEST_P(CudaExpertRanksOfFamilies, HaveTheBitsOfATeamThatBlocksAndFollowTheHost) {

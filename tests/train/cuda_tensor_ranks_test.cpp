@@ -7,7 +7,6 @@
 
 #include <gtest/gtest.h>
 
-#include <array>
 #include <string>
 #include <vector>
 
@@ -21,35 +20,10 @@ void take_four_pieces(TrainingSetup& setup) {
     setup.tensor_pieces = 4;
 }
 
-struct CudaTensorCell {
-    std::string schedule = "1f1b";
-    VocabMode mode = VocabMode::none;
-    Mesh mesh{.pipeline = 2, .tensor = 2};
-    CudaTransport transport = CudaTransport::copies;
-    int pieces = 1;
-    Recompute recompute = Recompute::none;
-
-    [[nodiscard]] std::string name() const {
-        constexpr std::array kRecompute{"", "_selective", "_full"};
-        return schedule + "_" + std::string(to_string(mode)) + "_p" +
-               std::to_string(mesh.pipeline) + "_d" + std::to_string(mesh.data) + "_t" +
-               std::to_string(mesh.tensor) + "_" + name_of(transport) + "_" +
-               std::to_string(pieces) + kRecompute.at(static_cast<size_t>(recompute));
-    }
-    friend void PrintTo(const CudaTensorCell& cell, std::ostream* out) { *out << cell.name(); }
-};
-
 /// Every family and mode with both transports and numbers of pieces in a full run, else every
 /// family with one of each, few of them by pieces: they have many rows. And meshes of four ranks.
-std::vector<CudaTensorCell> cuda_tensor_cells() {
-    constexpr std::array kTransports{CudaTransport::copies, CudaTransport::nccl};
-    constexpr std::array kRecomputes{Recompute::none, Recompute::selective, Recompute::full};
-    std::vector<CudaTensorCell> all;
-    const auto add = [&](const CudaTensorCell& cell) {
-        const bool fits =
-            cell.transport == CudaTransport::copies || cell.mesh.size() <= gpus_for_nccl();
-        if (fits) all.push_back(cell);
-    };
+std::vector<CudaTeamCell> cuda_tensor_cells() {
+    CudaTeamCells all;
     size_t turn = 0;
     for (const Generator& family : generators()) {
         for (size_t m = 0; m < kEveryVocabMode.size(); ++m) {
@@ -57,11 +31,12 @@ std::vector<CudaTensorCell> cuda_tensor_cells() {
                 const bool in_turn =
                     m == turn % kEveryVocabMode.size() && i == turn % 2 + (turn < 2 ? 0 : 2);
                 if (!full_run() && !in_turn) continue;
-                add({.schedule = std::string(family.name),
-                     .mode = kEveryVocabMode.at(m),
-                     .transport = kTransports.at(i % 2),
-                     .pieces = i < 2 ? 4 : 1,
-                     .recompute = kRecomputes.at((turn + i) % 3)});
+                all.add({.schedule = std::string(family.name),
+                         .mode = kEveryVocabMode.at(m),
+                         .mesh = {.pipeline = 2, .tensor = 2},
+                         .transport = kTransports.at(i % 2),
+                         .pieces = i < 2 ? 4 : 1,
+                         .recompute = kRecomputes.at((turn + i) % 3)});
             }
         }
         ++turn;
@@ -70,22 +45,17 @@ std::vector<CudaTensorCell> cuda_tensor_cells() {
         for (const Mesh mesh : {Mesh{1, 1, 2}, Mesh{1, 2, 2}, Mesh{1, 1, 4}}) {
             const CudaTransport transport = kTransports.at(turn++ % 2);
             if (full_run() || turn % 2 == 0) {
-                add({.schedule = "zb-h1", .mode = mode, .mesh = mesh, .transport = transport});
+                all.add({.schedule = "zb-h1", .mode = mode, .mesh = mesh, .transport = transport});
             }
         }
     }
-    return all;
+    return all.cells;
 }
 
-class CudaTensorRanks : public ::testing::TestWithParam<CudaTensorCell> {
-protected:
-    void SetUp() override {
-        if (const std::string reason = why_no_cuda(); !reason.empty()) GTEST_SKIP() << reason;
-    }
-};
+class CudaTensorRanks : public CudaTestWithParam<CudaTeamCell> {};
 
 TEST_P(CudaTensorRanks, HaveTheBitsOfATeamThatBlocksAndFollowTheHost) {
-    const CudaTensorCell& c = GetParam();
+    const CudaTeamCell& c = GetParam();
     TrainingSetup setup = tensor_setup(c.schedule, c.mode, c.mesh, "llama", DType::fp32, 2);
     setup.recompute = c.recompute;
     if (c.pieces > 1) take_four_pieces(setup);
@@ -109,12 +79,7 @@ TEST_P(CudaTensorRanks, HaveTheBitsOfATeamThatBlocksAndFollowTheHost) {
 INSTANTIATE_TEST_SUITE_P(Matrix, CudaTensorRanks, ::testing::ValuesIn(cuda_tensor_cells()),
                          [](const auto& info) { return test_name(info.param.name()); });
 
-class CudaTensorRanksOfFamilies : public ::testing::TestWithParam<std::string> {
-protected:
-    void SetUp() override {
-        if (const std::string reason = why_no_cuda(); !reason.empty()) GTEST_SKIP() << reason;
-    }
-};
+class CudaTensorRanksOfFamilies : public CudaTestWithParam<std::string> {};
 
 /// With experts, bf16 may choose others than the host does.
 TEST_P(CudaTensorRanksOfFamilies, HaveTheBitsOfATeamThatBlocksAndFollowTheHost) {

@@ -5,17 +5,54 @@
 #include "tests/runtime/cuda_devices.hpp"
 #include "tests/support/blocking_device.hpp"
 #include "tests/train/training_run.hpp"
+#include "vocabpipe/mesh.hpp"
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <chrono>
+#include <ostream>
 #include <string>
+#include <vector>
 
 namespace vocabpipe::testing {
 
 inline std::string name_of(CudaTransport transport) {
     return transport == CudaTransport::nccl ? "nccl" : "copies";
 }
+
+inline constexpr std::array kTransports{CudaTransport::copies, CudaTransport::nccl};
+inline constexpr std::array kRecomputes{Recompute::none, Recompute::selective, Recompute::full};
+
+/// What a team is tested with.
+struct CudaTeamCell {
+    std::string schedule;
+    VocabMode mode = VocabMode::none;
+    Mesh mesh;
+    CudaTransport transport = CudaTransport::copies;
+    int pieces = 1;
+    Recompute recompute = Recompute::none;
+
+    [[nodiscard]] std::string name() const {
+        constexpr std::array kRecompute{"", "_selective", "_full"};
+        return schedule + "_" + std::string(to_string(mode)) + "_p" +
+               std::to_string(mesh.pipeline) + "_d" + std::to_string(mesh.data) + "_t" +
+               std::to_string(mesh.tensor) + "_e" + std::to_string(mesh.expert) + "_" +
+               name_of(transport) + "_" + std::to_string(pieces) +
+               kRecompute.at(static_cast<size_t>(recompute));
+    }
+    friend void PrintTo(const CudaTeamCell& cell, std::ostream* out) { *out << cell.name(); }
+};
+
+/// Those for which there are GPUs.
+struct CudaTeamCells {
+    std::vector<CudaTeamCell> cells;
+    void add(const CudaTeamCell& cell) {
+        const bool fits =
+            cell.transport == CudaTransport::copies || cell.mesh.size() <= gpus_for_nccl();
+        if (fits) cells.push_back(cell);
+    }
+};
 
 /// For all transports alike, because bits depend on it.
 inline CudaDeviceOptions team_device_options(CudaTransport transport, int rank) {

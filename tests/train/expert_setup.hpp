@@ -6,6 +6,8 @@
 #include "tests/train/training_run.hpp"
 #include "vocabpipe/mesh.hpp"
 
+#include <gtest/gtest.h>
+
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -41,6 +43,20 @@ inline TrainingSetup expert_setup(const std::string& schedule, VocabMode mode, c
     setup.steps = steps;
     setup.sequences = kExpertSequences;
     return setup;
+}
+
+/// Losses, norms and what routers did are those of `alone`, within rounding.
+inline void expect_follows(const Training& together, const Training& alone, double tolerance) {
+    ASSERT_EQ(together.losses.size(), alone.losses.size());
+    for (size_t step = 0; step < alone.losses.size(); ++step) {
+        SCOPED_TRACE(step);
+        EXPECT_NEAR(together.losses[step], alone.losses[step], tolerance);
+        EXPECT_NEAR(together.grad_norms[step] / alone.grad_norms[step], 1, 5 * tolerance);
+        ASSERT_TRUE(together.routers[step] && alone.routers[step]);
+        EXPECT_NEAR(together.routers[step]->aux_loss, alone.routers[step]->aux_loss, tolerance);
+        EXPECT_NEAR(together.routers[step]->z_loss, alone.routers[step]->z_loss, tolerance);
+        EXPECT_NEAR(together.routers[step]->max_load, alone.routers[step]->max_load, tolerance);
+    }
 }
 
 }  // namespace vocabpipe::testing
