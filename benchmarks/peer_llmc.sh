@@ -24,7 +24,7 @@ gcc -Ofast -march=native -fopenmp -Wno-unused-result -I"$llmc" -I"$(pkg-config -
     -DLLMC_SOURCE="\"$own/train_gpt2.c\"" ${blas:+-DWITH_BLAS} "$here/peer_llmc.c" -o "$own/peer_llmc" $blas -lm
 
 "${VOCABPIPE_PEER_PYTHON:-python3}" - "$VOCABPIPE_PEER_MODEL" "$own/model.bin" <<'PYTHON'
-import json, struct, sys
+import json, sys
 import numpy as np
 
 folder, to = sys.argv[1:]

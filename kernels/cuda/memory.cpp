@@ -9,6 +9,18 @@
 
 namespace vocabpipe::kernels::cuda {
 
+namespace {
+
+/// Waits for what has been enqueued where a step polls, with its deadlines: the second poll ends
+/// when all before the first has run, or throws because a peer does not come. Between steps, where
+/// nothing polls, it waits for nothing.
+void await_enqueued(Context& ctx) {
+    ctx.poll();
+    ctx.poll();
+}
+
+}  // namespace
+
 void set_zero(Context& ctx, std::span<std::byte> bytes) {
     if (bytes.empty()) return;
     check(cudaMemsetAsync(bytes.data(), 0, bytes.size(), ctx.cuda().stream()), "cudaMemsetAsync");
@@ -26,11 +38,7 @@ void read_to_host(Context& ctx, std::span<const int32_t> from, std::span<int32_t
     require(from.size() == to.size(), "source and destination of one length");
     if (from.empty()) return;
     const cudaStream_t stream = ctx.cuda().stream();
-    // Where a step polls, with its deadlines: the second poll ends when all before the first has
-    // run, or throws because a peer does not come. The copy comes after them: it may wait itself,
-    // and `to` may go when this throws.
-    ctx.poll();
-    ctx.poll();
+    await_enqueued(ctx);  // first: the copy may wait itself, and `to` may go when this throws
     const cudaError_t status =
         cudaMemcpyAsync(to.data(), from.data(), from.size_bytes(), cudaMemcpyDeviceToHost, stream);
     synchronize(stream);
@@ -41,10 +49,7 @@ void write_from_host(Context& ctx, std::span<const int32_t> from, std::span<int3
     require(from.size() <= to.size(), "room for what is written");
     if (from.empty()) return;
     Staging& staging = ctx.cuda().state().staging;
-    if (staging.would_wait()) {  // with a step's deadlines, as above
-        ctx.poll();
-        ctx.poll();
-    }
+    if (staging.would_wait()) await_enqueued(ctx);
     staging.write(std::as_bytes(from), std::as_writable_bytes(to), ctx.cuda().stream());
 }
 

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "kernels/cuda/check.hpp"
-#include "vocabpipe/error.hpp"
+#include "kernels/cuda/pinned_memory.hpp"
 
 namespace vocabpipe::kernels::cuda {
 
@@ -32,16 +32,8 @@ void Staging::make_areas(size_t bytes) {
     }
     bytes_ = 0;
     for (Area& area : areas_) {
-        void* data = nullptr;
-        const cudaError_t status = cudaMallocHost(&data, bytes);
-        if (status == cudaErrorMemoryAllocation) {
-            (void)cudaGetLastError();  // else the next check would report it again
-            throw OutOfMemoryError("lists for a GPU: " + std::to_string(bytes) +
-                                   " bytes of pinned host memory cannot be allocated; use fewer "
-                                   "ranks per host, or more hosts");
-        }
-        check(status, "cudaMallocHost");
-        area.memory.reset(static_cast<std::byte*>(data));
+        area.memory.reset(
+            allocate_pinned(bytes, "lists for a GPU: " + std::to_string(bytes) + " bytes"));
         cudaEvent_t event = nullptr;
         check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "cudaEventCreateWithFlags");
         area.copied.reset(event);

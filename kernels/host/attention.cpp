@@ -12,6 +12,7 @@
 #include "kernels/check.hpp"
 #include "kernels/host/attention_blocks.hpp"
 #include "kernels/host/attention_panels.hpp"
+#include "kernels/host/avx512.hpp"
 #include "kernels/host/matmul.hpp"
 #include "kernels/host/parallel.hpp"
 #include "kernels/host/softmax_rows.hpp"
@@ -404,7 +405,7 @@ void backward_in_panels(Context& ctx, ConstTensor dout, ConstTensor qkv, ConstTe
 
 /// Whether this machine computes heads in panels.
 bool in_panels(Context& ctx, DType type) {
-    return multiplies_with_avx512(ctx.engine(), type) && has_attention_panels(type);
+    return multiplies_with_avx512(ctx.engine(), type) && has_avx512(type);
 }
 
 }  // namespace

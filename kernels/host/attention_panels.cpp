@@ -145,12 +145,6 @@ private:
 
 }  // namespace
 
-bool has_attention_panels(DType type) {
-    return __builtin_cpu_supports("avx512bw") != 0 && __builtin_cpu_supports("avx512vl") != 0 &&
-           __builtin_cpu_supports("avx512dq") != 0 &&
-           (type == DType::fp32 || __builtin_cpu_supports("avx512bf16") != 0);
-}
-
 void attention_panels_forward(const AttentionHead& head, const AttentionOutput& to,
                               std::byte* memory) {
     if (head.type == DType::bf16) {
@@ -166,9 +160,6 @@ void attention_panels_forward(const AttentionHead& head, const AttentionOutput& 
 
 namespace vocabpipe::kernels::host {
 
-bool has_attention_panels(DType /*type*/) {
-    return false;
-}
 void attention_panels_forward(const AttentionHead& /*head*/, const AttentionOutput& /*to*/,
                               std::byte* /*memory*/) {}
 

@@ -15,8 +15,7 @@
 
 namespace vocabpipe::kernels::host {
 
-/// Whether this CPU has the instructions for a type, and this program was compiled with them.
-[[nodiscard]] bool has_attention_panels(DType type);
+// Where has_avx512(type).
 
 /// A query head of one sequence, in elements of `type`.
 struct AttentionHead {

@@ -129,24 +129,5 @@ __m512i narrow(__m512 low, __m512 high) {
     return reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(high, low));
 }
 
-template <DType type>
-__m512 load_floats(const std::byte* from, __mmask16 mask) {
-    if constexpr (type == DType::bf16) {
-        return _mm512_castsi512_ps(
-            _mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(mask, from)), 16));
-    } else {
-        return _mm512_maskz_loadu_ps(mask, from);
-    }
-}
-
-template <DType type>
-void store_floats(std::byte* to, __mmask16 mask, __m512 values) {
-    if constexpr (type == DType::bf16) {
-        _mm256_mask_storeu_epi16(to, mask, reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(values)));
-    } else {
-        _mm512_mask_storeu_ps(to, mask, values);
-    }
-}
-
 }  // namespace
 }  // namespace vocabpipe::kernels::host

@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <new>
 
+#include "kernels/host/avx512.hpp"
 #include "kernels/host/engine_state.hpp"
-#include "kernels/host/panel_product.hpp"
 
 namespace vocabpipe::kernels::host {
 
@@ -39,7 +39,7 @@ Engine::State::State(int threads) {
         return (isa & static_cast<unsigned>(set)) == static_cast<unsigned>(set);
     };
     kernels.avx512 = includes(dnnl::cpu_isa::avx512_core);
-    kernels.panels = has_panel_product() && includes(dnnl::cpu_isa::avx512_core_bf16);
+    kernels.panels = has_avx512(DType::bf16) && includes(dnnl::cpu_isa::avx512_core_bf16);
 }
 
 Engine::Engine(int threads) : threads_(std::max(1, threads)) {

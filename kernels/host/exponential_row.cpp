@@ -15,11 +15,6 @@ constexpr int64_t kLanes = 16;
 
 }  // namespace
 
-bool has_exponential_row() {
-    return __builtin_cpu_supports("avx512bw") != 0 && __builtin_cpu_supports("avx512dq") != 0 &&
-           __builtin_cpu_supports("avx512vl") != 0 && __builtin_cpu_supports("avx512bf16") != 0;
-}
-
 ExponentialRow exponential_row(const float* z, float m, uint16_t* e, int64_t count) {
     const __m512 none = _mm512_set1_ps(-__builtin_inff());
     const __m512 shift = _mm512_set1_ps(m);
@@ -52,10 +47,6 @@ ExponentialRow exponential_row(const float* z, float m, uint16_t* e, int64_t cou
 #else
 
 namespace vocabpipe::kernels::host {
-
-bool has_exponential_row() {
-    return false;
-}
 
 ExponentialRow exponential_row(const float*, float, uint16_t*, int64_t) {
     return {};

@@ -7,8 +7,7 @@
 
 namespace vocabpipe::kernels::host {
 
-/// Whether this CPU has the instructions, and this program was compiled with them.
-[[nodiscard]] bool has_exponential_row();
+// Where has_avx512(bf16).
 
 struct ExponentialRow {
     float sum;      ///< of exp(z - m), not rounded

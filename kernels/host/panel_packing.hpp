@@ -24,6 +24,25 @@ __mmask16 first_lanes(int64_t count) {
     return count >= kLanes ? __mmask16{0xffff} : static_cast<__mmask16>((1U << count) - 1);
 }
 
+template <DType type>
+__m512 load_floats(const std::byte* from, __mmask16 mask) {
+    if constexpr (type == DType::bf16) {
+        return _mm512_castsi512_ps(
+            _mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(mask, from)), 16));
+    } else {
+        return _mm512_maskz_loadu_ps(mask, from);
+    }
+}
+
+template <DType type>
+void store_floats(std::byte* to, __mmask16 mask, __m512 values) {
+    if constexpr (type == DType::bf16) {
+        _mm256_mask_storeu_epi16(to, mask, reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(values)));
+    } else {
+        _mm512_mask_storeu_ps(to, mask, values);
+    }
+}
+
 template <typename T>
 T load(const std::byte* at) {
     T value;

@@ -59,10 +59,6 @@ __m512 add_products(__m512 sum, Word a, __m512i b) {
                             reinterpret_cast<__m512bh>(b));
 }
 
-void store_bf16(void* to, __mmask16 mask, __m512 values) {
-    _mm256_mask_storeu_epi16(to, mask, reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(values)));
-}
-
 /// `single`: one more term, which has no partner in a.
 template <int rows, int vectors>
 void tile(const Left& a, const Word* b, int64_t words, bool single, const Target& to) {
@@ -111,7 +107,7 @@ void tile(const Left& a, const Word* b, int64_t words, bool single, const Target
             }
             std::byte* const row = to.c + r * to.stride;
             if (to.narrow) {
-                store_bf16(row + v * kLanes * 2, mask, sum);
+                store_floats<DType::bf16>(row + v * kLanes * 2, mask, sum);
                 continue;
             }
             float* const c = reinterpret_cast<float*>(row) + v * kLanes;
@@ -250,18 +246,12 @@ private:
     }
 
     void widen_bias(const Range& columns) {
-        const int64_t size = s_.bias_type == DType::bf16 ? 2 : 4;
-        const std::byte* const from = bias_ + columns.begin * size;
+        const bool narrow = s_.bias_type == DType::bf16;
+        const std::byte* const from = bias_ + columns.begin * (narrow ? 2 : 4);
         for (int64_t i = 0; i < columns.count; i += kLanes) {
             const __mmask16 mask = first_lanes(columns.count - i);
-            __m512i values;
-            if (size == 2) {
-                values = _mm512_slli_epi32(
-                    _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(mask, from + i * 2)), 16);
-            } else {
-                values = _mm512_maskz_loadu_epi32(mask, from + i * 4);
-            }
-            _mm512_store_si512(wide_bias_ + i, values);
+            _mm512_store_ps(wide_bias_ + i, narrow ? load_floats<DType::bf16>(from + i * 2, mask)
+                                                   : load_floats<DType::fp32>(from + i * 4, mask));
         }
     }
 
@@ -342,7 +332,8 @@ private:
             const float* const from = sums_at(columns) + row * layout_.sum_columns;
             std::byte* const to = c_ + ((rows.begin + row) * s_.c_stride + columns.begin) * 2;
             for (int64_t i = 0; i < columns.count; i += kLanes) {
-                store_bf16(to + i * 2, first_lanes(columns.count - i), _mm512_load_ps(from + i));
+                store_floats<DType::bf16>(to + i * 2, first_lanes(columns.count - i),
+                                          _mm512_load_ps(from + i));
             }
         }
     }
@@ -361,11 +352,6 @@ private:
 
 }  // namespace
 
-bool has_panel_product() {
-    return __builtin_cpu_supports("avx512bw") != 0 && __builtin_cpu_supports("avx512dq") != 0 &&
-           __builtin_cpu_supports("avx512vl") != 0 && __builtin_cpu_supports("avx512bf16") != 0;
-}
-
 int64_t panel_product_bytes(const MatmulShape& shape) {
     return layout_of(shape).bytes;
 }
@@ -381,9 +367,6 @@ void panel_product(const MatmulShape& shape, const void* a, const void* b, void*
 
 namespace vocabpipe::kernels::host {
 
-bool has_panel_product() {
-    return false;
-}
 int64_t panel_product_bytes(const MatmulShape& /*shape*/) {
     return 0;
 }

@@ -18,8 +18,7 @@
 
 namespace vocabpipe::kernels::host {
 
-/// Whether this CPU has the instructions, and this program was compiled with them.
-[[nodiscard]] bool has_panel_product();
+// Where has_avx512(bf16).
 
 /// Bytes of memory for panels that panel_product() needs.
 [[nodiscard]] int64_t panel_product_bytes(const MatmulShape& shape);

@@ -160,7 +160,8 @@ struct RowState {
 };
 
 /// Adds the columns [begin, begin + count) of x w^T to a row. `label` counts from column 0 of the
-/// shard; `two`: the largest logits so far, or null; `wide`: exponential_row() may be called.
+/// shard; `two`: the largest logits so far, or null; `wide`: of bf16
+/// without a cap, by exponential_row().
 template <typename T>
 void add_columns(RowState& state, float* z, T* exp_logits, int64_t begin, int64_t count,
                  int64_t label, const LossOptions& options, float* two, bool wide) {
@@ -169,8 +170,7 @@ void add_columns(RowState& state, float* z, T* exp_logits, int64_t begin, int64_
     if (two != nullptr) keep_two_largest(z, count, two);
     T* const e = exp_logits + begin;
     // The maximum is found beside the exponentials, which are seldom made again.
-    const bool at_once = std::is_same_v<T, Bf16> && cap == 0 && wide;
-    float max = begin == 0 || !at_once ? maximum(z, count) : -kInfinity;
+    float max = begin == 0 || !wide ? maximum(z, count) : -kInfinity;
     if (begin == 0) state = {.m = max};
     if (options.label_smoothing > 0) state.logit_sum += sum(z, count);
     const bool has_label = label >= begin && label < begin + count;
@@ -179,7 +179,7 @@ void add_columns(RowState& state, float* z, T* exp_logits, int64_t begin, int64_
         z[label - begin] = -kInfinity;  // whose exponential is exactly 0
     }
     if constexpr (std::is_same_v<T, Bf16>) {
-        if (at_once) {
+        if (wide) {
             const ExponentialRow made = exponential_row(z, state.m, &e->bits, count);
             max = has_label ? std::max(made.largest, state.label_logit) : made.largest;
             if (!(max > state.m + kSlack)) {
@@ -291,7 +291,8 @@ void vocabulary_score(Context& ctx, ConstTensor x, ConstTensor w, std::span<cons
         return;
     }
 
-    const bool wide = has_exponential_row() && multiplies_with_avx512(ctx.engine(), x.dtype);
+    const bool wide = x.dtype == DType::bf16 && options.logit_softcap == 0 &&
+                      multiplies_with_avx512(ctx.engine(), x.dtype);
     const int64_t most_rows = std::min(tokens, kTileRows);
     const int64_t columns = tile_columns(most_rows, shard.rows);
     auto* const states = take<RowState>(workspace, most_rows);

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "kernels/bf16.hpp"
+#include "kernels/host/avx512.hpp"
 
 namespace vocabpipe::kernels::test {
 namespace {
@@ -19,7 +20,7 @@ constexpr float kInfinity = std::numeric_limits<float>::infinity();
 class ExponentialRows : public ::testing::Test {
 protected:
     void SetUp() override {
-        if (!host::has_exponential_row()) GTEST_SKIP() << "no AVX-512 with bf16";
+        if (!host::has_avx512(DType::bf16)) GTEST_SKIP() << "no AVX-512 with bf16";
     }
 };
 

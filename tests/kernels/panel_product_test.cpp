@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "kernels/bf16.hpp"
+#include "kernels/host/avx512.hpp"
 #include "kernels/host/panel_product.hpp"
 
 namespace vocabpipe::kernels::host {
@@ -61,7 +62,7 @@ void multiply(const MatmulShape& s, const void* a, const void* b, void* c, const
 class PanelProduct : public testing::TestWithParam<int> {
 protected:
     void SetUp() override {
-        if (!has_panel_product()) GTEST_SKIP() << "needs AVX512-BF16";
+        if (!has_avx512(DType::bf16)) GTEST_SKIP() << "needs AVX512-BF16";
     }
     int64_t below(int64_t end) {
         return std::uniform_int_distribution<int64_t>(0, end - 1)(random_);

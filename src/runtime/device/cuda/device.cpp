@@ -2,6 +2,7 @@
 #include "vocabpipe/cuda/device.hpp"
 
 #include "kernels/cuda/operators.hpp"
+#include "kernels/cuda/pinned_memory.hpp"
 #include "kernels/cuda/product_choices.hpp"
 #include "src/runtime/device/cuda/lanes.hpp"
 #include "src/runtime/tile_link/streams.hpp"
@@ -94,17 +95,8 @@ public:
     }
     [[nodiscard]] DeviceMemory allocate_staging(uint64_t bytes) override {
         if (bytes == 0) return {};
-        void* data = nullptr;
-        const cudaError_t status = cudaMallocHost(&data, bytes);
-        if (status == cudaErrorMemoryAllocation) {
-            (void)cudaGetLastError();  // else the next check would report it again
-            throw OutOfMemoryError("staging for " + name_ + ": " + mib(bytes) +
-                                   " of pinned host memory cannot be allocated; use fewer ranks "
-                                   "per host, or more hosts");
-        }
-        check(status, "cudaMallocHost");
-        return {static_cast<std::byte*>(data), bytes,
-                [](std::byte* given) { (void)cudaFreeHost(given); }};
+        return {kernels::cuda::allocate_pinned(bytes, "staging for " + name_ + ": " + mib(bytes)),
+                bytes, [](std::byte* given) { (void)cudaFreeHost(given); }};
     }
     /// Other lanes read a batch after a pass of this rank only.
     void enqueue_upload(std::span<const std::byte> from, std::byte* to) override {
