@@ -85,25 +85,14 @@ protected:
 
     /// Rows are terms of a product.
     void pack_terms(const void* from, int64_t stride, int64_t rows, Word* to) const {
-        if constexpr (type == DType::bf16) {
-            pack_by_rows({static_cast<const std::byte*>(from), stride * kSize}, rows, head_.size,
-                         to, sizes_.columns, kLanes);
-        } else {
-            for (int64_t i = 0; i < rows; ++i) {
-                const std::byte* const source = row(from, i, stride);
-                for_each_vector(head_.size, [&](int64_t j, __mmask16 mask) {
-                    _mm512_store_si512(to + i * sizes_.columns + j,
-                                       _mm512_maskz_loadu_epi32(mask, source + j * kSize));
-                });
-            }
-        }
+        pack_by_rows<type>({static_cast<const std::byte*>(from), stride * kSize}, rows, head_.size,
+                           to, sizes_.columns, kLanes);
     }
 
     /// Rows become columns, of whole vectors.
     void pack_lanes(const void* from, int64_t stride, int64_t rows, Word* to) const {
-        // A term of fp32 is a word, as two of bf16 are.
-        pack_by_columns({static_cast<const std::byte*>(from), stride * kSize},
-                        head_.size * kTerms / kWordTerms<type>, rows, to, kQueries);
+        pack_by_columns<type>({static_cast<const std::byte*>(from), stride * kSize}, head_.size,
+                              rows, to, kQueries);
     }
 
     /// Sets the block's queries.
@@ -122,7 +111,7 @@ protected:
             first_key_ = smaller(first_key_, first);
             last_first_ = larger(last_first_, first);
         }
-        first_key_ -= first_key_ % kTerms;
+        first_key_ -= first_key_ % kWordTerms<DType::bf16>;
         pack_lanes(row(head_.q, begin, head_.stride), head_.stride, rows_, at_.q);
     }
     [[nodiscard]] int64_t end_key() const { return begin_ + rows_; }

@@ -34,15 +34,6 @@ struct Sums {
     const float* kept = nullptr;
 };
 
-template <DType type>
-__m512 add_words(__m512 sum, __m512i a, __m512i b) {
-    if constexpr (type == DType::bf16) {
-        return _mm512_dpbf16_ps(sum, reinterpret_cast<__m512bh>(a), reinterpret_cast<__m512bh>(b));
-    } else {
-        return _mm512_fmadd_ps(_mm512_castsi512_ps(a), _mm512_castsi512_ps(b), sum);
-    }
-}
-
 constexpr int kVectorsOfTile = 4;
 
 template <DType type, int rows, int vectors>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// bf16 matrices packed into words of two terms each: private to panel_product.cpp and
-// attention_tiles.hpp, and compiled for AVX-512 as those are.
+// Matrices packed into words of a term of fp32 or two of bf16, and products of words: private to
+// panel_product.cpp and attention_tiles.hpp, and compiled for AVX-512 as those are.
 #pragma once
 
 #include <immintrin.h>
@@ -12,12 +12,6 @@
 
 namespace vocabpipe::kernels::host {
 namespace {
-
-constexpr int64_t kTerms = kWordTerms<DType::bf16>;
-
-int64_t words_of(int64_t terms) {
-    return words_of<DType::bf16>(terms);
-}
 
 /// The first `count` of a vector's lanes, or all.
 __mmask16 first_lanes(int64_t count) {
@@ -48,6 +42,16 @@ T load(const std::byte* at) {
     T value;
     __builtin_memcpy(&value, at, sizeof(value));
     return value;
+}
+
+/// sum + the products of the terms in each word.
+template <DType type>
+__m512 add_words(__m512 sum, __m512i a, __m512i b) {
+    if constexpr (type == DType::bf16) {
+        return _mm512_dpbf16_ps(sum, reinterpret_cast<__m512bh>(a), reinterpret_cast<__m512bh>(b));
+    } else {
+        return _mm512_fmadd_ps(_mm512_castsi512_ps(a), _mm512_castsi512_ps(b), sum);
+    }
 }
 
 /// A matrix stored by rows, `stride` bytes apart.
@@ -81,10 +85,22 @@ Interleaved interleave(__m512i row, __m512i next) {
 /// Rows are terms: the words of 16 columns are at to + s width, for s = 0, 1, ..., those of the
 /// next 16 columns `apart` words behind. Columns up to a multiple of 16 and an absent last term are
 /// zeros.
+template <DType type>
 void pack_by_rows(const Stored& from, int64_t terms, int64_t columns, Word* to, int64_t width,
                   int64_t apart) {
+    if constexpr (type == DType::fp32) {
+        for (int64_t term = 0; term < terms; ++term, to += width) {
+            const std::byte* const row = from.data + term * from.stride;
+            Word* out = to;
+            for (int64_t j = 0; j < columns; j += kLanes, out += apart) {
+                _mm512_store_si512(out,
+                                   _mm512_maskz_loadu_epi32(first_lanes(columns - j), row + j * 4));
+            }
+        }
+        return;
+    }
     const int64_t whole = columns / (2 * kLanes) * (2 * kLanes);
-    for (int64_t term = 0; term < terms; term += kTerms, to += width) {
+    for (int64_t term = 0; term < terms; term += 2, to += width) {
         const std::byte* const row = from.data + term * from.stride;
         const std::byte* const next = term + 1 < terms ? row + from.stride : nullptr;
         Word* out = to;
@@ -103,70 +119,80 @@ void pack_by_rows(const Stored& from, int64_t terms, int64_t columns, Word* to, 
     }
 }
 
-/// Transposes 16 x 16 words in registers.
-void transpose(__m512i (&x)[16]) {
-    __m512i y[16];
-#pragma GCC unroll 8
-    for (int i = 0; i < 16; i += 2) {
-        y[i] = _mm512_unpacklo_epi32(x[i], x[i + 1]);
-        y[i + 1] = _mm512_unpackhi_epi32(x[i], x[i + 1]);
+/// Sixteen rows of 16 words, `stride` bytes apart, become columns: word i of row r goes to
+/// to[i width + r]. In two halves, of which each fits in the registers.
+[[gnu::always_inline]] inline void transpose(const __m512i (&rows)[16], Word* to, int64_t width) {
+    __m512i y[4][4];  // y[j][g]: of rows 4 g to 4 g + 3, words j, j + 4, j + 8 and j + 12
+#pragma GCC unroll 4
+    for (int g = 0; g < 4; ++g) {
+        const __m512i* const x = rows + 4 * g;
+        const __m512i low = _mm512_unpacklo_epi32(x[0], x[1]);
+        const __m512i high = _mm512_unpackhi_epi32(x[0], x[1]);
+        const __m512i next_low = _mm512_unpacklo_epi32(x[2], x[3]);
+        const __m512i next_high = _mm512_unpackhi_epi32(x[2], x[3]);
+        y[0][g] = _mm512_unpacklo_epi64(low, next_low);
+        y[1][g] = _mm512_unpackhi_epi64(low, next_low);
+        y[2][g] = _mm512_unpacklo_epi64(high, next_high);
+        y[3][g] = _mm512_unpackhi_epi64(high, next_high);
     }
 #pragma GCC unroll 4
-    for (int i = 0; i < 16; i += 4) {
-        x[i] = _mm512_unpacklo_epi64(y[i], y[i + 2]);
-        x[i + 1] = _mm512_unpackhi_epi64(y[i], y[i + 2]);
-        x[i + 2] = _mm512_unpacklo_epi64(y[i + 1], y[i + 3]);
-        x[i + 3] = _mm512_unpackhi_epi64(y[i + 1], y[i + 3]);
-    }
-#pragma GCC unroll 2
-    for (int i = 0; i < 16; i += 8) {
-#pragma GCC unroll 4
-        for (int j = 0; j < 4; ++j) {
-            y[i + j] = _mm512_shuffle_i32x4(x[i + j], x[i + j + 4], 0x88);
-            y[i + j + 4] = _mm512_shuffle_i32x4(x[i + j], x[i + j + 4], 0xdd);
-        }
-    }
-#pragma GCC unroll 8
-    for (int j = 0; j < 8; ++j) {
-        x[j] = _mm512_shuffle_i32x4(y[j], y[j + 8], 0x88);
-        x[j + 8] = _mm512_shuffle_i32x4(y[j], y[j + 8], 0xdd);
+    for (int j = 0; j < 4; ++j) {
+        const __m512i even = _mm512_shuffle_i32x4(y[j][0], y[j][1], 0x88);
+        const __m512i odd = _mm512_shuffle_i32x4(y[j][0], y[j][1], 0xdd);
+        const __m512i next_even = _mm512_shuffle_i32x4(y[j][2], y[j][3], 0x88);
+        const __m512i next_odd = _mm512_shuffle_i32x4(y[j][2], y[j][3], 0xdd);
+        Word* const out = to + j * width;
+        _mm512_store_si512(out, _mm512_shuffle_i32x4(even, next_even, 0x88));
+        _mm512_store_si512(out + 4 * width, _mm512_shuffle_i32x4(odd, next_odd, 0x88));
+        _mm512_store_si512(out + 8 * width, _mm512_shuffle_i32x4(even, next_even, 0xdd));
+        _mm512_store_si512(out + 12 * width, _mm512_shuffle_i32x4(odd, next_odd, 0xdd));
     }
 }
 
 /// Terms are along the rows: what pack_by_rows() makes of the transposed matrix with `apart` of 16.
+template <DType type>
 void pack_by_columns(const Stored& from, int64_t terms, int64_t columns, Word* to, int64_t width) {
-    const int64_t pairs = terms / kTerms;
-    const int64_t words = words_of(terms);
+    const int64_t full = terms / kWordTerms<type>;  // words without an absent term
+    const int64_t words = words_of<type>(terms);
     for (int64_t j = 0; j < columns; j += kLanes) {
         const int64_t count = columns - j < kLanes ? columns - j : kLanes;
         const std::byte* const rows = from.data + j * from.stride;
-        for (int64_t s = 0; s < words; s += kLanes) {
-            __m512i x[16];
-            if (count == kLanes && s + kLanes <= pairs) {
-#pragma GCC unroll 16
-                for (int64_t i = 0; i < 16; ++i) {
-                    x[i] = _mm512_loadu_si512(rows + i * from.stride + s * 4);
+        Word* out = to + j;
+        int64_t s = 0;
+        __m512i x[16];
+        if (count == kLanes) {
+            for (; s + kLanes <= full; s += kLanes, out += kLanes * width) {
+                const std::byte* row = rows + s * 4;
+#pragma GCC unroll 4
+                for (int i = 0; i < 16; i += 4, row += 4 * from.stride) {
+                    x[i] = _mm512_loadu_si512(row);
+                    x[i + 1] = _mm512_loadu_si512(row + from.stride);
+                    x[i + 2] = _mm512_loadu_si512(row + 2 * from.stride);
+                    x[i + 3] = _mm512_loadu_si512(row + 3 * from.stride);
                 }
-            } else {
-                for (int64_t i = 0; i < 16; ++i) {
-                    x[i] = _mm512_setzero_si512();
-                    if (i >= count) continue;
-                    const std::byte* const row = rows + i * from.stride;
-                    if (s < pairs) {
-                        x[i] = _mm512_maskz_loadu_epi32(first_lanes(pairs - s), row + s * 4);
-                    }
-                    if (pairs == words || s + kLanes < words) continue;
-                    x[i] = _mm512_mask_set1_epi32(x[i], static_cast<__mmask16>(1U << (pairs - s)),
-                                                  load<uint16_t>(row + pairs * 4));
-                }
+                transpose(x, out, width);
             }
-            transpose(x);
-            Word* const out = to + s * width + j;
+        }
+        for (; s < words; s += kLanes, out += kLanes * width) {
+            for (int64_t i = 0; i < 16; ++i) {
+                x[i] = _mm512_setzero_si512();
+                if (i >= count) continue;
+                const std::byte* const row = rows + i * from.stride;
+                if (s < full) {
+                    x[i] = _mm512_maskz_loadu_epi32(first_lanes(full - s), row + s * 4);
+                }
+                if (full == words || s + kLanes < words) continue;
+                x[i] = _mm512_mask_set1_epi32(x[i], static_cast<__mmask16>(1U << (full - s)),
+                                              load<uint16_t>(row + full * 4));
+            }
             if (s + kLanes <= words) {
-#pragma GCC unroll 16
-                for (int64_t i = 0; i < 16; ++i) _mm512_store_si512(out + i * width, x[i]);
-            } else {
-                for (int64_t i = 0; i < words - s; ++i) _mm512_store_si512(out + i * width, x[i]);
+                transpose(x, out, width);
+                continue;
+            }
+            alignas(64) Word last[kLanes * kLanes];
+            transpose(x, last, kLanes);
+            for (int64_t i = 0; i < words - s; ++i) {
+                _mm512_store_si512(out + i * width, _mm512_load_si512(last + i * kLanes));
             }
         }
     }

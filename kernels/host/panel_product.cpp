@@ -17,9 +17,15 @@ constexpr int kTileRows = 8;
 constexpr int kTileVectors = 3;
 constexpr int64_t kPanel = kTileVectors * kLanes;  ///< columns of a panel of b
 
+constexpr int64_t kTerms = kWordTerms<DType::bf16>;
+constexpr int64_t kSize = 2;  ///< bytes of a term
+
 /// Words of a block of terms: a panel of b, 72 KB, stays in a second-level cache.
 constexpr int64_t kBlockWords = 384;
 constexpr int64_t kBlockTerms = kBlockWords * kTerms;
+/// Words that are multiplied between two requests for lines of the cache.
+constexpr int64_t kChunkWords = 32;
+constexpr int64_t kLine = 64;
 /// Terms that all columns are computed of before the next ones: rows of a stay in a third-level
 /// cache between panels of b, 3 MB of 256 rows.
 constexpr int64_t kGroupTerms = 8 * kBlockTerms;
@@ -51,48 +57,98 @@ struct Target {
     bool add = false;     ///< to what is there
     bool narrow = false;  ///< c is bf16
     const float* bias = nullptr;
-    __mmask16 last = 0;  ///< columns of the last vector
+    __mmask16 last = 0;      ///< columns of the last vector
+    int rows_per_chunk = 0;  ///< asked for at once
 };
 
-__m512 add_products(__m512 sum, Word a, __m512i b) {
-    return _mm512_dpbf16_ps(sum, reinterpret_cast<__m512bh>(_mm512_set1_epi32(static_cast<int>(a))),
-                            reinterpret_cast<__m512bh>(b));
-}
+/// The part of b that is packed for a panel and a block of terms.
+struct Source {
+    Stored from;
+    int64_t terms = 0, columns = 0;
+    bool transposed = false;  ///< terms are along the stored rows
+};
+
+/// Asks for a source's lines while the tiles before it are computed, a few at a time: a core drops
+/// most of those that it is asked for at once.
+class Prefetch {
+public:
+    /// Of nothing.
+    Prefetch() = default;
+    explicit Prefetch(const Source& source)
+        : row_(source.from.data),
+          stride_(source.from.stride),
+          rows_(source.transposed ? source.columns : source.terms),
+          last_((source.transposed ? source.terms : source.columns) * kSize - 1) {}
+
+    /// Sets how many lines a call of next() asks for, so that `calls` ask for all.
+    void spread(int64_t calls) {
+        // A row that begins within a line ends in one more.
+        const int64_t lines = rows_ * (last_ / kLine + 2);
+        lines_ = (lines + calls - 1) / calls;
+    }
+    void next() {
+        for (int64_t i = 0; i < lines_ && rows_ > 0; ++i) {
+            __builtin_prefetch(row_ + smaller(at_, last_), 0, 3);
+            at_ += kLine;
+            if (at_ < last_ + kLine) continue;
+            at_ = 0;
+            row_ += stride_;
+            --rows_;
+        }
+    }
+
+private:
+    const std::byte* row_ = nullptr;
+    int64_t stride_ = 0, rows_ = 0;
+    int64_t last_ = -1;  ///< byte of a row
+    int64_t at_ = 0;
+    int64_t lines_ = 0;
+};
 
 /// `single`: one more term, which has no partner in a.
 template <int rows, int vectors>
-void tile(const Left& a, const Word* b, int64_t words, bool single, const Target& to) {
+void tile(const Left& a, const Word* b, int64_t words, bool single, const Target& to,
+          Prefetch& prefetch) {
     __m512 sums[rows][vectors];
 #pragma GCC unroll 8
     for (int r = 0; r < rows; ++r) {
 #pragma GCC unroll 3
-        for (int v = 0; v < vectors; ++v) {
-            sums[r][v] = _mm512_setzero_ps();
-            // The last stores would wait for lines of c that are nowhere near.
-            __builtin_prefetch(to.c + r * to.stride + v * 64, 1, 3);
-        }
+        for (int v = 0; v < vectors; ++v) sums[r][v] = _mm512_setzero_ps();
     }
     const std::byte* at = a.data;
-    for (int64_t s = 0; s < words; ++s, at += a.step, b += kPanel) {
-        __m512i columns[vectors];
-#pragma GCC unroll 3
-        for (int v = 0; v < vectors; ++v) columns[v] = _mm512_load_si512(b + v * kLanes);
-#pragma GCC unroll 8
-        for (int r = 0; r < rows; ++r) {
-            const Word word = load<Word>(at + r * a.row);
-#pragma GCC unroll 3
+    int row = 0;
+    for (int64_t s = 0; s < words;) {
+        prefetch.next();
+        // The last stores would wait for lines of c that are nowhere near.
+        for (int i = 0; i < to.rows_per_chunk && row < rows; ++i, ++row) {
             for (int v = 0; v < vectors; ++v) {
-                sums[r][v] = add_products(sums[r][v], word, columns[v]);
+                __builtin_prefetch(to.c + row * to.stride + v * 64, 1, 3);
+            }
+        }
+        for (const int64_t end = smaller(s + kChunkWords, words); s < end;
+             ++s, at += a.step, b += kPanel) {
+            __m512i columns[vectors];
+#pragma GCC unroll 3
+            for (int v = 0; v < vectors; ++v) columns[v] = _mm512_load_si512(b + v * kLanes);
+#pragma GCC unroll 8
+            for (int r = 0; r < rows; ++r) {
+                const __m512i word =
+                    _mm512_set1_epi32(static_cast<int>(load<Word>(at + r * a.row)));
+#pragma GCC unroll 3
+                for (int v = 0; v < vectors; ++v) {
+                    sums[r][v] = add_words<DType::bf16>(sums[r][v], word, columns[v]);
+                }
             }
         }
     }
     if (single) {
 #pragma GCC unroll 8
         for (int r = 0; r < rows; ++r) {
-            const Word word = load<uint16_t>(at + r * a.row);
+            const __m512i word = _mm512_set1_epi32(load<uint16_t>(at + r * a.row));
 #pragma GCC unroll 3
             for (int v = 0; v < vectors; ++v) {
-                sums[r][v] = add_products(sums[r][v], word, _mm512_load_si512(b + v * kLanes));
+                sums[r][v] =
+                    add_words<DType::bf16>(sums[r][v], word, _mm512_load_si512(b + v * kLanes));
             }
         }
     }
@@ -117,7 +173,7 @@ void tile(const Left& a, const Word* b, int64_t words, bool single, const Target
     }
 }
 
-using Tile = void (*)(const Left&, const Word*, int64_t, bool, const Target&);
+using Tile = void (*)(const Left&, const Word*, int64_t, bool, const Target&, Prefetch&);
 constexpr Tile kTiles[kTileRows][kTileVectors] = {
     {tile<1, 1>, tile<1, 2>, tile<1, 3>}, {tile<2, 1>, tile<2, 2>, tile<2, 3>},
     {tile<3, 1>, tile<3, 2>, tile<3, 3>}, {tile<4, 1>, tile<4, 2>, tile<4, 3>},
@@ -126,7 +182,16 @@ constexpr Tile kTiles[kTileRows][kTileVectors] = {
 
 /// What a block of terms, rows or columns covers.
 struct Range {
-    int64_t begin = 0, count = 0;
+    int64_t begin = 0, end = 0;
+
+    [[nodiscard]] int64_t count() const { return end - begin; }
+    /// The next `length` before `last`; whether there are any.
+    bool advance(int64_t length, int64_t last) {
+        if (end == last) return false;
+        begin = end;
+        end = smaller(end + length, last);
+        return true;
+    }
 };
 
 /// What is kept in the caller's memory: bytes from its beginning.
@@ -147,7 +212,7 @@ Layout layout_of(const MatmulShape& s) {
         layout.bytes += round_up(words * int64_t{sizeof(Word)}, 64);
         return begin;
     };
-    const int64_t words = words_of(s.k);
+    const int64_t words = words_of<DType::bf16>(s.k);
     layout.block_rows = s.m;
     layout.b = take(smaller(words, kBlockWords) * kPanel);
     if (s.transpose_a) {
@@ -163,34 +228,14 @@ Layout layout_of(const MatmulShape& s) {
     return layout;
 }
 
-/// The part of b that is packed for a panel and a block of terms.
-struct Source {
-    Stored from;
-    int64_t terms = 0, columns = 0;
-    bool transposed = false;  ///< terms are along the stored rows
-};
+/// What is multiplied between two panels.
+struct Block {
+    Range rows;
+    Range group;    ///< of terms, several blocks
+    Range columns;  ///< of a panel
+    Range terms;
 
-/// Asks for a source's lines while the tiles before it are computed.
-class Prefetch {
-public:
-    Prefetch() = default;
-    explicit Prefetch(const Source& source)
-        : from_(source.from),
-          rows_(source.transposed ? source.columns : source.terms),
-          bytes_((source.transposed ? source.terms : source.columns) * 2) {}
-    /// A part of several equal ones, in rows.
-    void next(int64_t part, int64_t parts) const {
-        for (int64_t row = rows_ * part / parts; row < rows_ * (part + 1) / parts; ++row) {
-            const std::byte* const begin = from_.data + row * from_.stride;
-            for (int64_t at = 0; at < bytes_; at += kLine) __builtin_prefetch(begin + at, 0, 2);
-            __builtin_prefetch(begin + bytes_ - 1, 0, 2);
-        }
-    }
-
-private:
-    static constexpr int64_t kLine = 64;
-    Stored from_;
-    int64_t rows_ = 0, bytes_ = 0;
+    [[nodiscard]] bool begins_rows() const { return columns.begin == 0 && terms.begin == 0; }
 };
 
 class Product {
@@ -203,96 +248,111 @@ public:
           packed_a_(reinterpret_cast<Word*>(memory + layout_.a)),
           sums_(reinterpret_cast<float*>(memory + layout_.sums)),
           wide_bias_(reinterpret_cast<float*>(memory + layout_.bias)),
-          a_{static_cast<const std::byte*>(a), shape.a_stride * 2},
-          b_{static_cast<const std::byte*>(b), shape.b_stride * 2},
+          a_{static_cast<const std::byte*>(a), shape.a_stride * kSize},
+          b_{static_cast<const std::byte*>(b), shape.b_stride * kSize},
           c_{static_cast<std::byte*>(c)},
           c_size_(shape.c_type == DType::bf16 ? 2 : 4),
           bias_(static_cast<const std::byte*>(bias)) {}
 
     void run() {
-        for (int64_t m = 0; m < s_.m; m += layout_.block_rows) {
-            const Range rows{m, smaller(layout_.block_rows, s_.m - m)};
-            if (s_.transpose_a) pack_a(rows);
-            for (int64_t k = 0; k < s_.k; k += kGroupTerms) {
-                multiply(rows, {k, smaller(kGroupTerms, s_.k - k)});
+        Block block = first();
+        for (bool more = true; more;) {
+            if (s_.transpose_a && block.begins_rows()) pack_a(block.rows);
+            if (s_.has_bias && block.terms.begin == 0) widen_bias(block.columns);
+            pack_b(source_of(block));
+            Block next = block;
+            more = advance(next);
+            multiply(block, more ? Prefetch(source_of(next)) : Prefetch());
+            if (layout_.sum_columns > 0 && block.terms.end == s_.k) {
+                narrow(block.rows, block.columns);
             }
+            block = next;
         }
     }
 
 private:
-    void multiply(const Range& rows, const Range& group) {
-        const int64_t end = group.begin + group.count;
-        for (int64_t n = 0; n < s_.n; n += kPanel) {
-            const Range columns{n, smaller(kPanel, s_.n - n)};
-            if (s_.has_bias && group.begin == 0) widen_bias(columns);
-            for (int64_t k = group.begin; k < end; k += kBlockTerms) {
-                const Range terms{k, smaller(kBlockTerms, end - k)};
-                pack_b(terms, columns);
-                multiply(rows, columns, terms, prefetch_after(terms, columns, group));
-            }
-            if (layout_.sum_columns > 0 && end == s_.k) narrow(rows, columns);
+    [[nodiscard]] Block first() const {
+        Block block;
+        block.rows.advance(layout_.block_rows, s_.m);
+        begin_rows(block);
+        return block;
+    }
+    void begin_rows(Block& block) const {
+        block.group = {};
+        block.group.advance(kGroupTerms, s_.k);
+        begin_group(block);
+    }
+    void begin_group(Block& block) const {
+        block.columns = {};
+        block.columns.advance(kPanel, s_.n);
+        begin_columns(block);
+    }
+    void begin_columns(Block& block) const {
+        block.terms = {block.group.begin, block.group.begin};
+        block.terms.advance(kBlockTerms, block.group.end);
+    }
+    /// By terms of a group first, then by columns, groups and rows; whether there is one more.
+    [[nodiscard]] bool advance(Block& block) const {
+        if (block.terms.advance(kBlockTerms, block.group.end)) return true;
+        if (block.columns.advance(kPanel, s_.n)) {
+            begin_columns(block);
+        } else if (block.group.advance(kGroupTerms, s_.k)) {
+            begin_group(block);
+        } else if (block.rows.advance(layout_.block_rows, s_.m)) {
+            begin_rows(block);
+        } else {
+            return false;
         }
+        return true;
     }
 
     void pack_a(const Range& rows) {
         // Several panels at a time: a line of the cache has the columns of two, and the next ones
         // are likely to be on their way.
         constexpr int64_t kAtOnce = 8 * kLanes;
-        for (int64_t i = 0; i < rows.count; i += kAtOnce) {
-            pack_by_rows({a_.data + (rows.begin + i) * 2, a_.stride}, s_.k,
-                         smaller(kAtOnce, rows.count - i), packed_a_ + i * words_of(s_.k), kLanes,
-                         kLanes * words_of(s_.k));
+        for (int64_t i = 0; i < rows.count(); i += kAtOnce) {
+            pack_by_rows<DType::bf16>({a_.data + (rows.begin + i) * kSize, a_.stride}, s_.k,
+                                      smaller(kAtOnce, rows.count() - i),
+                                      packed_a_ + i * words_of<DType::bf16>(s_.k), kLanes,
+                                      kLanes * words_of<DType::bf16>(s_.k));
         }
     }
 
     void widen_bias(const Range& columns) {
         const bool narrow = s_.bias_type == DType::bf16;
         const std::byte* const from = bias_ + columns.begin * (narrow ? 2 : 4);
-        for (int64_t i = 0; i < columns.count; i += kLanes) {
-            const __mmask16 mask = first_lanes(columns.count - i);
+        for (int64_t i = 0; i < columns.count(); i += kLanes) {
+            const __mmask16 mask = first_lanes(columns.count() - i);
             _mm512_store_ps(wide_bias_ + i, narrow ? load_floats<DType::bf16>(from + i * 2, mask)
                                                    : load_floats<DType::fp32>(from + i * 4, mask));
         }
     }
 
-    [[nodiscard]] Source source_of(const Range& terms, const Range& columns) const {
-        const int64_t row = s_.transpose_b ? columns.begin : terms.begin;
-        const int64_t column = s_.transpose_b ? terms.begin : columns.begin;
-        return {{b_.data + row * b_.stride + column * 2, b_.stride},
-                terms.count,
-                columns.count,
+    [[nodiscard]] Source source_of(const Block& block) const {
+        const int64_t row = s_.transpose_b ? block.columns.begin : block.terms.begin;
+        const int64_t column = s_.transpose_b ? block.terms.begin : block.columns.begin;
+        return {{b_.data + row * b_.stride + column * kSize, b_.stride},
+                block.terms.count(),
+                block.columns.count(),
                 s_.transpose_b};
     }
 
-    void pack_b(const Range& terms, const Range& columns) {
-        const Source source = source_of(terms, columns);
+    void pack_b(const Source& source) {
         if (source.transposed) {
-            pack_by_columns(source.from, terms.count, columns.count, packed_b_, kPanel);
+            pack_by_columns<DType::bf16>(source.from, source.terms, source.columns, packed_b_,
+                                         kPanel);
         } else {
-            pack_by_rows(source.from, terms.count, columns.count, packed_b_, kPanel, kLanes);
+            pack_by_rows<DType::bf16>(source.from, source.terms, source.columns, packed_b_, kPanel,
+                                      kLanes);
         }
-    }
-
-    /// Of what pack_b() packs next.
-    [[nodiscard]] Prefetch prefetch_after(const Range& terms, const Range& columns,
-                                          const Range& group) const {
-        const int64_t end = group.begin + group.count;
-        Range next_terms{terms.begin + terms.count, 0};
-        Range next_columns = columns;
-        if (next_terms.begin == end) {
-            next_terms.begin = group.begin;
-            next_columns.begin += columns.count;
-            if (next_columns.begin == s_.n) return {};
-            next_columns.count = smaller(kPanel, s_.n - next_columns.begin);
-        }
-        next_terms.count = smaller(kBlockTerms, end - next_terms.begin);
-        return Prefetch(source_of(next_terms, next_columns));
     }
 
     /// Words of op(a)'s rows from `row` on, which is `packed` rows into the packed block.
     [[nodiscard]] Left left_of(int64_t row, int64_t packed, int64_t term) const {
-        if (!s_.transpose_a) return {a_.data + row * a_.stride + term * 2, a_.stride, sizeof(Word)};
-        const Word* const panel = packed_a_ + packed / kLanes * kLanes * words_of(s_.k) +
+        if (!s_.transpose_a)
+            return {a_.data + row * a_.stride + term * kSize, a_.stride, sizeof(Word)};
+        const Word* const panel = packed_a_ +
+                                  packed / kLanes * kLanes * words_of<DType::bf16>(s_.k) +
                                   term / kTerms * kLanes + packed % kLanes;
         return {reinterpret_cast<const std::byte*>(panel), sizeof(Word),
                 kLanes * int64_t{sizeof(Word)}};
@@ -302,37 +362,40 @@ private:
         return sums_ + (layout_.sum_columns == kPanel ? 0 : columns.begin);
     }
 
-    void multiply(const Range& rows, const Range& columns, const Range& terms,
-                  const Prefetch& prefetch) {
+    void multiply(const Block& block, Prefetch prefetch) {
+        const auto& [rows, group, columns, terms] = block;
         // Packed words of a have zeros where a term has no partner.
-        const bool single = !s_.transpose_a && terms.count % kTerms != 0;
-        const int64_t words = single ? terms.count / kTerms : words_of(terms.count);
-        const int64_t vectors = (columns.count + kLanes - 1) / kLanes;
+        const bool single = !s_.transpose_a && terms.count() % kTerms != 0;
+        const int64_t words =
+            single ? terms.count() / kTerms : words_of<DType::bf16>(terms.count());
+        const int64_t vectors = (columns.count() + kLanes - 1) / kLanes;
         Target to;
         to.add = terms.begin > 0 || s_.accumulate;
         const bool in_sums = layout_.sum_columns > 0;
         to.narrow = s_.c_type == DType::bf16 && !in_sums;
-        to.last = first_lanes(columns.count - (vectors - 1) * kLanes);
+        to.last = first_lanes(columns.count() - (vectors - 1) * kLanes);
         to.bias = s_.has_bias && terms.begin == 0 ? wide_bias_ : nullptr;
         to.stride = in_sums ? layout_.sum_columns * int64_t{sizeof(float)} : s_.c_stride * c_size_;
         std::byte* const c = in_sums ? reinterpret_cast<std::byte*>(sums_at(columns))
                                      : c_ + rows.begin * to.stride + columns.begin * c_size_;
-        const int64_t tiles = (rows.count + kTileRows - 1) / kTileRows;
-        for (int64_t i = 0; i < rows.count; i += kTileRows) {
-            prefetch.next(i / kTileRows, tiles);
+        const int64_t tiles = (rows.count() + kTileRows - 1) / kTileRows;
+        const int64_t chunks = larger((words + kChunkWords - 1) / kChunkWords, 1);
+        to.rows_per_chunk = static_cast<int>((kTileRows + chunks - 1) / chunks);
+        prefetch.spread(tiles * chunks);
+        for (int64_t i = 0; i < rows.count(); i += kTileRows) {
             to.c = c + i * to.stride;
-            const int64_t count = smaller(kTileRows, rows.count - i);
+            const int64_t count = smaller(kTileRows, rows.count() - i);
             kTiles[count - 1][vectors - 1](left_of(rows.begin + i, i, terms.begin), packed_b_,
-                                           words, single, to);
+                                           words, single, to, prefetch);
         }
     }
 
     void narrow(const Range& rows, const Range& columns) {
-        for (int64_t row = 0; row < rows.count; ++row) {
+        for (int64_t row = 0; row < rows.count(); ++row) {
             const float* const from = sums_at(columns) + row * layout_.sum_columns;
             std::byte* const to = c_ + ((rows.begin + row) * s_.c_stride + columns.begin) * 2;
-            for (int64_t i = 0; i < columns.count; i += kLanes) {
-                store_floats<DType::bf16>(to + i * 2, first_lanes(columns.count - i),
+            for (int64_t i = 0; i < columns.count(); i += kLanes) {
+                store_floats<DType::bf16>(to + i * 2, first_lanes(columns.count() - i),
                                           _mm512_load_ps(from + i));
             }
         }
