@@ -100,7 +100,7 @@ void linear_shapes(benchmark::internal::Benchmark* bench) {
     struct Shape {
         int64_t n, in, out;
     };
-    // GPT-2 124M with 4 sequences of 64 tokens, then hidden 512 with 512 tokens, then a square.
+    // GPT-2 124M with 256 and 2048 tokens, then hidden 512 with 512 tokens, then a square.
     for (const int64_t threads : {1, 2}) {
         for (const int64_t type : {0, 1}) {
             for (const Shape& s : {Shape{256, 768, 2304},
@@ -108,6 +108,11 @@ void linear_shapes(benchmark::internal::Benchmark* bench) {
                                    {256, 768, 3072},
                                    {256, 3072, 768},
                                    {256, 768, 50257},
+                                   {2048, 768, 2304},
+                                   {2048, 768, 768},
+                                   {2048, 768, 3072},
+                                   {2048, 3072, 768},
+                                   {2048, 768, 50257},
                                    {512, 512, 1536},
                                    {512, 512, 512},
                                    {512, 512, 2048},

@@ -58,7 +58,8 @@ public:
     struct Part {
         size_t primitive = 0;
         MatmulStrip strip;
-        /// a is copied: transposed, because a^T in place is half as fast, or with more rows.
+        /// a is copied: transposed, because a^T in place is half as fast or wrong, or with more
+        /// rows.
         bool packs_a = false;
         int64_t a = 0, b = 0, bias = 0, c = 0;  ///< bytes from the beginning of each operand
     };

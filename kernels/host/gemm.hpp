@@ -14,8 +14,9 @@ namespace vocabpipe::kernels::host {
 /// bf16 is multiplied by panel_product() where the CPU has AVX512-BF16, all else by oneDNN, whose
 /// primitives are cached in the engine of `ctx`. A product that takes long is computed in parts
 /// with ctx.poll() between them; that of a single row and a transposed b is row_product()'s. Bits
-/// do not depend on the number of threads, and with oneDNN 2.x not on how the rows and columns of c
-/// are sharded as long as no shard is one row or one column wide.
+/// do not depend on the number of threads, nor on how the rows and columns of c are sharded as long
+/// as no shard is one row or one column wide; but for long sums of fp32 with AVX-512 and oneDNN 2.6
+/// or 3.2 (docs/numerics.md).
 void gemm(Context& ctx, ConstTensor a, bool transpose_a, ConstTensor b, bool transpose_b, Tensor c,
           bool accumulate, ConstTensor bias = {});
 

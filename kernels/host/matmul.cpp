@@ -25,11 +25,23 @@ memory::data_type dnnl_type(DType type) {
 
 /// A (rows, cols) operand; stored transposed if `transpose`, with `stride` between stored rows.
 memory::desc describe(int64_t rows, int64_t cols, int64_t stride, bool transpose, DType type) {
-    const auto strides = transpose ? memory::dims{1, stride} : memory::dims{stride, 1};
+    // A row of which both are true; oneDNN 3.6 multiplies it wrongly where it is called transposed.
+    const bool either = transpose && rows == 1 && stride == 1;
+    const auto strides = either      ? memory::dims{cols, 1}
+                         : transpose ? memory::dims{1, stride}
+                                     : memory::dims{stride, 1};
     return {{rows, cols}, dnnl_type(type), strides};
 }
 
-/// The only place that differs between oneDNN 2.x and 3.x.
+// The only places that differ between oneDNN 2.x and 3.x are the next two.
+
+/// A single row whose elements are apart in memory: oneDNN 3.6 reads it as if it were dense. (It
+/// has other kernels for the bf16 that it gets.) With 2.x such products keep their bits.
+bool must_pack_a(const MatmulShape& s) {
+    return DNNL_VERSION_MAJOR >= 3 && s.m == 1 && s.transpose_a && s.a_stride > 1 &&
+           s.ab_type == DType::fp32;
+}
+
 dnnl::matmul::primitive_desc describe_matmul(const dnnl::engine& engine, const memory::desc& a,
                                              const memory::desc& b, const memory::desc* bias,
                                              const memory::desc& c,
@@ -64,7 +76,7 @@ void add_parts(Matmul& matmul, const dnnl::engine& engine, std::span<const Matmu
         MatmulShape one = s;
         one.m = strip.padded_rows;
         one.n = strip.padded_columns;
-        const bool packs_a = cut && (s.transpose_a || one.m != strip.rows);
+        const bool packs_a = must_pack_a(s) || (cut && (s.transpose_a || one.m != strip.rows));
         if (packs_a) {
             one.transpose_a = false;
             one.a_stride = s.k;

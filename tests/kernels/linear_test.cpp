@@ -213,6 +213,33 @@ TEST(Gemm, MultipliesEveryCombinationOfTransposes) {
     }
 }
 
+// oneDNN 3.6 misreads such operands where they are called transposed.
+TEST(Gemm, OfASingleRowOrTermReadsAColumnThatIsDenseOrPartOfAMatrix) {
+    Context ctx({.threads = 1, .poll = {}});
+    const int64_t size = 40, k = 30;
+    const auto values = Matrix::random(1, 4 * size, DType::fp32, 1);
+    const auto other = Matrix::random(k, size, DType::fp32, 2);
+    const auto* const data = values.view().as<float>();
+    for (const int64_t stride : {1, 4}) {
+        const auto column = [&](int64_t rows) {
+            return ConstTensor(data, rows, stride, DType::fp32).column_range(0, 1);
+        };
+        Matrix row(1, size, DType::fp32), outer(size, size, DType::fp32);
+        host::gemm(ctx, column(k), true, other, false, row, false);
+        host::gemm(ctx, column(size), false, column(size), true, outer, false);
+        for (int64_t i = 0; i < size; ++i) {
+            double sum = 0;
+            for (int64_t term = 0; term < k; ++term) {
+                sum += values.get(0, term * stride) * other.get(term, i);
+            }
+            EXPECT_NEAR(row.get(0, i), sum, (k + 2) * kEps32 * k);
+            for (int64_t j = 0; j < size; ++j) {
+                EXPECT_EQ(outer.get(i, j), data[i * stride] * data[j * stride]);
+            }
+        }
+    }
+}
+
 TEST(Gemm, OfNothingIsZeroOrTheBiasAndLeavesAnAccumulatorAlone) {
     Context ctx({.threads = 1, .poll = {}});
     Matrix a(3, 0, DType::fp32), b(0, 5, DType::fp32), c(3, 5, DType::fp32);
