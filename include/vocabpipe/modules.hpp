@@ -73,6 +73,14 @@ struct Parameter {
     /// What of it this rank updates: `master` and the moments hold no more than that. Of a
     /// correction bias what it saves: all ranks hold and update the whole.
     ElementRange owned;
+    /// fp32, of an embedding tied to output rows of the same rank: what G adds up, while T adds up
+    /// `gradient`. Reduce adds it to that, after which it is all -0.0. Else empty.
+    Tensor token_gradient;
+
+    /// Where the passes of the parameter's own layer add up their gradient.
+    [[nodiscard]] Tensor gradient_of_layer() const {
+        return token_gradient ? token_gradient : gradient;
+    }
 };
 
 using Bytes = std::span<std::byte>;
@@ -133,6 +141,9 @@ public:
     /// G: adds dy (N, h) to the rows' gradients, or sets them (accumulate false) to it.
     virtual void gradient(Context& ctx, const Microbatch& microbatch, ConstTensor dy,
                           bool accumulate) = 0;
+    /// Reduce, where this rank also has the output rows of a tied weight: adds
+    /// Parameter::token_gradient to the gradient. Nothing to do for a layer without one.
+    virtual void reduce_tied(Context& /*ctx*/) {}
 };
 
 /// The rows of the output projection that live on this rank, with softmax and loss.
@@ -200,8 +211,8 @@ public:
     /// others.
     [[nodiscard]] virtual RankBucket bucket(size_t /*index*/) { return {}; }
     [[nodiscard]] virtual int64_t report_bytes() const = 0;  ///< equal on every rank
-    /// Reduce: adds the two halves of tied gradients; `received` is the other rank's half, or
-    /// empty.
+    /// Reduce: adds the two halves of tied gradients. `received` is the other rank's half, or
+    /// empty: this rank has both, which InputLayer::reduce_tied() adds.
     virtual void reduce_tied(Context& ctx, Bytes received) = 0;
     /// Report: this rank's part of the report.
     virtual void report(Context& ctx, Bytes mine) = 0;

@@ -210,9 +210,17 @@ struct Operators {
     void (*embedding_gather)(Context& ctx, std::span<const int32_t> ids, ConstTensor shard,
                              int64_t first_row, Tensor out);
     /// dshard[ids[n] - first_row] += dy[n] for the ids of this shard, in the order n = 0 .. N-1.
-    /// dy (N, h); dshard (v, h) fp32, zeroed first unless `accumulate`.
+    /// dy (N, h); dshard (v, h) fp32, unless `accumulate` set to -0.0 first: -0.0 + x is x for
+    /// every x, while +0.0 + -0.0 is +0.0. So a row that no id names adds nothing, whether somebody
+    /// adds it to another gradient or leaves it out.
     void (*embedding_scatter_add)(Context& ctx, std::span<const int32_t> ids, ConstTensor dy,
                                   int64_t first_row, Tensor dshard, bool accumulate);
+    /// to += from, then from = -0.0, where all elements of `from` are -0.0 but those of rows id -
+    /// first_row of the ids, as embedding_scatter_add() left them: a device may leave the other
+    /// rows alone. `ids`: one span for each call of it; the outer span is the host's memory. from,
+    /// to (v, h) fp32.
+    void (*embedding_take)(Context& ctx, std::span<const std::span<const int32_t>> ids,
+                           int64_t first_row, Tensor from, Tensor to);
     /// y[n] = x[n] + wpe[n % seq_length]. x, y (N, h); wpe (>= seq_length, h); y may alias x.
     void (*add_positions)(Context& ctx, ConstTensor x, ConstTensor wpe, int64_t seq_length,
                           Tensor y);

@@ -35,12 +35,30 @@ __global__ void __launch_bounds__(kThreads)
 
 template <int kCount>
 __global__ void __launch_bounds__(kThreads)
-    zero_rows_kernel(float* __restrict__ out, int64_t stride, int64_t rows, int64_t cols) {
+    clear_rows_kernel(float* __restrict__ out, int64_t stride, int64_t rows, int64_t cols) {
     Vector<kCount> zero;
-    for (int i = 0; i < kCount; ++i) zero[i] = 0;
+    for (int i = 0; i < kCount; ++i) zero[i] = -0.0F;
     for (int64_t row = blockIdx.x; row < rows; row += gridDim.x) {
         for (int64_t col = int64_t{threadIdx.x} * kCount; col < cols; col += kThreads * kCount) {
             zero.store(out + row * stride + col);
+        }
+    }
+}
+
+template <int kCount>
+__global__ void __launch_bounds__(kThreads)
+    take_rows_kernel(float* __restrict__ from, int64_t from_stride, float* __restrict__ to,
+                     int64_t to_stride, int64_t rows, int64_t cols) {
+    Vector<kCount> zero;
+    for (int i = 0; i < kCount; ++i) zero[i] = -0.0F;
+    for (int64_t row = blockIdx.x; row < rows; row += gridDim.x) {
+        for (int64_t col = int64_t{threadIdx.x} * kCount; col < cols; col += kThreads * kCount) {
+            Vector<kCount> taken, sum;
+            taken.load(from + row * from_stride + col);
+            sum.load(to + row * to_stride + col);
+            for (int i = 0; i < kCount; ++i) sum[i] += taken[i];
+            sum.store(to + row * to_stride + col);
+            zero.store(from + row * from_stride + col);
         }
     }
 }
@@ -113,13 +131,27 @@ void embedding_scatter_add(Context& ctx, std::span<const int32_t> ids, ConstTens
     require(dshard.dtype == DType::fp32, "fp32 dshard");
     if (dshard.size() == 0) return;
     if (!accumulate) {
-        const auto zero = [&]<int kCount>() {
-            launch(ctx, zero_rows_kernel<kCount>, blocks_for(dshard.rows, 1), kThreads,
+        const auto clear = [&]<int kCount>() {
+            launch(ctx, clear_rows_kernel<kCount>, blocks_for(dshard.rows, 1), kThreads,
                    dshard.as<float>(), dshard.stride, dshard.rows, dshard.cols);
         };
-        with_vectors(zero, dshard);
+        with_vectors(clear, dshard);
     }
     add_rows_in_order(ctx, ids, first_row, dy, {}, dshard);
+}
+
+/// All rows: two ids of one row would need an order between blocks, and a pass over all of them
+/// takes a fraction of a millisecond.
+void embedding_take(Context& ctx, std::span<const std::span<const int32_t>> /*ids*/,
+                    int64_t /*first_row*/, Tensor from, Tensor to) {
+    require(same_shape(from, to) && from.dtype == DType::fp32 && to.dtype == DType::fp32,
+            "fp32 from and to of one shape");
+    if (to.size() == 0) return;
+    const auto take = [&]<int kCount>() {
+        launch(ctx, take_rows_kernel<kCount>, blocks_for(to.rows, 1), kThreads, from.as<float>(),
+               from.stride, to.as<float>(), to.stride, to.rows, to.cols);
+    };
+    with_vectors(take, from, to);
 }
 
 void add_positions(Context& ctx, ConstTensor x, ConstTensor wpe, int64_t seq_length, Tensor y) {

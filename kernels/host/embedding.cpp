@@ -43,10 +43,11 @@ void embedding_scatter_add(Context& ctx, std::span<const int32_t> ids, ConstTens
     if (!accumulate) {
         parallel_ranges(ctx, dshard.rows, dshard.size(), [&](int64_t begin, int64_t end) {
             if (dshard.stride == dshard.cols) {  // as one run, which goes past the caches
-                std::fill_n(row_of(begin), (end - begin) * dshard.cols, 0.0F);
+                std::fill_n(row_of(begin), (end - begin) * dshard.cols, -0.0F);
                 return;
             }
-            for (int64_t row = begin; row < end; ++row) std::fill_n(row_of(row), dshard.cols, 0.0F);
+            for (int64_t row = begin; row < end; ++row)
+                std::fill_n(row_of(row), dshard.cols, -0.0F);
         });
     }
     if (dshard.rows == 0) return;
@@ -62,6 +63,31 @@ void embedding_scatter_add(Context& ctx, std::span<const int32_t> ids, ConstTens
                 for (int64_t i = begin; i < end; ++i) to[i] += to_float(from[i]);
             }
         });
+    });
+}
+
+void embedding_take(Context& ctx, std::span<const std::span<const int32_t>> ids, int64_t first_row,
+                    Tensor from, Tensor to) {
+    require(same_shape(from, to) && from.dtype == DType::fp32 && to.dtype == DType::fp32,
+            "fp32 from and to of one shape");
+    int64_t count = 0;
+    for (const auto& some : ids) count += std::ssize(some);
+    // Split by columns, as the rows were added up. An id that comes again finds -0.0 and adds
+    // nothing.
+    parallel_ranges(ctx, to.cols, count * to.cols, [&](int64_t begin, int64_t end) {
+        for (const auto& some : ids) {
+            for (const int32_t id : some) {
+                const int64_t local = id - first_row;
+                if (local < 0 || local >= to.rows) continue;
+                float* const taken = from.as<float>() + local * from.stride;
+                float* const sum = to.as<float>() + local * to.stride;
+#pragma omp simd
+                for (int64_t i = begin; i < end; ++i) {
+                    sum[i] += taken[i];
+                    taken[i] = -0.0F;
+                }
+            }
+        }
     });
 }
 

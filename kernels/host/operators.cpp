@@ -46,6 +46,7 @@ const Operators& operators() {
         .copy = copy,
         .embedding_gather = embedding_gather,
         .embedding_scatter_add = embedding_scatter_add,
+        .embedding_take = embedding_take,
         .add_positions = add_positions,
         .positions_gradient = positions_gradient,
         .router_forward = router_forward,

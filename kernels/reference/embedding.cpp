@@ -30,11 +30,22 @@ void embedding_scatter_add(Context& ctx, std::span<const int32_t> ids, ConstTens
                            int64_t first_row, Tensor dshard, bool accumulate) {
     for (int64_t row = 0; row < dshard.rows; ++row) {
         for (int64_t i = 0; i < dshard.cols; ++i) {
-            double sum = start(dshard, row, i, accumulate);
+            double sum = accumulate ? get(dshard, row, i) : -0.0;
             for (int64_t n = 0; n < dy.rows; ++n) {
                 if (local_row(ids, n, first_row, dshard.rows) == row) sum += get(dy, n, i);
             }
             set(dshard, row, i, sum);
+        }
+    }
+    ctx.poll();
+}
+
+void embedding_take(Context& ctx, std::span<const std::span<const int32_t>> /*ids*/,
+                    int64_t /*first_row*/, Tensor from, Tensor to) {
+    for (int64_t row = 0; row < to.rows; ++row) {
+        for (int64_t i = 0; i < to.cols; ++i) {
+            set(to, row, i, get(to, row, i) + get(from, row, i));
+            set(from, row, i, -0.0);
         }
     }
     ctx.poll();

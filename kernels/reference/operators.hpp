@@ -46,6 +46,7 @@ FunctionOf<&Operators::fold_partials> fold_partials;
 
 FunctionOf<&Operators::embedding_gather> embedding_gather;
 FunctionOf<&Operators::embedding_scatter_add> embedding_scatter_add;
+FunctionOf<&Operators::embedding_take> embedding_take;
 FunctionOf<&Operators::add_positions> add_positions;
 FunctionOf<&Operators::positions_gradient> positions_gradient;
 

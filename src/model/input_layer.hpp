@@ -3,6 +3,10 @@
 
 #include "vocabpipe/modules.hpp"
 
+#include <cstdint>
+#include <span>
+#include <vector>
+
 namespace vocabpipe {
 
 /// One shard of the token embedding (paper section 2, "input layer").
@@ -15,9 +19,14 @@ public:
     void embed(Context& ctx, const Microbatch& microbatch, Tensor out) override;
     void gradient(Context& ctx, const Microbatch& microbatch, ConstTensor dy,
                   bool accumulate) override;
+    void reduce_tied(Context& ctx) override;
 
 private:
     std::span<Parameter> parameters_;
+    /// Of a tied weight: which rows have a gradient in this step. The microbatches' own memory.
+    std::vector<std::span<const int32_t>> tokens_of_step_;
+    /// Whether Reduce has taken all of the last step, so that there is nothing to clear.
+    bool taken_ = false;
 };
 
 }  // namespace vocabpipe

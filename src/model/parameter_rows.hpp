@@ -17,8 +17,8 @@ struct ParameterRows {
     int64_t memory_rows = 0;
     /// Over which its gradients are added up.
     Axis axis = Axis::data;
-    /// A tied output weight beside the input weight of the same rank: shares its memory and
-    /// moments, has a gradient of its own.
+    /// A tied output weight beside the input weight of the same rank: shares its memory, gradient
+    /// and moments. The input layer adds up its part of the gradient apart.
     bool shares_previous_weight = false;
     bool counted_elsewhere = false;
     GradientBucket::Of of = GradientBucket::Of::stage;

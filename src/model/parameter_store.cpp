@@ -63,11 +63,16 @@ std::vector<Parameter> lay_out(const ModelConfig& config, const std::vector<Para
             p.weight = p.master = take(layout.biases, DType::fp32);
             continue;
         }
-        if (training) p.gradient = take(layout.gradients, DType::fp32);
         if (part.shares_previous_weight) {
-            p.weight = parameters[i - 1].weight;
-            p.master = parameters[i - 1].master;
+            // T writes every row of its gradient, G few of its own: so the sum is made where T's
+            // is, which is the one that replicas add up and the optimizer reads.
+            Parameter& first = parameters[i - 1];
+            p.weight = first.weight;
+            p.master = first.master;
+            p.gradient = first.gradient;
+            if (training) first.token_gradient = take(layout.gradients, DType::fp32);
         } else {
+            if (training) p.gradient = take(layout.gradients, DType::fp32);
             p.weight = take(layout.weights, config.dtype);
             p.master = config.dtype == DType::fp32
                            ? p.owned.of(p.weight)

@@ -102,6 +102,18 @@ TEST_P(EmbeddingOfType, ScatterAddsRepeatedIdsInOrder) {
     }
 }
 
+TEST_P(EmbeddingOfType, ScatterLeavesRowsWithoutAnIdAtMinusZero) {
+    Matrix dshard(5, 37, DType::fp32);
+    const auto dy = Matrix::random(2, 37, GetParam(), 1);
+    host::embedding_scatter_add(ctx, std::vector<int32_t>{3, 9}, dy, 0, dshard, false);
+    for (int64_t row = 0; row < 5; ++row) {
+        for (int64_t col = 0; col < 37; ++col) {
+            const double value = dshard.get(row, col);
+            EXPECT_TRUE(row == 3 ? value == dy.get(0, col) : value == 0 && std::signbit(value));
+        }
+    }
+}
+
 TEST_P(EmbeddingOfType, PositionsRepeatPerSequenceAndTheirGradientSumsOverSequences) {
     const DType type = GetParam();
     const int64_t sequences = 3, seq_length = 7, h = 129, n = sequences * seq_length;
@@ -129,6 +141,36 @@ INSTANTIATE_TEST_SUITE_P(Types, ElementwiseOfType, testing::Values(DType::fp32, 
 
 INSTANTIATE_TEST_SUITE_P(Types, EmbeddingOfType, testing::Values(DType::fp32, DType::bf16),
                          [](const auto& info) { return name_of(info.param); });
+
+TEST(EmbeddingTake, AddsAndClearsTheRowsOfAllIdsAndChangesNoOther) {
+    const int64_t h = 1001, n = 50;
+    std::vector<int32_t> first_ids = random_ids(n, 25);  // many of them twice
+    std::vector<int32_t> second_ids(first_ids.begin(), first_ids.begin() + 20);
+    for (int32_t& id : second_ids) id = (id + 9) % 40;
+    const std::vector<std::span<const int32_t>> ids{first_ids, second_ids};
+    const auto dy = Matrix::random(n, h, DType::fp32, 1);
+    for (const int threads : {1, 2}) {
+        Context ctx({.threads = threads, .poll = {}});
+        for (const auto& [first, count] : {std::pair{0, 40}, {9, 13}, {40, 0}}) {
+            Matrix from(count, h, DType::fp32);
+            host::embedding_scatter_add(ctx, first_ids, dy, first, from, false);
+            host::embedding_scatter_add(ctx, second_ids, dy.view().row_range(0, 20), first, from,
+                                        true);
+            auto to = Matrix::random(count, h, DType::fp32, 2);
+            for (int64_t row = 0; row < count; ++row) {
+                for (int64_t col = row % 3; col < h; col += 3) to.set(row, col, -0.0);
+            }
+            auto expected_from = from.as(DType::fp32);
+            auto expected_to = to.as(DType::fp32);
+            reference::embedding_take(ctx, ids, first, expected_from, expected_to);
+            host::embedding_take(ctx, ids, first, from, to);
+            EXPECT_TRUE(to.same_bits(expected_to)) << "first row " << first;
+            EXPECT_TRUE(from.same_bits(expected_from)) << "first row " << first;
+            EXPECT_TRUE(to.gaps_are_intact());
+            EXPECT_TRUE(from.gaps_are_intact());
+        }
+    }
+}
 
 TEST(ReferenceEmbedding, GradientsAreThoseOfFiniteDifferences) {
     Context ctx({.threads = 1, .poll = {}});

@@ -75,7 +75,7 @@ struct Results {
             for (const ModelTensor& t :
                  stored[static_cast<size_t>(ModelRankInternals::store(model).ids()[i])]) {
                 for (const HeldRows& held : held_rows(p, t)) {
-                    const Tensor rows = held.of(p.gradient);
+                    const Tensor rows = held.of(p.gradient_of_layer());
                     std::vector<float>& whole = gradients[t.name];
                     whole.resize(static_cast<size_t>(t.held_shape[0] * rows.cols));
                     for (int64_t k = 0; k < rows.size(); ++k) {

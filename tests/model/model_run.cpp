@@ -83,9 +83,10 @@ Gradients run_with_weights(const ModelConfig& config, const Schedule& schedule, 
             if (p.correction_bias) continue;  // which has none
             const bool output_side = config.tied && p.counted_elsewhere;
             std::vector<float>& whole = result.by_name[p.name + (output_side ? " (output)" : "")];
-            whole.resize(static_cast<size_t>(p.logical_rows * p.gradient.cols));
-            std::copy_n(p.gradient.as<float>(), p.gradient.size(),
-                        whole.begin() + p.first_row * p.gradient.cols);
+            const Tensor gradient = p.gradient_of_layer();
+            whole.resize(static_cast<size_t>(p.logical_rows * gradient.cols));
+            std::copy_n(gradient.as<float>(), gradient.size(),
+                        whole.begin() + p.first_row * gradient.cols);
         }
         if (model.output() != nullptr) {
             const std::span<const double> losses = model.output()->losses();

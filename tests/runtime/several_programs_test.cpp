@@ -50,8 +50,9 @@ public:
         executor_.run_step(microbatches, slot);
         Outcome outcome;
         for (const Parameter& p : model_.parameters()) {
+            const Tensor gradient = p.gradient_of_layer();
             const auto bytes = std::as_bytes(
-                std::span(p.gradient.as<const float>(), static_cast<size_t>(p.gradient.size())));
+                std::span(gradient.as<const float>(), static_cast<size_t>(gradient.size())));
             outcome.gradients.insert(outcome.gradients.end(), bytes.begin(), bytes.end());
         }
         if (model_.output() != nullptr) {

@@ -43,14 +43,15 @@ std::vector<std::byte> serialise(ModelRank& model, bool tied) {
     std::vector<std::byte> out;
     for (const Parameter& p : model.parameters()) {
         if (p.correction_bias) continue;
+        const Tensor gradient = p.gradient_of_layer();
         const std::string name = p.name + (tied && p.counted_elsewhere ? " (output)" : "");
         put(out, static_cast<uint64_t>(name.size()));
         for (const char c : name) put(out, c);
-        put(out, static_cast<uint64_t>(p.logical_rows * p.gradient.cols));
-        put(out, static_cast<uint64_t>(p.first_row * p.gradient.cols));
-        put(out, static_cast<uint64_t>(p.gradient.size()));
-        std::vector<std::byte> values(static_cast<size_t>(p.gradient.bytes()));
-        model.device().download(p.gradient.as<std::byte>(), values);
+        put(out, static_cast<uint64_t>(p.logical_rows * gradient.cols));
+        put(out, static_cast<uint64_t>(p.first_row * gradient.cols));
+        put(out, static_cast<uint64_t>(gradient.size()));
+        std::vector<std::byte> values(static_cast<size_t>(gradient.bytes()));
+        model.device().download(gradient.as<std::byte>(), values);
         out.insert(out.end(), values.begin(), values.end());
     }
     return out;

@@ -268,7 +268,8 @@ Gradients run_single_rank(const ModelConfig& config, ModelPartition partition,
                 const int64_t first = schedule.input.begin(static_cast<int>(rank));
                 const int64_t rows = schedule.input.rows(static_cast<int>(rank));
                 part.first_row = first;
-                part.gradient = part.gradient.row_range(first, rows);
+                part.gradient = part.gradient_of_layer().row_range(first, rows);
+                part.token_gradient = {};
                 ShardedInputLayer rows_of_rank(std::span(&part, 1));
                 rows_of_rank.gradient(ctx, mb, boundary(t.dx), begun_input_rows);
                 begun_input_rows = true;
@@ -282,8 +283,9 @@ Gradients run_single_rank(const ModelConfig& config, ModelPartition partition,
     for (const Parameter& p : model.parameters()) {
         if (p.correction_bias) continue;
         const bool output_side = config.tied && p.counted_elsewhere;
+        const Tensor gradient = p.gradient_of_layer();
         result.by_name[p.name + (output_side ? " (output)" : "")] =
-            downloaded(device, p.gradient.as<float>(), p.gradient.size());
+            downloaded(device, gradient.as<float>(), gradient.size());
     }
     return result;
 }

@@ -93,6 +93,26 @@ TEST(CurveOfATiedWeightOnTwoRanks, KeepsBothCopiesIdentical) {
     }
 }
 
+/// One rank adds the rows of a step's tokens, two exchange and add all rows.
+TEST(CurveOfATiedWeight, HasTheSameBitsOnOneRankAndOnTwoWhereEveryStepHasFewAndOtherTokens) {
+    for (const DType dtype : {DType::fp32, DType::bf16}) {
+        for (const int replicas : {1, 2}) {
+            const auto run = [&](int ranks) {
+                TrainingSetup setup = toy(ranks, VocabMode::none, dtype, true);
+                setup.replicas = replicas;
+                setup.config.vocab_size = 1009;  // 128 tokens of a replica's step
+                setup.steps = 5;
+                return train_on_threads(setup);
+            };
+            const Training one = run(1);
+            const Training two = run(2);
+            EXPECT_EQ(first_difference(one, two), "");
+            EXPECT_EQ(one.gradients.at("transformer.wte.weight"),
+                      two.gradients.at("transformer.wte.weight"));
+        }
+    }
+}
+
 TEST(StepWithoutCountedTokens, HasLossZeroAndLeavesEveryWeightAsItWas) {
     for (const VocabMode mode : {VocabMode::none, VocabMode::one_barrier}) {
         TrainingSetup setup = toy(3, mode);

@@ -122,13 +122,16 @@ std::optional<RouterResult> OptimizerStep::router_result() const {
 }
 
 void OptimizerStep::reduce_tied(Context& ctx, Bytes received) {
-    // E side + S side; the sum is the same on both ranks because addition commutes.
+    // E side + S side, in whichever order: addition commutes. A row that no token of the step has
+    // is -0.0 on the E side, so that its sum has the S side's bits, whether two ranks add all rows
+    // or one rank the rows of its tokens.
+    if (received.empty()) {
+        model_.input()->reduce_tied(ctx);
+        return;
+    }
     Parameter& mine = model_.input() != nullptr ? model_.input()->parameters().front()
                                                 : model_.output()->parameters().front();
-    const ConstTensor other =
-        received.empty()
-            ? ConstTensor(model_.output()->parameters().front().gradient)
-            : ConstTensor(received.data(), mine.gradient.rows, mine.gradient.cols, DType::fp32);
+    const ConstTensor other(received.data(), mine.gradient.rows, mine.gradient.cols, DType::fp32);
     ctx.operators().add(ctx, mine.gradient, other, mine.gradient);
 }
 

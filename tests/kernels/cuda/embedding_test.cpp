@@ -83,7 +83,7 @@ TEST_P(Embedding, ScatterAddsRepeatedIdsInOrder) {
             Matrix expected = before;
             for (int64_t row = 0; row < count; ++row) {
                 for (int64_t col = 0; col < c.width; ++col) {
-                    float sum = accumulate ? static_cast<float>(before.get(row, col)) : 0.0F;
+                    float sum = accumulate ? static_cast<float>(before.get(row, col)) : -0.0F;
                     for (int64_t i = 0; i < n; ++i) {
                         if (ids[static_cast<size_t>(i)] == first + row) {
                             sum += static_cast<float>(dy.get(i, col));
@@ -139,6 +139,27 @@ TEST_P(Embedding, ScatterRefusesMoreIdsThanTheWorkspaceSorts) {
     const DeviceMatrix dshard(device, Matrix(9, c.width, DType::fp32, c.gap));
     EXPECT_THROW(cuda::embedding_scatter_add(device.context(), ids, dy, 0, dshard, true),
                  UsageError);
+}
+
+TEST_P(Embedding, TakeAddsAndClearsWithTheBitsOfTheReference) {
+    Device device;
+    const Case c = GetParam();
+    const auto ids = random_ids(30, 40);
+    const DeviceArray<int32_t> device_ids(device, ids);
+    const DeviceMatrix dy(device, random_matrix(30, c, c.type, 1));
+    const DeviceMatrix from(device, Matrix(40, c.width, DType::fp32, c.gap));
+    cuda::embedding_scatter_add(device.context(), device_ids, dy, 0, from, false);
+    auto expected = random_matrix(40, c, DType::fp32, 2);
+    for (int64_t row = 0; row < 40; row += 2) expected.set(row, 0, -0.0);
+    const DeviceMatrix to(device, expected);
+    Matrix expected_from = from.download();
+    const std::vector<std::span<const int32_t>> all_ids{device_ids.span()};
+    cuda::embedding_take(device.context(), all_ids, 0, from, to);
+    reference::embedding_take(host, all_ids, 0, expected_from, expected);
+    EXPECT_TRUE(to.download().same_bits(expected));
+    EXPECT_TRUE(from.download().same_bits(expected_from));
+    EXPECT_TRUE(to.download().gaps_are_intact());
+    EXPECT_TRUE(from.download().gaps_are_intact());
 }
 
 TEST_P(Embedding, PositionsRepeatPerSequenceAndTheirGradientSumsOverSequences) {
