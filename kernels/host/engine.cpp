@@ -38,8 +38,9 @@ Engine::State::State(int threads) {
     const auto includes = [&](dnnl::cpu_isa set) {  // bits are the sets that a set includes
         return (isa & static_cast<unsigned>(set)) == static_cast<unsigned>(set);
     };
-    kernels.avx512 = includes(dnnl::cpu_isa::avx512_core);
-    kernels.panels = has_avx512(DType::bf16) && includes(dnnl::cpu_isa::avx512_core_bf16);
+    // So that the variable that limits oneDNN limits our kernels, too.
+    kernels.fp32_panels = has_avx512(DType::fp32) && includes(dnnl::cpu_isa::avx512_core);
+    kernels.bf16_panels = has_avx512(DType::bf16) && includes(dnnl::cpu_isa::avx512_core_bf16);
 }
 
 Engine::Engine(int threads) : threads_(std::max(1, threads)) {

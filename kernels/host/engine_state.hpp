@@ -40,16 +40,19 @@ public:
     int64_t scratch_bytes = 0;
 };
 
-/// What oneDNN's kernels for this machine can do.
+/// Types that panel_product() multiplies on this machine. oneDNN multiplies the others: its AVX-512
+/// kernels of fp32 are chosen by sizes and strides, and then round long sums in several ways.
 struct MatmulKernels {
-    /// Cut anywhere, a product has the bits of the whole one, and bf16 is multiplied.
-    bool avx512 = true;
-    /// bf16 is multiplied by panel_product().
-    bool panels = false;
+    bool bf16_panels = false, fp32_panels = false;
+
+    [[nodiscard]] bool panels(DType type) const {
+        return type == DType::bf16 ? bf16_panels : fp32_panels;
+    }
 };
 
-/// A product: one primitive with AVX-512, none where panel_product() computes it. Without, one for
-/// each strip's size (matmul_strips()), and bf16 is widened to fp32.
+/// A product. Of bf16 that has no panels, operands are widened to fp32. There is nothing more to
+/// prepare for panel_product(), and for oneDNN one primitive for each strip's size
+/// (matmul_strips()).
 class Matmul {
 public:
     Matmul(const dnnl::engine& engine, const MatmulKernels& kernels, const MatmulShape& shape,
@@ -64,8 +67,8 @@ public:
         int64_t a = 0, b = 0, bias = 0, c = 0;  ///< bytes from the beginning of each operand
     };
     MatmulShape shape;
+    MatmulShape run;          ///< what is computed: shape, or its operands widened and dense
     int64_t panel_bytes = 0;  ///< memory of panel_product(), if that computes it
-    MatmulShape run;  ///< what the primitives compute: shape, or its operands widened and dense
     std::vector<MatmulPrimitive> primitives;
     std::vector<Part> parts;
 };

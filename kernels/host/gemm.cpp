@@ -138,7 +138,7 @@ void gemm(Context& ctx, ConstTensor a, bool transpose_a, ConstTensor b, bool tra
         return row_product(ctx, a, b, bias, c);
     }
 
-    // oneDNN has no fp32 product with a bf16 result, nor an fp32 one with a bf16 bias.
+    // No kernel has a bf16 result of an fp32 product, nor a bf16 bias.
     if (a.dtype == DType::fp32 && c.dtype == DType::bf16) {
         const auto bytes = c.size() * size_of(DType::fp32);
         const Tensor wide(engine.state().conversion.at_least(bytes), c.rows, c.cols, DType::fp32);
@@ -148,7 +148,9 @@ void gemm(Context& ctx, ConstTensor a, bool transpose_a, ConstTensor b, bool tra
     }
 
     const Operands operands{a, transpose_a, b, transpose_b, c, accumulate, bias};
-    const int64_t part = c.dtype == DType::fp32 ? terms_per_part(a.dtype, transpose_b, k) : k;
+    const bool panels = engine.state().kernels.panels(a.dtype);
+    const int64_t part =
+        c.dtype == DType::fp32 ? terms_per_part(panels, a.dtype, transpose_b, k) : k;
     for (int64_t begin = 0; begin < k; begin += part) {
         if (begin > 0) ctx.poll();
         product_in_parts(ctx, operands.terms(begin, std::min(part, k - begin)));

@@ -11,12 +11,11 @@ namespace vocabpipe::kernels::host {
 /// bf16; `accumulate` (c +=) needs an fp32 c. bias is fp32 or of a's type. Dimensions of 0 and 1
 /// are fine: k == 0 gives c = bias or 0. a, b and c must not overlap.
 ///
-/// bf16 is multiplied by panel_product() where the CPU has AVX512-BF16, all else by oneDNN, whose
-/// primitives are cached in the engine of `ctx`. A product that takes long is computed in parts
-/// with ctx.poll() between them; that of a single row and a transposed b is row_product()'s. Bits
-/// do not depend on the number of threads, nor on how the rows and columns of c are sharded as long
-/// as no shard is one row or one column wide; but for long sums of fp32 with AVX-512 and oneDNN 2.6
-/// or 3.2 (docs/numerics.md).
+/// panel_product() multiplies where the CPU has AVX-512, elsewhere oneDNN, whose primitives are
+/// cached in the engine of `ctx`; bf16 is widened where the CPU does not multiply it. A product
+/// that takes long is computed in parts with ctx.poll() between them; that of a single row and a
+/// transposed b is row_product()'s. Bits do not depend on the number of threads, nor on how the
+/// rows and columns of c are sharded as long as no shard is one row or one column wide.
 void gemm(Context& ctx, ConstTensor a, bool transpose_a, ConstTensor b, bool transpose_b, Tensor c,
           bool accumulate, ConstTensor bias = {});
 

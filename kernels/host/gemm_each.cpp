@@ -21,7 +21,7 @@ constexpr int64_t kWidth = 512;
 /// Tasks per thread at least, where products are large enough to be cut.
 constexpr int kTasksPerThread = 4;
 
-/// One product of oneDNN, and what it multiplies.
+/// One prepared product, and what it multiplies.
 struct Part {
     Operands operands;
     Matmul* matmul = nullptr;
@@ -32,19 +32,20 @@ struct Task {
     double flop = 0;
 };
 
-/// What gemm() does not compute as one product of oneDNN per part of k.
+/// What gemm() does not compute as one prepared product per part of k.
 bool is_special(const Operands& o) {
     const bool one_row = o.c.rows == 1 && !o.transpose_a && o.transpose_b && !o.accumulate;
     return one_row || o.k() == 0 || (o.a.dtype == DType::fp32 && o.c.dtype == DType::bf16);
 }
 
 /// Some rows of a product, cut along k where gemm() cuts sums.
-Task task_of(const Operands& rows) {
+Task task_of(const MatmulKernels& kernels, const Operands& rows) {
     Task task{{}, rows.flop()};
     const int64_t k = rows.k(), n = rows.c.cols;
     const int64_t strips = rows.transpose_b ? 1 : (n + kWidth - 1) / kWidth;
+    const bool panels = kernels.panels(rows.a.dtype);
     const int64_t terms =
-        rows.c.dtype == DType::fp32 ? terms_per_part(rows.a.dtype, rows.transpose_b, k) : k;
+        rows.c.dtype == DType::fp32 ? terms_per_part(panels, rows.a.dtype, rows.transpose_b, k) : k;
     for (int64_t i = 0; i < strips; ++i) {
         const int64_t left = boundary(n, i, strips);
         const Operands strip = rows.columns(left, boundary(n, i + 1, strips) - left);
@@ -57,7 +58,8 @@ Task task_of(const Operands& rows) {
 
 /// Cut along rows of c into tasks of at most `flop`, or as near as whole shares come to it. Most
 /// products of experts stay whole, so that few shapes occur.
-std::vector<Task> tasks_of(std::span<const Operands> products, double flop) {
+std::vector<Task> tasks_of(const MatmulKernels& kernels, std::span<const Operands> products,
+                           double flop) {
     std::vector<Task> tasks;
     for (const Operands& product : products) {
         const int64_t rows = product.c.rows;
@@ -66,7 +68,7 @@ std::vector<Task> tasks_of(std::span<const Operands> products, double flop) {
             std::clamp<int64_t>(wanted, 1, std::max<int64_t>(1, rows / kSmallestShare));
         for (int64_t i = 0; i < cuts; ++i) {
             const int64_t top = boundary(rows, i, cuts);
-            tasks.push_back(task_of(product.rows(top, boundary(rows, i + 1, cuts) - top)));
+            tasks.push_back(task_of(kernels, product.rows(top, boundary(rows, i + 1, cuts) - top)));
         }
     }
     return tasks;
@@ -138,7 +140,7 @@ void gemm_each(Context& ctx, std::span<const Operands> products) {
     const double per_poll = kFlopPerPart * (ordinary.front().a.dtype == DType::bf16 ? 2 : 1);
     const double per_task =
         threads == 1 ? per_poll : std::min(per_poll, flop / (kTasksPerThread * threads));
-    std::vector<Task> tasks = tasks_of(ordinary, per_task);
+    std::vector<Task> tasks = tasks_of(engine.state().kernels, ordinary, per_task);
     prepare(engine, tasks);
     run(ctx, tasks, threads, per_poll / 2);
 }

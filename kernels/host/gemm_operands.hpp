@@ -17,12 +17,15 @@ inline constexpr int64_t kSmallestShare = 32;
 /// Smaller products are not worth waking a team.
 inline constexpr double kParallelFlop = 1e6;
 
-/// Sums are cut along k into parts of this many terms. A property of type, transposition and k
-/// alone, because bits depend on it: the same for shards and the whole, for all numbers of threads.
-[[nodiscard]] inline int64_t terms_per_part(DType type, bool transpose_b, int64_t k) {
+/// Sums are cut along k into parts of this many terms; `panels`: panel_product() computes them. A
+/// property of machine, type, transposition and k alone, because bits depend on it: the same for
+/// shards and the whole, for all numbers of threads.
+[[nodiscard]] inline int64_t terms_per_part(bool panels, DType type, bool transpose_b, int64_t k) {
     // oneDNN 2.6 has two fp32 kernels for a b^T, chosen by m and n, that cut sums of 769 to 1200
     // terms differently (and all others alike).
-    if (type == DType::fp32 && transpose_b && k > 768 && k <= 1200) return (k / 2 + 15) / 16 * 16;
+    if (!panels && type == DType::fp32 && transpose_b && k > 768 && k <= 1200) {
+        return (k / 2 + 15) / 16 * 16;
+    }
     // Parts of long sums let communication be polled where c is too small to be cut.
     return k > 16384 ? 8192 : k;
 }

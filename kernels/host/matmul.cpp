@@ -33,15 +33,7 @@ memory::desc describe(int64_t rows, int64_t cols, int64_t stride, bool transpose
     return {{rows, cols}, dnnl_type(type), strides};
 }
 
-// The only places that differ between oneDNN 2.x and 3.x are the next two.
-
-/// A single row whose elements are apart in memory: oneDNN 3.6 reads it as if it were dense. (It
-/// has other kernels for the bf16 that it gets.) With 2.x such products keep their bits.
-bool must_pack_a(const MatmulShape& s) {
-    return DNNL_VERSION_MAJOR >= 3 && s.m == 1 && s.transpose_a && s.a_stride > 1 &&
-           s.ab_type == DType::fp32;
-}
-
+/// The only place that differs between oneDNN 2.x and 3.x.
 dnnl::matmul::primitive_desc describe_matmul(const dnnl::engine& engine, const memory::desc& a,
                                              const memory::desc& b, const memory::desc* bias,
                                              const memory::desc& c,
@@ -68,15 +60,14 @@ MatmulShape widened(MatmulShape s) {
 }
 
 /// One primitive per strip's size, and where the strips begin.
-void add_parts(Matmul& matmul, const dnnl::engine& engine, std::span<const MatmulStrip> strips,
-               bool cut, int lanes) {
+void add_parts(Matmul& matmul, const dnnl::engine& engine, int lanes) {
     const MatmulShape& s = matmul.run;
     std::vector<MatmulShape> shapes;
-    for (const MatmulStrip& strip : strips) {
+    for (const MatmulStrip& strip : matmul_strips(s.m, s.n)) {
         MatmulShape one = s;
         one.m = strip.padded_rows;
         one.n = strip.padded_columns;
-        const bool packs_a = must_pack_a(s) || (cut && (s.transpose_a || one.m != strip.rows));
+        const bool packs_a = s.transpose_a || one.m != strip.rows;
         if (packs_a) {
             one.transpose_a = false;
             one.a_stride = s.k;
@@ -105,18 +96,12 @@ void add_parts(Matmul& matmul, const dnnl::engine& engine, std::span<const Matmu
 Matmul::Matmul(const dnnl::engine& engine, const MatmulKernels& kernels, const MatmulShape& of,
                int lanes)
     : shape(of), run(of) {
-    if (shape.ab_type == DType::bf16 && kernels.panels) {
-        panel_bytes = panel_product_bytes(shape);
-        return;
+    if (!kernels.panels(shape.ab_type) && shape.ab_type == DType::bf16) run = widened(shape);
+    if (kernels.panels(run.ab_type)) {
+        panel_bytes = panel_product_bytes(run);
+    } else {
+        add_parts(*this, engine, lanes);
     }
-    if (kernels.avx512) {
-        const MatmulStrip whole{
-            .rows = shape.m, .columns = shape.n, .padded_rows = shape.m, .padded_columns = shape.n};
-        add_parts(*this, engine, std::span(&whole, 1), false, lanes);
-        return;
-    }
-    if (shape.ab_type == DType::bf16) run = widened(shape);
-    add_parts(*this, engine, matmul_strips(shape.m, shape.n), true, lanes);
 }
 
 MatmulPrimitive::MatmulPrimitive(const dnnl::engine& engine, const MatmulShape& shape,
@@ -168,8 +153,7 @@ OneThreadProducts::~OneThreadProducts() {
 }
 
 bool multiplies_with_avx512(Engine& engine, DType type) {
-    const MatmulKernels& kernels = engine.state().kernels;
-    return type == DType::bf16 ? kernels.panels : kernels.avx512;
+    return engine.state().kernels.panels(type);
 }
 
 Matmul& prepare_matmul(Engine& engine, const MatmulShape& shape) {

@@ -126,7 +126,12 @@ void run_packed(Matmul& matmul, const Matmul::Part& part, Engine::State::Lane& r
     if (packs_c) copy(c, padded.n, result, floats(at.c), s.c_stride);
 }
 
-void run_parts(Matmul& matmul, Engine::State::Lane& resources, int thread, const Pointers& from) {
+void run_as_prepared(Matmul& matmul, Engine::State::Lane& resources, int thread,
+                     const Pointers& from) {
+    if (matmul.panel_bytes > 0) {
+        return panel_product(matmul.run, from.a, from.b, from.c, from.bias,
+                             resources.packed.at_least(matmul.panel_bytes));
+    }
     for (const Matmul::Part& part : matmul.parts) {
         const Pointers at{.a = from.a + part.a,
                           .b = from.b + part.b,
@@ -147,7 +152,7 @@ void widen(const void* from, int64_t stride, MatmulShape::Stored size, float* to
     }
 }
 
-/// Of bf16 operands whose primitives multiply fp32.
+/// Of bf16 operands that are multiplied as fp32.
 void run_widened(Matmul& matmul, Engine::State::Lane& resources, int thread, const Pointers& from) {
     const MatmulShape& s = matmul.shape;
     const MatmulShape::Stored a = s.stored_a(), b = s.stored_b();
@@ -163,11 +168,11 @@ void run_widened(Matmul& matmul, Engine::State::Lane& resources, int thread, con
     widen(from.a, s.a_stride, a, wide_a);
     widen(from.b, s.b_stride, b, wide_b);
     if (wide_bias) widen(from.bias, s.n, {1, s.n}, bias);
-    run_parts(matmul, resources, thread,
-              {.a = bytes(wide_a),
-               .b = bytes(wide_b),
-               .bias = wide_bias ? bytes(bias) : from.bias,
-               .c = narrow ? bytes(c) : from.c});
+    run_as_prepared(matmul, resources, thread,
+                    {.a = bytes(wide_a),
+                     .b = bytes(wide_b),
+                     .bias = wide_bias ? bytes(bias) : from.bias,
+                     .c = narrow ? bytes(c) : from.c});
     if (!narrow) return;
     for (int64_t row = 0; row < s.m; ++row) {
         Bf16* const to = reinterpret_cast<Bf16*>(from.c) + row * s.c_stride;
@@ -180,10 +185,6 @@ void run_widened(Matmul& matmul, Engine::State::Lane& resources, int thread, con
 void run_matmul(Engine& engine, Matmul& matmul, int thread, const void* a, const void* b, void* c,
                 const void* bias) {
     auto& resources = engine.state().lanes[static_cast<size_t>(thread)];
-    if (matmul.panel_bytes > 0) {
-        return panel_product(matmul.shape, a, b, c, bias,
-                             resources.packed.at_least(matmul.panel_bytes));
-    }
     const Pointers from{
         .a = static_cast<const std::byte*>(a),
         .b = static_cast<const std::byte*>(b),
@@ -191,7 +192,7 @@ void run_matmul(Engine& engine, Matmul& matmul, int thread, const void* a, const
         .c = static_cast<std::byte*>(c)};
     const bool widens = matmul.shape.ab_type != matmul.run.ab_type;
     if (widens) return run_widened(matmul, resources, thread, from);
-    run_parts(matmul, resources, thread, from);
+    run_as_prepared(matmul, resources, thread, from);
 }
 
 }  // namespace vocabpipe::kernels::host

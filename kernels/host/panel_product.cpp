@@ -17,18 +17,14 @@ constexpr int kTileRows = 8;
 constexpr int kTileVectors = 3;
 constexpr int64_t kPanel = kTileVectors * kLanes;  ///< columns of a panel of b
 
-constexpr int64_t kTerms = kWordTerms<DType::bf16>;
-constexpr int64_t kSize = 2;  ///< bytes of a term
-
 /// Words of a block of terms: a panel of b, 72 KB, stays in a second-level cache.
 constexpr int64_t kBlockWords = 384;
-constexpr int64_t kBlockTerms = kBlockWords * kTerms;
 /// Words that are multiplied between two requests for lines of the cache.
 constexpr int64_t kChunkWords = 32;
 constexpr int64_t kLine = 64;
-/// Terms that all columns are computed of before the next ones: rows of a stay in a third-level
-/// cache between panels of b, 3 MB of 256 rows.
-constexpr int64_t kGroupTerms = 8 * kBlockTerms;
+/// Blocks of terms that all columns are computed of before the next ones: rows of a stay in a
+/// third-level cache between panels of b, 3 MB of 256 rows.
+constexpr int64_t kGroupBlocks = 8;
 /// Of a transposed a, rows are packed until they take 512 KB, but at least so many rows: b is
 /// packed again for each of these blocks.
 constexpr int64_t kPackedWords = int64_t{1} << 17;
@@ -74,11 +70,12 @@ class Prefetch {
 public:
     /// Of nothing.
     Prefetch() = default;
-    explicit Prefetch(const Source& source)
+    /// `size`: bytes of a term.
+    Prefetch(const Source& source, int64_t size)
         : row_(source.from.data),
           stride_(source.from.stride),
           rows_(source.transposed ? source.columns : source.terms),
-          last_((source.transposed ? source.terms : source.columns) * kSize - 1) {}
+          last_((source.transposed ? source.terms : source.columns) * size - 1) {}
 
     /// Sets how many lines a call of next() asks for, so that `calls` ask for all.
     void spread(int64_t calls) {
@@ -106,7 +103,7 @@ private:
 };
 
 /// `single`: one more term, which has no partner in a.
-template <int rows, int vectors>
+template <DType type, int rows, int vectors>
 void tile(const Left& a, const Word* b, int64_t words, bool single, const Target& to,
           Prefetch& prefetch) {
     __m512 sums[rows][vectors];
@@ -136,19 +133,18 @@ void tile(const Left& a, const Word* b, int64_t words, bool single, const Target
                     _mm512_set1_epi32(static_cast<int>(load<Word>(at + r * a.row)));
 #pragma GCC unroll 3
                 for (int v = 0; v < vectors; ++v) {
-                    sums[r][v] = add_words<DType::bf16>(sums[r][v], word, columns[v]);
+                    sums[r][v] = add_words<type>(sums[r][v], word, columns[v]);
                 }
             }
         }
     }
-    if (single) {
+    if (type == DType::bf16 && single) {
 #pragma GCC unroll 8
         for (int r = 0; r < rows; ++r) {
             const __m512i word = _mm512_set1_epi32(load<uint16_t>(at + r * a.row));
 #pragma GCC unroll 3
             for (int v = 0; v < vectors; ++v) {
-                sums[r][v] =
-                    add_words<DType::bf16>(sums[r][v], word, _mm512_load_si512(b + v * kLanes));
+                sums[r][v] = add_words<type>(sums[r][v], word, _mm512_load_si512(b + v * kLanes));
             }
         }
     }
@@ -162,7 +158,7 @@ void tile(const Left& a, const Word* b, int64_t words, bool single, const Target
                 sum = _mm512_add_ps(sum, _mm512_maskz_loadu_ps(mask, to.bias + v * kLanes));
             }
             std::byte* const row = to.c + r * to.stride;
-            if (to.narrow) {
+            if (type == DType::bf16 && to.narrow) {
                 store_floats<DType::bf16>(row + v * kLanes * 2, mask, sum);
                 continue;
             }
@@ -174,11 +170,13 @@ void tile(const Left& a, const Word* b, int64_t words, bool single, const Target
 }
 
 using Tile = void (*)(const Left&, const Word*, int64_t, bool, const Target&, Prefetch&);
-constexpr Tile kTiles[kTileRows][kTileVectors] = {
-    {tile<1, 1>, tile<1, 2>, tile<1, 3>}, {tile<2, 1>, tile<2, 2>, tile<2, 3>},
-    {tile<3, 1>, tile<3, 2>, tile<3, 3>}, {tile<4, 1>, tile<4, 2>, tile<4, 3>},
-    {tile<5, 1>, tile<5, 2>, tile<5, 3>}, {tile<6, 1>, tile<6, 2>, tile<6, 3>},
-    {tile<7, 1>, tile<7, 2>, tile<7, 3>}, {tile<8, 1>, tile<8, 2>, tile<8, 3>}};
+template <DType type, int rows>
+constexpr Tile kTilesOfRows[kTileVectors] = {tile<type, rows, 1>, tile<type, rows, 2>,
+                                             tile<type, rows, 3>};
+template <DType type>
+constexpr const Tile* kTiles[kTileRows] = {
+    kTilesOfRows<type, 1>, kTilesOfRows<type, 2>, kTilesOfRows<type, 3>, kTilesOfRows<type, 4>,
+    kTilesOfRows<type, 5>, kTilesOfRows<type, 6>, kTilesOfRows<type, 7>, kTilesOfRows<type, 8>};
 
 /// What a block of terms, rows or columns covers.
 struct Range {
@@ -205,6 +203,7 @@ struct Layout {
     int64_t sum_columns = 0;  ///< 0 unless c is bf16 and k is cut into blocks
 };
 
+template <DType type>
 Layout layout_of(const MatmulShape& s) {
     Layout layout;
     const auto take = [&](int64_t words) {
@@ -212,7 +211,7 @@ Layout layout_of(const MatmulShape& s) {
         layout.bytes += round_up(words * int64_t{sizeof(Word)}, 64);
         return begin;
     };
-    const int64_t words = words_of<DType::bf16>(s.k);
+    const int64_t words = words_of<type>(s.k);
     layout.block_rows = s.m;
     layout.b = take(smaller(words, kBlockWords) * kPanel);
     if (s.transpose_a) {
@@ -221,7 +220,7 @@ Layout layout_of(const MatmulShape& s) {
         layout.a = take(layout.block_rows * words);
     }
     if (s.c_type == DType::bf16 && words > kBlockWords) {
-        layout.sum_columns = s.k > kGroupTerms ? round_up(s.n, kPanel) : kPanel;
+        layout.sum_columns = words > kGroupBlocks * kBlockWords ? round_up(s.n, kPanel) : kPanel;
         layout.sums = take(layout.block_rows * layout.sum_columns);
     }
     layout.bias = take(kPanel);
@@ -238,12 +237,13 @@ struct Block {
     [[nodiscard]] bool begins_rows() const { return columns.begin == 0 && terms.begin == 0; }
 };
 
+template <DType type>
 class Product {
 public:
     Product(const MatmulShape& shape, const void* a, const void* b, void* c, const void* bias,
             std::byte* memory)
         : s_(shape),
-          layout_(layout_of(shape)),
+          layout_(layout_of<type>(shape)),
           packed_b_(reinterpret_cast<Word*>(memory + layout_.b)),
           packed_a_(reinterpret_cast<Word*>(memory + layout_.a)),
           sums_(reinterpret_cast<float*>(memory + layout_.sums)),
@@ -262,7 +262,7 @@ public:
             pack_b(source_of(block));
             Block next = block;
             more = advance(next);
-            multiply(block, more ? Prefetch(source_of(next)) : Prefetch());
+            multiply(block, more ? Prefetch(source_of(next), kSize) : Prefetch());
             if (layout_.sum_columns > 0 && block.terms.end == s_.k) {
                 narrow(block.rows, block.columns);
             }
@@ -271,6 +271,10 @@ public:
     }
 
 private:
+    static constexpr int64_t kSize = type == DType::bf16 ? 2 : 4;  ///< bytes of a term
+    static constexpr int64_t kBlockTerms = kBlockWords * kWordTerms<type>;
+    static constexpr int64_t kGroupTerms = kGroupBlocks * kBlockTerms;
+
     [[nodiscard]] Block first() const {
         Block block;
         block.rows.advance(layout_.block_rows, s_.m);
@@ -311,10 +315,10 @@ private:
         // are likely to be on their way.
         constexpr int64_t kAtOnce = 8 * kLanes;
         for (int64_t i = 0; i < rows.count(); i += kAtOnce) {
-            pack_by_rows<DType::bf16>({a_.data + (rows.begin + i) * kSize, a_.stride}, s_.k,
-                                      smaller(kAtOnce, rows.count() - i),
-                                      packed_a_ + i * words_of<DType::bf16>(s_.k), kLanes,
-                                      kLanes * words_of<DType::bf16>(s_.k));
+            pack_by_rows<type>({a_.data + (rows.begin + i) * kSize, a_.stride}, s_.k,
+                               smaller(kAtOnce, rows.count() - i),
+                               packed_a_ + i * words_of<type>(s_.k), kLanes,
+                               kLanes * words_of<type>(s_.k));
         }
     }
 
@@ -339,11 +343,10 @@ private:
 
     void pack_b(const Source& source) {
         if (source.transposed) {
-            pack_by_columns<DType::bf16>(source.from, source.terms, source.columns, packed_b_,
-                                         kPanel);
+            pack_by_columns<type>(source.from, source.terms, source.columns, packed_b_, kPanel);
         } else {
-            pack_by_rows<DType::bf16>(source.from, source.terms, source.columns, packed_b_, kPanel,
-                                      kLanes);
+            pack_by_rows<type>(source.from, source.terms, source.columns, packed_b_, kPanel,
+                               kLanes);
         }
     }
 
@@ -351,9 +354,8 @@ private:
     [[nodiscard]] Left left_of(int64_t row, int64_t packed, int64_t term) const {
         if (!s_.transpose_a)
             return {a_.data + row * a_.stride + term * kSize, a_.stride, sizeof(Word)};
-        const Word* const panel = packed_a_ +
-                                  packed / kLanes * kLanes * words_of<DType::bf16>(s_.k) +
-                                  term / kTerms * kLanes + packed % kLanes;
+        const Word* const panel = packed_a_ + packed / kLanes * kLanes * words_of<type>(s_.k) +
+                                  term / kWordTerms<type> * kLanes + packed % kLanes;
         return {reinterpret_cast<const std::byte*>(panel), sizeof(Word),
                 kLanes * int64_t{sizeof(Word)}};
     }
@@ -365,9 +367,9 @@ private:
     void multiply(const Block& block, Prefetch prefetch) {
         const auto& [rows, group, columns, terms] = block;
         // Packed words of a have zeros where a term has no partner.
-        const bool single = !s_.transpose_a && terms.count() % kTerms != 0;
+        const bool single = !s_.transpose_a && terms.count() % kWordTerms<type> != 0;
         const int64_t words =
-            single ? terms.count() / kTerms : words_of<DType::bf16>(terms.count());
+            single ? terms.count() / kWordTerms<type> : words_of<type>(terms.count());
         const int64_t vectors = (columns.count() + kLanes - 1) / kLanes;
         Target to;
         to.add = terms.begin > 0 || s_.accumulate;
@@ -385,8 +387,8 @@ private:
         for (int64_t i = 0; i < rows.count(); i += kTileRows) {
             to.c = c + i * to.stride;
             const int64_t count = smaller(kTileRows, rows.count() - i);
-            kTiles[count - 1][vectors - 1](left_of(rows.begin + i, i, terms.begin), packed_b_,
-                                           words, single, to, prefetch);
+            kTiles<type>[count - 1][vectors - 1](left_of(rows.begin + i, i, terms.begin), packed_b_,
+                                                 words, single, to, prefetch);
         }
     }
 
@@ -416,12 +418,17 @@ private:
 }  // namespace
 
 int64_t panel_product_bytes(const MatmulShape& shape) {
-    return layout_of(shape).bytes;
+    return shape.ab_type == DType::bf16 ? layout_of<DType::bf16>(shape).bytes
+                                        : layout_of<DType::fp32>(shape).bytes;
 }
 
 void panel_product(const MatmulShape& shape, const void* a, const void* b, void* c,
                    const void* bias, std::byte* memory) {
-    Product(shape, a, b, c, bias, memory).run();
+    if (shape.ab_type == DType::bf16) {
+        Product<DType::bf16>(shape, a, b, c, bias, memory).run();
+    } else {
+        Product<DType::fp32>(shape, a, b, c, bias, memory).run();
+    }
 }
 
 }  // namespace vocabpipe::kernels::host

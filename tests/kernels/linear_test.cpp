@@ -117,8 +117,7 @@ TEST_P(LinearOfType, BitsAreTheSameForOneAndTwoThreads) {
     EXPECT_TRUE(db1.same_bits(db2));
 }
 
-// oneDNN 2.x sums every element of c alike, wherever a matrix is cut; a newer one does so for
-// dimensions >= 2. The vocabulary layer's exact tests stand on this.
+// The vocabulary layer's exact tests stand on this.
 TEST_P(LinearOfType, RowShardsOfTheWeightGiveTheBitsOfTheWhole) {
     const int64_t n = 37, in = 130, out = 301;
     const auto x = Matrix::random(n, in, in_type(), 1);
@@ -276,7 +275,7 @@ TEST(Gemm, SumsLongProductsInChunksAndPollsBetweenParts) {
 }
 
 // Where oneDNN left to itself cuts the sum between threads, or picks a kernel by the size of a
-// shard.
+// shard, or by whether its rows are apart.
 TEST(Gemm, BitsDependNeitherOnThreadsNorOnShardsInAwkwardShapes) {
     struct Shape {
         int64_t m, n, k;
@@ -292,6 +291,9 @@ TEST(Gemm, BitsDependNeitherOnThreadsNorOnShardsInAwkwardShapes) {
           {33, 768, 1000, false, true, DType::fp32},
           {100, 128, 1000, false, true, DType::fp32},
           {256, 300, 1024, false, true, DType::fp32},
+          {188, 301, 524, false, false, DType::fp32},
+          {300, 374, 641, true, false, DType::fp32},
+          {162, 2936, 542, true, true, DType::fp32},
           {64, 48, 8192, true, true, DType::bf16},
           {130, 70, 1201, true, true, DType::fp32}}) {
         SCOPED_TRACE(testing::Message() << m << " x " << n << " x " << k);
