@@ -113,10 +113,17 @@ struct LowerOptions {
     /// whole messages, because every piece costs a product and a message. At most kMostPieces;
     /// overlapped pairs that are lowered as one are not streamed.
     int pieces = 1;
+    /// Elements of a gradient bucket that are exchanged at a time, at least 1; a bucket of twice as
+    /// many or more is cut. Two pieces at a time have memory. The default is long enough for any
+    /// network and for GPUs; plan_step() takes kBucketPieceOfHosts for hosts.
+    int64_t bucket_piece = int64_t{1} << 23;
 };
 
 /// LowerOptions::pieces.
 inline constexpr int kMostPieces = 64;
+/// LowerOptions::bucket_piece where the core that computes also adds up: the blocks of a piece of 1
+/// MiB are still in a cache when they have arrived.
+inline constexpr int64_t kBucketPieceOfHosts = int64_t{1} << 18;
 
 /// Programs of a world, the ranks of sizes.mesh(schedule.ranks) as Mesh numbers them; `costs` are
 /// asked for ranks of the world. Infers every message and collective from the passes, gives them

@@ -190,8 +190,9 @@ struct Operators {
     void (*scale)(Context& ctx, ConstTensor x, float factor, Tensor y);
     /// Ordered reduction of the partial rows of `count` ranks: out (rows, cols) = blocks[0] +
     /// blocks[1] + ... of blocks (count rows, cols), block-major, added in this order in fp32 and
-    /// rounded once to the type of `out`. The same bits on every device.
-    void (*ordered_sum)(Context& ctx, ConstTensor blocks, int64_t count, Tensor out);
+    /// rounded once to the type of `out`. Block `own` is in `out`, of the same type, and its place
+    /// in `blocks` is not read; none: -1. The same bits on every device.
+    void (*ordered_sum)(Context& ctx, ConstTensor blocks, int64_t count, int64_t own, Tensor out);
     /// out = partials[0] + partials[1] + ... + bias + residual: what the `count` ranks of a team
     /// have made of their columns of a product, added in this order in fp32 and rounded once.
     /// partials (count rows, cols), block-major; bias (1, cols) or empty; residual, out (rows,

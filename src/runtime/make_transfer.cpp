@@ -29,7 +29,12 @@ Transfer TransferMaker::make(const Program& program, const Action& action) {
                reduction.cols * size_of(of_sent ? reduction.partial : reduction.result));
     transfer.block_begin = block_begin_;
     transfer.block_end = block_end_;
-    if (of_sent) transfer.send = memory_.bytes_to_cut(buffers.sent);
+    if (of_sent) {
+        transfer.send = memory_.bytes_to_cut(buffers.sent);
+        // Their ordered_sum adds up in place.
+        transfer.own_stays = buffers.sent != kNoBuffer &&
+                             program.buffers[buffers.sent].space == Buffer::Space::bucket_gradients;
+    }
     return transfer;
 }
 

@@ -139,7 +139,8 @@ void PassRunner::ordered_sum(const Action& action) {
     const Reduction& reduction = program_->reductions[action.reduction];
     const std::vector<int>& members = program_->groups[action.group].ranks;
     const auto count = static_cast<int64_t>(members.size());
-    int64_t rows = reduction.rows(member_of(members, rank_));
+    const int member = member_of(members, rank_);
+    int64_t rows = reduction.rows(member);
     if (rows == 0) return;
     int64_t cols = reduction.cols;
     if (cols == 1) {  // elements of a bucket: as rows that are worth a thread, or many
@@ -148,9 +149,11 @@ void PassRunner::ordered_sum(const Action& action) {
             cols *= 2;
         }
     }
+    // Of a bucket the sum takes the place of the own block (Transfer::own_stays).
+    const bool in_place = program_->buffers[o.sum].space == Buffer::Space::bucket_gradients;
     context_.operators().ordered_sum(
         context_, memory_.tensor(o.blocks, count * rows, cols, reduction.partial), count,
-        memory_.tensor(o.sum, rows, cols, reduction.result));
+        in_place ? member : -1, memory_.tensor(o.sum, rows, cols, reduction.result));
 }
 
 }  // namespace vocabpipe

@@ -392,8 +392,8 @@ TEST(FoldRows, AddsTheBlocksInOrder) {
                 Matrix expected(7, 1300, to, 3);
                 for (const int threads : {1, 2}) {
                     Context ctx({.threads = threads, .poll = {}});
-                    host::ordered_sum(ctx, blocks.view(), count, actual.view());
-                    reference::ordered_sum(ctx, blocks.view(), count, expected.view());
+                    host::ordered_sum(ctx, blocks.view(), count, -1, actual.view());
+                    reference::ordered_sum(ctx, blocks.view(), count, -1, expected.view());
                     EXPECT_TRUE(actual.same_bits(expected));
                 }
                 float sum = 0;
@@ -407,6 +407,38 @@ TEST(FoldRows, AddsTheBlocksInOrder) {
             }
         }
     }
+}
+
+TEST(FoldRows, AddsTheOwnBlockWhereTheSumGoes) {
+    for (const DType type : {DType::fp32, DType::bf16}) {
+        for (const int64_t count : {1, 2, 5}) {
+            for (int64_t own = 0; own < count; ++own) {
+                auto blocks = random_problem(20, 1, 1300, count * 7, type, 1, {}, 5).w;
+                Matrix expected(7, 1300, type, 3);
+                Context ctx({.threads = 2, .poll = {}});
+                reference::ordered_sum(ctx, blocks.view(), count, -1, expected.view());
+                Matrix actual(7, 1300, type, 3), slow(7, 1300, type, 3);
+                for (int64_t row = 0; row < 7; ++row) {
+                    for (int64_t col = 0; col < 1300; ++col) {
+                        actual.set(row, col, blocks.get(own * 7 + row, col));
+                        slow.set(row, col, blocks.get(own * 7 + row, col));
+                        blocks.set(own * 7 + row, col, std::nan(""));
+                    }
+                }
+                host::ordered_sum(ctx, blocks.view(), count, own, actual.view());
+                reference::ordered_sum(ctx, blocks.view(), count, own, slow.view());
+                EXPECT_TRUE(actual.same_bits(expected)) << own << " of " << count;
+                EXPECT_TRUE(slow.same_bits(expected)) << own << " of " << count;
+                EXPECT_TRUE(actual.gaps_are_intact());
+            }
+        }
+    }
+    Context ctx({.poll = {}});
+    const Matrix blocks(2, 5, DType::bf16);
+    Matrix sum(1, 5, DType::fp32);
+    EXPECT_THROW(host::ordered_sum(ctx, blocks.view(), 2, 0, sum.view()), UsageError)
+        << "the own block has another type";
+    EXPECT_THROW(host::ordered_sum(ctx, blocks.view(), 2, 2, sum.view()), UsageError);
 }
 
 }  // namespace

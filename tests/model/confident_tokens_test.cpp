@@ -183,7 +183,7 @@ OutputGradients sharded_gradients(Problem& p, const ShardMap& map) {
     kernels::host::ordered_sum(ctx,
                                Tensor(u.data(), static_cast<int64_t>(shards) * kConfidentTokens,
                                       kConfidentHidden, DType::fp32),
-                               static_cast<int64_t>(shards),
+                               static_cast<int64_t>(shards), -1,
                                Tensor(dx.data(), kConfidentTokens, kConfidentHidden, DType::fp32));
     return {{dx.begin(), dx.end()}, {dw.begin(), dw.end()}};
 }

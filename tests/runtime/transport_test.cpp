@@ -268,6 +268,36 @@ Part part_of(const RandomTransfer& t, int id, int rank) {
     return part;
 }
 
+TEST_P(Ranks, AnOwnBlockThatStaysIsNotCopied) {
+    world().run([](Communicator& c) {
+        Transport& t = c.transport();
+        const std::vector<int> ranks = all_of(t.size());
+        constexpr size_t kBlock = 1000;
+        std::vector<int64_t> begin;
+        for (size_t i = 0; i <= ranks.size(); ++i) {
+            begin.push_back(static_cast<int64_t>(i * kBlock));
+        }
+        const auto block_of = [&](const Bytes& all, int rank) {
+            const auto first = all.begin() + begin[static_cast<size_t>(rank)];
+            return Bytes(first, first + kBlock);
+        };
+        const size_t whole = ranks.size() * kBlock;
+        const Bytes mine = content(t.rank(), 1, whole);
+        Bytes received(whole, std::byte{7});
+        run(t, {.what = Do::all_to_all,
+                .ranks = ranks,
+                .send = mine,
+                .receive = received,
+                .block_begin = begin,
+                .own_stays = true});
+        for (const int from : ranks) {
+            const Bytes expected = from == t.rank() ? Bytes(kBlock, std::byte{7})
+                                                    : block_of(content(from, 1, whole), t.rank());
+            EXPECT_EQ(block_of(received, from), expected) << from;
+        }
+    });
+}
+
 TEST_P(Ranks, RandomProgramsMoveTheRightBytesWithEmptyBlocksAndSubgroups) {
     world().run([](Communicator& c) {
         Transport& t = c.transport();

@@ -67,10 +67,12 @@ StepSizes sizes_of_world(const Schedule& schedule, int replicas, int tensor, int
     return sizes;
 }
 
-Lowered copied(const Schedule& schedule, int replicas, int tensor = 1, int expert = 1) {
+Lowered copied(const Schedule& schedule, int replicas, int tensor = 1, int expert = 1,
+               const LowerOptions& options = {}) {
     TableCosts costs = uneven_costs(schedule);
     costs.slices = replicas * tensor;
-    return lower_world(schedule, sizes_of_world(schedule, replicas, tensor, expert), costs);
+    return lower_world(schedule, sizes_of_world(schedule, replicas, tensor, expert), costs,
+                       options);
 }
 
 /// Everything but the hash.
@@ -102,7 +104,8 @@ TEST(Lowered, ProgramsOfAWorldFitEachOther) {
              {copied(schedule, 2), copied(schedule, 4), copied(schedule, 1, 2),
               copied(schedule, 2, 2), copied(schedule, 1, 4), copied(schedule, 3, 2),
               copied(schedule, 2, 1, 2), copied(schedule, 4, 1, 2), copied(schedule, 2, 2, 2),
-              copied(schedule, 2, 2, 4), copied(schedule, 1, 4, 2)}) {
+              copied(schedule, 2, 2, 4), copied(schedule, 1, 4, 2),
+              copied(schedule, 3, 2, 2, {.bucket_piece = 40})}) {
             SCOPED_TRACE(std::to_string(world.mesh.data) + " x " +
                          std::to_string(world.mesh.tensor) + ", experts by " +
                          std::to_string(world.mesh.expert));
@@ -113,6 +116,45 @@ TEST(Lowered, ProgramsOfAWorldFitEachOther) {
             EXPECT_EQ(rendezvous_fault(programs), "");
         }
     }
+}
+
+TEST(Lowered, PiecesOfBucketsHaveEveryElementOnceAndLessMemory) {
+    const Schedule schedule = generated({"1f1b", VocabMode::none, false}, 1, 2);
+    StepSizes sizes = sizes_of_world(schedule, 2, 1);
+    sizes.buckets = {{{.first = {0, 100'000, 220'000}}}};
+    TableCosts costs = uneven_costs(schedule);
+    costs.slices = 2;
+    const auto lowered_by = [&](int64_t piece) {
+        return lower_world(schedule, sizes, costs, {.bucket_piece = piece}).of(1);
+    };
+    for (const auto& [piece, pieces] :
+         {std::pair<int64_t, int>{500'000, 1}, {120'000, 1}, {110'000, 2}, {10'000, 22}}) {
+        SCOPED_TRACE(piece);
+        const Program program = lowered_by(piece);
+        std::vector<int> summed(220'000, 0);
+        int sums = 0;
+        for (const Action& action : program.actions) {
+            if (action.what != Do::ordered_sum) continue;
+            const uint32_t sum = program.operands_of(action)[1];
+            if (program.buffers[sum].space != Buffer::Space::bucket_gradients) continue;
+            ++sums;
+            const Reduction& of = program.reductions[action.reduction];
+            for (int member = 0; member < 2; ++member) {
+                const auto first = summed.begin() + of.first_row[static_cast<size_t>(member)];
+                for (auto at = first; at < first + of.rows(member); ++at) ++*at;
+            }
+        }
+        EXPECT_EQ(sums, pieces);
+        EXPECT_EQ(std::ranges::count(summed, 1), 220'000);
+        for (const Buffer& buffer : program.buffers) {
+            if (buffer.purpose != Purpose::replicas || buffer.space != Buffer::Space::arena) {
+                continue;
+            }
+            EXPECT_LE(buffer.bytes, static_cast<uint64_t>(2 * 4 * (120'000 / pieces + 32)));
+        }
+    }
+    EXPECT_LT(lowered_by(10'000).arena_bytes, lowered_by(500'000).arena_bytes);
+    EXPECT_THROW((void)lowered_by(0), UsageError);
 }
 
 TEST(Lowered, OneProgramIsThatOfAll) {

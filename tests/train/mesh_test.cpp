@@ -126,7 +126,22 @@ TEST(Mesh, ReducesALargeBucketByPieces) {
     setup.config.seq_length = 3;
     setup.microbatches = 1;
     setup.sequences = 1;
-    expect_oracles_gradients(setup);
+    for (const int64_t piece : {int64_t{1} << 23, kBucketPieceOfHosts}) {
+        setup.bucket_piece = piece;
+        expect_oracles_gradients(setup);
+    }
+}
+
+// Shorter than a row, so that some members have no part of a piece.
+TEST(Mesh, ReducesEveryBucketByManyPieces) {
+    for (const char* schedule : {"1f1b", "zb-h1", "interleaved"}) {
+        for (const Mesh mesh : {Mesh{1, 2}, Mesh{2, 3}}) {
+            TrainingSetup setup =
+                setup_of({schedule, VocabMode::one_barrier, mesh}, DType::bf16, true, 1);
+            setup.bucket_piece = 40;
+            expect_oracles_gradients(setup);
+        }
+    }
 }
 
 TEST(Mesh, WithoutShardingTrainsToTheSameBitsWhateverP) {

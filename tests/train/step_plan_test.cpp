@@ -79,6 +79,18 @@ INSTANTIATE_TEST_SUITE_P(, StepPlans, ::testing::Values("1f1b", "interleaved", "
                              return name;
                          });
 
+TEST(StepPlan, HostsExchangeGradientsInShorterPiecesThanDevicesWithStreams) {
+    const ModelConfig model = tiny_gpt(1, {.vocab_size = 100'000});  // buckets of several pieces
+    const auto sums = [&](CommunicationOrder communication) {
+        const StepPlan plan =
+            plan_step(model, {.replicas = 2, .communication = communication}, {}, {});
+        return std::ranges::count(plan.lowered.pipeline[0].actions, Do::ordered_sum, &Action::what);
+    };
+    const auto on_devices = sums(CommunicationOrder::streams);
+    const auto on_hosts = sums(CommunicationOrder::lanes);
+    EXPECT_GT(on_hosts, 2 * on_devices);
+}
+
 TEST(StepPlan, IsMadeForMeasuredCosts) {
     const ModelConfig model = six_layers();
     const Schedule schedule = make_schedule("zb-h1", asked(model, VocabMode::one_barrier));

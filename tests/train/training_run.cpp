@@ -110,7 +110,8 @@ Training train_on_threads(const TrainingSetup& setup) {
             setup.make_device ? setup.make_device(rank) : make_host_device();
         ModelPartition of_device = partition;
         of_device.operators = &device->operators();
-        const StepPlan plan = plan_step(setup.config, of_device, schedule, costs);
+        const StepPlan plan = plan_step(setup.config, of_device, schedule, costs,
+                                        {.bucket_piece = setup.bucket_piece});
         TrainedRank trained(
             communicator, *device, plan,
             {.optimizer = setup.optimizer, .seed = setup.seed, .poison_dead_buffers = true});

@@ -3,6 +3,7 @@
 
 #include "tests/support/pipeline_run.hpp"
 #include "vocabpipe/learning_rate.hpp"
+#include "vocabpipe/lower.hpp"
 #include "vocabpipe/mesh.hpp"
 #include "vocabpipe/optimizer_step.hpp"
 #include "vocabpipe/recompute.hpp"
@@ -19,14 +20,15 @@ namespace vocabpipe::testing {
 struct TrainingSetup {
     ModelConfig config;
     std::string family = "1f1b";
-    int ranks = 1;                          ///< of a pipeline
-    int replicas = 1;                       ///< of the pipeline
-    int tensor = 1;                         ///< ranks that share a stage
-    int tensor_pieces = 1;                  ///< in which they exchange each one's rows
-    int expert = 1;                         ///< ranks that share the experts of a layer
-    double moe_row_factor = kMoeRowFactor;  ///< memory for their rows
-    ExpertPieces expert_pieces{};           ///< in which they exchange rows
-    int microbatches = 4;                   ///< of a replica
+    int ranks = 1;                               ///< of a pipeline
+    int replicas = 1;                            ///< of the pipeline
+    int tensor = 1;                              ///< ranks that share a stage
+    int tensor_pieces = 1;                       ///< in which they exchange each one's rows
+    int expert = 1;                              ///< ranks that share the experts of a layer
+    double moe_row_factor = kMoeRowFactor;       ///< memory for their rows
+    ExpertPieces expert_pieces{};                ///< in which they exchange rows
+    int64_t bucket_piece = kBucketPieceOfHosts;  ///< as in LowerOptions
+    int microbatches = 4;                        ///< of a replica
     VocabMode mode = VocabMode::none;
     Recompute recompute = Recompute::none;
     int steps = 30;

@@ -100,7 +100,7 @@ Ticket MessageTransport::start(const Transfer& t) {
                 const auto part = t.receive.subspan(i * mine, mine);
                 const auto theirs = t.block(t.send, i);
                 if (i == self) {
-                    copy_own(t.channel, theirs, part);
+                    if (!t.own_stays) copy_own(t.channel, theirs, part);
                 } else {
                     receive(ticket, t.ranks[i], t.channel, part);
                     send(ticket, t.ranks[i], t.channel, theirs);

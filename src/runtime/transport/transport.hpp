@@ -67,6 +67,9 @@ struct Transfer {
     std::span<const int64_t> block_begin;
     /// Where it ends; empty: where the next one begins.
     std::span<const int64_t> block_end;
+    /// Of all_to_all: nobody reads this rank's own block in `receive`, so it need not be copied
+    /// there.
+    bool own_stays = false;
 
     /// A member's block of `send` or `receive`.
     template <typename Bytes>

@@ -82,6 +82,11 @@ Lowered lower_world(const Schedule& schedule, const StepSizes& sizes, const Cost
         throw UsageError("lowering: pieces are " + std::to_string(options.pieces) +
                          ", but must be 1 to " + std::to_string(kMostPieces));
     }
+    if (options.bucket_piece < 1) {
+        throw UsageError("lowering: pieces of gradient buckets have " +
+                         std::to_string(options.bucket_piece) +
+                         " elements, but must have at least 1");
+    }
     const Mesh mesh = sizes.mesh(schedule.ranks);
     mesh.check();
     check_sizes(schedule, sizes, mesh);

@@ -9,8 +9,6 @@ namespace vocabpipe::lowering {
 
 namespace {
 
-/// Messages of a piece are long enough for any network, and two pieces small beside a layer.
-constexpr int64_t kPieceElements = int64_t{1} << 23;
 /// Reductions before this one belong to the vocabulary layers.
 constexpr uint16_t kFirstOfReplicas = kOutputConversion + 1;
 
@@ -49,7 +47,7 @@ public:
             if (members(b) == 1) continue;
             const GradientBucket& bucket = buckets_[b];
             const int64_t elements = bucket.first.back() - bucket.first.front();
-            const int64_t pieces = std::max<int64_t>(1, elements / kPieceElements);
+            const int64_t pieces = std::max<int64_t>(1, elements / step_.options.bucket_piece);
             for (int64_t piece = 0; piece < pieces; ++piece) {
                 add_piece(b, piece_of(bucket, piece, pieces));
             }
@@ -80,6 +78,7 @@ private:
     void add_piece(uint16_t b, Reduction part) {
         int64_t bytes = 0;
         for (int i = 0; i < members(b); ++i) bytes += part.rows(i) * 4;
+        if (bytes == 0) return;  // cuts are rounded
         const uint16_t reduction = graph_.reduction(std::move(part), kFirstOfReplicas);
         const uint32_t mine = whole(b, Buffer::Space::bucket_gradients, bytes);
         const uint32_t theirs = blocks(b, members(b), Buffer::Space::arena, reduction, 4);

@@ -173,6 +173,10 @@ StepPlan plan_step(const ModelConfig& model, const StepCluster& cluster,
     plan.schedule = work.evaluation ? evaluation_schedule(std::move(order)) : std::move(order);
     LowerOptions lowering{.receive_ahead = schedule.receive_ahead,
                           .reductions = schedule.reductions};
+    // Hosts have lanes, GPUs streams.
+    if (cluster.communication == CommunicationOrder::lanes) {
+        lowering.bucket_piece = kBucketPieceOfHosts;
+    }
     lowering.pieces = pieces_of(plan, cluster, schedule, lowering);
     make_programs(plan, lowering);
     return plan;

@@ -203,10 +203,36 @@ TEST_P(FoldRows, AddsTheBlocksInOrder) {
             const DeviceMatrix device_blocks(device, blocks);
             const DeviceMatrix out(device, Matrix(7, c.width, to, c.gap));
             Matrix expected(7, c.width, to, c.gap);
-            cuda::ordered_sum(device.context(), device_blocks, count, out);
-            reference::ordered_sum(host, blocks.view(), count, expected.view());
+            cuda::ordered_sum(device.context(), device_blocks, count, -1, out);
+            reference::ordered_sum(host, blocks.view(), count, -1, expected.view());
             const Matrix actual = out.download();
             EXPECT_TRUE(actual.same_bits(expected));
+            EXPECT_TRUE(actual.gaps_are_intact());
+        }
+    }
+}
+
+TEST_P(FoldRows, AddsTheOwnBlockWhereTheSumGoes) {
+    Device device;
+    Context host({.poll = {}});
+    const Case c = GetParam();
+    for (const int64_t count : {1, 2, 5}) {
+        for (int64_t own = 0; own < count; ++own) {
+            auto blocks = random_matrix(count * 7, c, c.type, 20);
+            Matrix expected(7, c.width, c.type, c.gap);
+            reference::ordered_sum(host, blocks.view(), count, -1, expected.view());
+            Matrix mine(7, c.width, c.type, c.gap);
+            for (int64_t row = 0; row < 7; ++row) {
+                for (int64_t col = 0; col < c.width; ++col) {
+                    mine.set(row, col, blocks.get(own * 7 + row, col));
+                    blocks.set(own * 7 + row, col, std::nan(""));
+                }
+            }
+            const DeviceMatrix device_blocks(device, blocks);
+            const DeviceMatrix out(device, mine);
+            cuda::ordered_sum(device.context(), device_blocks, count, own, out);
+            const Matrix actual = out.download();
+            EXPECT_TRUE(actual.same_bits(expected)) << own << " of " << count;
             EXPECT_TRUE(actual.gaps_are_intact());
         }
     }

@@ -395,7 +395,7 @@ void NcclTransport::launch_blocks(const Transfer& t, NcclCommunicator& communica
             const auto theirs = t.block(t.send, i);
             const auto part = t.receive.subspan(i * mine, mine);
             if (i == self) {
-                copy(theirs, part, stream);
+                if (!t.own_stays) copy(theirs, part, stream);
             } else {
                 send(theirs, i);
                 receive(part, i);
