@@ -297,14 +297,16 @@ TEST(Gemm, BitsDependNeitherOnThreadsNorOnShardsInAwkwardShapes) {
           {64, 48, 8192, true, true, DType::bf16},
           {130, 70, 1201, true, true, DType::fp32}}) {
         SCOPED_TRACE(testing::Message() << m << " x " << n << " x " << k);
-        const auto a = Matrix::random(transpose_a ? k : m, transpose_a ? m : k, type, 1);
-        const auto b = Matrix::random(transpose_b ? n : k, transpose_b ? k : n, type, 2);
-        Matrix on_one(m, n, DType::fp32);
+        Matrix a(transpose_a ? k : m, transpose_a ? m : k, type, 0);
+        Matrix b(transpose_b ? n : k, transpose_b ? k : n, type, 0);
+        a.fill(1);
+        b.fill(2);
+        Matrix on_one(m, n, DType::fp32, 0);
         Context one({.threads = 1, .poll = {}});
         host::gemm(one, a, transpose_a, b, transpose_b, on_one, false);
         for (const int threads : {2, 3}) {
             Context several({.threads = threads, .poll = {}});
-            Matrix result(m, n, DType::fp32);
+            Matrix result(m, n, DType::fp32, 0);
             host::gemm(several, a, transpose_a, b, transpose_b, result, false);
             EXPECT_TRUE(result.same_bits(on_one)) << threads << " threads";
         }

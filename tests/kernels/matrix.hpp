@@ -42,12 +42,15 @@ public:
     static Matrix random(int64_t rows, int64_t cols, DType type, unsigned seed, double low = -1.0,
                          double high = 1.0) {
         Matrix result(rows, cols, type);
+        result.fill(seed, low, high);
+        return result;
+    }
+    void fill(unsigned seed, double low = -1.0, double high = 1.0) {
         std::mt19937 engine(seed);
         std::uniform_real_distribution<double> value(low, high);
-        for (int64_t row = 0; row < rows; ++row) {
-            for (int64_t col = 0; col < cols; ++col) result.set(row, col, value(engine));
+        for (int64_t row = 0; row < rows_; ++row) {
+            for (int64_t col = 0; col < cols_; ++col) set(row, col, value(engine));
         }
-        return result;
     }
 
     operator Tensor() { return {storage_.data(), rows_, cols_, stride_, type_}; }
