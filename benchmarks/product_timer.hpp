@@ -13,7 +13,7 @@ namespace vocabpipe::bench {
 using ProductTimer = std::function<double(ConstTensor a, bool transpose_a, ConstTensor b,
                                           bool transpose_b, Tensor c)>;
 
-/// oneDNN's, on `threads` threads.
+/// gemm()'s, on `threads` threads.
 [[nodiscard]] ProductTimer host_product_timer(int threads);
 /// cuBLASLt's, by the GPU's own clock; only in programs that are built with CUDA. The device must
 /// outlive it.

@@ -12,7 +12,6 @@
 #include "kernels/check.hpp"
 #include "kernels/host/attention_blocks.hpp"
 #include "kernels/host/attention_panels.hpp"
-#include "kernels/host/avx512.hpp"
 #include "kernels/host/matmul.hpp"
 #include "kernels/host/parallel.hpp"
 #include "kernels/host/softmax_rows.hpp"
@@ -405,7 +404,7 @@ void backward_in_panels(Context& ctx, ConstTensor dout, ConstTensor qkv, ConstTe
 
 /// Whether this machine computes heads in panels.
 bool in_panels(Context& ctx, DType type) {
-    return multiplies_with_avx512(ctx.engine(), type) && has_avx512(type);
+    return multiplies_with_avx512(ctx.engine(), type);
 }
 
 }  // namespace

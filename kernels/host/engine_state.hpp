@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Private to engine.cpp and matmul.cpp: the only header of this folder that includes oneDNN.
+// Private to the engine and its products: the only header of this folder that includes oneDNN.
 #pragma once
 
 #include <cstddef>

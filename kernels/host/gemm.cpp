@@ -148,9 +148,7 @@ void gemm(Context& ctx, ConstTensor a, bool transpose_a, ConstTensor b, bool tra
     }
 
     const Operands operands{a, transpose_a, b, transpose_b, c, accumulate, bias};
-    const bool panels = engine.state().kernels.panels(a.dtype);
-    const int64_t part =
-        c.dtype == DType::fp32 ? terms_per_part(panels, a.dtype, transpose_b, k) : k;
+    const int64_t part = c.dtype == DType::fp32 ? terms_per_part(k) : k;
     for (int64_t begin = 0; begin < k; begin += part) {
         if (begin > 0) ctx.poll();
         product_in_parts(ctx, operands.terms(begin, std::min(part, k - begin)));

@@ -39,13 +39,11 @@ bool is_special(const Operands& o) {
 }
 
 /// Some rows of a product, cut along k where gemm() cuts sums.
-Task task_of(const MatmulKernels& kernels, const Operands& rows) {
+Task task_of(const Operands& rows) {
     Task task{{}, rows.flop()};
     const int64_t k = rows.k(), n = rows.c.cols;
     const int64_t strips = rows.transpose_b ? 1 : (n + kWidth - 1) / kWidth;
-    const bool panels = kernels.panels(rows.a.dtype);
-    const int64_t terms =
-        rows.c.dtype == DType::fp32 ? terms_per_part(panels, rows.a.dtype, rows.transpose_b, k) : k;
+    const int64_t terms = rows.c.dtype == DType::fp32 ? terms_per_part(k) : k;
     for (int64_t i = 0; i < strips; ++i) {
         const int64_t left = boundary(n, i, strips);
         const Operands strip = rows.columns(left, boundary(n, i + 1, strips) - left);
@@ -58,8 +56,7 @@ Task task_of(const MatmulKernels& kernels, const Operands& rows) {
 
 /// Cut along rows of c into tasks of at most `flop`, or as near as whole shares come to it. Most
 /// products of experts stay whole, so that few shapes occur.
-std::vector<Task> tasks_of(const MatmulKernels& kernels, std::span<const Operands> products,
-                           double flop) {
+std::vector<Task> tasks_of(std::span<const Operands> products, double flop) {
     std::vector<Task> tasks;
     for (const Operands& product : products) {
         const int64_t rows = product.c.rows;
@@ -68,7 +65,7 @@ std::vector<Task> tasks_of(const MatmulKernels& kernels, std::span<const Operand
             std::clamp<int64_t>(wanted, 1, std::max<int64_t>(1, rows / kSmallestShare));
         for (int64_t i = 0; i < cuts; ++i) {
             const int64_t top = boundary(rows, i, cuts);
-            tasks.push_back(task_of(kernels, product.rows(top, boundary(rows, i + 1, cuts) - top)));
+            tasks.push_back(task_of(product.rows(top, boundary(rows, i + 1, cuts) - top)));
         }
     }
     return tasks;
@@ -140,7 +137,7 @@ void gemm_each(Context& ctx, std::span<const Operands> products) {
     const double per_poll = kFlopPerPart * (ordinary.front().a.dtype == DType::bf16 ? 2 : 1);
     const double per_task =
         threads == 1 ? per_poll : std::min(per_poll, flop / (kTasksPerThread * threads));
-    std::vector<Task> tasks = tasks_of(engine.state().kernels, ordinary, per_task);
+    std::vector<Task> tasks = tasks_of(ordinary, per_task);
     prepare(engine, tasks);
     run(ctx, tasks, threads, per_poll / 2);
 }

@@ -12,21 +12,15 @@ namespace vocabpipe::kernels::host {
 /// Between polls of communication: about 8 ms at 250 GFLOP/s per thread.
 inline constexpr double kFlopPerPart = 2e9;
 /// A thread's share of c is at least this many rows and columns, and cut at multiples of half of
-/// it: a share one row wide would go to another kernel of oneDNN and get other bits.
+/// it: less is not worth a thread, and a single row would be row_product()'s.
 inline constexpr int64_t kSmallestShare = 32;
 /// Smaller products are not worth waking a team.
 inline constexpr double kParallelFlop = 1e6;
 
-/// Sums are cut along k into parts of this many terms; `panels`: panel_product() computes them. A
-/// property of machine, type, transposition and k alone, because bits depend on it: the same for
-/// shards and the whole, for all numbers of threads.
-[[nodiscard]] inline int64_t terms_per_part(bool panels, DType type, bool transpose_b, int64_t k) {
-    // oneDNN 2.6 has two fp32 kernels for a b^T, chosen by m and n, that cut sums of 769 to 1200
-    // terms differently (and all others alike).
-    if (!panels && type == DType::fp32 && transpose_b && k > 768 && k <= 1200) {
-        return (k / 2 + 15) / 16 * 16;
-    }
-    // Parts of long sums let communication be polled where c is too small to be cut.
+/// Sums with an fp32 result are cut along k into parts of this many terms, so that communication
+/// can be polled where c is too small to be cut. A property of k alone, because bits depend on it:
+/// the same for shards and the whole, for all numbers of threads.
+[[nodiscard]] inline int64_t terms_per_part(int64_t k) {
     return k > 16384 ? 8192 : k;
 }
 

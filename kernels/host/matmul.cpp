@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "kernels/check.hpp"
 #include "kernels/host/engine_state.hpp"
 #include "kernels/host/panel_product.hpp"
 
@@ -98,6 +99,8 @@ Matmul::Matmul(const dnnl::engine& engine, const MatmulKernels& kernels, const M
     : shape(of), run(of) {
     if (!kernels.panels(shape.ab_type) && shape.ab_type == DType::bf16) run = widened(shape);
     if (kernels.panels(run.ab_type)) {
+        require(run.ab_type == DType::bf16 || run.c_type == DType::fp32,
+                "an fp32 result of an fp32 product");
         panel_bytes = panel_product_bytes(run);
     } else {
         add_parts(*this, engine, lanes);

@@ -52,13 +52,13 @@ private:
 /// Whether products of a type run with AVX-512, those of bf16 with its dot products.
 [[nodiscard]] bool multiplies_with_avx512(Engine& engine, DType type);
 
-/// Creates the primitive, or finds it. Only outside of parallel regions; the result lives until the
+/// Prepares a product, or finds it. Only outside of parallel regions; the result lives until the
 /// operator that runs ends.
 [[nodiscard]] Matmul& prepare_matmul(Engine& engine, const MatmulShape& shape);
 /// The same for several shapes, those that are missing created by all threads.
 [[nodiscard]] std::vector<Matmul*> prepare_matmuls(Engine& engine,
                                                    std::span<const MatmulShape> shapes);
-/// Forgets all primitives if there are more than 2048, which take about 80 KB each. For
+/// Forgets all products if there are more than 2048; oneDNN's take about 80 KB each. For
 /// operators whose shapes change from step to step, before they prepare their own.
 void limit_matmuls(Engine& engine);
 

@@ -5,8 +5,8 @@
 
 #include "kernels/function_of.hpp"
 
-/// The operators on the host: oneDNN and vector loops, on the threads of the Context. Every
-/// operator is in the file of its name or of its group.
+/// The operators on the host: matrix products and vector loops, on the threads of the Context.
+/// Every operator is in the file of its name or of its group.
 namespace vocabpipe::kernels::host {
 
 FunctionOf<&Operators::linear_forward> linear_forward;

@@ -17,14 +17,14 @@ constexpr int kTileRows = 8;
 constexpr int kTileVectors = 3;
 constexpr int64_t kPanel = kTileVectors * kLanes;  ///< columns of a panel of b
 
-/// Words of a block of terms: a panel of b, 72 KB, stays in a second-level cache.
-constexpr int64_t kBlockWords = 384;
+/// Of a block: a panel of b, 72 KB in bf16, stays in a second-level cache.
+constexpr int64_t kBlockTerms = 768;
 /// Words that are multiplied between two requests for lines of the cache.
-constexpr int64_t kChunkWords = 32;
+constexpr int64_t kChunkWords = 64;
 constexpr int64_t kLine = 64;
-/// Blocks of terms that all columns are computed of before the next ones: rows of a stay in a
-/// third-level cache between panels of b, 3 MB of 256 rows.
-constexpr int64_t kGroupBlocks = 8;
+/// Words that all columns are computed of before the next ones: rows of a stay in a third-level
+/// cache between panels of b, 3 MB of 256 rows.
+constexpr int64_t kGroupWords = 3072;
 /// Of a transposed a, rows are packed until they take 512 KB, but at least so many rows: b is
 /// packed again for each of these blocks.
 constexpr int64_t kPackedWords = int64_t{1} << 17;
@@ -213,14 +213,14 @@ Layout layout_of(const MatmulShape& s) {
     };
     const int64_t words = words_of<type>(s.k);
     layout.block_rows = s.m;
-    layout.b = take(smaller(words, kBlockWords) * kPanel);
+    layout.b = take(smaller(words, kBlockTerms / kWordTerms<type>) * kPanel);
     if (s.transpose_a) {
         const int64_t fit = kPackedWords / words / kLanes * kLanes;
         layout.block_rows = smaller(round_up(s.m, kLanes), larger(fit, kFewestPackedRows));
         layout.a = take(layout.block_rows * words);
     }
-    if (s.c_type == DType::bf16 && words > kBlockWords) {
-        layout.sum_columns = words > kGroupBlocks * kBlockWords ? round_up(s.n, kPanel) : kPanel;
+    if (s.c_type == DType::bf16 && s.k > kBlockTerms) {
+        layout.sum_columns = words > kGroupWords ? round_up(s.n, kPanel) : kPanel;
         layout.sums = take(layout.block_rows * layout.sum_columns);
     }
     layout.bias = take(kPanel);
@@ -272,8 +272,7 @@ public:
 
 private:
     static constexpr int64_t kSize = type == DType::bf16 ? 2 : 4;  ///< bytes of a term
-    static constexpr int64_t kBlockTerms = kBlockWords * kWordTerms<type>;
-    static constexpr int64_t kGroupTerms = kGroupBlocks * kBlockTerms;
+    static constexpr int64_t kGroupTerms = kGroupWords * kWordTerms<type>;
 
     [[nodiscard]] Block first() const {
         Block block;

@@ -6,7 +6,7 @@
 //
 // A term of fp32, or two of bf16, make a word of 32 bits. The right operand is packed into panels
 // of 48 columns, a transposed left one into panels of 16 rows. A tile of 8 rows and 48 columns
-// stays in 24 registers for up to 384 words, whose sum is then added to c. So an element's sum has
+// stays in 24 registers for up to 768 terms, whose sum is then added to c. So an element's sum has
 // the same bits in every tile: they depend on k alone, not on how rows and columns are cut, down to
 // one of each.
 #pragma once
