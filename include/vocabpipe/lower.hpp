@@ -115,7 +115,7 @@ struct LowerOptions {
     int pieces = 1;
     /// Elements of a gradient bucket that are exchanged at a time, at least 1; a bucket of twice as
     /// many or more is cut. Two pieces at a time have memory. The default is long enough for any
-    /// network and for GPUs; plan_step() takes kBucketPieceOfHosts for hosts.
+    /// network and for GPUs; plan_step() of a StepCluster takes kBucketPieceOfHosts for hosts.
     int64_t bucket_piece = int64_t{1} << 23;
 };
 

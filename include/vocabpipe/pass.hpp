@@ -20,7 +20,7 @@ enum class Op : uint8_t {
     G,       ///< embedding gradient on this rank's vocabulary shard
     S,       ///< output layer forward on this rank's vocabulary shard
     T,       ///< output layer backward on this rank's vocabulary shard
-    Reduce,  ///< adds up the gradients of a weight that lives on two ranks (tied embeddings)
+    Reduce,  ///< adds up the two gradients of a tied weight
     Report,  ///< this rank's part of the gradient norm
     Update,  ///< optimizer step
 };

@@ -26,8 +26,9 @@ struct Outcome {
 
 Outcome simulated(const Schedule& schedule, const StepModel& step, const PlanOptions& options) {
     const SimulateOptions how{.cores = options.profile ? options.profile->cores : 0};
-    const LowerOptions ahead{.receive_ahead = options.receive_ahead};
-    const Lowered lowered = lower_step(schedule, step.sizes, step.costs, ahead, how).lowered;
+    LowerOptions lowering{.receive_ahead = options.receive_ahead};
+    if (step.costs.measured_on_hosts()) lowering.bucket_piece = kBucketPieceOfHosts;
+    const Lowered lowered = lower_step(schedule, step.sizes, step.costs, lowering, how).lowered;
     const auto summary = [&](const std::vector<Program>& programs) {
         return simulate(programs, step.costs, how).summary;
     };

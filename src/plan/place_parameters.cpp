@@ -35,14 +35,6 @@ int64_t PlaceParameters::reported() const {
     return sum;
 }
 
-int64_t PlaceParameters::embedding() const {
-    int64_t sum = 0;
-    for (const Part& part : parts_) {
-        if (part.of == GradientBucket::Of::input) sum += part.elements;
-    }
-    return sum;
-}
-
 std::vector<GradientBucket> PlaceParameters::buckets() const {
     std::vector<GradientBucket> buckets;
     for (const Part& part : parts_) {

@@ -35,8 +35,6 @@ public:
     [[nodiscard]] int64_t updated() const;
     /// Whose gradients it sums up for the norm.
     [[nodiscard]] int64_t reported() const;
-    /// Of the rows of the input layer.
-    [[nodiscard]] int64_t embedding() const;
     /// What is added up, layer by layer as in a run.
     [[nodiscard]] std::vector<GradientBucket> buckets() const;
 

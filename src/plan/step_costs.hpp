@@ -40,6 +40,10 @@ public:
     [[nodiscard]] CommunicationOrder communication_order() const override {
         return measured_ ? measured_->communication_order() : CommunicationOrder::lanes;
     }
+    /// Of a profile that was measured on hosts: those of GPUs say `streams` or `launches`.
+    [[nodiscard]] bool measured_on_hosts() const {
+        return measured_ && communication_order() == CommunicationOrder::lanes;
+    }
 
     /// A message between neighbours of a pipeline: the slowest of `ranks` in a row.
     [[nodiscard]] int64_t slowest_hop_ns(int ranks, int64_t bytes) const;

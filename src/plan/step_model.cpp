@@ -41,6 +41,25 @@ Schedule place(const PlanOptions& options, const Candidate& candidate) {
     return placement;
 }
 
+/// Bytes that Reduce moves on a rank to add up both gradients of a tied weight.
+double reduce_traffic(const StepModel& step, int rank, const Candidate& candidate,
+                      const PlanOptions& options) {
+    const Schedule& placement = step.placement;
+    const int64_t rows = std::max(placement.input.rows(rank), placement.output.rows(rank));
+    const auto hidden = static_cast<double>(options.model.hidden_size);
+    auto touched = static_cast<double>(largest_share(rows, candidate.mesh.tensor));
+    // Each of two ranks reads its own and the other's gradient, and writes the sum.
+    if (placement.input != placement.output) return 3 * kGradient * touched * hidden;
+    // A rank with both layers also clears what it adds; hosts do so in the rows of tokens alone.
+    if (step.costs.measured_on_hosts()) {
+        const int64_t tokens =
+            candidate.microbatches * candidate.micro_batch_size * options.seq_length;
+        const double share = touched / static_cast<double>(options.model.vocab_size);
+        touched = std::min(touched, static_cast<double>(tokens) * share);
+    }
+    return 4 * kGradient * touched * hidden;
+}
+
 void set_costs(StepModel& step, const UnitCosts& units, const Candidate& candidate,
                const std::vector<PlaceParameters>& parameters, const PlanOptions& options) {
     using enum Op;
@@ -82,7 +101,7 @@ void set_costs(StepModel& step, const UnitCosts& units, const Candidate& candida
         set(rank, G,
             input_share > 0 ? units.vocabulary_pass + input_share * units.embedding_gradient : 0);
         const double byte = units.per_parameter_byte;
-        set(rank, Reduce, 3 * kGradient * static_cast<double>(own.embedding()) * byte);
+        set(rank, Reduce, reduce_traffic(step, r, candidate, options) * byte);
         set(rank, Report, kNormTraffic * static_cast<double>(own.reported()) * byte);
         set(rank, Update, kUpdateTraffic * static_cast<double>(own.updated()) * byte);
         step.costs.rank_ns.push_back(rank);

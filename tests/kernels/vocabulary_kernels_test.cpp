@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
+#include <array>
+
 #include "kernels/host/operators.hpp"
 #include "kernels/reference/operators.hpp"
 #include "tests/kernels/vocabulary_oracle.hpp"
@@ -383,53 +385,62 @@ TEST(VocabularyWeightGradient, AddsToWhatIsThere) {
     }
 }
 
+/// Rows apart, or as one run.
+constexpr std::array<int64_t, 2> kGaps{5, 0};
+
 TEST(FoldRows, AddsTheBlocksInOrder) {
+    const auto check = [](DType from, DType to, int64_t count, int64_t gap) {
+        const auto blocks = random_problem(20, 1, 1300, count * 7, from, 1, {}, gap).w;
+        Matrix actual(7, 1300, to, gap);
+        Matrix expected(7, 1300, to);
+        for (const int threads : {1, 2}) {
+            Context ctx({.threads = threads, .poll = {}});
+            host::ordered_sum(ctx, blocks.view(), count, -1, actual.view());
+            reference::ordered_sum(ctx, blocks.view(), count, -1, expected.view());
+            EXPECT_TRUE(actual.same_bits(expected));
+        }
+        float sum = 0;
+        for (int64_t k = 0; k < count; ++k) {
+            sum += static_cast<float>(blocks.get(k * 7 + 2, 1299));
+        }
+        if (to == DType::fp32) {
+            EXPECT_EQ(static_cast<float>(actual.get(2, 1299)), sum);
+        }
+        EXPECT_TRUE(actual.gaps_are_intact());
+    };
     for (const DType from : {DType::fp32, DType::bf16}) {
         for (const DType to : {DType::fp32, DType::bf16}) {
             for (const int64_t count : {1, 2, 5}) {
-                const auto blocks = random_problem(20, 1, 1300, count * 7, from, 1, {}, 5).w;
-                Matrix actual(7, 1300, to, 3);
-                Matrix expected(7, 1300, to, 3);
-                for (const int threads : {1, 2}) {
-                    Context ctx({.threads = threads, .poll = {}});
-                    host::ordered_sum(ctx, blocks.view(), count, -1, actual.view());
-                    reference::ordered_sum(ctx, blocks.view(), count, -1, expected.view());
-                    EXPECT_TRUE(actual.same_bits(expected));
-                }
-                float sum = 0;
-                for (int64_t k = 0; k < count; ++k) {
-                    sum += static_cast<float>(blocks.get(k * 7 + 2, 1299));
-                }
-                if (to == DType::fp32) {
-                    EXPECT_EQ(static_cast<float>(actual.get(2, 1299)), sum);
-                }
-                EXPECT_TRUE(actual.gaps_are_intact());
+                for (const int64_t gap : kGaps) check(from, to, count, gap);
             }
         }
     }
 }
 
 TEST(FoldRows, AddsTheOwnBlockWhereTheSumGoes) {
+    const auto check = [](DType type, int64_t count, int64_t own, int64_t gap) {
+        auto blocks = random_problem(20, 1, 1300, count * 7, type, 1, {}, gap).w;
+        Matrix expected(7, 1300, type);
+        Context ctx({.threads = 2, .poll = {}});
+        reference::ordered_sum(ctx, blocks.view(), count, -1, expected.view());
+        Matrix actual(7, 1300, type, gap), slow(7, 1300, type, gap);
+        for (int64_t row = 0; row < 7; ++row) {
+            for (int64_t col = 0; col < 1300; ++col) {
+                actual.set(row, col, blocks.get(own * 7 + row, col));
+                slow.set(row, col, blocks.get(own * 7 + row, col));
+                blocks.set(own * 7 + row, col, std::nan(""));
+            }
+        }
+        host::ordered_sum(ctx, blocks.view(), count, own, actual.view());
+        reference::ordered_sum(ctx, blocks.view(), count, own, slow.view());
+        EXPECT_TRUE(actual.same_bits(expected)) << own << " of " << count;
+        EXPECT_TRUE(slow.same_bits(expected)) << own << " of " << count;
+        EXPECT_TRUE(actual.gaps_are_intact());
+    };
     for (const DType type : {DType::fp32, DType::bf16}) {
         for (const int64_t count : {1, 2, 5}) {
             for (int64_t own = 0; own < count; ++own) {
-                auto blocks = random_problem(20, 1, 1300, count * 7, type, 1, {}, 5).w;
-                Matrix expected(7, 1300, type, 3);
-                Context ctx({.threads = 2, .poll = {}});
-                reference::ordered_sum(ctx, blocks.view(), count, -1, expected.view());
-                Matrix actual(7, 1300, type, 3), slow(7, 1300, type, 3);
-                for (int64_t row = 0; row < 7; ++row) {
-                    for (int64_t col = 0; col < 1300; ++col) {
-                        actual.set(row, col, blocks.get(own * 7 + row, col));
-                        slow.set(row, col, blocks.get(own * 7 + row, col));
-                        blocks.set(own * 7 + row, col, std::nan(""));
-                    }
-                }
-                host::ordered_sum(ctx, blocks.view(), count, own, actual.view());
-                reference::ordered_sum(ctx, blocks.view(), count, own, slow.view());
-                EXPECT_TRUE(actual.same_bits(expected)) << own << " of " << count;
-                EXPECT_TRUE(slow.same_bits(expected)) << own << " of " << count;
-                EXPECT_TRUE(actual.gaps_are_intact());
+                for (const int64_t gap : kGaps) check(type, count, own, gap);
             }
         }
     }

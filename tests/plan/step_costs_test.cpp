@@ -44,6 +44,25 @@ TEST(StepCosts, CollectivesBetweenNodesGoAtTheRateOfMessages) {
               std::llround(10e3 + kMessage / 2.0 / (300.0 * 0.8)));
 }
 
+TEST(StepCosts, ReduceMovesTheGradientsOfATiedWeight) {
+    PlanOptions options = small_plan();
+    options.model.tied = true;
+    Candidate candidate{.schedule = "1f1b",
+                        .layers_per_stage = {2, 2, 2, 2},
+                        .mesh = {.pipeline = 4},
+                        .microbatches = 8};
+    const auto passes = [&](VocabMode mode, int rank) {
+        candidate.vocab_mode = mode;
+        const UnitCosts units = unit_costs(options, candidate);
+        const StepModel step = step_model(options, units, candidate);
+        return static_cast<double>(step.costs.pass_ns(rank, {.op = Op::Reduce})) /
+               (64000 * 1024 * 4 * units.per_parameter_byte);
+    };
+    for (const int rank : {0, 3}) EXPECT_NEAR(passes(VocabMode::none, rank), 3, 1e-3);
+    EXPECT_NEAR(passes(VocabMode::none, 1), 0, 1e-3);
+    for (const int rank : {0, 3}) EXPECT_NEAR(passes(VocabMode::one_barrier, rank), 4 / 4.0, 1e-3);
+}
+
 TEST(UnitCosts, SmallProductsAreLessEfficientThanLargeOnes) {
     // Per FLOP, a layer of twice the width takes less time, and without idle outputs as long.
     PlanOptions options = small_plan();

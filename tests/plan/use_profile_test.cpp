@@ -99,6 +99,36 @@ TEST(UseProfile, OtherSplitsAreScaledByLayersAndRows) {
     EXPECT_NEAR(static_cast<double>(step.costs.pass_ns(0, {Op::T, 0, 0})), 5'000, 2);
 }
 
+TEST(UseProfile, OnHostsReduceGoesThroughTheRowsOfTokens) {
+    PlanOptions options = profiled();
+    const auto rows = [&] {
+        const double byte = unit_costs(options, {}).per_parameter_byte;
+        const StepModel step = two_barriers(options, {2, 2});
+        return static_cast<double>(step.costs.pass_ns(0, {.op = Op::Reduce})) / (4 * 64 * 4 * byte);
+    };
+    EXPECT_NEAR(rows(), 8 * 64 / 2, 1) << "8 microbatches of 64 tokens, two ranks";
+    options.profile->costs.communication = CommunicationOrder::streams;
+    EXPECT_NEAR(rows(), 500, 1);
+}
+
+TEST(UseProfile, OnHostsGradientsTravelByShorterPieces) {
+    PlanOptions options = profiled();
+    options.schedules = {"1f1b"};
+    options.pipeline = {1};
+    options.data = {2};
+    options.vocab_modes = {VocabMode::none};
+    options.evaluation = Evaluation::simulation;
+    options.model.num_layers = 1;
+    options.model.hidden_size = 1024;  // more weights than activations
+    const auto live = [&] {
+        const PlannedMemory worst = make_plan(options).rows.at(0).worst;
+        return worst.activations + worst.vocabulary + worst.communication;
+    };
+    const int64_t pieces = live();
+    options.profile->costs.communication = CommunicationOrder::streams;
+    EXPECT_LT(pieces, live());
+}
+
 TEST(UseProfile, RecomputationCostsWhatWasMeasuredOrAllOfTheForward) {
     PlanOptions options = profiled();
     options.recompute = {Recompute::full};

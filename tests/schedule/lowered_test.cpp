@@ -3,6 +3,7 @@
 // and what is proved of one pipeline is what a look at all programs finds.
 #include "vocabpipe/lowered.hpp"
 
+#include "src/schedule/lower/graph.hpp"
 #include "tests/schedule/program_tools.hpp"
 #include "tests/schedule/rendezvous.hpp"
 #include "tests/support/random_schedule.hpp"
@@ -116,6 +117,13 @@ TEST(Lowered, ProgramsOfAWorldFitEachOther) {
             EXPECT_EQ(rendezvous_fault(programs), "");
         }
     }
+}
+
+TEST(Lowered, RefusesMoreReductionsThanTheirNumbersHold) {
+    lowering::Graph graph(1, Pairs::apart);
+    for (int i = 0; i < UINT16_MAX; ++i) graph.add_reduction({});
+    EXPECT_EQ(graph.add_reduction({}), UINT16_MAX);
+    EXPECT_THROW(graph.add_reduction({}), UsageError);
 }
 
 TEST(Lowered, PiecesOfBucketsHaveEveryElementOnceAndLessMemory) {

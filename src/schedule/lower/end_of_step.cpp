@@ -66,8 +66,8 @@ private:
     const int64_t bytes_;
 };
 
-/// A tied weight has a gradient from G and one from T; they are added once, E side first. Shards
-/// that coincide do it locally.
+/// A tied weight has a gradient from G and one from T; they are added once. Shards that
+/// coincide do it locally.
 void add_tied_gradients(StepGraph& step) {
     if (step.schedule.input == step.schedule.output) {
         for (const int rank : step.input_owners) {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/schedule/lower/graph.hpp"
 
+#include "vocabpipe/error.hpp"
+
 #include <algorithm>
 #include <utility>
 
@@ -119,6 +121,11 @@ uint16_t Graph::pair(int source, int destination) {
 }
 
 uint16_t Graph::add_reduction(Reduction reduction) {
+    if (flow_.reductions.size() > UINT16_MAX) {
+        throw UsageError(
+            "lowering: a step can have at most 65536 different reductions, but the pieces of the "
+            "gradient buckets are more; use longer ones (LowerOptions::bucket_piece)");
+    }
     flow_.reductions.push_back(std::move(reduction));
     return static_cast<uint16_t>(flow_.reductions.size() - 1);
 }

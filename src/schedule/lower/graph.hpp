@@ -65,7 +65,8 @@ public:
     uint16_t group(Group wanted);
     /// The group of a message: one look-up in place of a search among all groups.
     uint16_t pair(int source, int destination);
-    /// Adds a reduction without looking for an equal one.
+    /// Adds a reduction without looking for an equal one. Throws UsageError beyond 65,536, which
+    /// only pieces of gradient buckets reach.
     uint16_t add_reduction(Reduction reduction);
     /// Index of a reduction from number `first` on; equal ones have one.
     uint16_t reduction(Reduction wanted, uint16_t first);

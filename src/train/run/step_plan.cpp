@@ -173,7 +173,7 @@ StepPlan plan_step(const ModelConfig& model, const StepCluster& cluster,
     plan.schedule = work.evaluation ? evaluation_schedule(std::move(order)) : std::move(order);
     LowerOptions lowering{.receive_ahead = schedule.receive_ahead,
                           .reductions = schedule.reductions};
-    // Hosts have lanes, GPUs streams.
+    // Hosts alone have lanes; GPUs have streams, or launches with NCCL.
     if (cluster.communication == CommunicationOrder::lanes) {
         lowering.bucket_piece = kBucketPieceOfHosts;
     }
