@@ -17,7 +17,7 @@ constexpr int kTileRows = 8;
 constexpr int kTileVectors = 3;
 constexpr int64_t kPanel = kTileVectors * kLanes;  ///< columns of a panel of b
 
-/// Of a block: a panel of b, 72 KB in bf16, stays in a second-level cache.
+/// Of a block: a panel of b, 72 KB in bf16 and 144 in fp32, stays in a second-level cache.
 constexpr int64_t kBlockTerms = 768;
 /// Words that are multiplied between two requests for lines of the cache.
 constexpr int64_t kChunkWords = 64;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/train/measure/planned_memory.hpp"
 
+#include "kernels/host/avx512.hpp"
 #include "src/train/measure/process_memory.hpp"
 #include "src/train/measure/run_report.hpp"
 #include "vocabpipe/error.hpp"
@@ -26,10 +27,10 @@ int64_t snapshot_bytes(const TrainingPlan& plan, int rank) {
 
 namespace {
 
-/// Of the products of experts.
+/// Of the products of experts, which only oneDNN compiles.
 int64_t product_bytes(const TrainOptions& options) {
     const MoeConfig& moe = options.model.moe;
-    if (moe.experts == 0) return 0;
+    if (moe.experts == 0 || kernels::host::has_avx512(DType::fp32)) return 0;
     const double rows =
         static_cast<double>(options.micro_batch_size * options.model.seq_length * moe.top_k) /
         static_cast<double>(moe.experts);

@@ -31,13 +31,14 @@ private:
     std::vector<int64_t> durations_;
 };
 
-/// oneDNN's compiled kernels, its primitive cache, stacks and the allocator's slack, once per
-/// process after a step of a transformer (docs/memory.md, "measured constants").
+/// Compiled or packed products, stacks and the allocator's slack, once per process after a step of
+/// a transformer (docs/memory.md, "measured constants").
 inline constexpr int64_t kHostKernelBytes = int64_t{16} << 20;
 
-/// Compiled products of experts on the host, which are one each for every number of rows that an
-/// expert gets: what one takes, how many kinds there are per layer shape, and how many numbers of
-/// rows occur for the mean number (docs/memory.md, likewise). An engine keeps kMostHostProducts.
+/// Products of experts on hosts without AVX-512, compiled by oneDNN, one for every number of rows
+/// that an expert gets: what one takes, how many kinds there are per layer shape, and how many
+/// numbers of rows occur for the mean number (docs/memory.md, likewise). An engine keeps
+/// kMostHostProducts.
 inline constexpr int64_t kHostProductBytes = int64_t{48} << 10;
 inline constexpr int64_t kExpertProducts = 8;
 inline constexpr double kRowNumbersPerMean = 1.5;
