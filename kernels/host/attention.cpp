@@ -402,11 +402,6 @@ void backward_in_panels(Context& ctx, ConstTensor dout, ConstTensor qkv, ConstTe
     });
 }
 
-/// Whether this machine computes heads in panels.
-bool in_panels(Context& ctx, DType type) {
-    return multiplies_with_avx512(ctx.engine(), type);
-}
-
 }  // namespace
 
 int64_t attention_workspace_bytes(AttentionShape shape, DType type, int threads) {
@@ -419,7 +414,7 @@ void causal_attention_forward(Context& ctx, ConstTensor qkv, AttentionShape shap
     require_arguments(ctx, qkv, shape, first_visible, out, log_sum_exp, workspace);
     if (out.size() == 0) return;
     ctx.engine().bind_thread();
-    if (in_panels(ctx, qkv.dtype)) {
+    if (multiplies_with_avx512(ctx.engine(), qkv.dtype)) {
         return forward_in_panels(ctx, qkv, shape, first_visible, out, log_sum_exp, workspace);
     }
     with_type(qkv.dtype, [&]<typename T>() {
@@ -436,7 +431,7 @@ void causal_attention_backward(Context& ctx, ConstTensor dout, ConstTensor qkv, 
     require_attention_gradients(dout, qkv, out, dqkv);
     if (out.size() == 0) return;
     ctx.engine().bind_thread();
-    if (in_panels(ctx, qkv.dtype)) {
+    if (multiplies_with_avx512(ctx.engine(), qkv.dtype)) {
         return backward_in_panels(ctx, dout, qkv, out, log_sum_exp, shape, first_visible, dqkv,
                                   workspace);
     }

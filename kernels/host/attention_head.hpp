@@ -18,12 +18,6 @@ namespace {
 /// Below every score, and finite: the maximum of a query that has seen no key.
 constexpr float kLowest = -3e38F;
 
-int64_t smaller(int64_t a, int64_t b) {
-    return a < b ? a : b;
-}
-int64_t larger(int64_t a, int64_t b) {
-    return a < b ? b : a;
-}
 int64_t vectors_of(int64_t columns) {
     return (columns + kLanes - 1) / kLanes;
 }

@@ -16,10 +16,6 @@ constexpr int64_t kQueries = 64;  ///< of a block: four vectors
 constexpr int64_t kKeys = 64;     ///< of a block, even
 constexpr int kRowsOfTile = 6;    ///< of a product that stays in registers
 
-int64_t round_up(int64_t value, int64_t multiple) {
-    return (value + multiple - 1) / multiple * multiple;
-}
-
 /// What a head is computed in, all parts on cache lines.
 struct Memory {
     Word* k_rows;   ///< (length, row_words)

@@ -119,8 +119,8 @@ void pack_by_rows(const Stored& from, int64_t terms, int64_t columns, Word* to, 
     }
 }
 
-/// Sixteen rows of 16 words, `stride` bytes apart, become columns: word i of row r goes to
-/// to[i width + r]. In two halves, of which each fits in the registers.
+/// Sixteen rows of 16 words become columns: word i of row r goes to to[i width + r]. In two halves,
+/// of which each fits in the registers.
 [[gnu::always_inline]] inline void transpose(const __m512i (&rows)[16], Word* to, int64_t width) {
     __m512i y[4][4];  // y[j][g]: of rows 4 g to 4 g + 3, words j, j + 4, j + 8 and j + 12
 #pragma GCC unroll 4

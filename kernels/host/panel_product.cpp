@@ -30,16 +30,6 @@ constexpr int64_t kGroupWords = 3072;
 constexpr int64_t kPackedWords = int64_t{1} << 17;
 constexpr int64_t kFewestPackedRows = 256;
 
-int64_t smaller(int64_t a, int64_t b) {
-    return a < b ? a : b;
-}
-int64_t larger(int64_t a, int64_t b) {
-    return a < b ? b : a;
-}
-int64_t round_up(int64_t value, int64_t multiple) {
-    return (value + multiple - 1) / multiple * multiple;
-}
-
 /// Rows of op(a) in words: word s of row r is at data + r row + s step (bytes).
 struct Left {
     const std::byte* data = nullptr;

@@ -16,6 +16,16 @@ constexpr int64_t kLanes = 16;  ///< words of a vector
 template <DType type>
 constexpr int64_t kWordTerms = type == DType::bf16 ? 2 : 1;
 
+constexpr int64_t smaller(int64_t a, int64_t b) {
+    return a < b ? a : b;
+}
+constexpr int64_t larger(int64_t a, int64_t b) {
+    return a < b ? b : a;
+}
+constexpr int64_t round_up(int64_t value, int64_t multiple) {
+    return (value + multiple - 1) / multiple * multiple;
+}
+
 template <DType type>
 int64_t words_of(int64_t terms) {
     return (terms + kWordTerms<type> - 1) / kWordTerms<type>;

@@ -31,9 +31,7 @@ Transfer TransferMaker::make(const Program& program, const Action& action) {
     transfer.block_end = block_end_;
     if (of_sent) {
         transfer.send = memory_.bytes_to_cut(buffers.sent);
-        // Their ordered_sum adds up in place.
-        transfer.own_stays = buffers.sent != kNoBuffer &&
-                             program.buffers[buffers.sent].space == Buffer::Space::bucket_gradients;
+        transfer.own_stays = memory_.sums_in_place(buffers.sent);
     }
     return transfer;
 }

@@ -149,11 +149,10 @@ void PassRunner::ordered_sum(const Action& action) {
             cols *= 2;
         }
     }
-    // Of a bucket the sum takes the place of the own block (Transfer::own_stays).
-    const bool in_place = program_->buffers[o.sum].space == Buffer::Space::bucket_gradients;
     context_.operators().ordered_sum(
         context_, memory_.tensor(o.blocks, count * rows, cols, reduction.partial), count,
-        in_place ? member : -1, memory_.tensor(o.sum, rows, cols, reduction.result));
+        memory_.sums_in_place(o.sum) ? member : -1,
+        memory_.tensor(o.sum, rows, cols, reduction.result));
 }
 
 }  // namespace vocabpipe

@@ -29,10 +29,13 @@ Bytes StepMemory::bytes(uint32_t buffer) const {
     return {};
 }
 
+bool StepMemory::sums_in_place(uint32_t buffer) const {
+    return buffer != kNoBuffer &&
+           program_->buffers[buffer].space == Buffer::Space::bucket_gradients;
+}
+
 Bytes StepMemory::bytes_to_cut(uint32_t buffer) const {
-    if (buffer == kNoBuffer) return {};
-    const Buffer& b = program_->buffers[buffer];
-    return b.space == Buffer::Space::bucket_gradients ? bucket(b) : bytes(buffer);
+    return sums_in_place(buffer) ? bucket(program_->buffers[buffer]) : bytes(buffer);
 }
 
 Bytes StepMemory::bucket(const Buffer& buffer) const {

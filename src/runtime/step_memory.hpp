@@ -29,6 +29,9 @@ public:
 
     /// Nothing for kNoBuffer.
     [[nodiscard]] Bytes bytes(uint32_t buffer) const;
+    /// Of gradients of a bucket, which are added up in place: a rank's own block of what it sends
+    /// is where its sum goes.
+    [[nodiscard]] bool sums_in_place(uint32_t buffer) const;
     /// What a communication sends that cuts it into row blocks: pieces of a bucket lie apart, so
     /// their blocks are cut from all of it.
     [[nodiscard]] Bytes bytes_to_cut(uint32_t buffer) const;
