@@ -9,6 +9,7 @@
 
 #include "kernels/check.hpp"
 #include "vocabpipe/router_options.hpp"
+#include "vocabpipe/tile_map.hpp"
 
 namespace vocabpipe::kernels {
 

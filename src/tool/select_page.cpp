@@ -10,6 +10,7 @@
 #include "src/support/output_file.hpp"
 #include "src/support/read_whole_file.hpp"
 #include "src/support/strict_json.hpp"
+#include "src/support/text_layout.hpp"
 #include "src/tool/commands.hpp"
 #include "src/tool/quantity.hpp"
 #include "src/tool/selection_page.hpp"

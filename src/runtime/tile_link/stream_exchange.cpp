@@ -2,6 +2,7 @@
 #include "src/runtime/tile_link/stream_exchange.hpp"
 
 #include "src/runtime/tile_link/checks.hpp"
+#include "src/runtime/wait.hpp"
 #include "vocabpipe/error.hpp"
 
 #include <algorithm>
