@@ -8,9 +8,12 @@
 #include <cstdint>
 #include <cstring>
 #include <functional>
+#include <iomanip>
 #include <limits>
 #include <ostream>
 #include <random>
+#include <sstream>
+#include <string>
 #include <vector>
 
 #include "kernels/reference/elements.hpp"
@@ -109,6 +112,15 @@ private:
     std::vector<double> storage_;  // enough for any type, and aligned for it
 };
 
+/// How far an error is over its bound: 1.05 times is a bound that is too narrow, 1000 times a wrong
+/// result.
+inline std::string missed_by(double error, double bound) {
+    std::ostringstream text;
+    text << "error " << error << " missed its bound " << bound << " by " << std::setprecision(3)
+         << error / bound << " times";
+    return text.str();
+}
+
 /// |actual - expected| <= bound(row, col) everywhere; NaN fails.
 inline void expect_close(const Matrix& actual, const Matrix& expected,
                          const std::function<double(int64_t, int64_t)>& bound) {
@@ -119,8 +131,8 @@ inline void expect_close(const Matrix& actual, const Matrix& expected,
             if (error <= bound(row, col)) continue;
             if (++failures > 3) return;
             ADD_FAILURE() << "at (" << row << ", " << col << "): " << actual.get(row, col)
-                          << " instead of " << expected.get(row, col) << ", error " << error
-                          << " over the bound " << bound(row, col);
+                          << " instead of " << expected.get(row, col) << ", "
+                          << missed_by(error, bound(row, col));
         }
     }
     EXPECT_TRUE(actual.gaps_are_intact()) << "written between the rows";
