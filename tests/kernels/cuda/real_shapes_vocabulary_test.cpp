@@ -156,9 +156,10 @@ public:
     explicit ExactTokens(const LayerProblem& p)
         : tokens(sample_of_each_part(p.shape.tokens, p.shape.sampled_tokens, 5)),
           log_z(tokens.size()),
+          label_logit(tokens.size()),
           logit_error(tokens.size()),
           p_(p),
-          logits_(tokens.size() * static_cast<size_t>(p.shape.vocab)) {
+          probabilities_(tokens.size() * static_cast<size_t>(p.shape.vocab)) {
         std::vector<std::vector<double>> xs;
         for (const int64_t n : tokens) xs.push_back(p.x.row(n));
         double longest = 0;
@@ -171,17 +172,13 @@ public:
             }
         }
         for (size_t t = 0; t < tokens.size(); ++t) {
-            double sum = 0;  // logits are small
-            for (int64_t j = 0; j < p.shape.vocab; ++j) sum += std::exp(at(j, t));
-            log_z[t] = std::log(sum);
             logit_error[t] = dot_error(p.shape.hidden) * length(xs[t]) * longest;
+            if (label(t) >= 0) label_logit[t] = at(label(t), t);
         }
+        normalize();
     }
     [[nodiscard]] int32_t label(size_t t) const {
         return p_.labels[static_cast<size_t>(tokens[t])];
-    }
-    [[nodiscard]] double logit(int64_t j, size_t t) const {
-        return logits_[static_cast<size_t>(j) * tokens.size() + t];
     }
     /// Of log Z, and of what all probabilities of a token have in common.
     [[nodiscard]] double log_z_error(size_t t) const {
@@ -195,19 +192,17 @@ public:
         const size_t all = tokens.size();
         sums.assign(static_cast<size_t>(count) * all, 0);
         squares.assign(static_cast<size_t>(count) * all, 0);
-        std::vector<double> row(static_cast<size_t>(count)), probabilities(all);
+        std::vector<double> row(static_cast<size_t>(count));
         for (int64_t j = 0; j < p_.shape.vocab; ++j) {
             p_.w.read(j, first, row);
-            for (size_t t = 0; t < all; ++t) {
-                probabilities[t] = label(t) == j ? 0 : std::exp(logit(j, t) - log_z[t]);
-            }
+            const double* const p = probabilities_.data() + static_cast<size_t>(j) * all;
             for (size_t i = 0; i < row.size(); ++i) {
                 double* const sum = sums.data() + i * all;
                 double* const square = squares.data() + i * all;
                 const double w = row[i];
 #pragma omp simd
                 for (size_t t = 0; t < all; ++t) {
-                    const double term = probabilities[t] * w;
+                    const double term = p[t] * w;
                     sum[t] += term;
                     square[t] += term * term;
                 }
@@ -217,15 +212,26 @@ public:
 
     std::vector<int64_t> tokens;
     std::vector<double> log_z;
+    std::vector<double> label_logit;  ///< 0 without a label
     std::vector<double> logit_error;  ///< E
 
 private:
     double& at(int64_t j, size_t t) {
-        return logits_[static_cast<size_t>(j) * tokens.size() + t];
+        return probabilities_[static_cast<size_t>(j) * tokens.size() + t];
+    }
+    /// Logits, which are small, become probabilities, those of labels 0.
+    void normalize() {
+#pragma omp parallel for num_threads(host_threads())
+        for (size_t t = 0; t < tokens.size(); ++t) {
+            double sum = 0;
+            for (int64_t j = 0; j < p_.shape.vocab; ++j) sum += at(j, t) = std::exp(at(j, t));
+            log_z[t] = std::log(sum);
+            for (int64_t j = 0; j < p_.shape.vocab; ++j) at(j, t) *= label(t) == j ? 0 : 1 / sum;
+        }
     }
 
     const LayerProblem& p_;
-    std::vector<double> logits_;  // (V, tokens)
+    std::vector<double> probabilities_;  // (V, tokens); first logits
 };
 
 void expect_losses(const LayerProblem& p, const ExactTokens& exact, const LayerOutputs& outputs) {
@@ -234,7 +240,7 @@ void expect_losses(const LayerProblem& p, const ExactTokens& exact, const LayerO
     for (size_t t = 0; t < exact.tokens.size(); ++t) {
         const int64_t n = exact.tokens[t];
         const int32_t label = exact.label(t);
-        const double loss = label < 0 ? 0 : exact.log_z[t] - exact.logit(label, t);
+        const double loss = label < 0 ? 0 : exact.log_z[t] - exact.label_logit[t];
         losses.add(n, 0, outputs.loss[static_cast<size_t>(n)], loss,
                    label < 0
                        ? 0
@@ -265,7 +271,7 @@ void expect_input_gradient(const LayerProblem& p, const ExactTokens& exact,
                 const size_t at = static_cast<size_t>(i) * exact.tokens.size() + t;
                 const int32_t label = exact.label(t);
                 const double share =
-                    label < 0 ? 0 : std::exp(exact.logit(label, t) - exact.log_z[t]);
+                    label < 0 ? 0 : std::exp(exact.label_logit[t] - exact.log_z[t]);
                 const double w = label < 0 ? 0 : p.w.get(label, col);
                 const double size = std::sqrt(squares[at]);
                 const double bound =
