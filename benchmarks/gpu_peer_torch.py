@@ -1,30 +1,30 @@
 # SPDX-License-Identifier: Apache-2.0
-"""PyTorch's side of benchmarks/gpu_peers.sh: what VocabPipe computes, as PyTorch computes it on the same GPU.
+"""PyTorch's side of benchmarks/gpu_peers.sh: what VocabPipe computes, by PyTorch on the same GPU.
 
     gpu_peer_torch.py output-layer --tokens 4096 --hidden-size 4096 --rows 128256 ...
     gpu_peer_torch.py step --num-layers 12 --hidden-size 768 ... [--write FOLDER]
     gpu_peer_torch.py experts --tokens 4096 --experts 128 --top-k 8 ...
 
-Every variant prints one line as soon as it is known, fields separated by tabs:
+Every variant prints one line as soon as it is known, fields separated by tabs, most wanted first:
 
-    result <TAB> variant <TAB> milliseconds <TAB> losses, by spaces, or - <TAB> note
-    none   <TAB> variant <TAB> why there is no result
+    result  variant  milliseconds  losses by spaces, or -  note
+    none    variant  why there is no result
 
---seconds is the time of the whole process: variants that would begin later are left out. Variants come in
-the order in which they are wanted.
+--seconds: of the whole process; variants that would begin later are left out.
 
-output-layer: logits, softmax cross-entropy, dX, and dW added to fp32 gradients, as VocabPipe accumulates
-them. Medians of --rounds by CUDA events; the note has the time without the addition.
+output-layer: logits, softmax cross-entropy, dX, and dW added to fp32 gradients, as VocabPipe does it.
+Medians of --rounds, by CUDA events; the note has the time without the addition.
 
-step: forward and backward of all microbatches, gradients added up in fp32, norm clipped at 1, fused AdamW on
-fp32 masters, weights copied to bf16: what VocabPipe keeps in which type. The clock is the host's, from one
-finished step to the next, as in bench_step. Every variant begins with the same weights; the losses are those of the
-first three steps. --write saves weights and tokens as train_gpt reads them. The vocabulary is padded to a
-multiple of 64, which PyTorch's products need to be fast; a bias takes the padding out of the softmax.
+step: all microbatches, gradients added up in fp32, norm clipped at 1, fused AdamW on fp32 masters,
+weights copied to bf16: VocabPipe's types. By the host's clock, like bench_step. Every variant begins
+with the same weights; the losses are those of the first three steps. --write saves weights and tokens
+as train_gpt reads them. The vocabulary is padded to a multiple of 64, which makes PyTorch's products
+fast; a bias takes the padding out of the softmax.
 
 experts: the grouped products of bench_experts, by torch.nn.functional.grouped_mm.
 """
 import argparse
+import functools
 import gc
 import json
 import os
@@ -40,14 +40,7 @@ import torch.nn as nn
 import torch.nn.functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-CLIP_GRAD = 1.0
-WEIGHT_DECAY = 0.1  # of matrices, as train_gpt's default
-CHUNK = 1024  # tokens
-COUNTED_LOSSES = 3
-
-
-class Left(Exception):
-    """A variant that cannot be offered here."""
+from peer_torch import CLIP_GRAD, Block, make_optimizer
 
 
 def say(*fields):
@@ -68,18 +61,15 @@ def forget():
 
 
 def run_variants(variants, seconds):
-    """Calls each, which returns (milliseconds, losses, note). One that fails does not stop the others."""
-    results = {}
-    longest = 0
+    """Calls each for (milliseconds, losses, note). One that fails does not stop the others."""
+    longest = None
     for name, run in variants:
         begin = time.perf_counter()
-        if results and begin - BEGIN + longest > seconds:
-            say("none", name, f"no time left, {begin - BEGIN:.0f} s of {seconds:.0f} have passed")
+        if longest is not None and begin - BEGIN + longest > seconds:
+            say("none", name, f"no time left of {seconds:.0f} s")
             continue
         try:
             milliseconds, losses, note = run()
-        except Left as error:
-            say("none", name, str(error))
         except torch.OutOfMemoryError:
             say("none", name, "does not fit the GPU's memory")
         except Exception as error:
@@ -87,13 +77,12 @@ def run_variants(variants, seconds):
             if "CUDA error" in str(error):  # all later calls fail, too
                 sys.exit(1)
         else:
-            results[name] = milliseconds
             losses = " ".join(f"{loss:.5f}" for loss in losses) or "-"
             took = time.perf_counter() - begin
-            longest = max(longest, took)
-            say("result", name, f"{milliseconds:.3f}", losses, f"{note}{took:.0f} s with compilation")
+            longest = max(longest or 0, took)
+            say("result", name, f"{milliseconds:.3f}", losses, f"{note}{took:.0f} s in all")
         forget()
-    if not results:
+    if longest is None:
         sys.exit(1)
 
 
@@ -119,41 +108,34 @@ class Clock:
         return 1e3 * (self.marks[last] - self.marks[first])
 
 
-def synchronize(device):
-    if device == "cuda":
-        torch.cuda.synchronize()
+def timed(device, rounds, work):
+    """Medians from work's first mark to each of the others, and what it returned last."""
+    for _ in range(3):  # kernels are compiled and algorithms chosen
+        work(Clock(device))
+    clocks = [Clock(device) for _ in range(rounds)]
+    for clock in clocks:
+        value = work(clock)
+    marks = range(1, len(clocks[0].marks))
+    return [statistics.median(c.milliseconds(0, i) for c in clocks) for i in marks], value
 
 
 # --- the output layer
-
-
-def loss_of(x, w, labels):
-    return F.cross_entropy(F.linear(x, w).float(), labels)
 
 
 def sum_of_losses(x, w, labels):
     return F.cross_entropy(F.linear(x, w).float(), labels, reduction="sum")
 
 
-def backward_by_chunks(sum_of):
-    """No tensor has all logits: every chunk's gradients are made before the next chunk's logits."""
+def by_chunks(sum_of, chunk):
+    """Gradients of a chunk of tokens are made before the next chunk's logits."""
 
     def run(x, w, labels):
         total = 0
-        for part, wanted in zip(x.split(CHUNK), labels.split(CHUNK)):
+        for part, wanted in zip(x.split(chunk), labels.split(chunk)):
             loss = sum_of(part, w, wanted) / len(labels)
             loss.backward()
             total = total + loss.detach()
         return total
-
-    return run
-
-
-def backward(loss):
-    def run(x, w, labels):
-        value = loss(x, w, labels)
-        value.backward()
-        return value.detach()
 
     return run
 
@@ -199,20 +181,15 @@ def by_hand(x, w, labels, main):
 
 
 def liger(x, w, labels):
-    try:
-        from liger_kernel.ops.fused_linear_cross_entropy import LigerFusedLinearCrossEntropyFunction
-    except ImportError as error:
-        raise Left(reason(error)) from error
-    loss = LigerFusedLinearCrossEntropyFunction.apply(x, w, labels)
-    loss = loss[0] if isinstance(loss, tuple) else loss
+    from liger_kernel.ops.fused_linear_cross_entropy import LigerFusedLinearCrossEntropyFunction
+
+    loss, *_ = LigerFusedLinearCrossEntropyFunction.apply(x, w, labels)
     loss.backward()
     return loss.detach()
 
 
 def own_chunked(x, w, labels):
-    if not hasattr(F, "linear_cross_entropy"):
-        raise Left(f"torch {torch.__version__} has no linear_cross_entropy")
-    loss = F.linear_cross_entropy(x, w, labels)
+    loss = F.linear_cross_entropy(x, w, labels)  # in later versions of torch
     loss.backward()
     return loss.detach()
 
@@ -226,10 +203,8 @@ def run_output_layer(options):
     labels = torch.arange(n, device=device) * 7919 % v
     main = torch.zeros(v, h, device=device)
 
-    def timed(call):
-        """Of call(), which fills w.grad, and of adding that to the fp32 gradients."""
-
-        def round_of(clock):
+    def by_autograd(call):
+        def work(clock):
             x.grad = w.grad = None
             clock.mark()
             loss = call(x, w, labels)
@@ -239,64 +214,40 @@ def run_output_layer(options):
             return loss
 
         def run():
-            for _ in range(2):
-                loss = round_of(Clock(device))
-            clocks = [Clock(device) for _ in range(options.rounds)]
-            for clock in clocks:
-                round_of(clock)
-            whole = statistics.median(clock.milliseconds(0, 2) for clock in clocks)
-            bare = statistics.median(clock.milliseconds(0, 1) for clock in clocks)
+            (bare, whole), loss = timed(device, options.rounds, work)
             return whole, [float(loss)], f"{bare:.3f} ms without adding dW in fp32; "
 
         return run
 
-    def timed_by_hand():
+    def without_autograd():
         with torch.no_grad():
             call = by_hand(x.detach(), w.detach(), labels, main)
-            for _ in range(2):
-                loss, _ = call()
-            clocks = [Clock(device) for _ in range(options.rounds)]
-            for clock in clocks:
-                clock.mark()
-                call()
-                clock.mark()
-            return statistics.median(c.milliseconds(0, 1) for c in clocks), [float(loss)], ""
 
+            def work(clock):
+                clock.mark()
+                loss, _ = call()
+                clock.mark()
+                return loss
+
+            (whole,), loss = timed(device, options.rounds, work)
+        return whole, [float(loss)], ""
+
+    fused = compiled(sum_of_losses, device)
     run_variants(
         [
-            ("eager", timed(backward(loss_of))),
-            ("compiled", timed(backward(compiled(loss_of, device)))),
-            ("chunked", timed(backward_by_chunks(sum_of_losses))),
-            ("chunked compiled", timed(backward_by_chunks(compiled(sum_of_losses, device)))),
-            ("by hand", timed_by_hand),
-            ("Liger", timed(liger)),
-            ("linear_cross_entropy", timed(own_chunked)),
+            ("eager", by_autograd(by_chunks(sum_of_losses, n))),
+            ("compiled", by_autograd(by_chunks(fused, n))),
+            ("chunked", by_autograd(by_chunks(sum_of_losses, options.chunk))),
+            ("chunked compiled", by_autograd(by_chunks(fused, options.chunk))),
+            ("by hand", without_autograd),
+            ("Liger", by_autograd(liger)),
+            ("linear_cross_entropy", by_autograd(own_chunked)),
         ],
         options.seconds,
     )
 
 
 # --- steps of GPT-2
-
-
-class Block(nn.Module):
-    def __init__(self, width, heads):
-        super().__init__()
-        self.heads = heads
-        self.ln_1 = nn.LayerNorm(width)
-        self.c_attn = nn.Linear(width, 3 * width)
-        self.c_proj = nn.Linear(width, width)
-        self.ln_2 = nn.LayerNorm(width)
-        self.c_fc = nn.Linear(width, 4 * width)
-        self.mlp_c_proj = nn.Linear(4 * width, width)
-
-    def forward(self, x):
-        batch, length, width = x.shape
-        qkv = self.c_attn(self.ln_1(x)).view(batch, length, 3, self.heads, width // self.heads)
-        q, k, v = (part.transpose(1, 2) for part in qkv.unbind(2))
-        y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
-        x = x + self.c_proj(y.transpose(1, 2).reshape(batch, length, width))
-        return x + self.mlp_c_proj(F.gelu(self.c_fc(self.ln_2(x)), approximate="tanh"))
 
 
 class OutputLayer(nn.Module):
@@ -313,20 +264,20 @@ class OutputLayer(nn.Module):
 
 
 class Gpt2(nn.Module):
-    def __init__(self, options):
+    def __init__(self, config):
         super().__init__()
-        o = options
-        padded = (o.vocab_size + 63) // 64 * 64
-        self.wte = nn.Parameter(torch.zeros(padded, o.hidden_size))
-        self.wpe = nn.Parameter(torch.zeros(o.seq_length, o.hidden_size))
-        self.h = nn.ModuleList(Block(o.hidden_size, o.num_attention_heads) for _ in range(o.num_layers))
-        self.output = OutputLayer(o.hidden_size, o.vocab_size, padded)
+        width, vocabulary, layers = (config[key] for key in ("n_embd", "vocab_size", "n_layer"))
+        padded = (vocabulary + 63) // 64 * 64
+        self.wte = nn.Parameter(torch.zeros(padded, width))
+        self.wpe = nn.Parameter(torch.zeros(config["n_positions"], width))
+        self.h = nn.ModuleList(Block(config) for _ in range(layers))
+        self.output = OutputLayer(width, vocabulary, padded)
         generator = torch.Generator(self.wte.device).manual_seed(1)
-        residual = 0.02 * (2 * o.num_layers) ** -0.5  # as GPT-2 begins
+        residual = 0.02 * (2 * layers) ** -0.5  # as GPT-2 begins
         with torch.no_grad():
             for name, p in self.named_parameters():
                 if p.dim() == 2:
-                    rows = p[: o.vocab_size] if p is self.wte else p
+                    rows = p[:vocabulary] if p is self.wte else p
                     rows.normal_(0, residual if "c_proj" in name else 0.02, generator=generator)
                 elif name.endswith("bias"):
                     p.zero_()
@@ -343,15 +294,13 @@ class Masters:
 
     def __init__(self, model, lr):
         self.weights = list(model.parameters())
-        self.copies = [p.detach().float() for p in self.weights]
+        self.copies = nn.ParameterList(p.detach().float() for p in self.weights)
         for copy in self.copies:
             copy.grad = torch.zeros_like(copy)
         self.gradients = [copy.grad for copy in self.copies]
-        groups = [
-            {"params": [c for c in self.copies if c.dim() > 1], "weight_decay": WEIGHT_DECAY},
-            {"params": [c for c in self.copies if c.dim() == 1], "weight_decay": 0.0},
-        ]
-        self.optimizer = torch.optim.AdamW(groups, lr=lr, betas=(0.9, 0.95), eps=1e-8, fused=True)
+        self.optimizer = make_optimizer(self.copies)
+        for group in self.optimizer.param_groups:
+            group["lr"] = lr
 
     def add_gradients(self):
         torch._foreach_add_(self.gradients, [p.grad for p in self.weights])
@@ -362,7 +311,7 @@ class Masters:
         nn.utils.clip_grad_norm_(self.copies, CLIP_GRAD, foreach=True)
         self.optimizer.step()
         with torch.no_grad():
-            torch._foreach_copy_(self.weights, self.copies)
+            torch._foreach_copy_(self.weights, list(self.copies))
         torch._foreach_zero_(self.gradients)
 
 
@@ -374,20 +323,21 @@ def make_tokens(options):
     return (options.vocab_size**ranks - 1).long().clamp_(0, min(options.vocab_size, 2**16) - 1)
 
 
-def write_model(folder, model, options, tokens):
-    """config.json, model.safetensors as transformers names them, tokens.bin of u16."""
+def write_model(folder, model, config, tokens):
+    """As transformers names the tensors, and tokens of u16."""
     tensors = {
-        "transformer.wte.weight": model.wte[: options.vocab_size],
+        "transformer.wte.weight": model.wte[: config["vocab_size"]],
         "transformer.wpe.weight": model.wpe,
         "transformer.ln_f.weight": model.output.ln_f.weight,
         "transformer.ln_f.bias": model.output.ln_f.bias,
     }
-    parts = {"c_attn": "attn.c_attn", "c_proj": "attn.c_proj", "c_fc": "mlp.c_fc", "mlp_c_proj": "mlp.c_proj"}
+    parts = {"ln_1": "ln_1", "c_attn": "attn.c_attn", "c_proj": "attn.c_proj"}
+    parts |= {"ln_2": "ln_2", "c_fc": "mlp.c_fc", "mlp_c_proj": "mlp.c_proj"}
     for layer, block in enumerate(model.h):
         for name, p in block.named_parameters():
             part, kind = name.split(".")
             tensor = p.t() if p.dim() == 2 else p  # GPT-2's files have [in, out]
-            tensors[f"transformer.h.{layer}.{parts.get(part, part)}.{kind}"] = tensor
+            tensors[f"transformer.h.{layer}.{parts[part]}.{kind}"] = tensor
     header, at = {}, 0
     for name, tensor in tensors.items():
         end = at + 4 * tensor.numel()
@@ -400,18 +350,6 @@ def write_model(folder, model, options, tokens):
         file.write(struct.pack("<Q", len(text)) + text)
         for tensor in tensors.values():
             file.write(tensor.detach().float().contiguous().cpu().numpy().data)
-    config = {
-        "architectures": ["GPT2LMHeadModel"],
-        "model_type": "gpt2",
-        "n_layer": options.num_layers,
-        "n_embd": options.hidden_size,
-        "n_head": options.num_attention_heads,
-        "n_positions": options.seq_length,
-        "vocab_size": options.vocab_size,
-        "activation_function": "gelu_new",
-        "layer_norm_epsilon": 1e-5,
-        "tie_word_embeddings": True,
-    }
     with open(f"{folder}/config.json", "w") as file:
         json.dump(config, file)
     with open(f"{folder}/tokens.bin", "wb") as file:
@@ -419,74 +357,68 @@ def write_model(folder, model, options, tokens):
 
 
 def run_step(options):
-    device = options.device
+    o, device = options, options.device
+    config = {"architectures": ["GPT2LMHeadModel"], "model_type": "gpt2", "tie_word_embeddings": True}
+    config |= {"n_layer": o.num_layers, "n_embd": o.hidden_size, "n_head": o.num_attention_heads}
+    config |= {"n_positions": o.seq_length, "vocab_size": o.vocab_size}
+    config |= {"activation_function": "gelu_new", "layer_norm_epsilon": 1e-5}
     tokens = make_tokens(options)
-    shape = (options.microbatches, options.micro_batch_size, options.seq_length)
+    shape = (o.microbatches, o.micro_batch_size, o.seq_length)
     batches = tokens[:-1].to(device).view(shape)
     labels = tokens[1:].to(device).view(shape)
 
     def make_model():
         with torch.device(device):
-            return Gpt2(options)
+            return Gpt2(config)
 
-    if options.write:
-        write_model(options.write, make_model(), options, tokens)
+    if o.write:
+        write_model(o.write, make_model(), config, tokens)
         forget()
 
     def step_of(model, masters):
         total = 0
         for batch, wanted in zip(batches, labels):
-            loss = model(batch, wanted) / options.microbatches
+            loss = model(batch, wanted) / o.microbatches
             loss.backward()
             masters.add_gradients()
             total = total + loss.detach()
         masters.step()
         return total
 
-    def variant(backend, by_blocks):
+    backends = {"flash": SDPBackend.FLASH_ATTENTION, "cuDNN": SDPBackend.CUDNN_ATTENTION}
+    took = {}
+
+    def variant(attention, by_blocks=False):
         model = make_model()
-        masters = Masters(model, options.lr)
+        masters = Masters(model, o.lr)
         model.to(torch.bfloat16)
         if by_blocks:
             for part in (*model.h, model.output):
                 part.compile(**how_to_compile(device))
         losses, seconds = [], []
-        with sdpa_kernel(backend):
-            for number in range(options.warm_up + options.steps):
-                synchronize(device)
+        with sdpa_kernel(backends[attention]):
+            for _ in range(o.warm_up + o.steps):
                 begin = time.perf_counter()
-                loss = float(step_of(model, masters))
-                synchronize(device)
-                if number >= options.warm_up:
-                    seconds.append(time.perf_counter() - begin)
-                losses.append(loss)
-        memory = f"{torch.cuda.max_memory_allocated() / 2**30:.1f} GiB; " if device == "cuda" else ""
+                losses.append(float(step_of(model, masters)))  # waits for all of the step
+                seconds.append(time.perf_counter() - begin)
+        note = f"attention {attention}; "
         if device == "cuda":
+            note += f"{torch.cuda.max_memory_allocated() / 2**30:.1f} GiB; "
             torch.cuda.reset_peak_memory_stats()
-        return 1e3 * statistics.median(seconds), losses[:COUNTED_LOSSES], memory
+        milliseconds = 1e3 * statistics.median(seconds[o.warm_up :])
+        took[attention] = milliseconds
+        return milliseconds, losses[:3], note
 
-    backends = {"flash": SDPBackend.FLASH_ATTENTION, "cuDNN": SDPBackend.CUDNN_ATTENTION}
-    took = {}
-
-    def eager(name):
-        def run():
-            took[name], losses, note = variant(backends[name], by_blocks=False)
-            return took[name], losses, note
-
-        return run
-
-    def compiled_blocks():  # with the faster attention: compiling again takes longer than it is worth
-        best = min(took, key=took.get, default="flash")
-        milliseconds, losses, note = variant(backends[best], by_blocks=True)
-        return milliseconds, losses, f"attention {best}; {note}"
+    def compiled_blocks():  # once, with the faster attention, because compiling takes long
+        return variant(min(took, key=took.get, default="flash"), by_blocks=True)
 
     run_variants(
         [
-            ("eager, flash", eager("flash")),
-            ("eager, cuDNN", eager("cuDNN")),
+            ("eager, flash", lambda: variant("flash")),
+            ("eager, cuDNN", lambda: variant("cuDNN")),
             ("compiled by blocks", compiled_blocks),
         ],
-        options.seconds,
+        o.seconds,
     )
 
 
@@ -514,23 +446,23 @@ def run_experts(options):
             "dw": lambda: main.add_(F.grouped_mm(y.t(), x, offs=ends)),  # in fp32, as ours
         }
 
-        def run():
-            call = calls[direction]
-            for _ in range(2):
-                call()
-            clocks = [Clock(device) for _ in range(o.rounds)]
-            for clock in clocks:
-                clock.mark()
-                call()
-                clock.mark()
-            return statistics.median(c.milliseconds(0, 1) for c in clocks), [], ""
+        def work(clock):
+            clock.mark()
+            calls[direction]()
+            clock.mark()
 
-        return run
+        (whole,), _ = timed(device, o.rounds, work)
+        return whole, [], ""
 
-    variants = []
-    for layer, sizes in (("gate_up", (o.hidden_size, 2 * o.ffn_hidden_size)), ("down", (o.ffn_hidden_size, o.hidden_size))):
-        for direction in ("forward", "dx", "dw"):
-            variants.append((f"{layer} {direction}", lambda s=sizes, d=direction: product(*s, d)()))
+    layers = {
+        "gate_up": (o.hidden_size, 2 * o.ffn_hidden_size),
+        "down": (o.ffn_hidden_size, o.hidden_size),
+    }
+    variants = [
+        (f"{layer} {direction}", functools.partial(product, *sizes, direction))
+        for layer, sizes in layers.items()
+        for direction in ("forward", "dx", "dw")
+    ]
     run_variants(variants, o.seconds)
 
 
@@ -547,28 +479,18 @@ def main():
             one.add_argument("--" + size.replace("_", "-"), type=type(value), default=value)
         return one
 
-    command("output-layer", run_output_layer, tokens=4096, hidden_size=4096, rows=128256, rounds=20)
-    step = command(
-        "step",
-        run_step,
-        num_layers=12,
-        hidden_size=768,
-        num_attention_heads=12,
-        vocab_size=50257,
-        seq_length=1024,
-        micro_batch_size=16,
-        microbatches=4,
-        warm_up=3,
-        steps=7,
-        lr=1e-4,
-    )
+    output = {"hidden_size": 4096, "rows": 128256, "chunk": 1024}
+    command("output-layer", run_output_layer, tokens=4096, **output, rounds=20)
+    batch = {"seq_length": 1024, "micro_batch_size": 16, "microbatches": 4}
+    body = {"num_layers": 12, "hidden_size": 768, "num_attention_heads": 12, "vocab_size": 50257}
+    step = command("step", run_step, **body, **batch, warm_up=3, steps=7, lr=1e-4)
     step.add_argument("--write", help="folder for weights and tokens")
-    command("experts", run_experts, tokens=4096, experts=128, top_k=8, hidden_size=2048, ffn_hidden_size=768, rounds=20)
+    layer = {"experts": 128, "top_k": 8, "hidden_size": 2048, "ffn_hidden_size": 768}
+    command("experts", run_experts, tokens=4096, **layer, rounds=20)
     options = parser.parse_args()
     if options.device == "cuda" and not torch.cuda.is_available():
         sys.exit("gpu_peer_torch.py: error: this torch sees no GPU")
-    where = torch.cuda.get_device_name() if options.device == "cuda" else "CPU"
-    print(f"# torch {torch.__version__}, {where}, imported in {time.perf_counter() - BEGIN:.0f} s", flush=True)
+    print(f"# torch {torch.__version__}, imported in {time.perf_counter() - BEGIN:.0f} s", flush=True)
     options.run(options)
 
 

@@ -217,7 +217,7 @@ publish() {
 vocab_stage() { # rows, seconds at most for torch
     local again=0
     ours "vocab-$1-1" 30 bench_vocab_cuda "${vocab_sizes[@]}" --rows "$1" || again=$?
-    torch "vocab-$1-torch" "$2" output-layer "${vocab_sizes[@]}" --rows "$1"
+    torch "vocab-$1-torch" "$2" output-layer "${vocab_sizes[@]}" --chunk "$chunk" --rows "$1"
     [ $again != 0 ] || ours "vocab-$1-2" 30 bench_vocab_cuda "${vocab_sizes[@]}" --rows "$1"
 }
 
@@ -298,9 +298,9 @@ row_experts() {
 # --- what is compared
 
 declare -A step_flags torch_flags train_flags
-lr=1e-4
+lr=1e-4 chunk=1024
 if [ $toy = 1 ]; then
-    large_vocab=100 small_vocab=24 small_model=toy large_model='' lr=1e-3
+    large_vocab=100 small_vocab=24 small_model=toy large_model='' lr=1e-3 chunk=8
     vocab_sizes=(--tokens 16 --hidden-size 32 --rounds 3)
     sizes="--num-layers 2 --hidden-size 32 --num-attention-heads 2 --seq-length 16 --vocab-size 257"
     step_flags[toy]="$sizes --micro-batch-size 2 --microbatches 2 --steps 2"
