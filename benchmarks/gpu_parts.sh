@@ -326,6 +326,22 @@ rows_nccl() {
     overlap_rows overlap-mpi "overlap over NCCL under mpirun, ${gpu_count:-} ranks"
 }
 
+# Has a table of its own.
+part_peers() {
+    if [ "$quick" = 1 ]; then
+        skip "PyTorch" "not with --quick"
+    elif ! python3 -c 'import importlib.metadata as m; m.version("torch")' 2>/dev/null; then
+        skip "PyTorch" "python3 has none"
+    else
+        attempt peers 170 benchmarks/gpu_peers.sh --programs "$(absolute_folder "$programs")" \
+            --logs "$(absolute_folder "$work")" --budget 150
+    fi
+}
+
+absolute_folder() { (cd "$1" && pwd); }
+
+rows_peers() { :; }
+
 # Kernels of our own: the libraries' are many, slow to check, and not ours to mend.
 sanitize() { # tool
     if [ "$quick" = 1 ]; then
@@ -377,7 +393,7 @@ rows_cudnn() {
 # kernel and shape; then under the sanitizer.
 part_diagnosis() {
     local name test command run=()
-    for name in $(awk '$1 == "end" && $4 != 0 { print $3 }' "$work/state"); do
+    for name in $(awk '$1 == "end" && $4 != 0 && $2 != "diagnosis" { print $3 }' "$work/state"); do
         [ -e "$work/$name.command" ] || continue
         command=$(cut -d' ' -f2- "$work/$name.command")
         case "$command" in *compute-sanitizer*) continue ;; esac
@@ -395,12 +411,14 @@ part_diagnosis() {
 
 # What a failed test said, alone and before.
 rows_diagnosis() {
-    local name test said
+    local name test said alone
     for name in $(awk '$1 == "end" && $4 != 0 && $2 != "diagnosis" { print $3 }' "$work/state"); do
         [ -e "$work/$name.command" ] || continue
         while read -r test; do
-            said=$(why_it_failed "alone-$name-$(tr -c 'A-Za-z0-9_\n' _ <<<"$test")" "$test")
+            alone=alone-$name-$(tr -c 'A-Za-z0-9_\n' _ <<<"$test")
+            said=$(why_it_failed "$alone" "$test")
             [ -n "$said" ] || said=$(why_it_failed "$name" "$test")
+            case "$(verdict_of_tests "$alone")" in "1 passed"*) said="passes alone; $said" ;; esac
             row "$test" "FAILED: ${said:-no more is known}" "passes" ""
         done < <(failed_tests "$name" | head -n 12)
     done
@@ -432,11 +450,13 @@ print_table() {
     for part in $(printf '%s\n' "${all_parts[@]}" | awk '!seen[$0]++'); do
         "rows_$part"
         sed -n "s/^skip $part \(.*\): \(.*\)/| \1 | SKIPPED: \2 | | |/p" "$work/state"
-        awk -v part="$part" '$1 == "end" && $2 == part && $4 != 0 {
+        # What diagnosis ran has rows above.
+        awk -v part="$part" '$1 == "end" && $2 == part && part != "diagnosis" && $4 != 0 {
             printf "| %s | FAILED: %s | exit code 0 | |\n", $3, $4 == 124 || $4 == 137 ? "no end" : "exit code " $4 }' \
             "$work/state"
     done
     [ ${#pending[@]} -eq 0 ] || row "${pending[*]}" "left to the next call" "" ""
+    [ ! -e "$work/peers_table.md" ] || cat "$work/peers_table.md"
 }
 
 gpu_row() {
