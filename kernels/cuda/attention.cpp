@@ -3,11 +3,13 @@
 #include "kernels/cuda/operators.hpp"
 
 #include <algorithm>
+#include <string>
 
 #include "kernels/attention_checks.hpp"
 #include "kernels/check.hpp"
 #include "kernels/cuda/attention_cudnn.hpp"
 #include "kernels/cuda/attention_kernels.hpp"
+#include "kernels/cuda/launch_errors.hpp"
 
 namespace vocabpipe::kernels::cuda {
 
@@ -26,6 +28,14 @@ void require_arguments(ConstTensor qkv, const AttentionShape& shape,
         "workspace of attention_workspace_bytes()");
 }
 
+void end_cudnn_attention(CallSite ctx, const AttentionShape& shape) {
+    check_call(ctx, [&] {
+        return "cuDNN's attention of " + std::to_string(shape.sequences) + " sequences of " +
+               std::to_string(shape.seq_length) + " tokens, " + std::to_string(shape.heads) +
+               " heads of " + std::to_string(shape.head_size);
+    });
+}
+
 }  // namespace
 
 /// 4 for each token and query head, or what cuDNN may need, if that is more.
@@ -40,6 +50,7 @@ void causal_attention_forward(Context& ctx, ConstTensor qkv, AttentionShape shap
     if (out.size() == 0) return;
     if (first_visible.empty() &&
         try_cudnn_attention_forward(ctx, qkv, shape, out, log_sum_exp, workspace)) {
+        end_cudnn_attention(ctx, shape);
         return;
     }
     attention_forward(ctx, qkv, shape, first_visible, out, log_sum_exp);
@@ -54,6 +65,7 @@ void causal_attention_backward(Context& ctx, ConstTensor dout, ConstTensor qkv, 
     if (out.size() == 0) return;
     if (first_visible.empty() &&
         try_cudnn_attention_backward(ctx, dout, qkv, out, log_sum_exp, shape, dqkv, workspace)) {
+        end_cudnn_attention(ctx, shape);
         return;
     }
     attention_backward(ctx, dout, qkv, out, log_sum_exp, shape, first_visible, dqkv, workspace);

@@ -298,7 +298,7 @@ int64_t cudnn_attention_workspace_bytes(AttentionShape shape, DType type) {
     return std::max(statistics_bytes(shape) + kEngineBytes, backward_bytes(shape));
 }
 
-bool try_cudnn_attention_forward(Context& ctx, ConstTensor qkv, AttentionShape shape, Tensor out,
+bool try_cudnn_attention_forward(CallSite ctx, ConstTensor qkv, AttentionShape shape, Tensor out,
                                  Tensor log_sum_exp, std::span<std::byte> workspace) {
     const int64_t needed = cudnn_attention_workspace_bytes(shape, qkv.dtype);
     if (needed == 0 || static_cast<int64_t>(workspace.size()) < needed || !aligned(qkv) ||
@@ -324,7 +324,7 @@ bool try_cudnn_attention_forward(Context& ctx, ConstTensor qkv, AttentionShape s
     return true;
 }
 
-bool try_cudnn_attention_backward(Context& ctx, ConstTensor dout, ConstTensor qkv, ConstTensor out,
+bool try_cudnn_attention_backward(CallSite ctx, ConstTensor dout, ConstTensor qkv, ConstTensor out,
                                   ConstTensor log_sum_exp, AttentionShape shape, Tensor dqkv,
                                   std::span<std::byte> workspace) {
     const int64_t needed = cudnn_attention_workspace_bytes(shape, qkv.dtype);

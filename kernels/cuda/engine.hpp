@@ -48,6 +48,10 @@ public:
         return std::max(multiprocessors_ - left_multiprocessors_, (multiprocessors_ + 1) / 2);
     }
 
+    /// Every launch and product waits for its end, so that an error names what failed
+    /// (launch_errors.hpp): VOCABPIPE_SYNCHRONOUS was 1 when the engine was made.
+    [[nodiscard]] bool synchronous() const { return synchronous_; }
+
     struct State;  ///< kernels/cuda/engine_state.hpp, which knows cuBLASLt and cuDNN
     [[nodiscard]] State& state() { return *state_; }
 
@@ -55,6 +59,7 @@ private:
     Queue queue_;
     int multiprocessors_ = 1;
     int left_multiprocessors_ = 0;
+    bool synchronous_ = false;
     std::unique_ptr<State> state_;
 };
 
