@@ -8,12 +8,14 @@
 //
 // Model FLOPs of a step = 3 * tokens * (2 per weight of a matrix + attention, counted half).
 // step: by the host's clock. device: from the first action's begin to the last one's end, on GPUs
-// by their clock. aim: what the ratio of medians shall reach, where it was set.
+// by their clock, and a line says which code computed (cuda_counters). aim: what the ratio of
+// medians shall reach, where it was set.
 #include "benchmarks/timed_steps.hpp"
 #include "src/tool/devices.hpp"
 #include "vocabpipe/error.hpp"
 
 #ifdef VOCABPIPE_WITH_CUDA
+#include "vocabpipe/cuda/counters.hpp"
 #include "vocabpipe/cuda/product_choices.hpp"
 #endif
 
@@ -144,6 +146,14 @@ ProductOptions timed_products([[maybe_unused]] Communicator& communicator,
     throw UsageError("--timed-products: needs --device cuda");
 }
 
+/// Which code computed the steps: "" on the host.
+std::string counts([[maybe_unused]] Device& device) {
+#ifdef VOCABPIPE_WITH_CUDA
+    if (device.asynchronous()) return describe(cuda_counters(device));
+#endif
+    return "";
+}
+
 bench::ProductTimer product_timer(const Options& o, [[maybe_unused]] Device& device) {
 #ifdef VOCABPIPE_WITH_CUDA
     if (o.device == "cuda") return bench::cuda_product_timer(device);
@@ -165,6 +175,7 @@ int run(Options& o) {
         m.dtype = dtype == "bf16" ? DType::bf16 : DType::fp32;
         bench::StepTiming timing;
         double gemm = 0;
+        std::string counted;
         World::threads(1).run([&](Communicator& communicator) {
             const auto open_device = [&](const ProductOptions& products = {}) {
                 const auto make =
@@ -197,6 +208,7 @@ int run(Options& o) {
                 device = open_device(products);
                 timing = bench::time_steps(communicator, *device, which);
             }
+            counted = counts(*device);
             // Anew: a step leaves its device with the stream and workspace of its last action.
             device.reset();
             device = open_device();
@@ -213,6 +225,7 @@ int run(Options& o) {
                     timing.median_seconds * 1e3, timing.device_seconds * 1e3,
                     tokens / timing.median_seconds, rate * 1e-9, gemm * 1e-9, rate / gemm,
                     timing.flops / timing.fastest_seconds / gemm, aim(o).c_str(), right ? 0 : 1);
+        if (!counted.empty()) std::printf("# %s\n", counted.c_str());
         std::fflush(stdout);
         if (out != nullptr) {
             std::fprintf(out, "%s\n",

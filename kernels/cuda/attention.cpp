@@ -9,6 +9,7 @@
 #include "kernels/check.hpp"
 #include "kernels/cuda/attention_cudnn.hpp"
 #include "kernels/cuda/attention_kernels.hpp"
+#include "kernels/cuda/engine.hpp"
 #include "kernels/cuda/launch_errors.hpp"
 
 namespace vocabpipe::kernels::cuda {
@@ -29,6 +30,7 @@ void require_arguments(ConstTensor qkv, const AttentionShape& shape,
 }
 
 void end_cudnn_attention(CallSite ctx, const AttentionShape& shape) {
+    ++ctx.cuda().counters().cudnn_attentions;
     check_call(ctx, [&] {
         return "cuDNN's attention of " + std::to_string(shape.sequences) + " sequences of " +
                std::to_string(shape.seq_length) + " tokens, " + std::to_string(shape.heads) +
@@ -53,6 +55,7 @@ void causal_attention_forward(Context& ctx, ConstTensor qkv, AttentionShape shap
         end_cudnn_attention(ctx, shape);
         return;
     }
+    ++ctx.cuda().counters().own_attentions;
     attention_forward(ctx, qkv, shape, first_visible, out, log_sum_exp);
 }
 
@@ -68,6 +71,7 @@ void causal_attention_backward(Context& ctx, ConstTensor dout, ConstTensor qkv, 
         end_cudnn_attention(ctx, shape);
         return;
     }
+    ++ctx.cuda().counters().own_attentions;
     attention_backward(ctx, dout, qkv, out, log_sum_exp, shape, first_visible, dqkv, workspace);
 }
 

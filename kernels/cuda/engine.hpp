@@ -9,6 +9,7 @@
 #include <span>
 
 #include "vocabpipe/context.hpp"
+#include "vocabpipe/cuda/counters.hpp"
 
 namespace vocabpipe::kernels::cuda {
 
@@ -51,6 +52,7 @@ public:
     /// Every launch and product waits for its end, so that an error names what failed
     /// (launch_errors.hpp): VOCABPIPE_SYNCHRONOUS was 1 when the engine was made.
     [[nodiscard]] bool synchronous() const { return synchronous_; }
+    [[nodiscard]] CudaCounters& counters() { return counters_; }
 
     struct State;  ///< kernels/cuda/engine_state.hpp, which knows cuBLASLt and cuDNN
     [[nodiscard]] State& state() { return *state_; }
@@ -60,6 +62,7 @@ private:
     int multiprocessors_ = 1;
     int left_multiprocessors_ = 0;
     bool synchronous_ = false;
+    CudaCounters counters_;
     std::unique_ptr<State> state_;
 };
 

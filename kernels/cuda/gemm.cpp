@@ -77,7 +77,12 @@ bool multiply_by_library(const CallSite& at, const Product& p) {
 bool try_multiply(CallSite ctx, const Product& p) {
     require_product(p);
     if (empty(p)) return true;
-    if (!multiply_by_library(ctx, p)) return false;
+    CudaCounters& counters = ctx.cuda().counters();
+    if (!multiply_by_library(ctx, p)) {
+        if (p.bias || p.epilogue != Epilogue::none) ++counters.refused_epilogues;
+        return false;
+    }
+    ++counters.library_products;
     check_call(ctx, [&] { return describe(ProductShape::of(p, ctx.cuda())); });
     return true;
 }
@@ -94,6 +99,7 @@ void multiply(CallSite ctx, const Product& p) {
             return;
         }
     }
+    ++ctx.cuda().counters().tiled_products;
     tiled_gemm(ctx, p);
 }
 
