@@ -61,6 +61,7 @@ struct Options {
     std::string preset;
     bool untie = false;
     bool timed_products = false;
+    bool nondeterministic_attention = false;
     std::string json;
 };
 
@@ -89,6 +90,9 @@ void add_flags(CLI::App& app, Options& o) {
     app.add_flag("--timed-products", o.timed_products,
                  "On GPUs: let the steps' products run with the fastest of cuBLASLt's algorithms, "
                  "not with the first of its heuristic");
+    app.add_flag("--nondeterministic-attention", o.nondeterministic_attention,
+                 "On GPUs: let cuDNN's gradients of attention differ in their last bits from call "
+                 "to call");
     app.add_option("--json", o.json, "Also write the table as JSON lines");
 }
 
@@ -138,10 +142,10 @@ std::string aim(const Options& o) {
 }
 
 /// The fastest algorithms for the products that `device` has run.
-ProductOptions timed_products([[maybe_unused]] Communicator& communicator,
-                              [[maybe_unused]] Device& device) {
+GpuOptions timed_products([[maybe_unused]] Communicator& communicator,
+                          [[maybe_unused]] Device& device) {
 #ifdef VOCABPIPE_WITH_CUDA
-    if (device.asynchronous()) return {.choices = time_products(communicator, device)};
+    if (device.asynchronous()) return {.product_choices = time_products(communicator, device)};
 #endif
     throw UsageError("--timed-products: needs --device cuda");
 }
@@ -177,9 +181,9 @@ int run(Options& o) {
         double gemm = 0;
         std::string counted;
         World::threads(1).run([&](Communicator& communicator) {
-            const auto open_device = [&](const ProductOptions& products = {}) {
-                const auto make =
-                    tool::device_factory(o.device, /*ranks_are_threads=*/true, products);
+            const auto open_device = [&](GpuOptions gpu = {}) {
+                gpu.nondeterministic_attention = o.nondeterministic_attention;
+                const auto make = tool::device_factory(o.device, /*ranks_are_threads=*/true, gpu);
                 return make ? make(RankPlacement{}) : make_host_device();
             };
             std::unique_ptr<Device> device = open_device();
@@ -203,7 +207,7 @@ int run(Options& o) {
             }
             timing = bench::time_steps(communicator, *device, which);
             if (o.timed_products) {
-                const ProductOptions products = timed_products(communicator, *device);
+                const GpuOptions products = timed_products(communicator, *device);
                 device.reset();
                 device = open_device(products);
                 timing = bench::time_steps(communicator, *device, which);

@@ -68,6 +68,7 @@ void causal_attention_backward(Context& ctx, ConstTensor dout, ConstTensor qkv, 
     if (out.size() == 0) return;
     if (first_visible.empty() &&
         try_cudnn_attention_backward(ctx, dout, qkv, out, log_sum_exp, shape, dqkv, workspace)) {
+        if (ctx.cuda().attention_may_vary()) ++ctx.cuda().counters().varying_attentions;
         end_cudnn_attention(ctx, shape);
         return;
     }

@@ -32,7 +32,8 @@ class CudnnAttention;
                                                Tensor out, Tensor log_sum_exp,
                                                std::span<std::byte> workspace);
 
-/// causal_attention_backward() by cuDNN's deterministic algorithm. Where query
+/// causal_attention_backward() by cuDNN's deterministic algorithm, unless the engine lets attention
+/// vary: then in one call where the workspace is enough, and without score gradients. Where query
 /// heads share keys it rounds the dk and dv of each to bf16 before it adds them up.
 [[nodiscard]] bool try_cudnn_attention_backward(CallSite ctx, ConstTensor dout, ConstTensor qkv,
                                                 ConstTensor out, ConstTensor log_sum_exp,

@@ -49,6 +49,10 @@ public:
         return std::max(multiprocessors_ - left_multiprocessors_, (multiprocessors_ + 1) / 2);
     }
 
+    /// Whether gradients of attention may differ in their last bits from call to call.
+    void let_attention_vary(bool may) { attention_may_vary_ = may; }
+    [[nodiscard]] bool attention_may_vary() const { return attention_may_vary_; }
+
     /// Every launch and product waits for its end, so that an error names what failed
     /// (launch_errors.hpp): VOCABPIPE_SYNCHRONOUS was 1 when the engine was made.
     [[nodiscard]] bool synchronous() const { return synchronous_; }
@@ -61,6 +65,7 @@ private:
     Queue queue_;
     int multiprocessors_ = 1;
     int left_multiprocessors_ = 0;
+    bool attention_may_vary_ = false;
     bool synchronous_ = false;
     CudaCounters counters_;
     std::unique_ptr<State> state_;

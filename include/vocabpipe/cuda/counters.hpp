@@ -15,6 +15,7 @@ struct CudaCounters {
     int64_t tiled_products = 0;     ///< by our tiled kernel, 20 to 40 times slower (a guess)
     int64_t refused_epilogues = 0;  ///< bias or GELU that took kernels besides the product
     int64_t cudnn_attentions = 0;   ///< calls of attention, forward or backward, by cuDNN
+    int64_t varying_attentions = 0; ///< of these, gradients whose last bits may vary
     int64_t own_attentions = 0;     ///< by our own kernels
     bool operator==(const CudaCounters&) const = default;
 };

@@ -17,7 +17,7 @@ namespace {
 /// In the order of their declaration, for messages.
 std::vector<int64_t> numbers(const CudaCounters& c) {
     return {c.library_products, c.tiled_products,     c.refused_epilogues,
-            c.cudnn_attentions, c.own_attentions};
+            c.cudnn_attentions, c.varying_attentions, c.own_attentions};
 }
 
 class CudaCounts : public testing::Test {

@@ -13,7 +13,11 @@ std::string describe(const CudaCounters& c) {
     return "products: " + std::to_string(c.library_products) + " by cuBLASLt, " +
            std::to_string(c.tiled_products) +
            " by the tiled kernel; attention: " + std::to_string(c.cudnn_attentions) +
-           " by cuDNN, " + std::to_string(c.own_attentions) +
+           " by cuDNN" +
+           (c.varying_attentions == 0
+                ? ""
+                : " (" + std::to_string(c.varying_attentions) + " not deterministic)") +
+           ", " + std::to_string(c.own_attentions) +
            " by own kernels; epilogues: " + std::to_string(c.refused_epilogues) +
            " refused by cuBLASLt";
 }
