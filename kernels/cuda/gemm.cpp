@@ -6,6 +6,7 @@
 
 #include "kernels/check.hpp"
 #include "kernels/cuda/engine_state.hpp"
+#include "kernels/cuda/launch_errors.hpp"
 #include "kernels/cuda/operators.hpp"
 #include "kernels/cuda/product_plan.hpp"
 #include "kernels/cuda/tiled_gemm.hpp"
@@ -45,12 +46,10 @@ bool empty(const Product& p) {
     return p.c.size() == 0 || p.batch == 0;
 }
 
-}  // namespace
-
-bool try_multiply(Context& ctx, const Product& p) {
-    require_product(p);
-    if (empty(p)) return true;
+/// By cuBLASLt, if it can.
+bool multiply_by_library(const CallSite& at, const Product& p) {
     if (!may_exist(p)) return false;
+    Context& ctx = at;
     Engine& engine = ctx.cuda();
     Engine::State& state = engine.state();
     ProductShape shape = ProductShape::of(p, engine);
@@ -73,7 +72,22 @@ bool try_multiply(Context& ctx, const Product& p) {
     return plan->second.run(state.blas, p, queue);
 }
 
-void multiply(Context& ctx, const Product& p) {
+}  // namespace
+
+bool try_multiply(CallSite ctx, const Product& p) {
+    require_product(p);
+    if (empty(p)) return true;
+    CudaCounters& counters = ctx.cuda().counters();
+    if (!multiply_by_library(ctx, p)) {
+        if (p.bias || p.epilogue != Epilogue::none) ++counters.refused_epilogues;
+        return false;
+    }
+    ++counters.library_products;
+    check_call(ctx, [&] { return describe(ProductShape::of(p, ctx.cuda())); });
+    return true;
+}
+
+void multiply(CallSite ctx, const Product& p) {
     require(p.epilogue == Epilogue::none, "a product without epilogue");
     if (try_multiply(ctx, p)) return;
     if (p.bias && p.c.dtype == DType::fp32) {
@@ -85,10 +99,11 @@ void multiply(Context& ctx, const Product& p) {
             return;
         }
     }
+    ++ctx.cuda().counters().tiled_products;
     tiled_gemm(ctx, p);
 }
 
-void gemm(Context& ctx, ConstTensor a, bool transpose_a, ConstTensor b, bool transpose_b, Tensor c,
+void gemm(CallSite ctx, ConstTensor a, bool transpose_a, ConstTensor b, bool transpose_b, Tensor c,
           bool accumulate, ConstTensor bias) {
     require(!accumulate || c.dtype == DType::fp32, "an fp32 c where it is accumulated into");
     Product product{a, transpose_a, b, transpose_b, c, {}, bias};

@@ -6,8 +6,10 @@
 
 #include <bit>
 #include <cub/device/device_radix_sort.cuh>
+#include <string>
 
 #include "kernels/check.hpp"
+#include "kernels/cuda/check.hpp"
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/numbers.cuh"
 
@@ -37,7 +39,7 @@ struct SortedTokens {
 };
 
 /// In the lane's workspace.
-SortedTokens sorted_by_row(Context& ctx, std::span<const int32_t> ids, int64_t first_row,
+SortedTokens sorted_by_row(CallSite ctx, std::span<const int32_t> ids, int64_t first_row,
                            int64_t rows) {
     require(rows < int64_t{1} << 31 && ids.size() < size_t{1} << 31,
             "fewer than 2^31 rows and ids");
@@ -61,6 +63,7 @@ SortedTokens sorted_by_row(Context& ctx, std::span<const int32_t> ids, int64_t f
     launch(ctx, rows_of_tokens_kernel, blocks_for(static_cast<int64_t>(count), kThreads), kThreads,
            ids.data(), static_cast<int64_t>(count), first_row, rows, numbers, tokens);
     sort(ctx.cuda().workspace().data() + before, bytes);
+    check_call(ctx, [&] { return "radix sort of " + std::to_string(count) + " ids"; });
     return {.rows = row_of.Current(), .tokens = token.Current()};
 }
 
@@ -141,7 +144,7 @@ __global__ void __launch_bounds__(kThreads) add_rows_kernel(Additions<T> a) {
 
 }  // namespace
 
-void add_rows_in_order(Context& ctx, std::span<const int32_t> ids, int64_t first_row,
+void add_rows_in_order(CallSite ctx, std::span<const int32_t> ids, int64_t first_row,
                        ConstTensor from, ConstTensor factors, Tensor to, ConstTensor scales,
                        Tensor scaled) {
     const auto tokens = static_cast<int64_t>(ids.size());

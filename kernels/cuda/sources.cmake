@@ -20,6 +20,7 @@ set(VOCABPIPE_CUDA_KERNEL_SOURCES
   kernels/cuda/gemm.cpp
   kernels/cuda/grouped_linear.cpp
   kernels/cuda/head_norm.cu
+  kernels/cuda/launch_errors.cpp
   kernels/cuda/layer_norm.cu
   kernels/cuda/linear.cpp
   kernels/cuda/logits.cu
