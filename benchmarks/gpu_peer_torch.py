@@ -49,7 +49,7 @@ def say(*fields):
 
 def reason(error):
     text = str(error).strip().split("\n")[0]
-    return f"{type(error).__name__}: {text[:160]}".replace("\t", " ").replace("|", "/")
+    return f"{type(error).__name__}: {text[:80]}".replace("\t", " ").replace("|", "/")
 
 
 def forget():

@@ -155,8 +155,10 @@ row() { # what, our milliseconds by spaces, torch's log, losses, FLOPs of it in 
 }
 
 all_variants() { # log
-    { of_variants "$1" | awk -F '\t' '{ printf "%s %.2f\n", $1, $2 }'
-        sed -n 's/^none\t\([^\t]*\)\t\(.*\)/\1: \2/p' "$logs/peers_$1.log" 2>/dev/null; } | paste -sd';' | sed 's/;/; /g'
+    {
+        of_variants "$1" | awk -F '\t' '{ printf "%s %.2f\n", $1, $2 }'
+        sed -n 's/^none\t\([^\t]*\)\t\(.*\)/\1: \2/p' "$logs/peers_$1.log" 2>/dev/null
+    } | awk '{ printf "%s%s", separator, $0; separator = "; " }'
 }
 
 # How far apart are the losses of all variants, and from others?
@@ -256,7 +258,7 @@ row_step() { # model
     mine=$(cat "$logs/peers_step-$1"-[12].log 2>/dev/null | awk '!/^#/ && NF == 10 { print $2 }' | paste -sd' ')
     gflop=$(cat "$logs/peers_step-$1"-[12].log 2>/dev/null | awk '!/^#/ && NF == 10 { print $2 * $5 / 1e3; exit }')
     [ ! -e "$metrics" ] || trained=$(sed 's/.*"loss":\([^,}]*\).*/\1/' "$metrics" |
-        awk 'NR <= 3 { printf "%s%.5f", NR > 1 ? " " : "", $1 }')
+        awk 'NR <= 3 { printf "%s%.5f", separator, $1; separator = " " }')
     [ -z "$(losses_of "step-$1-torch")" ] || losses="${trained:+ours $trained, }torch $(losses_of "step-$1-torch"), $(
         judged "step-$1" "$(distance "step-$1-torch" "$trained")" $loss_bound)"
     row "step, $1" "$mine" "step-$1-torch" "${losses:--}" "$gflop"
@@ -281,7 +283,7 @@ row_experts() {
         [ ! -e "$logs/peers_experts-$turn.log" ] || mine="$mine $(awk -v products="$expert_products" '
             BEGIN { split(products, flop, " ") }
             $2 == "bf16" && NF == 6 { ms += 1e3 * flop[$1 == "gate_up" ? 1 : 2] / $5; ++n }
-            END { if (n == 6) print ms }' "$logs/peers_experts-$turn.log")"
+            END { if (n == 6) printf "%.3f", ms }' "$logs/peers_experts-$turn.log")"
     done
     best=$(of_variants experts-torch | awk -F '\t' '{ ms += $2 } END { if (NR == 6) print ms }')
     [ -n "${mine// /}$best" ] || return 0
