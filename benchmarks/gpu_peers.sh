@@ -75,6 +75,17 @@ with_torch=(env -u LD_LIBRARY_PATH PYTHONUNBUFFERED=1 "TORCHINDUCTOR_CACHE_DIR=$
 
 failed=()
 left_out=()
+child=''
+
+# Whoever ends this script wants what is known so far, and the GPU for something else.
+interrupted() {
+    [ -z "$child" ] || kill "$child"
+    left_out+=("the rest")
+    publish
+    cat "$logs/peers_table.md"
+    exit 143
+}
+trap interrupted INT TERM
 
 # Runs a command with its output on the screen and in a log. A time limit that the budget has shortened is no
 # failure.
@@ -88,7 +99,10 @@ attempt() { # name, seconds at most, seconds at least, command...
     fi
     [ $limit -lt "$most" ] || limit=$most
     echo "--- $name: $*"
-    timeout --kill-after=5 "$limit" "$@" >"$logs/peers_$name.log" 2>"$logs/peers_$name.err.log" || code=$?
+    timeout --kill-after=5 "$limit" "$@" >"$logs/peers_$name.log" 2>"$logs/peers_$name.err.log" &
+    child=$!
+    wait "$child" || code=$?
+    child=
     cat "$logs/peers_$name.log"
     [ $code = 0 ] || tail -n 5 "$logs/peers_$name.err.log"
     echo "--- $name: exit code $code, $((SECONDS - begin)) s"
@@ -269,7 +283,10 @@ row_step() { # model
 experts_stage() {
     local on=() again=0
     if [ "$device" = cuda ]; then
-        "$programs/bin/bench_experts" --help 2>/dev/null | grep -e --device >/dev/null || return 0
+        if ! "$programs/bin/bench_experts" --help 2>/dev/null | grep -e --device >/dev/null; then
+            echo "--- experts: left out, there is no bench_experts that runs on GPUs"
+            return 0
+        fi
         on=(--device cuda)
     fi
     ours experts-1 30 bench_experts "${on[@]}" "${experts_sizes[@]}" || again=$?

@@ -84,7 +84,7 @@ fake right "$first; result compiled 5e5 '5.5 5.4 5.305'"
 fake wrong "$first; result compiled 5e5 '5.5 5.4 5.32'"
 fake not_a_number "$first; result compiled 5e5 '5.5 5.4 nan'"
 fake dies 'echo "the last words" >&2; exit 3'
-fake hangs "$first; sleep 1000"
+fake hangs "$first; echo \$\$ >'$area/hanging'; exec sleep 1000"
 printf '#!/bin/bash\nexit 1\n' >"$area/without_torch"
 chmod +x "$area/without_torch"
 
@@ -104,6 +104,25 @@ table_has '^| S and T, V = 100 | .* (by hand) '
 compare 0 "$area/hangs" --budget 30 gpt2-124m # cut off by the budget: what it said counts
 table_has "^| step, toy | $number | 1000000.00 (eager) | "
 table_has '^No time left for: the rest of step-toy-torch'
+
+# Ended from outside: the table is there, and nothing is left running.
+rm "$area/hanging"
+"$repository/benchmarks/gpu_peers.sh" --programs "$area/programs" --logs "$area/logs" --device cpu --toy \
+    --python "$area/hangs" gpt2-124m >"$area/output" 2>&1 &
+script=$!
+until [ -s "$area/hanging" ]; do sleep 0.2; done
+kill "$script"
+code=0
+wait "$script" || code=$?
+[ $code = 143 ] || failed "gpu_peers.sh ended with $code after SIGTERM"
+table_has "^| step, toy | $number | 1000000.00 (eager) | "
+table_has '^No time left for: the rest$'
+for ((i = 0; i < 50; ++i)); do
+    kill -0 "$(cat "$area/hanging")" 2>/dev/null || break
+    sleep 0.1
+done
+! kill -0 "$(cat "$area/hanging")" 2>/dev/null || failed "PyTorch goes on"
+
 compare 77 "$area/without_torch"
 compare 2 "$area/right" neither
 rm "$area/programs/bin/bench_vocab_cuda"
