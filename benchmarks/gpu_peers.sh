@@ -299,7 +299,7 @@ row_experts() {
     for turn in 1 2; do
         [ ! -e "$logs/peers_experts-$turn.log" ] || mine="$mine $(awk -v products="$expert_products" '
             BEGIN { split(products, flop, " ") }
-            $2 == "bf16" && NF == 6 { ms += 1e3 * flop[$1 == "gate_up" ? 1 : 2] / $5; ++n }
+            $2 == "bf16" && NF == 6 && $5 > 0 { ms += 1e3 * flop[$1 == "gate_up" ? 1 : 2] / $5; ++n }
             END { if (n == 6) printf "%.3f", ms }' "$logs/peers_experts-$turn.log")"
     done
     best=$(of_variants experts-torch | awk -F '\t' '{ ms += $2 } END { if (NR == 6) print ms }')
@@ -325,8 +325,8 @@ if [ $toy = 1 ]; then
     step_flags[toy]="$sizes --micro-batch-size 2 --microbatches 2 --steps 2"
     torch_flags[toy]=${step_flags[toy]}
     train_flags[toy]="--seq-length 16 --micro-batch-size 2 --global-batch-size 4"
-    experts_sizes=(--tokens 64 --experts 4 --top-k 2 --hidden-size 32 --ffn-hidden-size 16 --rounds 2)
-    expert_products=$(awk 'BEGIN { n = 2e-9 * 64 * 2 * 32 * 16; print 2 * n, n }')
+    experts_sizes=(--tokens 1024 --experts 4 --top-k 2 --hidden-size 128 --ffn-hidden-size 64 --rounds 2)
+    expert_products=$(awk 'BEGIN { n = 2e-9 * 1024 * 2 * 128 * 64; print 2 * n, n }')
 else
     large_vocab=128256 small_vocab="32768 16384" small_model=gpt2-124m large_model=gpt2-1.5b
     vocab_sizes=(--tokens 4096 --hidden-size 4096)
@@ -359,10 +359,10 @@ torch_version=$(timeout 60 "${with_torch[@]}" -c 'import importlib.metadata as m
 for part in "${parts[@]}"; do
     echo "=== $part ($SECONDS s of $budget)"
     case "$part" in
-        vocab) vocab_stage "$large_vocab" 45 ;;
+        vocab) vocab_stage "$large_vocab" 40 ;;
         small-vocab) for each in $small_vocab; do vocab_stage "$each" 30; done ;;
         experts) experts_stage ;;
-        gpt2-124m) step_stage "$small_model" 60 ;;
+        gpt2-124m) step_stage "$small_model" 45 ;;
         gpt2-1.5b) [ -z "$large_model" ] || step_stage "$large_model" 75 ;;
     esac
 done
