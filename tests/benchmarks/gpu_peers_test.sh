@@ -31,12 +31,17 @@ failed() { # what
 }
 
 compare() { # wanted exit code, Python, arguments...
-    local wanted=$1 with=$2 code=0
+    local wanted=$1 with=$2
     shift 2
+    run_script "$wanted" --programs "$area/programs" --device cpu --toy --python "$with" "$@"
+}
+
+run_script() { # wanted exit code, arguments...
+    local wanted=$1 code=0
+    shift
     rm -rf "$area/logs"
-    "$repository/benchmarks/gpu_peers.sh" --programs "$area/programs" --logs "$area/logs" --device cpu --toy \
-        --python "$with" "$@" >"$area/output" 2>&1 || code=$?
-    [ $code = "$wanted" ] || failed "gpu_peers.sh $* with $with ended with $code, not $wanted"
+    "$repository/benchmarks/gpu_peers.sh" --logs "$area/logs" "$@" >"$area/output" 2>&1 || code=$?
+    [ $code = "$wanted" ] || failed "gpu_peers.sh $* ended with $code, not $wanted"
     [ ! -e "$area/logs/peers_table.md" ] || tail -n "$(wc -l <"$area/logs/peers_table.md")" "$area/output" |
         cmp - "$area/logs/peers_table.md" || failed "the last output is not the table in the file"
 }
@@ -128,3 +133,29 @@ compare 2 "$area/right" neither
 rm "$area/programs/bin/bench_vocab_cuda"
 compare 0 "$area/right" vocab
 table_has '^| S and T, V = 100 | - | 1000000.00 (by hand) | - | '
+
+# As on a GPU, with scripts for our programs, too.
+mkdir -p "$area/gpu/bin"
+script_for() { # program, shell lines
+    printf '#!/bin/bash\n%s\n' "$2" >"$area/gpu/bin/$1"
+    chmod +x "$area/gpu/bin/$1"
+}
+script_for gpu_probe 'echo "gpu 0: NVIDIA H100 80GB HBM3, 132 SMs"'
+# shellcheck disable=SC2016  # expanded by the programs
+script_for bench_vocab_cuda 'shift 5; echo "  $1 19 690 19.5 6 1 13 20.000 640 0.95 1.1 0"'
+script_for bench_step '
+[[ "$*" == "--device cuda --dtype bf16 --model gpt2-"* ]] || exit 2
+echo "  bf16 200.0 199.0 327680.0 300000.0 600000.0 0.5 0.5 - 0"'
+# shellcheck disable=SC2016
+script_for train_gpt 'while [ $# -gt 1 ]; do [ "$1" = --metrics ] && metrics=$2; shift; done
+printf "{\"step\":%s,\"loss\":%s,\"lr\":1}\n" 1 5.501 2 5.399 3 5.302 >"$metrics"'
+# shellcheck disable=SC2016
+fake on_gpu 'while [ $# -gt 1 ]; do [ "$1" = --write ] && mkdir -p "$2" && touch "$2/tokens.bin"; shift; done
+result eager 250 "5.5 5.4 5.3"'
+run_script 0 --programs "$area/gpu" --python "$area/on_gpu"
+grep -q -- 'gpu_peer_torch.py step .* --write .* --device cuda --seconds 42$' "$area/output" || failed "no step on a GPU"
+table_has '^....-..-.., NVIDIA H100 80GB HBM3, 132 SMs; torch 0; commit '
+table_has '^| S and T, V = 128256 | 20.000 / 20.000 | 1000000.00 (by hand) | 50000.00 | - | ours 0 wrong; torch 5.1 '
+table_has '^| step, gpt2-124m | 200.0 / 200.0 | 250.00 (eager) | 1.25 | 0.303 / 0.243 | ours 5.50100 5.39900 5.30200, torch 5.5 5.4 5.3, apart by 0.0020, bound 1e-2 | eager 250.00 |'
+table_has '^| step, gpt2-1.5b | 200.0 / 200.0 | 250.00 (eager) | 1.25 | 0.303 / 0.243 | torch 5.5 5.4 5.3, apart by 0.0000'
+table_has '^| S and T, V = 16384 | 20.000 / 20.000 | '
