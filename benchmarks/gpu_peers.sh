@@ -75,6 +75,17 @@ with_torch=(env -u LD_LIBRARY_PATH PYTHONUNBUFFERED=1 "TORCHINDUCTOR_CACHE_DIR=$
 
 failed=()
 left_out=()
+child=''
+
+# Whoever ends this script wants what is known so far, and the GPU for something else.
+interrupted() {
+    [ -z "$child" ] || kill "$child"
+    left_out+=("the rest")
+    publish
+    cat "$logs/peers_table.md"
+    exit 143
+}
+trap interrupted INT TERM
 
 # Runs a command with its output on the screen and in a log. A time limit that the budget has shortened is no
 # failure.
@@ -88,7 +99,10 @@ attempt() { # name, seconds at most, seconds at least, command...
     fi
     [ $limit -lt "$most" ] || limit=$most
     echo "--- $name: $*"
-    timeout --kill-after=5 "$limit" "$@" >"$logs/peers_$name.log" 2>"$logs/peers_$name.err.log" || code=$?
+    timeout --kill-after=5 "$limit" "$@" >"$logs/peers_$name.log" 2>"$logs/peers_$name.err.log" &
+    child=$!
+    wait "$child" || code=$?
+    child=
     cat "$logs/peers_$name.log"
     [ $code = 0 ] || tail -n 5 "$logs/peers_$name.err.log"
     echo "--- $name: exit code $code, $((SECONDS - begin)) s"
@@ -155,8 +169,10 @@ row() { # what, our milliseconds by spaces, torch's log, losses, FLOPs of it in 
 }
 
 all_variants() { # log
-    { of_variants "$1" | awk -F '\t' '{ printf "%s %.2f\n", $1, $2 }'
-        sed -n 's/^none\t\([^\t]*\)\t\(.*\)/\1: \2/p' "$logs/peers_$1.log" 2>/dev/null; } | paste -sd';' | sed 's/;/; /g'
+    {
+        of_variants "$1" | awk -F '\t' '{ printf "%s %.2f\n", $1, $2 }'
+        sed -n 's/^none\t\([^\t]*\)\t\(.*\)/\1: \2/p' "$logs/peers_$1.log" 2>/dev/null
+    } | awk '{ printf "%s%s", separator, $0; separator = "; " }'
 }
 
 # How far apart are the losses of all variants, and from others?
@@ -256,7 +272,7 @@ row_step() { # model
     mine=$(cat "$logs/peers_step-$1"-[12].log 2>/dev/null | awk '!/^#/ && NF == 10 { print $2 }' | paste -sd' ')
     gflop=$(cat "$logs/peers_step-$1"-[12].log 2>/dev/null | awk '!/^#/ && NF == 10 { print $2 * $5 / 1e3; exit }')
     [ ! -e "$metrics" ] || trained=$(sed 's/.*"loss":\([^,}]*\).*/\1/' "$metrics" |
-        awk 'NR <= 3 { printf "%s%.5f", NR > 1 ? " " : "", $1 }')
+        awk 'NR <= 3 { printf "%s%.5f", separator, $1; separator = " " }')
     [ -z "$(losses_of "step-$1-torch")" ] || losses="${trained:+ours $trained, }torch $(losses_of "step-$1-torch"), $(
         judged "step-$1" "$(distance "step-$1-torch" "$trained")" $loss_bound)"
     row "step, $1" "$mine" "step-$1-torch" "${losses:--}" "$gflop"
@@ -267,7 +283,10 @@ row_step() { # model
 experts_stage() {
     local on=() again=0
     if [ "$device" = cuda ]; then
-        "$programs/bin/bench_experts" --help 2>/dev/null | grep -e --device >/dev/null || return 0
+        if ! "$programs/bin/bench_experts" --help 2>/dev/null | grep -e --device >/dev/null; then
+            echo "--- experts: left out, there is no bench_experts that runs on GPUs"
+            return 0
+        fi
         on=(--device cuda)
     fi
     ours experts-1 30 bench_experts "${on[@]}" "${experts_sizes[@]}" || again=$?
@@ -280,8 +299,8 @@ row_experts() {
     for turn in 1 2; do
         [ ! -e "$logs/peers_experts-$turn.log" ] || mine="$mine $(awk -v products="$expert_products" '
             BEGIN { split(products, flop, " ") }
-            $2 == "bf16" && NF == 6 { ms += 1e3 * flop[$1 == "gate_up" ? 1 : 2] / $5; ++n }
-            END { if (n == 6) print ms }' "$logs/peers_experts-$turn.log")"
+            $2 == "bf16" && NF == 6 && $5 > 0 { ms += 1e3 * flop[$1 == "gate_up" ? 1 : 2] / $5; ++n }
+            END { if (n == 6) printf "%.3f", ms }' "$logs/peers_experts-$turn.log")"
     done
     best=$(of_variants experts-torch | awk -F '\t' '{ ms += $2 } END { if (NR == 6) print ms }')
     [ -n "${mine// /}$best" ] || return 0
@@ -306,8 +325,8 @@ if [ $toy = 1 ]; then
     step_flags[toy]="$sizes --micro-batch-size 2 --microbatches 2 --steps 2"
     torch_flags[toy]=${step_flags[toy]}
     train_flags[toy]="--seq-length 16 --micro-batch-size 2 --global-batch-size 4"
-    experts_sizes=(--tokens 64 --experts 4 --top-k 2 --hidden-size 32 --ffn-hidden-size 16 --rounds 2)
-    expert_products=$(awk 'BEGIN { n = 2e-9 * 64 * 2 * 32 * 16; print 2 * n, n }')
+    experts_sizes=(--tokens 1024 --experts 4 --top-k 2 --hidden-size 128 --ffn-hidden-size 64 --rounds 2)
+    expert_products=$(awk 'BEGIN { n = 2e-9 * 1024 * 2 * 128 * 64; print 2 * n, n }')
 else
     large_vocab=128256 small_vocab="32768 16384" small_model=gpt2-124m large_model=gpt2-1.5b
     vocab_sizes=(--tokens 4096 --hidden-size 4096)
@@ -340,10 +359,10 @@ torch_version=$(timeout 60 "${with_torch[@]}" -c 'import importlib.metadata as m
 for part in "${parts[@]}"; do
     echo "=== $part ($SECONDS s of $budget)"
     case "$part" in
-        vocab) vocab_stage "$large_vocab" 45 ;;
+        vocab) vocab_stage "$large_vocab" 40 ;;
         small-vocab) for each in $small_vocab; do vocab_stage "$each" 30; done ;;
         experts) experts_stage ;;
-        gpt2-124m) step_stage "$small_model" 60 ;;
+        gpt2-124m) step_stage "$small_model" 45 ;;
         gpt2-1.5b) [ -z "$large_model" ] || step_stage "$large_model" 75 ;;
     esac
 done
