@@ -141,7 +141,7 @@ struct Times {
 void compare(OperatorDevice& device, const Options& o, const std::vector<Order>& orders,
              const char* layer, DType type, int64_t in, int64_t out, Times& total) {
     Context& ctx = device.context();
-    const Operators& operators = ctx.operators();
+    const Operators& operators = device.operators();
     const int64_t rows = o.tokens * o.top_k;
     const RandomMatrix x(device, rows, in, type), y(device, rows, out, type);
     const RandomMatrix w(device, o.experts * out, in, type);
@@ -193,7 +193,7 @@ void compare(OperatorDevice& device, const Options& o, const std::vector<Order>&
 void time_rows(OperatorDevice& device, const Options& o, const std::vector<Order>& orders,
                DType type) {
     Context& ctx = device.context();
-    const Operators& operators = ctx.operators();
+    const Operators& operators = device.operators();
     const int64_t slots = o.tokens * o.top_k;
     const RandomMatrix x(device, o.tokens, o.hidden, type), rows(device, slots, o.hidden, type);
     const RandomMatrix logits(device, o.tokens, o.experts, DType::fp32);

@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "kernels/host/operators.hpp"
 #include "vocabpipe/error.hpp"
 
 namespace vocabpipe::bench {
@@ -19,6 +20,9 @@ public:
         return "host, " + std::to_string(context_.threads()) + " threads";
     }
     [[nodiscard]] Context& context() override { return context_; }
+    [[nodiscard]] const kernels::Operators& operators() const override {
+        return kernels::host::operators();
+    }
     [[nodiscard]] std::shared_ptr<std::byte> allocate(size_t bytes) override {
         constexpr size_t kLine = 64;
         void* const data = std::aligned_alloc(kLine, (bytes + kLine - 1) / kLine * kLine);

@@ -7,10 +7,11 @@
 #include <string>
 
 #include "vocabpipe/context.hpp"
+#include "vocabpipe/operators.hpp"
 
 namespace vocabpipe::bench {
 
-/// Where operators run that are timed one by one: a context, memory and a clock.
+/// Where operators run that are timed one by one: their table, memory and a clock.
 class OperatorDevice {
 public:
     OperatorDevice() = default;
@@ -21,6 +22,7 @@ public:
     /// For the heading of a table.
     [[nodiscard]] virtual std::string name() const = 0;
     [[nodiscard]] virtual Context& context() = 0;
+    [[nodiscard]] virtual const kernels::Operators& operators() const = 0;
     /// Memory for operators, which the pointer owns. Throws OutOfMemoryError.
     [[nodiscard]] virtual std::shared_ptr<std::byte> allocate(size_t bytes) = 0;
     /// Once it returns, `from` may change.

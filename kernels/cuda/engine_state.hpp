@@ -8,13 +8,14 @@
 #include <memory>
 #include <unordered_map>
 
-#include "kernels/cuda/attention_cudnn.hpp"
 #include "kernels/cuda/engine.hpp"
 #include "kernels/cuda/product_choices.hpp"
 #include "kernels/cuda/product_plan.hpp"
 #include "kernels/cuda/staging.hpp"
 
 namespace vocabpipe::kernels::cuda {
+
+class CudnnAttention;  // attention_cudnn.cpp
 
 struct Engine::State {
     State();
