@@ -78,9 +78,9 @@ build() { # ON or OFF for cuDNN, targets, CMake arguments
     cmake --build "$build_dir" --target $targets
 }
 
-programs=(gpu_probe gpu_ceilings vocabpipe train_gpt bench_vocab_cuda bench_step bench_comm bench_overlap
-    cuda_kernels_test cuda_real_shapes_test cuda_equality_test cuda_step_test cuda_training_test cuda_tensor_ranks_test
-    cuda_expert_ranks_test cuda_nccl_test cuda_links_test)
+programs=(gpu_probe gpu_ceilings vocabpipe train_gpt bench_vocab_cuda bench_experts bench_step bench_comm
+    bench_overlap cuda_kernels_test cuda_real_shapes_test cuda_equality_test cuda_step_test cuda_training_test
+    cuda_tensor_ranks_test cuda_expert_ranks_test cuda_nccl_test cuda_links_test)
 mkdir -p "$stage/bin" "$stage/lib"
 if [ -n "$given" ]; then
     cp "$given"/* "$stage/bin/"
