@@ -17,7 +17,8 @@ namespace vocabpipe::kernels::cuda {
 /// Descriptors and the algorithm, the first of cuBLASLt's heuristic that it runs, are cached per
 /// shape in the engine of `ctx`. Partial sums stay in fp32. Equal calls give equal bits; row or
 /// column shards of a product need not. Some rows of a product (Context::whole_rows) run with the
-/// algorithm of all of them.
+/// algorithm of all of them. A large product whose rows do not end with whole vectors is two: of
+/// whole vectors, and of the rest.
 void gemm(CallSite ctx, ConstTensor a, bool transpose_a, ConstTensor b, bool transpose_b, Tensor c,
           bool accumulate, ConstTensor bias = {});
 

@@ -18,7 +18,8 @@ namespace vocabpipe::kernels::cuda {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr int kTokensAtOnce = 4;  ///< loads in flight per thread
+constexpr int kTokensAtOnce =
+    8;  ///< loads in flight per thread: a frequent token's rows are one chain
 
 /// Tokens without a row get the number behind the last one, and sort behind all rows.
 __global__ void __launch_bounds__(kThreads)
