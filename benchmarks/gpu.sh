@@ -6,7 +6,7 @@
 #   benchmarks/gpu.sh [OPTION...] [PART...] [-- CMAKE_ARGUMENT...]
 #
 #   PART              of: build ceilings kernels shapes loss vocab step cudnn large profile nccl diagnosis tests
-#                     peers copies memcheck racecheck, in this order. Without one: all that have no result yet, so
+#                     peers experts copies memcheck racecheck, in this order. Without one: all that have no result yet, so
 #                     that a second call goes on where the first one ended. With one: these, again.
 #   --bundle PATH     programs from gpu_bundle.tar.xz, or from the folder that it was unpacked to
 #   --debs FOLDER     build here with the Debian packages in FOLDER, which are unpacked, not installed
@@ -55,8 +55,8 @@ need_gpu() {
 
 # Most wanted first, correctness before speed; what failed is run again, alone, when the first ones have ended
 # and at the end.
-all_parts=(build ceilings kernels shapes loss vocab step cudnn large profile nccl diagnosis tests peers copies
-    memcheck racecheck diagnosis)
+all_parts=(build ceilings kernels shapes loss vocab step cudnn large profile nccl diagnosis tests peers
+    experts copies memcheck racecheck diagnosis)
 command_line="benchmarks/gpu.sh $*"
 quick=0 build=1 network=0 again=0 budget=280
 bundle='' debs='' logs='' earlier='' nccl=''

@@ -97,9 +97,11 @@ run_list() { # list, log, end in $SECONDS, command...
             timeout --kill-after=10 $((end - SECONDS > 0 ? end - SECONDS : 1)) "$@" >>"$log" 2>&1
         one=$?
         [ $one = 0 ] || code=$one
-        case $one in 0 | 1 | 124 | 137) break ;; esac # it ended by itself, or its time is over
+        case $one in 0 | 1) break ;; esac # it ended by itself
+        echo "[  BROKE   ] $(grep '^\[ RUN      \] ' "$log" | tail -n 1 | cut -c 14-): $(
+            case $one in 124 | 137) echo "no end in time" ;; *) echo "exit code $one" ;; esac)" >>"$log"
+        case $one in 124 | 137) break ;; esac # its time is over
         left=$(not_begun "$list" "$log" | wc -l)
-        echo "[  BROKE   ] $(grep '^\[ RUN      \] ' "$log" | tail -n 1 | cut -c 14-): exit code $one" >>"$log"
         if [ "$left" = 0 ] || [ "$left" = "$before" ]; then break; fi
         before=$left
     done

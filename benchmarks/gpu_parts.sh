@@ -130,6 +130,7 @@ step_rows() { # prefix of the logs, prefix of the rows
             aim = model == "gpt2-124m" ? 0.45 : 0.55
             if (peak) printf "| %sMFU, of %d TFLOP/s, %s | %.3f | %.2f | %.2f |\n", prefix, peak, model,
                 $5 / 1e3 / peak, aim, $5 / 1e3 / peak / aim }'
+        sed -n "s/^# products: \(.*\)/| $2$(basename "$log" .log | sed "s/^$1-//"), computed by | products: \1 | no fallback | |/p" "$log"
     done
 }
 
@@ -381,12 +382,28 @@ part_cudnn() {
     fi
     attempt_tests cudnn-kernels 90 2 '*Attention*' "$bin/cuda_kernels_test"
     bench_step cudnn-gpt2-124m 90 "$bin/bench_step" --model gpt2-124m
-    [ "$quick" = 1 ] || bench_step cudnn-gpt2-1.5b 120 "$bin/bench_step" --model gpt2-1.5b --steps 4
+    [ "$quick" = 1 ] && return
+    bench_step cudnn-free-gpt2-124m 90 "$bin/bench_step" --model gpt2-124m --nondeterministic-attention --timed-products
+    bench_step cudnn-gpt2-1.5b 120 "$bin/bench_step" --model gpt2-1.5b --steps 4
+    bench_step cudnn-free-gpt2-1.5b 120 "$bin/bench_step" --model gpt2-1.5b --steps 4 --nondeterministic-attention \
+        --timed-products
 }
 
 rows_cudnn() {
     tests_row cudnn-kernels "attention by cuDNN against fp64"
     step_rows cudnn "cuDNN, "
+    step_rows cudnn-free "cuDNN, non-deterministic, timed products, "
+}
+
+part_experts() {
+    attempt experts 60 "$programs/bin/bench_experts" --device cuda
+}
+
+rows_experts() {
+    [ -e "$work/experts.log" ] || return 0
+    awk '!/^#/ && NF == 6 && $2 == "bf16" {
+        printf "| grouped products, 64 experts of 256 rows, %s, %s | %.0f of %.0f TFLOP/s | 0.6 | %s |\n",
+            $1, $3, $5 / 1e3, $4 / 1e3, $6 }' "$work/experts.log"
 }
 
 # A test that failed, alone: with launches that end before the next one begins, and an error's operator,

@@ -115,8 +115,18 @@ attempt() { # name, seconds at most, seconds at least, command...
     return $code
 }
 
+# With cuDNN's attention, where there are such programs.
+program_of() { # name
+    if [ "$device" = cuda ] && [ -x "$programs/cudnn/bin/$1" ]; then
+        echo "$programs/cudnn/bin/$1"
+    else
+        echo "$programs/bin/$1"
+    fi
+}
+
 ours() { # name, seconds at most, program, arguments...
-    local name=$1 most=$2 program=$programs/bin/$3
+    local name=$1 most=$2 program
+    program=$(program_of "$3")
     shift 3
     if [ ! -x "$program" ]; then
         echo "--- $name: there is no $program"
@@ -253,7 +263,7 @@ row_vocab() { # rows
 step_stage() { # model, seconds at most for torch
     local again=0
     # shellcheck disable=SC2086
-    ours "step-$1-1" 60 bench_step --device "$ours_on" --dtype bf16 ${step_flags[$1]} || again=$?
+    ours "step-$1-1" 60 bench_step --device "$ours_on" --dtype bf16 $our_choices ${step_flags[$1]} || again=$?
     # shellcheck disable=SC2086
     torch "step-$1-torch" "$2" step ${torch_flags[$1]} --lr $lr ${train_flags[$1]:+--write "$scratch/model-$1"}
     # Of the same weights and tokens.
@@ -264,7 +274,7 @@ step_stage() { # model, seconds at most for torch
             --train-iters 3 --lr "$lr" --min-lr "$lr" ${train_flags[$1]} --metrics "$logs/peers_losses-$1.jsonl"
     rm -rf "$scratch/model-$1"
     # shellcheck disable=SC2086
-    [ $again != 0 ] || ours "step-$1-2" 60 bench_step --device "$ours_on" --dtype bf16 ${step_flags[$1]}
+    [ $again != 0 ] || ours "step-$1-2" 60 bench_step --device "$ours_on" --dtype bf16 $our_choices ${step_flags[$1]}
 }
 
 row_step() { # model
@@ -316,6 +326,10 @@ row_experts() {
 
 # --- what is compared
 
+# PyTorch's attention backward is free in its order of sums, and its products are timed by nobody: ours may have both.
+our_choices=''
+[ "$device" = cpu ] || our_choices=--timed-products
+[ "$(program_of bench_step)" = "$programs/bin/bench_step" ] || our_choices="$our_choices --nondeterministic-attention"
 declare -A step_flags torch_flags train_flags
 lr=1e-4 chunk=1024
 if [ $toy = 1 ]; then
@@ -330,8 +344,8 @@ if [ $toy = 1 ]; then
 else
     large_vocab=128256 small_vocab="32768 16384" small_model=gpt2-124m large_model=gpt2-1.5b
     vocab_sizes=(--tokens 4096 --hidden-size 4096)
-    step_flags[gpt2-124m]="--model gpt2-124m"
-    step_flags[gpt2-1.5b]="--model gpt2-1.5b --steps 4 --threads-per-rank $(nproc)" # which make the weights
+    step_flags[gpt2-124m]="--model gpt2-124m --threads-per-rank $(nproc)" # which make the weights
+    step_flags[gpt2-1.5b]="--model gpt2-1.5b --steps 4 --threads-per-rank $(nproc)"
     torch_flags[gpt2-124m]="--num-layers 12 --hidden-size 768 --num-attention-heads 12 --micro-batch-size 16"
     torch_flags[gpt2-1.5b]="--num-layers 48 --hidden-size 1600 --num-attention-heads 25 --micro-batch-size 8 --steps 4"
     train_flags[gpt2-124m]="--seq-length 1024 --micro-batch-size 16 --global-batch-size 64"
