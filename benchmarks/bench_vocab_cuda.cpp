@@ -3,11 +3,13 @@
 // in one process, in turns, with CUDA events.
 //
 //     bench_vocab_cuda [--tokens 4096 --hidden-size 4096 --rows 16384,32768,131072]
+//     [--timed-products]
 //
 // FLOPs: 2 N h v for the logits, the same for e W and for e^T (c X): 6 N h v per microbatch.
 // cuBLASLt: the three products alone, each with the fastest of the eight algorithms that the
 // library asks the heuristic for, the logits rounded to the exp_logits's type. gemm(): the same
-// products as the library calls them, with the first of the eight. ratio: rate of S +
+// products as the library calls them, with the first of the eight; with --timed-products, here and
+// in S and T, with the fastest, as runs have them with --product-choices. ratio: rate of S +
 // combine_softmax + T over that of cuBLASLt. memory: exp_logits and the larger of the two
 // workspaces, over the exp_logits. wrong: tokens whose exp_logits do not add up to their statistic.
 #include <CLI/CLI.hpp>
@@ -24,6 +26,7 @@
 #include "kernels/bf16.hpp"
 #include "kernels/cuda/gemm.hpp"
 #include "kernels/cuda/operators.hpp"
+#include "kernels/cuda/product_choices.hpp"
 #include "vocabpipe/error.hpp"
 
 namespace {
@@ -42,6 +45,7 @@ struct Options {
     std::vector<int64_t> rows{16384, 32768, 131072};
     int rounds = 21;
     DType type = DType::bf16;
+    bool timed_products = false;
 };
 
 std::vector<int32_t> spread_labels(int64_t tokens, int64_t rows) {
@@ -120,11 +124,23 @@ int wrong_tokens(const Layer& layer) {
     return wrong;
 }
 
-int measure(Gpu& gpu, const Options& o, int64_t v) {
-    Context& ctx = gpu.context();
-    const cudaStream_t stream = gpu.stream();
+/// For the products of S and T.
+kernels::cuda::ProductChoices fastest_products(const Layer& layer, const std::string& gpu_name) {
+    Gpu gpu;
+    layer.score(gpu.context());
+    layer.combine_softmax(gpu.context());
+    layer.gradients(gpu.context());
+    return kernels::cuda::time_products(gpu.context(), kernels::cuda::product_shapes(gpu.context()),
+                                        gpu_name);
+}
+
+int measure(const Options& o, int64_t v, const std::string& gpu_name) {
     const Layer layer(o, v);
     check(cudaDeviceSynchronize(), "cudaDeviceSynchronize");  // what was uploaded
+    Gpu gpu;
+    Context& ctx = gpu.context();
+    const cudaStream_t stream = gpu.stream();
+    if (o.timed_products) use_choices(ctx.cuda(), fastest_products(layer, gpu_name));
     layer.score(ctx);  // so that the products have numbers of the real kind
     using bench::BestProduct;
     BestProduct input(ctx, {.a = layer.exp_logits, .b = layer.w, .c = layer.u});
@@ -189,9 +205,8 @@ int run(const Options& o) {
                 "gemm()", "S", "combine", "T", "S to T", "rate", "ratio", "memory", "#wrong");
     std::printf("# %8s %9s %8s %9s %9s %8s %9s %9s %8s %6s %7s %6s\n", "rows", "ms", "TFLOP/s",
                 "ms", "ms", "ms", "ms", "ms", "TFLOP/s", "", "/ e", "");
-    Gpu gpu;
     int wrong = 0;
-    for (const int64_t v : o.rows) wrong += measure(gpu, o, v);
+    for (const int64_t v : o.rows) wrong += measure(o, v, gpu_name);
     std::printf("# wrong: %d\n", wrong);
     return wrong;
 }
@@ -211,6 +226,9 @@ int main(int argc, char** argv) {
     app.add_option("--rows", options.rows, "v, of the vocabulary shard")
         ->delimiter(',')
         ->check(CLI::PositiveNumber);
+    app.add_flag(
+        "--timed-products", options.timed_products,
+        "S and T with the fastest of cuBLASLt's algorithms, not with the first of its heuristic");
     app.add_option("--rounds", options.rounds)->check(CLI::PositiveNumber)->capture_default_str();
     app.add_option("--dtype", dtype)->check(CLI::IsMember({"fp32", "bf16"}))->capture_default_str();
     try {

@@ -42,14 +42,20 @@ part_vocab() {
     local rows=16384,32768,128256
     [ "$quick" = 1 ] && rows=16384
     attempt vocab 90 "$programs/bin/bench_vocab_cuda" --rows $rows
+    [ "$quick" = 1 ] || attempt vocab-timed 90 "$programs/bin/bench_vocab_cuda" --rows $rows --timed-products
 }
 
 rows_vocab() {
-    [ -e "$work/vocab.log" ] || return 0
-    grep -v '^#' "$work/vocab.log" | awk 'NF == 12 {
-        printf "| S and T, v = %s | %s of %s TFLOP/s | %s | %s |\n", $1, $9, $3, $1 < 32768 ? "0.92" : "0.95", $10
-        printf "| memory of S and T over the exp_logits, v = %s | %s | 1.25 | |\n", $1, $11
-        if ($1 == 128256) printf "| S to T, v = %s | %s ms | 18.3 ms | %.2f |\n", $1, $8, 18.3 / $8
+    vocab_rows vocab ""
+    vocab_rows vocab-timed "timed products, "
+}
+
+vocab_rows() { # log, prefix of the rows
+    [ -e "$work/$1.log" ] || return 0
+    grep -v '^#' "$work/$1.log" | awk -v prefix="$2" 'NF == 12 {
+        printf "| " prefix "S and T, v = %s | %s of %s TFLOP/s | %s | %s |\n", $1, $9, $3, $1 < 32768 ? "0.92" : "0.95", $10
+        if (prefix == "") printf "| memory of S and T over the exp_logits, v = %s | %s | 1.25 | |\n", $1, $11
+        if ($1 == 128256) printf "| " prefix "S to T, v = %s | %s ms | 18.3 ms | %.2f |\n", $1, $8, 18.3 / $8
         if ($1 < 32768) next
         of_a_row = $8 / $1
         if (!least || of_a_row < least) least = of_a_row
@@ -57,7 +63,7 @@ rows_vocab() {
         if (!first) first = $1
         last = $1 }
         END { if (last != first)
-            printf "| time per row, v = %s to %s, most over least | %.3f | 1.02 | |\n", first, last, most / least }'
+            printf "| " prefix "time per row, v = %s to %s, most over least | %.3f | 1.02 | |\n", first, last, most / least }'
 }
 
 # Initial values are made on all cores.
