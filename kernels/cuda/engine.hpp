@@ -32,7 +32,9 @@ public:
     struct Queue {
         cudaStream_t stream = nullptr;
         std::span<std::byte> workspace;
-        int beside = 1;  ///< streams that share the GPU with this one (side_by_side.hpp), itself too
+        int beside =
+            1;  ///< streams that share the GPU with this one (side_by_side.hpp), itself too
+        bool rows_vary = false;  ///< of its products, from step to step
     };
     void use(const Queue& queue) { queue_ = queue; }
     [[nodiscard]] const Queue& queue() const { return queue_; }

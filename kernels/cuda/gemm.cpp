@@ -77,7 +77,7 @@ bool multiply_by_library(const CallSite& at, const Product& p) {
     if (shape.k == 0) return false;
     const int64_t m = shape.m, k = shape.k;
     if (!p.transpose_a) shape.m = ctx.whole_rows(m);
-    if (engine.queue().beside > 1) share_gpu(shape, p.transpose_a, engine);
+    if (engine.queue().rows_vary) share_gpu(shape, p.transpose_a, engine);
     auto whole = state.products.find(shape);
     if (whole == state.products.end()) {
         ProductPlan plan(state.blas, shape, state.choices.find(shape));

@@ -26,6 +26,7 @@ SideStream make_side_stream(int priority) {
 
 SideBySide::SideBySide(Context& ctx, int streams)
     : engine_(ctx.cuda()), lane_(engine_.queue()), streams_(std::clamp(streams, 1, kStreams)) {
+    if (streams_ == 1) return;
     auto& sides = engine_.state().sides;
     if (sides.empty()) {
         int priority = 0;  // a lane's: what other ranks wait for runs before
@@ -39,7 +40,7 @@ SideBySide::SideBySide(Context& ctx, int streams)
 }
 
 SideBySide::~SideBySide() {
-    for (int i = 0; i < std::min(used_, streams_); ++i) {
+    for (int i = 0; i < std::min(used_, streams_) && streams_ > 1; ++i) {
         const SideStream& side = engine_.state().sides[static_cast<size_t>(i)];
         // An error here is one of the context, which the lane's next call reports.
         (void)cudaEventRecord(side.end.get(), side.stream.get());
@@ -49,6 +50,12 @@ SideBySide::~SideBySide() {
 }
 
 void SideBySide::next() {
+    if (streams_ == 1) {
+        Engine::Queue queue = lane_;
+        queue.rows_vary = true;
+        engine_.use(queue);
+        return;
+    }
     const int at = used_ % streams_;
     const cudaStream_t stream = engine_.state().sides[static_cast<size_t>(at)].stream.get();
     if (used_ < streams_) {
@@ -60,7 +67,8 @@ void SideBySide::next() {
     const size_t part = lane_.workspace.size() / kStreams / kAlignment * kAlignment;
     engine_.use({.stream = stream,
                  .workspace = lane_.workspace.subspan(static_cast<size_t>(at) * part, part),
-                 .beside = streams_});
+                 .beside = streams_,
+                 .rows_vary = true});
 }
 
 }  // namespace vocabpipe::kernels::cuda

@@ -14,7 +14,8 @@ class SideBySide {
 public:
     static constexpr int kStreams = 4;
 
-    /// For the operators of `ctx`, up to `streams` at once. Throws DeviceError.
+    /// For the operators of `ctx`, up to `streams` at once; one is the lane's own. Throws
+    /// DeviceError.
     SideBySide(Context& ctx, int streams);
     /// Also after an error: what has been enqueued may still use memory that only the lane's stream
     /// is waited for.
