@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# From a fresh Debian 12 machine (root or sudo) to a trained model: packages, build, real text, and three
+# From a fresh Debian 12 or 13 machine (root or sudo) to a trained model: packages, build, real text, and three
 # training runs under mpirun. A second run reuses what is there.
 #
 #   examples/quickstart.sh
@@ -31,11 +31,7 @@ examples/install_packages.sh
 finish
 
 begin "build"
-if [ ! -f "$build/CMakeCache.txt" ]; then
-    # Compiled once: several files at a time take half as long.
-    cmake -G Ninja -B "$build" -DVOCABPIPE_BUILD_TESTS=OFF -DVOCABPIPE_BUILD_BENCHMARKS=OFF \
-        -DVOCABPIPE_BUILD_EXAMPLES=OFF -DCMAKE_UNITY_BUILD=ON -DCMAKE_UNITY_BUILD_BATCH_SIZE=16
-fi
+examples/configure.sh "$build" -DVOCABPIPE_BUILD_TOOLS=ON -DVOCABPIPE_ENABLE_MPI=ON
 cmake --build "$build" --target train_gpt vocabpipe_tool
 finish
 

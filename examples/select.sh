@@ -27,10 +27,7 @@ finish() { phases+=("$(printf '%4d s  %s' $((SECONDS - phase_start)) "$phase")")
 
 begin "packages and build"
 examples/install_packages.sh
-if [ ! -f "$build/CMakeCache.txt" ]; then
-    cmake -G Ninja -B "$build" -DVOCABPIPE_BUILD_TESTS=OFF -DVOCABPIPE_BUILD_BENCHMARKS=OFF \
-        -DVOCABPIPE_BUILD_EXAMPLES=OFF -DCMAKE_UNITY_BUILD=ON -DCMAKE_UNITY_BUILD_BATCH_SIZE=16
-fi
+examples/configure.sh "$build" -DVOCABPIPE_BUILD_TOOLS=ON -DVOCABPIPE_ENABLE_MPI=ON
 cmake --build "$build" --target train_gpt vocabpipe_tool
 finish
 

@@ -31,18 +31,16 @@ getent hosts "$(hostname)" >/dev/null ||
     echo "note: the name of this machine, $(hostname), is unknown to it: mpirun starts seconds late, and" \
         "tests of deadlines fail; add it to /etc/hosts"
 
-# Everything is compiled once: several files of a target at a time take half of the time.
+# In the folder of the quickstart, whose objects are the same.
 step "build"
-cmake -G Ninja -C tests/config/dev.cmake -DCMAKE_UNITY_BUILD=ON -DCMAKE_UNITY_BUILD_BATCH_SIZE=16 \
-    -DVOCABPIPE_GROUP_TESTS=ON -B "$build"
+examples/configure.sh "$build" -C tests/config/whole.cmake
 cmake --build "$build"
-cmake --build "$build" --target all_verify_interface_header_sets # every public header alone
 
 # What shares memory between threads or cuts it into buffers, under sanitizers. The fast run takes a
 # slice of the equality matrix, --full all of it.
 sanitize() { # name of a file in tests/config, targets, ctest pattern
     step "$1"
-    cmake -G Ninja -C "tests/config/$1.cmake" -B "$build-$1" >/dev/null
+    examples/configure.sh "$build-$1" -C "tests/config/$1.cmake" >/dev/null
     # Targets left out show as NOT_BUILT.
     # shellcheck disable=SC2086
     cmake --build "$build-$1" --target $2
@@ -79,7 +77,7 @@ sanitize asan "runtime_test mesh_test train_inputs_test $on_stand_in $stalls" \
 # GPUs: everything compiles and links where there is a toolkit; what needs a GPU is skipped, visibly.
 step "cuda"
 if command -v nvcc >/dev/null; then
-    cmake -G Ninja -C tests/config/cuda.cmake -B "$build-cuda" >/dev/null
+    examples/configure.sh "$build-cuda" -C tests/config/cuda.cmake >/dev/null
     cmake --build "$build-cuda" --target cuda_programs
     ctest --test-dir "$build-cuda" -L cuda --no-tests=error -j 2 -E NOT_BUILT
 else
@@ -92,8 +90,8 @@ if [ $full = 1 ]; then
     step "parquet"
     # Arrow is in the package that pip installs; the fast run does without.
     if python3 -m venv "$build-parquet/venv" && "$build-parquet/venv/bin/pip" install -q pyarrow; then
-        cmake -G Ninja -C tests/config/dev.cmake -DCMAKE_UNITY_BUILD=ON -DVOCABPIPE_GROUP_TESTS=ON \
-            -DVOCABPIPE_ENABLE_PARQUET=ON -B "$build-parquet" \
+        examples/configure.sh "$build-parquet" -C tests/config/dev.cmake -DVOCABPIPE_GROUP_TESTS=ON \
+            -DVOCABPIPE_ENABLE_PARQUET=ON \
             "-DVOCABPIPE_PYARROW=$("$build-parquet/venv/bin/python" -c 'import pyarrow; print(pyarrow.__path__[0])')" >/dev/null
         cmake --build "$build-parquet" --target vocabpipe_tool foreign_files_test knn_command_test
         ctest --test-dir "$build-parquet" --output-on-failure --no-tests=error \
