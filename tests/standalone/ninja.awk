@@ -63,12 +63,15 @@ function edge(file, compile, first, precompiled) {
 }
 
 END {
-    print "rule alone\n  command = $compile -fsyntax-only -MD -MF $out.d -MT $out $first $in && : >$out\n  deps = gcc\n  depfile = $out.d"
+    print "rule alone\n  command = $compile -fsyntax-only -MD -MF $out.d -MT $out $first $in && : >$out\n  description = $in\n  deps = gcc\n  depfile = $out.d"
     print "rule precompile\n  command = $compile -x c++-header $in -o $out"
 
     for (i = 1; i <= sources; ++i) {
         file = source[i]
-        if (!(file in flags)) flags[file] = nearest_flags(file)
+        if (!(file in flags)) {
+            near = nearest_flags(file)  # before flags[file] exists
+            flags[file] = near
+        }
         # Behind GoogleTest a header would have what GoogleTest includes.
         if (file in precompiled) {
             if (compile == "" && flags[file] ~ /GTEST/) compile = flags[file]
