@@ -12,7 +12,9 @@ area=$(mktemp -d)
 trap 'rm -rf "$area"' EXIT
 export HOME=$area OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 
-# The commands of a block stop at the first one that fails.
+# A block ends with the first of its lines that fails, also where the first half of `a && b` does.
+or_exit() { awk '!more { print "{" } { print; more = /\\$/ } !more { print "} || exit 1" }'; }
+
 type_block() { # document, block
     if [[ $2 == cmake_minimum_required* ]]; then
         mkdir "$area/project"
@@ -22,8 +24,14 @@ type_block() { # document, block
         cp "$clone/README.md" my_text.txt
         return
     fi
-    echo "--- $1, in $PWD"
-    bash -euo pipefail -vc "$2" </dev/null
+    printf '%s, in %s:\n%s' "$1" "$PWD" "$2"
+    local begin=$SECONDS
+    bash -xc "$(printf '%s' "$2" | or_exit)" </dev/null >"$area/output" 2>&1 || {
+        tail -n 60 "$area/output" >&2
+        echo "tests/docs/type_builds.sh: error: $1 says what does not work" >&2
+        exit 1
+    }
+    echo "($((SECONDS - begin)) s)"
     ((++typed))
 }
 
