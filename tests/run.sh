@@ -4,7 +4,7 @@
 #
 #   tests/run.sh          everything but what is slow or heavy
 #   tests/run.sh --full   also the sanitizers' whole suites, many more random cases, a soak of ten
-#                         minutes, fuzzing (where clang is installed), pages in a browser, and the quickstart
+#                         minutes, fuzzing (where clang is installed), and pages in a browser
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -108,7 +108,5 @@ if [ $full = 1 ]; then
     else
         echo "SKIPPED: no clang++; apt-get install clang libclang-rt-dev libomp-dev"
     fi
-    step "quickstart"
-    VOCABPIPE_QUICKSTART_STEPS=5 examples/quickstart.sh
 fi
 step "done"
