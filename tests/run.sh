@@ -75,12 +75,16 @@ sanitize tsan "runtime_test transport_test tile_link_test tensor_test expert_tes
 sanitize asan "runtime_test mesh_test train_inputs_test $on_stand_in $stalls" \
     "$slice|$families|$loaders|Models/Recomputation"
 
-# GPUs: everything compiles and links where there is a toolkit; what needs a GPU is skipped, visibly.
+# GPUs: what is carried to one is built and packed, as docs/gpus.md says, where there is a toolkit; what needs
+# a GPU is skipped, visibly. Everything with MPI besides: --full.
 step "cuda"
 if command -v nvcc >/dev/null; then
-    examples/configure.sh "$build-cuda" -C tests/config/cuda.cmake >/dev/null
-    cmake --build "$build-cuda" --target cuda_programs
-    ctest --test-dir "$build-cuda" -L cuda --no-tests=error -j 2 -E NOT_BUILT
+    VOCABPIPE_BUILD_DIR=$build-bundle benchmarks/gpu_bundle.sh --output "$build-bundle/packed"
+    ctest --test-dir "$build-bundle" -L cuda --no-tests=error -j 2 -E NOT_BUILT
+    if [ $full = 1 ]; then
+        examples/configure.sh "$build-cuda" -C tests/config/cuda.cmake >/dev/null
+        cmake --build "$build-cuda"
+    fi
 else
     echo "SKIPPED: no nvcc; install the CUDA toolkit (12.3 or newer) and NCCL, or set PATH"
 fi

@@ -35,7 +35,8 @@ files=$(find include src kernels schedules tests benchmarks examples -name '*.[c
 } | awk -v root="$PWD" -v checks="$PWD/$checks" -f tests/standalone/ninja.awk >"$checks/build.ninja"
 
 # Half of a test's time is GoogleTest's headers.
-echo '#include <gtest/gtest.h>' >"$checks/gtest.hpp"
-echo '#include <gmock/gmock.h>' >"$checks/gmock.hpp"
+for name in gtest gmock; do
+    [ -e "$checks/$name.hpp" ] || echo "#include <$name/$name.h>" >"$checks/$name.hpp"
+done
 ninja -C "$checks" -k 0 --quiet
 tail -n 1 "$checks/build.ninja"
