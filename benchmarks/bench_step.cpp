@@ -8,12 +8,14 @@
 //
 // Model FLOPs of a step = 3 * tokens * (2 per weight of a matrix + attention, counted half).
 // step: by the host's clock. device: from the first action's begin to the last one's end, on GPUs
-// by their clock. aim: what the ratio of medians shall reach, where it was set.
+// by their clock, and a line says which code computed (cuda_counters). aim: what the ratio of
+// medians shall reach, where it was set.
 #include "benchmarks/timed_steps.hpp"
 #include "src/tool/devices.hpp"
 #include "vocabpipe/error.hpp"
 
 #ifdef VOCABPIPE_WITH_CUDA
+#include "vocabpipe/cuda/counters.hpp"
 #include "vocabpipe/cuda/product_choices.hpp"
 #endif
 
@@ -59,6 +61,7 @@ struct Options {
     std::string preset;
     bool untie = false;
     bool timed_products = false;
+    bool nondeterministic_attention = false;
     std::string json;
 };
 
@@ -87,6 +90,9 @@ void add_flags(CLI::App& app, Options& o) {
     app.add_flag("--timed-products", o.timed_products,
                  "On GPUs: let the steps' products run with the fastest of cuBLASLt's algorithms, "
                  "not with the first of its heuristic");
+    app.add_flag("--nondeterministic-attention", o.nondeterministic_attention,
+                 "On GPUs: let cuDNN's gradients of attention differ in their last bits from call "
+                 "to call");
     app.add_option("--json", o.json, "Also write the table as JSON lines");
 }
 
@@ -136,12 +142,20 @@ std::string aim(const Options& o) {
 }
 
 /// The fastest algorithms for the products that `device` has run.
-ProductOptions timed_products([[maybe_unused]] Communicator& communicator,
-                              [[maybe_unused]] Device& device) {
+GpuOptions timed_products([[maybe_unused]] Communicator& communicator,
+                          [[maybe_unused]] Device& device) {
 #ifdef VOCABPIPE_WITH_CUDA
-    if (device.asynchronous()) return {.choices = time_products(communicator, device)};
+    if (device.asynchronous()) return {.product_choices = time_products(communicator, device)};
 #endif
     throw UsageError("--timed-products: needs --device cuda");
+}
+
+/// Which code computed the steps: "" on the host.
+std::string counts([[maybe_unused]] Device& device) {
+#ifdef VOCABPIPE_WITH_CUDA
+    if (device.asynchronous()) return describe(cuda_counters(device));
+#endif
+    return "";
 }
 
 bench::ProductTimer product_timer(const Options& o, [[maybe_unused]] Device& device) {
@@ -165,10 +179,11 @@ int run(Options& o) {
         m.dtype = dtype == "bf16" ? DType::bf16 : DType::fp32;
         bench::StepTiming timing;
         double gemm = 0;
+        std::string counted;
         World::threads(1).run([&](Communicator& communicator) {
-            const auto open_device = [&](const ProductOptions& products = {}) {
-                const auto make =
-                    tool::device_factory(o.device, /*ranks_are_threads=*/true, products);
+            const auto open_device = [&](GpuOptions gpu = {}) {
+                gpu.nondeterministic_attention = o.nondeterministic_attention;
+                const auto make = tool::device_factory(o.device, /*ranks_are_threads=*/true, gpu);
                 return make ? make(RankPlacement{}) : make_host_device();
             };
             std::unique_ptr<Device> device = open_device();
@@ -192,11 +207,12 @@ int run(Options& o) {
             }
             timing = bench::time_steps(communicator, *device, which);
             if (o.timed_products) {
-                const ProductOptions products = timed_products(communicator, *device);
+                const GpuOptions products = timed_products(communicator, *device);
                 device.reset();
                 device = open_device(products);
                 timing = bench::time_steps(communicator, *device, which);
             }
+            counted = counts(*device);
             // Anew: a step leaves its device with the stream and workspace of its last action.
             device.reset();
             device = open_device();
@@ -213,6 +229,7 @@ int run(Options& o) {
                     timing.median_seconds * 1e3, timing.device_seconds * 1e3,
                     tokens / timing.median_seconds, rate * 1e-9, gemm * 1e-9, rate / gemm,
                     timing.flops / timing.fastest_seconds / gemm, aim(o).c_str(), right ? 0 : 1);
+        if (!counted.empty()) std::printf("# %s\n", counted.c_str());
         std::fflush(stdout);
         if (out != nullptr) {
             std::fprintf(out, "%s\n",

@@ -3,11 +3,13 @@
 // in one process, in turns, with CUDA events.
 //
 //     bench_vocab_cuda [--tokens 4096 --hidden-size 4096 --rows 16384,32768,131072]
+//     [--timed-products]
 //
 // FLOPs: 2 N h v for the logits, the same for e W and for e^T (c X): 6 N h v per microbatch.
 // cuBLASLt: the three products alone, each with the fastest of the eight algorithms that the
 // library asks the heuristic for, the logits rounded to the exp_logits's type. gemm(): the same
-// products as the library calls them, with the first of the eight. ratio: rate of S +
+// products as the library calls them, with the first of the eight; with --timed-products, here and
+// in S and T, with the fastest, as runs have them with --product-choices. ratio: rate of S +
 // combine_softmax + T over that of cuBLASLt. memory: exp_logits and the larger of the two
 // workspaces, over the exp_logits. wrong: tokens whose exp_logits do not add up to their statistic.
 #include <CLI/CLI.hpp>
@@ -15,21 +17,26 @@
 #include <array>
 #include <cmath>
 #include <cstdio>
-#include <random>
 #include <string>
 #include <vector>
 
 #include "benchmarks/best_product.hpp"
 #include "benchmarks/device_timer.hpp"
+#include "benchmarks/gpu_bench.hpp"
 #include "kernels/bf16.hpp"
-#include "kernels/cuda/engine.hpp"
 #include "kernels/cuda/gemm.hpp"
 #include "kernels/cuda/operators.hpp"
+#include "kernels/cuda/product_choices.hpp"
 #include "vocabpipe/error.hpp"
 
 namespace {
 
 using namespace vocabpipe;
+using bench::Array;
+using bench::Buffer;
+using bench::Gpu;
+using bench::Matrix;
+using bench::median;
 using kernels::cuda::check;
 
 struct Options {
@@ -38,115 +45,7 @@ struct Options {
     std::vector<int64_t> rows{16384, 32768, 131072};
     int rounds = 21;
     DType type = DType::bf16;
-};
-
-/// Device memory, zeroed.
-class Buffer {
-public:
-    explicit Buffer(int64_t bytes) : bytes_(static_cast<size_t>(bytes)) {
-        if (bytes == 0) return;
-        if (cudaMalloc(&data_, bytes_) != cudaSuccess) {
-            (void)cudaGetLastError();
-            throw OutOfMemoryError(std::to_string(bytes) +
-                                   " bytes do not fit the GPU: lower --rows or --tokens");
-        }
-        check(cudaMemset(data_, 0, bytes_), "cudaMemset");
-        check(cudaStreamSynchronize(cudaStreamLegacy), "cudaStreamSynchronize");
-    }
-    ~Buffer() { (void)cudaFree(data_); }
-    Buffer(const Buffer&) = delete;
-    Buffer& operator=(const Buffer&) = delete;
-
-    [[nodiscard]] std::span<std::byte> bytes() const {
-        return {static_cast<std::byte*>(data_), bytes_};
-    }
-    void upload(const void* from, size_t bytes, size_t offset = 0) const {
-        check(cudaMemcpy(this->bytes().data() + offset, from, bytes, cudaMemcpyHostToDevice),
-              "cudaMemcpy");
-    }
-    void download(void* to, size_t bytes, size_t offset = 0) const {
-        check(cudaMemcpy(to, this->bytes().data() + offset, bytes, cudaMemcpyDeviceToHost),
-              "cudaMemcpy");
-    }
-
-private:
-    void* data_ = nullptr;
-    size_t bytes_;
-};
-
-class Matrix {
-public:
-    Matrix(int64_t rows, int64_t cols, DType type)
-        : buffer_(rows * cols * size_of(type)), view_(buffer_.bytes().data(), rows, cols, type) {}
-    operator Tensor() const { return view_; }
-    operator ConstTensor() const { return view_; }
-    [[nodiscard]] Tensor view() const { return view_; }
-    [[nodiscard]] const Buffer& buffer() const { return buffer_; }
-
-    /// Normal numbers; a block of them over and over, its length prime so that no two rows agree.
-    void fill(uint64_t seed, float deviation) const {
-        constexpr int64_t kBlock = 1048573;
-        std::mt19937_64 random(seed);
-        std::normal_distribution<float> normal(0, deviation);
-        const auto count = static_cast<size_t>(std::min(kBlock, view_.size()));
-        std::vector<float> wide(count);
-        std::vector<kernels::Bf16> narrow(count);
-        for (size_t i = 0; i < count; ++i) {
-            wide[i] = normal(random);
-            narrow[i] = kernels::to_bf16(wide[i]);
-        }
-        const bool bf16 = view_.dtype == DType::bf16;
-        const void* const from = bf16 ? static_cast<const void*>(narrow.data()) : wide.data();
-        for (int64_t at = 0; at < view_.size(); at += kBlock) {
-            const int64_t now = std::min(kBlock, view_.size() - at);
-            buffer_.upload(from, static_cast<size_t>(now * size_of(view_.dtype)),
-                           static_cast<size_t>(at * size_of(view_.dtype)));
-        }
-    }
-
-private:
-    Buffer buffer_;
-    Tensor view_;
-};
-
-template <typename T>
-class Array {
-public:
-    explicit Array(const std::vector<T>& values)
-        : count_(values.size()), buffer_(static_cast<int64_t>(values.size() * sizeof(T))) {
-        buffer_.upload(values.data(), values.size() * sizeof(T));
-    }
-    operator std::span<const T>() const {
-        return {reinterpret_cast<const T*>(buffer_.bytes().data()), count_};
-    }
-
-private:
-    size_t count_;
-    Buffer buffer_;
-};
-
-/// Stream, workspace and engine of one rank, as its lane for passes has them.
-class Gpu {
-public:
-    Gpu()
-        : workspace_(kernels::cuda::kPassWorkspaceBytes),
-          engine_(0),
-          context_({.poll = {}, .cuda = &engine_}) {
-        check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "cudaStreamCreate");
-        engine_.use({.stream = stream_, .workspace = workspace_.bytes()});
-    }
-    ~Gpu() { (void)cudaStreamDestroy(stream_); }
-    Gpu(const Gpu&) = delete;
-    Gpu& operator=(const Gpu&) = delete;
-
-    [[nodiscard]] Context& context() { return context_; }
-    [[nodiscard]] cudaStream_t stream() const { return stream_; }
-
-private:
-    Buffer workspace_;
-    cudaStream_t stream_ = nullptr;
-    kernels::cuda::Engine engine_;
-    Context context_;
+    bool timed_products = false;
 };
 
 std::vector<int32_t> spread_labels(int64_t tokens, int64_t rows) {
@@ -225,17 +124,23 @@ int wrong_tokens(const Layer& layer) {
     return wrong;
 }
 
-double median(std::vector<float> values) {
-    std::nth_element(values.begin(),
-                     values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2), values.end());
-    return values[values.size() / 2];
+/// For the products of S and T.
+kernels::cuda::ProductChoices fastest_products(const Layer& layer, const std::string& gpu_name) {
+    Gpu gpu;
+    layer.score(gpu.context());
+    layer.combine_softmax(gpu.context());
+    layer.gradients(gpu.context());
+    return kernels::cuda::time_products(gpu.context(), kernels::cuda::product_shapes(gpu.context()),
+                                        gpu_name);
 }
 
-int measure(Gpu& gpu, const Options& o, int64_t v) {
-    Context& ctx = gpu.context();
-    const cudaStream_t stream = gpu.stream();
+int measure(const Options& o, int64_t v, const std::string& gpu_name) {
     const Layer layer(o, v);
     check(cudaDeviceSynchronize(), "cudaDeviceSynchronize");  // what was uploaded
+    Gpu gpu;
+    Context& ctx = gpu.context();
+    const cudaStream_t stream = gpu.stream();
+    if (o.timed_products) use_choices(ctx.cuda(), fastest_products(layer, gpu_name));
     layer.score(ctx);  // so that the products have numbers of the real kind
     using bench::BestProduct;
     BestProduct input(ctx, {.a = layer.exp_logits, .b = layer.w, .c = layer.u});
@@ -291,25 +196,17 @@ int measure(Gpu& gpu, const Options& o, int64_t v) {
 }
 
 int run(const Options& o) {
-    int count = 0;
-    if (const cudaError_t status = cudaGetDeviceCount(&count);
-        status != cudaSuccess || count == 0) {
-        throw DeviceError(std::string("needs a GPU: ") +
-                          (status == cudaSuccess ? "there is none" : cudaGetErrorString(status)));
-    }
-    check(cudaSetDevice(0), "cudaSetDevice");
-    cudaDeviceProp properties{};
-    check(cudaGetDeviceProperties(&properties, 0), "cudaGetDeviceProperties");
+    const std::string gpu_name = bench::first_gpu();
     std::printf("# bench_vocab_cuda: %s, N = %lld, h = %lld, %s, medians of %d rounds\n",
-                properties.name, static_cast<long long>(o.tokens), static_cast<long long>(o.hidden),
-                o.type == DType::bf16 ? "bf16" : "fp32", o.rounds);
+                gpu_name.c_str(), static_cast<long long>(o.tokens),
+                static_cast<long long>(o.hidden), o.type == DType::bf16 ? "bf16" : "fp32",
+                o.rounds);
     std::printf("# %8s %9s %8s %9s %9s %8s %9s %9s %8s %6s %7s %6s\n", "v", "cuBLASLt", "rate",
                 "gemm()", "S", "combine", "T", "S to T", "rate", "ratio", "memory", "#wrong");
     std::printf("# %8s %9s %8s %9s %9s %8s %9s %9s %8s %6s %7s %6s\n", "rows", "ms", "TFLOP/s",
                 "ms", "ms", "ms", "ms", "ms", "TFLOP/s", "", "/ e", "");
-    Gpu gpu;
     int wrong = 0;
-    for (const int64_t v : o.rows) wrong += measure(gpu, o, v);
+    for (const int64_t v : o.rows) wrong += measure(o, v, gpu_name);
     std::printf("# wrong: %d\n", wrong);
     return wrong;
 }
@@ -329,6 +226,9 @@ int main(int argc, char** argv) {
     app.add_option("--rows", options.rows, "v, of the vocabulary shard")
         ->delimiter(',')
         ->check(CLI::PositiveNumber);
+    app.add_flag(
+        "--timed-products", options.timed_products,
+        "S and T with the fastest of cuBLASLt's algorithms, not with the first of its heuristic");
     app.add_option("--rounds", options.rounds)->check(CLI::PositiveNumber)->capture_default_str();
     app.add_option("--dtype", dtype)->check(CLI::IsMember({"fp32", "bf16"}))->capture_default_str();
     try {

@@ -5,15 +5,15 @@
 #
 #   benchmarks/gpu.sh [OPTION...] [PART...] [-- CMAKE_ARGUMENT...]
 #
-#   PART              of: build kernels vocab step tests loss copies nccl memcheck cudnn racecheck, in this
-#                     order. Without one: all that have no result yet, so that a second call goes on where
-#                     the first one ended. With one: these, again.
+#   PART              of: build ceilings kernels shapes loss vocab step cudnn large profile nccl diagnosis tests
+#                     peers experts copies memcheck racecheck, in this order. Without one: all that have no result yet, so
+#                     that a second call goes on where the first one ended. With one: these, again.
 #   --bundle PATH     programs from gpu_bundle.tar.xz, or from the folder that it was unpacked to
 #   --debs FOLDER     build here with the Debian packages in FOLDER, which are unpacked, not installed
 #   --no-build        the programs are in the build folder already
 #   --no-network      (default) never calls apt
 #   --network         may install missing packages with apt, 300 s at most
-#   --budget SECONDS  of the whole call (560); what does not fit is left to the next one
+#   --budget SECONDS  of the whole call (280); what does not fit is left to the next one
 #   --logs FOLDER     after every command: gpu_table.md and gpu_logs.tar.gz there
 #   --continue FILE   gpu_logs.tar.gz of an earlier call, where its build folder is gone
 #   --nccl FOLDER     of a libnccl.so.2, 2.30 or newer, for part nccl on one GPU
@@ -53,9 +53,12 @@ need_gpu() {
     fail "no GPU: $why_no_gpu" 6
 }
 
-all_parts=(build kernels vocab step tests loss copies nccl memcheck cudnn racecheck) # most wanted first
+# Most wanted first, correctness before speed; what failed is run again, alone, when the first ones have ended
+# and at the end.
+all_parts=(build ceilings kernels shapes loss vocab step cudnn large profile nccl diagnosis tests peers
+    experts copies memcheck racecheck diagnosis)
 command_line="benchmarks/gpu.sh $*"
-quick=0 build=1 network=0 again=0 budget=560
+quick=0 build=1 network=0 again=0 budget=280
 bundle='' debs='' logs='' earlier='' nccl=''
 parts=() no_programs=0
 while [ $# -gt 0 ]; do
@@ -92,6 +95,9 @@ work=$build_dir/gpu
 mkdir -p "$work" || exit 1
 [ -z "$logs" ] || mkdir -p "$logs" || fail "--logs $logs: cannot be made" 1
 [ $quick = 1 ] && sizes=quick || sizes=full
+# Loading every kernel of cuBLASLt takes seconds in each of many programs; parts with several ranks of NCCL
+# ask for it (docs/gpus.md).
+export CUDA_MODULE_LOADING=LAZY
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 
 if [ -n "$bundle" ]; then

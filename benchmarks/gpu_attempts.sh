@@ -7,7 +7,6 @@
 
 pending=()
 limit=0
-shards=4
 
 ended_with() { # name: its exit code, if it has ended
     sed -n "s/^end $part $1 //p" "$work/state" | tail -n 1
@@ -72,33 +71,71 @@ attempt() { # name, seconds, command...
     return "$code"
 }
 
-# A GoogleTest program in four shards: an error that sticks to a CUDA context spoils one of them only.
-attempt_shards() { # name, seconds, together or in_turn, command...
-    local name=$1 most=$2 way=$3 begin=$SECONDS code=0 one i
-    local processes=()
+# The tests of a GoogleTest program that a filter takes, one per line.
+list_tests() { # filter, command...
+    local filter=$1
+    shift
+    GTEST_COLOR=no timeout --kill-after=5 60 "$@" --gtest_list_tests --gtest_filter="$filter" 2>/dev/null | awk '
+        /^[A-Za-z_].*\.( |$)/ { suite = $1; next }
+        /^  / { print suite $1 }'
+}
+
+# Tests of a list that their log does not know yet.
+not_begun() { # list, log
+    awk 'FILENAME == ARGV[1] { if (sub(/^\[ RUN      \] /, "")) begun[$0] = 1; next } !($0 in begun)' "$2" "$1"
+}
+
+# Every test of a list, in one process if all goes well. A crash, or an error that sticks to the CUDA
+# context (the program says so and ends), costs that test: another process begins behind it.
+run_list() { # list, log, end in $SECONDS, command...
+    local list=$1 log=$2 end=$3 code=0 one left before
     shift 3
-    begin "$name" "$most" || return "$ended"
-    echo "--- $name: $* ($shards shards)"
-    rm -f "$work/$name".shard*.log
-    for ((i = 0; i < shards; ++i)); do
-        GTEST_TOTAL_SHARDS=$shards GTEST_SHARD_INDEX=$i GTEST_COLOR=no OMP_NUM_THREADS=1 \
-            timeout --kill-after=10 $((limit - SECONDS + begin > 0 ? limit - SECONDS + begin : 1)) \
-            "$@" >"$work/$name.shard$i.log" 2>&1 &
-        processes+=($!)
-        if [ "$way" = in_turn ]; then
-            wait $!
-            one=$?
-            [ $one = 0 ] || code=$one
-        fi
+    : >"$log"
+    before=$(wc -l <"$list")
+    while true; do
+        GTEST_FILTER=$(not_begun "$list" "$log" | paste -sd:) GTEST_COLOR=no OMP_NUM_THREADS=${test_threads:-1} \
+            timeout --kill-after=10 $((end - SECONDS > 0 ? end - SECONDS : 1)) "$@" >>"$log" 2>&1
+        one=$?
+        [ $one = 0 ] || code=$one
+        case $one in 0 | 1) break ;; esac # it ended by itself
+        echo "[  BROKE   ] $(grep '^\[ RUN      \] ' "$log" | tail -n 1 | cut -c 14-): $(
+            case $one in 124 | 137) echo "no end in time" ;; *) echo "exit code $one" ;; esac)" >>"$log"
+        case $one in 124 | 137) break ;; esac # its time is over
+        left=$(not_begun "$list" "$log" | wc -l)
+        if [ "$left" = 0 ] || [ "$left" = "$before" ]; then break; fi
+        before=$left
     done
-    if [ "$way" = together ]; then
-        for i in "${processes[@]}"; do
-            wait "$i"
-            one=$?
-            [ $one = 0 ] || code=$one
-        done
+    return $code
+}
+
+# A GoogleTest program in some processes at once, each with its part of the tests.
+attempt_tests() { # name, seconds, processes, filter, command...
+    local name=$1 most=$2 count=$3 filter=$4 begin=$SECONDS code=0 one i
+    local processes=()
+    shift 4
+    begin "$name" "$most" || return "$ended"
+    echo "--- $name: $* ($count processes)"
+    rm -f "$work/$name".shard*
+    list_tests "$filter" "$@" >"$work/$name.tests"
+    for ((i = 0; i < count; ++i)); do
+        awk -v i="$i" -v n="$count" 'NR % n == i' "$work/$name.tests" >"$work/$name.shard$i"
+        [ -s "$work/$name.shard$i" ] || continue
+        run_list "$work/$name.shard$i" "$work/$name.shard$i.log" $((begin + limit)) "$@" &
+        processes+=($!)
+    done
+    for i in "${processes[@]}"; do
+        wait "$i"
+        one=$?
+        [ $one = 0 ] || code=$one
+    done
+    if [ ${#processes[@]} = 0 ]; then # why there is no list
+        timeout --kill-after=5 60 "$@" --gtest_list_tests 2>&1 | tail -n 5 | tee "$work/$name.shard0.log"
+        code=${PIPESTATUS[0]}
+        [ "$code" != 0 ] || code=1
     fi
-    grep -h -A 12 -e 'Failure$' -e '^==.*Error' "$work/$name".shard*.log | head -n 60
+    echo "$filter $*" >"$work/$name.command"
+    grep -h -A 6 -e 'Failure$' -e '^==.*Error' -e '^sticky' -e '^\[  BROKE' "$work/$name".shard*.log | cut -c 1-300 |
+        head -n "${shown_lines:-40}"
     echo "$name: $(verdict_of_tests "$name")"
     [ "$(verdict_of_tests "$name")" = "no test ran" ] && [ $code = 0 ] && code=1
     note_end "$name" "$most" "$code"
@@ -106,21 +143,27 @@ attempt_shards() { # name, seconds, together or in_turn, command...
     return "$code"
 }
 
-verdict_of_tests() { # name: of shards that have ended, and of those that were cut off
-    local failed skipped passed shard unfinished=0 tests=("$work/$1".shard*.log)
+failed_tests() { # name: one per line
+    cat "$work/$1".shard*.log 2>/dev/null | sed -n 's/^\[  FAILED  \] \([^ ,]*\).* ([0-9]* ms)$/\1/p
+        s/^\[  BROKE   \] \([^ ]*\): .*/\1/p
+        s/^sticky CUDA error after \([^ ]*\): .*/\1/p' | awk '!seen[$0]++'
+}
+
+verdict_of_tests() { # name: of processes that have ended, and of those that were cut off
+    local failed skipped passed broke wanted begun tests=("$work/$1".shard*.log)
     [ -e "${tests[0]}" ] || return
-    for shard in "${tests[@]}"; do
-        grep -q '^\[==========\].* ran\.' "$shard" || unfinished=$((unfinished + 1))
-    done
+    wanted=$(wc -l <"$work/$1.tests")
+    begun=$(cat "${tests[@]}" | grep -c '^\[ RUN      \]')
     passed=$(cat "${tests[@]}" | grep -c '\[       OK \]')
     failed=$(cat "${tests[@]}" | grep -c '\[  FAILED  \].*ms)$')
     skipped=$(cat "${tests[@]}" | grep -c '\[  SKIPPED \].*ms)$')
-    if [ $((passed + failed + skipped)) = 0 ]; then
+    broke=$(cat "${tests[@]}" | grep -c '^\[  BROKE   \]')
+    if [ "$begun" = 0 ]; then
         echo "no test ran"
     else
         echo "$passed passed, $failed failed, $skipped skipped$(
-            [ $unfinished = 0 ] || echo ", $unfinished of ${#tests[@]} shards broken off"
-        )"
+            [ "$broke" = 0 ] || echo ", $broke broke their process"
+        )$([ "$begun" = "$wanted" ] || echo ", $((wanted - begun)) of $wanted not begun")"
     fi
 }
 
@@ -132,14 +175,14 @@ skip() { # what, reason
 state_of_all() { echo "${pending[*]} $(cat "$work/state")"; }
 
 failures() {
-    awk '$1 == "end" && $4 != 0 {
+    awk '$1 == "end" && $2 != "diagnosis" && $4 != 0 {
         print "FAILED " $3 " (" ($4 == 124 || $4 == 137 ? "no end" : "exit code " $4) ")" }' "$work/state"
 }
 
 forget() { # part
     local name
     while read -r name; do
-        rm -f "$work/$name.log" "$work/$name".shard*.log
+        rm -f "$work/$name.log" "$work/$name".shard* "$work/$name".{tests,command}
     done < <(awk -v part="$1" '$1 == "begin" && $2 == part { print $3 }' "$work/state")
     sed -i "/^[a-z]* $1 /d" "$work/state"
 }
@@ -170,7 +213,7 @@ publish() {
 save_logs() {
     [ -n "$logs" ] || return 0
     [ ! -e "$work/gpu_table.md" ] || cp "$work/gpu_table.md" "$logs/gpu_table.md"
-    (shopt -s nullglob && cd "$work" && tar -czf "$logs/.gpu_logs.new" -- state *.md *.log *.jsonl) &&
+    (shopt -s nullglob && cd "$work" && tar -czf "$logs/.gpu_logs.new" -- state *.md *.log *.jsonl *.tests *.command) &&
         mv "$logs/.gpu_logs.new" "$logs/gpu_logs.tar.gz"
 }
 

@@ -23,7 +23,7 @@ fail() { # message, exit code
     exit "$2"
 }
 
-arch=90-real output=build-gpu-bundle limit=30 nccl='' cudnn=0 given=''
+arch=90-real output=build-gpu-bundle limit=30 nccl='' cudnn=0 given='' cudnn_version=none
 while [ $# -gt 0 ]; do
     case "$1" in
         --cudnn) cudnn=1 ;;
@@ -52,33 +52,47 @@ mkdir -p "$output"
 stage=$(mktemp -d)
 trap 'rm -rf "$stage"' EXIT
 
+version_in() { # header, macros of the major number, minor, patch
+    [ -f "$1" ] || return 0
+    sed -n "s/^#define $2 *\([0-9]*\).*/\1/p; s/^#define $3 *\([0-9]*\).*/\1/p; s/^#define $4 *\([0-9]*\).*/\1/p" "$1" |
+        paste -sd.
+}
+
+cached() { # CMake variable
+    local cache=$build_dir/CMakeCache.txt
+    [ -f "$cache" ] || return 0 # programs that were given
+    sed -n "s/^$1:[A-Z]*=//p" "$cache"
+}
+
 # The CPU is another one there, too. Attention is our own kernels', so that the first results depend on
 # no further library; --cudnn brings the others.
-build() { # folder, ON or OFF for cuDNN, targets, CMake arguments
-    local folder=$1 with_cudnn=$2 targets=$3
-    shift 3
-    cmake -G Ninja -B "$folder" -DVOCABPIPE_ENABLE_CUDA=ON -DVOCABPIPE_CUDA_ARCHITECTURES="$arch" \
+# One folder for both: few objects differ.
+build() { # ON or OFF for cuDNN, targets, CMake arguments
+    local with_cudnn=$1 targets=$2
+    shift 2
+    cmake -G Ninja -B "$build_dir" -DVOCABPIPE_ENABLE_CUDA=ON -DVOCABPIPE_CUDA_ARCHITECTURES="$arch" \
         -DVOCABPIPE_ENABLE_CUDNN="$with_cudnn" -DVOCABPIPE_ENABLE_MPI=OFF -DVOCABPIPE_NATIVE=OFF \
         -DVOCABPIPE_BUILD_TESTS=ON -DVOCABPIPE_BUILD_BENCHMARKS=ON -DVOCABPIPE_BUILD_EXAMPLES=OFF \
         -DVOCABPIPE_INSTALL=OFF "$@"
     # shellcheck disable=SC2086
-    cmake --build "$folder" --target $targets
+    cmake --build "$build_dir" --target $targets
 }
 
-programs=(gpu_probe vocabpipe train_gpt bench_vocab_cuda bench_step bench_comm bench_overlap cuda_kernels_test
-    cuda_equality_test cuda_step_test cuda_training_test cuda_tensor_ranks_test cuda_expert_ranks_test cuda_nccl_test
-    cuda_links_test)
+programs=(gpu_probe gpu_ceilings vocabpipe train_gpt bench_vocab_cuda bench_experts bench_step bench_comm
+    bench_overlap cuda_kernels_test cuda_real_shapes_test cuda_equality_test cuda_step_test cuda_training_test
+    cuda_tensor_ranks_test cuda_expert_ranks_test cuda_nccl_test cuda_links_test)
 mkdir -p "$stage/bin" "$stage/lib"
 if [ -n "$given" ]; then
     cp "$given"/* "$stage/bin/"
 else
-    build "$build_dir" OFF cuda_programs "$@"
-    cp "${programs[@]/#/$build_dir/bin/}" "$stage/bin/"
     if [ $cudnn = 1 ]; then
-        build "$build_dir-cudnn" ON "cuda_kernels_test bench_step" "$@"
+        build ON "cuda_kernels_test bench_step" "$@"
         mkdir -p "$stage/cudnn/bin"
-        cp "$build_dir-cudnn/bin/cuda_kernels_test" "$build_dir-cudnn/bin/bench_step" "$stage/cudnn/bin/"
+        cp "$build_dir/bin/cuda_kernels_test" "$build_dir/bin/bench_step" "$stage/cudnn/bin/"
+        cudnn_version=$(version_in "$(cached CUDNN_INCLUDE_DIR)/cudnn_version.h" CUDNN_MAJOR CUDNN_MINOR CUDNN_PATCHLEVEL)
     fi
+    build OFF cuda_programs "$@"
+    cp "${programs[@]/#/$build_dir/bin/}" "$stage/bin/"
 fi
 
 is_elf() { [ "$(head -c 4 "$1" | tail -c 3)" = ELF ]; }
@@ -106,18 +120,6 @@ cat README.md docs/*.md >"$stage/text.txt"
 
 # --- the manifest
 
-version_in() { # header, macros of the major number, minor, patch
-    [ -f "$1" ] || return 0
-    sed -n "s/^#define $2 *\([0-9]*\).*/\1/p; s/^#define $3 *\([0-9]*\).*/\1/p; s/^#define $4 *\([0-9]*\).*/\1/p" "$1" |
-        paste -sd.
-}
-
-cached() { # CMake variable, build folder
-    local cache=${2:-$build_dir}/CMakeCache.txt
-    [ -f "$cache" ] || return 0 # programs that were given
-    sed -n "s/^$1:[A-Z]*=//p" "$cache"
-}
-
 newest() { # prefix of symbol versions, such as GLIBC_
     objdump -T "${elves[@]}" "$stage"/lib/* 2>/dev/null | grep -o "$1[0-9.]*" | sort -uV | tail -n 1
 }
@@ -129,8 +131,7 @@ cuda=$(cached CUDAToolkit_INCLUDE_DIR)
     echo "built for: ${given:+programs of $given }$arch"
     [ -n "$given" ] || echo "built against: nvcc $("$(cached CMAKE_CUDA_COMPILER)" --version |
         sed -n 's/.*V\([0-9.]*\)$/\1/p'), NCCL $(version_in "$(cached NCCL_INCLUDE_DIR)/nccl.h" NCCL_MAJOR NCCL_MINOR NCCL_PATCH), cuBLAS(Lt) $(
-        version_in "$cuda/cublas_api.h" CUBLAS_VER_MAJOR CUBLAS_VER_MINOR CUBLAS_VER_PATCH), cuDNN $(
-        [ $cudnn = 1 ] && version_in "$(cached CUDNN_INCLUDE_DIR "$build_dir-cudnn")/cudnn_version.h" CUDNN_MAJOR CUDNN_MINOR CUDNN_PATCHLEVEL || echo none)"
+        version_in "$cuda/cublas_api.h" CUBLAS_VER_MAJOR CUBLAS_VER_MINOR CUBLAS_VER_PATCH), cuDNN $cudnn_version"
     echo "needs: $(newest GLIBC_), $(newest GLIBCXX_); not packed: $(
         ldd "${elves[@]}" | awk '$2 == "=>" { print $1 }' | sort -u | grep -E "$left_there" | paste -sd' ')"
 } >"$stage/manifest.txt"

@@ -36,7 +36,7 @@ commit_of_programs() {
 library_folders() {
     local site
     shopt -s nullglob
-    printf '%s\n' /usr/local/cuda/lib64 /usr/local/cuda-*/lib64 /usr/local/nvidia/lib64
+    printf '%s\n' /usr/local/cuda/lib64 /usr/local/cuda-*/lib64 /usr/local/nvidia/lib64 /usr/local/nvidia/lib
     {
         python3 -c 'import site, sys
 print(*site.getsitepackages(), site.getusersitepackages(), *sys.path, sep="\n")' 2>/dev/null
@@ -50,7 +50,8 @@ print(*site.getsitepackages(), site.getusersitepackages(), *sys.path, sep="\n")'
 
 folder_of() { # library: where it lies; "system" if the loader finds it by itself
     local folder
-    if ldconfig -p 2>/dev/null | grep -q "^[[:space:]]*$1 "; then
+    # grep reads all of it: -q would end ldconfig by SIGPIPE, which counts as "not found" with pipefail.
+    if ldconfig -p 2>/dev/null | grep "^[[:space:]]*$1 " >/dev/null; then
         echo system
         return
     fi
@@ -60,6 +61,8 @@ folder_of() { # library: where it lies; "system" if the loader finds it by itsel
             return
         fi
     done <<<"$folders"
+    # A toolkit's compat/ has another libcuda, which the driver of the kernel refuses.
+    [ "$1" != libcuda.so.1 ] || return 0
     folder=$(timeout 5 find / -xdev -name "$1" -not -path '*/stubs/*' -print -quit 2>/dev/null)
     [ -z "$folder" ] || dirname "$folder"
 }
@@ -92,6 +95,9 @@ find_libraries() {
     done
     libraries=${libraries#, }
     [ -z "$missing" ] || libraries="${libraries:+$libraries; }not found:$missing"
+    # The first program would wait for the disk.
+    folder=$(tr ':' '\n' <<<"$path" | while read -r folder; do ls "$folder/libcublasLt.so.13" 2>/dev/null; done | head -n 1)
+    [ -z "$folder" ] || cat "$folder" >/dev/null 2>&1 &
     export LD_LIBRARY_PATH=$path${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 }
 

@@ -13,27 +13,49 @@ tests_row() { # log, what
     [ -z "$verdict" ] || row "$2" "$verdict" "all pass" ""
 }
 
+# What bounds the rest.
+part_ceilings() {
+    attempt ceilings 60 "$programs/bin/gpu_ceilings"
+}
+
+rows_ceilings() {
+    [ -e "$work/ceilings.log" ] || return 0
+    sed -n 's/^copy GB\/s: /| copy within the GPU, bytes read and written, GB\/s | /p
+        s/^product TFLOP\/s: /| 8192 x 8192 x 8192 in bf16, TFLOP\/s | /p' "$work/ceilings.log" | sed 's/$/ | ceiling | |/'
+}
+
 part_kernels() {
-    attempt_shards kernels 150 together "$programs/bin/cuda_kernels_test"
+    attempt_tests kernels 150 2 '*' "$programs/bin/cuda_kernels_test"
 }
 
 rows_kernels() { tests_row kernels "operators against fp64"; }
 
-# A million rows take 34 GB; 128256 are those for which others have published times.
+# References are computed on all cores.
+part_shapes() {
+    test_threads=$(nproc) attempt_tests shapes 90 1 '*' "$programs/bin/cuda_real_shapes_test"
+}
+
+rows_shapes() { tests_row shapes "operators at the shapes of training, sampled"; }
+
+# 128256 rows are those for which others have published times.
 part_vocab() {
-    local rows=16384,32768,128256 memory
-    memory=$(head -n 1 <<<"$smi" | cut -d, -f4 | tr -cd 0-9) # MiB
-    [ "${memory:-0}" -lt 45000 ] || rows=$rows,1048576
+    local rows=16384,32768,128256
     [ "$quick" = 1 ] && rows=16384
     attempt vocab 90 "$programs/bin/bench_vocab_cuda" --rows $rows
+    [ "$quick" = 1 ] || attempt vocab-timed 90 "$programs/bin/bench_vocab_cuda" --rows $rows --timed-products
 }
 
 rows_vocab() {
-    [ -e "$work/vocab.log" ] || return 0
-    grep -v '^#' "$work/vocab.log" | awk 'NF == 12 {
-        printf "| S and T, v = %s | %s of %s TFLOP/s | %s | %s |\n", $1, $9, $3, $1 < 32768 ? "0.92" : "0.95", $10
-        printf "| memory of S and T over the exp_logits, v = %s | %s | 1.25 | |\n", $1, $11
-        if ($1 == 128256) printf "| S to T, v = %s | %s ms | 18.3 ms | %.2f |\n", $1, $8, 18.3 / $8
+    vocab_rows vocab ""
+    vocab_rows vocab-timed "timed products, "
+}
+
+vocab_rows() { # log, prefix of the rows
+    [ -e "$work/$1.log" ] || return 0
+    grep -v '^#' "$work/$1.log" | awk -v prefix="$2" 'NF == 12 {
+        printf "| " prefix "S and T, v = %s | %s of %s TFLOP/s | %s | %s |\n", $1, $9, $3, $1 < 32768 ? "0.92" : "0.95", $10
+        if (prefix == "") printf "| memory of S and T over the exp_logits, v = %s | %s | 1.25 | |\n", $1, $11
+        if ($1 == 128256) printf "| " prefix "S to T, v = %s | %s ms | 18.3 ms | %.2f |\n", $1, $8, 18.3 / $8
         if ($1 < 32768) next
         of_a_row = $8 / $1
         if (!least || of_a_row < least) least = of_a_row
@@ -41,17 +63,66 @@ rows_vocab() {
         if (!first) first = $1
         last = $1 }
         END { if (last != first)
-            printf "| time per row, v = %s to %s, most over least | %.3f | 1.02 | |\n", first, last, most / least }'
+            printf "| " prefix "time per row, v = %s to %s, most over least | %.3f | 1.02 | |\n", first, last, most / least }'
 }
 
-# The large model takes long to initialise: few steps of it.
+# Initial values are made on all cores.
+bench_step() { # name, seconds, program, flags
+    local name=$1 most=$2 program=$3
+    shift 3
+    attempt "$name" "$most" "$program" --device cuda --dtype bf16 --threads-per-rank "$(nproc)" "$@"
+}
+
 part_step() {
-    attempt step-gpt2-124m 90 "$programs/bin/bench_step" --device cuda --model gpt2-124m
-    [ "$quick" = 1 ] ||
-        attempt step-gpt2-1.5b 150 "$programs/bin/bench_step" --device cuda --model gpt2-1.5b --steps 4
+    bench_step step-gpt2-124m 90 "$programs/bin/bench_step" --model gpt2-124m
+}
+
+part_large() {
+    [ "$quick" = 1 ] || bench_step large-gpt2-1.5b 150 "$programs/bin/bench_step" --model gpt2-1.5b --steps 4
+}
+
+# Where a step's time goes: every kernel of the first steps of one microbatch, one at a time, as Nsight
+# Compute times them.
+part_profile() {
+    if ! command -v ncu >/dev/null; then
+        skip "time per kernel" "ncu not found; it comes with the CUDA toolkit (nsight-compute)"
+        return 0
+    fi
+    local bin=$programs/bin
+    [ ! -d "$programs/cudnn/bin" ] || bin=$programs/cudnn/bin
+    profile "$programs/bin" own
+    [ "$bin" = "$programs/bin" ] || profile "$bin" cudnn
+}
+
+profile() { # folder of programs, whose attention
+    rm -f "$work/profile-$2.csv.log"
+    attempt "profile-$2" 45 ncu --clock-control none --metrics gpu__time_duration.sum --print-units base --csv \
+        --log-file "$work/profile-$2.csv.log" --launch-count 1200 \
+        "$1/bench_step" --device cuda --dtype bf16 --model gpt2-124m --microbatches 1 --steps 1
+    kernel_times "$work/profile-$2.csv.log" | tee "$work/profile-$2-kernels.log" | head -n 25
+}
+
+# Sums, counts and means per kernel, the largest sum first.
+kernel_times() { # csv of ncu
+    awk -F'","' '/gpu__time_duration/ { ns = $NF; gsub(/[",]/, "", ns); name = $5; sum[name] += ns; ++count[name]; all += ns }
+        END { for (name in sum)
+            printf "%5.1f %% %9.3f ms %5d x %9.1f us  %s\n", 100 * sum[name] / all, sum[name] / 1e6, count[name],
+                sum[name] / count[name] / 1e3, substr(name, 1, 160) }' "$1" 2>/dev/null | sort -rn
+}
+
+rows_profile() {
+    local whose
+    for whose in own cudnn; do
+        [ -s "$work/profile-$whose-kernels.log" ] || continue
+        head -n 12 "$work/profile-$whose-kernels.log" | tr '|' '/' | awk -v whose=$whose '{
+            share = $1; count = $5; mean = $7; $1 = $2 = $3 = $4 = $5 = $6 = $7 = $8 = ""
+            gsub(/^ +/, "")
+            printf "| kernel (%s attention): %s | %s %%, %d launches of %s us | | |\n", whose, $0, share, count, mean }'
+    done
 }
 
 rows_step() { step_rows step ""; }
+rows_large() { step_rows large ""; }
 
 # An H100 and an H200 do 989 TFLOP/s of bf16 by their data sheet.
 step_rows() { # prefix of the logs, prefix of the rows
@@ -65,16 +136,17 @@ step_rows() { # prefix of the logs, prefix of the rows
             aim = model == "gpt2-124m" ? 0.45 : 0.55
             if (peak) printf "| %sMFU, of %d TFLOP/s, %s | %.3f | %.2f | %.2f |\n", prefix, peak, model,
                 $5 / 1e3 / peak, aim, $5 / 1e3 / peak / aim }'
+        sed -n "s/^# products: \(.*\)/| $2$(basename "$log" .log | sed "s/^$1-//"), computed by | products: \1 | no fallback | |/p" "$log"
     done
 }
 
 # Deadlines and memory are measured in some: those have the GPU for themselves.
 part_tests() {
-    attempt_shards test-step 120 in_turn "$programs/bin/cuda_step_test"
-    attempt_shards test-equality 150 together "$programs/bin/cuda_equality_test"
-    attempt_shards test-training 120 in_turn "$programs/bin/cuda_training_test"
-    attempt_shards test-tensor 150 together "$programs/bin/cuda_tensor_ranks_test"
-    attempt_shards test-experts 150 together "$programs/bin/cuda_expert_ranks_test"
+    attempt_tests test-equality 150 4 '*' "$programs/bin/cuda_equality_test"
+    attempt_tests test-step 120 1 '*' "$programs/bin/cuda_step_test"
+    attempt_tests test-training 120 1 '*' "$programs/bin/cuda_training_test"
+    attempt_tests test-tensor 150 4 '*' "$programs/bin/cuda_tensor_ranks_test"
+    attempt_tests test-experts 150 4 '*' "$programs/bin/cuda_expert_ranks_test"
 }
 
 rows_tests() {
@@ -114,7 +186,7 @@ train() { # name, flags
 }
 
 part_loss() {
-    local ranks ranks_tried="1 2 4" text=$programs/text.txt
+    local ranks ranks_tried="1 2" text=$programs/text.txt
     [ "$quick" = 1 ] && ranks_tried="2"
     if [ ! -e "$text" ]; then
         text=$work/text.txt
@@ -180,18 +252,27 @@ comm_rows() { # log, label
                 bandwidth[o], bytes[o] / 1048576 } }' "$work/$1.log"
 }
 
+# Kernels are loaded before any of several ranks spins in one.
+with_nccl() { # library path, command...
+    local path=$1
+    shift
+    LD_LIBRARY_PATH=$path CUDA_MODULE_LOADING=EAGER "$@"
+}
+
 part_nccl() {
     local path=${nccl_folder:+$nccl_folder:}$LD_LIBRARY_PATH last=64M
     [ "$quick" = 1 ] && last=4M
+    # Making, dividing and ending communicators needs no second rank.
+    LD_LIBRARY_PATH=$path attempt_tests nccl-alone 60 1 '*NcclRanks*/0' "$programs/bin/cuda_nccl_test"
     if [ "$gpu_count" -lt 2 ]; then
         nccl_on_one_gpu "$path"
         return
     fi
-    LD_LIBRARY_PATH=$path attempt_shards nccl 90 in_turn "$programs/bin/cuda_nccl_test"
-    LD_LIBRARY_PATH=$path attempt comm-nccl 60 "$programs/bin/bench_comm" --transport nccl \
+    with_nccl "$path" attempt_tests nccl 90 1 '*' "$programs/bin/cuda_nccl_test"
+    with_nccl "$path" attempt comm-nccl 60 "$programs/bin/bench_comm" --transport nccl \
         --ranks "$gpu_count" -b 8 -e $last -f 8
     if mpi_is_here && [ "$build" = 1 ]; then
-        LD_LIBRARY_PATH=$path attempt comm-nccl-mpi 60 mpirun -np "$gpu_count" \
+        with_nccl "$path" attempt comm-nccl-mpi 60 mpirun -np "$gpu_count" \
             "$programs/bin/bench_comm" --transport nccl -b 8 -e $last -f 8
     fi
     overlap_of_gpus "$path"
@@ -202,10 +283,10 @@ part_nccl() {
 overlap_of_gpus() { # library path
     local sizes=(--rows 8192 --inner 4096 --columns 4096)
     [ "$quick" = 1 ] && sizes=()
-    LD_LIBRARY_PATH=$1 attempt_shards links 90 in_turn "$programs/bin/cuda_links_test"
-    LD_LIBRARY_PATH=$1 attempt overlap 60 "$programs/bin/bench_overlap" --link nccl --ranks "$gpu_count" "${sizes[@]}"
+    with_nccl "$1" attempt_tests links 90 1 '*' "$programs/bin/cuda_links_test"
+    with_nccl "$1" attempt overlap 60 "$programs/bin/bench_overlap" --link nccl --ranks "$gpu_count" "${sizes[@]}"
     if mpi_is_here && [ "$build" = 1 ]; then
-        LD_LIBRARY_PATH=$1 attempt overlap-mpi 60 mpirun -np "$gpu_count" \
+        with_nccl "$1" attempt overlap-mpi 60 mpirun -np "$gpu_count" \
             "$programs/bin/bench_overlap" --link nccl "${sizes[@]}"
     fi
 }
@@ -232,12 +313,13 @@ nccl_on_one_gpu() { # library path
     fi
     local environment=(env LD_LIBRARY_PATH="$1" NCCL_MULTI_RANK_GPU_ENABLE=1 NCCL_LAUNCH_ORDER_IMPLICIT=0
         CUDA_DEVICE_MAX_CONNECTIONS=32 CUDA_MODULE_LOADING=EAGER NCCL_DEBUG=WARN)
-    attempt_shards nccl 90 in_turn "${environment[@]}" "$programs/bin/cuda_nccl_test"
-    attempt_shards nccl-equality 90 in_turn "${environment[@]}" "$programs/bin/cuda_equality_test" \
-        --gtest_filter='*/1f1b_*_p2_nccl:*/zb_h1_*_p2_nccl:*/v_half_*_p2_nccl'
+    attempt_tests nccl 90 1 '*' "${environment[@]}" "$programs/bin/cuda_nccl_test"
+    attempt_tests nccl-equality 90 1 '*/1f1b_*_p2_nccl:*/zb_h1_*_p2_nccl:*/v_half_*_p2_nccl' "${environment[@]}" \
+        "$programs/bin/cuda_equality_test"
 }
 
 rows_nccl() {
+    tests_row nccl-alone "NCCL with one rank: communicators made, divided, ended"
     if [ "${gpu_count:-1}" -gt 1 ]; then
         tests_row nccl "NCCL's transport"
     else
@@ -251,14 +333,31 @@ rows_nccl() {
     overlap_rows overlap-mpi "overlap over NCCL under mpirun, ${gpu_count:-} ranks"
 }
 
+# Has a table of its own.
+part_peers() {
+    if [ "$quick" = 1 ]; then
+        skip "PyTorch" "not with --quick"
+    elif ! python3 -c 'import importlib.metadata as m; m.version("torch")' 2>/dev/null; then
+        skip "PyTorch" "python3 has none"
+    else
+        attempt peers 170 benchmarks/gpu_peers.sh --programs "$(absolute_folder "$programs")" \
+            --logs "$(absolute_folder "$work")" --budget 150
+    fi
+}
+
+absolute_folder() { (cd "$1" && pwd); }
+
+rows_peers() { :; }
+
+# Kernels of our own: the libraries' are many, slow to check, and not ours to mend.
 sanitize() { # tool
     if [ "$quick" = 1 ]; then
         skip "compute-sanitizer $1" "not with --quick"
     elif ! command -v compute-sanitizer >/dev/null; then
         skip "compute-sanitizer $1" "not found; it comes with the CUDA toolkit (cuda-sanitizer-<version>)"
     else # its exit code tells its own findings from the program's
-        attempt_shards "$1" 300 together compute-sanitizer --tool "$1" --error-exitcode 9 \
-            "$programs/bin/cuda_kernels_test"
+        attempt_tests "$1" 150 4 '*-*Gemm*:*Linear*:*Product*' compute-sanitizer --tool "$1" --error-exitcode 9 \
+            --kernel-name kns=vocabpipe "$programs/bin/cuda_kernels_test"
     fi
 }
 
@@ -267,7 +366,7 @@ sanitizer_row() { # tool
     local counts
     counts=$(cat "$work/$1".shard*.log 2>/dev/null | sed -n 's/^=* *\(ERROR\|RACECHECK\) SUMMARY: //p' |
         sort | uniq -c | awk '{ $1 = $1 " x"; print }' | paste -sd';')
-    [ ! -e "$work/$1.shard0.log" ] || row "compute-sanitizer $1, operators, by shard" "${counts:-no result}" "0 errors" ""
+    [ ! -e "$work/$1.shard0.log" ] || row "compute-sanitizer $1, kernels of ours, by process" "${counts:-no result}" "0 errors" ""
 }
 
 part_memcheck() { sanitize memcheck; }
@@ -287,15 +386,74 @@ part_cudnn() {
         skip "attention by cuDNN" "this machine lacks $lacking"
         return 0
     fi
-    attempt_shards cudnn-kernels 120 together "$bin/cuda_kernels_test" --gtest_filter='*Attention*'
-    attempt cudnn-gpt2-124m 90 "$bin/bench_step" --device cuda --model gpt2-124m
-    [ "$quick" = 1 ] ||
-        attempt cudnn-gpt2-1.5b 150 "$bin/bench_step" --device cuda --model gpt2-1.5b --steps 4
+    attempt_tests cudnn-kernels 90 2 '*Attention*' "$bin/cuda_kernels_test"
+    bench_step cudnn-gpt2-124m 90 "$bin/bench_step" --model gpt2-124m
+    [ "$quick" = 1 ] && return
+    bench_step cudnn-free-gpt2-124m 90 "$bin/bench_step" --model gpt2-124m --nondeterministic-attention --timed-products
+    bench_step cudnn-gpt2-1.5b 120 "$bin/bench_step" --model gpt2-1.5b --steps 4
+    bench_step cudnn-free-gpt2-1.5b 120 "$bin/bench_step" --model gpt2-1.5b --steps 4 --nondeterministic-attention \
+        --timed-products
 }
 
 rows_cudnn() {
     tests_row cudnn-kernels "attention by cuDNN against fp64"
     step_rows cudnn "cuDNN, "
+    step_rows cudnn-free "cuDNN, non-deterministic, timed products, "
+}
+
+part_experts() {
+    attempt experts 60 "$programs/bin/bench_experts" --device cuda
+}
+
+rows_experts() {
+    [ -e "$work/experts.log" ] || return 0
+    awk '!/^#/ && NF == 6 && $2 == "bf16" {
+        printf "| grouped products, 64 experts of 256 rows, %s, %s | %.0f of %.0f TFLOP/s | 0.6 | %s |\n",
+            $1, $3, $5 / 1e3, $4 / 1e3, $6 }' "$work/experts.log"
+}
+
+# A test that failed, alone: with launches that end before the next one begins, and an error's operator,
+# kernel and shape; then under the sanitizer.
+part_diagnosis() {
+    local name test command run=()
+    for name in $(awk '$1 == "end" && $4 != 0 && $2 != "diagnosis" { print $3 }' "$work/state"); do
+        [ -e "$work/$name.command" ] || continue
+        command=$(cut -d' ' -f2- "$work/$name.command")
+        case "$command" in *compute-sanitizer*) continue ;; esac
+        read -ra run <<<"$command"
+        while read -r test; do
+            shown_lines=20 attempt_tests "alone-$name-$(tr -c 'A-Za-z0-9_\n' _ <<<"$test")" 20 1 "$test" \
+                env CUDA_LAUNCH_BLOCKING=1 VOCABPIPE_SYNCHRONOUS=1 "${run[@]}"
+            if command -v compute-sanitizer >/dev/null; then
+                shown_lines=20 attempt_tests "sanitized-$name-$(tr -c 'A-Za-z0-9_\n' _ <<<"$test")" 20 1 "$test" \
+                    compute-sanitizer --error-exitcode 9 "${run[@]}"
+            fi
+        done < <(failed_tests "$name" | head -n "${diagnosed:-4}")
+    done
+}
+
+# What a failed test said, alone and before.
+rows_diagnosis() {
+    local name test said alone
+    for name in $(awk '$1 == "end" && $4 != 0 && $2 != "diagnosis" { print $3 }' "$work/state"); do
+        [ -e "$work/$name.command" ] || continue
+        while read -r test; do
+            alone=alone-$name-$(tr -c 'A-Za-z0-9_\n' _ <<<"$test")
+            said=$(why_it_failed "$alone" "$test")
+            [ -n "$said" ] || said=$(why_it_failed "$name" "$test")
+            case "$(verdict_of_tests "$alone")" in "1 passed"*) said="passes alone; $said" ;; esac
+            row "$test" "FAILED: ${said:-no more is known}" "passes" ""
+        done < <(failed_tests "$name" | head -n 12)
+    done
+}
+
+# The first lines that matter of a test's part of a log, as one line.
+why_it_failed() { # log, test
+    cat "$work/$1".shard*.log 2>/dev/null | awk -v test="$2" '
+        index($0, "[ RUN      ] " test) == 1 { on = 1; next }
+        /^\[  BROKE/ { if (on) print; on = 0 }
+        /^\[ RUN|^\[       OK/ { on = 0 }
+        on && (/rror/ || /actual|bound|Which|times/)' | grep -v 'Failure$' | head -n 3 | cut -c 1-240 | tr '|\n' '/ '
 }
 
 print_table() {
@@ -312,14 +470,16 @@ print_table() {
     echo "| what | measured | asked | ratio |"
     echo "|---|---|---|---|"
     gpu_row
-    for part in "${all_parts[@]}"; do
+    for part in $(printf '%s\n' "${all_parts[@]}" | awk '!seen[$0]++'); do
         "rows_$part"
         sed -n "s/^skip $part \(.*\): \(.*\)/| \1 | SKIPPED: \2 | | |/p" "$work/state"
-        awk -v part="$part" '$1 == "end" && $2 == part && $4 != 0 {
+        # What diagnosis ran has rows above.
+        awk -v part="$part" '$1 == "end" && $2 == part && part != "diagnosis" && $4 != 0 {
             printf "| %s | FAILED: %s | exit code 0 | |\n", $3, $4 == 124 || $4 == 137 ? "no end" : "exit code " $4 }' \
             "$work/state"
     done
     [ ${#pending[@]} -eq 0 ] || row "${pending[*]}" "left to the next call" "" ""
+    [ ! -e "$work/peers_table.md" ] || cat "$work/peers_table.md"
 }
 
 gpu_row() {

@@ -3,11 +3,14 @@
 #include "kernels/cuda/operators.hpp"
 
 #include <algorithm>
+#include <string>
 
 #include "kernels/attention_checks.hpp"
 #include "kernels/check.hpp"
 #include "kernels/cuda/attention_cudnn.hpp"
 #include "kernels/cuda/attention_kernels.hpp"
+#include "kernels/cuda/engine.hpp"
+#include "kernels/cuda/launch_errors.hpp"
 
 namespace vocabpipe::kernels::cuda {
 
@@ -26,6 +29,15 @@ void require_arguments(ConstTensor qkv, const AttentionShape& shape,
         "workspace of attention_workspace_bytes()");
 }
 
+void end_cudnn_attention(CallSite ctx, const AttentionShape& shape) {
+    ++ctx.cuda().counters().cudnn_attentions;
+    check_call(ctx, [&] {
+        return "cuDNN's attention of " + std::to_string(shape.sequences) + " sequences of " +
+               std::to_string(shape.seq_length) + " tokens, " + std::to_string(shape.heads) +
+               " heads of " + std::to_string(shape.head_size);
+    });
+}
+
 }  // namespace
 
 /// 4 for each token and query head, or what cuDNN may need, if that is more.
@@ -40,8 +52,10 @@ void causal_attention_forward(Context& ctx, ConstTensor qkv, AttentionShape shap
     if (out.size() == 0) return;
     if (first_visible.empty() &&
         try_cudnn_attention_forward(ctx, qkv, shape, out, log_sum_exp, workspace)) {
+        end_cudnn_attention(ctx, shape);
         return;
     }
+    ++ctx.cuda().counters().own_attentions;
     attention_forward(ctx, qkv, shape, first_visible, out, log_sum_exp);
 }
 
@@ -54,8 +68,11 @@ void causal_attention_backward(Context& ctx, ConstTensor dout, ConstTensor qkv, 
     if (out.size() == 0) return;
     if (first_visible.empty() &&
         try_cudnn_attention_backward(ctx, dout, qkv, out, log_sum_exp, shape, dqkv, workspace)) {
+        if (ctx.cuda().attention_may_vary()) ++ctx.cuda().counters().varying_attentions;
+        end_cudnn_attention(ctx, shape);
         return;
     }
+    ++ctx.cuda().counters().own_attentions;
     attention_backward(ctx, dout, qkv, out, log_sum_exp, shape, first_visible, dqkv, workspace);
 }
 

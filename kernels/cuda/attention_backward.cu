@@ -289,7 +289,7 @@ int64_t attention_backward_bytes(const AttentionShape& shape) {
     return shape.tokens() * shape.heads * size_of(DType::fp32);
 }
 
-void attention_backward(Context& ctx, ConstTensor dout, ConstTensor qkv, ConstTensor out,
+void attention_backward(CallSite ctx, ConstTensor dout, ConstTensor qkv, ConstTensor out,
                         ConstTensor log_sum_exp, const AttentionShape& shape,
                         std::span<const int32_t> first_visible, Tensor dqkv,
                         std::span<std::byte> workspace) {

@@ -64,14 +64,18 @@ AttentionShape backward_part(AttentionShape shape) {
     return part;
 }
 
-/// Statistics, score gradients, their row sums, and in fp32 dq, and dk and dv of every query head
-/// where heads of keys are shared, whichever way cuDNN goes.
+/// Statistics, row sums of score gradients, and in fp32 dq, and dk and dv of every query head where
+/// heads of keys are shared: all that an algorithm without score gradients in memory needs.
+int64_t bytes_beside_scores(AttentionShape part) {
+    const int64_t sums = sharers(part) > 1 ? 3 : 1;
+    return 2 * statistics_bytes(part) +
+           sums * part.tokens() * part.query_columns() * size_of(DType::fp32) + kEngineBytes;
+}
+
+/// Whichever way cuDNN goes.
 int64_t backward_bytes(AttentionShape shape) {
     const AttentionShape part = backward_part(shape);
-    const int64_t pairs = part.sequences * part.heads;
-    const int64_t sums = sharers(shape) > 1 ? 3 : 1;
-    return statistics_bytes(part) + pairs * score_bytes_per_pair(shape) + statistics_bytes(part) +
-           sums * part.tokens() * part.query_columns() * size_of(DType::fp32) + kEngineBytes;
+    return bytes_beside_scores(part) + part.sequences * part.heads * score_bytes_per_pair(shape);
 }
 
 bool aligned(ConstTensor t) {
@@ -82,6 +86,7 @@ enum Id : int64_t { kQ = 1, kK, kV, kOut, kStatistics, kDOut, kDQ, kDK, kDV };
 
 struct PlanKey {
     bool backward;
+    bool may_vary;  ///< only of gradients
     int64_t sequences, seq_length, heads, kv_heads, head_size;
     float scale, softcap;
     int64_t window;  ///< 0: none
@@ -200,7 +205,7 @@ Plan plan(cudnnHandle_t handle, const PlanKey& key) {
             options.set_score_mod_bprop(
                 [cap](auto graph, auto of_scores) { return cap->gradients(graph, of_scores); });
         }
-        options.set_deterministic_algorithm(true);
+        options.set_deterministic_algorithm(!key.may_vary);
         const auto [dq, dk, dv] = g->sdpa_backward(q, k, v, out, dout, stats, options);
         output(dq, key, kDQ, key.dqkv_stride);
         output(dk, key, kDK, key.dqkv_stride);
@@ -272,6 +277,7 @@ CudnnAttention& plans_of(Engine& engine) {
 /// Without strides.
 PlanKey plan_key(bool backward, AttentionShape shape) {
     return {.backward = backward,
+            .may_vary = false,
             .sequences = shape.sequences,
             .seq_length = shape.seq_length,
             .heads = shape.heads,
@@ -298,7 +304,7 @@ int64_t cudnn_attention_workspace_bytes(AttentionShape shape, DType type) {
     return std::max(statistics_bytes(shape) + kEngineBytes, backward_bytes(shape));
 }
 
-bool try_cudnn_attention_forward(Context& ctx, ConstTensor qkv, AttentionShape shape, Tensor out,
+bool try_cudnn_attention_forward(CallSite ctx, ConstTensor qkv, AttentionShape shape, Tensor out,
                                  Tensor log_sum_exp, std::span<std::byte> workspace) {
     const int64_t needed = cudnn_attention_workspace_bytes(shape, qkv.dtype);
     if (needed == 0 || static_cast<int64_t>(workspace.size()) < needed || !aligned(qkv) ||
@@ -324,7 +330,7 @@ bool try_cudnn_attention_forward(Context& ctx, ConstTensor qkv, AttentionShape s
     return true;
 }
 
-bool try_cudnn_attention_backward(Context& ctx, ConstTensor dout, ConstTensor qkv, ConstTensor out,
+bool try_cudnn_attention_backward(CallSite ctx, ConstTensor dout, ConstTensor qkv, ConstTensor out,
                                   ConstTensor log_sum_exp, AttentionShape shape, Tensor dqkv,
                                   std::span<std::byte> workspace) {
     const int64_t needed = cudnn_attention_workspace_bytes(shape, qkv.dtype);
@@ -334,7 +340,11 @@ bool try_cudnn_attention_backward(Context& ctx, ConstTensor dout, ConstTensor qk
     }
     auto* statistics = reinterpret_cast<float*>(workspace.data());
     Engine& engine = ctx.cuda();
-    const AttentionShape largest = backward_part(shape);
+    const bool may_vary = engine.attention_may_vary();
+    const AttentionShape largest =
+        may_vary && bytes_beside_scores(shape) <= static_cast<int64_t>(workspace.size())
+            ? shape
+            : backward_part(shape);
     const int64_t queries = shape.query_columns(), keys = shape.kv_columns();
     for (int64_t sequence = 0; sequence < shape.sequences; sequence += largest.sequences) {
         for (int64_t first = 0; first < shape.kv_heads; first += largest.kv_heads) {
@@ -350,6 +360,7 @@ bool try_cudnn_attention_backward(Context& ctx, ConstTensor dout, ConstTensor qk
             pack_statistics(ctx, cut(log_sum_exp, first_query, part.heads), shape.seq_length,
                             statistics);
             PlanKey key = plan_key(true, part);
+            key.may_vary = may_vary;
             key.qkv_stride = qkv.stride;
             key.out_stride = out.stride;
             key.dout_stride = dout.stride;

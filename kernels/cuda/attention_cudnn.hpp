@@ -7,8 +7,8 @@
 #include <cstdint>
 #include <span>
 
+#include "kernels/cuda/call_site.hpp"
 #include "vocabpipe/attention_shape.hpp"
-#include "vocabpipe/context.hpp"
 #include "vocabpipe/tensor.hpp"
 
 namespace vocabpipe::kernels::cuda {
@@ -28,13 +28,14 @@ class CudnnAttention;
 /// causal_attention_forward() by cuDNN. False, and nothing done, where
 /// it does not apply: see above, or unaligned tensors, or cuDNN does not support the graph on this
 /// GPU. Throws DeviceError if cuDNN fails.
-[[nodiscard]] bool try_cudnn_attention_forward(Context& ctx, ConstTensor qkv, AttentionShape shape,
+[[nodiscard]] bool try_cudnn_attention_forward(CallSite ctx, ConstTensor qkv, AttentionShape shape,
                                                Tensor out, Tensor log_sum_exp,
                                                std::span<std::byte> workspace);
 
-/// causal_attention_backward() by cuDNN's deterministic algorithm. Where query heads share keys it
-/// rounds the dk and dv of each to bf16 before it adds them up.
-[[nodiscard]] bool try_cudnn_attention_backward(Context& ctx, ConstTensor dout, ConstTensor qkv,
+/// causal_attention_backward() by cuDNN's deterministic algorithm, unless the engine lets attention
+/// vary: then in one call where the workspace is enough, and without score gradients. Where query
+/// heads share keys it rounds the dk and dv of each to bf16 before it adds them up.
+[[nodiscard]] bool try_cudnn_attention_backward(CallSite ctx, ConstTensor dout, ConstTensor qkv,
                                                 ConstTensor out, ConstTensor log_sum_exp,
                                                 AttentionShape shape, Tensor dqkv,
                                                 std::span<std::byte> workspace);
@@ -44,11 +45,11 @@ class CudnnAttention;
 [[nodiscard]] inline int64_t cudnn_attention_workspace_bytes(AttentionShape, DType) {
     return 0;
 }
-[[nodiscard]] inline bool try_cudnn_attention_forward(Context&, ConstTensor, AttentionShape, Tensor,
+[[nodiscard]] inline bool try_cudnn_attention_forward(CallSite, ConstTensor, AttentionShape, Tensor,
                                                       Tensor, std::span<std::byte>) {
     return false;
 }
-[[nodiscard]] inline bool try_cudnn_attention_backward(Context&, ConstTensor, ConstTensor,
+[[nodiscard]] inline bool try_cudnn_attention_backward(CallSite, ConstTensor, ConstTensor,
                                                        ConstTensor, ConstTensor, AttentionShape,
                                                        Tensor, std::span<std::byte>) {
     return false;

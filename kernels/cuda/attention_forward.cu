@@ -206,7 +206,7 @@ __global__ void __launch_bounds__(kAttentionThreads, (kBlocks<T, kCols>))
 
 }  // namespace
 
-void attention_forward(Context& ctx, ConstTensor qkv, const AttentionShape& shape,
+void attention_forward(CallSite ctx, ConstTensor qkv, const AttentionShape& shape,
                        std::span<const int32_t> first_visible, Tensor out, Tensor log_sum_exp) {
     with_attention_tiles(qkv.dtype, shape, [&]<typename T, int kCols>() {
         const Arguments<T> arguments{.s = {shape, first_visible},

@@ -12,19 +12,19 @@
 #include <cstdint>
 #include <span>
 
+#include "kernels/cuda/call_site.hpp"
 #include "vocabpipe/attention_shape.hpp"
-#include "vocabpipe/context.hpp"
 #include "vocabpipe/tensor.hpp"
 
 namespace vocabpipe::kernels::cuda {
 
-void attention_forward(Context& ctx, ConstTensor qkv, const AttentionShape& shape,
+void attention_forward(CallSite ctx, ConstTensor qkv, const AttentionShape& shape,
                        std::span<const int32_t> first_visible, Tensor out, Tensor log_sum_exp);
 
 /// Of attention_backward(): dout out of every token and query head, fp32.
 [[nodiscard]] int64_t attention_backward_bytes(const AttentionShape& shape);
 
-void attention_backward(Context& ctx, ConstTensor dout, ConstTensor qkv, ConstTensor out,
+void attention_backward(CallSite ctx, ConstTensor dout, ConstTensor qkv, ConstTensor out,
                         ConstTensor log_sum_exp, const AttentionShape& shape,
                         std::span<const int32_t> first_visible, Tensor dqkv,
                         std::span<std::byte> workspace);

@@ -31,14 +31,14 @@ __global__ void __launch_bounds__(kThreads)
 
 }  // namespace
 
-void pack_statistics(Context& ctx, ConstTensor log_sum_exp, int64_t seq_length, float* packed) {
+void pack_statistics(CallSite ctx, ConstTensor log_sum_exp, int64_t seq_length, float* packed) {
     if (log_sum_exp.size() == 0) return;
     launch(ctx, move_statistics_kernel<true>, dim3(blocks_for(log_sum_exp.size(), kThreads)),
            dim3(kThreads), log_sum_exp.as<float>(), packed, log_sum_exp.size(), log_sum_exp.cols,
            seq_length, log_sum_exp.stride);
 }
 
-void unpack_statistics(Context& ctx, const float* packed, int64_t seq_length, Tensor log_sum_exp) {
+void unpack_statistics(CallSite ctx, const float* packed, int64_t seq_length, Tensor log_sum_exp) {
     if (log_sum_exp.size() == 0) return;
     launch(ctx, move_statistics_kernel<false>, dim3(blocks_for(log_sum_exp.size(), kThreads)),
            dim3(kThreads), packed, log_sum_exp.as<float>(), log_sum_exp.size(), log_sum_exp.cols,

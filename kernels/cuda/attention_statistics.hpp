@@ -3,15 +3,15 @@
 
 #include <cstdint>
 
+#include "kernels/cuda/call_site.hpp"
 #include "vocabpipe/attention_shape.hpp"
-#include "vocabpipe/context.hpp"
 #include "vocabpipe/tensor.hpp"
 
 namespace vocabpipe::kernels::cuda {
 
 /// log_sum_exp (N, heads), strided -> cuDNN's order (sequence, head, token), dense; of N /
 /// seq_length sequences.
-void pack_statistics(Context& ctx, ConstTensor log_sum_exp, int64_t seq_length, float* packed);
-void unpack_statistics(Context& ctx, const float* packed, int64_t seq_length, Tensor log_sum_exp);
+void pack_statistics(CallSite ctx, ConstTensor log_sum_exp, int64_t seq_length, float* packed);
+void unpack_statistics(CallSite ctx, const float* packed, int64_t seq_length, Tensor log_sum_exp);
 
 }  // namespace vocabpipe::kernels::cuda

@@ -8,11 +8,35 @@
 
 namespace vocabpipe::kernels::cuda {
 
-/// Throws DeviceError, naming the call, unless it succeeded.
+/// Whether a kernel has failed and its context is lost: every later call returns the same error.
+[[nodiscard]] inline bool is_sticky(cudaError_t status) {
+    switch (status) {
+        case cudaErrorIllegalAddress:
+        case cudaErrorLaunchTimeout:
+        case cudaErrorAssert:
+        case cudaErrorHardwareStackError:
+        case cudaErrorIllegalInstruction:
+        case cudaErrorMisalignedAddress:
+        case cudaErrorInvalidAddressSpace:
+        case cudaErrorInvalidPc:
+        case cudaErrorLaunchFailure:
+            return true;
+        default:
+            return false;
+    }
+}
+
+/// "cudaErrorIllegalAddress: an illegal memory access was encountered".
+[[nodiscard]] inline std::string error_text(cudaError_t status) {
+    return std::string(cudaGetErrorName(status)) + ": " + cudaGetErrorString(status);
+}
+
+/// Throws DeviceError, naming the call, unless it succeeded. An error that sticks is that of a
+/// kernel which was launched before; which one, only a synchronous engine knows.
 inline void check(cudaError_t status, const char* call) {
     if (status == cudaSuccess) return;
-    throw DeviceError(std::string(call) + ": " + cudaGetErrorName(status) + ": " +
-                      cudaGetErrorString(status));
+    throw DeviceError(std::string(call) + ": " + error_text(status) +
+                      (is_sticky(status) ? "; VOCABPIPE_SYNCHRONOUS=1 names the kernel" : ""));
 }
 
 /// Everything enqueued on the stream has run when this returns or throws: memory of the host that

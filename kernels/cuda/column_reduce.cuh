@@ -102,7 +102,7 @@ __global__ void __launch_bounds__(kReduceLanes* kFoldRows)
 
 /// Nothing where there is one piece: its sums are the totals.
 template <int kSums>
-void fold_pieces(Context& ctx, const float* partial, int64_t pieces, int64_t cols,
+void fold_pieces(CallSite ctx, const float* partial, int64_t pieces, int64_t cols,
                  const ColumnTotals<kSums>& totals) {
     if (pieces == 1) return;
     launch(ctx, fold_pieces_kernel<kSums>, dim3(blocks_for(cols, kReduceLanes), kSums),
@@ -111,7 +111,7 @@ void fold_pieces(Context& ctx, const float* partial, int64_t pieces, int64_t col
 
 /// totals[col] = sum over rows of the source's terms [+ what is there].
 template <int kCount, typename Source>
-void column_reduce(Context& ctx, const Source& source, int64_t rows, int64_t cols,
+void column_reduce(CallSite ctx, const Source& source, int64_t rows, int64_t cols,
                    const ColumnTotals<1>& totals) {
     if (cols == 0) return;
     auto& engine = ctx.cuda();

@@ -21,7 +21,7 @@ struct Elements {
 
 }  // namespace
 
-void column_sums(Context& ctx, ConstTensor x, Tensor sums, bool accumulate) {
+void column_sums(CallSite ctx, ConstTensor x, Tensor sums, bool accumulate) {
     require(has_shape(sums, 1, x.cols) && sums.dtype == DType::fp32, "sums (1, cols) fp32");
     const ColumnTotals<1> totals{{sums.as<float>()}, accumulate};
     with_element_type(x.dtype, [&]<typename T>() {

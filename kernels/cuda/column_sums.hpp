@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "vocabpipe/context.hpp"
+#include "kernels/cuda/call_site.hpp"
 #include "vocabpipe/tensor.hpp"
 
 namespace vocabpipe::kernels::cuda {
 
 /// sums[j] = sum over rows of x[., j] [+ sums[j]], in an order that depends on the shape and the
 /// number of multiprocessors only. x (N, cols), sums (1, cols) fp32.
-void column_sums(Context& ctx, ConstTensor x, Tensor sums, bool accumulate);
+void column_sums(CallSite ctx, ConstTensor x, Tensor sums, bool accumulate);
 
 }  // namespace vocabpipe::kernels::cuda

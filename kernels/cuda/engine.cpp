@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/cuda/engine.hpp"
 
+#include <cstdlib>
+#include <string_view>
+
 #include "kernels/cuda/check.hpp"
 #include "kernels/cuda/engine_state.hpp"
 
@@ -20,6 +23,8 @@ Engine::State::~State() {
 Engine::Engine(int device) {
     check(cudaDeviceGetAttribute(&multiprocessors_, cudaDevAttrMultiProcessorCount, device),
           "cudaDeviceGetAttribute");
+    const char* const synchronous = std::getenv("VOCABPIPE_SYNCHRONOUS");
+    synchronous_ = synchronous != nullptr && std::string_view(synchronous) == "1";
     state_ = std::make_unique<State>();
 }
 

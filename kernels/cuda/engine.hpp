@@ -9,6 +9,7 @@
 #include <span>
 
 #include "vocabpipe/context.hpp"
+#include "vocabpipe/cuda/counters.hpp"
 
 namespace vocabpipe::kernels::cuda {
 
@@ -31,8 +32,10 @@ public:
     struct Queue {
         cudaStream_t stream = nullptr;
         std::span<std::byte> workspace;
+        int beside = 1;  ///< streams that share the GPU with this one (side_by_side.hpp), itself too
     };
     void use(const Queue& queue) { queue_ = queue; }
+    [[nodiscard]] const Queue& queue() const { return queue_; }
     [[nodiscard]] cudaStream_t stream() const { return queue_.stream; }
     [[nodiscard]] std::span<std::byte> workspace() const { return queue_.workspace; }
     [[nodiscard]] int multiprocessors() const { return multiprocessors_; }
@@ -48,6 +51,15 @@ public:
         return std::max(multiprocessors_ - left_multiprocessors_, (multiprocessors_ + 1) / 2);
     }
 
+    /// Whether gradients of attention may differ in their last bits from call to call.
+    void let_attention_vary(bool may) { attention_may_vary_ = may; }
+    [[nodiscard]] bool attention_may_vary() const { return attention_may_vary_; }
+
+    /// Every launch and product waits for its end, so that an error names what failed
+    /// (launch_errors.hpp): VOCABPIPE_SYNCHRONOUS was 1 when the engine was made.
+    [[nodiscard]] bool synchronous() const { return synchronous_; }
+    [[nodiscard]] CudaCounters& counters() { return counters_; }
+
     struct State;  ///< kernels/cuda/engine_state.hpp, which knows cuBLASLt and cuDNN
     [[nodiscard]] State& state() { return *state_; }
 
@@ -55,6 +67,9 @@ private:
     Queue queue_;
     int multiprocessors_ = 1;
     int left_multiprocessors_ = 0;
+    bool attention_may_vary_ = false;
+    bool synchronous_ = false;
+    CudaCounters counters_;
     std::unique_ptr<State> state_;
 };
 

@@ -2,7 +2,9 @@
 #include <bit>
 #include <cstdint>
 #include <cub/device/device_radix_sort.cuh>
+#include <string>
 
+#include "kernels/cuda/check.hpp"
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/numbers.cuh"
 #include "kernels/cuda/operators.hpp"
@@ -158,7 +160,7 @@ __global__ void __launch_bounds__(kThreads)
     if (lane == 0) dweights[slot / per_token * dweights_stride + slot % per_token] = sum;
 }
 
-void weighted_rows(Context& ctx, ConstTensor x, std::span<const int32_t> slot_of_row,
+void weighted_rows(CallSite ctx, ConstTensor x, std::span<const int32_t> slot_of_row,
                    int64_t per_token, ConstTensor weights, Tensor y) {
     if (y.size() == 0) return;
     with_element_type(x.dtype, [&]<typename T>() {
@@ -201,6 +203,7 @@ void sort_by_expert(Context& ctx, std::span<const int32_t> choice, std::span<int
         launch(ctx, experts_of_slots_kernel, blocks_for(slots, kThreads), kThreads, choice.data(),
                slots, numbers, slot_numbers);
         sort(workspace.data() + before, bytes);
+        check_call(ctx, [&] { return "radix sort of " + std::to_string(slots) + " slots"; });
         launch(ctx, write_order_kernel, blocks_for(slots, kThreads), kThreads, slot.Current(),
                slots, row_of_slot.data(), slot_of_row.data());
     }

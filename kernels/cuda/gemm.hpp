@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "vocabpipe/context.hpp"
+#include "kernels/cuda/call_site.hpp"
 #include "vocabpipe/tensor.hpp"
 
 namespace vocabpipe::kernels::cuda {
@@ -17,8 +17,9 @@ namespace vocabpipe::kernels::cuda {
 /// Descriptors and the algorithm, the first of cuBLASLt's heuristic that it runs, are cached per
 /// shape in the engine of `ctx`. Partial sums stay in fp32. Equal calls give equal bits; row or
 /// column shards of a product need not. Some rows of a product (Context::whole_rows) run with the
-/// algorithm of all of them.
-void gemm(Context& ctx, ConstTensor a, bool transpose_a, ConstTensor b, bool transpose_b, Tensor c,
+/// algorithm of all of them. A large product whose rows do not end with whole vectors is two: of
+/// whole vectors, and of the rest.
+void gemm(CallSite ctx, ConstTensor a, bool transpose_a, ConstTensor b, bool transpose_b, Tensor c,
           bool accumulate, ConstTensor bias = {});
 
 /// What else cuBLASLt can do to a product before it is stored.
@@ -47,9 +48,9 @@ struct Product {
 
 /// Runs the product in one call of cuBLASLt; false, and nothing done, where the library has no
 /// algorithm for the shape, types and alignments.
-[[nodiscard]] bool try_multiply(Context& ctx, const Product& product);
+[[nodiscard]] bool try_multiply(CallSite ctx, const Product& product);
 
 /// Runs a product without epilogue: with cuBLASLt if it can, else with a plain tiled kernel.
-void multiply(Context& ctx, const Product& product);
+void multiply(CallSite ctx, const Product& product);
 
 }  // namespace vocabpipe::kernels::cuda

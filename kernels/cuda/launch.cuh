@@ -5,8 +5,8 @@
 #include <cstdint>
 #include <utility>
 
-#include "kernels/cuda/check.hpp"
-#include "kernels/cuda/engine.hpp"
+#include "kernels/cuda/call_site.hpp"
+#include "kernels/cuda/launch_errors.hpp"
 
 namespace vocabpipe::kernels::cuda {
 
@@ -17,15 +17,16 @@ namespace vocabpipe::kernels::cuda {
         std::clamp<int64_t>((work + per_block - 1) / per_block, 1, int64_t{0x7fffffff}));
 }
 
-/// Runs a kernel on the stream of the lane that runs.
+/// Runs a kernel on the stream of the lane that runs. Throws DeviceError.
 template <typename... Params, typename... Args>
-void launch(Context& ctx, void (*kernel)(Params...), dim3 grid, dim3 block, Args&&... args) {
+void launch(CallSite at, void (*kernel)(Params...), dim3 grid, dim3 block, Args&&... args) {
+    const KernelLaunch launched(at, reinterpret_cast<const void*>(kernel), grid, block);
     cudaLaunchConfig_t config{};
     config.gridDim = grid;
     config.blockDim = block;
-    config.stream = ctx.cuda().stream();
-    check(cudaLaunchKernelEx(&config, kernel, static_cast<Params>(std::forward<Args>(args))...),
-          "cudaLaunchKernelEx");
+    config.stream = at.cuda().stream();
+    launched.check(
+        cudaLaunchKernelEx(&config, kernel, static_cast<Params>(std::forward<Args>(args))...));
 }
 
 }  // namespace vocabpipe::kernels::cuda

@@ -59,7 +59,7 @@ __global__ void __launch_bounds__(kMapThreads)
 /// operation(float...) returns the float that is stored. All tensors have out's shape; the types
 /// are those of the elements.
 template <typename Out, typename... In, typename Operation, typename... Tensors>
-void map(Context& ctx, Operation operation, Tensor out, const Tensors&... in) {
+void map(CallSite ctx, Operation operation, Tensor out, const Tensors&... in) {
     if (out.size() == 0) return;
     const auto dense = [](ConstTensor t) { return t.rows == 1 || t.stride == t.cols; };
     const bool flat = dense(out) && (dense(in) && ...);

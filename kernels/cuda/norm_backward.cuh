@@ -233,7 +233,7 @@ struct NormGain {
 /// Gradients of a norm whose arguments have been checked. dx empty: those of the parameters only,
 /// without gain and residual; dgamma empty: dx only. dbeta: of a centred norm.
 template <bool kCentred>
-void norm_backward(Context& ctx, ConstTensor dy, ConstTensor x, const NormGain& gain,
+void norm_backward(CallSite ctx, ConstTensor dy, ConstTensor x, const NormGain& gain,
                    ConstTensor statistics, ConstTensor residual, Tensor dx, Tensor dgamma,
                    Tensor dbeta, bool accumulate) {
     constexpr int kSums = kCentred ? 2 : 1;

@@ -36,7 +36,7 @@ __global__ void __launch_bounds__(kMapThreads)
     });
 }
 
-void rotate(Context& ctx, ConstTensor table, const AttentionShape& shape, float direction,
+void rotate(CallSite ctx, ConstTensor table, const AttentionShape& shape, float direction,
             Tensor qkv) {
     const int64_t half = table.cols / 2;
     const int64_t cols = (shape.heads + shape.kv_heads) * half;

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <span>
 
-#include "vocabpipe/context.hpp"
+#include "kernels/cuda/call_site.hpp"
 #include "vocabpipe/tensor.hpp"
 
 namespace vocabpipe::kernels::cuda {
@@ -15,7 +15,7 @@ namespace vocabpipe::kernels::cuda {
 /// h) of from's type is given: scaled[n] = scales[n, 0] * from[n] for all n, scales (N, 1) fp32.
 /// Uses 16 N bytes of the lane's workspace and what CUB's radix sort asks for (at most as much
 /// again for large N); UsageError where that is too small. Nothing happens where `to` is empty.
-void add_rows_in_order(Context& ctx, std::span<const int32_t> ids, int64_t first_row,
+void add_rows_in_order(CallSite ctx, std::span<const int32_t> ids, int64_t first_row,
                        ConstTensor from, ConstTensor factors, Tensor to, ConstTensor scales = {},
                        Tensor scaled = {});
 

@@ -48,7 +48,7 @@ __global__ void __launch_bounds__(kThreads)
 
 }  // namespace
 
-const double* sum_rows(Context& ctx, ConstTensor values, std::span<const int32_t> labels,
+const double* sum_rows(CallSite ctx, ConstTensor values, std::span<const int32_t> labels,
                        std::span<const float> g) {
     require(
         g.size() == labels.size() && (g.empty() || static_cast<int64_t>(g.size()) == values.rows),

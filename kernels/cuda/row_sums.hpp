@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <span>
 
-#include "vocabpipe/context.hpp"
+#include "kernels/cuda/call_site.hpp"
 #include "vocabpipe/tensor.hpp"
 
 namespace vocabpipe::kernels::cuda {
@@ -13,7 +13,7 @@ namespace vocabpipe::kernels::cuda {
 /// token with a negative label counts as g = 0, and g is 1 everywhere where `g` and `labels` are
 /// empty. values (N, h) fp32 or bf16. The h doubles lie in the lane's workspace until the next
 /// operator that uses it.
-[[nodiscard]] const double* sum_rows(Context& ctx, ConstTensor values,
+[[nodiscard]] const double* sum_rows(CallSite ctx, ConstTensor values,
                                      std::span<const int32_t> labels, std::span<const float> g);
 
 }  // namespace vocabpipe::kernels::cuda

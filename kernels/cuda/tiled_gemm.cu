@@ -109,7 +109,7 @@ Operand operand(ConstTensor t, bool outer_is_row, int64_t step) {
 
 }  // namespace
 
-void tiled_gemm(Context& ctx, const Product& p) {
+void tiled_gemm(CallSite ctx, const Product& p) {
     Arguments g{};
     g.m = p.c.rows;
     g.n = p.c.cols;

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "kernels/cuda/call_site.hpp"
 #include "kernels/cuda/gemm.hpp"
 
 namespace vocabpipe::kernels::cuda {
 
 /// Any product without epilogue, of any shape, stride, alignment and mixture of fp32 and bf16, at a
 /// fraction of cuBLASLt's speed. Sums in fp32, k ascending.
-void tiled_gemm(Context& ctx, const Product& product);
+void tiled_gemm(CallSite ctx, const Product& product);
 
 }  // namespace vocabpipe::kernels::cuda

@@ -30,12 +30,25 @@ __device__ __forceinline__ float infinity() {
     return __int_as_float(0x7f800000);
 }
 
+/// 2^x by the special function unit, 0 where that is subnormal. __expf() does the same and cares for
+/// subnormal numbers, which doubles the instructions of a term.
+__device__ __forceinline__ float fast_power_of_two(float x) {
+#ifdef __CUDA_ARCH__
+    float result;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(x));
+    return result;
+#else
+    return exp2f(x);  // the tests' stand-in
+#endif
+}
+
 /// exp(x) for x <= 30. In bf16 runs the fast one: its relative error, 2^-23 (2 + 1.2 |x|), is of
 /// the size that rounding a logit of size |x| to fp32 causes anyway.
 template <typename T>
 __device__ __forceinline__ float exponential(float x) {
     if constexpr (sizeof(T) == 2) {
-        return __expf(x);
+        constexpr float kLog2E = 1.44269504F;
+        return fast_power_of_two(x * kLog2E);
     } else {
         return expf(x);
     }
@@ -171,8 +184,11 @@ __device__ __forceinline__ RowPart write_exponentials(const float* __restrict__ 
         for (int i = 0; i < kAtOnce; ++i) {
             const int at = first + i * kThreads;
             if (at >= vectors) continue;
-            for (int j = 0; j < kCount; ++j) {
-                values[i][j] = term(values[i][j], at * kCount + j == label);
+            const int place = label - at * kCount;
+            if (place < 0 || place >= kCount) {  // all but one vector of a row
+                for (int j = 0; j < kCount; ++j) values[i][j] = term(values[i][j], false);
+            } else {
+                for (int j = 0; j < kCount; ++j) values[i][j] = term(values[i][j], j == place);
             }
             values[i].store(e + at * kCount);
         }

@@ -2,6 +2,7 @@
 # Sources of the CUDA device and its transports, relative to the repository; see
 # kernels/cuda/sources.cmake.
 set(VOCABPIPE_CUDA_RUNTIME_SOURCES
+  src/runtime/device/cuda/counters.cpp
   src/runtime/device/cuda/device.cpp
   src/runtime/device/cuda/lanes.cpp
   src/runtime/device/cuda/product_choices.cpp

@@ -14,16 +14,16 @@
 namespace vocabpipe::tool {
 
 std::function<std::unique_ptr<Device>(const RankPlacement&)> device_factory(
-    const std::string& device, bool ranks_are_threads,
-    [[maybe_unused]] const ProductOptions& products) {
+    const std::string& device, bool ranks_are_threads, [[maybe_unused]] const GpuOptions& gpu) {
     if (device == "host") return {};
 #ifdef VOCABPIPE_WITH_CUDA
-    return [ranks_are_threads, products](const RankPlacement& place) {
+    return [ranks_are_threads, gpu](const RankPlacement& place) {
         prepare_cuda(!ranks_are_threads && place.ranks > 1);
         const int shared = std::max(cuda_device_count(), 1);
         CudaDeviceOptions options{.ordinal = place.local_rank,
-                                  .left_multiprocessors = products.left_multiprocessors,
-                                  .product_choices = products.choices};
+                                  .left_multiprocessors = gpu.left_multiprocessors,
+                                  .product_choices = gpu.product_choices,
+                                  .nondeterministic_attention = gpu.nondeterministic_attention};
         if (ranks_are_threads) {
             options.ordinal %= shared;
             options.transport = CudaTransport::copies;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "src/train/options/product_options.hpp"
+#include "src/train/options/gpu_options.hpp"
 #include "src/train/run/rank_placement.hpp"
 #include "vocabpipe/world.hpp"
 
@@ -15,7 +15,7 @@ namespace vocabpipe::tool {
 /// one of its number on the host; threads of a process share those there are. Throws UsageError in
 /// a build without CUDA.
 [[nodiscard]] std::function<std::unique_ptr<Device>(const RankPlacement&)> device_factory(
-    const std::string& device, bool ranks_are_threads, const ProductOptions& products = {});
+    const std::string& device, bool ranks_are_threads, const GpuOptions& gpu = {});
 
 /// Writes what time_products() finds to `path`. Throws UsageError unless `device` is cuda.
 [[nodiscard]] std::function<void(Communicator&, Device&)> products_writer(const std::string& device,

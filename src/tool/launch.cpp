@@ -136,19 +136,20 @@ void check_launch(Launch& launch, TrainOptions& options) {
         if (options.device == "cuda") return;
         throw UsageError(flag + ": requires --device cuda, got " + options.device);
     };
-    ProductOptions& products = options.products;
-    if (products.left_multiprocessors) {
-        of_gpus("--left-multiprocessors " + std::to_string(*products.left_multiprocessors));
+    GpuOptions& gpu = options.gpu;
+    if (gpu.left_multiprocessors) {
+        of_gpus("--left-multiprocessors " + std::to_string(*gpu.left_multiprocessors));
     }
-    if (!products.choices_file.empty()) {
-        of_gpus("--product-choices " + products.choices_file);
-        products.choices = read_whole_file(
-            products.choices_file, "set --product-choices to a file written by --time-products");
-        if (products.choices.empty()) {
-            throw InputFileError("--product-choices " + products.choices_file + ": is empty");
+    if (!gpu.product_choices_file.empty()) {
+        of_gpus("--product-choices " + gpu.product_choices_file);
+        gpu.product_choices = read_whole_file(
+            gpu.product_choices_file, "set --product-choices to a file written by --time-products");
+        if (gpu.product_choices.empty()) {
+            throw InputFileError("--product-choices " + gpu.product_choices_file + ": is empty");
         }
     }
-    options.make_device = device_factory(options.device, launch.ranks_are_threads(), products);
+    if (gpu.nondeterministic_attention) of_gpus("--nondeterministic-attention");
+    options.make_device = device_factory(options.device, launch.ranks_are_threads(), gpu);
 }
 
 bool first_of_launch() {

@@ -114,7 +114,7 @@ void measure(ProfileArguments& options, const GivenFlags& given) {
         const bool writes = communicator.rank() == 0;
         communicator.agree([&] {
             if (!writes) return;
-            OutputCheck check({options.train.products.choices_file, options.train.schedule});
+            OutputCheck check({options.train.gpu.product_choices_file, options.train.schedule});
             const auto add = [&](const char* flag, const std::string& path,
                                  const OutputKind& kind) {
                 if (path.empty()) return;

@@ -36,7 +36,7 @@ void TrainProgram::resolve(const GivenFlags& given) {
     if (!options_.time_products.empty()) {
         options_.after_training = products_writer(options_.device, options_.time_products);
     }
-    for (const std::string& read : {config_.path(), options_.products.choices_file}) {
+    for (const std::string& read : {config_.path(), options_.gpu.product_choices_file}) {
         if (!read.empty()) options_.files_read.push_back(read);
     }
     options_.log_interval_given = given.contains("--log-interval");

@@ -8,9 +8,12 @@
 #include <cstdint>
 #include <cstring>
 #include <functional>
+#include <iomanip>
 #include <limits>
 #include <ostream>
 #include <random>
+#include <sstream>
+#include <string>
 #include <vector>
 
 #include "kernels/reference/elements.hpp"
@@ -109,20 +112,37 @@ private:
     std::vector<double> storage_;  // enough for any type, and aligned for it
 };
 
-/// |actual - expected| <= bound(row, col) everywhere; NaN fails.
+/// How far an error is over its bound: 1.05 times is a bound that is too narrow, 1000 times a wrong
+/// result.
+inline std::string missed_by(double error, double bound) {
+    std::ostringstream text;
+    text << "error " << error << " missed its bound " << bound << " by " << std::setprecision(3)
+         << error / bound << " times";
+    return text.str();
+}
+
+/// |actual - expected| <= bound(row, col) everywhere; NaN fails. The first few failures are told,
+/// and by what factor a bound was missed at most.
 inline void expect_close(const Matrix& actual, const Matrix& expected,
                          const std::function<double(int64_t, int64_t)>& bound) {
+    constexpr int kTold = 3;
     int failures = 0;
+    double largest = 0;
     for (int64_t row = 0; row < actual.rows(); ++row) {
         for (int64_t col = 0; col < actual.cols(); ++col) {
             const double error = std::abs(actual.get(row, col) - expected.get(row, col));
-            if (error <= bound(row, col)) continue;
-            if (++failures > 3) return;
+            const double limit = bound(row, col);
+            if (error <= limit) continue;
+            const double factor = error / limit;
+            if (!std::isnan(largest) && !(factor <= largest)) largest = factor;
+            if (++failures > kTold) continue;
             ADD_FAILURE() << "at (" << row << ", " << col << "): " << actual.get(row, col)
-                          << " instead of " << expected.get(row, col) << ", error " << error
-                          << " over the bound " << bound(row, col);
+                          << " instead of " << expected.get(row, col) << ", "
+                          << missed_by(error, limit);
         }
     }
+    EXPECT_LE(failures, kTold) << "elements that missed their bounds, at most by "
+                               << std::setprecision(3) << largest << " times";
     EXPECT_TRUE(actual.gaps_are_intact()) << "written between the rows";
 }
 

@@ -30,6 +30,10 @@ struct CudaDeviceOptions {
     /// rank, because bits depend on it. Empty, and for products that are not in it: the first
     /// algorithm of cuBLASLt's heuristic. InputFileError if it is of another GPU or library.
     std::string product_choices = {};
+    /// Lets cuDNN compute the gradients of attention with an algorithm that adds in any order:
+    /// faster on Hopper, but the last bits of two runs differ. Nothing where cuDNN does not
+    /// compute.
+    bool nondeterministic_attention = false;
 };
 
 /// Sets what CUDA reads once, at its first call in a process, where the user has not set it. To be

@@ -56,8 +56,8 @@ std::vector<std::string> contents_of(const TrainOptions& o) {
     };
     std::vector<std::string> lines{"config.json with the checksum " +
                                    checksum(print_model_config(o.model))};
-    if (!o.products.choices.empty()) {
-        lines.push_back("--product-choices with the checksum " + checksum(o.products.choices));
+    if (!o.gpu.product_choices.empty()) {
+        lines.push_back("--product-choices with the checksum " + checksum(o.gpu.product_choices));
     }
     return lines;
 }

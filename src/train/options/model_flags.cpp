@@ -446,19 +446,23 @@ FlagGroup device_flags(TrainOptions& o) {
              .unset = "the rank's share of the cores",
              .absent = 0},
             {.names = "--left-multiprocessors",
-             .value = &o.products.left_multiprocessors,
+             .value = &o.gpu.left_multiprocessors,
              .help = "GPU multiprocessors that matrix products leave free for NCCL; affects the "
                      "bits of results",
              .unit = "N",
              .range = at_least(0),
              .unset = "as many as NCCL may use when it connects several ranks, else 0"},
             {.names = "--product-choices",
-             .value = &o.products.choices_file,
+             .value = &o.gpu.product_choices_file,
              .help =
                  "File from --time-products that selects the algorithms of matrix products on GPUs",
              .unit = "FILE",
              .ranks = RanksCompare::presence,
              .decides = Decides::nothing},  // the checksum of its contents does
+            {.names = "--nondeterministic-attention",
+             .value = &o.gpu.nondeterministic_attention,
+             .help = "Let cuDNN compute gradients of attention on GPUs with an algorithm that is "
+                     "faster and whose results differ in their last bits from run to run"},
         }};
 }
 

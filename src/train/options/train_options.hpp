@@ -3,7 +3,7 @@
 
 #include "src/train/data/data_options.hpp"
 #include "src/train/evaluate/evaluation_options.hpp"
-#include "src/train/options/product_options.hpp"
+#include "src/train/options/gpu_options.hpp"
 #include "src/train/run/batch_size_schedule.hpp"
 #include "src/train/run/rank_placement.hpp"
 #include "vocabpipe/learning_rate.hpp"
@@ -92,7 +92,7 @@ struct TrainOptions {
     std::string device = "host";  // --device
     /// The rank's device, made by its thread; empty: the host.
     std::function<std::unique_ptr<Device>(const RankPlacement&)> make_device;
-    ProductOptions products;  // for CUDA
+    GpuOptions gpu;
     /// Called on every rank after the last step, with what ran it: --time-products.
     std::function<void(Communicator&, Device&)> after_training;
     bool ranks_are_threads = false;        // memory is the process's, not the rank's

@@ -5,6 +5,7 @@
 #include <exception>
 #include <string>
 
+#include "function_name.hpp"
 #include "sanitizers.hpp"
 #include "stream.hpp"
 

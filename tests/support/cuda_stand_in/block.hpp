@@ -116,10 +116,4 @@ private:
 /// The runner of this OS thread while it runs a thread of a block, else null.
 extern constinit thread_local BlockRunner* watched_runner;
 
-/// Distance of the program in memory from the addresses of its file.
-[[nodiscard]] uintptr_t load_offset();
-
-/// Name of the function at an address of this program, or the address.
-[[nodiscard]] std::string function_name(const void* address);
-
 }  // namespace cuda_stand_in

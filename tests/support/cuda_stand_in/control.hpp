@@ -44,6 +44,14 @@ void fail_next_call(cudaError_t error, std::string_view function = {});
 /// fails with this error. Forgets what was said before.
 void fail_call_of_this_thread(cudaError_t error, uint64_t number);
 
+/// The next kernel whose name contains `name` fails when it runs, as one that uses a bad address
+/// does on a GPU: it does nothing, and the context is lost. Every call on its device returns
+/// `error` from then on, until restore_contexts(). What other streams hold still runs.
+/// "cublasLtMatmul" is the name of products.
+void fail_kernel(cudaError_t error, std::string_view name);
+/// Forgets what fail_kernel() said and did.
+void restore_contexts();
+
 /// What a stream holds that has not run: kernels, copies, records and waits of events. One more,
 /// and the call blocks until something has run.
 inline constexpr uint32_t kStreamCapacity = 1024;

@@ -3,6 +3,7 @@
 
 #include <cstdio>
 
+#include "function_name.hpp"
 #include "hooks.hpp"
 #include "multiprocessors.hpp"
 
@@ -65,6 +66,8 @@ const char* cudaGetErrorName(cudaError_t error) {
             return "cudaErrorHostMemoryAlreadyRegistered";
         case cudaErrorHostMemoryNotRegistered:
             return "cudaErrorHostMemoryNotRegistered";
+        case cudaErrorAssert:
+            return "cudaErrorAssert";
         case cudaErrorMisalignedAddress:
             return "cudaErrorMisalignedAddress";
         case cudaErrorLaunchFailure:
@@ -114,6 +117,8 @@ const char* cudaGetErrorString(cudaError_t error) {
             return "part or all of the requested memory range is already mapped";
         case cudaErrorHostMemoryNotRegistered:
             return "pointer does not correspond to a registered memory region";
+        case cudaErrorAssert:
+            return "device-side assert triggered";
         case cudaErrorMisalignedAddress:
             return "misaligned address";
         case cudaErrorLaunchFailure:
@@ -309,6 +314,17 @@ cudaError_t cudaDeviceEnablePeerAccess(int peerDevice, unsigned int) {
     }
     return valid(peerDevice) && peerDevice != current_device() ? cudaSuccess
                                                                : report(cudaErrorInvalidDevice);
+}
+
+cudaError_t cudaFuncGetName(const char** name, const void* func) {
+    if (const cudaError_t error = enter(__func__)) {
+        return error;
+    }
+    if (name == nullptr) {
+        return report(cudaErrorInvalidValue);
+    }
+    *name = mangled_function_name(func);
+    return *name == nullptr ? report(cudaErrorInvalidDeviceFunction) : cudaSuccess;
 }
 
 cudaError_t cudaFuncSetAttribute(const void* func, enum cudaFuncAttribute, int) {

@@ -7,6 +7,7 @@
 
 #include "completion.hpp"
 #include "hooks.hpp"
+#include "lost_context.hpp"
 #include "race_checker.hpp"
 #include "stream.hpp"
 #include "stream_queue.hpp"
@@ -135,7 +136,7 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event) {
     if (const CompletionPointer point = found->point()) {
         point->wait();
     }
-    return cudaSuccess;
+    return report(context_error(found->device));
 }
 
 cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t start, cudaEvent_t end) {

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "function_name.hpp"
+
 #include <cxxabi.h>
 #include <elf.h>
 #include <link.h>
@@ -8,11 +10,11 @@
 #include <cstring>
 #include <fstream>
 #include <iterator>
+#include <map>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
-
-#include "block.hpp"
 
 namespace cuda_stand_in {
 
@@ -73,6 +75,18 @@ std::string function_name(const void* address) {
     const std::unique_ptr<char, void (*)(void*)> name(
         abi::__cxa_demangle(symbol.c_str(), nullptr, nullptr, &status), std::free);
     return status == 0 ? name.get() : symbol;
+}
+
+const char* mangled_function_name(const void* address) {
+    struct Names {
+        std::mutex mutex;
+        std::map<const void*, std::string> by_address;
+    };
+    static auto* const all = new Names;
+    const std::lock_guard lock(all->mutex);
+    const auto [at, is_new] = all->by_address.try_emplace(address);
+    if (is_new) at->second = symbol_at(reinterpret_cast<uintptr_t>(address) - load_offset());
+    return at->second.empty() ? nullptr : at->second.c_str();
 }
 
 }  // namespace cuda_stand_in

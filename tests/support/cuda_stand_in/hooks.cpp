@@ -6,6 +6,7 @@
 #include <mutex>
 #include <string>
 
+#include "lost_context.hpp"
 #include "memory.hpp"
 #include "race_checker.hpp"
 
@@ -136,7 +137,8 @@ cudaError_t enter(const char* function) {
             return report(hooks().error);
         }
     }
-    return device_count() > 0 ? cudaSuccess : report(cudaErrorNoDevice);
+    if (device_count() == 0) return report(cudaErrorNoDevice);
+    return report(context_error(thread_state.device));
 }
 
 }  // namespace cuda_stand_in

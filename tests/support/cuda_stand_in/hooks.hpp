@@ -8,8 +8,8 @@
 /// What every call of the stand-in does first and last, and the state of the calling thread.
 namespace cuda_stand_in {
 
-/// First line of a call: the error that a test arranged, cudaErrorNoDevice without devices, or
-/// cudaSuccess. The error is already reported.
+/// First line of a call: the error that a test arranged, cudaErrorNoDevice without devices, that of
+/// a lost context, or cudaSuccess. The error is already reported.
 [[nodiscard]] cudaError_t enter(const char* function);
 
 /// Keeps an error for cudaGetLastError of this thread, and returns it.

@@ -10,6 +10,7 @@
 #include <unordered_map>
 
 #include "hooks.hpp"
+#include "lost_context.hpp"
 #include "race_checker.hpp"
 #include "stream_queue.hpp"
 
@@ -403,14 +404,14 @@ cudaError_t cudaStreamSynchronize(cudaStream_t handle) {
     count(&Counters::stream_synchronisations);
     if (is_default_stream(handle)) {
         drain_device(current_device(), true);
-        return cudaSuccess;
+        return report(context_error(current_device()));
     }
     const auto stream = find_stream(handle);
     if (stream == nullptr) {
         return report(cudaErrorInvalidResourceHandle);
     }
     stream->drain();
-    return cudaSuccess;
+    return report(context_error(stream->device));
 }
 
 cudaError_t cudaDeviceSynchronize(void) {
@@ -419,7 +420,7 @@ cudaError_t cudaDeviceSynchronize(void) {
     }
     count(&Counters::device_synchronisations);
     drain_device(current_device(), false);
-    return cudaSuccess;
+    return report(context_error(current_device()));
 }
 
 cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t fn, void* userData) {

@@ -40,6 +40,7 @@ public:
         queues_[static_cast<size_t>(Lane::local)] = queue(Lane::local, combine_workspace_);
         engine_.use(queues_[static_cast<size_t>(Lane::compute)]);
         engine_.leave_multiprocessors(options_.left_multiprocessors.value_or(0));
+        engine_.let_attention_vary(options_.nondeterministic_attention);
         if (!options_.product_choices.empty()) {
             kernels::cuda::use_choices(engine_, kernels::cuda::ProductChoices::parse(
                                                     options_.product_choices, properties.name));
