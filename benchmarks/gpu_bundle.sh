@@ -50,7 +50,7 @@ done
 build_dir=${VOCABPIPE_BUILD_DIR:-build-bundle}
 mkdir -p "$output"
 stage=$(mktemp -d)
-trap 'rm -rf "$stage"' EXIT
+trap 'rm -rf "$stage" "$output/gpu_bundle.tar.xz.$$"' EXIT
 
 version_in() { # header, macros of the major number, minor, patch
     [ -f "$1" ] || return 0
@@ -137,14 +137,14 @@ cuda=$(cached CUDAToolkit_INCLUDE_DIR)
 } >"$stage/manifest.txt"
 
 bundle=$output/gpu_bundle.tar.xz
-tar -C "$stage" --owner=0 --group=0 -cf - . | XZ_OPT=${XZ_OPT:--9e} xz -T1 >"$bundle.new"
-size=$(stat -c %s "$bundle.new")
+tar -C "$stage" --owner=0 --group=0 -cf - . | XZ_OPT=${XZ_OPT:--9e} xz -T1 >"$bundle.$$"
+size=$(stat -c %s "$bundle.$$")
 echo
 cat "$stage/manifest.txt"
 (cd "$stage" && find . -type f -printf '%10s  %P\n' | sort -k 2)
 if [ "$size" -gt $((limit * 1000000)) ]; then
-    rm -f "$bundle.new"
+    rm -f "$bundle.$$"
     fail "the bundle would be $((size / 1000000)) MB, more than --limit $limit MB" 1
 fi
-mv "$bundle.new" "$bundle"
+mv "$bundle.$$" "$bundle"
 awk -v size="$size" -v bundle="$bundle" 'BEGIN { printf "%s: %.1f MB\n", bundle, size / 1e6 }'

@@ -326,8 +326,10 @@ row_experts() {
 
 # --- what is compared
 
+# PyTorch's attention is not deterministic either.
 our_choices='' timed=''
 if [ "$device" = cuda ]; then timed=--timed-products our_choices=--timed-products; fi
+[ "$(program_of bench_step)" = "$programs/bin/bench_step" ] || our_choices="$our_choices --nondeterministic-attention"
 declare -A step_flags torch_flags train_flags
 lr=1e-4 chunk=1024
 if [ $toy = 1 ]; then
