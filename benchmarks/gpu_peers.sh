@@ -242,9 +242,9 @@ publish() {
 
 vocab_stage() { # rows, seconds at most for torch
     local again=0
-    ours "vocab-$1-1" 30 bench_vocab_cuda $timed "${vocab_sizes[@]}" --rows "$1" || again=$?
+    ours "vocab-$1-1" 30 bench_vocab_cuda "${vocab_sizes[@]}" --rows "$1" || again=$?
     torch "vocab-$1-torch" "$2" output-layer "${vocab_sizes[@]}" --chunk "$chunk" --rows "$1"
-    [ $again != 0 ] || ours "vocab-$1-2" 30 bench_vocab_cuda $timed "${vocab_sizes[@]}" --rows "$1"
+    [ $again != 0 ] || ours "vocab-$1-2" 30 bench_vocab_cuda "${vocab_sizes[@]}" --rows "$1"
 }
 
 row_vocab() { # rows
@@ -326,10 +326,9 @@ row_experts() {
 
 # --- what is compared
 
-# PyTorch's attention backward is free in its order of sums, and its products are timed by nobody: ours may have both.
-our_choices='' timed=''
-if [ "$device" = cuda ]; then timed=--timed-products our_choices=--timed-products; fi
-[ "$(program_of bench_step)" = "$programs/bin/bench_step" ] || our_choices="$our_choices --nondeterministic-attention"
+# PyTorch's attention backward is free in its order of sums: ours may be, too.
+our_choices=''
+[ "$(program_of bench_step)" = "$programs/bin/bench_step" ] || our_choices=--nondeterministic-attention
 declare -A step_flags torch_flags train_flags
 lr=1e-4 chunk=1024
 if [ $toy = 1 ]; then

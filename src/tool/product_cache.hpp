@@ -28,8 +28,8 @@ public:
     /// None where there is no file, or one that is damaged or of another GPU or library.
     [[nodiscard]] kernels::cuda::ProductChoices read() const;
 
-    /// Adds the shapes that the file lacks; those that it has keep their algorithms, so that runs
-    /// which name it keep their bits. A file that read() ignores stays as it is. Returns what runs
+    /// Adds the shapes that the file lacks; those that it has keep their algorithms, and so their
+    /// bits. A file that read() ignores stays as it is. Returns what runs
     /// have from now on: the file's choices, and `timed` where it has none.
     [[nodiscard]] kernels::cuda::ProductChoices add(kernels::cuda::ProductChoices timed) const;
 
