@@ -15,7 +15,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <filesystem>
-#include <span>
+#include <string>
 #include <system_error>
 #include <thread>
 #include <utility>
