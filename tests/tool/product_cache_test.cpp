@@ -113,7 +113,6 @@ TEST_F(ProductCaches, WhatIsTimedOnceIsNeverTimedAgain) {
     const auto first = run({8, 24});
     EXPECT_EQ(first.line(), "products: 0 shapes from " + cache().path() + ", 2 timed now");
     EXPECT_EQ(first.choices.text(), read_file(cache().path()));
-
     EXPECT_GT(matmuls_, 0U);
 
     const auto second = run({8, 24});
