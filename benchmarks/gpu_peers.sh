@@ -263,7 +263,7 @@ row_vocab() { # rows
 step_stage() { # model, seconds at most for torch
     local again=0
     # shellcheck disable=SC2086
-    ours "step-$1-1" 60 bench_step --device "$ours_on" --dtype bf16 $our_choices ${step_flags[$1]} || again=$?
+    ours "step-$1-1" 60 bench_step --device "$ours_on" --dtype bf16 ${step_flags[$1]} || again=$?
     # shellcheck disable=SC2086
     torch "step-$1-torch" "$2" step ${torch_flags[$1]} --lr $lr ${train_flags[$1]:+--write "$scratch/model-$1"}
     # Of the same weights and tokens.
@@ -274,7 +274,7 @@ step_stage() { # model, seconds at most for torch
             --train-iters 3 --lr "$lr" --min-lr "$lr" ${train_flags[$1]} --metrics "$logs/peers_losses-$1.jsonl"
     rm -rf "$scratch/model-$1"
     # shellcheck disable=SC2086
-    [ $again != 0 ] || ours "step-$1-2" 60 bench_step --device "$ours_on" --dtype bf16 $our_choices ${step_flags[$1]}
+    [ $again != 0 ] || ours "step-$1-2" 60 bench_step --device "$ours_on" --dtype bf16 ${step_flags[$1]}
 }
 
 row_step() { # model
@@ -326,9 +326,6 @@ row_experts() {
 
 # --- what is compared
 
-# PyTorch's attention backward is free in its order of sums: ours may be, too.
-our_choices=''
-[ "$(program_of bench_step)" = "$programs/bin/bench_step" ] || our_choices=--nondeterministic-attention
 declare -A step_flags torch_flags train_flags
 lr=1e-4 chunk=1024
 if [ $toy = 1 ]; then

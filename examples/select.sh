@@ -27,10 +27,7 @@ finish() { phases+=("$(printf '%4d s  %s' $((SECONDS - phase_start)) "$phase")")
 
 begin "packages and build"
 examples/install_packages.sh
-if [ ! -f "$build/CMakeCache.txt" ]; then
-    cmake -G Ninja -B "$build" -DVOCABPIPE_BUILD_TESTS=OFF -DVOCABPIPE_BUILD_BENCHMARKS=OFF \
-        -DVOCABPIPE_BUILD_EXAMPLES=OFF -DCMAKE_UNITY_BUILD=ON -DCMAKE_UNITY_BUILD_BATCH_SIZE=16
-fi
+examples/configure.sh "$build" -DVOCABPIPE_BUILD_TOOLS=ON -DVOCABPIPE_ENABLE_MPI=ON
 cmake --build "$build" --target train_gpt vocabpipe_tool
 finish
 
@@ -43,9 +40,9 @@ if [ ! -f "$work/kjv.idx" ]; then
 fi
 finish
 
-# More ranks than cores, and root in a container, are fine here.
+# Root in a container, and more ranks than cores, for Open MPI 4 and 5, are fine here.
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
-export OMPI_MCA_rmaps_base_oversubscribe=1
+export OMPI_MCA_rmaps_base_oversubscribe=1 PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe
 # Samples of 32 tokens: about 30,000 of them in the training part.
 data=(--data-path "$work/kjv" --split 95,5,0 --seq-length 32)
 train() { # folder or none, further flags

@@ -4,7 +4,7 @@
 #
 #   tests/run.sh          everything but what is slow or heavy
 #   tests/run.sh --full   also the sanitizers' whole suites, many more random cases, a soak of ten
-#                         minutes, fuzzing (where clang is installed), pages in a browser, and the quickstart
+#                         minutes, fuzzing (where clang is installed), and pages in a browser
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -19,7 +19,8 @@ fi
 
 build=${VOCABPIPE_BUILD_DIR:-build}
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
-export OMPI_MCA_rmaps_base_oversubscribe=1
+# Of Open MPI 4 and 5.
+export OMPI_MCA_rmaps_base_oversubscribe=1 PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe
 
 step() { echo "=== $1 ($SECONDS s)"; }
 
@@ -31,18 +32,16 @@ getent hosts "$(hostname)" >/dev/null ||
     echo "note: the name of this machine, $(hostname), is unknown to it: mpirun starts seconds late, and" \
         "tests of deadlines fail; add it to /etc/hosts"
 
-# Everything is compiled once: several files of a target at a time take half of the time.
+# In the folder of the quickstart, whose objects are the same.
 step "build"
-cmake -G Ninja -C tests/config/dev.cmake -DCMAKE_UNITY_BUILD=ON -DCMAKE_UNITY_BUILD_BATCH_SIZE=16 \
-    -DVOCABPIPE_GROUP_TESTS=ON -B "$build"
+examples/configure.sh "$build" -C tests/config/whole.cmake
 cmake --build "$build"
-cmake --build "$build" --target all_verify_interface_header_sets # every public header alone
 
 # What shares memory between threads or cuts it into buffers, under sanitizers. The fast run takes a
 # slice of the equality matrix, --full all of it.
 sanitize() { # name of a file in tests/config, targets, ctest pattern
     step "$1"
-    cmake -G Ninja -C "tests/config/$1.cmake" -B "$build-$1" >/dev/null
+    examples/configure.sh "$build-$1" -C "tests/config/$1.cmake" >/dev/null
     # Targets left out show as NOT_BUILT.
     # shellcheck disable=SC2086
     cmake --build "$build-$1" --target $2
@@ -76,12 +75,16 @@ sanitize tsan "runtime_test transport_test tile_link_test tensor_test expert_tes
 sanitize asan "runtime_test mesh_test train_inputs_test $on_stand_in $stalls" \
     "$slice|$families|$loaders|Models/Recomputation"
 
-# GPUs: everything compiles and links where there is a toolkit; what needs a GPU is skipped, visibly.
+# GPUs: what is carried to one is built and packed, as docs/gpus.md says, where there is a toolkit; what needs
+# a GPU is skipped, visibly. Everything with MPI besides: --full.
 step "cuda"
 if command -v nvcc >/dev/null; then
-    cmake -G Ninja -C tests/config/cuda.cmake -B "$build-cuda" >/dev/null
-    cmake --build "$build-cuda" --target cuda_programs
-    ctest --test-dir "$build-cuda" -L cuda --no-tests=error -j 2 -E NOT_BUILT
+    VOCABPIPE_BUILD_DIR=$build-bundle benchmarks/gpu_bundle.sh --output "$build-bundle/packed"
+    ctest --test-dir "$build-bundle" -L cuda --no-tests=error -j 2 -E NOT_BUILT
+    if [ $full = 1 ]; then
+        examples/configure.sh "$build-cuda" -C tests/config/cuda.cmake >/dev/null
+        cmake --build "$build-cuda"
+    fi
 else
     echo "SKIPPED: no nvcc; install the CUDA toolkit (12.3 or newer) and NCCL, or set PATH"
 fi
@@ -92,8 +95,8 @@ if [ $full = 1 ]; then
     step "parquet"
     # Arrow is in the package that pip installs; the fast run does without.
     if python3 -m venv "$build-parquet/venv" && "$build-parquet/venv/bin/pip" install -q pyarrow; then
-        cmake -G Ninja -C tests/config/dev.cmake -DCMAKE_UNITY_BUILD=ON -DVOCABPIPE_GROUP_TESTS=ON \
-            -DVOCABPIPE_ENABLE_PARQUET=ON -B "$build-parquet" \
+        examples/configure.sh "$build-parquet" -C tests/config/dev.cmake -DVOCABPIPE_GROUP_TESTS=ON \
+            -DVOCABPIPE_ENABLE_PARQUET=ON \
             "-DVOCABPIPE_PYARROW=$("$build-parquet/venv/bin/python" -c 'import pyarrow; print(pyarrow.__path__[0])')" >/dev/null
         cmake --build "$build-parquet" --target vocabpipe_tool foreign_files_test knn_command_test
         ctest --test-dir "$build-parquet" --output-on-failure --no-tests=error \
@@ -109,7 +112,5 @@ if [ $full = 1 ]; then
     else
         echo "SKIPPED: no clang++; apt-get install clang libclang-rt-dev libomp-dev"
     fi
-    step "quickstart"
-    VOCABPIPE_QUICKSTART_STEPS=5 examples/quickstart.sh
 fi
 step "done"

@@ -32,8 +32,12 @@ public:
     struct Queue {
         cudaStream_t stream = nullptr;
         std::span<std::byte> workspace;
+        int beside =
+            1;  ///< streams that share the GPU with this one (side_by_side.hpp), itself too
+        bool rows_vary = false;  ///< of its products, from step to step
     };
     void use(const Queue& queue) { queue_ = queue; }
+    [[nodiscard]] const Queue& queue() const { return queue_; }
     [[nodiscard]] cudaStream_t stream() const { return queue_.stream; }
     [[nodiscard]] std::span<std::byte> workspace() const { return queue_.workspace; }
     [[nodiscard]] int multiprocessors() const { return multiprocessors_; }

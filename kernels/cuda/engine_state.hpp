@@ -3,10 +3,15 @@
 #pragma once
 
 #include <cublasLt.h>
+#include <cuda_runtime.h>
 
+#include <cstdint>
 #include <map>
 #include <memory>
+#include <type_traits>
 #include <unordered_map>
+#include <utility>
+#include <vector>
 
 #include "kernels/cuda/engine.hpp"
 #include "kernels/cuda/product_choices.hpp"
@@ -17,6 +22,20 @@ namespace vocabpipe::kernels::cuda {
 
 class CudnnAttention;  // attention_cudnn.cpp
 
+/// A stream beside a lane's (side_by_side.hpp).
+struct SideStream {
+    struct DestroyStream {
+        void operator()(cudaStream_t stream) const { (void)cudaStreamDestroy(stream); }
+    };
+    struct DestroyEvent {
+        void operator()(cudaEvent_t event) const { (void)cudaEventDestroy(event); }
+    };
+    using Event = std::unique_ptr<std::remove_pointer_t<cudaEvent_t>, DestroyEvent>;
+
+    std::unique_ptr<std::remove_pointer_t<cudaStream_t>, DestroyStream> stream;
+    Event end;  ///< of what it holds
+};
+
 struct Engine::State {
     State();
     ~State();
@@ -26,11 +45,16 @@ struct Engine::State {
     cublasLtHandle_t blas = nullptr;
     ProductChoices choices;  ///< for plans that are made from now on
     std::unordered_map<ProductShape, ProductPlan, ProductShapeHash> products;
-    /// Of some rows of a shape (Context::whole_rows), by their number.
-    std::unordered_map<ProductShape, std::map<int64_t, ProductPlan>, ProductShapeHash> pieces;
+    /// With the algorithm of a shape, of other m and k.
+    std::unordered_map<ProductShape, std::map<std::pair<int64_t, int64_t>, ProductPlan>,
+                       ProductShapeHash>
+        pieces;
     /// Made at first use. Shared, because only its maker knows how to destroy it.
     std::shared_ptr<CudnnAttention> cudnn;
     Staging staging;
+    /// Made at first use.
+    std::vector<SideStream> sides;
+    SideStream::Event sides_begin;  ///< what they wait for
 };
 
 }  // namespace vocabpipe::kernels::cuda

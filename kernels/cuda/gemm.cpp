@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/cuda/gemm.hpp"
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <utility>
@@ -50,6 +51,22 @@ bool empty(const Product& p) {
     return p.c.size() == 0 || p.batch == 0;
 }
 
+/// Rows of experts change from step to step. A multiple of this many decides the algorithm, so that
+/// the heuristic, which takes long, is asked in the first steps only.
+constexpr int64_t kRowsOfAnAlgorithm = 128;
+
+/// What one of several products side by side is made for: its rows rounded up, and so many
+/// multiprocessors as a product of that size can use, if the others use theirs.
+void share_gpu(ProductShape& shape, bool rows_are_summed, const Engine& engine) {
+    int64_t& rows = rows_are_summed ? shape.k : shape.m;
+    rows = (rows + kRowsOfAnAlgorithm - 1) / kRowsOfAnAlgorithm * kRowsOfAnAlgorithm;
+    const auto tiles = [](int64_t size, int64_t tile) { return (size + tile - 1) / tile; };
+    const int64_t blocks = tiles(shape.m, 128) * tiles(shape.n, 256);  // the largest of cuBLASLt's
+    const int all = shape.multiprocessors > 0 ? shape.multiprocessors : engine.multiprocessors();
+    const int64_t beside = std::clamp<int64_t>(all / blocks, 1, engine.queue().beside);
+    if (beside > 1) shape.multiprocessors = static_cast<int>(all / beside);
+}
+
 /// By cuBLASLt, if it can.
 bool multiply_by_library(const CallSite& at, const Product& p) {
     if (!may_exist(p)) return false;
@@ -58,20 +75,21 @@ bool multiply_by_library(const CallSite& at, const Product& p) {
     Engine::State& state = engine.state();
     ProductShape shape = ProductShape::of(p, engine);
     if (shape.k == 0) return false;
-    const int64_t rows = shape.m;
-    if (!p.transpose_a) shape.m = ctx.whole_rows(rows);
+    const int64_t m = shape.m, k = shape.k;
+    if (!p.transpose_a) shape.m = ctx.whole_rows(m);
+    if (engine.queue().rows_vary) share_gpu(shape, p.transpose_a, engine);
     auto whole = state.products.find(shape);
     if (whole == state.products.end()) {
         ProductPlan plan(state.blas, shape, state.choices.find(shape));
         whole = state.products.emplace(shape, std::move(plan)).first;
     }
-    const Engine::Queue queue{engine.stream(), engine.workspace()};
-    if (shape.m == rows) return whole->second.run(state.blas, p, queue);
-    std::map<int64_t, ProductPlan>& plans = state.pieces[shape];
+    const Engine::Queue& queue = engine.queue();
+    if (shape.m == m && shape.k == k) return whole->second.run(state.blas, p, queue);
+    auto& plans = state.pieces[shape];
     if (plans.size() > kMostPiecePlans) plans.clear();
-    auto plan = plans.find(rows);
+    auto plan = plans.find({m, k});
     if (plan == plans.end()) {
-        plan = plans.emplace(rows, ProductPlan(state.blas, whole->second, rows)).first;
+        plan = plans.emplace(std::pair(m, k), ProductPlan(state.blas, whole->second, m, k)).first;
     }
     return plan->second.run(state.blas, p, queue);
 }

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+
 #include "kernels/check.hpp"
 #include "kernels/cuda/engine_state.hpp"
 #include "kernels/cuda/gemm.hpp"
 #include "kernels/cuda/operators.hpp"
+#include "kernels/cuda/side_by_side.hpp"
 #include "kernels/expert_checks.hpp"
 
 namespace vocabpipe::kernels::cuda {
@@ -15,14 +18,22 @@ constexpr size_t kExpertsPerPoll = 128;
 /// Row counts change from step to step, and each makes a plan of its own.
 constexpr size_t kMostPlans = 4096;
 
-/// Calls body(expert, first row, rows) for one product of cuBLASLt each.
+/// Calls body(expert, first row, rows) for one product of cuBLASLt each. An expert's rows fill a
+/// part of the GPU, so some experts compute at once. Pieces have an empty range for every other
+/// expert, so that they run as many at once, which decides bits.
 template <typename Body>
 void for_experts(Context& ctx, std::span<const RowRange> rows, const Body& body) {
     auto& products = ctx.cuda().state().products;
     if (products.size() > kMostPlans) products.clear();
-    for (size_t expert = 0; expert < rows.size(); ++expert) {
-        if (expert > 0 && expert % kExpertsPerPoll == 0) ctx.poll();
-        body(static_cast<int64_t>(expert), rows[expert].first, rows[expert].size());
+    const int streams = static_cast<int>(std::min<size_t>(rows.size(), SideBySide::kStreams));
+    for (size_t begin = 0; begin < rows.size(); begin += kExpertsPerPoll) {
+        if (begin > 0) ctx.poll();
+        SideBySide side_by_side(ctx, streams);
+        for (size_t expert = begin; expert < std::min(begin + kExpertsPerPoll, rows.size());
+             ++expert) {
+            side_by_side.next();
+            body(static_cast<int64_t>(expert), rows[expert].first, rows[expert].size());
+        }
     }
 }
 

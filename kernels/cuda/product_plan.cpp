@@ -67,9 +67,10 @@ ProductPlan::ProductPlan(cublasLtHandle_t blas, const ProductShape& shape,
 
 /// An algorithm is a tile, a split of the sum and the like; whether it does for other sizes is what
 /// cublasLtMatmulAlgoCheck says.
-ProductPlan::ProductPlan(cublasLtHandle_t blas, const ProductPlan& whole, int64_t rows)
+ProductPlan::ProductPlan(cublasLtHandle_t blas, const ProductPlan& whole, int64_t m, int64_t k)
     : shape_(whole.shape_), candidates_(whole.candidates_) {
-    shape_.m = rows;
+    shape_.m = m;
+    shape_.k = k;
     describe();
     std::erase_if(candidates_, [&](const cublasLtMatmulAlgo_t& algorithm) {
         cublasLtMatmulHeuristicResult_t found{};

@@ -25,9 +25,9 @@ public:
     ProductPlan(cublasLtHandle_t blas, const ProductShape& shape,
                 const cublasLtMatmulAlgo_t* chosen = nullptr);
 
-    /// For another number of rows of c and op(a), with the algorithms of `whole`, as far as
-    /// cuBLASLt takes them: the heuristic is not asked again.
-    ProductPlan(cublasLtHandle_t blas, const ProductPlan& whole, int64_t rows);
+    /// For another number of rows of c or of terms of the sum, with the algorithms of `whole`, as
+    /// far as cuBLASLt takes them: the heuristic is not asked again.
+    ProductPlan(cublasLtHandle_t blas, const ProductPlan& whole, int64_t m, int64_t k);
 
     [[nodiscard]] const std::vector<cublasLtMatmulAlgo_t>& candidates() const {
         return candidates_;

@@ -35,6 +35,7 @@ set(VOCABPIPE_CUDA_KERNEL_SOURCES
   kernels/cuda/router_sums.cu
   kernels/cuda/row_additions.cu
   kernels/cuda/row_sums.cu
+  kernels/cuda/side_by_side.cpp
   kernels/cuda/staging.cpp
   kernels/cuda/step.cu
   kernels/cuda/sum_of_squares.cu

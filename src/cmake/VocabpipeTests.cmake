@@ -3,7 +3,7 @@ include(GoogleTest)
 
 # mpirun runs as root in containers and with more ranks than cores; OpenMP teams stay at one and do not spin.
 set(VOCABPIPE_TEST_ENVIRONMENT
-    "OMPI_ALLOW_RUN_AS_ROOT=1;OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1;OMPI_MCA_rmaps_base_oversubscribe=1;OMP_NUM_THREADS=1;OMP_WAIT_POLICY=passive")
+    "OMPI_ALLOW_RUN_AS_ROOT=1;OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1;OMPI_MCA_rmaps_base_oversubscribe=1;PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe;OMP_NUM_THREADS=1;OMP_WAIT_POLICY=passive")
 
 # CTest itself takes a tenth of a second per entry, more than most tests.
 option(VOCABPIPE_GROUP_TESTS "One CTest entry for all tests of a program: for runs of everything" OFF)

@@ -131,7 +131,7 @@ filter() { # variant group
 
 build() { # variant group
     # As tests/run.sh does it, so that a compiler cache knows most of it.
-    local options=(-C "$tree/tests/config/dev.cmake" -DCMAKE_UNITY_BUILD=ON -DCMAKE_UNITY_BUILD_BATCH_SIZE=16)
+    local options=(-C "$tree/tests/config/dev.cmake")
     [ "$1" = tsan ] && options=(-C "$tree/tests/config/tsan.cmake")
     # shellcheck disable=SC2046
     cmake -G Ninja "${options[@]}" -S "$tree" -B "$tree/build-$1" -DVOCABPIPE_BUILD_TESTS=ON \

@@ -16,12 +16,11 @@ shift
 # Commands that are typed elsewhere, or not at all: why.
 why_not() {
     case $1 in
-        "examples/quickstart.sh"*) echo "packages, a build and 8 s of data; tests/run.sh --full types it" ;;
+        "examples/quickstart.sh"*) echo "packages, a build and 8 s of data; .ci/run types it" ;;
         "tests/run.sh"*) echo "it runs this test" ;;
-        "cmake -G Ninja -B build"*) echo "BUILD is what it makes" ;;
-        "cmake --install build"*) echo "package_is_installed_and_moved" ;;
-        "cmake -B build -DCMAKE_PREFIX_PATH="* | "mpirun -np 2 build/my_trainer "*)
-            echo "package_custom_trainer_trains" ;;
+        "examples/install_packages.sh" | "cmake -G Ninja -B build"* | "cmake --install build"* | \
+            "cmake -B build -DCMAKE_PREFIX_PATH="* | "mpirun -np 2 build/my_trainer "*)
+            echo "type_builds.sh types it" ;;
         *) return 1 ;;
     esac
 }

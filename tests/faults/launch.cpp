@@ -58,6 +58,7 @@ Job::Job(const TempFolder& folder, const Arguments& command)
                              "OMPI_MCA_rmaps_base_oversubscribe"}) {
         ::setenv(name, "1", 1);
     }
+    ::setenv("PRTE_MCA_rmaps_default_mapping_policy", ":oversubscribe", 1);  // Open MPI 5
     ::setenv("OMPI_MCA_btl_vader_backing_directory", (shared_memory_ / "").c_str(), 1);
     ::execvp(argv[0], argv.data());
     ::_exit(127);

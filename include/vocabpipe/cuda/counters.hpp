@@ -11,12 +11,12 @@ namespace vocabpipe {
 /// Which code has computed on a GPU since its Device was made. What a library refuses goes to
 /// kernels of our own, which give the same results at other speeds.
 struct CudaCounters {
-    int64_t library_products = 0;   ///< matrix products by cuBLASLt
-    int64_t tiled_products = 0;     ///< by our tiled kernel, 20 to 40 times slower (a guess)
-    int64_t refused_epilogues = 0;  ///< bias or GELU that took kernels besides the product
-    int64_t cudnn_attentions = 0;   ///< calls of attention, forward or backward, by cuDNN
-    int64_t varying_attentions = 0; ///< of these, gradients whose last bits may vary
-    int64_t own_attentions = 0;     ///< by our own kernels
+    int64_t library_products = 0;    ///< matrix products by cuBLASLt
+    int64_t tiled_products = 0;      ///< by our tiled kernel, 20 to 40 times slower (a guess)
+    int64_t refused_epilogues = 0;   ///< bias or GELU that took kernels besides the product
+    int64_t cudnn_attentions = 0;    ///< calls of attention, forward or backward, by cuDNN
+    int64_t varying_attentions = 0;  ///< of these, gradients whose last bits may vary
+    int64_t own_attentions = 0;      ///< by our own kernels
     bool operator==(const CudaCounters&) const = default;
 };
 

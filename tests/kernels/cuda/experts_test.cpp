@@ -223,7 +223,19 @@ TEST_F(Experts, PartsAgreeWithTheReference) {
     }
 }
 
-TEST_F(Experts, GroupedProductsHaveTheBitsOfALinearLayerPerExpert) {
+/// Sums of `terms` products of numbers in [-1, 1], each rounded once.
+void expect_same_sums(const DeviceMatrix& left, const DeviceMatrix& right, int64_t terms,
+                      DType type) {
+    const Matrix want = right.download();
+    const double count = static_cast<double>(terms);
+    expect_close(left.download(), want, [&](int64_t row, int64_t col) {
+        return 2 * ((count + 3) * kEps32 * (count + 1) +
+                    unit_roundoff(type) * 1.02 * std::abs(want.get(row, col)));
+    });
+}
+
+/// Algorithms are those of a multiple of 128 rows, so bits may differ.
+TEST_F(Experts, GroupedProductsAgreeWithALinearLayerPerExpert) {
     for (const DType type : {DType::fp32, DType::bf16}) {
         for (const ExpertRows& c : expert_rows()) {
             SCOPED_TRACE(testing::Message() << c.name << " " << name_of(type));
@@ -258,11 +270,16 @@ TEST_F(Experts, GroupedProductsHaveTheBitsOfALinearLayerPerExpert) {
                                                  own_dw.view().row_range(e * out, out), {},
                                                  accumulate);
                 }
-                EXPECT_TRUE(dw.download().same_bits(own_dw.download()));
+                expect_same_sums(dw, own_dw, rows, DType::fp32);
                 EXPECT_TRUE(dw.download().gaps_are_intact());
             }
-            EXPECT_TRUE(y.download().same_bits(own_y.download())) << "rows outside stay, too";
-            EXPECT_TRUE(dx.download().same_bits(own_dx.download()));
+            expect_same_sums(y, own_y, in, type);
+            expect_same_sums(dx, own_dx, out, type);
+            for (const int64_t outside : {rows - 2, rows - 1}) {
+                for (int64_t col = 0; col < out; ++col) {
+                    EXPECT_EQ(y.download().get(outside, col), before_y.get(outside, col));
+                }
+            }
         }
     }
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Runs whose stages tensor ranks share, or whose experts expert ranks, stopped in the middle and
 // resumed on this and other meshes.
+#include "src/train/checkpoint/checkpoint_folder.hpp"
 #include "tests/train/checkpoint/checkpoint_run.hpp"
 
 #include <gtest/gtest.h>
