@@ -4,8 +4,10 @@
 //
 //     bench_step [--num-layers 12 --hidden-size 768 ... --dtype fp32,bf16 --threads-per-rank 2]
 //     bench_step --model llama-124m
-//     bench_step --device cuda --model gpt2-1.5b [--timed-products]
+//     bench_step --device cuda --model gpt2-1.5b [--untimed-products]
 //
+// On GPUs the steps' products run with the fastest of cuBLASLt's algorithms, from a file of the
+// user's cache folder; what it lacks is timed after steps of its own, once, and added.
 // Model FLOPs of a step = 3 * tokens * (2 per weight of a matrix + attention, counted half).
 // step: by the host's clock. device: from the first action's begin to the last one's end, on GPUs
 // by their clock, and a line says which code computed (cuda_counters). aim: what the ratio of
@@ -15,8 +17,10 @@
 #include "vocabpipe/error.hpp"
 
 #ifdef VOCABPIPE_WITH_CUDA
+#include "kernels/cuda/product_choices.hpp"
+#include "src/tool/product_cache.hpp"
+#include "vocabpipe/context.hpp"
 #include "vocabpipe/cuda/counters.hpp"
-#include "vocabpipe/cuda/product_choices.hpp"
 #endif
 
 #include <CLI/CLI.hpp>
@@ -24,8 +28,11 @@
 #include <array>
 #include <cmath>
 #include <cstdio>
+#include <functional>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace {
@@ -60,7 +67,7 @@ struct Options {
     std::string device = "host";
     std::string preset;
     bool untie = false;
-    bool timed_products = false;
+    bool untimed_products = false;
     bool nondeterministic_attention = false;
     std::string json;
 };
@@ -87,9 +94,9 @@ void add_flags(CLI::App& app, Options& o) {
         ->delimiter(',')
         ->check(CLI::IsMember({"fp32", "bf16"}));
     app.add_flag("--untie-embeddings-and-output-weights", o.untie);
-    app.add_flag("--timed-products", o.timed_products,
-                 "On GPUs: let the steps' products run with the fastest of cuBLASLt's algorithms, "
-                 "not with the first of its heuristic");
+    app.add_flag("--untimed-products", o.untimed_products,
+                 "On GPUs: let the steps' products run with the first algorithm of cuBLASLt's "
+                 "heuristic, not with the fastest");
     app.add_flag("--nondeterministic-attention", o.nondeterministic_attention,
                  "On GPUs: let cuDNN's gradients of attention differ in their last bits from call "
                  "to call");
@@ -141,13 +148,51 @@ std::string aim(const Options& o) {
     return "-";
 }
 
-/// The fastest algorithms for the products that `device` has run.
-GpuOptions timed_products([[maybe_unused]] Communicator& communicator,
-                          [[maybe_unused]] Device& device) {
+using OpenDevice = std::function<std::unique_ptr<Device>(GpuOptions)>;
+
 #ifdef VOCABPIPE_WITH_CUDA
-    if (device.asynchronous()) return {.product_choices = time_products(communicator, device)};
+void print_note(const std::string& line) {
+    std::printf("# %s\n", line.c_str());
+    std::fflush(stdout);
+}
+
+/// Steps with timed products. `device`, which is open, is replaced by the one that ran them.
+bench::StepTiming time_with_cache(Communicator& communicator, std::unique_ptr<Device>& device,
+                                  const OpenDevice& open_device, const bench::StepCase& which) {
+    const tool::ProductCache cache(kernels::cuda::name_of_gpu(), print_note);
+    const auto reopen = [&](const kernels::cuda::ProductChoices& choices) {
+        device.reset();
+        device = open_device({.product_choices = choices.text()});
+    };
+    kernels::cuda::ProductChoices known = cache.read();
+    reopen(known);
+    bench::StepCase first = which;
+    const bool only_shapes = known.size() == 0;  // nothing else of these steps will be of use
+    if (only_shapes) first.warmup = 0;
+    if (only_shapes) first.steps = 1;
+    bench::StepTiming timing = bench::time_steps(communicator, *device, first);
+    const auto products = [&] {
+        Context ctx(device->context(1, {}));
+        return cache.complete(ctx, std::move(known));
+    }();
+    if (only_shapes || products.timed > 0) {
+        reopen(products.choices);
+        timing = bench::time_steps(communicator, *device, which);
+    }
+    print_note(products.line());
+    return timing;
+}
 #endif
-    throw UsageError("--timed-products: needs --device cuda");
+
+bench::StepTiming time_steps(const Options& o, Communicator& communicator,
+                             std::unique_ptr<Device>& device,
+                             [[maybe_unused]] const OpenDevice& open_device) {
+#ifdef VOCABPIPE_WITH_CUDA
+    if (device->asynchronous() && !o.untimed_products) {
+        return time_with_cache(communicator, device, open_device, o.which);
+    }
+#endif
+    return bench::time_steps(communicator, *device, o.which);
 }
 
 /// Which code computed the steps: "" on the host.
@@ -169,6 +214,9 @@ int run(Options& o) {
     bench::StepCase& which = o.which;
     ModelConfig& m = which.model;
     m.check();
+    if (o.untimed_products && o.device != "cuda") {
+        throw UsageError("--untimed-products: needs --device cuda");
+    }
     std::FILE* out = nullptr;
     if (!o.json.empty()) {
         out = std::fopen(o.json.c_str(), "w");
@@ -181,12 +229,12 @@ int run(Options& o) {
         double gemm = 0;
         std::string counted;
         World::threads(1).run([&](Communicator& communicator) {
-            const auto open_device = [&](GpuOptions gpu = {}) {
+            const OpenDevice open_device = [&](GpuOptions gpu) {
                 gpu.nondeterministic_attention = o.nondeterministic_attention;
                 const auto make = tool::device_factory(o.device, /*ranks_are_threads=*/true, gpu);
                 return make ? make(RankPlacement{}) : make_host_device();
             };
-            std::unique_ptr<Device> device = open_device();
+            std::unique_ptr<Device> device = open_device({});
             if (&dtype == &o.dtypes.front()) {
                 std::printf(
                     "# bench_step: %s, %s, %d layers, hidden %lld, %lld heads, V %lld, %lld x %lld "
@@ -205,17 +253,11 @@ int run(Options& o) {
                             "GFLOP/s", "GFLOP/s", "median", "best", "", "");
                 std::fflush(stdout);
             }
-            timing = bench::time_steps(communicator, *device, which);
-            if (o.timed_products) {
-                const GpuOptions products = timed_products(communicator, *device);
-                device.reset();
-                device = open_device(products);
-                timing = bench::time_steps(communicator, *device, which);
-            }
+            timing = time_steps(o, communicator, device, open_device);
             counted = counts(*device);
             // Anew: a step leaves its device with the stream and workspace of its last action.
             device.reset();
-            device = open_device();
+            device = open_device({});
             gemm = bench::gemm_rate(which, *device, product_timer(o, *device));
         });
         const double rate = timing.flops / timing.median_seconds;

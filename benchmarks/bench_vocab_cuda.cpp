@@ -3,13 +3,14 @@
 // in one process, in turns, with CUDA events.
 //
 //     bench_vocab_cuda [--tokens 4096 --hidden-size 4096 --rows 16384,32768,131072]
-//     [--timed-products]
+//     [--untimed-products]
 //
 // FLOPs: 2 N h v for the logits, the same for e W and for e^T (c X): 6 N h v per microbatch.
 // cuBLASLt: the three products alone, each with the fastest of the eight algorithms that the
 // library asks the heuristic for, the logits rounded to the exp_logits's type. gemm(): the same
-// products as the library calls them, with the first of the eight; with --timed-products, here and
-// in S and T, with the fastest, as runs have them with --product-choices. ratio: rate of S +
+// products as the library calls them, with the fastest of the eight, as S and T have it, too: the
+// choice comes from a file of the user's cache folder, and what it lacks is timed once and added
+// (docs/gpus.md); with --untimed-products the first of the eight. ratio: rate of S +
 // combine_softmax + T over that of cuBLASLt. memory: exp_logits and the larger of the two
 // workspaces, over the exp_logits. wrong: tokens whose exp_logits do not add up to their statistic.
 #include <CLI/CLI.hpp>
@@ -17,7 +18,9 @@
 #include <array>
 #include <cmath>
 #include <cstdio>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "benchmarks/best_product.hpp"
@@ -27,6 +30,7 @@
 #include "kernels/cuda/gemm.hpp"
 #include "kernels/cuda/operators.hpp"
 #include "kernels/cuda/product_choices.hpp"
+#include "src/tool/product_cache.hpp"
 #include "vocabpipe/error.hpp"
 
 namespace {
@@ -45,8 +49,13 @@ struct Options {
     std::vector<int64_t> rows{16384, 32768, 131072};
     int rounds = 21;
     DType type = DType::bf16;
-    bool timed_products = false;
+    bool untimed_products = false;
 };
+
+void print_note(const std::string& line) {
+    std::printf("# %s\n", line.c_str());
+    std::fflush(stdout);
+}
 
 std::vector<int32_t> spread_labels(int64_t tokens, int64_t rows) {
     std::vector<int32_t> labels;
@@ -124,23 +133,36 @@ int wrong_tokens(const Layer& layer) {
     return wrong;
 }
 
-/// For the products of S and T.
-kernels::cuda::ProductChoices fastest_products(const Layer& layer, const std::string& gpu_name) {
-    Gpu gpu;
-    layer.score(gpu.context());
-    layer.combine_softmax(gpu.context());
-    layer.gradients(gpu.context());
-    return kernels::cuda::time_products(gpu.context(), kernels::cuda::product_shapes(gpu.context()),
-                                        gpu_name);
-}
+/// Of all vocabularies so far.
+struct FastestProducts {
+    explicit FastestProducts(const std::string& gpu_name) : cache(gpu_name, print_note) {}
 
-int measure(const Options& o, int64_t v, const std::string& gpu_name) {
+    /// Those of S and T, too.
+    void complete(const Layer& layer) {
+        Gpu gpu;
+        layer.score(gpu.context());
+        layer.combine_softmax(gpu.context());
+        layer.gradients(gpu.context());
+        auto completed = cache.complete(gpu.context(), std::move(choices));
+        print_note(completed.line());
+        choices = std::move(completed.choices);
+    }
+
+    tool::ProductCache cache;
+    kernels::cuda::ProductChoices choices = cache.read();
+};
+
+/// `products`: null if they are not timed.
+int measure(const Options& o, int64_t v, FastestProducts* products) {
     const Layer layer(o, v);
     check(cudaDeviceSynchronize(), "cudaDeviceSynchronize");  // what was uploaded
     Gpu gpu;
     Context& ctx = gpu.context();
     const cudaStream_t stream = gpu.stream();
-    if (o.timed_products) use_choices(ctx.cuda(), fastest_products(layer, gpu_name));
+    if (products != nullptr) {
+        products->complete(layer);
+        use_choices(ctx.cuda(), products->choices);
+    }
     layer.score(ctx);  // so that the products have numbers of the real kind
     using bench::BestProduct;
     BestProduct input(ctx, {.a = layer.exp_logits, .b = layer.w, .c = layer.u});
@@ -206,7 +228,9 @@ int run(const Options& o) {
     std::printf("# %8s %9s %8s %9s %9s %8s %9s %9s %8s %6s %7s %6s\n", "rows", "ms", "TFLOP/s",
                 "ms", "ms", "ms", "ms", "ms", "TFLOP/s", "", "/ e", "");
     int wrong = 0;
-    for (const int64_t v : o.rows) wrong += measure(o, v, gpu_name);
+    std::optional<FastestProducts> products;
+    if (!o.untimed_products) products.emplace(gpu_name);
+    for (const int64_t v : o.rows) wrong += measure(o, v, products ? &*products : nullptr);
     std::printf("# wrong: %d\n", wrong);
     return wrong;
 }
@@ -226,9 +250,8 @@ int main(int argc, char** argv) {
     app.add_option("--rows", options.rows, "v, of the vocabulary shard")
         ->delimiter(',')
         ->check(CLI::PositiveNumber);
-    app.add_flag(
-        "--timed-products", options.timed_products,
-        "S and T with the fastest of cuBLASLt's algorithms, not with the first of its heuristic");
+    app.add_flag("--untimed-products", options.untimed_products,
+                 "S and T with the first algorithm of cuBLASLt's heuristic, not with the fastest");
     app.add_option("--rounds", options.rounds)->check(CLI::PositiveNumber)->capture_default_str();
     app.add_option("--dtype", dtype)->check(CLI::IsMember({"fp32", "bf16"}))->capture_default_str();
     try {

@@ -42,12 +42,12 @@ part_vocab() {
     local rows=16384,32768,128256
     [ "$quick" = 1 ] && rows=16384
     attempt vocab 90 "$programs/bin/bench_vocab_cuda" --rows $rows
-    [ "$quick" = 1 ] || attempt vocab-timed 90 "$programs/bin/bench_vocab_cuda" --rows $rows --timed-products
+    [ "$quick" = 1 ] || attempt vocab-untimed 90 "$programs/bin/bench_vocab_cuda" --rows $rows --untimed-products
 }
 
 rows_vocab() {
     vocab_rows vocab ""
-    vocab_rows vocab-timed "timed products, "
+    vocab_rows vocab-untimed "untimed products, "
 }
 
 vocab_rows() { # log, prefix of the rows
@@ -98,7 +98,7 @@ profile() { # folder of programs, whose attention
     rm -f "$work/profile-$2.csv.log"
     attempt "profile-$2" 45 ncu --clock-control none --metrics gpu__time_duration.sum --print-units base --csv \
         --log-file "$work/profile-$2.csv.log" --launch-count 1200 \
-        "$1/bench_step" --device cuda --dtype bf16 --model gpt2-124m --microbatches 1 --steps 1
+        "$1/bench_step" --device cuda --dtype bf16 --model gpt2-124m --microbatches 1 --steps 1 --untimed-products
     kernel_times "$work/profile-$2.csv.log" | tee "$work/profile-$2-kernels.log" | head -n 25
 }
 
@@ -200,11 +200,14 @@ part_loss() {
         train "loss-cuda-$ranks" --device cuda --ranks "$ranks" &&
             attempt "loss-compared-$ranks" 10 compare_losses "$ranks"
     done
-    # The step of part step again, with data, metrics and losses that the host reads.
+    # The step of part step again, with data, metrics and losses that the host reads, and the same products.
+    local choices with=()
+    choices=$(sed -n 's/^# products: [0-9]* shapes from \(.*\), [0-9]* timed now.*/\1/p' "$work/step-gpt2-124m.log" 2>/dev/null)
+    [ ! -e "$choices" ] || with=(--product-choices "$choices")
     [ "$quick" = 1 ] || attempt training-gpt2-124m 90 "$programs/bin/train_gpt" --data-path "$work/text" \
         --vocab-size 50257 --num-layers 12 --hidden-size 768 --num-attention-heads 12 --seq-length 1024 \
         --dtype bf16 --micro-batch-size 16 --global-batch-size 64 --train-iters 25 --lr 1e-4 --log-interval 1 \
-        --transport threads --device cuda --ranks 1 --metrics "$work/training-gpt2-124m.jsonl"
+        --transport threads --device cuda --ranks 1 --metrics "$work/training-gpt2-124m.jsonl" "${with[@]}"
 }
 
 rows_loss() {
@@ -389,16 +392,15 @@ part_cudnn() {
     attempt_tests cudnn-kernels 90 2 '*Attention*' "$bin/cuda_kernels_test"
     bench_step cudnn-gpt2-124m 90 "$bin/bench_step" --model gpt2-124m
     [ "$quick" = 1 ] && return
-    bench_step cudnn-free-gpt2-124m 90 "$bin/bench_step" --model gpt2-124m --nondeterministic-attention --timed-products
+    bench_step cudnn-free-gpt2-124m 90 "$bin/bench_step" --model gpt2-124m --nondeterministic-attention
     bench_step cudnn-gpt2-1.5b 120 "$bin/bench_step" --model gpt2-1.5b --steps 4
-    bench_step cudnn-free-gpt2-1.5b 120 "$bin/bench_step" --model gpt2-1.5b --steps 4 --nondeterministic-attention \
-        --timed-products
+    bench_step cudnn-free-gpt2-1.5b 120 "$bin/bench_step" --model gpt2-1.5b --steps 4 --nondeterministic-attention
 }
 
 rows_cudnn() {
     tests_row cudnn-kernels "attention by cuDNN against fp64"
     step_rows cudnn "cuDNN, "
-    step_rows cudnn-free "cuDNN, non-deterministic, timed products, "
+    step_rows cudnn-free "cuDNN, non-deterministic, "
 }
 
 part_experts() {

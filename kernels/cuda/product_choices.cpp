@@ -3,9 +3,12 @@
 
 #include <cinttypes>
 #include <cstdio>
+#include <iterator>
 #include <map>
 #include <sstream>
+#include <utility>
 
+#include "kernels/cuda/check.hpp"
 #include "kernels/cuda/engine_state.hpp"
 #include "vocabpipe/error.hpp"
 
@@ -42,6 +45,10 @@ void ProductChoices::set(const ProductShape& shape, const cublasLtMatmulAlgo_t& 
     algorithms_.insert_or_assign(shape, algorithm);
 }
 
+void ProductChoices::add_missing(const ProductChoices& other) {
+    for (const auto& [shape, algorithm] : other.algorithms_) algorithms_.emplace(shape, algorithm);
+}
+
 std::string ProductChoices::text() const {
     std::map<std::string, std::string> lines;  // by shape: equal choices are equal texts
     for (const auto& [shape, algorithm] : algorithms_) {
@@ -57,12 +64,14 @@ ProductChoices ProductChoices::parse(std::string_view text, const std::string& d
     std::string line;
     const auto expect = [&](const std::string& wanted, const char* what) {
         if (std::getline(in, line) && line == wanted) return;
-        throw InputFileError("--product-choices: " + std::string(what) + " is '" + line +
-                             "', but this run has '" + wanted + "'; time the products again");
+        throw InputFileError(std::string(what) + " is '" + line + "', but this run has '" + wanted +
+                             "'");
     };
     expect(kFormat, "the first line");
     expect(device, "the GPU");
     expect(version_line(), "the library");
+    // Half a word is a word, too.
+    if (!text.ends_with('\n')) throw InputFileError("the last line is not complete");
     ProductChoices choices(device);
     while (std::getline(in, line)) {
         const size_t colon = line.find(':');
@@ -72,12 +81,20 @@ ProductChoices ProductChoices::parse(std::string_view text, const std::string& d
         for (uint64_t& word : algorithm.data) words >> word;
         std::string rest;
         if (!words || words >> rest) {
-            throw InputFileError("--product-choices: expected a shape with " +
-                                 std::to_string(kWords) + " words, got: " + line);
+            throw InputFileError("a line is no shape with " + std::to_string(kWords) +
+                                 " words: " + line);
         }
         choices.set(ProductShape::parse(std::string_view(line).substr(0, colon)), algorithm);
     }
     return choices;
+}
+
+std::string name_of_gpu() {
+    int device = 0;
+    check(cudaGetDevice(&device), "cudaGetDevice");
+    cudaDeviceProp properties{};
+    check(cudaGetDeviceProperties(&properties, device), "cudaGetDeviceProperties");
+    return properties.name;
 }
 
 void use_choices(Engine& engine, ProductChoices choices) {

@@ -26,16 +26,22 @@ public:
     [[nodiscard]] const cublasLtMatmulAlgo_t* find(const ProductShape& shape) const;
     void set(const ProductShape& shape, const cublasLtMatmulAlgo_t& algorithm);
     [[nodiscard]] size_t size() const { return algorithms_.size(); }
+    /// Takes over the shapes that are not here yet; others keep their algorithms.
+    void add_missing(const ProductChoices& other);
 
     /// A line of text per shape, sorted, behind three that say what it holds for.
     [[nodiscard]] std::string text() const;
-    /// Throws InputFileError for a text that is no such thing, or of another GPU or version.
+    /// Throws InputFileError for a text that is no such thing, or of another GPU or version; what
+    /// it says begins with the fault, for a caller that knows where the text is from.
     [[nodiscard]] static ProductChoices parse(std::string_view text, const std::string& device);
 
 private:
     std::string device_;
     std::unordered_map<ProductShape, cublasLtMatmulAlgo_t, ProductShapeHash> algorithms_;
 };
+
+/// Of the GPU that is the calling thread's, which choices are made on.
+[[nodiscard]] std::string name_of_gpu();
 
 /// Products whose shapes are met for the first time from now on run with these.
 void use_choices(Engine& engine, ProductChoices choices);

@@ -4,9 +4,7 @@
 #include "vocabpipe/error.hpp"
 
 #ifdef VOCABPIPE_WITH_CUDA
-#include "src/support/output_file.hpp"
 #include "vocabpipe/cuda/device.hpp"
-#include "vocabpipe/cuda/product_choices.hpp"
 
 #include <algorithm>
 #endif
@@ -35,26 +33,6 @@ std::function<std::unique_ptr<Device>(const RankPlacement&)> device_factory(
     throw UsageError("--device " + device +
                      ": this build has no CUDA; configure with -DVOCABPIPE_ENABLE_CUDA=ON or use "
                      "--device host");
-#endif
-}
-
-std::function<void(Communicator&, Device&)> products_writer(const std::string& device,
-                                                            const std::string& path) {
-    if (device != "cuda") {
-        throw UsageError("--time-products " + path + ": requires --device cuda, got " + device);
-    }
-#ifdef VOCABPIPE_WITH_CUDA
-    return [path](Communicator& communicator, Device& used) {
-        const std::string text = time_products(communicator, used);
-        communicator.agree([&] {
-            if (communicator.rank() != 0) return;
-            OutputFile file(path);
-            file.write(text);
-            file.publish();
-        });
-    };
-#else
-    return {};  // device_factory() has refused the device
 #endif
 }
 

@@ -3,7 +3,7 @@
 
 #include "src/train/options/gpu_options.hpp"
 #include "src/train/run/rank_placement.hpp"
-#include "vocabpipe/world.hpp"
+#include "vocabpipe/device.hpp"
 
 #include <functional>
 #include <memory>
@@ -16,9 +16,5 @@ namespace vocabpipe::tool {
 /// a build without CUDA.
 [[nodiscard]] std::function<std::unique_ptr<Device>(const RankPlacement&)> device_factory(
     const std::string& device, bool ranks_are_threads, const GpuOptions& gpu = {});
-
-/// Writes what time_products() finds to `path`. Throws UsageError unless `device` is cuda.
-[[nodiscard]] std::function<void(Communicator&, Device&)> products_writer(const std::string& device,
-                                                                          const std::string& path);
 
 }  // namespace vocabpipe::tool

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/tool/train_program.hpp"
 
-#include "src/tool/devices.hpp"
+#include "src/tool/products_after_training.hpp"
 #include "src/train/options/train_flags.hpp"
 
 #include <string>
@@ -33,9 +33,8 @@ Command TrainProgram::command() {
 void TrainProgram::resolve(const GivenFlags& given) {
     model_.resolve(given);
     check_launch(launch_, options_);
-    if (!options_.time_products.empty()) {
-        options_.after_training = products_writer(options_.device, options_.time_products);
-    }
+    options_.after_training =
+        products_after_training(options_.device, options_.time_products, options_.gpu);
     for (const std::string& read : {config_.path(), options_.gpu.product_choices_file}) {
         if (!read.empty()) options_.files_read.push_back(read);
     }

@@ -18,6 +18,7 @@ fi
 
 area=$(mktemp -d)
 trap 'rm -rf "$area"' EXIT
+export XDG_CACHE_HOME=$area/cache
 mkdir -p "$area/programs/bin"
 for program in train_gpt bench_step bench_experts; do
     ln -s "$built/$program" "$area/programs/bin/$program"

@@ -5,6 +5,7 @@
 #include "vocabpipe/world.hpp"
 
 #include <string>
+#include <vector>
 
 namespace vocabpipe {
 
@@ -13,5 +14,9 @@ namespace vocabpipe {
 /// CudaDeviceOptions::product_choices of later runs on the same GPU and library. Collective,
 /// between steps. It changes nothing of the running devices, whose bits stay what they are.
 [[nodiscard]] std::string time_products(Communicator& communicator, Device& device);
+
+/// The shapes of the matrix products that the ranks' CUDA devices have run so far, as such a text
+/// has them, sorted, on every rank. Collective, between steps.
+[[nodiscard]] std::vector<std::string> product_shapes(Communicator& communicator, Device& device);
 
 }  // namespace vocabpipe

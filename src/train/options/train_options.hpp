@@ -93,8 +93,9 @@ struct TrainOptions {
     /// The rank's device, made by its thread; empty: the host.
     std::function<std::unique_ptr<Device>(const RankPlacement&)> make_device;
     GpuOptions gpu;
-    /// Called on every rank after the last step, with what ran it: --time-products.
-    std::function<void(Communicator&, Device&)> after_training;
+    /// Called on every rank after the last step, with what ran it: --time-products. What it returns
+    /// on rank 0 is printed.
+    std::function<std::string(Communicator&, Device&)> after_training;
     bool ranks_are_threads = false;        // memory is the process's, not the rank's
     std::function<bool()> stop_requested;  // SIGUSR1; empty: never
     std::function<int()> terminated;       // the signal that ends the run, 0: none; empty: never

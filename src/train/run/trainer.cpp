@@ -57,8 +57,9 @@ public:
     void run() {
         prepare();
         const StopReason stop = options_.evaluation.skip_train ? evaluate_only() : take_steps();
+        std::string of_products;
         if (stop == StopReason::none && options_.after_training && trains()) {
-            options_.after_training(communicator_, *device_);
+            of_products = options_.after_training(communicator_, *device_);
         }
         end_files();
         if (!trains()) return;
@@ -72,6 +73,7 @@ public:
                     .snapshot_bytes =
                         saver_ ? static_cast<int64_t>(saver_->snapshot_bytes()) : int64_t{0}});
         skipped_.report(step() - start_.step);
+        if (!of_products.empty()) log_.print_line(of_products);
     }
 
 private:

@@ -41,10 +41,7 @@ public:
         engine_.use(queues_[static_cast<size_t>(Lane::compute)]);
         engine_.leave_multiprocessors(options_.left_multiprocessors.value_or(0));
         engine_.let_attention_vary(options_.nondeterministic_attention);
-        if (!options_.product_choices.empty()) {
-            kernels::cuda::use_choices(engine_, kernels::cuda::ProductChoices::parse(
-                                                    options_.product_choices, properties.name));
-        }
+        if (!options_.product_choices.empty()) use_choices(properties.name);
     }
 
     [[nodiscard]] std::string name() const override { return name_; }
@@ -159,6 +156,15 @@ private:
     }
     [[nodiscard]] kernels::cuda::Engine::Queue queue(Lane lane, const DeviceMemory& workspace) {
         return {streams_.of(lane), workspace.bytes()};
+    }
+    void use_choices(const std::string& gpu) {
+        try {
+            kernels::cuda::use_choices(
+                engine_, kernels::cuda::ProductChoices::parse(options_.product_choices, gpu));
+        } catch (const InputFileError& error) {
+            throw InputFileError(std::string("--product-choices: ") + error.what() +
+                                 "; time the products again");
+        }
     }
     void leave_to_nccl() {
         if (options_.left_multiprocessors) return;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "vocabpipe/cuda/product_choices.hpp"
 
-#include "kernels/cuda/check.hpp"
 #include "kernels/cuda/product_choices.hpp"
 
 #include <set>
@@ -24,18 +23,8 @@ std::vector<std::string> gather(Communicator& communicator, const std::string& m
     return texts;
 }
 
-std::string name_of_gpu() {
-    int device = 0;
-    kernels::cuda::check(cudaGetDevice(&device), "cudaGetDevice");
-    cudaDeviceProp properties{};
-    kernels::cuda::check(cudaGetDeviceProperties(&properties, device), "cudaGetDeviceProperties");
-    return properties.name;
-}
-
-}  // namespace
-
-std::string time_products(Communicator& communicator, Device& device) {
-    Context ctx(device.context(1, {}));
+/// The shapes that the devices of all ranks have run.
+std::vector<ProductShape> gather_shapes(Communicator& communicator, Context& ctx) {
     std::string mine;
     for (const ProductShape& shape : kernels::cuda::product_shapes(ctx)) {
         mine += shape.text() + "\n";
@@ -45,14 +34,31 @@ std::string time_products(Communicator& communicator, Device& device) {
         std::istringstream in(text);
         for (std::string line; std::getline(in, line);) lines.insert(line);
     }
+    std::vector<ProductShape> shapes;
+    for (const std::string& line : lines) shapes.push_back(ProductShape::parse(line));
+    return shapes;
+}
+
+}  // namespace
+
+std::string time_products(Communicator& communicator, Device& device) {
+    Context ctx(device.context(1, {}));
+    const std::vector<ProductShape> shapes = gather_shapes(communicator, ctx);
     std::string text;
     communicator.agree([&] {
         if (communicator.rank() != 0) return;
-        std::vector<ProductShape> shapes;
-        for (const std::string& line : lines) shapes.push_back(ProductShape::parse(line));
-        text = kernels::cuda::time_products(ctx, shapes, name_of_gpu()).text();
+        text = kernels::cuda::time_products(ctx, shapes, kernels::cuda::name_of_gpu()).text();
     });
     return gather(communicator, text).front();
+}
+
+std::vector<std::string> product_shapes(Communicator& communicator, Device& device) {
+    Context ctx(device.context(1, {}));
+    std::vector<std::string> lines;
+    for (const ProductShape& shape : gather_shapes(communicator, ctx)) {
+        lines.push_back(shape.text());
+    }
+    return lines;
 }
 
 }  // namespace vocabpipe
