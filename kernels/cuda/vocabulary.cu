@@ -30,8 +30,8 @@
 // where the 16.8 MB that a chunk writes at v = 16384 hide behind what it reads of L2. A block of
 // 256 threads per row, as before, waited 18 to 20 us per chunk at v = 16384, whatever the bytes:
 // 0.90. Measured on one (docs/performance.md): 0.82 to 0.83, 0.91, and 0.88 at 128256, of which the
-// first algorithm of cuBLASLt's heuristic loses 0.03 to 0.05; the score kernels take 90 us of a chunk
-// of 16128 columns, as predicted.
+// first algorithm of cuBLASLt's heuristic loses 0.03 to 0.05; the score kernels take 90 us of a
+// chunk of 16128 columns, as predicted.
 //
 // A chunk is an eighth of the columns, N v / 8 logits: 32 MiB at v = 16384, a product of 256 tiles
 // of 128 x 256, which 132 multiprocessors take in two rounds, 97 % full. Smaller chunks would leave
