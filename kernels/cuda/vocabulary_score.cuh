@@ -30,8 +30,8 @@ __device__ __forceinline__ float infinity() {
     return __int_as_float(0x7f800000);
 }
 
-/// 2^x by the special function unit, 0 where that is subnormal. __expf() does the same and cares for
-/// subnormal numbers, which doubles the instructions of a term.
+/// 2^x by the special function unit, 0 where that is subnormal. __expf() does the same and cares
+/// for subnormal numbers, which doubles the instructions of a term.
 __device__ __forceinline__ float fast_power_of_two(float x) {
 #ifdef __CUDA_ARCH__
     float result;
