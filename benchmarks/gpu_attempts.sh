@@ -187,12 +187,19 @@ forget() { # part
     sed -i "/^[a-z]* $1 /d" "$work/state"
 }
 
-# The state belongs to a commit.
+# The state belongs to a commit. Of other programs, which --continue brings, what passed stays and what failed
+# runs again.
 go_on_or_begin_anew() {
-    local commit
+    local commit of
     commit=$(commit_of_programs)
     if [ -n "$earlier" ] && [ ! -e "$work/state" ]; then
         tar -xzf "$earlier" -C "$work" || fail "--continue $earlier: not what --logs wrote" 2
+        of=$(sed -n '1s/^of \(.*\) [a-z]*$/\1/p' "$work/state")
+        if [ -n "$of" ] && [ "$of" != "$commit" ]; then
+            sed -i "1s/^of .* /of $commit /" "$work/state"
+            echo "from $of" >>"$work/state"
+            forget_failures
+        fi
     fi
     if [ -e "$work/state" ] && [ "$again" = 0 ] && [ "$(head -n 1 "$work/state")" = "of $commit $sizes" ]; then
         echo "goes on where the last call ended; --again would begin anew"
@@ -202,6 +209,12 @@ go_on_or_begin_anew() {
         rm -rf "${work:?}"/*
         echo "of $commit $sizes" >"$work/state"
     fi
+}
+
+forget_failures() {
+    awk '$1 == "end" && $4 != 0 { failed[$2, $3] = 1 } { line[NR] = $0; key[NR] = $2 SUBSEP $3 }
+        END { for (i = 1; i <= NR; ++i) if (!(key[i] in failed)) print line[i] }' "$work/state" >"$work/state.new" &&
+        mv "$work/state.new" "$work/state"
 }
 
 # The table and the logs so far, where they outlive a kill.

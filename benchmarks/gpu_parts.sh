@@ -467,6 +467,7 @@ print_table() {
     echo
     echo "commit $(commit_of_programs), $sizes sizes; at run time: driver $(of_probe driver), runtime $(
         of_probe runtime), NCCL $(of_probe nccl), cuBLASLt $(of_probe cublasLt); libraries: ${libraries:-where the loader looks}"
+    sed -n 's/^from \(.*\)/some results are of an earlier call, with commit \1/p' "$work/state"
     [ ! -e "$programs/manifest.txt" ] || sed -n 's/^built against: /built against: /p' "$programs/manifest.txt"
     echo
     echo "| what | measured | asked | ratio |"
