@@ -19,7 +19,7 @@ function nearest_flags(file,    prefix, i) {
     for (prefix = file; prefix != ""; sub(/[^\/]*\/?$/, "", prefix))
         for (i = 1; i <= sources; ++i)
             if (index(source[i], prefix) == 1 && source[i] in flags) return flags[source[i]]
-    return ""
+    return nearest_flags("src/")  # include/ has no sources
 }
 
 function edge(file, compile, first, precompiled) {
