@@ -136,7 +136,7 @@ step_rows() { # prefix of the logs, prefix of the rows
             aim = model == "gpt2-124m" ? 0.45 : 0.55
             if (peak) printf "| %sMFU, of %d TFLOP/s, %s | %.3f | %.2f | %.2f |\n", prefix, peak, model,
                 $5 / 1e3 / peak, aim, $5 / 1e3 / peak / aim }'
-        sed -n "s/^# products: \(.*\)/| $2$(basename "$log" .log | sed "s/^$1-//"), computed by | products: \1 | no fallback | |/p" "$log"
+        sed -n "s/^# products: \(.* by cuBLASLt.*\)/| $2$(basename "$log" .log | sed "s/^$1-//"), computed by | products: \1 | no fallback | |/p" "$log"
     done
 }
 

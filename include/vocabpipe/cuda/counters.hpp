@@ -17,6 +17,7 @@ struct CudaCounters {
     int64_t cudnn_attentions = 0;    ///< calls of attention, forward or backward, by cuDNN
     int64_t varying_attentions = 0;  ///< of these, gradients whose last bits may vary
     int64_t own_attentions = 0;      ///< by our own kernels
+    /// All counts agree.
     bool operator==(const CudaCounters&) const = default;
 };
 
