@@ -90,6 +90,7 @@ in_root() { # command...
 # --- checks
 
 failed() { # what
+    grep -n "FAILED\|rror\|exit code [1-9]" "$area/output" | head -n 20 >&2 || true
     tail -n 40 "$area/output" >&2
     cat "$root/output/gpu_table.md" >&2 || true
     echo "FAILED: $1" >&2
@@ -332,10 +333,11 @@ rm "$root/planted"
 mkdir -p "$root/project/build-gpu/bundle/cudnn/bin"
 cp "$root/project/build-gpu/bundle/bin/"bench_step* "$root/project/build-gpu/bundle/cudnn/bin/"
 # shellcheck disable=SC2016  # expanded by the program
-printf '#!/bin/bash\nexec "${0%%/*}/../../bin/cuda_kernels_on_stand_in_test" --gtest_filter="*AttentionLaunches*"\n' \
+printf '#!/bin/bash\nreal=${0%%/*}/../../bin/cuda_kernels_on_stand_in_test\ncase " $* " in
+    *list_tests*) exec "$real" --gtest_list_tests --gtest_filter="*AttentionLaunches*" ;; esac\nexec "$real"\n' \
     >"$root/project/build-gpu/bundle/cudnn/bin/cuda_kernels_test"
 chmod +x "$root/project/build-gpu/bundle/cudnn/bin/cuda_kernels_test"
-gpu_sh 0 "${given[@]}" kernels cudnn
+gpu_sh 0 "${given[@]}" shapes kernels cudnn
 says "libcudnn.so.9 libnvrtc.so.13"
 table_has '^| attention by cuDNN against fp64 | [1-9][0-9]* passed, 0 failed'
 table_has '^| cuDNN, MFU, of 989 TFLOP/s, gpt2-1.5b |'
