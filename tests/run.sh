@@ -4,7 +4,8 @@
 #
 #   tests/run.sh          everything but what is slow or heavy
 #   tests/run.sh --full   also the sanitizers' whole suites, many more random cases, a soak of ten
-#                         minutes, fuzzing (where clang is installed), and pages in a browser
+#                         minutes, every test and benchmark compiled alone, fuzzing (where clang is installed), and
+#                         pages in a browser
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -104,6 +105,8 @@ if [ $full = 1 ]; then
     else
         echo "SKIPPED: pip could not install pyarrow"
     fi
+    step "every file alone"
+    tests/standalone/check.sh "$build"
     step "soak"
     OMP_NUM_THREADS=1 VOCABPIPE_SOAK_SECONDS=600 "$build/bin/soak_test"
     step "fuzzing"
