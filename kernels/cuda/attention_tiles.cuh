@@ -11,6 +11,7 @@
 
 #include <cstdint>
 
+#include "kernels/cuda/fast_exp2.cuh"
 #include "kernels/cuda/mma.cuh"
 #include "kernels/cuda/numbers.cuh"
 #include "kernels/cuda/reduce.cuh"
@@ -141,17 +142,6 @@ private:
     using Mine = Vectors<T, kRows, kCols>;
     uint4 words_[Mine::kPerThread];
 };
-
-/// 2^x with a relative error below 2^-22; 0 below the least normal number.
-__device__ __forceinline__ float fast_exp2(float x) {
-#ifdef __CUDACC__
-    float result;
-    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(x));
-    return result;
-#else
-    return exp2f(x);
-#endif
-}
 
 /// Where fp32 weights change hands within a warp; bf16 weights stay in their threads.
 template <typename T, int kCols>
