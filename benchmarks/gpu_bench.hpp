@@ -14,6 +14,7 @@
 #include "kernels/bf16.hpp"
 #include "kernels/cuda/check.hpp"
 #include "kernels/cuda/engine.hpp"
+#include "kernels/cuda/product_choices.hpp"
 #include "vocabpipe/context.hpp"
 #include "vocabpipe/error.hpp"
 #include "vocabpipe/tensor.hpp"
@@ -32,9 +33,7 @@ inline std::string first_gpu() {
                           (status == cudaSuccess ? "there is none" : cudaGetErrorString(status)));
     }
     kernels::cuda::check(cudaSetDevice(0), "cudaSetDevice");
-    cudaDeviceProp properties{};
-    kernels::cuda::check(cudaGetDeviceProperties(&properties, 0), "cudaGetDeviceProperties");
-    return properties.name;
+    return kernels::cuda::name_of_gpu();
 }
 
 /// Device memory, zeroed.

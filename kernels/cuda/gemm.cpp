@@ -94,8 +94,7 @@ bool multiply_by_library(const CallSite& at, const Product& p) {
     return plan->second.run(state.blas, p, queue);
 }
 
-/// The first `count` of the columns, rows or terms of a product along one dimension, and the
-/// others.
+/// A product in two along one dimension of columns, rows or terms.
 struct Cut {
     Product first, rest;
 };
@@ -118,7 +117,7 @@ std::optional<Cut> cut_to_vectors(const Product& p) {
         const int64_t whole = size - size % kVector;
         return Cut{part(int64_t{0}, whole), part(whole, size - whole)};
     };
-    // Of two parts of a sum the second is added to the first, which must not be rounded before.
+    // The second part of a sum is added to the first, which must not be rounded before.
     if (odd(k) && (!p.transpose_a || p.transpose_b) && p.c.dtype == DType::fp32) {
         return halves(k, [&](int64_t begin, int64_t count) {
             Product part = p;
@@ -153,10 +152,8 @@ std::optional<Cut> cut_to_vectors(const Product& p) {
     return {};
 }
 
-}  // namespace
-
-bool try_multiply(CallSite ctx, const Product& p) {
-    require_product(p);
+/// try_multiply() of a product that has been checked.
+bool multiply_and_count(const CallSite& ctx, const Product& p) {
     if (empty(p)) return true;
     CudaCounters& counters = ctx.cuda().counters();
     if (!multiply_by_library(ctx, p)) {
@@ -168,6 +165,13 @@ bool try_multiply(CallSite ctx, const Product& p) {
     return true;
 }
 
+}  // namespace
+
+bool try_multiply(CallSite ctx, const Product& p) {
+    require_product(p);
+    return multiply_and_count(ctx, p);
+}
+
 void multiply(CallSite ctx, const Product& p) {
     require(p.epilogue == Epilogue::none, "a product without epilogue");
     require_product(p);
@@ -176,11 +180,11 @@ void multiply(CallSite ctx, const Product& p) {
         multiply(ctx, cut->rest);
         return;
     }
-    if (try_multiply(ctx, p)) return;
+    if (multiply_and_count(ctx, p)) return;
     if (p.bias && p.c.dtype == DType::fp32) {
         Product plain = p;
         plain.bias = {};
-        if (try_multiply(ctx, plain)) {
+        if (multiply_and_count(ctx, plain)) {
             const ConstTensor everywhere(p.bias.data, p.c.rows, p.c.cols, 0, p.bias.dtype);
             add(ctx, p.c, everywhere, p.c);
             return;

@@ -40,7 +40,7 @@ SideBySide::SideBySide(Context& ctx, int streams)
 }
 
 SideBySide::~SideBySide() {
-    for (int i = 0; i < std::min(used_, streams_) && streams_ > 1; ++i) {
+    for (int i = 0; i < std::min(used_, streams_); ++i) {
         const SideStream& side = engine_.state().sides[static_cast<size_t>(i)];
         // An error here is one of the context, which the lane's next call reports.
         (void)cudaEventRecord(side.end.get(), side.stream.get());

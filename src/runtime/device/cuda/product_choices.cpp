@@ -23,8 +23,8 @@ std::vector<std::string> gather(Communicator& communicator, const std::string& m
     return texts;
 }
 
-/// The shapes that the devices of all ranks have run.
-std::vector<ProductShape> gather_shapes(Communicator& communicator, Context& ctx) {
+/// The shapes that the devices of all ranks have run, as texts.
+std::set<std::string> gather_shapes(Communicator& communicator, Context& ctx) {
     std::string mine;
     for (const ProductShape& shape : kernels::cuda::product_shapes(ctx)) {
         mine += shape.text() + "\n";
@@ -34,19 +34,19 @@ std::vector<ProductShape> gather_shapes(Communicator& communicator, Context& ctx
         std::istringstream in(text);
         for (std::string line; std::getline(in, line);) lines.insert(line);
     }
-    std::vector<ProductShape> shapes;
-    for (const std::string& line : lines) shapes.push_back(ProductShape::parse(line));
-    return shapes;
+    return lines;
 }
 
 }  // namespace
 
 std::string time_products(Communicator& communicator, Device& device) {
     Context ctx(device.context(1, {}));
-    const std::vector<ProductShape> shapes = gather_shapes(communicator, ctx);
+    const std::set<std::string> lines = gather_shapes(communicator, ctx);
     std::string text;
     communicator.agree([&] {
         if (communicator.rank() != 0) return;
+        std::vector<ProductShape> shapes;
+        for (const std::string& line : lines) shapes.push_back(ProductShape::parse(line));
         text = kernels::cuda::time_products(ctx, shapes, kernels::cuda::name_of_gpu()).text();
     });
     return gather(communicator, text).front();
@@ -54,11 +54,8 @@ std::string time_products(Communicator& communicator, Device& device) {
 
 std::vector<std::string> product_shapes(Communicator& communicator, Device& device) {
     Context ctx(device.context(1, {}));
-    std::vector<std::string> lines;
-    for (const ProductShape& shape : gather_shapes(communicator, ctx)) {
-        lines.push_back(shape.text());
-    }
-    return lines;
+    const std::set<std::string> lines = gather_shapes(communicator, ctx);
+    return {lines.begin(), lines.end()};
 }
 
 }  // namespace vocabpipe
