@@ -133,7 +133,7 @@ int wrong_tokens(const Layer& layer) {
     return wrong;
 }
 
-/// Of all vocabularies so far.
+/// Choices for the products of all vocabularies so far.
 struct FastestProducts {
     explicit FastestProducts(const std::string& gpu_name) : cache(gpu_name, print_note) {}
 

@@ -187,7 +187,7 @@ forget() { # part
     sed -i "/^[a-z]* $1 /d" "$work/state"
 }
 
-# The state belongs to a commit. Of other programs, which --continue brings, what passed stays and what failed
+# The state belongs to a commit. --continue may bring that of other programs: what passed stays, and what failed
 # runs again.
 go_on_or_begin_anew() {
     local commit of

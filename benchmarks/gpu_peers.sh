@@ -266,7 +266,7 @@ step_stage() { # model, seconds at most for torch
     ours "step-$1-1" 60 bench_step --device "$ours_on" --dtype bf16 "${free_attention[@]}" ${step_flags[$1]} || again=$?
     # shellcheck disable=SC2086
     torch "step-$1-torch" "$2" step ${torch_flags[$1]} --lr "${rates[$1]}" ${train_flags[$1]:+--write "$scratch/model-$1"}
-    # Of the same weights and tokens.
+    # Our losses, of the same weights and tokens.
     # shellcheck disable=SC2086
     [ ! -e "$scratch/model-$1/tokens.bin" ] ||
         ours "losses-$1" 40 train_gpt --device "$ours_on" --transport threads --ranks 1 --load "$scratch/model-$1" \

@@ -20,7 +20,7 @@ fi
 
 build=${VOCABPIPE_BUILD_DIR:-build}
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
-# Of Open MPI 4 and 5.
+# More ranks than cores, with Open MPI 4 and 5.
 export OMPI_MCA_rmaps_base_oversubscribe=1 PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe
 
 step() { echo "=== $1 ($SECONDS s)"; }

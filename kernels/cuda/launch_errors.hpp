@@ -20,8 +20,8 @@ public:
         // A context that is lost no longer knows names.
         if (at.cuda().synchronous()) find_name();
     }
-    /// Throws DeviceError if the launch, whose result this is, failed. Of a synchronous engine:
-    /// or the kernel, which has run on return.
+    /// Throws DeviceError if the launch, whose result this is, failed, or
+    /// the kernel where the engine is synchronous: then it has run on return.
     void check(cudaError_t launched) const {
         if (launched != cudaSuccess || at_.cuda().synchronous()) check_closely(launched);
     }

@@ -40,7 +40,7 @@ private:
     std::unordered_map<ProductShape, cublasLtMatmulAlgo_t, ProductShapeHash> algorithms_;
 };
 
-/// Of the GPU that is the calling thread's, which choices are made on.
+/// The name of the calling thread's GPU, which choices are made on.
 [[nodiscard]] std::string name_of_gpu();
 
 /// Products whose shapes are met for the first time from now on run with these.

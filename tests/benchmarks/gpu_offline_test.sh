@@ -275,7 +275,7 @@ tar -tzf "$root/output/gpu_logs.tar.gz" | grep -x ceilings.log >/dev/null ||
 
 # Another machine goes on with the logs of the first one.
 mkdir "$area/earlier" && tar -xzf "$root/output/gpu_logs.tar.gz" -C "$area/earlier"
-# Of other programs, with which the operators failed: they run again, and what passed does not.
+# The logs are those of other programs, with which operators failed: these run again, and what passed does not.
 sed -i '1s/^of .* /of 0123abcd /; s/^end kernels kernels 0/end kernels kernels 1/' "$area/earlier/state"
 tar -czf "$root/project/earlier.tar.gz" -C "$area/earlier" .
 rm -rf "$root/project/build-gpu"

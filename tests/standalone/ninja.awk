@@ -14,7 +14,7 @@ function own_header(name, from,    i, folder, path) {
     return ""
 }
 
-# Of the source nearest by path.
+# The flags of the source nearest by path.
 function nearest_flags(file,    prefix, i) {
     for (prefix = file; prefix != ""; sub(/[^\/]*\/?$/, "", prefix))
         for (i = 1; i <= sources; ++i)

@@ -21,7 +21,7 @@ struct CudaCounters {
     bool operator==(const CudaCounters&) const = default;
 };
 
-/// Of a device that make_cuda_device() made.
+/// The counts of a device that make_cuda_device() made.
 [[nodiscard]] CudaCounters cuda_counters(Device& device);
 
 /// "products: 5312 by cuBLASLt, 0 by the tiled kernel, ...", in one line.

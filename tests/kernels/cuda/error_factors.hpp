@@ -41,7 +41,7 @@ inline bool& looking_for_failures() {
     return looking;
 }
 
-/// Of one output of one operator.
+/// The errors of one output of one operator.
 class ErrorFactors {
 public:
     /// `what`: operator, output and shape.

@@ -38,7 +38,7 @@ protected:
         cuda_stand_in::restore_contexts();
         (void)cudaGetLastError();
     }
-    /// Of engines that are made from now on.
+    /// Lets engines that are made from now on wait for every launch.
     static void synchronous() { setenv("VOCABPIPE_SYNCHRONOUS", "1", /*overwrite=*/1); }
 
     /// Once `kernel` has an illegal address, `run` says all of this.

@@ -96,7 +96,7 @@ struct MixtureProblem {
     [[nodiscard]] int64_t token_of(int64_t row) const {
         return slot_of_row[static_cast<size_t>(row)] / shape.top_k;
     }
-    /// Of the slot of a row.
+    /// The weight of the slot of a row.
     [[nodiscard]] double weight(int64_t row) const {
         return token_weights.get(token_of(row),
                                  slot_of_row[static_cast<size_t>(row)] % shape.top_k);

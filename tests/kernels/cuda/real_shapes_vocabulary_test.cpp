@@ -138,7 +138,7 @@ LayerOutputs run_layer(const LayerProblem& p, int64_t missing_columns = 0) {
     return outputs;
 }
 
-/// Of every token, from the statistics.
+/// log Z of every token, from the statistics.
 std::vector<double> log_sums(const LayerProblem& p, const LargeMatrix& statistics) {
     std::vector<double> result;
     for (int64_t n = 0; n < p.shape.tokens; ++n) {
@@ -180,7 +180,7 @@ public:
     [[nodiscard]] int32_t label(size_t t) const {
         return p_.labels[static_cast<size_t>(tokens[t])];
     }
-    /// Of log Z, and of what all probabilities of a token have in common.
+    /// The error of log Z, which all probabilities of a token have in common.
     [[nodiscard]] double log_z_error(size_t t) const {
         return logit_error[t] + (std::sqrt(static_cast<double>(p_.shape.vocab)) + 16) * kEps32;
     }
@@ -245,7 +245,7 @@ void expect_losses(const LayerProblem& p, const ExactTokens& exact, const LayerO
                    label < 0
                        ? 0
                        : exact.log_z_error(t) + exact.logit_error[t] + 4 * kEps32 * std::abs(loss));
-        // Of a token without a label, no entry is kept apart.
+        // No entry is kept apart where a token has no label.
         sums.add(n, 0, from_statistics[static_cast<size_t>(n)], exact.log_z[t],
                  exact.log_z_error(t) + 4 * kEps32 * std::abs(exact.log_z[t]));
     }
