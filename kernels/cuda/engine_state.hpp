@@ -3,17 +3,16 @@
 #pragma once
 
 #include <cublasLt.h>
-#include <cuda_runtime.h>
 
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <type_traits>
 #include <unordered_map>
 #include <utility>
 #include <vector>
 
 #include "kernels/cuda/engine.hpp"
+#include "kernels/cuda/handles.hpp"
 #include "kernels/cuda/product_choices.hpp"
 #include "kernels/cuda/product_plan.hpp"
 #include "kernels/cuda/staging.hpp"
@@ -24,15 +23,7 @@ class CudnnAttention;  // attention_cudnn.cpp
 
 /// A stream beside a lane's (side_by_side.hpp).
 struct SideStream {
-    struct DestroyStream {
-        void operator()(cudaStream_t stream) const { (void)cudaStreamDestroy(stream); }
-    };
-    struct DestroyEvent {
-        void operator()(cudaEvent_t event) const { (void)cudaEventDestroy(event); }
-    };
-    using Event = std::unique_ptr<std::remove_pointer_t<cudaEvent_t>, DestroyEvent>;
-
-    std::unique_ptr<std::remove_pointer_t<cudaStream_t>, DestroyStream> stream;
+    Stream stream;
     Event end;  ///< of what it holds
 };
 
@@ -54,7 +45,7 @@ struct Engine::State {
     Staging staging;
     /// Made at first use.
     std::vector<SideStream> sides;
-    SideStream::Event sides_begin;  ///< what they wait for
+    Event sides_begin;  ///< what they wait for
 };
 
 }  // namespace vocabpipe::kernels::cuda

@@ -8,22 +8,6 @@
 
 namespace vocabpipe::kernels::cuda {
 
-namespace {
-
-SideStream make_side_stream(int priority) {
-    SideStream side;
-    cudaStream_t stream = nullptr;
-    check(cudaStreamCreateWithPriority(&stream, cudaStreamNonBlocking, priority),
-          "cudaStreamCreateWithPriority");
-    side.stream.reset(stream);
-    cudaEvent_t event = nullptr;
-    check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "cudaEventCreateWithFlags");
-    side.end.reset(event);
-    return side;
-}
-
-}  // namespace
-
 SideBySide::SideBySide(Context& ctx, int streams)
     : engine_(ctx.cuda()), lane_(engine_.queue()), streams_(std::clamp(streams, 1, kStreams)) {
     if (streams_ == 1) return;
@@ -31,10 +15,10 @@ SideBySide::SideBySide(Context& ctx, int streams)
     if (sides.empty()) {
         int priority = 0;  // a lane's: what other ranks wait for runs before
         check(cudaStreamGetPriority(lane_.stream, &priority), "cudaStreamGetPriority");
-        for (int i = 0; i < kStreams; ++i) sides.push_back(make_side_stream(priority));
-        cudaEvent_t event = nullptr;
-        check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "cudaEventCreateWithFlags");
-        engine_.state().sides_begin.reset(event);
+        for (int i = 0; i < kStreams; ++i) {
+            sides.push_back({make_stream(priority), make_event(Timing::no)});
+        }
+        engine_.state().sides_begin = make_event(Timing::no);
     }
     check(cudaEventRecord(engine_.state().sides_begin.get(), lane_.stream), "cudaEventRecord");
 }

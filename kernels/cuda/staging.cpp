@@ -34,9 +34,7 @@ void Staging::make_areas(size_t bytes) {
     for (Area& area : areas_) {
         area.memory.reset(
             allocate_pinned(bytes, "lists for a GPU: " + std::to_string(bytes) + " bytes"));
-        cudaEvent_t event = nullptr;
-        check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "cudaEventCreateWithFlags");
-        area.copied.reset(event);
+        area.copied = make_event(Timing::no);
     }
     bytes_ = bytes;
 }

@@ -7,7 +7,8 @@
 #include <cstddef>
 #include <memory>
 #include <span>
-#include <type_traits>
+
+#include "kernels/cuda/handles.hpp"
 
 namespace vocabpipe::kernels::cuda {
 
@@ -30,12 +31,9 @@ private:
     struct Free {
         void operator()(std::byte* data) const { (void)cudaFreeHost(data); }
     };
-    struct Destroy {
-        void operator()(cudaEvent_t event) const { (void)cudaEventDestroy(event); }
-    };
     struct Area {
         std::unique_ptr<std::byte, Free> memory;
-        std::unique_ptr<std::remove_pointer_t<cudaEvent_t>, Destroy> copied;
+        Event copied;
     };
     void make_areas(size_t bytes);
 

@@ -1,43 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
+// What the runtime takes from the kernels' side of CUDA.
 #pragma once
 
 #include "kernels/cuda/check.hpp"
-
-#include <cuda_runtime.h>
-#include <memory>
-#include <type_traits>
+#include "kernels/cuda/handles.hpp"
 
 namespace vocabpipe::cuda {
 
 using kernels::cuda::check;
+using kernels::cuda::Event;
 using kernels::cuda::has_ended;
+using kernels::cuda::make_event;
+using kernels::cuda::make_stream;
+using kernels::cuda::Stream;
 using kernels::cuda::synchronize;
-
-struct DestroyStream {
-    void operator()(cudaStream_t stream) const { (void)cudaStreamDestroy(stream); }
-};
-using Stream = std::unique_ptr<std::remove_pointer_t<cudaStream_t>, DestroyStream>;
-
-struct DestroyEvent {
-    void operator()(cudaEvent_t event) const { (void)cudaEventDestroy(event); }
-};
-using Event = std::unique_ptr<std::remove_pointer_t<cudaEvent_t>, DestroyEvent>;
-
-/// Does not block the legacy default stream, nor is blocked by it. Lower numbers go first.
-[[nodiscard]] inline Stream make_stream(int priority) {
-    cudaStream_t stream = nullptr;
-    check(cudaStreamCreateWithPriority(&stream, cudaStreamNonBlocking, priority),
-          "cudaStreamCreateWithPriority");
-    return Stream(stream);
-}
-
-enum class Timing : bool { no, yes };  ///< an event without times is cheaper to wait for
-[[nodiscard]] inline Event make_event(Timing timing) {
-    cudaEvent_t event = nullptr;
-    check(cudaEventCreateWithFlags(
-              &event, timing == Timing::yes ? cudaEventDefault : cudaEventDisableTiming),
-          "cudaEventCreateWithFlags");
-    return Event(event);
-}
+using kernels::cuda::Timing;
 
 }  // namespace vocabpipe::cuda
