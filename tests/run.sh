@@ -80,7 +80,7 @@ sanitize asan "runtime_test mesh_test train_inputs_test $on_stand_in $stalls" \
 # a GPU is skipped, visibly. Everything with MPI besides: --full.
 step "cuda"
 if command -v nvcc >/dev/null; then
-    XZ_OPT=-6 VOCABPIPE_BUILD_DIR=$build-bundle benchmarks/gpu_bundle.sh --output "$build-bundle/packed"
+    VOCABPIPE_BUILD_DIR=$build-bundle benchmarks/gpu_bundle.sh --output "$build-bundle/packed"
     ctest --test-dir "$build-bundle" -L cuda --no-tests=error -j 2 -E NOT_BUILT
     if [ $full = 1 ]; then
         examples/configure.sh "$build-cuda" -C tests/config/cuda.cmake >/dev/null
