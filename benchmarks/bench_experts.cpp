@@ -25,7 +25,7 @@
 #include <vector>
 
 #include "benchmarks/operator_device.hpp"
-#include "kernels/bf16.hpp"
+#include "benchmarks/random_blocks.hpp"
 #include "kernels/host/operators.hpp"
 #include "vocabpipe/context.hpp"
 #include "vocabpipe/error.hpp"
@@ -44,29 +44,19 @@ struct Options {
     std::vector<std::string> dtypes{"fp32", "bf16"};
 };
 
-/// A dense tensor of the device, with values from -0.1 to 0.1: a block of them over and over, its
-/// length prime so that no two rows agree.
+/// A dense tensor of the device, with values from -0.1 to 0.1.
 class RandomMatrix {
 public:
     RandomMatrix(OperatorDevice& device, int64_t rows, int64_t cols, DType type)
         : memory_(device.allocate(static_cast<size_t>(rows * cols * size_of(type)))),
           view_(memory_.get(), rows, cols, type) {
-        constexpr int64_t kBlock = 1048573;
-        const int64_t count = std::min(kBlock, view_.size());
-        std::vector<float> wide(static_cast<size_t>(count));
-        std::vector<Bf16> narrow(wide.size());
         std::minstd_rand random(1);
         std::uniform_real_distribution<float> value(-0.1F, 0.1F);
-        for (size_t i = 0; i < wide.size(); ++i) {
-            wide[i] = value(random);
-            narrow[i] = to_bf16(wide[i]);
-        }
-        const void* const from =
-            type == DType::bf16 ? static_cast<const void*>(narrow.data()) : wide.data();
-        for (int64_t at = 0; at < view_.size(); at += kBlock) {
-            device.upload(from, memory_.get() + at * size_of(type),
-                          static_cast<size_t>(std::min(kBlock, view_.size() - at) * size_of(type)));
-        }
+        bench::fill_by_blocks(
+            view_, [&] { return value(random); },
+            [&](const void* from, size_t bytes, size_t offset) {
+                device.upload(from, memory_.get() + offset, bytes);
+            });
     }
     operator Tensor() const { return view_; }
     operator ConstTensor() const { return view_; }

@@ -17,6 +17,7 @@
 #include "vocabpipe/error.hpp"
 
 #ifdef VOCABPIPE_WITH_CUDA
+#include "benchmarks/print_note.hpp"
 #include "kernels/cuda/product_choices.hpp"
 #include "src/tool/product_cache.hpp"
 #include "vocabpipe/context.hpp"
@@ -151,15 +152,10 @@ std::string aim(const Options& o) {
 using OpenDevice = std::function<std::unique_ptr<Device>(GpuOptions)>;
 
 #ifdef VOCABPIPE_WITH_CUDA
-void print_note(const std::string& line) {
-    std::printf("# %s\n", line.c_str());
-    std::fflush(stdout);
-}
-
 /// Steps with timed products. `device`, which is open, is replaced by the one that ran them.
 bench::StepTiming time_with_cache(Communicator& communicator, std::unique_ptr<Device>& device,
                                   const OpenDevice& open_device, const bench::StepCase& which) {
-    const tool::ProductCache cache(kernels::cuda::name_of_gpu(), print_note);
+    const tool::ProductCache cache(kernels::cuda::name_of_gpu(), bench::print_note);
     const auto reopen = [&](const kernels::cuda::ProductChoices& choices) {
         device.reset();
         device = open_device({.product_choices = choices.text()});
@@ -179,7 +175,7 @@ bench::StepTiming time_with_cache(Communicator& communicator, std::unique_ptr<De
         reopen(products.choices);
         timing = bench::time_steps(communicator, *device, which);
     }
-    print_note(products.line());
+    bench::print_note(products.line());
     return timing;
 }
 #endif

@@ -26,6 +26,7 @@
 #include "benchmarks/best_product.hpp"
 #include "benchmarks/device_timer.hpp"
 #include "benchmarks/gpu_bench.hpp"
+#include "benchmarks/print_note.hpp"
 #include "kernels/bf16.hpp"
 #include "kernels/cuda/gemm.hpp"
 #include "kernels/cuda/operators.hpp"
@@ -51,11 +52,6 @@ struct Options {
     DType type = DType::bf16;
     bool untimed_products = false;
 };
-
-void print_note(const std::string& line) {
-    std::printf("# %s\n", line.c_str());
-    std::fflush(stdout);
-}
 
 std::vector<int32_t> spread_labels(int64_t tokens, int64_t rows) {
     std::vector<int32_t> labels;
@@ -135,7 +131,7 @@ int wrong_tokens(const Layer& layer) {
 
 /// Choices for the products of all vocabularies so far.
 struct FastestProducts {
-    explicit FastestProducts(const std::string& gpu_name) : cache(gpu_name, print_note) {}
+    explicit FastestProducts(const std::string& gpu_name) : cache(gpu_name, bench::print_note) {}
 
     /// Those of S and T, too.
     void complete(const Layer& layer) {
@@ -144,7 +140,7 @@ struct FastestProducts {
         layer.combine_softmax(gpu.context());
         layer.gradients(gpu.context());
         auto completed = cache.complete(gpu.context(), std::move(choices));
-        print_note(completed.line());
+        bench::print_note(completed.line());
         choices = std::move(completed.choices);
     }
 

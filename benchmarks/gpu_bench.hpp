@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "kernels/bf16.hpp"
+#include "benchmarks/random_blocks.hpp"
 #include "kernels/cuda/check.hpp"
 #include "kernels/cuda/engine.hpp"
 #include "kernels/cuda/product_choices.hpp"
@@ -81,25 +81,15 @@ public:
     [[nodiscard]] Tensor view() const { return view_; }
     [[nodiscard]] const Buffer& buffer() const { return buffer_; }
 
-    /// Normal numbers; a block of them over and over, its length prime so that no two rows agree.
+    /// Normal numbers.
     void fill(uint64_t seed, float deviation) const {
-        constexpr int64_t kBlock = 1048573;
         std::mt19937_64 random(seed);
         std::normal_distribution<float> normal(0, deviation);
-        const auto count = static_cast<size_t>(std::min(kBlock, view_.size()));
-        std::vector<float> wide(count);
-        std::vector<kernels::Bf16> narrow(count);
-        for (size_t i = 0; i < count; ++i) {
-            wide[i] = normal(random);
-            narrow[i] = kernels::to_bf16(wide[i]);
-        }
-        const bool bf16 = view_.dtype == DType::bf16;
-        const void* const from = bf16 ? static_cast<const void*>(narrow.data()) : wide.data();
-        for (int64_t at = 0; at < view_.size(); at += kBlock) {
-            const int64_t now = std::min(kBlock, view_.size() - at);
-            buffer_.upload(from, static_cast<size_t>(now * size_of(view_.dtype)),
-                           static_cast<size_t>(at * size_of(view_.dtype)));
-        }
+        fill_by_blocks(
+            view_, [&] { return normal(random); },
+            [this](const void* from, size_t bytes, size_t offset) {
+                buffer_.upload(from, bytes, offset);
+            });
     }
 
 private:

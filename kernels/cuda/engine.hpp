@@ -32,9 +32,10 @@ public:
     struct Queue {
         cudaStream_t stream = nullptr;
         std::span<std::byte> workspace;
-        int beside =
-            1;  ///< streams that share the GPU with this one (side_by_side.hpp), itself too
-        bool rows_vary = false;  ///< of its products, from step to step
+        /// Streams that share the GPU (side_by_side.hpp), this one included.
+        int beside = 1;
+        /// Products have other numbers of rows in every step.
+        bool rows_vary = false;
     };
     void use(const Queue& queue) { queue_ = queue; }
     [[nodiscard]] const Queue& queue() const { return queue_; }

@@ -15,7 +15,7 @@ namespace {
 /// Context::poll() may wait for the device; between two calls there are to be fewer than 500
 /// launches.
 constexpr size_t kExpertsPerPoll = 128;
-/// Row counts change from step to step, and each makes a plan of its own.
+/// Row counts change from step to step; each multiple of 128 makes products of its own.
 constexpr size_t kMostPlans = 4096;
 
 /// Calls body(expert, first row, rows) for one product of cuBLASLt each. An expert's rows fill a

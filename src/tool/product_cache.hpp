@@ -29,8 +29,8 @@ public:
     [[nodiscard]] kernels::cuda::ProductChoices read() const;
 
     /// Adds the shapes that the file lacks; those that it has keep their algorithms, and so their
-    /// bits. A file that read() ignores stays as it is. Returns what runs
-    /// have from now on: the file's choices, and `timed` where it has none.
+    /// bits. A file that read() ignores stays as it is. Returns what runs have from now on: the
+    /// file's choices, and `timed` where it has none.
     [[nodiscard]] kernels::cuda::ProductChoices add(kernels::cuda::ProductChoices timed) const;
 
     /// Shapes of products.

@@ -63,11 +63,7 @@ TEST_P(CudaLinear, ForwardAgreesWithTheReference) {
         const DeviceMatrix x(device, f.x), w(device, f.w), bias(device, f.bias);
         const DeviceMatrix y(device, Matrix(s.n, s.out, out_type(), s.gap));
         cuda::linear_forward(device.context(), x, w, bias, y);
-        const auto once = sum_bound(f.scale, f.exact, s.in + 1, out_type());
-        const double early = rounded_early(out_type(), y.view(), 1);
-        expect_close(y.download(), f.exact, [&](int64_t row, int64_t col) {
-            return once(row, col) + early * (1 + std::abs(f.exact.get(row, col)));
-        });
+        expect_close(y.download(), f.exact, biased_bound(f.scale, f.exact, s.in + 1, y.view()));
     }
 }
 
@@ -119,11 +115,7 @@ TEST_P(CudaLinearOfType, ForwardTakesGeluAndKeepsWhatItTakesItOf) {
         const DeviceMatrix before(device, Matrix(s.n, s.out, type, s.gap));
         const DeviceMatrix y(device, Matrix(s.n, s.out, type, s.gap));
         cuda::linear_gelu_forward(device.context(), x, w, bias, before, y);
-        const auto once = sum_bound(f.scale, f.exact, s.in + 1, type);
-        const double early = rounded_early(type, before.view(), 1);
-        const auto before_bound = [&](int64_t row, int64_t col) {
-            return once(row, col) + early * (1 + std::abs(f.exact.get(row, col)));
-        };
+        const auto before_bound = biased_bound(f.scale, f.exact, s.in + 1, before.view());
         expect_close(before.download(), f.exact, before_bound);
         expect_close(y.download(), exact, [&](int64_t row, int64_t col) {
             const double v = std::abs(f.exact.get(row, col));

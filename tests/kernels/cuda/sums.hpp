@@ -37,4 +37,14 @@ inline double rounded_early(DType result, const ConstTensor& c, int terms) {
     return result == DType::bf16 && !vectors ? 1.02 * terms * unit_roundoff(result) : 0.0;
 }
 
+/// sum_bound() of products to which `c` adds a bias.
+inline std::function<double(int64_t, int64_t)> biased_bound(const Matrix& magnitude,
+                                                            const Matrix& exact, int64_t terms,
+                                                            const ConstTensor& c) {
+    return [once = sum_bound(magnitude, exact, terms, c.dtype),
+            early = rounded_early(c.dtype, c, 1), &exact](int64_t row, int64_t col) {
+        return once(row, col) + early * (1 + std::abs(exact.get(row, col)));
+    };
+}
+
 }  // namespace vocabpipe::kernels::test
