@@ -88,10 +88,8 @@ part_profile() {
         skip "time per kernel" "ncu not found; it comes with the CUDA toolkit (nsight-compute)"
         return 0
     fi
-    local bin=$programs/bin
-    [ ! -d "$programs/cudnn/bin" ] || bin=$programs/cudnn/bin
     profile "$programs/bin" own
-    [ "$bin" = "$programs/bin" ] || profile "$bin" cudnn
+    [ ! -d "$programs/cudnn/bin" ] || profile "$programs/cudnn/bin" cudnn
 }
 
 profile() { # folder of programs, whose attention
@@ -414,20 +412,29 @@ rows_experts() {
             $1, $3, $5 / 1e3, $4 / 1e3, $6 }' "$work/experts.log"
 }
 
+# Names of what failed, of programs that can be run again.
+failed_programs() {
+    local name
+    awk '$1 == "end" && $4 != 0 && $2 != "diagnosis" { print $3 }' "$work/state" | while read -r name; do
+        if [ -e "$work/$name.command" ]; then echo "$name"; fi
+    done
+}
+
+in_file_name() { tr -c 'A-Za-z0-9_\n' _ <<<"$1"; }
+
 # A test that failed, alone: with launches that end before the next one begins, and an error's operator,
 # kernel and shape; then under the sanitizer.
 part_diagnosis() {
     local name test command run=()
-    for name in $(awk '$1 == "end" && $4 != 0 && $2 != "diagnosis" { print $3 }' "$work/state"); do
-        [ -e "$work/$name.command" ] || continue
+    for name in $(failed_programs); do
         command=$(cut -d' ' -f2- "$work/$name.command")
         case "$command" in *compute-sanitizer*) continue ;; esac
         read -ra run <<<"$command"
         while read -r test; do
-            shown_lines=20 attempt_tests "alone-$name-$(tr -c 'A-Za-z0-9_\n' _ <<<"$test")" 20 1 "$test" \
+            shown_lines=20 attempt_tests "alone-$name-$(in_file_name "$test")" 20 1 "$test" \
                 env CUDA_LAUNCH_BLOCKING=1 VOCABPIPE_SYNCHRONOUS=1 "${run[@]}"
             if command -v compute-sanitizer >/dev/null; then
-                shown_lines=20 attempt_tests "sanitized-$name-$(tr -c 'A-Za-z0-9_\n' _ <<<"$test")" 20 1 "$test" \
+                shown_lines=20 attempt_tests "sanitized-$name-$(in_file_name "$test")" 20 1 "$test" \
                     compute-sanitizer --error-exitcode 9 "${run[@]}"
             fi
         done < <(failed_tests "$name" | head -n "${diagnosed:-4}")
@@ -437,10 +444,9 @@ part_diagnosis() {
 # What a failed test said, alone and before.
 rows_diagnosis() {
     local name test said alone
-    for name in $(awk '$1 == "end" && $4 != 0 && $2 != "diagnosis" { print $3 }' "$work/state"); do
-        [ -e "$work/$name.command" ] || continue
+    for name in $(failed_programs); do
         while read -r test; do
-            alone=alone-$name-$(tr -c 'A-Za-z0-9_\n' _ <<<"$test")
+            alone=alone-$name-$(in_file_name "$test")
             said=$(why_it_failed "$alone" "$test")
             [ -n "$said" ] || said=$(why_it_failed "$name" "$test")
             case "$(verdict_of_tests "$alone")" in "1 passed"*) said="passes alone; $said" ;; esac
