@@ -155,6 +155,37 @@ std::string unknown_flags(const CLI::App& command, const std::vector<std::string
     return text;
 }
 
+const Flag* flag_named(const std::vector<FlagGroup>& groups, const std::string& name) {
+    for (const FlagGroup& group : groups) {
+        for (const Flag& flag : group.flags) {
+            const std::vector<std::string> names = flag.spellings();
+            if (std::ranges::find(names, name) != names.end()) return &flag;
+        }
+    }
+    return nullptr;
+}
+
+/// Throws UsageError where a flag that needs a value is followed by another flag: the value was an
+/// empty variable of a script, and the parser would take the flag in its place.
+void check_values_follow(const Command& program, const std::vector<std::string>& words) {
+    const Command* at = &program;
+    for (size_t i = 0; i < words.size() && words[i] != "--"; ++i) {
+        const auto sub = std::ranges::find(at->commands, words[i], &Command::name);
+        if (sub != at->commands.end()) at = &*sub;
+        const Flag* const flag = flag_named(at->flags, words[i]);
+        if (flag == nullptr || flag->is_switch()) continue;
+        for (int value = 1; value <= flag->words && i + 1 < words.size(); ++value) {
+            const std::string& next = words[++i];
+            if (flag_in(next).empty()) continue;
+            throw UsageError(
+                words[i - static_cast<size_t>(value)] + ": expected a value, got the flag " + next +
+                (flag->words > 1
+                     ? std::string()
+                     : "; write " + flag->name() + "=" + next + " if that is the value"));
+        }
+    }
+}
+
 std::string wrong_subcommand(const Place& at, const std::string& given) {
     std::vector<std::string_view> known;
     std::string all;
@@ -202,6 +233,7 @@ CommandLine read_command_line(const Command& program, const std::vector<std::str
     if (program.config != nullptr) {
         app.config_formatter(std::make_shared<ConfigItems>(app, program));
     }
+    check_values_follow(program, words);
     std::string answer;
     try {
         parse(app, words);
@@ -224,6 +256,7 @@ void read_flags(const std::vector<FlagGroup>& flags, const std::vector<std::stri
     app.set_help_flag();
     app.option_defaults()->take_last();
     add_to(app, alone);
+    check_values_follow(alone, words);
     try {
         parse(app, words);
     } catch (const CLI::ParseError& error) {

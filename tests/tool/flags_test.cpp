@@ -270,6 +270,37 @@ TEST_F(CommandLines, AreRefusedForWhatIsMissingOrTooMuch) {
               "--json yes: is a switch; omit the value, or use true or false");
 }
 
+TEST_F(CommandLines, TakeNoFlagForAValueUnlessItIsWrittenSo) {
+    EXPECT_EQ(refusal({"show", "x", "--names", "--json"}),
+              "--names: expected a value, got the flag --json; write --names=--json if that is the "
+              "value");
+    EXPECT_EQ(refusal({"show", "x", "--share", "-r", "2"}),
+              "--share: expected a value, got the flag -r; write --share=-r if that is the value");
+    EXPECT_EQ(refusal({"show", "x", "-r", "--names=a"}),
+              "-r: expected a value, got the flag --names=a; write --ranks=--names=a if that is "
+              "the value");
+    read({"show", "x", "--names=--json", "--input", "-"});
+    EXPECT_EQ(names_, Words({"--json"}));
+    EXPECT_EQ(inputs_, Words({"-"}));
+    EXPECT_FALSE(json_);
+    read({"show", "x", "--share", "-0.5"});
+    EXPECT_EQ(share_, -0.5);
+}
+
+TEST(FlagValues, AreNoFlags) {
+    TrainProgram train;
+    const Command command = train.command();
+    for (const FlagGroup& group : command.flags) {
+        for (const Flag& flag : group.flags) {
+            if (flag.is_switch()) continue;
+            EXPECT_THAT(testing::message_of<UsageError>([&] {
+                            (void)read_command_line(command, {flag.name(), "--bf16"});
+                        }),
+                        StartsWith(flag.name() + ": expected a value, got the flag --bf16"));
+        }
+    }
+}
+
 TEST_F(CommandLines, AskForHelp) {
     EXPECT_EQ(read({"show", "--help"}).answer,
               "Show it\n"

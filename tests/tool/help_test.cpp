@@ -85,6 +85,9 @@ TEST(UnknownFlags, AreNamedInOrderWithTheNearestOne) {
               "train_gpt: error: word: unexpected argument; see train_gpt --help\n");
     EXPECT_EQ(refused(kTrain + " --lr"),
               "train_gpt: error: --lr: expected a value; see train_gpt --help\n");
+    EXPECT_EQ(refused(kTool + " timeline t.json --html --help"),
+              "vocabpipe: error: --html: expected a value, got the flag --help; write "
+              "--html=--help if that is the value\n");
     EXPECT_EQ(refused(kTrain + " --bf16=3"),
               "train_gpt: error: --bf16 3: is a switch; omit the value, or use true or false\n");
     EXPECT_EQ(refused(kTool + " simulate 1f1b,microbatch=3,foo=4 --pp 2"),
