@@ -23,6 +23,7 @@
 #include "src/train/data/sentencepiece_tokenizer.hpp"
 #include "src/train/data/sentencepiece_training.hpp"
 #include "src/train/data/text_file.hpp"
+#include "src/train/data/text_input.hpp"
 #include "src/train/data/utf8_check.hpp"
 #include "vocabpipe/error.hpp"
 
@@ -37,6 +38,9 @@ struct PrepareArguments {
     int64_t vocab_size = 0;  // 0: not given
     std::string tokenizer_model;
     std::string separator = "file";
+    bool separator_given = false;
+    std::string format = "auto";
+    std::string json_key = "text";
 };
 
 /// The tokenizer, and the bytes of its model if it was trained here.
@@ -82,6 +86,21 @@ void check_options(const PrepareArguments& options) {
     }
 }
 
+/// Which of the files are JSON lines.
+std::vector<TextInput> find_inputs(const PrepareArguments& options) {
+    std::vector<TextInput> inputs;
+    for (const std::string& path : options.inputs) {
+        const bool lines =
+            options.format == "jsonl" || (options.format == "auto" && holds_json_lines(path));
+        if (lines && options.separator_given) {
+            throw UsageError("--document-separator " + options.separator + ": each line of " +
+                             path + " is a document; leave it out, or use --input-format text");
+        }
+        inputs.push_back({path, lines ? options.json_key : std::string()});
+    }
+    return inputs;
+}
+
 /// The outputs replace older ones, but neither an input nor anything else.
 void check_outputs(const PrepareArguments& options) {
     std::vector<std::string> inputs = options.inputs;
@@ -114,7 +133,8 @@ void note_invalid(const PrepareArguments& options, const TextCheck& text) {
                  keeps_bytes(options) ? "they are kept unchanged" : "each is replaced by U+FFFD");
 }
 
-Vocabulary make_vocabulary(const PrepareArguments& options, ProgressLine& progress) {
+Vocabulary make_vocabulary(const PrepareArguments& options, const std::vector<TextInput>& inputs,
+                           ProgressLine& progress) {
     if (!options.tokenizer_model.empty()) {
         auto loaded = std::make_unique<SentencePieceTokenizer>(
             SentencePieceTokenizer::load(options.tokenizer_model));
@@ -129,7 +149,7 @@ Vocabulary make_vocabulary(const PrepareArguments& options, ProgressLine& progre
         progress.announce("training the vocabulary ...");
         SentencePieceTrainingOptions training;
         training.vocab_size = options.vocab_size;
-        SentencePieceVocabulary trained_here = train_sentencepiece(options.inputs, training);
+        SentencePieceVocabulary trained_here = train_sentencepiece(inputs, training);
         if (trained_here.unbroken_left_out > 0) {
             progress.clear();
             std::fprintf(
@@ -147,8 +167,9 @@ Vocabulary make_vocabulary(const PrepareArguments& options, ProgressLine& progre
 }
 
 /// Reads, splits, encodes and writes all inputs; nothing is visible before the writer finishes.
-void tokenize(const PrepareArguments& options, const Tokenizer& tokenizer, int64_t total_bytes,
-              ProgressLine& progress, MegatronWriter& writer) {
+void tokenize(const PrepareArguments& options, const std::vector<TextInput>& inputs,
+              const Tokenizer& tokenizer, int64_t total_bytes, ProgressLine& progress,
+              MegatronWriter& writer) {
     const InterruptGuard interrupt;
     std::vector<int32_t> ids;
     int64_t bytes = 0;
@@ -170,13 +191,14 @@ void tokenize(const PrepareArguments& options, const Tokenizer& tokenizer, int64
                                        writer.end_document();
                                        ++tokens;
                                    }});
-    for (const std::string& input : options.inputs) {
-        read_text_file(input, [&](std::string_view block) {
-            interrupt.check();
-            bytes += static_cast<int64_t>(block.size());
-            splitter.feed(block);
-        });
-        splitter.end_file();
+    for (const TextInput& input : inputs) {
+        read_text(input, {.text = [&](std::string_view block) { splitter.feed(block); },
+                          .end = [&] { splitter.end_file(); },
+                          .progress =
+                              [&](int64_t read) {
+                                  interrupt.check();
+                                  bytes += read;
+                              }});
     }
     if (tokens == 0) {
         throw InputFileError(options.inputs.front() +
@@ -212,16 +234,17 @@ void prepare(PrepareArguments options) {
     for (const std::string& input : options.inputs) {
         total_bytes += text_file_bytes(input);
     }
+    const std::vector<TextInput> inputs = find_inputs(options);
     check_outputs(options);
     const TextCheck text = check_text_files(options.inputs);
     refuse_binary(options, text);
     { const OutputFile probe(options.output + ".bin"); }  // rather now than after the training
 
     ProgressLine progress;
-    const Vocabulary vocabulary = make_vocabulary(options, progress);
+    const Vocabulary vocabulary = make_vocabulary(options, inputs, progress);
     const Tokenizer& tokenizer = *vocabulary.tokenizer;
     MegatronWriter writer(options.output, tokenizer.vocab_size());
-    tokenize(options, tokenizer, total_bytes, progress, writer);
+    tokenize(options, inputs, tokenizer, total_bytes, progress, writer);
     progress.announce("writing ...");
     const MegatronTotals totals = publish(options, vocabulary.trained_model, writer);
     progress.clear();
@@ -249,7 +272,8 @@ Command data_prepare_command() {
         .description = "Convert text files to PREFIX.bin and PREFIX.idx",
         .flags = {{.flags = {{.names = "--input",
                               .value = &o->inputs,
-                              .help = "Text files in UTF-8 (any bytes with --tokenizer bytes)",
+                              .help = "Text in UTF-8 (any bytes with --tokenizer bytes), or JSON "
+                                      "lines",
                               .repeats = true,
                               .required = true},
                              {.names = "--output",
@@ -275,8 +299,19 @@ Command data_prepare_command() {
                               .value = &o->separator,
                               .help = "Where a document ends: at the end of a file, at "
                                       "blank-lines, or at every line",
-                              .choices = {"file", "blank-lines", "line"}}}}},
-        .run = [o](const GivenFlags&) { prepare(*o); }};
+                              .choices = {"file", "blank-lines", "line"}},
+                             {.names = "--input-format",
+                              .value = &o->format,
+                              .help = "text; jsonl: a JSON object per line, each a document; auto: "
+                                      "jsonl where the first line is an object",
+                              .choices = {"auto", "text", "jsonl"}},
+                             {.names = "--json-key,--json-keys",
+                              .value = &o->json_key,
+                              .help = "Key of the text in JSON lines"}}}},
+        .run = [o](const GivenFlags& given) {
+            o->separator_given = given.contains("--document-separator");
+            prepare(*o);
+        }};
 }
 
 }  // namespace vocabpipe::tool

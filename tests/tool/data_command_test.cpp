@@ -43,6 +43,87 @@ std::string prose() {
     return text;
 }
 
+TEST(DataPrepare, TakesLineEndsOfWindowsForLineEnds) {
+    const TempFolder folder;
+    testing::write_file(folder / "c.txt", "a\r\nA\r\n\r\nb\r\n");
+    ASSERT_EQ(vocabpipe_in(folder,
+                           "data prepare --input c.txt --output blank "
+                           "--document-separator blank-lines")
+                  .exit_code,
+              0);
+    EXPECT_EQ(tokens_of(folder / "blank"), (std::vector<int32_t>{'a', '\n', 'A', 256, 'b', 256}));
+    ASSERT_EQ(vocabpipe_in(folder,
+                           "data prepare --input c.txt --output line "
+                           "--document-separator line")
+                  .exit_code,
+              0);
+    EXPECT_EQ(tokens_of(folder / "line"), (std::vector<int32_t>{'a', 256, 'A', 256, 'b', 256}));
+    ASSERT_EQ(vocabpipe_in(folder, "data prepare --input c.txt --output file").exit_code, 0);
+    EXPECT_EQ(tokens_of(folder / "file").size(), 13U) << "verbatim";
+}
+
+TEST(DataPrepare, TakesTheTextsOfJsonLines) {
+    const TempFolder folder;
+    testing::write_file(folder / "j.jsonl",
+                        "\n{\"id\": 1, \"text\": \"hi\\n\\u00e9\"}\r\n\n{\"text\": \"\"}\n"
+                        "{\"text\": \"o\\n\", \"body\": \"x\"}");
+    testing::write_file(folder / "plain.txt", "{\nnone\n");
+    const Outcome made =
+        vocabpipe_in(folder, "data prepare --input j.jsonl plain.txt --output set");
+    ASSERT_EQ(made.exit_code, 0) << made.error;
+    const std::vector<int32_t> plain{'{', '\n', 'n', 'o', 'n', 'e', '\n', 256};
+    std::vector<int32_t> expected{'h', 'i', '\n', 0xc3, 0xa9, 256, 'o', '\n', 256};
+    expected.insert(expected.end(), plain.begin(), plain.end());
+    EXPECT_EQ(tokens_of(folder / "set"), expected);
+
+    const auto refused = [&](const std::string& arguments) {
+        const Outcome outcome = vocabpipe_in(folder, "data prepare --output no " + arguments);
+        EXPECT_NE(outcome.exit_code, 0) << arguments;
+        EXPECT_FALSE(folder.names().contains("no.bin"));
+        return outcome.error;
+    };
+    EXPECT_EQ(refused("--input j.jsonl --json-key body"),
+              "vocabpipe: error: j.jsonl line 2: has no \"body\"; strings are under \"text\"; "
+              "choose one with --json-key\n");
+    EXPECT_EQ(refused("--input j.jsonl --json-keys id"),
+              "vocabpipe: error: j.jsonl line 2: \"id\" is no string but number; strings are "
+              "under \"text\"\n");
+    EXPECT_THAT(refused("--input j.jsonl --document-separator line"),
+                HasSubstr("--document-separator line: each line of j.jsonl is a document"));
+    testing::write_file(folder / "bad.jsonl", "{\"text\": \"a\"}\n{\"text\": \"b\n");
+    EXPECT_THAT(refused("--input bad.jsonl"), HasSubstr("bad.jsonl line 2: is no JSON: column 11"));
+    testing::write_file(folder / "array.json", "[{\"text\": \"a\"}]\n");
+    EXPECT_THAT(refused("--input array.json"), HasSubstr("write one object per line"));
+    ASSERT_EQ(vocabpipe_in(folder, "data prepare --input array.json --input-format text --output a")
+                  .exit_code,
+              0);
+    EXPECT_EQ(tokens_of(folder / "a").size(), 19U);
+}
+
+TEST(DataPrepare, LearnsTheVocabularyOfJsonLinesFromTheirTexts) {
+    const TempFolder folder;
+    std::string lines;
+    std::string texts;
+    for (int i = 0; i < 40; ++i) {
+        std::string text = prose();
+        text.resize(200 + 7 * static_cast<size_t>(i));
+        texts += text + "\n";
+        std::string escaped;
+        for (const char c : text) escaped += c == '\n' ? std::string("\\n") : std::string(1, c);
+        lines += "{\"url\": \"zzzzqqqqzzzzqqqq\", \"text\": \"" + escaped + "\"}\n";
+    }
+    testing::write_file(folder / "j.jsonl", lines);
+    testing::write_file(folder / "t.txt", texts);
+    for (const char* input : {"j.jsonl", "t.txt"}) {
+        const Outcome made =
+            vocabpipe_in(folder, std::string("data prepare --tokenizer sentencepiece --vocab-size "
+                                             "300 --input ") +
+                                     input + " --output " + input[0]);
+        ASSERT_EQ(made.exit_code, 0) << made.error;
+    }
+    EXPECT_EQ(testing::read_file(folder / "j.model"), testing::read_file(folder / "t.model"));
+}
+
 TEST(DataPrepare, WritesBytesThatInspectShows) {
     const TempFolder folder;
     testing::write_file(folder / "a.txt", "Hi\n\nyou\n");

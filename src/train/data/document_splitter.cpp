@@ -81,7 +81,8 @@ void DocumentSplitter::take_line(std::string_view line, bool complete) {
         }
         return;
     }
-    if (separator_ == DocumentSeparator::line && complete && line.ends_with('\r')) {
+    // A line may end with CR LF.
+    if (!verbatim && complete && line.ends_with('\r')) {
         line.remove_suffix(1);
     }
     if (newline_pending_) {

@@ -67,7 +67,7 @@ constexpr std::array<TextMagic, 12> kTextMagics{{
     {"ARROW1"sv, "an Arrow file", kExport, false},
     {"MMIDIDX\0\0"sv, "the index of a Megatron dataset",
      "use the prefix of the .idx and .bin files", false},
-    {"{\""sv, "JSON text", kExport, false},
+    {"{\""sv, "JSON text", kPrepare, false},
     {"[{"sv, "JSON text", kExport, false},
 }};
 

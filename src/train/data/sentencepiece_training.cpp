@@ -79,22 +79,23 @@ private:
     size_t at_ = 0;
 };
 
-Sentences read_sentences(const std::vector<std::string>& files,
+Sentences read_sentences(const std::vector<TextInput>& inputs,
                          const SentencePieceTrainingOptions& options) {
     int64_t total = 0;
-    for (const std::string& file : files) {
-        total += text_file_bytes(file);
+    for (const TextInput& input : inputs) {
+        total += text_file_bytes(input.path);
     }
     Sentences sentences(total, options.max_bytes, options.max_unbroken_bytes);
     DocumentSplitter lines(
         DocumentSeparator::line,
         {.piece = [&](std::string_view line) { sentences.add_line(line); }, .end = [] {}});
-    for (const std::string& file : files) {
-        read_text_file(file, [&](std::string_view block) { lines.feed(block); });
-        lines.end_file();
+    for (const TextInput& input : inputs) {
+        read_text(input, {.text = [&](std::string_view block) { lines.feed(block); },
+                          .end = [&] { lines.end_file(); }});
     }
     if (sentences.empty()) {
-        throw InputFileError(files.front() + (files.size() > 1 ? " and the other inputs" : "") +
+        throw InputFileError(inputs.front().path +
+                             (inputs.size() > 1 ? " and the other inputs" : "") +
                              ": no text to train a vocabulary on");
     }
     return sentences;
@@ -131,7 +132,7 @@ std::string number_behind(std::string_view message, std::string_view mark) {
 
 }  // namespace
 
-SentencePieceVocabulary train_sentencepiece(const std::vector<std::string>& files,
+SentencePieceVocabulary train_sentencepiece(const std::vector<TextInput>& inputs,
                                             const SentencePieceTrainingOptions& options) {
     if (options.vocab_size < 1 || options.vocab_size > (int64_t{1} << 30)) {
         throw UsageError("--vocab-size " + to_string(options.vocab_size) +
@@ -140,7 +141,7 @@ SentencePieceVocabulary train_sentencepiece(const std::vector<std::string>& file
     // Below its two special pieces SentencePiece fails without naming the smallest size; 2 is too
     // small for any text and names it.
     const int64_t trained_size = std::max(options.vocab_size, int64_t{2});
-    Sentences sentences = read_sentences(files, options);
+    Sentences sentences = read_sentences(inputs, options);
     const std::unordered_map<std::string, std::string> settings{
         {"model_type", "bpe"},  // unigram models stop at a third of the size on a few MB of text
         {"vocab_size", to_string(trained_size)},

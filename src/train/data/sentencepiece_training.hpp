@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "src/train/data/text_input.hpp"
+
 namespace vocabpipe {
 
 struct SentencePieceTrainingOptions {
@@ -30,6 +32,6 @@ struct SentencePieceVocabulary {
 /// or largest possible size if the text does not admit vocab_size pieces; InputFileError for
 /// unreadable files.
 [[nodiscard]] SentencePieceVocabulary train_sentencepiece(
-    const std::vector<std::string>& files, const SentencePieceTrainingOptions& options);
+    const std::vector<TextInput>& inputs, const SentencePieceTrainingOptions& options);
 
 }  // namespace vocabpipe

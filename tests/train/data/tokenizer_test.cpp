@@ -41,7 +41,7 @@ protected:
     [[nodiscard]] std::string train(int64_t vocab_size) const {
         SentencePieceTrainingOptions options;
         options.vocab_size = vocab_size;
-        return train_sentencepiece({file_}, options).model;
+        return train_sentencepiece({{file_}}, options).model;
     }
 
     TempFolder folder_;
@@ -145,9 +145,9 @@ TEST_F(SentencePiece, TrainsOnASampleOfALargeInput) {
     SentencePieceTrainingOptions options;
     options.vocab_size = 300;
     options.max_bytes = 10000;
-    const std::string model = train_sentencepiece({file_}, options).model;
+    const std::string model = train_sentencepiece({{file_}}, options).model;
     EXPECT_EQ(SentencePieceTokenizer(model, "x").vocab_size(), 300);
-    EXPECT_EQ(model, train_sentencepiece({file_}, options).model);
+    EXPECT_EQ(model, train_sentencepiece({{file_}}, options).model);
     EXPECT_NE(model, train(300));
 }
 
@@ -166,12 +166,12 @@ TEST_F(SentencePiece, TrainsOnABoundedPartOfTextWithoutWhiteSpace) {
     SentencePieceTrainingOptions options;
     options.vocab_size = 350;
     options.max_unbroken_bytes = 10'000;
-    const SentencePieceVocabulary bounded = train_sentencepiece({file_}, options);
+    const SentencePieceVocabulary bounded = train_sentencepiece({{file_}}, options);
     EXPECT_EQ(SentencePieceTokenizer(bounded.model, "x").vocab_size(), 350);
     EXPECT_GT(bounded.unbroken, 25'000);
     EXPECT_EQ(bounded.unbroken_left_out, bounded.unbroken - 10'000);
     testing::write_file(file_, corpus());
-    EXPECT_EQ(train_sentencepiece({file_}, options).unbroken, 0);
+    EXPECT_EQ(train_sentencepiece({{file_}}, options).unbroken, 0);
 }
 
 TEST_F(SentencePiece, NeedsReadableText) {
@@ -179,7 +179,7 @@ TEST_F(SentencePiece, NeedsReadableText) {
     options.vocab_size = 300;
     const auto message = [&](const std::string& file) {
         return testing::message_of<InputFileError>(
-            [&] { (void)train_sentencepiece({file}, options); });
+            [&] { (void)train_sentencepiece({{file}}, options); });
     };
     EXPECT_THAT(message(folder_ / "none"), HasSubstr("none: cannot read: No such file"));
     testing::write_file(folder_ / "empty", "");

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace vocabpipe {
+
+/// A file of text, or of JSON lines (one object per line, as Megatron's preprocess_data.py reads),
+/// whose documents are the strings of one key.
+struct TextInput {
+    std::string path;
+    std::string json_key = {};  ///< empty: plain text
+};
+
+/// Whether the first line of a file that is not blank is a JSON object. InputFileError if it cannot
+/// be read, or is an array, whose objects would have to stand one per line.
+[[nodiscard]] bool holds_json_lines(const std::string& path);
+
+/// Who takes what is read.
+struct TextSink {
+    /// A block of a text.
+    std::function<void(std::string_view block)> text;
+    /// The text is over: the file, or one line's document.
+    std::function<void()> end;
+    /// So many bytes of the file have been read since the last call; may be empty.
+    std::function<void(int64_t bytes)> progress = {};
+};
+
+/// Reads all of a file, holding one block or one line of JSON. Errors as read_text_file(), and
+/// "FILE line N: ..." for a line that is no object with a string under the key.
+void read_text(const TextInput& input, const TextSink& sink);
+
+}  // namespace vocabpipe
