@@ -34,20 +34,21 @@ struct LearningRateOptions {
     std::optional<int64_t> wsd_decay_iters;  ///< --lr-wsd-decay-iters; needed by WSD
 };
 
-/// The learning rate of every step. Steps count from 1, and step n has what Megatron's scheduler
-/// gives after n steps: the last step of the warm-up is at the top, step decay_iters at min_lr.
+/// The learning rate after so many updates, as Megatron's scheduler has it. The next update takes
+/// it: N updates take the rates after 0 to N - 1. So with a warm-up the first one takes
+/// warmup_init, and the first at the top is update warmup_iters + 1.
 struct LearningRateSchedule {
     double lr = 3e-4;                                      ///< the top
     double min_lr = 0;                                     ///< at the end of the decay
-    int64_t warmup_iters = 0;                              ///< steps of warm-up
-    int64_t decay_iters = 1;                               ///< the step that is at min_lr first
-    double warmup_init = 0;                                ///< where the warm-up begins: of step 0
+    int64_t warmup_iters = 0;                              ///< updates before the top
+    int64_t decay_iters = 1;                               ///< updates before min_lr
+    double warmup_init = 0;                                ///< before the first update
     DecayStyle style = DecayStyle::cosine;                 ///< after the warm-up
     WsdDecayStyle wsd_style = WsdDecayStyle::exponential;  ///< of DecayStyle::wsd
-    int64_t wsd_decay_iters = 0;                           ///< last steps, in which it falls
+    int64_t wsd_decay_iters = 0;                           ///< last updates, in which it falls
 
-    /// Of step 1, 2, ...
-    [[nodiscard]] double at(int64_t step) const;
+    /// `updates` from 0 on.
+    [[nodiscard]] double after(int64_t updates) const;
 };
 
 }  // namespace vocabpipe

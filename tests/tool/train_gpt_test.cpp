@@ -81,6 +81,35 @@ protected:
     TempFolder folder_;
 };
 
+TEST_F(TrainGpt, SaysWhichStepsAndEvaluationsHaveNoLabels) {
+    const auto write_tokens = [&](const char* name, int ends, int others) {
+        std::string bytes;
+        for (int i = 0; i < ends + others; ++i) {
+            bytes += i < ends ? '\1' : static_cast<char>(2 + i % 90);
+            bytes += '\0';
+        }
+        testing::write_file(folder_ / name, bytes);
+    };
+    write_tokens("ends.u16", 16 * 12 + 1, 0);
+    write_tokens("some.u16", 16 * 6, 16 * 30 + 1);
+    const std::string masked = "--data-format raw-u16 --eod-token-id 1 --eod-mask-loss ";
+    const Outcome none =
+        threads(2, masked + "--data-path ends.u16 --train-iters 2 --vocab-mode one_barrier");
+    EXPECT_EQ(none.exit_code, 3);
+    EXPECT_THAT(none.error,
+                ::testing::HasSubstr("2 of 2 steps were skipped because no token had a label"));
+    EXPECT_THAT(none.output, ::testing::HasSubstr("step 1: no labels"));
+    EXPECT_THAT(none.output, ::testing::HasSubstr("lm loss nan"));
+
+    const Outcome valid = threads(2, masked +
+                                         "--train-data-path some.u16 --valid-data-path ends.u16 "
+                                         "--metrics m.jsonl --train-iters 1");
+    EXPECT_EQ(valid.exit_code, 0) << valid.error;
+    EXPECT_THAT(valid.output, ::testing::HasSubstr("validation loss at iteration 1 | no labels: "));
+    EXPECT_THAT(testing::read_file(folder_ / "m.jsonl"),
+                ::testing::Not(::testing::HasSubstr("eval_loss\":0")));
+}
+
 TEST_F(TrainGpt, GivesTheSameBitsOnThreadsAndUnderMpirun) {
     for (const std::string mode : {"none", "interlaced", "one_barrier", "two_barriers"}) {
         const std::string flags = " --dtype bf16 --vocab-mode " + mode;

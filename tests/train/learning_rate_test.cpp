@@ -18,41 +18,44 @@ constexpr double kTiny = 1e-12;
 TEST(LearningRate, RisesLinearlyThenFallsAlongACosine) {
     const LearningRateSchedule schedule{
         .lr = 1, .min_lr = 0.1, .warmup_iters = 4, .decay_iters = 12};
-    EXPECT_NEAR(schedule.at(1), 0.25, kTiny);
-    EXPECT_NEAR(schedule.at(2), 0.5, kTiny);
-    EXPECT_NEAR(schedule.at(3), 0.75, kTiny);
-    EXPECT_NEAR(schedule.at(4), 1, kTiny);
+    EXPECT_EQ(schedule.after(0), 0);
+    EXPECT_NEAR(schedule.after(1), 0.25, kTiny);
+    EXPECT_NEAR(schedule.after(2), 0.5, kTiny);
+    EXPECT_NEAR(schedule.after(3), 0.75, kTiny);
+    EXPECT_NEAR(schedule.after(4), 1, kTiny);
     // 8 steps of decay: cos of 45, 60.. degrees by hand: 0.1 + 0.45 (1 + cos(180 k / 8)).
-    EXPECT_NEAR(schedule.at(6), 0.868198051533946, kTiny);   // k = 2, cos 45 = 0.7071067811865476
-    EXPECT_NEAR(schedule.at(8), 0.55, kTiny);                // k = 4, cos 90 = 0
-    EXPECT_NEAR(schedule.at(10), 0.231801948466054, kTiny);  // k = 6
-    EXPECT_NEAR(schedule.at(12), 0.1, kTiny);                // k = 8
+    EXPECT_NEAR(schedule.after(6), 0.868198051533946, kTiny);  // k = 2, cos 45 = 0.7071067811865476
+    EXPECT_NEAR(schedule.after(8), 0.55, kTiny);               // k = 4, cos 90 = 0
+    EXPECT_NEAR(schedule.after(10), 0.231801948466054, kTiny);  // k = 6
+    EXPECT_NEAR(schedule.after(12), 0.1, kTiny);                // k = 8
 }
 
 TEST(LearningRate, StaysAtTheMinimumAfterTheLastStep) {
     const LearningRateSchedule schedule{
         .lr = 1, .min_lr = 0.1, .warmup_iters = 4, .decay_iters = 12};
-    EXPECT_EQ(schedule.at(13), 0.1);
-    EXPECT_EQ(schedule.at(1'000'000), 0.1);
+    EXPECT_EQ(schedule.after(13), 0.1);
+    EXPECT_EQ(schedule.after(1'000'000), 0.1);
 }
 
-TEST(LearningRate, WithoutWarmUpStartsOneStepDownTheCosine) {
+TEST(LearningRate, BeforeTheFirstUpdateIsTheTopWithoutAWarmUp) {
     const LearningRateSchedule schedule{.lr = 2, .min_lr = 0, .warmup_iters = 0, .decay_iters = 3};
-    EXPECT_NEAR(schedule.at(1), 1.5, kTiny);  // 1 + cos 60
-    EXPECT_NEAR(schedule.at(2), 0.5, kTiny);  // 1 + cos 120
-    EXPECT_NEAR(schedule.at(3), 0, kTiny);
+    EXPECT_EQ(schedule.after(0), 2);
+    EXPECT_NEAR(schedule.after(1), 1.5, kTiny);  // 1 + cos 60
+    EXPECT_NEAR(schedule.after(2), 0.5, kTiny);  // 1 + cos 120
+    EXPECT_NEAR(schedule.after(3), 0, kTiny);
 }
 
 TEST(LearningRate, OfARunThatIsAllWarmUpEndsAtTheTop) {
     const LearningRateSchedule schedule{.lr = 3, .min_lr = 1, .warmup_iters = 3, .decay_iters = 3};
-    EXPECT_NEAR(schedule.at(1), 1, kTiny);
-    EXPECT_NEAR(schedule.at(3), 3, kTiny);
-    EXPECT_EQ(schedule.at(4), 1);
+    EXPECT_NEAR(schedule.after(1), 1, kTiny);
+    EXPECT_NEAR(schedule.after(3), 3, kTiny);
+    EXPECT_EQ(schedule.after(4), 1);
 }
 
-TEST(LearningRate, OfASingleStepIsTheMinimum) {
+TEST(LearningRate, OfASingleUpdateIsTheTop) {
     const LearningRateSchedule schedule{.lr = 3, .min_lr = 1, .warmup_iters = 0, .decay_iters = 1};
-    EXPECT_EQ(schedule.at(1), 1);
+    EXPECT_EQ(schedule.after(0), 3);
+    EXPECT_EQ(schedule.after(1), 1);
 }
 
 /// 4 steps up to 1, then 8 down to 0.1.
@@ -63,25 +66,26 @@ LearningRateSchedule of_style(DecayStyle style) {
 TEST(LearningRate, WarmsUpFromWhereItIsTold) {
     LearningRateSchedule schedule = of_style(DecayStyle::linear);
     schedule.warmup_init = 0.2;
-    const double expected[] = {0.4, 0.6, 0.8, 1.0};
-    for (int64_t step = 1; step <= 4; ++step) {
-        EXPECT_NEAR(schedule.at(step), expected[step - 1], kTiny) << step;
+    const double expected[] = {0.2, 0.4, 0.6, 0.8, 1.0};
+    for (int64_t updates = 0; updates <= 4; ++updates) {
+        EXPECT_NEAR(schedule.after(updates), expected[updates], kTiny) << updates;
     }
 }
 
 TEST(LearningRate, FallsByTheSameAmountEveryStepWhenLinear) {
     const LearningRateSchedule schedule = of_style(DecayStyle::linear);
-    EXPECT_NEAR(schedule.at(4), 1, kTiny);
+    EXPECT_NEAR(schedule.after(4), 1, kTiny);
     for (int64_t step = 5; step <= 12; ++step) {
-        EXPECT_NEAR(schedule.at(step), 1 - 0.1125 * static_cast<double>(step - 4), kTiny) << step;
+        EXPECT_NEAR(schedule.after(step), 1 - 0.1125 * static_cast<double>(step - 4), kTiny)
+            << step;
     }
-    EXPECT_EQ(schedule.at(13), 0.1);
+    EXPECT_EQ(schedule.after(13), 0.1);
 }
 
 TEST(LearningRate, StaysAtTheTopForEverWhenConstant) {
     const LearningRateSchedule schedule = of_style(DecayStyle::constant);
-    EXPECT_NEAR(schedule.at(2), 0.5, kTiny);
-    for (const int64_t step : {4, 5, 12, 13, 1000}) EXPECT_EQ(schedule.at(step), 1) << step;
+    EXPECT_NEAR(schedule.after(2), 0.5, kTiny);
+    for (const int64_t step : {4, 5, 12, 13, 1000}) EXPECT_EQ(schedule.after(step), 1) << step;
 }
 
 TEST(LearningRate, OfWsdStaysThenFallsInTheLastStepsAsItsStyleSays) {
@@ -100,12 +104,12 @@ TEST(LearningRate, OfWsdStaysThenFallsInTheLastStepsAsItsStyleSays) {
         LearningRateSchedule schedule = of_style(DecayStyle::wsd);
         schedule.wsd_style = style;
         schedule.wsd_decay_iters = 4;
-        for (int64_t step = 4; step <= 8; ++step) EXPECT_EQ(schedule.at(step), 1) << step;
+        for (int64_t step = 4; step <= 8; ++step) EXPECT_EQ(schedule.after(step), 1) << step;
         for (int64_t step = 9; step <= 12; ++step) {
-            EXPECT_NEAR(schedule.at(step), 0.1 + 0.9 * left[step - 9], kTiny)
+            EXPECT_NEAR(schedule.after(step), 0.1 + 0.9 * left[step - 9], kTiny)
                 << to_string(style) << " " << step;
         }
-        EXPECT_EQ(schedule.at(13), 0.1);
+        EXPECT_EQ(schedule.after(13), 0.1);
     }
 }
 
@@ -114,7 +118,7 @@ TEST(LearningRate, OfWsdMayFallRightAfterTheWarmUp) {
     schedule.wsd_style = WsdDecayStyle::linear;
     schedule.wsd_decay_iters = 8;
     for (int64_t step = 1; step <= 14; ++step) {
-        EXPECT_NEAR(schedule.at(step), of_style(DecayStyle::linear).at(step), kTiny) << step;
+        EXPECT_NEAR(schedule.after(step), of_style(DecayStyle::linear).after(step), kTiny) << step;
     }
 }
 

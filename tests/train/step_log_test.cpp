@@ -56,6 +56,32 @@ TEST_F(OfSteps, PrintsALineForEachThatTheIntervalAsksForAndTheLast) {
     EXPECT_THAT(text, Not(HasSubstr("\r")));
 }
 
+TEST_F(OfSteps, PrintTheMeansOfAnInterval) {
+    options_.log_interval = 3;
+    ::testing::internal::CaptureStdout();
+    StepLog log(options_, 1);
+    const double losses[] = {9, 6, 3, 2};
+    const double seconds[] = {1, 2, 3, 4};
+    for (int64_t step = 1; step <= 4; ++step) {
+        log.add({.step = step,
+                 .loss = losses[step - 1],
+                 .grad_norm = static_cast<double>(step),
+                 .lr = 0.5,
+                 .tokens_per_second = 600 / seconds[step - 1],
+                 .step_seconds = seconds[step - 1],
+                 .updated = step != 2},
+                step == 4);
+    }
+    log.close();
+    // Loss: of the steps that changed weights; norm and rate: the last step's.
+    EXPECT_EQ(::testing::internal::GetCapturedStdout(),
+              " iteration 3/4 | lm loss 6.000000 | grad norm 3.000 | lr 5.000e-01 | 2000.0 ms | "
+              "300 tokens/s | update skipped\n"
+              " iteration 4/4 | lm loss 2.000000 | grad norm 4.000 | lr 5.000e-01 | 4000.0 ms | "
+              "150 tokens/s\n");
+    EXPECT_EQ(lines_of(options_.metrics)[2].at("loss"), 3) << "files have each step";
+}
+
 TEST_F(OfSteps, KeepToALineOf120ColumnsAndSayNanWithoutASign) {
     const StepMetrics large{.step = 123456,
                             .loss = 10.123456,

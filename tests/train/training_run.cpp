@@ -120,7 +120,7 @@ Training train_on_threads(const TrainingSetup& setup) {
             const Batch batch = toy_batch(setup, step);
             const Batch mine = part_of(batch, mesh.replica(rank), mesh.data);
             trained.train_step(mine.microbatches(), batch.counted_tokens,
-                               setup.learning_rate.at(step));
+                               setup.learning_rate.after(step));  // not 0 in the first step
             results.push_back(trained.report());
         }
         const std::lock_guard lock(mutex);

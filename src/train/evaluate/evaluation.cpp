@@ -61,7 +61,9 @@ std::string EvaluationResult::line() const {
     std::snprintf(text, sizeof text, " validation loss at iteration %lld |",
                   static_cast<long long>(step));
     std::string line = text;
-    if (validation) {
+    if (validation && validation->tokens == 0) {
+        line += " no labels: each token ends a document, and --eod-mask-loss ignores those |";
+    } else if (validation) {
         std::snprintf(text, sizeof text, " lm loss value: %.6f | PPL: %.6g | %lld tokens |",
                       validation->loss, validation->perplexity(),
                       static_cast<long long>(validation->tokens));
@@ -83,7 +85,7 @@ EvaluationMetrics EvaluationResult::metrics() const {
                             .eval_ppl = {},
                             .choice_accuracy = {},
                             .eval_seconds = seconds};
-    if (validation) {
+    if (validation && validation->tokens > 0) {
         found.eval_loss = validation->loss;
         found.eval_ppl = validation->perplexity();
     }

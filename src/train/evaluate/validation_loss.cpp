@@ -35,7 +35,7 @@ ValidationLoss validation_loss(SequenceLosses& losses, const SampleSource& sourc
         sum += one.sum;
         all.tokens += one.tokens;
     }
-    if (all.tokens > 0) all.loss = sum / static_cast<double>(all.tokens);
+    all.loss = sum / static_cast<double>(all.tokens);
     return all;
 }
 

@@ -11,7 +11,7 @@ namespace vocabpipe {
 
 /// How well a model predicts text that it was not trained on.
 struct ValidationLoss {
-    double loss = 0;     ///< mean cross-entropy of the counted tokens, in nats
+    double loss = 0;     ///< mean cross-entropy of the counted tokens, in nats; NaN: there are none
     int64_t tokens = 0;  ///< counted
     /// e^loss: among how many equally likely tokens the model would be as unsure.
     [[nodiscard]] double perplexity() const;

@@ -44,6 +44,14 @@ void StepLog::add(StepMetrics m, bool ends) {
     m.elapsed_seconds =
         std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
     const bool asked = !options_.terminal_columns || options_.log_interval_given;
+    if (!asked) interval_ = {};  // the bar shows single steps, and so does the last line
+    ++interval_.steps;
+    interval_.seconds += m.step_seconds;
+    interval_.tokens += m.tokens_per_second * m.step_seconds;
+    if (m.updated) {
+        ++interval_.trained;
+        interval_.loss += m.loss;
+    }
     if (ends || (asked && m.step % options_.log_interval == 0)) {
         bar_.clear();
         print(m);
@@ -83,8 +91,18 @@ void StepLog::add(const EvaluationMetrics& m) {
     put("multiple choice accuracy", m.choice_accuracy);
 }
 
-void StepLog::print(const StepMetrics& m) const {
-    std::printf("%s\n", step_line(m, options_.train_iters).c_str());
+void StepLog::print(const StepMetrics& last) {
+    StepMetrics mean = last;
+    if (interval_.steps > 1) {  // the numbers of a single step stay as they are
+        mean.step_seconds = interval_.seconds / static_cast<double>(interval_.steps);
+        if (interval_.seconds > 0) mean.tokens_per_second = interval_.tokens / interval_.seconds;
+        mean.updated = interval_.trained == interval_.steps;
+        if (interval_.trained > 0) {
+            mean.loss = interval_.loss / static_cast<double>(interval_.trained);
+        }
+    }
+    interval_ = {};
+    std::printf("%s\n", step_line(mean, options_.train_iters).c_str());
     std::fflush(stdout);
 }
 

@@ -36,11 +36,18 @@ public:
     void close();
 
 private:
-    void print(const StepMetrics& metrics) const;
+    /// The line of all steps since the last one.
+    void print(const StepMetrics& last);
 
     const TrainOptions& options_;
     std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
     int64_t skipped_ = 0;
+    /// Since the last line.
+    struct Interval {
+        int64_t steps = 0, trained = 0;  ///< those that changed weights
+        double loss = 0;                 ///< sum over the latter
+        double seconds = 0, tokens = 0;
+    } interval_;
     ProgressBar bar_;
     std::optional<MetricsFile> metrics_;
     std::optional<EventFile> events_;

@@ -63,8 +63,8 @@ double wsd_share(WsdDecayStyle style, double done) {
     return 0;
 }
 
-double share(const LearningRateSchedule& s, int64_t step) {
-    const double done = static_cast<double>(step - s.warmup_iters) /
+double share(const LearningRateSchedule& s, int64_t updates) {
+    const double done = static_cast<double>(updates - s.warmup_iters) /
                         static_cast<double>(s.decay_iters - s.warmup_iters);
     switch (s.style) {
         case DecayStyle::constant:
@@ -75,8 +75,8 @@ double share(const LearningRateSchedule& s, int64_t step) {
             return half_cosine(done);
         case DecayStyle::wsd: {
             const int64_t begin = s.decay_iters - s.wsd_decay_iters;
-            if (step <= begin) return 1;
-            return wsd_share(s.wsd_style, static_cast<double>(step - begin) /
+            if (updates <= begin) return 1;
+            return wsd_share(s.wsd_style, static_cast<double>(updates - begin) /
                                               static_cast<double>(s.wsd_decay_iters));
         }
     }
@@ -141,14 +141,14 @@ std::string_view to_string(WsdDecayStyle style) {
     return kWsdStyles[static_cast<size_t>(style)];
 }
 
-double LearningRateSchedule::at(int64_t step) const {
-    if (step <= warmup_iters) {
-        return warmup_init +
-               (lr - warmup_init) * static_cast<double>(step) / static_cast<double>(warmup_iters);
+double LearningRateSchedule::after(int64_t updates) const {
+    if (warmup_iters > 0 && updates <= warmup_iters) {
+        return warmup_init + (lr - warmup_init) * static_cast<double>(updates) /
+                                 static_cast<double>(warmup_iters);
     }
     if (style == DecayStyle::constant) return lr;
-    if (step >= decay_iters) return min_lr;
-    return min_lr + share(*this, step) * (lr - min_lr);
+    if (updates >= decay_iters) return min_lr;
+    return min_lr + share(*this, updates) * (lr - min_lr);
 }
 
 LearningRateSchedule learning_rate_schedule(const TrainOptions& o) {

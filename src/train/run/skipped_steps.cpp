@@ -8,9 +8,16 @@
 
 namespace vocabpipe {
 
-bool SkippedSteps::add(TrainedRank& rank, const StepResult& result) {
+bool SkippedSteps::add(TrainedRank& rank, const StepResult& result, int64_t counted_tokens) {
     in_a_row_ = result.updated ? 0 : in_a_row_ + 1;
     skipped_ += result.updated ? 0 : 1;
+    if (counted_tokens == 0) {
+        ++unlabelled_;
+        log_.print_line("step " + std::to_string(rank.position().step) +
+                        ": no labels: each of its tokens ends a document, and --eod-mask-loss "
+                        "ignores those; the step is skipped");
+        return true;
+    }
     if (result.finite()) return true;
     const NonFinite found = find_non_finite(rank.communicator(), rank.model(), rank.context());
     const std::string text = describe_non_finite(found, options_.model, rank.position().step,
@@ -30,8 +37,19 @@ void SkippedSteps::throw_found() const {
 
 void SkippedSteps::report(int64_t steps) const {
     if (skipped_ == 0) return;
-    const std::string text = std::to_string(skipped_) + " of " + std::to_string(steps) +
-                             " steps were skipped because the loss or a gradient was not finite";
+    const std::string some =
+        std::to_string(skipped_) + " of " + std::to_string(steps) + " steps were skipped because ";
+    if (unlabelled_ == skipped_) {
+        const std::string text = some + "no token had a label";
+        if (unlabelled_ < steps) return log_.print_line(text);
+        throw AgreedError(ExitCode::input_file,
+                          text +
+                              ": this run has trained nothing; check --eod-token-id, or leave "
+                              "out --eod-mask-loss");
+    }
+    const std::string text =
+        some + "the loss or a gradient was not finite" +
+        (unlabelled_ == 0 ? "" : ", or no token had a label (" + std::to_string(unlabelled_) + ")");
     if (in_a_row_ == 0) {
         log_.print_line(text);
         return;

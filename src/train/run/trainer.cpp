@@ -31,6 +31,7 @@
 #include <csignal>
 #include <cstdio>
 #include <filesystem>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -181,7 +182,7 @@ private:
             const StepResult result = take_step();
             stop = limits_.reason(step(), result.stop_requests);
             if (saver_) saver_->poll();
-            if (!skipped_.add(*trained_, result)) {
+            if (!skipped_.add(*trained_, result, counted_tokens_)) {
                 if (saver_) saver_->finish();
                 skipped_.throw_found();
             }
@@ -206,16 +207,18 @@ private:
         const StepBatch& batch =
             data_->batches().load(trained_->position().consumed_samples, plan.microbatches());
         batch_size_ = batch.global_batch_size();
+        counted_tokens_ = batch.counted_tokens();
         const int64_t consumed = trained_->position().consumed_samples + batch_size_;
         if (step() + 1 < options_.train_iters) {
             data_->batches().prefetch(consumed, plan_->batch_sizes().microbatches(consumed));
         }
-        const double lr = learning_rate_.at(step() + 1);
+        const double lr = learning_rate_.after(step());
         trained_->train_step(batch, lr,
                              {.plan = index_, .stop_request = limits_.request(log_.failed())});
         const int64_t duration = now_ns() - begin;
 
-        const StepResult result = trained_->report();
+        StepResult result = trained_->report();
+        if (counted_tokens_ == 0) result.loss = std::numeric_limits<double>::quiet_NaN();
         const double seconds = static_cast<double>(duration) * 1e-9;
         limits_.step_took(seconds);
         meter_.add_step(*trained_, index_, duration);
@@ -348,7 +351,8 @@ private:
     SkippedSteps skipped_;
     std::unique_ptr<TrainedRank> trained_;
     std::optional<StepSaver> saver_;
-    int64_t batch_size_ = 0;  ///< of the last step, of all replicas
+    int64_t batch_size_ = 0;      ///< of the last step, of all replicas
+    int64_t counted_tokens_ = 0;  ///< of them those that have a label
     std::optional<Evaluation> evaluation_;
     RunMeter meter_;
     double first_loss_ = 0;
