@@ -22,7 +22,7 @@ std::vector<WeightedPath> parse_data_paths(const std::string& flag,
         const auto weight = parse_number<double>(words[i]);
         if (!weight || !(*weight > 0)) {
             throw UsageError(flag + ": the weight '" + words[i] + "' of " + words[i + 1] +
-                             " must be a finite number above 0");
+                             " must be a finite number above 0, as in 0.7 books 0.3 code");
         }
         if (words[i + 1].empty()) throw UsageError(flag + ": a name is empty");
         paths.push_back({*weight, words[i + 1]});

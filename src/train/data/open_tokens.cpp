@@ -146,6 +146,14 @@ std::unique_ptr<TokenSource> open_tokens(const std::string& path, DataFormat for
     }
     std::vector<DataFile> files;
     for (const std::string& file : expand(path)) {
+        if (const std::string prefix = megatron_prefix(file);
+            !prefix.empty() && format == DataFormat::automatic) {
+            throw InputFileError(
+                path + ": a list with commas or a pattern is for llm.c shards, and " + file +
+                " belongs to a Megatron dataset; give weights and prefixes, separated by spaces: "
+                "0.5 " +
+                prefix + " 0.5 OTHER");
+        }
         if (!exists(file)) {
             fail_missing(file, format);
         }
