@@ -6,6 +6,7 @@
 #include "src/plan/device_links.hpp"
 #include "src/plan/evaluate.hpp"
 #include "src/plan/layer_products.hpp"
+#include "src/support/control_groups.hpp"
 #include "vocabpipe/error.hpp"
 
 #include <algorithm>
@@ -37,7 +38,9 @@ void for_all(size_t count, int threads, const std::function<void(size_t)>& work)
             }
         }
     };
-    const unsigned hardware = std::max(1U, std::thread::hardware_concurrency());
+    const double cores = std::max(1U, std::thread::hardware_concurrency());
+    const auto hardware =
+        static_cast<size_t>(std::max(1.0, std::min(cores, control_groups().cpus.value_or(cores))));
     const size_t wanted = threads > 0 ? static_cast<size_t>(threads) : hardware;
     {
         std::vector<std::jthread> pool;

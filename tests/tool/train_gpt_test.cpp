@@ -378,6 +378,25 @@ TEST_F(TrainGpt, PredictsTheProcessPeakWithinFivePercent) {
 }
 
 // 2 tensor ranks in each of 2 stages, and of 2 replicas of one stage.
+TEST_F(TrainGpt, IsRefusedWhereItsControlGroupHasTooLittleMemory) {
+    // Made by this test, where it may: the group has 120 MiB, the model needs several times that.
+    const Outcome run = testing::run_shell(
+        "cd '" + (folder_ / "") +
+        "' && for group in /sys/fs/cgroup/memory /sys/fs/cgroup; do "
+        "group=$group/vocabpipe-test-$$; mkdir $group 2>/dev/null || continue; "
+        "for file in memory.limit_in_bytes memory.max; do "
+        "  if [ -w $group/$file ] && echo 125829120 >$group/$file; then limited=$group; fi; done; "
+        "[ -n \"$limited\" ] && break; rmdir $group; done; [ -n \"$limited\" ] || exit 99; "
+        "sh -c \"echo \\$\\$ >$limited/cgroup.procs && exec '" TRAIN_GPT_PROGRAM
+        "' --transport threads --ranks 1 --threads-per-rank 1 --data-path set --vocab-size 30000 "
+        "--hidden-size 512 --num-attention-heads 8 --num-layers 4 --seq-length 16 --train-iters "
+        "1\"; code=$?; rmdir $limited; exit $code");
+    if (run.exit_code == 99) GTEST_SKIP() << "no control group can be made here";
+    EXPECT_EQ(run.exit_code, 4) << run.output << run.error;
+    EXPECT_THAT(run.error, ::testing::HasSubstr("train_gpt: error: "));
+    EXPECT_THAT(run.output, ::testing::Not(::testing::HasSubstr("iteration 1/")));
+}
+
 TEST_F(TrainGpt, SharesStagesAmongTensorRanksWithTheSameBitsEverywhere) {
     for (const std::string mesh : {"", " --pipeline-model-parallel-size 1"}) {
         const std::string flags = " --tensor-model-parallel-size 2" + mesh;

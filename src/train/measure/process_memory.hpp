@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <string>
 
 namespace vocabpipe {
 
@@ -14,11 +13,7 @@ struct ProcessMemory {
 [[nodiscard]] ProcessMemory process_memory();
 
 /// Memory of this machine that could be taken without swapping, in bytes; the smaller of
-/// MemAvailable and what the process's cgroup still allows.
+/// MemAvailable and what the process's control groups still allow.
 [[nodiscard]] int64_t available_memory();
-
-/// What a cgroup with these files still allows, in bytes, when it gives up its pages of files; -1
-/// where it has no limit.
-[[nodiscard]] int64_t left_in_cgroup(const std::string& folder);
 
 }  // namespace vocabpipe

@@ -6,6 +6,10 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <functional>
+#include <string>
+
+#include "src/support/control_groups.hpp"
 
 namespace vocabpipe {
 
@@ -14,6 +18,8 @@ namespace {
 struct Wire {
     std::array<char, 256> host{};
     cpu_set_t cores{};
+    int quota = 0;              // of CPUs, whole ones; 0: none
+    size_t group_of_quota = 0;  // equal for those who share it
     int64_t resident_bytes = 0;
 };
 
@@ -30,6 +36,9 @@ std::vector<RankPlacement> find_placements(Communicator& communicator, int64_t r
     mine.resident_bytes = resident_bytes;
     gethostname(mine.host.data(), mine.host.size() - 1);
     sched_getaffinity(0, sizeof mine.cores, &mine.cores);
+    const ControlGroups groups = control_groups();
+    if (groups.cpus) mine.quota = std::max(1, static_cast<int>(std::min(*groups.cpus, 1e6)));
+    mine.group_of_quota = std::hash<std::string>()(groups.cpu_group);
     const auto parts = communicator.all_gather(std::as_bytes(std::span(&mine, 1)));
     std::vector<Wire> all(parts.size());
     for (size_t i = 0; i < parts.size(); ++i) std::memcpy(&all[i], parts[i].data(), sizeof(Wire));
@@ -42,11 +51,21 @@ std::vector<RankPlacement> find_placements(Communicator& communicator, int64_t r
                                 .local_rank = 0,
                                 .ranks = static_cast<int>(all.size()),
                                 .resident_bytes = wire.resident_bytes};
+        int ranks_in_group = 0;
         for (const Wire& other : all) {
             if (std::strcmp(other.host.data(), wire.host.data()) != 0) continue;
             if (&other < &wire) ++placement.local_rank;
             ++placement.ranks_on_host;
             if (CPU_EQUAL(&other.cores, &wire.cores)) ++placement.ranks_sharing;
+            if (other.quota == wire.quota && other.group_of_quota == wire.group_of_quota) {
+                ++ranks_in_group;
+            }
+        }
+        // A rank that is alone on its cores still shares the quota with its neighbors.
+        if (wire.quota > 0 &&
+            wire.quota * placement.ranks_sharing < placement.cores * ranks_in_group) {
+            placement.cores = wire.quota;
+            placement.ranks_sharing = ranks_in_group;
         }
         placements.push_back(placement);
     }

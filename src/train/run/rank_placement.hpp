@@ -14,8 +14,8 @@ namespace vocabpipe {
 /// Where a rank runs.
 struct RankPlacement {
     std::string host;
-    int cores = 1;          ///< that this rank may use
-    int ranks_sharing = 1;  ///< ranks that may use the same cores
+    int cores = 1;          ///< that this rank may use, or time of so many if a quota is less
+    int ranks_sharing = 1;  ///< ranks that may use the same cores, or time
     int ranks_on_host = 1;
     int local_rank = 0;                    ///< among the ranks on its host
     int ranks = 1;                         ///< of the world
