@@ -3,22 +3,28 @@
 
 #include "src/select/files/tensor_input.hpp"
 #include "src/select/files/tensor_output.hpp"
+#include "src/select/hash.hpp"
+#include "src/select/ownership.hpp"
+#include "src/support/crc32c.hpp"
+#include "src/support/durable_calls.hpp"
 #include "src/support/output_file.hpp"
 #include "src/support/parse_number.hpp"
 #include "src/support/strict_json.hpp"
 #include "vocabpipe/error.hpp"
 
 #include <fcntl.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cstring>
 #include <filesystem>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <span>
+#include <string_view>
 #include <system_error>
 #include <utility>
 
@@ -26,7 +32,7 @@ namespace vocabpipe {
 
 namespace {
 
-constexpr const char* kFormat = "vocabpipe selection state 1";
+constexpr const char* kFormat = "vocabpipe selection state 2";
 constexpr const char* kFlag = "flag.";
 constexpr size_t kMostRounds = 1'000'000;
 constexpr size_t kMostSteps = 100'000'000;
@@ -116,6 +122,42 @@ SelectionProgress progress_from(const std::string& text, const std::string& name
 /// Samples that are read or written at once.
 constexpr int64_t kBlock = 16384;
 
+/// In the lock file: what has other content is somebody else's.
+constexpr std::string_view kMark = "vocabpipe select run\n";
+/// To open a lock file that others remove.
+constexpr int kMostAttempts = 1000;
+
+/// Of the texts of a state; its samples' hashes are added.
+uint64_t checksum_of(const std::string& progress, const std::map<std::string, std::string>& flags) {
+    uint32_t sum = crc32c(std::as_bytes(std::span(progress)));
+    for (const auto& [flag, text] : flags) {
+        sum = crc32c(std::as_bytes(std::span(flag)), sum);
+        sum = crc32c(std::as_bytes(std::span(text)), sum);
+    }
+    return sum;
+}
+
+/// Of this rank's samples. A sum, so that it does not depend on how they are spread over ranks.
+uint64_t checksum_of(const SelectionState& state) {
+    uint64_t sum = 0;
+    for (int64_t v = state.first(); v < state.last(); ++v) {
+        sum += hash_of(static_cast<uint64_t>(state.decision(v)), static_cast<uint64_t>(v),
+                       static_cast<uint64_t>(state.u_max(v)));
+    }
+    return sum;
+}
+
+/// Modulo 2^64.
+uint64_t wrapped_sum(Communicator& world, uint64_t mine) {
+    uint64_t sum = 0;
+    for (const auto& bytes : world.all_gather(std::as_bytes(std::span(&mine, 1)))) {
+        uint64_t part = 0;
+        std::memcpy(&part, bytes.data(), sizeof part);
+        sum += part;
+    }
+    return sum;
+}
+
 }  // namespace
 
 SelectionFolder::SelectionFolder(Communicator& world, std::string path,
@@ -140,15 +182,15 @@ SelectionFolder::~SelectionFolder() {
 void SelectionFolder::lock() {
     const std::string name = path_ + "/lock";
     // A run that ends removes the file: one that was opened before is then another one's, or none.
-    for (;;) {
+    for (int attempt = 0;; ++attempt) {
         make_directories(path_, "--state");
-        lock_ = ::open(name.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
-        if (lock_ < 0 && errno == ENOENT) continue;
+        lock_ = ::open(name.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0666);
+        if (lock_ < 0 && errno == ENOENT && attempt < kMostAttempts) continue;
         if (lock_ < 0) throw_output_error(name, "cannot create", errno);
-        if (::flock(lock_, LOCK_EX | LOCK_NB) != 0) {
-            const int error = errno;
+        const FileLock got = lock_file(lock_);
+        locked_ = got == FileLock::held;
+        if (got == FileLock::of_another) {
             ::close(std::exchange(lock_, -1));
-            if (error != EWOULDBLOCK) throw_output_error(name, "cannot lock", error);
             throw UsageError("--state " + path_ +
                              ": another run works here; wait for its end or use another --output "
                              "or --state");
@@ -157,15 +199,34 @@ void SelectionFolder::lock() {
         struct stat there {};
         if (::fstat(lock_, &opened) == 0 && ::stat(name.c_str(), &there) == 0 &&
             opened.st_ino == there.st_ino && opened.st_dev == there.st_dev) {
-            return;
+            break;
         }
         ::close(std::exchange(lock_, -1));
+    }
+    mark_lock(name);
+}
+
+void SelectionFolder::mark_lock(const std::string& name) {
+    std::array<char, kMark.size() + 1> text{};
+    const ssize_t there = ::pread(lock_, text.data(), text.size(), 0);
+    if (there > 0 && std::string_view(text.data(), static_cast<size_t>(there)) != kMark) {
+        ::close(std::exchange(lock_, -1));
+        throw UsageError("--state " + path_ +
+                         ": has a file \"lock\" that is not of vocabpipe select "
+                         "run; choose another folder");
+    }
+    const auto size = static_cast<ssize_t>(kMark.size());
+    if (there <= 0 && ::pwrite(lock_, kMark.data(), kMark.size(), 0) != size) {
+        const int error = errno;
+        ::close(std::exchange(lock_, -1));
+        throw_output_error(name, "cannot write", error);
     }
 }
 
 bool SelectionFolder::load(SelectionState& state, SelectionProgress& progress) {
     std::error_code ignored;
     bool found = false;
+    uint64_t expected = 0, texts = 0;
     world_.agree([&] {
         found = std::filesystem::exists(file_, ignored);
         if (!found) return;
@@ -184,6 +245,10 @@ bool SelectionFolder::load(SelectionState& state, SelectionProgress& progress) {
             throw InputFileError(file_ + ": metadata: progress is missing; remove the folder");
         }
         progress = progress_from(text->second, file_);
+        const auto sum = input.metadata().find("checksum");
+        expected =
+            sum == input.metadata().end() ? 0 : parse_number<uint64_t>(sum->second).value_or(0);
+        texts = checksum_of(text->second, flags_);
         const StoredTensor& decisions = input.at("decision", StoredType::U8, 1);
         const StoredTensor& bounds = input.at("u_max", StoredType::I64, 1);
         std::array<uint8_t, kBlock> some;
@@ -201,12 +266,22 @@ bool SelectionFolder::load(SelectionState& state, SelectionProgress& progress) {
             input.read(bounds, v, std::span(&state.u_max(v), count));
         }
     });
-    return found;
+    if (!found) return false;
+    const uint64_t sum = texts + wrapped_sum(world_, checksum_of(state));
+    world_.agree([&] {
+        if (sum == expected) return;
+        throw InputFileError(file_ +
+                             ": is damaged: its checksum is not that of its content; remove "
+                             "the folder to begin anew");
+    });
+    return true;
 }
 
 void SelectionFolder::save(const SelectionState& state, const SelectionProgress& progress) {
-    std::map<std::string, std::string> metadata{{"format", kFormat},
-                                                {"progress", text_of(progress)}};
+    const std::string text = text_of(progress);
+    const uint64_t sum = checksum_of(text, flags_) + wrapped_sum(world_, checksum_of(state));
+    std::map<std::string, std::string> metadata{
+        {"format", kFormat}, {"progress", text}, {"checksum", std::to_string(sum)}};
     for (const auto& [flag, text] : flags_) metadata[kFlag + flag] = text;
     const int64_t nodes = sum_over_ranks(world_, state.size());
     TensorOutput output(world_, file_,
@@ -237,10 +312,15 @@ void SelectionFolder::remove() {
 }
 
 void SelectionFolder::remove_files() noexcept {
-    std::error_code ignored;
-    std::filesystem::remove(file_, ignored);
-    std::filesystem::remove(file_ + ".partial", ignored);
-    std::filesystem::remove(path_ + "/lock", ignored);
+    namespace fs = std::filesystem;
+    std::error_code ignored, error;
+    fs::remove(file_, ignored);
+    // What killed runs have left; nobody else works here.
+    const std::string partial = fs::path(file_).filename().string() + ".partial-";
+    for (fs::directory_iterator at(path_, error), end; !error && at != end; at.increment(error)) {
+        if (at->path().filename().string().starts_with(partial)) fs::remove(at->path(), ignored);
+    }
+    fs::remove(path_ + "/lock", ignored);
     std::filesystem::remove(path_, ignored);  // unless it holds something of others
 }
 

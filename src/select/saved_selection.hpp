@@ -44,15 +44,20 @@ public:
     void remove();
 
     [[nodiscard]] const std::string& path() const { return path_; }
+    /// False on rank 0 where the file system has no locks: nothing keeps another run away.
+    [[nodiscard]] bool locked() const { return locked_; }
 
 private:
     void lock();
+    /// Writes whose the lock file is; UsageError if it is somebody else's.
+    void mark_lock(const std::string& name);
     void remove_files() noexcept;
 
     Communicator& world_;
     std::string path_, file_;
     std::map<std::string, std::string> flags_;
     int lock_ = -1;
+    bool locked_ = true;
 };
 
 }  // namespace vocabpipe

@@ -5,6 +5,8 @@
 #include "vocabpipe/error.hpp"
 
 #include <algorithm>
+#include <cstdint>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <initializer_list>
@@ -40,7 +42,7 @@ std::string ends_of(const std::string& path) {
 /// Files that begin with one of `beginnings` and have all of `words` soon after, or at the end.
 OutputKind kind(std::string_view name, std::vector<std::string_view> beginnings,
                 std::vector<std::string_view> words = {}) {
-    return {name, [=](const std::string& path) {
+    return {.name = name, .is_one = [=](const std::string& path) {
                 const std::string text = ends_of(path);
                 const auto begins = [&](std::string_view part) { return text.starts_with(part); };
                 const auto has = [&](std::string_view part) {
@@ -48,6 +50,24 @@ OutputKind kind(std::string_view name, std::vector<std::string_view> beginnings,
                 };
                 return std::ranges::any_of(beginnings, begins) && std::ranges::all_of(words, has);
             }};
+}
+
+/// A safetensors file whose metadata has this format.
+OutputKind tensors(std::string_view name, std::string_view format) {
+    return {.name = name,
+            .is_one =
+                [format](const std::string& path) {
+                    const std::string text = ends_of(path);
+                    uint64_t header = 0;
+                    if (text.size() <= sizeof header) return false;
+                    std::memcpy(&header, text.data(), sizeof header);
+                    std::error_code none_there;
+                    return header <= fs::file_size(path, none_there) - sizeof header &&
+                           text[sizeof header] == '{' &&
+                           text.find("\"format\":\"" + std::string(format) + '"') !=
+                               std::string::npos;
+                },
+            .in_order = false};
 }
 
 }  // namespace
@@ -61,7 +81,14 @@ void OutputCheck::add(std::string_view flag, const std::string& path, const Outp
         throw UsageError(std::string(flag) + " " + path + ": " + why);
     };
     std::error_code none_there;
-    if (fs::exists(path, none_there) && !fs::is_regular_file(path, none_there)) return;
+    if (fs::exists(path, none_there) && !fs::is_regular_file(path, none_there)) {
+        const fs::file_type type = fs::status(path, none_there).type();
+        if (!kind.in_order && (type == fs::file_type::fifo || type == fs::file_type::socket)) {
+            refuse("is a pipe, and ranks write the parts of " + std::string(kind.name) +
+                   " in any order; write a file, then send it");
+        }
+        return;
+    }
     for (const std::string& input : inputs_) {
         if (same_file(path, input)) {
             refuse("is also an input of this command and would be replaced; choose another path");
@@ -72,8 +99,14 @@ void OutputCheck::add(std::string_view flag, const std::string& path, const Outp
             refuse("is also the output of " + other + "; use a different path for each");
         }
     }
-    if (fs::is_regular_file(path, none_there) && fs::file_size(path, none_there) > 0 &&
-        !kind.is_one(path)) {
+    const bool replaces =
+        fs::is_regular_file(path, none_there) && fs::file_size(path, none_there) > 0;
+    if (replaces && !kind.is_one) {
+        refuse(
+            "already exists, and nothing in it says who wrote it; choose another path or remove "
+            "it");
+    }
+    if (replaces && !kind.is_one(path)) {
         refuse("already exists and is not " + std::string(kind.name) +
                ", the only kind of file that is replaced; choose another path or remove it");
     }
@@ -111,22 +144,17 @@ OutputKind picture_output() {
                 {"<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 "},
                 {"font-family=\"sans-serif\" font-size=\"11\">\n<rect width=\"100%\""});
 }
-OutputKind table_output(const std::string& path) {
-    if (path.ends_with(".parquet")) return kind("a Parquet file", {"PAR1"});
-    if (path.ends_with(".npy")) return kind("a .npy file", {"\x93NUMPY"});
-    return {"a text of numbers alone", [](const std::string& file) {
-                return ends_of(file).find_first_not_of("0123456789.+-e \n") == std::string::npos;
-            }};
+OutputKind table_output() {
+    return {.name = "a table", .is_one = {}};
 }
 OutputKind scores_output() {
-    return kind("a file of scores from vocabpipe select", {""},
-                {"\"format\":\"vocabpipe scores 1\""});
+    return tensors("a file of scores from vocabpipe select", "vocabpipe scores 1");
 }
 OutputKind graph_output() {
-    return kind("a graph from vocabpipe select", {""}, {"\"format\":\"vocabpipe graph 1\""});
+    return tensors("a graph from vocabpipe select", "vocabpipe graph 1");
 }
 OutputKind subset_output() {
-    return kind("a subset from vocabpipe select", {""}, {"\"format\":\"vocabpipe subset 1\""});
+    return tensors("a subset from vocabpipe select", "vocabpipe subset 1");
 }
 OutputKind selection_report_output() {
     return kind("a report of vocabpipe select", {"{"}, {"\"vocabpipe_selection\":"});
@@ -136,9 +164,7 @@ OutputKind llmc_output() {
                                            std::string_view("\xa1\xd9\x34\x01\x07\0\0\0", 8)});
 }
 OutputKind document_ids_output() {
-    return {"a list of document numbers", [](const std::string& path) {
-                return ends_of(path).find_first_not_of("0123456789 \n") == std::string::npos;
-            }};
+    return {.name = "a list of document numbers", .is_one = {}};
 }
 OutputKind tokens_output(const std::string& prefix) {
     return {"a file from vocabpipe data prepare", [index = prefix + ".idx"](const std::string&) {

@@ -12,8 +12,10 @@ namespace vocabpipe {
 /// What a flag writes. A file of that name is replaced only if it is such a one already.
 struct OutputKind {
     std::string_view name;  ///< "a report of train_gpt"
-    /// Whether the file, which is there and not empty, is one.
+    /// Whether the file, which is there and not empty, is one. Empty: nothing in a file says so,
+    /// and none is replaced.
     std::function<bool(const std::string& path)> is_one;
+    bool in_order = true;  ///< written from its begin to its end, as a pipe must be
 };
 
 /// Looks at the files that a command is about to write, before it begins to work:
@@ -45,8 +47,8 @@ private:
 [[nodiscard]] OutputKind trace_output();
 [[nodiscard]] OutputKind page_output();
 [[nodiscard]] OutputKind picture_output();
-/// Tables for others, by the ending of the name: .parquet, .npy, or text that is all numbers.
-[[nodiscard]] OutputKind table_output(const std::string& path);
+/// Tables for others: .parquet, .npy, or text.
+[[nodiscard]] OutputKind table_output();
 [[nodiscard]] OutputKind scores_output();
 [[nodiscard]] OutputKind graph_output();
 [[nodiscard]] OutputKind subset_output();

@@ -6,11 +6,11 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdio>
 #include <filesystem>
 #include <system_error>
 #include <utility>
 
+#include "src/support/durable_calls.hpp"
 #include "vocabpipe/error.hpp"
 
 namespace vocabpipe {
@@ -18,7 +18,6 @@ namespace vocabpipe {
 namespace {
 
 constexpr size_t kBufferBytes = size_t{1} << 20;
-constexpr int kMaxNames = 100;  // temporary names to try
 
 }  // namespace
 
@@ -53,24 +52,14 @@ OutputFile::OutputFile(std::string path) : path_(std::move(path)) {
         !std::filesystem::is_regular_file(path_, ignored)) {
         file_ = open_without_waiting(path_, O_WRONLY);
         if (file_ < 0) throw_output_error(path_, "cannot open", errno);
+        return;
     }
-    for (int attempt = 0; file_ < 0; ++attempt) {
-        temporary_ =
-            path_ + ".partial-" + std::to_string(::getpid()) + "-" + std::to_string(attempt);
-        file_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-        if (file_ < 0 && (errno != EEXIST || attempt == kMaxNames)) {
-            throw_output_error(path_, "cannot create", errno);
-        }
-    }
+    temporary_.emplace(path_);
+    file_ = temporary_->descriptor();
 }
 
 OutputFile::~OutputFile() {
-    if (file_ >= 0) {
-        ::close(file_);
-    }
-    if (!published_ && !temporary_.empty()) {
-        ::unlink(temporary_.c_str());
-    }
+    if (file_ >= 0 && !temporary_) ::close(file_);
 }
 
 void OutputFile::write(std::span<const std::byte> bytes) {
@@ -97,24 +86,16 @@ void OutputFile::flush() {
 }
 
 void OutputFile::sync() {
-    if (file_ < 0) {
-        return;
-    }
+    if (file_ < 0) return;
     flush();
-    if (::fsync(file_) != 0 && !temporary_.empty()) {
-        throw_output_error(path_, "cannot write", errno);
-    }
-    if (::close(std::exchange(file_, -1)) != 0) {
-        throw_output_error(path_, "cannot write", errno);
-    }
+    const int file = std::exchange(file_, -1);
+    const int error = temporary_ ? sync_descriptor(file) : ::close(file) != 0 ? errno : 0;
+    if (error != 0) throw_output_error(path_, "cannot write", error);
 }
 
 void OutputFile::publish() {
     sync();
-    if (!temporary_.empty() && std::rename(temporary_.c_str(), path_.c_str()) != 0) {
-        throw_output_error(path_, "cannot create", errno);
-    }
-    published_ = true;
+    if (temporary_) temporary_->publish();
 }
 
 void sync_folder_of(const std::string& path) {
@@ -122,10 +103,10 @@ void sync_folder_of(const std::string& path) {
     const std::string folder = slash == std::string::npos ? "." : path.substr(0, slash + 1);
     const int file = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (file < 0) throw_output_error(folder, "cannot open", errno);
-    const int error = ::fsync(file) == 0 ? 0 : errno;
+    const int error = sync_descriptor(file);
     ::close(file);
     // Some file systems sync no folders; the files themselves are durable already.
-    if (error != 0 && error != EINVAL && error != ENOTSUP) {
+    if (error != 0 && error != EINVAL && error != ENOTSUP && error != EBADF) {
         throw_output_error(folder, "cannot write", error);
     }
 }

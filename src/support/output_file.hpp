@@ -3,10 +3,13 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "src/support/temporary_file.hpp"
 
 namespace vocabpipe {
 
@@ -43,11 +46,11 @@ public:
 private:
     void flush();
 
-    std::string path_, temporary_;
+    std::string path_;
+    std::optional<TemporaryFile> temporary_;  ///< none: a device or a pipe
     std::vector<std::byte> buffer_;
     int64_t size_ = 0;
-    int file_ = -1;
-    bool published_ = false;
+    int file_ = -1;  ///< none: nothing may be written any more
 };
 
 /// "PATH: WHAT: reason of `error`, an errno: remedy" as an OutputFileError.

@@ -18,7 +18,7 @@ struct SelectExportArguments {
 
 void select_export(const SelectExportArguments& o) {
     OutputCheck check({o.input});
-    check.add("--output", o.output, table_output(o.output));
+    check.add("--output", o.output, table_output());
     const ExportReport report = export_table(o.input, o.output, o.column);
     std::printf("%s: %s of a file of vocabpipe select (%s)\n", o.output.c_str(),
                 counted(report.rows, "row").c_str(), report.what.c_str());

@@ -86,6 +86,12 @@ void select_on(Communicator& world, const SelectRunArguments& o) {
 
     SelectionFolder folder(world, o.state.empty() ? o.output + ".state" : o.state,
                            o.deciding(result.k));
+    if (!folder.locked()) {
+        std::fprintf(stderr,
+                     "vocabpipe: note: --state %s: its file system has no locks, so nothing keeps "
+                     "a second run out\n",
+                     folder.path().c_str());
+    }
     const SelectionOptions options{
         .k = result.k,
         .bounding = o.bounding,

@@ -3,8 +3,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+
 #include <filesystem>
 #include <map>
+#include <memory>
+#include <set>
 
 #include "src/select/graph_check.hpp"
 #include "tests/select/select_problem.hpp"
@@ -46,6 +51,40 @@ void write_raw(const std::string& path, const RawGraph& raw,
         output.write<int32_t>("similarity", 0, raw.similarity);
         output.publish();
     });
+}
+
+TEST(TensorOutput, LeavesADeviceADevice) {
+    const TempFolder folder;
+    const std::string device = folder / "nul";
+    if (::mknod(device.c_str(), S_IFCHR | 0600, makedev(1, 3)) != 0) {
+        GTEST_SKIP() << "cannot make a device";
+    }
+    write_raw(device, kChain);
+    EXPECT_TRUE(std::filesystem::is_character_file(device));
+    EXPECT_EQ(folder.names(), (std::set<std::string>{"nul"}));
+}
+
+TEST(TensorOutput, OfTwoWritersIsWhole) {
+    const TempFolder folder;
+    write_file(folder / "x.partial", "a user's own");
+    write_file(folder / "x.partial-4000000-0", "of a killed run");
+    World::threads(2).run([&](Communicator& world) {
+        const auto open = [&] {
+            return std::make_unique<TensorOutput>(
+                world, folder / "x",
+                std::vector<StoredTensor>{{.name = "a", .type = StoredType::I64, .shape = {2}}},
+                std::map<std::string, std::string>{});
+        };
+        auto first = open();
+        auto second = open();
+        first->write<int64_t>("a", world.rank(), std::vector<int64_t>{5});
+        first->publish();
+        first.reset();
+        second.reset();  // given up
+        world.barrier();
+    });
+    EXPECT_EQ(folder.names(), (std::set<std::string>{"x", "x.partial"}));
+    EXPECT_EQ(read_file(folder / "x.partial"), "a user's own");
 }
 
 /// What the check of a file says on `ranks` ranks; empty: it is right.

@@ -196,6 +196,65 @@ TEST_F(Selections, InAFolderThatAnotherOneHasAreRefused) {
     EXPECT_FALSE(std::filesystem::exists(state));
 }
 
+/// Ends after the first phase; the state is what a killed run leaves.
+void begin_selection(const std::string& folder, const SelectProblem& problem,
+                     const std::string& state) {
+    EXPECT_THROW(run_selection(folder, problem, {.k = 100}, 2, folder + "subset", state, 0), Ended);
+    ASSERT_TRUE(std::filesystem::exists(state + "/state.safetensors"));
+}
+
+TEST_F(Selections, OfADamagedStateAreRefused) {
+    const SelectProblem problem = random_problem(13, 500, 4, 1000, 1000);
+    write(problem);
+    const std::string state = folder_ / "state";
+    begin_selection(folder_ / "", problem, state);
+    const std::string file = state + "/state.safetensors";
+    const std::string whole = read_file(file);
+    int refused = 0;
+    // The last bytes are decisions, those before them bounds.
+    for (const size_t from_end : {1, 77, 499, 501, 1000, 4000}) {
+        std::string changed = whole;
+        changed[changed.size() - from_end] ^= 1;
+        write_file(file, changed);
+        try {
+            run_selection(folder_ / "", problem, {.k = 100}, 1 + refused % 3, folder_ / "subset",
+                          state);
+        } catch (const InputFileError& error) {
+            EXPECT_THAT(error.what(), HasSubstr("state.safetensors"));
+            ++refused;
+        }
+    }
+    EXPECT_EQ(refused, 6);
+    write_file(file, whole);
+    EXPECT_TRUE(run_selection(folder_ / "", problem, {.k = 100}, 3, folder_ / "subset", state));
+}
+
+TEST_F(Selections, TakeNoLockFileOfOthers) {
+    const std::string state = folder_ / "state";
+    const auto refusal = [&] {
+        std::string message;
+        World::threads(2).run([&](Communicator& world) {
+            try {
+                const SelectionFolder folder(world, state, {});
+            } catch (const Error& error) {
+                if (world.rank() == 0) message = error.what();
+            }
+        });
+        return message;
+    };
+    std::filesystem::create_directory(state);
+    write_file(state + "/lock", "the key is under the mat\n");
+    EXPECT_THAT(refusal(), HasSubstr("has a file \"lock\" that is not of vocabpipe select run"));
+    EXPECT_EQ(read_file(state + "/lock"), "the key is under the mat\n");
+    std::filesystem::remove(state + "/lock");
+    std::filesystem::create_symlink("nowhere/at/all", state + "/lock");
+    EXPECT_THAT(refusal(), HasSubstr("lock: cannot create"));
+    std::filesystem::remove(state + "/lock");
+    write_file(state + "/state.safetensors.partial-99-0", "of a killed run");
+    EXPECT_EQ(refusal(), "");
+    EXPECT_FALSE(std::filesystem::exists(state));
+}
+
 TEST_F(Selections, HoldWhatWasPlannedAndNoMore) {
     const SelectProblem problem = random_problem(12, 2000, 6, 1000, 1000);
     write(problem);

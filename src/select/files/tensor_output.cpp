@@ -2,41 +2,35 @@
 #include "src/select/files/tensor_output.hpp"
 
 #include "src/support/output_file.hpp"
-#include "vocabpipe/error.hpp"
 
-#include <unistd.h>
-
-#include <cerrno>
-#include <cstdio>
+#include <filesystem>
+#include <system_error>
 #include <utility>
 
 namespace vocabpipe {
 
 TensorOutput::TensorOutput(Communicator& world, std::string path, std::vector<StoredTensor> tensors,
                            const std::map<std::string, std::string>& metadata)
-    : world_(world),
-      path_(std::move(path)),
-      // One name on all ranks. What a killed run has left under it is replaced.
-      temporary_(path_ + ".partial"),
-      plan_(std::move(tensors), metadata) {
-    try {
-        world_.agree([&] {
-            if (world_.rank() != 0) return;
-            ::unlink(temporary_.c_str());
-            file_.emplace(SharedOutputFile::create(temporary_, plan_.file_bytes()));
-            file_->write_at(0, std::as_bytes(std::span(plan_.header())));
-        });
-        world_.agree([&] {
-            if (world_.rank() != 0) file_.emplace(SharedOutputFile::open(temporary_));
-        });
-    } catch (...) {  // a full disk, for one: there will be no destructor
-        if (world_.rank() == 0) ::unlink(temporary_.c_str());
-        throw;
-    }
-}
-
-TensorOutput::~TensorOutput() {
-    if (!published_ && world_.rank() == 0) ::unlink(temporary_.c_str());
+    : world_(world), path_(std::move(path)), plan_(std::move(tensors), metadata) {
+    std::string name;  // rank 0 chooses it
+    world_.agree([&] {
+        if (world_.rank() != 0) return;
+        std::error_code ignored;
+        const bool device = std::filesystem::exists(path_, ignored) &&
+                            !std::filesystem::is_regular_file(path_, ignored);
+        if (!device) temporary_.emplace(path_);
+        name = device ? path_ : temporary_->name();
+        file_.emplace(SharedOutputFile::open(name));
+        if (!device) file_->reserve(plan_.file_bytes());
+        file_->write_at(0, std::as_bytes(std::span(plan_.header())));
+    });
+    const auto names = world_.all_gather(std::as_bytes(std::span(name)));
+    world_.agree([&] {
+        if (world_.rank() == 0) return;
+        const auto& bytes = names.front();
+        file_.emplace(SharedOutputFile::open(
+            std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size())));
+    });
 }
 
 void TensorOutput::write_bytes(const std::string& tensor, uint64_t offset,
@@ -47,13 +41,10 @@ void TensorOutput::write_bytes(const std::string& tensor, uint64_t offset,
 void TensorOutput::publish() {
     world_.agree([&] { file_->sync(); });
     world_.agree([&] {
-        if (world_.rank() != 0) return;
-        if (std::rename(temporary_.c_str(), path_.c_str()) != 0) {
-            throw_output_error(path_, "cannot create", errno);
-        }
+        if (!temporary_) return;
+        temporary_->publish();
         sync_folder_of(path_);
     });
-    published_ = true;
 }
 
 }  // namespace vocabpipe

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "src/support/safetensors/writer.hpp"
+#include "src/support/temporary_file.hpp"
 #include "vocabpipe/world.hpp"
 
 #include <cstddef>
@@ -16,15 +17,14 @@ namespace vocabpipe {
 
 /// A safetensors file that all ranks write together, each its own rows, and that appears under its
 /// name only when it is complete. The bytes depend on what is written alone, not on who wrote it.
-/// All ranks must see the same folder.
+/// All ranks must see the same folder. A device (/dev/null) is written directly, and never
+/// replaced.
 class TensorOutput {
 public:
     /// Makes room for the file under a temporary name. `tensors`: name, type and shape; the same on
     /// every rank. Collective; all ranks end alike if it fails.
     TensorOutput(Communicator& world, std::string path, std::vector<StoredTensor> tensors,
                  const std::map<std::string, std::string>& metadata);
-    /// Removes what was not published.
-    ~TensorOutput();
     TensorOutput(const TensorOutput&) = delete;
     TensorOutput& operator=(const TensorOutput&) = delete;
 
@@ -40,10 +40,10 @@ private:
     void write_bytes(const std::string& tensor, uint64_t offset, std::span<const std::byte> bytes);
 
     Communicator& world_;
-    std::string path_, temporary_;
+    std::string path_;
     SafetensorsPlan plan_;
+    std::optional<TemporaryFile> temporary_;  ///< of rank 0; none for a device
     std::optional<SharedOutputFile> file_;
-    bool published_ = false;
 };
 
 }  // namespace vocabpipe

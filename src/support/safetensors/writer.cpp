@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/support/safetensors/writer.hpp"
 
+#include "src/support/durable_calls.hpp"
 #include "src/support/output_file.hpp"
 
 #include <fcntl.h>
@@ -63,16 +64,19 @@ SharedOutputFile::SharedOutputFile(std::string path, int flags) : path_(std::mov
 
 SharedOutputFile SharedOutputFile::create(const std::string& path, uint64_t bytes) {
     SharedOutputFile file(path, O_CREAT | O_EXCL);
-    // Reserves the space, where the file system can: a full disk shows before the ranks write.
-    // Not posix_fallocate, which writes every block by itself where the file system cannot.
-    const bool reserved = ::fallocate(file.file_, 0, 0, static_cast<off_t>(bytes)) == 0;
-    if (!reserved && (errno == ENOSPC || errno == EDQUOT || errno == EFBIG)) {
-        throw_output_error(path, "cannot write", errno);
-    }
-    if (::ftruncate(file.file_, static_cast<off_t>(bytes)) != 0) {
-        throw_output_error(path, "cannot write", errno);
-    }
+    file.reserve(bytes);
     return file;
+}
+
+void SharedOutputFile::reserve(uint64_t bytes) {
+    // Not posix_fallocate, which writes every block by itself where the file system cannot.
+    const bool reserved = ::fallocate(file_, 0, 0, static_cast<off_t>(bytes)) == 0;
+    if (!reserved && (errno == ENOSPC || errno == EDQUOT || errno == EFBIG)) {
+        throw_output_error(path_, "cannot write", errno);
+    }
+    if (::ftruncate(file_, static_cast<off_t>(bytes)) != 0) {
+        throw_output_error(path_, "cannot write", errno);
+    }
 }
 
 SharedOutputFile SharedOutputFile::open(const std::string& path) {
@@ -98,11 +102,10 @@ void SharedOutputFile::write_at(uint64_t offset, std::span<const std::byte> byte
 }
 
 void SharedOutputFile::sync() {
-    int result = 0;
-    do {
-        result = ::fsync(file_);
-    } while (result != 0 && errno == EINTR);
-    if (result != 0) throw_output_error(path_, "cannot write", errno);
+    const int error = sync_descriptor(file_);
+    if (error != 0 && error != EINVAL) {  // devices cannot
+        throw_output_error(path_, "cannot write", error);
+    }
 }
 
 void write_new_file(const std::string& path, const std::string& text) {

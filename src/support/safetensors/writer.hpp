@@ -47,6 +47,9 @@ public:
     SharedOutputFile(SharedOutputFile&& other) noexcept;
     SharedOutputFile& operator=(SharedOutputFile&&) = delete;
 
+    /// Makes the file `bytes` long and takes the space, where the file system can: a full disk
+    /// shows before the ranks write.
+    void reserve(uint64_t bytes);
     void write_at(uint64_t offset, std::span<const std::byte> bytes);
     /// Makes what was written durable.
     void sync();

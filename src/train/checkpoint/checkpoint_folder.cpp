@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/train/checkpoint/checkpoint_folder.hpp"
 
+#include "src/support/durable_calls.hpp"
 #include "src/support/output_file.hpp"
 #include "src/support/parse_number.hpp"
 #include "src/train/checkpoint/tensor_folder.hpp"
@@ -9,7 +10,6 @@
 #include "vocabpipe/error.hpp"
 
 #include <fcntl.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -177,8 +177,9 @@ SaveFolder::SaveFolder(std::string root, int64_t start_step, const std::string& 
         throw_output_error("--save " + root_, "cannot write", errno);
     }
     lock_ = ::open(root_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    // File systems without locks go without.
-    if (lock_ >= 0 && ::flock(lock_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
+    const FileLock lock = lock_ < 0 ? FileLock::unsupported : lock_file(lock_);
+    locked_ = lock == FileLock::held;
+    if (lock == FileLock::of_another) {
         ::close(lock_);
         throw UsageError("--save " + root_ +
                          ": another run is saving to it; choose another folder");
@@ -221,8 +222,8 @@ void SaveFolder::publish(int64_t step) {
     const std::string partial = partial_folder(root_, step);
     const std::string folder = step_folder(root_, step);
     sync_folder_of(file_in(partial, kTrainingFile));
-    if (std::rename(partial.c_str(), folder.c_str()) != 0) {
-        throw_output_error(folder, "cannot create", errno);
+    if (const int error = rename_file(partial, folder); error != 0) {
+        throw_output_error(folder, "cannot create", error);
     }
     sync_folder_of(folder);
 }
@@ -242,7 +243,7 @@ void SaveFolder::keep_last(int64_t count) {
         if (!has_only_our_files(old.folder)) continue;
         // Out of sight first: a step that lacks files must not look like one.
         const std::string removed = root_ + "/." + step_name(old.step) + std::string(kRemoved);
-        if (std::rename(old.folder.c_str(), removed.c_str()) == 0) remove_ours(removed);
+        if (rename_file(old.folder, removed) == 0) remove_ours(removed);
     }
 }
 

@@ -45,6 +45,9 @@ public:
     SaveFolder(const SaveFolder&) = delete;
     SaveFolder& operator=(const SaveFolder&) = delete;
 
+    /// False where the file system has no locks: nothing keeps another run away.
+    [[nodiscard]] bool locked() const { return locked_; }
+
     /// Removes what crashed saves left and makes the partial folder.
     void begin(int64_t step);
     /// Gives the partial folder its name, durably.
@@ -62,6 +65,7 @@ private:
     int64_t start_step_ = 0;
     bool continues_ = false;  ///< the steps that were there before are this run's, too
     int lock_ = -1;
+    bool locked_ = false;
 };
 
 }  // namespace vocabpipe

@@ -136,6 +136,10 @@ private:
         const bool continues = checkpoint_ && checkpoint_->state();
         save_folder_.emplace(options_.save, start_.step,
                              continues ? checkpoint_->folder() : std::string());
+        if (!save_folder_->locked()) {
+            log_.print_line("note: --save " + options_.save +
+                            ": its file system has no locks, so nothing keeps a second run out");
+        }
     }
 
     /// That no output may replace.

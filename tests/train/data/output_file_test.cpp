@@ -75,6 +75,29 @@ TEST(OutputFile, TwoWritersOfOneNameDoNotShareATemporaryFile) {
     EXPECT_EQ(folder.names(), Names{"x"});
 }
 
+TEST(OutputFile, RemovesWhatKilledWritersHaveLeftAndNothingElse) {
+    const TempFolder folder;
+    OutputFile writing(folder / "x");  // another one, at work
+    const Names before = folder.names();
+    for (const char* name : {"x.partial-4000000-0", "x.partial-4000001-3"}) {
+        testing::write_file(folder / name, "left");
+    }
+    const Names others{"x.partial", "x.partial-a", "x.partial-4-b", "y.partial-4000000-0"};
+    for (const std::string& name : others) testing::write_file(folder / name, "own");
+    {
+        OutputFile file(folder / "x");
+        file.write("new");
+        file.publish();
+    }
+    Names expected = others;
+    expected.insert(before.begin(), before.end());
+    expected.insert("x");
+    EXPECT_EQ(folder.names(), expected);
+    writing.write("last");
+    writing.publish();
+    EXPECT_EQ(testing::read_file(folder / "x"), "last");
+}
+
 TEST(OutputFile, FailuresNameFileAndReason) {
     const TempFolder folder;
     EXPECT_THAT(testing::message_of<OutputFileError>([&] { OutputFile(folder / "no/x"); }),
