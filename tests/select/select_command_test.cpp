@@ -193,6 +193,26 @@ TEST_F(SelectCommand, ASecondRunOfTheSameOutputIsRefused) {
     EXPECT_EQ(run(kRun + "--fraction 0.5 --output subset").exit_code, 0);
 }
 
+TEST_F(SelectCommand, WorksAndSaysSoWhereFilesCannotBeLocked) {
+    write(random_problem(6, 50, 2, 9, 9));
+    const auto on = [&](const std::string& file_system) {
+        return run(kRun + "--fraction 0.5 --output subset",
+                   "env LD_PRELOAD=" VOCABPIPE_NETWORK_FILE_SYSTEM " VOCABPIPE_FILE_SYSTEM=" +
+                       file_system);
+    };
+    const Outcome unlocked = on("no-locks");
+    EXPECT_EQ(unlocked.exit_code, 0) << unlocked.error;
+    EXPECT_THAT(unlocked.error, HasSubstr("has no locks, so nothing keeps a second run out"));
+    for (const char* lost : {"rename-answers-ENOENT", "rename-answers-EIO", "interrupted-fsync"}) {
+        const Outcome outcome = on(lost);
+        EXPECT_EQ(outcome.exit_code, 0) << lost << outcome.error;
+        EXPECT_EQ(outcome.error, "");
+    }
+    for (const std::string& name : folder_.names()) {
+        EXPECT_THAT(name, AllOf(Not(HasSubstr("partial")), Not(HasSubstr("state"))));
+    }
+}
+
 /// Killed at any moment it goes on, with another number of ranks, to the same subset.
 TEST_F(SelectCommand, KilledAtAnyMomentGoesOnToTheSameSubset) {
     write(random_problem(7, 6000, 6, 1 << 20, 1 << 20));

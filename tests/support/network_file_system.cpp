@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A library to be preloaded: calls answer as a network file system's do on a bad day. Which of them,
-// VOCABPIPE_FILE_SYSTEM says.
+// A library to be preloaded: calls answer as a network file system's do on a bad day. Which of
+// them, VOCABPIPE_FILE_SYSTEM says.
 #include <dlfcn.h>
 #include <sys/file.h>
 #include <unistd.h>
