@@ -17,6 +17,7 @@
 #include "src/tool/devices.hpp"
 #include "src/tool/growing_text.hpp"
 #include "src/tool/launch.hpp"
+#include "src/tool/launchers.hpp"
 #include "src/tool/quantity.hpp"
 #include "src/tool/run_signals.hpp"
 #include "src/train/checkpoint/load_checkpoint.hpp"

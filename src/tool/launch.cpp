@@ -4,6 +4,7 @@
 #include "src/support/read_whole_file.hpp"
 #include "src/tool/devices.hpp"
 #include "src/tool/launcher_watch.hpp"
+#include "src/tool/launchers.hpp"
 #include "src/tool/run_signals.hpp"
 #include "src/tool/text.hpp"
 #include "src/tool/watchdog.hpp"
@@ -103,11 +104,8 @@ FlagGroup launch_flags(Launch& launch) {
         }};
 }
 
-bool started_by_mpirun() {
-    return std::getenv("OMPI_COMM_WORLD_SIZE") != nullptr;
-}
-
 void check_launch(const Launch& launch) {
+    check_launcher(launch.ranks_are_threads());
     const std::string ranks = "--ranks " + std::to_string(launch.ranks.value_or(0));
     if (launch.ranks_are_threads() && launch.ranks.value_or(0) < 1) {
         throw UsageError(ranks + ": --transport threads requires --ranks P with P >= 1");
@@ -150,16 +148,6 @@ void check_launch(Launch& launch, TrainOptions& options) {
     }
     if (gpu.nondeterministic_attention) of_gpus("--nondeterministic-attention");
     options.make_device = device_factory(options.device, launch.ranks_are_threads(), gpu);
-}
-
-bool first_of_launch() {
-    const char* rank = std::getenv("OMPI_COMM_WORLD_RANK");
-    if (rank == nullptr) return true;
-    const char* parts = std::getenv("OMPI_APP_CTX_NUM_PROCS");  // of "mpirun -np 1 A : -np 2 B"
-    std::istringstream in(parts == nullptr ? "" : parts);
-    int first = 0;
-    for (int ranks = 0; in >> ranks && first < std::atoi(rank);) first += ranks;
-    return first == std::atoi(rank);
 }
 
 std::string describe(const std::exception& error) {

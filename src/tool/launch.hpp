@@ -26,22 +26,17 @@ struct Launch {
 
 /// The rows of the table of flags that say where ranks come from.
 [[nodiscard]] FlagGroup launch_flags(Launch& launch);
-/// Whether mpirun started this process.
-[[nodiscard]] bool started_by_mpirun();
 /// Checks these flags. Throws UsageError.
 void check_launch(const Launch& launch);
 /// Checks these flags and those of the device, and completes `options` with what follows from
 /// them. Throws UsageError.
 void check_launch(Launch& launch, TrainOptions& options);
 
-/// Errors before there is a world are the same on every rank that was started with the same flags;
-/// the first of them prints. The environment is only trusted for who prints.
-[[nodiscard]] bool first_of_launch();
-
 /// What an exception says, with a remedy where it is a thread that the system refused.
 [[nodiscard]] std::string describe(const std::exception& error);
 
-/// Reports an error from before there is a world and returns its exit code. mpirun ends everything
+/// Reports an error from before there is a world and returns its exit code. It is the same on every
+/// rank that was started with the same flags, so the first prints it; mpirun ends everything
 /// at the first rank that fails: those that do not print leave time to the one that does.
 int report_before_launch(const char* program, const std::string& what, ExitCode code);
 

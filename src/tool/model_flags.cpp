@@ -4,6 +4,7 @@
 #include "src/support/same_file.hpp"
 #include "src/tool/architecture_flags.hpp"
 #include "src/tool/launch.hpp"
+#include "src/tool/launchers.hpp"
 #include "src/tool/text.hpp"
 #include "src/train/checkpoint/checkpoint_folder.hpp"
 #include "vocabpipe/error.hpp"

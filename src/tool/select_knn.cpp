@@ -14,6 +14,7 @@
 #include "src/support/text_layout.hpp"
 #include "src/tool/commands.hpp"
 #include "src/tool/launch.hpp"
+#include "src/tool/launchers.hpp"
 #include "src/tool/quantity.hpp"
 #include "src/tool/run_signals.hpp"
 #include "src/tool/select_progress.hpp"

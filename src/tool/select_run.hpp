@@ -5,6 +5,7 @@
 #include "src/select/select_context.hpp"
 #include "src/select/selection.hpp"
 #include "src/tool/launch.hpp"
+#include "src/tool/launchers.hpp"
 #include "src/tool/select_progress.hpp"
 
 #include <cstdint>

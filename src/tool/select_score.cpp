@@ -7,6 +7,7 @@
 #include "src/tool/data_flags.hpp"
 #include "src/tool/devices.hpp"
 #include "src/tool/launch.hpp"
+#include "src/tool/launchers.hpp"
 #include "src/tool/run_signals.hpp"
 #include "src/tool/select_progress.hpp"
 #include "src/tool/text.hpp"

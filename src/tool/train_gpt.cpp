@@ -3,6 +3,7 @@
 // them.
 #include "src/tool/flag_parser.hpp"
 #include "src/tool/launch.hpp"
+#include "src/tool/launchers.hpp"
 #include "src/tool/run_signals.hpp"
 #include "src/tool/terminal.hpp"
 #include "src/tool/text.hpp"

@@ -81,6 +81,33 @@ protected:
     TempFolder folder_;
 };
 
+TEST_F(TrainGpt, RefusesLaunchersWhoseProcessesWouldEachTrainAlone) {
+    const auto started = [&](const std::string& environment, const std::string& flags) {
+        return train("env " + environment, flags + " --train-iters 1");
+    };
+    const std::string torchrun = "WORLD_SIZE=2 RANK=0 LOCAL_RANK=0";
+    for (const std::string environment :
+         {torchrun.c_str(), "WORLD_SIZE=2", "SLURM_NTASKS=2 SLURM_PROCID=0",
+          "SLURM_NTASKS=2 SLURM_STEP_NUM_TASKS=2 SLURM_PROCID=0", "PMI_SIZE=2 PMI_RANK=0"}) {
+        const Outcome run = started(environment, "");
+        EXPECT_EQ(run.exit_code, 2) << environment << run.output;
+        EXPECT_THAT(run.error, ::testing::HasSubstr("each would work by itself; type "))
+            << environment;
+        EXPECT_THAT(run.error, ::testing::HasSubstr(" -n 2 and this command")) << environment;
+    }
+    EXPECT_EQ(started("WORLD_SIZE=2 RANK=1", "").error, "") << "the first one speaks for all";
+    EXPECT_EQ(started(torchrun, "--transport threads --ranks 2").exit_code, 2);
+    EXPECT_EQ(started("PMI_SIZE=2 PMI_RANK=0", "--transport threads --ranks 2").exit_code, 2);
+    // A batch script, in which Slurm sets the variables of its tasks, too.
+    EXPECT_EQ(started("SLURM_NTASKS=2 SLURM_PROCID=0", "--transport threads --ranks 2").exit_code,
+              0);
+    const Outcome mpirun =
+        train("env WORLD_SIZE=2 SLURM_NTASKS=2 PMI_SIZE=2 mpirun --oversubscribe -np 2",
+              "--train-iters 1");
+    EXPECT_EQ(mpirun.exit_code, 0) << mpirun.error;
+    EXPECT_EQ(started("WORLD_SIZE=1 RANK=0 SLURM_NTASKS=1", "").exit_code, 0);
+}
+
 TEST_F(TrainGpt, SaysWhichStepsAndEvaluationsHaveNoLabels) {
     const auto write_tokens = [&](const char* name, int ends, int others) {
         std::string bytes;
