@@ -25,6 +25,8 @@ struct WaitOptions {
     std::function<bool()> interrupted;
 };
 
+class Communicator;
+
 /// How the processes of one mpirun reach each other.
 struct MpiOptions {
     /// Between ranks of one host through memory that they share, where /dev/shm has room for it;
@@ -32,6 +34,10 @@ struct MpiOptions {
     bool shared_memory = true;
     /// Called on one rank with one line where /dev/shm has no room. Empty: nobody is told.
     std::function<void(const std::string&)> note;
+    /// Called on every rank with a communicator that knows MPI alone, before ranks of a host meet
+    /// in shared memory: what it throws, such as an AgreedError about flags that differ, ends the
+    /// run.
+    std::function<void(Communicator&)> before_connecting;
 };
 
 /// An error that every rank of the world knows of (Communicator::agree): all end alike, and it is

@@ -262,90 +262,90 @@ void generate_text(GenerateArguments& o) {
 
 Command generate_command() {
     const auto o = std::make_shared<GenerateArguments>();
-    return {
-        .name = "generate",
-        .description =
-            "Continue a text with a saved model, as it is generated\n"
-            "  vocabpipe generate --load FOLDER --prompt TEXT\n"
-            "  mpirun -np 4 vocabpipe generate --load FOLDER --prompt TEXT \\\n"
-            "      --tensor-model-parallel-size 2",
-        .flags =
-            {{.flags = {{.names = "--load",
-                         .value = &o->load,
-                         .help = "Folder of steps (the newest is used), a step, or a model",
-                         .required = true},
-                        {.names = "--prompt",
-                         .value = &o->prompt,
-                         .help = "Text to continue; - reads standard input"},
-                        {.names = "--tokenizer-model",
-                         .value = &o->tokenizer_model,
-                         .help = "SentencePiece model",
-                         .unset = "tokenizer.model beside the weights"},
-                        {.names = "--tokenizer",
-                         .value = &o->tokenizer,
-                         .help = "auto or bytes",
-                         .choices = {"auto", "bytes"},
-                         .excludes = {"--tokenizer-model"}},
-                        {.names = "--no-bos",
-                         .value = &o->no_bos,
-                         .help = "Do not put the tokenizer's <s> before the prompt. A model that "
-                                 "this library trained never gets it"},
-                        {.names = "--max-new-tokens",
-                         .value = &o->max_new_tokens,
-                         .help = "Maximum number of tokens to add",
-                         .range = at_least(1)},
-                        {.names = "--seq-length",
-                         .value = &o->seq_length,
-                         .help = "Maximum length of the context. When it is full, its older half "
-                                 "is dropped",
-                         .range = at_least(1),
-                         .unset = "prompt and new tokens, at most the model's positions"}}},
-             {.title = "Sampling",
-              .flags = {{.names = "--temperature",
-                         .value = &o->sampling.temperature,
-                         .help = "Divides the logits; 0 always takes the likeliest token",
-                         .range = at_least(0)},
-                        {.names = "--top-k",
-                         .value = &o->sampling.top_k,
-                         .help = "Sample from the k likeliest tokens; 0: from all tokens",
-                         .range = at_least(0)},
-                        {.names = "--top-p",
-                         .value = &o->sampling.top_p,
-                         .help = "Sample from the likeliest tokens that together have this "
-                                 "probability",
-                         .range = between(0, 1)},
-                        {.names = "--seed",
-                         .value = &o->seed,
-                         .help = "Seed of the sampling. The text is the same for every number of "
-                                 "ranks"}}},
-             launch_flags(o->launch),
-             {.title = "Devices",
-              .flags = {{.names = "--tensor-model-parallel-size",
-                         .value = &o->tensor,
-                         .help = "Ranks that share each stage of the pipeline, which the other "
-                                 "ranks make longer. Any number, whatever the model was trained "
-                                 "with",
-                         .unit = "RANKS",
-                         .range = at_least(1)},
-                        {.names = "--expert-model-parallel-size",
-                         .value = &o->expert,
-                         .help = "Ranks that share the experts of each layer: the tensor ranks of "
-                                 "a stage, some of them, or several such groups. Any number, "
-                                 "whatever the model was trained with",
-                         .unit = "RANKS",
-                         .range = at_least(1)},
-                        {.names = "--device",
-                         .value = &o->device,
-                         .help = "host, or cuda: one GPU per rank; with --transport threads ranks "
-                                 "may share one",
-                         .choices = {"host", "cuda"}},
-                        {.names = "--threads-per-rank",
-                         .value = &o->threads_per_rank,
-                         .help = "OpenMP threads per rank",
-                         .range = between(1, 1024),
-                         .unset = "the rank's share of the cores",
-                         .absent = 0}}}},
-        .run = [o](const GivenFlags&) { generate_text(*o); }};
+    return comparing_flags(
+        {.name = "generate",
+         .description = "Continue a text with a saved model, as it is generated\n"
+                        "  vocabpipe generate --load FOLDER --prompt TEXT\n"
+                        "  mpirun -np 4 vocabpipe generate --load FOLDER --prompt TEXT \\\n"
+                        "      --tensor-model-parallel-size 2",
+         .flags =
+             {{.flags = {{.names = "--load",
+                          .value = &o->load,
+                          .help = "Folder of steps (the newest is used), a step, or a model",
+                          .required = true},
+                         {.names = "--prompt",
+                          .value = &o->prompt,
+                          .help = "Text to continue; - reads standard input"},
+                         {.names = "--tokenizer-model",
+                          .value = &o->tokenizer_model,
+                          .help = "SentencePiece model",
+                          .unset = "tokenizer.model beside the weights"},
+                         {.names = "--tokenizer",
+                          .value = &o->tokenizer,
+                          .help = "auto or bytes",
+                          .choices = {"auto", "bytes"},
+                          .excludes = {"--tokenizer-model"}},
+                         {.names = "--no-bos",
+                          .value = &o->no_bos,
+                          .help = "Do not put the tokenizer's <s> before the prompt. A model that "
+                                  "this library trained never gets it"},
+                         {.names = "--max-new-tokens",
+                          .value = &o->max_new_tokens,
+                          .help = "Maximum number of tokens to add",
+                          .range = at_least(1)},
+                         {.names = "--seq-length",
+                          .value = &o->seq_length,
+                          .help = "Maximum length of the context. When it is full, its older half "
+                                  "is dropped",
+                          .range = at_least(1),
+                          .unset = "prompt and new tokens, at most the model's positions"}}},
+              {.title = "Sampling",
+               .flags = {{.names = "--temperature",
+                          .value = &o->sampling.temperature,
+                          .help = "Divides the logits; 0 always takes the likeliest token",
+                          .range = at_least(0)},
+                         {.names = "--top-k",
+                          .value = &o->sampling.top_k,
+                          .help = "Sample from the k likeliest tokens; 0: from all tokens",
+                          .range = at_least(0)},
+                         {.names = "--top-p",
+                          .value = &o->sampling.top_p,
+                          .help = "Sample from the likeliest tokens that together have this "
+                                  "probability",
+                          .range = between(0, 1)},
+                         {.names = "--seed",
+                          .value = &o->seed,
+                          .help = "Seed of the sampling. The text is the same for every number of "
+                                  "ranks"}}},
+              launch_flags(o->launch),
+              {.title = "Devices",
+               .flags = {{.names = "--tensor-model-parallel-size",
+                          .value = &o->tensor,
+                          .help = "Ranks that share each stage of the pipeline, which the other "
+                                  "ranks make longer. Any number, whatever the model was trained "
+                                  "with",
+                          .unit = "RANKS",
+                          .range = at_least(1)},
+                         {.names = "--expert-model-parallel-size",
+                          .value = &o->expert,
+                          .help = "Ranks that share the experts of each layer: the tensor ranks of "
+                                  "a stage, some of them, or several such groups. Any number, "
+                                  "whatever the model was trained with",
+                          .unit = "RANKS",
+                          .range = at_least(1)},
+                         {.names = "--device",
+                          .value = &o->device,
+                          .help = "host, or cuda: one GPU per rank; with --transport threads ranks "
+                                  "may share one",
+                          .choices = {"host", "cuda"}},
+                         {.names = "--threads-per-rank",
+                          .value = &o->threads_per_rank,
+                          .help = "OpenMP threads per rank",
+                          .range = between(1, 1024),
+                          .unset = "the rank's share of the cores",
+                          .absent = 0}}}},
+         .run = [o](const GivenFlags&) { generate_text(*o); }},
+        o->launch);
 }
 
 }  // namespace vocabpipe::tool

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/tool/launch.hpp"
 
+#include "src/support/crc32c.hpp"
 #include "src/support/read_whole_file.hpp"
 #include "src/tool/devices.hpp"
 #include "src/tool/launcher_watch.hpp"
@@ -8,19 +9,23 @@
 #include "src/tool/run_signals.hpp"
 #include "src/tool/text.hpp"
 #include "src/tool/watchdog.hpp"
+#include "src/train/run/same_on_every_rank.hpp"
 
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <fstream>
 #include <iostream>
 #include <memory>
 #include <new>
 #include <optional>
+#include <span>
 #include <sstream>
 #include <system_error>
 #include <thread>
+#include <utility>
 
 namespace vocabpipe::tool {
 
@@ -35,6 +40,29 @@ int report(const char* program, const std::string& what, ExitCode code, bool pri
         std::fprintf(stderr, "%s: error: %s\n", program, short_line(what).c_str());
     }
     return static_cast<int>(code);
+}
+
+constexpr const char* kSameEverywhere = "start every rank with the same flags and the same program";
+
+/// The file of this process, by its content; "unknown" where it cannot be read.
+std::string binary() {
+    std::ifstream file("/proc/self/exe", std::ios::binary);
+    std::vector<char> block(size_t{1} << 20);
+    uint32_t sum = 0;
+    while (file.read(block.data(), std::ssize(block)) || file.gcount() > 0) {
+        sum =
+            crc32c(std::as_bytes(std::span(block).first(static_cast<size_t>(file.gcount()))), sum);
+    }
+    return file.eof() ? "the binary with the checksum " + std::to_string(sum) : "unknown";
+}
+
+/// What the ranks of a launch must have alike.
+std::vector<std::string> compared_lines(const char* program, Launch launch) {
+    std::vector<std::string> lines{program + std::string(" ") + VOCABPIPE_VERSION, binary()};
+    for (const auto& more : {compared_flags({launch_flags(launch)}), launch.compared}) {
+        lines.insert(lines.end(), more.begin(), more.end());
+    }
+    return lines;
 }
 
 /// What a launcher leaves until SIGKILL: Open MPI's own parameter, which mpirun hands on to its
@@ -129,7 +157,6 @@ void check_launch(const Launch& launch) {
 void check_launch(Launch& launch, TrainOptions& options) {
     check_launch(launch);
     options.ranks_are_threads = launch.ranks_are_threads();
-    options.program_flags = compared_flags({launch_flags(launch)});
     const auto of_gpus = [&](const std::string& flag) {
         if (options.device == "cuda") return;
         throw UsageError(flag + ": requires --device cuda, got " + options.device);
@@ -178,9 +205,19 @@ int finish_output(const char* program, ExitCode code) {
         ExitCode::failed, true);
 }
 
+Command comparing_flags(Command command, Launch& launch) {
+    command.run = [flags = command.flags, run = std::move(command.run),
+                   &launch](const GivenFlags& given) {
+        launch.compared = compared_flags(flags);
+        run(given);
+    };
+    return command;
+}
+
 int run_ranks(const char* program, const Launch& launch,
               const std::function<void(Communicator&)>& body) {
     const bool threads = launch.ranks_are_threads();
+    int rank = 0;
     // Threads wait for no rank that a launcher could have lost.
     std::function<bool()> interrupted;
     if (!threads) {
@@ -196,16 +233,23 @@ int run_ranks(const char* program, const Launch& launch,
         const auto watchdog = watch_over(program, "MPI_Init", launch.timeout_seconds);
         const std::string& on_host = launch.on_host.empty() ? kOnHost : launch.on_host;
         return World::mpi(wait, {.shared_memory = on_host == "shared-memory",
-                                 .note = [program](const std::string& line) {
-                                     std::fprintf(stderr, "%s: %s\n", program, line.c_str());
-                                 }});
+                                 .note =
+                                     [program](const std::string& line) {
+                                         std::fprintf(stderr, "%s: %s\n", program, line.c_str());
+                                     },
+                                 .before_connecting =
+                                     [&](Communicator& communicator) {
+                                         rank = communicator.rank();
+                                         check_same_on_every_rank(communicator,
+                                                                  compared_lines(program, launch),
+                                                                  ExitCode::usage, kSameEverywhere);
+                                     }});
     };
     try {
         std::optional<LauncherWatch> launcher;
         if (!threads && started_by_mpirun()) launcher.emplace();
         std::unique_ptr<Watchdog> finalising;  // outlives the world
         World world = make_world();
-        int rank = 0;
         const auto fail = [&](const std::string& what, ExitCode code) {
             report(program, what, code, true);
             // The other ranks notice the same loss about now: let them say what they waited for.

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "src/support/flag.hpp"
+#include "src/tool/command.hpp"
 #include "src/train/options/train_options.hpp"
 #include "vocabpipe/error.hpp"
 #include "vocabpipe/world.hpp"
@@ -10,6 +11,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace vocabpipe::tool {
 
@@ -20,6 +22,9 @@ struct Launch {
     std::string on_host;            // --transport-on-host, with --transport mpi; "": the default
     double timeout_seconds = 600;   // --distributed-timeout-seconds; Megatron's is 10 minutes
     std::optional<double> sigterm_grace_seconds;  // --sigterm-grace-seconds; none: the launcher's
+
+    /// What all ranks must have alike beside these flags: "--seed 1". Empty: nothing.
+    std::vector<std::string> compared;
 
     [[nodiscard]] bool ranks_are_threads() const { return transport == "threads"; }
 };
@@ -44,9 +49,14 @@ int report_before_launch(const char* program, const std::string& what, ExitCode 
 /// written (a full disk, a closed pipe) and returns ExitCode::failed: no result is lost silently.
 int finish_output(const char* program, ExitCode code);
 
-/// Runs `body` on every rank and returns the exit code. Errors are one line on stderr, "PROGRAM:
-/// error: ...", and end all ranks: those that all agreed on, from rank 0; others from the rank that
-/// failed, which then has the launcher end the rest.
+/// The command, whose ranks compare all of its flags before they begin to work (Flag::ranks).
+/// `launch` is kept by what the command's function keeps.
+[[nodiscard]] Command comparing_flags(Command command, Launch& launch);
+
+/// Runs `body` on every rank, when all have found that they run the same binary with the same
+/// flags, and returns the exit code. Errors are one line on stderr, "PROGRAM: error: ...", and end
+/// all ranks: those that all agreed on, from rank 0; others from the rank that failed, which then
+/// has the launcher end the rest.
 int run_ranks(const char* program, const Launch& launch,
               const std::function<void(Communicator&)>& body);
 

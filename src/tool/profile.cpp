@@ -103,9 +103,6 @@ void measure(ProfileArguments& options, const GivenFlags& given) {
         throw UsageError("--output: is required, or --overlap; give the file to write");
     }
     check_launch(options.launch, options.train);
-    for (std::string& line : compared_flags({options.own_flags()})) {
-        options.train.program_flags.push_back(std::move(line));
-    }
     options.model.resolve(given);
     options.train.date = utc_now();
     install_run_signals();
@@ -150,13 +147,14 @@ Command profile_command(const std::string& command_line) {
     std::vector<FlagGroup> flags = o->model.flags();
     flags.push_back(launch_flags(o->launch));
     flags.push_back(o->own_flags());
-    return {.name = "profile",
-            .description =
-                "Measure the passes and links of this machine\n"
-                "  mpirun -np 2 vocabpipe profile --output FILE.json --num-layers 8 ...\n"
-                "  mpirun -np 2 vocabpipe profile --overlap FILE.json --num-layers 8 ...",
-            .flags = std::move(flags),
-            .run = [o](const GivenFlags& given) { measure(*o, given); }};
+    return comparing_flags(
+        {.name = "profile",
+         .description = "Measure the passes and links of this machine\n"
+                        "  mpirun -np 2 vocabpipe profile --output FILE.json --num-layers 8 ...\n"
+                        "  mpirun -np 2 vocabpipe profile --overlap FILE.json --num-layers 8 ...",
+         .flags = std::move(flags),
+         .run = [o](const GivenFlags& given) { measure(*o, given); }},
+        o->launch);
 }
 
 }  // namespace vocabpipe::tool

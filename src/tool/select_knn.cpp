@@ -122,47 +122,48 @@ void select_knn(SelectKnnArguments& o) {
 
 Command select_knn_command() {
     const auto o = std::make_shared<SelectKnnArguments>();
-    return {
-        .name = "knn",
-        .description =
-            "Find the nearest neighbors of all samples, exactly\n"
-            "  vocabpipe select knn --embeddings scores.safetensors --neighbours 10\n"
-            "      --output graph.safetensors\n"
-            "  mpirun -np 4 vocabpipe select knn ...",
-        .flags =
-            {{.flags = {{.names = "--embeddings",
-                         .value = &o->embeddings,
-                         .help = "Embeddings of the samples: from vocabpipe select score, or .npy "
-                                 "or .parquet of others",
-                         .unit = "FILE",
-                         .required = true},
-                        {.names = "--neighbours,--neighbors",
-                         .value = &o->neighbours,
-                         .help = "Number of the most similar samples that a sample is joined with, "
-                                 "by cosine. Those without a positive one are left out",
-                         .range = between(1, 1'000'000)},
-                        {.names = "--centre,--center",
-                         .value = &o->centre,
-                         .help = "Take the mean of all embeddings from each before the cosines. "
-                                 "Hidden states of language models need it: they share a large "
-                                 "common part"},
-                        {.names = "--output",
-                         .value = &o->output,
-                         .help = "File of the graph; required without --dry-run",
-                         .unit = "FILE"}}},
-             {.title = "Memory and files",
-              .flags = {memory_flag(o->memory),
-                        {.names = "--dry-run",
-                         .value = &o->dry_run,
-                         .help = "Print memory per rank, and end"},
-                        {.names = "--threads-per-rank",
-                         .value = &o->threads_per_rank,
-                         .help = "OpenMP threads per rank. The file is the same for any number",
-                         .range = between(1, 1024),
-                         .unset = "the rank's share of the cores",
-                         .absent = 0}}},
-             launch_flags(o->launch)},
-        .run = [o](const GivenFlags&) { select_knn(*o); }};
+    return comparing_flags(
+        {.name = "knn",
+         .description = "Find the nearest neighbors of all samples, exactly\n"
+                        "  vocabpipe select knn --embeddings scores.safetensors --neighbours 10\n"
+                        "      --output graph.safetensors\n"
+                        "  mpirun -np 4 vocabpipe select knn ...",
+         .flags =
+             {{.flags = {{.names = "--embeddings",
+                          .value = &o->embeddings,
+                          .help = "Embeddings of the samples: from vocabpipe select score, or .npy "
+                                  "or .parquet of others",
+                          .unit = "FILE",
+                          .required = true},
+                         {.names = "--neighbours,--neighbors",
+                          .value = &o->neighbours,
+                          .help =
+                              "Number of the most similar samples that a sample is joined with, "
+                              "by cosine. Those without a positive one are left out",
+                          .range = between(1, 1'000'000)},
+                         {.names = "--centre,--center",
+                          .value = &o->centre,
+                          .help = "Take the mean of all embeddings from each before the cosines. "
+                                  "Hidden states of language models need it: they share a large "
+                                  "common part"},
+                         {.names = "--output",
+                          .value = &o->output,
+                          .help = "File of the graph; required without --dry-run",
+                          .unit = "FILE"}}},
+              {.title = "Memory and files",
+               .flags = {memory_flag(o->memory),
+                         {.names = "--dry-run",
+                          .value = &o->dry_run,
+                          .help = "Print memory per rank, and end"},
+                         {.names = "--threads-per-rank",
+                          .value = &o->threads_per_rank,
+                          .help = "OpenMP threads per rank. The file is the same for any number",
+                          .range = between(1, 1024),
+                          .unset = "the rank's share of the cores",
+                          .absent = 0}}},
+              launch_flags(o->launch)},
+         .run = [o](const GivenFlags&) { select_knn(*o); }},
+        o->launch);
 }
 
 }  // namespace vocabpipe::tool

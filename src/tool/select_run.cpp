@@ -225,73 +225,74 @@ Flag memory_flag(uint64_t& memory) {
 
 Command select_run_command() {
     const auto o = std::make_shared<SelectRunArguments>();
-    return {
-        .name = "run",
-        .description =
-            "Choose samples that are useful and unlike each other\n"
-            "  vocabpipe select run --graph graph.safetensors --utility "
-            "scores.safetensors\n"
-            "      --fraction 0.3 --output subset.safetensors\n"
-            "  mpirun -np 4 vocabpipe select run ...",
-        .flags =
-            {{.flags = {graph_flag(*o),
-                        utility_flag(*o),
-                        {.names = "--output",
-                         .value = &o->output,
-                         .help = "File of the chosen samples; required without --dry-run",
-                         .unit = "FILE"},
-                        fraction_flag(*o),
-                        subset_size_flag(*o)}},
-             {.title = "Choice",
-              .flags = {alpha_flag(*o),
-                        beta_flag(*o),
-                        {.names = "--bounding",
-                         .value = FlagText{.set =
-                                               [o](const auto& words) {
-                                                   o->bounding = BoundingRule::from(words.back(),
-                                                                                    "--bounding");
-                                               },
-                                           .get = [o] { return to_string(o->bounding); }},
-                         .help = "What to decide before the rounds: exact decides nothing wrong; "
-                                 "bernoulli:Q and quota:Q, which look at a share Q of the "
-                                 "neighbors, decide more; off",
-                         .unit = "RULE",
-                         .choices = {"off", "exact"},
-                         .free = true},
-                        {.names = "--partitions",
-                         .value = &o->partitions,
-                         .help = "Number of parts that greedy works on by themselves. A rank holds "
-                                 "one at a time. One part chooses best",
-                         .range = between(1, 0x1p32)},
-                        {.names = "--rounds",
-                         .value = &o->rounds,
-                         .help = "Number of rounds, each with other parts. More choose better",
-                         .range = between(1, kMostRounds)},
-                        {.names = "--adaptive",
-                         .value = &o->adaptive,
-                         .help = "Use fewer parts in later rounds, none larger than in the first"},
-                        {.names = "--seed",
-                         .value = &o->seed,
-                         .help = "Seed of parts and coins. The choice is the same for every number "
-                                 "of ranks"}}},
-             {.title = "Memory and files",
-              .flags = {memory_flag(o->memory),
-                        {.names = "--dry-run",
-                         .value = &o->dry_run,
-                         .help = "Print memory per rank, rounds and parts, and end"},
-                        {.names = "--report",
-                         .value = &o->report,
-                         .help = "Write what was decided when, objectives, traffic, memory and "
-                                 "times to this JSON file",
-                         .unit = "FILE"},
-                        {.names = "--state",
-                         .value = &o->state,
-                         .help = "Folder to save to after every round, and to go on from. It is "
-                                 "removed at the end",
-                         .unit = "FOLDER",
-                         .unset = "OUTPUT.state"}}},
-             launch_flags(o->launch)},
-        .run = [o](const GivenFlags&) { select_run(*o); }};
+    return comparing_flags(
+        {.name = "run",
+         .description = "Choose samples that are useful and unlike each other\n"
+                        "  vocabpipe select run --graph graph.safetensors --utility "
+                        "scores.safetensors\n"
+                        "      --fraction 0.3 --output subset.safetensors\n"
+                        "  mpirun -np 4 vocabpipe select run ...",
+         .flags =
+             {{.flags = {graph_flag(*o),
+                         utility_flag(*o),
+                         {.names = "--output",
+                          .value = &o->output,
+                          .help = "File of the chosen samples; required without --dry-run",
+                          .unit = "FILE"},
+                         fraction_flag(*o),
+                         subset_size_flag(*o)}},
+              {.title = "Choice",
+               .flags =
+                   {alpha_flag(*o),
+                    beta_flag(*o),
+                    {.names = "--bounding",
+                     .value = FlagText{.set =
+                                           [o](const auto& words) {
+                                               o->bounding =
+                                                   BoundingRule::from(words.back(), "--bounding");
+                                           },
+                                       .get = [o] { return to_string(o->bounding); }},
+                     .help = "What to decide before the rounds: exact decides nothing wrong; "
+                             "bernoulli:Q and quota:Q, which look at a share Q of the "
+                             "neighbors, decide more; off",
+                     .unit = "RULE",
+                     .choices = {"off", "exact"},
+                     .free = true},
+                    {.names = "--partitions",
+                     .value = &o->partitions,
+                     .help = "Number of parts that greedy works on by themselves. A rank holds "
+                             "one at a time. One part chooses best",
+                     .range = between(1, 0x1p32)},
+                    {.names = "--rounds",
+                     .value = &o->rounds,
+                     .help = "Number of rounds, each with other parts. More choose better",
+                     .range = between(1, kMostRounds)},
+                    {.names = "--adaptive",
+                     .value = &o->adaptive,
+                     .help = "Use fewer parts in later rounds, none larger than in the first"},
+                    {.names = "--seed",
+                     .value = &o->seed,
+                     .help = "Seed of parts and coins. The choice is the same for every number "
+                             "of ranks"}}},
+              {.title = "Memory and files",
+               .flags = {memory_flag(o->memory),
+                         {.names = "--dry-run",
+                          .value = &o->dry_run,
+                          .help = "Print memory per rank, rounds and parts, and end"},
+                         {.names = "--report",
+                          .value = &o->report,
+                          .help = "Write what was decided when, objectives, traffic, memory and "
+                                  "times to this JSON file",
+                          .unit = "FILE"},
+                         {.names = "--state",
+                          .value = &o->state,
+                          .help = "Folder to save to after every round, and to go on from. It is "
+                                  "removed at the end",
+                          .unit = "FOLDER",
+                          .unset = "OUTPUT.state"}}},
+              launch_flags(o->launch)},
+         .run = [o](const GivenFlags&) { select_run(*o); }},
+        o->launch);
 }
 
 }  // namespace vocabpipe::tool

@@ -103,46 +103,46 @@ Command select_score_command() {
     data.push_back({.names = "--reset-attention-mask",
                     .value = &o->options.data.reset_attention_mask,
                     .help = "Restrict attention to tokens of the same document"});
-    return {
-        .name = "score",
-        .description =
-            "Find the utility, embedding and loss of every sample with a saved model\n"
-            "  vocabpipe select score --load RUN --data-path CORPUS --seq-length 1024\n"
-            "      --output scores.safetensors\n"
-            "  mpirun -np 4 vocabpipe select score ...",
-        .flags = {{.flags = {{.names = "--load",
-                              .value = &o->options.load,
-                              .help = "Folder of steps (the newest is used), a step, or a model",
-                              .unit = "FOLDER",
-                              .required = true},
-                             {.names = "--utility",
-                              .value = named(&o->options.utility, utility_kind_from),
-                              .help = "margin: how unsure the model is between the two likeliest "
-                                      "tokens; loss; or perplexity",
-                              .unit = "NAME",
-                              .choices = {"margin", "loss", "perplexity"}},
-                             {.names = "--output",
-                              .value = &o->options.output,
-                              .help = "File of the scores",
-                              .unit = "FILE",
-                              .required = true}}},
-                  {.title = "Data", .flags = data},
-                  {.title = "Schedule", .flags = score_schedule_flags(o->options)},
-                  launch_flags(o->launch),
-                  {.title = "Devices",
-                   .flags = {{.names = "--device",
-                              .value = &o->device,
-                              .help =
-                                  "host, or cuda: one GPU per rank; with --transport threads ranks "
+    return comparing_flags(
+        {.name = "score",
+         .description = "Find the utility, embedding and loss of every sample with a saved model\n"
+                        "  vocabpipe select score --load RUN --data-path CORPUS --seq-length 1024\n"
+                        "      --output scores.safetensors\n"
+                        "  mpirun -np 4 vocabpipe select score ...",
+         .flags =
+             {{.flags = {{.names = "--load",
+                          .value = &o->options.load,
+                          .help = "Folder of steps (the newest is used), a step, or a model",
+                          .unit = "FOLDER",
+                          .required = true},
+                         {.names = "--utility",
+                          .value = named(&o->options.utility, utility_kind_from),
+                          .help = "margin: how unsure the model is between the two likeliest "
+                                  "tokens; loss; or perplexity",
+                          .unit = "NAME",
+                          .choices = {"margin", "loss", "perplexity"}},
+                         {.names = "--output",
+                          .value = &o->options.output,
+                          .help = "File of the scores",
+                          .unit = "FILE",
+                          .required = true}}},
+              {.title = "Data", .flags = data},
+              {.title = "Schedule", .flags = score_schedule_flags(o->options)},
+              launch_flags(o->launch),
+              {.title = "Devices",
+               .flags = {{.names = "--device",
+                          .value = &o->device,
+                          .help = "host, or cuda: one GPU per rank; with --transport threads ranks "
                                   "may share one",
-                              .choices = {"host", "cuda"}},
-                             {.names = "--threads-per-rank",
-                              .value = &o->options.threads_per_rank,
-                              .help = "OpenMP threads per rank",
-                              .range = between(1, 1024),
-                              .unset = "the rank's share of the cores",
-                              .absent = 0}}}},
-        .run = [o](const GivenFlags&) { select_score(*o); }};
+                          .choices = {"host", "cuda"}},
+                         {.names = "--threads-per-rank",
+                          .value = &o->options.threads_per_rank,
+                          .help = "OpenMP threads per rank",
+                          .range = between(1, 1024),
+                          .unset = "the rank's share of the cores",
+                          .absent = 0}}}},
+         .run = [o](const GivenFlags&) { select_score(*o); }},
+        o->launch);
 }
 
 }  // namespace vocabpipe::tool

@@ -67,7 +67,7 @@ std::vector<std::string> contents_of(const TrainOptions& o) {
 std::vector<std::string> shared_flags(const TrainOptions& options) {
     TrainOptions o = options;  // rows could set it
     UnresolvedFlags unresolved;
-    std::vector<std::string> flags = o.program_flags;
+    std::vector<std::string> flags;
     for (std::string& line : compared_flags(train_flags(o, unresolved))) {
         flags.push_back(std::move(line));
     }

@@ -102,8 +102,6 @@ struct TrainOptions {
     int64_t exit_interval = 0;             // --exit-interval, steps; 0: none
     std::optional<double> exit_duration_minutes;  // --exit-duration-in-mins
     bool stop_at_non_finite = false;  // --check-for-nan-in-loss-and-grad; else the step is skipped
-    /// "--flag value" of the program's own flags, which must be the same on every rank, too.
-    std::vector<std::string> program_flags;
 };
 
 }  // namespace vocabpipe

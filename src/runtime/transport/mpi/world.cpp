@@ -16,6 +16,7 @@ public:
     void abort(int exit_code) noexcept override { session_.abort(exit_code); }
     void run(const std::function<void(Communicator&)>& body) override {
         Communicator communicator(session_.make_transport(), wait_);
+        if (options_.before_connecting) options_.before_connecting(communicator);
         if (options_.shared_memory) {
             communicator = shared_memory::connect_hosts(
                 std::move(communicator), {.node = session_.node(), .note = options_.note});
