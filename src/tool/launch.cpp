@@ -243,6 +243,9 @@ int run_ranks(const char* program, const Launch& launch,
                                          check_same_on_every_rank(communicator,
                                                                   compared_lines(program, launch),
                                                                   ExitCode::usage, kSameEverywhere);
+                                         check_same_on_every_rank(
+                                             communicator, launch.seen, ExitCode::input_file,
+                                             "use the path of a folder that all hosts share");
                                      }});
     };
     try {

@@ -25,6 +25,8 @@ struct Launch {
 
     /// What all ranks must have alike beside these flags: "--seed 1". Empty: nothing.
     std::vector<std::string> compared;
+    /// Which files this rank sees: "--load run, which is there". Compared as well.
+    std::vector<std::string> seen;
 
     [[nodiscard]] bool ranks_are_threads() const { return transport == "threads"; }
 };

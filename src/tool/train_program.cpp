@@ -4,7 +4,9 @@
 #include "src/tool/products_after_training.hpp"
 #include "src/train/options/train_flags.hpp"
 
+#include <filesystem>
 #include <string>
+#include <system_error>
 #include <utility>
 
 namespace vocabpipe::tool {
@@ -31,6 +33,14 @@ Command TrainProgram::command() {
 }
 
 void TrainProgram::resolve(const GivenFlags& given) {
+    // Before what is there decides what the run does.
+    if (!options_.load.empty()) {
+        std::error_code ignored;
+        launch_.seen.push_back("--load " + options_.load +
+                               (std::filesystem::exists(options_.load, ignored)
+                                    ? ", which is there"
+                                    : ", which is not there"));
+    }
     model_.resolve(given);
     check_launch(launch_, options_);
     options_.after_training =

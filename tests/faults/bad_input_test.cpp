@@ -590,6 +590,7 @@ TEST_F(Launch, RanksWithDifferentFlagsEndWithTheFlagThatDiffers) {
         {{}, {"--report", "r"}, "--report not given on rank 0 but --report r on rank 1"},
         {{}, {"--exit-duration-in-mins", "1"}, "but --exit-duration-in-mins 1 on rank 1"},
         {{}, {"--distributed-timeout-seconds", "9"}, "but --distributed-timeout-seconds 9 on rank"},
+        {{}, {"--transport-on-host", "mpi"}, "but --transport-on-host mpi on rank 1"},
         {{}, {"--no-such-flag"}, "--no-such-flag"},
         {{"--no-such-flag"}, {}, "--no-such-flag"},
     };
@@ -599,6 +600,35 @@ TEST_F(Launch, RanksWithDifferentFlagsEndWithTheFlagThatDiffers) {
                                   small_model(data_) + one.second;
         EXPECT_THAT(only_line(command, 2), HasSubstr(one.says));
     }
+}
+
+TEST_F(Launch, RanksWithDifferentBinariesDoNotStart) {
+    const std::string other = folder_ / "train_gpt";
+    std::filesystem::copy_file(VOCABPIPE_TRAIN_GPT, other);
+    std::ofstream(other, std::ios::app) << "rebuilt";
+    const Arguments command = under_mpirun(1, small_model(data_)) +
+                              Arguments{":", "-np", "1", other} + small_model(data_);
+    EXPECT_THAT(only_line(command, 2),
+                AllOf(HasSubstr("the binary with the checksum"), HasSubstr("the same program")));
+}
+
+TEST_F(Launch, RanksThatSeeOtherFoldersDoNotStart) {
+    const std::string first = folder_ / "first", second = folder_ / "second";
+    std::filesystem::create_directories(first + "/run");
+    std::filesystem::create_directory(second);
+    const auto in_both = [&](const Arguments& flags) {
+        const Arguments arguments = small_model(data_) + flags;
+        return Arguments{VOCABPIPE_MPIRUN,   "--oversubscribe", "-np", "1", "-wdir", first,
+                         VOCABPIPE_TRAIN_GPT} +
+               arguments + Arguments{":", "-np", "1", "-wdir", second, VOCABPIPE_TRAIN_GPT} +
+               arguments;
+    };
+    EXPECT_THAT(only_line(in_both({"--save", "saved"}), 2),
+                AllOf(HasSubstr("--save saved: rank 1"), HasSubstr("all hosts share")));
+    EXPECT_THAT(only_line(in_both({"--load", "run"}), 3),
+                AllOf(HasSubstr("--load run, which is there on rank 0 but --load run, which is not "
+                                "there on rank 1"),
+                      HasSubstr("all hosts share")));
 }
 
 TEST_F(Launch, EndsWhereAProcessNeverTakesPart) {

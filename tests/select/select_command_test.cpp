@@ -12,6 +12,7 @@
 #include <random>
 #include <sstream>
 #include <thread>
+#include <tuple>
 
 #include "src/select/files/subset_file.hpp"
 #include "tests/select/select_problem.hpp"
@@ -192,6 +193,37 @@ TEST_F(SelectCommand, ASecondRunOfTheSameOutputIsRefused) {
     ::close(lock);
     EXPECT_EQ(run(kRun + "--fraction 0.5 --output subset").exit_code, 0);
 }
+
+#ifdef VOCABPIPE_MPIRUN
+TEST_F(SelectCommand, RanksWithDifferentFlagsEndWithTheFlagThatDiffers) {
+    write(random_problem(14, 60, 2, 9, 9));
+    const std::string all = kRun + "--output subset ";
+    for (const auto& [flag, first, second] : {std::tuple{"--seed", "1", "2"},
+                                              {"--fraction", "0.3", "0.4"},
+                                              {"--alpha", "0.5", "0.6"},
+                                              {"--beta", "0.5", "0.6"},
+                                              {"--partitions", "1", "2"},
+                                              {"--rounds", "1", "2"},
+                                              {"--bounding", "off", "exact"},
+                                              {"--memory", "1MB", "2MB"},
+                                              {"--state", "a", "b"},
+                                              {"--report", "a", "b"}}) {
+        const auto rank = [&, name = std::string(flag)](const char* value) {
+            return " -np 1 '" VOCABPIPE_PROGRAM "' " + all +
+                   (name == "--fraction" ? "" : "--fraction 0.5 ") + name + " " + value;
+        };
+        const Outcome outcome =
+            run_shell("cd '" + (folder_ / "") + "' && '" VOCABPIPE_MPIRUN "' --oversubscribe" +
+                      rank(first) + " :" + rank(second));
+        EXPECT_EQ(outcome.exit_code, 2) << flag << outcome.error;
+        EXPECT_THAT(outcome.error,
+                    HasSubstr("vocabpipe: error: " + std::string(flag) + " " + first))
+            << flag;
+        EXPECT_THAT(outcome.error, HasSubstr("on rank 0 but " + std::string(flag) + " " + second));
+    }
+    EXPECT_FALSE(folder_.names().contains("subset"));
+}
+#endif
 
 TEST_F(SelectCommand, WorksAndSaysSoWhereFilesCannotBeLocked) {
     write(random_problem(6, 50, 2, 9, 9));

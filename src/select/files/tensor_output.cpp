@@ -2,6 +2,7 @@
 #include "src/select/files/tensor_output.hpp"
 
 #include "src/support/output_file.hpp"
+#include "vocabpipe/error.hpp"
 
 #include <filesystem>
 #include <system_error>
@@ -28,8 +29,15 @@ TensorOutput::TensorOutput(Communicator& world, std::string path, std::vector<St
     world_.agree([&] {
         if (world_.rank() == 0) return;
         const auto& bytes = names.front();
-        file_.emplace(SharedOutputFile::open(
-            std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size())));
+        const std::string of_first(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+        std::error_code ignored;
+        if (!std::filesystem::exists(of_first, ignored)) {
+            throw OutputFileError(
+                path_ + ": rank " + std::to_string(world_.rank()) +
+                " does not see what rank 0 writes there; use the path of a folder "
+                "that all hosts share");
+        }
+        file_.emplace(SharedOutputFile::open(of_first));
     });
 }
 

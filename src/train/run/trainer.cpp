@@ -20,6 +20,7 @@
 #include "src/train/run/run_limits.hpp"
 #include "src/train/run/run_rank.hpp"
 #include "src/train/run/same_on_every_rank.hpp"
+#include "src/train/run/shared_folder.hpp"
 #include "src/train/run/skipped_steps.hpp"
 #include "src/train/run/step_saver.hpp"
 #include "src/train/run/training_plan.hpp"
@@ -94,6 +95,7 @@ private:
         std::vector<RankPlacement> placements = find_placements(communicator_, start_memory_);
         device_ = open_device(communicator_, options_, placements);
         communicator_.agree([&] { check(std::move(placements)); });
+        if (!options_.save.empty()) check_shared_folder(communicator_, "--save", options_.save);
         check_same_on_every_rank(communicator_, data_->fingerprint(), ExitCode::input_file,
                                  "use the same files on every rank");
         if (rank_ == 0) print_plan();
