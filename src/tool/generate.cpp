@@ -251,7 +251,7 @@ void generate_on(Communicator& world, const GenerateArguments& o) {
 void generate_text(GenerateArguments& o) {
     if (o.launch.ranks_are_threads() && !o.launch.ranks) o.launch.ranks = ranks_of_stage(o);
     check_launch(o.launch);
-    install_run_signals();
+    install_run_signals(o.launch.exit_signal);
     const int code =
         run_ranks("vocabpipe", o.launch, [&](Communicator& world) { generate_on(world, o); });
     if (code != 0) throw Reported{code};

@@ -9,11 +9,14 @@
 #include "src/tool/run_signals.hpp"
 #include "src/tool/text.hpp"
 #include "src/tool/watchdog.hpp"
+#include "src/train/run/run_limits.hpp"
 #include "src/train/run/same_on_every_rank.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <chrono>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
@@ -33,6 +36,24 @@ namespace {
 
 /// The default of --transport-on-host: docs/performance.md has the measurement.
 constexpr const char* kOnHost = "shared-memory";
+
+/// Those that a batch system or a user may send.
+constexpr std::array kExitSignals{SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGALRM, SIGXCPU};
+
+std::vector<std::string> exit_signals() {
+    std::vector<std::string> names;
+    for (const int signal : kExitSignals) names.push_back(name_of_signal(signal));
+    return names;
+}
+
+int signal_from(const std::string& name) {
+    for (const int signal : kExitSignals) {
+        if (name_of_signal(signal) == name) return signal;
+    }
+    std::string known;
+    for (const std::string& one : exit_signals()) known += (known.empty() ? "" : ", ") + one;
+    throw UsageError("--exit-signal " + name + ": must be one of " + known);
+}
 
 int report(const char* program, const std::string& what, ExitCode code, bool print) {
     if (print) {
@@ -128,6 +149,21 @@ FlagGroup launch_flags(Launch& launch) {
              .unit = "SECONDS",
              .range = at_least(0),
              .unset = "mpirun's setting, 1",
+             .decides = Decides::nothing},
+            {.names = "--exit-signal",
+             .value = FlagText{
+                 .set = [&launch](
+                            const auto& words) { launch.exit_signal = signal_from(words.back()); },
+                 .get =
+                     [&launch] {
+                         return launch.exit_signal == 0 ? std::string()
+                                                        : name_of_signal(launch.exit_signal);
+                     }},
+             .help =
+                 "Another signal that finishes and saves the step and ends with exit code 0, as "
+                 "SIGUSR1 and SIGUSR2 do: what a batch system sends before it ends a job",
+             .unit = "NAME",
+             .choices = exit_signals(),
              .decides = Decides::nothing},
         }};
 }

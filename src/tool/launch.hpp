@@ -22,6 +22,7 @@ struct Launch {
     std::string on_host;            // --transport-on-host, with --transport mpi; "": the default
     double timeout_seconds = 600;   // --distributed-timeout-seconds; Megatron's is 10 minutes
     std::optional<double> sigterm_grace_seconds;  // --sigterm-grace-seconds; none: the launcher's
+    int exit_signal = 0;                          // --exit-signal; 0: no other
 
     /// What all ranks must have alike beside these flags: "--seed 1". Empty: nothing.
     std::vector<std::string> compared;

@@ -105,7 +105,7 @@ void measure(ProfileArguments& options, const GivenFlags& given) {
     check_launch(options.launch, options.train);
     options.model.resolve(given);
     options.train.date = utc_now();
-    install_run_signals();
+    install_run_signals(options.launch.exit_signal);
     options.train.terminated = ending_signal;
     const int code = run_ranks("vocabpipe", options.launch, [&](Communicator& communicator) {
         const bool writes = communicator.rank() == 0;

@@ -13,7 +13,7 @@ namespace vocabpipe {
 namespace {
 
 std::atomic<bool> stop_flag = false;
-/// The first of SIGTERM, SIGINT and SIGHUP.
+/// The first of SIGTERM, SIGINT, SIGHUP and SIGXCPU.
 std::atomic<int> ending = 0;
 /// When it came, on the monotonic clock; 0: never.
 std::atomic<int64_t> terminated_at_ns = 0;
@@ -50,8 +50,8 @@ void interrupt() {
     raise(SIGINT);
 }
 
-void take(int signal) {
-    if (signal == SIGUSR1) {
+void take(int signal, const sigset_t& stopping) {
+    if (sigismember(&stopping, signal) == 1) {
         stop_flag = true;
     } else if (signal == SIGINT) {
         interrupt();
@@ -62,13 +62,20 @@ void take(int signal) {
 
 }  // namespace
 
-void install_run_signals() {
-    sigset_t set = set_of({SIGUSR1, SIGTERM, SIGINT});
-    // A shell in the background ignores SIGINT for its children; who starts a run means it.
-    for (const int signal : {SIGUSR1, SIGTERM, SIGINT}) std::signal(signal, SIG_DFL);
-    struct sigaction given {};
-    sigaction(SIGHUP, nullptr, &given);
-    if (given.sa_handler != SIG_IGN) sigaddset(&set, SIGHUP);  // nohup's word goes first
+void install_run_signals(int exit_signal) {
+    sigset_t stopping = set_of({SIGUSR1, SIGUSR2});
+    sigset_t set = set_of({SIGUSR1, SIGUSR2, SIGTERM, SIGXCPU});
+    for (const int signal : {SIGUSR1, SIGUSR2, SIGTERM, SIGXCPU}) std::signal(signal, SIG_DFL);
+    for (const int signal : {SIGINT, SIGHUP}) {  // nohup's word, and a shell's `&`, goes first
+        struct sigaction given {};
+        sigaction(signal, nullptr, &given);
+        if (given.sa_handler != SIG_IGN) sigaddset(&set, signal);
+    }
+    if (exit_signal != 0) {
+        std::signal(exit_signal, SIG_DFL);
+        sigaddset(&stopping, exit_signal);
+        sigaddset(&set, exit_signal);
+    }
     // A reader that went away is an error of the write, and the step is saved; a file beyond
     // `ulimit -f` is an error with its name.
     for (const int signal : {SIGPIPE, SIGXFSZ}) std::signal(signal, SIG_IGN);
@@ -76,12 +83,12 @@ void install_run_signals() {
     // Threads inherit the mask. A handler would run on the stack of the thread that it interrupts,
     // and oneDNN's kernels have that in a block of the heap: what lies below would be overwritten.
     pthread_sigmask(SIG_BLOCK, &set, nullptr);
-    std::thread([set] {
+    std::thread([set, stopping] {
         sigset_t all;  // a signal that others wait for must not find this thread
         sigfillset(&all);
         pthread_sigmask(SIG_BLOCK, &all, nullptr);
         for (int signal = 0;;) {
-            if (sigwait(&set, &signal) == 0) take(signal);
+            if (sigwait(&set, &signal) == 0) take(signal, stopping);
         }
     }).detach();
 }

@@ -111,7 +111,7 @@ void select_knn(SelectKnnArguments& o) {
     }
     if (o.launch.ranks_are_threads() && !o.launch.ranks) o.launch.ranks = 1;
     check_launch(o.launch);
-    install_run_signals();
+    install_run_signals(o.launch.exit_signal);
     const int code =
         run_ranks("vocabpipe", o.launch, [&](Communicator& world) { (void)knn_on(world, o); });
     if (code != 0) throw Reported{code};

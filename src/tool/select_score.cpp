@@ -42,7 +42,7 @@ void score_on(Communicator& world, const SelectScoreArguments& o) {
 void select_score(SelectScoreArguments& o) {
     if (o.launch.ranks_are_threads() && !o.launch.ranks) o.launch.ranks = 1;
     check_launch(o.launch);
-    install_run_signals();
+    install_run_signals(o.launch.exit_signal);
     const int code =
         run_ranks("vocabpipe", o.launch, [&](Communicator& world) { score_on(world, o); });
     if (code != 0) throw Reported{code};

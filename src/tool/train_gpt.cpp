@@ -44,7 +44,7 @@ int main(int argc, char** argv) {
             return tool::finish_output(kProgram, ExitCode::ok);
         }
         program.resolve(line.given);
-        install_run_signals();
+        install_run_signals(program.launch().exit_signal);
         options.stop_requested = stop_requested;
         options.terminated = ending_signal;
         options.terminal_columns = tool::terminal_columns();

@@ -149,6 +149,40 @@ TEST_F(Fault, Sigusr1AndSigtermEndAWorldOfThreadsAfterTheStepButSigtermIsNoSucce
     }
 }
 
+TEST_F(Fault, SignalsOfBatchSystemsSaveTheStep) {
+    struct {
+        int number, exit_code;
+        Arguments flags;
+    } const cases[] = {{SIGUSR2, 0, {}},
+                       {SIGXCPU, 128 + SIGXCPU, {}},
+                       {SIGALRM, 0, {"--exit-signal", "SIGALRM"}},
+                       {SIGTERM, 0, {"--exit-signal", "SIGTERM"}}};
+    for (const auto& one : cases) {
+        const std::string saved = folder_ / ("saved" + std::to_string(one.number));
+        Job job(folder_, on_threads(2, endless() + Arguments{"--save", saved} + one.flags));
+        ASSERT_TRUE(job.wait_for_output(" iteration 3/", kStart));
+        job.signal(one.number);
+        EXPECT_EQ(job.wait(kEnd), one.exit_code) << one.number << job.error();
+        EXPECT_FALSE(std::filesystem::is_empty(saved)) << one.number;
+        EXPECT_THAT(job.output() + job.error(), ContainsRegex("ended after step [0-9]+ of"));
+    }
+    Job job(folder_, on_threads(1, endless() + Arguments{"--exit-signal", "SIGKILL"}));
+    EXPECT_EQ(job.wait(kEnd), 2);
+    EXPECT_THAT(job.error(), HasSubstr("--exit-signal SIGKILL: must be one of SIGTERM, "));
+}
+
+TEST_F(Fault, SignalsThatWereIgnoredStayIgnored) {
+    const std::string saved = folder_ / "saved";
+    Job job(folder_, Arguments{"sh", "-c", "trap '' INT HUP; exec \"$0\" \"$@\""} +
+                         on_threads(2, endless() + Arguments{"--save", saved}));
+    ASSERT_TRUE(job.wait_for_output(" iteration 3/", kStart));
+    job.signal(SIGINT);
+    job.signal(SIGHUP);
+    ASSERT_TRUE(job.wait_for_output(" iteration 30/", kStart));
+    job.signal(SIGUSR1);
+    EXPECT_EQ(job.wait(kEnd), 0) << job.error();
+}
+
 TEST_F(Fault, CtrlCAndHangUpSaveTheStepAndEndAWorldOfThreads) {
     for (const int number : {SIGINT, SIGHUP}) {
         const std::string saved = folder_ / ("saved" + std::to_string(number));

@@ -13,10 +13,10 @@ namespace vocabpipe {
 /// Why a run ends after a step that is not its last.
 enum class StopReason : uint8_t {
     none,
-    requested,   ///< SIGUSR1, or a file that cannot be written
+    requested,   ///< SIGUSR1, SIGUSR2, --exit-signal, or a file that cannot be written
     duration,    ///< --exit-duration-in-mins
     interval,    ///< --exit-interval
-    terminated,  ///< SIGTERM, SIGINT or SIGHUP
+    terminated,  ///< SIGTERM, SIGINT, SIGHUP or SIGXCPU
 };
 
 /// When a run ends before --train-iters. One rank may know what the others do not: what it asks for
