@@ -64,7 +64,7 @@ train 2 none
 train 2 one_barrier
 echo
 echo "2 ranks: plain 1F1B and 1F1B with vocabulary parallelism"
-"$build/bin/vocabpipe" compare "$work/none-p2.json" "$work/one_barrier-p2.json"
+"$build/bin/vocabpipe" compare --simulated "$work/none-p2.json" "$work/one_barrier-p2.json"
 
 train 4 one_barrier
 echo
@@ -78,13 +78,16 @@ printf '%s\n' "${phases[@]}"
 # Steps of both runs on 2 ranks above each other: the last rank's output layer, and the wait for it.
 "$build/bin/vocabpipe" timeline "$work/traces/1f1b-none-p2.json" "$work/traces/1f1b-one_barrier-p2.json" \
     --html "$work/timelines.html" --title "1F1B without and with vocabulary parallelism"
+echo
+echo "where the time of the last traced step went"
+"$build/bin/vocabpipe" explain "$work/traces/1f1b-one_barrier-p2.json"
 cat <<END
 
 What to look at:
   $work/timelines.html         both runs above each other, in a browser
   $work/traces/*.json          each run, in https://ui.perfetto.dev
 What to try next:
-  $build/bin/vocabpipe explain $work/traces/1f1b-one_barrier-p2.json   where the time went
+  $build/bin/vocabpipe explain $work/traces/1f1b-none-p2.json   where the time went without it
   $build/bin/vocabpipe plan --help                        the best schedule for your model and GPUs
   $build/bin/vocabpipe generate --help                    text from a saved model
   docs/training.md                                        your own model and text

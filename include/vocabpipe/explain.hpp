@@ -2,6 +2,7 @@
 #pragma once
 
 #include "vocabpipe/mesh.hpp"
+#include "vocabpipe/recorded_run.hpp"
 #include "vocabpipe/timeline.hpp"
 
 #include <cstdint>
@@ -101,5 +102,13 @@ using TimeText = std::function<std::string(int64_t ns)>;
 [[nodiscard]] std::string to_text(const Explanation& explanation, const TimeText& time_text = {},
                                   const Mesh& mesh = {});
 [[nodiscard]] std::string to_text(const CriticalPath& path, const TimeText& time_text = {});
+
+/// Where the time of a run went that was read from a trace: what each rank computed and waited for,
+/// as shares of the makespan, its critical path, and whether its cores were shared. Lines of text.
+[[nodiscard]] std::string to_text(const RecordedRun& run, const TimeText& time_text);
+/// What a rank of it did at one moment, and if nothing, what it waited for. Throws UsageError as
+/// explain().
+[[nodiscard]] std::string to_text(const RecordedRun& run, int rank, int64_t at_ns,
+                                  const TimeText& time_text);
 
 }  // namespace vocabpipe

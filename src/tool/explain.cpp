@@ -12,7 +12,9 @@
 #include "src/tool/quantity.hpp"
 #include "src/tool/schedule_source.hpp"
 #include "src/tool/text.hpp"
+#include "src/tool/trace_files.hpp"
 #include "vocabpipe/error.hpp"
+#include "vocabpipe/recorded_run.hpp"
 
 namespace vocabpipe::tool {
 
@@ -25,13 +27,32 @@ struct ExplainArguments {
     std::string at;  // empty: not given
 };
 
-void explain_step(const ExplainArguments& options) {
+void explain_trace(const ExplainArguments& options, const GivenFlags& given) {
+    for (const auto& [flag, words] : given) {
+        if (flag == "FILE" || flag == "--rank" || flag == "--at" || flag == "SCHEDULE") continue;
+        throw UsageError(flag + ": is for schedules that are simulated; " + options.schedule +
+                         " is a trace, which says what has run");
+    }
+    const RecordedRun run = read_chrome_trace(options.schedule);
+    const auto time = [&](int64_t ns) { return time_text(ns, run.ticks_per_unit); };
+    std::string text = one_line(run.title) + "\n";
+    if (!options.at.empty()) {
+        text += "\n" + to_text(run, *options.rank,
+                               parse_time("--at", options.at, run.ticks_per_unit), time);
+    } else {
+        text += to_text(run, time);
+    }
+    std::printf("%s", wrap_text(text, 4).c_str());
+}
+
+void explain_step(const ExplainArguments& options, const GivenFlags& given) {
     if (options.rank.has_value() == options.at.empty()) {
         throw UsageError(options.at.empty()
                              ? "--rank " + std::to_string(*options.rank) +
                                    ": requires a time; add --at T"
                              : "--at " + options.at + ": requires a rank; add --rank R");
     }
+    if (is_trace(options.schedule)) return explain_trace(options, given);
     ScheduleFlags flags = options.flags;
     const std::string name = take_own_flags(options.schedule, flags);
     const SimulatedStep simulated = simulate_step(name, flags);
@@ -62,7 +83,8 @@ Command explain_command() {
     return {
         .name = "explain",
         .description =
-            "Explain why a rank is idle at a given time, and show the critical path of the step",
+            "Explain where the time of a step goes: its critical path, why a rank is idle at a\n"
+            "given time, and of a trace from train_gpt --trace-dir what each rank did",
         .flags = {{.flags = {schedule_argument(o->schedule)}},
                   schedule_source_flags(o->flags),
                   lowering_flags(o->flags),
@@ -74,7 +96,7 @@ Command explain_command() {
                               .value = &o->at,
                               .help = "Time since the start of the step, such as 12.5ms or a "
                                       "number in the unit of --costs F,B"}}}},
-        .run = [o](const GivenFlags&) { explain_step(*o); }};
+        .run = [o](const GivenFlags& given) { explain_step(*o, given); }};
 }
 
 }  // namespace vocabpipe::tool

@@ -30,7 +30,7 @@ void refuse_other_json(const std::string& path) {
                     "vocabpipe compare reads it, and vocabpipe timeline draws the "
                     "traces of train_gpt --trace-dir"},
           std::pair{profile_output(), "--costs reads it"},
-          std::pair{trace_output(), "vocabpipe timeline reads it"}}) {
+          std::pair{trace_output(), "vocabpipe timeline and explain read it"}}) {
         if (kind.is_one(path)) {
             throw InputFileError(path + ": is " + std::string(kind.name) + ", not a schedule; " +
                                  reader);

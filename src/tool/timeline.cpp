@@ -2,8 +2,6 @@
 // vocabpipe timeline: pictures of simulated and measured runs.
 #include <algorithm>
 #include <cstdio>
-#include <filesystem>
-#include <fstream>
 #include <memory>
 #include <optional>
 #include <string>
@@ -16,6 +14,7 @@
 #include "src/tool/quantity.hpp"
 #include "src/tool/schedule_source.hpp"
 #include "src/tool/text.hpp"
+#include "src/tool/trace_files.hpp"
 #include "src/train/options/train_flags.hpp"
 #include "vocabpipe/error.hpp"
 #include "vocabpipe/html_timeline.hpp"
@@ -43,15 +42,6 @@ void print_summary(const std::vector<RecordedRun>& runs) {
                    percent_text(summary.bubble), one_line(run.title)});
     }
     std::printf("%s", table.text().c_str());
-}
-
-/// A .json file is a schedule, or a trace, which says so at its beginning.
-bool is_trace(const std::string& run) {
-    if (!run.ends_with(".json") || !std::filesystem::is_regular_file(run)) return false;
-    std::ifstream file(run, std::ios::binary);
-    std::string head(4096, ' ');
-    file.read(head.data(), static_cast<std::streamsize>(head.size()));
-    return head.find("\"traceEvents\"") != std::string::npos;
 }
 
 void draw_timeline(const TimelineArguments& options) {

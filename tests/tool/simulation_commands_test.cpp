@@ -473,6 +473,32 @@ TEST(ExplainCommand, PrintsTheChainAndTheCriticalPath) {
     EXPECT_THAT(path.output, AllOf(HasSubstr("critical path"), Not(HasSubstr("is idle"))));
 }
 
+TEST(ExplainCommand, TellsWhereTheTimeOfATraceWent) {
+    const TempFolder folder;
+    ASSERT_EQ(vocabpipe_in(folder,
+                           "simulate 1f1b --pp 3 --microbatches 4 --costs 10,20,0 "
+                           "--latency 2 --trace t.json")
+                  .exit_code,
+              0);
+    const Outcome outcome = vocabpipe_in(folder, "explain t.json");
+    EXPECT_EQ(outcome.exit_code, 0) << outcome.error;
+    EXPECT_THAT(outcome.output,
+                AllOf(HasSubstr(" on 3 ranks, which compute "), HasSubstr("\nrank 2: B "),
+                      HasSubstr("idle: "), HasSubstr("forward messages"),
+                      HasSubstr("critical path, which everything else waited for: "),
+                      Not(HasSubstr("CPU time"))));
+    std::istringstream lines(outcome.output);
+    for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 80U) << line;
+    EXPECT_THAT(
+        vocabpipe_in(folder, "explain t.json --rank 2 --at 5").output,
+        AllOf(HasSubstr("rank 2 is idle before 2F0"), HasSubstr("after "), HasSubstr("of rank 1")));
+    EXPECT_THAT(vocabpipe_in(folder, "explain t.json --rank 0 --at 5").output,
+                HasSubstr("rank 0 runs 0F0, from 0 to 10"));
+    EXPECT_EQ(vocabpipe_in(folder, "explain t.json --rank 3 --at 5").exit_code, 2);
+    EXPECT_THAT(vocabpipe_in(folder, "explain t.json --pp 3").error,
+                HasSubstr("--pp: is for schedules that are simulated; t.json is a trace"));
+}
+
 TEST(SimulationCommands, RefuseWhatCannotBe) {
     const std::string size = " --pp 4 --microbatches 8";
     EXPECT_THAT(refused("simulate f1b" + size, 2), HasSubstr("did you mean 1f1b?"));
@@ -516,7 +542,8 @@ TEST(SimulationCommands, SayWhatAFileIsThatIsNoSchedule) {
                      "rep.json: is a train_gpt report, not a schedule; vocabpipe compare reads it, "
                      "and vocabpipe timeline draws the traces of train_gpt --trace-dir"},
           {"simulate trace.json", 3,
-           "trace.json: is a VocabPipe trace, not a schedule; vocabpipe timeline reads it"},
+           "trace.json: is a VocabPipe trace, not a schedule; vocabpipe timeline and explain read "
+           "it"},
           {"schedule show profile.json", 3,
            "profile.json: is a profile, not a schedule; --costs reads it"},
           {"schedule check other.json", 3, "other.json: is not a schedule (no \"format\""},

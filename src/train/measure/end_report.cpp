@@ -56,6 +56,17 @@ RunReport report_of_run(const TrainingPlan& plan, const RunEnd& end) {
     return report;
 }
 
+/// Of all passes.
+double time_over_cpu(const Timeline& timeline) {
+    int64_t time = 0, cpu = 0;
+    for (const Span& span : timeline.spans) {
+        if (span.lane != Lane::compute) continue;
+        time += span.end_ns - span.begin_ns;
+        cpu += span.cpu_ns;
+    }
+    return cpu > 0 ? static_cast<double>(time) / static_cast<double>(cpu) : 1;
+}
+
 void write_traces(const std::string& path, const std::string& name, const Timeline& executed,
                   const Timeline& simulated, const std::vector<Program>& programs,
                   const Mesh& mesh) {
@@ -87,6 +98,7 @@ void report_run(const TrainingPlan& plan, TrainedRank& rank, RunMeter& meter, co
         const ReplayCosts replay(timeline, programs, measured.wall);
         report.replayed_ns = simulate(programs, replay).summary.makespan_ns;
         report.executed_ns = summarize(timeline, programs).makespan_ns;
+        report.pass_time_over_cpu = time_over_cpu(timeline);
         print_report(report);
         if (!options.report.empty()) write_report(options.report, report);
         if (!options.profile.empty()) {

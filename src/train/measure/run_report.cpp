@@ -14,6 +14,9 @@ namespace vocabpipe {
 
 namespace {
 
+/// Passes that take so much longer than their CPU time shared their cores.
+constexpr double kSharedCores = 1.2;
+
 double mib(int64_t bytes) {
     return static_cast<double>(bytes) / (1 << 20);
 }
@@ -205,6 +208,13 @@ void print_report(const RunReport& report) {
                    "the prediction does not include",
                    report.ranks_sharing, report.shared_cores, report.shared_cores == 1 ? "" : "s"));
     }
+    if (report.pass_time_over_cpu > kSharedCores) {
+        say(
+            format("passes took %.2f times their CPU time: threads shared cores with each other or "
+                   "with other programs, or waited inside passes for rows of other ranks; the "
+                   "simulated figures have a core for each rank",
+                   report.pass_time_over_cpu));
+    }
     say(
         format("last step: %.1f ms simulated with the measured length of every pass, %.1f ms "
                "executed, error %+.1f %%",
@@ -230,6 +240,7 @@ void write_report(const std::string& path, const RunReport& report) {
         {"schedule", report.schedule},
         {"vocab_mode", report.vocab_mode},
         {"tokens_per_second", report.tokens_per_second()},
+        {"pass_time_over_cpu", report.pass_time_over_cpu},
         {"first_loss", report.first_loss},
         {"last_loss", report.last_loss},
         {"bubble", report.bubble()},

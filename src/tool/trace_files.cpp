@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/tool/trace_files.hpp"
+
+#include <filesystem>
+#include <fstream>
+#include <system_error>
+
+namespace vocabpipe::tool {
+
+bool is_trace(const std::string& run) {
+    std::error_code none_there;
+    if (!run.ends_with(".json") || !std::filesystem::is_regular_file(run, none_there)) return false;
+    std::ifstream file(run, std::ios::binary);
+    std::string head(4096, ' ');
+    file.read(head.data(), static_cast<std::streamsize>(head.size()));
+    return head.find("\"traceEvents\"") != std::string::npos;
+}
+
+}  // namespace vocabpipe::tool
