@@ -2,6 +2,7 @@
 #include "src/support/nearest_name.hpp"
 
 #include <algorithm>
+#include <string>
 #include <vector>
 
 namespace vocabpipe {
@@ -35,6 +36,18 @@ size_t distance(std::string_view a, std::string_view b) {
     return table.back();
 }
 
+/// "zbv" and "zb-v".
+bool same_letters(std::string_view a, std::string_view b) {
+    const auto letters = [](std::string_view text) {
+        std::string found;
+        for (const char c : text) {
+            if (lower(c) != '-') found += lower(c);
+        }
+        return found;
+    };
+    return letters(a) == letters(b);
+}
+
 }  // namespace
 
 std::string did_you_mean(std::string_view given, std::span<const std::string_view> known) {
@@ -43,7 +56,9 @@ std::string did_you_mean(std::string_view given, std::span<const std::string_vie
     size_t least = 0;
     for (const std::string_view name : known) {
         if (name.size() > kLongest) continue;
-        const size_t changes = name.starts_with(given) ? 1 : distance(given, name);
+        const size_t changes = same_letters(given, name) ? 0
+                               : name.starts_with(given) ? 1
+                                                         : distance(given, name);
         if (changes * 3 > std::max(given.size(), name.size()) && !name.starts_with(given)) continue;
         if (best.empty() || changes < least) {
             best = name;

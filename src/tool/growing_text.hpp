@@ -28,15 +28,17 @@ private:
     static constexpr std::string_view kReplacement = "\xEF\xBF\xBD";
 
     /// A tokenizer may decode a token differently at the beginning of a text, so the tokens of the
-    /// last piece of text that was printed stay in front of the new ones.
+    /// last piece of text that was printed stay in front of the new ones: from the last one on that
+    /// is more than white space, for SentencePiece leaves out all of it there.
     std::string rest(std::span<const int32_t> ids, bool incomplete) {
         const std::string before = decode_(ids.subspan(from_, printed_ - from_));
         const std::string all = decode_(ids.subspan(from_));
         if (all.size() <= before.size()) return {};
         if (!incomplete && std::string_view(all).ends_with(kReplacement)) return {};
-        from_ = printed_;
+        const std::string text = all.substr(before.size());
+        if (text.find_first_not_of(" \t\r\n") != std::string::npos) from_ = printed_;
         printed_ = ids.size();
-        return all.substr(before.size());
+        return text;
     }
 
     Decode decode_;

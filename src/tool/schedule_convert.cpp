@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // vocabpipe schedule convert: between CSV dialects and JSON.
+#include <cstdint>
 #include <iostream>
+#include <iterator>
 #include <memory>
 
 #include "src/support/names_of.hpp"
 #include "src/support/output_check.hpp"
+#include "src/support/text_layout.hpp"
 #include "src/tool/commands.hpp"
 #include "src/tool/schedule_files.hpp"
 #include "vocabpipe/error.hpp"
@@ -36,6 +39,10 @@ void convert_schedule(const ScheduleConvertArguments& options) {
     const Schedule schedule = read_schedule_file(options.from, {.dialect = options.dialect});
     OutputCheck({options.from}).add("OUT", options.to, schedule_output());
     write_schedule(options.to, schedule, options.output_dialect);
+    int64_t passes = 0;
+    for (const auto& list : schedule.passes) passes += std::ssize(list);
+    std::cout << options.to << ": " << counted(std::ssize(schedule.passes), "rank") << ", "
+              << counted(passes, "pass", "passes") << "\n";
     if (format == ScheduleFormat::csv && schedule.output.vocab_size() > 0 &&
         csv_dialect_of(schedule, options.output_dialect) != CsvDialect::vocabpipe) {
         std::cerr << "vocabpipe: note: " + options.to +

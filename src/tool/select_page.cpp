@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cmath>
+#include <cstdio>
 #include <memory>
 #include <string>
 #include <utility>
@@ -108,6 +109,8 @@ void write_page(const PageArguments& o) {
     OutputFile file(o.html);
     file.write(page.html());
     file.publish();
+    std::printf("%s: %s; open it in a browser\n", o.html.c_str(),
+                counted(page.samples, "sample").c_str());
 }
 
 }  // namespace

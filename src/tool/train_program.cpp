@@ -22,14 +22,16 @@ std::vector<FlagGroup> TrainProgram::flags() {
 Command TrainProgram::command() {
     std::vector<FlagGroup> groups = flags();
     groups.push_back(config_.own_flags());
-    return {.name = "train_gpt",
-            .description =
-                "Train a GPT, Llama, Qwen or Gemma with pipeline and vocabulary parallelism.\n"
-                "  mpirun -np 2 train_gpt --data-path PREFIX ...\n"
-                "  train_gpt --transport threads --ranks 2 --data-path PREFIX ...",
-            .flags = std::move(groups),
-            .version = "train_gpt " VOCABPIPE_VERSION,
-            .config = &config_};
+    return {
+        .name = "train_gpt",
+        .description =
+            "Train a language model (GPT-2, Llama, Qwen, Gemma, mixtures of experts and others:\n"
+            "--model-type) with pipeline and vocabulary parallelism.\n"
+            "  mpirun -np 2 train_gpt --data-path PREFIX ...\n"
+            "  train_gpt --transport threads --ranks 2 --data-path PREFIX ...",
+        .flags = std::move(groups),
+        .version = "train_gpt " VOCABPIPE_VERSION,
+        .config = &config_};
 }
 
 void TrainProgram::resolve(const GivenFlags& given) {

@@ -38,6 +38,21 @@ TEST(GrowingText, KeepsTheSpacesBetweenTokens) {
     EXPECT_EQ(text.last(first_ids(5)), ".");
 }
 
+/// Leaves out all white space at the beginning, as SentencePiece does with
+/// remove_extra_whitespaces.
+TEST(GrowingText, KeepsARunOfSpaces) {
+    const std::vector<std::string> pieces{" a", " ", " ", " ", "b", " ", "\n", "c"};
+    tool::GrowingText text([&](std::span<const int32_t> ids) {
+        std::string all;
+        for (const int32_t id : ids) all += pieces[static_cast<size_t>(id)];
+        const size_t begin = all.find_first_not_of(" \n");
+        return begin == std::string::npos ? std::string() : all.substr(begin);
+    });
+    std::string all;
+    for (int count = 1; count <= 8; ++count) all += text.next(first_ids(count));
+    EXPECT_EQ(all + text.last(first_ids(8)), "a   b \nc");
+}
+
 TEST(GrowingText, WaitsForAllBytesOfACharacter) {
     // What two byte tokens make together is no sum of what each makes.
     tool::GrowingText text([](std::span<const int32_t> ids) {

@@ -235,7 +235,9 @@ TEST(ScheduleConvert, GoesBetweenFormatsAndDialects) {
     const TempFolder folder;
     const std::string example = kExamples + "/dualpipe_v.csv";
     EXPECT_EQ(run("convert " + example + " " + (folder / "a.json")).exit_code, 0);
-    EXPECT_EQ(run("convert " + (folder / "a.json") + " " + (folder / "a.csv")).exit_code, 0);
+    const Outcome converted = run("convert " + (folder / "a.json") + " " + (folder / "a.csv"));
+    EXPECT_EQ(converted.exit_code, 0);
+    EXPECT_THAT(converted.output, MatchesRegex(".*a\\.csv: [0-9]+ ranks?, [0-9]+ passes\n"));
     EXPECT_EQ(read_file(folder / "a.csv"), read_file(example));
     expect_refused(run("convert " + example + " " + (folder / "b.csv") + " --output-dialect old"),
                    ExitCode::usage, "which PyTorch's old dialect does not have");

@@ -8,6 +8,7 @@
 
 #include <limits>
 #include <set>
+#include <tuple>
 #include <utility>
 
 namespace vocabpipe {
@@ -31,6 +32,22 @@ std::vector<std::string_view> lines_of(std::string_view text) {
     return lines;
 }
 
+/// A cell, and where the next one begins; npos: it was the last. Cells may be in double quotes, as
+/// spreadsheets write them.
+std::pair<std::string_view, size_t> cell_at_begin(std::string_view line) {
+    if (!line.starts_with('"')) {
+        const size_t end = line.find(',');
+        return {line.substr(0, end), end == std::string_view::npos ? end : end + 1};
+    }
+    const size_t close = line.find('"', 1);
+    if (close == std::string_view::npos) throw CellError("its double quotes do not end");
+    const std::string_view rest = line.substr(close + 1);
+    if (!rest.empty() && !rest.starts_with(',')) {
+        throw CellError("something follows its double quotes");
+    }
+    return {line.substr(1, close - 1), rest.empty() ? std::string_view::npos : close + 2};
+}
+
 class CsvReader {
 public:
     CsvReader(std::string_view text, const std::string& name, const ReadScheduleOptions& options)
@@ -50,6 +67,11 @@ public:
         }
         check_ranks();
         for (size_t row = first_row_; row < lines_.size(); ++row) split(row);
+        if (options_.ranks == 0 && rows_.back().empty()) {
+            notes_.push_back(name_ + ": the last line is blank, so rank " +
+                             std::to_string(rows_.size() - 1) +
+                             " has no passes; remove the line if there is no such rank");
+        }
         if (dialect_ == CsvDialect::automatic) choose_dialect();
         interpret();
         check(header);
@@ -95,16 +117,17 @@ private:
         std::vector<Located>& cells = rows_.emplace_back();
         std::string_view rest = lines_[row];
         for (size_t column = 0;; ++column) {
-            const size_t end = rest.find(',');
-            const std::string_view text = rest.substr(0, end);
+            size_t next = std::string_view::npos;
+            std::string_view text = rest.substr(0, rest.find(','));
             try {
+                std::tie(text, next) = cell_at_begin(rest);
                 RawCell cell = parse_cell(text);
                 if (!cell.actions.empty()) cells.push_back({std::move(cell), column});
             } catch (const CellError& error) {
                 fail(row, column, text, error.what());
             }
-            if (end == std::string_view::npos) return;
-            rest.remove_prefix(end + 1);
+            if (next == std::string_view::npos) return;
+            rest.remove_prefix(next);
         }
     }
 

@@ -8,6 +8,7 @@
 namespace vocabpipe::testing {
 namespace {
 
+using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -62,6 +63,17 @@ TEST(ScheduleCsv, TakesAnEmptyLineForARankWithoutPasses) {
     const Schedule schedule = from_csv("0F0,0B0\n\n1F0,1B0\n\n").schedule;
     EXPECT_THAT(lists_of(schedule), ElementsAre("0F0 0B0", "", "1F0 1B0", ""));
     EXPECT_THAT(schedule.rank_of_stage, ElementsAre(0, 2));
+    EXPECT_THAT(from_csv("0F0,0B0\n\n").notes,
+                Contains(HasSubstr("the last line is blank, so rank 1 has no passes")));
+    EXPECT_THAT(from_csv("0F0,0B0\n\n", CsvDialect::current, 2).notes, IsEmpty());
+}
+
+TEST(ScheduleCsv, TakesCellsInQuotes) {
+    EXPECT_EQ(
+        lists_of(from_csv("\"0F0\",\"0F1\",\"\",0B0,\"0B1\"\r\n\"1F0\",1B0,1F1,\"1B1\"").schedule),
+        (std::vector<std::string>{"0F0 0F1 0B0 0B1", "1F0 1B0 1F1 1B1"}));
+    EXPECT_THROW((void)from_csv("\"0F0,0B0\n"), InputFileError);
+    EXPECT_THROW((void)from_csv("\"0F0\"x,0B0\n"), InputFileError);
 }
 
 TEST(ScheduleCsv, ReadsAndPrintsOverlappedPairs) {

@@ -19,6 +19,9 @@ TEST(NearestName, IsTheOneWithTheFewestChangedLetters) {
     EXPECT_EQ(did_you_mean("interleaving", kNames), "; did you mean interleaved?");
     EXPECT_EQ(did_you_mean("1fb1", kNames), "; did you mean 1f1b?");
     EXPECT_EQ(did_you_mean("ZB_V", kNames), "; did you mean zb-v?");
+    constexpr std::array<std::string_view, 3> kZeroBubble{"zb", "zb-h1", "zb-v"};
+    EXPECT_EQ(did_you_mean("zbv", kZeroBubble), "; did you mean zb-v?");
+    EXPECT_EQ(did_you_mean("ZBH1", kZeroBubble), "; did you mean zb-h1?");
     EXPECT_EQ(did_you_mean("one-barrier", kNames), "; did you mean one_barrier?");
     EXPECT_EQ(did_you_mean("two", kNames), "; did you mean two_barriers?");
 }
