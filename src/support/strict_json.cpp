@@ -5,7 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
-#include <set>
+#include <unordered_set>
 #include <utility>
 
 namespace vocabpipe {
@@ -39,6 +39,61 @@ std::string todays_name(const std::string& key,
     return key;
 }
 
+/// Finds keys that are given twice, and depth. Before the values are kept: a callback of
+/// json::parse() would do it, but then every end of an object looks through all values beside it.
+class ShapeCheck final : public nlohmann::json_sax<nlohmann::json> {
+public:
+    explicit ShapeCheck(std::span<const StrictJson::OlderName> older_names)
+        : older_names_(older_names) {}
+
+    /// Empty: none. Where the text is no JSON, whoever parses it finds out.
+    [[nodiscard]] const std::string& fault() const { return fault_; }
+
+    bool start_object(size_t /*elements*/) override {
+        keys_.emplace_back();
+        return deeper();
+    }
+    bool key(string_t& key) override {
+        if (keys_.back().insert(todays_name(key, older_names_)).second) return true;
+        fault_ = nlohmann::json(key).dump(-1, ' ', true, nlohmann::json::error_handler_t::replace) +
+                 " appears twice in one object; keep one";
+        return false;
+    }
+    bool end_object() override {
+        keys_.pop_back();
+        --depth_;
+        return true;
+    }
+    bool start_array(size_t /*elements*/) override { return deeper(); }
+    bool end_array() override {
+        --depth_;
+        return true;
+    }
+    bool parse_error(size_t /*position*/, const std::string& /*token*/,
+                     const nlohmann::detail::exception& /*error*/) override {
+        return false;
+    }
+    bool null() override { return true; }
+    bool boolean(bool /*value*/) override { return true; }
+    bool number_integer(number_integer_t /*value*/) override { return true; }
+    bool number_unsigned(number_unsigned_t /*value*/) override { return true; }
+    bool number_float(number_float_t /*value*/, const string_t& /*text*/) override { return true; }
+    bool string(string_t& /*value*/) override { return true; }
+    bool binary(binary_t& /*value*/) override { return true; }
+
+private:
+    bool deeper() {
+        if (++depth_ <= kMostDepth) return true;
+        fault_ = "nested deeper than " + std::to_string(kMostDepth) + " levels";
+        return false;
+    }
+
+    std::span<const StrictJson::OlderName> older_names_;
+    std::vector<std::unordered_set<std::string>> keys_;  // of the objects that are open
+    int depth_ = 0;
+    std::string fault_;
+};
+
 void use_todays_names(nlohmann::json& value, std::span<const StrictJson::OlderName> older_names) {
     if (value.is_object()) {
         for (const StrictJson::OlderName& one : older_names) {
@@ -64,24 +119,13 @@ StrictJson::StrictJson(std::shared_ptr<const std::string> file,
 StrictJson StrictJson::parse(std::string_view text, std::string name,
                              std::span<const OlderName> older_names) {
     using nlohmann::json;
-    std::vector<std::set<std::string>> keys;  // of the objects that are open
     const auto refuse = [&](const std::string& what) { throw InputFileError(name + ": " + what); };
-    const json::parser_callback_t watch = [&](int depth, json::parse_event_t event, json& parsed) {
-        if (depth > kMostDepth) {
-            refuse("nested deeper than " + std::to_string(kMostDepth) + " levels");
-        }
-        if (event == json::parse_event_t::object_start) keys.emplace_back();
-        if (event == json::parse_event_t::object_end) keys.pop_back();
-        if (event == json::parse_event_t::key &&
-            !keys.back().insert(todays_name(parsed.get<std::string>(), older_names)).second) {
-            refuse(parsed.dump(-1, ' ', true, json::error_handler_t::replace) +
-                   " appears twice in one object; keep one");
-        }
-        return true;
-    };
     std::shared_ptr<json> root;
     try {
-        root = std::make_shared<json>(json::parse(text, watch));
+        ShapeCheck check(older_names);
+        (void)json::sax_parse(text, &check);
+        if (!check.fault().empty()) refuse(check.fault());
+        root = std::make_shared<json>(json::parse(text));
     } catch (const json::exception& error) {
         refuse("is not valid JSON: " + without_label(error.what()));
     }
