@@ -39,42 +39,52 @@ examples/configure.sh "$build" -C tests/config/whole.cmake
 cmake --build "$build"
 
 # What shares memory between threads or cuts it into buffers, under sanitizers. The fast run takes a
-# slice of the equality matrix, --full all of it.
-sanitize() { # name of a file in tests/config, targets, ctest pattern
+# slice of the equality matrix, --full all of it. Programs run as a whole: most tests are over before
+# a sanitizer's process has begun.
+sanitize() { # name of a file in tests/config, GoogleTest's filter, programs
+    local folder=$build-$1 filter=$2 program
     step "$1"
-    examples/configure.sh "$build-$1" -C "tests/config/$1.cmake" >/dev/null
-    # Targets left out show as NOT_BUILT.
-    # shellcheck disable=SC2086
-    cmake --build "$build-$1" --target $2
-    ctest --test-dir "$build-$1" --output-on-failure --no-tests=error -j 2 -R "$3" -E 'NOT_BUILT|bench_|docs_'
+    examples/configure.sh "$folder" -C "tests/config/$1.cmake" >/dev/null
+    shift 2
+    cmake --build "$folder" --target "$@"
+    for program in "$@"; do
+        if [ -z "$("$folder/bin/$program" --gtest_list_tests "--gtest_filter=$filter")" ]; then
+            echo "tests/run.sh: error: the filter leaves $program no test: $filter" >&2
+            exit 1
+        fi
+    done
+    local entries="$*"
+    GTEST_FILTER=$filter ctest --test-dir "$folder" --output-on-failure --no-tests=error -j 2 \
+        -R "^(CudaStandIn\.)?(${entries// /|})(\.[0-9]+)?\$"
 }
 export TSAN_OPTIONS="suppressions=$PWD/tests/config/tsan-suppressions.txt"
-slice='_p3|p4_|RunAgain|Transport|TileLink|Abort|Deadline'
+slice='*_p3*:*p4_*:*RunAgain*:*Transport*:*TileLink*:*Abort*:*Deadline*'
 # Of the model families the one that has everything, with every granularity of recomputation.
-families='ModelFamilies.*gemma2_v_half'
+families='*ModelFamilies*gemma2_v_half*'
 # Stages that tensor ranks share: learned positions, and the family that has everything.
-teams='TensorTeams.*(gpt2|gemma2)|CutLinears'
+teams='*TensorTeams*gpt2*:*TensorTeams*gemma2*:*CutLinears*'
 # Ranks that share experts: the family that has a shared expert beside.
-experts='ExpertTeams.*qwen2_moe|ExpertWaves.Leave'
+experts='*ExpertTeams*qwen2_moe*:*ExpertWaves.Leave*'
 # Batches are made on a thread beside the steps.
-loaders='BatchLoader'
-# Streams of the stand-in toolkit are threads: a missing wait between lanes is a race. Its tests are
-# slow to build and to run here, so of all that begin with "Cu" these alone, and these with --full.
-streams='CudaStandIn.*(1f1b_interlaced|gpipe_redistributed|zb_h1_one_barrier)_p3_copies|CudaStandIn.*gpipe_none_p3_nccl'
-streams="$streams|CudaStandIn.*(llama|gemma2)_recompute_full"
-on_stand_in= with_streams= stalls=
-if [ $full = 1 ]; then
-    slice='.'
-    stalls="soak_test expert_ranks_test"
-    with_streams=cuda_equality_on_stand_in_test
-    on_stand_in="cuda_kernels_on_stand_in_test cuda_stand_in_test nccl_stand_in_test nccl_transport_test"
-    # Slow to build for what they find beyond runtime_test.
-    on_stand_in="$on_stand_in schedule_test model_test"
+loaders='*BatchLoader*'
+# What one thread computes from schedules alone.
+pure='-*EnqueueOrder*'
+if [ $full = 0 ]; then
+    sanitize tsan "$slice:$families:$teams:$experts:$loaders$pure" \
+        runtime_test transport_test tile_link_test tensor_test expert_test mesh_test train_inputs_test
+    sanitize asan "$slice:$families:$loaders:Models/Recomputation*$pure" runtime_test mesh_test train_inputs_test
+else
+    sanitize tsan '*' runtime_test transport_test tile_link_test tensor_test expert_test mesh_test \
+        train_inputs_test soak_test expert_ranks_test
+    # Streams of the stand-in toolkit are threads: a missing wait between lanes is a race. Its tests are
+    # slow to build and to run here, so these alone.
+    streams='*1f1b_interlaced_p3_copies*:*gpipe_redistributed_p3_copies*:*zb_h1_one_barrier_p3_copies*'
+    streams="$streams:*gpipe_none_p3_nccl*:*llama_recompute_full*:*gemma2_recompute_full*"
+    sanitize tsan "$streams" cuda_equality_on_stand_in_test
+    sanitize asan '*' runtime_test mesh_test train_inputs_test soak_test expert_ranks_test \
+        cuda_kernels_on_stand_in_test cuda_stand_in_test nccl_stand_in_test nccl_transport_test \
+        schedule_test model_test
 fi
-sanitize tsan "runtime_test transport_test tile_link_test tensor_test expert_test mesh_test train_inputs_test $with_streams $stalls" \
-    "^([^C]|C[^u]).*($slice|$families|$teams|$experts)|$loaders|$streams"
-sanitize asan "runtime_test mesh_test train_inputs_test $on_stand_in $stalls" \
-    "$slice|$families|$loaders|Models/Recomputation"
 
 # GPUs: what is carried to one is built and packed, as docs/gpus.md says, where there is a toolkit; what needs
 # a GPU is skipped, visibly. Everything with MPI besides: --full.
