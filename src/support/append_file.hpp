@@ -11,6 +11,8 @@ namespace vocabpipe {
 
 /// A file that grows by whole records, each written out at once so that the file can be watched. A
 /// record that cannot be written whole (disk full) is taken back and reported as OutputFileError.
+/// Of two processes with one file the second is refused (UsageError), where the file system has
+/// locks; a file that is removed meanwhile is made anew, with what follows.
 class AppendFile {
 public:
     enum class Mode : uint8_t { begin_anew, go_on, must_be_new };
@@ -25,6 +27,9 @@ public:
     [[nodiscard]] const std::string& path() const { return path_; }
 
 private:
+    /// Opens, locks and, to begin anew, empties.
+    void take(int how, bool empties);
+    [[nodiscard]] bool is_removed() const;
     [[noreturn]] void fail(const char* doing);
     struct Close {
         void operator()(std::FILE* file) const { std::fclose(file); }
@@ -32,6 +37,7 @@ private:
     std::string flag_, path_;
     std::unique_ptr<std::FILE, Close> file_;
     int64_t whole_bytes_ = 0;
+    bool regular_ = false;  ///< no device and no pipe
 };
 
 /// Throws OutputFileError: "FLAG PATH: cannot DOING the file: reason of errno; remedy".

@@ -120,6 +120,42 @@ TEST_F(OfSteps, CountsThoseThatChangedNothing) {
     }
 }
 
+TEST_F(OfSteps, OfTwoRunsDoNotShareAFile) {
+    ::testing::internal::CaptureStdout();
+    {
+        StepLog log(options_, 1);
+        log.add({.step = 1, .loss = 2}, false);
+        for (const int64_t first_step : {1, 2}) {
+            try {
+                const StepLog second(options_, first_step);
+                ADD_FAILURE() << first_step;
+            } catch (const UsageError& error) {
+                EXPECT_THAT(error.what(), HasSubstr("metrics: another run is writing it; choose"));
+            }
+        }
+        log.add({.step = 2, .loss = 2}, true);
+        log.close();
+    }
+    EXPECT_EQ(lines_of(options_.metrics).size(), 2U);
+    { StepLog later(options_, 3); }
+    (void)::testing::internal::GetCapturedStdout();
+    EXPECT_EQ(lines_of(options_.metrics).size(), 2U);
+}
+
+TEST_F(OfSteps, GoOnInANewFileWhereTheirFileWasRemoved) {
+    ::testing::internal::CaptureStdout();
+    StepLog log(options_, 1);
+    log.add({.step = 1, .loss = 2}, false);
+    std::filesystem::remove(options_.metrics);
+    log.add({.step = 2, .loss = 2}, false);
+    log.add({.step = 3, .loss = 2}, true);
+    log.close();
+    (void)::testing::internal::GetCapturedStdout();
+    const std::vector<json> lines = lines_of(options_.metrics);
+    ASSERT_EQ(lines.size(), 2U);
+    EXPECT_EQ(lines.front().at("step"), 2);
+}
+
 TEST(MetricsOfARun, GoOnWithTheDataOverARestart) {
     const CheckpointRun runs;
     TrainOptions options = runs.options();

@@ -26,7 +26,11 @@ nlohmann::json json_number(double value) {
 MetricsFile::MetricsFile(std::string path, int64_t last_step) : path_(std::move(path)) {
     std::error_code ignored;
     const bool goes_on = last_step > 0 && std::filesystem::is_regular_file(path_, ignored);
-    if (goes_on) keep_through(last_step);
+    if (goes_on) {
+        // Nobody else may write it while it is replaced.
+        { const AppendFile probe(kMetricsFlag, path_, AppendFile::Mode::go_on); }
+        keep_through(last_step);
+    }
     file_.emplace(kMetricsFlag, path_,
                   goes_on ? AppendFile::Mode::go_on : AppendFile::Mode::begin_anew);
 }

@@ -17,6 +17,7 @@ void RunLog::add(const StepMetrics& metrics, bool ends) {
             OutputFileError("standard output: cannot write; free some space, or keep the reader of "
                             "the pipe open until the run ends"));
     }
+    // The files have every step that runs, also those that follow until all ranks know.
     write([&] { log_->add(metrics, ends); });
 }
 
@@ -32,15 +33,16 @@ void RunLog::print_line(const std::string& line) {
 }
 
 void RunLog::close() {
+    if (log_ && !file_failed_) write([&] { log_->close(); });
     if (failure_) std::rethrow_exception(failure_);
-    if (log_) log_->close();
 }
 
 void RunLog::write(const std::function<void()>& work) {
-    if (!log_ || failed()) return;
+    if (!log_ || file_failed_) return;
     try {
         work();
     } catch (const OutputFileError&) {
+        file_failed_ = true;
         failure_ = std::current_exception();
     }
 }

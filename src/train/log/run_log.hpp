@@ -27,7 +27,7 @@ public:
     void add(const EvaluationMetrics& metrics);
     /// A line of its own.
     void print_line(const std::string& line);
-    /// Standard output or a file could not be written; nothing is, from then on.
+    /// Standard output or a file could not be written. Where it is a file, nothing is from then on.
     [[nodiscard]] bool failed() const { return failure_ != nullptr; }
     /// Throws what failed.
     void close();
@@ -38,6 +38,7 @@ private:
     const TrainOptions& options_;
     int rank_;
     std::optional<StepLog> log_;  ///< on rank 0
+    bool file_failed_ = false;
     std::exception_ptr failure_;
 };
 
