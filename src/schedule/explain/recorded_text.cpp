@@ -19,7 +19,7 @@ namespace {
 /// Passes that take so much longer than their CPU time shared their core.
 constexpr double kSharedCore = 1.2;
 /// Of more ranks only the busiest and the idlest are shown.
-constexpr size_t kMostRanks = 8;
+constexpr size_t kMostShown = 8;
 /// Clocks of ranks differ by a little, so that a chain may not end by itself.
 constexpr int kMostLinks = 16;
 
@@ -42,10 +42,10 @@ std::string list(const std::vector<RankTimeUse::Share>& shares, int64_t makespan
 std::vector<size_t> chosen(const std::vector<RankTimeUse>& ranks) {
     std::vector<size_t> order(ranks.size());
     std::iota(order.begin(), order.end(), size_t{0});
-    if (ranks.size() <= kMostRanks) return order;
+    if (ranks.size() <= kMostShown) return order;
     std::ranges::stable_sort(order, std::greater(),
                              [&](size_t rank) { return ranks[rank].busy_ns; });
-    order.erase(order.begin() + kMostRanks / 2, order.end() - kMostRanks / 2);
+    order.erase(order.begin() + kMostShown / 2, order.end() - kMostShown / 2);
     std::ranges::sort(order);
     return order;
 }
