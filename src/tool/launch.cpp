@@ -86,12 +86,21 @@ std::vector<std::string> compared_lines(const char* program, Launch launch) {
     return lines;
 }
 
-/// What a launcher leaves until SIGKILL: Open MPI's own parameter, which mpirun hands on to its
-/// ranks, and which it waits before SIGTERM as well as after it.
+/// What Open MPI waits before SIGTERM as well as after it: a parameter of its own, which mpirun
+/// hands on to its ranks.
+double sigkill_timeout() {
+    for (const char* const name :
+         {"OMPI_MCA_odls_base_sigkill_timeout", "PRTE_MCA_odls_base_sigkill_timeout"}) {
+        const char* const given = std::getenv(name);
+        const double seconds = given == nullptr ? 0 : std::atof(given);
+        if (seconds > 0) return seconds;
+    }
+    return 1;
+}
+
+/// What a launcher leaves until SIGKILL.
 double launcher_grace_seconds() {
-    const char* const given = std::getenv("OMPI_MCA_odls_base_sigkill_timeout");
-    const double seconds = given == nullptr ? 0 : std::atof(given);
-    return (seconds > 0 ? seconds : 1) * (ending_was_announced() ? 2 : 1);
+    return sigkill_timeout() * (ending_was_announced() ? 2 : 1);
 }
 
 /// How long a rank that was told to end goes on waiting for others: of the grace two thirds of a
@@ -197,6 +206,11 @@ void check_launch(Launch& launch, TrainOptions& options) {
         if (options.device == "cuda") return;
         throw UsageError(flag + ": requires --device cuda, got " + options.device);
     };
+    if (launch.sigterm_grace_seconds) {
+        options.grace_seconds = *launch.sigterm_grace_seconds;
+    } else if (!launch.ranks_are_threads() && started_by_mpirun()) {
+        options.grace_seconds = 2 * sigkill_timeout();
+    }
     GpuOptions& gpu = options.gpu;
     if (gpu.left_multiprocessors) {
         of_gpus("--left-multiprocessors " + std::to_string(*gpu.left_multiprocessors));

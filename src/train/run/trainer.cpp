@@ -29,6 +29,7 @@
 #include "vocabpipe/with_recomputation.hpp"
 
 #include <array>
+#include <cmath>
 #include <csignal>
 #include <cstdio>
 #include <filesystem>
@@ -227,6 +228,7 @@ private:
         if (counted_tokens_ == 0) result.loss = std::numeric_limits<double>::quiet_NaN();
         const double seconds = static_cast<double>(duration) * 1e-9;
         limits_.step_took(seconds);
+        if (step() == start_.step + 2) note_short_grace(seconds);
         meter_.add_step(*trained_, index_, duration);
         if (step() == start_.step + 1) first_loss_ = result.loss;
         last_loss_ = result.loss;
@@ -245,6 +247,22 @@ private:
                  /*ends=*/step() == options_.train_iters ||
                      limits_.reason(step(), result.stop_requests) != StopReason::none);
         return result;
+    }
+
+    /// Half of the grace period for the step that runs, the other for the save.
+    void note_short_grace(double step_seconds) {
+        if (options_.save.empty() || !options_.grace_seconds) return;
+        if (step_seconds <= *options_.grace_seconds / 2) return;
+        std::array<char, 256> text;
+        const auto enough = static_cast<int>(std::ceil(2 * step_seconds));
+        std::snprintf(
+            text.data(), text.size(),
+            "note: a step takes %.1f s, and mpirun kills %.1f s after Ctrl-C or SIGTERM, so "
+            "that nothing would be saved; "
+            "export OMPI_MCA_odls_base_sigkill_timeout=%d "
+            "PRTE_MCA_odls_base_sigkill_timeout=%d",
+            step_seconds, *options_.grace_seconds, enough, enough);
+        log_.print_line(wrap_text(text.data(), 2));
     }
 
     /// Chooses the plan of the next step.
