@@ -81,6 +81,14 @@ protected:
     TempFolder folder_;
 };
 
+TEST_F(TrainGpt, SaysThatAStepIsTooLongToBeSaved) {
+    const std::string flags = "--save saved --train-iters 3 --sigterm-grace-seconds ";
+    EXPECT_THAT(threads(2, flags + "0.0001").output,
+                ::testing::HasSubstr("export OMPI_MCA_odls_base_sigkill_timeout=1"));
+    EXPECT_THAT(threads(2, "--save again --train-iters 3 --sigterm-grace-seconds 1000").output,
+                ::testing::Not(::testing::HasSubstr("sigkill_timeout")));
+}
+
 TEST_F(TrainGpt, RefusesLaunchersWhoseProcessesWouldEachTrainAlone) {
     const auto started = [&](const std::string& environment, const std::string& flags) {
         return train("env " + environment, flags + " --train-iters 1");

@@ -4,15 +4,26 @@
 #include "vocabpipe/error.hpp"
 
 #include <algorithm>
+#include <string>
 #include <utility>
 
 namespace vocabpipe::lowering {
 
+namespace {
+
+uint64_t hash_of(const Group& group) {
+    uint64_t hash = static_cast<uint64_t>(group.axis) << 32 ^ static_cast<uint32_t>(group.root);
+    for (const int rank : group.ranks) {
+        hash = (hash ^ static_cast<uint64_t>(rank)) * 0x9E3779B97F4A7C15u;
+        hash ^= hash >> 32;
+    }
+    return hash;
+}
+
+}  // namespace
+
 Graph::Graph(int ranks, Pairs pairs)
-    : pairs_(pairs),
-      ranks_(static_cast<size_t>(ranks)),
-      pair_groups_(ranks_ * ranks_, kNoPair),
-      last_pass_(ranks_, kNoNode) {
+    : pairs_(pairs), ranks_(static_cast<size_t>(ranks)), last_pass_(ranks_, kNoNode) {
     flow_.passes.resize(ranks_);
 }
 
@@ -107,17 +118,30 @@ uint32_t Graph::add_buffer(int rank, int64_t bytes, Purpose purpose, Buffer::Spa
 }
 
 uint16_t Graph::group(Group wanted) {
-    for (size_t i = 0; i < flow_.groups.size(); ++i) {
-        if (flow_.groups[i] == wanted) return static_cast<uint16_t>(i);
+    const uint64_t hash = hash_of(wanted);
+    const auto [begin, end] = groups_.equal_range(hash);
+    for (auto at = begin; at != end; ++at) {
+        if (flow_.groups[at->second] == wanted) return at->second;
     }
+    if (flow_.groups.size() > UINT16_MAX) {
+        throw UsageError(
+            "lowering: " + std::to_string(ranks_) +
+            " ranks need more than 65536 groups of communication; use at most 32000 ranks");
+    }
+    const auto index = static_cast<uint16_t>(flow_.groups.size());
+    groups_.emplace(hash, index);
     flow_.groups.push_back(std::move(wanted));
-    return static_cast<uint16_t>(flow_.groups.size() - 1);
+    return index;
 }
 
 uint16_t Graph::pair(int source, int destination) {
-    uint16_t& known = pair_groups_[static_cast<size_t>(source) * ranks_ + destination];
-    if (known == kNoPair) known = group({{source, destination}, -1});
-    return known;
+    const uint64_t key =
+        static_cast<uint64_t>(source) * ranks_ + static_cast<uint64_t>(destination);
+    const auto known = pair_groups_.find(key);
+    if (known != pair_groups_.end()) return known->second;
+    const uint16_t index = group({{source, destination}, -1});
+    pair_groups_.emplace(key, index);
+    return index;
 }
 
 uint16_t Graph::add_reduction(Reduction reduction) {

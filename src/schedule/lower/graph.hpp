@@ -5,6 +5,7 @@
 #include "src/schedule/ops.hpp"
 
 #include <cstdint>
+#include <unordered_map>
 #include <vector>
 
 namespace vocabpipe::lowering {
@@ -61,7 +62,8 @@ public:
                         Buffer::Space space = Buffer::Space::arena);
     [[nodiscard]] PlannedBuffer& buffer(uint32_t id) { return flow_.buffers[id]; }
 
-    /// Index of a group; equal ones have one.
+    /// Index of a group; equal ones have one. Throws UsageError beyond 65,536, which more than
+    /// 32,000 ranks reach: each has a group with either neighbor.
     uint16_t group(Group wanted);
     /// The group of a message: one look-up in place of a search among all groups.
     uint16_t pair(int source, int destination);
@@ -78,8 +80,6 @@ public:
     [[nodiscard]] Dataflow take() { return std::move(flow_); }
 
 private:
-    static constexpr uint16_t kNoPair = UINT16_MAX;
-
     Part& add_part(uint32_t node, int rank, Do what, uint32_t item);
     template <typename T>
     static void set(Part& part, const T& operands) {
@@ -99,8 +99,9 @@ private:
     Dataflow flow_;
     Pairs pairs_;
     size_t ranks_;
-    std::vector<uint16_t> pair_groups_;  ///< [source * ranks + destination]
-    std::vector<uint32_t> last_pass_;    ///< [rank]
+    std::unordered_map<uint64_t, uint16_t> pair_groups_;  ///< source * ranks + destination
+    std::unordered_multimap<uint64_t, uint16_t> groups_;  ///< by hash_of()
+    std::vector<uint32_t> last_pass_;                     ///< [rank]
 };
 
 }  // namespace vocabpipe::lowering
