@@ -30,13 +30,13 @@ void verify(const std::string& path) {
         return;
     }
     const Checkpoint checkpoint(find_checkpoint(path, false));
+    checkpoint.verify();
     if (!checkpoint.state()) {
         print(checkpoint.folder(), "shapes match config.json for " +
                                        tensors(checkpoint.weights().tensors().size()) +
                                        "; a model has no checksums");
         return;
     }
-    checkpoint.verify();
     print(checkpoint.folder(), "complete after step " + std::to_string(checkpoint.state()->step) +
                                    "; all shapes and checksums match");
 }
