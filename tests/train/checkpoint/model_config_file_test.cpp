@@ -355,6 +355,102 @@ TEST(ModelConfigFile, RefusesByNameWhatIsNotComputed) {
     EXPECT_THAT(refused(types), HasSubstr("layer_types[1]: \"chunked_attention\" is not"));
 }
 
+/// A config.json of 4 layers of any family that has rotary positions.
+json any_rotary(const std::string& family) {
+    json file = rotary(family);
+    if (family != "dots1") return file;
+    file["n_routed_experts"] = file["num_experts_per_tok"] = file["n_shared_experts"] = 2;
+    return file;
+}
+
+TEST(ModelConfigFile, ComputesLayerTypesOrRefusesThemInEveryFamily) {
+    const json mixed{"full_attention", "sliding_attention", "sliding_attention", "full_attention"};
+    const json full{"full_attention", "full_attention", "full_attention", "full_attention"};
+    for (const std::string& family : model_families()) {
+        if (family == "gpt2") continue;
+        SCOPED_TRACE(family);
+        json file = any_rotary(family);
+        file["sliding_window"] = 7;
+        file["use_sliding_window"] = true;
+        if (family == "qwen2_moe") file["layer_types"] = full;
+        const ModelConfig plain = parsed(file);
+        // What transformers 5 builds masks from layer_types for; mistral as ministral.
+        const bool reads = family == "mistral" || family == "qwen2" || family == "qwen3" ||
+                           family == "gemma2" || family == "gemma3_text" || family == "smollm3" ||
+                           family == "qwen2_moe" || family == "dots1";
+        file["layer_types"] = mixed;
+        if (reads) {
+            const ModelConfig config = parsed(file);
+            EXPECT_THAT(config.windowed, ElementsAre(false, true, true, false));
+            EXPECT_EQ(config.window(1), 7);
+            EXPECT_EQ(printed(config).at("layer_types"), mixed);
+            EXPECT_THAT(parsed(printed(config)).windowed, ElementsAre(false, true, true, false));
+            file["layer_types"] = full;
+            EXPECT_THAT(parsed(file).windowed, IsEmpty());
+            EXPECT_THAT(parsed(printed(parsed(file))).windowed, IsEmpty());
+        } else {
+            EXPECT_THAT(refused(file), AllOf(HasSubstr("d/config.json: layer_types["),
+                                             HasSubstr("in " + family +
+                                                       ", where transformers "
+                                                       "passes over layer_types; "
+                                                       "remove layer_types")));
+            // What says the same as the other keys changes nothing.
+            json same = json::array();
+            for (int i = 0; i < 4; ++i) {
+                same.push_back(plain.window(i) > 0 ? "sliding_attention" : "full_attention");
+            }
+            file["layer_types"] = same;
+            EXPECT_EQ(parsed(file).windowed, plain.windowed);
+        }
+        for (const size_t count : {3, 5, 7}) {
+            file["layer_types"] = std::vector<std::string>(count, "full_attention");
+            EXPECT_THAT(refused(file), HasSubstr("layer_types: has " + std::to_string(count) +
+                                                 " entries, but num_hidden_layers is 4"));
+        }
+        file["layer_types"] = mixed;
+        file["layer_types"][2] = "chunked_attention";
+        EXPECT_THAT(refused(file), HasSubstr("layer_types[2]: \"chunked_attention\" is not"));
+    }
+}
+
+TEST(ModelConfigFile, RefusesWindowsOfLayerTypesThatUseSlidingWindowTurnsOff) {
+    for (const char* const family : {"qwen2", "qwen3", "qwen2_moe", "smollm3"}) {
+        json file = with(with(rotary(family), "use_sliding_window", false), "sliding_window", 7);
+        file["layer_types"] = {"full_attention", "full_attention", "sliding_attention",
+                               "full_attention"};
+        EXPECT_THAT(refused(file), HasSubstr("layer_types[2]: sliding_attention, but no "
+                                             "sliding_window is set with use_sliding_window true"))
+            << family;
+        file["layer_types"][2] = "full_attention";
+        EXPECT_THAT(parsed(file).windowed, IsEmpty()) << family;
+    }
+}
+
+TEST(ModelConfigFile, ReadsMinistralAsMistral) {
+    json file = with(rotary("ministral"), "sliding_window", 7);
+    EXPECT_EQ(parsed(file).family, "mistral");
+    EXPECT_THAT(parsed(file).windowed, ElementsAre(true, true, true, true));
+    file["layer_types"] = {"full_attention", "full_attention", "full_attention",
+                           "sliding_attention"};
+    EXPECT_THAT(parsed(file).windowed, ElementsAre(false, false, false, true));
+    EXPECT_THAT(refused(rotary("ministral3")), HasSubstr("\"ministral3\" is not supported"));
+    EXPECT_THAT(refused(rotary("")), HasSubstr("model_type: \"\" is not supported"));
+}
+
+TEST(ModelConfigFile, PrintsLayerTypesOfMistralOnlyWhereTheyDiffer) {
+    json file = with(rotary("mistral"), "sliding_window", 7);
+    EXPECT_FALSE(printed(parsed(file)).contains("layer_types"));
+    file["layer_types"] = std::vector<std::string>(4, "sliding_attention");
+    EXPECT_FALSE(printed(parsed(file)).contains("layer_types"));
+    EXPECT_EQ(printed(parsed(file)).at("sliding_window"), 7);
+    file["layer_types"] = std::vector<std::string>(4, "full_attention");
+    EXPECT_TRUE(printed(parsed(file)).at("sliding_window").is_null());
+    file["sliding_window"] = nullptr;
+    file["layer_types"][0] = "sliding_attention";
+    EXPECT_THAT(refused(file),
+                HasSubstr("layer_types[0]: sliding_attention, but no sliding_window is set"));
+}
+
 TEST(ModelConfigFile, RefusesRotaryPositionsThatAreNotComputed) {
     const auto scaling = [](const json& value) {
         return refused(with(rotary("llama"), "rope_scaling", value));
