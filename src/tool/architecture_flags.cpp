@@ -5,6 +5,7 @@
 #include "src/model/families/families.hpp"
 #include "src/support/read_whole_file.hpp"
 #include "src/support/strict_json.hpp"
+#include "src/tool/config_notes.hpp"
 #include "src/train/checkpoint/model_config_file.hpp"
 #include "src/train/options/check_options.hpp"
 #include "vocabpipe/error.hpp"
@@ -110,6 +111,7 @@ void ArchitectureFlags::resolve(const std::string& loaded) {
 void ArchitectureFlags::take_from(const std::string& path) {
     const ModelConfig flags = model_;
     model_ = load_model_config(path);
+    print_config_notes(model_config_path(path));
     model_.seq_length = flags.seq_length;
     model_.label_smoothing = flags.label_smoothing;
     model_.z_loss = flags.z_loss;

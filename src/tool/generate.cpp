@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "src/tool/commands.hpp"
+#include "src/tool/config_notes.hpp"
 #include "src/tool/devices.hpp"
 #include "src/tool/growing_text.hpp"
 #include "src/tool/launch.hpp"
@@ -203,7 +204,10 @@ void generate_on(Communicator& world, const GenerateArguments& o) {
             throw UsageError("--seq-length " + std::to_string(o.seq_length) + ": the model has " +
                              std::to_string(positions) + " positions; use at most as many");
         }
-        if (world.rank() == 0) text.emplace(o, *checkpoint);
+        if (world.rank() == 0) {
+            print_config_notes(checkpoint->config_path());
+            text.emplace(o, *checkpoint);
+        }
     });
     std::vector<int32_t> ids = from_first(world, text ? text->prompt() : std::vector<int32_t>());
     const int32_t end = from_first(world, {text ? text->end_of_document() : 0}).front();
