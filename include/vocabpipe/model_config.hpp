@@ -29,7 +29,8 @@ struct ModelConfig {
     int64_t num_query_groups = 0;     ///< heads of keys and values; 0: as many as of queries
     int64_t kv_channels = 0;          ///< size of a head; 0: hidden_size / num_attention_heads
     int64_t seq_length = 64;          ///< tokens per sequence
-    /// Rows of learned positions; of rotary ones the trained length.
+    /// Rows of learned positions, which limit seq_length; of rotary ones the length that the model
+    /// was made for, which does not.
     int64_t max_position_embeddings = 64;
     int64_t vocab_size = 256;   ///< V
     bool tied = true;           ///< input and output layer share their weight
@@ -107,6 +108,10 @@ struct ModelConfig {
     /// Throws UsageError naming flag, value and limit.
     void check() const;
 };
+
+/// UsageError for sequences that are longer than learned positions reach. Rotary ones have no
+/// limit.
+void check_positions(const ModelConfig& model, int64_t seq_length);
 
 /// Names of all families, as in model_type of config.json.
 [[nodiscard]] std::vector<std::string> model_families();

@@ -69,14 +69,27 @@ double amplitude(const Rope& rope) {
     return both ? of(rope.mscale) / of(rope.mscale_all_dim) : of(1);
 }
 
+/// Dynamic NTK scaling (bloc97 and emozilla 2023): the longer the sequences, the longer all waves,
+/// but for the shortest.
+double theta_of(const Rope& rope, int64_t columns, int64_t positions) {
+    const bool grows = rope.scaling == RopeScaling::dynamic && rope.original_positions > 0 &&
+                       positions > rope.original_positions;
+    if (!grows) return rope.theta;
+    const auto d = static_cast<double>(columns);
+    const double times =
+        static_cast<double>(positions) / static_cast<double>(rope.original_positions);
+    return rope.theta * std::pow(rope.factor * times - (rope.factor - 1), d / (d - 2));
+}
+
 std::vector<double> frequencies(const Rope& rope, int64_t d, int64_t positions) {
     std::vector<double> result;
+    const double theta = theta_of(rope, d, positions);
     const Yarn yarn(rope, d);
     const std::vector<double>& divisors =
         positions > rope.original_positions ? rope.long_factors : rope.short_factors;
     for (int64_t i = 0; i < d / 2; ++i) {
         const double frequency =
-            std::pow(rope.theta, -2.0 * static_cast<double>(i) / static_cast<double>(d));
+            std::pow(theta, -2.0 * static_cast<double>(i) / static_cast<double>(d));
         switch (rope.scaling) {
             case RopeScaling::none:
             case RopeScaling::dynamic:

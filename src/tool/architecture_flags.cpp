@@ -11,6 +11,7 @@
 #include "vocabpipe/error.hpp"
 
 #include <algorithm>
+#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -87,6 +88,16 @@ int64_t entries_of(const std::string& path) {
             .members());
 }
 
+/// Of a folder that is loaded later, when what is wrong with its files is said by their checksums.
+std::optional<ModelConfig> readable_model(const std::string& folder) {
+    if (folder.empty()) return std::nullopt;
+    try {
+        return load_model_config(folder);
+    } catch (const InputFileError&) {
+        return std::nullopt;
+    }
+}
+
 }  // namespace
 
 void ArchitectureFlags::resolve(const std::string& loaded) {
@@ -104,7 +115,7 @@ void ArchitectureFlags::resolve(const std::string& loaded) {
     } else if (!by_flags && !loaded.empty()) {
         take_from(loaded);
     } else {
-        complete();
+        complete(loaded);
     }
 }
 
@@ -120,7 +131,7 @@ void ArchitectureFlags::take_from(const std::string& path) {
     set_bias_rate();
     if (read_.contains("--init-method-std")) model_.init_std = flags.init_std;
     if (read_.contains("--dtype")) model_.dtype = flags.dtype;
-    if (model_.seq_length > model_.max_position_embeddings) {
+    if (model_.learned_positions && model_.seq_length > model_.max_position_embeddings) {
         throw UsageError("--seq-length " + std::to_string(model_.seq_length) + ": " + path +
                          " has " + std::to_string(model_.max_position_embeddings) +
                          " positions; use at most " +
@@ -128,7 +139,7 @@ void ArchitectureFlags::take_from(const std::string& path) {
     }
 }
 
-void ArchitectureFlags::complete() {
+void ArchitectureFlags::complete(const std::string& loaded) {
     ModelConfig& m = model_;
     if (!given_.megatron.vocab_file.empty() && !read_.contains("--vocab-size")) {
         m.vocab_size = entries_of(given_.megatron.vocab_file);
@@ -152,7 +163,14 @@ void ArchitectureFlags::complete() {
         throw UsageError("--group-query-attention: requires --num-query-groups");
     }
     if (!read_.contains("--ffn-hidden-size")) m.ffn_hidden_size = default_ffn_hidden_size(m);
-    if (!read_.contains("--max-position-embeddings")) m.max_position_embeddings = m.seq_length;
+    const bool positions_given = read_.contains("--max-position-embeddings");
+    if (!positions_given) m.max_position_embeddings = m.seq_length;
+    if (const auto file = readable_model(loaded)) {
+        // Rotary positions limit no sequence: with a longer one it is still the loaded model.
+        if (!positions_given && !m.learned_positions) {
+            m.max_position_embeddings = file->max_position_embeddings;
+        }
+    }
     m.tied = !given_.untie;
 }
 

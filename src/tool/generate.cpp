@@ -199,11 +199,7 @@ void generate_on(Communicator& world, const GenerateArguments& o) {
     world.agree([&] {
         check_teams(o, world.size());
         checkpoint.emplace(find_checkpoint(o.load, /*weights_only=*/true));
-        const int64_t positions = checkpoint->config().max_position_embeddings;
-        if (o.seq_length > positions) {
-            throw UsageError("--seq-length " + std::to_string(o.seq_length) + ": the model has " +
-                             std::to_string(positions) + " positions; use at most as many");
-        }
+        check_positions(checkpoint->config(), o.seq_length);
         if (world.rank() == 0) {
             print_config_notes(checkpoint->config_path());
             text.emplace(o, *checkpoint);

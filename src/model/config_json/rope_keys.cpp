@@ -97,6 +97,8 @@ Rope read_parameters(const StrictJson& config, const StrictJson& json, int64_t p
         rope.scaling == RopeScaling::yarn || rope.scaling == RopeScaling::longrope;
     if (rope.scaling == RopeScaling::llama3 || by_lengths) {
         rope.original_positions = original_positions(config, json, positions);
+    } else if (rope.scaling == RopeScaling::dynamic) {
+        rope.original_positions = positions;  // transformers reads no other length here
     }
     const auto factor = given(json, "factor");
     if (!factor && by_lengths) {
@@ -212,7 +214,7 @@ void print_rope(const Rope& rope, nlohmann::ordered_json& config) {
         json["low_freq_factor"] = rope.low_freq_factor;
         json["high_freq_factor"] = rope.high_freq_factor;
     }
-    if (rope.original_positions > 0) {
+    if (rope.original_positions > 0 && rope.scaling != RopeScaling::dynamic) {
         json["original_max_position_embeddings"] = rope.original_positions;
     }
     if (rope.scaling == RopeScaling::longrope) {

@@ -220,7 +220,7 @@ TEST(ModelConfigFile, ReadsRotaryPositionsInOldAndNewKeys) {
     EXPECT_EQ(scaling({{"type", "linear"}, {"factor", 2}}),
               (Rope{.scaling = RopeScaling::linear, .factor = 2}));
     EXPECT_EQ(scaling({{"type", "dynamic"}, {"factor", 3}}),
-              (Rope{.scaling = RopeScaling::dynamic, .factor = 3}));
+              (Rope{.scaling = RopeScaling::dynamic, .factor = 3, .original_positions = 4096}));
     EXPECT_EQ(scaling({{"type", "yarn"}, {"factor", 4}, {"truncate", false}, {"mscale", 0.7}}),
               (Rope{.scaling = RopeScaling::yarn,
                     .factor = 4,
@@ -449,6 +449,21 @@ TEST(ModelConfigFile, PrintsLayerTypesOfMistralOnlyWhereTheyDiffer) {
     file["layer_types"][0] = "sliding_attention";
     EXPECT_THAT(refused(file),
                 HasSubstr("layer_types[0]: sliding_attention, but no sliding_window is set"));
+}
+
+TEST(ModelConfigFile, LimitsSequencesByLearnedPositionsAlone) {
+    for (const std::string& family : model_families()) {
+        ModelConfig config = parsed(family == "gpt2" ? gpt2() : any_rotary(family));
+        config.seq_length = config.max_position_embeddings + 1;
+        if (family == "gpt2") {
+            EXPECT_THROW(config.check(), UsageError);
+            EXPECT_THAT(message_of<UsageError>([&] { check_positions(config, 1025); }),
+                        HasSubstr("--seq-length 1025: the model has 1024 positions"));
+        } else {
+            EXPECT_NO_THROW(config.check()) << family;
+            EXPECT_NO_THROW(check_positions(config, config.seq_length)) << family;
+        }
+    }
 }
 
 TEST(ModelConfigFile, RefusesRotaryPositionsThatAreNotComputed) {

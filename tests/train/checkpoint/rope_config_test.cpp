@@ -45,6 +45,36 @@ TEST(RopeConfig, GivesTheTableThatTransformersComputes) {
     }
 }
 
+TEST(RopeConfig, OfDynamicTypeGrowsThetaBeyondThePositionsOfTheModel) {
+    // transformers' formula: theta ((factor L / M) - (factor - 1))^(d / (d - 2)), L the longer of
+    // the sequence and M, max_position_embeddings.
+    json file = with(rotary("llama"), "max_position_embeddings", 32);
+    file["rope_scaling"] = {{"type", "dynamic"}, {"factor", 4.0}};
+    const Rope rope = parsed(file).rope;
+    constexpr int64_t kColumns = 12;
+    const auto expect_theta = [&](int64_t length, double theta) {
+        const std::vector<float> table = rotary_table(rope, kColumns, length);
+        for (int64_t t = 0; t < length; ++t) {
+            for (int64_t i = 0; i < kColumns / 2; ++i) {
+                const double angle = static_cast<double>(t) *
+                                     std::pow(theta, -2.0 * static_cast<double>(i) / kColumns);
+                const float* const row = table.data() + t * kColumns;
+                EXPECT_FLOAT_EQ(row[i], static_cast<float>(std::cos(angle)));
+                EXPECT_FLOAT_EQ(row[kColumns / 2 + i], static_cast<float>(std::sin(angle)));
+            }
+        }
+    };
+    expect_theta(20, 10000);
+    expect_theta(32, 10000);
+    expect_theta(48, 10000 * std::pow(3.0, 1.2));
+    expect_theta(64, 10000 * std::pow(5.0, 1.2));
+    file["max_position_embeddings"] = 48;
+    EXPECT_NE(parsed(file).rope, rope);
+    EXPECT_FALSE(
+        printed(parsed(file)).at("rope_scaling").contains("original_max_position_embeddings"));
+    EXPECT_EQ(parsed(printed(parsed(file))).rope, parsed(file).rope);
+}
+
 TEST(RopeConfig, PassesOverKeysThatTransformersReadsInNoType) {
     for (const std::string type : {"default", "linear", "dynamic", "yarn"}) {
         json scaling{{"rope_type", type}, {"factor", 4.0}};
