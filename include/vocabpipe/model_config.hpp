@@ -46,7 +46,9 @@ struct ModelConfig {
     bool learned_positions = true;  ///< else rotary
     Rope rope;                      ///< of rotary positions
     std::vector<bool> roped;        ///< [layer] has rotary positions; empty: all have
-    int64_t rotary_channels = 0;    ///< first columns of a head that they turn; 0: all
+    /// d of their angles: the first columns of a head, which they turn; 0: all. Of an odd number
+    /// one more column turns, as in transformers.
+    int64_t rotary_channels = 0;
     bool parallel_residual = false;  ///< the MLP reads what attention reads; no post_norms
     bool gated = false;              ///< activation(gate) * up instead of activation(up)
     kernels::Activation activation = kernels::Activation::gelu_tanh;  ///< of the MLP
@@ -72,9 +74,13 @@ struct ModelConfig {
     [[nodiscard]] int64_t head_size() const {
         return kv_channels > 0 ? kv_channels : hidden_size / num_attention_heads;
     }
-    /// Columns of one head that rotary positions turn.
-    [[nodiscard]] int64_t rotary_size() const {
+    /// What the exponents of rotary angles are divided by.
+    [[nodiscard]] int64_t rotary_dimension() const {
         return rotary_channels > 0 ? rotary_channels : head_size();
+    }
+    /// Columns of one head that rotary positions turn, in pairs.
+    [[nodiscard]] int64_t rotary_size() const {
+        return rotary_dimension() + rotary_dimension() % 2;
     }
     /// Heads of keys and values.
     [[nodiscard]] int64_t kv_heads() const {

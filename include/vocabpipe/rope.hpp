@@ -39,8 +39,8 @@ struct Rope {
     bool operator==(const Rope&) const = default;
 };
 
-/// Row t of `positions`: cos of the d/2 angles, then sin, (positions, d). Computed in double. d: of
-/// a head's columns those that turn. By `positions`, the length of the
+/// Row t of `positions`: cos of the angles, then sin, (positions, d), d rounded up to pairs.
+/// Computed in double. d: of a head's columns those that turn. By `positions`, the length of the
 /// sequences, longrope chooses its divisors and dynamic its theta.
 [[nodiscard]] std::vector<float> rotary_table(const Rope& rope, int64_t d, int64_t positions);
 

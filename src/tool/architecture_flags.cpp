@@ -187,10 +187,11 @@ void ArchitectureFlags::set_bias_rate() {
 void ArchitectureFlags::set_rotary_percent(double share) {
     ModelConfig& m = model_;
     const int64_t channels = rotary_channels(m.head_size(), share);
-    if (channels < 2 || channels % 2 != 0) {
+    if (channels < 1 || (channels % 2 != 0 && channels == m.head_size())) {
         throw UsageError("--rotary-percent " + shortest_text(share) + ": turns " +
                          std::to_string(channels) + " of the " + std::to_string(m.head_size()) +
-                         " columns of a head; it must be an even number of them");
+                         " columns of a head; it must be at least one, and not all of an odd "
+                         "number");
     }
     m.rotary_channels = channels == m.head_size() ? 0 : channels;
 }

@@ -304,8 +304,8 @@ TEST(ModelConfigFile, RefusesByNameWhatIsNotComputed) {
     EXPECT_THAT(gpt2_with("model_type", "gemma3"),
                 HasSubstr("the nearest is gemma3_text, missing is images"));
     EXPECT_THAT(gpt2_with("activation_function", "relu"), HasSubstr("activation_function: \"relu"));
-    EXPECT_THAT(gpt2_with("activation_function", "gelu"),
-                HasSubstr("use gelu_pytorch_tanh, gelu_new"));
+    EXPECT_THAT(gpt2_with("activation_function", "gelu_10"),
+                HasSubstr("use gelu_pytorch_tanh, gelu_new, gelu"));
     EXPECT_THAT(gpt2_with("activation_function", "silu"), HasSubstr("\"silu\" is not supported"));
     EXPECT_THAT(gpt2_with("scale_attn_by_inverse_layer_idx", true),
                 HasSubstr("scale_attn_by_inverse_layer_idx: true is not supported"));
@@ -327,16 +327,16 @@ TEST(ModelConfigFile, RefusesByNameWhatIsNotComputed) {
 
     EXPECT_THAT(refused(with(rotary("llama"), "hidden_act", "relu")),
                 HasSubstr("hidden_act: \"relu\" is not supported"));
-    EXPECT_THAT(refused(with(rotary("gemma2"), "hidden_activation", "gelu")),
-                HasSubstr("hidden_activation: \"gelu\""));
+    EXPECT_THAT(refused(with(rotary("gemma2"), "hidden_activation", "gelu_10")),
+                HasSubstr("hidden_activation: \"gelu_10\""));
     EXPECT_THAT(refused(with(rotary("llama"), "num_key_value_heads", 3)),
                 HasSubstr("num_key_value_heads is 3, but must divide num_attention_heads 8"));
     EXPECT_THAT(refused(with(rotary("llama"), "head_dim", 13)), HasSubstr("(head_dim)"));
     EXPECT_THAT(refused(with(rotary("llama"), "partial_rotary_factor", 0.5)),
                 HasSubstr("partial_rotary_factor: rotary positions on part"));
     EXPECT_EQ(parsed(with(rotary("phi3"), "partial_rotary_factor", 0.84)).rotary_size(), 10);
-    EXPECT_THAT(refused(with(rotary("phi3"), "partial_rotary_factor", 0.75)),
-                HasSubstr("partial_rotary_factor: rotary positions turn 9 of the 12 columns"));
+    EXPECT_THAT(refused(with(rotary("phi3"), "partial_rotary_factor", 0.08)),
+                HasSubstr("partial_rotary_factor: rotary positions turn 0 of the 12 columns"));
     EXPECT_THAT(refused(with(rotary("gemma2"), "use_bidirectional_attention", true)),
                 HasSubstr("use_bidirectional_attention: true is not supported"));
     EXPECT_THAT(refused(with(rotary("gemma2"), "final_logit_softcapping", 0)),
@@ -353,6 +353,28 @@ TEST(ModelConfigFile, RefusesByNameWhatIsNotComputed) {
                                           "sliding_window is set with use_sliding_window true"));
     types["layer_types"][1] = "chunked_attention";
     EXPECT_THAT(refused(types), HasSubstr("layer_types[1]: \"chunked_attention\" is not"));
+}
+
+TEST(ModelConfigFile, ReadsTheExactGeluOfEveryFamilyThatNamesIt) {
+    for (const std::string& family : model_families()) {
+        json file = rotary(family);
+        if (family == "gpt2") file = gpt2();
+        if (family == "dots1") {
+            file["n_routed_experts"] = file["num_experts_per_tok"] = file["n_shared_experts"] = 2;
+        }
+        const bool newer_gemma = family == "gemma2" || family == "gemma3_text";
+        const char* const key = family == "gpt2" ? "activation_function"
+                                : newer_gemma    ? "hidden_activation"
+                                                 : "hidden_act";
+        const ModelConfig config = parsed(with(file, key, "gelu"));
+        if (family == "gemma") {  // whose first files say so of the tanh form
+            EXPECT_EQ(config.activation, kernels::Activation::gelu_tanh);
+            continue;
+        }
+        EXPECT_EQ(config.activation, kernels::Activation::gelu) << family;
+        EXPECT_EQ(printed(config).at(key), "gelu") << family;
+    }
+    EXPECT_EQ(printed(parsed(gpt2())).at("activation_function"), "gelu_new");
 }
 
 /// A config.json of 4 layers of any family that has rotary positions.
