@@ -170,6 +170,8 @@ void ArchitectureFlags::complete(const std::string& loaded) {
         if (!positions_given && !m.learned_positions) {
             m.max_position_embeddings = file->max_position_embeddings;
         }
+        m.begin_of_text = file->begin_of_text;
+        m.ends_of_text = file->ends_of_text;
     }
     m.tied = !given_.untie;
 }

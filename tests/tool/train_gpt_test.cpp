@@ -458,16 +458,18 @@ TEST_F(TrainGpt, GoesOnWithLongerSequencesOfRotaryModels) {
     const std::string model =
         "--model-type llama --vocab-size 257 --num-layers 2 --hidden-size 32 "
         "--num-attention-heads 2 ";
-    Outcome made = run(model + "--seq-length 16 --train-iters 1 --save short");
+    Outcome made = run(model + "--seq-length 16 --train-iters 1 --eod-token-id 256 --save short");
     ASSERT_EQ(made.exit_code, 0) << made.error;
     const auto saved = [&](const std::string& step) {
         return json::parse(testing::read_file(folder_ / (step + "/config.json")));
     };
     EXPECT_EQ(saved("short/step-00000001").at("max_position_embeddings"), 16);
+    EXPECT_EQ(saved("short/step-00000001").at("eos_token_id"), 256);
     made = run(model + "--seq-length 32 --train-iters 2 --load short --finetune --save long");
     ASSERT_EQ(made.exit_code, 0) << made.error;
     EXPECT_EQ(saved("long/step-00000002").at("max_position_embeddings"), 16)
         << "what the model was made for, by the file";
+    EXPECT_EQ(saved("long/step-00000002").at("eos_token_id"), 256);
 
     json yarn = saved("short/step-00000001");
     yarn["rope_scaling"] = {{"rope_type", "yarn"},

@@ -3,6 +3,7 @@
 
 #include "src/model/config_json/config_values.hpp"
 #include "src/model/config_json/decoder_keys.hpp"
+#include "src/model/config_json/text_ends.hpp"
 #include "src/model/config_json/window_keys.hpp"
 #include "src/model/families/families.hpp"
 
@@ -73,6 +74,7 @@ ModelConfig parse_model_config(std::string_view text, const std::string& path) {
     c.init_std = static_cast<float>(file.not_negative("initializer_range", c.init_std));
     family.read(file, c);
     check_layer_types(file, c);
+    read_text_ends(file, c);
     c.seq_length = std::min(c.seq_length, c.max_position_embeddings);
     if (c.kv_channels == 0 && c.hidden_size % c.num_attention_heads != 0) {
         json.at(keys.heads)
@@ -99,8 +101,7 @@ std::string print_model_config(const ModelConfig& c) {
     json["initializer_range"] = shortest(c.init_std);
     family.print(c, json);
     json["tie_word_embeddings"] = c.tied;
-    json["bos_token_id"] = nullptr;  // the tokenizer's business; the defaults may be no token here
-    json["eos_token_id"] = nullptr;
+    print_text_ends(c, json);
     json["torch_dtype"] = c.dtype == DType::bf16 ? "bfloat16" : "float32";
     return json.dump(2) + "\n";
 }

@@ -473,6 +473,20 @@ TEST(ModelConfigFile, PrintsLayerTypesOfMistralOnlyWhereTheyDiffer) {
                 HasSubstr("layer_types[0]: sliding_attention, but no sliding_window is set"));
 }
 
+TEST(ModelConfigFile, KeepsTheTokensThatBeginAndEndATextWhereTheVocabularyHasThem) {
+    json file = with(with(rotary("llama"), "bos_token_id", 5), "eos_token_id", 7);
+    EXPECT_EQ(printed(parsed(file)).at("bos_token_id"), 5);
+    EXPECT_EQ(printed(parsed(file)).at("eos_token_id"), 7);
+    file["eos_token_id"] = {7, 9, 32003};  // the last is beyond the vocabulary
+    EXPECT_EQ(printed(parsed(file)).at("eos_token_id"), json({7, 9}));
+    for (const json& none : {json(-1), json(nullptr), json(32003), json::array()}) {
+        file["bos_token_id"] = file["eos_token_id"] = none;
+        EXPECT_TRUE(printed(parsed(file)).at("bos_token_id").is_null());
+        EXPECT_TRUE(printed(parsed(file)).at("eos_token_id").is_null());
+    }
+    EXPECT_TRUE(printed(parsed(rotary("llama"))).at("eos_token_id").is_null());
+}
+
 TEST(ModelConfigFile, LimitsSequencesByLearnedPositionsAlone) {
     for (const std::string& family : model_families()) {
         ModelConfig config = parsed(family == "gpt2" ? gpt2() : any_rotary(family));
