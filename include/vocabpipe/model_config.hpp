@@ -29,7 +29,8 @@ struct ModelConfig {
     int64_t num_query_groups = 0;     ///< heads of keys and values; 0: as many as of queries
     int64_t kv_channels = 0;          ///< size of a head; 0: hidden_size / num_attention_heads
     int64_t seq_length = 64;          ///< tokens per sequence
-    /// Rows of learned positions; of rotary ones the trained length.
+    /// Rows of learned positions, which limit seq_length; of rotary ones the length that the model
+    /// was made for, which does not.
     int64_t max_position_embeddings = 64;
     int64_t vocab_size = 256;   ///< V
     bool tied = true;           ///< input and output layer share their weight
@@ -45,7 +46,9 @@ struct ModelConfig {
     bool learned_positions = true;  ///< else rotary
     Rope rope;                      ///< of rotary positions
     std::vector<bool> roped;        ///< [layer] has rotary positions; empty: all have
-    int64_t rotary_channels = 0;    ///< first columns of a head that they turn; 0: all
+    /// d of their angles: the first columns of a head, which they turn; 0: all. Of an odd number
+    /// one more column turns, as in transformers.
+    int64_t rotary_channels = 0;
     bool parallel_residual = false;  ///< the MLP reads what attention reads; no post_norms
     bool gated = false;              ///< activation(gate) * up instead of activation(up)
     kernels::Activation activation = kernels::Activation::gelu_tanh;  ///< of the MLP
@@ -63,6 +66,10 @@ struct ModelConfig {
 
     MoeConfig moe;  ///< experts in place of the MLP; none by default
 
+    /// Tokens that begin and that end a text, where known: only files say it, for who generates.
+    std::optional<int32_t> begin_of_text;
+    std::vector<int32_t> ends_of_text;
+
     float init_std = 0.02F;     ///< standard deviation of the weights at first
     float label_smoothing = 0;  ///< share of the loss that goes to all rows alike; 0: none
     float z_loss = 0;           ///< times log Z squared, added to the loss; 0: none
@@ -71,9 +78,13 @@ struct ModelConfig {
     [[nodiscard]] int64_t head_size() const {
         return kv_channels > 0 ? kv_channels : hidden_size / num_attention_heads;
     }
-    /// Columns of one head that rotary positions turn.
-    [[nodiscard]] int64_t rotary_size() const {
+    /// What the exponents of rotary angles are divided by.
+    [[nodiscard]] int64_t rotary_dimension() const {
         return rotary_channels > 0 ? rotary_channels : head_size();
+    }
+    /// Columns of one head that rotary positions turn, in pairs.
+    [[nodiscard]] int64_t rotary_size() const {
+        return rotary_dimension() + rotary_dimension() % 2;
     }
     /// Heads of keys and values.
     [[nodiscard]] int64_t kv_heads() const {
@@ -107,6 +118,10 @@ struct ModelConfig {
     /// Throws UsageError naming flag, value and limit.
     void check() const;
 };
+
+/// UsageError for sequences that are longer than learned positions reach. Rotary ones have no
+/// limit.
+void check_positions(const ModelConfig& model, int64_t seq_length);
 
 /// Names of all families, as in model_type of config.json.
 [[nodiscard]] std::vector<std::string> model_families();

@@ -11,7 +11,7 @@ namespace vocabpipe {
 enum class RopeScaling : uint8_t {
     none,
     linear,    ///< positions divided by `factor` (Chen et al. 2023)
-    dynamic,   ///< theta grows beyond max_position_embeddings; up to there the same as none
+    dynamic,   ///< theta grows with sequences beyond the trained length; up to there as none
     llama3,    ///< by wavelength: long ones divided by `factor`, short ones kept, between a ramp
     yarn,      ///< Peng et al. 2023: a ramp over dimensions, and a factor on cos and sin
     longrope,  ///< Ding et al. 2024: a divisor for every pair, and a factor on cos and sin
@@ -27,10 +27,11 @@ struct Rope {
     double beta_fast = 32;                    ///< yarn
     double beta_slow = 1;                     ///< yarn
     double attention_factor = 0;              ///< of cos and sin; 0: follows from `factor`
-    double mscale = 0;               ///< yarn: with mscale_all_dim, decides attention_factor
-    double mscale_all_dim = 0;       ///< yarn
-    bool truncate = true;            ///< yarn: the ramp's ends are whole dimensions
-    int64_t original_positions = 0;  ///< llama3, yarn, longrope: the trained length; 0: not given
+    double mscale = 0;          ///< yarn: with mscale_all_dim, decides attention_factor
+    double mscale_all_dim = 0;  ///< yarn
+    bool truncate = true;       ///< yarn: the ramp's ends are whole dimensions
+    /// All but linear: the trained length (of dynamic, max_position_embeddings); 0: not given.
+    int64_t original_positions = 0;
     std::vector<double> short_factors = {};  ///< longrope: [pair], of at most original_positions
     std::vector<double> long_factors = {};   ///< longrope: [pair], of longer sequences
 
@@ -38,9 +39,9 @@ struct Rope {
     bool operator==(const Rope&) const = default;
 };
 
-/// Row t of `positions`: cos of the d/2 angles, then sin, (positions, d). Computed in double. d: of
-/// a head's columns those that turn. longrope chooses its divisors by `positions`, the length of
-/// the sequences.
+/// Row t of `positions`: cos of the angles, then sin, (positions, d), d rounded up to pairs.
+/// Computed in double. d: of a head's columns those that turn. By `positions`, the length of the
+/// sequences, longrope chooses its divisors and dynamic its theta.
 [[nodiscard]] std::vector<float> rotary_table(const Rope& rope, int64_t d, int64_t positions);
 
 }  // namespace vocabpipe

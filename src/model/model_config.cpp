@@ -54,10 +54,17 @@ void ModelConfig::check() const {
                          ": cannot be combined with soft-capped logits (" + family +
                          "), whose gradient would need another product; remove it");
     }
-    if (max_position_embeddings < seq_length) {
+    if (learned_positions && max_position_embeddings < seq_length) {
         throw UsageError("--max-position-embeddings " + std::to_string(max_position_embeddings) +
                          ": must be at least --seq-length " + std::to_string(seq_length));
     }
+}
+
+void check_positions(const ModelConfig& model, int64_t seq_length) {
+    if (!model.learned_positions || seq_length <= model.max_position_embeddings) return;
+    throw UsageError("--seq-length " + std::to_string(seq_length) + ": the model has " +
+                     std::to_string(model.max_position_embeddings) +
+                     " positions; use at most as many");
 }
 
 }  // namespace vocabpipe

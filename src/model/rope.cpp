@@ -69,14 +69,27 @@ double amplitude(const Rope& rope) {
     return both ? of(rope.mscale) / of(rope.mscale_all_dim) : of(1);
 }
 
+/// Dynamic NTK scaling (bloc97 and emozilla 2023): the longer the sequences, the longer all waves,
+/// but for the shortest.
+double theta_of(const Rope& rope, int64_t columns, int64_t positions) {
+    const bool grows = rope.scaling == RopeScaling::dynamic && rope.original_positions > 0 &&
+                       positions > rope.original_positions;
+    if (!grows) return rope.theta;
+    const auto d = static_cast<double>(columns);
+    const double times =
+        static_cast<double>(positions) / static_cast<double>(rope.original_positions);
+    return rope.theta * std::pow(rope.factor * times - (rope.factor - 1), d / (d - 2));
+}
+
 std::vector<double> frequencies(const Rope& rope, int64_t d, int64_t positions) {
     std::vector<double> result;
+    const double theta = theta_of(rope, d, positions);
     const Yarn yarn(rope, d);
     const std::vector<double>& divisors =
         positions > rope.original_positions ? rope.long_factors : rope.short_factors;
-    for (int64_t i = 0; i < d / 2; ++i) {
+    for (int64_t i = 0; 2 * i < d; ++i) {
         const double frequency =
-            std::pow(rope.theta, -2.0 * static_cast<double>(i) / static_cast<double>(d));
+            std::pow(theta, -2.0 * static_cast<double>(i) / static_cast<double>(d));
         switch (rope.scaling) {
             case RopeScaling::none:
             case RopeScaling::dynamic:
@@ -104,10 +117,10 @@ std::vector<double> frequencies(const Rope& rope, int64_t d, int64_t positions) 
 std::vector<float> rotary_table(const Rope& rope, int64_t d, int64_t positions) {
     const std::vector<double> frequency = frequencies(rope, d, positions);
     const double factor = amplitude(rope);
-    const auto half = static_cast<size_t>(d / 2);
-    std::vector<float> table(static_cast<size_t>(positions * d));
+    const size_t half = frequency.size();
+    std::vector<float> table(static_cast<size_t>(positions) * 2 * half);
     for (int64_t t = 0; t < positions; ++t) {
-        float* const row = table.data() + t * d;
+        float* const row = table.data() + static_cast<size_t>(t) * 2 * half;
         for (size_t i = 0; i < half; ++i) {
             const double angle = static_cast<double>(t) * frequency[i];
             row[i] = static_cast<float>(factor * std::cos(angle));

@@ -28,7 +28,7 @@ int64_t table_bytes(const ModelConfig& config) {
 RotaryTables::RotaryTables(Device& device, const ModelConfig& config, const std::string& owner) {
     for (const Rope& rope : kinds_of_rope(config)) {
         const std::vector<float> table =
-            rotary_table(rope, config.rotary_size(), config.seq_length);
+            rotary_table(rope, config.rotary_dimension(), config.seq_length);
         DeviceMemory memory = device.allocate(static_cast<uint64_t>(table_bytes(config)),
                                               owner + ": rotary positions");
         device.upload(std::as_bytes(std::span(table)), memory.data());

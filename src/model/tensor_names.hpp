@@ -39,6 +39,10 @@ struct TensorNames {
     std::string shared_expert = {};  ///< before its gate, up and down: "mlp.shared_expert."
     /// Of one expert, after its number and a dot: gate, up, and back into the residual stream.
     std::string expert_gate = {}, expert_up = {}, expert_down = {};
+    /// transformers 5 may keep all experts of a layer together: "gate_up_proj", [experts, 2 f, h],
+    /// and "down_proj", [experts, h, f], without ".weight". What is before them: "mlp.experts.".
+    std::string stacked_experts = {};
+    std::string stacked_router = {};  ///< the router of such files; empty: as `router`
     /// The rows of `qkv` are q, k and v of the first head, then of the second.
     bool qkv_by_head = false;
 
@@ -49,6 +53,8 @@ struct TensorNames {
     /// leave it out.
     std::string body = {};
     std::string output = "lm_head";  ///< of a model whose output weight is not the embedding
+    /// What transformers 5 calls the output, where its files may have that name; empty: the same.
+    std::string newer_output = {};
 };
 
 }  // namespace vocabpipe

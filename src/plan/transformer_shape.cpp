@@ -176,7 +176,7 @@ TransformerShape shape_of(const ModelConfig& c) {
                            .mlp_bias = c.mlp_bias,
                            .tied = c.tied,
                            .sliding_window = c.windowed.empty() ? 0 : c.sliding_window,
-                           .rotary_size = c.rotary_channels,
+                           .rotary_size = c.rotary_channels > 0 ? c.rotary_size() : 0,
                            .parallel_residual = c.parallel_residual};
     for (int layer = 0; layer < c.num_layers; ++layer) {
         shape.windowed_layers += c.window(layer) > 0 ? 1 : 0;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/support/input_file.hpp"
 
+#include "src/support/lfs_pointer.hpp"
 #include "vocabpipe/error.hpp"
 
 #include <fcntl.h>
@@ -30,7 +31,9 @@ InputFile::InputFile(std::string path) : path_(std::move(path)) {
         identity_ = {.device = static_cast<uint64_t>(status.st_dev),
                      .number = static_cast<uint64_t>(status.st_ino),
                      .size = static_cast<uint64_t>(status.st_size)};
-        return;
+        if (!is_lfs_pointer(file_, size())) return;
+        ::close(file_);
+        throw InputFileError(lfs_pointer_message(path_));
     }
     const int error = errno;
     ::close(file_);

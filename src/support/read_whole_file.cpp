@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/support/read_whole_file.hpp"
 
+#include "src/support/lfs_pointer.hpp"
 #include "vocabpipe/error.hpp"
 
 #include <fcntl.h>
@@ -49,7 +50,9 @@ std::string read_whole_file(const std::string& path, std::string_view remedy, ui
             refuse("is larger than " + std::to_string(most_bytes >> 20) + " MiB");
         }
     };
-    check_size(static_cast<uint64_t>(state.st_size));
+    const auto size = static_cast<uint64_t>(state.st_size);
+    check_size(size);
+    if (is_lfs_pointer(file.get(), size)) throw InputFileError(lfs_pointer_message(path));
     std::string text;
     std::string block(size_t{1} << 16, '\0');
     while (true) {

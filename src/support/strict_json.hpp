@@ -41,6 +41,7 @@ public:
     /// Keys and values of an object.
     [[nodiscard]] std::vector<std::pair<std::string, StrictJson>> members() const;
     [[nodiscard]] bool is_null() const { return value_->is_null(); }
+    [[nodiscard]] bool is_array() const { return value_->is_array(); }
     /// The values of an array of at most `most`.
     [[nodiscard]] std::vector<StrictJson> items(size_t most) const;
 

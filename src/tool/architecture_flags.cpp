@@ -5,11 +5,13 @@
 #include "src/model/families/families.hpp"
 #include "src/support/read_whole_file.hpp"
 #include "src/support/strict_json.hpp"
+#include "src/tool/config_notes.hpp"
 #include "src/train/checkpoint/model_config_file.hpp"
 #include "src/train/options/check_options.hpp"
 #include "vocabpipe/error.hpp"
 
 #include <algorithm>
+#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -86,6 +88,16 @@ int64_t entries_of(const std::string& path) {
             .members());
 }
 
+/// Of a folder that is loaded later, when what is wrong with its files is said by their checksums.
+std::optional<ModelConfig> readable_model(const std::string& folder) {
+    if (folder.empty()) return std::nullopt;
+    try {
+        return load_model_config(folder);
+    } catch (const InputFileError&) {
+        return std::nullopt;
+    }
+}
+
 }  // namespace
 
 void ArchitectureFlags::resolve(const std::string& loaded) {
@@ -103,13 +115,14 @@ void ArchitectureFlags::resolve(const std::string& loaded) {
     } else if (!by_flags && !loaded.empty()) {
         take_from(loaded);
     } else {
-        complete();
+        complete(loaded);
     }
 }
 
 void ArchitectureFlags::take_from(const std::string& path) {
     const ModelConfig flags = model_;
     model_ = load_model_config(path);
+    print_config_notes(model_config_path(path));
     model_.seq_length = flags.seq_length;
     model_.label_smoothing = flags.label_smoothing;
     model_.z_loss = flags.z_loss;
@@ -118,7 +131,7 @@ void ArchitectureFlags::take_from(const std::string& path) {
     set_bias_rate();
     if (read_.contains("--init-method-std")) model_.init_std = flags.init_std;
     if (read_.contains("--dtype")) model_.dtype = flags.dtype;
-    if (model_.seq_length > model_.max_position_embeddings) {
+    if (model_.learned_positions && model_.seq_length > model_.max_position_embeddings) {
         throw UsageError("--seq-length " + std::to_string(model_.seq_length) + ": " + path +
                          " has " + std::to_string(model_.max_position_embeddings) +
                          " positions; use at most " +
@@ -126,7 +139,7 @@ void ArchitectureFlags::take_from(const std::string& path) {
     }
 }
 
-void ArchitectureFlags::complete() {
+void ArchitectureFlags::complete(const std::string& loaded) {
     ModelConfig& m = model_;
     if (!given_.megatron.vocab_file.empty() && !read_.contains("--vocab-size")) {
         m.vocab_size = entries_of(given_.megatron.vocab_file);
@@ -150,7 +163,16 @@ void ArchitectureFlags::complete() {
         throw UsageError("--group-query-attention: requires --num-query-groups");
     }
     if (!read_.contains("--ffn-hidden-size")) m.ffn_hidden_size = default_ffn_hidden_size(m);
-    if (!read_.contains("--max-position-embeddings")) m.max_position_embeddings = m.seq_length;
+    const bool positions_given = read_.contains("--max-position-embeddings");
+    if (!positions_given) m.max_position_embeddings = m.seq_length;
+    if (const auto file = readable_model(loaded)) {
+        // Rotary positions limit no sequence: with a longer one it is still the loaded model.
+        if (!positions_given && !m.learned_positions) {
+            m.max_position_embeddings = file->max_position_embeddings;
+        }
+        m.begin_of_text = file->begin_of_text;
+        m.ends_of_text = file->ends_of_text;
+    }
     m.tied = !given_.untie;
 }
 
@@ -167,10 +189,11 @@ void ArchitectureFlags::set_bias_rate() {
 void ArchitectureFlags::set_rotary_percent(double share) {
     ModelConfig& m = model_;
     const int64_t channels = rotary_channels(m.head_size(), share);
-    if (channels < 2 || channels % 2 != 0) {
+    if (channels < 1 || (channels % 2 != 0 && channels == m.head_size())) {
         throw UsageError("--rotary-percent " + shortest_text(share) + ": turns " +
                          std::to_string(channels) + " of the " + std::to_string(m.head_size()) +
-                         " columns of a head; it must be an even number of them");
+                         " columns of a head; it must be at least one, and not all of an odd "
+                         "number");
     }
     m.rotary_channels = channels == m.head_size() ? 0 : channels;
 }

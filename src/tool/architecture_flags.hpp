@@ -23,7 +23,7 @@ public:
 
 private:
     void take_from(const std::string& path);
-    void complete();
+    void complete(const std::string& loaded);
     void set_rotary_percent(double share);
     void set_bias_rate();
     /// Of flags with the family.

@@ -7,6 +7,7 @@
 
 #include "src/support/text_layout.hpp"
 #include "src/tool/commands.hpp"
+#include "src/tool/config_notes.hpp"
 #include "src/train/checkpoint/load_checkpoint.hpp"
 
 namespace vocabpipe::tool {
@@ -30,13 +31,14 @@ void verify(const std::string& path) {
         return;
     }
     const Checkpoint checkpoint(find_checkpoint(path, false));
+    checkpoint.verify();
+    print_config_notes(checkpoint.config_path());
     if (!checkpoint.state()) {
         print(checkpoint.folder(), "shapes match config.json for " +
                                        tensors(checkpoint.weights().tensors().size()) +
                                        "; a model has no checksums");
         return;
     }
-    checkpoint.verify();
     print(checkpoint.folder(), "complete after step " + std::to_string(checkpoint.state()->step) +
                                    "; all shapes and checksums match");
 }

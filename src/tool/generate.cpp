@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "src/tool/commands.hpp"
+#include "src/tool/config_notes.hpp"
 #include "src/tool/devices.hpp"
 #include "src/tool/growing_text.hpp"
 #include "src/tool/launch.hpp"
@@ -199,12 +200,11 @@ void generate_on(Communicator& world, const GenerateArguments& o) {
     world.agree([&] {
         check_teams(o, world.size());
         checkpoint.emplace(find_checkpoint(o.load, /*weights_only=*/true));
-        const int64_t positions = checkpoint->config().max_position_embeddings;
-        if (o.seq_length > positions) {
-            throw UsageError("--seq-length " + std::to_string(o.seq_length) + ": the model has " +
-                             std::to_string(positions) + " positions; use at most as many");
+        check_positions(checkpoint->config(), o.seq_length);
+        if (world.rank() == 0) {
+            print_config_notes(checkpoint->config_path());
+            text.emplace(o, *checkpoint);
         }
-        if (world.rank() == 0) text.emplace(o, *checkpoint);
     });
     std::vector<int32_t> ids = from_first(world, text ? text->prompt() : std::vector<int32_t>());
     const int32_t end = from_first(world, {text ? text->end_of_document() : 0}).front();

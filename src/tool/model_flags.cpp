@@ -35,6 +35,10 @@ void ModelFlags::resolve(const GivenFlags& read) {
                                    ? std::string()
                                    : find_checkpoint(options_.load, /*weights_only=*/true).folder;
     ArchitectureFlags(read, m, given_).resolve(loaded);
+    const int64_t end = options_.data.eod_token_id;
+    if (m.ends_of_text.empty() && end >= 0 && end < m.vocab_size) {
+        m.ends_of_text = {static_cast<int32_t>(end)};
+    }
     if (given_.bf16) {
         if (read.contains("--dtype") && m.dtype != DType::bf16) {
             throw UsageError("--dtype fp32: conflicts with --bf16; use only one of them");

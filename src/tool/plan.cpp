@@ -15,6 +15,7 @@
 #include "src/support/output_check.hpp"
 #include "src/support/output_file.hpp"
 #include "src/tool/commands.hpp"
+#include "src/tool/config_notes.hpp"
 #include "src/tool/pass_times_file.hpp"
 #include "src/tool/progress.hpp"
 #include "src/train/options/train_flags.hpp"
@@ -104,6 +105,7 @@ void plan_steps(PlanArguments arguments) {
                 ": is required; set --model, --gpu and --seq-length, or --profile FILE");
         }
         options.model = load_model(arguments.model);
+        print_config_notes(arguments.model);
         options.device = load_device(arguments.gpu);
     }
     if (arguments.vocab_size) options.model.vocab_size = *arguments.vocab_size;

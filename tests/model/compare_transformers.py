@@ -4,6 +4,7 @@
 
     python3 -m venv venv && venv/bin/pip install torch transformers safetensors
     venv/bin/python tests/model/compare_transformers.py [build/bin] [--cases 6] [--seed 1] [--family mixtral olmoe]
+        [--beyond]
 
 What docs/models.md reports was run with torch 2.8.0 and transformers 5.23.0, what
 docs/checkpoints.md reports also with 4.51.3.
@@ -23,6 +24,10 @@ rounds a sum of k terms, sqrt(k) 2^-24. bf16, against fp32 of the same weights: 
 what an operator stores is rounded, 2^-9; 4 standard deviations, because little else averages out.
 A token that bf16 sends to other experts has other values, which no bound covers: with experts, bf16 is
 compared where every token goes to all of them.
+
+--beyond changes the same models: sequences are longer than max_position_embeddings, gates are exact
+GELU, GPT-NeoX turns odd numbers of columns, Mistral has the layer_types of Ministral, and files hold
+all experts of a layer in one tensor.
 """
 import argparse
 import copy
@@ -255,7 +260,27 @@ FAMILIES = {
 }
 
 
-def random_config(family, pick, case):
+def go_beyond(family, keys, case):
+    """What --beyond changes, without a draw: the rest of the models is as ever."""
+    if family != "gpt2":
+        keys["max_position_embeddings"] = 12  # sequences have 20 to 40 tokens
+    gate = "hidden_activation" if family in ("gemma2", "gemma3_text") else "hidden_act"
+    if family == "gpt2":
+        keys["activation_function"] = "gelu"
+    elif family != "gemma":  # where gelu means the tanh form
+        keys[gate] = "gelu"
+    if family == "gpt_neox" and keys["rope_parameters"]["rope_type"] != "yarn":
+        size = keys["hidden_size"] // keys["num_attention_heads"]
+        keys["rotary_pct"] = (size // 4 * 2 - 1) / size + 1e-9
+    if family == "mistral":
+        keys["sliding_window"] = 5
+        keys["layer_types"] = ["full_attention" if (layer + case) % 2 else "sliding_attention"
+                               for layer in range(keys["num_hidden_layers"])]
+        return "ministral"
+    return family
+
+
+def random_config(family, pick, case, beyond):
     heads = pick.choice([2, 4, 6])
     sizes = dict(num_attention_heads=heads, num_hidden_layers=pick.randint(2, 4),
                  hidden_size=heads * pick.choice([6, 8, 10, 16]), case=case)
@@ -265,6 +290,8 @@ def random_config(family, pick, case):
     for draw in FAMILIES[family]:
         keys |= draw(pick, sizes)
     keys.pop("case", None)
+    if beyond:
+        family = go_beyond(family, keys, case)
     return AutoConfig.for_model(family, **keys)
 
 
@@ -321,11 +348,11 @@ def in_files(family, name, tensor):
 
 
 class Comparison:
-    def __init__(self, programs, folder, family, case, seed):
-        self.programs, self.folder, self.family = programs, folder, family
+    def __init__(self, programs, folder, family, case, seed, beyond=False):
+        self.programs, self.folder, self.family, self.beyond = programs, folder, family, beyond
         pick = random.Random(f"{seed} {family} {case}")
         torch.manual_seed(pick.randrange(1 << 30))
-        self.config = random_config(family, pick, case)
+        self.config = random_config(family, pick, case, beyond)
         self.model = AutoModelForCausalLM.from_config(self.config, **PLAIN)
         for p in self.weights(self.model):  # biases and norms are constants otherwise
             p.data += 0.05 * torch.randn_like(p)
@@ -394,15 +421,24 @@ class Comparison:
             self.good = False
             print(f"WRONG {what}: {'logits' if weights else 'weights'} differ in transformers")
 
+    def save(self, model, folder):
+        if not self.beyond:
+            model.save_pretrained(folder)
+            return
+        model.save_pretrained(folder, save_original_format=False)
+        config = json.loads((folder / "config.json").read_text())
+        config["model_type"] = self.family  # transformers reads mistral with layer_types as ministral
+        (folder / "config.json").write_text(json.dumps(config))
+
     def run(self, dtype):
         folder = self.folder / dtype
         model = copy.deepcopy(self.model)
         if dtype == "bf16":
             for p in self.weights(model):
                 p.data = p.data.bfloat16().float()
-            copy.deepcopy(model).bfloat16().save_pretrained(folder / "theirs")
+            self.save(copy.deepcopy(model).bfloat16(), folder / "theirs")
         else:
-            model.save_pretrained(folder / "theirs")
+            self.save(model, folder / "theirs")
         (folder / "tokens").write_bytes(self.rows.numpy().astype(numpy.int32).tobytes())
         expected = reference(model, self.rows)
         for ranks in (1, 2):
@@ -440,6 +476,8 @@ def main():
                         help="folder of model_outputs, train_gpt and vocabpipe (default: %(default)s)")
     parser.add_argument("--cases", type=int, default=6, help="of every family")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--beyond", action="store_true",
+                        help="the same models with what few files have; needs transformers 5")
     parser.add_argument("--family", choices=FAMILIES, nargs="+", default=FAMILIES)
     arguments = parser.parse_args()
     torch.set_num_threads(1)
@@ -450,7 +488,7 @@ def main():
         for case in range(arguments.cases):
             with tempfile.TemporaryDirectory() as folder:
                 one = Comparison(arguments.programs.resolve(), pathlib.Path(folder), family, case,
-                                 arguments.seed)
+                                 arguments.seed, arguments.beyond)
                 print(f"{family} {case}: {describe(one.config)}", flush=True)
                 parameters.setdefault(family, []).append(one.model.num_parameters())
                 for dtype in ("fp32", "bf16"):

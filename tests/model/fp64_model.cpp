@@ -118,8 +118,16 @@ private:
     [[nodiscard]] Rotary rotary(int layer) const {
         const bool own = config_.windowed_rope && config_.window(layer) > 0;
         const Rope& rope = own ? *config_.windowed_rope : config_.rope;
-        Rotary rotary = plain_rotary(rope.theta, static_cast<size_t>(config_.rotary_size()));
         const bool beyond = length_ > static_cast<size_t>(rope.original_positions);
+        const auto size = static_cast<size_t>(config_.rotary_dimension());
+        double theta = rope.theta;
+        if (rope.scaling == RopeScaling::dynamic && beyond) {
+            const double d = static_cast<double>(size);
+            const double times =
+                static_cast<double>(length_) / static_cast<double>(rope.original_positions);
+            theta *= std::pow(rope.factor * times - (rope.factor - 1), d / (d - 2));
+        }
+        Rotary rotary = plain_rotary(theta, size);
         for (size_t i = 0; i < rotary.frequencies.size(); ++i) {
             double& frequency = rotary.frequencies[i];
             if (rope.scaling == RopeScaling::linear) frequency /= rope.factor;

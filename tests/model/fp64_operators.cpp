@@ -166,7 +166,7 @@ Rows MlpActivation::gradient(const Rows& dy, const Rows& x) const {
 
 Rotary plain_rotary(double theta, size_t size) {
     Rotary rotary;
-    for (size_t i = 0; i < size / 2; ++i) {
+    for (size_t i = 0; 2 * i < size; ++i) {
         rotary.frequencies.push_back(
             std::pow(theta, -2.0 * static_cast<double>(i) / static_cast<double>(size)));
     }

@@ -336,6 +336,28 @@ struct ModelCase {
          .sequences = 2,
          .uneven_g = true,
          .documents = true},
+        {.name = "GptNeoxOddColumnsBeyondItsPositions",
+         .config =
+             [] {
+                 ModelConfig config = small_family("gpt_neox", 2, 9, 37, false);
+                 config.hidden_size = 33;
+                 config.num_attention_heads = 3;
+                 config.rotary_channels = 5;  // turns 6 of the 11
+                 config.max_position_embeddings = 4;
+                 config.rope.scaling = RopeScaling::dynamic;
+                 config.rope.factor = 3;
+                 config.rope.original_positions = 4;
+                 return config;
+             }(),
+         .sequences = 2},
+        {.name = "Gemma2ExactGelu",
+         .config =
+             [] {
+                 ModelConfig config = small_family("gemma2", 2, 8, 37, true);
+                 config.activation = kernels::Activation::gelu;
+                 return config;
+             }(),
+         .sequences = 2},
         {.name = "Mixtral",
          .config =
              [&] {

@@ -124,11 +124,13 @@ TEST(ModelFlags, RefuseWhatTheRouterOfDotsCannotBe) {
                 HasSubstr("--moe-router-score-function: --model-type llama has no experts"));
 }
 
-TEST(ModelFlags, RefuseRotaryPercentThatTurnsNoPairsOfColumns) {
+TEST(ModelFlags, RefuseRotaryPercentThatTurnsNoColumn) {
     const std::string head = "--model-type gpt_neox --hidden-size 64 --num-attention-heads 4 ";
-    EXPECT_THAT(refused(head + "--rotary-percent 0.2"),
-                HasSubstr("--rotary-percent 0.2: turns 3 of the 16 columns of a head"));
-    EXPECT_THAT(refused(head + "--rotary-percent 0.1"), HasSubstr("turns 1 of the 16 columns"));
+    EXPECT_THAT(refused(head + "--rotary-percent 0.05"),
+                HasSubstr("--rotary-percent 0.05: turns 0 of the 16 columns of a head"));
+    EXPECT_THAT(refused("--model-type gpt_neox --hidden-size 28 --num-attention-heads 4 "
+                        "--rotary-percent 1"),
+                HasSubstr("turns 7 of the 7 columns of a head"));
     EXPECT_THAT(refused(head + "--rotary-percent 1.5"), HasSubstr("--rotary-percent 1.5"));
     EXPECT_THAT(refused(head + "--rotary-percent 0"), HasSubstr("--rotary-percent 0"));
 }

@@ -529,6 +529,44 @@ TEST_F(TrainGpt, RefusesExpertRanksThatDoNotDivideWhatTheyShare) {
     }
 }
 
+// Only learned positions limit sequences.
+TEST_F(TrainGpt, GoesOnWithLongerSequencesOfRotaryModels) {
+    const auto run = [&](const std::string& arguments) {
+        return testing::run_shell("cd '" + (folder_ / "") +
+                                  "' && '" TRAIN_GPT_PROGRAM
+                                  "' --transport threads --ranks 2 --data-path set "
+                                  "--global-batch-size 6 " +
+                                  arguments);
+    };
+    const std::string model =
+        "--model-type llama --vocab-size 257 --num-layers 2 --hidden-size 32 "
+        "--num-attention-heads 2 ";
+    Outcome made = run(model + "--seq-length 16 --train-iters 1 --eod-token-id 256 --save short");
+    ASSERT_EQ(made.exit_code, 0) << made.error;
+    const auto saved = [&](const std::string& step) {
+        return json::parse(testing::read_file(folder_ / (step + "/config.json")));
+    };
+    EXPECT_EQ(saved("short/step-00000001").at("max_position_embeddings"), 16);
+    EXPECT_EQ(saved("short/step-00000001").at("eos_token_id"), 256);
+    made = run(model + "--seq-length 32 --train-iters 2 --load short --finetune --save long");
+    ASSERT_EQ(made.exit_code, 0) << made.error;
+    EXPECT_EQ(saved("long/step-00000002").at("max_position_embeddings"), 16)
+        << "what the model was made for, by the file";
+    EXPECT_EQ(saved("long/step-00000002").at("eos_token_id"), 256);
+
+    json yarn = saved("short/step-00000001");
+    yarn["rope_scaling"] = {{"rope_type", "yarn"},
+                            {"factor", 4.0},
+                            {"original_max_position_embeddings", 16},
+                            {"attn_factor", 0.878}};
+    testing::write_file(folder_ / "yarn.json", yarn.dump());
+    made = run("--model yarn.json --seq-length 64 --train-iters 1");
+    EXPECT_EQ(made.exit_code, 0) << made.error;
+    EXPECT_EQ(made.error,
+              "vocabpipe: note: yarn.json: rope_scaling.attn_factor is not used with rope_type "
+              "yarn, as in transformers\n");
+}
+
 // The flags of Megatron-LM's examples for a GPT on tensor, data and pipeline ranks, but for sizes,
 // paths and fp16.
 TEST_F(TrainGpt, StartsWithTheFlagsOfAScriptForMegatron) {

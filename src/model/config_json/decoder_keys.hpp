@@ -17,16 +17,18 @@ struct NamedActivation {
     std::string_view name;
     kernels::Activation activation;
 };
-/// Names of GELU's tanh form.
+/// GELU's tanh form, and its exact one.
 inline constexpr std::array kGeluNames{
     NamedActivation{"gelu_pytorch_tanh", kernels::Activation::gelu_tanh},
-    NamedActivation{"gelu_new", kernels::Activation::gelu_tanh}};
+    NamedActivation{"gelu_new", kernels::Activation::gelu_tanh},
+    NamedActivation{"gelu", kernels::Activation::gelu}};
 /// Of a gated MLP.
 inline constexpr std::array kGateNames{
     NamedActivation{"silu", kernels::Activation::silu},
     NamedActivation{"swish", kernels::Activation::silu},
     NamedActivation{"gelu_pytorch_tanh", kernels::Activation::gelu_tanh},
-    NamedActivation{"gelu_new", kernels::Activation::gelu_tanh}};
+    NamedActivation{"gelu_new", kernels::Activation::gelu_tanh},
+    NamedActivation{"gelu", kernels::Activation::gelu}};
 
 /// hidden_act, or as the family calls it: one of `names`.
 [[nodiscard]] kernels::Activation read_activation(const ConfigValues& file,

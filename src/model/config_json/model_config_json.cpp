@@ -3,6 +3,8 @@
 
 #include "src/model/config_json/config_values.hpp"
 #include "src/model/config_json/decoder_keys.hpp"
+#include "src/model/config_json/text_ends.hpp"
+#include "src/model/config_json/window_keys.hpp"
 #include "src/model/families/families.hpp"
 
 #include <algorithm>
@@ -15,6 +17,8 @@ const ModelFamily& family_of(const StrictJson& json) {
     const StrictJson type = json.at("model_type");
     const std::string name = type.text();
     if (const ModelFamily* const found = find_family(name)) return *found;
+    const auto other = std::ranges::find(all_families(), name, &ModelFamily::other_name);
+    if (!name.empty() && other != all_families().end()) return *other;
     type.fail("\"" + name.substr(0, 40) + "\" is not supported; use one of " + known_families() +
               nearest_family(name));
 }
@@ -69,6 +73,8 @@ ModelConfig parse_model_config(std::string_view text, const std::string& path) {
     c.norm_epsilon = static_cast<float>(file.positive(keys.epsilon, family.defaults.epsilon));
     c.init_std = static_cast<float>(file.not_negative("initializer_range", c.init_std));
     family.read(file, c);
+    check_layer_types(file, c);
+    read_text_ends(file, c);
     c.seq_length = std::min(c.seq_length, c.max_position_embeddings);
     if (c.kv_channels == 0 && c.hidden_size % c.num_attention_heads != 0) {
         json.at(keys.heads)
@@ -95,8 +101,7 @@ std::string print_model_config(const ModelConfig& c) {
     json["initializer_range"] = shortest(c.init_std);
     family.print(c, json);
     json["tie_word_embeddings"] = c.tied;
-    json["bos_token_id"] = nullptr;  // the tokenizer's business; the defaults may be no token here
-    json["eos_token_id"] = nullptr;
+    print_text_ends(c, json);
     json["torch_dtype"] = c.dtype == DType::bf16 ? "bfloat16" : "float32";
     return json.dump(2) + "\n";
 }

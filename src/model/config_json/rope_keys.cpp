@@ -27,20 +27,24 @@ double number(const StrictJson& json, std::string_view key, double least, double
     return value ? value->number(least) : otherwise;
 }
 
-RopeScaling type_of(const StrictJson& json, std::span<const NamedScaling> types) {
-    const auto type = given(json, "rope_type");
-    const auto old_type = given(json, "type");
-    if (!type && !old_type) return RopeScaling::none;
-    if (type && old_type && type->text() != old_type->text()) {
-        type->fail("differs from type; keep one of them");
-    }
-    const StrictJson& value = type ? *type : *old_type;
-    std::string known;
+/// "default, linear, ..."
+std::string names_of(std::span<const NamedScaling> types) {
+    std::string names;
     for (const auto& [name, scaling] : types) {
-        if (value.text() == name) return scaling;
-        known += (known.empty() ? "" : ", ") + std::string(name);
+        names += (names.empty() ? "" : ", ") + std::string(name);
     }
-    value.fail("\"" + value.text().substr(0, 40) + "\" is not supported; use " + known);
+    return names;
+}
+
+/// Without a type, transformers 5 passes over what else is given, and transformers 4 fails.
+void refuse_without_type(const StrictJson& json, std::span<const NamedScaling> types) {
+    for (const auto& [key, value] : json.members()) {
+        const bool of_every_type = key == "rope_theta" || key == "partial_rotary_factor" ||
+                                   key == "original_max_position_embeddings";
+        if (of_every_type || value.is_null()) continue;
+        value.fail("is set without a rope_type; set rope_type to " + names_of(types) +
+                   ", or remove the key");
+    }
 }
 
 /// Given with the scaling, or for the whole model, which goes first for newer versions of
@@ -81,16 +85,20 @@ Rope read_parameters(const StrictJson& config, const StrictJson& json, int64_t p
     json.only({"rope_type", "type", "rope_theta", "partial_rotary_factor", "factor",
                "original_max_position_embeddings", "low_freq_factor", "high_freq_factor",
                "beta_fast", "beta_slow", "attention_factor", "mscale", "mscale_all_dim", "truncate",
-               "short_factor", "long_factor"});
+               "short_factor", "long_factor",
+               // In published files; transformers computes nothing with them.
+               "finetuned", "attn_factor", "short_mscale", "long_mscale"});
     Rope rope;
     rope.theta = number(json, "rope_theta", kLeastTheta, theta);
-    rope.scaling = type_of(json, types);
+    rope.scaling = read_rope_type(json, types);
     if (rope.scaling == RopeScaling::none) return rope;
 
     const bool by_lengths =  // without a factor
         rope.scaling == RopeScaling::yarn || rope.scaling == RopeScaling::longrope;
     if (rope.scaling == RopeScaling::llama3 || by_lengths) {
         rope.original_positions = original_positions(config, json, positions);
+    } else if (rope.scaling == RopeScaling::dynamic) {
+        rope.original_positions = positions;  // transformers reads no other length here
     }
     const auto factor = given(json, "factor");
     if (!factor && by_lengths) {
@@ -118,8 +126,10 @@ Rope read_parameters(const StrictJson& config, const StrictJson& json, int64_t p
         if (slow > 0) rope.beta_slow = slow;
         rope.mscale = number(json, "mscale", 0, 0);
         rope.mscale_all_dim = number(json, "mscale_all_dim", 0, 0);
+
+        // null is false, as for transformers.
         const auto truncate = given(json, "truncate");
-        rope.truncate = !truncate || truncate->boolean();
+        rope.truncate = truncate ? truncate->boolean() : !json.has("truncate");
     }
     return rope;
 }
@@ -135,6 +145,28 @@ std::optional<StrictJson> scaling_of(const StrictJson& config) {
 }
 
 }  // namespace
+
+RopeScaling read_rope_type(const StrictJson& json, std::span<const NamedScaling> types) {
+    // Where the first is there, the second counts nothing, even if the first is null.
+    const char* const key = json.has("rope_type") ? "rope_type" : "type";
+    if (!json.has(key)) {
+        refuse_without_type(json, types);
+        return RopeScaling::none;
+    }
+    const StrictJson type = json.at(key);
+    if (type.is_null()) {
+        type.fail("is null; set it to " + names_of(types) + ", or remove it with all that " +
+                  "belongs to it");
+    }
+    const auto old_type = given(json, "type");
+    if (old_type && type.text() != old_type->text()) {
+        type.fail("differs from type; keep one of them");
+    }
+    for (const auto& [name, scaling] : types) {
+        if (type.text() == name) return scaling;
+    }
+    type.fail("\"" + type.text().substr(0, 40) + "\" is not supported; use " + names_of(types));
+}
 
 Rope read_rope(const StrictJson& config, int64_t positions, double theta,
                std::span<const NamedScaling> types) {
@@ -182,7 +214,7 @@ void print_rope(const Rope& rope, nlohmann::ordered_json& config) {
         json["low_freq_factor"] = rope.low_freq_factor;
         json["high_freq_factor"] = rope.high_freq_factor;
     }
-    if (rope.original_positions > 0) {
+    if (rope.original_positions > 0 && rope.scaling != RopeScaling::dynamic) {
         json["original_max_position_embeddings"] = rope.original_positions;
     }
     if (rope.scaling == RopeScaling::longrope) {

@@ -28,6 +28,11 @@ inline constexpr std::array kPhiRopeTypes{
     NamedScaling{"default", RopeScaling::none}, NamedScaling{"longrope", RopeScaling::longrope},
     NamedScaling{"su", RopeScaling::longrope}, NamedScaling{"yarn", RopeScaling::longrope}};
 
+/// rope_type or type, its older name, of rope_scaling or rope_parameters; none where there is
+/// neither, nor any key that would need it. InputFileError for null and for another name.
+[[nodiscard]] RopeScaling read_rope_type(const StrictJson& json,
+                                         std::span<const NamedScaling> types);
+
 /// Rotary positions of a config.json: rope_theta and rope_scaling, or rope_parameters. `positions`:
 /// max_position_embeddings, the trained length where none is given; `theta`: where the file has
 /// none; `types`: those that the family has. InputFileError for what is not computed.

@@ -37,18 +37,28 @@ void read_rotary_share(const ConfigValues& file, const char* older_key, double o
     if (!share && older_key != nullptr) share = file.given(older_key);
     const int64_t channels =
         rotary_channels(c.head_size(), share ? share->number(0, 1) : otherwise);
-    if (channels < 2 || channels % 2 != 0) {
+    const auto refuse = [&](const std::string& must) {
         (share ? *share : file.json())
             .fail("rotary positions turn " + std::to_string(channels) + " of the " +
-                  std::to_string(c.head_size()) +
-                  " columns of a head; it must be an even number of them");
+                  std::to_string(c.head_size()) + " columns of a head; " + must);
+    };
+    if (channels < 1) refuse("it must be at least one");
+    if (channels % 2 != 0) {
+        if (channels == c.head_size()) refuse("it must be an even number, or not all of them");
+        const bool by_pair =
+            c.rope.scaling == RopeScaling::yarn || c.rope.scaling == RopeScaling::longrope;
+        if (by_pair) {
+            refuse(
+                "with this rope_type it must be an even number, since transformers computes "
+                "none of an odd one");
+        }
     }
     c.rotary_channels = channels == c.head_size() ? 0 : channels;
 }
 
 double rotary_share(const ModelConfig& c) {
-    double share = static_cast<double>(c.rotary_size()) / static_cast<double>(c.head_size());
-    while (rotary_channels(c.head_size(), share) < c.rotary_size()) {
+    double share = static_cast<double>(c.rotary_dimension()) / static_cast<double>(c.head_size());
+    while (rotary_channels(c.head_size(), share) < c.rotary_dimension()) {
         share = std::nextafter(share, 1);
     }
     return share;

@@ -8,8 +8,8 @@ namespace vocabpipe {
 
 /// Sets ModelConfig::rotary_channels from partial_rotary_factor, the share of a head's columns that
 /// turn: of rope_parameters, else of the model, else from `older_key` (null: there is none), else
-/// `otherwise`. The head size must be known. InputFileError unless it makes an even number of
-/// columns.
+/// `otherwise`. Head size and scaling must be known. InputFileError where transformers computes
+/// nothing: no column, all of an odd number, or an odd number with a scaling by pair.
 void read_rotary_share(const ConfigValues& file, const char* older_key, double otherwise,
                        ModelConfig& config);
 

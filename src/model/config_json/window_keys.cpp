@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/model/config_json/window_keys.hpp"
 
+#include <algorithm>
+#include <cstddef>
 #include <string>
 #include <utility>
 #include <vector>
@@ -11,12 +13,32 @@ namespace {
 
 constexpr std::string_view kWindowed = "sliding_attention";
 constexpr std::string_view kFull = "full_attention";
+constexpr size_t kMostLayers = UINT16_MAX;
 
 /// Layers before the first one with a window.
 int64_t full_layers(const ConfigValues& file) {
     constexpr int64_t kDefault = 28;  // transformers'
     const auto value = file.given("max_window_layers");
     return value ? value->integer(0, INT32_MAX) : kDefault;
+}
+
+/// layer_types: whether each layer has a window. As many entries as layers.
+std::vector<bool> windowed_by(const ConfigValues& file, const StrictJson& types, size_t layers) {
+    const std::vector<StrictJson> entries = types.items(kMostLayers);
+    if (entries.size() != layers) {
+        types.fail("has " + std::to_string(entries.size()) + " entries, but " + file.keys().layers +
+                   " is " + std::to_string(layers));
+    }
+    std::vector<bool> windowed;
+    for (const StrictJson& entry : entries) {
+        const std::string type = entry.text();
+        if (type != kWindowed && type != kFull) {
+            entry.fail("\"" + type.substr(0, 40) + "\" is not supported; use " +
+                       std::string(kWindowed) + " or " + std::string(kFull));
+        }
+        windowed.push_back(type == kWindowed);
+    }
+    return windowed;
 }
 
 }  // namespace
@@ -32,25 +54,28 @@ void read_layer_types(const ConfigValues& file, int64_t window, std::string_view
         set_windows(c, window, otherwise);
         return;
     }
-    const auto layers = static_cast<size_t>(c.num_layers);
-    const std::vector<StrictJson> entries = types->items(layers);
-    if (entries.size() != layers) {
-        types->fail("has " + std::to_string(entries.size()) + " entries, but " +
-                    file.keys().layers + " is " + std::to_string(layers));
-    }
-    std::vector<bool> windowed;
-    for (const StrictJson& entry : entries) {
-        const std::string type = entry.text();
-        windowed.push_back(type == kWindowed);
-        if (type == kFull || (type == kWindowed && window > 0)) continue;
-        if (type == kWindowed) {
-            entry.fail(std::string(kWindowed) + ", but no sliding_window is set" +
-                       std::string(given_by));
-        }
-        entry.fail("\"" + type.substr(0, 40) + "\" is not supported; use " +
-                   std::string(kWindowed) + " or " + std::string(kFull));
+    const std::vector<bool> windowed = windowed_by(file, *types, static_cast<size_t>(c.num_layers));
+    const auto first = std::ranges::find(windowed, true);
+    if (window == 0 && first != windowed.end()) {
+        types->items(kMostLayers)[static_cast<size_t>(first - windowed.begin())].fail(
+            std::string(kWindowed) + ", but no sliding_window is set" + std::string(given_by));
     }
     set_windows(c, window, [&](int layer) { return windowed[static_cast<size_t>(layer)]; });
+}
+
+void check_layer_types(const ConfigValues& file, const ModelConfig& c) {
+    const auto types = file.given("layer_types");
+    if (!types) return;
+    const std::vector<bool> windowed = windowed_by(file, *types, static_cast<size_t>(c.num_layers));
+    for (int layer = 0; layer < c.num_layers; ++layer) {
+        const bool says = windowed[static_cast<size_t>(layer)];
+        if (says == (c.window(layer) > 0)) continue;
+        types->items(kMostLayers)[static_cast<size_t>(layer)].fail(
+            std::string(says ? kWindowed : kFull) + ", but the layer has " +
+            (says ? "no window" : "the window of sliding_window") + " in " + c.family +
+            ", where transformers passes over layer_types; remove layer_types, or use a family "
+            "that reads it, as mistral does");
+    }
 }
 
 void print_window(const ModelConfig& c, nlohmann::ordered_json& json) {

@@ -22,6 +22,10 @@ void print_window(const ModelConfig& config, nlohmann::ordered_json& json);
 /// `given_by` ends the message about a layer with a window whose size is not given.
 void read_layer_types(const ConfigValues& file, int64_t window, std::string_view given_by,
                       const HasWindow& otherwise, ModelConfig& config);
+/// For every family, after its own keys: layer_types must be as many as layers and say what they
+/// are. So a family that passes over the key, as its class in transformers does, refuses a file
+/// that means another model.
+void check_layer_types(const ConfigValues& file, const ModelConfig& config);
 /// One entry per layer.
 void print_layer_types(const ModelConfig& config, nlohmann::ordered_json& json);
 

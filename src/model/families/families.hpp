@@ -52,6 +52,8 @@ struct MegatronParts {
 struct ModelFamily {
     std::string_view name;          ///< model_type of config.json, --model-type
     std::string_view architecture;  ///< "architectures" of config.json: transformers' class
+    /// Another model_type that means the same here, because the keys say what differs.
+    std::string_view other_name = {};
     ConfigKeys keys = {};
     ConfigDefaults defaults = {};
     TensorNames tensors;

@@ -17,7 +17,7 @@ void read_gpt2(const ConfigValues& file, ModelConfig& c) {
 
 void print_gpt2(const ModelConfig& c, nlohmann::ordered_json& json) {
     if (c.ffn_hidden_size == 4 * c.hidden_size) json["n_inner"] = nullptr;
-    json["activation_function"] = "gelu_new";
+    if (c.activation == kernels::Activation::gelu_tanh) json["activation_function"] = "gelu_new";
     json["resid_pdrop"] = 0.0;  // this program has no dropout
     json["embd_pdrop"] = 0.0;
     json["attn_pdrop"] = 0.0;

@@ -44,6 +44,12 @@ void read_gpt_neox(const ConfigValues& file, ModelConfig& c) {
     c.rope = read_rope(file.json(), c.max_position_embeddings,
                        base ? base->number(kLeastTheta) : file.defaults().rope_theta);
     read_rotary_share(file, "rotary_pct", kRotaryShare, c);
+    if (const auto size =
+            file.given("head_dim")) {  // which transformers takes for the angles alone
+        if (size->integer(1, kMostHeads) != c.head_size()) {
+            size->fail("must be hidden_size / num_attention_heads in this family");
+        }
+    }
 }
 
 void print_gpt_neox(const ModelConfig& c, nlohmann::ordered_json& json) {
@@ -78,7 +84,8 @@ ModelFamily families::gpt_neox() {
                         .post_mlp_norm = {},
                         .qkv_by_head = true,
                         .body = "gpt_neox.",
-                        .output = "embed_out"},
+                        .output = "embed_out",
+                        .newer_output = "lm_head"},
             .no_weights = {".attention.bias", ".attention.masked_bias", kRotaryFrequencies},
             .partial_rotary = true,
             .set = set_gpt_neox,

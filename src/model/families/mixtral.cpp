@@ -48,6 +48,8 @@ TensorNames mixtral_names() {
     names.expert_gate = "w1";
     names.expert_up = "w3";
     names.expert_down = "w2";
+    names.stacked_experts = "mlp.experts.";
+    names.stacked_router = "mlp.gate";
     return names;
 }
 

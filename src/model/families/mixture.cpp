@@ -86,6 +86,7 @@ void name_experts(TensorNames& names) {
     names.expert_gate = "gate_proj";
     names.expert_up = "up_proj";
     names.expert_down = "down_proj";
+    names.stacked_experts = "mlp.experts.";
 }
 
 }  // namespace vocabpipe

@@ -25,18 +25,16 @@ void read_qwen2_moe(const ConfigValues& file, ModelConfig& c) {
     read_rotary_decoder(file, c);
     c.activation = read_activation(file, kGateNames);
     c.qkv_bias = file.flag("qkv_bias", true);
-    if (file.flag("use_sliding_window", false)) {
-        // transformers 4 and 5 give it to other layers where layer_types does not say which.
-        const auto types = file.given("layer_types");
-        if (!types) {
-            file.json()
-                .at("use_sliding_window")
-                .fail("true is not supported without layer_types; add layer_types");
-        }
-        read_layer_types(
-            file, read_window(file), " with use_sliding_window true",
-            [](int /*layer*/) { return false; }, c);
+    const bool windows = file.flag("use_sliding_window", false);
+    // transformers 4 and 5 give it to other layers where layer_types does not say which.
+    if (windows && !file.given("layer_types")) {
+        file.json()
+            .at("use_sliding_window")
+            .fail("true is not supported without layer_types; add layer_types");
     }
+    read_layer_types(
+        file, windows ? read_window(file) : 0, " with use_sliding_window true",
+        [](int /*layer*/) { return false; }, c);
     read_experts(file, kQwen2Experts, kQwen2PerToken, c);
     c.moe.ffn_hidden_size =
         file.size("moe_intermediate_size", kQwen2ExpertSize, kQwen2ExpertSize, kWidest);

@@ -35,22 +35,6 @@ std::string file_name(const SafetensorsFile& file) {
     throw InputFileError(path + ": tensor " + readable(tensor) + ": " + what);
 }
 
-void check_tensor(const std::string& path, const StoredTensor& found,
-                  const std::vector<int64_t>& shape, bool any_type) {
-    if (found.shape != shape) {
-        refuse(path, found.name,
-               "has shape " + shape_text(found.shape) + ", but " + std::string(kConfigFile) +
-                   " requires " + shape_text(shape) +
-                   "; both must be from the same model; download or save them again");
-    }
-    const bool half = found.type == StoredType::BF16 || found.type == StoredType::F16;
-    if (found.type != StoredType::F32 && !(any_type && half)) {
-        refuse(path, found.name,
-               "is " + std::string(name_of(found.type)) + "; expected " +
-                   (any_type ? "F32, BF16 or F16; convert it" : "F32; save it again"));
-    }
-}
-
 }  // namespace
 
 Checkpoint::Checkpoint(const CheckpointSource& source)
@@ -66,7 +50,8 @@ Checkpoint::Checkpoint(const CheckpointSource& source)
         config_.dtype = state_->dtype == "bf16" ? DType::bf16 : DType::fp32;
         optimizer_ = std::make_unique<SafetensorsFile>(folder_ + "/" + std::string(kOptimizerFile));
     }
-    check_tensors();
+    named_.emplace(weights_, config_);
+    if (optimizer_) check_optimizer();
     if (recorded_) check_files();
 }
 
@@ -82,42 +67,21 @@ std::string Checkpoint::training_path() const {
     return folder_ + "/" + std::string(kTrainingFile);
 }
 
-const FoundTensor& Checkpoint::weight(const std::string& name) const {
-    const auto& tensors = weights_.tensors();
-    auto found = tensors.find(name);
-    // Files of the body alone, as GPT-2's original, leave out its name.
-    const std::string_view body = body_prefix(config_);
-    if (found == tensors.end() && name.starts_with(body)) {
-        found = tensors.find(name.substr(body.size()));
-    }
-    if (found == tensors.end()) {
-        refuse(weights_.path(), name,
-               "is missing; " + std::string(kConfigFile) +
-                   " and the weights must be from the same model; download or save them again");
-    }
-    return found->second;
-}
-
-void Checkpoint::check_tensors() const {
+void Checkpoint::check_optimizer() const {
     std::set<const StoredTensor*> used;
-    for (const StoredTensor& t : model_file_tensors(config_)) {
-        const FoundTensor& found = weight(t.name);
-        check_tensor(found.file->path(), *found.tensor, t.shape, true);
-        used.insert(found.tensor);
-    }
-    for (const auto& [name, found] : weights_.tensors()) {
-        if (used.contains(found.tensor) || is_no_weight_of(name, config_)) continue;
-        refuse(found.file->path(), name,
-               "is not part of the model that " + std::string(kConfigFile) +
-                   " describes; download or save both again");
-    }
-    if (!optimizer_) return;
     for (const StoredTensor& t : optimizer_file_tensors(config_)) {
         const StoredTensor* const found = optimizer_->find(t.name);
         if (found == nullptr) {
             refuse(optimizer_->path(), t.name, "is missing; load another step");
         }
-        check_tensor(optimizer_->path(), *found, t.shape, false);
+        check_tensor({optimizer_.get(), found}, t.shape, false);
+        used.insert(found);
+    }
+    for (const StoredTensor& t : optimizer_->header().tensors) {
+        if (used.contains(&t)) continue;
+        refuse(optimizer_->path(), t.name,
+               "belongs to no weight of the model that " + std::string(kConfigFile) +
+                   " describes; load another step");
     }
 }
 
@@ -227,6 +191,12 @@ void Checkpoint::verify_metadata() const {
 }
 
 void Checkpoint::verify(Communicator& communicator, const std::function<void()>& poll) const {
+    if (named_->stored_twice()) {
+        communicator.agree([&] {
+            named_->compare_tied(static_cast<uint64_t>(communicator.rank()),
+                                 static_cast<uint64_t>(communicator.size()), poll);
+        });
+    }
     if (!recorded_) return;
     const std::vector<Part> all = parts();
     uint64_t total = 0;

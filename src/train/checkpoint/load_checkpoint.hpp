@@ -2,6 +2,7 @@
 #pragma once
 
 #include "src/train/checkpoint/checkpoint_folder.hpp"
+#include "src/train/checkpoint/model_weights.hpp"
 #include "src/train/checkpoint/tensor_folder.hpp"
 #include "src/train/checkpoint/training_state.hpp"
 #include "vocabpipe/model_rank.hpp"
@@ -15,10 +16,12 @@
 namespace vocabpipe {
 
 /// A step of a run, or a Hugging Face model, looked through and checked against what it says of
-/// itself: files, names, types and shapes, not yet the checksums. InputFileError otherwise.
+/// itself: files, names, types and shapes, not yet values and checksums. InputFileError otherwise.
 class Checkpoint {
 public:
     explicit Checkpoint(const CheckpointSource& source);
+    Checkpoint(const Checkpoint&) = delete;  // named_ refers to weights_
+    Checkpoint& operator=(const Checkpoint&) = delete;
 
     [[nodiscard]] const std::string& folder() const { return folder_; }
     /// Sizes, and the type of a run's step; sequence length and losses are not in it.
@@ -29,14 +32,17 @@ public:
     [[nodiscard]] const std::optional<TrainingState>& state() const { return state_; }
     [[nodiscard]] const TensorFolder& weights() const { return weights_; }
     /// Of the name that Hugging Face gives a tensor of the whole model.
-    [[nodiscard]] const FoundTensor& weight(const std::string& name) const;
+    [[nodiscard]] const FoundTensor& weight(const std::string& name) const {
+        return named_->at(name);
+    }
 
     /// Of what says how the rest is to be read (configuration, index, headers of weights) the
     /// checksums: little to read, before anything is concluded from it. Errors as verify().
     void verify_metadata() const;
-    /// Reads every byte once, each rank a share of them, and compares the checksums of the training
-    /// state; nothing to compare without one. Collective; errors are agreed on.
-    /// `poll`: called between pieces; may throw. Empty: nothing.
+    /// Compares a tied weight that is stored under both of its names. Then reads every byte once
+    /// and compares the checksums of the training state; nothing to compare without one. Each rank
+    /// reads a share. Collective; errors are agreed on. `poll`: called between pieces; may throw.
+    /// Empty: nothing.
     void verify(Communicator& communicator, const std::function<void()>& poll = {}) const;
     /// The same by one process.
     void verify(const std::function<void()>& poll = {}) const;
@@ -48,7 +54,7 @@ public:
 private:
     struct Part;
     [[nodiscard]] std::vector<Part> parts() const;
-    void check_tensors() const;
+    void check_optimizer() const;
     void check_files() const;
     [[nodiscard]] bool has_index() const;
 
@@ -57,6 +63,7 @@ private:
     std::optional<TrainingState> state_;
     std::optional<TrainingState> recorded_;  ///< also where only the weights are taken
     TensorFolder weights_;
+    std::optional<ModelWeights> named_;  ///< weights_, by the names of the model
     std::unique_ptr<SafetensorsFile> optimizer_;
 };
 

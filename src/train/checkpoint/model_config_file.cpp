@@ -11,11 +11,14 @@
 
 namespace vocabpipe {
 
-ModelConfig load_model_config(const std::string& path_or_folder) {
+std::string model_config_path(const std::string& path_or_folder) {
     std::error_code ignored;
     const bool folder = std::filesystem::is_directory(path_or_folder, ignored);
-    const std::string path =
-        folder ? path_or_folder + "/" + std::string(kConfigFile) : path_or_folder;
+    return folder ? path_or_folder + "/" + std::string(kConfigFile) : path_or_folder;
+}
+
+ModelConfig load_model_config(const std::string& path_or_folder) {
+    const std::string path = model_config_path(path_or_folder);
     return parse_model_config(InputFile(path).text(), path);
 }
 

@@ -7,6 +7,9 @@
 
 namespace vocabpipe {
 
+/// The file itself, or config.json of the folder.
+[[nodiscard]] std::string model_config_path(const std::string& path_or_folder);
+
 /// parse_model_config() of a file, or of config.json in a folder.
 [[nodiscard]] ModelConfig load_model_config(const std::string& path_or_folder);
 

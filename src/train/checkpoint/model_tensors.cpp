@@ -98,7 +98,6 @@ std::vector<HeldRows> owned_rows(const Parameter& parameter, const ModelTensor& 
 
 bool is_no_weight_of(std::string_view name, const ModelConfig& config) {
     const ModelFamily& family = model_family(config.family);
-    if (config.tied && name == family.tensors.output + ".weight") return true;
     return std::ranges::any_of(family.no_weights,
                                [&](std::string_view end) { return name.ends_with(end); });
 }

@@ -50,8 +50,8 @@ struct HeldRows {
 [[nodiscard]] std::vector<HeldRows> owned_rows(const Parameter& parameter,
                                                const ModelTensor& tensor);
 
-/// What files carry besides weights: the causal masks and rotary frequencies of old ones, and the
-/// output weight beside the embedding that it is tied to.
+/// What files carry besides weights, which nothing is computed with: the causal masks and rotary
+/// frequencies of old ones.
 [[nodiscard]] bool is_no_weight_of(std::string_view name, const ModelConfig& config);
 
 /// What all names but the output weight's begin with, except in files of the model without it.

@@ -149,7 +149,7 @@ void check_same_model(const ModelConfig& file, const std::string& path, const Mo
     check_same_experts(compare, file, run);
     compare.flag("use_parallel_residual", file.parallel_residual, run.parallel_residual);
     const auto columns = [](const ModelConfig& c) {
-        return std::to_string(c.rotary_size()) + " columns of a head";
+        return std::to_string(c.rotary_dimension()) + " columns of a head";
     };
     if (!file.learned_positions) {
         compare.real("rope_theta", file.rope.theta, run.rope.theta, "--rotary-base");

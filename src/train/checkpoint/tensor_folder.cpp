@@ -52,6 +52,13 @@ TensorFolder::TensorFolder(const std::string& folder)
         }
         tensors_[name] = {file, tensor};
     }
+    for (const auto& file : files_) {
+        for (const StoredTensor& t : file->header().tensors) {
+            const auto listed = tensors_.find(t.name);
+            if (listed != tensors_.end() && listed->second.file == file.get()) continue;
+            unlisted_.push_back({file.get(), &t});
+        }
+    }
 }
 
 }  // namespace vocabpipe

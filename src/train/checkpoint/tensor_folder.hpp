@@ -35,6 +35,8 @@ public:
     [[nodiscard]] const std::vector<std::unique_ptr<SafetensorsFile>>& files() const {
         return files_;
     }
+    /// What shards hold, but the index does not list as theirs.
+    [[nodiscard]] const std::vector<FoundTensor>& unlisted() const { return unlisted_; }
     /// model.safetensors or the index: stands for the whole in messages.
     [[nodiscard]] const std::string& path() const { return path_; }
 
@@ -42,6 +44,7 @@ private:
     std::string path_;
     std::vector<std::unique_ptr<SafetensorsFile>> files_;
     std::map<std::string, FoundTensor> tensors_;
+    std::vector<FoundTensor> unlisted_;
 };
 
 }  // namespace vocabpipe

@@ -10,6 +10,7 @@
 #include <system_error>
 #include <utility>
 
+#include "src/support/lfs_pointer.hpp"
 #include "vocabpipe/error.hpp"
 
 namespace vocabpipe {
@@ -40,6 +41,9 @@ DataFile::DataFile(std::string path) : path_(std::move(path)) {
                              (S_ISDIR(status.st_mode) ? " but a folder" : ""));
     }
     size_ = static_cast<uint64_t>(status.st_size);
+    if (!is_lfs_pointer(file_, size_)) return;
+    close();
+    throw InputFileError(lfs_pointer_message(path_));
 }
 
 DataFile::~DataFile() {

@@ -10,6 +10,7 @@
 #include <system_error>
 #include <utility>
 
+#include "src/support/lfs_pointer.hpp"
 #include "src/train/data/identify_file.hpp"
 #include "vocabpipe/error.hpp"
 
@@ -41,6 +42,9 @@ public:
         if (!S_ISREG(status.st_mode)) {
             throw InputFileError(path_ + ": is not a regular file" +
                                  (S_ISDIR(status.st_mode) ? " but a folder" : ""));
+        }
+        if (is_lfs_pointer(file_, static_cast<uint64_t>(status.st_size))) {
+            throw InputFileError(lfs_pointer_message(path_));
         }
         return status.st_size;
     }

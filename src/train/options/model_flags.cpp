@@ -110,10 +110,11 @@ FlagGroup architecture_flags(ModelConfig& m, UnresolvedFlags& u) {
              .absent = 0},
             {.names = "--max-position-embeddings",
              .value = &m.max_position_embeddings,
-             .help = "Maximum number of positions that the model supports",
+             .help = "Learned positions, or the length that a model with rotary ones is made for, "
+                     "which does not limit --seq-length",
              .unit = "TOKENS",
              .range = between(1, INT32_MAX),
-             .unset = "the sequence length"},
+             .unset = "the sequence length, or with rotary positions that of the loaded model"},
             {.names = "--vocab-size",
              .value = &m.vocab_size,
              .help = "Vocabulary size V, without padding",

@@ -52,12 +52,7 @@ ScoreInputs open_score_inputs(Communicator& world, const ScoreOptions& options,
         checkpoint.emplace(find_checkpoint(options.load, /*weights_only=*/true));
         checkpoint->verify_metadata();
         inputs.model = checkpoint->config();
-        const int64_t positions = inputs.model.max_position_embeddings;
-        if (options.seq_length > positions) {
-            throw UsageError("--seq-length " + std::to_string(options.seq_length) +
-                             ": the model has " + std::to_string(positions) +
-                             " positions; use at most as many");
-        }
+        check_positions(inputs.model, options.seq_length);
         inputs.model.seq_length = options.seq_length;
         inputs.model.check();
         const TrainingData data(options.data);

@@ -19,19 +19,6 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::UnorderedElementsAre;
 
-void expect_weights(const std::string& folder, const std::vector<RawTensor>& weights) {
-    const TensorFolder found(folder);
-    EXPECT_EQ(found.tensors().size(), weights.size());
-    for (const RawTensor& want : weights) {
-        const FoundTensor& tensor = found.tensors().at(want.name);
-        EXPECT_EQ(name_of(tensor.tensor->type), want.dtype);
-        EXPECT_EQ(shape_text(tensor.tensor->shape), want.shape);
-        std::string bytes(tensor.tensor->end - tensor.tensor->begin, '\0');
-        tensor.file->open().read(tensor.tensor->begin, std::as_writable_bytes(std::span(bytes)));
-        EXPECT_EQ(bytes, want.bytes) << want.name;
-    }
-}
-
 TEST(ConvertCheckpoint, GivesEveryFamilyInEitherTypeWithItsNames) {
     for (const TransformersFiles& model : kTransformersFiles) {
         SCOPED_TRACE(label(model));

@@ -2,6 +2,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "tests/train/checkpoint/config_json.hpp"
 
 namespace vocabpipe::testing {
@@ -53,14 +55,41 @@ TEST(GptNeoxConfig, IsReadAndPrinted) {
     EXPECT_EQ(parsed(printed(parsed(neox))).rotary_channels, 4);
 }
 
+TEST(GptNeoxConfig, TurnsOneColumnMoreThanAnOddNumber) {
+    // As transformers: int(22 * 0.25) is 5, whose angles have exponents of 0, 2 and 4 fifths.
+    const ModelConfig odd = parsed(with(gpt_neox(), "hidden_size", 132));
+    EXPECT_EQ(odd.head_size(), 22);
+    EXPECT_EQ(odd.rotary_dimension(), 5);
+    EXPECT_EQ(odd.rotary_size(), 6);
+    EXPECT_EQ(parsed(printed(odd)).rotary_channels, 5);
+    const std::vector<float> table = rotary_table(odd.rope, odd.rotary_dimension(), 3);
+    ASSERT_EQ(table.size(), 3U * 6);
+    for (int t = 0; t < 3; ++t) {
+        for (int i = 0; i < 3; ++i) {
+            const double angle = t * std::pow(10000.0, -2.0 * i / 5);
+            EXPECT_FLOAT_EQ(table[static_cast<size_t>(6 * t + i)],
+                            static_cast<float>(std::cos(angle)));
+            EXPECT_FLOAT_EQ(table[static_cast<size_t>(6 * t + 3 + i)],
+                            static_cast<float>(std::sin(angle)));
+        }
+    }
+}
+
 TEST(GptNeoxConfig, RefusesByNameWhatIsNotComputed) {
     EXPECT_THAT(refused(with(gpt_neox(), "hidden_act", "relu")),
                 HasSubstr("hidden_act: \"relu\" is not supported; use gelu, gelu_new"));
-    EXPECT_THAT(
-        refused(with(gpt_neox(), "rotary_pct", 0.2)),
-        HasSubstr("rotary_pct: rotary positions turn 3 of the 16 columns of a head; it must "
-                  "be an even number"));
+    EXPECT_THAT(refused(with(gpt_neox(), "rotary_pct", 0.05)),
+                HasSubstr("rotary_pct: rotary positions turn 0 of the 16 columns of a head; it "
+                          "must be at least one"));
+    json odd = with(with(gpt_neox(), "hidden_size", 42), "rotary_pct", 1.0);
+    EXPECT_THAT(refused(odd), HasSubstr("turn 7 of the 7 columns of a head; it must be an even"));
+    odd["rotary_pct"] = 0.8;
+    EXPECT_EQ(parsed(odd).rotary_dimension(), 5);
+    odd["rope_scaling"] = {{"rope_type", "yarn"}, {"factor", 2.0}};
+    EXPECT_THAT(refused(odd), HasSubstr("turn 5 of the 7 columns of a head; with this rope_type"));
     EXPECT_THAT(refused(with(gpt_neox(), "rotary_pct", 1.5)), HasSubstr("rotary_pct: 1.5"));
+    EXPECT_THAT(refused(with(gpt_neox(), "head_dim", 8)), HasSubstr("head_dim: must be hidden"));
+    EXPECT_EQ(parsed(with(gpt_neox(), "head_dim", 16)).head_size(), 16);
     EXPECT_THAT(refused(with(gpt_neox(), "rotary_emb_base", 1)), HasSubstr("rotary_emb_base: 1"));
 }
 

@@ -3,14 +3,20 @@
 #pragma once
 
 #include "src/model/config_json/model_config_json.hpp"
+#include "src/model/families/families.hpp"
+#include "src/train/checkpoint/tensor_folder.hpp"
 #include "tests/train/checkpoint/raw_safetensors.hpp"
 #include "tests/train/checkpoint/transformers_files.hpp"
 #include "tests/train/data/temp_folder.hpp"
 
+#include <gtest/gtest.h>
+
 #include <bit>
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <numeric>
+#include <span>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -67,6 +73,25 @@ inline void write_model(const std::string& folder, const std::string& config,
     std::filesystem::create_directories(folder);
     write_file(folder + "/config.json", config);
     write_file(folder + "/model.safetensors", raw_safetensors(weights));
+}
+
+/// What a folder has is these tensors and no others.
+inline void expect_weights(const std::string& folder, const std::vector<RawTensor>& weights) {
+    const TensorFolder found(folder);
+    EXPECT_EQ(found.tensors().size(), weights.size());
+    for (const RawTensor& want : weights) {
+        const FoundTensor& tensor = found.tensors().at(want.name);
+        EXPECT_EQ(name_of(tensor.tensor->type), want.dtype);
+        EXPECT_EQ(shape_text(tensor.tensor->shape), want.shape);
+        std::string bytes(tensor.tensor->end - tensor.tensor->begin, '\0');
+        tensor.file->open().read(tensor.tensor->begin, std::as_writable_bytes(std::span(bytes)));
+        EXPECT_EQ(bytes, want.bytes) << want.name;
+    }
+}
+
+/// The family's name of a weight.
+inline std::string weight_name(const ModelConfig& config, std::string TensorNames::*which) {
+    return model_family(config.family).tensors.*which + ".weight";
 }
 
 inline ModelConfig config_of(const TransformersFiles& model) {

@@ -4,7 +4,10 @@
 
 #include <filesystem>
 
+#include "src/support/read_whole_file.hpp"
 #include "src/train/checkpoint/load_checkpoint.hpp"
+#include "src/train/data/data_file.hpp"
+#include "src/train/data/text_file.hpp"
 #include "tests/train/checkpoint/checkpoint_run.hpp"
 #include "tests/train/data/expect_error.hpp"
 #include "vocabpipe/error.hpp"
@@ -38,6 +41,26 @@ TEST(InputFile, RefusesATextThatWouldTakeTheMemory) {
     std::filesystem::resize_file(folder / "f", kMostTextBytes + 1);  // of holes
     EXPECT_THAT(message_of<InputFileError>([&] { (void)InputFile(folder / "f").text(); }),
                 HasSubstr("f: has 100000001 bytes, but a text file may have at most 100000000"));
+}
+
+TEST(InputFile, SaysThatItIsAPointerOfGitLfsToWhomeverReadsIt) {
+    const TempFolder folder;
+    const std::string path = folder / "f";
+    const std::string pointer =
+        "version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 548105171\n";
+    write_file(path, pointer);
+    const auto says = HasSubstr(
+        path + ": is a Git LFS pointer, not the file itself; run git lfs pull in its repository");
+    EXPECT_THAT(message_of<InputFileError>([&] { const InputFile file(path); }), says);
+    EXPECT_THAT(message_of<InputFileError>([&] { const DataFile file(path); }), says);
+    EXPECT_THAT(message_of<InputFileError>([&] { (void)read_whole_file(path, ""); }), says);
+    EXPECT_THAT(message_of<InputFileError>([&] { read_text_file(path, [](auto /*block*/) {}); }),
+                says);
+    for (const std::string& text :
+         {pointer.substr(1), pointer.substr(0, 20), pointer + std::string(1024, ' ')}) {
+        write_file(path, text);
+        EXPECT_EQ(InputFile(path).text(), text);
+    }
 }
 
 TEST(InputFile, RefusesWhatIsNoFile) {

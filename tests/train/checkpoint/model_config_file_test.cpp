@@ -220,7 +220,7 @@ TEST(ModelConfigFile, ReadsRotaryPositionsInOldAndNewKeys) {
     EXPECT_EQ(scaling({{"type", "linear"}, {"factor", 2}}),
               (Rope{.scaling = RopeScaling::linear, .factor = 2}));
     EXPECT_EQ(scaling({{"type", "dynamic"}, {"factor", 3}}),
-              (Rope{.scaling = RopeScaling::dynamic, .factor = 3}));
+              (Rope{.scaling = RopeScaling::dynamic, .factor = 3, .original_positions = 4096}));
     EXPECT_EQ(scaling({{"type", "yarn"}, {"factor", 4}, {"truncate", false}, {"mscale", 0.7}}),
               (Rope{.scaling = RopeScaling::yarn,
                     .factor = 4,
@@ -304,8 +304,8 @@ TEST(ModelConfigFile, RefusesByNameWhatIsNotComputed) {
     EXPECT_THAT(gpt2_with("model_type", "gemma3"),
                 HasSubstr("the nearest is gemma3_text, missing is images"));
     EXPECT_THAT(gpt2_with("activation_function", "relu"), HasSubstr("activation_function: \"relu"));
-    EXPECT_THAT(gpt2_with("activation_function", "gelu"),
-                HasSubstr("use gelu_pytorch_tanh, gelu_new"));
+    EXPECT_THAT(gpt2_with("activation_function", "gelu_10"),
+                HasSubstr("use gelu_pytorch_tanh, gelu_new, gelu"));
     EXPECT_THAT(gpt2_with("activation_function", "silu"), HasSubstr("\"silu\" is not supported"));
     EXPECT_THAT(gpt2_with("scale_attn_by_inverse_layer_idx", true),
                 HasSubstr("scale_attn_by_inverse_layer_idx: true is not supported"));
@@ -327,16 +327,16 @@ TEST(ModelConfigFile, RefusesByNameWhatIsNotComputed) {
 
     EXPECT_THAT(refused(with(rotary("llama"), "hidden_act", "relu")),
                 HasSubstr("hidden_act: \"relu\" is not supported"));
-    EXPECT_THAT(refused(with(rotary("gemma2"), "hidden_activation", "gelu")),
-                HasSubstr("hidden_activation: \"gelu\""));
+    EXPECT_THAT(refused(with(rotary("gemma2"), "hidden_activation", "gelu_10")),
+                HasSubstr("hidden_activation: \"gelu_10\""));
     EXPECT_THAT(refused(with(rotary("llama"), "num_key_value_heads", 3)),
                 HasSubstr("num_key_value_heads is 3, but must divide num_attention_heads 8"));
     EXPECT_THAT(refused(with(rotary("llama"), "head_dim", 13)), HasSubstr("(head_dim)"));
     EXPECT_THAT(refused(with(rotary("llama"), "partial_rotary_factor", 0.5)),
                 HasSubstr("partial_rotary_factor: rotary positions on part"));
     EXPECT_EQ(parsed(with(rotary("phi3"), "partial_rotary_factor", 0.84)).rotary_size(), 10);
-    EXPECT_THAT(refused(with(rotary("phi3"), "partial_rotary_factor", 0.75)),
-                HasSubstr("partial_rotary_factor: rotary positions turn 9 of the 12 columns"));
+    EXPECT_THAT(refused(with(rotary("phi3"), "partial_rotary_factor", 0.08)),
+                HasSubstr("partial_rotary_factor: rotary positions turn 0 of the 12 columns"));
     EXPECT_THAT(refused(with(rotary("gemma2"), "use_bidirectional_attention", true)),
                 HasSubstr("use_bidirectional_attention: true is not supported"));
     EXPECT_THAT(refused(with(rotary("gemma2"), "final_logit_softcapping", 0)),
@@ -353,6 +353,153 @@ TEST(ModelConfigFile, RefusesByNameWhatIsNotComputed) {
                                           "sliding_window is set with use_sliding_window true"));
     types["layer_types"][1] = "chunked_attention";
     EXPECT_THAT(refused(types), HasSubstr("layer_types[1]: \"chunked_attention\" is not"));
+}
+
+TEST(ModelConfigFile, ReadsTheExactGeluOfEveryFamilyThatNamesIt) {
+    for (const std::string& family : model_families()) {
+        json file = rotary(family);
+        if (family == "gpt2") file = gpt2();
+        if (family == "dots1") {
+            file["n_routed_experts"] = file["num_experts_per_tok"] = file["n_shared_experts"] = 2;
+        }
+        const bool newer_gemma = family == "gemma2" || family == "gemma3_text";
+        const char* const key = family == "gpt2" ? "activation_function"
+                                : newer_gemma    ? "hidden_activation"
+                                                 : "hidden_act";
+        const ModelConfig config = parsed(with(file, key, "gelu"));
+        if (family == "gemma") {  // whose first files say so of the tanh form
+            EXPECT_EQ(config.activation, kernels::Activation::gelu_tanh);
+            continue;
+        }
+        EXPECT_EQ(config.activation, kernels::Activation::gelu) << family;
+        EXPECT_EQ(printed(config).at(key), "gelu") << family;
+    }
+    EXPECT_EQ(printed(parsed(gpt2())).at("activation_function"), "gelu_new");
+}
+
+/// A config.json of 4 layers of any family that has rotary positions.
+json any_rotary(const std::string& family) {
+    json file = rotary(family);
+    if (family != "dots1") return file;
+    file["n_routed_experts"] = file["num_experts_per_tok"] = file["n_shared_experts"] = 2;
+    return file;
+}
+
+TEST(ModelConfigFile, ComputesLayerTypesOrRefusesThemInEveryFamily) {
+    const json mixed{"full_attention", "sliding_attention", "sliding_attention", "full_attention"};
+    const json full{"full_attention", "full_attention", "full_attention", "full_attention"};
+    for (const std::string& family : model_families()) {
+        if (family == "gpt2") continue;
+        SCOPED_TRACE(family);
+        json file = any_rotary(family);
+        file["sliding_window"] = 7;
+        file["use_sliding_window"] = true;
+        if (family == "qwen2_moe") file["layer_types"] = full;
+        const ModelConfig plain = parsed(file);
+        // What transformers 5 builds masks from layer_types for; mistral as ministral.
+        const bool reads = family == "mistral" || family == "qwen2" || family == "qwen3" ||
+                           family == "gemma2" || family == "gemma3_text" || family == "smollm3" ||
+                           family == "qwen2_moe" || family == "dots1";
+        file["layer_types"] = mixed;
+        if (reads) {
+            const ModelConfig config = parsed(file);
+            EXPECT_THAT(config.windowed, ElementsAre(false, true, true, false));
+            EXPECT_EQ(config.window(1), 7);
+            EXPECT_EQ(printed(config).at("layer_types"), mixed);
+            EXPECT_THAT(parsed(printed(config)).windowed, ElementsAre(false, true, true, false));
+            file["layer_types"] = full;
+            EXPECT_THAT(parsed(file).windowed, IsEmpty());
+            EXPECT_THAT(parsed(printed(parsed(file))).windowed, IsEmpty());
+        } else {
+            EXPECT_THAT(refused(file), AllOf(HasSubstr("d/config.json: layer_types["),
+                                             HasSubstr("in " + family +
+                                                       ", where transformers "
+                                                       "passes over layer_types; "
+                                                       "remove layer_types")));
+            // What says the same as the other keys changes nothing.
+            json same = json::array();
+            for (int i = 0; i < 4; ++i) {
+                same.push_back(plain.window(i) > 0 ? "sliding_attention" : "full_attention");
+            }
+            file["layer_types"] = same;
+            EXPECT_EQ(parsed(file).windowed, plain.windowed);
+        }
+        for (const size_t count : {3, 5, 7}) {
+            file["layer_types"] = std::vector<std::string>(count, "full_attention");
+            EXPECT_THAT(refused(file), HasSubstr("layer_types: has " + std::to_string(count) +
+                                                 " entries, but num_hidden_layers is 4"));
+        }
+        file["layer_types"] = mixed;
+        file["layer_types"][2] = "chunked_attention";
+        EXPECT_THAT(refused(file), HasSubstr("layer_types[2]: \"chunked_attention\" is not"));
+    }
+}
+
+TEST(ModelConfigFile, RefusesWindowsOfLayerTypesThatUseSlidingWindowTurnsOff) {
+    for (const char* const family : {"qwen2", "qwen3", "qwen2_moe", "smollm3"}) {
+        json file = with(with(rotary(family), "use_sliding_window", false), "sliding_window", 7);
+        file["layer_types"] = {"full_attention", "full_attention", "sliding_attention",
+                               "full_attention"};
+        EXPECT_THAT(refused(file), HasSubstr("layer_types[2]: sliding_attention, but no "
+                                             "sliding_window is set with use_sliding_window true"))
+            << family;
+        file["layer_types"][2] = "full_attention";
+        EXPECT_THAT(parsed(file).windowed, IsEmpty()) << family;
+    }
+}
+
+TEST(ModelConfigFile, ReadsMinistralAsMistral) {
+    json file = with(rotary("ministral"), "sliding_window", 7);
+    EXPECT_EQ(parsed(file).family, "mistral");
+    EXPECT_THAT(parsed(file).windowed, ElementsAre(true, true, true, true));
+    file["layer_types"] = {"full_attention", "full_attention", "full_attention",
+                           "sliding_attention"};
+    EXPECT_THAT(parsed(file).windowed, ElementsAre(false, false, false, true));
+    EXPECT_THAT(refused(rotary("ministral3")), HasSubstr("\"ministral3\" is not supported"));
+    EXPECT_THAT(refused(rotary("")), HasSubstr("model_type: \"\" is not supported"));
+}
+
+TEST(ModelConfigFile, PrintsLayerTypesOfMistralOnlyWhereTheyDiffer) {
+    json file = with(rotary("mistral"), "sliding_window", 7);
+    EXPECT_FALSE(printed(parsed(file)).contains("layer_types"));
+    file["layer_types"] = std::vector<std::string>(4, "sliding_attention");
+    EXPECT_FALSE(printed(parsed(file)).contains("layer_types"));
+    EXPECT_EQ(printed(parsed(file)).at("sliding_window"), 7);
+    file["layer_types"] = std::vector<std::string>(4, "full_attention");
+    EXPECT_TRUE(printed(parsed(file)).at("sliding_window").is_null());
+    file["sliding_window"] = nullptr;
+    file["layer_types"][0] = "sliding_attention";
+    EXPECT_THAT(refused(file),
+                HasSubstr("layer_types[0]: sliding_attention, but no sliding_window is set"));
+}
+
+TEST(ModelConfigFile, KeepsTheTokensThatBeginAndEndATextWhereTheVocabularyHasThem) {
+    json file = with(with(rotary("llama"), "bos_token_id", 5), "eos_token_id", 7);
+    EXPECT_EQ(printed(parsed(file)).at("bos_token_id"), 5);
+    EXPECT_EQ(printed(parsed(file)).at("eos_token_id"), 7);
+    file["eos_token_id"] = {7, 9, 32003};  // the last is beyond the vocabulary
+    EXPECT_EQ(printed(parsed(file)).at("eos_token_id"), json({7, 9}));
+    for (const json& none : {json(-1), json(nullptr), json(32003), json::array()}) {
+        file["bos_token_id"] = file["eos_token_id"] = none;
+        EXPECT_TRUE(printed(parsed(file)).at("bos_token_id").is_null());
+        EXPECT_TRUE(printed(parsed(file)).at("eos_token_id").is_null());
+    }
+    EXPECT_TRUE(printed(parsed(rotary("llama"))).at("eos_token_id").is_null());
+}
+
+TEST(ModelConfigFile, LimitsSequencesByLearnedPositionsAlone) {
+    for (const std::string& family : model_families()) {
+        ModelConfig config = parsed(family == "gpt2" ? gpt2() : any_rotary(family));
+        config.seq_length = config.max_position_embeddings + 1;
+        if (family == "gpt2") {
+            EXPECT_THROW(config.check(), UsageError);
+            EXPECT_THAT(message_of<UsageError>([&] { check_positions(config, 1025); }),
+                        HasSubstr("--seq-length 1025: the model has 1024 positions"));
+        } else {
+            EXPECT_NO_THROW(config.check()) << family;
+            EXPECT_NO_THROW(check_positions(config, config.seq_length)) << family;
+        }
+    }
 }
 
 TEST(ModelConfigFile, RefusesRotaryPositionsThatAreNotComputed) {

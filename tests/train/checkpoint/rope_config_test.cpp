@@ -6,13 +6,17 @@
 
 #include <cmath>
 
+#include "src/model/config_json/unused_rope_keys.hpp"
 #include "tests/train/checkpoint/config_json.hpp"
 #include "tests/train/checkpoint/rope_values.hpp"
 
 namespace vocabpipe::testing {
 namespace {
 
+using ::testing::Contains;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 
 TEST(RopeConfig, GivesTheTableThatTransformersComputes) {
     constexpr int64_t kPositions = 40;
@@ -39,6 +43,116 @@ TEST(RopeConfig, GivesTheTableThatTransformersComputes) {
             }
         }
     }
+}
+
+TEST(RopeConfig, OfDynamicTypeGrowsThetaBeyondThePositionsOfTheModel) {
+    // transformers' formula: theta ((factor L / M) - (factor - 1))^(d / (d - 2)), L the longer of
+    // the sequence and M, max_position_embeddings.
+    json file = with(rotary("llama"), "max_position_embeddings", 32);
+    file["rope_scaling"] = {{"type", "dynamic"}, {"factor", 4.0}};
+    const Rope rope = parsed(file).rope;
+    constexpr int64_t kColumns = 12;
+    const auto expect_theta = [&](int64_t length, double theta) {
+        const std::vector<float> table = rotary_table(rope, kColumns, length);
+        for (int64_t t = 0; t < length; ++t) {
+            for (int64_t i = 0; i < kColumns / 2; ++i) {
+                const double angle = static_cast<double>(t) *
+                                     std::pow(theta, -2.0 * static_cast<double>(i) / kColumns);
+                const float* const row = table.data() + t * kColumns;
+                EXPECT_FLOAT_EQ(row[i], static_cast<float>(std::cos(angle)));
+                EXPECT_FLOAT_EQ(row[kColumns / 2 + i], static_cast<float>(std::sin(angle)));
+            }
+        }
+    };
+    expect_theta(20, 10000);
+    expect_theta(32, 10000);
+    expect_theta(48, 10000 * std::pow(3.0, 1.2));
+    expect_theta(64, 10000 * std::pow(5.0, 1.2));
+    file["max_position_embeddings"] = 48;
+    EXPECT_NE(parsed(file).rope, rope);
+    EXPECT_FALSE(
+        printed(parsed(file)).at("rope_scaling").contains("original_max_position_embeddings"));
+    EXPECT_EQ(parsed(printed(parsed(file))).rope, parsed(file).rope);
+}
+
+TEST(RopeConfig, PassesOverKeysThatTransformersReadsInNoType) {
+    for (const std::string type : {"default", "linear", "dynamic", "yarn"}) {
+        json scaling{{"rope_type", type}, {"factor", 4.0}};
+        const json file = with(rotary("qwen3"), "rope_scaling", scaling);
+        const auto notes = [](const json& config) {
+            return unused_rope_keys(StrictJson::parse(config.dump(), "d/config.json"));
+        };
+        if (type == "default") {
+            EXPECT_THAT(notes(file), ElementsAre(HasSubstr("rope_scaling.factor is not used")));
+        } else {
+            EXPECT_THAT(notes(file), IsEmpty()) << type;
+        }
+        for (const char* const key : {"finetuned", "attn_factor", "short_mscale", "long_mscale"}) {
+            json more = file;
+            more["rope_scaling"][key] = std::string(key) == "finetuned" ? json(true) : json(0.878);
+            EXPECT_EQ(parsed(more).rope, parsed(file).rope) << type << " " << key;
+            EXPECT_THAT(notes(more),
+                        Contains("rope_scaling." + std::string(key) +
+                                 " is not used with rope_type " + type + ", as in transformers"));
+        }
+    }
+}
+
+TEST(RopeConfig, NotesWhatOtherTypesWouldUse) {
+    const auto notes = [](const json& config) {
+        (void)parsed(config);
+        return unused_rope_keys(StrictJson::parse(config.dump(), "d/config.json"));
+    };
+    EXPECT_THAT(notes(rotary("llama")), IsEmpty());
+    EXPECT_THAT(notes(with(gpt2(), "rope_scaling", {{"type", "of no use here"}})), IsEmpty());
+    json file = with(rotary("llama"), "rope_parameters",
+                     {{"rope_type", "linear"}, {"factor", 2}, {"rope_theta", 500}});
+    EXPECT_THAT(notes(file), IsEmpty());
+    file["rope_parameters"]["beta_fast"] = 3;
+    EXPECT_THAT(notes(file), ElementsAre(HasSubstr("rope_parameters.beta_fast is not used")));
+    file["rope_parameters"]["beta_fast"] = nullptr;
+    EXPECT_THAT(notes(file), IsEmpty());
+
+    json gemma = rotary("gemma3_text");
+    gemma["rope_parameters"] = {
+        {"full_attention", {{"rope_type", "yarn"}, {"factor", 2}, {"attn_factor", 0.5}}},
+        {"sliding_attention", {{"rope_type", "default"}}}};
+    EXPECT_THAT(notes(gemma),
+                ElementsAre(HasSubstr("rope_parameters.full_attention.attn_factor is not used")));
+
+    json phi = with(with(rotary("phi3"), "head_dim", 4), "original_max_position_embeddings", 512);
+    phi["rope_scaling"] = {
+        {"type", "su"}, {"short_factor", {1, 1.5}}, {"long_factor", {2, 7}}, {"long_mscale", 1.2}};
+    EXPECT_THAT(notes(phi), ElementsAre("rope_scaling.long_mscale is not used with rope_type "
+                                        "longrope, as in transformers"));
+}
+
+TEST(RopeConfig, IsRefusedWithoutATypeWhereItWouldNeedOne) {
+    for (const std::string& family : model_families()) {
+        if (family == "gpt2" || family == "gemma3_text") continue;
+        SCOPED_TRACE(family);
+        json file = rotary(family);
+        if (family == "dots1") {
+            file["n_routed_experts"] = file["num_experts_per_tok"] = file["n_shared_experts"] = 2;
+        }
+        for (const char* const key : {"type", "rope_type"}) {
+            file["rope_scaling"] = {{key, nullptr}, {"factor", 4.0}};
+            EXPECT_THAT(refused(file), HasSubstr("rope_scaling." + std::string(key) +
+                                                 ": is null; set it to default, "));
+        }
+        file["rope_scaling"] = {{"rope_type", nullptr}, {"type", "linear"}, {"factor", 4.0}};
+        EXPECT_THAT(refused(file), HasSubstr("rope_scaling.rope_type: is null"));
+        file["rope_scaling"] = {{"factor", 4.0}};
+        EXPECT_THAT(refused(file), HasSubstr("rope_scaling.factor: is set without a rope_type"));
+        file["rope_scaling"] = {{"rope_theta", 500.0}};
+        EXPECT_EQ(parsed(file).rope.theta, 500);
+    }
+    json phi = with(with(rotary("phi3"), "head_dim", 4), "original_max_position_embeddings", 512);
+    phi["rope_scaling"] = {{"type", nullptr}, {"short_factor", {1, 1.5}}, {"long_factor", {2, 7}}};
+    EXPECT_THAT(refused(phi), HasSubstr("rope_scaling.type: is null; set it to default, longrope"));
+    phi["rope_scaling"].erase("type");
+    EXPECT_THAT(refused(phi), HasSubstr("is set without a rope_type; set rope_type to default, "
+                                        "longrope"));
 }
 
 TEST(RopeConfig, IsReadInTheKeysOfPhi3) {

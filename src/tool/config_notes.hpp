@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+
+namespace vocabpipe::tool {
+
+/// One line to standard error, of the first process of a launch, for each key of a config.json that
+/// is read but not used. Nothing for a path that is no file, such as the name of a built-in model.
+void print_config_notes(const std::string& path);
+
+}  // namespace vocabpipe::tool
