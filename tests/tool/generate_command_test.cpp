@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <string>
 #include <utility>
 
@@ -129,6 +130,31 @@ TEST_F(GenerateCommand, SaysTheSameUnderMpirun) {
         arguments);
     EXPECT_EQ(ranks.exit_code, 0) << ranks.error;
     EXPECT_EQ(ranks.output, alone.output);
+}
+
+TEST_F(GenerateCommand, FindsTheTokenizerOfTheDataInEveryStep) {
+    const std::string flags =
+        "--transport threads --ranks 2 --vocab-size 280 --num-layers 2 --hidden-size 32 "
+        "--num-attention-heads 4 --seq-length 16 --global-batch-size 4 ";
+    const Outcome made = in_folder(
+        "'" VOCABPIPE_PROGRAM
+        "' data prepare --input text.txt --output pieces --tokenizer sentencepiece --vocab-size "
+        "280 && '" TRAIN_GPT_PROGRAM
+        "' --data-path pieces --train-iters 4 --save-interval 2 "
+        "--save-total-limit 1 --save with " +
+        flags +
+        " && '" TRAIN_GPT_PROGRAM
+        "' --data-path pieces.bin --train-iters 6 --load with "
+        "--save with " +
+        flags);
+    ASSERT_EQ(made.exit_code, 0) << made.error;
+    EXPECT_EQ(read_file(*folder_ / "with/step-00000006/tokenizer.model"),
+              read_file(*folder_ / "pieces.model"));
+    EXPECT_FALSE(std::filesystem::exists(*folder_ / "with/step-00000002")) << "removed with it";
+    const Outcome text = generate("--load with --prompt ab --max-new-tokens 3");
+    EXPECT_EQ(text.exit_code, 0) << text.error;
+    EXPECT_THAT(text.output, StartsWith("ab"));
+    EXPECT_EQ(in_folder("'" VOCABPIPE_PROGRAM "' checkpoint verify with").exit_code, 0);
 }
 
 TEST_F(GenerateCommand, ReadsThePromptOfStandardInput) {

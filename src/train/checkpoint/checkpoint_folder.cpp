@@ -31,7 +31,8 @@ namespace {
 constexpr std::string_view kPrefix = "step-";
 constexpr std::string_view kPartial = ".partial";  // being written
 constexpr std::string_view kRemoved = ".removed";  // being removed
-constexpr std::array kFiles{kModelFile, kModelIndex, kOptimizerFile, kConfigFile, kTrainingFile};
+constexpr std::array kFiles{kModelFile,  kModelIndex,    kOptimizerFile,
+                            kConfigFile, kTokenizerFile, kTrainingFile};
 
 bool is_our_file(std::string_view name) {
     return is_shard_name(name) || std::find(kFiles.begin(), kFiles.end(), name) != kFiles.end();

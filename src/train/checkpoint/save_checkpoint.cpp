@@ -4,6 +4,7 @@
 #include "src/model/config_json/model_config_json.hpp"
 #include "src/runtime/wait.hpp"
 #include "src/support/crc32c.hpp"
+#include "src/support/read_whole_file.hpp"
 #include "src/train/checkpoint/model_tensors.hpp"
 #include "src/train/checkpoint/tensor_folder.hpp"
 #include "vocabpipe/error.hpp"
@@ -60,6 +61,9 @@ CheckpointSaver::CheckpointSaver(Communicator& communicator, ModelRank& model, S
       folder_(folder),
       options_(std::move(options)),
       config_text_(print_model_config(model.config())) {
+    if (folder_ != nullptr && !options_.tokenizer.empty()) {
+        tokenizer_text_ = read_whole_file(options_.tokenizer, "it goes with every saved step");
+    }
     WeightFiles weights =
         plan_weight_files(model_file_tensors(model.config()), options_.max_shard_bytes);
     index_text_ = std::move(weights.index);
@@ -197,6 +201,7 @@ void CheckpointSaver::publish(const std::vector<std::vector<std::byte>>& pieces_
         write_new_file(partial + "/" + std::string(name), text);
     };
     if (!index_text_.empty()) add_text(kModelIndex, index_text_);
+    if (!tokenizer_text_.empty()) add_text(kTokenizerFile, tokenizer_text_);
     add_text(kConfigFile, config_text_);
     for (const auto& [name, file] : state_.files) report_.bytes += file.bytes;
     write_new_file(partial + "/" + std::string(kTrainingFile), print_training_state(state_));

@@ -23,6 +23,7 @@ struct SaveOptions {
     uint64_t max_shard_bytes = kMaxShardBytes;  ///< of the data of a file of weights
     /// Copy the rows first and write them beside the steps that follow, not while these wait.
     bool async = false;
+    std::string tokenizer = {};  ///< a file that each step gets a copy of; "": none
 };
 
 /// A step that is complete under its name.
@@ -78,6 +79,7 @@ private:
     Device& device_;
     SaveFolder* folder_;
     SaveOptions options_;
+    std::string tokenizer_text_;
     std::string config_text_;
     std::string index_text_;              ///< of shards; empty: one file of weights
     std::vector<std::string> names_;      ///< of the files with tensors: weights, optimizer

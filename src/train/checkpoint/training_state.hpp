@@ -11,6 +11,8 @@ namespace vocabpipe {
 
 inline constexpr std::string_view kTrainingFile = "training.json";
 inline constexpr std::string_view kOptimizerFile = "optimizer.safetensors";
+/// SentencePiece's, for generate; there where the run's data or its first weights have one.
+inline constexpr std::string_view kTokenizerFile = "tokenizer.model";
 inline constexpr std::string_view kConfigFile = "config.json";
 
 /// CRC-32C of a file's parts.

@@ -8,14 +8,15 @@
 namespace vocabpipe {
 
 StepSaver::StepSaver(Communicator& communicator, const TrainOptions& options, ModelRank& model,
-                     SaveFolder* folder, RunLog& log)
+                     SaveFolder* folder, const std::string& tokenizer, RunLog& log)
     : options_(options),
       log_(log),
       saver_(communicator, model, folder,
              SaveOptions{.root = options.save,
                          .total_limit = options.save_total_limit,
                          .max_shard_bytes = options.max_shard_bytes,
-                         .async = options.async_save}) {}
+                         .async = options.async_save,
+                         .tokenizer = tokenizer}) {}
 
 bool StepSaver::due(int64_t step) const {
     return step == options_.train_iters ||

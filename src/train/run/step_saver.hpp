@@ -18,7 +18,7 @@ class StepSaver {
 public:
     /// `folder` as CheckpointSaver's. All must outlive it.
     StepSaver(Communicator& communicator, const TrainOptions& options, ModelRank& model,
-              SaveFolder* folder, RunLog& log);
+              SaveFolder* folder, const std::string& tokenizer, RunLog& log);
 
     /// Every --save-interval steps, and after the last one.
     [[nodiscard]] bool due(int64_t step) const;

@@ -5,6 +5,8 @@
 #include "src/runtime/wait.hpp"
 #include "src/support/text_layout.hpp"
 #include "src/train/checkpoint/load_checkpoint.hpp"
+#include "src/train/checkpoint/training_state.hpp"
+#include "src/train/data/tokenizer_beside.hpp"
 #include "src/train/evaluate/evaluation.hpp"
 #include "src/train/log/plan_table.hpp"
 #include "src/train/log/run_log.hpp"
@@ -105,7 +107,7 @@ private:
         if (!options_.save.empty()) {
             communicator_.agree([this] {
                 saver_.emplace(communicator_, options_, trained_->model(),
-                               save_folder_ ? &*save_folder_ : nullptr, log_);
+                               save_folder_ ? &*save_folder_ : nullptr, tokenizer(), log_);
             });
         }
         if (checkpoint_) load();
@@ -157,6 +159,15 @@ private:
             files.push_back(entry.path().string());
         }
         return files;
+    }
+
+    /// Goes with every step: of the data, else of the model that the run begins with.
+    [[nodiscard]] std::string tokenizer() const {
+        std::string found = tokenizer_beside(options_.data);
+        if (!found.empty() || !checkpoint_) return found;
+        found = checkpoint_->folder() + "/" + std::string(kTokenizerFile);
+        std::error_code ignored;
+        return std::filesystem::is_regular_file(found, ignored) ? found : "";
     }
 
     void print_plan() const {
