@@ -122,7 +122,7 @@ FlagGroup architecture_flags(ModelConfig& m, UnresolvedFlags& u) {
             {.names = "--swiglu",
              .value = &u.swiglu,
              .help = "With --normalization RMSNorm and --position-embedding-type rope: same as "
-                     "--model-type llama",
+                     "--model-type llama; with --num-experts, too: mixtral",
              .ranks = RanksCompare::nothing},
             {.names = "--normalization",
              .value = &u.normalization,
