@@ -56,6 +56,7 @@ void ModelFlags::resolve(const GivenFlags& read) {
     if (options_.chunks != 0 && options_.layers_per_chunk != 0) {
         throw UsageError("--num-layers-per-virtual-pipeline-stage " +
                          std::to_string(options_.layers_per_chunk) + ": conflicts with --chunks " +
+    options_.schedule_by_stages = !read.contains("--schedule");
                          std::to_string(options_.chunks) + "; use only one of them");
     }
 }

@@ -359,7 +359,8 @@ FlagGroup schedule_flags(TrainOptions& o) {
              .help = "A .csv or .json file, or one of " + joined(schedule_names()),
              .unit = "SCHEDULE",
              .choices = schedule_names(),
-             .free = true},
+             .free = true,
+             .unset = "1f1b; interleaved where ranks have several stages"},
             {.names = "--vocab-mode",
              .value = FlagText{
                  .set = [&o](const auto& words) { o.vocab_mode = vocab_mode_from(words.back()); },

@@ -47,6 +47,8 @@ struct TrainOptions {
     std::string layout;        // --pipeline-model-parallel-layout; empty: even, or redistributed
     EndLayers end_layers;      // --decoder-first-, --decoder-last-pipeline-num-layers
     int chunks = 0;            // --chunks, stages per rank; 0: the family's own
+    /// Without --schedule: interleaved where ranks have several stages (with_chosen_schedule()).
+    bool schedule_by_stages = false;
     int layers_per_chunk = 0;  // --num-layers-per-virtual-pipeline-stage; 0: by chunks
     int group_size = 0;        // --group-size; 0: as many as ranks
     int memory_limit = 0;      // --memory-limit, chunks per rank; 0: the family's own

@@ -15,6 +15,7 @@
 #include "src/train/measure/run_meter.hpp"
 #include "src/train/optimizer/parameter_groups.hpp"
 #include "src/train/options/check_options.hpp"
+#include "src/train/options/choose_schedule.hpp"
 #include "src/train/run/resume.hpp"
 #include "src/train/run/run_data.hpp"
 #include "src/train/run/run_limits.hpp"
@@ -368,7 +369,8 @@ private:
 }  // namespace
 
 void train(Communicator& communicator, const TrainOptions& options) {
-    Trainer(communicator, options).run();
+    const TrainOptions chosen = with_chosen_schedule(options, communicator.size());
+    Trainer(communicator, chosen).run();
 }
 
 }  // namespace vocabpipe
