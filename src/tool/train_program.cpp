@@ -3,6 +3,7 @@
 
 #include "src/tool/products_after_training.hpp"
 #include "src/train/options/train_flags.hpp"
+#include "vocabpipe/error.hpp"
 
 #include <filesystem>
 #include <string>
@@ -44,6 +45,7 @@ void TrainProgram::resolve(const GivenFlags& given) {
                                     : ", which is not there"));
     }
     model_.resolve(given);
+    count_steps(given);
     check_launch(launch_, options_);
     options_.after_training =
         products_after_training(options_.device, options_.time_products, options_.gpu);
@@ -51,6 +53,15 @@ void TrainProgram::resolve(const GivenFlags& given) {
         if (!read.empty()) options_.files_read.push_back(read);
     }
     options_.log_interval_given = given.contains("--log-interval");
+}
+
+void TrainProgram::count_steps(const GivenFlags& given) {
+    if (options_.train_samples && given.contains("--train-iters")) {
+        throw UsageError("--train-samples " + std::to_string(*options_.train_samples) +
+                         ": conflicts with --train-iters " + std::to_string(options_.train_iters) +
+                         "; use only one of them");
+    }
+    count_steps_of_samples(options_);
 }
 
 }  // namespace vocabpipe::tool

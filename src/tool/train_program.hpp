@@ -31,6 +31,9 @@ public:
     [[nodiscard]] std::vector<FlagGroup> flags();
 
 private:
+    /// By --train-samples.
+    void count_steps(const GivenFlags& given);
+
     TrainOptions options_;
     Launch launch_;
     ModelFlags model_;

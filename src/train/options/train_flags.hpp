@@ -67,5 +67,11 @@ struct UnresolvedFlags {
 /// All rows.
 [[nodiscard]] std::vector<FlagGroup> train_flags(TrainOptions& options,
                                                  UnresolvedFlags& unresolved);
+/// Of training alone: lengths in samples.
+[[nodiscard]] FlagGroup sample_flags(TrainOptions& options);
+/// Sets TrainOptions::train_iters where the length of the run is in samples. Throws UsageError if
+/// they make no step.
+void count_steps_of_samples(TrainOptions& options);
+
 
 }  // namespace vocabpipe

@@ -32,9 +32,12 @@ struct TrainOptions {
     int64_t global_batch_size = 8;           // --global-batch-size, sequences
     std::optional<BatchSizeRampUp> ramp_up;  // --rampup-batch-size
     int64_t train_iters = 100;               // --train-iters
-    double lr = 3e-4;                        // --lr; suits models of this size with AdamW
-    double min_lr = 0;                       // --min-lr
-    int64_t lr_warmup_iters = 0;             // --lr-warmup-iters
+    /// --train-samples: lengths of the learning rate are in samples, and train_iters says as many
+    /// steps as these make (BatchSizeSchedule::steps_of()); none: lengths are in steps.
+    std::optional<int64_t> train_samples;
+    double lr = 3e-4;             // --lr; suits models of this size with AdamW
+    double min_lr = 0;            // --min-lr
+    int64_t lr_warmup_iters = 0;  // --lr-warmup-iters
     LearningRateOptions learning_rate;
     OptimizerOptions optimizer;
     uint64_t seed = 1234;  // --seed; Megatron's default

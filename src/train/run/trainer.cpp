@@ -219,7 +219,8 @@ private:
         if (step() + 1 < options_.train_iters) {
             data_->batches().prefetch(consumed, plan_->batch_sizes().microbatches(consumed));
         }
-        const double lr = learning_rate_.after(step());
+        const int64_t before = trained_->position().consumed_samples;
+        const double lr = learning_rate_.after(learning_rate_.by_samples ? before : step());
         trained_->train_step(batch, lr,
                              {.plan = index_, .stop_request = limits_.request(log_.failed())});
         const int64_t duration = now_ns() - begin;
