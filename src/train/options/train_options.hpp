@@ -47,11 +47,11 @@ struct TrainOptions {
     int expert_model_parallel_size = 1;    // --expert-model-parallel-size
     double moe_row_factor = kMoeRowFactor;  // --moe-row-factor
     std::string schedule = "1f1b";          // --schedule, a name or a .csv or .json file
+    /// Without --schedule: interleaved where ranks have several stages (with_chosen_schedule()).
+    bool schedule_by_stages = false;
     std::string layout;        // --pipeline-model-parallel-layout; empty: even, or redistributed
     EndLayers end_layers;      // --decoder-first-, --decoder-last-pipeline-num-layers
     int chunks = 0;            // --chunks, stages per rank; 0: the family's own
-    /// Without --schedule: interleaved where ranks have several stages (with_chosen_schedule()).
-    bool schedule_by_stages = false;
     int layers_per_chunk = 0;  // --num-layers-per-virtual-pipeline-stage; 0: by chunks
     int group_size = 0;        // --group-size; 0: as many as ranks
     int memory_limit = 0;      // --memory-limit, chunks per rank; 0: the family's own
@@ -107,6 +107,7 @@ struct TrainOptions {
     int64_t exit_interval = 0;             // --exit-interval, steps; 0: none
     std::optional<double> exit_duration_minutes;  // --exit-duration-in-mins
     bool stop_at_non_finite = false;  // --check-for-nan-in-loss-and-grad; else the step is skipped
+    std::string note;                 // rank 0 prints it below the plan, wrapped; empty: none
 };
 
 }  // namespace vocabpipe
