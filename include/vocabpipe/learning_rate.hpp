@@ -32,6 +32,11 @@ struct LearningRateOptions {
     DecayStyle style = DecayStyle::cosine;   ///< --lr-decay-style; what most recipes use
     std::optional<WsdDecayStyle> wsd_style;  ///< --lr-wsd-decay-style; none: exponential
     std::optional<int64_t> wsd_decay_iters;  ///< --lr-wsd-decay-iters; needed by WSD
+
+    // The same in samples, of a run whose length is in samples (--train-samples).
+    std::optional<int64_t> warmup_samples;     ///< --lr-warmup-samples; none: no warm-up
+    std::optional<int64_t> decay_samples;      ///< --lr-decay-samples; none: --train-samples
+    std::optional<int64_t> wsd_decay_samples;  ///< --lr-wsd-decay-samples; needed by WSD
 };
 
 /// The learning rate after so many updates, as Megatron's scheduler has it. The next update takes
@@ -46,6 +51,8 @@ struct LearningRateSchedule {
     DecayStyle style = DecayStyle::cosine;                 ///< after the warm-up
     WsdDecayStyle wsd_style = WsdDecayStyle::exponential;  ///< of DecayStyle::wsd
     int64_t wsd_decay_iters = 0;                           ///< last updates, in which it falls
+    /// Lengths are in samples, and after() takes those that all updates so far have read.
+    bool by_samples = false;
 
     /// `updates` from 0 on.
     [[nodiscard]] double after(int64_t updates) const;

@@ -96,6 +96,8 @@ struct Flag {
     /// What is compared and recorded in place of the value, where that follows from other flags.
     std::function<std::string()> meaning = {};
     Decides decides = Decides::bits;
+    /// What to do where another flag follows; empty: how a value looks that begins as a flag does.
+    std::string without_value = {};
     int words = 1;                           ///< of one FlagText
     bool repeats = false;                    ///< all times count, not the last one
     bool required = false;                   ///< must be given, as a positional argument is

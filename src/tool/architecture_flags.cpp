@@ -32,6 +32,7 @@ std::string flags_of(const MegatronParts& parts) {
     add(parts.swiglu, "--swiglu");
     add(parts.rms_norm, "--normalization " + std::string(kRmsNorm));
     add(parts.rope, "--position-embedding-type " + std::string(kRope));
+    add(parts.experts, "--num-experts");
     return flags.empty() ? "none" : flags;
 }
 
@@ -148,7 +149,8 @@ void ArchitectureFlags::complete(const std::string& loaded) {
     set_family(m, given_.model_type.empty()
                       ? family_of({.swiglu = given_.swiglu,
                                    .rms_norm = given_.normalization == kRmsNorm,
-                                   .rope = given_.positions == kRope})
+                                   .rope = given_.positions == kRope,
+                                   .experts = read_.contains("--num-experts")})
                       : given_.model_type);
     refuse_contradictions();
     if (!given_.moe_layer_freq.empty()) {

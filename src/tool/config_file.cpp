@@ -10,6 +10,7 @@
 #include <iterator>
 #include <optional>
 #include <string_view>
+#include <utility>
 
 namespace vocabpipe::tool {
 
@@ -38,7 +39,8 @@ std::vector<std::string> keys_of(const Flag& flag) {
 
 }  // namespace
 
-ConfigFile::ConfigFile(const std::vector<FlagGroup>& groups) {
+ConfigFile::ConfigFile(const std::vector<FlagGroup>& groups, Refusal refusal)
+    : refusal_(std::move(refusal)) {
     for (const FlagGroup& group : groups) {
         flags_.insert(flags_.end(), group.flags.begin(), group.flags.end());
     }
@@ -73,6 +75,8 @@ std::string ConfigFile::unknown(const std::string& key) const {
     for (const char* const other : {"config", "print-config", "help", "version"}) {
         if (key == other) return "--" + key + " is valid only on the command line";
     }
+    const std::string refused = refusal_ ? refusal_("--" + key) : "";
+    if (!refused.empty()) return "--" + key + ": " + refused;
     std::vector<std::string> names;
     for (const Flag& flag : flags_) {
         for (std::string& name : keys_of(flag)) names.push_back(std::move(name));

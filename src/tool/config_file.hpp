@@ -18,8 +18,8 @@ class ConfigFile {
 public:
     static constexpr const char* kFlag = "--config";
 
-    /// Of a program with these flags.
-    explicit ConfigFile(const std::vector<FlagGroup>& groups);
+    /// Of a program with these flags. `refusal`: as Command::refusal.
+    explicit ConfigFile(const std::vector<FlagGroup>& groups, Refusal refusal = {});
     ConfigFile(const ConfigFile&) = delete;
     ConfigFile& operator=(const ConfigFile&) = delete;
 
@@ -43,6 +43,7 @@ private:
     [[nodiscard]] std::string unknown(const std::string& key) const;
 
     std::vector<Flag> flags_;
+    Refusal refusal_;
     std::string path_;
     bool print_ = false;
     std::map<std::string, std::string> sources_;  ///< "--flag" -> "FILE:LINE"

@@ -140,7 +140,8 @@ std::string flag_in(const std::string& word) {
 }
 
 /// Unknown flags among `words`, in the order in which they were given.
-std::string unknown_flags(const CLI::App& command, const std::vector<std::string>& words) {
+std::string unknown_flags(const CLI::App& command, const Refusal& refusal,
+                          const std::vector<std::string>& words) {
     std::vector<std::string> names;
     for (const CLI::Option* option : command.get_options()) {
         for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
@@ -150,7 +151,9 @@ std::string unknown_flags(const CLI::App& command, const std::vector<std::string
     for (const std::string& word : words) {
         const std::string flag = flag_in(word);
         if (flag.empty() || flag == "--") continue;
-        text += (text.empty() ? "" : "; ") + flag + ": unknown flag" + did_you_mean(flag, known);
+        const std::string refused = refusal ? refusal(flag) : "";
+        text += (text.empty() ? "" : "; ") + flag + ": " +
+                (refused.empty() ? "unknown flag" + did_you_mean(flag, known) : refused);
     }
     return text;
 }
@@ -177,11 +180,13 @@ void check_values_follow(const Command& program, const std::vector<std::string>&
         for (int value = 1; value <= flag->words && i + 1 < words.size(); ++value) {
             const std::string& next = words[++i];
             if (flag_in(next).empty()) continue;
-            throw UsageError(
-                words[i - static_cast<size_t>(value)] + ": expected a value, got the flag " + next +
-                (flag->words > 1
-                     ? std::string()
-                     : "; write " + flag->name() + "=" + next + " if that is the value"));
+            std::string remedy = flag->without_value;
+            if (remedy.empty() && flag->words == 1) {
+                remedy = "write " + flag->name() + "=" + next + " if that is the value";
+            }
+            throw UsageError(words[i - static_cast<size_t>(value)] +
+                             ": expected a value, got the flag " + next +
+                             (remedy.empty() ? "" : "; " + remedy));
         }
     }
 }
@@ -204,7 +209,7 @@ std::string what_is_wrong(const CLI::App& app, const Place& at, const CLI::Parse
     const bool extras = dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr;
     // A missing flag may be one that is misspelt.
     if (extras || dynamic_cast<const CLI::RequiredError*>(&error) != nullptr) {
-        std::string unknown = unknown_flags(*at.app, left);
+        std::string unknown = unknown_flags(*at.app, at.command->refusal, left);
         if (!unknown.empty()) return unknown;
         if (!at.command->commands.empty()) {
             return wrong_subcommand(at, left.empty() ? "" : left.front());

@@ -5,6 +5,7 @@
 #include "src/tool/architecture_flags.hpp"
 #include "src/tool/launch.hpp"
 #include "src/tool/launchers.hpp"
+#include "src/tool/megatron_script.hpp"
 #include "src/tool/text.hpp"
 #include "src/train/checkpoint/checkpoint_folder.hpp"
 #include "vocabpipe/error.hpp"
@@ -31,14 +32,16 @@ void ModelFlags::resolve(const GivenFlags& read) {
         }
         options_.load.clear();
     }
-    const std::string loaded = options_.load.empty()
-                                   ? std::string()
-                                   : find_checkpoint(options_.load, /*weights_only=*/true).folder;
-    ArchitectureFlags(read, m, given_).resolve(loaded);
+    const CheckpointSource loaded = options_.load.empty()
+                                        ? CheckpointSource()
+                                        : find_checkpoint(options_.load, options_.finetune);
+    check_optimizer_load(given_.megatron, options_, loaded.training);
+    ArchitectureFlags(read, m, given_).resolve(loaded.folder);
     const int64_t end = options_.data.eod_token_id;
     if (m.ends_of_text.empty() && end >= 0 && end < m.vocab_size) {
         m.ends_of_text = {static_cast<int32_t>(end)};
     }
+    check_accepted(read, m);
     if (given_.bf16) {
         if (read.contains("--dtype") && m.dtype != DType::bf16) {
             throw UsageError("--dtype fp32: conflicts with --bf16; use only one of them");
@@ -57,6 +60,8 @@ void ModelFlags::resolve(const GivenFlags& read) {
     // A layout says by itself whether the vocabulary layers are whole.
     const bool whole = !options_.layout.empty() && options_.layout.find('V') == std::string::npos;
     if (whole && !read.contains("--vocab-mode")) options_.vocab_mode = VocabMode::none;
+    options_.schedule_by_stages = !read.contains("--schedule");
+    use_zero_bubble(given_.megatron, read, options_);
     if (options_.chunks != 0 && options_.layers_per_chunk != 0) {
         throw UsageError("--num-layers-per-virtual-pipeline-stage " +
                          std::to_string(options_.layers_per_chunk) + ": conflicts with --chunks " +

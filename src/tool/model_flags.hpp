@@ -20,6 +20,7 @@ public:
     [[nodiscard]] std::vector<FlagGroup> flags();
     /// What else scripts for training have.
     [[nodiscard]] FlagGroup flags_of_scripts() { return megatron_flags(given_.megatron); }
+    [[nodiscard]] const MegatronFlags& of_scripts() const { return given_.megatron; }
 
     /// Completes options that depend on others, once the flags were read. Throws UsageError, or
     /// InputFileError for a config.json.

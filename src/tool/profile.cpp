@@ -10,6 +10,7 @@
 #include "src/tool/text.hpp"
 #include "src/train/measure/profile_machine.hpp"
 #include "src/train/measure/profile_overlap.hpp"
+#include "src/train/options/choose_schedule.hpp"
 #include "vocabpipe/error.hpp"
 
 #include <cstdio>
@@ -121,15 +122,16 @@ void measure(ProfileArguments& options, const GivenFlags& given) {
             add("--output", options.output, profile_output());
             add("--overlap", options.overlap, overlap_table_output());
         });
+        const TrainOptions train = with_chosen_schedule(options.train, communicator.size());
         if (!options.output.empty()) {
-            const Profile profile = profile_machine(communicator, options.train);
+            const Profile profile = profile_machine(communicator, train);
             communicator.agree([&] {
                 if (writes) write_profile(options.output, profile);
             });
             if (writes) print(profile);
         }
         if (options.overlap.empty()) return;
-        const OverlapTable table = profile_overlap(communicator, options.train);
+        const OverlapTable table = profile_overlap(communicator, train);
         communicator.agree([&] {
             if (writes) write_overlap_table(options.overlap, table);
         });

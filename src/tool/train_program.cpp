@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/tool/train_program.hpp"
 
+#include "src/tool/megatron_script.hpp"
 #include "src/tool/products_after_training.hpp"
 #include "src/train/options/train_flags.hpp"
+#include "vocabpipe/error.hpp"
 
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <system_error>
 #include <utility>
@@ -31,7 +34,8 @@ Command TrainProgram::command() {
             "  train_gpt --transport threads --ranks 2 --data-path PREFIX ...",
         .flags = std::move(groups),
         .version = "train_gpt " VOCABPIPE_VERSION,
-        .config = &config_};
+        .config = &config_,
+        .refusal = refusal_of};
 }
 
 void TrainProgram::resolve(const GivenFlags& given) {
@@ -44,6 +48,8 @@ void TrainProgram::resolve(const GivenFlags& given) {
                                     : ", which is not there"));
     }
     model_.resolve(given);
+    set_timeout(given);
+    count_steps(given);
     check_launch(launch_, options_);
     options_.after_training =
         products_after_training(options_.device, options_.time_products, options_.gpu);
@@ -51,6 +57,27 @@ void TrainProgram::resolve(const GivenFlags& given) {
         if (!read.empty()) options_.files_read.push_back(read);
     }
     options_.log_interval_given = given.contains("--log-interval");
+    options_.note = other_defaults(flags(), given, options_.model);
+}
+
+void TrainProgram::set_timeout(const GivenFlags& given) {
+    const std::optional<double> minutes = model_.of_scripts().timeout_minutes;
+    if (!minutes) return;
+    if (given.contains("--distributed-timeout-seconds")) {
+        throw UsageError("--distributed-timeout-minutes " + shortest_text(*minutes) +
+                         ": conflicts with --distributed-timeout-seconds " +
+                         shortest_text(launch_.timeout_seconds) + "; use only one of them");
+    }
+    launch_.timeout_seconds = 60 * *minutes;
+}
+
+void TrainProgram::count_steps(const GivenFlags& given) {
+    if (options_.train_samples && given.contains("--train-iters")) {
+        throw UsageError("--train-samples " + std::to_string(*options_.train_samples) +
+                         ": conflicts with --train-iters " + std::to_string(options_.train_iters) +
+                         "; use only one of them");
+    }
+    count_steps_of_samples(options_);
 }
 
 }  // namespace vocabpipe::tool

@@ -5,6 +5,7 @@
 #include "src/tool/config_file.hpp"
 #include "src/tool/launch.hpp"
 #include "src/tool/model_flags.hpp"
+#include "src/train/options/megatron_table.hpp"
 #include "src/train/options/train_options.hpp"
 
 #include <vector>
@@ -15,7 +16,7 @@ namespace vocabpipe::tool {
 /// what ConfigFile adds.
 class TrainProgram {
 public:
-    TrainProgram() : model_(options_), config_(flags()) {}
+    TrainProgram() : model_(options_), config_(flags(), refusal_of) {}
     TrainProgram(const TrainProgram&) = delete;
     TrainProgram& operator=(const TrainProgram&) = delete;
 
@@ -31,6 +32,11 @@ public:
     [[nodiscard]] std::vector<FlagGroup> flags();
 
 private:
+    /// By --distributed-timeout-minutes.
+    void set_timeout(const GivenFlags& given);
+    /// By --train-samples.
+    void count_steps(const GivenFlags& given);
+
     TrainOptions options_;
     Launch launch_;
     ModelFlags model_;

@@ -73,6 +73,7 @@ TEST(Families, OfTheSamePartsAreOne) {
                   config.gated && config.activation == kernels::Activation::silu);
         EXPECT_EQ(family.parts->rms_norm, config.normalization == Normalization::rms_norm);
         EXPECT_EQ(family.parts->rope, !config.learned_positions);
+        EXPECT_EQ(family.parts->experts, family.has_experts());
     }
 }
 

@@ -65,7 +65,7 @@ TEST_F(Completion, OffersSubcommands) {
 
 TEST_F(Completion, OffersFlagsOfTheCommand) {
     EXPECT_THAT(offered({"train_gpt", "--lr-decay"}),
-                ElementsAre("--lr-decay-style", "--lr-decay-iters"));
+                ElementsAre("--lr-decay-style", "--lr-decay-iters", "--lr-decay-samples"));
     EXPECT_THAT(offered({"train_gpt", "--bf16", "--no-ch"}),
                 ElementsAre("--no-check-for-nan-in-loss-and-grad"));
     EXPECT_THAT(offered({"vocabpipe", "plan", "--global"}), ElementsAre("--global-batch-size"));

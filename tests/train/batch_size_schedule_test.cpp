@@ -55,6 +55,37 @@ TEST(BatchSizeSchedule, IsMegatronsForItsOwnExample) {
     EXPECT_EQ(sizes.at(6'000'000), 1536);
 }
 
+/// By taking step after step.
+int64_t steps_by_counting(const BatchSizeSchedule& sizes, const BatchSizeRampUp& ramp_up,
+                          int64_t full, int64_t samples) {
+    int64_t steps = 0;
+    int64_t consumed = 0;
+    while (consumed <= ramp_up.samples && consumed <= samples) {
+        consumed += sizes.at(consumed);
+        ++steps;
+    }
+    return samples > consumed ? steps + (samples - consumed) / full : steps;
+}
+
+TEST(BatchSizeSchedule, MakesAsManyStepsOfSamplesAsMegatron) {
+    const BatchSizeSchedule constant(12, {}, 3);
+    EXPECT_EQ(constant.steps_of(11), 0);
+    EXPECT_EQ(constant.steps_of(12), 1);
+    EXPECT_EQ(constant.steps_of(1'000'007), 83'333);
+    for (const BatchSizeRampUp ramp_up : {BatchSizeRampUp{2, 2, 100}, BatchSizeRampUp{4, 6, 31},
+                                          BatchSizeRampUp{2, 14, 1}, BatchSizeRampUp{8, 4, 1000}}) {
+        const BatchSizeSchedule sizes(16, ramp_up, 2);
+        for (int64_t samples = 1; samples <= ramp_up.samples + 40; ++samples) {
+            ASSERT_EQ(sizes.steps_of(samples), steps_by_counting(sizes, ramp_up, 16, samples))
+                << samples << " of " << ramp_up.samples;
+        }
+    }
+    // Megatron's example script: no loop over a million steps.
+    const BatchSizeRampUp gpt3{16, 16, 5'859'375};
+    const BatchSizeSchedule sizes(1536, gpt3, 8);
+    EXPECT_EQ(sizes.steps_of(146'484'375), steps_by_counting(sizes, gpt3, 1536, 146'484'375));
+}
+
 TEST(BatchSizeSchedule, RefusesWhatDoesNotFitTogether) {
     const auto refusal = [](BatchSizeRampUp ramp_up, int64_t unit = 2) {
         return message_of<UsageError>([&] { (void)BatchSizeSchedule(16, ramp_up, unit); });
@@ -65,6 +96,10 @@ TEST(BatchSizeSchedule, RefusesWhatDoesNotFitTogether) {
     EXPECT_THAT(refusal({2, 2, int64_t{1} << 60}), HasSubstr("SAMPLES must be at most"));
     EXPECT_THAT(refusal({16, 2, 10}), HasSubstr("START must be below --global-batch-size 16"));
     EXPECT_THAT(refusal({4, 8, 10}), HasSubstr("is 12 sequences"));
+    EXPECT_THAT(message_of<UsageError>([] {
+                    (void)BatchSizeSchedule(1 << 20, BatchSizeRampUp{1, 1, 10}, 1);
+                }),
+                HasSubstr("has 1048575 increments, but must have at most 65536; use a larger"));
     EXPECT_THAT(refusal({6, 5, 10}, 4), HasSubstr("6 is not a multiple of 4"));
     EXPECT_THAT(refusal({4, 6, 10}, 4), HasSubstr("6 is not a multiple of 4"));
 }

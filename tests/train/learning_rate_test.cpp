@@ -141,6 +141,27 @@ TEST(LearningRateFlags, DecayOverTheRunUnlessTheySayOtherwise) {
     EXPECT_EQ(schedule.warmup_iters, 50);
 }
 
+TEST(LearningRateFlags, CountSamplesWhereTheRunDoes) {
+    TrainOptions options = some_options();
+    EXPECT_FALSE(learning_rate_schedule(options).by_samples);
+    options.train_samples = 1'000;
+    LearningRateSchedule schedule = learning_rate_schedule(options);
+    EXPECT_TRUE(schedule.by_samples);
+    EXPECT_EQ(schedule.decay_iters, 1'000);
+    EXPECT_EQ(schedule.warmup_iters, 0);
+    options.learning_rate.warmup_samples = 30;
+    options.learning_rate.decay_samples = 900;
+    schedule = learning_rate_schedule(options);
+    // Batches of 8: the warm-up ends within the fourth, which no rate per step could say.
+    EXPECT_NEAR(schedule.after(24), 0.8, kTiny);
+    EXPECT_NEAR(schedule.after(30), 1, kTiny);
+    EXPECT_LT(schedule.after(32), 1);
+    EXPECT_EQ(schedule.after(900), 0.1);
+    options.learning_rate.warmup_samples.reset();
+    options.learning_rate.warmup_fraction = 0.1;
+    EXPECT_EQ(learning_rate_schedule(options).warmup_iters, 90);
+}
+
 TEST(LearningRateFlags, HaveMegatronsNames) {
     for (const char* name : {"constant", "linear", "cosine", "WSD"}) {
         EXPECT_EQ(to_string(decay_style_from(name)), name);
@@ -192,6 +213,19 @@ TEST(LearningRateFlags, ThatContradictEachOtherAreRefused) {
              o.lr_warmup_iters = 10;
              o.learning_rate.style = DecayStyle::wsd;
              o.learning_rate.wsd_decay_iters = 91;
+         }},
+        {"--lr-decay-iters 5: counts steps, but --train-samples samples; use --lr-decay-samples",
+         [](TrainOptions& o) {
+             o.train_samples = 100;
+             o.learning_rate.decay_iters = 5;
+         }},
+        {"--lr-wsd-decay-samples 5: counts samples, but --train-iters steps; use "
+         "--lr-wsd-decay-iters",
+         [](TrainOptions& o) { o.learning_rate.wsd_decay_samples = 5; }},
+        {"--lr-decay-style WSD: requires --lr-wsd-decay-samples N",
+         [](TrainOptions& o) {
+             o.train_samples = 100;
+             o.learning_rate.style = DecayStyle::wsd;
          }},
         {"--lr-wsd-decay-iters 5: requires --lr-decay-style WSD, got cosine",
          [](TrainOptions& o) { o.learning_rate.wsd_decay_iters = 5; }},

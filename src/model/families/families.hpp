@@ -43,6 +43,7 @@ struct MegatronParts {
     bool swiglu = false;    ///< --swiglu
     bool rms_norm = false;  ///< --normalization RMSNorm
     bool rope = false;      ///< --position-embedding-type rope
+    bool experts = false;   ///< --num-experts
     bool operator==(const MegatronParts&) const = default;
 };
 

@@ -61,6 +61,7 @@ ModelFamily families::mixtral() {
             .defaults = {.positions = 4096 * 32, .epsilon = 1e-5, .kv_heads = 8, .rope_theta = 1e6},
             .tensors = mixtral_names(),
             .no_weights = {kRotaryFrequencies},
+            .parts = MegatronParts{.swiglu = true, .rms_norm = true, .rope = true, .experts = true},
             .set = set_mixtral,
             .read = read_mixtral,
             .print = print_mixtral,

@@ -23,10 +23,22 @@ std::string_view to_string(DataSplit split) {
     return "unknown";
 }
 
-SplitProportions::SplitProportions(const std::string& text) : fractions_{} {
+namespace {
+
+/// A script that keeps flags in an array of bash leaves the quotes of "--split '99,1,0'" in place.
+std::string without_quotes(const std::string& text) {
+    const bool quoted = text.size() > 1 && text.front() == text.back() &&
+                        (text.front() == '\'' || text.front() == '"');
+    return quoted ? text.substr(1, text.size() - 2) : text;
+}
+
+}  // namespace
+
+SplitProportions::SplitProportions(const std::string& given) : fractions_{} {
+    const std::string text = without_quotes(given);
     const auto fail = [&](const std::string& reason) {
         throw UsageError(
-            "--split " + text + ": " + reason +
+            "--split " + given + ": " + reason +
             "; use the proportions of training, validation and test data, such as 969,30,1");
     };
     size_t count = 0;

@@ -8,8 +8,10 @@
 #include <array>
 #include <cmath>
 #include <numbers>
+#include <optional>
 #include <sstream>
 #include <string>
+#include <utility>
 
 namespace vocabpipe {
 
@@ -83,43 +85,95 @@ double share(const LearningRateSchedule& s, int64_t updates) {
     return 0;
 }
 
-int64_t warmup_iters(const TrainOptions& o, int64_t decay_iters) {
+/// A flag for a length, and what it says; none: not given.
+struct Length {
+    const char* flag;
+    std::optional<int64_t> value;
+};
+
+/// What flags say of lengths, all in steps or all in samples.
+struct Lengths {
+    const char* unit;
+    Length run, warmup, decay, wsd_decay;
+
+    [[nodiscard]] const Length& whole_decay() const { return decay.value ? decay : run; }
+};
+
+Lengths lengths_in_steps(const TrainOptions& o) {
     const LearningRateOptions& l = o.learning_rate;
-    if (o.lr_warmup_iters < 0 || o.lr_warmup_iters > decay_iters) {
-        refuse("--lr-warmup-iters", o.lr_warmup_iters,
-               std::string("must be between 0 and ") +
-                   (l.decay_iters ? "--lr-decay-iters " : "--train-iters ") +
-                   std::to_string(decay_iters));
-    }
-    if (!l.warmup_fraction) return o.lr_warmup_iters;
-    if (o.lr_warmup_iters > 0) {
-        refuse("--lr-warmup-fraction", *l.warmup_fraction,
-               "--lr-warmup-iters " + std::to_string(o.lr_warmup_iters) +
-                   " already sets the warm-up; use only one of them");
-    }
-    if (!(*l.warmup_fraction >= 0 && *l.warmup_fraction <= 1)) {
-        refuse("--lr-warmup-fraction", *l.warmup_fraction, "must be between 0 and 1");
-    }
-    return std::llround(*l.warmup_fraction * static_cast<double>(decay_iters));
+    Lengths lengths{.unit = "steps",
+                    .run = {"--train-iters", o.train_iters},
+                    .warmup = {"--lr-warmup-iters", std::nullopt},
+                    .decay = {"--lr-decay-iters", l.decay_iters},
+                    .wsd_decay = {"--lr-wsd-decay-iters", l.wsd_decay_iters}};
+    if (o.lr_warmup_iters != 0) lengths.warmup.value = o.lr_warmup_iters;
+    return lengths;
 }
 
-void check_wsd(const LearningRateOptions& l, const LearningRateSchedule& s) {
+Lengths lengths_in_samples(const TrainOptions& o) {
+    const LearningRateOptions& l = o.learning_rate;
+    return {.unit = "samples",
+            .run = {"--train-samples", o.train_samples},
+            .warmup = {"--lr-warmup-samples", l.warmup_samples},
+            .decay = {"--lr-decay-samples", l.decay_samples},
+            .wsd_decay = {"--lr-wsd-decay-samples", l.wsd_decay_samples}};
+}
+
+/// Those that count. Throws UsageError where some are in steps and others in samples.
+Lengths lengths_of(const TrainOptions& o) {
+    Lengths used = lengths_in_steps(o);
+    Lengths others = lengths_in_samples(o);
+    if (o.train_samples) std::swap(used, others);
+    const auto refuse_other = [&](const Length& other, const Length& instead) {
+        if (!other.value) return;
+        refuse(other.flag, *other.value,
+               std::string("counts ") + others.unit + ", but " + used.run.flag + " " + used.unit +
+                   "; use " + instead.flag);
+    };
+    refuse_other(others.warmup, used.warmup);
+    refuse_other(others.decay, used.decay);
+    refuse_other(others.wsd_decay, used.wsd_decay);
+    return used;
+}
+
+int64_t warmup_of(const std::optional<double>& fraction, const Lengths& lengths) {
+    const Length& decay = lengths.whole_decay();
+    const int64_t given = lengths.warmup.value.value_or(0);
+    if (given < 0 || given > *decay.value) {
+        refuse(lengths.warmup.flag, given,
+               std::string("must be between 0 and ") + decay.flag + " " +
+                   std::to_string(*decay.value));
+    }
+    if (!fraction) return given;
+    if (given > 0) {
+        refuse("--lr-warmup-fraction", *fraction,
+               std::string(lengths.warmup.flag) + " " + std::to_string(given) +
+                   " already sets the warm-up; use only one of them");
+    }
+    if (!(*fraction >= 0 && *fraction <= 1)) {
+        refuse("--lr-warmup-fraction", *fraction, "must be between 0 and 1");
+    }
+    return std::llround(*fraction * static_cast<double>(*decay.value));
+}
+
+void check_wsd(const LearningRateOptions& l, const Lengths& lengths,
+               const LearningRateSchedule& s) {
+    const Length& decay = lengths.wsd_decay;
     if (s.style != DecayStyle::wsd) {
         const std::string why =
             "requires --lr-decay-style WSD, got " + std::string(to_string(s.style));
-        if (l.wsd_decay_iters) refuse("--lr-wsd-decay-iters", *l.wsd_decay_iters, why);
+        if (decay.value) refuse(decay.flag, *decay.value, why);
         if (l.wsd_style) refuse("--lr-wsd-decay-style", to_string(*l.wsd_style), why);
         return;
     }
-    if (!l.wsd_decay_iters) {
-        throw UsageError(
-            "--lr-decay-style WSD: requires --lr-wsd-decay-iters N, the length of the decay at the "
-            "end");
+    if (!decay.value) {
+        throw UsageError("--lr-decay-style WSD: requires " + std::string(decay.flag) +
+                         " N, the length of the decay at the end");
     }
-    if (*l.wsd_decay_iters < 1 || *l.wsd_decay_iters > s.decay_iters - s.warmup_iters) {
-        refuse("--lr-wsd-decay-iters", *l.wsd_decay_iters,
-               "must be between 1 and the " + std::to_string(s.decay_iters - s.warmup_iters) +
-                   " steps after the warm-up");
+    if (*decay.value < 1 || *decay.value > s.decay_iters - s.warmup_iters) {
+        refuse(decay.flag, *decay.value,
+               "must be between 1 and the " + std::to_string(s.decay_iters - s.warmup_iters) + " " +
+                   lengths.unit + " after the warm-up");
     }
 }
 
@@ -160,14 +214,16 @@ LearningRateSchedule learning_rate_schedule(const TrainOptions& o) {
     if (!(o.min_lr >= 0 && o.min_lr <= o.lr)) {
         refuse("--min-lr", o.min_lr, "must be between 0 and --lr " + text(o.lr));
     }
-    if (l.decay_iters && *l.decay_iters < 1) {
-        refuse("--lr-decay-iters", *l.decay_iters, "must be at least 1");
+    const Lengths lengths = lengths_of(o);
+    if (lengths.decay.value && *lengths.decay.value < 1) {
+        refuse(lengths.decay.flag, *lengths.decay.value, "must be at least 1");
     }
     LearningRateSchedule s;
+    s.by_samples = o.train_samples.has_value();
     s.lr = o.lr;
     s.min_lr = o.min_lr;
-    s.decay_iters = l.decay_iters.value_or(o.train_iters);
-    s.warmup_iters = warmup_iters(o, s.decay_iters);
+    s.decay_iters = *lengths.whole_decay().value;
+    s.warmup_iters = warmup_of(l.warmup_fraction, lengths);
     s.style = l.style;
     if (l.warmup_init) {
         if (!(*l.warmup_init >= 0 && *l.warmup_init <= o.lr)) {
@@ -175,13 +231,14 @@ LearningRateSchedule learning_rate_schedule(const TrainOptions& o) {
         }
         if (s.warmup_iters == 0) {
             refuse("--lr-warmup-init", *l.warmup_init,
-                   "requires a warm-up; set --lr-warmup-iters or --lr-warmup-fraction");
+                   std::string("requires a warm-up; set ") + lengths.warmup.flag +
+                       " or --lr-warmup-fraction");
         }
         s.warmup_init = *l.warmup_init;
     }
-    check_wsd(l, s);
+    check_wsd(l, lengths, s);
     s.wsd_style = l.wsd_style.value_or(WsdDecayStyle::exponential);
-    s.wsd_decay_iters = l.wsd_decay_iters.value_or(0);
+    s.wsd_decay_iters = lengths.wsd_decay.value.value_or(0);
     return s;
 }
 

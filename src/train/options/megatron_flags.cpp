@@ -1,72 +1,103 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "src/train/options/megatron_table.hpp"
 #include "src/train/options/train_flags.hpp"
+#include "vocabpipe/error.hpp"
 
-#include <array>
-#include <string_view>
+#include <climits>
+#include <string>
+#include <utility>
+#include <vector>
 
 namespace vocabpipe {
 
 namespace {
 
-struct Named {
-    std::string_view name, help;
-};
+/// Kept in `value`, where it holds.
+FlagText checked_word(const AcceptedFlag& flag, std::string& value) {
+    return {.set =
+                [&flag, &value](const std::vector<std::string>& words) {
+                    value = words.back();
+                    if (may_be(flag, value)) return;
+                    throw UsageError(std::string(flag.name) + " " + value + ": " +
+                                     std::string(flag.remedy));
+                },
+            .get = [&value] { return value; }};
+}
 
-// What they ask for holds in every run.
-constexpr std::array kSwitches{
-    Named{"--sequence-parallel",
-          "Megatron's switch; tensor ranks always cut what is between layers by tokens"},
-    Named{"--use-distributed-optimizer",
-          "Megatron's switch; replicas always share the optimizer's work and state"},
-    Named{"--overlap-grad-reduce",
-          "Megatron's switch; gradients are always added up beside the remaining passes"},
-    Named{"--overlap-param-gather",
-          "Megatron's switch; updated weights always travel bucket by bucket"},
-    Named{"--use-flash-attn", "Megatron's switch; attention never keeps its scores"},
-    Named{"--use-mcore-models", "Megatron's switch; models are this program's"},
-    Named{"--moe-grouped-gemm", "Megatron's switch; products of experts are always grouped"},
-};
-static_assert(kSwitches.size() == MegatronFlags::kSwitches);
+/// `megatron` keeps what is given.
+FlagValue value_in(MegatronFlags& megatron, const AcceptedFlag& flag) {
+    switch (flag.takes) {
+        case Takes::nothing:
+            return &megatron.switches[flag.name];
+        case Takes::word:
+            return checked_word(flag, megatron.values[flag.name]);
+        case Takes::words:
+            return &megatron.lists[flag.name];
+    }
+    return {};
+}
 
-// There is nothing to choose.
-constexpr std::array kValues{
-    Named{"--distributed-backend", "Megatron's; --device and --transport choose it here"},
-    Named{"--attention-backend", "Megatron's; there is one for each device"},
-    Named{"--transformer-impl", "Megatron's; there is one for each device"},
-    Named{"--data-impl", "Megatron's; --data-format chooses it here"},
-    Named{"--tokenizer-type", "Megatron's; data are tokens already"},
-    Named{"--moe-token-dispatcher-type",
-          "Megatron's; tokens always go to the ranks of their experts"},
-    Named{"--merge-file", "Megatron's; data are tokens already"},
-};
-static_assert(kValues.size() == MegatronFlags::kValues);
+Flag accepted_row(const AcceptedFlag& flag, MegatronFlags& megatron) {
+    std::string unset(flag.only);
+    if (flag.takes != Takes::nothing && unset.empty()) unset = "nothing to choose";
+    return {.names = std::string(flag.name),
+            .value = value_in(megatron, flag),
+            .help = "Megatron's; " + std::string(flag.why),
+            .unit = std::string(flag.unit),
+            .unset = std::move(unset),
+            .ranks = RanksCompare::nothing,
+            .decides = Decides::nothing};
+}
+
+/// Those that set what other flags set, too.
+std::vector<Flag> other_rows(MegatronFlags& megatron) {
+    return {{.names = "--vocab-file",
+             .value = &megatron.vocab_file,
+             .help = "GPT-2's vocab.json: sets --vocab-size to its number of entries",
+             .unit = "FILE",
+             .unset = "--vocab-size",
+             .ranks = RanksCompare::nothing,  // --vocab-size is compared
+             .decides = Decides::nothing},
+            {.names = "--distributed-timeout-minutes",
+             .value = &megatron.timeout_minutes,
+             .help = "Same as --distributed-timeout-seconds with 60 times as many",
+             .unit = "MINUTES",
+             .range = above(0),
+             .unset = "--distributed-timeout-seconds",
+             .ranks = RanksCompare::nothing,  // seconds are compared
+             .decides = Decides::nothing},
+            {.names = "--no-load-optim",
+             .value = &megatron.no_load_optimizer,
+             .help = "Load no optimizer: only where --load has none, or with --finetune",
+             .ranks = RanksCompare::nothing,
+             .decides = Decides::nothing},
+            {.names = "--enable-zero-bubble",
+             .value = &megatron.zero_bubble,
+             .help = "Same as --schedule zb",
+             .ranks = RanksCompare::nothing,  // --schedule is compared
+             .decides = Decides::nothing},
+            {.names = "--zero-bubble-v-schedule",
+             .value = &megatron.zero_bubble_v,
+             .help = "Same as --schedule zb-v",
+             .ranks = RanksCompare::nothing,
+             .decides = Decides::nothing},
+            {.names = "--zero-bubble-max-pending-backward",
+             .value = &megatron.most_pending_backwards,
+             .help = "With --enable-zero-bubble: same as --memory-limit; zb-v keeps to that of "
+                     "1f1b",
+             .unit = "MICROBATCHES",
+             .range = between(1, INT_MAX),
+             .unset = "--memory-limit",
+             .ranks = RanksCompare::nothing,  // --memory-limit is compared
+             .decides = Decides::nothing}};
+}
 
 }  // namespace
 
 FlagGroup megatron_flags(MegatronFlags& megatron) {
-    FlagGroup group{.title = "Read in Megatron's scripts", .flags = {}};
-    group.flags.push_back({.names = "--vocab-file",
-                           .value = &megatron.vocab_file,
-                           .help = "GPT-2's vocab.json: sets --vocab-size to its number of entries",
-                           .unit = "FILE",
-                           .unset = "--vocab-size",
-                           .ranks = RanksCompare::nothing,  // --vocab-size is compared
-                           .decides = Decides::nothing});
-    for (size_t i = 0; i < kSwitches.size(); ++i) {
-        group.flags.push_back({.names = std::string(kSwitches[i].name),
-                               .value = &megatron.switches[i],
-                               .help = std::string(kSwitches[i].help),
-                               .ranks = RanksCompare::nothing,
-                               .decides = Decides::nothing});
-    }
-    for (size_t i = 0; i < kValues.size(); ++i) {
-        group.flags.push_back({.names = std::string(kValues[i].name),
-                               .value = &megatron.values[i],
-                               .help = std::string(kValues[i].help),
-                               .unit = "NAME",
-                               .unset = "nothing to choose",
-                               .ranks = RanksCompare::nothing,
-                               .decides = Decides::nothing});
+    FlagGroup group{.title = kMegatronGroup, .flags = other_rows(megatron)};
+    for (const AcceptedFlag& flag : accepted_flags()) {
+        group.flags.push_back(accepted_row(flag, megatron));
     }
     return group;
 }

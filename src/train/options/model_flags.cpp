@@ -123,7 +123,7 @@ FlagGroup architecture_flags(ModelConfig& m, UnresolvedFlags& u) {
             {.names = "--swiglu",
              .value = &u.swiglu,
              .help = "With --normalization RMSNorm and --position-embedding-type rope: same as "
-                     "--model-type llama",
+                     "--model-type llama; with --num-experts, too: mixtral",
              .ranks = RanksCompare::nothing},
             {.names = "--normalization",
              .value = &u.normalization,
@@ -360,7 +360,8 @@ FlagGroup schedule_flags(TrainOptions& o) {
              .help = "A .csv or .json file, or one of " + joined(schedule_names()),
              .unit = "SCHEDULE",
              .choices = schedule_names(),
-             .free = true},
+             .free = true,
+             .unset = "1f1b; interleaved where ranks have several stages"},
             {.names = "--vocab-mode",
              .value = FlagText{
                  .set = [&o](const auto& words) { o.vocab_mode = vocab_mode_from(words.back()); },

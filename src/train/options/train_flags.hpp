@@ -4,11 +4,11 @@
 #include "src/support/flag.hpp"
 #include "src/train/options/train_options.hpp"
 
-#include <array>
-#include <cstddef>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace vocabpipe {
@@ -16,13 +16,21 @@ namespace vocabpipe {
 /// Keeps every product of two sizes far inside 64 bits; no real model comes near.
 inline constexpr int64_t kLargestSize = int64_t{1} << 24;
 
-/// Flags that Megatron's scripts have and that set nothing here, so that such a script starts.
+/// Heading of the flags that only scripts for Megatron have.
+inline constexpr const char* kMegatronGroup = "Read in Megatron's scripts";
+
+/// Flags that scripts for Megatron have, so that such a script starts.
 struct MegatronFlags {
-    static constexpr size_t kSwitches = 7;
-    static constexpr size_t kValues = 7;
-    std::string vocab_file;  // --vocab-file; empty: none
-    std::array<bool, kSwitches> switches{};
-    std::array<std::string, kValues> values{};
+    std::string vocab_file;                     // --vocab-file; empty: none
+    std::optional<double> timeout_minutes;      // --distributed-timeout-minutes
+    bool no_load_optimizer = false;             // --no-load-optim
+    bool zero_bubble = false;                   // --enable-zero-bubble
+    bool zero_bubble_v = false;                 // --zero-bubble-v-schedule
+    std::optional<int> most_pending_backwards;  // --zero-bubble-max-pending-backward
+    // Of those that set nothing (accepted_flags()), by name. Rows point to them.
+    std::map<std::string_view, bool> switches;
+    std::map<std::string_view, std::string> values;
+    std::map<std::string_view, std::vector<std::string>> lists;
 };
 
 /// What flags say that is no option by itself: it is resolved, together, when all are read.
@@ -58,6 +66,12 @@ struct UnresolvedFlags {
 [[nodiscard]] FlagGroup megatron_flags(MegatronFlags& megatron);
 /// Of training alone: data, learning rate, optimizer, evaluation, saved steps, outputs, the end.
 [[nodiscard]] std::vector<FlagGroup> training_flags(TrainOptions& options);
+
+/// Of training alone: lengths in samples.
+[[nodiscard]] FlagGroup sample_flags(TrainOptions& options);
+/// Sets TrainOptions::train_iters where the length of the run is in samples. Throws UsageError if
+/// they make no step.
+void count_steps_of_samples(TrainOptions& options);
 
 // All names that some flags may have.
 [[nodiscard]] std::vector<std::string> schedule_names();

@@ -32,9 +32,12 @@ struct TrainOptions {
     int64_t global_batch_size = 8;           // --global-batch-size, sequences
     std::optional<BatchSizeRampUp> ramp_up;  // --rampup-batch-size
     int64_t train_iters = 100;               // --train-iters
-    double lr = 3e-4;                        // --lr; suits models of this size with AdamW
-    double min_lr = 0;                       // --min-lr
-    int64_t lr_warmup_iters = 0;             // --lr-warmup-iters
+    /// --train-samples: lengths of the learning rate are in samples, and train_iters says as many
+    /// steps as these make (BatchSizeSchedule::steps_of()); none: lengths are in steps.
+    std::optional<int64_t> train_samples;
+    double lr = 3e-4;             // --lr; suits models of this size with AdamW
+    double min_lr = 0;            // --min-lr
+    int64_t lr_warmup_iters = 0;  // --lr-warmup-iters
     LearningRateOptions learning_rate;
     OptimizerOptions optimizer;
     uint64_t seed = 1234;  // --seed; Megatron's default
@@ -44,6 +47,8 @@ struct TrainOptions {
     int expert_model_parallel_size = 1;    // --expert-model-parallel-size
     double moe_row_factor = kMoeRowFactor;  // --moe-row-factor
     std::string schedule = "1f1b";          // --schedule, a name or a .csv or .json file
+    /// Without --schedule: interleaved where ranks have several stages (with_chosen_schedule()).
+    bool schedule_by_stages = false;
     std::string layout;        // --pipeline-model-parallel-layout; empty: even, or redistributed
     EndLayers end_layers;      // --decoder-first-, --decoder-last-pipeline-num-layers
     int chunks = 0;            // --chunks, stages per rank; 0: the family's own
@@ -103,6 +108,7 @@ struct TrainOptions {
     int64_t exit_interval = 0;             // --exit-interval, steps; 0: none
     std::optional<double> exit_duration_minutes;  // --exit-duration-in-mins
     bool stop_at_non_finite = false;  // --check-for-nan-in-loss-and-grad; else the step is skipped
+    std::string note;                 // rank 0 prints it below the plan, wrapped; empty: none
 };
 
 }  // namespace vocabpipe

@@ -440,7 +440,8 @@ FlagGroup output_flags(TrainOptions& o) {
                  .value = &o.profile,
                  .help = "File for the measured costs of passes and links (JSON)",
                  .unit = "FILE",
-                 .decides = Decides::nothing},
+                 .decides = Decides::nothing,
+                 .without_value = "remove Megatron's switch, or name a FILE for measured costs"},
                 {.names = "--trace-dir",
                  .value = &o.trace_dir,
                  .help = "Folder for Chrome traces of the last step",
@@ -489,13 +490,10 @@ FlagGroup end_flags(TrainOptions& o) {
 }  // namespace
 
 std::vector<FlagGroup> training_flags(TrainOptions& options) {
-    return {data_flags(options.data),
-            learning_rate_flags(options),
-            optimizer_flags(options),
-            cost_flags(options),
-            evaluation_flags(options.evaluation),
-            saved_step_flags(options),
-            output_flags(options),
+    return {data_flags(options.data),  learning_rate_flags(options),
+            sample_flags(options),     optimizer_flags(options),
+            cost_flags(options),       evaluation_flags(options.evaluation),
+            saved_step_flags(options), output_flags(options),
             end_flags(options)};
 }
 

@@ -3,6 +3,7 @@
 
 #include "vocabpipe/error.hpp"
 
+#include <algorithm>
 #include <string>
 
 namespace vocabpipe {
@@ -13,6 +14,7 @@ using std::to_string;
 
 /// Keeps every product within 64 bits.
 constexpr int64_t kMostSamples = int64_t{1} << 46;
+constexpr int64_t kMostIncrements = int64_t{1} << 16;
 
 }  // namespace
 
@@ -48,11 +50,34 @@ BatchSizeSchedule::BatchSizeSchedule(int64_t full, const std::optional<BatchSize
                ", the sequences of one microbatch on every replica");
     }
     increments_ = (full - ramp_up->start) / ramp_up->increment;
+    if (increments_ > kMostIncrements) {
+        refuse("has " + to_string(increments_) + " increments, but must have at most " +
+               to_string(kMostIncrements) + "; use a larger INCREMENT");
+    }
 }
 
 int64_t BatchSizeSchedule::at(int64_t consumed) const {
     if (!ramp_up_ || consumed >= ramp_up_->samples) return full_;
     return ramp_up_->start + consumed * increments_ / ramp_up_->samples * ramp_up_->increment;
+}
+
+int64_t BatchSizeSchedule::steps_of(int64_t samples) const {
+    if (!ramp_up_) return samples / full_;
+    int64_t steps = 0;
+    int64_t consumed = 0;
+    // All steps of one size at once.
+    for (const int64_t last = std::min(samples, ramp_up_->samples); consumed <= last;) {
+        const int64_t size = at(consumed);
+        const int64_t increment = (size - ramp_up_->start) / ramp_up_->increment + 1;
+        int64_t end = last + 1;  // of the samples at which a step of this size may begin
+        if (increment <= increments_) {
+            end = std::min(end, (increment * ramp_up_->samples + increments_ - 1) / increments_);
+        }
+        const int64_t taken = (end - consumed + size - 1) / size;
+        steps += taken;
+        consumed += taken * size;
+    }
+    return steps + std::max<int64_t>(samples - consumed, 0) / full_;
 }
 
 std::vector<int> BatchSizeSchedule::smaller() const {

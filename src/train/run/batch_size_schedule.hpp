@@ -31,6 +31,10 @@ public:
     [[nodiscard]] int microbatches(int64_t consumed) const {
         return static_cast<int>(at(consumed) / unit_);
     }
+    /// Steps of a run of so many samples, as Megatron counts them: while sizes grow, a step begins
+    /// wherever no more have been consumed; of what is left a last batch that is not full is not
+    /// taken.
+    [[nodiscard]] int64_t steps_of(int64_t samples) const;
     /// Every number of microbatches below the full batch's that a step of the warm-up may have,
     /// rising; empty without one.
     [[nodiscard]] std::vector<int> smaller() const;

@@ -17,6 +17,7 @@
 #include "src/train/measure/run_meter.hpp"
 #include "src/train/optimizer/parameter_groups.hpp"
 #include "src/train/options/check_options.hpp"
+#include "src/train/options/choose_schedule.hpp"
 #include "src/train/run/resume.hpp"
 #include "src/train/run/run_data.hpp"
 #include "src/train/run/run_limits.hpp"
@@ -176,6 +177,7 @@ private:
             describe_parameter_groups(options_.optimizer.groups, logical_parameters(options_.model),
                                       options_.optimizer.weight_decay);
         std::printf("%s", wrap_text(groups, 2).c_str());
+        if (!options_.note.empty()) std::printf("%s\n", wrap_text(options_.note, 2).c_str());
         std::fflush(stdout);
     }
 
@@ -230,7 +232,8 @@ private:
         if (step() + 1 < options_.train_iters) {
             data_->batches().prefetch(consumed, plan_->batch_sizes().microbatches(consumed));
         }
-        const double lr = learning_rate_.after(step());
+        const int64_t before = trained_->position().consumed_samples;
+        const double lr = learning_rate_.after(learning_rate_.by_samples ? before : step());
         trained_->train_step(batch, lr,
                              {.plan = index_, .stop_request = limits_.request(log_.failed())});
         const int64_t duration = now_ns() - begin;
@@ -397,7 +400,8 @@ private:
 }  // namespace
 
 void train(Communicator& communicator, const TrainOptions& options) {
-    Trainer(communicator, options).run();
+    const TrainOptions chosen = with_chosen_schedule(options, communicator.size());
+    Trainer(communicator, chosen).run();
 }
 
 }  // namespace vocabpipe

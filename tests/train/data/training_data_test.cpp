@@ -306,6 +306,17 @@ TEST(SplitProportions, RoundAsPythonDoes) {
     EXPECT_EQ(halves.range(DataSplit::train, 5).end, 2);
 }
 
+TEST(SplitProportions, MayKeepTheQuotesOfAScript) {
+    for (const char* const text : {"'99,1,0'", "\"99,1,0\"", "99,1,0"}) {
+        const SplitProportions split(text);
+        EXPECT_EQ(split.range(DataSplit::train, 100).end, 99) << text;
+        EXPECT_EQ(split.range(DataSplit::valid, 100).end, 100) << text;
+    }
+    for (const char* const text : {"'99,1,0", "'", "''", "99,'1',0"}) {
+        EXPECT_THROW(SplitProportions{text}, UsageError) << text;
+    }
+}
+
 TEST(SplitProportions, LeaveNothingOutAndNothingTwice) {
     for (const char* text : {"969,30,1", "1,1,1", "0.1,0.2,0.7", "1", "0,1,0", "1e-9,1,3"}) {
         const SplitProportions proportions(text);
