@@ -127,22 +127,27 @@ TEST_F(TrainGpt, SaysWhichStepsAndEvaluationsHaveNoLabels) {
     };
     write_tokens("ends.u16", 16 * 12 + 1, 0);
     write_tokens("some.u16", 16 * 6, 16 * 30 + 1);
-    const std::string masked = "--data-format raw-u16 --eod-token-id 1 --eod-mask-loss ";
-    const Outcome none =
-        threads(2, masked + "--data-path ends.u16 --train-iters 2 --vocab-mode one_barrier");
+    const auto masked = [&](const std::string& data, const std::string& flags) {
+        return testing::run_shell(
+            "cd '" + (folder_ / "") +
+            "' && '" TRAIN_GPT_PROGRAM
+            "' --transport threads --ranks 2 --data-format raw-u16 --eod-token-id 1 "
+            "--eod-mask-loss --vocab-size 257 --num-layers 4 --hidden-size 32 "
+            "--num-attention-heads 2 --seq-length 16 --global-batch-size 6 " +
+            data + flags);
+    };
+    const Outcome none = masked("--data-path ends.u16 ", "--train-iters 2");
     EXPECT_EQ(none.exit_code, 3);
-    EXPECT_THAT(none.error,
-                ::testing::HasSubstr("2 of 2 steps were skipped because no token had a label"));
+    EXPECT_THAT(none.error, ::testing::HasSubstr("2 of 2 steps were skipped because no token had"));
     EXPECT_THAT(none.output, ::testing::HasSubstr("step 1: no labels"));
     EXPECT_THAT(none.output, ::testing::HasSubstr("lm loss nan"));
 
-    const Outcome valid = threads(2, masked +
-                                         "--train-data-path some.u16 --valid-data-path ends.u16 "
-                                         "--metrics m.jsonl --train-iters 1");
+    const Outcome valid = masked("--train-data-path some.u16 --valid-data-path ends.u16 ",
+                                 "--metrics m.jsonl --train-iters 1");
     EXPECT_EQ(valid.exit_code, 0) << valid.error;
     EXPECT_THAT(valid.output, ::testing::HasSubstr("validation loss at iteration 1 | no labels: "));
     EXPECT_THAT(testing::read_file(folder_ / "m.jsonl"),
-                ::testing::Not(::testing::HasSubstr("eval_loss\":0")));
+                ::testing::Not(::testing::HasSubstr("eval_loss")));
 }
 
 TEST_F(TrainGpt, GivesTheSameBitsOnThreadsAndUnderMpirun) {

@@ -46,7 +46,7 @@ TEST(DocumentSplitter, CutsByItsSeparatorWhateverTheBlocks) {
         {file, {" \r\n x"}, {" \r\n x"}},
         {blank, {"a\nb\n\nc\n", "d"}, {"a\nb", "c", "d"}},
         {blank, {"\n\n a\n \t\n\n\nb\n\n\n"}, {" a", "b"}},
-        {blank, {"a\r\nb\r\n\r\nc\r\n"}, {"a\r\nb\r", "c\r"}},
+        {blank, {"a\r\nb\r\n\r\nc\r\n"}, {"a\nb", "c"}},
         {blank, {"", "\n\n", "   "}, {}},
         {line, {"a\n\nb c\r\n\r\nd", "e\n"}, {"a", "b c", "d", "e"}},
         {line, {"\n"}, {}},

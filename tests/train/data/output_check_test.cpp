@@ -48,9 +48,9 @@ TEST(OutputCheck, ReplacesNoTextThatSpeaksOfAGraph) {
             message_of<UsageError>([&] { check.add("--output", folder / name, graph_output()); }),
             HasSubstr("already exists and is not a graph"));
     }
-    EXPECT_THAT(
-        message_of<UsageError>([&] { check.add("--output", folder / "ours", scores_output()); }),
-        HasSubstr("is not a file of scores"));
+    EXPECT_THAT(message_of<UsageError>(
+                    [&] { OutputCheck({}).add("--output", folder / "ours", scores_output()); }),
+                HasSubstr("is not a file of scores"));
 }
 
 TEST(OutputCheck, ReplacesNoTableSinceNothingInItSaysWhose) {
