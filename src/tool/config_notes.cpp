@@ -4,7 +4,7 @@
 #include "src/model/config_json/unused_rope_keys.hpp"
 #include "src/support/input_file.hpp"
 #include "src/support/strict_json.hpp"
-#include "src/tool/launch.hpp"
+#include "src/tool/launchers.hpp"
 #include "src/tool/text.hpp"
 
 #include <filesystem>
