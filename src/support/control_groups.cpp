@@ -72,7 +72,7 @@ std::vector<std::string> folders(const Mount& mount, const std::string& path) {
     std::string below;
     if (mount.root == "/") {
         below = path;
-    } else if (path.starts_with(mount.root)) {
+    } else if ((path + "/").starts_with(mount.root + "/")) {
         below = path.substr(mount.root.size());
     }  // else: of another namespace; the mount itself is what there is
     if (below == "/" || below.starts_with("/..")) below.clear();

@@ -22,8 +22,8 @@ int rename_file(const std::string& from, const std::string& to) {
     if (::lstat(from.c_str(), &before) != 0) return errno;
     if (std::rename(from.c_str(), to.c_str()) == 0) return 0;
     const int error = errno;
-    struct stat after {
-    }, left{};
+    struct stat after {};
+    struct stat left {};
     const bool happened = ::lstat(to.c_str(), &after) == 0 && after.st_ino == before.st_ino &&
                           after.st_dev == before.st_dev && ::lstat(from.c_str(), &left) != 0;
     return happened ? 0 : error;

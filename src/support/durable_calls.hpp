@@ -4,14 +4,13 @@
 #include <cstdint>
 #include <string>
 
-// Calls of the system that network file systems answer in ways of their own. All return 0 or an
-// errno.
+// Calls of the system that network file systems answer in ways of their own.
 namespace vocabpipe {
 
-/// fsync(), again where a signal interrupted it.
+/// fsync(), again where a signal interrupted it. 0 or an errno.
 [[nodiscard]] int sync_descriptor(int file);
 
-/// rename(); 0 also where it has happened although the answer says otherwise: a server that did it
+/// rename(). 0 or an errno; 0 also where it has happened although the answer says otherwise: a server that did it
 /// and whose answer was lost is asked again, and then finds no such file.
 [[nodiscard]] int rename_file(const std::string& from, const std::string& to);
 
