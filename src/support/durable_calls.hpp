@@ -10,8 +10,8 @@ namespace vocabpipe {
 /// fsync(), again where a signal interrupted it. 0 or an errno.
 [[nodiscard]] int sync_descriptor(int file);
 
-/// rename(). 0 or an errno; 0 also where it has happened although the answer says otherwise: a server that did it
-/// and whose answer was lost is asked again, and then finds no such file.
+/// rename(). 0 or an errno; 0 also where it has happened although the answer says otherwise: a
+/// server that did it and whose answer was lost is asked again, and then finds no such file.
 [[nodiscard]] int rename_file(const std::string& from, const std::string& to);
 
 /// Whether nobody else has a lock on the file, which this open file has from now on.
