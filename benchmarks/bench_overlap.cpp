@@ -23,6 +23,7 @@
 #include "src/runtime/transport/transport.hpp"
 #include "src/tool/devices.hpp"
 #include "src/tool/launch.hpp"
+#include "src/tool/launchers.hpp"
 #include "src/train/measure/timed_overlap.hpp"
 #include "src/train/run/rank_placement.hpp"
 #include "vocabpipe/error.hpp"

@@ -5,6 +5,7 @@ set(launch_sources
   ${PROJECT_SOURCE_DIR}/src/tool/devices.cpp
   ${PROJECT_SOURCE_DIR}/src/tool/launch.cpp
   ${PROJECT_SOURCE_DIR}/src/tool/launcher_watch.cpp
+  ${PROJECT_SOURCE_DIR}/src/tool/launchers.cpp
   ${PROJECT_SOURCE_DIR}/src/tool/run_signals.cpp
   ${PROJECT_SOURCE_DIR}/src/tool/text.cpp
   ${PROJECT_SOURCE_DIR}/src/tool/watchdog.cpp)

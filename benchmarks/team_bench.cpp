@@ -3,6 +3,7 @@
 
 #include "src/support/parse_number.hpp"
 #include "src/tool/launch.hpp"
+#include "src/tool/launchers.hpp"
 #include "src/tool/run_signals.hpp"
 #include "vocabpipe/error.hpp"
 

@@ -79,7 +79,7 @@ std::string binary() {
 
 /// What the ranks of a launch must have alike.
 std::vector<std::string> compared_lines(const char* program, Launch launch) {
-    std::vector<std::string> lines{program + std::string(" ") + VOCABPIPE_VERSION, binary()};
+    std::vector<std::string> lines{program, binary()};
     for (const auto& more : {compared_flags({launch_flags(launch)}), launch.compared}) {
         lines.insert(lines.end(), more.begin(), more.end());
     }
