@@ -91,8 +91,7 @@ INSTANTIATE_TEST_SUITE_P(
                "row 1, cell 2, \"0X0\": \"X\" is not a pass; use one of F I W B R"},
         Broken{"LowerCase", "0f0\n",
                "row 1, cell 1, \"0f0\": is not <stage><pass><microbatch>, such as 2F0"},
-        Broken{"Quotes", "\"0F0\",0B0\n",
-               "row 1, cell 1, \"\"0F0\"\": is not <stage><pass><microbatch>, such as 2F0"},
+        Broken{"Quotes", "\"0F0,0B0\n", "row 1, cell 1, \"\"0F0\": its double quotes do not end"},
         Broken{"NoStage", "F0,0B0\n", "row 1, cell 1, \"F0\": has no stage; write \"0F0\""},
         Broken{"VocabularyPass", "0F0,S0,0B0\n",
                "row 1, cell 2, \"S0\": S is a vocabulary pass, which PyTorch's files do not have; "
