@@ -66,9 +66,9 @@ struct ModelConfig {
 
     MoeConfig moe;  ///< experts in place of the MLP; none by default
 
-    /// Tokens that begin and that end a text, where known: only files say it, for who generates.
+    /// Token that begins a text, where known: only files say it, for who generates.
     std::optional<int32_t> begin_of_text;
-    std::vector<int32_t> ends_of_text;
+    std::vector<int32_t> ends_of_text;  ///< tokens that end a text, likewise
 
     float init_std = 0.02F;     ///< standard deviation of the weights at first
     float label_smoothing = 0;  ///< share of the loss that goes to all rows alike; 0: none

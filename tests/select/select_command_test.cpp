@@ -200,12 +200,12 @@ TEST_F(SelectCommand, RanksWithDifferentFlagsEndWithTheFlagThatDiffers) {
     const std::string all = kRun + "--output subset ";
     for (const auto& [flag, first, second] : {std::tuple{"--seed", "1", "2"},
                                               {"--fraction", "0.3", "0.4"},
-                                              {"--alpha", "0.5", "0.6"},
-                                              {"--beta", "0.5", "0.6"},
+                                              {"--alpha", "2", "3"},
+                                              {"--beta", "2", "3"},
                                               {"--partitions", "1", "2"},
                                               {"--rounds", "1", "2"},
                                               {"--bounding", "off", "exact"},
-                                              {"--memory", "1MB", "2MB"},
+                                              {"--memory", "1000000", "2000000"},
                                               {"--state", "a", "b"},
                                               {"--report", "a", "b"}}) {
         const auto rank = [&, name = std::string(flag)](const char* value) {

@@ -219,7 +219,8 @@ TEST_F(Selections, OfADamagedStateAreRefused) {
         try {
             run_selection(folder_ / "", problem, {.k = 100}, 1 + refused % 3, folder_ / "subset",
                           state);
-        } catch (const InputFileError& error) {
+        } catch (const Error& error) {
+            EXPECT_EQ(error.exit_code(), ExitCode::input_file);
             EXPECT_THAT(error.what(), HasSubstr("state.safetensors"));
             ++refused;
         }

@@ -112,7 +112,7 @@ TEST_F(KnnCommand, TakesEdgesInAndOut) {
     EXPECT_THAT(outcome.output, HasSubstr("g: 4 samples, 2 edges; "));
     succeed("export g --output edges.txt");
     EXPECT_EQ(read_file(folder_ / "edges.txt"), "0 1 0.5\n1 2 0.25\n");
-    succeed("export g --output edges.txt");  // replaces its own
+    EXPECT_THAT(refused("export g --output edges.txt", 2), HasSubstr("already exists"));
     write_file(folder_ / "letter.txt", "Dear reader");
     EXPECT_THAT(refused("export g --output letter.txt", 2), HasSubstr("letter.txt"));
     EXPECT_THAT(refused("export g --output g", 2), HasSubstr("--output g"));

@@ -151,7 +151,7 @@ TEST_F(FilterData, LeavesNothingHalfWrittenAndReplacesNoInput) {
     options.ids = folder_ / "notes";
     write_file(options.ids, "my notes");
     EXPECT_THAT(message_of<UsageError>([&] { (void)filter_data(options); }),
-                HasSubstr("is not a list of document numbers"));
+                HasSubstr("already exists, and nothing in it says who wrote it"));
 }
 
 TEST_F(FilterData, RefusesOtherDataAndDocumentsThatNobodyKnows) {
