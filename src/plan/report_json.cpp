@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "src/support/json_text.hpp"
 #include "vocabpipe/plan.hpp"
 
 #include <nlohmann/json.hpp>
@@ -138,7 +139,7 @@ std::string plan_json(const Plan& plan) {
         entry["reason"] = reason;
         result["skipped"].push_back(std::move(entry));
     }
-    return result.dump(1, ' ', false, json::error_handler_t::replace) + "\n";
+    return json_text(result, 1) + "\n";
 }
 
 }  // namespace vocabpipe

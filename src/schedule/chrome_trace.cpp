@@ -3,6 +3,7 @@
 #include "src/schedule/place_text.hpp"
 #include "src/schedule/rows_of_wait.hpp"
 #include "src/schedule/spans_by_action.hpp"
+#include "src/support/json_text.hpp"
 #include "src/support/output_file.hpp"
 #include "vocabpipe/memory_over_time.hpp"
 #include "vocabpipe/timeline.hpp"
@@ -140,7 +141,8 @@ void write_chrome_trace(const std::string& path, const Timeline& timeline,
     if (mesh.slices() > 1) {
         other["mesh"] = {{"pipeline", mesh.pipeline}, {"data", mesh.data}, {"tensor", mesh.tensor}};
     }
-    file.write(R"({"displayTimeUnit":"ns","otherData":)" + other.dump() + R"(,"traceEvents":[)");
+    file.write(R"({"displayTimeUnit":"ns","otherData":)" + json_text(other) +
+               R"(,"traceEvents":[)");
     Writer out(file);
 
     std::vector<const Span*> spans;

@@ -5,6 +5,7 @@
 #include "src/schedule/same_unit.hpp"
 #include "src/schedule/slice_causes.hpp"
 #include "src/support/html_text.hpp"
+#include "src/support/json_text.hpp"
 #include "src/support/output_file.hpp"
 
 #include <algorithm>
@@ -62,11 +63,6 @@ std::string column(std::string_view name, const std::vector<Slice>& slices, Valu
     IntegerList list;
     for (size_t i = 0; i < slices.size(); ++i) list.add(value(slices[i], i));
     return ",\"" + std::string(name) + "\":" + std::move(list).take();
-}
-
-/// Titles may hold file names, which need not be UTF-8.
-std::string dumped(const nlohmann::ordered_json& json) {
-    return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
 int64_t or_minus_one(uint32_t value) {
@@ -127,7 +123,7 @@ std::string data_of(const RecordedRun& run) {
         ++tracks.back()[2];
     }
     head["tracks"] = tracks;
-    std::string text = dumped(head);
+    std::string text = json_text(head);
     text.pop_back();  // the columns follow
     const auto& slices = run.slices;
     text += column("begin", slices, [&](const Slice& slice, size_t i) {
@@ -185,7 +181,7 @@ void write_html_timeline(const std::string& path, std::span<const RecordedRun> r
     next("/* style */");
     file.write(html::style_css);
     next("{data}");
-    file.write(inert(dumped({{"title", title}, {"ticks", ticks}})));
+    file.write(inert(json_text(nlohmann::ordered_json{{"title", title}, {"ticks", ticks}})));
     next("{runs}");
     for (const RecordedRun& run : runs) {
         file.write(R"(<script type="application/json" class="run">)");

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "src/select/files/fixed_point.hpp"
+#include "src/support/json_text.hpp"
 #include "src/support/text_layout.hpp"
 #include "src/tool/quantity.hpp"
 #include "src/tool/select_run.hpp"
@@ -154,7 +155,7 @@ std::string selection_report(const SelectRunArguments& arguments, const SelectRu
                       {"planned_terms", terms}}},
                     {"resumed", result.selection->resumed()},
                     {"seconds", seconds}};
-    return json.dump(1) + "\n";
+    return json_text(json, 1) + "\n";
 }
 
 }  // namespace vocabpipe::tool

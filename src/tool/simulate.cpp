@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "src/support/json_text.hpp"
 #include "src/support/output_check.hpp"
 #include "src/support/text_layout.hpp"
 #include "src/tool/commands.hpp"
@@ -142,7 +143,7 @@ void print_json(const SimulatedStep& run) {
                                    {"bytes_at_peak", by_use(memory.at_peak)},
                                    {"largest_bytes", by_use(memory.largest)}});
     }
-    std::printf("%s\n", json.dump(2).c_str());
+    std::printf("%s\n", json_text(json, 2).c_str());
 }
 
 void simulate_schedule(const SimulateArguments& options) {

@@ -499,6 +499,19 @@ TEST(ExplainCommand, TellsWhereTheTimeOfATraceWent) {
                 HasSubstr("--pp: is for schedules that are simulated; t.json is a trace"));
 }
 
+TEST(SimulationCommands, TakeFilesWhoseNamesAreNoUtf8) {
+    const TempFolder folder;
+    testing::write_file(folder / "s\xff.csv", "0F0,0F1,0B0,0B1\n1F0,1B0,1F1,1B1\n");
+    const std::string file = "'s\xff.csv' ";
+    for (const std::string command :
+         {"simulate " + file + "--json", "simulate " + file + "--html a.html --trace a.json",
+          "timeline " + file + "--html b.html --svg b.svg", "explain " + file}) {
+        const Outcome outcome = vocabpipe_in(folder, command);
+        EXPECT_EQ(outcome.exit_code, 0) << command << outcome.error;
+    }
+    EXPECT_EQ(read_chrome_trace(folder / "a.json").ranks, 2);
+}
+
 TEST(SimulationCommands, RefuseWhatCannotBe) {
     const std::string size = " --pp 4 --microbatches 8";
     EXPECT_THAT(refused("simulate f1b" + size, 2), HasSubstr("did you mean 1f1b?"));

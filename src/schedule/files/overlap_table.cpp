@@ -2,6 +2,7 @@
 // Tables of vocabpipe profile --overlap: one JSON object, versioned, every key required.
 #include "vocabpipe/overlap_table.hpp"
 
+#include "src/support/json_text.hpp"
 #include "src/support/output_file.hpp"
 #include "src/support/read_whole_file.hpp"
 #include "src/support/strict_json.hpp"
@@ -153,7 +154,7 @@ void write_overlap_table(const std::string& path, const OverlapTable& table) {
                         {"shapes", std::move(shapes)}};
     // Text from outside (host, command) may be in any encoding; the file is always valid JSON.
     OutputFile file(path);
-    file.write(document.dump(1, ' ', false, json::error_handler_t::replace) + "\n");
+    file.write(json_text(document, 1) + "\n");
     file.publish();
 }
 

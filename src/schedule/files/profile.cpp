@@ -4,6 +4,7 @@
 // of read as a machine that costs nothing.
 #include "vocabpipe/profile.hpp"
 
+#include "src/support/json_text.hpp"
 #include "src/support/output_file.hpp"
 #include "src/support/read_whole_file.hpp"
 #include "src/support/strict_json.hpp"
@@ -420,8 +421,7 @@ Profile read_profile(const std::string& path) {
 
 void write_profile(const std::string& path, const Profile& profile) {
     // Text from outside (host, command) may be in any encoding; the file is always valid JSON.
-    const std::string text =
-        to_json(profile).dump(1, ' ', false, json::error_handler_t::replace) + "\n";
+    const std::string text = json_text(to_json(profile), 1) + "\n";
     OutputFile file(path);
     file.write(text);
     file.publish();

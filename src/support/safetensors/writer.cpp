@@ -2,6 +2,7 @@
 #include "src/support/safetensors/writer.hpp"
 
 #include "src/support/durable_calls.hpp"
+#include "src/support/json_text.hpp"
 #include "src/support/output_file.hpp"
 
 #include <fcntl.h>
@@ -42,7 +43,7 @@ SafetensorsPlan::SafetensorsPlan(std::vector<StoredTensor> tensors,
             {"dtype", name_of(t.type)}, {"shape", t.shape}, {"data_offsets", {t.begin, t.end}}};
         index_[t.name] = i;
     }
-    std::string text = json.dump();
+    std::string text = json_text(json);
     text.resize((text.size() + kAlignment - 1) / kAlignment * kAlignment, ' ');
     const uint64_t length = text.size();
     header_.resize(sizeof length);

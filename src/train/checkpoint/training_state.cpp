@@ -2,6 +2,7 @@
 #include "src/train/checkpoint/training_state.hpp"
 
 #include "src/support/crc32c.hpp"
+#include "src/support/json_text.hpp"
 #include "src/support/strict_json.hpp"
 #include "vocabpipe/error.hpp"
 
@@ -39,11 +40,6 @@ uint32_t checksum(const StrictJson& value) {
     return number_in<uint32_t>(value, 16, "a CRC-32C as 8 hexadecimal digits");
 }
 
-/// Flags may hold paths that are no UTF-8.
-std::string dumped(const nlohmann::json& json, int indent) {
-    return json.dump(indent, ' ', false, nlohmann::json::error_handler_t::replace);
-}
-
 uint32_t checksum_of(const std::string& text) {
     return crc32c(std::as_bytes(std::span(text)));
 }
@@ -68,8 +64,8 @@ std::string print_training_state(const TrainingState& state) {
         entry["tensors"] = nlohmann::json::object();
         for (const auto& [tensor, crc] : file.tensors) entry["tensors"][tensor] = hex(crc);
     }
-    json["crc32c"] = hex(checksum_of(dumped(json, -1)));  // of this document without the key
-    return dumped(json, 1) + "\n";
+    json["crc32c"] = hex(checksum_of(json_text(json)));  // of this document without the key
+    return json_text(json, 1) + "\n";
 }
 
 TrainingState parse_training_state(std::string_view text, const std::string& path) {
@@ -83,7 +79,7 @@ TrainingState parse_training_state(std::string_view text, const std::string& pat
     }
     nlohmann::json rest = nlohmann::json::parse(text);
     rest.erase("crc32c");
-    if (checksum(json.at("crc32c")) != checksum_of(dumped(rest, -1))) {
+    if (checksum(json.at("crc32c")) != checksum_of(json_text(rest))) {
         json.fail("is damaged; its checksum does not match; load an older step");
     }
     TrainingState state;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/train/measure/run_report.hpp"
 
+#include "src/support/json_text.hpp"
 #include "src/support/output_file.hpp"
 #include "src/support/text_layout.hpp"
 
@@ -255,7 +256,7 @@ void write_report(const std::string& path, const RunReport& report) {
         {"memory_error", report.memory_error()},
         {"ranks", ranks}};
     OutputFile file(path);
-    const std::string text = all.dump(2) + "\n";
+    const std::string text = json_text(all, 2) + "\n";
     file.write(text);
     file.publish();
 }
