@@ -56,7 +56,8 @@ macro(vocabpipe_test_shards name)
       string(APPEND entry ".${shard}")
     endif()
     add_test(NAME ${entry} COMMAND ${name} --gtest_brief=1)
-    set_tests_properties(${entry} PROPERTIES TIMEOUT ${timeout} LABELS "${arg_LABELS}"
+    # Those that may take long begin first, so that none runs alone at the end.
+    set_tests_properties(${entry} PROPERTIES TIMEOUT ${timeout} COST ${timeout} LABELS "${arg_LABELS}"
       ENVIRONMENT "${VOCABPIPE_TEST_ENVIRONMENT};GTEST_TOTAL_SHARDS=${arg_SHARDS};GTEST_SHARD_INDEX=${shard}")
   endforeach()
 endmacro()
