@@ -73,7 +73,7 @@ TEST(SimulateCommand, PrintsTimeBubbleAndMemoryPerRank) {
 
 TEST(SimulateCommand, RefusesWhatWouldTakeTooMuchMemoryBeforeItMakesAnything) {
     const TempFolder folder;
-    for (const std::string command :
+    for (const std::string& command :
          {"simulate 1f1b", "timeline 1f1b --html a.html", "explain 1f1b"}) {
         const Outcome outcome = vocabpipe_in(folder, command + " --pp 64 --microbatches 10000");
         EXPECT_EQ(outcome.exit_code, 2);
@@ -503,7 +503,7 @@ TEST(SimulationCommands, TakeFilesWhoseNamesAreNoUtf8) {
     const TempFolder folder;
     testing::write_file(folder / "s\xff.csv", "0F0,0F1,0B0,0B1\n1F0,1B0,1F1,1B1\n");
     const std::string file = "'s\xff.csv' ";
-    for (const std::string command :
+    for (const std::string& command :
          {"simulate " + file + "--json", "simulate " + file + "--html a.html --trace a.json",
           "timeline " + file + "--html b.html --svg b.svg", "explain " + file}) {
         const Outcome outcome = vocabpipe_in(folder, command);
