@@ -73,7 +73,7 @@ TEST(SimulateCommand, PrintsTimeBubbleAndMemoryPerRank) {
 
 TEST(SimulateCommand, RefusesWhatWouldTakeTooMuchMemoryBeforeItMakesAnything) {
     const TempFolder folder;
-    for (const std::string& command :
+    for (const std::string command :
          {"simulate 1f1b", "timeline 1f1b --html a.html", "explain 1f1b"}) {
         const Outcome outcome = vocabpipe_in(folder, command + " --pp 64 --microbatches 10000");
         EXPECT_EQ(outcome.exit_code, 2);
