@@ -127,7 +127,7 @@ constexpr std::string_view kMark = "vocabpipe select run\n";
 /// To open a lock file that others remove.
 constexpr int kMostAttempts = 1000;
 
-/// Of the texts of a state; its samples' hashes are added.
+/// Checksum of a state's texts; its samples' hashes are added.
 uint64_t checksum_of(const std::string& progress, const std::map<std::string, std::string>& flags) {
     uint32_t sum = crc32c(std::as_bytes(std::span(progress)));
     for (const auto& [flag, text] : flags) {
@@ -137,7 +137,8 @@ uint64_t checksum_of(const std::string& progress, const std::map<std::string, st
     return sum;
 }
 
-/// Of this rank's samples. A sum, so that it does not depend on how they are spread over ranks.
+/// Hashes of this rank's samples. A sum, so that it does not depend on how they are spread over
+/// ranks.
 uint64_t checksum_of(const SelectionState& state) {
     uint64_t sum = 0;
     for (int64_t v = state.first(); v < state.last(); ++v) {

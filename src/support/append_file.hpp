@@ -11,7 +11,7 @@ namespace vocabpipe {
 
 /// A file that grows by whole records, each written out at once so that the file can be watched. A
 /// record that cannot be written whole (disk full) is taken back and reported as OutputFileError.
-/// Of two processes with one file the second is refused (UsageError), where the file system has
+/// The second of two processes with one file is refused (UsageError), where the file system has
 /// locks; a file that is removed meanwhile is made anew, with what follows.
 class AppendFile {
 public:

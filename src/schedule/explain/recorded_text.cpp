@@ -18,7 +18,7 @@ namespace {
 
 /// Passes that take so much longer than their CPU time shared their core.
 constexpr double kSharedCore = 1.2;
-/// Of more ranks only the busiest and the idlest are shown.
+/// Where there are more ranks, only the busiest and the idlest are shown.
 constexpr size_t kMostShown = 8;
 /// Clocks of ranks differ by a little, so that a chain may not end by itself.
 constexpr int kMostLinks = 16;

@@ -62,7 +62,7 @@ std::vector<RankTimeUse> time_use(const RecordedRun& run) {
         if (slice.lane != Lane::compute) continue;
         const size_t rank = slice.rank;
         RankTimeUse& use = ranks[rank];
-        // Of what a picture can overlap, each moment counts once.
+        // Passes may overlap in a picture; each moment counts once.
         const int64_t begin = std::max(slice.begin_ns, until[rank]);
         const int64_t end = std::max(slice.end_ns, begin);
         waits[rank][wait_of(run, causes[i].slice)] += begin - until[rank];

@@ -13,11 +13,11 @@ namespace {
 
 using nlohmann::json;
 
-constexpr std::string_view kBlank = " \t\r\v\f\n";
+constexpr std::string_view kWhiteSpace = " \t\r\v\f\n";
 constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
 
-bool is_blank(std::string_view line) {
-    return line.find_first_not_of(kBlank) == std::string_view::npos;
+bool is_white(std::string_view line) {
+    return line.find_first_not_of(kWhiteSpace) == std::string_view::npos;
 }
 
 std::string keys_of(const json& object) {
@@ -51,7 +51,7 @@ private:
         if (number_ == 1 && line.starts_with(kByteOrderMark)) {
             line.remove_prefix(kByteOrderMark.size());
         }
-        if (!is_blank(line)) {
+        if (!is_white(line)) {
             sink_.text(document(line));
             sink_.end();
         }
@@ -103,13 +103,13 @@ bool holds_json_lines(const std::string& path) {
         read_text_file(path, [&](std::string_view block) {
             head.append(block);
             // All of the first line that is not blank, or as much as says what it is.
-            const size_t begin = head.find_first_not_of(kBlank);
+            const size_t begin = head.find_first_not_of(kWhiteSpace);
             if (begin != std::string::npos) throw Enough();
         });
     } catch (const Enough&) {
     }
     if (head.starts_with(kByteOrderMark)) head.erase(0, kByteOrderMark.size());
-    const size_t begin = head.find_first_not_of(kBlank);
+    const size_t begin = head.find_first_not_of(kWhiteSpace);
     if (begin == std::string::npos) return false;
     const size_t end = head.find('\n', begin);
     const std::string_view line = std::string_view(head).substr(begin, end - begin);

@@ -56,7 +56,7 @@ RunReport report_of_run(const TrainingPlan& plan, const RunEnd& end) {
     return report;
 }
 
-/// Of all passes.
+/// Time of all passes over their CPU time.
 double time_over_cpu(const Timeline& timeline) {
     int64_t time = 0, cpu = 0;
     for (const Span& span : timeline.spans) {

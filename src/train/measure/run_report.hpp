@@ -82,7 +82,7 @@ struct RunReport {
     /// That these ranks share, whose threads are more; 0: every thread has a core, or a device.
     int shared_cores = 0;
     int ranks_sharing = 0;
-    /// Of the last step's passes: time by the clock over CPU time. Devices have no other time: 1.
+    /// Time by the clock over CPU time, of the last step's passes. Devices have no other time: 1.
     double pass_time_over_cpu = 1;
     /// The last step's program, simulated with every pass's own duration, and as it ran.
     int64_t replayed_ns = 0;
