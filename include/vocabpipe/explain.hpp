@@ -103,6 +103,10 @@ using TimeText = std::function<std::string(int64_t ns)>;
                                   const Mesh& mesh = {});
 [[nodiscard]] std::string to_text(const CriticalPath& path, const TimeText& time_text = {});
 
+/// A sentence where passes took so much longer by the clock than in CPU time that cores were
+/// shared: measured speeds say little then. Else "".
+[[nodiscard]] std::string shared_cores_text(double pass_time_over_cpu);
+
 /// Where the time of a run went that was read from a trace: what each rank computed and waited for,
 /// as shares of the makespan, its critical path, and whether its cores were shared. Lines of text.
 [[nodiscard]] std::string to_text(const RecordedRun& run, const TimeText& time_text);

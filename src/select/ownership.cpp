@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/select/ownership.hpp"
+#include "src/runtime/gathered.hpp"
 
 #include <algorithm>
 #include <cstddef>
@@ -7,19 +8,6 @@
 #include <span>
 
 namespace vocabpipe {
-
-namespace {
-
-/// By rank.
-std::vector<int64_t> values_of_ranks(Communicator& world, int64_t value) {
-    std::vector<int64_t> values;
-    for (const auto& bytes : world.all_gather(std::as_bytes(std::span(&value, 1)))) {
-        std::memcpy(&values.emplace_back(), bytes.data(), sizeof value);
-    }
-    return values;
-}
-
-}  // namespace
 
 void add_over_ranks(Communicator& world, std::vector<uint64_t>& values) {
     if (world.size() == 1) return;
@@ -36,16 +24,16 @@ void add_over_ranks(Communicator& world, std::vector<uint64_t>& values) {
 
 int64_t sum_over_ranks(Communicator& world, int64_t value) {
     int64_t sum = 0;
-    for (const int64_t one : values_of_ranks(world, value)) sum += one;
+    for (const int64_t one : gathered_values(world, value)) sum += one;
     return sum;
 }
 
 int64_t largest_over_ranks(Communicator& world, int64_t value) {
-    return std::ranges::max(values_of_ranks(world, value));
+    return std::ranges::max(gathered_values(world, value));
 }
 
 int64_t sum_of_ranks_before(Communicator& world, int64_t value) {
-    const std::vector<int64_t> values = values_of_ranks(world, value);
+    const std::vector<int64_t> values = gathered_values(world, value);
     int64_t sum = 0;
     for (int rank = 0; rank < world.rank(); ++rank) sum += values[static_cast<size_t>(rank)];
     return sum;

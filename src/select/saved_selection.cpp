@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/select/saved_selection.hpp"
 
+#include "src/runtime/gathered.hpp"
 #include "src/select/files/tensor_input.hpp"
 #include "src/select/files/tensor_output.hpp"
 #include "src/select/hash.hpp"
@@ -19,7 +20,6 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <cstring>
 #include <filesystem>
 #include <limits>
 #include <nlohmann/json.hpp>
@@ -151,11 +151,7 @@ uint64_t checksum_of(const SelectionState& state) {
 /// Modulo 2^64.
 uint64_t wrapped_sum(Communicator& world, uint64_t mine) {
     uint64_t sum = 0;
-    for (const auto& bytes : world.all_gather(std::as_bytes(std::span(&mine, 1)))) {
-        uint64_t part = 0;
-        std::memcpy(&part, bytes.data(), sizeof part);
-        sum += part;
-    }
+    for (const uint64_t part : gathered_values(world, mine)) sum += part;
     return sum;
 }
 

@@ -89,7 +89,8 @@ int64_t entries_of(const std::string& path) {
             .members());
 }
 
-/// Of a folder that is loaded later, when what is wrong with its files is said by their checksums.
+/// The model of a folder that is loaded later; none where its files are wrong, which their
+/// checksums say then.
 std::optional<ModelConfig> readable_model(const std::string& folder) {
     if (folder.empty()) return std::nullopt;
     try {

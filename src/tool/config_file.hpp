@@ -18,7 +18,7 @@ class ConfigFile {
 public:
     static constexpr const char* kFlag = "--config";
 
-    /// Of a program with these flags. `refusal`: as Command::refusal.
+    /// Reads files for a program with these flags. `refusal`: as Command::refusal.
     explicit ConfigFile(const std::vector<FlagGroup>& groups, Refusal refusal = {});
     ConfigFile(const ConfigFile&) = delete;
     ConfigFile& operator=(const ConfigFile&) = delete;

@@ -23,8 +23,9 @@ void check_optimizer_load(const MegatronFlags& megatron, const TrainOptions& opt
 /// UsageError where --schedule or --memory-limit say it besides.
 void use_zero_bubble(const MegatronFlags& megatron, const GivenFlags& given, TrainOptions& options);
 
-/// Of a command line with flags that only scripts for Megatron have: what holds here and there for
-/// flags that are not given, where it differs; else "". `groups`: all flags, read and resolved.
+/// What holds here and in Megatron for flags that are not given, where it differs; "" where the
+/// command line has no flag that only scripts for Megatron have. `groups`: all flags, read and
+/// resolved.
 [[nodiscard]] std::string other_defaults(const std::vector<FlagGroup>& groups,
                                          const GivenFlags& given, const ModelConfig& model);
 

@@ -17,7 +17,7 @@ struct MegatronScript {
     std::vector<std::string> instead;  ///< what the refusals ask for
 };
 
-/// Of NVIDIA/Megatron-LM, and of sail-sg/zero-bubble-pipeline-parallelism with each of its
+/// Scripts of NVIDIA/Megatron-LM, and of sail-sg/zero-bubble-pipeline-parallelism with each of its
 /// switches for a schedule.
 [[nodiscard]] std::vector<MegatronScript> megatron_scripts();
 

@@ -31,14 +31,14 @@ Words words_of(const std::string& text) {
     return {std::istream_iterator<std::string>(in), {}};
 }
 
-/// Of a flag that is only read.
+/// What the page says of a flag that is only read.
 std::string without_effect(const AcceptedFlag& flag) {
     const std::string only(flag.only);
     return "read, without effect" + (only.empty() ? "" : " (" + only + " alone)") + ": " +
            std::string(flag.why);
 }
 
-/// Of "--flag words", as users of a script for Megatron are told.
+/// What becomes of "--flag words", as users of a script for Megatron are told.
 std::string what_becomes(const std::string& flag) {
     const Words words = words_of(flag);
     for (const AcceptedFlag& accepted : accepted_flags()) {

@@ -8,16 +8,14 @@
 #include <algorithm>
 #include <array>
 #include <cstdio>
-#include <map>
 #include <numeric>
-#include <utility>
+#include <string>
+#include <vector>
 
 namespace vocabpipe {
 
 namespace {
 
-/// Passes that take so much longer than their CPU time shared their core.
-constexpr double kSharedCore = 1.2;
 /// Where there are more ranks, only the busiest and the idlest are shown.
 constexpr size_t kMostShown = 8;
 /// Clocks of ranks differ by a little, so that a chain may not end by itself.
@@ -50,32 +48,17 @@ std::vector<size_t> chosen(const std::vector<RankTimeUse>& ranks) {
     return order;
 }
 
-std::string path_text(const RecordedRun& run, int64_t makespan) {
-    std::map<std::string, int64_t> sums;
-    int64_t covered = 0;
-    for (const PathPiece& piece : critical_path(run, slice_causes(run))) {
-        const RecordedRun::Slice& slice = run.slices[piece.slice];
-        const int64_t ns = piece.end_ns - piece.begin_ns;
-        const std::string& name = run.names[slice.name];
-        const bool pass = slice.lane == Lane::compute;
-        const size_t letters = name.find_first_not_of("0123456789");
-        sums[pass && letters != std::string::npos
-                 ? name.substr(letters, name.find(' ') - letters)
-                 : std::string(to_string(slice.lane)) + (pass ? "" : " lane")] += ns;
-        covered += ns;
-    }
-    if (makespan > covered) sums["between them"] += makespan - covered;
-    std::vector<std::pair<int64_t, std::string>> shares;
-    for (const auto& [name, ns] : sums) shares.emplace_back(ns, name);
-    std::ranges::stable_sort(shares, std::greater(), &std::pair<int64_t, std::string>::first);
-    std::string text = "critical path, which everything else waited for:";
-    for (const auto& [ns, name] : shares) {
-        if (ns > 0) text += (text.ends_with(':') ? " " : ", ") + name + " " + percent(ns, makespan);
-    }
-    return text + "\n";
-}
-
 }  // namespace
+
+std::string shared_cores_text(double pass_time_over_cpu) {
+    constexpr double kSharedCores = 1.2;
+    if (pass_time_over_cpu <= kSharedCores) return "";
+    std::array<char, 32> factor;
+    std::snprintf(factor.data(), factor.size(), "%.2f", pass_time_over_cpu);
+    return "passes took " + std::string(factor.data()) +
+           " times their CPU time: threads shared cores with each other or with other programs, or "
+           "waited inside passes for rows of other ranks";
+}
 
 std::string to_text(const RecordedRun& run, const TimeText& time) {
     const TimelineSummary summary = summarize(run);
@@ -89,14 +72,9 @@ std::string to_text(const RecordedRun& run, const TimeText& time) {
     std::string text = time(makespan) + " on " + std::to_string(run.ranks) +
                        (run.ranks == 1 ? " rank" : " ranks") + ", which compute " +
                        percent(busy, makespan * run.ranks) + " of it\n";
-    if (cpu > 0 && static_cast<double>(busy) > kSharedCore * static_cast<double>(cpu)) {
-        std::array<char, 32> factor;
-        std::snprintf(factor.data(), factor.size(), "%.2f",
-                      static_cast<double>(busy) / static_cast<double>(cpu));
-        text += "passes took " + std::string(factor.data()) +
-                " times their CPU time: threads shared cores with each other or with other "
-                "programs, or waited inside passes for rows of other ranks\n";
-    }
+    const std::string shared =
+        cpu > 0 ? shared_cores_text(static_cast<double>(busy) / static_cast<double>(cpu)) : "";
+    if (!shared.empty()) text += shared + "\n";
     text += "\n";
     const std::vector<size_t> shown = chosen(ranks);
     for (const size_t rank : shown) {
@@ -109,7 +87,8 @@ std::string to_text(const RecordedRun& run, const TimeText& time) {
         text += "and " + std::to_string(ranks.size() - shown.size()) +
                 " other ranks, which compute no more and no less\n";
     }
-    return text + "\n" + path_text(run, makespan);
+    return text + "\ncritical path, which everything else waited for: " +
+           list(critical_path_use(run), makespan) + "\n";
 }
 
 std::string to_text(const RecordedRun& run, int rank, int64_t at_ns, const TimeText& time) {

@@ -79,4 +79,18 @@ std::vector<RankTimeUse> time_use(const RecordedRun& run) {
     return ranks;
 }
 
+std::vector<RankTimeUse::Share> critical_path_use(const RecordedRun& run) {
+    Sums sums;
+    int64_t left = summarize(run).makespan_ns;
+    for (const PathPiece& piece : critical_path(run, slice_causes(run))) {
+        const Slice& slice = run.slices[piece.slice];
+        const int64_t ns = piece.end_ns - piece.begin_ns;
+        sums[slice.lane == Lane::compute ? kind_of(run.names[slice.name])
+                                         : std::string(to_string(slice.lane)) + " lane"] += ns;
+        left -= ns;
+    }
+    sums["between them"] += left;
+    return largest_first(sums);
+}
+
 }  // namespace vocabpipe

@@ -25,5 +25,8 @@ struct RankTimeUse {
 
 /// [rank].
 [[nodiscard]] std::vector<RankTimeUse> time_use(const RecordedRun& run);
+/// The critical path by kinds of passes and by lanes, largest first; "between them": time in which
+/// what comes next could have begun.
+[[nodiscard]] std::vector<RankTimeUse::Share> critical_path_use(const RecordedRun& run);
 
 }  // namespace vocabpipe

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/select/files/tensor_output.hpp"
 
+#include "src/runtime/gathered.hpp"
 #include "src/support/output_file.hpp"
 #include "vocabpipe/error.hpp"
 
@@ -25,19 +26,17 @@ TensorOutput::TensorOutput(Communicator& world, std::string path, std::vector<St
         if (!device) file_->reserve(plan_.file_bytes());
         file_->write_at(0, std::as_bytes(std::span(plan_.header())));
     });
-    const auto names = world_.all_gather(std::as_bytes(std::span(name)));
+    name = gathered_texts(world_, name).front();
     world_.agree([&] {
         if (world_.rank() == 0) return;
-        const auto& bytes = names.front();
-        const std::string of_first(reinterpret_cast<const char*>(bytes.data()), bytes.size());
         std::error_code ignored;
-        if (!std::filesystem::exists(of_first, ignored)) {
+        if (!std::filesystem::exists(name, ignored)) {
             throw OutputFileError(
                 path_ + ": rank " + std::to_string(world_.rank()) +
                 " does not see what rank 0 writes there; use the path of a folder "
                 "that all hosts share");
         }
-        file_.emplace(SharedOutputFile::open(of_first));
+        file_.emplace(SharedOutputFile::open(name));
     });
 }
 

@@ -32,7 +32,7 @@ public:
     ModelWeights(const ModelWeights&) = delete;  // by_role_ refers to slices_
     ModelWeights& operator=(const ModelWeights&) = delete;
 
-    /// Of a name in model_file_tensors().
+    /// The tensor of a name in model_file_tensors().
     [[nodiscard]] const FoundTensor& at(const std::string& name) const { return found_.at(name); }
 
     /// A tied weight that the files have under both names.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Saving and loading for trainers of one's own.
+#include "src/runtime/gathered.hpp"
 #include "src/train/checkpoint/load_checkpoint.hpp"
 #include "src/train/checkpoint/model_config_file.hpp"
 #include "src/train/checkpoint/save_checkpoint.hpp"
@@ -43,9 +44,7 @@ bool load_step(TrainedRank& rank, const std::string& folder) {
         }
         found = source.folder;
     });
-    const std::vector<std::byte> first =
-        communicator.all_gather(std::as_bytes(std::span(found))).front();
-    found.assign(reinterpret_cast<const char*>(first.data()), first.size());
+    found = gathered_texts(communicator, found).front();
     if (found.empty()) return false;
     std::optional<Checkpoint> checkpoint;
     communicator.agree([&] {

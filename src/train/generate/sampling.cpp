@@ -1,30 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/train/generate/sampling.hpp"
 
+#include "src/runtime/gathered.hpp"
 #include "vocabpipe/error.hpp"
 
 #include <algorithm>
 #include <array>
 #include <bit>
 #include <cmath>
-#include <cstring>
 #include <limits>
 #include <vector>
 
 namespace vocabpipe {
 
 namespace {
-
-/// Every rank's `mine`, by rank. Of a type that can be copied as bytes.
-template <typename T>
-std::vector<T> gather(Communicator& world, const T& mine) {
-    std::vector<T> all;
-    for (const std::vector<std::byte>& bytes :
-         world.all_gather(std::as_bytes(std::span(&mine, 1)))) {
-        std::memcpy(&all.emplace_back(), bytes.data(), sizeof(T));
-    }
-    return all;
-}
 
 /// In the order of the numbers; -0 comes as 0.
 uint32_t key_of(float logit) {
@@ -101,7 +90,7 @@ public:
         uint64_t mass = 0;
         for (const Entry& entry : entries_) mass += entry.mass;
         uint64_t total = 0;
-        for (const uint64_t part : gather(world_, mass)) total += part;
+        for (const uint64_t part : gathered_values(world_, mass)) total += part;
         return total;
     }
 
@@ -113,7 +102,7 @@ public:
         std::vector<Histogram> ranks;
         size_t bin = 0;
         for (int shift = 24; shift >= 0; shift -= 8) {
-            ranks = gather(world_, histogram(prefix, shift));
+            ranks = gathered_values(world_, histogram(prefix, shift));
             for (bin = kBins - 1; bin > 0; --bin) {
                 Amount next = before;
                 for (const Histogram& rank : ranks) next += rank[bin];
@@ -162,7 +151,7 @@ private:
             if (earlier++ == skipped)
                 token = static_cast<int32_t>(first_ + static_cast<int64_t>(i));
         }
-        const std::vector<int32_t> found = gather(world_, token);
+        const std::vector<int32_t> found = gathered_values(world_, token);
         return {*std::ranges::max_element(found),
                 {before.tokens + skipped + 1, before.mass + (skipped + 1) * one.mass}};
     }
@@ -176,13 +165,14 @@ private:
 
 int32_t sample(Communicator& world, const LogitsShard& mine, const SamplingOptions& options,
                double u) {
-    const Likeliest best = likeliest_of(gather(world, likeliest_of(mine)));
+    const Likeliest best = likeliest_of(gathered_values(world, likeliest_of(mine)));
     if (options.temperature <= 0 || options.top_k == 1) return best.token;
     Order order(world, mine, best.logit, options.temperature);
     uint64_t kept = order.total_mass();
     if (options.top_k > 0) {
         uint64_t tokens = 0;
-        for (const uint64_t part : gather(world, uint64_t{mine.logits.size()})) tokens += part;
+        for (const uint64_t part : gathered_values(world, uint64_t{mine.logits.size()}))
+            tokens += part;
         const auto k = static_cast<uint64_t>(options.top_k);
         if (k < tokens) kept = order.find(&Amount::tokens, k - 1).through.mass;
     }

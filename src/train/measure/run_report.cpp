@@ -4,6 +4,7 @@
 #include "src/support/json_text.hpp"
 #include "src/support/output_file.hpp"
 #include "src/support/text_layout.hpp"
+#include "vocabpipe/explain.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -14,9 +15,6 @@
 namespace vocabpipe {
 
 namespace {
-
-/// Passes that take so much longer than their CPU time shared their cores.
-constexpr double kSharedCores = 1.2;
 
 double mib(int64_t bytes) {
     return static_cast<double>(bytes) / (1 << 20);
@@ -209,12 +207,8 @@ void print_report(const RunReport& report) {
                    "the prediction does not include",
                    report.ranks_sharing, report.shared_cores, report.shared_cores == 1 ? "" : "s"));
     }
-    if (report.pass_time_over_cpu > kSharedCores) {
-        say(
-            format("passes took %.2f times their CPU time: threads shared cores with each other or "
-                   "with other programs, or waited inside passes for rows of other ranks; the "
-                   "simulated figures have a core for each rank",
-                   report.pass_time_over_cpu));
+    if (const std::string shared = shared_cores_text(report.pass_time_over_cpu); !shared.empty()) {
+        say(shared + "; the simulated figures have a core for each rank");
     }
     say(
         format("last step: %.1f ms simulated with the measured length of every pass, %.1f ms "

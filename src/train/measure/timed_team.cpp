@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/train/measure/timed_team.hpp"
 
+#include "src/runtime/gathered.hpp"
 #include "src/runtime/tile_link/host.hpp"
 #include "src/runtime/transport/modelled_link.hpp"
 #include "src/runtime/wait.hpp"
@@ -12,7 +13,6 @@
 #include <limits>
 #include <numeric>
 #include <random>
-#include <span>
 #include <string>
 
 namespace vocabpipe {
@@ -20,15 +20,6 @@ namespace vocabpipe {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-template <typename Number>
-std::vector<Number> of_all_ranks(Communicator& world, Number mine) {
-    std::vector<Number> numbers;
-    for (const auto& bytes : world.all_gather(std::as_bytes(std::span(&mine, 1)))) {
-        std::memcpy(&numbers.emplace_back(), bytes.data(), sizeof(Number));
-    }
-    return numbers;
-}
 
 std::vector<int> all_ranks(const Communicator& world) {
     std::vector<int> everyone(static_cast<size_t>(world.size()));
@@ -58,12 +49,12 @@ ModelledTeamLink::ModelledTeamLink(Communicator& world, int64_t bytes, double se
                                 {.ranks = all_ranks(world), .poll = {}})) {}
 
 double largest_of_ranks(Communicator& world, double mine) {
-    return std::ranges::max(of_all_ranks(world, mine));
+    return std::ranges::max(gathered_values(world, mine));
 }
 
 int64_t sum_of_ranks(Communicator& world, int64_t mine) {
     int64_t sum = 0;
-    for (const int64_t number : of_all_ranks(world, mine)) sum += number;
+    for (const int64_t number : gathered_values(world, mine)) sum += number;
     return sum;
 }
 

@@ -27,7 +27,7 @@ struct MegatronFlags {
     bool zero_bubble = false;                   // --enable-zero-bubble
     bool zero_bubble_v = false;                 // --zero-bubble-v-schedule
     std::optional<int> most_pending_backwards;  // --zero-bubble-max-pending-backward
-    // Of those that set nothing (accepted_flags()), by name. Rows point to them.
+    // Values of flags that set nothing (accepted_flags()), by name. Rows point to them.
     std::map<std::string_view, bool> switches;
     std::map<std::string_view, std::string> values;
     std::map<std::string_view, std::vector<std::string>> lists;
@@ -67,7 +67,7 @@ struct UnresolvedFlags {
 /// Of training alone: data, learning rate, optimizer, evaluation, saved steps, outputs, the end.
 [[nodiscard]] std::vector<FlagGroup> training_flags(TrainOptions& options);
 
-/// Of training alone: lengths in samples.
+/// Lengths in samples, which training alone has.
 [[nodiscard]] FlagGroup sample_flags(TrainOptions& options);
 /// Sets TrainOptions::train_iters where the length of the run is in samples. Throws UsageError if
 /// they make no step.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/train/run/resume.hpp"
 
+#include "src/runtime/gathered.hpp"
 #include "src/train/checkpoint/model_config_file.hpp"
 #include "src/train/options/check_options.hpp"
 #include "src/train/options/train_flags.hpp"
@@ -92,9 +93,7 @@ std::unique_ptr<const Checkpoint> open_checkpoint(Communicator& communicator,
         const CheckpointSource source = find_checkpoint(options.load, options.finetune);
         found = (source.training ? 't' : 'w') + source.folder;
     });
-    const std::vector<std::byte> first =
-        communicator.all_gather(std::as_bytes(std::span(found))).front();
-    found.assign(reinterpret_cast<const char*>(first.data()), first.size());
+    found = gathered_texts(communicator, found).front();
     std::unique_ptr<const Checkpoint> checkpoint;
     communicator.agree([&] {
         checkpoint = std::make_unique<const Checkpoint>(

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/train/run/shared_folder.hpp"
 
+#include "src/runtime/gathered.hpp"
 #include "src/support/temporary_file.hpp"
 #include "vocabpipe/error.hpp"
 
@@ -8,10 +9,8 @@
 
 #include <array>
 #include <chrono>
-#include <cstddef>
 #include <filesystem>
 #include <optional>
-#include <span>
 #include <system_error>
 #include <thread>
 
@@ -47,8 +46,7 @@ void check_shared_folder(Communicator& communicator, const std::string& flag,
         probe.emplace(folder + "/.vocabpipe-probe");
         name = std::filesystem::path(probe->name()).filename().string();
     });
-    const auto first = communicator.all_gather(std::as_bytes(std::span(name))).front();
-    name.assign(reinterpret_cast<const char*>(first.data()), first.size());
+    name = gathered_texts(communicator, name).front();
     communicator.agree([&] {
         if (appears(folder + "/" + name)) return;
         throw UsageError(flag + " " + folder + ": rank " + std::to_string(communicator.rank()) +

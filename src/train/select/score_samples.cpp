@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/train/select/score_samples.hpp"
 
+#include "src/runtime/gathered.hpp"
 #include "src/select/files/fixed_point.hpp"
 #include "src/select/files/scores_file.hpp"
 #include "src/support/output_check.hpp"
@@ -16,7 +17,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <filesystem>
 #include <optional>
 #include <span>
@@ -208,11 +208,7 @@ private:
 
 double sum_of_ranks(Communicator& world, double mine) {
     double sum = 0;
-    for (const auto& bytes : world.all_gather(std::as_bytes(std::span(&mine, 1)))) {
-        double part = 0;
-        std::memcpy(&part, bytes.data(), sizeof part);
-        sum += part;
-    }
+    for (const double part : gathered_values(world, mine)) sum += part;
     return sum;
 }
 

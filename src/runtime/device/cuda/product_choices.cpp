@@ -2,9 +2,9 @@
 #include "vocabpipe/cuda/product_choices.hpp"
 
 #include "kernels/cuda/product_choices.hpp"
+#include "src/runtime/gathered.hpp"
 
 #include <set>
-#include <span>
 #include <sstream>
 #include <vector>
 
@@ -14,15 +14,6 @@ namespace {
 
 using kernels::cuda::ProductShape;
 
-std::vector<std::string> gather(Communicator& communicator, const std::string& mine) {
-    std::vector<std::string> texts;
-    for (const std::vector<std::byte>& bytes :
-         communicator.all_gather(std::as_bytes(std::span(mine)))) {
-        texts.emplace_back(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-    }
-    return texts;
-}
-
 /// The shapes that the devices of all ranks have run, as texts.
 std::set<std::string> gather_shapes(Communicator& communicator, Context& ctx) {
     std::string mine;
@@ -30,7 +21,7 @@ std::set<std::string> gather_shapes(Communicator& communicator, Context& ctx) {
         mine += shape.text() + "\n";
     }
     std::set<std::string> lines;
-    for (const std::string& text : gather(communicator, mine)) {
+    for (const std::string& text : gathered_texts(communicator, mine)) {
         std::istringstream in(text);
         for (std::string line; std::getline(in, line);) lines.insert(line);
     }
@@ -49,7 +40,7 @@ std::string time_products(Communicator& communicator, Device& device) {
         for (const std::string& line : lines) shapes.push_back(ProductShape::parse(line));
         text = kernels::cuda::time_products(ctx, shapes, kernels::cuda::name_of_gpu()).text();
     });
-    return gather(communicator, text).front();
+    return gathered_texts(communicator, text).front();
 }
 
 std::vector<std::string> product_shapes(Communicator& communicator, Device& device) {

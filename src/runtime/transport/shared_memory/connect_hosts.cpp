@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/runtime/transport/shared_memory/transport.hpp"
 
+#include "src/runtime/gathered.hpp"
 #include "vocabpipe/error.hpp"
 
 #include <unistd.h>
 
 #include <array>
-#include <cstring>
 #include <exception>
 
 namespace vocabpipe::shared_memory {
@@ -17,15 +17,6 @@ std::string host_name() {
     std::array<char, 256> name{};
     ::gethostname(name.data(), name.size() - 1);
     return name.data();
-}
-
-std::vector<std::string> texts_of_all(Communicator& control, const std::string& mine) {
-    std::vector<std::string> texts;
-    for (const auto& bytes : control.all_gather(std::as_bytes(std::span(mine)))) {
-        std::string& text = texts.emplace_back(bytes.size(), ' ');
-        if (!bytes.empty()) std::memcpy(text.data(), bytes.data(), bytes.size());
-    }
-    return texts;
 }
 
 /// What went wrong in `work`; empty: nothing.
@@ -45,7 +36,7 @@ Communicator connect_hosts(Communicator control, const HostOptions& options) {
     const int rank = control.rank();
     const std::string name_here = options.host.empty() ? host_name() : options.host;
     const std::vector<std::string> hosts =
-        texts_of_all(control, name_here + "\n" + std::to_string(options.node));
+        gathered_texts(control, name_here + "\n" + std::to_string(options.node));
     const std::string& host = hosts[static_cast<size_t>(rank)];
     Neighbours neighbours{.rank = rank, .place = {}};
     int ranks = 0;
@@ -67,12 +58,12 @@ Communicator connect_hosts(Communicator control, const HostOptions& options) {
             name = segment->name();
         });
     }
-    const std::string created = texts_of_all(control, name)[static_cast<size_t>(first)];
+    const std::string created = gathered_texts(control, name)[static_cast<size_t>(first)];
     if (ranks > 1 && rank != first && !created.empty()) {
         error = error_of(
             [&] { segment = Segment::open(created, SegmentLayout(ranks, options.ring_bytes)); });
     }
-    const std::vector<std::string> errors = texts_of_all(control, error);
+    const std::vector<std::string> errors = gathered_texts(control, error);
     if (segment) segment->remove();  // all have opened it, or never will
 
     bool fails_here = false;
