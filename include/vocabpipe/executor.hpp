@@ -2,6 +2,7 @@
 #pragma once
 
 #include "vocabpipe/device.hpp"
+#include "vocabpipe/error.hpp"
 #include "vocabpipe/lower.hpp"
 #include "vocabpipe/modules.hpp"
 #include "vocabpipe/program.hpp"
@@ -10,8 +11,10 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 namespace vocabpipe {
@@ -22,6 +25,18 @@ struct ExecutorOptions {
     /// Fills the arena with NaN before a step and, on the host, memory when its buffer dies, so
     /// that a use before birth or after death shows (tests).
     bool poison_dead_buffers = false;
+    /// Looked at while a step runs that has an optimizer: true on any rank abandons the step on all
+    /// (StepAbandoned), unless that rank has reported its part of the gradient norm, after which
+    /// the step is finished. From the rank's thread. Empty: never. All ranks have one, or none.
+    std::function<bool()> abandon = {};
+};
+
+/// The step ended on every rank before any had changed a weight or a moment: they are those of the
+/// step before. What else the modules hold is of no use, and the executor runs no other step.
+class StepAbandoned : public Error {
+public:
+    /// As SIGTERM's, for whoever does not catch it.
+    explicit StepAbandoned(const std::string& message) : Error(ExitCode::terminated, message) {}
 };
 
 /// Walks the program of its rank: starts communication as soon as its inputs are there, runs passes
@@ -46,7 +61,8 @@ public:
     void load(const std::vector<Program>& programs, ProgramId id = 0);
     /// Runs that program once over the step's microbatches (as many as it was lowered for),
     /// whose spans are the host's memory; the modules get them in their device's. Throws
-    /// CommunicationError when a peer does not answer in time, DeviceError when a GPU fails.
+    /// CommunicationError when a peer does not answer in time, DeviceError when a GPU fails,
+    /// StepAbandoned when ExecutorOptions::abandon says so.
     void run_step(std::span<const Microbatch> microbatches, ProgramId id = 0);
 
     /// Spans of this rank from the last step of that program.

@@ -28,7 +28,8 @@ struct TrainedRankOptions {
     OptimizerOptions optimizer = {};  ///< unless the plan has none
     uint64_t seed = 1234;             ///< of the weights; Megatron's default
     bool initialise = true;  ///< false: weights are 0 until they are loaded, which saves the time
-    bool poison_dead_buffers = false;  ///< as in ExecutorOptions (tests)
+    bool poison_dead_buffers = false;    ///< as in ExecutorOptions (tests)
+    std::function<bool()> abandon = {};  ///< as in ExecutorOptions; the position stays where it was
     /// Puts layers of your own into the model (replace_output(), replace_stage()). Empty: the model
     /// as it is.
     std::function<void(ModelRank&)> change_model = {};

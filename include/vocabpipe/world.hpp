@@ -13,6 +13,7 @@
 
 namespace vocabpipe {
 
+class AbandonLine;
 class Transport;
 
 /// When a rank that waits gives up.
@@ -62,6 +63,8 @@ public:
     [[nodiscard]] int size() const;
     /// What moves bytes; for the executor.
     [[nodiscard]] Transport& transport() { return *transport_; }
+    /// How its ranks abandon a step together; for the executor.
+    [[nodiscard]] AbandonLine& abandon_line();
     /// As the world was given, or as set_timeout() has changed them.
     [[nodiscard]] const WaitOptions& wait_options() const { return wait_; }
     /// This rank's deadline from now on: the first step may take much longer than the others.
@@ -87,6 +90,7 @@ private:
     void wait_for(std::span<const uint32_t> tickets);
 
     std::unique_ptr<Transport> transport_;
+    std::unique_ptr<AbandonLine> abandon_line_;  ///< null until it is asked for
     WaitOptions wait_;
 };
 

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "src/runtime/abandon_line.hpp"
 #include "src/runtime/transport/transport.hpp"
 #include "src/runtime/wait.hpp"
 #include "vocabpipe/error.hpp"
@@ -40,6 +41,11 @@ int Communicator::rank() const {
 }
 int Communicator::size() const {
     return transport_->size();
+}
+
+AbandonLine& Communicator::abandon_line() {
+    if (!abandon_line_) abandon_line_ = std::make_unique<AbandonLine>(*transport_);
+    return *abandon_line_;
 }
 
 void Communicator::wait_for(std::span<const uint32_t> tickets) {

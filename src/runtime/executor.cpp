@@ -11,6 +11,7 @@
 #include <array>
 #include <cstring>
 #include <string>
+#include <utility>
 
 namespace vocabpipe {
 
@@ -27,6 +28,7 @@ public:
           sizes_(sizes),
           memory_(device, modules_, sizes_),
           context_(device.context(options.threads, [this] { poll(); })),
+          options_(std::move(options)),
           links_{connect_team(device, Axis::tensor, Channel::tensor),
                  connect_team(device, Axis::expert, Channel::expert)},
           runner_({.communicator = communicator,
@@ -36,7 +38,7 @@ public:
                    .context = context_,
                    .modules = modules_,
                    .memory = memory_,
-                   .options = options}) {
+                   .options = options_}) {
         context_.set_link(Axis::tensor, links_[0].get());
         context_.set_link(Axis::expert, links_[1].get());
         if (sizes.report_bytes > 0 && modules.step == nullptr) {
@@ -73,8 +75,11 @@ public:
 
     void run_step(std::span<const Microbatch> microbatches, ProgramId id) {
         LoadedProgram& program = loaded(id);
+        if (abandoned_) {
+            throw UsageError("executor: a step was abandoned, so no other can run; make another");
+        }
         try {
-            with_peers([&] { runner_.run(program, id, microbatches, step_); });
+            with_peers([&] { run_or_abandon(program, id, microbatches); });
         } catch (const DeviceError& error) {
             throw DeviceError("rank " + std::to_string(communicator_.rank()) + ": step " +
                               std::to_string(step_) + ": " + error.what());
@@ -98,6 +103,19 @@ public:
     void set_step(int64_t step) { step_ = step; }
 
 private:
+    /// Ranks that leave a step wait for each other before any withdraws what the others still have
+    /// open.
+    void run_or_abandon(LoadedProgram& program, ProgramId id,
+                        std::span<const Microbatch> microbatches) {
+        try {
+            runner_.run(program, id, microbatches, step_);
+        } catch (const StepAbandoned&) {
+            abandoned_ = true;
+            communicator_.barrier();
+            throw;
+        }
+    }
+
     void poll() {
         for (const auto& link : links_) {
             if (link) link->poll();
@@ -183,7 +201,9 @@ private:
     StepMemory memory_;
     std::vector<std::unique_ptr<LoadedProgram>> loaded_;  ///< [ProgramId]
     int64_t step_ = 0;
+    bool abandoned_ = false;
     Context context_;
+    const ExecutorOptions options_;
     std::array<std::unique_ptr<TileLink>, 2> links_;  ///< of Context::link(); null: alone
     StepRunner runner_;
 };

@@ -69,6 +69,11 @@ LoadedProgram::LoadedProgram(const Program& of_rank, bool asynchronous)
     for (const uint32_t operand : program.operands) {
         if (operand != kNoBuffer) ++users[operand];
     }
+    for (uint32_t i = 0; i < actions(); ++i) {
+        const Action& action = program.actions[i];
+        if (action.what != Do::pass) continue;
+        if (program.passes[action.item].op == Op::Report) report = i;
+    }
     timeline.spans.reserve(actions());
 }
 

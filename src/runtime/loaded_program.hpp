@@ -36,8 +36,9 @@ struct LoadedProgram {
     /// [action] Whose end its lane waits for, one action of each other lane at most; asynchronous
     /// devices.
     std::vector<std::vector<uint32_t>> waits;
-    std::vector<uint32_t> users;  ///< [buffer] how many actions use it
-    Timeline timeline;            ///< of its last step
+    std::vector<uint32_t> users;   ///< [buffer] how many actions use it
+    uint32_t report = UINT32_MAX;  ///< its Report pass; UINT32_MAX: it has no optimizer
+    Timeline timeline;             ///< of its last step
 };
 
 }  // namespace vocabpipe

@@ -7,6 +7,7 @@
 #include "vocabpipe/tile_link.hpp"
 
 #include <algorithm>
+#include <string>
 
 namespace vocabpipe {
 
@@ -18,6 +19,18 @@ constexpr int64_t kLaunchNs = 100'000;
 /// Actions of other lanes than compute that have not run, each counted by its pieces: ten entries
 /// each at most fit on a stream, which takes about a thousand.
 constexpr size_t kMostEnqueued = 64;
+
+/// Sets a flag until it goes.
+class Setting {
+public:
+    explicit Setting(bool& flag) : flag_(flag) { flag_ = true; }
+    ~Setting() { flag_ = false; }
+    Setting(const Setting&) = delete;
+    Setting& operator=(const Setting&) = delete;
+
+private:
+    bool& flag_;
+};
 
 /// On a device that runs by itself the host saw the order of its own calls only: what each action
 /// waited for, by the times of the device.
@@ -63,11 +76,16 @@ void StepRunner::run(LoadedProgram& program, ProgramId id, std::span<const Micro
     if (rank_.modules.output != nullptr) {
         rank_.modules.output->begin_step(static_cast<int>(microbatches.size()));
     }
-    running_ = true;
+    abandon_ = nullptr;
+    has_reported_ = false;
+    if (rank_.options.abandon && program.report != UINT32_MAX) {
+        abandon_ = &rank_.communicator.abandon_line();
+        abandon_->begin_step();
+    }
+    const Setting running(running_);
     rank_.lanes.begin_step(id);
     passes_.begin_step(program.program, batch_.load(rank_.device, microbatches));
     wait_until([this] { return progress_.is_over(); }, [this] { return advance(); });
-    running_ = false;
     if (!asynchronous_) return;
     rank_.lanes.read_times(program.timeline.spans, program.timeline.piece_waits);
     find_what_was_waited_for(program);
@@ -125,16 +143,27 @@ bool StepRunner::look() {
 /// Called while idle, between passes and by passes that poll.
 void StepRunner::progress() {
     if (in_progress_) return;  // a combine_softmax inside polls as well
-    in_progress_ = true;
-    const struct Leave {
-        bool& flag;
-        ~Leave() { flag = false; }
-    } leave{in_progress_};
+    const Setting in_progress(in_progress_);
+    leave_if_abandoned();
     bool again = true;
     while (again) {
         again = end_transfers();
         if (!asynchronous_ && start_beside_passes()) again = true;
     }
+}
+
+/// Goes on with the step until all ranks are to leave it.
+void StepRunner::leave_if_abandoned() {
+    if (abandon_ == nullptr) return;
+    abandon_->look(has_reported_, rank_.options.abandon);
+    if (abandon_->leaves()) {
+        throw StepAbandoned("step " + std::to_string(step_) + " was abandoned");
+    }
+}
+
+/// A pass that decides the update of every rank, on one that holds it back.
+bool StepRunner::is_held(uint32_t index) const {
+    return abandon_ != nullptr && index == progress_.loaded->report && abandon_->holds();
 }
 
 bool StepRunner::end_transfers() {
@@ -193,7 +222,7 @@ bool StepRunner::start_beside_passes() {
 
 bool StepRunner::start_next_pass() {
     const uint32_t* const next = progress_.ready(LoadedProgram::kPassQueue);
-    if (next == nullptr) return false;
+    if (next == nullptr || is_held(*next)) return false;
     start(LoadedProgram::kPassQueue, *next);
     return true;
 }
@@ -201,7 +230,7 @@ bool StepRunner::start_next_pass() {
 /// On a device with streams: the next action of the one order, if it may be enqueued.
 bool StepRunner::enqueue_next() {
     const uint32_t* const next = progress_.ready(LoadedProgram::kPassQueue);
-    if (next == nullptr) return false;
+    if (next == nullptr || is_held(*next)) return false;
     const bool is_pass = progress_.action(*next).what == Do::pass;
     if (is_pass ? !can_enqueue() : !may_enqueue_beside(*next)) return false;
     if (is_streamed(*next)) return start_pieces(LoadedProgram::kPassQueue, *next);
@@ -269,6 +298,7 @@ void StepRunner::start_transfer(uint32_t index) {
 void StepRunner::run_here(uint32_t index) {
     const Action& action = progress_.action(index);
     await_rows(index, first_rows(index));
+    if (index == progress_.loaded->report) has_reported_ = true;
     const size_t span = open_span(index);
     const int64_t cpu = thread_cpu_ns();
     const int64_t nested =

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "src/runtime/abandon_line.hpp"
 #include "src/runtime/device_batch.hpp"
 #include "src/runtime/lanes.hpp"
 #include "src/runtime/loaded_program.hpp"
@@ -28,18 +29,19 @@ class StepRunner final : private StreamedRows {
 public:
     /// What the rank computes and communicates with; all must outlive the runner.
     struct Parts {
-        const Communicator& communicator;
+        Communicator& communicator;
         Device& device;
         Lanes& lanes;
         Transport& transport;
         Context& context;
         const RankModules& modules;
         StepMemory& memory;
-        ExecutorOptions options;
+        const ExecutorOptions& options;
     };
     explicit StepRunner(const Parts& parts);
 
-    /// One step. `step`: its number, for messages. Throws CommunicationError, DeviceError.
+    /// One step. `step`: its number, for messages. Throws CommunicationError, DeviceError,
+    /// StepAbandoned.
     void run(LoadedProgram& program, ProgramId id, std::span<const Microbatch> microbatches,
              int64_t step);
     /// Lets communication advance; called by passes between parts of their work.
@@ -53,6 +55,8 @@ private:
     void progress();
     bool look();
     void settle();
+    void leave_if_abandoned();
+    [[nodiscard]] bool is_held(uint32_t index) const;
     bool end_transfers();
     bool start_beside_passes();
     bool start_next_pass();
@@ -99,6 +103,8 @@ private:
     DeviceBatch batch_;
     std::vector<uint32_t> users_left_;  ///< [buffer]
     bool running_ = false;
+    AbandonLine* abandon_ = nullptr;  ///< of the step that runs; null: it cannot be abandoned
+    bool has_reported_ = false;       ///< what decides every rank's update may have left this one
     bool in_progress_ = false;
     int64_t step_ = 0;
     int64_t last_transfer_ns_ = 0;  ///< start of the last one

@@ -142,8 +142,10 @@ TEST_F(Fault, Sigusr1AndSigtermEndAWorldOfThreadsAfterTheStepButSigtermIsNoSucce
             EXPECT_THAT(job.output(), HasSubstr("tokens/s "));
             EXPECT_EQ(job.error(), "");
         } else {
-            EXPECT_THAT(job.error(), ContainsRegex("^train_gpt: error: SIGTERM: ended after step "
-                                                   "[0-9]+ of 10000000; nothing was saved"));
+            EXPECT_THAT(job.error(),
+                        ContainsRegex("^train_gpt: error: SIGTERM: ended after step "
+                                      "[0-9]+ of 10000000;( step [0-9]+ was abandoned;)? "
+                                      "nothing was saved"));
         }
         expect_nothing_left({"metrics"});
     }
@@ -192,7 +194,8 @@ TEST_F(Fault, CtrlCAndHangUpSaveTheStepAndEndAWorldOfThreads) {
         EXPECT_EQ(job.wait(kEnd), 128 + number) << job.error();
         EXPECT_THAT(job.error(),
                     ContainsRegex("^train_gpt: error: SIG(INT|HUP): ended after step [0-9]+ of "
-                                  "10000000; saved .*/step-[0-9]+\n$"));
+                                  "10000000;( step [0-9]+ was abandoned;)? saved "
+                                  ".*/step-[0-9]+\n$"));
     }
 }
 
@@ -280,6 +283,29 @@ TEST_F(Fault, CtrlCAndSigtermToMpirunSaveTheStepOnceWithinTenSeconds) {
         expect_saved(job.error());
         EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder_ / saved), {}), 1);
         EXPECT_THAT(left_over(data_, seconds(0)), IsEmpty());
+    }
+}
+
+// Of several seconds, where mpirun kills two after Ctrl-C.
+TEST_F(Fault, ALongStepIsAbandonedAndTheOneBeforeItSaved) {
+    const Arguments long_steps{
+        "--num-layers",  "4",   "--hidden-size",      "256", "--num-attention-heads", "2",
+        "--seq-length",  "256", "--vocab-size",       "257", "--global-batch-size",   "32",
+        "--train-iters", "100", "--threads-per-rank", "1",   "--data-path",           data_};
+    for (const bool all : {true, false}) {
+        const std::string saved = folder_ / (all ? "all" : "one");
+        Job job(folder_, under_mpirun(2, long_steps + Arguments{"--save", saved}));
+        ASSERT_TRUE(job.wait_for_output(" iteration 2/", 4 * kStart)) << job.error();
+        std::this_thread::sleep_for(milliseconds(400));
+        if (all) {
+            job.signal(SIGINT);
+        } else {
+            signal_process(rank_processes(data_, 2)[1], SIGTERM);
+        }
+        EXPECT_NE(job.wait(kEnd), 0);
+        expect_saved(job.error());
+        EXPECT_THAT(job.error(), ContainsRegex("SIGTERM: ended after step ([0-9]+) of 100; step "
+                                               "[0-9]+ was abandoned; saved "));
     }
 }
 

@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/train/run/run_limits.hpp"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <atomic>
 #include <csignal>
+#include <filesystem>
+#include <mutex>
+#include <string>
+#include <thread>
 
 #include "src/train/checkpoint/checkpoint_folder.hpp"
 #include "tests/train/checkpoint/checkpoint_run.hpp"
@@ -13,6 +17,10 @@
 
 namespace vocabpipe::testing {
 namespace {
+
+using ::testing::EndsWith;
+using ::testing::IsEmpty;
+using ::testing::StartsWith;
 
 TEST(RunLimits, AddUpToTheMostUrgentReasonOverAnyNumberOfRanks) {
     TrainOptions options;
@@ -51,6 +59,44 @@ TEST(RunLimits, CountTheMinutesOnRankZeroAndEndWithTheStepThatWouldCrossThem) {
     EXPECT_EQ(at(first, 141), StopReason::duration);  // at 161, a second too late
     EXPECT_EQ(at(second, 500), StopReason::none);
 }
+
+TEST(RunLimits, AskForASaveWhenItsMinutesAreOver) {
+    TrainOptions options;
+    options.save_interval_minutes = 2;
+    double now = 100;
+    RunLimits limits(options, 0, [&now] { return now; });
+    const auto due = [&](double seconds) {
+        now = seconds;
+        return limits.save_due(limits.request(false));
+    };
+    limits.step_took(10);
+    EXPECT_FALSE(due(209));
+    EXPECT_TRUE(due(211)) << "the step that begins ends at 221";
+    EXPECT_EQ(limits.reason(1, limits.request(false)), StopReason::none);
+    now = 221;
+    limits.saved();
+    EXPECT_FALSE(due(330));
+    EXPECT_TRUE(due(332));
+}
+
+/// Tells one of the ranks that ask, for ever, from the given number of questions of all ranks on.
+class OneRank {
+public:
+    explicit OneRank(int first) : first_(first) {}
+    bool operator()() {
+        const auto self = std::this_thread::get_id();
+        const std::lock_guard lock(mutex_);
+        if (++asked_ == first_) told_ = self;
+        return told_ == self;
+    }
+    [[nodiscard]] bool is_told() const { return told_ != std::thread::id(); }
+
+private:
+    const int first_;
+    std::mutex mutex_;
+    int asked_ = 0;
+    std::thread::id told_;
+};
 
 /// Runs of a small model through train().
 class EarlyEnd : public ::testing::Test {
@@ -91,25 +137,64 @@ TEST_F(EarlyEnd, AfterTheMinutesSavesTheStepAndIsNoError) {
 TEST_F(EarlyEnd, BySigtermOfOneRankSavesOnAllAndIsNoSuccess) {
     for (const bool save : {true, false}) {
         TrainOptions options = save ? this->options() : runs_.options();
-        std::atomic<int> asked{0};
-        options.terminated = [&] {
-            return ++asked == 5 ? SIGTERM : 0;
-        };  // one of three ranks, in step 2
+        OneRank told(24);  // before a step, in its midst, or after it
+        options.terminated = [&] { return told() ? SIGTERM : 0; };
         try {
             (void)runs_.run(3, options);
             ADD_FAILURE() << "a success";
         } catch (const AgreedError& error) {
             EXPECT_EQ(error.exit_code(), ExitCode::terminated);
             EXPECT_EQ(static_cast<int>(error.exit_code()), 143);
-            EXPECT_EQ(std::string(error.what()),
-                      "SIGTERM: ended after step 2 of 6; " +
-                          (save ? "saved " + step_folder(options.save, 2)
-                                : std::string("nothing was saved because --save is not set")));
-        }
-        if (save) {
-            EXPECT_EQ(saved_step(), 2);
+            EXPECT_THAT(error.what(), StartsWith("SIGTERM: ended after step "));
+            EXPECT_THAT(error.what(),
+                        EndsWith(save ? "; saved " + step_folder(options.save, saved_step())
+                                      : "; nothing was saved because --save is not set"));
         }
     }
+}
+
+// Of the steps of one run: whichever is abandoned, what is saved are the bits of the one before.
+TEST_F(EarlyEnd, AnAbandonedStepChangesNothingOnAnyRank) {
+    TrainOptions every = this->options();
+    every.save = runs_.path("every");
+    every.save_interval = 1;
+    every.global_batch_size = 48;  // some milliseconds, in which ranks look up
+    (void)runs_.run(4, every);
+    int abandoned = 0;
+    for (int asked = 1; asked <= 60; asked += 3) {
+        SCOPED_TRACE(asked);
+        TrainOptions options = every;
+        options.save = runs_.path("saved");
+        options.save_interval = 0;
+        std::filesystem::remove_all(options.save);
+        OneRank told(asked);
+        options.terminated = [&] { return told() ? SIGTERM : 0; };
+        try {
+            (void)runs_.run(4, options);
+            EXPECT_FALSE(told.is_told()) << "nobody listened";
+        } catch (const AgreedError& error) {
+            const std::string what = error.what();
+            const bool midst = what.find(" was abandoned; ") != std::string::npos;
+            abandoned += midst ? 1 : 0;
+            if (what.ends_with("; nothing was saved because this run has finished no step")) {
+                EXPECT_TRUE(midst);
+                EXPECT_THAT(complete_steps(options.save), IsEmpty());
+                continue;
+            }
+            const int64_t step = saved_step();
+            EXPECT_EQ(contents(step_folder(options.save, step)),
+                      contents(step_folder(every.save, step)));
+        }
+    }
+    EXPECT_GE(abandoned, 5);
+}
+
+TEST_F(EarlyEnd, SavesByTime) {
+    TrainOptions options = this->options();
+    options.save_interval_minutes = 1e-9;
+    (void)runs_.run(2, options);
+    EXPECT_EQ(complete_steps(options.save).size(), 6u) << "every step takes longer";
+    EXPECT_EQ(this->options().save_interval_minutes, 10);
 }
 
 }  // namespace

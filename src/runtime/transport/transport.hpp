@@ -21,8 +21,9 @@ enum class Channel : uint8_t {
     control = 4,
     tensor = 5,  ///< inside passes (tile_link.hpp): the team that shares a stage
     expert = 6,  ///< the team that shares a layer's experts
+    abandon = 7,  ///< beside steps: the one that runs is abandoned (abandon_line.hpp)
 };
-inline constexpr int kChannels = 7;  ///< their numbers are below it
+inline constexpr int kChannels = 8;  ///< their numbers are below it
 
 [[nodiscard]] constexpr Channel channel_of(Lane lane) {
     return lane == Lane::forward    ? Channel::forward
@@ -44,6 +45,8 @@ inline constexpr int kChannels = 7;  ///< their numbers are below it
             return "tensor";
         case Channel::expert:
             return "expert";
+        case Channel::abandon:
+            return "abandon";
     }
     return "unknown";
 }

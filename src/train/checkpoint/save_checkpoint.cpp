@@ -123,6 +123,12 @@ std::string CheckpointSaver::partial_path(size_t file) const {
     return partial_folder(options_.root, state_.step) + "/" + names_[file];
 }
 
+uint64_t CheckpointSaver::file_bytes() const {
+    uint64_t bytes = 0;
+    for (const SafetensorsPlan& plan : plans_) bytes += plan.file_bytes();
+    return bytes;
+}
+
 void CheckpointSaver::take_snapshot() {
     const int64_t begin = now_ns();
     std::span<std::byte> to = snapshot_.bytes();

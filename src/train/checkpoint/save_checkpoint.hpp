@@ -58,6 +58,8 @@ public:
 
     /// Of the memory of the host that this rank's snapshot takes.
     [[nodiscard]] uint64_t snapshot_bytes() const { return snapshot_.size(); }
+    /// That a save writes, of all ranks.
+    [[nodiscard]] uint64_t file_bytes() const;
     [[nodiscard]] bool pending() const { return pending_; }
     /// Of what is pending, rows were not durable yet on all ranks when that was last looked at.
     [[nodiscard]] bool writing() const { return pending_ && !publishing_; }

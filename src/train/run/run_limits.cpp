@@ -11,6 +11,7 @@ namespace {
 
 // A sum over the ranks shows the most urgent request: more ranks than one of these do not exist,
 // and doubles add them exactly.
+constexpr double kSaveDue = 0.5;  // of rank 0 alone
 constexpr double kRequested = 1;
 constexpr double kDuration = 1 << 20;
 constexpr double kTerminated = static_cast<double>(int64_t{1} << 40);
@@ -18,7 +19,11 @@ constexpr double kTerminated = static_cast<double>(int64_t{1} << 40);
 }  // namespace
 
 RunLimits::RunLimits(const TrainOptions& options, int rank, std::function<double()> clock)
-    : options_(options), keeps_time_(rank == 0), clock_(std::move(clock)), start_(clock_()) {}
+    : options_(options),
+      keeps_time_(rank == 0),
+      clock_(std::move(clock)),
+      start_(clock_()),
+      saved_(start_) {}
 
 double RunLimits::steady_seconds() {
     return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch())
@@ -32,23 +37,33 @@ bool RunLimits::time_is_up() {
            end - start_ >= 60 * *options_.exit_duration_minutes;
 }
 
+bool RunLimits::save_is_due() {
+    return keeps_time_ && options_.save_interval_minutes > 0 &&
+           clock_() + last_step_ - saved_ >= 60 * options_.save_interval_minutes;
+}
+
 double RunLimits::request(bool failed) {
     const bool up = time_is_up();
     const bool stop = options_.stop_requested && options_.stop_requested();
     if (options_.terminated && options_.terminated() != 0) return kTerminated;
     if (up) return kDuration;
-    return failed || stop ? kRequested : 0;
+    if (failed || stop) return kRequested;
+    return save_is_due() ? kSaveDue : 0;
 }
 
 StopReason RunLimits::reason(int64_t step, double requests) const {
     if (requests >= kTerminated) return StopReason::terminated;
     if (requests >= kDuration) return StopReason::duration;
-    if (requests > 0) return StopReason::requested;
+    if (requests >= kRequested) return StopReason::requested;
     if (options_.exit_interval > 0 && step % options_.exit_interval == 0 &&
         step < options_.train_iters) {
         return StopReason::interval;
     }
     return StopReason::none;
+}
+
+bool RunLimits::save_due(double requests) const {
+    return requests == kSaveDue;
 }
 
 std::string name_of_signal(int signal) {

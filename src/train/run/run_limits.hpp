@@ -34,15 +34,21 @@ public:
     void step_took(double seconds) { last_step_ = seconds; }
     /// Of the step's sum over the ranks; equal on all.
     [[nodiscard]] StopReason reason(int64_t step, double requests) const;
+    /// The same: --save-interval-in-mins have gone by since the last save.
+    [[nodiscard]] bool save_due(double requests) const;
+    /// The step was saved.
+    void saved() { saved_ = clock_(); }
 
 private:
     [[nodiscard]] static double steady_seconds();
     [[nodiscard]] bool time_is_up();
+    [[nodiscard]] bool save_is_due();
 
     const TrainOptions& options_;
     bool keeps_time_;
     std::function<double()> clock_;
     double start_;
+    double saved_;          ///< when, or the start
     double last_step_ = 0;  ///< seconds
 };
 

@@ -41,9 +41,11 @@ std::unique_ptr<TrainedRank> allocate_rank(Communicator& communicator, const Tra
     try {
         return std::make_unique<TrainedRank>(
             communicator, device, plan.steps(),
-            TrainedRankOptions{.optimizer = options.optimizer,
-                               .seed = options.seed,
-                               .initialise = options.load.empty()});
+            TrainedRankOptions{
+                .optimizer = options.optimizer,
+                .seed = options.seed,
+                .initialise = options.load.empty(),
+                .abandon = [&options] { return options.terminated && options.terminated() != 0; }});
     } catch (const AgreedError& error) {
         if (error.exit_code() != ExitCode::out_of_memory) throw;
         throw AgreedError(error.exit_code(),

@@ -37,8 +37,9 @@ void StepSaver::save(const TrainingState& state) {
     if (!options_.async_save) finish();
 }
 
-void StepSaver::print(const std::optional<SaveReport>& saved) {
+void StepSaver::ended(const std::optional<SaveReport>& saved) {
     if (!saved) return;
+    last_ = saved;
     std::array<char, 96> text;
     std::snprintf(text.data(), text.size(), ": %.1f MiB in %.2f s",
                   static_cast<double>(saved->bytes) / (1 << 20), saved->seconds);

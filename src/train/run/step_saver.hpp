@@ -25,18 +25,23 @@ public:
     /// After waiting for an older one. Complete on return, unless beside the steps.
     void save(const TrainingState& state);
     /// After every step.
-    void poll() { print(saver_.poll()); }
+    void poll() { ended(saver_.poll()); }
     /// Waits for what is pending.
-    void finish() { print(saver_.finish()); }
+    void finish() { ended(saver_.finish()); }
+    /// The last step that is complete under its name.
+    [[nodiscard]] const std::optional<SaveReport>& last() const { return last_; }
+    /// That a save writes, of all ranks.
+    [[nodiscard]] uint64_t file_bytes() const { return saver_.file_bytes(); }
     /// Of host memory.
     [[nodiscard]] uint64_t snapshot_bytes() const { return saver_.snapshot_bytes(); }
 
 private:
-    void print(const std::optional<SaveReport>& saved);
+    void ended(const std::optional<SaveReport>& saved);
 
     const TrainOptions& options_;
     RunLog& log_;
     CheckpointSaver saver_;
+    std::optional<SaveReport> last_;
     bool said_that_saves_wait_ = false;
 };
 

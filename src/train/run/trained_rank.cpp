@@ -26,7 +26,8 @@ TrainedRank::TrainedRank(Communicator& communicator, Device& device,
     executor_ = std::make_unique<Executor>(
         communicator, device, model_->modules(optimizer_.get()), plan.sizes,
         ExecutorOptions{.threads = plan.partition.threads_per_rank,
-                        .poison_dead_buffers = options.poison_dead_buffers});
+                        .poison_dead_buffers = options.poison_dead_buffers,
+                        .abandon = options.abandon});
     load(plans);
     communicator.agree([&] {
         if (options.initialise) model_->initialise(executor_->context(), options.seed);
@@ -44,13 +45,14 @@ void TrainedRank::train_step(const StepBatch& batch, double learning_rate,
 
 void TrainedRank::train_step(std::span<const Microbatch> microbatches, int64_t counted_tokens,
                              double learning_rate, const TrainStepOptions& options) {
-    ++position_.step;
-    optimizer().begin_step({.step = position_.step,
+    const int64_t step = position_.step + 1;
+    optimizer().begin_step({.step = step,
                             .learning_rate = static_cast<float>(learning_rate),
                             .counted_tokens = counted_tokens,
                             .stop_request = options.stop_request});
-    executor_->set_step(position_.step);
+    executor_->set_step(step);
     executor_->run_step(microbatches, options.plan);
+    position_.step = step;
     for (const Microbatch& m : microbatches) position_.consumed_samples += m.sequences * replicas_;
 }
 

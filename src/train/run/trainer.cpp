@@ -18,6 +18,7 @@
 #include "src/train/optimizer/parameter_groups.hpp"
 #include "src/train/options/check_options.hpp"
 #include "src/train/options/choose_schedule.hpp"
+#include "src/train/run/grace_note.hpp"
 #include "src/train/run/resume.hpp"
 #include "src/train/run/run_data.hpp"
 #include "src/train/run/run_limits.hpp"
@@ -31,8 +32,8 @@
 #include "vocabpipe/learning_rate.hpp"
 #include "vocabpipe/with_recomputation.hpp"
 
+#include <algorithm>
 #include <array>
-#include <cmath>
 #include <csignal>
 #include <cstdio>
 #include <filesystem>
@@ -57,11 +58,25 @@ public:
           rank_(communicator.rank()),
           start_memory_(process_memory().resident),
           limits_(options, rank_),
+          grace_(options.save.empty() ? std::nullopt : options.grace_seconds),
           log_(options, rank_),
           skipped_(options, log_) {}
 
+    /// Who gives up waiting for a lost rank says what of the run is left.
     void run() {
-        prepare();
+        try {
+            prepare();
+            take_steps_and_report();
+        } catch (const CommunicationError& error) {
+            if (!saver_) throw;
+            throw CommunicationError(
+                error.what() + std::string("; the last saved step: ") +
+                (saver_->last() ? std::to_string(saver_->last()->step) : "none of this run"));
+        }
+    }
+
+private:
+    void take_steps_and_report() {
         const StopReason stop = options_.evaluation.skip_train ? evaluate_only() : take_steps();
         std::string of_products;
         if (stop == StopReason::none && options_.after_training && trains()) {
@@ -79,10 +94,9 @@ public:
                     .snapshot_bytes =
                         saver_ ? static_cast<int64_t>(saver_->snapshot_bytes()) : int64_t{0}});
         skipped_.report(step() - start_.step);
-        if (!of_products.empty()) log_.print_line(of_products);
+        print_note(of_products);
     }
 
-private:
     [[nodiscard]] bool trains() const { return !options_.evaluation.skip_train; }
     /// The last one that was taken.
     [[nodiscard]] int64_t step() const { return trained_->position().step; }
@@ -199,14 +213,23 @@ private:
     StopReason take_steps() {
         StopReason stop = StopReason::none;
         while (stop == StopReason::none && step() < options_.train_iters) {
-            const StepResult result = take_step();
+            StepResult result;
+            try {
+                result = take_step();
+            } catch (const StepAbandoned&) {
+                save_before_abandoned();
+                return StopReason::terminated;
+            }
             stop = limits_.reason(step(), result.stop_requests);
             if (saver_) saver_->poll();
             if (!skipped_.add(*trained_, result, counted_tokens_)) {
                 if (saver_) saver_->finish();
                 skipped_.throw_found();
             }
-            if (saver_ && (saver_->due(step()) || stop != StopReason::none)) save();
+            if (saver_ && (saver_->due(step()) || limits_.save_due(result.stop_requests) ||
+                           stop != StopReason::none)) {
+                save();
+            }
             const bool hurry = stop == StopReason::terminated || stop == StopReason::requested;
             if (!hurry && evaluation_ && evaluation_->due(step())) evaluate();
             // Nothing is left to end.
@@ -242,7 +265,9 @@ private:
         if (counted_tokens_ == 0) result.loss = std::numeric_limits<double>::quiet_NaN();
         const double seconds = static_cast<double>(duration) * 1e-9;
         limits_.step_took(seconds);
-        if (step() == start_.step + 2) note_short_grace(seconds);
+        if (step() == start_.step + 2 && saver_) {
+            print_note(grace_.of_step(longest_pass(), saver_->file_bytes()));
+        }
         meter_.add_step(*trained_, index_, duration);
         if (step() == start_.step + 1) first_loss_ = result.loss;
         last_loss_ = result.loss;
@@ -263,20 +288,23 @@ private:
         return result;
     }
 
-    /// Half of the grace period for the step that runs, the other for the save.
-    void note_short_grace(double step_seconds) {
-        if (options_.save.empty() || !options_.grace_seconds) return;
-        if (step_seconds <= *options_.grace_seconds / 2) return;
-        std::array<char, 256> text;
-        const auto enough = static_cast<int>(std::ceil(2 * step_seconds));
-        std::snprintf(
-            text.data(), text.size(),
-            "note: a step takes %.1f s, and mpirun kills %.1f s after Ctrl-C or SIGTERM, so "
-            "that nothing would be saved; "
-            "export OMPI_MCA_odls_base_sigkill_timeout=%d "
-            "PRTE_MCA_odls_base_sigkill_timeout=%d",
-            step_seconds, *options_.grace_seconds, enough, enough);
-        log_.print_line(wrap_text(text.data(), 2));
+    /// Of the last step on this rank, in seconds: a rank looks up between passes.
+    [[nodiscard]] double longest_pass() {
+        int64_t longest = 0;
+        for (const Span& span : trained_->executor().timeline(index_).spans) {
+            if (span.lane == Lane::compute)
+                longest = std::max(longest, span.end_ns - span.begin_ns);
+        }
+        return static_cast<double>(longest) * 1e-9;
+    }
+
+    /// The step that runs was abandoned on every rank; the weights are those of the one before.
+    void save_before_abandoned() {
+        abandoned_ = true;
+        if (!saver_) return;
+        saver_->finish();
+        if (step() == start_.step || (saver_->last() && saver_->last()->step == step())) return;
+        save();
     }
 
     /// Chooses the plan of the next step.
@@ -311,7 +339,15 @@ private:
                       .seed = options_.seed,
                       .dtype = options_.model.dtype == DType::bf16 ? "bf16" : "fp32",
                       .flags = bit_flags()});
+        limits_.saved();
+        if (const std::optional<SaveReport>& saved = saver_->last()) {
+            print_note(grace_.of_save(longest_pass(), saved->bytes, saved->seconds));
+        }
         print_changed_data();
+    }
+
+    void print_note(const std::string& lines) {
+        if (!lines.empty()) log_.print_line(lines);
     }
 
     void print_changed_data() {
@@ -363,13 +399,16 @@ private:
         const std::string text = (signal != 0 ? name_of_signal(signal) : to_string(stop)) +
                                  ": ended after step " + std::to_string(step()) + " of " +
                                  std::to_string(options_.train_iters);
-        if (stop == StopReason::terminated) {
-            throw AgreedError(
-                exit_code_of(signal),
-                text + (saver_ ? "; saved " + step_folder(options_.save, step())
-                               : std::string("; nothing was saved because --save is not set")));
-        }
-        log_.print_line(text);
+        if (stop != StopReason::terminated) return log_.print_line(text);
+        const std::string next =
+            abandoned_ ? "; step " + std::to_string(step() + 1) + " was abandoned" : "";
+        throw AgreedError(exit_code_of(signal), text + next + "; " + what_is_saved());
+    }
+
+    [[nodiscard]] std::string what_is_saved() const {
+        if (!saver_) return "nothing was saved because --save is not set";
+        if (saver_->last()) return "saved " + step_folder(options_.save, saver_->last()->step);
+        return "nothing was saved because this run has finished no step";
     }
 
     Communicator& communicator_;
@@ -382,8 +421,10 @@ private:
     std::unique_ptr<const Checkpoint> checkpoint_;  ///< until its weights are in place
     std::optional<SaveFolder> save_folder_;         ///< on rank 0
     TrainingPosition start_;                        ///< before the first step of this run
-    size_t index_ = 0;  ///< of the plan's steps, the last one that trained
+    size_t index_ = 0;        ///< of the plan's steps, the last one that trained
+    bool abandoned_ = false;  ///< a step was begun after the last that was taken
     RunLimits limits_;
+    GraceNote grace_;
     LearningRateSchedule learning_rate_;
     RunLog log_;
     SkippedSteps skipped_;

@@ -33,7 +33,9 @@ public:
     }
     ~MpiTransport() override {
         // Freeing is collective; after a failure the communicator dies with the process.
-        if (std::uncaught_exceptions() == 0) MPI_Comm_free(&comm_);
+        if (std::uncaught_exceptions() > 0) return;
+        cancel();  // of the abandon line
+        MPI_Comm_free(&comm_);
     }
     MpiTransport(const MpiTransport&) = delete;
     MpiTransport& operator=(const MpiTransport&) = delete;
