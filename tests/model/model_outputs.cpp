@@ -166,6 +166,7 @@ void write(const std::string& path, const std::map<std::string, std::vector<floa
 
 void run(const Arguments& a) {
     const Checkpoint checkpoint(find_checkpoint(a.folder, true));
+    checkpoint.verify();
     ModelConfig config = checkpoint.config();
     config.dtype = a.dtype;
     const auto token_bytes = static_cast<int64_t>(InputFile(a.tokens).size());
