@@ -29,7 +29,7 @@ NamedModel named_model(const std::string& name_or_path) {
     std::string folder;
     std::error_code ignored;
     if (std::ranges::find(published, path) == published.end() && fs::is_directory(path, ignored)) {
-        const fs::path given = fs::path(path).lexically_normal();
+        const fs::path given = fs::absolute(path, ignored).lexically_normal();
         folder = (given.has_filename() ? given : given.parent_path()).filename().string();
         path += "/config.json";
     }
