@@ -38,6 +38,7 @@ output=$1
 if [ ! -s "$output" ]; then
     PATH=$PATH:/usr/games
     command -v bible >/dev/null || install_bible
+    mkdir -p "$(dirname "$output")"
     partial=$output.partial-$$
     trap 'rm -f "$partial"' EXIT
     # A line is "Gen1:2 And the earth ...": the label goes, a new chapter starts a new paragraph.

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# Compiles data files into a target: `embedded_<name>()` of namespace vocabpipe::embedded returns
-# pairs of file name (without extension) and text, in alphabetical order.
+# Compiles data files into a target: `<name>()` of namespace vocabpipe::embedded returns pairs of
+# file name (without extension) and text, in alphabetical order. Whoever calls it declares it.
 function(vocabpipe_embed target name)
   set(entries "")
   foreach(file IN LISTS ARGN)
@@ -12,7 +12,8 @@ function(vocabpipe_embed target name)
   set(source ${CMAKE_CURRENT_BINARY_DIR}/embedded_${name}.cpp)
   file(CONFIGURE OUTPUT ${source} @ONLY CONTENT
 "// SPDX-License-Identifier: Apache-2.0
-#include \"src/plan/embedded.hpp\"
+#include \"src/support/embedded_file.hpp\"
+#include <span>
 namespace vocabpipe::embedded {
 std::span<const File> @name@() {
     static constexpr File files[] = {

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "src/plan/embedded.hpp"
 #include "src/plan/named_file.hpp"
+#include "src/support/named_text.hpp"
 #include "vocabpipe/device_spec.hpp"
 
 #include <cmath>

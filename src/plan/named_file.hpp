@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "src/plan/embedded.hpp"
+#include "src/support/embedded_file.hpp"
 
 #include <nlohmann/json.hpp>
 
@@ -10,18 +10,7 @@
 #include <string>
 #include <string_view>
 
-// Text that a user names: built in under that name, or a file.
-
 namespace vocabpipe {
-
-struct NamedText {
-    std::string name;  ///< without folder and ".json"
-    std::string text;
-};
-/// Throws UsageError if `name` is neither built in nor a file, naming the nearest built-in one;
-/// InputFileError if it cannot be read.
-[[nodiscard]] NamedText named_text(std::string_view flag, const std::string& name,
-                                   std::span<const embedded::File> built_in);
 
 /// A JSON object of named_text(). Errors name file, key and remedy.
 class NamedFile {
@@ -41,8 +30,5 @@ private:
     std::string where_;
     nlohmann::json json_;
 };
-
-/// "a, b, c"
-[[nodiscard]] std::string names_of(std::span<const embedded::File> files);
 
 }  // namespace vocabpipe

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/tool/architecture_flags.hpp"
 
+#include "src/model/config_json/model_config_json.hpp"
 #include "src/model/config_json/rotary_share.hpp"
 #include "src/model/families/families.hpp"
+#include "src/model/published/published_models.hpp"
 #include "src/support/read_whole_file.hpp"
 #include "src/support/strict_json.hpp"
 #include "src/tool/config_notes.hpp"
@@ -13,6 +15,7 @@
 #include <algorithm>
 #include <optional>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace vocabpipe::tool {
@@ -113,18 +116,18 @@ void ArchitectureFlags::resolve(const std::string& loaded) {
             throw UsageError(said->name() + ": --model " + given_.config +
                              " already sets this; remove one of the two");
         }
-        take_from(given_.config);
+        const NamedModel model = named_model(given_.config);
+        take(parse_model_config(model.text, model.path), model.path);
     } else if (!by_flags && !loaded.empty()) {
-        take_from(loaded);
+        take(load_model_config(loaded), model_config_path(loaded));
     } else {
         complete(loaded);
     }
 }
 
-void ArchitectureFlags::take_from(const std::string& path) {
-    const ModelConfig flags = model_;
-    model_ = load_model_config(path);
-    print_config_notes(model_config_path(path));
+void ArchitectureFlags::take(ModelConfig file, const std::string& path) {
+    const ModelConfig flags = std::exchange(model_, std::move(file));
+    print_config_notes(path);
     model_.seq_length = flags.seq_length;
     model_.label_smoothing = flags.label_smoothing;
     model_.z_loss = flags.z_loss;

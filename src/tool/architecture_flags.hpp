@@ -22,7 +22,8 @@ public:
     void resolve(const std::string& loaded);
 
 private:
-    void take_from(const std::string& path);
+    /// `path`: of the config.json, for messages and notes.
+    void take(ModelConfig file, const std::string& path);
     void complete(const std::string& loaded);
     void set_rotary_percent(double share);
     void set_bias_rate();

@@ -11,6 +11,7 @@
 #include <system_error>
 #include <vector>
 
+#include "src/model/published/published_models.hpp"
 #include "src/support/names_of.hpp"
 #include "src/support/output_check.hpp"
 #include "src/support/output_file.hpp"
@@ -105,7 +106,7 @@ void plan_steps(PlanArguments arguments) {
                 ": is required; set --model, --gpu and --seq-length, or --profile FILE");
         }
         options.model = load_model(arguments.model);
-        print_config_notes(arguments.model);
+        print_config_notes(named_model(arguments.model).path);
         options.device = load_device(arguments.gpu);
     }
     if (arguments.vocab_size) options.model.vocab_size = *arguments.vocab_size;

@@ -12,12 +12,14 @@
 #include <vector>
 
 #include "src/model/config_json/model_config_json.hpp"
+#include "src/model/published/published_models.hpp"
 #include "src/support/flag.hpp"
 #include "src/tool/flag_parser.hpp"
 #include "src/tool/train_program.hpp"
 #include "src/train/options/train_flags.hpp"
 #include "tests/train/data/expect_error.hpp"
 #include "vocabpipe/error.hpp"
+#include "vocabpipe/transformer_shape.hpp"
 
 namespace vocabpipe::tool {
 namespace {
@@ -163,6 +165,40 @@ TEST(Flags, ThatSayTogetherWhatAModelIsAreComparedByThat) {
     EXPECT_EQ(lines("--lr 0.0003"), plain);
     EXPECT_THAT(plain, Contains("--lr 0.0003"));
     EXPECT_THAT(plain, Contains("--adam-beta2 0.95"));
+}
+
+TEST(Flags, OfTrainingAndPlanningNameTheSamePublishedModels) {
+    const auto resolved = [](const std::string& arguments) {
+        TrainProgram program;
+        std::istringstream text("--transport threads --ranks 1 --seq-length 512 " + arguments);
+        const Words words{std::istream_iterator<std::string>(text), {}};
+        const Command command = program.command();
+        program.resolve(read_command_line(command, words).given);
+        return program.options().model;
+    };
+    std::string all;
+    for (const std::string& name : published_models()) {
+        all += (all.empty() ? "" : ", ") + name;
+        const TransformerShape planned = load_model(name);
+        const ModelConfig trained = resolved("--model " + name);
+        EXPECT_EQ(shape_of(trained).parameters(), planned.parameters()) << name;
+        EXPECT_EQ(trained.vocab_size, planned.vocab_size) << name;
+        EXPECT_EQ(trained.num_layers, planned.num_layers) << name;
+        EXPECT_EQ(trained.seq_length, 512) << name;
+    }
+    EXPECT_EQ(known_models(), all);
+    EXPECT_EQ(resolved("--model llama-3-8b").rope.theta, 5e5);
+    for (const std::string flag : {"--num-layers 2", "--vocab-size 32000", "--model-type llama",
+                                   "--untie-embeddings-and-output-weights"}) {
+        const std::string name = flag.substr(0, flag.find(' '));
+        EXPECT_EQ(testing::message_of<UsageError>([&] { resolved("--model llama-3-8b " + flag); }),
+                  name + ": --model llama-3-8b already sets this; remove one of the two");
+    }
+    EXPECT_THAT(testing::message_of<UsageError>([&] { resolved("--model llama3-8b"); }),
+                HasSubstr("did you mean llama-3-8b?"));
+    EXPECT_THAT(
+        testing::message_of<UsageError>([&] { resolved("--model gpt3-175b --seq-length 4096"); }),
+        HasSubstr("--seq-length 4096: gpt3-175b has 2048 positions; use at most 2048"));
 }
 
 /// What a number of each type is refused with.

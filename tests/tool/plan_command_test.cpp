@@ -3,7 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <nlohmann/json.hpp>
+#include <string>
 
 #include "tests/tool/run_program.hpp"
 
@@ -98,14 +100,19 @@ TEST(PlanCommand, WritesJsonAndAPage) {
 
 TEST(PlanCommand, ReadsModelsAndDevicesFromFiles) {
     const TempFolder folder;
-    testing::write_file(folder / "config.json",
+    std::filesystem::create_directory(folder / "mine");
+    testing::write_file(folder / "mine/config.json",
                         R"({"model_type": "llama", "num_hidden_layers": 4, "hidden_size": 256,
             "intermediate_size": 512, "num_attention_heads": 4, "vocab_size": 9000})");
-    const Outcome outcome = vocabpipe_in(
-        folder,
-        "plan --model config.json --gpus 4 --gpu a100 --seq-length 256 --global-batch-size 8");
-    EXPECT_EQ(outcome.exit_code, 0) << outcome.error;
-    EXPECT_THAT(outcome.output, HasSubstr("model    config: 0.01 B parameters, 4 layers"));
+    for (const std::string model : {"mine/config.json", "mine"}) {
+        const Outcome outcome =
+            vocabpipe_in(folder, "plan --model " + model +
+                                     " --gpus 4 --gpu a100 --seq-length 256 --global-batch-size 8");
+        EXPECT_EQ(outcome.exit_code, 0) << outcome.error;
+        const std::string name = model == "mine" ? model : "config";
+        EXPECT_THAT(outcome.output,
+                    HasSubstr("model    " + name + ": 0.01 B parameters, 4 layers"));
+    }
 }
 
 TEST(PlanCommand, TakesPassTimesFromAFile) {

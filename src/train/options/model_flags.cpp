@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Rows about what runs: the model, its steps, the schedule, the device.
+#include "src/model/published/published_models.hpp"
 #include "src/support/names_of.hpp"
 #include "src/train/options/train_flags.hpp"
 #include "vocabpipe/make_schedule.hpp"
@@ -48,9 +49,12 @@ FlagGroup architecture_flags(ModelConfig& m, UnresolvedFlags& u) {
         .flags = {
             {.names = "--model",
              .value = &u.config,
-             .help = "Path to a Hugging Face config.json or its folder; use it instead of the "
-                     "other flags of this group",
+             .help = "Hugging Face config.json, its folder, or a published model: " +
+                     joined(published_models()) +
+                     "; use it instead of the other flags of this group",
              .unit = "PATH",
+             .choices = published_models(),
+             .free = true,
              .ranks = RanksCompare::nothing},
             {.names = "--model-type",
              .value = &u.model_type,

@@ -35,7 +35,7 @@ struct MegatronFlags {
 
 /// What flags say that is no option by itself: it is resolved, together, when all are read.
 struct UnresolvedFlags {
-    std::string config;                    // --model, a config.json or its folder; empty: none
+    std::string config;                    // --model, as named_model() has it; empty: none
     std::string model_type;                // --model-type; empty: as the parts below say
     bool swiglu = false;                   // --swiglu
     std::string normalization, positions;  // --normalization, --position-embedding-type
