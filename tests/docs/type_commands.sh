@@ -21,6 +21,9 @@ why_not() {
         "examples/install_packages.sh" | "cmake -G Ninja -B build"* | "cmake --install build"* | \
             "cmake -B build -DCMAKE_PREFIX_PATH="* | "mpirun -np 2 build/my_trainer "*)
             echo "type_builds.sh types it" ;;
+        "sbatch "* | "ssh beta true" | "printf '%s\n' \"alpha "* | "mpirun --hostfile hosts "*)
+            echo "tests/batch types it, with Slurm and ssh" ;;
+        "docker "*) echo "there is no Docker here" ;;
         *) return 1 ;;
     esac
 }
@@ -29,6 +32,7 @@ why_not() {
 file_of_block() {
     case $1 in
         "# examples/run.toml") echo examples/run.toml ;;
+        "FROM debian:12 AS build") echo examples/Dockerfile ;;
         "cmake_minimum_required("*) echo tests/package/trainer/CMakeLists.txt ;;
         *) return 1 ;;
     esac
