@@ -91,7 +91,6 @@ protected:
         EXPECT_THAT(log(), HasSubstr("saved run-" + job + "/step-"));
         set_steps(saved + 3);
         ASSERT_TRUE(slurm_.wait_for(job, "JobState", "COMPLETED", kEnd)) << log();
-        EXPECT_EQ(slurm_.of_job(job, "Restarts"), "1");
         EXPECT_THAT(log(), HasSubstr("continuing after step " + std::to_string(saved) + " "));
 
         const TempFolder other;
@@ -129,10 +128,28 @@ INSTANTIATE_TEST_SUITE_P(Launched, SlurmLaunchers,
                          });
 
 TEST_F(SlurmScript, GoesOnAfterItsTimeLimit) {
-    // The shortest limit that there is. Slurm looks every half minute whom it has to tell.
-    const std::string job = submit("--time 1 --signal=B:USR1@40");
+    // Slurm looks every half minute whom it has to tell, and may do so a minute early.
+    const std::string job = submit("--time 2 --signal=B:USR1@60");
     expect_to_go_on(job);
     EXPECT_THAT(log(), Not(HasSubstr("train_gpt: error")));
+}
+
+TEST_F(SlurmScript, GoesOnWhenTheSignalCameBeforeTheRanksCouldTakeIt) {
+    set_steps(3);
+    const std::string started = folder_ / "started";
+    const std::string program = folder_ / "late";
+    write_file(program, "#!/bin/sh\nif [ ! -e " + started + " ]; then touch " + started +
+                            "; exec sleep 100; fi\nexec build/bin/train_gpt \"$@\"\n");
+    std::filesystem::permissions(program, std::filesystem::perms::owner_all);
+    const std::string job = submit("--export=ALL,VOCABPIPE_TRAIN_GPT=" + program);
+    const auto deadline = std::chrono::steady_clock::now() + kStart;
+    while (!std::filesystem::exists(started) && std::chrono::steady_clock::now() < deadline) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    }
+    slurm_.type(clone_, "scancel --signal USR1 --batch " + job);
+    ASSERT_TRUE(slurm_.wait_for(job, "JobState", "COMPLETED", kEnd)) << log();
+    EXPECT_EQ(slurm_.of_job(job, "Restarts"), "1");
+    EXPECT_EQ(curve(clone_ + "/metrics").size(), 3);
 }
 
 TEST_F(SlurmScript, GoesOnAfterAnotherJobHasPreemptedIt) {
@@ -145,6 +162,20 @@ TEST_F(SlurmScript, GoesOnAfterAnotherJobHasPreemptedIt) {
     ASSERT_TRUE(slurm_.wait_for(urgent, "JobState", "COMPLETED", kStart));
     expect_to_go_on(job);
     EXPECT_THAT(log(), ContainsRegex("train_gpt: error: SIGTERM: .*saved"));
+}
+
+TEST_F(SlurmScript, SavesWhenItIsCancelledAndIsNotRequeued) {
+    const std::string job = submit("");
+    ASSERT_TRUE(wait_for_steps());
+    slurm_.type(clone_, "scancel " + job);
+    const auto is_over = [&] { return log().find("; saved run-" + job) != std::string::npos; };
+    const auto deadline = std::chrono::steady_clock::now() + kStart;
+    while (!is_over() && std::chrono::steady_clock::now() < deadline) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    }
+    EXPECT_THAT(log(), ContainsRegex("train_gpt: error: SIGTERM: .*saved"));
+    EXPECT_TRUE(slurm_.wait_for(job, "JobState", "CANCELLED", kStart));
+    EXPECT_EQ(slurm_.of_job(job, "Restarts"), "0");
 }
 
 TEST_F(SlurmScript, EndsWithAnErrorAndIsNotRequeued) {
