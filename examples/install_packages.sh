@@ -4,7 +4,7 @@
 #
 #   examples/install_packages.sh          to build the programs and train
 #   examples/install_packages.sh --tests  also what the tests and benchmarks need
-#   examples/install_packages.sh --full   also what tests/run.sh --full needs: a browser and mkdocs, 350 MB
+#   examples/install_packages.sh --full   also what tests/run.sh --full needs: a browser, mkdocs (350 MB), Slurm, sshd
 set -euo pipefail
 
 packages=(g++ cmake ninja-build libopenmpi-dev openmpi-bin libdnnl-dev libcli11-dev
@@ -20,7 +20,8 @@ case "${1:-}" in
         exit 2
         ;;
 esac
-[ "${1:-}" = --full ] && packages+=(chromium fonts-dejavu-core mkdocs mkdocs-material)
+[ "${1:-}" = --full ] && packages+=(chromium fonts-dejavu-core mkdocs mkdocs-material
+    slurmctld slurmd slurm-client munge openssh-server openssh-client)
 
 missing=()
 for package in "${packages[@]}"; do

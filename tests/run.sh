@@ -4,8 +4,8 @@
 #
 #   tests/run.sh          everything but what is slow or heavy
 #   tests/run.sh --full   also the sanitizers' whole suites, many more random cases, a soak of ten
-#                         minutes, every test and benchmark compiled alone, fuzzing (where clang is installed), and
-#                         pages in a browser
+#                         minutes, every test and benchmark compiled alone, fuzzing (where clang is installed),
+#                         pages in a browser, and jobs of Slurm
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

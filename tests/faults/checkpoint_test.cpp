@@ -12,9 +12,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <random>
-#include <sstream>
 #include <thread>
 
 namespace vocabpipe::testing {
@@ -28,19 +26,6 @@ using ::testing::IsEmpty;
 constexpr seconds kStart{30};  // on a machine that others use as well
 constexpr seconds kEnd{15};
 constexpr int kRanks = 2;
-
-/// Loss and gradient norm by step, as text: equal text, equal bits. Of a killed run the last line
-/// may be cut.
-std::map<int64_t, std::string> curve(const std::string& metrics) {
-    std::map<int64_t, std::string> steps;
-    std::istringstream lines(read_file(metrics));
-    for (std::string line; std::getline(lines, line);) {
-        const auto step = nlohmann::json::parse(line, nullptr, false);
-        if (step.is_discarded()) continue;
-        steps[step.at("step")] = step.at("loss").dump() + " " + step.at("grad_norm").dump();
-    }
-    return steps;
-}
 
 /// Complete steps and, by another name, what a killed save left.
 std::set<std::string> names_in(const std::string& folder) {

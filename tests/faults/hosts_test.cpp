@@ -5,9 +5,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <nlohmann/json.hpp>
-#include <sstream>
-
 namespace vocabpipe::testing {
 namespace {
 
@@ -21,17 +18,6 @@ using ::testing::Not;
 constexpr seconds kStart{30};  // on a machine that others use as well
 constexpr seconds kEnd{20};
 constexpr int kRanksPerHost = 2;
-
-/// Loss and gradient norm of every step, as text: equal text, equal bits.
-std::string curve(const std::string& metrics) {
-    std::istringstream lines(read_file(metrics));
-    std::string all;
-    for (std::string line; std::getline(lines, line);) {
-        const auto step = nlohmann::json::parse(line);
-        all += step.at("loss").dump() + " " + step.at("grad_norm").dump() + "\n";
-    }
-    return all;
-}
 
 class Hosts : public ::testing::Test {
 protected:

@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <nlohmann/json.hpp>
 #include <sstream>
 #include <thread>
 
@@ -174,6 +175,17 @@ std::vector<uint16_t> some_tokens(size_t count) {
     std::vector<uint16_t> tokens(count);
     for (size_t i = 0; i < count; ++i) tokens[i] = static_cast<uint16_t>(i * i % 257);
     return tokens;
+}
+
+std::map<int64_t, std::string> curve(const std::string& metrics) {
+    std::map<int64_t, std::string> steps;
+    std::istringstream lines(read_file(metrics));
+    for (std::string line; std::getline(lines, line);) {
+        const auto step = nlohmann::json::parse(line, nullptr, false);
+        if (step.is_discarded()) continue;
+        steps[step.at("step")] = step.at("loss").dump() + " " + step.at("grad_norm").dump();
+    }
+    return steps;
 }
 
 Arguments under_mpirun(int ranks, const Arguments& arguments) {

@@ -8,6 +8,8 @@
 
 #include <chrono>
 #include <csignal>
+#include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -60,6 +62,10 @@ private:
 void write_dataset(const std::string& prefix, const std::vector<uint16_t>& tokens);
 /// `count` tokens below 257 in a fixed pattern.
 [[nodiscard]] std::vector<uint16_t> some_tokens(size_t count);
+
+/// Loss and gradient norm by step of a --metrics file, as text: equal text, equal bits. Of a killed
+/// run the last line may be cut.
+[[nodiscard]] std::map<int64_t, std::string> curve(const std::string& metrics);
 
 /// mpirun -np N train_gpt
 [[nodiscard]] Arguments under_mpirun(int ranks, const Arguments& arguments);

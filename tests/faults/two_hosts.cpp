@@ -75,12 +75,16 @@ void TwoHosts::make() {
         hosts += std::string(kAddresses[host]) + " " + kNames[host] + "\n";
     }
     write_file(folder_ / "hosts", hosts);
-    // A command on a host, which has its own name and finds the other's address.
-    write_script(folder_ / "on_host",
-                 "name=$1; shift\nexec ip netns exec vocabpipe-" + std::to_string(::getpid()) +
-                     "-$name unshare --uts --mount sh -c 'hostname \"$1\" && mount --bind " +
-                     (folder_ / "hosts") +
-                     " /etc/hosts && shift && exec \"$@\"' on_host \"$name\" \"$@\"\n");
+    // A command on a host, which has its own name and finds the other's address, and the keys of
+    // ssh if there are some.
+    write_script(folder_ / "as_host",
+                 "set -e\nhostname \"$1\"\nmount --bind " + (folder_ / "hosts") +
+                     " /etc/hosts\n[ ! -e " + (folder_ / "ssh_config") + " ] || mount --bind " +
+                     (folder_ / "ssh_config") + " /etc/ssh/ssh_config\nshift\nexec \"$@\"\n");
+    write_script(folder_ / "on_host", "name=$1; shift\nexec ip netns exec vocabpipe-" +
+                                          std::to_string(::getpid()) +
+                                          "-$name unshare --uts --mount " + (folder_ / "as_host") +
+                                          " \"$name\" \"$@\"\n");
     // What Open MPI takes for ssh: a host and words for its shell. Like ssh it learns later than
     // the launcher that the host is gone.
     write_script(folder_ / "remote_shell",
@@ -96,41 +100,77 @@ void TwoHosts::make() {
     }
 }
 
+Arguments TwoHosts::on(size_t host, const Arguments& command) const {
+    return Arguments{folder_ / "on_host", kNames[host]} + command;
+}
+
+std::string TwoHosts::serve_ssh() const {
+    for (const char* program : {"/usr/sbin/sshd", "/usr/bin/ssh", "/usr/bin/ssh-keygen"}) {
+        if (::access(program, X_OK) != 0) {
+            return std::string("no ") + program +
+                   "; examples/install_packages.sh --full installs it";
+        }
+    }
+    const std::string key = folder_ / "key";
+    write_file(folder_ / "sshd_config", "HostKey " + key + "\nAuthorizedKeysFile " + key +
+                                            ".pub\nStrictModes no\nPidFile none\n"
+                                            "PasswordAuthentication no\nUsePAM no\n"
+                                            "PermitRootLogin prohibit-password\n");
+    // sshd asks for an empty folder in /run, which it gets for itself.
+    write_script(folder_ / "serve",
+                 "set -e\nmount -t tmpfs tmpfs /run\nmkdir -m 0755 /run/sshd\n"
+                 "exec /usr/sbin/sshd -f " +
+                     (folder_ / "sshd_config") + " -E " + (folder_ / "sshd.log") + "\n");
+    std::string commands = "ssh-keygen -q -t ed25519 -N '' -f " + key;
+    for (const char* name : kNames) {
+        commands += " && " + (folder_ / "on_host") + " " + name + " " + (folder_ / "serve");
+    }
+    Shell done = shell(commands);
+    if (done.status == 0) {
+        write_file(folder_ / "ssh_config", "IdentityFile " + key +
+                                               "\nStrictHostKeyChecking no\nUserKnownHostsFile "
+                                               "/dev/null\nLogLevel ERROR\nBatchMode yes\n");
+        done = shell((folder_ / "on_host") + " " + kNames[0] + " timeout 20 ssh " + kNames[1] +
+                     " hostname");
+        if (done.status == 0 && done.output == std::string(kNames[1]) + "\n") return "";
+    }
+    ADD_FAILURE() << "ssh does not reach the other host: " << done.output;
+    return "";
+}
+
 Arguments TwoHosts::under_mpirun(int ranks_per_host, const Arguments& arguments) const {
     const std::string slots = ":" + std::to_string(ranks_per_host);
-    return Arguments{folder_ / "on_host",
-                     kNames[0],
-                     VOCABPIPE_MPIRUN,
-                     "--host",
-                     kNames[0] + slots + "," + kNames[1] + slots,
-                     "-np",
-                     std::to_string(2 * ranks_per_host),
-                     "--mca",
-                     "plm_rsh_agent",
-                     folder_ / "remote_shell",
-                     "--mca",
-                     "pml",
-                     "ob1",
-                     "--mca",
-                     "btl",
-                     "tcp,self",
-                     "--mca",
-                     "btl_tcp_if_include",
-                     kNetwork,
-                     "--mca",
-                     "oob_tcp_if_include",
-                     kNetwork,
-                     "--mca",
-                     "oob_tcp_keepalive_time",
-                     "2",
-                     "--mca",
-                     "oob_tcp_keepalive_intvl",
-                     "1",
-                     "--mca",
-                     "oob_tcp_keepalive_probes",
-                     "2",
-                     VOCABPIPE_TRAIN_GPT} +
-           arguments;
+    return on(0, Arguments{VOCABPIPE_MPIRUN,
+                           "--host",
+                           kNames[0] + slots + "," + kNames[1] + slots,
+                           "-np",
+                           std::to_string(2 * ranks_per_host),
+                           "--mca",
+                           "plm_rsh_agent",
+                           folder_ / "remote_shell",
+                           "--mca",
+                           "pml",
+                           "ob1",
+                           "--mca",
+                           "btl",
+                           "tcp,self",
+                           "--mca",
+                           "btl_tcp_if_include",
+                           kNetwork,
+                           "--mca",
+                           "oob_tcp_if_include",
+                           kNetwork,
+                           "--mca",
+                           "oob_tcp_keepalive_time",
+                           "2",
+                           "--mca",
+                           "oob_tcp_keepalive_intvl",
+                           "1",
+                           "--mca",
+                           "oob_tcp_keepalive_probes",
+                           "2",
+                           VOCABPIPE_TRAIN_GPT} +
+                     arguments);
 }
 
 std::vector<pid_t> TwoHosts::processes(size_t host) const {

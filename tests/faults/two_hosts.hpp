@@ -32,6 +32,12 @@ public:
     /// not answer for three or four seconds as lost, as docs/errors.md advises.
     [[nodiscard]] Arguments under_mpirun(int ranks_per_host, const Arguments& arguments) const;
 
+    /// `command` as somebody types it on a host.
+    [[nodiscard]] Arguments on(size_t host, const Arguments& command) const;
+    /// Each takes ssh without a password from the other, or the test fails. What that needs and
+    /// this machine lacks; empty: nothing.
+    [[nodiscard]] std::string serve_ssh() const;
+
     /// Waits until no process is left on either host; says which are.
     [[nodiscard]] std::vector<std::string> left_over(std::chrono::seconds limit) const;
     /// Bytes that alpha has sent to beta.
