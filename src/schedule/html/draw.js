@@ -16,7 +16,7 @@ const kKinds = [
   {text: 'end of step', colour: [140, 97, 60]},
   {text: 'combine_softmax, ordered_sum', colour: [214, 188, 60]},
   {text: 'communication', colour: [130, 142, 160]},
-  {text: 'beyond the CPU time of the pass: it waited for a core', colour: [196, 200, 207]},
+  {text: 'beyond the CPU time of the pass: it waited for a core', colour: [168, 173, 181]},
 ];
 const kBeyond = kKinds.length - 1;  // of measured runs
 const kPurposeColours = [[114, 147, 203], [225, 151, 76], [177, 126, 200], [132, 186, 91],
@@ -231,7 +231,8 @@ class Painter {
           this.fill(x1 - gap, y0, x1, y1, marked ? shade.edge : shade.dimEdge);
         }
         if (row.type === 'track' && x1 - x0 > 5 * this.ratio) {
-          this.texts.push([run, i, x0, x1, y0, y1, marked ? shade.ink : this.palette.soft]);
+          const under = cpuShare(run, i) < 0.5 ? this.palette.kinds[kBeyond] : shade;
+          this.texts.push([run, i, x0, x1, y0, y1, marked ? under.ink : this.palette.soft]);
         }
         continue;
       }
