@@ -62,8 +62,8 @@ std::vector<FormStep> form_steps() {
             const int layers = mode == VocabMode::redistributed ? 16 : 0;
             steps.push_back({name, mode, 4, 8, 0, layers, "12,24,4", 0});
             steps.push_back({name, mode, 2, 6, 0, 16, "10,23,7", 1});
-            steps.push_back({name, mode, 8, 16, 0, layers, "3,5,0", 2});
         }
+        steps.push_back({name, VocabMode::two_barriers, 8, 12, 0, 0, "3,5,0", 2});
         steps.push_back({name, VocabMode::one_barrier, 3, 9, 3, 0, "12,24,4", 0});
     }
     steps.push_back({"1f1b", VocabMode::redistributed});
@@ -101,7 +101,7 @@ TEST(StepForm, MakesWhatTheToolMakes) {
     EXPECT_THAT(compared.output,
                 HasSubstr("1f1b one_barrier 3 9 3 0 12,24,4 0: --chunks 3: does not match 1f1b"));
     EXPECT_THAT(compared.output, HasSubstr("1f1b redistributed 4 8 0 0 12,24,4 0: "));
-    EXPECT_GT(same, 200U);
+    EXPECT_GT(same, 170U);
 }
 
 }  // namespace

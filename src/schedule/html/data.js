@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The runs: columns of integers, one entry per slice, sorted by rank, lane and begin.
+// The runs: columns of integers, one entry per slice, sorted by rank, lane and begin; and how times
+// and bytes are written.
 'use strict';
 
 const kLanes = ['compute', 'forward', 'backward', 'collective', 'local'];
@@ -191,6 +192,38 @@ function reasonOf(run, i) {
     return (wasIdle(run, i) ? 'began after ' : 'right after ') + name;
   }
   return 'waited for ' + name + (isPass(run, i) && isPass(run, slice) ? ' (its result or its memory)' : '');
+}
+
+// --- Numbers as text ------------------------------------------------------------------------
+
+function niceStep(atLeast) {
+  const power = 10 ** Math.floor(Math.log10(Math.max(atLeast, 1e-9)));
+  return [1, 2, 5, 10].map((f) => f * power).find((step) => step >= atLeast);
+}
+
+function timeScale(size) {
+  if (page.ticks > 0) return {by: page.ticks, unit: ''};
+  for (const [by, unit] of [[1e9, 's'], [1e6, 'ms'], [1e3, 'µs']]) if (size >= by) return {by, unit};
+  return {by: 1, unit: 'ns'};
+}
+
+/** A time with about four digits; "12.34 ms". */
+function timeText(time) {
+  const {by, unit} = timeScale(Math.abs(time));
+  const value = time / by;
+  if (unit === '') {
+    const text = value.toLocaleString('en', {maximumFractionDigits: 2});
+    return text + (text === '1' ? ' unit' : ' units');
+  }
+  const digits = by === 1 ? 0 : Math.max(0, 3 - Math.floor(Math.log10(Math.max(Math.abs(value), 1))));
+  return value.toFixed(digits) + (unit ? ' ' + unit : '');
+}
+
+function bytesText(bytes) {
+  let unit = 0;
+  while (bytes >= 1024 && unit < 4) { bytes /= 1024; ++unit; }
+  return bytes.toFixed(unit === 0 || bytes >= 100 ? 0 : bytes >= 10 ? 1 : 2) + ' ' +
+      ['B', 'KiB', 'MiB', 'GiB', 'TiB'][unit];
 }
 
 const page = JSON.parse(document.getElementById('page').textContent);

@@ -85,37 +85,8 @@ function layoutOf(runs, view, height) {
   return {rows, height: y, rowOf: new Map(rows.map((row) => [row.track, row]))};
 }
 
-function niceStep(atLeast) {
-  const power = 10 ** Math.floor(Math.log10(Math.max(atLeast, 1e-9)));
-  return [1, 2, 5, 10].map((f) => f * power).find((step) => step >= atLeast);
-}
-
-function timeScale(size) {
-  if (page.ticks > 0) return {by: page.ticks, unit: ''};
-  for (const [by, unit] of [[1e9, 's'], [1e6, 'ms'], [1e3, 'µs']]) if (size >= by) return {by, unit};
-  return {by: 1, unit: 'ns'};
-}
-
-/** A time with about four digits; "12.34 ms". */
-function timeText(time) {
-  const {by, unit} = timeScale(Math.abs(time));
-  const value = time / by;
-  if (unit === '') {
-    const text = value.toLocaleString('en', {maximumFractionDigits: 2});
-    return text + (text === '1' ? ' unit' : ' units');
-  }
-  const digits = by === 1 ? 0 : Math.max(0, 3 - Math.floor(Math.log10(Math.max(Math.abs(value), 1))));
-  return value.toFixed(digits) + (unit ? ' ' + unit : '');
-}
-
-function bytesText(bytes) {
-  let unit = 0;
-  while (bytes >= 1024 && unit < 4) { bytes /= 1024; ++unit; }
-  return bytes.toFixed(unit === 0 || bytes >= 100 ? 0 : bytes >= 10 ? 1 : 2) + ' ' +
-      ['B', 'KiB', 'MiB', 'GiB', 'TiB'][unit];
-}
-
-const kDigit = 0.62;  // width of a digit in font sizes
+const kDigit = 0.62;      // width of a digit in font sizes
+const kManyTexts = 1500;  // of which small ones would take longer than all the rest
 
 /**
  * What fits on a pass of `width` pixels: its name, else the microbatch alone, smaller if it has more
@@ -329,15 +300,21 @@ class Painter {
     const {context, ratio} = this;
     context.textBaseline = 'middle';
     context.textAlign = 'center';
-    let size = 0;
+    const bySize = new Map();  // to change a font costs more than to draw a number
     for (const [run, i, x0, x1, y0, y1, ink] of this.texts) {
       const highest = Math.min(11, (y1 - y0) / ratio - 2);
       if (highest < 7) continue;
-      const {text, size: wanted} = labelOf(nameOf(run, i), run.number[i], (x1 - x0) / ratio, highest);
-      if (text === '') continue;
-      if (wanted !== size) this.font(size = wanted);
-      context.fillStyle = ink;
-      context.fillText(text, (x0 + x1) / 2, (y0 + y1) / 2 + 0.5 * ratio);
+      const {text, size} = labelOf(nameOf(run, i), run.number[i], (x1 - x0) / ratio, highest);
+      if (text === '' || (size < highest && this.texts.length > kManyTexts)) continue;
+      const label = [text, ink, (x0 + x1) / 2, (y0 + y1) / 2 + 0.5 * ratio];
+      if (bySize.has(size)) bySize.get(size).push(label); else bySize.set(size, [label]);
+    }
+    for (const [size, labels] of bySize) {
+      this.font(size);
+      for (const [text, ink, x, y] of labels) {
+        context.fillStyle = ink;
+        context.fillText(text, x, y);
+      }
     }
   }
 
