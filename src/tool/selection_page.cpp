@@ -8,7 +8,6 @@
 
 #include "src/support/html_text.hpp"
 #include "src/support/text_layout.hpp"
-#include "src/tool/text.hpp"
 
 namespace vocabpipe::tool {
 

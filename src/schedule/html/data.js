@@ -38,6 +38,7 @@ function decodeRun(raw) {
   }
   run.memory = raw.memory.map((changes) => decodeMemory(changes, raw.bytes, run.purposes.length));
   run.peak = Math.max(0, ...run.memory.map((memory) => memory.peak));
+  run.digits = String(run.number.reduce((most, number) => Math.max(most, number), 0)).length;
   run.passes = run.tracks.reduce(
       (sum, track) => sum + (track.lane === kCompute ? track.last - track.first : 0), 0);
   return run;

@@ -89,13 +89,13 @@ const kDigit = 0.62;      // width of a digit in font sizes
 const kManyTexts = 1500;  // of which small ones would take longer than all the rest
 
 /**
- * What fits on a pass of `width` pixels: its name, else the microbatch alone, smaller if it has more
- * digits than others, so that numbers do not end with 9.
+ * What fits on a pass of `width` pixels: its name, else the microbatch alone, as small as numbers of so
+ * many `digits` must be: numbers do not end with 9, and all of a run are alike.
  */
-function labelOf(name, number, width, highest) {
+function labelOf(name, number, width, highest, digits) {
   if (name.length * kDigit * highest <= width - 3) return {text: name, size: highest};
   const text = number < 0 ? '' : '' + number;
-  const size = Math.min(highest, Math.floor(2 * (width - 1.5) / (kDigit * text.length)) / 2);
+  const size = Math.min(highest, Math.floor(2 * (width - 1.5) / (kDigit * digits)) / 2);
   return size < 5 ? {text: '', size} : {text, size};
 }
 
@@ -304,7 +304,8 @@ class Painter {
     for (const [run, i, x0, x1, y0, y1, ink] of this.texts) {
       const highest = Math.min(11, (y1 - y0) / ratio - 2);
       if (highest < 7) continue;
-      const {text, size} = labelOf(nameOf(run, i), run.number[i], (x1 - x0) / ratio, highest);
+      const {text, size} =
+          labelOf(nameOf(run, i), run.number[i], (x1 - x0) / ratio, highest, run.digits);
       if (text === '' || (size < highest && this.texts.length > kManyTexts)) continue;
       const label = [text, ink, (x0 + x1) / 2, (y0 + y1) / 2 + 0.5 * ratio];
       if (bySize.has(size)) bySize.get(size).push(label); else bySize.set(size, [label]);
