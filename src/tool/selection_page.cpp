@@ -31,7 +31,7 @@ p { color: var(--soft); margin: 0 0 8px; }
 table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
 td { padding: 1px 18px 1px 0; vertical-align: top; overflow-wrap: anywhere; } td:first-child { color: var(--soft);
   overflow-wrap: normal; }
-svg { width: 100%; height: auto; font-size: 11px; }
+.wide { overflow-x: auto; } svg { width: 100%; min-width: 620px; height: auto; font-size: 11px; }
 svg text { fill: var(--soft); font-variant-numeric: tabular-nums; }
 .axis { stroke: var(--line); } .chosen { fill: var(--chosen); } .out { fill: var(--out); }
 .open { fill: var(--open); } .hit { fill: transparent; } .hit:hover { fill: rgb(47 107 216 / 15%); }
@@ -71,8 +71,8 @@ std::string box(double x, double y, double width, double height, const char* kin
 }
 
 std::string picture(double height, const std::string& body) {
-    return "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 " + at(kWidth) + " " +
-           at(height) + "\">\n" + body + "</svg>\n";
+    return "<div class=\"wide\"><svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 " +
+           at(kWidth) + " " + at(height) + "\">\n" + body + "</svg></div>\n";
 }
 
 /// Selected samples from below, discarded ones from above, after every step.

@@ -91,10 +91,11 @@ TEST_F(PlanPage, KeepsBarsLongWhereOneRowNeedsFarMore) {
         const many = Array.from({length: 19}, (_, i) => 10 + i % 3);
         const widths = [...document.querySelectorAll('#rows svg')].map((svg) =>
             Math.max(...[...svg.querySelectorAll('rect')].map((rect) => Number(rect.getAttribute('x')) + Number(rect.getAttribute('width')))));
-        return {outlier: scaleOf([...many, 4000], 900), near: scaleOf([...many, 4000], 16), one: scaleOf([5], 80),
+        return {outlier: scaleOf([...many, 4000], 900), near: scaleOf([...many, 4000], 16), close: scaleOf([...many, 20], 900), one: scaleOf([5], 80),
                 none: scaleOf([], 80), most: Math.max(...widths)};)");
     EXPECT_NEAR(scales.at("outlier"), 12 * 1.05, 1e-9);
-    EXPECT_NEAR(scales.at("near"), 16 * 1.05, 1e-9);  // with the mark of the memory
+    EXPECT_NEAR(scales.at("near"), 16 * 1.05, 1e-9);   // with the mark of the memory
+    EXPECT_NEAR(scales.at("close"), 20 * 1.05, 1e-9);  // not far more
     EXPECT_NEAR(scales.at("one"), 5 * 1.05, 1e-9);
     EXPECT_NEAR(scales.at("none"), 80 * 1.05, 1e-9);
     EXPECT_LE(scales.at("most"), 320);

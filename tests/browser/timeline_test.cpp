@@ -306,12 +306,12 @@ TEST_F(TimelinePage, FramesTheMicrobatchUnderThePointerOnAllRanks) {
 }
 
 TEST_F(TimelinePage, NumbersPassesBeyondTheTenthAsTheFirstOnes) {
-    const Json texts = asked(written({run_of(VocabMode::none, 4, 28)}), R"(
+    const Json texts = asked(written({run_of(VocabMode::none, 4, 34)}), R"(
         const drawn = [], real = painter.context.fillText;
         painter.context.fillText = function(text, ...at) { drawn.push(text); real.call(this, text, ...at); };
         drawNow();
         const missing = [];
-        for (let number = 0; number < 28; ++number) {
+        for (let number = 0; number < 34; ++number) {
           const times = drawn.filter((text) => text === '' + number || text.endsWith('F' + number) || text.endsWith('B' + number)).length;
           if (times < 8) missing.push([number, times]);
         }
