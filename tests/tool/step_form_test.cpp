@@ -63,7 +63,7 @@ std::vector<FormStep> form_steps() {
             steps.push_back({name, mode, 4, 8, 0, layers, "12,24,4", 0});
             steps.push_back({name, mode, 2, 6, 0, 16, "10,23,7", 1});
         }
-        steps.push_back({name, VocabMode::two_barriers, 8, 12, 0, 0, "3,5,0", 2});
+        steps.push_back({name, VocabMode::two_barriers, 8, 16, 0, 0, "3,5,0", 2});
         steps.push_back({name, VocabMode::one_barrier, 3, 9, 3, 0, "12,24,4", 0});
     }
     steps.push_back({"1f1b", VocabMode::redistributed});
