@@ -216,8 +216,8 @@ std::span<const Generator> generators() {
 }
 
 const Generator& generator(std::string_view name) {
-    const auto* found = std::find_if(kGenerators.begin(), kGenerators.end(),
-                                     [&](const Generator& g) { return g.name == name; });
+    const auto found = std::find_if(kGenerators.begin(), kGenerators.end(),
+                                    [&](const Generator& g) { return g.name == name; });
     if (found == kGenerators.end()) {
         if (name == "dualpipe") {
             throw UsageError(

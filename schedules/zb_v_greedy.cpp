@@ -2,6 +2,7 @@
 #include "schedules/zb_v_greedy.hpp"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -9,9 +10,8 @@ namespace vocabpipe::v_pattern {
 
 namespace {
 
-/// The rule got stuck: it is made for as many microbatches as fill the pipeline.
-struct Stuck {};
-
+/// The rule gets stuck where it has fewer microbatches than fill the pipeline: what writes passes
+/// returns whether it could.
 class Greedy {
 public:
     /// `granted`: how long every rank waited in an earlier run (empty: none). Ranks that waited
@@ -31,17 +31,15 @@ public:
         if (!granted_.empty()) most_granted_ = *std::max_element(granted_.begin(), granted_.end());
     }
 
-    /// Throws Stuck.
-    Rows run() {
-        first_microbatch();
-        catch_up();
+    /// Nothing where it got stuck.
+    std::optional<Rows> run() {
+        if (!first_microbatch() || !catch_up()) return std::nullopt;
         for (int round = 0; round < 2 * microbatches_; ++round) {
-            gradients();
-            forwards();
+            if (!gradients() || !forwards()) return std::nullopt;
         }
         Rows rows;
         for (int r = 0; r < ranks(); ++r) {
-            while (rank(r).waiting_first < rank(r).waiting.size()) put_weight(r);
+            while (put_weight(r)) continue;
             rows.push_back(std::move(rank(r).row));
         }
         return rows;
@@ -74,23 +72,28 @@ private:
 
     /// Microbatch 0 down the ranks and up again; more F0, one on every rank down to here, as long
     /// as they end before its F1 can start and leave room for what follows.
-    void first_microbatch() {
-        for (int r = 0; r < ranks(); ++r) put(F0, r);
+    [[nodiscard]] bool first_microbatch() {
+        for (int r = 0; r < ranks(); ++r) {
+            if (!put(F0, r)) return false;
+        }
         for (int r = ranks() - 1; r >= 0; --r) {
             if (r + 1 < ranks()) {
                 const int64_t arrives = rank(r + 1).ends[F1].front() + costs_.hop;
                 while (rank(r).alive + 2 * (r + 1) <= limit_ &&
                        rank(r).clock + cost(F0, r) <= arrives &&
                        rank(r).written(F0) < microbatches_) {
-                    for (int above = 0; above <= r; ++above) put(F0, above);
+                    for (int above = 0; above <= r; ++above) {
+                        if (!put(F0, above)) return false;
+                    }
                 }
             }
-            put(F1, r);
+            if (!put(F1, r)) return false;
         }
+        return true;
     }
 
     /// No rank behind the one before it in forwards, or in F1.
-    void catch_up() {
+    [[nodiscard]] bool catch_up() {
         Kind next = F0;
         for (int r = 1; r < ranks(); ++r) {
             const auto behind = [&] {
@@ -103,15 +106,18 @@ private:
             };
             while (behind()) {
                 for (int below = ranks() - 1; below >= r; --below) {
-                    if (rank(below).written(next) < microbatches_) put(next, below);
+                    if (rank(below).written(next) < microbatches_ && !put(next, below)) {
+                        return false;
+                    }
                 }
                 next = next == F0 ? F1 : F0;
             }
         }
+        return true;
     }
 
     /// One I on every rank: I1, unless I0 is behind and its gradient is there.
-    void gradients() {
+    [[nodiscard]] bool gradients() {
         std::vector<int> first;
         std::vector<int> second;
         for (int r = 0; r < ranks(); ++r) {
@@ -122,11 +128,16 @@ private:
             (done < rank(r).written(I1) && here ? second : first).push_back(r);
         }
         std::reverse(second.begin(), second.end());
-        for (const int r : second) fill_and_put(I0, r, true);
-        for (const int r : first) fill_and_put(I1, r, choice_.before_gradient);
+        for (const int r : second) {
+            if (!fill_and_put(I0, r, true)) return false;
+        }
+        for (const int r : first) {
+            if (!fill_and_put(I1, r, choice_.before_gradient)) return false;
+        }
+        return true;
     }
 
-    void forwards() {
+    [[nodiscard]] bool forwards() {
         for (int r = 0; r < ranks(); ++r) {
             const int up = rank(r).written(F1);
             const int down = rank(r).written(F0);
@@ -139,24 +150,29 @@ private:
                 if (down == microbatches_ || !here) continue;
                 kind = F0;
             }
-            while (rank(r).alive >= limit_) put_weight(r);
-            fill_and_put(kind, r, choice_.before_forward);
+            while (rank(r).alive >= limit_) {
+                if (!put_weight(r)) return false;
+            }
+            if (!fill_and_put(kind, r, choice_.before_forward)) return false;
         }
+        return true;
     }
 
     /// W while the input from the other rank is not there; one more that is longer than the hole
     /// where the choice allows it and the rank would wait most.
-    void fill_and_put(Kind kind, int r, bool allowed) {
+    [[nodiscard]] bool fill_and_put(Kind kind, int r, bool allowed) {
         const Input input = input_of(kind, r, ranks());
         if (input.rank >= 0 && input.rank != r) {
-            const int64_t arrives = end_of(input, rank(r).written(kind)) + costs_.hop;
+            const std::optional<int64_t> end = end_of(input, rank(r).written(kind));
+            if (!end) return false;
+            const int64_t arrives = *end + costs_.hop;
             while (weight_waits(r) && rank(r).clock + weight_cost(r) <= arrives) put_weight(r);
             if (allowed && weight_waits(r) &&
                 arrives - rank(r).clock > most_waited(r) - rank(r).waited) {
                 put_weight(r);
             }
         }
-        put(kind, r);
+        return put(kind, r);
     }
 
     int64_t most_waited(int r) const {
@@ -166,31 +182,34 @@ private:
         return std::max(most, most_granted_ - granted_[static_cast<size_t>(r)]);
     }
 
-    int64_t end_of(const Input& input, int microbatch) const {
+    std::optional<int64_t> end_of(const Input& input, int microbatch) const {
         const auto& ends = rank(input.rank).ends[input.kind];
-        if (static_cast<size_t>(microbatch) >= ends.size()) throw Stuck{};
+        if (static_cast<size_t>(microbatch) >= ends.size()) return std::nullopt;
         return ends[static_cast<size_t>(microbatch)];
     }
 
     int64_t weight_cost(int r) const { return cost(rank(r).waiting[rank(r).waiting_first], r); }
 
-    void put_weight(int r) {
-        if (!weight_waits(r)) throw Stuck{};
+    bool put_weight(int r) {
+        if (!weight_waits(r)) return false;
         Rank& mine = rank(r);
         const Kind kind = mine.waiting[mine.waiting_first++];
         mine.row.push_back({mine.clock, kind});
         mine.clock += cost(kind, r);
         --mine.alive;
+        return true;
     }
 
-    void put(Kind kind, int r) {
+    [[nodiscard]] bool put(Kind kind, int r) {
         Rank& mine = rank(r);
-        if (mine.written(kind) == microbatches_) throw Stuck{};
-        if (is_forward(kind) && ++mine.alive > limit_) throw Stuck{};
+        if (mine.written(kind) == microbatches_) return false;
+        if (is_forward(kind) && ++mine.alive > limit_) return false;
         const Input input = input_of(kind, r, ranks());
         if (input.rank >= 0) {
             const int64_t hop = input.rank == r ? 0 : costs_.hop;
-            const int64_t arrives = end_of(input, mine.written(kind)) + hop;
+            const std::optional<int64_t> end = end_of(input, mine.written(kind));
+            if (!end) return false;
+            const int64_t arrives = *end + hop;
             if (arrives > mine.clock) {
                 if (mine.written(F0) > 0) mine.waited += arrives - mine.clock;
                 mine.clock = arrives;
@@ -201,6 +220,7 @@ private:
         mine.ends[kind].push_back(mine.clock);
         if (kind == I1) mine.waiting.push_back(W1);
         if (kind == I0) mine.waiting.push_back(W0);
+        return true;
     }
 
     const Costs& costs_;
@@ -222,12 +242,8 @@ std::optional<Rows> greedy_rows(const Costs& costs, int microbatches, int limit,
     // Again with what every rank waited, as long as the longest wait gets shorter.
     while (true) {
         Greedy greedy(costs, microbatches, limit, choice, granted);
-        std::optional<Rows> rows;
-        try {
-            rows = greedy.run();
-        } catch (const Stuck&) {
-            return best;
-        }
+        std::optional<Rows> rows = greedy.run();
+        if (!rows) return best;
         granted = greedy.waited();
         const int64_t longest = *std::max_element(granted.begin(), granted.end());
         if (best && longest >= least) return best;

@@ -50,6 +50,7 @@ struct RecordedRun {
     std::vector<Slice> slices;          ///< ascending by rank, lane, begin
     std::vector<std::string> purposes;  ///< what memory is for
     std::vector<std::vector<MemoryChange>> memory;  ///< [rank], ascending by time
+    std::string costs;  ///< what was simulated with, for people; empty: measured, or not known
 };
 
 /// The run of `programs` that `timeline` tells of, with its memory_over_time(). `persistent`: by

@@ -21,7 +21,7 @@ std::string_view to_string(Recompute recompute) {
 }
 
 Recompute recompute_from(std::string_view name) {
-    const auto* found = std::find(kNames.begin(), kNames.end(), name);
+    const auto found = std::find(kNames.begin(), kNames.end(), name);
     if (found == kNames.end()) {
         throw UsageError("--recompute-granularity " + std::string(name) +
                          ": must be one of none, selective, full" + did_you_mean(name, kNames));

@@ -42,7 +42,7 @@ std::string_view to_string(VocabMode mode) {
 }
 
 VocabMode vocab_mode_from(std::string_view name) {
-    const auto* found = std::find(kVocabModeNames.begin(), kVocabModeNames.end(), name);
+    const auto found = std::find(kVocabModeNames.begin(), kVocabModeNames.end(), name);
     if (found == kVocabModeNames.end()) {
         throw UsageError(
             "--vocab-mode " + std::string(name) +

@@ -7,8 +7,10 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstdio>
 #include <string_view>
+#include <vector>
 
 namespace vocabpipe {
 
@@ -22,28 +24,74 @@ constexpr double kRow = 18;
 constexpr double kBox = 16;
 constexpr double kTitle = 20;
 constexpr double kDigit = 6.2;  ///< width of a digit of the font below
+constexpr double kFont = 11;
+constexpr double kAxis = 30;  ///< ticks, their numbers, the unit
 
-/// Colours as in the page (html/draw.js). White text on the dark ones.
+/// Colours as in the page (html/draw.js), and of stages after a rank's first ones. White text on
+/// the dark ones.
 struct Kind {
     std::string_view letter;  ///< of a pass; empty: passes of the step
-    std::string_view fill;
+    std::string_view word;
+    std::string_view fill, later;
     bool dark;
 };
-constexpr std::array<Kind, 10> kKinds{{{"F", "#4878d0", true},
-                                       {"B", "#ee854a", false},
-                                       {"I", "#f5b05a", false},
-                                       {"W", "#6aa84f", true},
-                                       {"R", "#c4a07a", false},
-                                       {"E", "#34a0a4", true},
-                                       {"G", "#7ecbc4", false},
-                                       {"S", "#956cc8", true},
-                                       {"T", "#d667a3", true},
-                                       {"", "#8c613c", true}}};
+constexpr std::array<Kind, 10> kKinds{{{"F", "forward", "#4878d0", "#8eabe2", true},
+                                       {"B", "backward", "#ee854a", "#f4b38f", false},
+                                       {"I", "input gradient", "#f5b05a", "#f9ce99", false},
+                                       {"W", "weight gradient", "#6aa84f", "#a3c992", true},
+                                       {"R", "recompute", "#c4a07a", "#dac4ad", false},
+                                       {"E", "embedding", "#34a0a4", "#81c4c7", true},
+                                       {"G", "embedding gradient", "#7ecbc4", "#afdfda", false},
+                                       {"S", "output layer forward", "#956cc8", "#bda4dd", true},
+                                       {"T", "output layer backward", "#d667a3", "#e6a1c6", true},
+                                       {"", "end of step", "#8c613c", "#b89d86", true}}};
+
+/// White pages and dark ones: the picture takes the color scheme of what shows it.
+constexpr std::string_view kStyle = R"(<style>
+text { fill: #1c2330 } .soft { fill: #5b6678 } .back { fill: #fff } .line { stroke: #d9dde3 }
+.b { font-weight: bold } .m { text-anchor: middle } .e { text-anchor: end }
+.w { fill: #fff; text-anchor: middle } .k { fill: #1c2330; text-anchor: middle }
+@media (prefers-color-scheme: dark) {
+  text { fill: #e6eaf1 } .soft { fill: #95a1b5 } .back { fill: #14171d } .line { stroke: #323a47 }
+  .w { fill: #fff } .k { fill: #1c2330 }
+}
+</style>
+)";
 
 size_t kind_of(std::string_view letter) {
     const auto* const found = std::find_if(kKinds.begin(), kKinds.end() - 1,
                                            [&](const Kind& k) { return k.letter == letter; });
     return static_cast<size_t>(found - kKinds.begin());
+}
+
+/// 1, 2 or 5 times a power of ten: the least of at least so much.
+double nice_step(double least) {
+    const double power = std::pow(10, std::floor(std::log10(least)));
+    for (const double factor : {1.0, 2.0, 5.0}) {
+        if (factor * power >= least * (1 - 1e-9)) return factor * power;
+    }
+    return 10 * power;
+}
+
+/// A unit of times, and how many nanoseconds or ticks it has.
+struct TimeUnit {
+    double size;
+    std::string_view name;
+};
+
+TimeUnit unit_of(int ticks_per_unit, double longest) {
+    if (ticks_per_unit > 0) return {static_cast<double>(ticks_per_unit), "units"};
+    for (const TimeUnit unit : {TimeUnit{1e9, "s"}, TimeUnit{1e6, "ms"}, TimeUnit{1e3, "us"}}) {
+        if (longest >= unit.size) return unit;
+    }
+    return {1, "ns"};
+}
+
+/// At most four significant digits, and no zeros at the end.
+std::string short_number(double value) {
+    char text[32];
+    std::snprintf(text, sizeof text, "%.*g", value >= 1000 ? 6 : 4, value);
+    return text;
 }
 
 std::string number(double value) {
@@ -69,21 +117,33 @@ std::string svg_text(std::string_view text) {
     return result;
 }
 
-std::string text_at(double x, double y, std::string_view attributes, std::string_view text) {
-    return "<text x=\"" + number(x) + "\" y=\"" + number(y) + "\"" + std::string(attributes) + ">" +
-           svg_text(text) + "</text>\n";
+/// `kind`: a class of kStyle, or none. `size`: of the font; 0: that of the picture.
+std::string text_at(double x, double y, std::string_view kind, std::string_view text,
+                    double size = 0) {
+    std::string result = "<text x=\"" + number(x) + "\" y=\"" + number(y) + "\"";
+    if (!kind.empty()) result += " class=\"" + std::string(kind) + "\"";
+    if (size > 0) result += " font-size=\"" + number(size) + "\"";
+    return result + ">" + svg_text(text) + "</text>\n";
 }
 
 class Drawing {
 public:
-    explicit Drawing(std::span<const RecordedRun> runs) {
+    Drawing(std::span<const RecordedRun> runs, const std::string& title) : title_(title) {
         int64_t longest = 1;
         for (const RecordedRun& run : runs) {
             longest = std::max(longest, summarize(run).makespan_ns);
             if (run.mesh.slices() > 1) left_ = kLeftOfPlaces;
         }
-        scale_ = kWidth / static_cast<double>(longest);
+        longest_ = static_cast<double>(longest);
+        scale_ = kWidth / longest_;
+        unit_ = unit_of(runs.empty() ? 0 : runs.front().ticks_per_unit, longest_);
+        if (!title.empty()) {
+            body_ += text_at(0, 15, "b", title, 14);
+            bottom_ += kTitle + 6;
+        }
         for (const RecordedRun& run : runs) draw(run);
+        draw_axis();
+        draw_costs(runs);
         draw_legend();
     }
 
@@ -91,19 +151,27 @@ public:
         const std::string width = number(left_ + kWidth + 2);
         return "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 " + width + " " +
                number(bottom_) + "\" width=\"" + width +
-               "\" font-family=\"sans-serif\" font-size=\"11\">\n"
-               "<rect width=\"100%\" height=\"100%\" fill=\"#fff\"/>\n" +
+               "\" font-family=\"sans-serif\" font-size=\"" + number(kFont) + "\">\n" +
+               (title_.empty() ? "" : "<title>" + svg_text(title_) + "</title>\n") +
+               std::string(kStyle) + "<rect width=\"100%\" height=\"100%\" class=\"back\"/>\n" +
                body_ + "</svg>\n";
     }
 
 private:
     void draw(const RecordedRun& run) {
-        body_ += text_at(0, bottom_ + 14, " font-weight=\"bold\"", run.title);
+        const TimelineSummary summary = summarize(run);
+        body_ += text_at(0, bottom_ + 14, "b", run.title);
+        char bubble[32];
+        std::snprintf(bubble, sizeof bubble, ", bubble %.1f %%", 100 * summary.bubble);
+        body_ += text_at(left_ + kWidth, bottom_ + 14, "e",
+                         "makespan " + time_text(summary.makespan_ns) + bubble);
         bottom_ += kTitle;
+        const double top = bottom_;
+        const size_t lines = body_.size();  // of the axis, which are below the boxes
         auto slice = run.slices.begin();
         for (int rank = 0; rank < run.ranks; ++rank) {
             if (const std::string heading = heading_text(run.mesh, rank); !heading.empty()) {
-                body_ += text_at(0, bottom_ + 12, " fill=\"#555\"", heading);
+                body_ += text_at(0, bottom_ + 12, "soft", heading);
                 bottom_ += kRow;
             }
             body_ += text_at(0, bottom_ + 12, "", row_text(run.mesh, rank));
@@ -114,14 +182,67 @@ private:
             }
             for (size_t i = 0; i < row.boxes.size(); ++i) {
                 if (row.boxes[i].empty()) continue;
-                body_ += "<path fill=\"" + std::string(kKinds[i / 2].fill) + "\"" +
-                         (i % 2 == 1 ? " opacity=\".62\"" : "") + " d=\"" + row.boxes[i] + "\"/>\n";
+                const Kind& kind = kKinds[i / 2];
+                body_ += "<path fill=\"" + std::string(i % 2 == 1 ? kind.later : kind.fill) +
+                         "\" d=\"" + row.boxes[i] + "\"/>\n";
                 used_[i / 2] = true;
             }
             body_ += row.labels;
             bottom_ += kRow;
         }
+        std::string grid = "<path class=\"line\" d=\"";
+        for (const double x : ticks()) {
+            grid += "M" + number(x) + " " + number(top) + "V" + number(bottom_);
+        }
+        body_.insert(lines, grid + "\"/>\n");
         bottom_ += 8;
+    }
+
+    [[nodiscard]] std::string time_text(int64_t time) const {
+        return short_number(static_cast<double>(time) / unit_.size) + " " + std::string(unit_.name);
+    }
+
+    /// Where the numbers of the axis are.
+    [[nodiscard]] std::vector<double> ticks() const {
+        constexpr double kApart = 80;
+        std::vector<double> all;
+        const double step = nice_step(kApart / scale_ / unit_.size) * unit_.size;
+        for (int i = 0; i * step <= longest_ * (1 + 1e-9); ++i) {
+            all.push_back(left_ + i * step * scale_);
+        }
+        return all;
+    }
+
+    void draw_axis() {
+        const double top = bottom_ - 6;
+        std::string line =
+            "<path class=\"line\" d=\"M" + number(left_) + " " + number(top) + "h" + number(kWidth);
+        std::string numbers;
+        double last = 0;
+        for (const double x : ticks()) {
+            line += "M" + number(x) + " " + number(top) + "v4";
+            numbers +=
+                text_at(x, top + 15, "soft m", short_number((x - left_) / scale_ / unit_.size));
+            last = x;
+        }
+        body_ += line + "\"/>\n" + numbers;
+        // Where the last number would cover it, before the axis.
+        const bool room = left_ + kWidth - last > 40;
+        body_ += text_at(room ? left_ + kWidth : left_ - 12, top + 15, "soft e", unit_.name);
+        bottom_ += kAxis - 8;
+    }
+
+    /// What times are multiples of, where all runs have the same costs; else each run's.
+    void draw_costs(std::span<const RecordedRun> runs) {
+        std::vector<std::string> told;
+        for (const RecordedRun& run : runs) {
+            if (run.costs.empty() || std::ranges::find(told, run.costs) != told.end()) continue;
+            told.push_back(run.costs);
+            body_ += text_at(
+                left_, bottom_ + 8, "soft",
+                "costs" + std::string(run.ticks_per_unit > 0 ? " in units: " : ": ") + run.costs);
+            bottom_ += kRow;
+        }
     }
 
     /// Boxes by kind, and for stages after the first of a rank apart.
@@ -144,28 +265,38 @@ private:
             "h-" + number(drawn) + "z";
         if (slice.number == RecordedRun::kNone) return;
         const std::string label = std::to_string(slice.number);
-        if (static_cast<double>(label.size()) * kDigit > width) return;
-        row.labels += text_at(x + width / 2, bottom_ + 12,
-                              kKinds[kind].dark && stage < run.mesh.pipeline
-                                  ? " text-anchor=\"middle\" fill=\"#fff\""
-                                  : " text-anchor=\"middle\"",
-                              label);
+        // Numbers of more digits are smaller, so that they do not end with 9.
+        const double fits = width / (static_cast<double>(label.size()) * kDigit) * kFont;
+        if (fits < 5) return;
+        row.labels += text_at(x + width / 2, bottom_ + 12 - std::max(0.0, (kFont - fits) / 3),
+                              kKinds[kind].dark && stage < run.mesh.pipeline ? "w" : "k", label,
+                              fits < kFont ? std::floor(2 * fits) / 2 : 0);
     }
 
     void draw_legend() {
         double x = left_;
         for (size_t i = 0; i < kKinds.size(); ++i) {
             if (!used_[i]) continue;
-            const std::string name(kKinds[i].letter.empty() ? "end of step" : kKinds[i].letter);
+            const std::string name = std::string(kKinds[i].letter) +
+                                     (kKinds[i].letter.empty() ? "" : " ") +
+                                     std::string(kKinds[i].word);
+            const double width = 34 + 5.6 * static_cast<double>(name.size());
+            if (x + width > left_ + kWidth) {
+                x = left_;
+                bottom_ += kRow;
+            }
             body_ += "<path fill=\"" + std::string(kKinds[i].fill) + "\" d=\"M" + number(x) + " " +
                      number(bottom_) + "h12v12h-12z\"/>\n" +
                      text_at(x + 16, bottom_ + 10, "", name);
-            x += 28 + kDigit * static_cast<double>(name.size());
+            x += width;
         }
         bottom_ += kTitle;
     }
 
+    std::string title_;
+    double longest_ = 1;
     double scale_ = 1;
+    TimeUnit unit_{1, "ns"};
     double left_ = kLeft;
     double bottom_ = 0;
     std::string body_;
@@ -174,9 +305,10 @@ private:
 
 }  // namespace
 
-void write_svg_timeline(const std::string& path, std::span<const RecordedRun> runs) {
+void write_svg_timeline(const std::string& path, std::span<const RecordedRun> runs,
+                        const std::string& title) {
     require_same_unit(runs);
-    const Drawing drawing(runs);
+    const Drawing drawing(runs, title);
     OutputFile file(path);
     file.write(drawing.text());
     file.publish();

@@ -161,6 +161,8 @@ void set_costs(ScheduledStep& step, const ScheduleFlags& flags, VocabMode mode, 
     }
     if (flags.communication_order) step.costs.communication = *flags.communication_order;
     step.memory_of = memory_of(step, flags, layers, profile);
+    step.costs_of = profile ? "of profile " + flags.costs : costs_text(flags);
+    if (!flags.pass_times.empty()) step.costs_of += ", pass times of " + flags.pass_times;
     step.options = {.wait_for_reports = !flags.no_optimizer_barrier,
                     .persistent = step.persistent,
                     .cores = flags.cores > 0 ? flags.cores

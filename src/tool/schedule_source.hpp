@@ -69,6 +69,7 @@ struct ScheduledStep {
     std::vector<PersistentBytes> persistent;  ///< [rank of the world]; empty: not known
     SimulateOptions options;
     std::string memory_of;  ///< what the bytes of `sizes` are of, for people
+    std::string costs_of;   ///< what the costs are, for people
 
     /// Of the world that is simulated: one pipeline, or that of a profile with tensor ranks.
     [[nodiscard]] Mesh mesh() const { return sizes.mesh(schedule.ranks); }

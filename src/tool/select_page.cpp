@@ -14,6 +14,7 @@
 #include "src/support/text_layout.hpp"
 #include "src/tool/commands.hpp"
 #include "src/tool/quantity.hpp"
+#include "src/tool/sample_texts.hpp"
 #include "src/tool/selection_page.hpp"
 #include "src/tool/text.hpp"
 #include "src/train/select/chosen_samples.hpp"
@@ -25,9 +26,10 @@ namespace {
 
 constexpr int64_t kMost = INT64_MAX;
 constexpr size_t kMostSteps = 1'000'000;
+constexpr int64_t kTexts = 8;  // of chosen samples, and of others
 
 struct PageArguments {
-    std::string report, subset, html;
+    std::string report, subset, html, tokenizer_model;
     DataOptions data;
 };
 
@@ -82,11 +84,14 @@ SelectionPage read_report(const std::string& path) {
 }
 
 void write_page(const PageArguments& o) {
-    OutputCheck check({o.report, o.subset});
+    OutputCheck check({o.report, o.subset, o.tokenizer_model});
     check.add("--html", o.html, page_output());
     if (o.subset.empty() != o.data.path.empty()) {
         throw UsageError(o.subset.empty() ? "--data-path: needs --subset"
                                           : "--subset: needs --data-path");
+    }
+    if (!o.tokenizer_model.empty() && o.subset.empty()) {
+        throw UsageError("--tokenizer-model: needs --subset and --data-path, whose texts it shows");
     }
     SelectionPage page = read_report(o.report);
     if (!o.subset.empty()) {
@@ -105,6 +110,7 @@ void write_page(const PageArguments& o) {
                                     .samples = share.samples,
                                     .chosen = share.chosen});
         }
+        page.texts = sample_texts(data, subset, o.tokenizer_model, kTexts);
     }
     OutputFile file(o.html);
     file.write(page.html());
@@ -136,13 +142,19 @@ Command select_page_command() {
                              {.names = "--subset",
                               .value = &o->subset,
                               .help = "The chosen samples: shows how much of every document, or "
-                                      "data set of a blend, is kept",
+                                      "data set of a blend, is kept, and texts of some samples "
+                                      "beside texts of some left out",
                               .unit = "FILE"},
                              {.names = "--data-path",
                               .value = &o->data.path,
                               .help = "The data that the samples are of, as given to select "
                                       "score",
                               .unit = "PATH"},
+                             {.names = "--tokenizer-model",
+                              .value = &o->tokenizer_model,
+                              .help = "SentencePiece .model file for showing text",
+                              .unit = "FILE",
+                              .unset = "PREFIX.model"},
                              {.names = "--split",
                               .value = &o->data.split,
                               .help = "As given to select score"},

@@ -8,7 +8,6 @@
 
 #include "src/support/html_text.hpp"
 #include "src/support/text_layout.hpp"
-#include "src/tool/text.hpp"
 
 namespace vocabpipe::tool {
 
@@ -24,18 +23,27 @@ constexpr const char* kStyle = R"(
   --open: #eef1f5; --accent: #2f6bd8; color-scheme: light; }
 @media (prefers-color-scheme: dark) { :root { --text: #e6eaf1; --soft: #95a1b5; --line: #323a47;
   --chosen: #7ab865; --out: #5d6a7e; --open: #1c212a; --accent: #79a8ff; color-scheme: dark; } }
+* { box-sizing: border-box; }
 body { font: 14px/1.5 system-ui, "Segoe UI", "DejaVu Sans", sans-serif; color: var(--text);
   max-width: 880px; margin: 24px auto; padding: 0 14px; }
 h1 { font-size: 20px; } h2 { font-size: 15px; margin: 28px 0 2px; }
 p { color: var(--soft); margin: 0 0 8px; }
 table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
-td { padding: 1px 18px 1px 0; vertical-align: top; } td:first-child { color: var(--soft); }
-svg { width: 100%; height: auto; font-size: 11px; }
+td { padding: 1px 18px 1px 0; vertical-align: top; overflow-wrap: anywhere; } td:first-child { color: var(--soft);
+  overflow-wrap: normal; }
+.wide { overflow-x: auto; } svg { width: 100%; min-width: 620px; height: auto; font-size: 11px; }
 svg text { fill: var(--soft); font-variant-numeric: tabular-nums; }
 .axis { stroke: var(--line); } .chosen { fill: var(--chosen); } .out { fill: var(--out); }
 .open { fill: var(--open); } .hit { fill: transparent; } .hit:hover { fill: rgb(47 107 216 / 15%); }
 .curve { fill: none; stroke: var(--accent); stroke-width: 2; } .dot { fill: var(--accent); }
 .mean { stroke: var(--accent); stroke-dasharray: 4 3; }
+.texts { display: grid; grid-template-columns: 1fr 1fr; gap: 10px 14px; }
+.texts h3 { font-size: 13px; margin: 6px 0 0; }
+.text { border: 1px solid var(--line); border-left: 3px solid var(--out); border-radius: 4px;
+  padding: 6px 9px; min-width: 0; }
+.text.of-chosen { border-left-color: var(--chosen); }
+.text div { font-size: 12px; color: var(--soft); }
+.text pre { font: inherit; font-size: 13px; white-space: pre-wrap; overflow-wrap: anywhere; margin: 2px 0 0; }
 .chip { display: inline-block; width: 10px; height: 10px; border-radius: 2px; margin: 0 4px 0 10px; }
 )";
 
@@ -63,8 +71,8 @@ std::string box(double x, double y, double width, double height, const char* kin
 }
 
 std::string picture(double height, const std::string& body) {
-    return "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 " + at(kWidth) + " " +
-           at(height) + "\">\n" + body + "</svg>\n";
+    return "<div class=\"wide\"><svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 " +
+           at(kWidth) + " " + at(height) + "\">\n" + body + "</svg></div>\n";
 }
 
 /// Selected samples from below, discarded ones from above, after every step.
@@ -178,6 +186,31 @@ std::string sources_picture(const SelectionPage& page, size_t& left_out) {
     return picture(height + 4, body);
 }
 
+std::string text_box(const std::vector<SampleText>& texts, size_t i, bool chosen) {
+    if (i >= texts.size()) return "<div></div>\n";
+    const SampleText& one = texts[i];
+    return "<div class=\"text" + std::string(chosen ? " of-chosen" : "") + "\"><div>sample " +
+           std::to_string(one.sample) + ", " + html_text(one.source) + "</div><pre>" +
+           html_text(one.text.empty() ? "(no text: not of its tokenizer)" : one.text) +
+           "</pre></div>\n";
+}
+
+std::string texts_of(const SampleTexts& texts) {
+    std::string page = "<h2>Texts of samples</h2>\n";
+    if (texts.tokenizer.empty()) {
+        return page +
+               "<p>No tokenizer is known for this data: give --tokenizer-model, or put it beside "
+               "the data as PREFIX.model.</p>\n";
+    }
+    page +=
+        "<p>How samples from all over the data begin; each row has one that was chosen and one "
+        "that was not.</p>\n<div class=\"texts\">\n<h3>chosen</h3><h3>left out</h3>\n";
+    for (size_t i = 0; i < std::max(texts.chosen.size(), texts.left_out.size()); ++i) {
+        page += text_box(texts.chosen, i, true) + text_box(texts.left_out, i, false);
+    }
+    return page + "</div>\n";
+}
+
 }  // namespace
 
 std::string SelectionPage::html() const {
@@ -221,6 +254,7 @@ std::string SelectionPage::html() const {
                           : std::string()) +
             "</p>\n" + bars;
     }
+    if (texts) page += texts_of(*texts);
     return page + "</body></html>\n";
 }
 

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "src/tool/sample_texts.hpp"
+
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -31,10 +34,12 @@ struct SelectionPage {
     int64_t samples = 0, chosen = 0;
     std::vector<Step> steps;
     std::vector<Round> rounds;
-    std::vector<Source> sources;  ///< empty: not known
+    std::vector<Source> sources;       ///< empty: not known
+    std::optional<SampleTexts> texts;  ///< none: there is no data to read them from
 
     /// One self-contained HTML page, without scripts: what bounding decided step by step, the
-    /// objective of every round, and how much of each source is kept.
+    /// objective of every round, how much of each source is kept, and texts of chosen samples
+    /// beside texts of those left out.
     [[nodiscard]] std::string html() const;
 };
 

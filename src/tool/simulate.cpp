@@ -162,6 +162,7 @@ void simulate_schedule(const SimulateArguments& options) {
         RecordedRun recorded = record(simulated.simulation.timeline, simulated.programs, title,
                                       simulated.step.persistent, simulated.step.mesh());
         recorded.ticks_per_unit = simulated.step.ticks_per_unit;
+        recorded.costs = simulated.step.costs_of;
         write_html_timeline(options.html, std::span(&recorded, 1), title);
     }
     if (options.json) {

@@ -6,6 +6,8 @@
 #include "vocabpipe/with_recomputation.hpp"
 
 #include <algorithm>
+#include <array>
+#include <cinttypes>
 #include <cmath>
 #include <cstdio>
 #include <numeric>
@@ -60,10 +62,11 @@ StageCosts parse_stage_costs(const std::string& text, int ticks) {
     StageCosts costs;
     int used = 0;
     int count = 0;
-    if (std::sscanf(text.c_str(), "%ld,%ld%n", &costs.forward, &costs.backward, &used) == 2) {
+    if (std::sscanf(text.c_str(), "%" SCNd64 ",%" SCNd64 "%n", &costs.forward, &costs.backward,
+                    &used) == 2) {
         count = 2;
         int more = 0;
-        if (std::sscanf(text.c_str() + used, ",%ld%n", &costs.vocabulary, &more) == 1) {
+        if (std::sscanf(text.c_str() + used, ",%" SCNd64 "%n", &costs.vocabulary, &more) == 1) {
             count = 3;
             used += more;
         }
@@ -80,6 +83,23 @@ StageCosts parse_stage_costs(const std::string& text, int ticks) {
     costs.backward *= ticks;
     costs.vocabulary = count == 2 ? costs.forward / 3 : costs.vocabulary * ticks;
     return costs;
+}
+
+std::string costs_text(const ScheduleFlags& flags) {
+    const StageCosts costs = parse_stage_costs(flags.costs, kTicksPerUnit);
+    const auto figure = [](int64_t ticks) {
+        std::string text = std::to_string(ticks / kTicksPerUnit);
+        if (ticks % kTicksPerUnit == 0) return text;
+        std::array<char, 16> part;
+        std::snprintf(part.data(), part.size(), "%.2f",
+                      static_cast<double>(ticks % kTicksPerUnit) / kTicksPerUnit);
+        return text + (part.data() + 1);  // without its 0
+    };
+    std::string text = "F " + figure(costs.forward) + ", B " + figure(costs.backward) + ", V " +
+                       figure(costs.vocabulary);
+    if (flags.latency > 0) text += ", latency " + std::to_string(flags.latency);
+    if (flags.hop > 0) text += ", hop " + std::to_string(flags.hop);
+    return text;
 }
 
 void set_costs(ScheduledStep& step, const StageCosts& costs, const std::vector<int>& layers,

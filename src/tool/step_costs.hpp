@@ -19,6 +19,9 @@ struct StageCosts {
 /// In `ticks` to a unit. Throws UsageError. Without V it is a third of F.
 [[nodiscard]] StageCosts parse_stage_costs(const std::string& text, int ticks = 1);
 
+/// "F 12, B 24, V 4, latency 1": the figures as given, for people. Throws as parse_stage_costs().
+[[nodiscard]] std::string costs_text(const ScheduleFlags& flags);
+
 /// A third of F, and a quarter of that, stay whole.
 inline constexpr int kTicksPerUnit = 12;
 

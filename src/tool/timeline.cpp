@@ -71,6 +71,7 @@ void draw_timeline(const TimelineArguments& options) {
                               simulated.step.title, simulated.step.persistent,
                               simulated.step.mesh()));
         runs.back().ticks_per_unit = simulated.step.ticks_per_unit;
+        runs.back().costs = simulated.step.costs_of;
         if (options.runs.size() == 1) only = std::move(simulated);
     }
     if (!options.trace.empty()) {
@@ -89,7 +90,7 @@ void draw_timeline(const TimelineArguments& options) {
         }
         write_html_timeline(options.html, runs, title);
     }
-    if (!options.svg.empty()) write_svg_timeline(options.svg, runs);
+    if (!options.svg.empty()) write_svg_timeline(options.svg, runs, options.title);
     print_summary(runs);
 }
 
@@ -118,7 +119,9 @@ Command timeline_command() {
                    {.names = "--trace",
                     .value = &o->trace,
                     .help = "File for the Chrome trace of one schedule"},
-                   {.names = "--title", .value = &o->title, .help = "Title of the page"}}}},
+                   {.names = "--title",
+                    .value = &o->title,
+                    .help = "Title of the page, and of the picture"}}}},
         .run = [o](const GivenFlags&) { draw_timeline(*o); }};
 }
 

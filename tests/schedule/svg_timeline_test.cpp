@@ -70,6 +70,86 @@ TEST(SvgTimeline, KeepsTitlesFromBeingMarkup) {
     EXPECT_THAT(picture, HasSubstr("a&lt;b &amp; ??"));
 }
 
+/// One rank, F and B of so many microbatches, 12 and 24 units each.
+RecordedRun units(uint32_t microbatches) {
+    RecordedRun run;
+    run.title = "units";
+    run.ranks = 1;
+    run.memory.resize(1);
+    run.ticks_per_unit = 12;
+    run.costs = "F 12, B 24, V 0";
+    run.names = {"0F", "0B"};
+    for (uint32_t i = 0; i < 2 * microbatches; ++i) {
+        const int64_t begin = int64_t{12} * 36 * (i / 2) + (i % 2) * int64_t{144};
+        const int64_t end = begin + (i % 2 == 0 ? 144 : 288);
+        run.slices.push_back({.begin_ns = begin,
+                              .end_ns = end,
+                              .cpu_ns = end - begin,
+                              .name = i % 2,
+                              .number = i / 2});
+    }
+    return run;
+}
+
+TEST(SvgTimeline, HasATimeAxisMakespanCostsAndALegendInWords) {
+    const std::string picture = picture_of({units(5)});
+    // 180 units: a number every 20.
+    for (const char* part : {">makespan 180 units, bubble 0.0 %</text>", ">0</text>", ">20</text>",
+                             ">160</text>", ">units</text>", ">F forward</text>",
+                             ">B backward</text>", ">costs in units: F 12, B 24, V 0</text>"}) {
+        EXPECT_THAT(picture, HasSubstr(part));
+    }
+    EXPECT_EQ(count(picture, ">F</text>"), 0);
+    RecordedRun measured = units(5);
+    measured.ticks_per_unit = 0;
+    measured.costs.clear();
+    for (RecordedRun::Slice& slice : measured.slices) {
+        slice.begin_ns *= 1000;
+        slice.end_ns *= 1000;
+    }
+    const std::string times = picture_of({measured});
+    EXPECT_THAT(times, HasSubstr(">makespan 2.16 ms, bubble"));
+    EXPECT_THAT(times, HasSubstr(">1.8</text>"));
+    EXPECT_THAT(times, HasSubstr(">ms</text>"));
+    EXPECT_EQ(count(times, "costs"), 0);
+}
+
+TEST(SvgTimeline, SaysEqualCostsOnce) {
+    EXPECT_EQ(count(picture_of({units(2), units(3)}), ">costs in units"), 1);
+    RecordedRun other = units(3);
+    other.costs = "F 10, B 20, V 0";
+    EXPECT_EQ(count(picture_of({units(2), other}), ">costs in units"), 2);
+}
+
+TEST(SvgTimeline, HasTheTitleThatIsGiven) {
+    const TempFolder folder;
+    const std::vector<RecordedRun> runs{units(2)};
+    write_svg_timeline(folder / "picture.svg", runs, "mine & <yours>");
+    const std::string picture = read_file(folder / "picture.svg");
+    EXPECT_THAT(picture, HasSubstr("<title>mine &amp; &lt;yours></title>"));
+    EXPECT_THAT(picture, HasSubstr(" font-size=\"14\">mine &amp; &lt;yours></text>"));
+    EXPECT_EQ(count(picture_of(runs), "<title>"), 0);
+}
+
+TEST(SvgTimeline, IsReadableOnDarkPages) {
+    const std::string picture = picture_of({units(2)});
+    EXPECT_THAT(picture, HasSubstr("prefers-color-scheme: dark"));
+    EXPECT_THAT(picture, HasSubstr("class=\"back\""));
+    EXPECT_EQ(count(picture, "opacity"), 0);  // what is behind does not shine through
+    EXPECT_EQ(count(picture, "fill=\"#fff\""), 0);
+}
+
+TEST(SvgTimeline, NumbersPassesBeyondTheTenthAsTheFirstOnes) {
+    // F is 954 / (3 x 40) = 8 pixels wide, a digit of the usual size 6.2.
+    const std::string picture = picture_of({units(40)});
+    for (const int number : {0, 9, 10, 39}) {
+        const auto labels =
+            count(picture, "class=\"w\">" + std::to_string(number) + "</text>") +
+            count(picture, "class=\"w\" font-size=\"7\">" + std::to_string(number) + "</text>");
+        EXPECT_EQ(labels, 1) << number;
+    }
+}
+
 TEST(SvgTimeline, RefusesRunsInDifferentUnits) {
     std::vector<RecordedRun> runs{run_of("gpipe", "a"), run_of("gpipe", "b")};
     runs[1].ticks_per_unit = 12;

@@ -8,6 +8,8 @@
 #include <vector>
 
 #include "src/select/files/subset_file.hpp"
+#include "src/tool/sample_texts.hpp"
+#include "src/tool/selection_page.hpp"
 #include "src/train/data/megatron_writer.hpp"
 #include "src/train/select/chosen_samples.hpp"
 #include "src/train/select/kept_shares.hpp"
@@ -109,8 +111,65 @@ TEST_F(SelectPage, ShowsBoundingRoundsAndSources) {
     ASSERT_EQ(full.exit_code, 0) << full.error;
     const std::string page = read_file(folder_ / "page.html");
     EXPECT_THAT(page, AllOf(HasSubstr("Share kept of each source"), HasSubstr("document 0"),
-                            HasSubstr("document 1"), Not(HasSubstr("<script"))));
+                            HasSubstr("document 1"), HasSubstr("No tokenizer is known"),
+                            Not(HasSubstr("<script"))));
     EXPECT_EQ(page.find("nan"), std::string::npos);
+}
+
+TEST_F(SelectPage, ShowsTextsOfChosenSamplesBesideTextsOfOthers) {
+    // Samples of four bytes, from A<&z on. The last one has no label for its last token.
+    const std::string prefix = folder_ / "corpus";
+    MegatronWriter writer(prefix, 257);
+    for (int document = 0; document < 4; ++document) {
+        std::vector<int32_t> tokens;
+        for (int i = 0; i < 4; ++i) {
+            const int sample = 4 * document + i;
+            const std::string text = {static_cast<char>('A' + sample), '<', '&', 'z'};
+            tokens.insert(tokens.end(), text.begin(), text.end());
+        }
+        tokens.back() = 256;  // ends the document
+        writer.append(tokens);
+        writer.end_document();
+    }
+    (void)writer.finish();
+    const DataOptions options{.path = {prefix}};
+    const TrainingData data(options);
+    const SubsetReader chosen(subset(options, {2, 5, 9, 14}));
+    const int64_t samples = chosen.info().corpus.samples;
+    ASSERT_EQ(samples, 15);
+    const tool::SampleTexts few = tool::sample_texts(data, chosen, "", 2);
+    EXPECT_EQ(few.tokenizer, "bytes");
+    ASSERT_EQ(few.chosen.size(), 2U);
+    EXPECT_EQ(few.chosen[0].sample, 5);  // of 4 the second and the last
+    EXPECT_EQ(few.chosen[1].sample, 14);
+    EXPECT_EQ(few.chosen[0].text, "F<&z");
+    EXPECT_EQ(few.chosen[0].source, "document 1");
+    // Of 0, 1, 3, 4, 6, 7, 8, 10, ... 13, which are 11, numbers 2 and 8.
+    ASSERT_EQ(few.left_out.size(), 2U);
+    EXPECT_EQ(few.left_out[0].sample, 3);
+    EXPECT_EQ(few.left_out[0].text, "D<&\n\u2014\n");  // the document ends there
+    EXPECT_EQ(few.left_out[1].sample, 11);
+    const tool::SampleTexts all = tool::sample_texts(data, chosen, "", 100);
+    EXPECT_EQ(all.chosen.size(), 4U);
+    EXPECT_EQ(all.left_out.size(), 11U);
+    std::vector<int64_t> numbers;
+    for (const auto* list : {&all.chosen, &all.left_out}) {
+        for (const tool::SampleText& one : *list) numbers.push_back(one.sample);
+    }
+    std::ranges::sort(numbers);
+    for (size_t i = 0; i < numbers.size(); ++i) EXPECT_EQ(numbers[i], static_cast<int64_t>(i));
+
+    tool::SelectionPage page{.title = "t", .samples = 15, .chosen = 4};
+    page.texts = few;
+    const std::string html = page.html();
+    EXPECT_THAT(html, AllOf(HasSubstr("<h3>chosen</h3><h3>left out</h3>"),
+                            HasSubstr("sample 5, document 1</div><pre>F&lt;&amp;z</pre>"),
+                            HasSubstr("sample 11, document 2</div>")));
+    EXPECT_LT(html.find("sample 5,"), html.find("sample 3,"));  // side by side
+    page.texts = tool::SampleTexts{};
+    EXPECT_THAT(page.html(), HasSubstr("No tokenizer is known for this data"));
+    page.texts.reset();
+    EXPECT_THAT(page.html(), Not(HasSubstr("Texts of samples")));
 }
 
 TEST_F(SelectPage, RefusesWhatIsNoReportOrOfAnotherRun) {
@@ -126,6 +185,8 @@ TEST_F(SelectPage, RefusesWhatIsNoReportOrOfAnotherRun) {
                 HasSubstr("report.json: is not a report of vocabpipe select run"));
     EXPECT_THAT(refused("--report report.json --html page.html --subset subset", 2),
                 HasSubstr("--subset: needs --data-path"));
+    EXPECT_THAT(refused("--report report.json --html page.html --tokenizer-model m.model", 2),
+                HasSubstr("--tokenizer-model: needs --subset"));
     EXPECT_THAT(refused("--report none.json --html page.html", 3), HasSubstr("none.json"));
     EXPECT_THAT(refused("--report report.json --html mine.html", 2), HasSubstr("--html mine.html"));
     EXPECT_FALSE(std::filesystem::exists(folder_ / "page.html"));

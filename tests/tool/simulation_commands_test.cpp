@@ -392,6 +392,21 @@ TEST(TimelineCommand, StacksSchedulesAndTraces) {
     EXPECT_EQ(folder.names(), (std::set<std::string>{"out.html", "t.json"}));
 }
 
+TEST(TimelineCommand, SaysCostsAndTitleInPageAndPicture) {
+    const TempFolder folder;
+    const Outcome outcome = vocabpipe_in(
+        folder,
+        "timeline 1f1b 1f1b,costs=10,20 --pp 2 --microbatches 4 --latency 2 --html out.html "
+        "--svg out.svg --title 'A and B'");
+    EXPECT_EQ(outcome.exit_code, 0) << outcome.error;
+    const std::string page = testing::read_file(folder / "out.html");
+    EXPECT_THAT(page, HasSubstr(R"("costs":"F 12, B 24, V 4, latency 2")"));
+    EXPECT_THAT(page, HasSubstr(R"("costs":"F 10, B 20, V 3.33, latency 2")"));
+    const std::string picture = testing::read_file(folder / "out.svg");
+    EXPECT_THAT(picture, HasSubstr("<title>A and B</title>"));
+    EXPECT_THAT(picture, HasSubstr(">costs in units: F 12, B 24, V 4, latency 2</text>"));
+}
+
 TEST(TimelineCommand, DoesNotReplaceItsInput) {
     const TempFolder folder;
     ASSERT_EQ(

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The runs: columns of integers, one entry per slice, sorted by rank, lane and begin.
+// The runs: columns of integers, one entry per slice, sorted by rank, lane and begin; and how times
+// and bytes are written.
 'use strict';
 
 const kLanes = ['compute', 'forward', 'backward', 'collective', 'local'];
@@ -8,7 +9,7 @@ const kCompute = 0, kCombine = 4;
 function decodeRun(raw) {
   const count = raw.begin.length;
   const run = {
-    title: raw.title, ranks: raw.ranks, makespan: raw.makespan, largestSpan: raw.largest_span,
+    title: raw.title, costs: raw.costs || '', ranks: raw.ranks, makespan: raw.makespan, largestSpan: raw.largest_span,
     bubble: raw.bubble, busy: raw.busy || [],
     headings: raw.headings || [], rows: raw.rows || [], places: raw.places || [],  // of a mesh
     names: raw.names, kinds: raw.kinds || [],
@@ -18,7 +19,7 @@ function decodeRun(raw) {
     cpu: raw.cpu || null, name: Uint32Array.from(raw.name), number: Int32Array.from(raw.number),
     order: Int32Array.from(raw.order),
     cause: new Int32Array(count), member: new Int32Array(count),  // src/schedule/slice_causes.hpp
-    track: new Uint32Array(count), tracks: [], marks: null, members: null,
+    track: new Uint32Array(count), tracks: [], marks: null, members: null, microbatches: null,
   };
   let i = 0;
   for (const [rank, lane, length] of raw.tracks) {
@@ -37,6 +38,7 @@ function decodeRun(raw) {
   }
   run.memory = raw.memory.map((changes) => decodeMemory(changes, raw.bytes, run.purposes.length));
   run.peak = Math.max(0, ...run.memory.map((memory) => memory.peak));
+  run.digits = String(run.number.reduce((most, number) => Math.max(most, number), 0)).length;
   run.passes = run.tracks.reduce(
       (sum, track) => sum + (track.lane === kCompute ? track.last - track.first : 0), 0);
   return run;
@@ -109,6 +111,33 @@ function membersOf(run, i) {
   return run.members.get(run.order[i]);
 }
 
+/** The letter of a pass, without its stage; of communication, "". */
+const letterOf = (run, i) => isPass(run, i) ? run.names[run.name[i]].replace(/^\d+/, '') : '';
+
+/** Whether the number of slice i is that of a microbatch. */
+const ofMicrobatch = (run, i) =>
+    run.number[i] >= 0 && (isPass(run, i) || run.names[run.name[i]].endsWith('microbatch '));
+
+/** The slices of a microbatch on all ranks. */
+function microbatchOf(run, number) {
+  if (run.microbatches === null) {
+    run.microbatches = new Map();
+    for (let i = 0; i < run.count; ++i) {
+      if (!ofMicrobatch(run, i)) continue;
+      const slices = run.microbatches.get(run.number[i]);
+      if (slices === undefined) run.microbatches.set(run.number[i], [i]); else slices.push(i);
+    }
+  }
+  return run.microbatches.get(number) || [];
+}
+
+/** The part of a pass in which its thread had a core; 1 for what was simulated. */
+function cpuShare(run, i) {
+  const length = run.end[i] - run.begin[i];
+  if (run.cpu === null || !isPass(run, i) || length <= 0) return 1;
+  return Math.max(0, Math.min(1, run.cpu[i] / length));
+}
+
 /** Time without a pass on the rank before the pass i. */
 function idleBefore(run, i) {
   const track = trackOf(run, i);
@@ -166,8 +195,46 @@ function reasonOf(run, i) {
   return 'waited for ' + name + (isPass(run, i) && isPass(run, slice) ? ' (its result or its memory)' : '');
 }
 
+// --- Numbers as text ------------------------------------------------------------------------
+
+function niceStep(atLeast) {
+  const power = 10 ** Math.floor(Math.log10(Math.max(atLeast, 1e-9)));
+  return [1, 2, 5, 10].map((f) => f * power).find((step) => step >= atLeast);
+}
+
+function timeScale(size) {
+  if (page.ticks > 0) return {by: page.ticks, unit: ''};
+  for (const [by, unit] of [[1e9, 's'], [1e6, 'ms'], [1e3, 'µs']]) if (size >= by) return {by, unit};
+  return {by: 1, unit: 'ns'};
+}
+
+/** A time with about four digits; "12.34 ms". */
+function timeText(time) {
+  const {by, unit} = timeScale(Math.abs(time));
+  const value = time / by;
+  if (unit === '') {
+    const text = value.toLocaleString('en', {maximumFractionDigits: 2});
+    return text + (text === '1' ? ' unit' : ' units');
+  }
+  const digits = by === 1 ? 0 : Math.max(0, 3 - Math.floor(Math.log10(Math.max(Math.abs(value), 1))));
+  return value.toFixed(digits) + (unit ? ' ' + unit : '');
+}
+
+function bytesText(bytes) {
+  let unit = 0;
+  while (bytes >= 1024 && unit < 4) { bytes /= 1024; ++unit; }
+  return bytes.toFixed(unit === 0 || bytes >= 100 ? 0 : bytes >= 10 ? 1 : 2) + ' ' +
+      ['B', 'KiB', 'MiB', 'GiB', 'TiB'][unit];
+}
+
 const page = JSON.parse(document.getElementById('page').textContent);
 const runs = Array.from(document.querySelectorAll('script.run'),
                         (script) => decodeRun(JSON.parse(script.textContent)));
-const longest = Math.max(1, ...runs.map((run) => run.makespan));
+let longest = 1;  // with the runs, which the form exchanges
+let measured = false;
+const measure = () => {
+  longest = Math.max(1, ...runs.map((run) => run.makespan));
+  measured = runs.some((run) => run.cpu !== null);
+};
+measure();
 const ranks = runs.reduce((sum, run) => sum + run.ranks, 0);

@@ -16,7 +16,9 @@ const kKinds = [
   {text: 'end of step', colour: [140, 97, 60]},
   {text: 'combine_softmax, ordered_sum', colour: [214, 188, 60]},
   {text: 'communication', colour: [130, 142, 160]},
+  {text: 'beyond the CPU time of the pass: it waited for a core', colour: [168, 173, 181]},
 ];
+const kBeyond = kKinds.length - 1;  // of measured runs
 const kPurposeColours = [[114, 147, 203], [225, 151, 76], [177, 126, 200], [132, 186, 91],
                          [211, 94, 96], [128, 133, 133], [171, 104, 87]];
 const kGutter = runs.some((run) => run.rows.length > 0) ? 148 : 104;  // places in a mesh are long
@@ -80,34 +82,21 @@ function layoutOf(runs, view, height) {
     }
     y += 8;
   }
-  return {rows, height: y};
+  return {rows, height: y, rowOf: new Map(rows.map((row) => [row.track, row]))};
 }
 
-function niceStep(atLeast) {
-  const power = 10 ** Math.floor(Math.log10(Math.max(atLeast, 1e-9)));
-  return [1, 2, 5, 10].map((f) => f * power).find((step) => step >= atLeast);
-}
+const kDigit = 0.62;      // width of a digit in font sizes
+const kManyTexts = 1500;  // of which small ones would take longer than all the rest
 
-function timeScale(size) {
-  if (page.ticks > 0) return {by: page.ticks, unit: ''};
-  for (const [by, unit] of [[1e9, 's'], [1e6, 'ms'], [1e3, 'µs']]) if (size >= by) return {by, unit};
-  return {by: 1, unit: 'ns'};
-}
-
-/** A time with about four digits; "12.34 ms". */
-function timeText(time) {
-  const {by, unit} = timeScale(Math.abs(time));
-  const value = time / by;
-  if (unit === '') return value.toLocaleString('en', {maximumFractionDigits: 2});
-  const digits = by === 1 ? 0 : Math.max(0, 3 - Math.floor(Math.log10(Math.max(Math.abs(value), 1))));
-  return value.toFixed(digits) + (unit ? ' ' + unit : '');
-}
-
-function bytesText(bytes) {
-  let unit = 0;
-  while (bytes >= 1024 && unit < 4) { bytes /= 1024; ++unit; }
-  return bytes.toFixed(unit === 0 || bytes >= 100 ? 0 : bytes >= 10 ? 1 : 2) + ' ' +
-      ['B', 'KiB', 'MiB', 'GiB', 'TiB'][unit];
+/**
+ * What fits on a pass of `width` pixels: its name, else the microbatch alone, as small as numbers of so
+ * many `digits` must be: numbers do not end with 9, and all of a run are alike.
+ */
+function labelOf(name, number, width, highest, digits) {
+  if (name.length * kDigit * highest <= width - 3) return {text: name, size: highest};
+  const text = number < 0 ? '' : '' + number;
+  const size = Math.min(highest, Math.floor(2 * (width - 1.5) / (kDigit * digits)) / 2);
+  return size < 5 ? {text: '', size} : {text, size};
 }
 
 class Painter {
@@ -208,11 +197,13 @@ class Painter {
         const shade = this.palette.kinds[kind];
         const odd = (run.number[i] & 1) === 1;
         this.fill(x0, y0, x1, y1, marked ? (odd ? shade.odd : shade.even) : shade.dim);
+        this.beyond(run, i, x0, x1, y0, y1, a);
         if (b - a >= 4 * this.ratio && b <= this.plot) {
           this.fill(x1 - gap, y0, x1, y1, marked ? shade.edge : shade.dimEdge);
         }
-        if (row.type === 'track' && x1 - x0 > 9 * this.ratio) {
-          this.texts.push([run, i, x0, x1, y0, y1, marked ? shade.ink : this.palette.soft]);
+        if (row.type === 'track' && x1 - x0 > 5 * this.ratio) {
+          const under = cpuShare(run, i) < 0.5 ? this.palette.kinds[kBeyond] : shade;
+          this.texts.push([run, i, x0, x1, y0, y1, marked ? under.ink : this.palette.soft]);
         }
         continue;
       }
@@ -222,13 +213,26 @@ class Painter {
       ++narrow;
       firstColumn = Math.min(firstColumn, column0);
       lastColumn = Math.max(lastColumn, column1);
+      const used = cpuShare(run, i);
       for (let c = column0; c <= column1; ++c) {
-        this.shares[c * kinds + kind] += Math.min(b, c + 1) - Math.max(a, c);
+        const width = Math.min(b, c + 1) - Math.max(a, c);
+        this.shares[c * kinds + kind] += width * used;
+        if (used < 1) this.shares[c * kinds + kBeyond] += width * (1 - used);
       }
     }
     const perColumn = narrow / (lastColumn - firstColumn + 1);
     const width = perColumn < 0.7 ? 1 : Math.ceil(Math.min(kSmooth / perColumn, 6 * this.ratio));
     for (let c = firstColumn; c <= lastColumn; c += width) this.column(run, c, width, y0, y1);
+  }
+
+  /** Grey over the part of a measured pass that is longer than its CPU time. */
+  beyond(run, i, x0, x1, y0, y1, a) {
+    const used = cpuShare(run, i);
+    if (used > 0.98) return;  // clocks of threads and of the wall differ a little
+    const from = this.left + Math.round(a + used * (run.end[i] - run.begin[i]) * this.perTime);
+    const shade = this.palette.kinds[kBeyond];
+    const marked = run.marks === null || run.marks[i] === 1;
+    this.fill(Math.max(x0, from), y0, x1, y1, marked ? shade.even : shade.dim);
   }
 
   /** A column that several slices share: kinds one above the other, by their part of the time. */
@@ -296,17 +300,22 @@ class Painter {
     const {context, ratio} = this;
     context.textBaseline = 'middle';
     context.textAlign = 'center';
-    let size = 0;
+    const bySize = new Map();  // to change a font costs more than to draw a number
     for (const [run, i, x0, x1, y0, y1, ink] of this.texts) {
-      const wanted = Math.min(11, (y1 - y0) / ratio - 2);
-      if (wanted < 7) continue;
-      if (wanted !== size) this.font(size = wanted);
-      const digit = 0.62 * size * ratio;
-      let text = nameOf(run, i);
-      if (text.length * digit > x1 - x0 - 3 * ratio) text = run.number[i] < 0 ? '' : '' + run.number[i];
-      if (text === '' || text.length * digit > x1 - x0 - 2 * ratio) continue;
-      context.fillStyle = ink;
-      context.fillText(text, (x0 + x1) / 2, (y0 + y1) / 2 + 0.5 * ratio);
+      const highest = Math.min(11, (y1 - y0) / ratio - 2);
+      if (highest < 7) continue;
+      const {text, size} =
+          labelOf(nameOf(run, i), run.number[i], (x1 - x0) / ratio, highest, run.digits);
+      if (text === '' || (size < highest && this.texts.length > kManyTexts)) continue;
+      const label = [text, ink, (x0 + x1) / 2, (y0 + y1) / 2 + 0.5 * ratio];
+      if (bySize.has(size)) bySize.get(size).push(label); else bySize.set(size, [label]);
+    }
+    for (const [size, labels] of bySize) {
+      this.font(size);
+      for (const [text, ink, x, y] of labels) {
+        context.fillStyle = ink;
+        context.fillText(text, x, y);
+      }
     }
   }
 
@@ -371,14 +380,15 @@ class Painter {
       if (x + 4 * ratio + context.measureText(label).width > this.width) continue;
       context.fillText(label, x + 4 * ratio, this.top / 2);
     }
+    context.fillText(page.ticks > 0 ? 'units' : 'time', 10 * ratio, this.top / 2);
     context.textAlign = 'right';
-    context.fillText('busy', this.left - 8 * ratio, this.top / 2);
+    context.fillText(measured ? 'CPU busy' : 'busy', this.left - 8 * ratio, this.top / 2);
   }
 
   /** Top and bottom of the row of slice i in device pixels; null where its lane is not shown. */
   rowOf(run, i) {
     const track = trackOf(run, i);
-    const row = this.layout.rows.find((candidate) => candidate.track === track);
+    const row = this.layout.rowOf.get(track);
     if (row === undefined) return null;
     const y0 = this.top + (row.y - this.view.top) * this.ratio;
     return [y0, y0 + row.height * this.ratio];
@@ -402,6 +412,23 @@ class Painter {
       context.strokeStyle = colour;
       context.lineWidth = width * this.ratio;
       context.strokeRect(x0, row[0], Math.max(x1 - x0, this.ratio), row[1] - row[0]);
+    });
+  }
+
+  /** Everything that the run does for a microbatch: frames, at least two pixels wide. */
+  microbatch(run, number, colour) {
+    this.clipped((context) => {
+      context.strokeStyle = colour;
+      context.lineWidth = 1.5 * this.ratio;
+      context.beginPath();
+      for (const i of microbatchOf(run, number)) {
+        if (run.end[i] < this.view.from || run.begin[i] > this.view.to) continue;
+        const row = this.rowOf(run, i);
+        if (row === null || row[1] < this.top || row[0] > this.height) continue;
+        const x0 = this.x(run.begin[i]), x1 = this.x(run.end[i]);
+        context.rect(x0, row[0], Math.max(x1 - x0, 2 * this.ratio), row[1] - row[0]);
+      }
+      context.stroke();
     });
   }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The page: what the mouse and the keys do, and the words around the picture.
+// The page: the words around the picture, what is selected and what is under the pointer.
 
 const element = (id) => document.getElementById(id);
 const canvas = element('canvas');
@@ -10,6 +10,8 @@ const state = {
   hover: null,     // {run, slice}
   selected: null,  // {run, slice, chain}
   critical: null,  // [run] chains
+  found: null,     // [{run, slice}] of the search
+  panel: null,
   band: null,      // [x0, x1] while a range is dragged
   size: null,      // other than the window's: print
 };
@@ -31,6 +33,8 @@ function percent(value) { return (100 * value).toFixed(2) + ' %'; }
 
 function writeHeader() {
   element('title').textContent = page.title;
+  element('cards').replaceChildren();
+  element('legend').replaceChildren();
   runs.forEach((run, index) => {
     const card = make(element('cards'), 'div', 'card');
     if (runs.length > 1 || run.title !== page.title) make(card, 'b', '', run.title);
@@ -49,9 +53,11 @@ function writeHeader() {
       fact('peak memory', bytesText(run.peak) + ' on ' + rankText(run, peaks.indexOf(run.peak)));
     }
     fact('passes', run.passes.toLocaleString('en'));
+    if (run.costs !== '') fact(page.ticks > 0 ? 'costs in units' : 'costs', run.costs);
   });
   const used = new Set();
   for (const run of runs) for (const kind of run.kinds) used.add(kind);
+  if (measured) used.add(kBeyond);
   kKinds.forEach((kind, index) => {
     if (!used.has(index)) return;
     const entry = make(element('legend'), 'span');
@@ -102,8 +108,10 @@ function drawNow() {
     painter.outline(run, slice, palette.ink, 2);
   }
   if (state.hover !== null) {
-    painter.waiting(state.hover.run, state.hover.slice);
-    painter.outline(state.hover.run, state.hover.slice, palette.ink, 1.5);
+    const {run, slice} = state.hover;
+    if (ofMicrobatch(run, slice)) painter.microbatch(run, run.number[slice], palette.ink);
+    painter.waiting(run, slice);
+    painter.outline(run, slice, palette.ink, 3);
   }
   if (state.band !== null) {
     const [x0, x1] = state.band.map((x) => x * painter.ratio);
@@ -170,6 +178,7 @@ function fit() { show(-longest * 0.005, longest * 1.015); }
 /** The address keeps the view, so that a link shows what was looked at. */
 function changed() {
   redraw();
+  if (state.panel === 'range') writeRange();
   clearTimeout(changed.timer);
   changed.timer = setTimeout(() => {
     const parts = [`from=${Math.round(view.from)}`, `to=${Math.round(view.to)}`];
@@ -196,6 +205,11 @@ function restore() {
 
 function clearMarks() { for (const run of runs) run.marks = null; }
 
+function showPanel(kind) {
+  state.panel = kind;  // what #why holds: 'chain', 'critical', 'range' or nothing
+  element('why').hidden = kind === null;
+}
+
 function mark(run, chain) {
   run.marks = new Uint8Array(run.count);
   for (const {slice, member} of chain) {
@@ -214,10 +228,12 @@ function select(run, slice) {
 }
 
 function deselect() {
-  state.selected = state.critical = null;
+  state.selected = state.critical = state.found = null;
   clearMarks();
-  element('why').hidden = true;
+  showPanel(null);
   element('critical').classList.remove('on');
+  element('range').classList.remove('on');
+  element('matches').textContent = '';
   changed();
 }
 
@@ -255,7 +271,7 @@ function writeChain() {
     make(row, 'td', 'waited', idle ? 'idle ' + timeText(idleBefore(run, i)) : '');
     make(row, 'td', 'reason', reasonOf(run, i));
   }
-  why.hidden = false;
+  showPanel('chain');
 }
 
 /**
@@ -291,7 +307,7 @@ function writeCritical() {
       entry.append(`${text} ${timeText(sum)} (${percent(sum / run.makespan)})`);
     }
   });
-  why.hidden = false;
+  showPanel('critical');
 }
 
 // --- Hover ----------------------------------------------------------------------------------
@@ -318,6 +334,10 @@ function describe({run, slice: i}, tip) {
   const cpu = run.cpu !== null && isPass(run, i) ? `, CPU ${timeText(run.cpu[i])}` : '';
   make(tip, 'div', '', `begin ${timeText(run.begin[i])}, duration ${
       timeText(run.end[i] - run.begin[i])}${cpu}`);
+  if (run.cpu !== null && isPass(run, i) && cpuShare(run, i) <= 0.98) {
+    make(tip, 'div', 'soft', `without a core for ${
+        percent(1 - cpuShare(run, i))} of its time, which is grey`);
+  }
   if (isPass(run, i) && wasIdle(run, i)) {
     make(tip, 'div', 'waited', `the rank was idle for ${timeText(idleBefore(run, i))}`);
   }
@@ -344,6 +364,20 @@ function describeMemory(row, time, tip) {
   });
 }
 
+/** What the figure before a row is of. */
+function describeRow({run, rank}, tip) {
+  make(tip, 'div', 'name', rankText(run, rank));
+  const share = (time) => percent(run.makespan > 0 ? time / run.makespan : 0);
+  if (run.cpu === null) {
+    make(tip, 'div', '', `busy ${timeText(run.busy[rank])}, ${share(run.busy[rank])} of the makespan`);
+    return;
+  }
+  const clock = busyOf(run, rank, 0, run.makespan).busy;
+  make(tip, 'div', '', `CPU time of its passes ${timeText(run.busy[rank])}, ${
+      share(run.busy[rank])} of the makespan`);
+  make(tip, 'div', 'soft', `by the clock its passes take ${timeText(clock)}, ${share(clock)}`);
+}
+
 function hover(event) {
   const {offsetX: x, offsetY: y} = event;
   const tip = element('tip');
@@ -356,6 +390,7 @@ function hover(event) {
   tip.replaceChildren();
   if (found !== null) describe(found, tip);
   else if (row !== null && row.type === 'memory' && x >= kGutter) describeMemory(row, timeAt(x), tip);
+  else if (row !== null && row.type === 'track' && x < kGutter) describeRow(row, tip);
   tip.hidden = tip.childElementCount === 0;
   if (tip.hidden) return;
   const box = tip.getBoundingClientRect();
@@ -370,131 +405,3 @@ function leave() {
   state.hover = null;
   redraw();
 }
-
-// --- Mouse and keys -------------------------------------------------------------------------
-
-let drag = null;
-
-canvas.addEventListener('wheel', (event) => {
-  event.preventDefault();
-  const amount = event.deltaMode === 1 ? event.deltaY * 16 : event.deltaY;
-  if (event.offsetX < kGutter) {
-    view.top += amount;
-    redraw();
-  } else if (event.shiftKey || Math.abs(event.deltaX) > Math.abs(event.deltaY)) {
-    pan((event.deltaX || amount) / 1000);
-  } else {
-    zoom(Math.exp(Math.max(-200, Math.min(200, amount)) * 0.003), event.offsetX);
-  }
-}, {passive: false});
-
-canvas.addEventListener('pointerdown', (event) => {
-  if (event.button !== 0) return;
-  canvas.focus();
-  canvas.setPointerCapture(event.pointerId);
-  drag = {x: event.offsetX, y: event.offsetY, from: view.from, to: view.to, top: view.top,
-          range: event.shiftKey || event.offsetY < kAxis, moved: false};
-});
-
-canvas.addEventListener('pointermove', (event) => {
-  if (drag === null) { hover(event); return; }
-  const dx = event.offsetX - drag.x, dy = event.offsetY - drag.y;
-  if (!drag.moved && Math.hypot(dx, dy) < 4) return;
-  drag.moved = true;
-  element('tip').hidden = true;
-  if (drag.range) {
-    state.band = [drag.x, event.offsetX];
-    redraw();
-    return;
-  }
-  const by = dx / (sizeNow().width - kGutter) * (drag.to - drag.from);
-  view.top = drag.top - dy;
-  show(drag.from - by, drag.to - by);
-});
-
-canvas.addEventListener('pointerup', (event) => {
-  if (drag === null) return;
-  const ended = drag;
-  drag = null;
-  if (state.band !== null) {
-    const [from, to] = state.band.map((x) => timeAt(Math.max(x, kGutter)));
-    state.band = null;
-    show(Math.min(from, to), Math.max(from, to));
-  } else if (!ended.moved) {
-    const found = hit(event.offsetX, event.offsetY);
-    if (found !== null) select(found.run, found.slice); else deselect();
-  }
-});
-canvas.addEventListener('pointercancel', () => { drag = state.band = null; redraw(); });
-canvas.addEventListener('pointerleave', leave);
-canvas.addEventListener('dblclick', (event) => {
-  const found = hit(event.offsetX, event.offsetY);
-  if (found !== null) reveal(found.run, found.slice);
-});
-
-function toggle(name) {
-  view[name] = !view[name];
-  element(name).classList.toggle('on', view[name]);
-  memoryLegend();
-  changed();
-}
-
-function step(by) {
-  if (state.selected === null) return;
-  const {run, slice} = state.selected;
-  const track = trackOf(run, slice);
-  select(run, Math.max(track.first, Math.min(track.last - 1, slice + by)));
-  const at = run.begin[state.selected.slice];
-  const span = view.to - view.from;
-  if (at < view.from || at > view.to) show(at - span / 2, at + span / 2);
-}
-
-const middle = () => kGutter + (sizeNow().width - kGutter) / 2;
-const kKeys = {
-  '+': () => zoom(1 / 1.4, middle()), '=': () => zoom(1 / 1.4, middle()), 'w': () => zoom(1 / 1.4, middle()),
-  '-': () => zoom(1.4, middle()), 's': () => zoom(1.4, middle()),
-  'a': () => pan(-0.2), 'd': () => pan(0.2), 'ArrowLeft': () => pan(-0.1), 'ArrowRight': () => pan(0.1),
-  'ArrowUp': () => { view.top -= 60; redraw(); }, 'ArrowDown': () => { view.top += 60; redraw(); },
-  '[': () => { view.laneScale = Math.max(0.3, view.laneScale / 1.2); redraw(); },
-  ']': () => { view.laneScale = Math.min(5, view.laneScale * 1.2); redraw(); },
-  '0': fit, 'Home': fit, 'Escape': () => { element('keys').hidden = true; deselect(); fit(); },
-  'c': toggleCritical, 'l': () => toggle('lanes'), 'm': () => toggle('memory'),
-  't': () => { setTheme(!state.dark); redraw(); }, 'n': () => step(1), 'p': () => step(-1),
-  '?': () => { element('keys').hidden = !element('keys').hidden; },
-};
-addEventListener('keydown', (event) => {
-  if (event.ctrlKey || event.metaKey || event.altKey) return;
-  const action = kKeys[event.key] || kKeys[event.key.toLowerCase()];
-  if (action === undefined) return;
-  event.preventDefault();
-  action();
-});
-for (const [id, key] of [['fit', '0'], ['critical', 'c'], ['lanes', 'l'], ['memory', 'm'],
-                         ['theme', 't'], ['help', '?']]) {
-  element(id).onclick = () => { kKeys[key](); canvas.focus(); };
-}
-
-// On paper everything is light, in its whole height, with two dots to a pixel.
-addEventListener('beforeprint', () => {
-  state.screen = {dark: state.dark, top: view.top};
-  setTheme(false);
-  view.top = 0;
-  state.size = {width: 1500, height: Math.max(600, kAxis + layoutOf(runs, view, 900).height), ratio: 2};
-  canvas.style.aspectRatio = `${state.size.width} / ${state.size.height}`;
-  drawNow();
-});
-addEventListener('afterprint', () => {
-  state.size = null;
-  canvas.style.aspectRatio = '';
-  setTheme(state.screen.dark);
-  view.top = state.screen.top;
-  redraw();
-});
-
-setTheme(state.dark);
-writeHeader();
-element('lanes').classList.toggle('on', view.lanes);
-element('memory').classList.toggle('on', view.memory);
-restore();
-drawNow();
-new ResizeObserver(redraw).observe(canvas.parentElement);

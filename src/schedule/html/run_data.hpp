@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "vocabpipe/recorded_run.hpp"
+
+#include <string>
+
+namespace vocabpipe::html {
+
+/// The run as JSON, as decodeRun() of data.js reads it: columns of integers, an entry per slice.
+[[nodiscard]] std::string run_data(const RecordedRun& run);
+
+}  // namespace vocabpipe::html

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+// The step that the form of the timeline page asks for, compiled to WebAssembly (build.sh): the
+// generators, lowering and simulation of `vocabpipe simulate`, for costs that are figures.
+#include "schedules/families.hpp"
+#include "src/schedule/html/run_data.hpp"
+#include "src/support/text_layout.hpp"
+#include "src/tool/step_costs.hpp"
+#include "vocabpipe/error.hpp"
+#include "vocabpipe/make_order.hpp"
+#include "vocabpipe/step_pieces.hpp"
+
+#include <charconv>
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+namespace vocabpipe::tool {
+
+namespace {
+
+/// As of `make_step()` in schedule_source.cpp, without files.
+RecordedRun run_of(const std::string& name, ScheduleFlags flags) {
+    const VocabMode mode = flags.vocab_mode.value_or(VocabMode::none);
+    ScheduleOptions options{.ranks = flags.pp,
+                            .microbatches = flags.microbatches,
+                            .vocab_mode = mode,
+                            .vocab_size = int64_t{32000} * flags.pp,
+                            .chunks = flags.chunks};
+    const OrderSource source{.name = name};
+    ScheduledStep step;
+    step.schedule = placement_of(source, options);
+    const StageCosts costs = parse_stage_costs(flags.costs, kTicksPerUnit);
+    std::vector<int> layers;
+    if (flags.num_layers > 0) {
+        const double output = 2.0 * static_cast<double>(costs.vocabulary) * flags.num_layers /
+                              static_cast<double>(costs.forward + costs.backward);
+        layers = layers_per_stage(flags.num_layers, step.schedule.rank_of_stage, mode, output);
+    } else if (mode == VocabMode::redistributed) {
+        throw UsageError("redistributed: set the number of layers, on which depends what moves");
+    }
+    step.ticks_per_unit = kTicksPerUnit;
+    set_costs(step, costs, layers, flags, Recompute::none);
+    step.costs.layers_per_stage =
+        flags.num_layers == 0 ? 4 : static_cast<double>(flags.num_layers) / step.schedule.stages;
+    options.costs = PassCosts::of(step.costs, step.sizes, step.schedule);
+    step.schedule = make_order(source, options);
+    const EarlyReceives made =
+        lower_step(step.schedule, step.sizes, step.costs, {.receive_ahead = 0, .pieces = 1});
+    const std::vector<Program> programs = made.lowered.all();
+    const std::string title = name + " " + std::string(to_string(mode)) + ", " +
+                              counted(flags.pp, "rank") + ", " +
+                              counted(flags.microbatches, "microbatch", "microbatches");
+    RecordedRun run =
+        record(simulate(programs, step.costs, step.options).timeline, programs, title);
+    run.ticks_per_unit = kTicksPerUnit;
+    run.costs = costs_text(flags);
+    return run;
+}
+
+std::string answer;  // of the last call: the page reads it from the module's memory
+
+}  // namespace
+
+}  // namespace vocabpipe::tool
+
+using namespace vocabpipe;
+
+extern "C" {
+
+/// Memory for the page's text of a request.
+__attribute__((export_name("room"))) char* room(int bytes) {
+    return static_cast<char*>(std::malloc(static_cast<size_t>(bytes)));
+}
+
+/// Names of the families, one a line.
+__attribute__((export_name("families"))) const char* families() {
+    tool::answer.clear();
+    for (const Generator& family : generators()) tool::answer += std::string(family.name) + "\n";
+    return tool::answer.c_str();
+}
+
+/// The run as JSON. An error calls page.refused() with its message, which does not come back.
+__attribute__((export_name("draw"))) const char* draw(const char* family, const char* mode,
+                                                      const char* costs, int pp, int microbatches,
+                                                      int chunks, int layers, int latency) {
+    tool::answer = html::run_data(tool::run_of(family, {.pp = pp,
+                                                        .microbatches = microbatches,
+                                                        .chunks = chunks,
+                                                        .vocab_mode = vocab_mode_from(mode),
+                                                        .costs = costs,
+                                                        .latency = latency,
+                                                        .num_layers = layers}));
+    return tool::answer.c_str();
+}
+
+}  // extern "C"
+
+// Debian's C++ library for WebAssembly has no exceptions. What is thrown here ends the call.
+extern "C" {
+
+__attribute__((import_module("page"), import_name("refused"))) void refused(const char* message);
+
+void* __cxa_allocate_exception(size_t bytes) noexcept {
+    return std::malloc(bytes);
+}
+
+[[noreturn]] void __cxa_throw(void* thrown, void*, void (*)(void*)) {
+    refused(static_cast<const std::exception*>(thrown)->what());
+    std::abort();
+}
+
+}  // extern "C"
