@@ -26,7 +26,7 @@ private=$(grep -rn '^ *#include "' include | grep -v '"vocabpipe/') && {
 }
 
 # What this configuration does not have, and cannot without more packages.
-needs_more='^kernels/cuda/attention_cudnn[.]cpp$|^src/select/files/parquet/'
+needs_more='^kernels/cuda/(attention_cudnn[.]cpp|grouped_gemm_cutlass[.]cu)$|^src/select/files/parquet/'
 
 files=$(find "${folders[@]}" -name '*.[ch]pp' -o -name '*.cu' -o -name '*.cuh' -o -name '*.h' |
     grep -Ev "$needs_more" | sort)
