@@ -8,7 +8,8 @@
 // One process computes both in turn: x (tokens k, in) times one w (out, in), and the same rows
 // times the w of their experts. Every round chooses other experts for the tokens, uniformly. The
 // table has the medians of the rounds, in GFLOP/s. On a GPU times are those between two events of
-// its stream; the host's share of a round shows where it is behind, as in a step.
+// its stream; the host's share of a round shows where it is behind, as in a step. Which code has
+// multiplied stands below the table.
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstddef>
@@ -256,6 +257,9 @@ void run(const Options& o) {
         compare(*device, o, orders, "down", type, o.ffn, o.hidden, total);
         std::printf("%-8s %-5s %-8s %10s %10s %8.3f\n", "all", name_of(type), "", "", "",
                     total.dense / total.grouped);
+    }
+    if (const std::string products = device->products(); !products.empty()) {
+        std::printf("# products: %s\n", products.c_str());
     }
     for (const std::string& name : o.dtypes) time_rows(*device, o, orders, type_of(name));
 }

@@ -11,6 +11,7 @@
 #   --limit MB         an error above it (30)
 #   --nccl FOLDER      also packs its libnccl.so.2, for several ranks on one GPU (2.30 or newer)
 #   --cudnn            also builds and packs programs whose attention is cuDNN's
+#   --cutlass          also builds and packs programs that multiply all experts in one launch, by CUTLASS
 #   --programs FOLDER  packs the programs in it instead of building
 #   --                 what follows goes to CMake
 #
@@ -23,10 +24,12 @@ fail() { # message, exit code
     exit "$2"
 }
 
-arch=90-real output=build-gpu-bundle limit=30 nccl='' cudnn=0 given='' cudnn_version=none
+arch=90-real output=build-gpu-bundle limit=30 nccl='' cudnn=0 cutlass=0 given='' cudnn_version=none
+cutlass_version=none
 while [ $# -gt 0 ]; do
     case "$1" in
         --cudnn) cudnn=1 ;;
+        --cutlass) cutlass=1 ;;
         --) shift && break ;;
         --arch | --output | --limit | --nccl | --programs)
             [ $# -ge 2 ] || fail "$1 needs a value" 2
@@ -39,7 +42,7 @@ while [ $# -gt 0 ]; do
             esac
             shift
             ;;
-        *) fail "$1: the options are --arch, --output, --limit, --nccl, --cudnn, --programs and --" 2 ;;
+        *) fail "$1: the options are --arch, --output, --limit, --nccl, --cudnn, --cutlass, --programs and --" 2 ;;
     esac
     shift
 done
@@ -65,13 +68,14 @@ cached() { # CMake variable
 }
 
 # The CPU is another one there, too. Attention is our own kernels', so that the first results depend on
-# no further library; --cudnn brings the others.
-# One folder for both: few objects differ.
-build() { # ON or OFF for cuDNN, targets, CMake arguments
-    local with_cudnn=$1 targets=$2
-    shift 2
+# no further library, and products are cuBLASLt's, one by one; --cudnn and --cutlass bring the others.
+# One folder for all: few objects differ.
+build() { # ON or OFF for cuDNN and for CUTLASS, targets, CMake arguments
+    local with_cudnn=$1 with_cutlass=$2 targets=$3
+    shift 3
     cmake -G Ninja -B "$build_dir" -DVOCABPIPE_ENABLE_CUDA=ON -DVOCABPIPE_CUDA_ARCHITECTURES="$arch" \
-        -DVOCABPIPE_ENABLE_CUDNN="$with_cudnn" -DVOCABPIPE_ENABLE_MPI=OFF -DVOCABPIPE_NATIVE=OFF \
+        -DVOCABPIPE_ENABLE_CUDNN="$with_cudnn" -DVOCABPIPE_ENABLE_CUTLASS="$with_cutlass" \
+        -DVOCABPIPE_ENABLE_MPI=OFF -DVOCABPIPE_NATIVE=OFF \
         -DVOCABPIPE_BUILD_TESTS=ON -DVOCABPIPE_BUILD_BENCHMARKS=ON -DVOCABPIPE_BUILD_EXAMPLES=OFF \
         -DVOCABPIPE_INSTALL=OFF "$@"
     # shellcheck disable=SC2086
@@ -86,12 +90,19 @@ if [ -n "$given" ]; then
     cp "$given"/* "$stage/bin/"
 else
     if [ $cudnn = 1 ]; then
-        build ON "cuda_kernels_test bench_step" "$@"
+        build ON OFF "cuda_kernels_test bench_step" "$@"
         mkdir -p "$stage/cudnn/bin"
         cp "$build_dir/bin/cuda_kernels_test" "$build_dir/bin/bench_step" "$stage/cudnn/bin/"
         cudnn_version=$(version_in "$(cached CUDNN_INCLUDE_DIR)/cudnn_version.h" CUDNN_MAJOR CUDNN_MINOR CUDNN_PATCHLEVEL)
     fi
-    build OFF cuda_programs "$@"
+    if [ $cutlass = 1 ]; then
+        grouped=(cuda_kernels_test cuda_real_shapes_test bench_experts)
+        build OFF ON "${grouped[*]}" "$@"
+        mkdir -p "$stage/cutlass/bin"
+        cp "${grouped[@]/#/$build_dir/bin/}" "$stage/cutlass/bin/"
+        cutlass_version=$(version_in "$(cached CUTLASS_INCLUDE_DIR)/cutlass/version.h" CUTLASS_MAJOR CUTLASS_MINOR CUTLASS_PATCH)
+    fi
+    build OFF OFF cuda_programs "$@"
     cp "${programs[@]/#/$build_dir/bin/}" "$stage/bin/"
 fi
 
@@ -102,7 +113,7 @@ is_elf() { [ "$(head -c 4 "$1" | tail -c 3)" = ELF ]; }
 left_there='^(linux-vdso|ld-linux|libc\.|libm\.|libdl\.|libpthread\.|librt\.|libresolv\.|libstdc\+\+|libgcc_s)'
 left_there="$left_there|^(libcuda\.|libcublas|libnccl|libcudnn|libnvrtc|libnvJitLink)"
 elves=()
-for file in "$stage"/bin/* "$stage"/cudnn/bin/*; do
+for file in "$stage"/bin/* "$stage"/cudnn/bin/* "$stage"/cutlass/bin/*; do
     if [ -f "$file" ] && is_elf "$file"; then elves+=("$file"); fi
 done
 [ ${#elves[@]} -gt 0 ] || fail "there are no programs to pack" 1
@@ -131,7 +142,7 @@ cuda=$(cached CUDAToolkit_INCLUDE_DIR)
     echo "built for: ${given:+programs of $given }$arch"
     [ -n "$given" ] || echo "built against: nvcc $("$(cached CMAKE_CUDA_COMPILER)" --version |
         sed -n 's/.*V\([0-9.]*\)$/\1/p'), NCCL $(version_in "$(cached NCCL_INCLUDE_DIR)/nccl.h" NCCL_MAJOR NCCL_MINOR NCCL_PATCH), cuBLAS(Lt) $(
-        version_in "$cuda/cublas_api.h" CUBLAS_VER_MAJOR CUBLAS_VER_MINOR CUBLAS_VER_PATCH), cuDNN $cudnn_version"
+        version_in "$cuda/cublas_api.h" CUBLAS_VER_MAJOR CUBLAS_VER_MINOR CUBLAS_VER_PATCH), cuDNN $cudnn_version, CUTLASS $cutlass_version"
     echo "needs: $(newest GLIBC_), $(newest GLIBCXX_); not packed: $(
         ldd "${elves[@]}" | awk '$2 == "=>" { print $1 }' | sort -u | grep -E "$left_there" | paste -sd' ')"
 } >"$stage/manifest.txt"

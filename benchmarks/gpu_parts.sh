@@ -401,15 +401,32 @@ rows_cudnn() {
     step_rows cudnn-free "cuDNN, non-deterministic, "
 }
 
+# One by one; and in one launch, where the bundle brings programs that can.
 part_experts() {
+    local bin=$programs/cutlass/bin
     attempt experts 60 "$programs/bin/bench_experts" --device cuda
+    if [ ! -d "$bin" ]; then
+        skip "grouped products by CUTLASS" "the bundle has no programs with it (gpu_bundle.sh --cutlass)"
+        return 0
+    fi
+    attempt_tests cutlass-kernels 60 2 '*Grouped*' "$bin/cuda_kernels_test"
+    test_threads=$(nproc) attempt_tests cutlass-shapes 90 1 '*Experts*' "$bin/cuda_real_shapes_test"
+    attempt cutlass-experts 60 "$bin/bench_experts" --device cuda
 }
 
 rows_experts() {
-    [ -e "$work/experts.log" ] || return 0
-    awk '!/^#/ && NF == 6 && $2 == "bf16" {
-        printf "| grouped products, 64 experts of 256 rows, %s, %s | %.0f of %.0f TFLOP/s | 0.6 | %s |\n",
-            $1, $3, $5 / 1e3, $4 / 1e3, $6 }' "$work/experts.log"
+    expert_rows experts ""
+    tests_row cutlass-kernels "grouped products by CUTLASS against fp64"
+    tests_row cutlass-shapes "a layer of experts at the shapes of training, products by CUTLASS"
+    expert_rows cutlass-experts "by CUTLASS, "
+}
+
+expert_rows() { # log, prefix of the rows
+    [ -e "$work/$1.log" ] || return 0
+    awk -v prefix="$2" '!/^#/ && NF == 6 && $2 == "bf16" {
+        printf "| %sgrouped products, 64 experts of 256 rows, %s, %s | %.0f of %.0f TFLOP/s | 0.6 | %s |\n",
+            prefix, $1, $3, $5 / 1e3, $4 / 1e3, $6 }' "$work/$1.log"
+    sed -n "s/^# products: \(.*\)/| $2grouped products, computed by | products: \1 | no fallback | |/p" "$work/$1.log"
 }
 
 # Names of what failed, of programs that can be run again.

@@ -115,9 +115,11 @@ attempt() { # name, seconds at most, seconds at least, command...
     return $code
 }
 
-# With cuDNN's attention, where there are such programs.
+# With cuDNN's attention, where there are such programs; cutlass/NAME: with CUTLASS's products.
 program_of() { # name
-    if [ "$device" = cuda ] && [ -x "$programs/cudnn/bin/$1" ]; then
+    if [[ $1 = cutlass/* ]]; then
+        echo "$programs/cutlass/bin/${1#cutlass/}"
+    elif [ "$device" = cuda ] && [ -x "$programs/cudnn/bin/$1" ]; then
         echo "$programs/cudnn/bin/$1"
     else
         echo "$programs/bin/$1"
@@ -302,11 +304,19 @@ experts_stage() {
     ours experts-1 30 bench_experts "${on[@]}" "${experts_sizes[@]}" || again=$?
     torch experts-torch 30 experts "${experts_sizes[@]}"
     [ $again != 0 ] || ours experts-2 30 bench_experts "${on[@]}" "${experts_sizes[@]}"
+    [ ! -x "$programs/cutlass/bin/bench_experts" ] ||
+        ours experts-cutlass 30 cutlass/bench_experts "${on[@]}" "${experts_sizes[@]}"
 }
 
 row_experts() {
-    local turn mine='' best
-    for turn in 1 2; do
+    experts_row "grouped products of a layer, both directions" 1 2
+    [ ! -e "$logs/peers_experts-cutlass.log" ] || experts_row "the same, all experts in one launch by CUTLASS" cutlass
+}
+
+experts_row() { # what, turns
+    local what=$1 turn mine='' best
+    shift
+    for turn in "$@"; do
         [ ! -e "$logs/peers_experts-$turn.log" ] || mine="$mine $(awk -v products="$expert_products" '
             BEGIN { split(products, flop, " ") }
             $2 == "bf16" && NF == 6 && $5 > 0 { ms += 1e3 * flop[$1 == "gate_up" ? 1 : 2] / $5; ++n }
@@ -315,11 +325,11 @@ row_experts() {
     best=$(of_variants experts-torch | awk -F '\t' '{ ms += $2 } END { if (NR == 6) print ms }')
     [ -n "${mine// /}$best" ] || return 0
     # shellcheck disable=SC2086
-    awk -v mine="$mine" -v turns="$(numbers $mine)" -v best="$best" -v all="$(all_variants experts-torch)" '
+    awk -v what="$what" -v mine="$mine" -v turns="$(numbers $mine)" -v best="$best" -v all="$(all_variants experts-torch)" '
         BEGIN {
             n = split(mine, turn, " ")
             for (i = 1; i <= n; ++i) sum += turn[i] / n
-            printf "| grouped products of a layer, both directions | %s | %s | %s | - | - | %s |\n", turns,
+            printf "| %s | %s | %s | %s | - | - | %s |\n", what, turns,
                 best ? sprintf("%.2f (grouped_mm)", best) : "-", sum && best ? sprintf("%.2f", best / sum) : "-", all
         }'
 }

@@ -30,6 +30,8 @@ public:
     /// What one run of `work` takes, by the device's clock, of `runs` one after the other. Throws
     /// DeviceError for what went wrong in them.
     [[nodiscard]] virtual double seconds(const std::function<void()>& work, int runs) = 0;
+    /// Which code has multiplied so far, in one line; empty where there is one only.
+    [[nodiscard]] virtual std::string products() { return {}; }
     /// Runs of operators that take less time than their launch: together they show their own.
     [[nodiscard]] virtual int runs_of_short_operators() const = 0;
 };

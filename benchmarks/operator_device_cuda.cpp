@@ -43,6 +43,12 @@ public:
         check(cudaGetLastError(), "a kernel");
         return result;
     }
+    [[nodiscard]] std::string products() override {
+        const CudaCounters& counts = gpu_.context().cuda().counters();
+        return std::to_string(counts.library_products) + " by cuBLASLt, " +
+               std::to_string(counts.tiled_products) + " by the tiled kernel, " +
+               std::to_string(counts.grouped_products) + " grouped by CUTLASS";
+    }
     [[nodiscard]] int runs_of_short_operators() const override { return 20; }
 
 private:

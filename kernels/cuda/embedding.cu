@@ -118,7 +118,7 @@ void embedding_gather(Context& ctx, std::span<const int32_t> ids, ConstTensor sh
                        ids.data(), shard.as<From>(), shard.stride, shard.rows, first_row,
                        out.as<To>(), out.stride, out.rows, out.cols);
             };
-            with_vectors(gather, shard, out);
+            with_vectors<widest<From, To>()>(gather, shard, out);
         });
     });
 }
@@ -135,7 +135,7 @@ void embedding_scatter_add(Context& ctx, std::span<const int32_t> ids, ConstTens
             launch(ctx, clear_rows_kernel<kCount>, blocks_for(dshard.rows, 1), kThreads,
                    dshard.as<float>(), dshard.stride, dshard.rows, dshard.cols);
         };
-        with_vectors(clear, dshard);
+        with_vectors<widest<float>()>(clear, dshard);
     }
     add_rows_in_order(ctx, ids, first_row, dy, {}, dshard);
 }
@@ -151,7 +151,7 @@ void embedding_take(Context& ctx, std::span<const std::span<const int32_t>> /*id
         launch(ctx, take_rows_kernel<kCount>, blocks_for(to.rows, 1), kThreads, from.as<float>(),
                from.stride, to.as<float>(), to.stride, to.rows, to.cols);
     };
-    with_vectors(take, from, to);
+    with_vectors<widest<float>()>(take, from, to);
 }
 
 void add_positions(Context& ctx, ConstTensor x, ConstTensor wpe, int64_t seq_length, Tensor y) {
@@ -166,7 +166,7 @@ void add_positions(Context& ctx, ConstTensor x, ConstTensor wpe, int64_t seq_len
                        x.as<T>(), x.stride, wpe.as<P>(), wpe.stride, seq_length, y.as<T>(),
                        y.stride, y.rows, y.cols);
             };
-            with_vectors(add, x, wpe, y);
+            with_vectors<widest<T, P>()>(add, x, wpe, y);
         });
     });
 }
@@ -182,7 +182,7 @@ void positions_gradient(Context& ctx, ConstTensor dy, int64_t seq_length, Tensor
                    dy.as<T>(), dy.stride, dy.rows, seq_length, dwpe.as<float>(), dwpe.stride,
                    dwpe.rows, dwpe.cols, accumulate);
         };
-        with_vectors(add, dy, dwpe);
+        with_vectors<widest<T>()>(add, dy, dwpe);
     });
 }
 

@@ -23,6 +23,12 @@ Engine::State::~State() {
 Engine::Engine(int device) {
     check(cudaDeviceGetAttribute(&multiprocessors_, cudaDevAttrMultiProcessorCount, device),
           "cudaDeviceGetAttribute");
+    int major = 0, minor = 0;
+    check(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device),
+          "cudaDeviceGetAttribute");
+    check(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device),
+          "cudaDeviceGetAttribute");
+    compute_capability_ = 10 * major + minor;
     const char* const synchronous = std::getenv("VOCABPIPE_SYNCHRONOUS");
     synchronous_ = synchronous != nullptr && std::string_view(synchronous) == "1";
     state_ = std::make_unique<State>();

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 
 #include "vocabpipe/context.hpp"
@@ -42,6 +43,8 @@ public:
     [[nodiscard]] cudaStream_t stream() const { return queue_.stream; }
     [[nodiscard]] std::span<std::byte> workspace() const { return queue_.workspace; }
     [[nodiscard]] int multiprocessors() const { return multiprocessors_; }
+    /// 90 for 9.0.
+    [[nodiscard]] int compute_capability() const { return compute_capability_; }
 
     /// Products are spread over `count` multiprocessors less than there are, but over half of them
     /// at least: kernels of communication hold some while they wait for other ranks, and blocks of
@@ -53,6 +56,11 @@ public:
         if (left_multiprocessors_ == 0) return 0;
         return std::max(multiprocessors_ - left_multiprocessors_, (multiprocessors_ + 1) / 2);
     }
+
+    /// Whether products of all experts are one launch where that applies (grouped_launch.hpp); by
+    /// default where there is CUTLASS.
+    void group_experts(bool may) { groups_experts_ = may; }
+    [[nodiscard]] std::optional<bool> groups_experts() const { return groups_experts_; }
 
     /// Whether gradients of attention may differ in their last bits from call to call.
     void let_attention_vary(bool may) { attention_may_vary_ = may; }
@@ -69,7 +77,9 @@ public:
 private:
     Queue queue_;
     int multiprocessors_ = 1;
+    int compute_capability_ = 0;
     int left_multiprocessors_ = 0;
+    std::optional<bool> groups_experts_;
     bool attention_may_vary_ = false;
     bool synchronous_ = false;
     CudaCounters counters_;

@@ -169,7 +169,7 @@ void weighted_rows(CallSite ctx, ConstTensor x, std::span<const int32_t> slot_of
                    x.stride, slot_of_row.data(), per_token, SlotWeights(weights), y.as<T>(),
                    y.stride, y.rows, y.cols);
         };
-        with_vectors(move, x, y);
+        with_vectors<widest<T>()>(move, x, y);
     });
 }
 
@@ -227,7 +227,7 @@ void combine_rows(Context& ctx, ConstTensor rows, std::span<const int32_t> row_o
                    rows.stride, row_of_slot.data(), per_token, SlotWeights(weights),
                    residual.as<T>(), residual.stride, y.as<T>(), y.stride, y.rows, y.cols);
         };
-        with_vectors(combine, rows, residual, y);
+        with_vectors<widest<T>()>(combine, rows, residual, y);
     });
 }
 
@@ -249,7 +249,7 @@ void combine_parts(Context& ctx, std::span<const ConstTensor> parts,
                    residual.stride, y.as<T>(), y.stride, y.rows, y.cols);
         };
         if (vectors) {
-            with_vectors(combine, residual, y);
+            with_vectors<widest<T>()>(combine, residual, y);
         } else {
             combine.template operator()<1>();
         }

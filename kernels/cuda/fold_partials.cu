@@ -50,7 +50,7 @@ void fold_partials(Context& ctx, ConstTensor partials, int64_t count, ConstTenso
                    bias.as<T>(), residual.as<T>(), residual.stride, out.as<T>(), out.stride,
                    out.rows, out.cols);
         };
-        with_vectors(fold, partials, bias, residual, out);
+        with_vectors<widest<T>()>(fold, partials, bias, residual, out);
     });
 }
 

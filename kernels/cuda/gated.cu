@@ -61,7 +61,7 @@ void gated_backward(Context& ctx, Activation activation, ConstTensor dy, ConstTe
     if (dy.size() == 0) return;
     with_element_type(dy.dtype, [&]<typename T>() {
         with_activation(activation, [&]<typename Function>() {
-            with_vectors(
+            with_vectors<widest<T>()>(
                 [&]<int kCount>() {
                     const MapShape shape = map_shape(dy.rows, dy.cols, kCount);
                     launch(ctx, gated_backward_kernel<Function, kCount, T>, shape.grid, shape.block,

@@ -4,6 +4,7 @@
 #include "kernels/check.hpp"
 #include "kernels/cuda/engine_state.hpp"
 #include "kernels/cuda/gemm.hpp"
+#include "kernels/cuda/grouped_launch.hpp"
 #include "kernels/cuda/operators.hpp"
 #include "kernels/cuda/side_by_side.hpp"
 #include "kernels/expert_checks.hpp"
@@ -42,6 +43,7 @@ void for_experts(Context& ctx, std::span<const RowRange> rows, const Body& body)
 void grouped_linear_forward(Context& ctx, ConstTensor x, ConstTensor w,
                             std::span<const RowRange> rows, int64_t first_column, Tensor y) {
     const int64_t out = require_grouped_columns(x, w, y, rows, first_column);
+    if (try_grouped_forward(ctx, x, w, rows, out, first_column, y)) return;
     for_experts(ctx, rows, [&](int64_t expert, int64_t first, int64_t count) {
         gemm(ctx, x.row_range(first, count), false,
              w.row_range(expert * out + first_column, y.cols), true, y.row_range(first, count),
@@ -52,6 +54,7 @@ void grouped_linear_forward(Context& ctx, ConstTensor x, ConstTensor w,
 void grouped_linear_backward_input(Context& ctx, ConstTensor dy, ConstTensor w,
                                    std::span<const RowRange> rows, Tensor dx) {
     require_grouped_linear(dx, w, dy, rows);
+    if (try_grouped_input(ctx, dy, w, rows, dx)) return;
     for_experts(ctx, rows, [&](int64_t expert, int64_t first, int64_t count) {
         gemm(ctx, dy.row_range(first, count), false, w.row_range(expert * dy.cols, dy.cols), false,
              dx.row_range(first, count), false);
@@ -62,6 +65,7 @@ void grouped_linear_backward_weight(Context& ctx, ConstTensor dy, ConstTensor x,
                                     std::span<const RowRange> rows, Tensor dw, bool accumulate) {
     require_grouped_linear(x, dw, dy, rows);
     require(dw.dtype == DType::fp32, "fp32 dw");
+    if (try_grouped_weight(ctx, dy, x, rows, dw, accumulate)) return;
     for_experts(ctx, rows, [&](int64_t expert, int64_t first, int64_t count) {
         gemm(ctx, dy.row_range(first, count), true, x.row_range(first, count), false,
              dw.row_range(expert * dy.cols, dy.cols), accumulate);

@@ -68,7 +68,7 @@ void map(CallSite ctx, Operation operation, Tensor out, const Tensors&... in) {
     };
     const int64_t rows = flat ? 1 : out.rows;
     const int64_t cols = flat ? out.size() : out.cols;
-    with_vectors(
+    with_vectors<widest<Out, In...>()>(
         [&]<int kCount>() {
             const MapShape shape = map_shape(rows, cols, kCount);
             launch(ctx, map_kernel<kCount, Operation, Out, In...>, shape.grid, shape.block,

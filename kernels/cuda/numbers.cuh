@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <cstring>
+#include <type_traits>
 
 #include "vocabpipe/error.hpp"
 #include "vocabpipe/tensor.hpp"
@@ -135,9 +136,17 @@ void with_element_type(DType type, Function&& function) {
     throw UsageError("CUDA kernels take fp32 and bf16 tensors; fp64 is for the reference kernels");
 }
 
-/// Calls function.template operator()<kCount>() with 8 where rows of all the tensors can be read 8
-/// elements at a time, and else with 1. Empty tensors do not count.
-template <typename Function, typename... Tensors>
+/// The most neighbours per thread where tensors are of these types and no bit depends on which
+/// thread has which elements: 16 bytes. A warp's access to 8 floats each would be two, 32 bytes
+/// apart, of half sectors.
+template <typename... T>
+[[nodiscard]] constexpr int widest() {
+    return (std::is_same_v<T, float> && ...) ? 4 : 8;
+}
+
+/// Calls function.template operator()<kCount>() with kMost where rows of all the tensors can be
+/// read 8 elements at a time, and else with 1. Empty tensors do not count.
+template <int kMost = 8, typename Function, typename... Tensors>
 void with_vectors(Function&& function, const Tensors&... tensors) {
     const auto fits = [](ConstTensor t) {
         if (!t) return true;
@@ -145,7 +154,7 @@ void with_vectors(Function&& function, const Tensors&... tensors) {
         return address % 16 == 0 && t.cols % 8 == 0 && (t.rows == 1 || t.stride % 8 == 0);
     };
     if ((fits(tensors) && ...)) {
-        function.template operator()<8>();
+        function.template operator()<kMost>();
     } else {
         function.template operator()<1>();
     }

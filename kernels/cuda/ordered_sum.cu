@@ -54,7 +54,7 @@ void ordered_sum(Context& ctx, ConstTensor blocks, int64_t count, int64_t own, T
                        blocks.as<In>(), out.rows * blocks.stride, blocks.stride, count, own,
                        out.as<Out>(), out.stride, out.rows, out.cols);
             };
-            with_vectors(add, blocks, out);
+            with_vectors<widest<In, Out>()>(add, blocks, out);
         });
     });
 }

@@ -42,3 +42,13 @@ set(VOCABPIPE_CUDA_KERNEL_SOURCES
   kernels/cuda/tiled_gemm.cu
   kernels/cuda/time_products.cpp
   kernels/cuda/vocabulary.cu)
+# Products of all experts in one launch, but for the launch itself, which is CUTLASS's; in the tests it is
+# a kernel of theirs.
+set(VOCABPIPE_GROUPED_LAUNCH_SOURCES
+  kernels/cuda/grouped_arrays.cu
+  kernels/cuda/grouped_launch.cpp)
+# These sources alone know whether there is one, so that a folder that is configured with and without it
+# compiles little anew.
+set(VOCABPIPE_GROUPED_LAUNCH_USERS
+  kernels/cuda/grouped_launch.cpp
+  kernels/cuda/grouped_linear.cpp)

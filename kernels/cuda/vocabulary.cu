@@ -383,7 +383,7 @@ void vocabulary_input_gradient(Context& ctx, Tensor u, ConstTensor factors, Cons
                    w.stride, labels.data(), g.data(), shard.first_row, shard.rows, uniform,
                    row_sum);
         };
-        with_vectors(run, u, w);
+        with_vectors<widest<float>()>(run, u, w);
     });
 }
 
@@ -420,7 +420,7 @@ void vocabulary_weight_gradient(Context& ctx, ConstTensor x, ConstTensor exp_log
                        x.as<T>(), x.stride, factors.as<float>(), factors.stride, scaled.as<T>(),
                        x.cols);
             };
-            with_vectors(run, x, scaled);
+            with_vectors<widest<T>()>(run, x, scaled);
         });
     }
     gemm(ctx, exp_logits, true, scaled, false, dw, accumulate);
@@ -432,7 +432,7 @@ void vocabulary_weight_gradient(Context& ctx, ConstTensor x, ConstTensor exp_log
             launch(ctx, subtract_kernel<kCount>, blocks_for(dw.rows, 1), kThreads, dw.as<float>(),
                    dw.stride, dw.rows, dw.cols, uniform, row_sum);
         };
-        with_vectors(run, dw);
+        with_vectors<widest<float>()>(run, dw);
     }
     if (!labels_first) add_label_rows({}, {});
 }

@@ -341,6 +341,20 @@ gpu_sh 0 "${given[@]}" shapes kernels cudnn
 says "libcudnn.so.9 libnvrtc.so.13"
 table_has '^| attention by cuDNN against fp64 | [1-9][0-9]* passed, 0 failed'
 table_has '^| cuDNN, MFU, of 989 TFLOP/s, gpt2-1.5b |'
+table_has '^| grouped products by CUTLASS | SKIPPED: the bundle has no programs with it (gpu_bundle.sh --cutlass)'
+
+# The next call, with programs whose grouped products are CUTLASS's.
+mkdir -p "$root/project/build-gpu/bundle/cutlass/bin"
+for name in bench_experts cuda_kernels_test cuda_real_shapes_test; do
+    # shellcheck disable=SC2016  # expanded by the program
+    printf '#!/bin/bash\n%s\nexec "${0%%/*}/../../bin/%s" "$@"\n' "$(
+        [ $name != cuda_kernels_test ] || echo 'case " $* " in *list_tests*) exec "${0%/*}/../../bin/cuda_kernels_on_stand_in_test" \
+            --gtest_list_tests --gtest_filter="*GroupedLaunch*" ;; esac')" $name >"$root/project/build-gpu/bundle/cutlass/bin/$name"
+    chmod +x "$root/project/build-gpu/bundle/cutlass/bin/$name"
+done
+gpu_sh 0 "${given[@]}" experts
+table_has '^| grouped products by CUTLASS against fp64 | [1-9][0-9]* passed, 0 failed'
+table_has '^| by CUTLASS, grouped products, computed by | products: [1-9][0-9]* by cuBLASLt'
 
 # No time left is no failure, a program that fails is.
 gpu_sh 0 "${given[@]}" --budget 1 vocab

@@ -19,11 +19,12 @@ fi
 area=$(mktemp -d)
 trap 'rm -rf "$area"' EXIT
 export XDG_CACHE_HOME=$area/cache
-mkdir -p "$area/programs/bin"
+mkdir -p "$area/programs/bin" "$area/programs/cutlass/bin"
 for program in train_gpt bench_step bench_experts; do
     ln -s "$built/$program" "$area/programs/bin/$program"
 done
 ln -s "$built/bench_vocab_on_stand_in" "$area/programs/bin/bench_vocab_cuda"
+ln -s "$built/bench_experts" "$area/programs/cutlass/bin/bench_experts"
 
 failed() { # what
     cat "$area/output" >&2
@@ -99,6 +100,7 @@ table_has "^| S and T, V = 100 | $number / $number | 1000000.00 (by hand) | $num
 table_has "^| step, toy | $number / $number | 500000.00 (compiled) | $number | - | torch 5.5 5.4 5.305, apart by 0.0050, bound 1e-2 | "
 table_has 'by hand 1000000.00; eager 2000000.00; other: no a;b here |$'
 table_has "^| grouped products of a layer, both directions | $number / $number | 6000000.00 (grouped_mm) | $number | "
+table_has "^| the same, all experts in one launch by CUTLASS | $number | 6000000.00 (grouped_mm) | $number | "
 compare 1 "$area/wrong" gpt2-124m
 table_has '^| step, toy .* WRONG: apart by 0.0200, bound 1e-2'
 compare 1 "$area/not_a_number" gpt2-124m

@@ -13,6 +13,7 @@ namespace vocabpipe {
 struct CudaCounters {
     int64_t library_products = 0;    ///< matrix products by cuBLASLt
     int64_t tiled_products = 0;      ///< by our tiled kernel, 20 to 40 times slower (a guess)
+    int64_t grouped_products = 0;    ///< launches for all experts of a layer, by CUTLASS
     int64_t refused_epilogues = 0;   ///< bias or GELU that took kernels besides the product
     int64_t cudnn_attentions = 0;    ///< calls of attention, forward or backward, by cuDNN
     int64_t varying_attentions = 0;  ///< of these, gradients whose last bits may vary
@@ -24,7 +25,7 @@ struct CudaCounters {
 /// The counts of a device that make_cuda_device() made.
 [[nodiscard]] CudaCounters cuda_counters(Device& device);
 
-/// "products: 5312 by cuBLASLt, 0 by the tiled kernel, ...", in one line.
+/// "products: 5312 by cuBLASLt, 0 by the tiled kernel, 0 grouped by CUTLASS; ...", in one line.
 [[nodiscard]] std::string describe(const CudaCounters& counters);
 
 }  // namespace vocabpipe

@@ -16,7 +16,7 @@ namespace {
 
 /// In the order of their declaration, for messages.
 std::vector<int64_t> numbers(const CudaCounters& c) {
-    return {c.library_products, c.tiled_products,     c.refused_epilogues,
+    return {c.library_products, c.tiled_products,     c.grouped_products, c.refused_epilogues,
             c.cudnn_attentions, c.varying_attentions, c.own_attentions};
 }
 

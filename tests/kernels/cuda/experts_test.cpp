@@ -8,6 +8,7 @@
 #include "kernels/host/operators.hpp"
 #include "kernels/reference/operators.hpp"
 #include "tests/kernels/cuda/device_matrix.hpp"
+#include "tests/kernels/cuda/sums.hpp"
 #include "tests/kernels/expert_cases.hpp"
 #include "tests/kernels/router_cases.hpp"
 
@@ -234,26 +235,37 @@ void expect_same_sums(const DeviceMatrix& left, const DeviceMatrix& right, int64
     });
 }
 
+/// Products of experts one by one and, where the program has that (grouped_launch.hpp), all in one
+/// launch, which wants rows that begin at multiples of 16 bytes.
+class GroupedProducts : public OnDeviceWithParam<bool> {
+protected:
+    [[nodiscard]] int64_t gap() const { return GetParam() ? 8 : 3; }
+};
+
 /// Algorithms are those of a multiple of 128 rows, so bits may differ.
-TEST_F(Experts, GroupedProductsAgreeWithALinearLayerPerExpert) {
+TEST_P(GroupedProducts, AgreeWithALinearLayerPerExpert) {
     for (const DType type : {DType::fp32, DType::bf16}) {
         for (const ExpertRows& c : expert_rows()) {
             SCOPED_TRACE(testing::Message() << c.name << " " << name_of(type));
             Device device;
+            device.context().cuda().group_experts(GetParam());
+            const auto random = [&](int64_t count, int64_t cols, DType of, unsigned seed) {
+                return random_with_gap(count, cols, of, gap(), seed);
+            };
             const int64_t rows = c.row_begin.back() + 2, experts = std::ssize(c.row_begin) - 1;
             const int64_t in = 40, out = 24;
-            const Matrix before_y = Matrix::random(rows, out, type, 4);
-            const Matrix before_dx = Matrix::random(rows, in, type, 5);
-            const DeviceMatrix x(device, Matrix::random(rows, in, type, 1));
-            const DeviceMatrix dy(device, Matrix::random(rows, out, type, 2));
-            const DeviceMatrix w(device, Matrix::random(experts * out, in, type, 3));
+            const Matrix before_y = random(rows, out, type, 4);
+            const Matrix before_dx = random(rows, in, type, 5);
+            const DeviceMatrix x(device, random(rows, in, type, 1));
+            const DeviceMatrix dy(device, random(rows, out, type, 2));
+            const DeviceMatrix w(device, random(experts * out, in, type, 3));
             const DeviceMatrix y(device, before_y), own_y(device, before_y);
             const DeviceMatrix dx(device, before_dx), own_dx(device, before_dx);
             cuda::grouped_linear_forward(device.context(), x, w, c.rows(), 0, y);
             cuda::grouped_linear_backward_input(device.context(), dy, w, c.rows(), dx);
             for (const bool accumulate : {false, true}) {
-                const Matrix before = accumulate ? Matrix::random(experts * out, in, DType::fp32, 6)
-                                                 : Matrix(experts * out, in, DType::fp32);
+                const Matrix before = accumulate ? random(experts * out, in, DType::fp32, 6)
+                                                 : Matrix(experts * out, in, DType::fp32, gap());
                 const DeviceMatrix dw(device, before), own_dw(device, before);
                 cuda::grouped_linear_backward_weight(device.context(), dy, x, c.rows(), dw,
                                                      accumulate);
@@ -288,11 +300,12 @@ TEST_F(Experts, GroupedProductsAgreeWithALinearLayerPerExpert) {
     }
 }
 
-TEST_F(Experts, GroupedWeightGradientOfAnExpertWithoutRowsIsZero) {
+TEST_P(GroupedProducts, WeightGradientOfAnExpertWithoutRowsIsZero) {
     Device device;
-    const DeviceMatrix x(device, Matrix::random(4, 8, DType::bf16, 1));
-    const DeviceMatrix dy(device, Matrix::random(4, 8, DType::bf16, 2));
-    const DeviceMatrix dw(device, Matrix(16, 8, DType::fp32));
+    device.context().cuda().group_experts(GetParam());
+    const DeviceMatrix x(device, random_with_gap(4, 8, DType::bf16, gap(), 1));
+    const DeviceMatrix dy(device, random_with_gap(4, 8, DType::bf16, gap(), 2));
+    const DeviceMatrix dw(device, Matrix(16, 8, DType::fp32, gap()));
     const std::vector<int32_t> row_begin{0, 4, 4};
     cuda::grouped_linear_backward_weight(device.context(), dy, x, ranges_of(row_begin), dw, false);
     const Matrix result = dw.download();
@@ -300,6 +313,10 @@ TEST_F(Experts, GroupedWeightGradientOfAnExpertWithoutRowsIsZero) {
         for (int64_t col = 0; col < 8; ++col) EXPECT_EQ(result.get(row, col), 0);
     }
 }
+
+INSTANTIATE_TEST_SUITE_P(Ways, GroupedProducts, testing::Bool(), [](const auto& info) {
+    return info.param ? "in_one_launch" : "one_by_one";
+});
 
 }  // namespace
 }  // namespace vocabpipe::kernels::test

@@ -11,8 +11,9 @@ CudaCounters cuda_counters(Device& device) {
 
 std::string describe(const CudaCounters& c) {
     return "products: " + std::to_string(c.library_products) + " by cuBLASLt, " +
-           std::to_string(c.tiled_products) +
-           " by the tiled kernel; attention: " + std::to_string(c.cudnn_attentions) + " by cuDNN" +
+           std::to_string(c.tiled_products) + " by the tiled kernel, " +
+           std::to_string(c.grouped_products) +
+           " grouped by CUTLASS; attention: " + std::to_string(c.cudnn_attentions) + " by cuDNN" +
            (c.varying_attentions == 0
                 ? ""
                 : " (" + std::to_string(c.varying_attentions) + " not deterministic)") +
