@@ -39,6 +39,10 @@ bool started_by_mpirun() {
     return std::getenv("OMPI_COMM_WORLD_SIZE") != nullptr || std::getenv("PMIX_RANK") != nullptr;
 }
 
+bool started_by_open_mpi_5() {
+    return std::getenv("PRTE_LAUNCHED") != nullptr;
+}
+
 void check_launcher(bool ranks_are_threads) {
     // Threads of a process of mpirun: check_launch() has its own words.
     if (ranks_are_threads ? std::getenv("OMPI_COMM_WORLD_SIZE") != nullptr : started_by_mpirun()) {

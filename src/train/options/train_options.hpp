@@ -106,6 +106,7 @@ struct TrainOptions {
     bool ranks_are_threads = false;        // memory is the process's, not the rank's
     std::function<bool()> stop_requested;  // SIGUSR1 and others; empty: never
     std::optional<double> grace_seconds;   // from a signal to SIGKILL; none: nobody kills
+    bool grace_is_fixed = false;           // by a launcher that nothing can tell to wait longer
     std::function<int()> terminated;       // the signal that ends the run, 0: none; empty: never
     int64_t exit_interval = 0;             // --exit-interval, steps; 0: none
     std::optional<double> exit_duration_minutes;  // --exit-duration-in-mins

@@ -37,14 +37,15 @@ std::string GraceNote::of_save(double longest_pass_seconds, uint64_t bytes, doub
 std::string GraceNote::say(const std::string& what, double seconds) {
     if (said_ || !grace_seconds_ || seconds <= *grace_seconds_ / 2) return "";
     said_ = true;
-    std::array<char, 256> text;
-    const auto enough = static_cast<int>(std::ceil(seconds)) + 1;
+    std::array<char, 128> text;
     std::snprintf(text.data(), text.size(),
-                  "; mpirun kills %.1f s after Ctrl-C, so a run that is told to end may save "
-                  "nothing; export OMPI_MCA_odls_base_sigkill_timeout=%d "
-                  "PRTE_MCA_odls_base_sigkill_timeout=%d",
-                  *grace_seconds_, enough, enough);
-    return wrap_text("note: " + what + text.data(), 2);
+                  "; mpirun kills %.1f s after %s, so a run that is told to end may save nothing; ",
+                  *grace_seconds_, fixed_ ? "SIGTERM" : "Ctrl-C");
+    const std::string enough = std::to_string(static_cast<int>(std::ceil(seconds)) + 1);
+    return wrap_text("note: " + what + text.data() +
+                         (fixed_ ? "send SIGUSR1 to mpirun instead, which waits"
+                                 : "export OMPI_MCA_odls_base_sigkill_timeout=" + enough),
+                     2);
 }
 
 }  // namespace vocabpipe

@@ -11,8 +11,10 @@ namespace vocabpipe {
 /// after its second step, or by the first save that takes too long.
 class GraceNote {
 public:
-    /// `grace_seconds`: from mpirun's first signal to SIGKILL; none: nobody kills.
-    explicit GraceNote(std::optional<double> grace_seconds) : grace_seconds_(grace_seconds) {}
+    /// `grace_seconds`: from mpirun's first signal to SIGKILL; none: nobody kills. `fixed`: as Open
+    /// MPI 5 has it; else a variable extends it.
+    explicit GraceNote(std::optional<double> grace_seconds, bool fixed = false)
+        : grace_seconds_(grace_seconds), fixed_(fixed) {}
 
     /// Before a save has been seen: until a rank looks up, its longest pass goes by, and then all
     /// ranks write `bytes`. The lines; empty: it can, or has been said.
@@ -24,6 +26,7 @@ private:
     [[nodiscard]] std::string say(const std::string& what, double seconds);
 
     std::optional<double> grace_seconds_;
+    bool fixed_;
     bool said_ = false;
 };
 

@@ -58,7 +58,8 @@ public:
           rank_(communicator.rank()),
           start_memory_(process_memory().resident),
           limits_(options, rank_),
-          grace_(options.save.empty() ? std::nullopt : options.grace_seconds),
+          grace_(options.save.empty() ? std::nullopt : options.grace_seconds,
+                 options.grace_is_fixed),
           log_(options, rank_),
           skipped_(options, log_) {}
 
