@@ -9,6 +9,7 @@
 #include <sys/mount.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <functional>
 #include <ostream>
@@ -690,8 +691,17 @@ TEST_F(Launch, MemoryThatTheSystemRefusesIsReportedAndEndsWithExitCode4) {
         HasSubstr("use a smaller model"));
 }
 
+TEST_F(Launch, QuietMpirunAddsNoLines) {
+    Job job(folder_, Arguments{VOCABPIPE_MPIRUN, "--quiet", "--oversubscribe", "-np", "2",
+                               VOCABPIPE_TRAIN_GPT} +
+                         small_model(data_) + Arguments{"--lr", "-1"});
+    EXPECT_EQ(job.wait(kLimit), 2);
+    EXPECT_EQ(lines_with(job.error(), "train_gpt: error: --lr -1").size(), 1U);
+    EXPECT_EQ(std::ranges::count(job.error(), '\n'), 1) << job.error();
+}
+
 TEST_F(Launch, TooLittleMemoryForAThreadIsNoInternalError) {
-    for (int limit = 50'000; limit <= 200'000; limit += 15'000) {
+    for (int limit = 50'000; limit <= 100'000; limit += 10'000) {
         SCOPED_TRACE(limit);
         Job job(folder_, with_limit("ulimit -v " + std::to_string(limit),
                                     on_threads(2, small_model(data_))));
