@@ -261,8 +261,13 @@ ScheduleOptions resolve(const Generator& family, const ScheduleOptions& asked) {
     refuse("--group-size", options.group_size, &Generator::group_size);
     refuse("--memory-limit", options.memory_limit, &Generator::memory_limit);
     // Stage numbers have 16 bits (Pass::stage).
-    require_at_most("--chunks", options.chunks,
-                    std::numeric_limits<uint16_t>::max() / options.ranks);
+    constexpr int kMostStages = std::numeric_limits<uint16_t>::max();
+    if (options.chunks > kMostStages / options.ranks) {
+        throw UsageError("--chunks " + std::to_string(options.chunks) + ": must be at most " +
+                         std::to_string(kMostStages / options.ranks) + " on " +
+                         std::to_string(options.ranks) + " ranks, because a schedule has at most " +
+                         std::to_string(kMostStages) + " stages");
+    }
     check_size(options);
     check_costs(options.costs, options.ranks * options.chunks, options.ranks);
     return options;

@@ -167,13 +167,42 @@ std::string head(const Plan& plan) {
     return text;
 }
 
-std::string rows_text(const Plan& plan, size_t rows) {
-    const size_t shown = std::min(rows, plan.rows.size());
+/// Schedules and times of the best rows, with the columns of `steps` or without them.
+std::string times_text(const Plan& plan, size_t shown, const StepColumns* steps) {
     TextTable times;
-    const StepColumns steps(plan);
-    times.row(joined({"", "schedule", "vocab mode", "v"}, steps.heads(),
+    const std::vector<std::string> none;
+    times.row(joined({"", "schedule", "vocab mode", "v"}, steps ? steps->heads() : none,
                      {"step ms", "tokens/s", "MFU %", "bubble %"}),
               {false, true, true});
+    for (size_t i = 0; i < shown; ++i) {
+        const PlanRow& row = plan.rows[i];
+        times.row(joined({std::to_string(i + 1), schedule_text(row.candidate),
+                          std::string(to_string(row.candidate.vocab_mode)),
+                          std::to_string(row.candidate.chunks)},
+                         steps ? steps->cells(row.candidate) : none,
+                         {format("%.1f", static_cast<double>(row.step_ns) * 1e-6),
+                          format("%.0f", row.tokens_per_second),
+                          plan.options.profile ? "-" : format("%.2f", 100 * row.mfu),
+                          format("%.2f", 100 * row.bubble)}));
+    }
+    return times.text();
+}
+
+/// The columns of a step in a table of their own, where they do not fit beside the times.
+std::string steps_text(const Plan& plan, size_t shown, const StepColumns& steps) {
+    const std::string together = times_text(plan, shown, &steps);
+    if (together.find('\n') <= kTextWidth) return together;
+    TextTable table;
+    table.row(joined({""}, steps.heads(), {}));
+    for (size_t i = 0; i < shown; ++i) {
+        table.row(joined({std::to_string(i + 1)}, steps.cells(plan.rows[i].candidate), {}));
+    }
+    return times_text(plan, shown, nullptr) + "\n" + table.text();
+}
+
+std::string rows_text(const Plan& plan, size_t rows) {
+    const size_t shown = std::min(rows, plan.rows.size());
+    const StepColumns steps(plan);
     TextTable memory;
     memory.row({"", "rank", "weights", "grads", "optim", "activ", "vocab", "comm", "total", "spare",
                 "layers"},
@@ -181,21 +210,12 @@ std::string rows_text(const Plan& plan, size_t rows) {
     for (size_t i = 0; i < shown; ++i) {
         const PlanRow& row = plan.rows[i];
         const PlannedMemory& worst = row.worst;
-        const std::string number = std::to_string(i + 1);
-        times.row(joined(
-            {number, schedule_text(row.candidate), std::string(to_string(row.candidate.vocab_mode)),
-             std::to_string(row.candidate.chunks)},
-            steps.cells(row.candidate),
-            {format("%.1f", static_cast<double>(row.step_ns) * 1e-6),
-             format("%.0f", row.tokens_per_second),
-             plan.options.profile ? "-" : format("%.2f", 100 * row.mfu),
-             format("%.2f", 100 * row.bubble)}));
-        memory.row({number, std::to_string(worst.rank), gib(worst.weights), gib(worst.gradients),
-                    gib(worst.optimizer), gib(worst.activations), gib(worst.vocabulary),
-                    gib(worst.communication), gib(worst.total()), gib(row.spare_bytes),
-                    layers_text(row.candidate.layers_per_stage)});
+        memory.row({std::to_string(i + 1), std::to_string(worst.rank), gib(worst.weights),
+                    gib(worst.gradients), gib(worst.optimizer), gib(worst.activations),
+                    gib(worst.vocabulary), gib(worst.communication), gib(worst.total()),
+                    gib(row.spare_bytes), layers_text(row.candidate.layers_per_stage)});
     }
-    std::string text = times.text();
+    std::string text = steps_text(plan, shown, steps);
     text +=
         "\n" +
         wrap_text(format("Layers by stage, and GiB of the rank that needs most; total includes "

@@ -67,6 +67,13 @@ GraphSizes GraphSizes::of(const SelectContext& context) {
     return sizes;
 }
 
+GraphSizes GraphSizes::least(int64_t nodes, int64_t entries, int ranks) {
+    return {.nodes = nodes,
+            .entries = entries,
+            .rank_nodes = Ownership(nodes, ranks).largest(),
+            .rank_entries = entries / ranks};
+}
+
 GraphSizes GraphSizes::on(int ranks) const {
     GraphSizes other = *this;
     other.rank_nodes = Ownership(nodes, ranks).largest();

@@ -20,6 +20,8 @@ struct GraphSizes {
 
     /// Reads where rows begin. Collective; InputFileError on every rank.
     [[nodiscard]] static GraphSizes of(const SelectContext& context);
+    /// What they are at least, by the numbers of nodes and entries alone.
+    [[nodiscard]] static GraphSizes least(int64_t nodes, int64_t entries, int ranks);
     /// About what they would be on another number of ranks.
     [[nodiscard]] GraphSizes on(int ranks) const;
 };

@@ -248,7 +248,7 @@ bool SelectionFolder::load(SelectionState& state, SelectionProgress& progress) {
         texts = checksum_of(text->second, flags_);
         const StoredTensor& decisions = input.at("decision", StoredType::U8, 1);
         const StoredTensor& bounds = input.at("u_max", StoredType::I64, 1);
-        std::array<uint8_t, kBlock> some;
+        std::vector<uint8_t> some(kBlock);  // stacks may be small
         for (int64_t v = state.first(); v < state.last(); v += kBlock) {
             const auto count = static_cast<size_t>(std::min(kBlock, state.last() - v));
             input.read(decisions, v, std::span(some).first(count));
@@ -286,8 +286,8 @@ void SelectionFolder::save(const SelectionState& state, const SelectionProgress&
                          {.name = "u_max", .type = StoredType::I64, .shape = {nodes}}},
                         metadata);
     world_.agree([&] {
-        std::array<uint8_t, kBlock> some;
-        std::array<int64_t, kBlock> bounds;
+        std::vector<uint8_t> some(kBlock);  // stacks may be small
+        std::vector<int64_t> bounds(kBlock);
         for (int64_t v = state.first(); v < state.last(); v += kBlock) {
             const auto count = static_cast<size_t>(std::min(kBlock, state.last() - v));
             for (size_t i = 0; i < count; ++i) {

@@ -1,14 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/support/output_check.hpp"
 
+#include "src/support/output_file.hpp"
 #include "src/support/same_file.hpp"
 #include "vocabpipe/error.hpp"
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <cerrno>
 #include <cstdint>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <initializer_list>
 #include <system_error>
 
@@ -22,21 +26,39 @@ constexpr size_t kHeadBytes = 65536;
 
 constexpr size_t kTailBytes = 256;
 
-std::string read_some(std::ifstream& file, size_t bytes) {
-    std::string text(bytes, '\0');
-    file.read(text.data(), static_cast<std::streamsize>(text.size()));
-    text.resize(static_cast<size_t>(file.gcount()));
-    return text;
-}
-
-/// The first bytes of a file, and its last ones, once more where it is short.
+/// The first bytes of a file, and its last ones, once more where it is short; none without a file.
 std::string ends_of(const std::string& path) {
-    std::ifstream file(path, std::ios::binary);
-    const std::string head = read_some(file, kHeadBytes);
-    file.clear();
-    file.seekg(0, std::ios::end);
-    file.seekg(std::max<std::streamoff>(0, file.tellg() - std::streamoff{kTailBytes}));
-    return head + read_some(file, kTailBytes);
+    const auto fail = [&] {
+        throw_output_error(path, "exists, but what it holds cannot be read", errno);
+    };
+    const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+    if (file < 0 && errno == ENOENT) return "";
+    if (file < 0) fail();
+    const auto read_at = [&](off_t at, size_t bytes) {
+        std::string text(bytes, '\0');
+        size_t done = 0;
+        while (done < bytes) {
+            const ssize_t got =
+                ::pread(file, text.data() + done, bytes - done, at + static_cast<off_t>(done));
+            if (got < 0 && errno == EINTR) continue;
+            if (got < 0) {
+                const int error = errno;
+                ::close(file);
+                errno = error;
+                fail();
+            }
+            if (got == 0) break;
+            done += static_cast<size_t>(got);
+        }
+        text.resize(done);
+        return text;
+    };
+    const std::string head = read_at(0, kHeadBytes);
+    const off_t size = ::lseek(file, 0, SEEK_END);
+    const std::string tail =
+        read_at(std::max<off_t>(0, size - static_cast<off_t>(kTailBytes)), kTailBytes);
+    ::close(file);
+    return head + tail;
 }
 
 /// Files that begin with one of `beginnings` and have all of `words` soon after, or at the end.

@@ -5,6 +5,7 @@
 
 #include "src/tool/commands.hpp"
 #include "src/tool/interrupt.hpp"
+#include "src/tool/long_work.hpp"
 #include "src/train/checkpoint/convert_checkpoint.hpp"
 
 namespace vocabpipe::tool {
@@ -21,7 +22,10 @@ void convert_weights(const CheckpointConvertArguments& a) {
     ConvertOptions options{.max_shard_bytes = a.max_shard_bytes,
                            .poll = [&] { interrupt.check(); }};
     if (!a.dtype.empty()) options.dtype = a.dtype == "bf16" ? DType::bf16 : DType::fp32;
-    const ConvertReport report = convert_checkpoint(a.from, a.to, options);
+    const ConvertReport report = [&] {
+        const LongWork work("converting " + a.from);
+        return convert_checkpoint(a.from, a.to, options);
+    }();
     std::printf("%s: %zu tensors in %s, %.1f MiB in %zu file%s\n", a.to.c_str(), report.tensors,
                 report.dtype == DType::bf16 ? "bf16" : "fp32",
                 static_cast<double>(report.bytes) / (1 << 20), report.weight_files,

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <cstdio>
@@ -6,6 +7,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <sstream>
 #include <string>
 #include <string_view>
 #include <system_error>
@@ -22,16 +24,47 @@ namespace vocabpipe::tool {
 
 namespace {
 
+/// A table whose first column is as wide as the others leave it. A longer name has a line of its
+/// own.
+class NamedRows {
+public:
+    void row(const std::string& name, const std::vector<std::string>& others) {
+        if (numbers_.empty()) numbers_.row({"type", "shape", "bytes"}, {true, true, false});
+        numbers_.row(others);
+        names_.push_back(name);
+    }
+    [[nodiscard]] std::string text() const {
+        std::istringstream lines(numbers_.text());
+        std::string line;
+        std::getline(lines, line);
+        size_t width = std::string_view("tensor").size();
+        for (const std::string& name : names_) width = std::max(width, name.size());
+        const size_t room = kTextWidth - std::min(kTextWidth, line.size() + 2);
+        width = std::min(width, std::max(room, std::string_view("tensor").size()));
+        std::string text = padded("tensor", width) + line + "\n";
+        for (const std::string& name : names_) {
+            std::getline(lines, line);
+            text += name.size() <= width ? padded(name, width) : name + "\n" + padded("", width);
+            text += line + "\n";
+        }
+        return text;
+    }
+
+private:
+    static std::string padded(const std::string& name, size_t width) {
+        return name + std::string(width - name.size() + 2, ' ');
+    }
+    std::vector<std::string> names_;
+    TextTable numbers_;
+};
+
 /// The tensors of some files, one table per file.
 class Listing {
 public:
     void add(const SafetensorsFile& file, const StoredTensor& tensor) {
-        TextTable& table = tables_[std::filesystem::path(file.path()).filename().string()];
-        if (table.empty()) {
-            table.row({"tensor", "type", "shape", "bytes"}, {true, true, true, false});
-        }
-        table.row({readable(tensor.name), std::string(name_of(tensor.type)),
-                   shape_text(tensor.shape), std::to_string(tensor.end - tensor.begin)});
+        tables_[std::filesystem::path(file.path()).filename().string()].row(
+            readable(tensor.name), {std::string(name_of(tensor.type)), shape_text(tensor.shape),
+                                    std::to_string(tensor.end - tensor.begin)});
         ++tensors_;
         bytes_ += tensor.end - tensor.begin;
     }
@@ -44,7 +77,7 @@ public:
     }
 
 private:
-    std::map<std::string, TextTable> tables_;  // by file
+    std::map<std::string, NamedRows> tables_;  // by file
     size_t tensors_ = 0;
     uint64_t bytes_ = 0;
 };

@@ -8,6 +8,7 @@
 #include "src/support/text_layout.hpp"
 #include "src/tool/commands.hpp"
 #include "src/tool/config_notes.hpp"
+#include "src/tool/long_work.hpp"
 #include "src/train/checkpoint/load_checkpoint.hpp"
 
 namespace vocabpipe::tool {
@@ -31,7 +32,10 @@ void verify(const std::string& path) {
         return;
     }
     const Checkpoint checkpoint(find_checkpoint(path, false));
-    checkpoint.verify();
+    {
+        const LongWork work("reading " + checkpoint.folder());
+        checkpoint.verify();
+    }
     print_config_notes(checkpoint.config_path());
     if (!checkpoint.state()) {
         print(checkpoint.folder(), "shapes match config.json for " +

@@ -2,12 +2,12 @@
 #include "src/tool/config_file.hpp"
 
 #include "src/support/nearest_name.hpp"
+#include "src/support/read_whole_file.hpp"
 #include "vocabpipe/error.hpp"
 
 #include <algorithm>
 #include <cstdint>
 #include <filesystem>
-#include <iterator>
 #include <optional>
 #include <string_view>
 #include <utility>
@@ -15,6 +15,8 @@
 namespace vocabpipe::tool {
 
 namespace {
+
+constexpr uint64_t kMostConfigBytes = uint64_t{16} << 20;  // far above any list of flags
 
 /// Throws UsageError for what is no file to read.
 void check_file(const std::string& path) {
@@ -85,8 +87,14 @@ std::string ConfigFile::unknown(const std::string& key) const {
     return "unknown flag --" + key + did_you_mean(key, known);
 }
 
-std::vector<TomlAssignment> ConfigFile::read(std::istream& input, const GivenFlags& given) {
-    const std::string text{std::istreambuf_iterator<char>(input), {}};
+std::vector<TomlAssignment> ConfigFile::read(const GivenFlags& given) {
+    const std::string text = [&] {
+        try {
+            return read_whole_file(path_, "use a TOML file of flags", kMostConfigBytes);
+        } catch (const InputFileError& error) {
+            throw UsageError(std::string(kFlag) + " " + error.what());
+        }
+    }();
     const auto refuse = [&](int line, const std::string& what) {
         throw UsageError(std::string(kFlag) + " " + path_ + ":" + std::to_string(line) + ": " +
                          what);

@@ -4,7 +4,6 @@
 #include "src/tool/command.hpp"
 #include "src/tool/toml_reader.hpp"
 
-#include <istream>
 #include <map>
 #include <string>
 #include <vector>
@@ -31,7 +30,7 @@ public:
     [[nodiscard]] bool print() const { return print_; }
 
     /// What the file at path() says. `given`: on the command line.
-    [[nodiscard]] std::vector<TomlAssignment> read(std::istream& input, const GivenFlags& given);
+    [[nodiscard]] std::vector<TomlAssignment> read(const GivenFlags& given);
     /// " (FILE:LINE)" if the message names a flag that has its value from the file, else "".
     [[nodiscard]] std::string source_of(const std::string& message) const;
     /// The flags that were given, whether by file or command line, as such a file.

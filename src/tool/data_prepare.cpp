@@ -16,6 +16,7 @@
 #include "src/support/text_layout.hpp"
 #include "src/tool/commands.hpp"
 #include "src/tool/interrupt.hpp"
+#include "src/tool/long_work.hpp"
 #include "src/tool/progress.hpp"
 #include "src/train/data/byte_tokenizer.hpp"
 #include "src/train/data/document_splitter.hpp"
@@ -146,10 +147,12 @@ Vocabulary make_vocabulary(const PrepareArguments& options, const std::vector<Te
         return {std::move(loaded), {}};
     }
     if (options.tokenizer == "sentencepiece") {
-        progress.announce("training the vocabulary ...");
         SentencePieceTrainingOptions training;
         training.vocab_size = options.vocab_size;
-        SentencePieceVocabulary trained_here = train_sentencepiece(inputs, training);
+        SentencePieceVocabulary trained_here = [&] {
+            const LongWork work("training the vocabulary");
+            return train_sentencepiece(inputs, training);
+        }();
         if (trained_here.unbroken_left_out > 0) {
             progress.clear();
             std::fprintf(
@@ -236,11 +239,14 @@ void prepare(PrepareArguments options) {
     }
     const std::vector<TextInput> inputs = find_inputs(options);
     check_outputs(options);
-    const TextCheck text = check_text_files(options.inputs);
+    const TextCheck text = [&] {
+        const LongWork work("reading the text");
+        return check_text_files(options.inputs);
+    }();
     refuse_binary(options, text);
     { const OutputFile probe(options.output + ".bin"); }  // rather now than after the training
 
-    ProgressLine progress;
+    ProgressLine progress(/*everywhere=*/true);
     const Vocabulary vocabulary = make_vocabulary(options, inputs, progress);
     const Tokenizer& tokenizer = *vocabulary.tokenizer;
     MegatronWriter writer(options.output, tokenizer.vocab_size());

@@ -9,6 +9,7 @@
 
 #include "src/support/text_layout.hpp"
 #include "src/tool/commands.hpp"
+#include "src/tool/long_work.hpp"
 #include "src/tool/quantity.hpp"
 #include "src/tool/schedule_source.hpp"
 #include "src/tool/text.hpp"
@@ -33,7 +34,10 @@ void explain_trace(const ExplainArguments& options, const GivenFlags& given) {
         throw UsageError(flag + ": is for schedules that are simulated; " + options.schedule +
                          " is a trace, which says what has run");
     }
-    const RecordedRun run = read_chrome_trace(options.schedule);
+    const RecordedRun run = [&] {
+        const LongWork work("reading " + options.schedule);
+        return read_chrome_trace(options.schedule);
+    }();
     const auto time = [&](int64_t ns) { return time_text(ns, run.ticks_per_unit); };
     std::string text = one_line(run.title) + "\n";
     if (!options.at.empty()) {
@@ -72,7 +76,10 @@ void explain_step(const ExplainArguments& options, const GivenFlags& given) {
                         simulated.step.mesh()) +
                 "\n";
     }
-    text += to_text(critical_path(timeline, simulated.programs), time);
+    {
+        const LongWork work("explaining " + name);
+        text += to_text(critical_path(timeline, simulated.programs), time);
+    }
     std::printf("%s", wrap_text(text, 4).c_str());
 }
 

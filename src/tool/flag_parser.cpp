@@ -76,9 +76,9 @@ class ConfigItems final : public CLI::Config {
 public:
     ConfigItems(const CLI::App& app, const Command& command) : app_(app), command_(command) {}
 
-    [[nodiscard]] std::vector<CLI::ConfigItem> from_config(std::istream& input) const override {
+    [[nodiscard]] std::vector<CLI::ConfigItem> from_config(std::istream& /*input*/) const override {
         std::vector<CLI::ConfigItem> items;
-        for (TomlAssignment& one : command_.config->read(input, given_in(app_, command_))) {
+        for (TomlAssignment& one : command_.config->read(given_in(app_, command_))) {
             items.push_back({.name = std::move(one.key), .inputs = std::move(one.values)});
         }
         return items;

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/tool/model_flags.hpp"
 
-#include "src/support/same_file.hpp"
 #include "src/tool/architecture_flags.hpp"
 #include "src/tool/launch.hpp"
 #include "src/tool/launchers.hpp"
 #include "src/tool/megatron_script.hpp"
 #include "src/tool/text.hpp"
 #include "src/train/checkpoint/checkpoint_folder.hpp"
+#include "src/train/checkpoint/described_step.hpp"
+#include "src/train/run/resume.hpp"
 #include "vocabpipe/error.hpp"
 
 #include <cstdio>
@@ -23,9 +24,7 @@ std::vector<FlagGroup> ModelFlags::flags() {
 void ModelFlags::resolve(const GivenFlags& read) {
     ModelConfig& m = options_.model;
     // One command line for a job that is started again and again, as Megatron's.
-    if (!options_.load.empty() && !options_.save.empty() &&
-        same_file(options_.load, options_.save) && !options_.finetune &&
-        is_before_first_step(options_.load)) {
+    if (goes_on_where_it_saves(options_) && is_before_first_step(options_.load)) {
         if (first_of_launch()) {
             std::printf("--load %s: no saved step found; starting a new run\n",
                         one_line(options_.load).c_str());
@@ -36,7 +35,10 @@ void ModelFlags::resolve(const GivenFlags& read) {
                                         ? CheckpointSource()
                                         : find_checkpoint(options_.load, options_.finetune);
     check_optimizer_load(given_.megatron, options_, loaded.training);
-    ArchitectureFlags(read, m, given_).resolve(loaded.folder);
+    const bool past_damage =
+        loaded.training && loaded.folder != options_.load && passes_over_damage(options_);
+    ArchitectureFlags(read, m, given_)
+        .resolve(past_damage ? newest_described_step(options_.load) : loaded.folder);
     const int64_t end = options_.data.eod_token_id;
     if (m.ends_of_text.empty() && end >= 0 && end < m.vocab_size) {
         m.ends_of_text = {static_cast<int32_t>(end)};

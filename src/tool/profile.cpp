@@ -5,8 +5,10 @@
 #include "src/support/output_file.hpp"
 #include "src/tool/commands.hpp"
 #include "src/tool/launch.hpp"
+#include "src/tool/long_work.hpp"
 #include "src/tool/model_flags.hpp"
 #include "src/tool/run_signals.hpp"
+#include "src/tool/select_progress.hpp"
 #include "src/tool/text.hpp"
 #include "src/train/measure/profile_machine.hpp"
 #include "src/train/measure/profile_overlap.hpp"
@@ -15,6 +17,7 @@
 
 #include <cstdio>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -22,6 +25,8 @@
 namespace vocabpipe::tool {
 
 namespace {
+
+constexpr double kMostMeasuredSteps = 100'000;  // whose times are kept for their medians
 
 struct ProfileArguments {
     TrainOptions train;
@@ -39,7 +44,7 @@ struct ProfileArguments {
                        .help = "Steps to measure with whole backwards, and again with split ones; "
                                "rounds of --overlap",
                        .unit = "STEPS",
-                       .range = at_least(1)},
+                       .range = between(1, kMostMeasuredSteps)},
                       {.names = "--output",
                        .value = &output,
                        .help = "File for the profile (JSON)",
@@ -124,14 +129,22 @@ void measure(ProfileArguments& options, const GivenFlags& given) {
         });
         const TrainOptions train = with_chosen_schedule(options.train, communicator.size());
         if (!options.output.empty()) {
-            const Profile profile = profile_machine(communicator, train);
+            PhaseProgress progress(writes);
+            const Profile profile = profile_machine(
+                communicator, train, [&](const char* phase, int64_t done, int64_t total) {
+                    progress.show(phase, done, total);
+                });
+            progress.clear();
             communicator.agree([&] {
                 if (writes) write_profile(options.output, profile);
             });
             if (writes) print(profile);
         }
         if (options.overlap.empty()) return;
+        std::optional<LongWork> work;
+        if (writes) work.emplace("measuring overlap");
         const OverlapTable table = profile_overlap(communicator, train);
+        work.reset();
         communicator.agree([&] {
             if (writes) write_overlap_table(options.overlap, table);
         });

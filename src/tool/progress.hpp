@@ -3,7 +3,6 @@
 
 #include <unistd.h>
 
-#include <algorithm>
 #include <array>
 #include <chrono>
 #include <cstdint>
@@ -13,8 +12,8 @@
 namespace vocabpipe::tool {
 
 /// One line on stderr that is rewritten in place a few times per second and erased with the object.
-/// Nothing if stderr is no terminal; or, where that was asked for, a line of its own every ten
-/// seconds, so that nobody takes long work for a hang.
+/// Nothing if stderr is no terminal; or, where that was asked for, a line of its own after two
+/// seconds and then every ten, so that nobody takes long work for a hang.
 class ProgressLine {
 public:
     explicit ProgressLine(bool everywhere = false)
@@ -36,8 +35,8 @@ public:
     void show(const std::string& text) {
         const auto now = std::chrono::steady_clock::now();
         if (!terminal_) {
-            if (!everywhere_ || now - std::max(begun_, shown_) < std::chrono::seconds(10)) return;
-            shown_ = now;
+            if (!everywhere_ || now < next_line_) return;
+            next_line_ = now + std::chrono::seconds(10);
             std::fprintf(stderr, "%s\n", text.c_str());
             return;
         }
@@ -67,6 +66,7 @@ private:
     bool everywhere_;
     bool visible_ = false;
     std::chrono::steady_clock::time_point begun_ = std::chrono::steady_clock::now(), shown_{};
+    std::chrono::steady_clock::time_point next_line_ = begun_ + std::chrono::seconds(2);
 };
 
 }  // namespace vocabpipe::tool

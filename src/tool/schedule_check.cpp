@@ -2,10 +2,13 @@
 // vocabpipe schedule check: proves that a schedule file runs, or says why it does not.
 #include <cstdio>
 #include <memory>
+#include <optional>
 #include <string>
+#include <utility>
 
 #include "src/support/text_layout.hpp"
 #include "src/tool/commands.hpp"
+#include "src/tool/long_work.hpp"
 #include "src/tool/schedule_files.hpp"
 #include "src/tool/schedule_source.hpp"
 #include "vocabpipe/error.hpp"
@@ -31,6 +34,7 @@ StepSizes small_sizes(const Schedule& schedule) {
 }
 
 void check_schedule(const CheckArguments& options) {
+    std::optional<LongWork> work(std::in_place, "checking " + options.path);
     const Schedule file = read_schedule_file(
         options.path, {.dialect = options.dialect, .ranks = options.ranks});  // validates
     size_t passes = 0;
@@ -48,6 +52,7 @@ void check_schedule(const CheckArguments& options) {
     }
     size_t actions = 0;
     for (const Program& program : programs) actions += program.actions.size();
+    work.reset();
     const std::string found = options.path + ": valid: " + counted(file.ranks, "rank") + ", " +
                               counted(file.stages, "stage") + ", " +
                               counted(file.microbatches, "microbatch", "microbatches") + ", " +

@@ -4,11 +4,14 @@
 #include <iostream>
 #include <iterator>
 #include <memory>
+#include <optional>
+#include <utility>
 
 #include "src/support/names_of.hpp"
 #include "src/support/output_check.hpp"
 #include "src/support/text_layout.hpp"
 #include "src/tool/commands.hpp"
+#include "src/tool/long_work.hpp"
 #include "src/tool/schedule_files.hpp"
 #include "vocabpipe/error.hpp"
 
@@ -36,9 +39,11 @@ OutputKind schedule_output() {
 
 void convert_schedule(const ScheduleConvertArguments& options) {
     const ScheduleFormat format = schedule_format_of(options.to);
+    std::optional<LongWork> work(std::in_place, "converting " + options.from);
     const Schedule schedule = read_schedule_file(options.from, {.dialect = options.dialect});
     OutputCheck({options.from}).add("OUT", options.to, schedule_output());
     write_schedule(options.to, schedule, options.output_dialect);
+    work.reset();
     int64_t passes = 0;
     for (const auto& list : schedule.passes) passes += std::ssize(list);
     std::cout << options.to << ": " << counted(std::ssize(schedule.passes), "rank") << ", "

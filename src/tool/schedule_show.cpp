@@ -11,6 +11,7 @@
 
 #include "src/support/text_layout.hpp"
 #include "src/tool/commands.hpp"
+#include "src/tool/long_work.hpp"
 #include "src/tool/quantity.hpp"
 #include "src/tool/schedule_source.hpp"
 #include "src/tool/text.hpp"
@@ -118,7 +119,10 @@ void show_schedule(const ShowArguments& options) {
             "--cores " + std::to_string(flags.cores) +
             ": the grid shows every rank on its own core; use vocabpipe simulate or timeline");
     }
-    const ScheduledStep step = make_step(name, flags);
+    const ScheduledStep step = [&] {
+        const LongWork work("ordering " + name);
+        return make_step(name, flags);
+    }();
     if (options.format == "json") {
         std::printf("%s", print_schedule_json(step.schedule).c_str());
     } else if (options.format == "csv") {

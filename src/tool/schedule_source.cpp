@@ -4,10 +4,12 @@
 #include "src/support/names_of.hpp"
 #include "src/support/text_layout.hpp"
 #include "src/tool/flag_parser.hpp"
+#include "src/tool/long_work.hpp"
 #include "src/tool/pass_times_file.hpp"
 #include "src/tool/progress.hpp"
 #include "src/tool/schedule_files.hpp"
 #include "src/tool/step_costs.hpp"
+#include "src/train/measure/process_memory.hpp"
 #include "src/train/options/train_flags.hpp"
 #include "vocabpipe/error.hpp"
 #include "vocabpipe/lower.hpp"
@@ -47,6 +49,26 @@ void check_size(const Schedule& schedule, int64_t most) {
                      " passes, but at most " + std::to_string(most) +
                      " are supported; use at most " + std::to_string(most / per_microbatch) +
                      " (the middle of a step only repeats)");
+}
+
+/// Refuses what the memory cannot hold: programs for two ways to receive are compared, and each
+/// rank's lists all ranks that it meets, with a part for each where the vocabulary has shards.
+void check_program_memory(const Schedule& schedule) {
+    constexpr double kBytesPerPass = 800;
+    const double ranks = schedule.ranks;
+    const bool sharded = schedule.output.owners().size() > 1;
+    const double lists = ranks * ranks * (sizeof(int) + (sharded ? 3 * sizeof(int64_t) : 0));
+    const double passes = kBytesPerPass * 2 * schedule.stages * schedule.microbatches;
+    const double bytes = 2 * (lists + passes);
+    const auto available = static_cast<double>(available_memory());
+    if (bytes <= available) return;
+    constexpr double kGib = 1 << 30;
+    throw OutOfMemoryError("--pp " + std::to_string(schedule.ranks) + ": programs of " +
+                           counted(schedule.ranks, "rank") + " and " +
+                           counted(schedule.microbatches, "microbatch", "microbatches") +
+                           format(" need at least %.1f GiB, but only %.1f GiB are available; use "
+                                  "fewer of them",
+                                  bytes / kGib, available / kGib));
 }
 
 int needed(std::string_view flag, int value, int otherwise) {
@@ -392,7 +414,10 @@ ScheduledStep make_step(const std::string& name, const ScheduleFlags& asked, int
                              .passes = is_file ? &from_file : nullptr,
                              .recompute = recompute != Recompute::none && !own_recomputation};
     step.schedule = placement_of(source, options);
-    if (most_passes > 0) check_size(step.schedule, most_passes);
+    if (most_passes > 0) {
+        check_size(step.schedule, most_passes);
+        check_program_memory(step.schedule);
+    }
     set_costs(step, flags, options.vocab_mode, recompute, profile);
     if (step.costs.communication != CommunicationOrder::lanes) {
         step.title += ", communication order " + std::string(to_string(step.costs.communication));
@@ -410,7 +435,11 @@ ScheduledStep make_step(const std::string& name, const ScheduleFlags& asked, int
 
 SimulatedStep simulate_step(const std::string& schedule, const ScheduleFlags& flags) {
     SimulatedStep result;
+    std::optional<LongWork> work;
+    // A search shows itself how far it is.
+    if (flags.search_moves == 0) work.emplace("simulating " + schedule);
     result.step = make_step(schedule, flags, kMostPassesToLower);
+    if (!work) work.emplace("simulating " + schedule);
     result.step.costs.slices = result.step.mesh().slices();
     const ScheduledStep& step = result.step;
     LowerOptions lowering{.receive_ahead = receive_ahead_from(flags.receive_ahead),

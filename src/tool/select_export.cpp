@@ -7,6 +7,7 @@
 #include "src/support/output_check.hpp"
 #include "src/support/text_layout.hpp"
 #include "src/tool/commands.hpp"
+#include "src/tool/long_work.hpp"
 
 namespace vocabpipe::tool {
 
@@ -19,7 +20,10 @@ struct SelectExportArguments {
 void select_export(const SelectExportArguments& o) {
     OutputCheck check({o.input});
     check.add("--output", o.output, table_output());
-    const ExportReport report = export_table(o.input, o.output, o.column);
+    const ExportReport report = [&] {
+        const LongWork work("writing " + o.output);
+        return export_table(o.input, o.output, o.column);
+    }();
     std::printf("%s: %s of a file of vocabpipe select (%s)\n", o.output.c_str(),
                 counted(report.rows, "row").c_str(), report.what.c_str());
 }

@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -19,6 +20,7 @@
 #include "src/tool/text.hpp"
 #include "src/train/select/chosen_samples.hpp"
 #include "src/train/select/kept_shares.hpp"
+#include "vocabpipe/error.hpp"
 
 namespace vocabpipe::tool {
 
@@ -83,6 +85,23 @@ SelectionPage read_report(const std::string& path) {
     return page;
 }
 
+/// The length of the samples is the subset's: no flag of this command says it.
+Corpus corpus_of(const TrainingData& data, const PageArguments& o, int64_t seq_length) {
+    if (seq_length == 0) {
+        throw InputFileError(o.subset +
+                             ": does not say how many tokens its samples have, so that --data-path "
+                             "cannot be divided into them; leave out --subset and --data-path");
+    }
+    try {
+        return training_corpus(data, seq_length);
+    } catch (const InputFileError& error) {
+        if (std::string_view(error.what()).find("--seq-length") == std::string_view::npos) throw;
+        throw InputFileError("--data-path: has no sample of the " + std::to_string(seq_length) +
+                             " tokens that those of " + o.subset +
+                             " have; give the data that they are of");
+    }
+}
+
 void write_page(const PageArguments& o) {
     OutputCheck check({o.report, o.subset, o.tokenizer_model});
     check.add("--html", o.html, page_output());
@@ -97,7 +116,7 @@ void write_page(const PageArguments& o) {
     if (!o.subset.empty()) {
         const SubsetReader subset(o.subset);
         const TrainingData data(o.data);
-        const Corpus corpus = training_corpus(data, subset.info().corpus.seq_length);
+        const Corpus corpus = corpus_of(data, o, subset.info().corpus.seq_length);
         Corpus::check_same(subset.info().corpus, o.subset, corpus, "--data-path");
         if (subset.count() != page.chosen || corpus.samples != page.samples) {
             throw InputFileError(o.subset + ": has " + std::to_string(subset.count()) + " of " +

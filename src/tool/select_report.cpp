@@ -50,7 +50,9 @@ void print_selection_plan(const SelectRunArguments& arguments, const SelectRunRe
     row(table, "samples", std::to_string(result.sizes.nodes));
     row(table, "to choose", std::to_string(result.k));
     row(table, "row entries", std::to_string(result.sizes.entries));
-    row(table, "longest row", std::to_string(result.sizes.longest_row));
+    const bool looked = result.sizes.longest_row > 0 || result.sizes.entries == 0;
+    row(table, "longest row",
+        looked ? std::to_string(result.sizes.longest_row) : "not read; the memory is a least");
     row(table, "ranks", std::to_string(ranks));
     row(table, "bounding", to_string(arguments.bounding));
     row(table, "partitions",

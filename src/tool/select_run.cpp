@@ -71,8 +71,13 @@ void select_on(Communicator& world, const SelectRunArguments& o) {
                               progress.show(phase, done, total);
                           }};
     const int64_t parts = o.partitions;
-    result.sizes = GraphSizes::of(context);
-    result.plan = plan_memory(result.sizes, world.size(), parts, o.bounding, context.batch_bytes);
+    const auto plan = [&](const GraphSizes& sizes) {
+        result.sizes = sizes;
+        result.plan = plan_memory(sizes, world.size(), parts, o.bounding, context.batch_bytes);
+    };
+    // What is too much for the best of graphs is known before all rows are looked through.
+    plan(GraphSizes::least(graph->nodes(), graph->entries(), world.size()));
+    if (o.memory == 0 || result.plan.total() <= o.memory) plan(GraphSizes::of(context));
     if (o.dry_run) {
         progress.clear();
         if (first) print_selection_plan(o, result, world.size());

@@ -4,13 +4,16 @@
 #include <cstdio>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "src/support/json_text.hpp"
 #include "src/support/output_check.hpp"
 #include "src/support/text_layout.hpp"
 #include "src/tool/commands.hpp"
+#include "src/tool/long_work.hpp"
 #include "src/tool/quantity.hpp"
 #include "src/tool/schedule_source.hpp"
 #include "src/tool/text.hpp"
@@ -154,6 +157,7 @@ void simulate_schedule(const SimulateArguments& options) {
     if (!options.html.empty()) check.add("--html", options.html, page_output());
     const SimulatedStep simulated = simulate_step(name, flags);
     const std::string& title = simulated.step.title;
+    std::optional<LongWork> work(std::in_place, "writing " + title);
     if (!options.trace.empty()) {
         write_chrome_trace(options.trace, simulated.simulation.timeline, simulated.programs, title,
                            simulated.step.mesh());
@@ -165,6 +169,7 @@ void simulate_schedule(const SimulateArguments& options) {
         recorded.costs = simulated.step.costs_of;
         write_html_timeline(options.html, std::span(&recorded, 1), title);
     }
+    work.reset();
     if (options.json) {
         print_json(simulated);
     } else {

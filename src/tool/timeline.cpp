@@ -11,6 +11,7 @@
 #include "src/support/output_check.hpp"
 #include "src/support/text_layout.hpp"
 #include "src/tool/commands.hpp"
+#include "src/tool/long_work.hpp"
 #include "src/tool/quantity.hpp"
 #include "src/tool/schedule_source.hpp"
 #include "src/tool/text.hpp"
@@ -74,6 +75,7 @@ void draw_timeline(const TimelineArguments& options) {
         runs.back().costs = simulated.step.costs_of;
         if (options.runs.size() == 1) only = std::move(simulated);
     }
+    std::optional<LongWork> work(std::in_place, "writing the timeline");
     if (!options.trace.empty()) {
         if (!only) {
             throw UsageError("--trace " + options.trace +
@@ -91,6 +93,7 @@ void draw_timeline(const TimelineArguments& options) {
         write_html_timeline(options.html, runs, title);
     }
     if (!options.svg.empty()) write_svg_timeline(options.svg, runs, options.title);
+    work.reset();
     print_summary(runs);
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/tool/trace_files.hpp"
 
+#include <cstddef>
 #include <filesystem>
 #include <fstream>
 #include <system_error>
@@ -11,7 +12,8 @@ bool is_trace(const std::string& run) {
     std::error_code none_there;
     if (!run.ends_with(".json") || !std::filesystem::is_regular_file(run, none_there)) return false;
     std::ifstream file(run, std::ios::binary);
-    std::string head(4096, ' ');
+    // Other profilers describe their devices first.
+    std::string head(size_t{1} << 20, ' ');
     file.read(head.data(), static_cast<std::streamsize>(head.size()));
     return head.find("\"traceEvents\"") != std::string::npos;
 }

@@ -13,7 +13,9 @@
 
 #include <cstdio>
 #include <exception>
+#include <new>
 #include <string>
+#include <system_error>
 
 namespace {
 
@@ -52,6 +54,10 @@ int main(int argc, char** argv) {
         options.date = tool::utc_now();
     } catch (const Error& error) {
         return refuse(error.what(), error.exit_code());
+    } catch (const std::bad_alloc&) {
+        return refuse("out of memory", ExitCode::out_of_memory);
+    } catch (const std::system_error& error) {
+        return refuse(tool::describe(error), ExitCode::failed);
     } catch (const std::exception& error) {
         return refuse(std::string("internal: ") + error.what(), ExitCode::failed);
     }

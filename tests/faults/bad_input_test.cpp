@@ -9,6 +9,7 @@
 #include <sys/mount.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <functional>
 #include <ostream>
@@ -119,6 +120,10 @@ std::vector<Row> rows() {
          On::both,
          [](const TempFolder& folder) { write_file(folder / "run.toml", "min-lr = 1\n"); }},
         {"ConfigMissing", {"--config", "@/none.toml"}, 2, {"--config", "/none.toml"}},
+        {"ConfigThatCannotBeRead",
+         {"--config", "/proc/self/mem"},
+         2,
+         {"--config /proc/self/mem: cannot be read (Input/output error)"}},
         {"ConfigThatIsAFolder", {"--config", "@"}, 2, {"--config", "is a folder"}, On::threads},
         {"DecayStyleUnknown",
          {"--lr-decay-style", "cosin"},
@@ -684,6 +689,28 @@ TEST_F(Launch, MemoryThatTheSystemRefusesIsReportedAndEndsWithExitCode4) {
     EXPECT_THAT(
         only_line(ranks + with_limit("ulimit -v 700000", Arguments{VOCABPIPE_TRAIN_GPT} + big), 4),
         HasSubstr("use a smaller model"));
+}
+
+TEST_F(Launch, QuietMpirunAddsNoLines) {
+    Job job(folder_, Arguments{VOCABPIPE_MPIRUN, "--quiet", "--oversubscribe", "-np", "2",
+                               VOCABPIPE_TRAIN_GPT} +
+                         small_model(data_) + Arguments{"--lr", "-1"});
+    EXPECT_EQ(job.wait(kLimit), 2);
+    EXPECT_EQ(lines_with(job.error(), "train_gpt: error: --lr -1").size(), 1U);
+    EXPECT_EQ(std::ranges::count(job.error(), '\n'), 1) << job.error();
+}
+
+TEST_F(Launch, TooLittleMemoryForAThreadIsNoInternalError) {
+    for (int limit = 50'000; limit <= 100'000; limit += 10'000) {
+        SCOPED_TRACE(limit);
+        Job job(folder_, with_limit("ulimit -v " + std::to_string(limit),
+                                    on_threads(2, small_model(data_))));
+        const int code = job.wait(kLimit);
+        EXPECT_THAT(job.error(), ::testing::Not(HasSubstr("internal")));
+        // Elsewhere not even the libraries fit, or one of them ends the process (docs/errors.md).
+        if (code != 1 && code != 4) continue;
+        EXPECT_EQ(lines_with(job.error(), "train_gpt: error: ").size(), 1U) << job.error();
+    }
 }
 
 TEST_F(Launch, TraceThatCannotBeWrittenWholeLeavesNoFile) {

@@ -68,5 +68,18 @@ TEST_F(NetworkFileSystem, WithoutLocksIsUsedAndSaid) {
                 HasSubstr("its file system has no locks, so nothing keeps a second run out"));
 }
 
+TEST_F(NetworkFileSystem, AnOwnFileThatCannotBeReadIsNotCalledAnother) {
+    const Arguments metrics{"--metrics", folder_ / "metrics"};
+    const Arguments run = run_to(folder_ / "saved") + metrics;
+    Job first(folder_, run);
+    ASSERT_EQ(first.wait(kLimit), 0) << first.error();
+    std::filesystem::remove_all(folder_ / "saved");
+    Job again(folder_, with("read-answers-EIO", run));
+    EXPECT_EQ(again.wait(kLimit), 1);
+    EXPECT_THAT(lines_with(again.error(), "train_gpt: error: "),
+                ::testing::ElementsAre(HasSubstr(
+                    "metrics: exists, but what it holds cannot be read: Input/output error")));
+}
+
 }  // namespace
 }  // namespace vocabpipe::testing

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <csignal>
+#include <cstring>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <random>
@@ -160,6 +161,28 @@ TEST_F(SelectCommand, ADryRunPrintsThePlanAndWritesNothing) {
     EXPECT_EQ(small.exit_code, 4);
     EXPECT_THAT(small.output, HasSubstr("memory per rank"));
     EXPECT_THAT(small.error, HasSubstr("--memory 1000"));
+}
+
+TEST_F(SelectCommand, TooLittleMemoryIsSaidBeforeTheRowsAreRead) {
+    write(random_problem(4, 100, 2, 9, 9));
+    // A row that ends before it begins, which a reader of all rows finds.
+    std::string bytes = read_file(folder_ / "graph");
+    uint64_t header = 0;
+    std::memcpy(&header, bytes.data(), sizeof header);
+    bytes[sizeof header + header + 8 * 50 + 7] = '\x7f';
+    write_file(folder_ / "graph", bytes);
+    EXPECT_THAT(refused(kRun + "--fraction 0.5 --output subset", 3), HasSubstr("graph"));
+    EXPECT_THAT(refused(kRun + "--fraction 0.5 --output subset --memory 100", 4),
+                HasSubstr("--memory 100: 100 samples"));
+}
+
+TEST_F(SelectCommand, RunsOnSmallStacks) {
+    write(random_problem(4, 100, 2, 9, 9));
+    const std::string flags = kRun + "--fraction 0.5 --transport threads --ranks 2 --output ";
+    const Outcome small = run(flags + "small", "ulimit -s 128 &&");
+    EXPECT_EQ(small.exit_code, 0) << small.error;
+    EXPECT_EQ(run(flags + "usual").exit_code, 0);
+    EXPECT_EQ(read_file(folder_ / "small"), read_file(folder_ / "usual"));
 }
 
 TEST_F(SelectCommand, StatsShowHistogramsAndWhatBoundingWouldDecide) {

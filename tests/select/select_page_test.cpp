@@ -114,6 +114,18 @@ TEST_F(SelectPage, ShowsBoundingRoundsAndSources) {
                             HasSubstr("document 1"), HasSubstr("No tokenizer is known"),
                             Not(HasSubstr("<script"))));
     EXPECT_EQ(page.find("nan"), std::string::npos);
+    // Errors name no flag that this command lacks, such as --seq-length.
+    const auto refused = [&](const Corpus& corpus) {
+        write_subset_file(folder_ / "subset", corpus, some);
+        const Outcome outcome = run(
+            "select page --report report.json --html page.html --subset subset --data-path corpus");
+        EXPECT_EQ(outcome.exit_code, 3);
+        return outcome.error;
+    };
+    EXPECT_THAT(refused({.data = {}, .seq_length = 0, .samples = 59}),
+                HasSubstr("subset: does not say how many tokens its samples have"));
+    EXPECT_THAT(refused({.data = {}, .seq_length = 4096, .samples = 59}),
+                HasSubstr("--data-path: has no sample of the 4096 tokens that those of subset"));
 }
 
 TEST_F(SelectPage, ShowsTextsOfChosenSamplesBesideTextsOfOthers) {

@@ -51,4 +51,17 @@ int rename(const char* from, const char* to) noexcept {
     return result;
 }
 
+// What is read of metrics files.
+ssize_t pread(int file, void* to, size_t bytes, off_t at) {
+    if (is("read-answers-EIO")) {
+        char link[64];
+        std::snprintf(link, sizeof link, "/proc/self/fd/%d", file);
+        char path[4096];
+        const ssize_t size = ::readlink(link, path, sizeof path);
+        const std::string_view name(path, size > 0 ? static_cast<size_t>(size) : 0);
+        if (name.ends_with("/metrics")) return fail(EIO);
+    }
+    return next<ssize_t (*)(int, void*, size_t, off_t)>("pread")(file, to, bytes, at);
+}
+
 }  // extern "C"

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <sstream>
 #include <string>
 
 #include "tests/tool/run_program.hpp"
@@ -55,6 +56,20 @@ TEST_F(CheckpointCommand, InspectShowsTensorsAndTrainingState) {
                       HasSubstr("--seed "), Not(HasSubstr(" -1 "))));
     const Outcome file = checkpoint("inspect steps/step-00000001/model.safetensors");
     EXPECT_THAT(file.output, AllOf(HasSubstr("metadata format: pt"), HasSubstr("28 tensors, ")));
+    // Names that leave no room for the rest of a line have lines of their own.
+    std::string header = "{";
+    const std::string name = "exp_avg_sq/model.layers.10.post_attention_layernorm.weight";
+    header += "\"" + name + "\":{\"dtype\":\"F32\",\"shape\":[1000],\"data_offsets\":[0,4000]},";
+    header += R"("short":{"dtype":"F32","shape":[1000,1000,1],"data_offsets":[4000,4004000]}})";
+    write_file(folder_ / "long.safetensors",
+               bytes_of<uint64_t>({header.size()}) + header + std::string(4004000, '\0'));
+    const Outcome names = checkpoint("inspect long.safetensors");
+    EXPECT_EQ(names.exit_code, 0) << names.error;
+    std::istringstream lines(names.output);
+    for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 80U) << line;
+    EXPECT_THAT(names.output,
+                ::testing::ContainsRegex("\nshort +F32 +\\[1000, 1000, 1\\] +4000000\n"));
+    EXPECT_THAT(names.output, ::testing::ContainsRegex(name + " *\n? +F32 +\\[1000\\] +4000\n"));
     const Outcome none = checkpoint("inspect nowhere.safetensors");
     EXPECT_EQ(none.exit_code, 3);
     EXPECT_THAT(none.error, HasSubstr("nowhere.safetensors: cannot open"));

@@ -5,6 +5,7 @@
 
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <sstream>
 #include <string>
 
 #include "tests/tool/run_program.hpp"
@@ -80,6 +81,22 @@ TEST(PlanCommand, TakesListsOfEveryAxis) {
                   16);
         EXPECT_EQ(row["ranks"].size(), row["pipeline"].get<size_t>());
     }
+}
+
+TEST(PlanCommand, KeepsTo80ColumnsWithEveryAxis) {
+    const TempFolder folder;
+    const Outcome outcome = vocabpipe_in(
+        folder,
+        "plan --model mixtral-8x7b --gpus 16 --gpu h100 --seq-length 512 --global-batch-size 32 "
+        "--schedules group-interleaved --vocab-modes redistributed,two_barriers "
+        "--tensor-model-parallel-size 1,2 --data-parallel-size 4 --expert-model-parallel-size 1,4 "
+        "--micro-batch-size 1 --recompute-granularity none,selective");
+    ASSERT_EQ(outcome.exit_code, 0) << outcome.error;
+    std::istringstream lines(outcome.output);
+    for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 80U) << line;
+    EXPECT_THAT(outcome.output, ::testing::ContainsRegex("\n +p +t +d +e +b +m +recompute\n"));
+    EXPECT_THAT(outcome.output,
+                ::testing::ContainsRegex("schedule +vocab mode +v +step ms +tokens/s"));
 }
 
 TEST(PlanCommand, WritesJsonAndAPage) {

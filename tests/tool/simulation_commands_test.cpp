@@ -9,6 +9,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <nlohmann/json.hpp>
 
@@ -45,6 +46,37 @@ std::string refused(const std::string& arguments, int exit_code) {
     EXPECT_EQ(std::count(outcome.error.begin(), outcome.error.end(), '\n'), 1) << arguments;
     EXPECT_EQ(outcome.output, "") << arguments;
     return outcome.error;
+}
+
+TEST(SimulateCommand, SaysThatLongWorkGoesOn) {
+    // It would take longer; nobody needs the result.
+    const Outcome outcome = testing::run_shell("timeout 4 '" VOCABPIPE_PROGRAM
+                                               "' simulate v-half --pp 256 --microbatches 1024");
+    EXPECT_THAT(outcome.error, StartsWith("vocabpipe: still simulating v-half after 2 s\n"));
+}
+
+TEST(ExplainCommand, TakesATraceOfAnotherProfilerForNoSchedule) {
+    const TempFolder folder;
+    testing::write_file(folder / "kineto.json",
+                        "{\"schemaVersion\": 1, \"deviceProperties\": [\"" +
+                            std::string(20000, 'x') +
+                            "\"], \"traceEvents\": [{\"ph\": \"X\", \"cat\": \"cpu_op\", "
+                            "\"name\": \"aten::add\", \"pid\": 1, \"tid\": 1, \"ts\": 1, "
+                            "\"dur\": 2}]}");
+    const Outcome outcome = vocabpipe_in(folder, "explain kineto.json");
+    EXPECT_EQ(outcome.exit_code, 3);
+    EXPECT_THAT(outcome.error, HasSubstr("use a file written by train_gpt --trace-dir"));
+}
+
+TEST(SimulateCommand, RefusesProgramsThatMemoryCannotHold) {
+    if (::sysconf(_SC_PHYS_PAGES) * ::sysconf(_SC_PAGESIZE) > int64_t{48} << 30) {
+        GTEST_SKIP() << "this machine may hold them";
+    }
+    const std::string error =
+        refused("simulate 1f1b --pp 32000 --microbatches 1 --vocab-mode one_barrier", 4);
+    EXPECT_THAT(error, MatchesRegex("vocabpipe: error: --pp 32000: programs of 32000 ranks and 1 "
+                                    "microbatch need at least 53\\.[0-9] GiB, but only [0-9.]+ GiB "
+                                    "are available; use fewer of them\n"));
 }
 
 // With B = 2 F and free vocabulary layers 1F1B takes (m + p - 1) 3 F (docs/schedules.md).

@@ -63,6 +63,17 @@ TEST(RunReport, KeepsTo80ColumnsAlsoOfLargeRunsAndNanHasNoSign) {
     EXPECT_THAT(printed(report), Not(HasSubstr("-nan")));
 }
 
+TEST(RunReport, SaysWhereMemoryWasNotMeasured) {
+    RunReport report = two_ranks();
+    for (RankReport& rank : report.ranks) rank.measured_peak_bytes = 0;
+    EXPECT_THAT(printed(report), HasSubstr(" 80.0         -       -\n"));
+    EXPECT_THAT(printed(report), HasSubstr("| memory not measured"));
+    EXPECT_THAT(printed(report), Not(HasSubstr("memory error")));
+    report.one_process = true;
+    for (RankReport& rank : report.ranks) rank.memory_of = 0;
+    EXPECT_THAT(printed(report), HasSubstr("predicted 190.0 MiB, not measured, because /proc"));
+}
+
 /// A step in which one pass of `ns` ran.
 Timeline step_of(int64_t ns) {
     Timeline timeline;

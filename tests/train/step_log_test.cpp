@@ -90,6 +90,20 @@ TEST_F(OfSteps, KeepToALineOf120ColumnsAndSayNanWithoutASign) {
                             .tokens_per_second = 1'234'567,
                             .step_seconds = 12.3456};
     EXPECT_LE(step_line(large, 500'000).size(), 120U) << step_line(large, 500'000);
+    StepMetrics of_experts = large;
+    of_experts.updated = false;
+    of_experts.routers = RouterResult{.aux_loss = 1.2345, .z_loss = 12.345, .max_load = 12.34};
+    std::istringstream lines(step_line(of_experts, 500'000));
+    std::string line;
+    for (int i = 0; std::getline(lines, line); ++i) {
+        EXPECT_LE(line.size(), 120U) << line;
+        if (i == 0) {
+            EXPECT_THAT(line, ::testing::EndsWith(" tokens/s"));
+        }
+    }
+    EXPECT_EQ(line,
+              "    | update skipped | moe aux loss 1.2345 | moe z loss 12.345 | "
+              "moe max load 12.34");
     const double nan = std::numeric_limits<double>::quiet_NaN();
     const std::string skipped =
         step_line({.step = 3, .loss = -nan, .grad_norm = -nan, .updated = false}, 4);

@@ -75,12 +75,14 @@ std::optional<Op> op_of(const RawAction& action, CsvDialect dialect) {
     const std::string_view word = action.word;
     if (word == "BW") {
         if (dialect == CsvDialect::old) return Op::B;
-        throw CellError("BW is the full backward of PyTorch's old dialect; write " +
-                        with_numbers(action, "B") + ", or read the file in the dialect old");
+        throw CellError(
+            "BW is the full backward of PyTorch's old dialect; write " + with_numbers(action, "B") +
+            ", or read the file in the dialect old (vocabpipe schedule convert --dialect old)");
     }
     if (word == "I" && dialect == CsvDialect::old) {
-        throw CellError("I is the input gradient of PyTorch's new dialect; write " +
-                        with_numbers(action, "B") + ", or read the file in the dialect new");
+        throw CellError(
+            "I is the input gradient of PyTorch's new dialect; write " + with_numbers(action, "B") +
+            ", or read the file in the dialect new (vocabpipe schedule convert --dialect new)");
     }
     if (word == "B" && dialect == CsvDialect::old) return Op::I;
     for (const Op op : {Op::F, Op::B, Op::I, Op::W, Op::R, Op::E, Op::G, Op::S, Op::T}) {
@@ -161,12 +163,14 @@ RawCell parse_cell(std::string_view text) {
 
 Meaning meaning_of(const RawCell& cell, const RawAction& action, CsvDialect dialect) {
     if (cell.pair && dialect == CsvDialect::old) {
-        throw CellError("PyTorch's old dialect has no pairs; read the file in the dialect new");
+        throw CellError(
+            "PyTorch's old dialect has no pairs; read the file in the dialect new (vocabpipe "
+            "schedule convert --dialect new)");
     }
     if (cell.batched && dialect != CsvDialect::old) {
         throw CellError(
             "two transfers in one cell are PyTorch's old dialect; split them into two cells, or "
-            "read the file in the dialect old");
+            "read the file in the dialect old (vocabpipe schedule convert --dialect old)");
     }
     Meaning meaning{.stage = action.stage.value_or(0), .microbatch = action.microbatch.value_or(0)};
     check_limits(meaning);
@@ -189,7 +193,8 @@ Meaning meaning_of(const RawCell& cell, const RawAction& action, CsvDialect dial
     const std::optional<Transfer> transfer = transfer_of(action.word);
     if (transfer && dialect == CsvDialect::old && is_new(*transfer)) {
         throw CellError(std::string(action.word) +
-                        " is PyTorch's new dialect; read the file in the dialect new");
+                        " is PyTorch's new dialect; read the file in the dialect new (vocabpipe "
+                        "schedule convert --dialect new)");
     }
     if (!transfer || dialect == CsvDialect::vocabpipe || cell.pair) {
         throw CellError(shown(action.word) + " is not a pass; use one of " +

@@ -243,7 +243,8 @@ private:
         const std::set<Key> backwards = keys_with("B");
         for (const Key& key : weights) {
             if (!backwards.contains(key) || gradients.contains(key)) continue;
-            return "; if a B with a W is an input gradient here, read the file in the dialect old";
+            return "; if a B with a W is an input gradient here, read the file in the dialect old "
+                   "(vocabpipe schedule convert --dialect old)";
         }
         return "";
     }

@@ -96,12 +96,29 @@ private:
                                  ": has no edges; give --samples for a graph "
                                  "without edges");
         }
+        check_numbers();
         const uint64_t needed = static_cast<uint64_t>(samples_) * sizeof(int64_t);
         if (needed > options_.memory) {
             throw OutOfMemoryError(input_.path() + ": edges of " + std::to_string(samples_) +
                                    " samples need " + std::to_string(needed) +
                                    " bytes; give --memory of at least as much");
         }
+    }
+    /// Numbers far beyond the edges are names of others rather than numbers from 0 on.
+    void check_numbers() const {
+        constexpr int64_t kFew = int64_t{1} << 20;  // a file of 8 MiB
+        constexpr int64_t kSamplesPerEdge = 64;
+        if (options_.samples > 0 || samples_ <= kFew ||
+            samples_ / kSamplesPerEdge <= input_.edges()) {
+            return;
+        }
+        throw InputFileError(
+            input_.path() + ": names sample " + std::to_string(samples_ - 1) + ", but has only " +
+            std::to_string(input_.edges()) + (input_.edges() == 1 ? " edge" : " edges") +
+            ", and the graph would take " +
+            std::to_string((static_cast<uint64_t>(samples_) * sizeof(int64_t)) >> 20) +
+            " MiB; number the samples from 0 on, or set --samples " + std::to_string(samples_) +
+            " if there are so many");
     }
     void count() {
         degree_.assign(static_cast<size_t>(samples_), 0);

@@ -82,16 +82,21 @@ bool has_only_our_files(const std::string& folder) {
     return !error;
 }
 
-/// The first entry of `root`, of any kind, that a save after `start_step` would need the name of.
-std::optional<std::string> in_the_way(const std::string& root, int64_t start_step) {
+/// The first entry of `root`, of any kind, that a save after `start_step` would need the name of,
+/// but for folders that make room.
+std::optional<std::string> in_the_way(const std::string& root, int64_t start_step,
+                                      const std::vector<int64_t>& making_room) {
     std::error_code error;
     for (fs::directory_iterator at(root, error), end; !error && at != end; at.increment(error)) {
         const std::string name = at->path().filename().string();
-        if (step_of(name).value_or(0) > start_step) return name;
+        std::error_code ignored;
+        const int64_t step = step_of(name).value_or(0);
+        const bool makes_room =
+            std::ranges::find(making_room, step) != making_room.end() && !at->is_symlink(ignored);
+        if (step > start_step && !makes_room) return name;
         const std::string_view rest(name);
         if (!rest.starts_with(".") || !rest.ends_with(kPartial)) continue;
         const auto partial = step_of(rest.substr(1, rest.size() - 1 - kPartial.size()));
-        std::error_code ignored;
         const bool ours = at->is_directory(ignored) && !at->is_symlink(ignored) &&
                           has_only_our_files(at->path().string());
         if (partial.value_or(0) > start_step && !ours) return name;
@@ -113,6 +118,10 @@ void remove_ours(const std::string& folder) noexcept {
 
 }  // namespace
 
+std::optional<int64_t> step_of_folder(const std::string& folder) {
+    return step_of(fs::path(folder).filename().string());
+}
+
 std::string step_folder(const std::string& root, int64_t step) {
     return root + "/" + step_name(step);
 }
@@ -121,12 +130,24 @@ std::string partial_folder(const std::string& root, int64_t step) {
     return root + "/." + step_name(step) + std::string(kPartial);
 }
 
+std::string damaged_folder(const std::string& root, int64_t step) {
+    const std::string first = root + "/damaged-" + step_name(step);
+    std::string name = first;
+    for (int i = 2; exists(name); ++i) name = first + "-" + std::to_string(i);
+    return name;
+}
+
 std::vector<SavedStep> complete_steps(const std::string& root) {
+    std::vector<SavedStep> steps = named_steps(root);
+    std::erase_if(
+        steps, [](const SavedStep& step) { return !exists(file_in(step.folder, kTrainingFile)); });
+    return steps;
+}
+
+std::vector<SavedStep> named_steps(const std::string& root) {
     std::vector<SavedStep> steps;
     for (const std::string& name : folders_in(root)) {
-        const auto step = step_of(name);
-        const std::string folder = root + "/" + name;
-        if (step && exists(file_in(folder, kTrainingFile))) steps.push_back({*step, folder});
+        if (const auto step = step_of(name)) steps.push_back({*step, root + "/" + name});
     }
     std::sort(steps.begin(), steps.end(),
               [](const SavedStep& a, const SavedStep& b) { return a.step < b.step; });
@@ -153,9 +174,13 @@ CheckpointSource find_checkpoint(const std::string& path, bool weights_only) {
                     ? "; pickled weights are never read; save them as safetensors"
                     : "; download the weights into the same folder"));
     }
+    if (const std::vector<SavedStep> named = named_steps(path); !named.empty()) {
+        refuse("holds no complete saved step: " + step_name(named.back().step) + " has no " +
+               std::string(kTrainingFile) + "; move it away to begin a new run");
+    }
     const std::vector<std::string> names = folders_in(path);
     const bool unfinished = std::any_of(names.begin(), names.end(), [](const std::string& name) {
-        return step_of(name) || (name.starts_with(".step-") && name.ends_with(kPartial));
+        return name.starts_with(".step-") && name.ends_with(kPartial);
     });
     refuse(
         unfinished
@@ -168,11 +193,12 @@ bool is_before_first_step(const std::string& path) {
     if (!exists(path)) return true;
     std::error_code ignored;
     return fs::is_directory(path, ignored) && !exists(file_in(path, kTrainingFile)) &&
-           !exists(file_in(path, kConfigFile)) && complete_steps(path).empty();
+           !exists(file_in(path, kConfigFile)) && named_steps(path).empty();
 }
 
-SaveFolder::SaveFolder(std::string root, int64_t start_step, const std::string& loaded_from)
-    : root_(std::move(root)), start_step_(start_step) {
+SaveFolder::SaveFolder(std::string root, int64_t start_step, const std::string& loaded_from,
+                       std::vector<int64_t> damaged)
+    : root_(std::move(root)), start_step_(start_step), damaged_(std::move(damaged)) {
     make_directories(root_, "--save");
     if (::access(root_.c_str(), W_OK | X_OK) != 0) {
         throw_output_error("--save " + root_, "cannot write", errno);
@@ -185,7 +211,7 @@ SaveFolder::SaveFolder(std::string root, int64_t start_step, const std::string& 
         throw UsageError("--save " + root_ +
                          ": another run is saving to it; choose another folder");
     }
-    if (const auto name = in_the_way(root_, start_step)) {
+    if (const auto name = in_the_way(root_, start_step, damaged_)) {
         ::close(lock_);
         throw UsageError("--save " + root_ + ": already holds " + *name +
                          ", which a run that starts after step " + std::to_string(start_step) +
@@ -211,6 +237,17 @@ void SaveFolder::remove_leftovers() noexcept {
             if (step) remove_ours(root_ + "/" + name);
         }
     }
+}
+
+void SaveFolder::set_aside() {
+    for (const int64_t step : damaged_) {
+        const std::string aside = damaged_folder(root_, step);
+        if (const int error = rename_file(step_folder(root_, step), aside); error != 0) {
+            throw_output_error(aside, "cannot create", error);
+        }
+        sync_folder_of(aside);
+    }
+    damaged_.clear();
 }
 
 void SaveFolder::begin(int64_t step) {

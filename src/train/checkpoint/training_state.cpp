@@ -73,15 +73,16 @@ TrainingState parse_training_state(std::string_view text, const std::string& pat
     if (!json.has("format") || json.at("format").text() != kFormat) {
         json.fail("is not a training state of this program; set --load to another folder");
     }
-    if (const int64_t version = json.at("version").integer(1, kMost); version != kVersion) {
-        json.at("version").fail("is " + std::to_string(version) + ", but this program reads " +
-                                std::to_string(kVersion) + "; use a newer program");
-    }
     nlohmann::json rest = nlohmann::json::parse(text);
     rest.erase("crc32c");
-    if (checksum(json.at("crc32c")) != checksum_of(json_text(rest))) {
-        json.fail("is damaged; its checksum does not match; load an older step");
+    const bool whole = checksum(json.at("crc32c")) == checksum_of(json_text(rest));
+    if (const int64_t version = json.at("version").integer(1, kMost); version != kVersion) {
+        const std::string what = "is " + std::to_string(version) + ", but this program reads " +
+                                 std::to_string(kVersion) + "; use a newer program";
+        if (whole) throw OtherVersionError(path + ": version: " + what);
+        json.at("version").fail(what);
     }
+    if (!whole) json.fail("is damaged; its checksum does not match; load an older step");
     TrainingState state;
     state.step = json.at("step").integer(1, kMost);
     state.consumed_samples = json.at("consumed_samples").integer(0, kMost / 4);  // it grows

@@ -7,6 +7,8 @@
 #include <string_view>
 #include <vector>
 
+#include "vocabpipe/error.hpp"
+
 namespace vocabpipe {
 
 inline constexpr std::string_view kTrainingFile = "training.json";
@@ -34,6 +36,12 @@ struct TrainingState {
 };
 
 [[nodiscard]] std::string print_training_state(const TrainingState& state);
+/// A whole file of another version of the format: no damage.
+class OtherVersionError : public InputFileError {
+public:
+    using InputFileError::InputFileError;
+};
+
 /// InputFileError for what is not such a file, another version, or damaged.
 [[nodiscard]] TrainingState parse_training_state(std::string_view text, const std::string& path);
 

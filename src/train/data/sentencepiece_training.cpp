@@ -141,6 +141,18 @@ SentencePieceVocabulary train_sentencepiece(const std::vector<TextInput>& inputs
     // Below its two special pieces SentencePiece fails without naming the smallest size; 2 is too
     // small for any text and names it.
     const int64_t trained_size = std::max(options.vocab_size, int64_t{2});
+    int64_t text_bytes = 0;
+    for (const TextInput& input : inputs) text_bytes += text_file_bytes(input.path);
+    // Bytes, two special pieces, characters, and a merge for every further one. Of a short text
+    // SentencePiece says in a moment how many there really are.
+    constexpr int64_t kShort = 1 << 20;
+    const int64_t most = 2 * text_bytes + 258;
+    if (text_bytes > kShort && options.vocab_size > most) {
+        throw UsageError("--vocab-size " + to_string(options.vocab_size) +
+                         ": is too large for this text, which has " + to_string(text_bytes) +
+                         " bytes and so yields fewer than " + to_string(most + 1) +
+                         " pieces; use a smaller one, or more text");
+    }
     Sentences sentences = read_sentences(inputs, options);
     const std::unordered_map<std::string, std::string> settings{
         {"model_type", "bpe"},  // unigram models stop at a third of the size on a few MB of text

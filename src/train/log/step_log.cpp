@@ -10,6 +10,12 @@
 
 namespace vocabpipe {
 
+namespace {
+
+constexpr size_t kStepLineWidth = 120;
+
+}  // namespace
+
 StepLog::StepLog(const TrainOptions& options, int64_t first_step)
     : options_(options), bar_(options.terminal_columns, options.train_iters) {
     if (!options.metrics.empty()) metrics_.emplace(options.metrics, first_step - 1);
@@ -29,13 +35,20 @@ std::string step_line(const StepMetrics& m, int64_t last_step) {
                   static_cast<long long>(m.step), static_cast<long long>(last_step), plain(m.loss),
                   plain(m.grad_norm), m.lr, m.step_seconds * 1e3, m.tokens_per_second);
     std::string line = text.data();
-    if (m.routers) {
-        std::snprintf(text.data(), text.size(),
-                      " | moe aux loss %.4f | moe z loss %.3f | moe max load %.2f",
-                      plain(m.routers->aux_loss), plain(m.routers->z_loss), m.routers->max_load);
-        line += text.data();
-    }
-    return line + (m.updated ? "" : " | update skipped");
+    size_t columns = line.size();
+    const auto add = [&](const std::string& part) {
+        const bool fits = columns + part.size() <= kStepLineWidth;
+        const std::string next = (fits ? "" : "\n   ") + part;
+        columns = fits ? columns + part.size() : next.size() - 1;
+        line += next;
+    };
+    if (!m.updated) add(" | update skipped");
+    if (!m.routers) return line;
+    std::snprintf(text.data(), text.size(),
+                  " | moe aux loss %.4f | moe z loss %.3f | moe max load %.2f",
+                  plain(m.routers->aux_loss), plain(m.routers->z_loss), m.routers->max_load);
+    add(text.data());
+    return line;
 }
 
 void StepLog::add(StepMetrics m, bool ends) {

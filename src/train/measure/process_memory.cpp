@@ -12,7 +12,7 @@ namespace vocabpipe {
 
 namespace {
 
-/// Value of "Key:  123 kB" in a /proc file, in bytes; -1 where it is missing.
+/// Value of "Key:  123 kB" in a /proc file, in bytes; 0 where it is missing.
 int64_t field(const char* file, const std::string& key) {
     std::ifstream in(file);
     std::string word;
@@ -21,7 +21,7 @@ int64_t field(const char* file, const std::string& key) {
         if (word == key && in >> kib) return kib * 1024;
         in.ignore(std::numeric_limits<std::streamsize>::max(), '\n');
     }
-    return -1;
+    return 0;
 }
 
 }  // namespace
@@ -33,7 +33,7 @@ ProcessMemory process_memory() {
 
 int64_t available_memory() {
     int64_t available = field("/proc/meminfo", "MemAvailable:");
-    if (available < 0) available = std::numeric_limits<int64_t>::max();
+    if (available == 0) available = std::numeric_limits<int64_t>::max();
     return std::min(available, control_groups().memory_left.value_or(available));
 }
 

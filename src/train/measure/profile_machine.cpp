@@ -47,9 +47,11 @@ Schedule with_backwards(Schedule schedule, bool split) {
 
 class Profiler {
 public:
-    Profiler(Communicator& communicator, const TrainOptions& options)
+    Profiler(Communicator& communicator, const TrainOptions& options,
+             const MeasureProgress& progress)
         : communicator_(communicator),
           options_(options),
+          progress_(progress),
           rank_(communicator.rank()),
           limits_(options, rank_) {}
 
@@ -71,8 +73,8 @@ public:
         trained_ = allocate_rank(communicator_, options_, *plan_, *device_);
         batch_.emplace(options_.model, options_.micro_batch_size, plan_->microbatches(),
                        options_.seed);
-        const TableCosts whole = time_passes(steps_[false]);
-        TableCosts costs = time_passes(steps_[true]);
+        const TableCosts whole = time_passes(steps_[false], "steps with whole backwards");
+        TableCosts costs = time_passes(steps_[true], "steps with split backwards");
         for (size_t stage = 0; stage < costs.stage_ns.size(); ++stage) {
             for (const Op op : {Op::F, Op::B}) {
                 costs.stage_ns[stage][static_cast<size_t>(op)] =
@@ -90,7 +92,7 @@ public:
 
 private:
     /// The step is the trainer's but for the data, which is there already.
-    TableCosts time_passes(const StepPlan& plan) {
+    TableCosts time_passes(const StepPlan& plan, const char* phase) {
         trained_->load(std::span(&plan, 1));
         PassMeter meter;
         for (int64_t step = 0; step <= options_.train_iters; ++step) {
@@ -100,6 +102,7 @@ private:
             meter.add_step(trained_->executor().timeline(), trained_->executor().program(),
                            now_ns() - begin);
             end_if_told();
+            if (progress_) progress_(phase, step, options_.train_iters);
         }
         return meter.gather(communicator_, plan_->mesh(), plan_->schedule().stages, false).wall;
     }
@@ -133,6 +136,7 @@ private:
 
     Communicator& communicator_;
     const TrainOptions& options_;
+    const MeasureProgress& progress_;
     int rank_;
     RunLimits limits_;
     std::unique_ptr<Device> device_;
@@ -144,8 +148,9 @@ private:
 
 }  // namespace
 
-Profile profile_machine(Communicator& communicator, const TrainOptions& options) {
-    return Profiler(communicator, options).run();
+Profile profile_machine(Communicator& communicator, const TrainOptions& options,
+                        const MeasureProgress& progress) {
+    return Profiler(communicator, options, progress).run();
 }
 
 }  // namespace vocabpipe

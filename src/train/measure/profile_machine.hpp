@@ -5,7 +5,13 @@
 #include "vocabpipe/profile.hpp"
 #include "vocabpipe/world.hpp"
 
+#include <cstdint>
+#include <functional>
+
 namespace vocabpipe {
+
+/// Told of what is measured and how much of it is done; on every rank.
+using MeasureProgress = std::function<void(const char* phase, int64_t done, int64_t total)>;
 
 /// Measures passes and links of the machine under the ranks for the model and the split that
 /// `options` describe (data, learning rate and output files do not matter): `options.train_iters`
@@ -13,6 +19,7 @@ namespace vocabpipe {
 /// messages and collectives of several sizes between idle ranks. Durations, not CPU time: give
 /// every rank a core. Collective; the same on every rank. Ends with AgreedError on all ranks for
 /// flags that cannot work.
-[[nodiscard]] Profile profile_machine(Communicator& communicator, const TrainOptions& options);
+[[nodiscard]] Profile profile_machine(Communicator& communicator, const TrainOptions& options,
+                                      const MeasureProgress& progress = {});
 
 }  // namespace vocabpipe

@@ -137,6 +137,11 @@ double RunReport::replay_error() const {
     return executed_ns == 0 ? 0 : share(replayed_ns, executed_ns) - 1;
 }
 
+bool RunReport::memory_measured() const {
+    return std::any_of(ranks.begin(), ranks.end(),
+                       [](const RankReport& rank) { return rank.measured_peak_bytes > 0; });
+}
+
 double RunReport::memory_error() const {
     double worst = 0;
     for (size_t rank = 0; rank < ranks.size(); ++rank) {
@@ -170,21 +175,24 @@ void print_report(const RunReport& report) {
                    tenths(mib(r.live_peak_bytes)), tenths(mib(r.arena_bytes)),
                    tenths(mib(r.persistent_bytes))});
         const bool alone = !report.one_process && sharers(report, r.memory_of) < 2;
+        const bool measured = alone && r.measured_peak_bytes > 0;
         table.cell(alone ? tenths(mib(r.predicted_peak_bytes())) : "-");
-        table.cell(alone ? tenths(mib(r.measured_peak_bytes)) : "-");
-        table.cell(alone ? format("%+.1f", 100 * memory_error_of(report, static_cast<int>(rank)))
-                         : "-");
+        table.cell(measured ? tenths(mib(r.measured_peak_bytes)) : "-");
+        table.cell(measured ? format("%+.1f", 100 * memory_error_of(report, static_cast<int>(rank)))
+                            : "-");
     }
     std::printf("\n%s", table.text().c_str());
     for (size_t rank = 0; rank < report.ranks.size(); ++rank) {
         const auto first = static_cast<int>(rank);
         if (report.ranks[rank].memory_of != first) continue;
         if (!report.one_process && sharers(report, first) < 2) continue;
-        std::printf("%s of %s ranks: predicted %.1f MiB, measured %.1f MiB\n",
+        const int64_t measured = report.ranks[rank].measured_peak_bytes;
+        std::printf("%s of %s ranks: predicted %.1f MiB, %s\n",
                     report.one_process ? "process" : report.devices[rank].c_str(),
                     report.one_process ? "all" : std::to_string(sharers(report, first)).c_str(),
                     mib(predicted_bytes(report, first)),
-                    mib(report.ranks[rank].measured_peak_bytes));
+                    measured > 0 ? format("measured %.1f MiB", mib(measured)).c_str()
+                                 : "not measured, because /proc does not say it");
     }
     std::printf("tokens/s %.1f | loss %.4f -> %.4f | bubble %.1f %%\n", report.tokens_per_second(),
                 without_sign_of_nan(report.first_loss), without_sign_of_nan(report.last_loss),
@@ -196,11 +204,12 @@ void print_report(const RunReport& report) {
         std::printf("%s\n", wrap_text(text, 2).c_str());
     };
     const auto ms = [](int64_t ns) { return static_cast<double>(ns) * 1e-6; };
-    say(
-        format("prediction: step %.1f ms simulated from measured passes (%.2f ms of it outside the "
-               "program), %.1f ms measured (median), error %+.1f %% | memory error %+.1f %%",
+    say(format("prediction: step %.1f ms simulated from measured passes (%.2f ms of it outside the "
+               "program), %.1f ms measured (median), error %+.1f %%",
                ms(report.predicted_step_ns), ms(report.fixed_step_ns), ms(report.measured_step_ns),
-               100 * report.step_error(), 100 * report.memory_error()));
+               100 * report.step_error()) +
+        (report.memory_measured() ? format(" | memory error %+.1f %%", 100 * report.memory_error())
+                                  : " | memory not measured"));
     if (report.shared_cores > 0) {
         say(
             format("%d ranks share %d core%s: passes take longer while other ranks compute, which "
@@ -247,7 +256,8 @@ void write_report(const std::string& path, const RunReport& report) {
         {"shared_cores", report.shared_cores},
         {"step_error", report.step_error()},
         {"replay_error", report.replay_error()},
-        {"memory_error", report.memory_error()},
+        {"memory_error",
+         report.memory_measured() ? nlohmann::json(report.memory_error()) : nlohmann::json()},
         {"ranks", ranks}};
     OutputFile file(path);
     const std::string text = json_text(all, 2) + "\n";

@@ -57,7 +57,7 @@ struct RankReport {
     int64_t kernel_bytes = 0;    ///< what kernels take besides; kHostKernelBytes
     /// Of the process, or what the rank allocated on its GPU: without the driver's own memory and
     /// what it rounds up, and without NCCL's buffers.
-    int64_t measured_peak_bytes = 0;
+    int64_t measured_peak_bytes = 0;  ///< 0: not known
     /// The first of the ranks that share its process, of which the measured figures are.
     int memory_of = 0;
 
@@ -99,6 +99,8 @@ struct RunReport {
     /// Predicted over measured peak of a process, or of a rank on a GPU, less 1: of the one where
     /// it is largest in size.
     [[nodiscard]] double memory_error() const;
+    /// Of any process: without /proc the peak is not known.
+    [[nodiscard]] bool memory_measured() const;
 };
 
 /// Every rank's report, by rank. Collective.

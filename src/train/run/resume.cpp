@@ -2,15 +2,21 @@
 #include "src/train/run/resume.hpp"
 
 #include "src/runtime/gathered.hpp"
+#include "src/support/same_file.hpp"
+#include "src/train/checkpoint/checkpoint_folder.hpp"
 #include "src/train/checkpoint/model_config_file.hpp"
+#include "src/train/checkpoint/training_state.hpp"
 #include "src/train/options/check_options.hpp"
 #include "src/train/options/train_flags.hpp"
 #include "vocabpipe/error.hpp"
 
 #include <charconv>
 #include <cstdio>
+#include <functional>
 #include <optional>
+#include <ranges>
 #include <system_error>
+#include <utility>
 
 namespace vocabpipe {
 
@@ -85,25 +91,111 @@ std::vector<std::string> bit_flags(const TrainOptions& options, Mesh mesh) {
     return flags;
 }
 
-std::unique_ptr<const Checkpoint> open_checkpoint(Communicator& communicator,
-                                                  const TrainOptions& options) {
+bool goes_on_where_it_saves(const TrainOptions& options) {
+    return !options.load.empty() && !options.save.empty() && !options.finetune &&
+           same_file(options.load, options.save);
+}
+
+bool passes_over_damage(const TrainOptions& options) {
+    return goes_on_where_it_saves(options) && !options.evaluation.skip_train;
+}
+
+namespace {
+
+/// What --load names, and the steps to try in its place where it is damaged; from the newest.
+std::vector<CheckpointSource> sources(Communicator& communicator, const TrainOptions& options) {
     std::string found;  // by one rank: another may look while a step is being saved
     communicator.agree([&] {
         if (communicator.rank() != 0) return;
         const CheckpointSource source = find_checkpoint(options.load, options.finetune);
-        found = (source.training ? 't' : 'w') + source.folder;
+        std::vector<std::string> folders{source.folder};
+        if (passes_over_damage(options) && source.training && source.folder != options.load) {
+            folders.clear();
+            for (const SavedStep& step : named_steps(options.load) | std::views::reverse) {
+                folders.push_back(step.folder);
+            }
+        }
+        for (const std::string& folder : folders) {
+            found += (source.training ? 't' : 'w') + folder + '\0';
+        }
     });
     found = gathered_texts(communicator, found).front();
-    std::unique_ptr<const Checkpoint> checkpoint;
+    std::vector<CheckpointSource> all;
+    for (size_t at = 0; at < found.size();) {
+        const size_t end = found.find('\0', at);
+        all.push_back({found.substr(at + 1, end - at - 1), found[at] == 't'});
+        at = end + 1;
+    }
+    return all;
+}
+
+/// Runs `read` on every rank. Returns what is wrong with the files that it reads, empty where
+/// nothing is; other errors are thrown. Collective.
+std::string damage(Communicator& communicator, const std::function<void()>& read) {
+    std::string found;
     communicator.agree([&] {
-        checkpoint = std::make_unique<const Checkpoint>(
-            CheckpointSource{found.substr(1), found.front() == 't'});
-        checkpoint->verify_metadata();  // else the damage is taken for another model or run
-        check_same_model(checkpoint->config(), checkpoint->config_path(), options.model);
-        if (checkpoint->state()) check_goes_on(*checkpoint, options);
+        try {
+            read();
+        } catch (const OtherVersionError&) {
+            throw;
+        } catch (const InputFileError& error) {
+            found = error.what();
+        }
     });
-    checkpoint->verify(communicator);
-    return checkpoint;
+    for (std::string& text : gathered_texts(communicator, found)) {
+        if (!text.empty()) return std::move(text);
+    }
+    return {};
+}
+
+/// Puts the step into `opened`, or returns what is wrong with its files. Collective.
+std::string open_step(Communicator& communicator, const TrainOptions& options,
+                      const CheckpointSource& source, std::unique_ptr<const Checkpoint>& opened) {
+    // Metadata first: else their damage is taken for another model or run.
+    std::string wrong = damage(communicator, [&] {
+        opened = std::make_unique<const Checkpoint>(source);
+        opened->verify_metadata();
+    });
+    if (!wrong.empty()) return wrong;
+    communicator.agree([&] {
+        check_same_model(opened->config(), opened->config_path(), options.model);
+        if (opened->state()) check_goes_on(*opened, options);
+    });
+    try {
+        opened->verify(communicator);
+    } catch (const AgreedError& error) {
+        if (error.exit_code() != ExitCode::input_file) throw;
+        return error.what();
+    }
+    return {};
+}
+
+}  // namespace
+
+OpenedCheckpoint open_checkpoint(Communicator& communicator, const TrainOptions& options) {
+    OpenedCheckpoint opened;
+    const std::vector<CheckpointSource> all = sources(communicator, options);
+    std::string first;
+    for (const CheckpointSource& source : all) {
+        std::string wrong = open_step(communicator, options, source, opened.checkpoint);
+        if (wrong.empty()) return opened;
+        if (first.empty()) first = wrong;
+        opened.damaged.push_back({step_of_folder(source.folder).value_or(0), std::move(wrong)});
+    }
+    throw AgreedError(ExitCode::input_file,
+                      first + (all.size() > 1 ? "; none of " + std::to_string(all.size()) +
+                                                    " steps in " + options.load + " is whole"
+                                              : ""));
+}
+
+void print_damaged(const std::vector<DamagedStep>& damaged, const std::string& root) {
+    for (const DamagedStep& step : damaged) {
+        // Their advice, an older step, is what the run follows.
+        std::printf("note: %s\n  the run goes on from an older step; this one is kept as %s\n",
+                    step.what.substr(0, step.what.rfind("; load a")).c_str(),
+                    damaged_folder(root, step.step).c_str());
+    }
+    std::fflush(stdout);
 }
 
 void check_same_subset(const Checkpoint& checkpoint, const std::string& ours) {

@@ -129,7 +129,12 @@ private:
         if (checkpoint_) load();
         // Last of all, for it takes away what the files have: a run that is refused changes none.
         // An evaluation alone runs no step again.
-        communicator_.agree([this] { log_.open(trains() ? start_.step + 1 : INT64_MAX); });
+        communicator_.agree([this] {
+            log_.open(trains() ? start_.step + 1 : INT64_MAX);
+            if (!save_folder_) return;
+            print_damaged(damaged_, options_.save);
+            save_folder_->set_aside();
+        });
         if (evaluates(options_)) {
             evaluation_.emplace(*plan_, *trained_, data_->take_evaluation_data());
         }
@@ -137,7 +142,9 @@ private:
 
     /// Before any file is opened for writing: what cannot be loaded must overwrite nothing.
     void open_checkpoint() {
-        checkpoint_ = vocabpipe::open_checkpoint(communicator_, options_);
+        OpenedCheckpoint opened = vocabpipe::open_checkpoint(communicator_, options_);
+        checkpoint_ = std::move(opened.checkpoint);
+        damaged_ = std::move(opened.damaged);
         const std::optional<TrainingState>& state = checkpoint_->state();
         if (state) start_ = {.step = state->step, .consumed_samples = state->consumed_samples};
     }
@@ -155,8 +162,10 @@ private:
         probe_outputs(options_, traces);
         if (options_.save.empty()) return;
         const bool continues = checkpoint_ && checkpoint_->state();
+        std::vector<int64_t> damaged;
+        for (const DamagedStep& step : damaged_) damaged.push_back(step.step);
         save_folder_.emplace(options_.save, start_.step,
-                             continues ? checkpoint_->folder() : std::string());
+                             continues ? checkpoint_->folder() : std::string(), damaged);
         if (!save_folder_->locked()) {
             log_.print_line("note: --save " + options_.save +
                             ": its file system has no locks, so nothing keeps a second run out");
@@ -420,6 +429,7 @@ private:
     std::optional<TrainingPlan> plan_;
     std::optional<RunData> data_;
     std::unique_ptr<const Checkpoint> checkpoint_;  ///< until its weights are in place
+    std::vector<DamagedStep> damaged_;              ///< later steps than that
     std::optional<SaveFolder> save_folder_;         ///< on rank 0
     TrainingPosition start_;                        ///< before the first step of this run
     size_t index_ = 0;        ///< of the plan's steps, the last one that trained

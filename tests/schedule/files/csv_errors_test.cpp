@@ -11,11 +11,13 @@ namespace {
 TEST(BrokenCsv, IsNotReadByPrefixes) {
     EXPECT_EQ(refused_csv("0F3,0BW3\n"),
               "a.csv: row 1, cell 2, \"0BW3\": BW is the full backward of PyTorch's old dialect; "
-              "write 0B3, or read the file in the dialect old");
+              "write 0B3, or read the file in the dialect old (vocabpipe schedule convert "
+              "--dialect old)");
     EXPECT_EQ(
         refused_csv("0F0,0B0\n1F0,0SEND_F1_1RECV_B0\n"),
         "a.csv: row 2, cell 2, \"0SEND_F1_1RECV_B0\": two transfers in one cell are PyTorch's old "
-        "dialect; split them into two cells, or read the file in the dialect old");
+        "dialect; split them into two cells, or read the file in the dialect old (vocabpipe "
+        "schedule convert --dialect old)");
     EXPECT_EQ(refused_csv("0F0,2F7junk\n"),
               "a.csv: row 1, cell 2, \"2F7junk\": has extra text \"junk\" after a complete pass");
 }
@@ -24,10 +26,12 @@ TEST(BrokenCsv, IsNotReadByPrefixes) {
 TEST(BrokenCsv, OldDialectToken) {
     EXPECT_EQ(refused_csv("0F0,0BW0\n"),
               "a.csv: row 1, cell 2, \"0BW0\": BW is the full backward of PyTorch's old dialect; "
-              "write 0B0, or read the file in the dialect old");
+              "write 0B0, or read the file in the dialect old (vocabpipe schedule convert "
+              "--dialect old)");
     EXPECT_EQ(refused_csv("0F0,0I0,0W0\n", CsvDialect::old),
               "a.csv: row 1, cell 2, \"0I0\": I is the input gradient of PyTorch's new dialect; "
-              "write 0B0, or read the file in the dialect new");
+              "write 0B0, or read the file in the dialect new (vocabpipe schedule convert "
+              "--dialect new)");
 }
 
 // Compute files of both dialects that hold no word of their own: B and W of one microbatch.
@@ -35,18 +39,20 @@ TEST(BrokenCsv, OfTheOtherDialectNamesIt) {
     EXPECT_EQ(
         refused_csv("0F0,0F1,0B0,0B1,0W0,0W1\n"),
         "a.csv: row 1, cell 5, \"0W0\": 0W0 is half a backward next to 0B0; a microbatch has B, or "
-        "I and W; if a B with a W is an input gradient here, read the file in the dialect old");
+        "I and W; if a B with a W is an input gradient here, read the file in the dialect old "
+        "(vocabpipe schedule convert --dialect old)");
     EXPECT_EQ(refused_csv("0F0,0F1,0I0,0I1,0W0\n"),
               "a.csv: row 1: 0W1 is missing; stage 0 needs one per microbatch");
     for (const std::string word : {"REDUCE_GRAD", "WAIT_REDUCE_GRAD", "WAIT_SEND_F0"}) {
         const std::string bare = word.ends_with('0') ? "WAIT_SEND_F" : word;
         EXPECT_EQ(refused_csv("0F0,0B0,0" + word + "\n", CsvDialect::old),
                   "a.csv: row 1, cell 3, \"0" + word + "\": " + bare +
-                      " is PyTorch's new dialect; read the file in the dialect new");
+                      " is PyTorch's new dialect; read the file in the dialect new (vocabpipe "
+                      "schedule convert --dialect new)");
     }
     EXPECT_EQ(refused_csv("0F0,(0F1;0B0)OVERLAP_F_B,0B1\n", CsvDialect::old),
               "a.csv: row 1, cell 2, \"(0F1;0B0)OVERLAP_F_B\": PyTorch's old dialect has no pairs; "
-              "read the file in the dialect new");
+              "read the file in the dialect new (vocabpipe schedule convert --dialect new)");
 }
 
 TEST(BrokenCsv, MicrobatchMissingInToken) {

@@ -54,7 +54,8 @@ TEST(ScheduleJson, NamesThePathOfEveryError) {
               "a.json: passes[1][8]: 2F0 stage 2 does not exist; the last stage is 1");
     EXPECT_EQ(refused("\"1B0\"", "\"1BW0\""),
               "a.json: passes[1][4]: \"1BW0\": BW is the full backward of PyTorch's old dialect; "
-              "write 1B0, or read the file in the dialect old");
+              "write 1B0, or read the file in the dialect old (vocabpipe schedule convert "
+              "--dialect old)");
     EXPECT_EQ(refused(", \"1B1\"]", "]"),
               "a.json: passes[1]: 1B1 is missing; stage 1 needs one per microbatch");
     EXPECT_EQ(refused("\"1B1\"", "7"), "a.json: passes[1][7]: must be a string in quotes");

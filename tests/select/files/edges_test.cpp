@@ -71,6 +71,17 @@ protected:
     const TempFolder folder_;
 };
 
+TEST_F(Edges, NumbersThatAreNoSampleNumbersAreRefused) {
+    EXPECT_THAT(refused({{0, 1e9, 1}}),
+                HasSubstr("edges.npy: names sample 1000000000, but has only 1 edge, and the graph "
+                          "would take 7629 MiB; number the samples from 0 on, or set --samples "
+                          "1000000001 if there are so many"));
+    EXPECT_EQ(import({{0, (1 << 20) - 1, 1}}).samples, 1 << 20);
+    std::filesystem::remove(folder_ / "graph");
+    EXPECT_THAT(refused({{0, 1 << 20, 1}}), HasSubstr("names sample 1048576"));
+    EXPECT_EQ(import({{0, 1 << 20, 1}}, {.samples = 1 << 21}).samples, 1 << 21);
+}
+
 TEST_F(Edges, MayBeGivenOnceOrInBothDirections) {
     const ImportReport report = import({{3, 1, 0.5}, {0, 1, 1}, {1, 0, 1}});
     EXPECT_EQ(report.samples, 4);
