@@ -3,6 +3,7 @@
 // unit for tensors, products of warp groups, blocks that stay and take one tile after the other.
 // A tile of d is one block's, from the first term to the last, so an element's sum has one order,
 // whatever other rows there are and however many multiprocessors share the work.
+#include <bit>
 #include <span>
 #include <string>
 #include <type_traits>
@@ -35,6 +36,10 @@ using Cluster = cute::Shape<cute::_1, cute::_2, cute::_1>;
 constexpr int kBlocksOfCluster = 2;
 constexpr int kVectorBytes = 16;
 
+// What grouped_arrays.cu writes is what CUTLASS reads.
+constexpr auto kSizesInMemory = std::bit_cast<GroupSize>(Sizes{1, 2, 3});
+static_assert(kSizesInMemory.m == 1 && kSizesInMemory.n == 2 && kSizesInMemory.k == 3);
+
 /// C is void where d is only written.
 template <typename LayoutA, typename LayoutB, typename C, typename D>
 struct Grouped {
@@ -54,8 +59,7 @@ struct Grouped {
                                                         Mainloop, Epilogue>;
     using Gemm = cutlass::gemm::device::GemmUniversalAdapter<Kernel>;
 
-    // What grouped_arrays.cu writes is what CUTLASS reads.
-    static_assert(sizeof(Sizes) == sizeof(GroupSize));
+    // A stride has one number that varies.
     static_assert(sizeof(typename Kernel::InternalStrideA) == sizeof(int64_t));
     static_assert(sizeof(typename Kernel::InternalStrideB) == sizeof(int64_t));
     static_assert(sizeof(typename Kernel::InternalStrideD) == sizeof(int64_t));
