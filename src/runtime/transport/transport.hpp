@@ -19,8 +19,8 @@ enum class Channel : uint8_t {
     backward = 2,
     collective = 3,
     control = 4,
-    tensor = 5,  ///< inside passes (tile_link.hpp): the team that shares a stage
-    expert = 6,  ///< the team that shares a layer's experts
+    tensor = 5,   ///< inside passes (tile_link.hpp): the team that shares a stage
+    expert = 6,   ///< the team that shares a layer's experts
     abandon = 7,  ///< beside steps: the one that runs is abandoned (abandon_line.hpp)
 };
 inline constexpr int kChannels = 8;  ///< their numbers are below it

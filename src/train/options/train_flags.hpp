@@ -69,6 +69,10 @@ struct UnresolvedFlags {
 
 /// Lengths in samples, which training alone has.
 [[nodiscard]] FlagGroup sample_flags(TrainOptions& options);
+/// What a run leaves: saved steps, outputs, where it ends early.
+[[nodiscard]] FlagGroup saved_step_flags(TrainOptions& options);
+[[nodiscard]] FlagGroup output_flags(TrainOptions& options);
+[[nodiscard]] FlagGroup end_flags(TrainOptions& options);
 /// Sets TrainOptions::train_iters where the length of the run is in samples. Throws UsageError if
 /// they make no step.
 void count_steps_of_samples(TrainOptions& options);

@@ -73,13 +73,13 @@ struct TrainOptions {
 
     EvaluationOptions evaluation;
 
-    std::string load;              // --load, a folder of steps, a step, or a model; empty: none
-    bool finetune = false;         // --finetune, of a step its weights only
-    std::string save;              // --save, folder for steps; empty: none
-    int64_t save_interval = 0;     // --save-interval, steps; 0: none
+    std::string load;           // --load, a folder of steps, a step, or a model; empty: none
+    bool finetune = false;      // --finetune, of a step its weights only
+    std::string save;           // --save, folder for steps; empty: none
+    int64_t save_interval = 0;  // --save-interval, steps; 0: none
     /// --save-interval-in-mins; 0: none. What a run that is killed may lose.
     double save_interval_minutes = 10;
-    int64_t save_total_limit = 0;  // --save-total-limit; 0: all are kept
+    int64_t save_total_limit = 0;              // --save-total-limit; 0: all are kept
     uint64_t max_shard_bytes = 5'000'000'000;  // --max-shard-size; transformers' default
     bool async_save = false;                   // --async-save; takes memory for a copy
 
