@@ -119,7 +119,7 @@ def other_values(key, value):
         flip = {"sliding_attention": "full_attention", "full_attention": "sliding_attention"}
         other = [flip.get(v, v) if isinstance(v, str) else 1 - v if v in (0, 1) else v * 2 for v in value]
         return [other, value[:-1], value + value[-1:]]
-    return [3]
+    return [3.0 if "softcapping" in key else 3]
 
 
 def changes_of(config):
