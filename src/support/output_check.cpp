@@ -159,12 +159,15 @@ OutputKind page_output() {
     return kind("a VocabPipe page",
                 {"<!DOCTYPE html>\n<!-- SPDX-License-Identifier: Apache-2.0 -->\n",
                  "<!doctype html>\n<html lang=\"en\">\n<!-- SPDX-License-Identifier: Apache-2.0 "
-                 "-->\n<head>\n<meta charset=\"utf-8\">\n<title>vocabpipe"});
+                 "-->\n<head>\n<meta charset=\"utf-8\">\n<title>vocabpipe",
+                 "<!doctype html>\n<html lang=\"en\">\n<!-- SPDX-License-Identifier: Apache-2.0 "
+                 "-->\n<head>\n<meta charset=\"utf-8\">\n<meta name=\"viewport\" "
+                 "content=\"width=device-width, initial-scale=1\">\n<title>vocabpipe"});
 }
 OutputKind picture_output() {
     return kind("a picture from vocabpipe timeline",
                 {"<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 "},
-                {"font-family=\"sans-serif\" font-size=\"11\">\n<rect width=\"100%\""});
+                {"font-family=\"sans-serif\" font-size=\"11\">\n<"});
 }
 OutputKind table_output() {
     return {.name = "a table", .is_one = {}};

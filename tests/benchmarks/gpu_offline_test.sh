@@ -295,6 +295,7 @@ table_has '^| training step, gpt2-124m: [0-9.]* ms with data, metrics and losses
 table_has '^| copies, 2 ranks, broadcast |'
 table_has '^| NCCL, 2 ranks of one GPU | SKIPPED: needs NCCL 2.30 or newer, and no --nccl FOLDER'
 table_has '^| compute-sanitizer memcheck | SKIPPED'
+table_has '^| grouped products by CUTLASS | SKIPPED: the bundle has no programs with it (gpu_bundle.sh --cutlass)'
 [ "$(wc -l <"$root/vocab_runs")" = 2 ] || failed "part vocab ran again"
 
 # NCCL 2.30: two ranks of one GPU. Parts by name run again.
@@ -341,7 +342,6 @@ gpu_sh 0 "${given[@]}" shapes kernels cudnn
 says "libcudnn.so.9 libnvrtc.so.13"
 table_has '^| attention by cuDNN against fp64 | [1-9][0-9]* passed, 0 failed'
 table_has '^| cuDNN, MFU, of 989 TFLOP/s, gpt2-1.5b |'
-table_has '^| grouped products by CUTLASS | SKIPPED: the bundle has no programs with it (gpu_bundle.sh --cutlass)'
 
 # The next call, with programs whose grouped products are CUTLASS's.
 mkdir -p "$root/project/build-gpu/bundle/cutlass/bin"

@@ -161,9 +161,10 @@ struct Outcome {
 Outcome outcome_of(const std::string& folder) {
     try {
         return {.loss = loss_of(folder), .refusal = {}};
-    } catch (const InputFileError& error) {
-        return {.loss = {}, .refusal = error.what()};
-    } catch (const UsageError& error) {
+    } catch (const Error& error) {
+        if (error.exit_code() != ExitCode::input_file && error.exit_code() != ExitCode::usage) {
+            throw;
+        }
         return {.loss = {}, .refusal = error.what()};
     }
 }

@@ -495,7 +495,7 @@ TEST(ProfileCommand, EndsAfterTheStepOnCtrlCAndSigterm) {
         const Outcome ended = testing::run_shell(
             "cd '" + (folder / "") + "' && timeout --preserve-status -k 20 -s " + signal +
             " 2 '" VOCABPIPE_PROGRAM
-            "' profile --transport threads --ranks 2 --steps 100000000 --num-layers 2 "
+            "' profile --transport threads --ranks 2 --steps 100000 --num-layers 2 "
             "--hidden-size 16 --num-attention-heads 2 --seq-length 16 --vocab-size 257 "
             "--global-batch-size 2 --output out.json");
         EXPECT_EQ(ended.exit_code, code);

@@ -81,10 +81,10 @@ protected:
     TempFolder folder_;
 };
 
-TEST_F(TrainGpt, SaysThatAStepIsTooLongToBeSaved) {
+TEST_F(TrainGpt, SaysThatASaveIsTooLongForTheGracePeriod) {
     const std::string flags = "--save saved --train-iters 3 --sigterm-grace-seconds ";
     EXPECT_THAT(threads(2, flags + "0.0001").output,
-                ::testing::HasSubstr("export OMPI_MCA_odls_base_sigkill_timeout=1"));
+                ::testing::HasSubstr("OMPI_MCA_odls_base_sigkill_timeout=2"));
     EXPECT_THAT(threads(2, "--save again --train-iters 3 --sigterm-grace-seconds 1000").output,
                 ::testing::Not(::testing::HasSubstr("sigkill_timeout")));
 }

@@ -66,7 +66,7 @@ TEST(RunReport, KeepsTo80ColumnsAlsoOfLargeRunsAndNanHasNoSign) {
 TEST(RunReport, SaysWhereMemoryWasNotMeasured) {
     RunReport report = two_ranks();
     for (RankReport& rank : report.ranks) rank.measured_peak_bytes = 0;
-    EXPECT_THAT(printed(report), HasSubstr(" 80.0         -       -\n"));
+    EXPECT_THAT(printed(report), HasSubstr(" 80.0         -      -\n"));
     EXPECT_THAT(printed(report), HasSubstr("| memory not measured"));
     EXPECT_THAT(printed(report), Not(HasSubstr("memory error")));
     report.one_process = true;
