@@ -6,6 +6,7 @@
 
 #include <cstdio>
 #include <string>
+#include <utility>
 
 namespace vocabpipe {
 
@@ -37,15 +38,14 @@ std::string planned_by_rank(const TrainingPlan& plan) {
 }  // namespace
 
 std::unique_ptr<TrainedRank> allocate_rank(Communicator& communicator, const TrainOptions& options,
-                                           const TrainingPlan& plan, Device& device) {
+                                           const TrainingPlan& plan, Device& device,
+                                           std::function<bool()> abandon) {
     try {
-        return std::make_unique<TrainedRank>(
-            communicator, device, plan.steps(),
-            TrainedRankOptions{
-                .optimizer = options.optimizer,
-                .seed = options.seed,
-                .initialise = options.load.empty(),
-                .abandon = [&options] { return options.terminated && options.terminated() != 0; }});
+        return std::make_unique<TrainedRank>(communicator, device, plan.steps(),
+                                             TrainedRankOptions{.optimizer = options.optimizer,
+                                                                .seed = options.seed,
+                                                                .initialise = options.load.empty(),
+                                                                .abandon = std::move(abandon)});
     } catch (const AgreedError& error) {
         if (error.exit_code() != ExitCode::out_of_memory) throw;
         throw AgreedError(error.exit_code(),

@@ -5,6 +5,7 @@
 #include "vocabpipe/trained_rank.hpp"
 #include "vocabpipe/world.hpp"
 
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -17,9 +18,11 @@ namespace vocabpipe {
                                                   std::vector<RankPlacement>& placements);
 
 /// The rank of a run, with the plan's steps; initialised unless weights are to be loaded. Memory
-/// that is missing is agreed on, with what every rank's plan needs. Collective.
+/// that is missing is agreed on, with what every rank's plan needs. `abandon`: as in
+/// ExecutorOptions. Collective.
 [[nodiscard]] std::unique_ptr<TrainedRank> allocate_rank(Communicator& communicator,
                                                          const TrainOptions& options,
-                                                         const TrainingPlan& plan, Device& device);
+                                                         const TrainingPlan& plan, Device& device,
+                                                         std::function<bool()> abandon = {});
 
 }  // namespace vocabpipe

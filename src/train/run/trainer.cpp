@@ -118,7 +118,9 @@ private:
         check_same_on_every_rank(communicator_, data_->fingerprint(), ExitCode::input_file,
                                  "use the same files on every rank");
         if (rank_ == 0) print_plan();
-        trained_ = allocate_rank(communicator_, options_, *plan_, *device_);
+        trained_ = allocate_rank(communicator_, options_, *plan_, *device_, [this] {
+            return options_.terminated && options_.terminated() != 0;
+        });
         trained_->set_position(start_);
         if (!options_.save.empty()) {
             communicator_.agree([this] {
