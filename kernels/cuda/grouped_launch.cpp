@@ -15,7 +15,7 @@ namespace vocabpipe::kernels::cuda {
 
 namespace {
 
-/// Of addresses and of the bytes between rows, as the GPU's copies of tiles want them.
+/// Alignment of addresses and of the bytes between rows that copies of tiles want.
 constexpr int64_t kTileAlignment = 16;
 constexpr int64_t kMostExperts = 65535;  ///< a grid's second dimension
 

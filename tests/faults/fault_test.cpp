@@ -286,7 +286,7 @@ TEST_F(Fault, CtrlCAndSigtermToMpirunSaveTheStepOnceWithinTenSeconds) {
     }
 }
 
-// Of several seconds, where mpirun kills two after Ctrl-C.
+// Steps take seconds, and mpirun kills two seconds after Ctrl-C.
 TEST_F(Fault, ALongStepIsAbandonedAndTheOneBeforeItSaved) {
     const Arguments long_steps{
         "--num-layers",  "4",   "--hidden-size",      "256", "--num-attention-heads", "2",

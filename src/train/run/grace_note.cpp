@@ -11,7 +11,7 @@ namespace vocabpipe {
 
 namespace {
 
-/// Of a file system that many ranks share, until a save has shown more: a hard disk's.
+/// Assumed until a save has shown more: what a hard disk writes.
 constexpr double kBytesPerSecond = 200e6;
 
 }  // namespace
