@@ -4,16 +4,10 @@
 # nvidia-cudnn-cu13 and nvidia-cudnn-frontend; CUDNN_ROOT may be a folder with include/ and lib/ or one
 # into which wheels were unpacked. Wheels have libcudnn.so.9 without the link for developers.
 # CUDNN_LIBRARY, CUDNN_INCLUDE_DIR and CUDNN_FRONTEND_INCLUDE_DIR say it outright.
+include("${CMAKE_CURRENT_LIST_DIR}/VocabpipeWheels.cmake")
 set(_cudnn_folders)
 if(NOT CUDNN_LIBRARY OR NOT CUDNN_FRONTEND_INCLUDE_DIR)
-  find_program(CUDNN_PYTHON NAMES python3 python DOC "Python whose packages are searched for cuDNN")
-  mark_as_advanced(CUDNN_PYTHON)
-  if(CUDNN_PYTHON)
-    execute_process(
-      COMMAND "${CUDNN_PYTHON}" -c
-              "import site, sysconfig; print(';'.join([sysconfig.get_paths()['purelib'], sysconfig.get_paths()['platlib'], site.getusersitepackages()]))"
-      OUTPUT_VARIABLE _cudnn_folders OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET TIMEOUT 30)
-  endif()
+  vocabpipe_wheel_folders(_cudnn_folders CUDNN)
 endif()
 find_library(CUDNN_LIBRARY NAMES cudnn libcudnn.so.9 NAMES_PER_DIR
              HINTS ${CUDNN_ROOT} ENV CUDNN_ROOT ${CUDAToolkit_LIBRARY_DIR} ${_cudnn_folders}
@@ -26,21 +20,9 @@ find_path(CUDNN_INCLUDE_DIR cudnn.h
 find_path(CUDNN_FRONTEND_INCLUDE_DIR cudnn_frontend.h
           HINTS ${CUDNN_ROOT} ENV CUDNN_ROOT ${_cudnn_folders} PATH_SUFFIXES include)
 
-function(_cudnn_version variable file prefix)
-  set(parts)
-  if(EXISTS "${file}")
-    foreach(part IN LISTS ARGN)
-      file(STRINGS "${file}" line REGEX "^#define ${prefix}_${part} +[0-9]+")
-      string(REGEX REPLACE "^#define ${prefix}_${part} +([0-9]+).*" "\\1" number "${line}")
-      list(APPEND parts "${number}")
-    endforeach()
-  endif()
-  list(JOIN parts "." version)
-  set(${variable} "${version}" PARENT_SCOPE)
-endfunction()
-_cudnn_version(CUDNN_VERSION "${CUDNN_INCLUDE_DIR}/cudnn_version.h" CUDNN MAJOR MINOR PATCHLEVEL)
-_cudnn_version(CUDNN_FRONTEND_VERSION "${CUDNN_FRONTEND_INCLUDE_DIR}/cudnn_frontend_version.h"
-               CUDNN_FRONTEND MAJOR_VERSION MINOR_VERSION PATCH_VERSION)
+vocabpipe_header_version(CUDNN_VERSION "${CUDNN_INCLUDE_DIR}/cudnn_version.h" CUDNN MAJOR MINOR PATCHLEVEL)
+vocabpipe_header_version(CUDNN_FRONTEND_VERSION "${CUDNN_FRONTEND_INCLUDE_DIR}/cudnn_frontend_version.h"
+                         CUDNN_FRONTEND MAJOR_VERSION MINOR_VERSION PATCH_VERSION)
 # Its interface changes: this is the one that has been compiled.
 set(CUDNN_FRONTEND_LEAST_VERSION 1.32)
 set(CUDNN_FRONTEND_IS_NEW_ENOUGH FALSE)

@@ -50,7 +50,8 @@ configure_package_config_file("${CMAKE_CURRENT_LIST_DIR}/vocabpipeConfig.cmake.i
 write_basic_package_version_file(vocabpipeConfigVersion.cmake COMPATIBILITY SameMinorVersion)
 set(find_modules "${CMAKE_CURRENT_LIST_DIR}/FindDNNL.cmake")
 if(VOCABPIPE_ENABLE_CUDA)
-  list(APPEND find_modules "${CMAKE_CURRENT_LIST_DIR}/FindNCCL.cmake" "${CMAKE_CURRENT_LIST_DIR}/FindCUDNN.cmake")
+  list(APPEND find_modules "${CMAKE_CURRENT_LIST_DIR}/FindNCCL.cmake" "${CMAKE_CURRENT_LIST_DIR}/FindCUDNN.cmake"
+       "${CMAKE_CURRENT_LIST_DIR}/VocabpipeWheels.cmake")
 endif()
 install(FILES "${CMAKE_CURRENT_BINARY_DIR}/vocabpipeConfig.cmake"
               "${CMAKE_CURRENT_BINARY_DIR}/vocabpipeConfigVersion.cmake" ${find_modules}

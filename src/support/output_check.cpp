@@ -167,7 +167,8 @@ OutputKind page_output() {
 OutputKind picture_output() {
     return kind("a picture from vocabpipe timeline",
                 {"<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 "},
-                {"font-family=\"sans-serif\" font-size=\"11\">\n<"});
+                {"font-family=\"sans-serif\" font-size=\"11\">\n<",
+                 "<rect width=\"100%\" height=\"100%\""});
 }
 OutputKind table_output() {
     return {.name = "a table", .is_one = {}};

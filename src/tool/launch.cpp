@@ -97,10 +97,10 @@ double sigkill_timeout() {
 /// From SIGTERM to SIGKILL: measured, of 5.0.7.
 constexpr double kOpenMpi5Seconds = 0.5;
 
-/// What a launcher leaves until SIGKILL.
-double launcher_grace_seconds() {
+/// What a launcher leaves until SIGKILL, with or without the signal that announces SIGTERM.
+double launcher_grace_seconds(bool announced) {
     if (started_by_open_mpi_5()) return kOpenMpi5Seconds;
-    return sigkill_timeout() * (ending_was_announced() ? 2 : 1);
+    return sigkill_timeout() * (announced ? 2 : 1);
 }
 
 /// How long a rank that was told to end goes on waiting for others: of the grace two thirds of a
@@ -210,7 +210,7 @@ void check_launch(Launch& launch, TrainOptions& options) {
         options.grace_seconds = *launch.sigterm_grace_seconds;
     } else if (!launch.ranks_are_threads() && started_by_mpirun()) {
         options.grace_is_fixed = started_by_open_mpi_5();
-        options.grace_seconds = options.grace_is_fixed ? kOpenMpi5Seconds : 2 * sigkill_timeout();
+        options.grace_seconds = launcher_grace_seconds(/*announced=*/true);
     }
     GpuOptions& gpu = options.gpu;
     if (gpu.left_multiprocessors) {
@@ -273,9 +273,9 @@ int run_ranks(const char* program, const Launch& launch,
     std::function<bool()> interrupted;
     if (!threads) {
         interrupted = [given = launch.sigterm_grace_seconds] {
-            return ending_signal() != 0 &&
-                   seconds_since_terminated() >=
-                       patience_seconds(given.value_or(launcher_grace_seconds()));
+            return ending_signal() != 0 && seconds_since_terminated() >=
+                                               patience_seconds(given.value_or(
+                                                   launcher_grace_seconds(ending_was_announced())));
         };
     }
     const WaitOptions wait{.timeout_seconds = launch.timeout_seconds, .interrupted = interrupted};

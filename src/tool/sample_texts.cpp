@@ -3,6 +3,7 @@
 
 #include "src/support/json_text.hpp"
 #include "src/train/data/byte_tokenizer.hpp"
+#include "src/train/data/document_of.hpp"
 #include "src/train/data/find_end_of_document.hpp"
 #include "src/train/data/sentencepiece_tokenizer.hpp"
 #include "vocabpipe/error.hpp"
@@ -43,19 +44,8 @@ std::string whole_characters(const std::string& text) {
 }
 
 std::string source_of(const TrainingSet& set, int64_t token) {
-    const int64_t documents = set.tokens->info().documents;
-    if (documents <= 0) return set.path;
-    int64_t low = 0;
-    int64_t high = documents - 1;
-    while (low < high) {
-        const int64_t middle = low + (high - low + 1) / 2;
-        if (set.tokens->document_start(middle) <= token) {
-            low = middle;
-        } else {
-            high = middle - 1;
-        }
-    }
-    return "document " + std::to_string(low);
+    if (set.tokens->info().documents <= 0) return set.path;
+    return "document " + std::to_string(document_of(*set.tokens, token));
 }
 
 /// The samples of all data sets, by their numbers.

@@ -63,8 +63,8 @@ void write_dataset(const std::string& prefix, const std::vector<uint16_t>& token
 /// `count` tokens below 257 in a fixed pattern.
 [[nodiscard]] std::vector<uint16_t> some_tokens(size_t count);
 
-/// Loss and gradient norm by step of a --metrics file, as text: equal text, equal bits. Of a killed
-/// run the last line may be cut.
+/// Loss and gradient norm by step of a --metrics file, as text: equal text, equal bits. The
+/// last line of a killed run may be cut.
 [[nodiscard]] std::map<int64_t, std::string> curve(const std::string& metrics);
 
 /// mpirun -np N train_gpt

@@ -34,7 +34,7 @@ from compare_transformers import FAMILIES, PLAIN, random_config
 
 SEQUENCES, LENGTH = 2, 20
 ACTIVATIONS = ["gelu", "gelu_new", "gelu_pytorch_tanh", "gelu_fast", "quick_gelu", "relu", "silu", "nothing"]
-# Of any family, and of models of other families that might be taken for one; added where a family has no such key.
+# Keys of any family, and of models that might be taken for one of these; added where a family has no such key.
 ADDED = {
     "attention_bias": True, "mlp_bias": True, "qkv_bias": True, "bias": True, "use_bias": True, "head_dim": 12,
     "num_key_value_heads": 1, "sliding_window": 3, "use_sliding_window": True, "max_window_layers": 1,

@@ -156,7 +156,7 @@ TEST_F(SelectPage, ShowsTextsOfChosenSamplesBesideTextsOfOthers) {
     EXPECT_EQ(few.chosen[1].sample, 14);
     EXPECT_EQ(few.chosen[0].text, "F<&z");
     EXPECT_EQ(few.chosen[0].source, "document 1");
-    // Of 0, 1, 3, 4, 6, 7, 8, 10, ... 13, which are 11, numbers 2 and 8.
+    // Numbers 2 and 8 of the eleven 0, 1, 3, 4, 6, 7, 8, 10, ... 13.
     ASSERT_EQ(few.left_out.size(), 2U);
     EXPECT_EQ(few.left_out[0].sample, 3);
     EXPECT_EQ(few.left_out[0].text, "D<&\n\u2014\n");  // the document ends there

@@ -153,7 +153,7 @@ TEST_F(EarlyEnd, BySigtermOfOneRankSavesOnAllAndIsNoSuccess) {
     }
 }
 
-// Of the steps of one run: whichever is abandoned, what is saved are the bits of the one before.
+// Whichever step of a run is abandoned, what is saved are the bits of the one before.
 TEST_F(EarlyEnd, AnAbandonedStepChangesNothingOnAnyRank) {
     TrainOptions every = this->options();
     every.save = runs_.path("every");

@@ -85,7 +85,7 @@ element('find').addEventListener('keydown', (event) => {
 
 // --- Statistics of a range ------------------------------------------------------------------
 
-/** Of the passes of a rank between two times: how long they take, and how long each kind. */
+/** How long the passes of a rank take between two times, and how long each kind. */
 function busyOf(run, rank, from, to) {
   const kinds = new Array(kKinds.length).fill(0);
   let busy = 0, cpu = 0;

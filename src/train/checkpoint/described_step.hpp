@@ -5,7 +5,7 @@
 
 namespace vocabpipe {
 
-/// Of the steps in a folder the newest whose training.json and config.json are whole, as far as
+/// The newest of the steps in a folder whose training.json and config.json are whole, as far as
 /// these two say; where no step's are, the newest. The folder must have steps.
 [[nodiscard]] std::string newest_described_step(const std::string& root);
 

@@ -143,8 +143,8 @@ SentencePieceVocabulary train_sentencepiece(const std::vector<TextInput>& inputs
     const int64_t trained_size = std::max(options.vocab_size, int64_t{2});
     int64_t text_bytes = 0;
     for (const TextInput& input : inputs) text_bytes += text_file_bytes(input.path);
-    // Bytes, two special pieces, characters, and a merge for every further one. Of a short text
-    // SentencePiece says in a moment how many there really are.
+    // Bytes, two special pieces, characters, and a merge for every further one. SentencePiece
+    // itself says in a moment how many a short text really has.
     constexpr int64_t kShort = 1 << 20;
     const int64_t most = 2 * text_bytes + 258;
     if (text_bytes > kShort && options.vocab_size > most) {

@@ -16,7 +16,6 @@
 
 #include <algorithm>
 #include <array>
-#include <csignal>
 #include <memory>
 #include <optional>
 #include <span>
@@ -112,8 +111,7 @@ private:
         const int64_t step = trained_->position().step;
         const double requests = trained_->report().stop_requests;
         if (limits_.reason(step, requests) != StopReason::terminated) return;
-        const int own = options_.terminated ? options_.terminated() : 0;
-        const int signal = own != 0 ? own : SIGTERM;
+        const int signal = limits_.ending_signal();
         throw AgreedError(exit_code_of(signal), name_of_signal(signal) + ": ended after step " +
                                                     std::to_string(step) +
                                                     "; no profile was written");

@@ -99,7 +99,7 @@ struct RunReport {
     /// Predicted over measured peak of a process, or of a rank on a GPU, less 1: of the one where
     /// it is largest in size.
     [[nodiscard]] double memory_error() const;
-    /// Of any process: without /proc the peak is not known.
+    /// Whether any process knows its peak: without /proc none does.
     [[nodiscard]] bool memory_measured() const;
 };
 

@@ -45,7 +45,7 @@ bool RunLimits::save_is_due() {
 double RunLimits::request(bool failed) {
     const bool up = time_is_up();
     const bool stop = options_.stop_requested && options_.stop_requested();
-    if (options_.terminated && options_.terminated() != 0) return kTerminated;
+    if (own_signal() != 0) return kTerminated;
     if (up) return kDuration;
     if (failed || stop) return kRequested;
     return save_is_due() ? kSaveDue : 0;

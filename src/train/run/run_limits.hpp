@@ -4,6 +4,7 @@
 #include "src/train/options/train_options.hpp"
 #include "vocabpipe/error.hpp"
 
+#include <csignal>
 #include <cstdint>
 #include <functional>
 #include <string>
@@ -30,6 +31,10 @@ public:
     /// What this rank asks for in the step that begins, to be added up over the ranks: once per
     /// step. `failed`: it cannot go on.
     [[nodiscard]] double request(bool failed);
+    /// The signal that told this process to end; 0: none.
+    [[nodiscard]] int own_signal() const { return options_.terminated ? options_.terminated() : 0; }
+    /// The same of a run that ends: of a rank that another told SIGTERM, as a launcher sends.
+    [[nodiscard]] int ending_signal() const { return own_signal() != 0 ? own_signal() : SIGTERM; }
     /// After each step, of which the next one may take as long.
     void step_took(double seconds) { last_step_ = seconds; }
     /// Of the step's sum over the ranks; equal on all.

@@ -34,7 +34,6 @@
 
 #include <algorithm>
 #include <array>
-#include <csignal>
 #include <cstdio>
 #include <filesystem>
 #include <limits>
@@ -118,9 +117,8 @@ private:
         check_same_on_every_rank(communicator_, data_->fingerprint(), ExitCode::input_file,
                                  "use the same files on every rank");
         if (rank_ == 0) print_plan();
-        trained_ = allocate_rank(communicator_, options_, *plan_, *device_, [this] {
-            return options_.terminated && options_.terminated() != 0;
-        });
+        trained_ = allocate_rank(communicator_, options_, *plan_, *device_,
+                                 [this] { return limits_.own_signal() != 0; });
         trained_->set_position(start_);
         if (!options_.save.empty()) {
             communicator_.agree([this] {
@@ -300,7 +298,7 @@ private:
         return result;
     }
 
-    /// Of the last step on this rank, in seconds: a rank looks up between passes.
+    /// Seconds of the longest pass of the last step on this rank, which looks up between passes.
     [[nodiscard]] double longest_pass() {
         int64_t longest = 0;
         for (const Span& span : trained_->executor().timeline(index_).spans) {
@@ -337,9 +335,10 @@ private:
     StopReason evaluate_only() {
         evaluate();
         communicator_.agree([this] {
-            if (!options_.terminated || options_.terminated() == 0) return;
-            throw Error(exit_code_of(options_.terminated()),
-                        name_of_signal(options_.terminated()) + ": ended after the evaluation");
+            const int signal = limits_.own_signal();
+            if (signal == 0) return;
+            throw Error(exit_code_of(signal),
+                        name_of_signal(signal) + ": ended after the evaluation");
         });
         return StopReason::none;
     }
@@ -398,16 +397,10 @@ private:
         communicator_.agree([this] { log_.close(); });
     }
 
-    /// Of this process, or of a rank that was told to end: a launcher tells by SIGTERM.
-    [[nodiscard]] int ending_signal() const {
-        const int own = options_.terminated ? options_.terminated() : 0;
-        return own != 0 ? own : SIGTERM;
-    }
-
     /// Says why, where the run ends before its last step; a signal that ends it is no success.
     void end_early(StopReason stop) {
         if (stop == StopReason::none) return;
-        const int signal = stop == StopReason::terminated ? ending_signal() : 0;
+        const int signal = stop == StopReason::terminated ? limits_.ending_signal() : 0;
         const std::string text = (signal != 0 ? name_of_signal(signal) : to_string(stop)) +
                                  ": ended after step " + std::to_string(step()) + " of " +
                                  std::to_string(options_.train_iters);

@@ -4,6 +4,7 @@
 #include "src/support/output_check.hpp"
 #include "src/support/output_file.hpp"
 #include "src/train/data/check_tokens.hpp"
+#include "src/train/data/document_of.hpp"
 #include "src/train/data/llmc_writer.hpp"
 #include "src/train/data/megatron_writer.hpp"
 #include "src/train/data/training_data.hpp"
@@ -134,17 +135,6 @@ private:
                 if (document.end > std::max(document.begin, sample.begin)) visit(document);
             }
         });
-    }
-
-    /// The last document that begins at a token or before it.
-    static int64_t document_of(const TokenSource& tokens, int64_t token) {
-        int64_t low = 0;
-        int64_t high = tokens.info().documents;
-        while (high - low > 1) {
-            const int64_t middle = low + (high - low) / 2;
-            (tokens.document_start(middle) <= token ? low : high) = middle;
-        }
-        return low;
     }
 
     /// What the copy is made of, piece by piece.
