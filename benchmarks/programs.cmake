@@ -1,17 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # Sources of the benchmarks that also run on GPUs; tests build them a second time, against the stand-in
 # toolkit.
-set(launch_sources
-  ${PROJECT_SOURCE_DIR}/src/tool/devices.cpp
-  ${PROJECT_SOURCE_DIR}/src/tool/launch.cpp
-  ${PROJECT_SOURCE_DIR}/src/tool/launcher_watch.cpp
-  ${PROJECT_SOURCE_DIR}/src/tool/launchers.cpp
-  ${PROJECT_SOURCE_DIR}/src/tool/run_signals.cpp
-  ${PROJECT_SOURCE_DIR}/src/tool/text.cpp
-  ${PROJECT_SOURCE_DIR}/src/tool/watchdog.cpp)
 set(VOCABPIPE_BENCH_STEP_SOURCES
-  ${CMAKE_CURRENT_LIST_DIR}/bench_step.cpp
-  ${PROJECT_SOURCE_DIR}/src/tool/devices.cpp)
+  ${CMAKE_CURRENT_LIST_DIR}/bench_step.cpp)
 set(VOCABPIPE_BENCH_STEP_CUDA_SOURCES
   ${CMAKE_CURRENT_LIST_DIR}/product_timer_cuda.cpp
   ${PROJECT_SOURCE_DIR}/src/tool/product_cache.cpp)
@@ -22,9 +13,7 @@ set(VOCABPIPE_BENCH_EXPERTS_CUDA_SOURCES
   ${CMAKE_CURRENT_LIST_DIR}/operator_device_cuda.cpp)
 set(VOCABPIPE_BENCH_OVERLAP_SOURCES
   ${CMAKE_CURRENT_LIST_DIR}/bench_overlap.cpp
-  ${CMAKE_CURRENT_LIST_DIR}/team_bench.cpp
-  ${launch_sources})
+  ${CMAKE_CURRENT_LIST_DIR}/team_bench.cpp)
 set(VOCABPIPE_BENCH_COMM_SOURCES
   ${CMAKE_CURRENT_LIST_DIR}/bench_comm.cpp
-  ${CMAKE_CURRENT_LIST_DIR}/comm_bench.cpp
-  ${launch_sources})
+  ${CMAKE_CURRENT_LIST_DIR}/comm_bench.cpp)

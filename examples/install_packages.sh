@@ -4,6 +4,7 @@
 #
 #   examples/install_packages.sh          to build the programs and train
 #   examples/install_packages.sh --tests  also what the tests and benchmarks need
+#   examples/install_packages.sh --cache  ccache alone: with it .ci/run compiles once what several builds share
 #   examples/install_packages.sh --full   also what tests/run.sh --full needs: a browser, mkdocs (350 MB), Slurm, sshd
 set -euo pipefail
 
@@ -11,12 +12,13 @@ packages=(g++ cmake ninja-build libopenmpi-dev openmpi-bin libdnnl-dev libcli11-
     nlohmann-json3-dev libsentencepiece-dev bible-kjv bible-kjv-text)
 case "${1:-}" in
     "") ;;
+    --cache) packages=(ccache) ;;
     --tests | --full)
         packages+=(libgtest-dev libgmock-dev librapidcheck-dev libbenchmark-dev clang-format pkgconf
             procps iproute2 doxygen xz-utils)
         ;;
     *)
-        echo "install_packages.sh: error: $1: the options are --tests and --full" >&2
+        echo "install_packages.sh: error: $1: the options are --tests, --cache and --full" >&2
         exit 2
         ;;
 esac

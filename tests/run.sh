@@ -42,9 +42,11 @@ cmake --build "$build"
 # slice of the equality matrix, --full all of it. Programs run as a whole: most tests are over before
 # a sanitizer's process has begun.
 sanitize() { # name of a file in tests/config, GoogleTest's filter, programs
-    local folder=$build-$1 filter=$2 program
+    local folder=$build-$1 filter=$2 program checks=()
     step "$1"
-    examples/configure.sh "$folder" -C "tests/config/$1.cmake" >/dev/null
+    # Checks for undefined behaviour double the compiler's minutes.
+    [ "$1 $full" = "asan 1" ] && checks=(-DVOCABPIPE_SANITIZE=address,undefined)
+    examples/configure.sh "$folder" -C "tests/config/$1.cmake" "${checks[@]}" >/dev/null
     shift 2
     cmake --build "$folder" --target "$@"
     for program in "$@"; do
@@ -92,7 +94,11 @@ fi
 step "cuda"
 if command -v nvcc >/dev/null; then
     VOCABPIPE_BUILD_DIR=$build-bundle benchmarks/gpu_bundle.sh --output "$build-bundle/packed"
-    ctest --test-dir "$build-bundle" -L cuda --no-tests=error -j 2 -E NOT_BUILT
+    if [ -e /dev/nvidiactl ]; then
+        ctest --test-dir "$build-bundle" -L cuda --no-tests=error -j 2 -E NOT_BUILT
+    else
+        for program in "$build-bundle"/bin/cuda_*_test; do "$program" --gtest_brief=1 | tail -n 2; done
+    fi
     if [ $full = 1 ]; then
         examples/configure.sh "$build-cuda" -C tests/config/cuda.cmake >/dev/null
         cmake --build "$build-cuda"

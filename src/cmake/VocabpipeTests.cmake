@@ -69,6 +69,12 @@ function(vocabpipe_test_options name)
   vocabpipe_compile_fast(${name})
 endfunction()
 
+# What several test programs share is compiled once.
+function(vocabpipe_test_library name)
+  vocabpipe_library(${name} ${ARGN})
+  vocabpipe_compile_fast(vocabpipe_${name})
+endfunction()
+
 # One GoogleTest program with the main() of tests/support/mpi_main.cpp, one CTest entry per number of
 # ranks: a launch costs half a second, so all tests of a program share one.
 function(vocabpipe_mpi_test name)

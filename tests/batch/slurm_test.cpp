@@ -3,6 +3,7 @@
 // the one that nobody interrupted.
 #include "tests/batch/clone.hpp"
 #include "tests/batch/slurm_cluster.hpp"
+#include "tests/support/full_run.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -32,7 +33,7 @@ constexpr int64_t kEndless = 100000;
 class SlurmScript : public ::testing::Test {
 protected:
     void SetUp() override {
-        if (std::getenv("VOCABPIPE_FULL") == nullptr) {
+        if (!full_run()) {
             GTEST_SKIP() << "SKIPPED: takes minutes: tests/run.sh --full, or VOCABPIPE_FULL=1";
         }
         slurm_.start();

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "tests/support/full_run.hpp"
 #include "tests/tool/run_program.hpp"
 
 #include <gtest/gtest.h>
@@ -30,7 +31,7 @@ inline std::string base64(const std::string& bytes) {
 class Browser : public ::testing::Test {
 protected:
     void SetUp() override {
-        if (std::getenv("VOCABPIPE_FULL") == nullptr) {
+        if (!full_run()) {
             GTEST_SKIP() << "only in the full run, or with VOCABPIPE_FULL=1";
         }
         ASSERT_EQ(run_shell("command -v chromium").exit_code, 0)

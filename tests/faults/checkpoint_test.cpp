@@ -2,6 +2,7 @@
 // A run whose ranks are killed again and again, also while they save, is the run that was left
 // alone.
 #include "tests/faults/launch.hpp"
+#include "tests/support/full_run.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -84,7 +85,7 @@ protected:
 };
 
 void CheckpointFault::kill_again_and_again(bool mpi) {
-    const int kills = std::getenv("VOCABPIPE_FULL") != nullptr ? 20 : 4;
+    const int kills = full_run() ? 20 : 4;
     const unsigned seed = std::random_device()();
     std::mt19937 random(seed);
     std::map<int64_t, std::string> found;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What becomes of a run when a rank dies, stops or is told to end: signals to real processes.
 #include "tests/faults/launch.hpp"
+#include "tests/support/full_run.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -68,7 +69,7 @@ protected:
 };
 
 TEST_F(Fault, KilledRankEndsTheRunAndTheSurvivorsSayWhatTheyWaitedFor) {
-    const int rounds = std::getenv("VOCABPIPE_FULL") != nullptr ? 30 : 4;
+    const int rounds = full_run() ? 30 : 4;
     const unsigned seed = std::random_device()();
     std::mt19937 random(seed);
     for (int round = 0; round < rounds; ++round) {

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "src/train/checkpoint/load_checkpoint.hpp"
+#include "tests/support/full_run.hpp"
 #include "tests/support/pipeline_run.hpp"
 #include "tests/train/checkpoint/raw_safetensors.hpp"
 #include "tests/train/data/temp_folder.hpp"
@@ -184,7 +185,7 @@ protected:
 };
 
 TEST_P(ChangedModels, ComputeWhatTransformersDoesOrAreRefused) {
-    const bool full = std::getenv("VOCABPIPE_FULL") != nullptr;
+    const bool full = full_run();
     const double unchanged = row_.at("loss").get<double>();
     write(model_of(row_), folder_ / "m");
     ASSERT_TRUE(equal(loss_of(folder_ / "m"), unchanged)) << loss_of(folder_ / "m");

@@ -3,6 +3,7 @@
 // a single rank on the same kind of device, which keeps everything.
 #include "tests/model/model_cases.hpp"
 #include "tests/runtime/cuda_devices.hpp"
+#include "tests/support/full_run.hpp"
 #include "tests/support/pipeline_run.hpp"
 #include "tests/support/schedule_cases.hpp"
 #include "vocabpipe/make_schedule.hpp"

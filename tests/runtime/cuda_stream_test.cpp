@@ -4,6 +4,7 @@
 #include "tests/model/model_cases.hpp"
 #include "tests/runtime/cuda_interruption.hpp"
 #include "tests/runtime/cuda_pipeline.hpp"
+#include "tests/support/full_run.hpp"
 #include "vocabpipe/cuda/stream.hpp"
 #include "vocabpipe/recompute.hpp"
 #include "vocabpipe/with_recomputation.hpp"
@@ -13,7 +14,6 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
-#include <bit>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -34,21 +34,21 @@ struct CudaStream {
     }
 };
 
-/// Every family with two or three modes; of transports, 2 or 3 ranks, and 2 or 5 pieces one. In a
-/// full run all, of 4 ranks, too.
+/// Every family with one mode, transport, number of ranks (2 or 3) and of pieces (2 or 5), in turn.
+/// In a full run all, of 4 ranks, too.
 std::vector<CudaStream> every_stream() {
     std::vector<CudaStream> runs;
     for (const ScheduleCase& c : every_schedule(std::array{2, 3, 4})) {
-        const size_t cell = c.turn / 3;
-        // Every other one, but of each transport, number of ranks and of pieces as many.
-        const bool in_fast_run = std::popcount(cell % 8) % 2 == 0;
+        const size_t cell = c.turn / 3, family = cell / kEveryVocabMode.size();
+        const bool in_fast_run =
+            cell % kEveryVocabMode.size() == 2 * family % kEveryVocabMode.size() &&
+            c.turn % 3 == family % 2;
         size_t turn = 0;
         for (const CudaTransport transport : {CudaTransport::copies, CudaTransport::nccl}) {
             for (const int pieces : {2, 5}) {
+                const bool in_turn = turn++ == family / 2 % 4;
                 if (transport == CudaTransport::nccl && c.ranks > gpus_for_nccl()) continue;
-                const bool in_turn = c.turn % 3 == cell / 4 % 2 && turn == cell % 4;
-                ++turn;
-                if (full_run() || (in_turn && in_fast_run)) runs.push_back({c, transport, pieces});
+                if (full_run() || (in_fast_run && in_turn)) runs.push_back({c, transport, pieces});
             }
         }
     }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Loss and every gradient of a pipelined run equal those of the single-rank oracle, bit for bit;
 // and runs that only differ in when things happen equal each other.
+#include "tests/support/full_run.hpp"
 #include "tests/support/pipeline_run.hpp"
 #include "tests/support/schedule_cases.hpp"
 #include "vocabpipe/make_schedule.hpp"

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Under mpirun: loss and every gradient of the processes' run equal those of the single-rank oracle
 // bit for bit, and so those of a world of threads.
+#include "tests/support/full_run.hpp"
 #include "tests/support/pipeline_run.hpp"
 #include "tests/support/schedule_cases.hpp"
 

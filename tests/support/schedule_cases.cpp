@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/support/schedule_cases.hpp"
+#include "tests/support/full_run.hpp"
 
 #include <algorithm>
 #include <cctype>
@@ -32,10 +33,6 @@ std::string test_name(std::string_view text) {
 std::string test_name(const ScheduleCase& c) {
     return test_name(c.family) + "_" + test_name(to_string(c.mode)) + "_p" +
            std::to_string(c.ranks);
-}
-
-bool full_run() {
-    return std::getenv("VOCABPIPE_FULL") != nullptr;
 }
 
 std::vector<ScheduleCase> every_schedule(std::span<const int> ranks) {

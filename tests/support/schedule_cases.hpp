@@ -23,9 +23,6 @@ inline constexpr std::array kShardedModes{VocabMode::interlaced, VocabMode::one_
 /// Letters, digits and underscores of a name, as GoogleTest wants them.
 [[nodiscard]] std::string test_name(std::string_view text);
 
-/// VOCABPIPE_FULL is set: products of all values instead of slices.
-[[nodiscard]] bool full_run();
-
 /// A cell of the matrix: every built-in family in every vocabulary mode.
 struct ScheduleCase {
     std::string family;

@@ -2,6 +2,7 @@
 // Ranks on CUDA devices that share the experts of layers: the bits of a team whose exchanges stop
 // everything, whatever moves the rows and in however many pieces; the host's numbers; and how often
 // the host waits for its device.
+#include "tests/support/full_run.hpp"
 #include "tests/support/schedule_cases.hpp"
 #include "tests/train/cuda_training.hpp"
 #include "tests/train/expert_setup.hpp"

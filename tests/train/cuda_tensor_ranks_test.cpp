@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Ranks on CUDA devices that share stages (tensor parallelism): the bits of a team whose exchanges
 // stop everything, whatever moves the pieces and however many there are; and the host's numbers.
+#include "tests/support/full_run.hpp"
 #include "tests/support/schedule_cases.hpp"
 #include "tests/train/cuda_training.hpp"
 #include "tests/train/tensor_setup.hpp"

@@ -35,7 +35,7 @@ TEST(ScheduleCsv, ReadsAndPrintsTheZeroBubbleExample) {
     EXPECT_EQ(schedule.microbatches, 3);
     EXPECT_THAT(schedule.rank_of_stage, ElementsAre(0, 1));
     EXPECT_EQ(schedule.output.vocab_size(), 0);
-    EXPECT_THAT(lists_of(schedule), ElementsAre("0F0 0F1 0I0 0W0 0F2 0I1 0W1 0I2 0W2",
+    EXPECT_THAT(csv_lists_of(schedule), ElementsAre("0F0 0F1 0I0 0W0 0F2 0I1 0W1 0I2 0W2",
                                                 "1F0 1I0 1F1 1I1 1W0 1F2 1I2 1W1 1W2"));
     EXPECT_EQ(print_schedule_csv(schedule, CsvDialect::current), kZeroBubble);
     EXPECT_EQ(print_schedule_csv(schedule, CsvDialect::automatic), kZeroBubble);
@@ -43,7 +43,7 @@ TEST(ScheduleCsv, ReadsAndPrintsTheZeroBubbleExample) {
 
 TEST(ScheduleCsv, ReadsAndPrintsTheSameExampleInTheOldDialect) {
     const Schedule schedule = from_csv(kZeroBubbleOld, CsvDialect::old).schedule;
-    EXPECT_THAT(lists_of(schedule),
+    EXPECT_THAT(csv_lists_of(schedule),
                 ElementsAre("0F0 0F1 0B0 0F2 0B1 0B2", "1F0 1I0 1F1 1I1 1W0 1F2 1I2 1W1 1W2"));
     EXPECT_EQ(print_schedule_csv(schedule, CsvDialect::old),
               "0F0,0F1,0BW0,0F2,0BW1,0BW2\r\n1F0,1B0,1F1,1B1,1W0,1F2,1B2,1W1,1W2\r\n");
@@ -51,9 +51,9 @@ TEST(ScheduleCsv, ReadsAndPrintsTheSameExampleInTheOldDialect) {
 
 TEST(ScheduleCsv, DropsIdleStepsAndBlanks) {
     const std::vector<std::string> lists{"0F0 0F1 0B0 0B1", "1F0 1B0 1F1 1B1"};
-    EXPECT_EQ(lists_of(from_csv(kOneFOneB).schedule), lists);
-    EXPECT_EQ(lists_of(from_csv(" 0F0 ,\t0F1,0B0 , 0B1\r\n1F0,1B0,1F1,1B1").schedule), lists);
-    EXPECT_EQ(lists_of(from_csv("\xef\xbb\xbf"
+    EXPECT_EQ(csv_lists_of(from_csv(kOneFOneB).schedule), lists);
+    EXPECT_EQ(csv_lists_of(from_csv(" 0F0 ,\t0F1,0B0 , 0B1\r\n1F0,1B0,1F1,1B1").schedule), lists);
+    EXPECT_EQ(csv_lists_of(from_csv("\xef\xbb\xbf"
                                 "0F0,0F1,0B0,0B1\n1F0,1B0,1F1,1B1")
                            .schedule),
               lists);
@@ -61,7 +61,7 @@ TEST(ScheduleCsv, DropsIdleStepsAndBlanks) {
 
 TEST(ScheduleCsv, TakesAnEmptyLineForARankWithoutPasses) {
     const Schedule schedule = from_csv("0F0,0B0\n\n1F0,1B0\n\n").schedule;
-    EXPECT_THAT(lists_of(schedule), ElementsAre("0F0 0B0", "", "1F0 1B0", ""));
+    EXPECT_THAT(csv_lists_of(schedule), ElementsAre("0F0 0B0", "", "1F0 1B0", ""));
     EXPECT_THAT(schedule.rank_of_stage, ElementsAre(0, 2));
     EXPECT_THAT(from_csv("0F0,0B0\n\n").notes,
                 Contains(HasSubstr("the last line is blank, so rank 1 has no passes")));
@@ -70,7 +70,7 @@ TEST(ScheduleCsv, TakesAnEmptyLineForARankWithoutPasses) {
 
 TEST(ScheduleCsv, TakesCellsInQuotes) {
     EXPECT_EQ(
-        lists_of(from_csv("\"0F0\",\"0F1\",\"\",0B0,\"0B1\"\r\n\"1F0\",1B0,1F1,\"1B1\"").schedule),
+        csv_lists_of(from_csv("\"0F0\",\"0F1\",\"\",0B0,\"0B1\"\r\n\"1F0\",1B0,1F1,\"1B1\"").schedule),
         (std::vector<std::string>{"0F0 0F1 0B0 0B1", "1F0 1B0 1F1 1B1"}));
     EXPECT_THROW((void)from_csv("\"0F0,0B0\n"), InputFileError);
     EXPECT_THROW((void)from_csv("\"0F0\"x,0B0\n"), InputFileError);
@@ -79,13 +79,13 @@ TEST(ScheduleCsv, TakesCellsInQuotes) {
 TEST(ScheduleCsv, ReadsAndPrintsOverlappedPairs) {
     const Schedule schedule = from_csv(kDualPipeV).schedule;
     EXPECT_THAT(schedule.rank_of_stage, ElementsAre(0, 1, 1, 0));
-    EXPECT_THAT(lists_of(schedule)[0], HasSubstr("3F1 0F3&3B1 3F2&0B0 3B2 3F3&0B1 3B3 0I2 0W2"));
+    EXPECT_THAT(csv_lists_of(schedule)[0], HasSubstr("3F1 0F3&3B1 3F2&0B0 3B2 3F3&0B1 3B3 0I2 0W2"));
     EXPECT_EQ(print_schedule_csv(schedule, CsvDialect::current), kDualPipeV);
     EXPECT_THROW((void)print_schedule_csv(schedule, CsvDialect::old), UsageError);
 }
 
 TEST(ScheduleCsv, InTheOldDialectTakesBWithoutWForAFullBackward) {
-    EXPECT_THAT(lists_of(from_csv("0F0,0F1,0B0,0B1,0W1\n", CsvDialect::old).schedule),
+    EXPECT_THAT(csv_lists_of(from_csv("0F0,0F1,0B0,0B1,0W1\n", CsvDialect::old).schedule),
                 ElementsAre("0F0 0F1 0B0 0I1 0W1"));
 }
 
@@ -105,8 +105,8 @@ TEST(ScheduleCsv, ChoosesTheDialectByWhatAFileContainsAndSaysWhy) {
     };
     for (const Choice& choice : choices) {
         const ScheduleFile file = from_csv(choice.text, CsvDialect::automatic);
-        EXPECT_EQ(lists_of(file.schedule),
-                  lists_of(from_csv(choice.text, choice.dialect).schedule));
+        EXPECT_EQ(csv_lists_of(file.schedule),
+                  csv_lists_of(from_csv(choice.text, choice.dialect).schedule));
         ASSERT_EQ(file.notes.size(), 1U);
         EXPECT_THAT(file.notes.front(), HasSubstr(choice.note));
         EXPECT_THAT(from_csv(choice.text, choice.dialect).notes, IsEmpty());
@@ -125,7 +125,7 @@ TEST(ScheduleCsv, KeepsVocabularyPassesInADialectOfItsOwn) {
     EXPECT_EQ(schedule.barriers, Barriers::one);
     EXPECT_THAT(schedule.input.first_row, ElementsAre(0, 4, 10));
     EXPECT_THAT(schedule.output.first_row, ElementsAre(0, 5, 10));
-    EXPECT_THAT(lists_of(schedule), ElementsAre("E0 0F0 S0 0B0 T0 G0", "E0 1F0 S0 1B0 T0 G0"));
+    EXPECT_THAT(csv_lists_of(schedule), ElementsAre("E0 0F0 S0 0B0 T0 G0", "E0 1F0 S0 1B0 T0 G0"));
     EXPECT_EQ(print_schedule_csv(schedule, CsvDialect::vocabpipe), text);
     EXPECT_EQ(print_schedule_csv(schedule, CsvDialect::automatic), text);
     EXPECT_THROW((void)print_schedule_csv(schedule, CsvDialect::current), UsageError);

@@ -42,7 +42,7 @@ std::string waiting(std::string_view from, std::string_view to) {
 
 TEST(LoweredCsv, IsCheckedAndReducedToItsPasses) {
     const ScheduleFile file = from_csv(kLoweredOneFOneB);
-    EXPECT_THAT(lists_of(file.schedule), ElementsAre("0F0 0F1 0B0 0B1", "1F0 1B0 1F1 1B1"));
+    EXPECT_THAT(csv_lists_of(file.schedule), ElementsAre("0F0 0F1 0B0 0B1", "1F0 1B0 1F1 1B1"));
     EXPECT_THAT(file.notes, ElementsAre("a.csv: skipped 8 communication and sharding cells after "
                                         "checking them; lowering infers them from the passes"));
 }
@@ -52,7 +52,7 @@ TEST(LoweredCsv, MayShareACellBetweenTwoTransfersInTheOldDialect) {
         "0F0,0SEND_F0,0F1,0SEND_F1_0RECV_B0,0BW0,0RECV_B1,0BW1\n"
         "1RECV_F0,1F0,1BW0,1SEND_B0_1RECV_F1,1F1,1BW1,1SEND_B1\n",
         CsvDialect::automatic);
-    EXPECT_THAT(lists_of(file.schedule), ElementsAre("0F0 0F1 0B0 0B1", "1F0 1B0 1F1 1B1"));
+    EXPECT_THAT(csv_lists_of(file.schedule), ElementsAre("0F0 0F1 0B0 0B1", "1F0 1B0 1F1 1B1"));
 }
 
 struct Fault {
@@ -131,7 +131,7 @@ INSTANTIATE_TEST_SUITE_P(
 TEST(LoweredCsv, MayWaitForItsSendsAndReductions) {
     for (const CsvDialect dialect :
          {CsvDialect::current, CsvDialect::automatic, CsvDialect::lowered}) {
-        EXPECT_THAT(lists_of(from_csv(kWaiting, dialect).schedule),
+        EXPECT_THAT(csv_lists_of(from_csv(kWaiting, dialect).schedule),
                     ElementsAre("0F0 0F1 0B0 0B1", "1F0 1B0 1F1 1B1"));
     }
     EXPECT_THAT(from_csv(kWaiting, CsvDialect::automatic).notes.front(),
@@ -168,7 +168,7 @@ TEST(LoweredCsv, MayShardWeightsBetweenPasses) {
     for (const char* text :
          {"0UNSHARD,1UNSHARD,0F0,0F1,1F0,1F1,1B0,1B1,1RESHARD,0B0,0B1,0RESHARD\n",
           "0F0,0F1,1F0,1F1,1B0,1B1,1REDUCE_GRAD,0B0,0B1,0REDUCE_GRAD\n"}) {
-        EXPECT_THAT(lists_of(from_csv(text).schedule),
+        EXPECT_THAT(csv_lists_of(from_csv(text).schedule),
                     ElementsAre("0F0 0F1 1F0 1F1 1B0 1B1 0B0 0B1"));
     }
 }

@@ -11,7 +11,7 @@
 namespace vocabpipe::testing {
 
 /// The lists of a CSV as text, "0F0 0B0" per rank; "&" joins an overlapped pair.
-inline std::vector<std::string> lists_of(const Schedule& schedule) {
+inline std::vector<std::string> csv_lists_of(const Schedule& schedule) {
     std::vector<std::string> lists;
     for (const auto& list : schedule.passes) {
         std::string& text = lists.emplace_back();

@@ -13,6 +13,7 @@
 
 #include "src/train/checkpoint/checkpoint_folder.hpp"
 #include "src/train/checkpoint/training_state.hpp"
+#include "tests/support/full_run.hpp"
 #include "tests/train/checkpoint/checkpoint_run.hpp"
 #include "tests/train/data/expect_error.hpp"
 #include "vocabpipe/error.hpp"
@@ -253,7 +254,7 @@ std::vector<Cell> cells(bool all) {
 /// Each cell saves, goes on bit by bit as if nothing had happened, and the next goes on from it, at
 /// other ranks, with another schedule in another mode.
 TEST_F(Resume, FromEveryScheduleInEveryModeAtOneToFourRanksToAnother) {
-    const std::vector<Cell> all = cells(std::getenv("VOCABPIPE_FULL") != nullptr);
+    const std::vector<Cell> all = cells(full_run());
     std::optional<std::vector<double>> reference;
     for (size_t i = 0; i < all.size(); ++i) {
         const Cell& saver = all[i];
