@@ -5,7 +5,7 @@
 #   examples/install_packages.sh          to build the programs and train
 #   examples/install_packages.sh --tests  also what the tests and benchmarks need
 #   examples/install_packages.sh --cache  ccache alone: with it .ci/run compiles once what several builds share
-#   examples/install_packages.sh --full   also what tests/run.sh --full needs: a browser, mkdocs (350 MB), Slurm, sshd
+#   examples/install_packages.sh --full   also what tests/run.sh --full needs: a browser (300 MB), Slurm, sshd
 set -euo pipefail
 
 packages=(g++ cmake ninja-build libopenmpi-dev openmpi-bin libdnnl-dev libcli11-dev
@@ -15,14 +15,14 @@ case "${1:-}" in
     --cache) packages=(ccache) ;;
     --tests | --full)
         packages+=(libgtest-dev libgmock-dev librapidcheck-dev libbenchmark-dev clang-format pkgconf
-            procps iproute2 doxygen xz-utils)
+            procps iproute2 doxygen mkdocs mkdocs-material xz-utils)
         ;;
     *)
         echo "install_packages.sh: error: $1: the options are --tests, --cache and --full" >&2
         exit 2
         ;;
 esac
-[ "${1:-}" = --full ] && packages+=(chromium fonts-dejavu-core mkdocs mkdocs-material
+[ "${1:-}" = --full ] && packages+=(chromium fonts-dejavu-core
     slurmctld slurmd slurm-client munge openssh-server openssh-client)
 
 missing=()

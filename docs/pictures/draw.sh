@@ -3,7 +3,7 @@
 # Draws the pictures of docs/schedules.md and docs/vocabulary-parallelism.md: every built-in schedule
 # for 4 ranks and 8 microbatches, F = 1, B = 2, vocabulary passes 0; and 1F1B in every vocabulary mode,
 # 8 layers, an even share of S and of T 1/2 each. And of docs/overlap.md 1F1B with a hop of 0.2 F, by
-# whole messages and by 8 pieces.
+# whole messages and by 8 pieces. And of README.md what plain 1F1B and one barrier wait for.
 #
 #   docs/pictures/draw.sh [--check] [build/bin/vocabpipe]
 #
@@ -34,4 +34,5 @@ for schedule in $("$tool" schedule list | awk 'NR > 1 && /^[^ ]/ { print $1 }');
 modes=()
 for mode in none redistributed interlaced one_barrier two_barriers; do modes+=("1f1b,vocab-mode=$mode"); done
 draw streams 1f1b,tile-pieces=1 1f1b,tile-pieces=8 --num-layers 8 --costs 10,20,0 --hop 2
+draw critical-path "${modes[0]}" "${modes[3]}" --num-layers 8 --costs 2,4,1 --critical-path
 draw vocabulary-modes "${modes[@]}" --num-layers 8 --costs 2,4,1

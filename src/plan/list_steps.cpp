@@ -91,10 +91,12 @@ std::string batch_refusal(const PlanOptions& options, const Candidate& step) {
                " tokens of a microbatch";
     }
     if (options.model.vocab_size / mesh.pipeline < mesh.tensor) {
-        return "fewer rows of the vocabulary than ranks";
+        return "a vocabulary of " + text(options.model.vocab_size) +
+               " rows (--vocab-size) has less than one for every rank";
     }
     if (options.global_batch_size % (step.micro_batch_size * mesh.data) != 0) {
-        return "the global batch does not divide among replicas and microbatches";
+        return "--global-batch-size " + text(options.global_batch_size) +
+               " does not divide among replicas and microbatches";
     }
     return {};
 }

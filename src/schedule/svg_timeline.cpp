@@ -3,6 +3,7 @@
 
 #include "src/schedule/place_text.hpp"
 #include "src/schedule/same_unit.hpp"
+#include "src/schedule/slice_causes.hpp"
 #include "src/support/output_file.hpp"
 
 #include <algorithm>
@@ -57,6 +58,9 @@ text { fill: #1c2330 } .soft { fill: #5b6678 } .back { fill: #fff } .line { stro
 }
 </style>
 )";
+
+/// Of the critical path: it shows on passes, on white pages and on dark ones.
+constexpr std::string_view kPathLine = R"(fill="none" stroke="#e5262f" stroke-width="2.4")";
 
 size_t kind_of(std::string_view letter) {
     const auto* const found = std::find_if(kKinds.begin(), kKinds.end() - 1,
@@ -128,7 +132,8 @@ std::string text_at(double x, double y, std::string_view kind, std::string_view 
 
 class Drawing {
 public:
-    Drawing(std::span<const RecordedRun> runs, const std::string& title) : title_(title) {
+    Drawing(std::span<const RecordedRun> runs, const SvgTimelineOptions& options)
+        : title_(options.title), critical_path_(options.critical_path) {
         int64_t longest = 1;
         for (const RecordedRun& run : runs) {
             longest = std::max(longest, summarize(run).makespan_ns);
@@ -137,8 +142,8 @@ public:
         longest_ = static_cast<double>(longest);
         scale_ = kWidth / longest_;
         unit_ = unit_of(runs.empty() ? 0 : runs.front().ticks_per_unit, longest_);
-        if (!title.empty()) {
-            body_ += text_at(0, 15, "b", title, 14);
+        if (!title_.empty()) {
+            body_ += text_at(0, 15, "b", title_, 14);
             bottom_ += kTitle + 6;
         }
         for (const RecordedRun& run : runs) draw(run);
@@ -168,6 +173,7 @@ private:
         bottom_ += kTitle;
         const double top = bottom_;
         const size_t lines = body_.size();  // of the axis, which are below the boxes
+        std::vector<double> rows(static_cast<size_t>(run.ranks));  // of ranks, from above
         auto slice = run.slices.begin();
         for (int rank = 0; rank < run.ranks; ++rank) {
             if (const std::string heading = heading_text(run.mesh, rank); !heading.empty()) {
@@ -175,6 +181,7 @@ private:
                 bottom_ += kRow;
             }
             body_ += text_at(0, bottom_ + 12, "", row_text(run.mesh, rank));
+            rows[static_cast<size_t>(rank)] = bottom_;
             Row row;
             for (; slice != run.slices.end() && slice->rank == rank; ++slice) {
                 if (slice->lane != Lane::compute || slice->end_ns == slice->begin_ns) continue;
@@ -190,12 +197,30 @@ private:
             body_ += row.labels;
             bottom_ += kRow;
         }
+        if (critical_path_) draw_critical_path(run, rows);
         std::string grid = "<path class=\"line\" d=\"";
         for (const double x : ticks()) {
             grid += "M" + number(x) + " " + number(top) + "V" + number(bottom_);
         }
         body_.insert(lines, grid + "\"/>\n");
         bottom_ += 8;
+    }
+
+    /// Along the lower edge of passes, and from the end of one to the begin of the next.
+    void draw_critical_path(const RecordedRun& run, const std::vector<double>& rows) {
+        std::string line;
+        std::vector<PathPiece> path = critical_path(run, slice_causes(run));
+        std::ranges::reverse(path);
+        for (const PathPiece& piece : path) {
+            const RecordedRun::Slice& slice = run.slices[piece.slice];
+            if (slice.lane != Lane::compute) continue;
+            const double y = rows[static_cast<size_t>(slice.rank)] + kBox - 1;
+            const auto at = [&](int64_t time) {
+                return number(left_ + static_cast<double>(time) * scale_) + " " + number(y);
+            };
+            line += (line.empty() ? "M" : "L") + at(piece.begin_ns) + "L" + at(piece.end_ns);
+        }
+        if (!line.empty()) body_ += "<path " + std::string(kPathLine) + " d=\"" + line + "\"/>\n";
     }
 
     [[nodiscard]] std::string time_text(int64_t time) const {
@@ -275,25 +300,31 @@ private:
 
     void draw_legend() {
         double x = left_;
-        for (size_t i = 0; i < kKinds.size(); ++i) {
-            if (!used_[i]) continue;
-            const std::string name = std::string(kKinds[i].letter) +
-                                     (kKinds[i].letter.empty() ? "" : " ") +
-                                     std::string(kKinds[i].word);
+        // `shape`: a path but for its begin, the entry's upper left corner.
+        const auto draw_entry = [&](const std::string& name, const std::string& attributes,
+                                    const std::string& shape) {
             const double width = 34 + 5.6 * static_cast<double>(name.size());
             if (x + width > left_ + kWidth) {
                 x = left_;
                 bottom_ += kRow;
             }
-            body_ += "<path fill=\"" + std::string(kKinds[i].fill) + "\" d=\"M" + number(x) + " " +
-                     number(bottom_) + "h12v12h-12z\"/>\n" +
-                     text_at(x + 16, bottom_ + 10, "", name);
+            body_ += "<path " + attributes + " d=\"M" + number(x) + " " + number(bottom_) + shape +
+                     "\"/>\n" + text_at(x + 16, bottom_ + 10, "", name);
             x += width;
+        };
+        for (size_t i = 0; i < kKinds.size(); ++i) {
+            if (!used_[i]) continue;
+            const std::string name = std::string(kKinds[i].letter) +
+                                     (kKinds[i].letter.empty() ? "" : " ") +
+                                     std::string(kKinds[i].word);
+            draw_entry(name, "fill=\"" + std::string(kKinds[i].fill) + "\"", "h12v12h-12z");
         }
+        if (critical_path_) draw_entry("critical path", std::string(kPathLine), "m0 10h12");
         bottom_ += kTitle;
     }
 
     std::string title_;
+    bool critical_path_;
     double longest_ = 1;
     double scale_ = 1;
     TimeUnit unit_{1, "ns"};
@@ -306,9 +337,9 @@ private:
 }  // namespace
 
 void write_svg_timeline(const std::string& path, std::span<const RecordedRun> runs,
-                        const std::string& title) {
+                        const SvgTimelineOptions& options) {
     require_same_unit(runs);
-    const Drawing drawing(runs, title);
+    const Drawing drawing(runs, options);
     OutputFile file(path);
     file.write(drawing.text());
     file.publish();

@@ -29,6 +29,7 @@ struct TimelineArguments {
     std::vector<std::string> runs;
     ScheduleFlags flags;
     std::string html, svg, trace, title;
+    bool critical_path = false;
 };
 
 void print_summary(const std::vector<RecordedRun>& runs) {
@@ -49,6 +50,11 @@ void draw_timeline(const TimelineArguments& options) {
     if (options.html.empty() && options.svg.empty() && options.trace.empty()) {
         throw UsageError(
             "timeline: requires an output; add --html FILE, --svg FILE or --trace FILE");
+    }
+    if (options.critical_path && options.svg.empty()) {
+        throw UsageError(
+            "--critical-path: is of the picture of --svg, which is not given; in the page "
+            "of --html press C");
     }
     std::vector<std::string> inputs{options.flags.costs, options.flags.pass_times};
     for (const std::string& run : options.runs) inputs.push_back(run.substr(0, run.find(',')));
@@ -92,7 +98,10 @@ void draw_timeline(const TimelineArguments& options) {
         }
         write_html_timeline(options.html, runs, title);
     }
-    if (!options.svg.empty()) write_svg_timeline(options.svg, runs, options.title);
+    if (!options.svg.empty()) {
+        write_svg_timeline(options.svg, runs,
+                           {.title = options.title, .critical_path = options.critical_path});
+    }
     work.reset();
     print_summary(runs);
 }
@@ -119,6 +128,9 @@ Command timeline_command() {
                    {.names = "--svg",
                     .value = &o->svg,
                     .help = "File for an SVG picture of the passes, for documents"},
+                   {.names = "--critical-path",
+                    .value = &o->critical_path,
+                    .help = "Draw what made each step as long as it is into the picture of --svg"},
                    {.names = "--trace",
                     .value = &o->trace,
                     .help = "File for the Chrome trace of one schedule"},

@@ -96,7 +96,7 @@ TEST(PlanMesh, LeavesOutWhatTheModelOrTheBatchRulesOut) {
     options.data = {1, 2, 4};
     options.global_batch_size = 18;
     EXPECT_THAT(reasons(options),
-                Contains("the global batch does not divide among replicas and microbatches"));
+                Contains("--global-batch-size 18 does not divide among replicas and microbatches"));
     options = one_schedule();
     options.tensor = {2};
     options.expert = {2};

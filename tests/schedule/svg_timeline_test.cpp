@@ -124,11 +124,37 @@ TEST(SvgTimeline, SaysEqualCostsOnce) {
 TEST(SvgTimeline, HasTheTitleThatIsGiven) {
     const TempFolder folder;
     const std::vector<RecordedRun> runs{units(2)};
-    write_svg_timeline(folder / "picture.svg", runs, "mine & <yours>");
+    write_svg_timeline(folder / "picture.svg", runs, {.title = "mine & <yours>"});
     const std::string picture = read_file(folder / "picture.svg");
     EXPECT_THAT(picture, HasSubstr("<title>mine &amp; &lt;yours></title>"));
     EXPECT_THAT(picture, HasSubstr(" font-size=\"14\">mine &amp; &lt;yours></text>"));
     EXPECT_EQ(count(picture_of(runs), "<title>"), 0);
+}
+
+/// The only line of the critical path, without the sample in the legend.
+std::string path_of(const RecordedRun& run) {
+    const TempFolder folder;
+    write_svg_timeline(folder / "picture.svg", std::vector<RecordedRun>{run},
+                       {.critical_path = true});
+    const std::string picture = read_file(folder / "picture.svg");
+    const std::string line = "stroke-width=\"2.4\" d=\"";
+    EXPECT_EQ(count(picture, line), 2);
+    EXPECT_EQ(count(picture, ">critical path</text>"), 1);
+    const size_t at = picture.find(line) + line.size();
+    return picture.substr(at, picture.find('"', at) - at);
+}
+
+TEST(SvgTimeline, DrawsTheCriticalPathFromPassToPass) {
+    // 1F1B of two ranks and two microbatches, F = 1, B = 2: down with the first F, up with the last B.
+    const Schedule schedule = generated({"1f1b", VocabMode::none, false}, 2, 2);
+    PassCosts costs = PassCosts::uniform(1, 2, 0);
+    const std::vector<Program> programs = lowered(schedule);
+    const RecordedRun run = record(simulate(programs, costs).timeline, programs, "1f1b");
+    ASSERT_EQ(summarize(run).makespan_ns, 9);
+    // 954 pixels of 9 units behind 46 pixels; rank 1 is 18 pixels below rank 0.
+    EXPECT_EQ(path_of(run),
+              "M46 35L152 35L152 53L258 53L258 53L470 53L470 53L576 53L576 53L788 53L788 35L1000 35");
+    EXPECT_EQ(count(picture_of({run}), "stroke-width"), 0);
 }
 
 TEST(SvgTimeline, IsReadableOnDarkPages) {

@@ -576,6 +576,8 @@ TEST(SimulationCommands, RefuseWhatCannotBe) {
     EXPECT_THAT(refused("simulate 1f1b,foo=3" + size, 2), HasSubstr("--foo: unknown flag"));
     EXPECT_THAT(refused("simulate 1f1b,pp=x" + size, 2), HasSubstr("pp"));
     EXPECT_THAT(refused("timeline 1f1b" + size, 2), HasSubstr("--html FILE"));
+    EXPECT_THAT(refused("timeline 1f1b --html x.html --critical-path" + size, 2),
+                HasSubstr("--critical-path: is of the picture of --svg"));
     EXPECT_THAT(refused("timeline none.json --html x.html", 3), HasSubstr("none.json"));
     EXPECT_THAT(refused("explain 1f1b --rank 4 --at 1" + size, 2), HasSubstr("rank 4"));
     EXPECT_THAT(refused("explain 1f1b --rank 3 --at 99999" + size, 2), HasSubstr("99999"));
