@@ -213,7 +213,7 @@ private:
         std::ranges::reverse(path);
         for (const PathPiece& piece : path) {
             const RecordedRun::Slice& slice = run.slices[piece.slice];
-            if (slice.lane != Lane::compute) continue;
+            if (slice.lane != Lane::compute || piece.begin_ns == piece.end_ns) continue;
             const double y = rows[static_cast<size_t>(slice.rank)] + kBox - 1;
             const auto at = [&](int64_t time) {
                 return number(left_ + static_cast<double>(time) * scale_) + " " + number(y);

@@ -113,7 +113,7 @@ TEST(PlanMesh, ReportsCountWhatWasLeftOut) {
     options.micro_batch_sizes = {1, 3};
     const Plan plan = make_plan(options);
     const std::string text = plan_text(plan, 9);
-    EXPECT_THAT(text, HasSubstr("skipped 2: p=2 t=2, p=4: the global batch does not divide"));
+    EXPECT_THAT(text, HasSubstr("skipped 2: p=2 t=2, p=4: --global-batch-size "));
     EXPECT_THAT(text, HasSubstr("v  p  t  d  b   m  step ms"));
     EXPECT_THAT(text, HasSubstr("links    of the best row: "));
 }

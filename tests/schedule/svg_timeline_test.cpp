@@ -145,15 +145,17 @@ std::string path_of(const RecordedRun& run) {
 }
 
 TEST(SvgTimeline, DrawsTheCriticalPathFromPassToPass) {
-    // 1F1B of two ranks and two microbatches, F = 1, B = 2: down with the first F, up with the last B.
+    // 1F1B of two ranks and two microbatches, F = 1, B = 2: down with the first F, up with the last
+    // B.
     const Schedule schedule = generated({"1f1b", VocabMode::none, false}, 2, 2);
-    PassCosts costs = PassCosts::uniform(1, 2, 0);
+    const TableCosts costs = TableCosts::uniform(2, 2, 1000, 2000, 0);
     const std::vector<Program> programs = lowered(schedule);
     const RecordedRun run = record(simulate(programs, costs).timeline, programs, "1f1b");
-    ASSERT_EQ(summarize(run).makespan_ns, 9);
+    ASSERT_EQ(summarize(run).makespan_ns, 9000);
     // 954 pixels of 9 units behind 46 pixels; rank 1 is 18 pixels below rank 0.
-    EXPECT_EQ(path_of(run),
-              "M46 35L152 35L152 53L258 53L258 53L470 53L470 53L576 53L576 53L788 53L788 35L1000 35");
+    EXPECT_EQ(
+        path_of(run),
+        "M46 35L152 35L152 53L258 53L258 53L470 53L470 53L576 53L576 53L788 53L788 35L1000 35");
     EXPECT_EQ(count(picture_of({run}), "stroke-width"), 0);
 }
 

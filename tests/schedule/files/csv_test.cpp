@@ -36,7 +36,7 @@ TEST(ScheduleCsv, ReadsAndPrintsTheZeroBubbleExample) {
     EXPECT_THAT(schedule.rank_of_stage, ElementsAre(0, 1));
     EXPECT_EQ(schedule.output.vocab_size(), 0);
     EXPECT_THAT(csv_lists_of(schedule), ElementsAre("0F0 0F1 0I0 0W0 0F2 0I1 0W1 0I2 0W2",
-                                                "1F0 1I0 1F1 1I1 1W0 1F2 1I2 1W1 1W2"));
+                                                    "1F0 1I0 1F1 1I1 1W0 1F2 1I2 1W1 1W2"));
     EXPECT_EQ(print_schedule_csv(schedule, CsvDialect::current), kZeroBubble);
     EXPECT_EQ(print_schedule_csv(schedule, CsvDialect::automatic), kZeroBubble);
 }
@@ -54,8 +54,8 @@ TEST(ScheduleCsv, DropsIdleStepsAndBlanks) {
     EXPECT_EQ(csv_lists_of(from_csv(kOneFOneB).schedule), lists);
     EXPECT_EQ(csv_lists_of(from_csv(" 0F0 ,\t0F1,0B0 , 0B1\r\n1F0,1B0,1F1,1B1").schedule), lists);
     EXPECT_EQ(csv_lists_of(from_csv("\xef\xbb\xbf"
-                                "0F0,0F1,0B0,0B1\n1F0,1B0,1F1,1B1")
-                           .schedule),
+                                    "0F0,0F1,0B0,0B1\n1F0,1B0,1F1,1B1")
+                               .schedule),
               lists);
 }
 
@@ -69,9 +69,9 @@ TEST(ScheduleCsv, TakesAnEmptyLineForARankWithoutPasses) {
 }
 
 TEST(ScheduleCsv, TakesCellsInQuotes) {
-    EXPECT_EQ(
-        csv_lists_of(from_csv("\"0F0\",\"0F1\",\"\",0B0,\"0B1\"\r\n\"1F0\",1B0,1F1,\"1B1\"").schedule),
-        (std::vector<std::string>{"0F0 0F1 0B0 0B1", "1F0 1B0 1F1 1B1"}));
+    EXPECT_EQ(csv_lists_of(
+                  from_csv("\"0F0\",\"0F1\",\"\",0B0,\"0B1\"\r\n\"1F0\",1B0,1F1,\"1B1\"").schedule),
+              (std::vector<std::string>{"0F0 0F1 0B0 0B1", "1F0 1B0 1F1 1B1"}));
     EXPECT_THROW((void)from_csv("\"0F0,0B0\n"), InputFileError);
     EXPECT_THROW((void)from_csv("\"0F0\"x,0B0\n"), InputFileError);
 }
@@ -79,7 +79,8 @@ TEST(ScheduleCsv, TakesCellsInQuotes) {
 TEST(ScheduleCsv, ReadsAndPrintsOverlappedPairs) {
     const Schedule schedule = from_csv(kDualPipeV).schedule;
     EXPECT_THAT(schedule.rank_of_stage, ElementsAre(0, 1, 1, 0));
-    EXPECT_THAT(csv_lists_of(schedule)[0], HasSubstr("3F1 0F3&3B1 3F2&0B0 3B2 3F3&0B1 3B3 0I2 0W2"));
+    EXPECT_THAT(csv_lists_of(schedule)[0],
+                HasSubstr("3F1 0F3&3B1 3F2&0B0 3B2 3F3&0B1 3B3 0I2 0W2"));
     EXPECT_EQ(print_schedule_csv(schedule, CsvDialect::current), kDualPipeV);
     EXPECT_THROW((void)print_schedule_csv(schedule, CsvDialect::old), UsageError);
 }
