@@ -253,7 +253,7 @@ TEST_F(AsyncSave, LeavesNothingHalfWrittenWhereARunFailsMeanwhile) {
         };
         o.train_iters = 6;
         o.save_interval = 3;
-        EXPECT_THROW(runs_.run(2, o), Error);
+        EXPECT_THROW((void)runs_.run(2, o), Error);
         // Whether the third step was complete before, time decides.
         for (const auto& [name, text] : contents(o.save)) {
             EXPECT_THAT(name, Not(HasSubstr("partial")));

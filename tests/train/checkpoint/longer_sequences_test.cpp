@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "tests/train/checkpoint/checkpoint_run.hpp"
@@ -33,11 +34,11 @@ std::vector<double> losses(const CheckpointRun& runs, const TransformersFiles& m
     return CheckpointRun::losses(runs.run(2, options));
 }
 
-const TransformersFiles& model_of(const std::string& family) {
+const TransformersFiles& model_of(std::string_view family) {
     for (const TransformersFiles& model : kTransformersFiles) {
         if (model.model_type == family) return model;
     }
-    throw std::runtime_error(family);
+    throw std::runtime_error(std::string(family));
 }
 
 TEST(LongerSequences, DoNotDependOnThePositionsOfARotaryModel) {
