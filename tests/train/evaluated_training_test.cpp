@@ -5,6 +5,7 @@
 #include "tests/train/checkpoint/checkpoint_run.hpp"
 #include "tests/train/data/choice_file.hpp"
 #include "tests/train/data/expect_error.hpp"
+#include "tests/train/one_rank.hpp"
 #include "vocabpipe/error.hpp"
 #include "vocabpipe/make_schedule.hpp"
 #include "vocabpipe/schedule_file.hpp"
@@ -12,6 +13,8 @@
 
 #include <gtest/gtest.h>
 #include <cmath>
+#include <csignal>
+#include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <sstream>
@@ -109,6 +112,45 @@ TEST_F(EvaluatedTraining, HasTheSameResultsWithEverySchedule) {
             EXPECT_EQ(evaluations(run(2, o)), expected) << schedule;
         }
     }
+}
+
+// Between two batches of an evaluation a signal is heard on all ranks.
+TEST_F(EvaluatedTraining, IsAbandonedBySigtermOfOneRankAndTheStepBeforeItIsSaved) {
+    std::string tokens;
+    for (int i = 0; i < 20000; ++i) tokens += bytes_of<uint16_t>({uint16_t(i * (i + 3) % 61)});
+    write_file(runs_.path("valid.bin"), tokens);
+    TrainOptions every = options();
+    every.save = runs_.path("every");
+    every.save_interval = 1;
+    every.evaluation.iters = 100;  // most of the time
+    const size_t whole = evaluations(run(2, every)).size();
+    int abandoned = 0;
+    for (int asked = 50; asked < 700; asked += 100) {
+        SCOPED_TRACE(asked);
+        TrainOptions o = every;
+        o.save = runs_.path("saved");
+        o.save_interval = 0;
+        std::filesystem::remove_all(o.save);
+        OneRank told(asked);
+        o.terminated = [&] { return told() ? SIGTERM : 0; };
+        std::string what;
+        try {
+            EXPECT_EQ(evaluations(run(2, o)).size(), whole);
+            EXPECT_FALSE(told.is_told()) << "nobody listened";
+            continue;
+        } catch (const AgreedError& error) {
+            EXPECT_EQ(error.exit_code(), ExitCode::terminated);
+            what = error.what();
+        }
+        const std::vector<SavedStep> steps = complete_steps(o.save);
+        ASSERT_EQ(steps.size(), 1U) << what;
+        EXPECT_EQ(contents(step_folder(o.save, steps.front().step)),
+                  contents(step_folder(every.save, steps.front().step)));
+        if (what.find("; its evaluation was abandoned; saved ") == std::string::npos) continue;
+        EXPECT_EQ(steps.front().step % 2, 0) << "evaluated after each second";
+        ++abandoned;
+    }
+    EXPECT_GE(abandoned, 3);
 }
 
 TEST_F(EvaluatedTraining, EvaluatesASavedStepAsTheRunThatSavedItDid) {

@@ -12,6 +12,7 @@
 
 #include "src/train/checkpoint/checkpoint_folder.hpp"
 #include "tests/train/checkpoint/checkpoint_run.hpp"
+#include "tests/train/one_rank.hpp"
 #include "vocabpipe/error.hpp"
 #include "vocabpipe/world.hpp"
 
@@ -78,25 +79,6 @@ TEST(RunLimits, AskForASaveWhenItsMinutesAreOver) {
     EXPECT_FALSE(due(330));
     EXPECT_TRUE(due(332));
 }
-
-/// Tells one of the ranks that ask, for ever, from the given number of questions of all ranks on.
-class OneRank {
-public:
-    explicit OneRank(int first) : first_(first) {}
-    bool operator()() {
-        const auto self = std::this_thread::get_id();
-        const std::lock_guard lock(mutex_);
-        if (++asked_ == first_) told_ = self;
-        return told_ == self;
-    }
-    [[nodiscard]] bool is_told() const { return told_ != std::thread::id(); }
-
-private:
-    const int first_;
-    std::mutex mutex_;
-    int asked_ = 0;
-    std::thread::id told_;
-};
 
 /// Runs of a small model through train().
 class EarlyEnd : public ::testing::Test {

@@ -93,10 +93,11 @@ EvaluationMetrics EvaluationResult::metrics() const {
     return found;
 }
 
-Evaluation::Evaluation(const TrainingPlan& plan, TrainedRank& rank, EvaluationData data)
+Evaluation::Evaluation(const TrainingPlan& plan, TrainedRank& rank, EvaluationData data,
+                       std::function<bool()> abandon)
     : options_(plan.options()),
       data_(std::move(data)),
-      losses_(rank, plan.evaluation_index(), shape_of(plan, data_)) {}
+      losses_(rank, plan.evaluation_index(), shape_of(plan, data_), std::move(abandon)) {}
 
 bool Evaluation::due(int64_t step) const {
     return step % options_.evaluation.interval == 0 || step == options_.train_iters;

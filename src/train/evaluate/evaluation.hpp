@@ -11,6 +11,7 @@
 #include "vocabpipe/trained_rank.hpp"
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -53,12 +54,13 @@ struct EvaluationResult {
 /// The evaluations of a run: of the same samples every time, so that their results compare.
 class Evaluation {
 public:
-    /// Plan and rank must outlive it.
-    Evaluation(const TrainingPlan& plan, TrainedRank& rank, EvaluationData data);
+    /// Plan and rank must outlive it. `abandon`: as of SequenceLosses.
+    Evaluation(const TrainingPlan& plan, TrainedRank& rank, EvaluationData data,
+               std::function<bool()> abandon = {});
 
     /// Every --eval-interval steps, and after the last one.
     [[nodiscard]] bool due(int64_t step) const;
-    /// Of the weights as they are. Collective.
+    /// Of the weights as they are. Throws EvaluationAbandoned. Collective.
     [[nodiscard]] EvaluationResult run(int64_t step);
 
 private:

@@ -1,19 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/train/evaluate/sequence_losses.hpp"
 
+#include "src/runtime/gathered.hpp"
 #include "vocabpipe/error.hpp"
 
+#include <algorithm>
 #include <cstring>
 #include <span>
+#include <utility>
 
 namespace vocabpipe {
 
-SequenceLosses::SequenceLosses(TrainedRank& rank, size_t plan, const EvaluationShape& shape)
+SequenceLosses::SequenceLosses(TrainedRank& rank, size_t plan, const EvaluationShape& shape,
+                               std::function<bool()> abandon)
     : rank_(rank),
       plan_(plan),
       world_(rank.communicator()),
       output_(rank.output()),
       shape_(shape),
+      abandon_(std::move(abandon)),
       batch_(shape),
       sums_(static_cast<size_t>(shape.sequences_per_replica())) {}
 
@@ -21,6 +26,10 @@ std::vector<SequenceLoss> SequenceLosses::of(int64_t count, const FillSequence& 
     std::vector<SequenceLoss> mine;
     for (int64_t first = 0; first < shape_.microbatches_of(count);
          first += shape_.microbatches_per_step()) {
+        if (abandon_) {
+            const std::vector<int> wanted = gathered_values(world_, abandon_() ? 1 : 0);
+            if (std::ranges::find(wanted, 1) != wanted.end()) throw EvaluationAbandoned();
+        }
         world_.agree([&] { batch_.load(first, count, shape_.mesh.replica(world_.rank()), fill); });
         run(mine);
     }

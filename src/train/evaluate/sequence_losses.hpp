@@ -2,11 +2,13 @@
 #pragma once
 
 #include "src/train/evaluate/sequence_batch.hpp"
+#include "vocabpipe/error.hpp"
 #include "vocabpipe/modules.hpp"
 #include "vocabpipe/trained_rank.hpp"
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 namespace vocabpipe {
@@ -17,17 +19,25 @@ struct SequenceLoss {
     int64_t tokens = 0;  ///< counted: their label is not negative
 };
 
+/// Thrown on every rank: the evaluation ended before its last batch, since some rank wanted that.
+class EvaluationAbandoned : public Error {
+public:
+    EvaluationAbandoned() : Error(ExitCode::terminated, "the evaluation was abandoned") {}
+};
+
 /// Runs the evaluation plan of a rank over sequences: the plain
 /// cross-entropy of each, without label smoothing and z-loss, whatever the schedule. Sequence i is
 /// in microbatch i / micro batch of the evaluation, and microbatch j * d + r is replica r's:
 /// losses depend on neither d nor the order of the passes.
 class SequenceLosses {
 public:
-    /// `plan`: of those that the rank holds. The rank must outlive it.
-    SequenceLosses(TrainedRank& rank, size_t plan, const EvaluationShape& shape);
+    /// `plan`: of those that the rank holds. The rank must outlive it. `abandon`: asked before
+    /// every batch; true on any rank ends the evaluation.
+    SequenceLosses(TrainedRank& rank, size_t plan, const EvaluationShape& shape,
+                   std::function<bool()> abandon = {});
 
     /// Of sequences 0 .. count - 1, on every rank. `fill` is called for this replica's sequences,
-    /// and may throw: all ranks then end alike. Collective.
+    /// and may throw: all ranks then end alike. Throws EvaluationAbandoned. Collective.
     [[nodiscard]] std::vector<SequenceLoss> of(int64_t count, const FillSequence& fill);
 
 private:
@@ -38,6 +48,7 @@ private:
     Communicator& world_;
     OutputLayer* output_;  ///< null without output rows
     EvaluationShape shape_;
+    std::function<bool()> abandon_;
     SequenceBatch batch_;
     std::vector<double> sums_;  ///< of a step, by sequence
 };

@@ -40,6 +40,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace vocabpipe {
@@ -136,7 +137,8 @@ private:
             save_folder_->set_aside();
         });
         if (evaluates(options_)) {
-            evaluation_.emplace(*plan_, *trained_, data_->take_evaluation_data());
+            evaluation_.emplace(*plan_, *trained_, data_->take_evaluation_data(),
+                                [this] { return limits_.own_signal() != 0; });
         }
     }
 
@@ -227,7 +229,7 @@ private:
             try {
                 result = take_step();
             } catch (const StepAbandoned&) {
-                save_before_abandoned();
+                save_before_abandoned("step " + std::to_string(step() + 1));
                 return StopReason::terminated;
             }
             stop = limits_.reason(step(), result.stop_requests);
@@ -241,7 +243,10 @@ private:
                 save();
             }
             const bool hurry = stop == StopReason::terminated || stop == StopReason::requested;
-            if (!hurry && evaluation_ && evaluation_->due(step())) evaluate();
+            if (!hurry && evaluation_ && evaluation_->due(step()) && !evaluate()) {
+                save_before_abandoned("its evaluation");
+                return StopReason::terminated;
+            }
             // Nothing is left to end.
             if (step() == options_.train_iters && !hurry) stop = StopReason::none;
             if (stop == StopReason::none && step() == start_.step + kStepsBeforeCosts &&
@@ -308,9 +313,9 @@ private:
         return static_cast<double>(longest) * 1e-9;
     }
 
-    /// The step that runs was abandoned on every rank; the weights are those of the one before.
-    void save_before_abandoned() {
-        abandoned_ = true;
+    /// What runs was abandoned on every rank; the weights are those of the last step.
+    void save_before_abandoned(std::string what) {
+        abandoned_ = std::move(what);
         if (!saver_) return;
         saver_->finish();
         if (step() == start_.step || (saver_->last() && saver_->last()->step == step())) return;
@@ -326,19 +331,25 @@ private:
         meter_.forget_durations();
     }
 
-    void evaluate() {
-        const EvaluationResult result = evaluation_->run(step());
-        log_.print_line(result.line());
-        log_.add(result.metrics());
+    /// Whether to its end: a signal ends it before.
+    bool evaluate() {
+        try {
+            const EvaluationResult result = evaluation_->run(step());
+            log_.print_line(result.line());
+            log_.add(result.metrics());
+        } catch (const EvaluationAbandoned&) {
+            return false;
+        }
+        return true;
     }
 
     StopReason evaluate_only() {
-        evaluate();
-        communicator_.agree([this] {
-            const int signal = limits_.own_signal();
+        const bool whole = evaluate();
+        communicator_.agree([&] {
+            const int signal = whole ? limits_.own_signal() : limits_.ending_signal();
             if (signal == 0) return;
-            throw Error(exit_code_of(signal),
-                        name_of_signal(signal) + ": ended after the evaluation");
+            throw Error(exit_code_of(signal), name_of_signal(signal) + ": ended " +
+                                                  (whole ? "after" : "in") + " the evaluation");
         });
         return StopReason::none;
     }
@@ -405,8 +416,7 @@ private:
                                  ": ended after step " + std::to_string(step()) + " of " +
                                  std::to_string(options_.train_iters);
         if (stop != StopReason::terminated) return log_.print_line(text);
-        const std::string next =
-            abandoned_ ? "; step " + std::to_string(step() + 1) + " was abandoned" : "";
+        const std::string next = abandoned_.empty() ? "" : "; " + abandoned_ + " was abandoned";
         throw AgreedError(exit_code_of(signal), text + next + "; " + what_is_saved());
     }
 
@@ -427,8 +437,8 @@ private:
     std::vector<DamagedStep> damaged_;              ///< later steps than that
     std::optional<SaveFolder> save_folder_;         ///< on rank 0
     TrainingPosition start_;                        ///< before the first step of this run
-    size_t index_ = 0;        ///< of the plan's steps, the last one that trained
-    bool abandoned_ = false;  ///< a step was begun after the last that was taken
+    size_t index_ = 0;       ///< of the plan's steps, the last one that trained
+    std::string abandoned_;  ///< what was begun after the last step that was taken
     RunLimits limits_;
     GraceNote grace_;
     LearningRateSchedule learning_rate_;
