@@ -562,6 +562,10 @@ protected:
         EXPECT_THAT(left_over(data_, seconds(5)), IsEmpty());
         return lines.empty() ? "" : lines.front();
     }
+    /// What one rank runs, under a launcher.
+    [[nodiscard]] Arguments small_run() const {
+        return Arguments{VOCABPIPE_TRAIN_GPT} + small_model(data_);
+    }
     TempFolder folder_;
     std::string data_ = folder_ / "toy";
 };
@@ -603,9 +607,8 @@ TEST_F(Launch, RanksWithDifferentFlagsEndWithTheFlagThatDiffers) {
         {{"--no-such-flag"}, {}, "--no-such-flag"},
     };
     for (const auto& one : cases) {
-        const Arguments command = under_mpirun(1, small_model(data_) + one.first) +
-                                  Arguments{":", "-np", "1", VOCABPIPE_TRAIN_GPT} +
-                                  small_model(data_) + one.second;
+        const Arguments command =
+            each_under_mpirun({small_run() + one.first, small_run() + one.second});
         EXPECT_THAT(only_line(command, 2), HasSubstr(one.says));
     }
 }
@@ -614,8 +617,8 @@ TEST_F(Launch, RanksWithDifferentBinariesDoNotStart) {
     const std::string other = folder_ / "train_gpt";
     std::filesystem::copy_file(VOCABPIPE_TRAIN_GPT, other);
     std::ofstream(other, std::ios::app) << "rebuilt";
-    const Arguments command = under_mpirun(1, small_model(data_)) +
-                              Arguments{":", "-np", "1", other} + small_model(data_);
+    const Arguments command =
+        each_under_mpirun({small_run(), Arguments{other} + small_model(data_)});
     EXPECT_THAT(only_line(command, 2),
                 AllOf(HasSubstr("the binary with the checksum"), HasSubstr("the same program")));
 }
@@ -625,11 +628,10 @@ TEST_F(Launch, RanksThatSeeOtherFoldersDoNotStart) {
     std::filesystem::create_directories(first + "/run");
     std::filesystem::create_directory(second);
     const auto in_both = [&](const Arguments& flags) {
-        const Arguments arguments = small_model(data_) + flags;
-        return Arguments{VOCABPIPE_MPIRUN,   "--oversubscribe", "-np", "1", "-wdir", first,
-                         VOCABPIPE_TRAIN_GPT} +
-               arguments + Arguments{":", "-np", "1", "-wdir", second, VOCABPIPE_TRAIN_GPT} +
-               arguments;
+        const auto in = [&](const std::string& folder) {
+            return Arguments{"env", "-C", folder} + small_run() + flags;
+        };
+        return each_under_mpirun({in(first), in(second)});
     };
     EXPECT_THAT(only_line(in_both({"--save", "saved"}), 2),
                 AllOf(HasSubstr("--save saved: rank 1"), HasSubstr("all hosts share")));
@@ -640,20 +642,10 @@ TEST_F(Launch, RanksThatSeeOtherFoldersDoNotStart) {
 }
 
 TEST_F(Launch, EndsWhereAProcessNeverTakesPart) {
-    const Arguments limited = small_model(data_) + Arguments{"--distributed-timeout-seconds", "1"};
-    for (const bool first : {true, false}) {
-        const Arguments command =
-            first ? under_mpirun(1, limited) + Arguments{":", "-np", "1", "/bin/true"}
-                  : Arguments{VOCABPIPE_MPIRUN,
-                              "--oversubscribe",
-                              "-np",
-                              "1",
-                              "/bin/true",
-                              ":",
-                              "-np",
-                              "2",
-                              VOCABPIPE_TRAIN_GPT} +
-                        limited;
+    const Arguments limited = small_run() + Arguments{"--distributed-timeout-seconds", "1"};
+    const Arguments absent{"/bin/true"};
+    for (const Arguments& command :
+         {each_under_mpirun({limited, absent}), each_under_mpirun({absent, limited}, 3)}) {
         // 1 is mpirun's own, of the process without MPI_Init, where it sees that one first.
         EXPECT_THAT(only_line(command, AnyOf(5, 1)),
                     AllOf(HasSubstr("MPI_Init has not returned"),
@@ -663,9 +655,8 @@ TEST_F(Launch, EndsWhereAProcessNeverTakesPart) {
 
 TEST_F(Launch, RanksWithDifferentDataEndWithWhatDiffers) {
     write_dataset(folder_ / "shorter", some_tokens(4000));
-    const Arguments command = under_mpirun(1, small_model(data_)) +
-                              Arguments{":", "-np", "1", VOCABPIPE_TRAIN_GPT} +
-                              small_model(folder_ / "shorter");
+    const Arguments command = each_under_mpirun(
+        {small_run(), Arguments{VOCABPIPE_TRAIN_GPT} + small_model(folder_ / "shorter")});
     EXPECT_THAT(only_line(command, 3),
                 AllOf(HasSubstr("5000 tokens"), HasSubstr("on rank 0 but train data"),
                       HasSubstr("4000 tokens"), HasSubstr("the same files")));

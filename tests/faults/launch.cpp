@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#include <algorithm>
 
 #include <cstdlib>
 #include <filesystem>
@@ -192,6 +193,17 @@ Arguments under_mpirun(int ranks, const Arguments& arguments) {
     return Arguments{VOCABPIPE_MPIRUN, "--oversubscribe", "-np", std::to_string(ranks),
                      VOCABPIPE_TRAIN_GPT} +
            arguments;
+}
+
+Arguments each_under_mpirun(const std::vector<Arguments>& commands, int ranks) {
+    const int all_ranks = std::max(ranks, static_cast<int>(commands.size()));
+    Arguments all{VOCABPIPE_MPIRUN, "--oversubscribe", "-np", std::to_string(all_ranks),
+                  VOCABPIPE_BY_RANK};
+    for (const Arguments& command : commands) {
+        if (&command != &commands.front()) all.emplace_back("::");
+        all.insert(all.end(), command.begin(), command.end());
+    }
+    return all;
 }
 
 Arguments on_threads(int ranks, const Arguments& arguments) {

@@ -69,6 +69,8 @@ void write_dataset(const std::string& prefix, const std::vector<uint16_t>& token
 
 /// mpirun -np N train_gpt
 [[nodiscard]] Arguments under_mpirun(int ranks, const Arguments& arguments);
+/// mpirun with a command of its own for every rank; the last one for all further `ranks`.
+[[nodiscard]] Arguments each_under_mpirun(const std::vector<Arguments>& commands, int ranks = 0);
 /// train_gpt --transport threads --ranks N
 [[nodiscard]] Arguments on_threads(int ranks, const Arguments& arguments);
 /// A model small enough that a step takes milliseconds.

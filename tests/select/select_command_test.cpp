@@ -232,12 +232,13 @@ TEST_F(SelectCommand, RanksWithDifferentFlagsEndWithTheFlagThatDiffers) {
                                               {"--state", "a", "b"},
                                               {"--report", "a", "b"}}) {
         const auto rank = [&, name = std::string(flag)](const char* value) {
-            return " -np 1 '" VOCABPIPE_PROGRAM "' " + all +
+            return " '" VOCABPIPE_PROGRAM "' " + all +
                    (name == "--fraction" ? "" : "--fraction 0.5 ") + name + " " + value;
         };
         const Outcome outcome =
-            run_shell("cd '" + (folder_ / "") + "' && '" VOCABPIPE_MPIRUN "' --oversubscribe" +
-                      rank(first) + " :" + rank(second));
+            run_shell("cd '" + (folder_ / "") +
+                      "' && '" VOCABPIPE_MPIRUN "' --oversubscribe -np 2 '" VOCABPIPE_BY_RANK "'" +
+                      rank(first) + " ::" + rank(second));
         EXPECT_EQ(outcome.exit_code, 2) << flag << outcome.error;
         EXPECT_THAT(outcome.error,
                     HasSubstr("vocabpipe: error: " + std::string(flag) + " " + first))

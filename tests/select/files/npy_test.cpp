@@ -102,6 +102,11 @@ TEST_F(Npy, ReadsPartsAndShapes) {
                 ElementsAre(1));
 }
 
+TEST_F(Npy, OfNoElementsMayHaveLengthsWhoseProductIsNoNumber) {
+    const std::string shape = "(5, 1125899906842624, 137438953472, 0)";
+    EXPECT_EQ(NpyInput(file(npy(dictionary("<f4", shape), ""))).header().elements(), 0);
+}
+
 TEST_F(Npy, WritesWhatItReads) {
     NpyOutput output(folder_ / "out.npy", NpyType::f4, {2, 2});
     const std::vector<float> numbers{1, 2, 3, 4};

@@ -116,9 +116,9 @@ TEST_F(ScoreCommand, LeadsToARunOnChosenSamplesAndToAFilteredCopy) {
         in_folder(mpirun(2) + train + "--train-iters 6 --load chosen --data-subset other");
     EXPECT_EQ(changed.exit_code, 3);
     EXPECT_THAT(changed.error, HasSubstr("the run trained on 17 of 49 samples, checksum"));
-    const Outcome mixed =
-        in_folder("timeout 60 mpirun --allow-run-as-root --oversubscribe -np 1 " + train +
-                  "--data-subset subset : -np 1 " + train + "--data-subset other");
+    const Outcome mixed = in_folder(
+        "timeout 60 mpirun --allow-run-as-root --oversubscribe -np 2 '" VOCABPIPE_BY_RANK "' " +
+        train + "--data-subset subset :: " + train + "--data-subset other");
     EXPECT_EQ(mixed.exit_code, 3);
     EXPECT_THAT(mixed.error, HasSubstr("--data-subset: 17 of 49 samples, checksum"));
 
