@@ -7,6 +7,7 @@
 #include <ctime>
 #include <initializer_list>
 #include <thread>
+#include <utility>
 
 namespace vocabpipe {
 
@@ -19,6 +20,25 @@ std::atomic<int> ending = 0;
 std::atomic<int64_t> terminated_at_ns = 0;
 std::atomic<int64_t> interrupted_at_ns = 0;  ///< the same of SIGINT
 std::atomic<bool> announced = false;
+
+/// What nohup, or a shell's `&`, had ignored when the program began.
+struct IgnoredAtStart {
+    bool interrupt = false, hang_up = false;
+};
+IgnoredAtStart ignored_at_start;
+
+/// Before the constructors of libraries: that of UCX, which MPI brings, takes SIGHUP for itself.
+/// Sanitizers are not ready yet.
+[[gnu::no_sanitize("address", "thread", "undefined")]] void look_what_is_ignored(int, char**,
+                                                                                 char**) {
+    struct sigaction given {};
+    ignored_at_start.interrupt =
+        sigaction(SIGINT, nullptr, &given) == 0 && given.sa_handler == SIG_IGN;
+    ignored_at_start.hang_up =
+        sigaction(SIGHUP, nullptr, &given) == 0 && given.sa_handler == SIG_IGN;
+}
+[[gnu::section(".preinit_array"),
+  gnu::used]] void (*const before_libraries)(int, char**, char**) = look_what_is_ignored;
 
 int64_t monotonic_ns() {
     timespec time{};
@@ -66,10 +86,13 @@ void install_run_signals(int exit_signal) {
     sigset_t stopping = set_of({SIGUSR1, SIGUSR2});
     sigset_t set = set_of({SIGUSR1, SIGUSR2, SIGTERM, SIGXCPU});
     for (const int signal : {SIGUSR1, SIGUSR2, SIGTERM, SIGXCPU}) std::signal(signal, SIG_DFL);
-    for (const int signal : {SIGINT, SIGHUP}) {  // nohup's word, and a shell's `&`, goes first
-        struct sigaction given {};
-        sigaction(signal, nullptr, &given);
-        if (given.sa_handler != SIG_IGN) sigaddset(&set, signal);
+    for (const auto& [signal, ignored] : {std::pair{SIGINT, ignored_at_start.interrupt},
+                                          std::pair{SIGHUP, ignored_at_start.hang_up}}) {
+        if (ignored) {
+            std::signal(signal, SIG_IGN);
+        } else {
+            sigaddset(&set, signal);
+        }
     }
     if (exit_signal != 0) {
         std::signal(exit_signal, SIG_DFL);

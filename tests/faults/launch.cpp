@@ -197,6 +197,12 @@ Arguments under_mpirun(int ranks, const Arguments& arguments) {
            arguments;
 }
 
+bool has_open_mpi_5() {
+    static const bool is_5 =
+        std::system("'" VOCABPIPE_MPIRUN "' --version | grep -q 'Open MPI) 5'") == 0;
+    return is_5;
+}
+
 Arguments each_under_mpirun(const std::vector<Arguments>& commands, int ranks) {
     const int all_ranks = std::max(ranks, static_cast<int>(commands.size()));
     Arguments all{VOCABPIPE_MPIRUN, "--oversubscribe", "-np", std::to_string(all_ranks),

@@ -69,6 +69,9 @@ void write_dataset(const std::string& prefix, const std::vector<uint16_t>& token
 
 /// mpirun -np N train_gpt
 [[nodiscard]] Arguments under_mpirun(int ranks, const Arguments& arguments);
+/// mpirun is Open MPI 5's, which kills ranks half a second after it has told them to end, and may
+/// lose what they say meanwhile.
+[[nodiscard]] bool has_open_mpi_5();
 /// mpirun with a command of its own for every rank; the last one for all further `ranks`.
 [[nodiscard]] Arguments each_under_mpirun(const std::vector<Arguments>& commands, int ranks = 0);
 /// train_gpt --transport threads --ranks N
