@@ -107,9 +107,11 @@ std::vector<std::string> lines_with(const std::string& text, const std::string& 
     std::vector<std::string> lines;
     std::istringstream in(text);
     for (std::string line; std::getline(in, line);) {
-        // Open MPI 5 ends its own words about an abort with a byte 0, behind the last line.
-        line.erase(0, line.find_first_not_of(std::string_view("\0 ", 2)));
-        if (line.starts_with(prefix)) lines.push_back(line);
+        // Open MPI 5 may put a line behind what another rank, or itself, has begun to say.
+        const size_t at = line.find(prefix);
+        if (at == 0 || (at != std::string::npos && has_open_mpi_5())) {
+            lines.push_back(line.substr(at));
+        }
     }
     return lines;
 }
