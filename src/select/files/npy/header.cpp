@@ -179,7 +179,7 @@ uint64_t item_size(NpyType type) {
 }
 
 int64_t NpyHeader::elements() const {
-    // Of an empty array the other lengths may be anything; those of others, multiplied, fit the file.
+    // An empty array may have any other lengths; those of another one, multiplied, fit its file.
     if (std::ranges::find(shape, 0) != shape.end()) return 0;
     int64_t count = 1;
     for (const int64_t length : shape) count *= length;
