@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // What lowering infers, checked against rules written down here for every family, vocabulary mode
 // and size, and for random schedules with any placement.
-#include "tests/support/full_run.hpp"
 #include "vocabpipe/lower.hpp"
 
 #include "tests/schedule/count_actions.hpp"
 #include "tests/schedule/program_tools.hpp"
 #include "tests/support/brute_force_checker.hpp"
+#include "tests/support/full_run.hpp"
 #include "tests/support/random_schedule.hpp"
 #include "vocabpipe/error.hpp"
 #include "vocabpipe/simulate.hpp"

@@ -19,7 +19,6 @@ namespace vocabpipe::testing {
 namespace {
 
 using ::testing::AnyOf;
-using ::testing::Contains;
 using ::testing::HasSubstr;
 
 constexpr const char* kTool = VOCABPIPE_PROGRAM;

@@ -13,7 +13,6 @@
 
 #include <gtest/gtest.h>
 #include <cmath>
-#include <csignal>
 #include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -131,17 +130,10 @@ TEST_F(EvaluatedTraining, IsAbandonedBySigtermOfOneRankAndTheStepBeforeItIsSaved
         o.save = runs_.path("saved");
         o.save_interval = 0;
         std::filesystem::remove_all(o.save);
-        OneRank told(asked);
-        o.terminated = [&] { return told() ? SIGTERM : 0; };
-        std::string what;
-        try {
-            EXPECT_EQ(evaluations(run(2, o)).size(), whole);
-            EXPECT_FALSE(told.is_told()) << "nobody listened";
-            continue;
-        } catch (const AgreedError& error) {
-            EXPECT_EQ(error.exit_code(), ExitCode::terminated);
-            what = error.what();
-        }
+        const std::string what = sigterm_of_one_rank(o, asked, [&](const TrainOptions& told) {
+            EXPECT_EQ(evaluations(run(2, told)).size(), whole);
+        });
+        if (what.empty()) continue;
         const std::vector<SavedStep> steps = complete_steps(o.save);
         ASSERT_EQ(steps.size(), 1U) << what;
         EXPECT_EQ(contents(step_folder(o.save, steps.front().step)),

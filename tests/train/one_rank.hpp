@@ -1,8 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "src/train/options/train_options.hpp"
+#include "vocabpipe/error.hpp"
+
+#include <gtest/gtest.h>
+
+#include <csignal>
 #include <mutex>
+#include <string>
 #include <thread>
+#include <utility>
 
 namespace vocabpipe::testing {
 
@@ -24,5 +32,21 @@ private:
     int asked_ = 0;
     std::thread::id told_;
 };
+
+/// What a run says that one rank's SIGTERM ends, at that question; "" where it came to its end
+/// before.
+template <typename Run>
+std::string sigterm_of_one_rank(TrainOptions options, int asked, const Run& run) {
+    OneRank told(asked);
+    options.terminated = [&] { return told() ? SIGTERM : 0; };
+    try {
+        run(std::move(options));
+    } catch (const AgreedError& error) {
+        EXPECT_EQ(error.exit_code(), ExitCode::terminated);
+        return error.what();
+    }
+    EXPECT_FALSE(told.is_told()) << "nobody listened";
+    return "";
+}
 
 }  // namespace vocabpipe::testing

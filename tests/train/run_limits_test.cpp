@@ -119,19 +119,13 @@ TEST_F(EarlyEnd, AfterTheMinutesSavesTheStepAndIsNoError) {
 TEST_F(EarlyEnd, BySigtermOfOneRankSavesOnAllAndIsNoSuccess) {
     for (const bool save : {true, false}) {
         TrainOptions options = save ? this->options() : runs_.options();
-        OneRank told(24);  // before a step, in its midst, or after it
-        options.terminated = [&] { return told() ? SIGTERM : 0; };
-        try {
-            (void)runs_.run(3, options);
-            ADD_FAILURE() << "a success";
-        } catch (const AgreedError& error) {
-            EXPECT_EQ(error.exit_code(), ExitCode::terminated);
-            EXPECT_EQ(static_cast<int>(error.exit_code()), 143);
-            EXPECT_THAT(error.what(), StartsWith("SIGTERM: ended after step "));
-            EXPECT_THAT(error.what(),
-                        EndsWith(save ? "; saved " + step_folder(options.save, saved_step())
-                                      : "; nothing was saved because --save is not set"));
-        }
+        // Before a step, in its midst, or after it.
+        const std::string what = sigterm_of_one_rank(
+            options, 24, [&](const TrainOptions& told) { (void)runs_.run(3, told); });
+        EXPECT_EQ(static_cast<int>(ExitCode::terminated), 143);
+        EXPECT_THAT(what, StartsWith("SIGTERM: ended after step "));
+        EXPECT_THAT(what, EndsWith(save ? "; saved " + step_folder(options.save, saved_step())
+                                        : "; nothing was saved because --save is not set"));
     }
 }
 
@@ -149,24 +143,19 @@ TEST_F(EarlyEnd, AnAbandonedStepChangesNothingOnAnyRank) {
         options.save = runs_.path("saved");
         options.save_interval = 0;
         std::filesystem::remove_all(options.save);
-        OneRank told(asked);
-        options.terminated = [&] { return told() ? SIGTERM : 0; };
-        try {
-            (void)runs_.run(4, options);
-            EXPECT_FALSE(told.is_told()) << "nobody listened";
-        } catch (const AgreedError& error) {
-            const std::string what = error.what();
-            const bool midst = what.find(" was abandoned; ") != std::string::npos;
-            abandoned += midst ? 1 : 0;
-            if (what.ends_with("; nothing was saved because this run has finished no step")) {
-                EXPECT_TRUE(midst);
-                EXPECT_THAT(complete_steps(options.save), IsEmpty());
-                continue;
-            }
-            const int64_t step = saved_step();
-            EXPECT_EQ(contents(step_folder(options.save, step)),
-                      contents(step_folder(every.save, step)));
+        const std::string what = sigterm_of_one_rank(
+            options, asked, [&](const TrainOptions& told) { (void)runs_.run(4, told); });
+        if (what.empty()) continue;
+        const bool midst = what.find(" was abandoned; ") != std::string::npos;
+        abandoned += midst ? 1 : 0;
+        if (what.ends_with("; nothing was saved because this run has finished no step")) {
+            EXPECT_TRUE(midst);
+            EXPECT_THAT(complete_steps(options.save), IsEmpty());
+            continue;
         }
+        const int64_t step = saved_step();
+        EXPECT_EQ(contents(step_folder(options.save, step)),
+                  contents(step_folder(every.save, step)));
     }
     EXPECT_GE(abandoned, 5);
 }

@@ -60,7 +60,7 @@ public:
 
     /// Every --eval-interval steps, and after the last one.
     [[nodiscard]] bool due(int64_t step) const;
-    /// Of the weights as they are. Throws EvaluationAbandoned. Collective.
+    /// Of the weights as they are. Ends as SequenceLosses::of() does. Collective.
     [[nodiscard]] EvaluationResult run(int64_t step);
 
 private:

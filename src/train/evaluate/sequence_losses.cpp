@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/train/evaluate/sequence_losses.hpp"
 
-#include "src/runtime/gathered.hpp"
 #include "vocabpipe/error.hpp"
 
-#include <algorithm>
 #include <cstring>
 #include <span>
 #include <utility>
@@ -26,11 +24,12 @@ std::vector<SequenceLoss> SequenceLosses::of(int64_t count, const FillSequence& 
     std::vector<SequenceLoss> mine;
     for (int64_t first = 0; first < shape_.microbatches_of(count);
          first += shape_.microbatches_per_step()) {
-        if (abandon_) {
-            const std::vector<int> wanted = gathered_values(world_, abandon_() ? 1 : 0);
-            if (std::ranges::find(wanted, 1) != wanted.end()) throw EvaluationAbandoned();
-        }
-        world_.agree([&] { batch_.load(first, count, shape_.mesh.replica(world_.rank()), fill); });
+        world_.agree([&] {
+            if (abandon_ && abandon_()) {
+                throw Error(ExitCode::terminated, "the evaluation was abandoned");
+            }
+            batch_.load(first, count, shape_.mesh.replica(world_.rank()), fill);
+        });
         run(mine);
     }
     const auto by_rank = world_.all_gather(std::as_bytes(std::span(mine)));

@@ -2,7 +2,6 @@
 #pragma once
 
 #include "src/train/evaluate/sequence_batch.hpp"
-#include "vocabpipe/error.hpp"
 #include "vocabpipe/modules.hpp"
 #include "vocabpipe/trained_rank.hpp"
 
@@ -19,12 +18,6 @@ struct SequenceLoss {
     int64_t tokens = 0;  ///< counted: their label is not negative
 };
 
-/// Thrown on every rank: the evaluation ended before its last batch, since some rank wanted that.
-class EvaluationAbandoned : public Error {
-public:
-    EvaluationAbandoned() : Error(ExitCode::terminated, "the evaluation was abandoned") {}
-};
-
 /// Runs the evaluation plan of a rank over sequences: the plain
 /// cross-entropy of each, without label smoothing and z-loss, whatever the schedule. Sequence i is
 /// in microbatch i / micro batch of the evaluation, and microbatch j * d + r is replica r's:
@@ -32,12 +25,13 @@ public:
 class SequenceLosses {
 public:
     /// `plan`: of those that the rank holds. The rank must outlive it. `abandon`: asked before
-    /// every batch; true on any rank ends the evaluation.
+    /// every batch; true on any rank ends the evaluation on all, with AgreedError and
+    /// ExitCode::terminated.
     SequenceLosses(TrainedRank& rank, size_t plan, const EvaluationShape& shape,
                    std::function<bool()> abandon = {});
 
     /// Of sequences 0 .. count - 1, on every rank. `fill` is called for this replica's sequences,
-    /// and may throw: all ranks then end alike. Throws EvaluationAbandoned. Collective.
+    /// and may throw: all ranks then end alike. Collective.
     [[nodiscard]] std::vector<SequenceLoss> of(int64_t count, const FillSequence& fill);
 
 private:

@@ -337,7 +337,8 @@ private:
             const EvaluationResult result = evaluation_->run(step());
             log_.print_line(result.line());
             log_.add(result.metrics());
-        } catch (const EvaluationAbandoned&) {
+        } catch (const AgreedError& error) {
+            if (error.exit_code() != ExitCode::terminated) throw;
             return false;
         }
         return true;
