@@ -1,28 +1,55 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Finds the files that the tables of a document name in their first column:
+# Finds what documents say of the sources:
 #
-#   tests/docs/files_exist.sh docs/contributing.md
+#   tests/docs/files_exist.sh docs/*.md
 #
-# NAME stands for any name, {a,b} for both. A file without a folder lies beside the one before it.
+# * Files that a path names, anywhere between backticks, and without a folder in the first column of a table: there the
+#   folder is that of the file before. NAME stands for any name, {a,b} for both, and a name without an ending
+#   for any.
+# * Functions in the second column of a table that begins with `| file | function |`, in that file.
+# * No line of a file: lines move. Blocks that show output may have some.
 set -uo pipefail
-
-document=$1
 cd "$(dirname "$0")/../.." || exit 1
 
 checked=0
 failed=0
-while IFS= read -r cell; do
-    folder=
+wrong() {
+    echo "FAILED: $document $1"
+    failed=$((failed + 1))
+}
+is_there() { # pattern
+    local pattern
+    for pattern in $(eval "echo ${1//NAME/\\*}"); do
+        checked=$((checked + 1))
+        compgen -G "$pattern" >/dev/null || compgen -G "$pattern.*" >/dev/null || wrong "names $pattern, which is not there"
+    done
+}
+names_in() { grep -o '`[^`]*`' <<<"$1" | tr -d '`'; }
+
+# The folders of the tree; others are a reader's own.
+folders='(include|src|kernels|schedules|tests|benchmarks|examples|docs)'
+kinds='\.(c|h|cu)pp|\.cuh?|\.hpp|\.sh|\.py|\.cmake|\.txt|\.md|\.json'
+for document in "$@"; do
+    while IFS= read -r cell; do
+        folder=
+        while IFS= read -r name; do
+            [[ $name == */* ]] && folder=${name%/*} || name=$folder/$name
+            is_there "$name"
+        done < <(names_in "$cell")
+    done < <(sed -nE 's/^\| *(`[^|]*)\|.*/\1/p' "$document" | grep -E "^\`$folders/[^\`]*\`")
     while IFS= read -r name; do
-        [[ $name == */* ]] && folder=${name%/*} || name=$folder/$name
-        for pattern in $(eval "echo ${name//NAME/\\*}"); do
+        is_there "$name"
+    done < <(grep -vE '^(    |\|)' "$document" | grep -oE "\`$folders/[^\` ]*($kinds)\`" | tr -d '`')
+    while IFS='|' read -r _ file functions _; do
+        file=$(names_in "$file")
+        while IFS= read -r function; do
             checked=$((checked + 1))
-            compgen -G "$pattern" >/dev/null && continue
-            echo "FAILED: $document names $pattern, which is not there"
-            failed=$((failed + 1))
-        done
-    done < <(grep -o '`[^`]*`' <<<"$cell" | tr -d '`')
-done < <(sed -n 's/^| *\(`[^|]*\)|.*/\1/p' "$document")
-echo "$checked files looked for, $failed missing"
+            grep -q "\b$function(" "$file" || wrong "says that $file has $function, which is not there"
+        done < <(names_in "$functions")
+    done < <(awk '/^\| file \| function \|/ { on = 1; next } !/^\|/ { on = 0 } on && !/^\|---/' "$document")
+    cited=$(grep -vE '^    ' "$document" | grep -oE '[a-z_/]+\.(cpp|hpp|cu|cuh|sh|py):[0-9]+' | head -n 1)
+    [ -z "$cited" ] || wrong "cites the line $cited: name the function"
+done
+echo "$checked names looked for, $failed missing"
 [ "$failed" -eq 0 ] && [ "$checked" -gt 0 ]
