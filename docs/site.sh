@@ -26,6 +26,7 @@ cp -r docs/pictures "$area/pages"
 for page in docs/*.md; do
     sed 's#](\.\./README\.md#](index.md#g; s#](\.\./#](#g' "$page" >"$area/pages/${page#docs/}"
 done
+for folder in docs/*/README.md; do cp -r "${folder%/*}" "$area/pages"; done
 sed 's#](docs/#](#g' README.md >"$area/pages/index.md"
 # Other files of the repository that pages link to.
 { grep -oh '](\.\./[^)#]*' docs/*.md | cut -c6-; grep -oh '](\(examples\|tests\)/[^)#]*' README.md | cut -c3-; } | sort -u |

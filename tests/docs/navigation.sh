@@ -16,7 +16,7 @@ fail() {
 # "GROUP PAGE" a line.
 in_table() {
     sed -n '/^## Documentation/,/^## Limits/p' README.md |
-        sed -n -e 's/^| \*\*\(.*\)\*\* | |$/=\1/p' -e 's/^| \[\([a-z-]*\.md\)\](docs\/\1) | .*/\1/p' |
+        sed -n -e 's/^| \*\*\(.*\)\*\* | |$/=\1/p' -e 's/^| \[\([a-zA-Z/-]*\.md\)\](docs\/\1) | .*/\1/p' |
         awk '/^=/ { group = substr($0, 2); next } { print group, $0 }'
 }
 in_navigation() {
@@ -25,8 +25,15 @@ in_navigation() {
          here && /^      - .*\.md$/ { print group, $NF }' docs/mkdocs.yml
 }
 diff <(in_table) <(in_navigation) || fail "README.md (<) and docs/mkdocs.yml (>) differ"
-diff <(in_navigation | cut -d' ' -f2 | sort) <(cd docs && ls -- *.md) ||
+diff <(in_navigation | cut -d' ' -f2 | sort) <(cd docs && ls -- *.md */README.md | sort) ||
     fail "pages of docs/mkdocs.yml (<) and files of docs/ (>) differ"
+
+# The other pages of a folder are in the table of its README.md.
+for folder in docs/*/README.md; do
+    folder=${folder%/*}
+    diff <(sed -n 's/^| \[\([a-z-]*\.md\)\](\1) | .*/\1/p' "$folder/README.md" | sort) \
+        <(cd "$folder" && ls -- *.md | grep -vx README.md | sort) || fail "$folder/README.md (<) and $folder (>) differ"
+done
 
 # The headings of a page, as GitHub names them.
 anchors() {
@@ -43,6 +50,6 @@ while IFS=: read -r page link; do
     elif [[ $link == *#* ]] && ! anchors "$file" | grep -qxF -- "${link#*#}"; then
         fail "$page links to $link, but $file has no such heading"
     fi
-done < <(grep -o '](\([^)]*\))' README.md docs/*.md | sed 's/](\(.*\))$/\1/' | grep -v ':http')
+done < <(grep -o '](\([^)]*\))' README.md docs/*.md docs/*/*.md | sed 's/](\(.*\))$/\1/' | grep -v ':http')
 echo "$(in_navigation | wc -l) pages, $links links, $failed failed"
 [ "$failed" -eq 0 ] && [ "$links" -gt 0 ]
