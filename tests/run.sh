@@ -35,18 +35,18 @@ getent hosts "$(hostname)" >/dev/null ||
 
 # In the folder of the quickstart, whose objects are the same.
 step "build"
-examples/configure.sh "$build" -C tests/config/whole.cmake
+examples/configure.sh "$build" --preset whole
 cmake --build "$build"
 
 # What shares memory between threads or cuts it into buffers, under sanitizers. The fast run takes a
 # slice of the equality matrix, --full all of it. Programs run as a whole: most tests are over before
 # a sanitizer's process has begun.
-sanitize() { # name of a file in tests/config, GoogleTest's filter, programs
+sanitize() { # a preset, GoogleTest's filter, programs
     local folder=$build-$1 filter=$2 program checks=()
     step "$1"
     # Checks for undefined behaviour double the compiler's minutes.
     [ "$1 $full" = "asan 1" ] && checks=(-DVOCABPIPE_SANITIZE=address,undefined)
-    examples/configure.sh "$folder" -C "tests/config/$1.cmake" "${checks[@]}" >/dev/null
+    examples/configure.sh "$folder" --preset "$1" "${checks[@]}" >/dev/null
     shift 2
     cmake --build "$folder" --target "$@"
     for program in "$@"; do
@@ -61,7 +61,7 @@ sanitize() { # name of a file in tests/config, GoogleTest's filter, programs
 }
 # g++ 14 looks for uses of variables after the return of their function, which misaligns vectors of 64 bytes.
 export ASAN_OPTIONS=detect_stack_use_after_return=0
-export TSAN_OPTIONS="suppressions=$PWD/tests/config/tsan-suppressions.txt"
+export TSAN_OPTIONS="suppressions=$PWD/tests/support/tsan-suppressions.txt"
 # Of vocabulary modes one with whole layers and one with shards; what runs them is the same for all.
 slice='*redistributed_p3*:*one_barrier_p3*:*p4_*:*RunAgain*:*Transport*:*TileLink*:*Abort*:*Deadline*'
 # Of the model families the one that has everything, with every granularity of recomputation.
@@ -102,7 +102,7 @@ if command -v nvcc >/dev/null; then
         for program in "$build-bundle"/bin/cuda_*_test; do "$program" --gtest_brief=1 | tail -n 2; done
     fi
     if [ $full = 1 ]; then
-        examples/configure.sh "$build-cuda" -C tests/config/cuda.cmake >/dev/null
+        examples/configure.sh "$build-cuda" --preset cuda >/dev/null
         cmake --build "$build-cuda"
     fi
 else
@@ -115,7 +115,7 @@ if [ $full = 1 ]; then
     step "parquet"
     # Arrow is in the package that pip installs; the fast run does without.
     if python3 -m venv "$build-parquet/venv" && "$build-parquet/venv/bin/pip" install -q pyarrow; then
-        examples/configure.sh "$build-parquet" -C tests/config/dev.cmake -DVOCABPIPE_GROUP_TESTS=ON \
+        examples/configure.sh "$build-parquet" --preset dev -DVOCABPIPE_GROUP_TESTS=ON \
             -DVOCABPIPE_ENABLE_PARQUET=ON \
             "-DVOCABPIPE_PYARROW=$("$build-parquet/venv/bin/python" -c 'import pyarrow; print(pyarrow.__path__[0])')" >/dev/null
         cmake --build "$build-parquet" --target vocabpipe_tool foreign_files_test knn_command_test

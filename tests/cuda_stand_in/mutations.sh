@@ -31,7 +31,7 @@ tree=$work/tree
 log=$work/log
 limit=1800 # seconds for the tests of one mutation
 export OMP_NUM_THREADS=1
-export TSAN_OPTIONS="suppressions=$PWD/tests/config/tsan-suppressions.txt:halt_on_error=1"
+export TSAN_OPTIONS="suppressions=$PWD/tests/support/tsan-suppressions.txt:halt_on_error=1"
 
 say() { echo "$*" >&2; }
 
@@ -131,10 +131,10 @@ filter() { # variant group
 
 build() { # variant group
     # As tests/run.sh does it, so that a compiler cache knows most of it.
-    local options=(-C "$tree/tests/config/dev.cmake")
-    [ "$1" = tsan ] && options=(-C "$tree/tests/config/tsan.cmake")
+    local preset=dev
+    [ "$1" = tsan ] && preset=tsan
     # shellcheck disable=SC2046
-    cmake -G Ninja "${options[@]}" -S "$tree" -B "$tree/build-$1" -DVOCABPIPE_BUILD_TESTS=ON \
+    cmake --preset $preset -S "$tree" -B "$tree/build-$1" -DVOCABPIPE_BUILD_TESTS=ON \
         -DVOCABPIPE_ENABLE_MPI=OFF -DVOCABPIPE_BUILD_BENCHMARKS=OFF -DVOCABPIPE_BUILD_TOOLS=OFF \
         -DVOCABPIPE_BUILD_EXAMPLES=OFF -DVOCABPIPE_INSTALL=OFF >"$log" 2>&1 &&
         ninja -C "$tree/build-$1" $(programs "$2") >"$log" 2>&1

@@ -14,7 +14,7 @@ cd "$(dirname "$0")/../.."
 folders=(include src kernels schedules examples)
 if [ "${1:-}" = --products ]; then shift; else folders+=(tests benchmarks); fi
 build=${1:-build}-alone
-examples/configure.sh "$build" -C tests/config/dev.cmake -DCMAKE_UNITY_BUILD=OFF >/dev/null
+examples/configure.sh "$build" --preset dev -DCMAKE_UNITY_BUILD=OFF >/dev/null
 checks=$build/checks
 mkdir -p "$checks"
 
