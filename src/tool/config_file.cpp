@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <cstdint>
 #include <filesystem>
-#include <optional>
 #include <string_view>
 #include <utility>
 
@@ -101,29 +100,28 @@ std::vector<TomlAssignment> ConfigFile::read(const GivenFlags& given) {
     };
     std::vector<TomlAssignment> all;
     std::map<const Flag*, int> lines;
-    TomlReader reader(text);
     try {
-        while (const std::optional<TomlAssignment> found = reader.next()) {
-            const std::string& key = found->key;
+        for (TomlAssignment& found : read_toml(text)) {
+            const std::string& key = found.key;
             const Flag* const flag = flag_of(key);
-            if (flag == nullptr) refuse(found->line, unknown(key));
-            if (const auto [before, is_new] = lines.emplace(flag, found->line); !is_new) {
-                refuse(found->line,
+            if (flag == nullptr) refuse(found.line, unknown(key));
+            if (const auto [before, is_new] = lines.emplace(flag, found.line); !is_new) {
+                refuse(found.line,
                        "--" + key + " is already set on line " + std::to_string(before->second));
             }
-            if (flag->is_switch() && (!found->is_boolean || found->is_array)) {
-                refuse(found->line, "--" + key + " is a switch; use true or false");
+            if (flag->is_switch() && (!found.is_boolean || found.is_array)) {
+                refuse(found.line, "--" + key + " is a switch; use true or false");
             }
             const size_t most = flag->is_list() ? SIZE_MAX : static_cast<size_t>(flag->words);
-            if (found->is_array && (found->values.empty() || found->values.size() > most)) {
-                refuse(found->line, "--" + key + " expects " +
-                                        (most == 1 ? "one value" : "at least one value") +
-                                        ", got " + std::to_string(found->values.size()));
+            if (found.is_array && (found.values.empty() || found.values.size() > most)) {
+                refuse(found.line, "--" + key + " expects " +
+                                       (most == 1 ? "one value" : "at least one value") + ", got " +
+                                       std::to_string(found.values.size()));
             }
             if (!given.contains(flag->name())) {
-                sources_["--" + key] = path_ + ":" + std::to_string(found->line);
+                sources_["--" + key] = path_ + ":" + std::to_string(found.line);
             }
-            all.push_back(*found);
+            all.push_back(std::move(found));
         }
     } catch (const TomlError& error) {
         refuse(error.line, error.what());

@@ -10,9 +10,9 @@
 
 namespace vocabpipe::tool {
 
-/// --config FILE: a TOML file whose keys are the names of the program's flags, without tables.
-/// What the command line says wins. Every line that is no "flag = value" is a UsageError with file,
-/// line and what was meant.
+/// --config FILE: a TOML file whose keys are the names of the program's flags. What the command
+/// line says wins. Every line that is no "flag = value" is a UsageError with file, line and what
+/// was meant.
 class ConfigFile {
 public:
     static constexpr const char* kFlag = "--config";

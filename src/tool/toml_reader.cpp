@@ -1,158 +1,134 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/tool/toml_reader.hpp"
 
+#define TOML_HEADER_ONLY 1  // no library to install where programs run
+#define TOML_ENABLE_FORMATTERS 0
+#include <toml++/toml.h>
+
 #include <algorithm>
-#include <cctype>
 #include <charconv>
+#include <cstdint>
 
 namespace vocabpipe::tool {
 
 namespace {
 
-// After a backslash, and what they mean, in the same order.
-constexpr std::string_view kEscapes = "\"\\nt";
-constexpr std::string_view kMeant = "\"\\\n\t";
-
-/// Letters of other alphabets, too: names of flags have none, but a message shows them whole.
-bool is_bare(char c) {
-    return static_cast<unsigned char>(c) >= 0x80 ||
-           std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '-' || c == '_' || c == '.' ||
-           c == '+';
-}
-
-/// A number without TOML's separators, or "" where it is none.
-std::string number(const std::string& word) {
-    std::string digits = word;
+/// A number without TOML's separators and sign, or "" where it is none.
+std::string number(std::string_view word) {
+    std::string digits(word);
     std::erase(digits, '_');
-    const char* begin = digits.data() + (digits.starts_with('+') ? 1 : 0);
-    const char* end = digits.data() + digits.size();
+    if (digits.starts_with('+')) digits.erase(0, 1);
+    const char* const end = digits.data() + digits.size();
     double value = 0;
-    const auto [read, error] = std::from_chars(begin, end, value);
+    const auto [read, error] = std::from_chars(digits.data(), end, value);
     const bool in_range = error == std::errc() || error == std::errc::result_out_of_range;
-    return in_range && read == end && begin != end ? std::string(begin, end) : "";
+    return in_range && read == end ? digits : "";
 }
+
+/// The word that begins at a place of the text: a flag wants a number's own digits.
+std::string_view word_at(std::string_view text, const toml::source_position& place) {
+    size_t begin = 0;
+    for (toml::source_index line = 1; line < place.line; ++line) begin = text.find('\n', begin) + 1;
+    // Columns count characters.
+    for (toml::source_index column = 1; column < place.column; ++column) {
+        do ++begin;
+        while (begin < text.size() && (static_cast<unsigned char>(text[begin]) & 0xC0U) == 0x80U);
+    }
+    return text.substr(begin, text.find_first_of(" \t\r\n,]}#", begin) - begin);
+}
+
+class Assignments {
+public:
+    explicit Assignments(std::string_view text) : text_(text) {}
+
+    void add(const toml::table& table) {
+        for (const auto& [key, node] : table) {
+            if (const toml::table* const inner = node.as_table()) {
+                add(*inner);
+                continue;
+            }
+            TomlAssignment found;
+            found.line = line_of(key.source());
+            found.key = key.str();
+            if (const toml::array* const array = node.as_array()) {
+                found.is_array = true;
+                for (const toml::node& item : *array) add_value(item, found);
+            } else {
+                add_value(node, found);
+            }
+            all_.push_back(std::move(found));
+        }
+    }
+
+    std::vector<TomlAssignment> in_order() && {
+        std::ranges::stable_sort(all_, {}, &TomlAssignment::line);
+        return std::move(all_);
+    }
+
+    static int line_of(const toml::source_region& region) {
+        return static_cast<int>(region.begin.line);
+    }
+
+private:
+    void add_value(const toml::node& node, TomlAssignment& to) {
+        if (const auto* const text = node.as_string()) {
+            to.values.push_back(text->get());
+        } else if (const auto* const boolean = node.as_boolean()) {
+            to.is_boolean = true;
+            to.values.emplace_back(boolean->get() ? "true" : "false");
+        } else if (node.is_number()) {
+            std::string digits = number(word_at(text_, node.source().begin));
+            if (digits.empty() && node.is_integer()) {  // hexadecimal and the like
+                digits = std::to_string(node.as_integer()->get());
+            }
+            to.values.push_back(std::move(digits));
+        } else {
+            throw TomlError(line_of(node.source()), to.key +
+                                                        ": must be a number, true, false, a "
+                                                        "[list] of those or text in quotes");
+        }
+    }
+
+    std::string_view text_;
+    std::vector<TomlAssignment> all_;
+};
 
 }  // namespace
 
-void TomlReader::skip_blanks() {
-    while (!at_end() && (peek() == ' ' || peek() == '\t' || peek() == '\r')) ++at_;
-}
-
-void TomlReader::skip_lines() {
-    for (skip_blanks(); !at_end(); skip_blanks()) {
-        if (peek() == '#') {
-            at_ = std::min(text_.find('\n', at_), text_.size());
-        } else if (peek() == '\n') {
-            ++at_;
-            ++line_;
-        } else {
-            return;
-        }
+std::vector<TomlAssignment> read_toml(std::string_view text) {
+    if (text.starts_with("\xff\xfe") || text.starts_with("\xfe\xff")) {
+        throw TomlError(1, "the file is UTF-16; save it as UTF-8");
     }
-}
-
-void TomlReader::expect_end_of_line() {
-    skip_blanks();
-    if (peek() == '#') at_ = std::min(text_.find('\n', at_), text_.size());
-    if (peek() != '\n')
-        fail("more than one value on a line; write lists as [a, b] and text in quotes");
-}
-
-std::string TomlReader::bare() {
-    const size_t begin = at_;
-    while (!at_end() && is_bare(peek())) ++at_;
-    return std::string(text_.substr(begin, at_ - begin));
-}
-
-/// Basic strings have escapes, literal strings ('...') have none.
-std::string TomlReader::quoted() {
-    const char quote = peek();
-    std::string value;
-    for (++at_; peek() != quote; ++at_) {
-        if (peek() == '\n') fail(std::string("text has no closing ") + quote);
-        if (quote == '\'' || peek() != '\\') {
-            value += peek();
-            continue;
-        }
-        ++at_;
-        const size_t which = kEscapes.find(peek());
-        if (at_end() || which == std::string_view::npos) {
-            fail(
-                "a backslash must precede \", \\, n or t; use '...' for text with other "
-                "backslashes");
-        }
-        value += kMeant[which];
+    if (text.starts_with("\xef\xbb\xbf")) text.remove_prefix(3);
+    try {
+        Assignments all(text);
+        all.add(toml::parse(text));
+        return std::move(all).in_order();
+    } catch (const toml::parse_error& error) {
+        throw TomlError(Assignments::line_of(error.source()),
+                        std::string(error.description()) +
+                            "; write NAME = VALUE, text in quotes and lists as [a, b]");
     }
-    ++at_;
-    return value;
-}
-
-std::string TomlReader::key() {
-    const bool utf16 = text_.starts_with("\xff\xfe") || text_.starts_with("\xfe\xff");
-    if (utf16 && at_ == 0) fail("the file is UTF-16; save it as UTF-8");
-    if (peek() == '[') fail("tables are not supported; write every flag as NAME = VALUE");
-    std::string name = peek() == '"' || peek() == '\'' ? quoted() : bare();
-    if (name.empty()) fail("does not begin with the name of a flag");
-    skip_blanks();
-    if (peek() != '=') fail(name + " has no = and value; write " + name + " = true for a switch");
-    ++at_;
-    skip_blanks();
-    return name;
-}
-
-std::string TomlReader::scalar(TomlAssignment& of) {
-    if (peek() == '"' || peek() == '\'') return quoted();
-    const std::string word = bare();
-    if (word == "true" || word == "false") {
-        of.is_boolean = true;
-        return word;
-    }
-    const std::string value = number(word);
-    if (value.empty()) {
-        fail(of.key + (word.empty() ? " has no value" : " = " + word) +
-             ": must be a number, true, false, a [list] or text in quotes");
-    }
-    return value;
-}
-
-std::optional<TomlAssignment> TomlReader::next() {
-    skip_lines();
-    if (at_end()) return std::nullopt;
-    TomlAssignment found;
-    found.line = line_;
-    found.key = key();
-    if (peek() != '[') {
-        found.values.push_back(scalar(found));
-        expect_end_of_line();
-        return found;
-    }
-    found.is_array = true;
-    ++at_;
-    for (skip_lines(); peek() != ']' || at_end(); skip_lines()) {
-        if (at_end()) fail(found.key + " is a list with no closing ]");
-        found.values.push_back(scalar(found));
-        skip_lines();
-        if (peek() == ',' && !at_end()) {
-            ++at_;
-        } else if (peek() != ']') {
-            fail(found.key + " is a list with a missing comma or closing ]");
-        }
-    }
-    ++at_;
-    expect_end_of_line();
-    return found;
 }
 
 std::string toml_value(const std::string& text) {
-    if (number(text) == text && !text.empty()) return text;
+    if (!text.empty() && number(text) == text) return text;
     std::string value = "\"";
     for (const char c : text) {
-        const size_t which = kMeant.find(c);
-        if (which == std::string_view::npos) {
-            value += c;
-        } else {
-            value += '\\';
-            value += kEscapes[which];
+        switch (c) {
+            case '"':
+            case '\\':
+                value += '\\';
+                value += c;
+                break;
+            case '\n':
+                value += "\\n";
+                break;
+            case '\t':
+                value += "\\t";
+                break;
+            default:
+                value += c;
         }
     }
     return value + "\"";

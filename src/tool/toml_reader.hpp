@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <optional>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -24,34 +23,9 @@ struct TomlError : std::runtime_error {
     int line;
 };
 
-/// Of TOML: comments, bare and quoted keys, strings of one line, integers, floats, booleans, arrays
-/// of those. Tables, dates and the rest are refused by TomlError.
-class TomlReader {
-public:
-    /// A byte order mark of UTF-8 is skipped.
-    explicit TomlReader(std::string_view text) : text_(text) {
-        if (text_.starts_with("\xef\xbb\xbf")) text_.remove_prefix(3);
-    }
-    /// The next assignment; none at the end.
-    [[nodiscard]] std::optional<TomlAssignment> next();
-
-private:
-    [[nodiscard]] bool at_end() const { return at_ == text_.size(); }
-    [[nodiscard]] char peek() const { return at_end() ? '\n' : text_[at_]; }
-    [[noreturn]] void fail(const std::string& what) const { throw TomlError(line_, what); }
-    void skip_blanks();
-    /// Blanks, comments and ends of lines.
-    void skip_lines();
-    void expect_end_of_line();
-    std::string bare();
-    std::string quoted();
-    std::string key();
-    std::string scalar(TomlAssignment& of);
-
-    std::string_view text_;
-    size_t at_ = 0;
-    int line_ = 1;
-};
+/// The assignments of a file in the order of its lines. Tables group flags: what stands below
+/// [model] is as without it. Refused are dates, lists in lists, and tables in lists.
+[[nodiscard]] std::vector<TomlAssignment> read_toml(std::string_view text);
 
 /// As a file has it: numbers as they are, all else in quotes.
 [[nodiscard]] std::string toml_value(const std::string& text);
