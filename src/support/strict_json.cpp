@@ -31,21 +31,10 @@ std::string one_line(const std::string& key) {
     return (plain ? key : nlohmann::json(key).dump(-1, ' ', true)).substr(0, kLongest);
 }
 
-std::string todays_name(const std::string& key,
-                        std::span<const StrictJson::OlderName> older_names) {
-    for (const StrictJson::OlderName& one : older_names) {
-        if (key == one.older) return std::string(one.name);
-    }
-    return key;
-}
-
 /// Finds keys that are given twice, and depth. Before the values are kept: a callback of
 /// json::parse() would do it, but then every end of an object looks through all values beside it.
 class ShapeCheck final : public nlohmann::json_sax<nlohmann::json> {
 public:
-    explicit ShapeCheck(std::span<const StrictJson::OlderName> older_names)
-        : older_names_(older_names) {}
-
     /// Empty: none. Where the text is no JSON, whoever parses it finds out.
     [[nodiscard]] const std::string& fault() const { return fault_; }
 
@@ -54,7 +43,7 @@ public:
         return deeper();
     }
     bool key(string_t& key) override {
-        if (keys_.back().insert(todays_name(key, older_names_)).second) return true;
+        if (keys_.back().insert(key).second) return true;
         fault_ = nlohmann::json(key).dump(-1, ' ', true, nlohmann::json::error_handler_t::replace) +
                  " appears twice in one object; keep one";
         return false;
@@ -88,26 +77,10 @@ private:
         return false;
     }
 
-    std::span<const StrictJson::OlderName> older_names_;
     std::vector<std::unordered_set<std::string>> keys_;  // of the objects that are open
     int depth_ = 0;
     std::string fault_;
 };
-
-void use_todays_names(nlohmann::json& value, std::span<const StrictJson::OlderName> older_names) {
-    if (value.is_object()) {
-        for (const StrictJson::OlderName& one : older_names) {
-            const auto found = value.find(one.older);
-            if (found == value.end()) continue;
-            nlohmann::json moved = std::move(*found);
-            value.erase(found);
-            value[std::string(one.name)] = std::move(moved);
-        }
-    }
-    if (value.is_structured()) {
-        for (nlohmann::json& inner : value) use_todays_names(inner, older_names);
-    }
-}
 
 }  // namespace
 
@@ -116,20 +89,18 @@ StrictJson::StrictJson(std::shared_ptr<const std::string> file,
                        std::string path)
     : file_(std::move(file)), root_(std::move(root)), value_(value), path_(std::move(path)) {}
 
-StrictJson StrictJson::parse(std::string_view text, std::string name,
-                             std::span<const OlderName> older_names) {
+StrictJson StrictJson::parse(std::string_view text, std::string name) {
     using nlohmann::json;
     const auto refuse = [&](const std::string& what) { throw InputFileError(name + ": " + what); };
     std::shared_ptr<json> root;
     try {
-        ShapeCheck check(older_names);
+        ShapeCheck check;
         (void)json::sax_parse(text, &check);
         if (!check.fault().empty()) refuse(check.fault());
         root = std::make_shared<json>(json::parse(text));
     } catch (const json::exception& error) {
         refuse("is not valid JSON: " + without_label(error.what()));
     }
-    if (!older_names.empty()) use_todays_names(*root, older_names);
     const json* value = root.get();
     return {std::make_shared<const std::string>(std::move(name)), std::move(root), value, ""};
 }

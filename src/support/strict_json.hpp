@@ -6,7 +6,6 @@
 #include <limits>
 #include <memory>
 #include <nlohmann/json.hpp>
-#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -19,15 +18,8 @@ namespace vocabpipe {
 /// is wrong; remedy".
 class StrictJson {
 public:
-    /// A key's name in files of former versions, and its name today.
-    struct OlderName {
-        std::string_view older, name;
-    };
-
-    /// The whole document. `name` stands for the file in messages. Keys with an older name are read
-    /// as if they had today's.
-    [[nodiscard]] static StrictJson parse(std::string_view text, std::string name,
-                                          std::span<const OlderName> older_names = {});
+    /// The whole document. `name` stands for the file in messages.
+    [[nodiscard]] static StrictJson parse(std::string_view text, std::string name);
 
     /// Refuses keys that are not among these. The value must be an object.
     void only(std::initializer_list<std::string_view> keys) const;

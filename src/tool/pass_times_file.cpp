@@ -80,7 +80,6 @@ private:
     }
 
     Op op_of(std::string_view text) const {
-        if (text == "Norm") return Op::Report;  // its name in files of former versions
         std::string known;
         for (size_t op = 0; op < kOpTraits.size(); ++op) {
             if (kOpTraits[op].name == text) return static_cast<Op>(op);

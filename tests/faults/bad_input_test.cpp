@@ -308,7 +308,7 @@ std::vector<Row> rows() {
          2,
          {"--broadcast-margin -1: must be at least 0"}},
         {"MarginOf309Digits",
-         {"--c0-margin", std::string(309, '9')},
+         {"--broadcast-margin", std::string(309, '9')},
          2,
          {"--broadcast-margin 999", "is not a number, or is out of range"},
          On::threads},

@@ -185,26 +185,6 @@ TEST(Profile, FromBeforeThereWasRecomputationIsRead) {
     }
 }
 
-TEST(Profile, WithTheNamesOfFormerVersionsIsRead) {
-    std::string older = some_text();
-    for (const auto& [name, then] : {std::pair<std::string, std::string>{"all_to_all", "exchange"},
-                                     {"exp_logits", "numerator"},
-                                     {"Report", "Norm"}}) {
-        ASSERT_NE(older.find('"' + name + '"'), std::string::npos) << name;
-        for (size_t at = 0; (at = older.find('"' + name + '"', at)) != std::string::npos;) {
-            older.replace(at, name.size() + 2, '"' + then + '"');
-        }
-    }
-    const Profile read = parse_profile(older, "p.json");
-    const Profile written = some_profile();
-    EXPECT_EQ(read.costs.rank_ns, written.costs.rank_ns);
-    EXPECT_EQ(read.costs.algorithms.all_to_all, written.costs.algorithms.all_to_all);
-    expect_equal(read.sizes, written.sizes);
-    EXPECT_EQ(read.links, written.links);
-    EXPECT_THAT(refusal_after([](auto& d) { d["sizes"]["shards"][1]["numerator"] = 1; }),
-                HasSubstr("\"numerator\" appears twice"));
-}
-
 TEST(Profile, OfGpusKeepsTheirCommunicationOrder) {
     const std::string path = temporary("order.json");
     Profile written = some_profile();

@@ -38,10 +38,6 @@ constexpr int64_t kMostSlowdown = 1'000'000;  // a thousand times as long
 constexpr std::array kAlgorithms{
     std::pair{CollectiveAlgorithm::linear, "linear"}, std::pair{CollectiveAlgorithm::ring, "ring"},
     std::pair{CollectiveAlgorithm::tree, "tree"}, std::pair{CollectiveAlgorithm::direct, "direct"}};
-/// Keys of files that were written before these had the names that others use.
-constexpr std::array kOlderNames{StrictJson::OlderName{"exchange", "all_to_all"},
-                                 StrictJson::OlderName{"numerator", "exp_logits"},
-                                 StrictJson::OlderName{"Norm", "Report"}};
 constexpr std::array kCollectives{std::pair{"broadcast", &CollectiveAlgorithms::broadcast},
                                   std::pair{"all_gather", &CollectiveAlgorithms::all_gather},
                                   std::pair{"gather", &CollectiveAlgorithms::gather},
@@ -370,7 +366,7 @@ double recompute_ns_per_layer(const Profile& profile, Recompute recompute,
 }
 
 Profile parse_profile(std::string_view text, const std::string& name) {
-    const StrictJson root = StrictJson::parse(text, name, kOlderNames);
+    const StrictJson root = StrictJson::parse(text, name);
     root.measured_version("vocabpipe_profile", kVersion, "a profile",
                           "make one with vocabpipe profile or train_gpt --profile");
     root.only({"vocabpipe_profile", "host", "device", "date", "command", "model", "rank_of_stage",
@@ -402,10 +398,7 @@ Profile parse_profile(std::string_view text, const std::string& name) {
     for (const StrictJson& entry : root.at("links").items(kMostLinks)) {
         entry.only({"what", "ranks", "bytes", "ns"});
         LinkSample& link = p.links.emplace_back();
-        const StrictJson what = entry.at("what");
-        link.what = what.text() == "exchange"
-                        ? Do::all_to_all
-                        : read_name(what, kLinks, [](Do one) { return to_string(one); });
+        link.what = read_name(entry.at("what"), kLinks, [](Do one) { return to_string(one); });
         link.ranks = static_cast<int>(entry.at("ranks").integer(2, INT32_MAX));
         link.bytes = entry.at("bytes").integer(0, kMostBytes);
         link.ns = entry.at("ns").integer(0, kMostNs);
