@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <string>
@@ -66,6 +67,24 @@ TEST_F(MetricsOnDisk, LoseTheStepsThatAreTakenAgainAndNothingElse) {
     const std::string text = "{\"step\":\"later\"}\n";
     EXPECT_THAT(steps_after(kFirst + note + kSecond + text + kThird, 2),
                 ElementsAre(1, -1, 2, -1, 3));
+}
+
+TEST_F(MetricsOnDisk, KeepWholeLinesOfAnyKind) {
+    const std::string words = "# words of a person\n";
+    write_file(path_, words + kFirst + "\n" + kSecond + words);
+    { const MetricsFile file(path_, 1); }
+    EXPECT_EQ(read_file(path_), words + kFirst + "\n" + words);
+}
+
+TEST_F(MetricsOnDisk, OfARunThatGoesOnAreNotCutByAnother) {
+    MetricsFile file(path_);
+    for (int64_t step = 1; step <= 3; ++step) file.add({.step = step, .loss = 1});
+    const std::string before = read_file(path_);
+    EXPECT_THROW(MetricsFile(path_, 1), UsageError);
+    EXPECT_EQ(read_file(path_), before);
+    file.add({.step = 4, .loss = 1});
+    EXPECT_EQ(read_file(path_).substr(0, before.size()), before);
+    EXPECT_GT(read_file(path_).size(), before.size());
 }
 
 TEST_F(MetricsOnDisk, StayTheSameFileWhereNothingIsLost) {
