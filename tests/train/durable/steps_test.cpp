@@ -76,6 +76,7 @@ TEST_P(DurableStep, HasDurableFilesBeforeItGetsItsNameAndThenADurableName) {
 // A network file system sends what a host has written when that host asks for it.
 TEST_P(DurableStep, HasFilesThatAreMadeDurableByEveryRankThatWritesThem) {
     TrainOptions options = this->options("saved");
+    options.train_iters = 2;
     options.vocab_mode = VocabMode::none;
     options.max_shard_bytes = 1;  // a tensor each
     const FileCalls calls(runs_.path("."));
