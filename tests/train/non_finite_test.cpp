@@ -9,11 +9,14 @@
 #include <cstring>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <span>
 
 #include "src/model/parameters.hpp"
 #include "src/train/checkpoint/checkpoint_folder.hpp"
+#include "src/train/run/random_batch.hpp"
 #include "tests/train/checkpoint/checkpoint_run.hpp"
 #include "vocabpipe/error.hpp"
+#include "vocabpipe/trained_rank.hpp"
 
 namespace vocabpipe::testing {
 namespace {
@@ -46,6 +49,38 @@ TEST(NonFinite, IsDescribedWithTheLikelyCauseFirst) {
     EXPECT_THAT(describe_non_finite(found, config, 7, NAN, NAN),
                 HasSubstr("nan; weights of 1 of " + tensors + " tensors are not finite, first " +
                           logical_parameters(config)[2].name + " on rank 3; the loss"));
+}
+
+// Microbatch i of replica r is the (2 i + r)-th of a step of two replicas.
+TEST(NonFinite, IsTheLossOfAMicrobatchOfTheWholeStepOnTheLowestRankThatHasIt) {
+    const CheckpointRun runs;
+    const ModelConfig config = runs.options().model;
+    const StepPlan plan = plan_step(config, {.ranks = 2, .replicas = 2}, {}, {.microbatches = 3});
+    World::threads(4, {.timeout_seconds = 30}).run([&](Communicator& world) {
+        const auto device = make_host_device();
+        TrainedRank rank(world, *device, plan);
+        const RandomBatch batch(config, 1, 3, 1);
+        rank.train_step(batch.microbatches(), 2 * batch.counted_tokens(), 1e-3);
+        const auto found = [&] { return find_non_finite(world, rank.model(), rank.context()); };
+        EXPECT_TRUE(found().losses.empty());
+        const int replica = plan.mesh().replica(world.rank());
+        const std::span<const double> losses = rank.output()->losses();
+        ASSERT_EQ(losses.size(), 3U);
+        // On the host the device's memory is ours.
+        auto* const own = const_cast<double*>(losses.data());
+        if (replica == 1) own[0] = NAN;
+        if (replica == 0) own[2] = INFINITY;
+        const NonFinite all = found();
+        EXPECT_TRUE(all.weights.empty() && all.gradients.empty());
+        ASSERT_EQ(all.losses.size(), 2U);
+        EXPECT_EQ(all.losses[0].id, 2 * 0 + 1);
+        EXPECT_EQ(all.losses[1].id, 2 * 2 + 0);
+        for (const NonFinitePlace& place : all.losses) {
+            int lowest = 0;
+            while (plan.mesh().replica(lowest) != place.id % 2) ++lowest;
+            EXPECT_EQ(place.rank, lowest);
+        }
+    });
 }
 
 /// Writes `value` into element `at` of an fp32 tensor of a safetensors file.

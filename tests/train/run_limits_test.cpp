@@ -80,6 +80,40 @@ TEST(RunLimits, AskForASaveWhenItsMinutesAreOver) {
     EXPECT_TRUE(due(332));
 }
 
+TEST(RunLimits, EndAtMultiplesOfTheExitIntervalButNotWithTheLastStep) {
+    TrainOptions options;
+    options.exit_interval = 2;
+    options.train_iters = 4;
+    RunLimits limits(options, 0);
+    EXPECT_EQ(limits.reason(1, 0), StopReason::none);
+    EXPECT_EQ(limits.reason(2, 0), StopReason::interval);
+    EXPECT_EQ(limits.reason(3, 0), StopReason::none);
+    EXPECT_EQ(limits.reason(4, 0), StopReason::none) << "the run is over";
+    options.train_iters = 5;
+    EXPECT_EQ(limits.reason(4, 0), StopReason::interval);
+    EXPECT_EQ(limits.reason(4, limits.request(true)), StopReason::requested) << "more urgent";
+    options.exit_interval = 0;
+    EXPECT_EQ(limits.reason(4, 0), StopReason::none);
+}
+
+TEST(RunLimits, TakeAMomentThatIsReachedForOver) {
+    TrainOptions options;
+    options.exit_duration_minutes = 1;
+    options.save_interval_minutes = 0.5;
+    double now = 0;
+    RunLimits limits(options, 0, [&now] { return now; });
+    limits.step_took(10);
+    now = 19.9;
+    EXPECT_EQ(limits.request(false), 0);
+    now = 20;  // the step ends at 30
+    EXPECT_TRUE(limits.save_due(limits.request(false)));
+    now = 50;
+    EXPECT_EQ(limits.reason(1, limits.request(false)), StopReason::duration);
+    options.exit_duration_minutes = {};
+    options.save_interval_minutes = 0;
+    EXPECT_EQ(limits.request(false), 0) << "neither is asked for";
+}
+
 /// Runs of a small model through train().
 class EarlyEnd : public ::testing::Test {
 protected:

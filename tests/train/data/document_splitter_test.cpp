@@ -93,6 +93,25 @@ TEST(DocumentSplitter, CutsLongTextIntoPiecesWithoutLosingAnything) {
     }
 }
 
+TEST(DocumentSplitter, TakesTheRestOfALongLineForTextAlsoWhereItIsBlank) {
+    const std::string x((size_t{1} << 20) - 1, 'x');
+    constexpr size_t kBlock = (1 << 20) + 2;  // with three blanks one byte too long for a line
+    const auto blank = DocumentSeparator::blank_lines;
+    const auto line = DocumentSeparator::line;
+    EXPECT_TRUE(split(blank, {x + "   \nb\n"}, kBlock) == Documents{x + "   \nb"});
+    EXPECT_TRUE(split(blank, {x + "  \r\nb\n"}, kBlock) == Documents{x + "  \nb"});
+    EXPECT_TRUE(split(line, {x + "   \nb\n"}, kBlock) == (Documents{x + "   ", "b"}));
+    EXPECT_TRUE(split(blank, {x + "   \n\nb\n"}, kBlock) == (Documents{x + "   ", "b"}))
+        << "the line behind it is blank";
+}
+
+TEST(DocumentSplitter, BeginsEveryFileWithALineOfItsOwn) {
+    // Not text: nothing is left of the line where it is cut.
+    const std::string bytes((size_t{1} << 20) + 1, '\x80');
+    EXPECT_TRUE(split(DocumentSeparator::blank_lines, {bytes, "\na"}, bytes.size()) ==
+                (Documents{bytes, "a"}));
+}
+
 TEST(DocumentSplitter, BreaksBeforeWhiteSpaceElseBetweenCharacters) {
     EXPECT_EQ(last_break("ab cd ef"), 5u);
     EXPECT_EQ(last_break("ab  cd"), 2u);
