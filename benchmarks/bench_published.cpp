@@ -71,7 +71,7 @@ BestOfOurs best_of_ours(const PublishedRow& row, const Result& own) {
                                                     .microbatches = row.microbatches,
                                                     .vocab_mode = mode,
                                                     .vocab_size = row.vocab,
-                                                    .memory_limit = limit,
+                                                    .rule = {.memory_limit = limit},
                                                     .costs = pass_costs(costs)});
                     const Result result =
                         simulated(std::string(family.name) + " " + std::string(to_string(mode)),

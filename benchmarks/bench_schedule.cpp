@@ -110,7 +110,7 @@ void run(const Case& c) {
                                                 .microbatches = c.microbatches,
                                                 .vocab_mode = c.mode,
                                                 .vocab_size = 256'000,
-                                                .chunks = c.chunks,
+                                                .rule = {.chunks = c.chunks},
                                                 .costs = PassCosts::uniform(11, 22, 2)});
         });
         const TableCosts costs = costs_of(schedule);

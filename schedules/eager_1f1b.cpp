@@ -31,7 +31,7 @@ std::vector<Pass> list_of(const ScheduleOptions& options, int depth, int rank) {
 }  // namespace
 
 Schedule eager_1f1b(const ScheduleOptions& options) {
-    const int depth = options.warm_up_depth == 0 ? 2 : options.warm_up_depth;
+    const int depth = options.rule.warm_up_depth == 0 ? 2 : options.rule.warm_up_depth;
     return transformer_schedule(options, Placement::straight, 1,
                                 [&](int rank) { return list_of(options, depth, rank); });
 }

@@ -22,7 +22,7 @@ int64_t minimum_group(const ScheduleOptions& options) {
     const int p = options.ranks;
     int64_t longest = 0;  // F + I + W of a stage
     int64_t needed = 0;   // F, or I, of one chunk on all ranks
-    for (int chunk = 0; chunk < options.chunks; ++chunk) {
+    for (int chunk = 0; chunk < options.rule.chunks; ++chunk) {
         int64_t forward = 0;
         int64_t backward = 0;
         for (int rank = 0; rank < p; ++rank) {
@@ -48,7 +48,7 @@ int64_t minimum_group(const ScheduleOptions& options) {
 // directly.
 std::vector<Pass> list_of(const ScheduleOptions& options, int64_t g, int64_t blocks, int rank) {
     const int64_t p = options.ranks;
-    const int64_t v = options.chunks;
+    const int64_t v = options.rule.chunks;
     const int64_t turn =
         v / std::gcd(v, blocks);  // chunks until a block's slots would be met again
     const auto hop = [&](int64_t chunk) { return 3 * blocks * g * chunk + 3 * g * (chunk / turn); };
@@ -78,14 +78,14 @@ std::vector<Pass> list_of(const ScheduleOptions& options, int64_t g, int64_t blo
 }  // namespace
 
 Schedule group_interleaved(const ScheduleOptions& options) {
-    const int g = options.group_size == 0 ? options.ranks : options.group_size;
+    const int g = options.rule.group_size == 0 ? options.ranks : options.rule.group_size;
     if (g > options.ranks) {
         throw UsageError("--group-size " + std::to_string(g) + ": must be at most " +
                          std::to_string(options.ranks) +
                          " for group-interleaved, one microbatch per rank");
     }
     const int64_t blocks = (minimum_group(options) + g - 1) / g;
-    return transformer_schedule(options, Placement::loop, options.chunks,
+    return transformer_schedule(options, Placement::loop, options.rule.chunks,
                                 [&](int rank) { return list_of(options, g, blocks, rank); });
 }
 

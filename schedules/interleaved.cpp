@@ -25,7 +25,7 @@ using enum Op;
 // can be overlapped (JaxPP's KimiK2, Megatron with the all-to-all of experts overlapped).
 std::vector<Pass> list_of(const ScheduleOptions& options, const InterleavedTable& table, int rank) {
     ChunkList list(table.stages(rank), options.microbatches);
-    const int64_t extra = std::max(1, options.warm_up_depth) - 1;
+    const int64_t extra = std::max(1, options.rule.warm_up_depth) - 1;
     const int64_t warm_up = std::min(table.warm_up(rank, 2) + extra, table.size());
     int64_t forwards = 0;
     const auto forward = [&] {
@@ -46,7 +46,7 @@ std::vector<Pass> list_of(const ScheduleOptions& options, const InterleavedTable
 
 Schedule interleaved(const ScheduleOptions& options) {
     const InterleavedTable table(options);
-    return transformer_schedule(options, Placement::loop, options.chunks,
+    return transformer_schedule(options, Placement::loop, options.rule.chunks,
                                 [&](int rank) { return list_of(options, table, rank); });
 }
 

@@ -7,8 +7,8 @@ namespace vocabpipe {
 
 InterleavedTable::InterleavedTable(const ScheduleOptions& options)
     : ranks_(options.ranks),
-      chunks_(options.chunks),
-      group_(std::min(options.group_size == 0 ? options.ranks : options.group_size,
+      chunks_(options.rule.chunks),
+      group_(std::min(options.rule.group_size == 0 ? options.ranks : options.rule.group_size,
                       options.microbatches)) {
     int microbatches = options.microbatches;
     const int least = std::min(group_, ranks_);

@@ -45,7 +45,7 @@ std::vector<Pass> list_of(const ScheduleOptions& options, const InterleavedTable
 
 Schedule interleaved_zb(const ScheduleOptions& options) {
     const InterleavedTable table(options);
-    return transformer_schedule(options, Placement::loop, options.chunks,
+    return transformer_schedule(options, Placement::loop, options.rule.chunks,
                                 [&](int rank) { return list_of(options, table, rank); });
 }
 

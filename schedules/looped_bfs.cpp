@@ -18,14 +18,14 @@ using enum Op;
 std::vector<Pass> list_of(const ScheduleOptions& options, int rank) {
     const int m = options.microbatches;
     std::vector<int> stages;
-    for (int chunk = 0; chunk < options.chunks; ++chunk) {
+    for (int chunk = 0; chunk < options.rule.chunks; ++chunk) {
         stages.push_back(chunk * options.ranks + rank);
     }
     ChunkList list(std::move(stages), m);
-    for (int chunk = 0; chunk < options.chunks; ++chunk) {
+    for (int chunk = 0; chunk < options.rule.chunks; ++chunk) {
         for (int j = 0; j < m; ++j) list.append(F, chunk, j);
     }
-    for (int chunk = options.chunks - 1; chunk >= 0; --chunk) {
+    for (int chunk = options.rule.chunks - 1; chunk >= 0; --chunk) {
         for (int j = m - 1; j >= 0; --j) list.append(B, chunk, j);
     }
     return std::move(list).take();
@@ -34,7 +34,7 @@ std::vector<Pass> list_of(const ScheduleOptions& options, int rank) {
 }  // namespace
 
 Schedule looped_bfs(const ScheduleOptions& options) {
-    return transformer_schedule(options, Placement::loop, options.chunks,
+    return transformer_schedule(options, Placement::loop, options.rule.chunks,
                                 [&](int rank) { return list_of(options, rank); });
 }
 

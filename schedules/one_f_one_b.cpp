@@ -137,7 +137,7 @@ std::vector<Pass> interlaced(const ScheduleOptions& options, int rank) {
 
 Schedule one_f_one_b(const ScheduleOptions& options) {
     // The orders below, vocabulary passes included, are made for a depth of 1.
-    if (options.warm_up_depth > 1) return eager_1f1b(options);
+    if (options.rule.warm_up_depth > 1) return eager_1f1b(options);
     // On one rank there is nobody to wait for: every mode is E F S T B G, one microbatch in flight.
     const bool alone = options.ranks == 1;
     if (alone || !sharded(options.vocab_mode)) {
@@ -147,8 +147,9 @@ Schedule one_f_one_b(const ScheduleOptions& options) {
         return straight_schedule(options, [&](int rank) { return interlaced(options, rank); });
     }
     const int barriers = options.vocab_mode == VocabMode::two_barriers ? 2 : 1;
-    const std::vector<UnitSlot> slots = unit_slots(
-        options.ranks, options.costs.mean(F), options.costs.mean(B) - options.broadcast_margin);
+    const std::vector<UnitSlot> slots =
+        unit_slots(options.ranks, options.costs.mean(F),
+                   options.costs.mean(B) - options.rule.broadcast_margin);
     return straight_schedule(
         options, [&](int rank) { return with_barriers(options, rank, barriers, slots); });
 }

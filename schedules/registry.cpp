@@ -127,19 +127,19 @@ void check(const ScheduleOptions& options) {
     require_at_least("--vocab-size", options.vocab_size, 1);
     // Keeps vocab_size * ranks within 64 bits (ShardMap::even).
     require_at_most("--vocab-size", options.vocab_size, int64_t{1} << 40);
-    require_at_least("--broadcast-margin", options.broadcast_margin, 0);
-    require_at_least("--chunks", options.chunks, 0);
-    require_at_least("--warm-up-depth", options.warm_up_depth, 0);
-    require_at_least("--group-size", options.group_size, 0);
-    require_at_least("--memory-limit", options.memory_limit, 0);
-    require_at_least("--search-moves", options.search_moves, 0);
+    require_at_least("--broadcast-margin", options.rule.broadcast_margin, 0);
+    require_at_least("--chunks", options.rule.chunks, 0);
+    require_at_least("--warm-up-depth", options.rule.warm_up_depth, 0);
+    require_at_least("--group-size", options.rule.group_size, 0);
+    require_at_least("--memory-limit", options.rule.memory_limit, 0);
+    require_at_least("--search-moves", options.rule.search_moves, 0);
 }
 
 /// Making a list takes some 70 bytes per pass: a mistyped number is refused before it fills the
 /// memory.
 void check_size(const ScheduleOptions& options) {
     constexpr int64_t kMostPasses = 20'000'000;
-    const int64_t stages = int64_t{options.ranks} * options.chunks;
+    const int64_t stages = int64_t{options.ranks} * options.rule.chunks;
     // F, I and W of every stage, S, T, E and G of every rank, at most.
     const int64_t of_microbatch = 3 * stages + int64_t{4} * options.ranks;
     require_at_most("--pp x --chunks", of_microbatch, kMostPasses);
@@ -243,9 +243,9 @@ namespace {
 ScheduleOptions resolve(const Generator& family, const ScheduleOptions& asked) {
     check(asked);
     ScheduleOptions options = asked;
-    if (options.chunks == 0) options.chunks = family.chunks;
-    if (options.chunks != family.chunks && !family.any_chunks) {
-        throw UsageError("--chunks " + std::to_string(options.chunks) + ": does not match " +
+    if (options.rule.chunks == 0) options.rule.chunks = family.chunks;
+    if (options.rule.chunks != family.chunks && !family.any_chunks) {
+        throw UsageError("--chunks " + std::to_string(options.rule.chunks) + ": does not match " +
                          std::string(family.name) + ", which has " + std::to_string(family.chunks));
     }
     const auto refuse = [&](const char* option, int value, bool Generator::*reads) {
@@ -257,19 +257,19 @@ ScheduleOptions resolve(const Generator& family, const ScheduleOptions& asked) {
         throw UsageError(std::string(option) + " " + std::to_string(value) + ": " +
                          std::string(family.name) + " does not use it; only " + others + " do");
     };
-    refuse("--warm-up-depth", options.warm_up_depth, &Generator::warm_up_depth);
-    refuse("--group-size", options.group_size, &Generator::group_size);
-    refuse("--memory-limit", options.memory_limit, &Generator::memory_limit);
+    refuse("--warm-up-depth", options.rule.warm_up_depth, &Generator::warm_up_depth);
+    refuse("--group-size", options.rule.group_size, &Generator::group_size);
+    refuse("--memory-limit", options.rule.memory_limit, &Generator::memory_limit);
     // Stage numbers have 16 bits (Pass::stage).
     constexpr int kMostStages = std::numeric_limits<uint16_t>::max();
-    if (options.chunks > kMostStages / options.ranks) {
-        throw UsageError("--chunks " + std::to_string(options.chunks) + ": must be at most " +
+    if (options.rule.chunks > kMostStages / options.ranks) {
+        throw UsageError("--chunks " + std::to_string(options.rule.chunks) + ": must be at most " +
                          std::to_string(kMostStages / options.ranks) + " on " +
                          std::to_string(options.ranks) + " ranks, because a schedule has at most " +
                          std::to_string(kMostStages) + " stages");
     }
     check_size(options);
-    check_costs(options.costs, options.ranks * options.chunks, options.ranks);
+    check_costs(options.costs, options.ranks * options.rule.chunks, options.ranks);
     return options;
 }
 
@@ -286,9 +286,9 @@ Schedule placement_of(std::string_view name, const ScheduleOptions& asked) {
     const ScheduleOptions options = resolve(family, asked);
     Schedule schedule;
     schedule.ranks = options.ranks;
-    schedule.stages = options.ranks * options.chunks;
+    schedule.stages = options.ranks * options.rule.chunks;
     schedule.microbatches = options.microbatches;
-    schedule.rank_of_stage = rank_of_stage(family.placement, options.ranks, options.chunks);
+    schedule.rank_of_stage = rank_of_stage(family.placement, options.ranks, options.rule.chunks);
     place_vocabulary(schedule, options.vocab_mode, options.vocab_size);
     return schedule;
 }
@@ -296,19 +296,19 @@ Schedule placement_of(std::string_view name, const ScheduleOptions& asked) {
 Schedule finish_schedule(Schedule schedule, const ScheduleOptions& options) {
     if (schedule.output.vocab_size() == 0) {
         if (options.forward_only) keep_forwards(schedule);
-        const int barriers = extra_microbatches(options.vocab_mode) * options.chunks;
-        const int limit = options.memory_limit == 0 ? 0 : options.memory_limit + barriers;
+        const int barriers = extra_microbatches(options.vocab_mode) * options.rule.chunks;
+        const int limit = options.rule.memory_limit == 0 ? 0 : options.rule.memory_limit + barriers;
         schedule = insert_vocabulary(schedule, {.mode = options.vocab_mode,
                                                 .vocab_size = options.vocab_size,
                                                 .costs = options.costs,
                                                 .chunk_limit = limit});
     }
     drop_passes_on_empty_shards(schedule);
-    if (options.search_moves > 0) {
-        check_moves(schedule, options.search_moves);
+    if (options.rule.search_moves > 0) {
+        check_moves(schedule, options.rule.search_moves);
         schedule =
             local_search(schedule, options.costs,
-                         {.moves = options.search_moves, .progress = options.search_progress});
+                         {.moves = options.rule.search_moves, .progress = options.search_progress});
     }
     return schedule;
 }

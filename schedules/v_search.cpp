@@ -288,13 +288,14 @@ private:
 
 Schedule v_search(const ScheduleOptions& options) {
     const int most = 2 * options.ranks;
-    const int limit = options.memory_limit == 0 ? most : std::min(options.memory_limit, most);
+    const int limit =
+        options.rule.memory_limit == 0 ? most : std::min(options.rule.memory_limit, most);
     if (const std::optional<Rows> rows = Search(options, limit).run()) {
         return schedule_of(*rows, options, true);
     }
     int least = limit + 1;
     while (least < most && !Search(options, least).run()) ++least;
-    throw UsageError("--memory-limit " + std::to_string(options.memory_limit) +
+    throw UsageError("--memory-limit " + std::to_string(options.rule.memory_limit) +
                      ": v-search has no pattern for " + std::to_string(options.ranks) +
                      " ranks and " + std::to_string(options.microbatches) +
                      " microbatches with so few chunks alive; use at least " +

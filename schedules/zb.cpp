@@ -142,7 +142,7 @@ Schedule with_cap(const ScheduleOptions& options, int limit) {
 
 Schedule zb(const ScheduleOptions& options) {
     const int p = options.ranks;
-    const int k = options.memory_limit == 0 ? p : options.memory_limit;
+    const int k = options.rule.memory_limit == 0 ? p : options.rule.memory_limit;
     if (k < p) {
         throw UsageError("--memory-limit " + std::to_string(k) + ": must be at least " +
                          std::to_string(p) +

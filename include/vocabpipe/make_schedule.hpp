@@ -11,29 +11,34 @@
 
 namespace vocabpipe {
 
+/// What the rule of a family can be told; 0: what the family is made for. A family refuses what its
+/// rule does not read (Generator). Training, planning and the tool hand one of these through.
+struct RuleOptions {
+    int chunks = 0;         ///< v, stages per rank
+    int warm_up_depth = 0;  ///< D of 1F1B; the family's own is 1, eager 2
+    int group_size = 0;     ///< N of interleaved families; their own is one microbatch per rank (p)
+    /// Cap on the activations alive on any rank, in chunks, of families that trade memory for
+    /// bubble (zb, v-search); vocabulary barriers add their microbatches on top.
+    int memory_limit = 0;
+    /// Latency to hide between the last stage's F and the earliest S, in the unit of the costs:
+    /// 1F1B's orders are built for B - broadcast_margin. 0 keeps the paper's lists.
+    int64_t broadcast_margin = 0;
+    /// Moves of a local search for a smaller makespan under the costs, after the family's rule
+    /// (local_search.hpp); 0: the rule as it is. At most kMostSearchMoves.
+    int64_t search_moves = 0;
+};
+
 /// What make_schedule() is to make.
 struct ScheduleOptions {
     int ranks = 1;                           ///< p
     int microbatches = 1;                    ///< m, of one step
     VocabMode vocab_mode = VocabMode::none;  ///< what happens to the vocabulary layers
     int64_t vocab_size = 0;  ///< rows to shard; with fewer rows than ranks some shards stay empty
-    int chunks = 0;          ///< v, stages per rank; 0: what the family is made for
-    int warm_up_depth = 0;   ///< D of 1F1B; 0: the family's own (1, eager 2)
-    int group_size = 0;      ///< N of interleaved families; 0: one microbatch per rank (p)
-    /// Cap on the activations alive on any rank, in chunks, of families that trade memory for
-    /// bubble (zb, v-search); vocabulary barriers add their microbatches on top. 0: the family's
-    /// own.
-    int memory_limit = 0;
+    RuleOptions rule;        ///< of the family
     /// What passes take; only ratios matter. Orders are made for these costs where a family's rule
     /// depends on them, and vocabulary passes are placed by them.
     PassCosts costs;
-    /// Latency to hide between the last stage's F and the earliest S, in the unit of the costs:
-    /// 1F1B's orders are built for B - broadcast_margin. 0 keeps the paper's lists.
-    int64_t broadcast_margin = 0;
-    /// Moves of a local search for a smaller makespan under `costs`, after the family's rule
-    /// (local_search.hpp); 0: the rule as it is. At most kMostSearchMoves.
-    int64_t search_moves = 0;
-    /// Told from time to time how many of them were tried; may throw, which ends the search.
+    /// Told from time to time how many moves of a search were tried; may throw, which ends it.
     std::function<void(int64_t done)> search_progress;
     bool forward_only =
         false;  ///< evaluation: E, F, S and the loss, no limit from passes in flight
@@ -54,9 +59,9 @@ struct Generator {
     int chunks = 1;                             ///< v when none is asked for
     bool any_chunks = false;                    ///< whether other v are possible
     // Options that the rule reads; make_schedule() refuses those that it would ignore.
-    bool warm_up_depth = false;  ///< reads ScheduleOptions::warm_up_depth
-    bool group_size = false;     ///< reads ScheduleOptions::group_size
-    bool memory_limit = false;   ///< reads ScheduleOptions::memory_limit
+    bool warm_up_depth = false;  ///< reads RuleOptions::warm_up_depth
+    bool group_size = false;     ///< reads RuleOptions::group_size
+    bool memory_limit = false;   ///< reads RuleOptions::memory_limit
     /// The rule.
     Schedule (*make)(const ScheduleOptions&) = nullptr;
 };
@@ -77,8 +82,8 @@ struct Generator {
 
 /// What make_schedule() does after the family's rule, for any schedule: adds E, S, T and G as the
 /// mode wants if the output layer has no rows yet, then searches if moves are asked for. Of the
-/// options it reads vocab_mode, vocab_size, chunks (with memory_limit), memory_limit, costs,
-/// search_moves and forward_only. Throws as insert_vocabulary().
+/// options it reads vocab_mode, vocab_size, costs, forward_only, and of the rule chunks (with
+/// memory_limit), memory_limit and search_moves. Throws as insert_vocabulary().
 [[nodiscard]] Schedule finish_schedule(Schedule schedule, const ScheduleOptions& options);
 
 /// Transformer layers per stage. Even split (the first num_layers % stages stages take one more),

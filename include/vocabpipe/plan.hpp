@@ -120,7 +120,7 @@ struct Candidate {
     VocabMode vocab_mode = VocabMode::none;  ///< what happens to the vocabulary layers
     LayerSplit split = LayerSplit::front;    ///< of layers over stages
     int chunks = 1;                          ///< stages per rank
-    int memory_limit = 0;  ///< ScheduleOptions::memory_limit, in chunks; 0: the family's own
+    int memory_limit = 0;  ///< RuleOptions::memory_limit, in chunks; 0: the family's own
     std::vector<int> layers_per_stage;      ///< [global stage]
     Mesh mesh = {};                         ///< how the GPUs divide
     int64_t micro_batch_size = 1;           ///< sequences

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "vocabpipe/lower.hpp"
+#include "vocabpipe/make_schedule.hpp"
 #include "vocabpipe/mesh.hpp"
 #include "vocabpipe/model_config.hpp"
 #include "vocabpipe/model_rank.hpp"
@@ -43,12 +44,7 @@ struct StepSchedule {
     /// Passes that exist already, as from a file, in place of the family's rule. Not owned.
     const Schedule* passes = nullptr;
     VocabMode vocab_mode = VocabMode::one_barrier;  ///< least memory of the balanced ones
-    int chunks = 0;                                 ///< as in ScheduleOptions; 0: the family's own
-    int warm_up_depth = 0;                          ///< as in ScheduleOptions; 0: the family's own
-    int group_size = 0;                             ///< as in ScheduleOptions; 0: the family's own
-    int memory_limit = 0;                           ///< as in ScheduleOptions; 0: the family's own
-    int64_t broadcast_margin = 0;                   ///< as in ScheduleOptions; 0: the paper's lists
-    int64_t search_moves = 0;  ///< as in ScheduleOptions; 0: the family's rule alone is fast
+    RuleOptions rule;                               ///< of the family; 0 everywhere: as it is made
     Recompute recompute = Recompute::none;  ///< what R makes again; none: time before memory
     /// Transformer layers of every stage. Empty: layers_per_stage().
     std::vector<int> layers_per_stage;

@@ -225,8 +225,7 @@ StepModel step_model(const PlanOptions& options, const UnitCosts& units,
                      .microbatches = candidate.microbatches,
                      .vocab_mode = candidate.vocab_mode,
                      .vocab_size = options.model.vocab_size,
-                     .chunks = candidate.chunks,
-                     .memory_limit = candidate.memory_limit};
+                     .rule = {.chunks = candidate.chunks, .memory_limit = candidate.memory_limit}};
     const bool recomputes = candidate.recompute != Recompute::none;
     PassCosts& costs = step.generate.costs;
     StepSizes of_slice = step.sizes;
@@ -241,7 +240,7 @@ StepModel step_model(const PlanOptions& options, const UnitCosts& units,
     // The paper's lists leave C0 no slack; build them for its latency and one hop
     // (docs/schedules.md, `--broadcast-margin`), within what a backward and its R can give.
     const PassCosts order = recomputes ? with_recomputation(costs) : costs;
-    step.generate.broadcast_margin = std::min(costs.c0 + costs.hop, order.mean(Op::B) / 2);
+    step.generate.rule.broadcast_margin = std::min(costs.c0 + costs.hop, order.mean(Op::B) / 2);
     return step;
 }
 

@@ -65,12 +65,12 @@ void use_zero_bubble(const MegatronFlags& megatron, const GivenFlags& given,
     options.schedule_by_stages = false;
     if (!megatron.most_pending_backwards || megatron.zero_bubble_v) return;
     if (given.contains("--memory-limit")) {
-        throw UsageError("--memory-limit " + std::to_string(options.memory_limit) +
+        throw UsageError("--memory-limit " + std::to_string(options.rule.memory_limit) +
                          ": conflicts with --zero-bubble-max-pending-backward " +
                          std::to_string(*megatron.most_pending_backwards) +
                          "; use only one of them");
     }
-    options.memory_limit = *megatron.most_pending_backwards;
+    options.rule.memory_limit = *megatron.most_pending_backwards;
 }
 
 std::string other_defaults(const std::vector<FlagGroup>& groups, const GivenFlags& given,

@@ -64,10 +64,10 @@ void ModelFlags::resolve(const GivenFlags& read) {
     if (whole && !read.contains("--vocab-mode")) options_.vocab_mode = VocabMode::none;
     options_.schedule_by_stages = !read.contains("--schedule");
     use_zero_bubble(given_.megatron, read, options_);
-    if (options_.chunks != 0 && options_.layers_per_chunk != 0) {
+    if (options_.rule.chunks != 0 && options_.layers_per_chunk != 0) {
         throw UsageError("--num-layers-per-virtual-pipeline-stage " +
                          std::to_string(options_.layers_per_chunk) + ": conflicts with --chunks " +
-                         std::to_string(options_.chunks) + "; use only one of them");
+                         std::to_string(options_.rule.chunks) + "; use only one of them");
     }
 }
 

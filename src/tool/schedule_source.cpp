@@ -10,6 +10,7 @@
 #include "src/tool/schedule_files.hpp"
 #include "src/tool/step_costs.hpp"
 #include "src/train/measure/process_memory.hpp"
+#include "src/train/options/rule_flags.hpp"
 #include "src/train/options/train_flags.hpp"
 #include "vocabpipe/error.hpp"
 #include "vocabpipe/lower.hpp"
@@ -22,6 +23,7 @@
 #include <algorithm>
 #include <charconv>
 #include <filesystem>
+#include <iterator>
 #include <numeric>
 #include <optional>
 
@@ -194,10 +196,10 @@ void set_costs(ScheduledStep& step, const ScheduleFlags& flags, VocabMode mode, 
 
 /// A schedule file, and flags that are not for files refused.
 Schedule read_checked(const std::string& path, const ScheduleFlags& flags) {
-    for (const auto& [flag, value] :
-         {std::pair{"--chunks", flags.chunks}, std::pair{"--memory-limit", flags.memory_limit},
-          std::pair{"--group-size", flags.group_size},
-          std::pair{"--warm-up-depth", flags.warm_up_depth}}) {
+    for (const auto& [flag, value] : {std::pair{"--chunks", flags.rule.chunks},
+                                      std::pair{"--memory-limit", flags.rule.memory_limit},
+                                      std::pair{"--group-size", flags.rule.group_size},
+                                      std::pair{"--warm-up-depth", flags.rule.warm_up_depth}}) {
         if (value == 0) continue;
         throw UsageError(std::string(flag) + ": applies only to named schedules; " + path +
                          " is a file");
@@ -227,7 +229,7 @@ Flag schedule_argument(std::string& name, const std::string& help) {
 
 FlagGroup schedule_source_flags(ScheduleFlags& flags) {
     const FlagRange count = between(1, 0x1p30);
-    return {
+    FlagGroup group{
         .flags = {
             {.names = "--pp",
              .value = &flags.pp,
@@ -239,11 +241,6 @@ FlagGroup schedule_source_flags(ScheduleFlags& flags) {
              .help = "Microbatches per step",
              .range = count,
              .absent = 0},
-            {.names = "--chunks",
-             .value = &flags.chunks,
-             .help = "Stages per rank",
-             .range = count,
-             .unset = "the schedule's own"},
             {.names = "--vocab-mode",
              .value = named(&flags.vocab_mode, vocab_mode_from),
              .help =
@@ -276,28 +273,6 @@ FlagGroup schedule_source_flags(ScheduleFlags& flags) {
              .value = &flags.hop,
              .help = "Time that a boundary takes on a link beside the latency, in the same unit",
              .range = between(0, 0x1p40)},
-            {.names = "--memory-limit",
-             .value = &flags.memory_limit,
-             .help = "Maximum number of activations alive on a rank, in chunks, for schedules that "
-                     "trade memory for bubble",
-             .range = count,
-             .absent = 0},
-            {.names = "--group-size",
-             .value = &flags.group_size,
-             .help = "Microbatches that a stage of an interleaved schedule runs in a row",
-             .range = count,
-             .absent = 0},
-            {.names = "--warm-up-depth",
-             .value = &flags.warm_up_depth,
-             .help = "How many more warm-up microbatches a 1F1B stage has than the next stage",
-             .range = count,
-             .unset = "the schedule's own"},
-            {.names = "--search-moves",
-             .value = &flags.search_moves,
-             .help = "Moves of a local search for a shorter step, starting from the schedule's own "
-                     "order",
-             .range = between(0, 0x1p40),
-             .absent = 0},
             dialect_flag(flags.dialect, "Pass letters of a PyTorch CSV"),
             {.names = "--num-layers",
              .value = &flags.num_layers,
@@ -333,6 +308,8 @@ FlagGroup schedule_source_flags(ScheduleFlags& flags) {
                                   CommunicationOrder::launches, CommunicationOrder::serial}),
              .unset = "from the profile, else lanes"},
         }};
+    std::ranges::move(rule_flags(flags.rule), std::back_inserter(group.flags));
+    return group;
 }
 
 FlagGroup lowering_flags(ScheduleFlags& flags) {
@@ -395,10 +372,7 @@ ScheduledStep make_step(const std::string& name, const ScheduleFlags& asked, int
     options.vocab_size = flags.vocab_size > 0 ? flags.vocab_size
                          : profile            ? profile->model.vocab
                                               : int64_t{32000} * flags.pp;
-    options.chunks = flags.chunks;
-    options.memory_limit = flags.memory_limit;
-    options.group_size = flags.group_size;
-    options.warm_up_depth = flags.warm_up_depth;
+    options.rule = flags.rule;
     const bool complete_file = is_file && from_file.output.vocab_size() > 0;
     const bool own_recomputation = is_file && has_recomputation(from_file);
     const Recompute recompute = granularity(flags.recompute, own_recomputation, name);
@@ -423,11 +397,11 @@ ScheduledStep make_step(const std::string& name, const ScheduleFlags& asked, int
         step.title += ", communication order " + std::string(to_string(step.costs.communication));
     }
     options.costs = PassCosts::of(step.costs, step.sizes, step.schedule);
-    options.search_moves = flags.search_moves;
+    options.rule.broadcast_margin *= std::max(step.ticks_per_unit, 1);
     ProgressLine line(/*everywhere=*/true);
     options.search_progress = [&](int64_t done) {
         line.show("searched " + std::to_string(done) + " of " +
-                  std::to_string(options.search_moves) + " moves");
+                  std::to_string(options.rule.search_moves) + " moves");
     };
     step.schedule = make_order(source, options);
     return step;
@@ -437,7 +411,7 @@ SimulatedStep simulate_step(const std::string& schedule, const ScheduleFlags& fl
     SimulatedStep result;
     std::optional<LongWork> work;
     // A search shows itself how far it is.
-    if (flags.search_moves == 0) work.emplace("simulating " + schedule);
+    if (flags.rule.search_moves == 0) work.emplace("simulating " + schedule);
     result.step = make_step(schedule, flags, kMostPassesToLower);
     if (!work) work.emplace("simulating " + schedule);
     result.step.costs.slices = result.step.mesh().slices();

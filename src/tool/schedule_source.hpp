@@ -4,6 +4,7 @@
 #include "src/support/flag.hpp"
 #include "vocabpipe/cost_model.hpp"
 #include "vocabpipe/lower.hpp"
+#include "vocabpipe/make_schedule.hpp"
 #include "vocabpipe/profile.hpp"
 #include "vocabpipe/recompute.hpp"
 #include "vocabpipe/schedule_file.hpp"
@@ -20,14 +21,10 @@ namespace vocabpipe::tool {
 struct ScheduleFlags {
     int pp = 0;
     int microbatches = 0;
-    int chunks = 0;
+    RuleOptions rule;
     std::optional<VocabMode> vocab_mode;  // none: VocabMode::none, or what a file has
     int64_t vocab_size = 0;
-    std::optional<Recompute> recompute;  // none: Recompute::none, or full for a file with R
-    int memory_limit = 0;
-    int group_size = 0;
-    int warm_up_depth = 0;
-    int64_t search_moves = 0;
+    std::optional<Recompute> recompute;        // none: Recompute::none, or full for a file with R
     CsvDialect dialect = CsvDialect::current;  // of a PyTorch CSV
     // B = 2 F, and an even share of the output layer a third of F: round numbers, all alike.
     std::string costs = "12,24,4";

@@ -156,9 +156,9 @@ TEST(UseProfile, SelectiveRecomputationThatWasNotMeasuredTakesItsBytes) {
 TEST(UseProfile, ABackwardAndItsRecomputationGiveTheMarginOfC0) {
     PlanOptions options = profiled();
     options.profile->costs.latency_ns = 1'000'000;
-    EXPECT_EQ(two_barriers(options, {2, 2}).generate.broadcast_margin, 44'000 / 2);
+    EXPECT_EQ(two_barriers(options, {2, 2}).generate.rule.broadcast_margin, 44'000 / 2);
     options.recompute = {Recompute::full};
-    EXPECT_EQ(two_barriers(options, {2, 2}).generate.broadcast_margin, (44'000 + 20'000) / 2);
+    EXPECT_EQ(two_barriers(options, {2, 2}).generate.rule.broadcast_margin, (44'000 + 20'000) / 2);
 }
 
 TEST(UseProfile, APlanFromAProfileHasTimesAndMemoryButNoMfu) {

@@ -120,7 +120,7 @@ TEST_P(Equality, EvaluationHasTheLossesOfTrainingAndTouchesNoGradient) {
                    .generate = {.ranks = c.ranks,
                                 .microbatches = step.microbatches,
                                 .vocab_mode = c.mode,
-                                .chunks = step.chunks},
+                                .rule = {.chunks = step.chunks}},
                    .sequences = step.sequences};
         const Gradients training = pipeline(s);
         ASSERT_EQ(training.losses.size(), static_cast<size_t>(step.microbatches));
@@ -333,7 +333,7 @@ TEST_P(SameBits, ForOrdersBuiltFromOtherCosts) {
                 if (skipped(turn++)) continue;
                 RunSetup other = s;
                 other.generate.costs = PassCosts::uniform(c.forward, c.backward, 1);
-                other.generate.broadcast_margin = c.margin;
+                other.generate.rule.broadcast_margin = c.margin;
                 const Schedule reordered = other.schedule();
                 if (accumulation_order(reordered) != accumulation_order(schedule)) continue;
                 other.run.costs =

@@ -14,7 +14,8 @@ namespace {
 
 Schedule eager(int ranks, int microbatches, int depth) {
     return transformer_passes_of(
-        "eager-1f1b", {.ranks = ranks, .microbatches = microbatches, .warm_up_depth = depth});
+        "eager-1f1b",
+        {.ranks = ranks, .microbatches = microbatches, .rule = {.warm_up_depth = depth}});
 }
 
 TEST(EagerOneFOneB, HoldsDepthMicrobatchesPerRankBelow) {
@@ -66,8 +67,11 @@ TEST(EagerOneFOneB, PaysForLatencyOnlyInFillAndDrain) {
 
 TEST(EagerOneFOneB, IsWhatADeeperOneFOneBIs) {
     for (const VocabMode mode : kEveryMode) {
-        const ScheduleOptions options{
-            .ranks = 3, .microbatches = 7, .vocab_mode = mode, .vocab_size = 9, .warm_up_depth = 2};
+        const ScheduleOptions options{.ranks = 3,
+                                      .microbatches = 7,
+                                      .vocab_mode = mode,
+                                      .vocab_size = 9,
+                                      .rule = {.warm_up_depth = 2}};
         EXPECT_EQ(make_schedule("1f1b", options).passes,
                   make_schedule("eager-1f1b", options).passes);
     }

@@ -98,7 +98,7 @@ TEST_P(EverySchedule, IsValidForEveryRatioOfCosts) {
     for_each_size([&](ScheduleOptions options) {
         for (const auto& [forward, backward] : costs) {
             options.costs = PassCosts::uniform(forward, backward, 1);
-            options.broadcast_margin = backward / 4;
+            options.rule.broadcast_margin = backward / 4;
             ASSERT_EQ(brute_force_fault(generated(options)), "") << forward << ":" << backward;
         }
     });

@@ -24,7 +24,7 @@ void for_each_size(int most_ranks, const Check& check) {
             for (int v = 1; v <= 4; ++v) {
                 SCOPED_TRACE("p=" + std::to_string(p) + " m=" + std::to_string(m) +
                              " v=" + std::to_string(v));
-                check(ScheduleOptions{.ranks = p, .microbatches = m, .chunks = v});
+                check(ScheduleOptions{.ranks = p, .microbatches = m, .rule = {.chunks = v}});
                 if (::testing::Test::HasFatalFailure()) return;
             }
         }
@@ -37,8 +37,8 @@ TEST(Interleaved, IsValidForEveryGroupSizeAndDepth) {
             for (int group = 1; group <= 2 * options.ranks; ++group) {
                 const int deepest = generator(family).warm_up_depth ? 3 : 0;
                 for (int depth = 0; depth <= deepest; ++depth) {
-                    options.group_size = group;
-                    options.warm_up_depth = depth;
+                    options.rule.group_size = group;
+                    options.rule.warm_up_depth = depth;
                     const Schedule schedule = transformer_passes_of(family, options);
                     const auto violation = find_violation(schedule);
                     ASSERT_FALSE(violation.has_value())
@@ -57,7 +57,7 @@ TEST(Interleaved, HasTheBubbleOfOneFOneBInChunks) {
         for_each_size(6, [&](const ScheduleOptions& options) {
             const int p = options.ranks;
             if (options.microbatches % p != 0) return;
-            const int64_t passes = options.microbatches * options.chunks + p - 1;
+            const int64_t passes = options.microbatches * options.rule.chunks + p - 1;
             ASSERT_EQ(time_passes(transformer_passes_of("interleaved", options), pass_costs(costs))
                           .makespan,
                       passes * (costs.f + costs.i + costs.w));
@@ -69,7 +69,7 @@ TEST(Interleaved, PaysForLatencyOnlyInFillAndDrain) {
     for (int64_t hop = 0; hop <= 10; ++hop) {
         for_each_size(5, [&](const ScheduleOptions& options) {
             const int p = options.ranks;
-            const int v = options.chunks;
+            const int v = options.rule.chunks;
             if (options.microbatches % p != 0 || p == 1) return;
             ASSERT_EQ(time_passes(transformer_passes_of("interleaved", options),
                                   pass_costs({10, 12, 8, hop}))
@@ -83,12 +83,12 @@ TEST(Interleaved, HoldsWhatTheFormulaSays) {
     for_each_size(6, [](ScheduleOptions options) {
         const int p = options.ranks;
         const int m = options.microbatches;
-        const int v = options.chunks;
+        const int v = options.rule.chunks;
         for (int group = p; group <= m; ++group) {
             if (m % group != 0 && m % group < p) continue;  // filled up, then cut
-            options.group_size = group;
+            options.rule.group_size = group;
             for (int depth = 1; depth <= 2; ++depth) {
-                options.warm_up_depth = depth;
+                options.rule.warm_up_depth = depth;
                 const auto peaks = peak_chunks(transformer_passes_of("interleaved", options));
                 for (int r = 0; r < p; ++r) {
                     ASSERT_EQ(peaks[static_cast<size_t>(r)],
@@ -100,8 +100,8 @@ TEST(Interleaved, HoldsWhatTheFormulaSays) {
 }
 
 TEST(Interleaved, RunsAllMicrobatchesAsOneGroupBelowTheNumberOfRanks) {
-    EXPECT_THAT(lists_of(transformer_passes_of("interleaved",
-                                               {.ranks = 2, .microbatches = 1, .chunks = 2})),
+    EXPECT_THAT(lists_of(transformer_passes_of(
+                    "interleaved", {.ranks = 2, .microbatches = 1, .rule = {.chunks = 2}})),
                 ::testing::ElementsAre("0F0 2F0 2B0 0B0", "1F0 3F0 3B0 1B0"));
 }
 
@@ -109,7 +109,8 @@ TEST(Interleaved, RunsAllMicrobatchesAsOneGroupBelowTheNumberOfRanks) {
 // v = 2, rank 0: 1 1 1 2 2 2 -2 1 -2 1 -2 2 -1 2 -1 -1 -2 -2 -1 -1
 TEST(Interleaved, IsMegatronsOrderForALargerGroup) {
     EXPECT_EQ(lists_of(transformer_passes_of(
-                  "interleaved", {.ranks = 2, .microbatches = 5, .chunks = 2, .group_size = 3}))[0],
+                  "interleaved",
+                  {.ranks = 2, .microbatches = 5, .rule = {.chunks = 2, .group_size = 3}}))[0],
               "0F0 0F1 0F2 2F0 2F1 2F2 2B0 0F3 2B1 0F4 2B2 2F3 0B0 2F4 0B1 0B2 2B3 2B4 0B3 0B4");
 }
 
@@ -117,7 +118,7 @@ TEST(InterleavedZeroBubble, HasAThirdOfTheBubbleAndHoldsVpChunks) {
     for_each_size(6, [](const ScheduleOptions& options) {
         const int p = options.ranks;
         const int m = options.microbatches;
-        const int v = options.chunks;
+        const int v = options.rule.chunks;
         if (m % p != 0) return;
         const Schedule schedule = transformer_passes_of("interleaved-zb", options);
         ASSERT_EQ(time_passes(schedule, pass_costs({})).makespan, 3 * m * v + p - 1);
@@ -130,7 +131,7 @@ TEST(LoopedBfs, HasTheBubbleOfInterleavedAndHoldsEverything) {
         for_each_size(6, [&](const ScheduleOptions& options) {
             const int p = options.ranks;
             const int m = options.microbatches;
-            const int v = options.chunks;
+            const int v = options.rule.chunks;
             const Schedule schedule = transformer_passes_of("looped-bfs", options);
             ASSERT_THAT(peak_chunks(schedule), ::testing::Each(m * v));
             if (m % p != 0) return;
@@ -146,7 +147,7 @@ TEST(GroupInterleaved, IsValidForEveryGroupSizeAndCost) {
         for_each_size(6, [&](ScheduleOptions options) {
             options.costs = pass_costs(costs);
             for (int group = 1; group <= options.ranks; ++group) {
-                options.group_size = group;
+                options.rule.group_size = group;
                 const Schedule schedule = transformer_passes_of("group-interleaved", options);
                 const auto violation = find_violation(schedule);
                 ASSERT_FALSE(violation.has_value()) << "g=" << group << violation->message();
@@ -165,7 +166,7 @@ TEST(GroupInterleaved, TradesBubbleForMemoryByTheGroup) {
                 const int m = 3 * g;
                 const Schedule schedule = transformer_passes_of(
                     "group-interleaved",
-                    {.ranks = p, .microbatches = m, .chunks = v, .group_size = g});
+                    {.ranks = p, .microbatches = m, .rule = {.chunks = v, .group_size = g}});
                 EXPECT_EQ(time_passes(schedule, pass_costs({})).makespan,
                           3 * m * v + 2 * (p - 1) + (v - 1) * (p - g));
                 const std::vector<int> peaks = peak_chunks(schedule);
@@ -180,7 +181,7 @@ TEST(GroupInterleaved, TradesBubbleForMemoryByTheGroup) {
 TEST(GroupInterleaved, RefusesGroupsLargerThanThePipeline) {
     try {
         (void)transformer_passes_of("group-interleaved",
-                                    {.ranks = 4, .microbatches = 8, .group_size = 5});
+                                    {.ranks = 4, .microbatches = 8, .rule = {.group_size = 5}});
         FAIL() << "accepted";
     } catch (const UsageError& error) {
         EXPECT_STREQ(

@@ -97,12 +97,13 @@ TEST(OneFOneB, RunsNoVocabularyPassesOnRanksWithoutRows) {
 // unit (just below b = 2f) with two warm-up units; written out by hand from 3.4.
 TEST(OneFOneB, BuildsTheOrderForTheBackwardLessTheMargin) {
     const auto list = [](int64_t margin) {
-        const Schedule schedule = make_schedule("1f1b", {.ranks = 4,
-                                                         .microbatches = 8,
-                                                         .vocab_mode = VocabMode::one_barrier,
-                                                         .vocab_size = 1000,
-                                                         .costs = PassCosts::uniform(100, 200, 30),
-                                                         .broadcast_margin = margin});
+        const Schedule schedule =
+            make_schedule("1f1b", {.ranks = 4,
+                                   .microbatches = 8,
+                                   .vocab_mode = VocabMode::one_barrier,
+                                   .vocab_size = 1000,
+                                   .rule = {.broadcast_margin = margin},
+                                   .costs = PassCosts::uniform(100, 200, 30)});
         return text_of(schedule.passes[1]);
     };
     EXPECT_THAT(list(0), ::testing::StartsWith("E0 E1 E2 1F0 E3 1F1 E4 1F2 S0 1F3 T0 S1 T1 S2 1B0 "

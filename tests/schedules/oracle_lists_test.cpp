@@ -62,9 +62,9 @@ TEST(OracleLists, AreWhatTheFamiliesGenerate) {
         ASSERT_FALSE(family.name.empty()) << oracle.at("schedule");
         const auto params = oracle.value("params", nlohmann::json::object());
         expect_generated(oracle, family.name,
-                         {.chunks = oracle.at("v").get<int>(),
-                          .warm_up_depth = family.warm_up_depth,
-                          .group_size = params.value("group_size_N", 0)});
+                         {.rule = {.chunks = oracle.at("v").get<int>(),
+                                   .warm_up_depth = family.warm_up_depth,
+                                   .group_size = params.value("group_size_N", 0)}});
         ++compared;
     }
     EXPECT_EQ(compared, 30);
@@ -73,7 +73,7 @@ TEST(OracleLists, AreWhatTheFamiliesGenerate) {
 TEST(OracleLists, OfZbAreTheClosedForm) {
     int compared = 0;
     for (const auto& oracle : oracles().at("closed_form_zb_k")) {
-        expect_generated(oracle, "zb", {.memory_limit = oracle.at("k").get<int>()});
+        expect_generated(oracle, "zb", {.rule = {.memory_limit = oracle.at("k").get<int>()}});
         ++compared;
     }
     EXPECT_EQ(compared, 6);
@@ -83,8 +83,8 @@ TEST(OracleLists, OfGroupInterleavedAreTheSlotGrid) {
     int compared = 0;
     for (const auto& oracle : oracles().at("group_interleaved")) {
         expect_generated(oracle, "group-interleaved",
-                         {.chunks = oracle.at("v").get<int>(),
-                          .group_size = oracle.at("params").at("group_size").get<int>()});
+                         {.rule = {.chunks = oracle.at("v").get<int>(),
+                                   .group_size = oracle.at("params").at("group_size").get<int>()}});
         ++compared;
     }
     EXPECT_EQ(compared, 4);

@@ -173,22 +173,23 @@ TEST(OracleTimes, OfZeroBubbleHeuristicsInAVAreMetAtEqualCosts) {
 TEST(OracleTimes, OfZbAtEveryCapAreReproduced) {
     for (const auto& row : oracles().at("zb_k_versus_heuristic")) {
         SCOPED_TRACE(row.dump());
-        const Schedule schedule =
-            without_vocabulary(make_schedule("zb", {.ranks = row.at("p"),
-                                                    .microbatches = row.at("m"),
-                                                    .vocab_size = 1,
-                                                    .memory_limit = row.at("memory_cap_chunks")}));
+        const Schedule schedule = without_vocabulary(
+            make_schedule("zb", {.ranks = row.at("p"),
+                                 .microbatches = row.at("m"),
+                                 .vocab_size = 1,
+                                 .rule = {.memory_limit = row.at("memory_cap_chunks")}}));
         const PassTimes times = time_passes(schedule, costs_of(row.at("cost"), row.at("latency")));
         EXPECT_EQ(times.makespan, row.at("closed_form").at("makespan").get<int64_t>());
         EXPECT_EQ(times.largest_span, row.at("closed_form").at("max_span").get<int64_t>());
         const PassCosts costs = costs_of(row.at("cost"), row.at("latency"));
-        const PassTimes for_costs = time_passes(
-            without_vocabulary(make_schedule("zb", {.ranks = row.at("p"),
-                                                    .microbatches = row.at("m"),
-                                                    .vocab_size = 1,
-                                                    .memory_limit = row.at("memory_cap_chunks"),
-                                                    .costs = costs})),
-            costs);
+        const PassTimes for_costs =
+            time_passes(without_vocabulary(make_schedule(
+                            "zb", {.ranks = row.at("p"),
+                                   .microbatches = row.at("m"),
+                                   .vocab_size = 1,
+                                   .rule = {.memory_limit = row.at("memory_cap_chunks")},
+                                   .costs = costs})),
+                        costs);
         EXPECT_LE(for_costs.makespan, times.makespan);
     }
 }

@@ -44,7 +44,7 @@ TEST(PublishedHeuristics, AreMetOrBeatenAtEveryCostAndMemory) {
         const PassCosts costs = v_costs(row.f, row.i, row.w, row.latency);
         const Schedule ours = v_schedule(row.schedule, {.ranks = row.p,
                                                         .microbatches = row.m,
-                                                        .memory_limit = row.memory_limit,
+                                                        .rule = {.memory_limit = row.memory_limit},
                                                         .costs = costs});
         const PassTimes times = time_passes(ours, costs);
         const std::string of =

@@ -50,15 +50,16 @@ TEST(Registry, RefusesSizesThatFillTheMemoryAndSearchesThatDoNotEnd) {
               "--microbatches 100000: with 1000 stages, a step has up to 700000000 passes, but at "
               "most 20000000 are supported; use at most 2857");
     ScheduleOptions options = usual();
-    options.search_moves = int64_t{1} << 40;
+    options.rule.search_moves = int64_t{1} << 40;
     EXPECT_THAT(refusal("1f1b", options),
                 AllOf(HasSubstr("--search-moves 1099511627776: with "),
                       HasSubstr(" passes, the search would take hours; use at most 100000000")));
-    options = {.ranks = 16, .microbatches = 256, .vocab_size = 1, .search_moves = 100'000'000};
+    options = {
+        .ranks = 16, .microbatches = 256, .vocab_size = 1, .rule = {.search_moves = 100'000'000}};
     EXPECT_EQ(refusal("1f1b", options),
               "--search-moves 100000000: with 9216 passes, the search would take hours; use at "
               "most 29826161");
-    options.search_moves = 1;
+    options.rule.search_moves = 1;
     EXPECT_EQ(refusal("1f1b", options), "accepted");
 }
 
@@ -88,23 +89,23 @@ TEST(Registry, NamesOptionValueAndLimitOfImpossibleOptions) {
               "costs are set for 3 stages, but the schedule has 2");
     EXPECT_EQ(refused([](auto& o) { o.costs.rank.clear(); }),
               "costs are set for 0 ranks, but the schedule has 2");
-    EXPECT_EQ(refused([](auto& o) { o.broadcast_margin = -1; }),
+    EXPECT_EQ(refused([](auto& o) { o.rule.broadcast_margin = -1; }),
               "--broadcast-margin -1: must be at least 0");
 }
 
 TEST(Registry, RefusesOptionsThatTheFamilyWouldIgnore) {
     ScheduleOptions options = usual();
-    options.group_size = 3;
+    options.rule.group_size = 3;
     EXPECT_EQ(refusal("1f1b", options),
               "--group-size 3: 1f1b does not use it; only interleaved, group-interleaved, "
               "interleaved-zb do");
     EXPECT_EQ(refusal("interleaved", options), "accepted");
     options = usual();
-    options.memory_limit = 4;
+    options.rule.memory_limit = 4;
     EXPECT_THAT(refusal("zb-h1", options), HasSubstr("--memory-limit 4: zb-h1 does not use it"));
     EXPECT_EQ(refusal("zb", options), "accepted");
     options = usual();
-    options.warm_up_depth = 2;
+    options.rule.warm_up_depth = 2;
     EXPECT_THAT(refusal("gpipe", options), HasSubstr("--warm-up-depth 2: gpipe does not use"));
     EXPECT_EQ(refusal("1f1b", options), "accepted");
 }
@@ -114,7 +115,7 @@ TEST(Registry, AcceptsTheLargestCosts) {
     options.vocab_mode = VocabMode::one_barrier;
     const int64_t largest = int64_t{1} << 40;
     options.costs = PassCosts::uniform(largest, largest, largest);
-    options.broadcast_margin = std::numeric_limits<int64_t>::max();
+    options.rule.broadcast_margin = std::numeric_limits<int64_t>::max();
     EXPECT_EQ(refusal("1f1b", options), "accepted");
 }
 

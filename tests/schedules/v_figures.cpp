@@ -50,7 +50,7 @@ int expect_oracles_met(const std::string& schedule, std::string_view family) {
             ScheduleOptions options{.ranks = oracle.at("p"), .microbatches = oracle.at("m")};
             options.costs = costs_of(figures.at("cost"), figures.at("latency"));
             if (oracle.contains("params") && oracle.at("params").is_object()) {
-                options.memory_limit = oracle.at("params").value("memory_cap_chunks", 0);
+                options.rule.memory_limit = oracle.at("params").value("memory_cap_chunks", 0);
             }
             const Schedule ours = v_schedule(family, options);
             const PassTimes times = time_passes(ours, options.costs);

@@ -26,7 +26,7 @@ void expect_on_frontier(int ranks, int microbatches, int limit) {
                  " k=" + std::to_string(limit));
     const Schedule schedule = v_schedule("v-search", {.ranks = ranks,
                                                       .microbatches = microbatches,
-                                                      .memory_limit = limit,
+                                                      .rule = {.memory_limit = limit},
                                                       .costs = unit_costs()});
     const PassTimes times = time_passes(schedule, unit_costs());
     const int64_t work = 6 * microbatches;
@@ -59,7 +59,7 @@ TEST(VSearch, RefusesALimitThatNoPatternKeeps) {
         const int limit = least_limit(p) - 1;
         try {
             (void)v_schedule("v-search",
-                             {.ranks = p, .microbatches = 2 * p, .memory_limit = limit});
+                             {.ranks = p, .microbatches = 2 * p, .rule = {.memory_limit = limit}});
             ADD_FAILURE() << "p=" << p;
         } catch (const UsageError& error) {
             EXPECT_EQ(std::string(error.what()),
@@ -99,7 +99,8 @@ void expect_within(const Bound& bound) {
     SCOPED_TRACE("k=" + std::to_string(bound.limit) + " makespan " +
                  std::to_string(bound.makespan));
     const Schedule schedule = v_schedule(
-        "v-search", {.ranks = 4, .microbatches = 8, .memory_limit = bound.limit, .costs = costs});
+        "v-search",
+        {.ranks = 4, .microbatches = 8, .rule = {.memory_limit = bound.limit}, .costs = costs});
     const PassTimes times = time_passes(schedule, costs);
     EXPECT_LE(times.makespan, bound.makespan);
     EXPECT_LE(highest_peak(schedule), bound.limit);
@@ -123,7 +124,7 @@ TEST(VSearch, IsNoWorseThanTheFixedPatternsAtTheirPeaks) {
                              " I=" + std::to_string(costs.mean(Op::I)));
                 ScheduleOptions options{.ranks = p, .microbatches = 2 * p + 3, .costs = costs};
                 const Schedule fixed = v_schedule(family, options);
-                options.memory_limit = highest_peak(fixed);
+                options.rule.memory_limit = highest_peak(fixed);
                 EXPECT_LE(time_passes(v_schedule("v-search", options), costs).makespan,
                           time_passes(fixed, costs).makespan);
             }
@@ -150,9 +151,10 @@ TEST(VSearch, IsValidForEveryNumberOfMicrobatchesAndLimit) {
                              " k=" + std::to_string(limit));
                 // Alike, the passes need no refinement; both ways must keep the limit.
                 const PassCosts costs = m % 2 == 0 ? unit_costs() : v_costs(10, 14, 6, 4);
-                const Schedule schedule = v_schedule(
-                    "v-search",
-                    {.ranks = p, .microbatches = m, .memory_limit = limit, .costs = costs});
+                const Schedule schedule = v_schedule("v-search", {.ranks = p,
+                                                                  .microbatches = m,
+                                                                  .rule = {.memory_limit = limit},
+                                                                  .costs = costs});
                 ASSERT_LE(highest_peak(schedule), limit);
             }
         }
@@ -162,14 +164,14 @@ TEST(VSearch, IsValidForEveryNumberOfMicrobatchesAndLimit) {
 TEST(VSearch, AcceptsPassesThatTakeNoTime) {
     PassCosts costs = v_costs(0, 5, 0, 3);
     EXPECT_NO_THROW((void)v_schedule(
-        "v-search", {.ranks = 3, .microbatches = 6, .memory_limit = 4, .costs = costs}));
+        "v-search", {.ranks = 3, .microbatches = 6, .rule = {.memory_limit = 4}, .costs = costs}));
     costs = v_costs(0, 0, 0, 0);
     EXPECT_NO_THROW((void)v_schedule("v-search", {.ranks = 3, .microbatches = 6, .costs = costs}));
 }
 
 TEST(VSearch, MakesTheSameListEveryTime) {
     const ScheduleOptions options{
-        .ranks = 4, .microbatches = 9, .memory_limit = 6, .costs = v_costs(10, 14, 6, 4)};
+        .ranks = 4, .microbatches = 9, .rule = {.memory_limit = 6}, .costs = v_costs(10, 14, 6, 4)};
     EXPECT_EQ(v_schedule("v-search", options).passes, v_schedule("v-search", options).passes);
 }
 

@@ -23,8 +23,8 @@ TEST(ZeroBubble, LosesAUnitOfBubblePerActivation) {
     for (int p = 1; p <= 8; ++p) {
         for (int k = p; k <= 2 * p - 1; ++k) {
             for (int m = k; m <= 4 * p; ++m) {
-                const Schedule schedule =
-                    transformer_passes_of("zb", {.ranks = p, .microbatches = m, .memory_limit = k});
+                const Schedule schedule = transformer_passes_of(
+                    "zb", {.ranks = p, .microbatches = m, .rule = {.memory_limit = k}});
                 const PassTimes times = time_passes(schedule, pass_costs({}));
                 ASSERT_EQ(times.makespan, 3 * m + p - 1);
                 ASSERT_EQ(times.largest_span, 3 * m + 2 * p - 1 - k);
@@ -70,7 +70,8 @@ TEST(ZeroBubble, MakesItsWarmUpForTheCosts) {
         const auto below = [&](int limit) { return static_cast<int>(random() % unsigned(limit)); };
         const int p = 2 + below(4);
         const int k = p + below(2 * p);
-        ScheduleOptions options{.ranks = p, .microbatches = 1 + below(4 * p), .memory_limit = k};
+        ScheduleOptions options{
+            .ranks = p, .microbatches = 1 + below(4 * p), .rule = {.memory_limit = k}};
         const Schedule closed_form = transformer_passes_of("zb", options);
         options.costs.stage.resize(static_cast<size_t>(p));
         for (auto& stage : options.costs.stage) {
@@ -93,7 +94,8 @@ TEST(ZeroBubble, MakesItsWarmUpForTheCosts) {
 
 TEST(ZeroBubble, RefusesLessMemoryThanOneMicrobatchPerRank) {
     try {
-        (void)transformer_passes_of("zb", {.ranks = 4, .microbatches = 8, .memory_limit = 3});
+        (void)transformer_passes_of("zb",
+                                    {.ranks = 4, .microbatches = 8, .rule = {.memory_limit = 3}});
         FAIL() << "accepted";
     } catch (const UsageError& error) {
         EXPECT_STREQ(error.what(),
@@ -104,7 +106,7 @@ TEST(ZeroBubble, RefusesLessMemoryThanOneMicrobatchPerRank) {
 
 TEST(ZeroBubble, TakesAnyLargerLimit) {
     EXPECT_THAT(peak_chunks(transformer_passes_of(
-                    "zb", {.ranks = 4, .microbatches = 20, .memory_limit = 2147483647})),
+                    "zb", {.ranks = 4, .microbatches = 20, .rule = {.memory_limit = 2147483647}})),
                 Each(7));
 }
 

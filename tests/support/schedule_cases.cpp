@@ -110,7 +110,7 @@ Schedule schedule_of(const ScheduleCase& c, const StepCase& step) {
                                     .microbatches = step.microbatches,
                                     .vocab_mode = c.mode,
                                     .vocab_size = step.vocab_size,
-                                    .chunks = step.chunks});
+                                    .rule = {.chunks = step.chunks}});
 }
 
 }  // namespace vocabpipe::testing

@@ -155,7 +155,7 @@ TEST(ChosenSchedule, FollowsFromTheStagesOfARank) {
     EXPECT_EQ(with_chosen_schedule(options, 4).schedule, "interleaved") << "with replicas";
     options.layers_per_chunk = 0;
     EXPECT_EQ(with_chosen_schedule(options, 4).schedule, "1f1b");
-    options.chunks = 2;
+    options.rule.chunks = 2;
     EXPECT_EQ(with_chosen_schedule(options, 4).schedule, "interleaved");
     options.layout = "Et*4|t*4L";
     EXPECT_EQ(with_chosen_schedule(options, 4).schedule, "1f1b") << "the layout counts";
@@ -167,7 +167,7 @@ TEST(ChosenSchedule, LeavesWhatIsWrongToTheChecksOfARun) {
     options.layout = "Ett|no layout";
     EXPECT_EQ(with_chosen_schedule(options, 2).schedule, "1f1b");
     options.layout.clear();
-    options.chunks = 2;
+    options.rule.chunks = 2;
     options.tensor_model_parallel_size = 3;
     EXPECT_EQ(with_chosen_schedule(options, 2).schedule, "1f1b");
 }

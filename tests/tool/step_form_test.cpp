@@ -44,7 +44,7 @@ struct FormStep {
                                         .microbatches = microbatches,
                                         .vocab_mode = mode,
                                         .vocab_size = 32000,
-                                        .chunks = chunks});
+                                        .rule = {.chunks = chunks}});
         } catch (const UsageError&) {
             return false;
         }

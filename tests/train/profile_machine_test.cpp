@@ -111,7 +111,7 @@ TEST(ProfileMachine, MakesAFileThatARunOfTheSameFlagsIsBuiltFrom) {
                 ThrowsMessage<UsageError>(HasSubstr("different embedding rows per rank")));
     EXPECT_THAT(refusal_of([](TrainOptions& o) {
                     o.schedule = "interleaved";
-                    o.chunks = 2;
+                    o.rule.chunks = 2;
                 }),
                 ThrowsMessage<UsageError>(HasSubstr("stages 2, not 4")));
     EXPECT_THAT(refusal_of([](TrainOptions& o) { o.cost_file = "/no/such.json"; }),
@@ -160,7 +160,7 @@ TEST(TrainingPlan, TakesChunksFromTheLayersOfOne) {
 TEST(TrainingPlan, RefusesStagesWithoutLayers) {
     TrainOptions options = tiny();
     options.schedule = "interleaved";
-    options.chunks = 3;
+    options.rule.chunks = 3;
     EXPECT_THAT([&] { (void)TrainingPlan(options, on_one_host(2)); },
                 ThrowsMessage<UsageError>(HasSubstr(
                     "--num-layers 5: must be at least the number of stages, 6 (interleaved, 3")));

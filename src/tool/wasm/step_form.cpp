@@ -25,7 +25,7 @@ RecordedRun run_of(const std::string& name, ScheduleFlags flags) {
                             .microbatches = flags.microbatches,
                             .vocab_mode = mode,
                             .vocab_size = int64_t{32000} * flags.pp,
-                            .chunks = flags.chunks};
+                            .rule = flags.rule};
     const OrderSource source{.name = name};
     ScheduledStep step;
     step.schedule = placement_of(source, options);
@@ -85,7 +85,7 @@ __attribute__((export_name("draw"))) const char* draw(const char* family, const 
                                                       int chunks, int layers, int latency) {
     tool::answer = html::run_data(tool::run_of(family, {.pp = pp,
                                                         .microbatches = microbatches,
-                                                        .chunks = chunks,
+                                                        .rule = {.chunks = chunks},
                                                         .vocab_mode = vocab_mode_from(mode),
                                                         .costs = costs,
                                                         .latency = latency,

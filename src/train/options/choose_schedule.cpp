@@ -17,7 +17,7 @@ int64_t stages_of_rank(const TrainOptions& o, int ranks) {
     const int64_t pipeline = mesh_of(o, ranks).pipeline;
     if (!o.layout.empty()) return std::ssize(parse_stage_layout(o.layout).layers) / pipeline;
     if (o.layers_per_chunk > 0) return o.model.num_layers / (o.layers_per_chunk * pipeline);
-    return o.chunks;
+    return o.rule.chunks;
 }
 
 }  // namespace

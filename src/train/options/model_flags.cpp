@@ -2,10 +2,13 @@
 // Rows about what runs: the model, its steps, the schedule, the device.
 #include "src/model/published/published_models.hpp"
 #include "src/support/names_of.hpp"
+#include "src/train/options/rule_flags.hpp"
 #include "src/train/options/train_flags.hpp"
 #include "vocabpipe/make_schedule.hpp"
 
+#include <algorithm>
 #include <climits>
+#include <iterator>
 
 namespace vocabpipe {
 
@@ -327,7 +330,7 @@ FlagGroup step_flags(TrainOptions& o, UnresolvedFlags& u) {
 }
 
 FlagGroup schedule_flags(TrainOptions& o) {
-    return {
+    FlagGroup group{
         .title = "Schedule",
         .flags = {
             {.names = "--pipeline-model-parallel-size",
@@ -394,44 +397,15 @@ FlagGroup schedule_flags(TrainOptions& o) {
              .range = at_least(0),
              .unset = "same as the other ranks",
              .absent = -1},
-            {.names = "--chunks,--num-virtual-stages-per-pipeline-rank",
-             .value = &o.chunks,
-             .help = "Stages per rank (v)",
-             .unit = "STAGES",
-             .range = between(0, UINT16_MAX),
-             .unset = "the schedule's own"},
             {.names = "--num-layers-per-virtual-pipeline-stage",
              .value = &o.layers_per_chunk,
              .help = "Transformer layers per stage, as another way to set --chunks",
              .unit = "LAYERS",
              .range = between(0, UINT16_MAX),
              .unset = "set by --chunks"},
-            {.names = "--group-size,--microbatch-group-size-per-virtual-pipeline-stage",
-             .value = &o.group_size,
-             .help = "Microbatches that a stage of an interleaved schedule runs in a row",
-             .unit = "MICROBATCHES",
-             .range = between(0, INT32_MAX),
-             .unset = "the number of ranks"},
-            {.names = "--memory-limit,--schedule-memory-limit",
-             .value = &o.memory_limit,
-             .help = "Maximum number of activations alive on a rank, in chunks, for schedules that "
-                     "trade memory for bubble",
-             .unit = "CHUNKS",
-             .range = between(0, INT32_MAX),
-             .unset = "the schedule's own"},
-            {.names = "--warm-up-depth",
-             .value = &o.warm_up_depth,
-             .help = "How many more warm-up microbatches a 1F1B stage has than the next stage",
-             .unit = "MICROBATCHES",
-             .range = between(0, INT32_MAX),
-             .unset = "1; 2 for eager-1f1b"},
-            {.names = "--search-moves",
-             .value = &o.search_moves,
-             .help = "Moves of a local search for a shorter step under --schedule-costs; 0: keep "
-                     "the schedule's own order",
-             .unit = "N",
-             .range = between(0, 0x1p40)},
         }};
+    std::ranges::move(rule_flags(o.rule), std::back_inserter(group.flags));
+    return group;
 }
 
 FlagGroup device_flags(TrainOptions& o) {

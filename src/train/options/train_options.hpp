@@ -8,6 +8,7 @@
 #include "src/train/run/rank_placement.hpp"
 #include "vocabpipe/learning_rate.hpp"
 #include "vocabpipe/lower.hpp"
+#include "vocabpipe/make_schedule.hpp"
 #include "vocabpipe/model_config.hpp"
 #include "vocabpipe/optimizer_step.hpp"
 #include "vocabpipe/recompute.hpp"
@@ -49,14 +50,12 @@ struct TrainOptions {
     std::string schedule = "1f1b";          // --schedule, a name or a .csv or .json file
     /// Without --schedule: interleaved where ranks have several stages (with_chosen_schedule()).
     bool schedule_by_stages = false;
-    std::string layout;        // --pipeline-model-parallel-layout; empty: even, or redistributed
-    EndLayers end_layers;      // --decoder-first-, --decoder-last-pipeline-num-layers
-    int chunks = 0;            // --chunks, stages per rank; 0: the family's own
-    int layers_per_chunk = 0;  // --num-layers-per-virtual-pipeline-stage; 0: by chunks
-    int group_size = 0;        // --group-size; 0: as many as ranks
-    int memory_limit = 0;      // --memory-limit, chunks per rank; 0: the family's own
-    int warm_up_depth = 0;     // --warm-up-depth; 0: the family's own
-    int64_t search_moves = 0;  // --search-moves; 0: the order of the schedule's own rule
+    std::string layout;    // --pipeline-model-parallel-layout; empty: even, or redistributed
+    EndLayers end_layers;  // --decoder-first-, --decoder-last-pipeline-num-layers
+    /// --chunks, --group-size, --memory-limit, --warm-up-depth, --search-moves, --broadcast-margin
+    /// (in the unit of --schedule-costs F,B; nanoseconds where measured).
+    RuleOptions rule;
+    int layers_per_chunk = 0;            // --num-layers-per-virtual-pipeline-stage; 0: by chunks
     std::optional<Recompute> recompute;  // --recompute-granularity; none given: as a file says
     VocabMode vocab_mode =
         VocabMode::one_barrier;  // --vocab-mode; least memory of the balanced ones
@@ -67,8 +66,6 @@ struct TrainOptions {
     int tile_pieces = 0;                          // --tile-pieces; 0: auto
     std::string overlap_table;                    // --overlap-table FILE; empty: none
     Reductions reductions = Reductions::ordered;  // --reduction; the same bits on every transport
-    int64_t broadcast_margin =
-        0;                     // --broadcast-margin, in the unit of F,B; nanoseconds where measured
     int threads_per_rank = 0;  // --threads-per-rank; 0: this rank's share of the cores
 
     EvaluationOptions evaluation;

@@ -332,12 +332,6 @@ FlagGroup cost_flags(TrainOptions& o) {
                  .unit = "COSTS",
                  .choices = {"auto"},
                  .free = true},
-                {.names = "--broadcast-margin",
-                 .value = &o.broadcast_margin,
-                 .help = "Part of B to reserve for the broadcast of X, in the unit of F,B "
-                         "(nanoseconds with a profile or auto)",
-                 .unit = "COST",
-                 .range = between(0, kMostCost)},
             }};
 }
 

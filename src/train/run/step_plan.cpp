@@ -40,13 +40,8 @@ ScheduleOptions order_options(const ModelConfig& model, const StepCluster& clust
             .microbatches = work.microbatches,
             .vocab_mode = schedule.vocab_mode,
             .vocab_size = model.vocab_size,
-            .chunks = schedule.chunks,
-            .warm_up_depth = schedule.warm_up_depth,
-            .group_size = schedule.group_size,
-            .memory_limit = schedule.memory_limit,
-            .costs = nominal_costs(schedule),
-            .broadcast_margin = schedule.broadcast_margin,
-            .search_moves = schedule.search_moves};
+            .rule = schedule.rule,
+            .costs = nominal_costs(schedule)};
 }
 
 /// By what the output layer costs in transformer layers, whose R comes on top.

@@ -114,16 +114,13 @@ StepWork TrainingPlan::work(int microbatches) const {
 }
 
 StepSchedule TrainingPlan::order() const {
-    const int64_t unit = cluster_.costs ? 1 : kUnit;
+    RuleOptions rule = options_.rule;
+    rule.chunks = chunks();
+    if (!cluster_.costs) rule.broadcast_margin *= kUnit;
     return {.name = options_.schedule,
             .passes = file_ ? &*file_ : nullptr,
             .vocab_mode = options_.vocab_mode,
-            .chunks = chunks(),
-            .warm_up_depth = options_.warm_up_depth,
-            .group_size = options_.group_size,
-            .memory_limit = options_.memory_limit,
-            .broadcast_margin = unit * options_.broadcast_margin,
-            .search_moves = options_.search_moves,
+            .rule = rule,
             .recompute = recompute_,
             .layers_per_stage = layers_,
             .costs = given_costs(options_, recompute_),
@@ -143,7 +140,7 @@ size_t TrainingPlan::index_of(int microbatches) const {
 void TrainingPlan::read_layout() {
     const std::string flag = "--pipeline-model-parallel-layout " + options_.layout;
     layout_ = parse_stage_layout(options_.layout, {.ranks = mesh_.pipeline,
-                                                   .chunks = options_.chunks,
+                                                   .chunks = options_.rule.chunks,
                                                    .num_layers = options_.model.num_layers});
     if (layout_->sharded_input != layout_->sharded_output) {
         throw UsageError(
@@ -182,7 +179,7 @@ void TrainingPlan::read_file() {
         refuse("shards " + std::to_string(rows) + " vocabulary rows, but --vocab-size is " +
                std::to_string(options_.model.vocab_size) + "; both must be equal");
     }
-    if (options_.chunks != 0 || options_.layers_per_chunk != 0) {
+    if (options_.rule.chunks != 0 || options_.layers_per_chunk != 0) {
         refuse(
             "already defines the stages of each rank; remove --chunks and "
             "--num-layers-per-virtual-pipeline-stage");
@@ -193,7 +190,7 @@ void TrainingPlan::read_file() {
 
 int TrainingPlan::chunks() const {
     if (layout_) return static_cast<int>(layout_->layers.size()) / mesh_.pipeline;
-    if (options_.layers_per_chunk == 0) return options_.chunks;
+    if (options_.layers_per_chunk == 0) return options_.rule.chunks;
     const int64_t round = int64_t{options_.layers_per_chunk} * mesh_.pipeline;
     if (options_.model.num_layers % round == 0) {
         return static_cast<int>(options_.model.num_layers / round);

@@ -83,20 +83,21 @@ StepPlan plan_scores(const ScoreOptions& options, const ModelConfig& model, int 
     }
     // Steps long enough to fill the pipeline, whose samples fit the memory.
     constexpr int kMicrobatchesPerRank = 4;
-    return plan_step(
-        model,
-        {.ranks = pipeline,
-         .replicas = ranks / pipeline,
-         .threads_per_rank = threads,
-         .operators = &device.operators(),
-         .communication = device.communication_order()},
-        {.name = options.schedule, .vocab_mode = options.vocab_mode, .chunks = options.chunks},
-        {.microbatches = kMicrobatchesPerRank * pipeline,
-         .micro_batch_size = options.micro_batch_size,
-         .evaluation = true,
-         .optimizer = false,
-         .training = false,
-         .scores = true});
+    return plan_step(model,
+                     {.ranks = pipeline,
+                      .replicas = ranks / pipeline,
+                      .threads_per_rank = threads,
+                      .operators = &device.operators(),
+                      .communication = device.communication_order()},
+                     {.name = options.schedule,
+                      .vocab_mode = options.vocab_mode,
+                      .rule = {.chunks = options.chunks}},
+                     {.microbatches = kMicrobatchesPerRank * pipeline,
+                      .micro_batch_size = options.micro_batch_size,
+                      .evaluation = true,
+                      .optimizer = false,
+                      .training = false,
+                      .scores = true});
 }
 
 /// Weights and buffers of all ranks that share this one's memory: one line instead of an allocation

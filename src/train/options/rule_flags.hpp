@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "src/support/flag.hpp"
+#include "vocabpipe/make_schedule.hpp"
+
+#include <vector>
+
+namespace vocabpipe {
+
+/// The rows of RuleOptions, for every program that orders passes.
+[[nodiscard]] std::vector<Flag> rule_flags(RuleOptions& rule);
+
+}  // namespace vocabpipe
