@@ -84,29 +84,31 @@ private:
 
 }  // namespace
 
-StrictJson::StrictJson(std::shared_ptr<const std::string> file,
-                       std::shared_ptr<const nlohmann::json> root, const nlohmann::json* value,
+StrictJson::StrictJson(std::shared_ptr<Document> document, const nlohmann::json* value,
                        std::string path)
-    : file_(std::move(file)), root_(std::move(root)), value_(value), path_(std::move(path)) {}
+    : document_(std::move(document)), value_(value), path_(std::move(path)) {}
 
 StrictJson StrictJson::parse(std::string_view text, std::string name) {
     using nlohmann::json;
-    const auto refuse = [&](const std::string& what) { throw InputFileError(name + ": " + what); };
-    std::shared_ptr<json> root;
+    auto document = std::make_shared<Document>();
+    document->file = std::move(name);
+    const auto refuse = [&](const std::string& what) {
+        throw InputFileError(document->file + ": " + what);
+    };
     try {
         ShapeCheck check;
         (void)json::sax_parse(text, &check);
         if (!check.fault().empty()) refuse(check.fault());
-        root = std::make_shared<json>(json::parse(text));
+        document->root = json::parse(text);
     } catch (const json::exception& error) {
         refuse("is not valid JSON: " + without_label(error.what()));
     }
-    const json* value = root.get();
-    return {std::make_shared<const std::string>(std::move(name)), std::move(root), value, ""};
+    const json* const value = &document->root;
+    return {std::move(document), value, ""};
 }
 
 void StrictJson::fail(const std::string& what) const {
-    throw InputFileError(*file_ + ": " + (path_.empty() ? "" : path_ + ": ") + what);
+    throw InputFileError(document_->file + ": " + (path_.empty() ? "" : path_ + ": ") + what);
 }
 
 void StrictJson::only(std::initializer_list<std::string_view> keys) const {
@@ -134,22 +136,33 @@ void StrictJson::measured_version(std::string_view key, int64_t version, const s
 }
 
 bool StrictJson::has(std::string_view key) const {
+    if (value_ == &document_->root) document_->read_keys.emplace(key);
     return value_->is_object() && value_->contains(key);
 }
 
 StrictJson StrictJson::at(std::string_view key) const {
     if (!value_->is_object()) fail("must be an object {...}");
+    if (value_ == &document_->root) document_->read_keys.emplace(key);
     const auto found = value_->find(key);
     if (found == value_->end()) fail("\"" + std::string(key) + "\" is missing; add it");
-    return {file_, root_, &*found, (path_.empty() ? "" : path_ + ".") + std::string(key)};
+    return {document_, &*found, (path_.empty() ? "" : path_ + ".") + std::string(key)};
+}
+
+std::vector<std::string> StrictJson::unread_keys() const {
+    std::vector<std::string> keys;
+    if (!document_->root.is_object()) return keys;
+    for (const auto& [key, ignored] : document_->root.items()) {
+        if (!document_->read_keys.contains(key)) keys.push_back(key);
+    }
+    return keys;
 }
 
 std::vector<std::pair<std::string, StrictJson>> StrictJson::members() const {
     if (!value_->is_object()) fail("must be an object {...}");
     std::vector<std::pair<std::string, StrictJson>> result;
     for (const auto& [key, value] : value_->items()) {
-        result.emplace_back(key, StrictJson{file_, root_, &value,
-                                            (path_.empty() ? "" : path_ + ".") + one_line(key)});
+        result.emplace_back(
+            key, StrictJson{document_, &value, (path_.empty() ? "" : path_ + ".") + one_line(key)});
     }
     return result;
 }
@@ -164,7 +177,7 @@ std::vector<StrictJson> StrictJson::items(size_t most) const {
     result.reserve(value_->size());
     for (size_t i = 0; i < value_->size(); ++i) {
         result.push_back(
-            StrictJson{file_, root_, &(*value_)[i], path_ + "[" + std::to_string(i) + "]"});
+            StrictJson{document_, &(*value_)[i], path_ + "[" + std::to_string(i) + "]"});
     }
     return result;
 }

@@ -2,10 +2,12 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <initializer_list>
 #include <limits>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -30,6 +32,8 @@ public:
                           const std::string& remedy) const;
     /// The value of a key that must be there.
     [[nodiscard]] StrictJson at(std::string_view key) const;
+    /// Keys of the document that nobody has asked for by has() or at(), of any copy of its value.
+    [[nodiscard]] std::vector<std::string> unread_keys() const;
     /// Keys and values of an object.
     [[nodiscard]] std::vector<std::pair<std::string, StrictJson>> members() const;
     [[nodiscard]] bool is_null() const { return value_->is_null(); }
@@ -48,13 +52,17 @@ public:
     [[noreturn]] void fail(const std::string& what) const;
 
 private:
-    StrictJson(std::shared_ptr<const std::string> file, std::shared_ptr<const nlohmann::json> root,
-               const nlohmann::json* value, std::string path);
+    struct Document {
+        std::string file;
+        nlohmann::json root;
+        std::set<std::string, std::less<>> read_keys;  ///< of the root
+    };
 
-    std::shared_ptr<const std::string> file_;
-    std::shared_ptr<const nlohmann::json> root_;  ///< keeps value_ alive
-    const nlohmann::json* value_;
-    std::string path_;  ///< "costs.stage_ns[3].F"; empty: the document
+    StrictJson(std::shared_ptr<Document> document, const nlohmann::json* value, std::string path);
+
+    std::shared_ptr<Document> document_;
+    const nlohmann::json* value_;  ///< within the document
+    std::string path_;             ///< "costs.stage_ns[3].F"; empty: the document
 };
 
 }  // namespace vocabpipe

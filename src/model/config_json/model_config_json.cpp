@@ -3,6 +3,7 @@
 
 #include "src/model/config_json/config_values.hpp"
 #include "src/model/config_json/decoder_keys.hpp"
+#include "src/model/config_json/known_keys.hpp"
 #include "src/model/config_json/text_ends.hpp"
 #include "src/model/config_json/window_keys.hpp"
 #include "src/model/families/families.hpp"
@@ -75,6 +76,7 @@ ModelConfig parse_model_config(std::string_view text, const std::string& path) {
     family.read(file, c);
     check_layer_types(file, c);
     read_text_ends(file, c);
+    refuse_unknown_keys(json);
     c.seq_length = std::min(c.seq_length, c.max_position_embeddings);
     if (c.kv_channels == 0 && c.hidden_size % c.num_attention_heads != 0) {
         json.at(keys.heads)

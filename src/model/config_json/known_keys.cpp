@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: Apache-2.0
+// tests/model/change_models.py asks transformers what each key does to each family.
+#include "src/model/config_json/known_keys.hpp"
+
+#include <algorithm>
+#include <array>
+#include <string_view>
+
+namespace vocabpipe {
+
+namespace {
+
+/// Keys that say nothing of the model: who wrote it, and how programs handle it.
+constexpr std::array<std::string_view, 34> kOfPrograms{
+    "_attn_implementation",
+    "_attn_implementation_autoset",
+    "_name_or_path",
+    "_source",
+    "architectures",
+    "attn_implementation",
+    "auto_map",
+    "cache_implementation",
+    "chunk_size_feed_forward",
+    "custom_pipelines",
+    "dtype",
+    "finetuning_task",
+    "gradient_checkpointing",
+    "id2label",
+    "is_decoder",
+    "is_encoder_decoder",
+    "label2id",
+    "num_labels",
+    "output_attentions",
+    "output_hidden_states",
+    "output_past",
+    "output_router_logits",
+    "problem_type",
+    "return_dict",
+    "task_specific_params",
+    "tf_legacy_loss",
+    "tie_encoder_decoder",
+    "tokenizer_class",
+    "torch_dtype",
+    "torchscript",
+    "transformers_version",
+    "unsloth_version",
+    "use_bfloat16",
+    "use_cache",
+};
+
+/// How text is made and which tokens have a meaning (text_ends.hpp reads the others).
+constexpr std::array<std::string_view, 40> kOfGeneration{
+    "bad_words_ids",
+    "begin_suppress_tokens",
+    "bos_token_id",
+    "cls_token_id",
+    "decoder_start_token_id",
+    "diversity_penalty",
+    "do_sample",
+    "early_stopping",
+    "encoder_no_repeat_ngram_size",
+    "eos_token_id",
+    "exponential_decay_length_penalty",
+    "forced_bos_token_id",
+    "forced_eos_token_id",
+    "generation_config",
+    "length_penalty",
+    "mask_token_id",
+    "max_length",
+    "max_new_tokens",
+    "min_length",
+    "min_new_tokens",
+    "no_repeat_ngram_size",
+    "num_beam_groups",
+    "num_beams",
+    "num_return_sequences",
+    "output_scores",
+    "pad_token_id",
+    "prefix",
+    "remove_invalid_values",
+    "repetition_penalty",
+    "return_dict_in_generate",
+    "sep_token_id",
+    "suppress_tokens",
+    "temperature",
+    "tokenizer",
+    "top_k",
+    "top_p",
+    "transformers_weights",
+    "typical_p",
+    "unk_token_id",
+    "vocab_file",
+};
+
+/// Dropout, which docs/models.md says is not there; other losses and heads; how matrices are cut.
+constexpr std::array<std::string_view, 33> kOfOtherTraining{
+    "attention_dropout",
+    "attention_probs_dropout_prob",
+    "attn_pdrop",
+    "aux_loss_alpha",
+    "classifier_bias",
+    "classifier_dropout",
+    "classifier_pooling",
+    "cross_attention_hidden_size",
+    "dropout",
+    "embd_pdrop",
+    "embedding_dropout",
+    "ep_size",
+    "hidden_dropout",
+    "hidden_dropout_prob",
+    "initializer_range",
+    "max_sequence_length",
+    "model_max_length",
+    "n_ctx",
+    "pretraining_tp",
+    "pruned_heads",
+    "reorder_and_upcast_attn",
+    "resid_pdrop",
+    "router_aux_loss_coef",
+    "router_jitter_noise",
+    "router_z_loss_coef",
+    "seq_aux",
+    "summary_activation",
+    "summary_first_dropout",
+    "summary_hidden_size",
+    "summary_proj_to_labels",
+    "summary_type",
+    "summary_use_proj",
+    "unsloth_fixed",
+};
+
+/// Keys of other families, which transformers ignores where the family's own class lacks them.
+constexpr std::array<std::string_view, 59> kOfOtherFamilies{
+    "_sliding_window_pattern",
+    "activation_function",
+    "attention_bias",
+    "attn_logit_softcapping",
+    "clip_qkv",
+    "decoder_sparse_step",
+    "final_logit_softcapping",
+    "first_k_dense_replace",
+    "head_dim",
+    "hidden_act",
+    "hidden_activation",
+    "hidden_size",
+    "intermediate_size",
+    "layer_norm_eps",
+    "layer_norm_epsilon",
+    "layer_types",
+    "max_position_embeddings",
+    "max_window_layers",
+    "mlp_bias",
+    "mlp_only_layers",
+    "moe_intermediate_size",
+    "moe_layer_freq",
+    "n_embd",
+    "n_group",
+    "n_head",
+    "n_inner",
+    "n_layer",
+    "n_positions",
+    "n_routed_experts",
+    "n_shared_experts",
+    "no_rope_layer_interval",
+    "no_rope_layers",
+    "norm_topk_prob",
+    "num_attention_heads",
+    "num_experts",
+    "num_experts_per_tok",
+    "num_hidden_layers",
+    "num_key_value_heads",
+    "num_local_experts",
+    "original_max_position_embeddings",
+    "partial_rotary_factor",
+    "qkv_bias",
+    "query_pre_attn_scalar",
+    "rms_norm_eps",
+    "rope_local_base_freq",
+    "rope_parameters",
+    "rope_scaling",
+    "rope_theta",
+    "rotary_emb_base",
+    "rotary_pct",
+    "routed_scaling_factor",
+    "scoring_func",
+    "shared_expert_intermediate_size",
+    "sliding_window",
+    "sliding_window_pattern",
+    "topk_group",
+    "topk_method",
+    "use_parallel_residual",
+    "use_sliding_window",
+};
+
+bool is_known(std::string_view key) {
+    const auto among = [key](const auto& keys) {
+        return std::ranges::find(keys, key) != keys.end();
+    };
+    return among(kOfPrograms) || among(kOfGeneration) || among(kOfOtherTraining) ||
+           among(kOfOtherFamilies);
+}
+
+}  // namespace
+
+void refuse_unknown_keys(const StrictJson& json) {
+    for (const std::string& key : json.unread_keys()) {
+        if (is_known(key) || json.at(key).is_null()) continue;
+        json.at(key).fail(
+            "unknown key, which may change what the model computes; remove it if it does not");
+    }
+}
+
+}  // namespace vocabpipe

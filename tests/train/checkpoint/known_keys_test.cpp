@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+// Keys of config.json that no reader of a family asks for.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "src/support/strict_json.hpp"
+#include "tests/train/checkpoint/config_json.hpp"
+
+namespace vocabpipe::testing {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+TEST(KnownKeys, OthersAreRefusedByName) {
+    EXPECT_THAT(refused(with(rotary("llama"), "residual_multiplier", 0.2)),
+                HasSubstr("residual_multiplier: unknown key, which may change what the model "
+                          "computes; remove it if it does not"));
+    EXPECT_THAT(refused(with(gpt2(), "n_embed", 768)), HasSubstr("n_embed: unknown key"));
+}
+
+// As good as left out, of how text is made, of another family, of who wrote it.
+TEST(KnownKeys, LeaveTheModelAsItIs) {
+    json harmless = rotary("llama");
+    harmless["residual_multiplier"] = nullptr;
+    harmless["max_length"] = 20;
+    harmless["n_positions"] = 7;
+    harmless["transformers_version"] = "9.9";
+    EXPECT_EQ(parsed(harmless).max_position_embeddings,
+              parsed(rotary("llama")).max_position_embeddings);
+}
+
+TEST(StrictJsonDocument, KnowsTheKeysThatNobodyAskedFor) {
+    const StrictJson root = StrictJson::parse(R"({"a":{"b":1,"c":2},"d":3,"e":4,"f":5})", "file");
+    EXPECT_THAT(root.unread_keys(), ElementsAre("a", "d", "e", "f"));
+    EXPECT_TRUE(root.has("d"));
+    EXPECT_FALSE(root.has("g"));
+    const StrictJson inner = root.at("a");
+    EXPECT_FALSE(inner.has("e")) << "another object's key";
+    const StrictJson copy = root;
+    EXPECT_EQ(copy.at("f").integer(0, 9), 5);
+    EXPECT_THAT(root.unread_keys(), ElementsAre("e"));
+    EXPECT_THAT(StrictJson::parse("[1]", "file").unread_keys(), IsEmpty());
+}
+
+}  // namespace
+}  // namespace vocabpipe::testing
