@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What only shared memory has: rings, segments, hosts of a world, ranks that are killed.
+// What only shared memory has: segments, hosts of a world, ranks that are killed.
 #include "src/runtime/tile_link/host.hpp"
 #include "src/runtime/transport/shared_memory/transport.hpp"
 #include "src/runtime/wait.hpp"
@@ -55,56 +55,6 @@ std::vector<int> all_here(int ranks) {
     std::vector<int> place(static_cast<size_t>(ranks));
     std::iota(place.begin(), place.end(), 0);
     return place;
-}
-
-// --- rings ---------------------------------------------------------------------------------------
-
-TEST(Ring, GivesBackMessagesOfAnySizeInOrderHoweverItsEndsTakeTurns) {
-    for (unsigned seed = 0; seed < 50; ++seed) {
-        std::mt19937 random(seed);
-        Bytes memory(size_t{4096} << (seed % 3));
-        RingCounters counters;
-        RingWriter writer(counters, memory);
-        RingReader reader(counters, memory);
-        std::deque<Bytes> sent;
-        for (uint32_t i = 0; i < 60; ++i) {
-            const size_t longest = i % 7 == 0 ? 40'000 : i % 3 == 0 ? 4096 : 200;
-            sent.push_back(numbered(seed * 100 + i, i % 11 == 0 ? 0 : random() % longest));
-        }
-        size_t writing = 0, written = 0, reading = 0, read = 0;
-        Bytes received;
-        while (reading < sent.size()) {
-            if (random() % 2 == 0 && writing < sent.size()) {
-                if (writer.write(sent[writing], written)) {
-                    ++writing;
-                    written = 0;
-                }
-                continue;
-            }
-            const std::optional<uint64_t> bytes = reader.next();
-            if (!bytes) continue;
-            ASSERT_EQ(*bytes, sent[reading].size()) << "seed " << seed << " message " << reading;
-            received.resize(*bytes);
-            if (!reader.read(received, read)) continue;
-            ASSERT_EQ(received, sent[reading]) << "seed " << seed << " message " << reading;
-            ++reading;
-            read = 0;
-        }
-        EXPECT_EQ(writing, sent.size());
-        EXPECT_FALSE(reader.next());
-    }
-}
-
-TEST(Ring, FillsUpAndHoldsNoMoreThanItsBytes) {
-    Bytes memory(4096);
-    RingCounters counters;
-    RingWriter writer(counters, memory);
-    const Bytes message(10'000);
-    size_t done = 0;
-    EXPECT_FALSE(writer.write(message, done));
-    EXPECT_EQ(done, 4096 - kLine);
-    EXPECT_FALSE(writer.write(message, done));
-    EXPECT_EQ(done, 4096 - kLine);
 }
 
 // --- segments ------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <cstring>
@@ -383,6 +384,35 @@ TEST_P(Ranks, ReduceGivesTheRootTheSumOfAllPartials) {
             for (size_t i = 0; i < sum.size(); ++i) {
                 ASSERT_EQ(sum[i], static_cast<float>(static_cast<int>(i % 100) * factor));
             }
+        }
+    });
+}
+
+// 256 + 0.6015625 (n - 1) to the nearest multiple of 2: every addend alone would be rounded away.
+// And 1 + ... + n.
+TEST_P(Ranks, ReduceOfBf16RoundsTheSumOnce) {
+    world().run([](Communicator& c) {
+        Transport& t = c.transport();
+        const std::vector<int> everyone = all_of(t.size());
+        const std::array<uint16_t, 5> numbers{0x3f80, 0x4000, 0x4040, 0x4080, 0x40a0};  // 1 to 5
+        const std::array<uint16_t, 5> sums_of_numbers{0x3f80, 0x4040, 0x40c0, 0x4120, 0x4170};
+        const auto members = static_cast<size_t>(t.size());
+        ASSERT_LE(members, numbers.size());
+        const uint16_t large = 0x4380;  // 256; the next one is 258
+        const uint16_t small = 0x3f1a;  // 0.6015625
+        for (int root = 0; root < t.size(); ++root) {
+            const std::array<uint16_t, 2> mine{t.rank() == 0 ? large : small,
+                                               numbers[static_cast<size_t>(t.rank())]};
+            std::vector<uint16_t> sum(t.rank() == root ? mine.size() : 0);
+            run(t, {.what = Do::reduce,
+                    .ranks = everyone,
+                    .root = root,
+                    .type = DType::bf16,
+                    .send = std::as_bytes(std::span(mine)),
+                    .receive = std::as_writable_bytes(std::span(sum))});
+            if (t.rank() != root) continue;
+            EXPECT_EQ(sum[0], members < 3 ? large : large + 1);
+            EXPECT_EQ(sum[1], sums_of_numbers[members - 1]);
         }
     });
 }

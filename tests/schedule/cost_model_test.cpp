@@ -72,6 +72,72 @@ TEST(TableCosts, ChargeCollectivesByAlgorithm) {
     }
 }
 
+// 5 bytes at 2 bytes per ns take 2.5 ns, 3 take 1.5, 5 at 4 take 1.25.
+TEST(TableCosts, RoundTimesToTheNearestNanosecond) {
+    TableCosts costs = TableCosts::uniform(2, 2, 1, 1, 1);
+    costs.bytes_per_ns = 2;
+    costs.local_bytes_per_ns = 2;
+    EXPECT_EQ(costs.transfer_ns(Do::send, {{0, 1}, -1}, 5), 3);
+    EXPECT_EQ(costs.transfer_ns(Do::send, {{0, 1}, -1}, 3), 2);
+    EXPECT_EQ(costs.local_ns(Do::combine_softmax, 5), 3);
+    costs.bytes_per_ns = 4;
+    costs.local_bytes_per_ns = 4;
+    EXPECT_EQ(costs.transfer_ns(Do::send, {{0, 1}, -1}, 5), 1);
+    EXPECT_EQ(costs.local_ns(Do::ordered_sum, 5), 1);
+}
+
+TEST(TableCosts, UniformSplitsAnOddBackwardWithTheLargerPartInW) {
+    const TableCosts costs = TableCosts::uniform(2, 3, 10, 21, 5);
+    EXPECT_EQ(costs.pass_ns(0, {Op::I, 1, 0}), 10);
+    EXPECT_EQ(costs.pass_ns(0, {Op::W, 1, 0}), 11);
+    for (const Op op : {Op::E, Op::G, Op::S, Op::T}) EXPECT_EQ(costs.pass_ns(1, {op, 0, 0}), 5);
+    EXPECT_EQ(costs.stage_ns.size(), 3U);
+    EXPECT_EQ(costs.rank_ns.size(), 2U);
+}
+
+TEST(TableCosts, SlowDownEveryPassButThoseOfTheStep) {
+    TableCosts costs = TableCosts::uniform(1, 1, 1, 1, 1);
+    costs.slowdown_permille = 40;
+    for (const Op op : {Op::F, Op::B, Op::W, Op::S, Op::E}) {
+        EXPECT_EQ(costs.overlap_slowdown_permille(0, {op, 0, 0}), 40);
+    }
+    for (const Op op : {Op::Reduce, Op::Report, Op::Update}) {
+        EXPECT_EQ(costs.overlap_slowdown_permille(0, {op, 0, 0}), 0);
+    }
+}
+
+/// Every field.
+std::array<int64_t, 5> fields(const StreamedShare& share) {
+    return {share.input_end, share.output_begin, share.output_end, share.input_piece_ns,
+            share.output_piece_ns};
+}
+using Fields = std::array<int64_t, 5>;
+
+// A layer's forward has 12 h^2: 3 for q, k and v, 1, 8 for the MLP. With four layers 3 / 12 are 62
+// thousandths of a stage, and 8 / 12 are 166. B is twice as long, and its first layer's weight
+// gradients are half of that layer: 8 / 24 are 83, 1 / 2 is 125.
+TEST(TableCosts, StreamRowsByTheProductsThatPassesBeginAndEndWith) {
+    TableCosts costs = TableCosts::uniform(1, 1, 1000, 2000, 500);
+    costs.layers_per_stage = 4;
+    costs.piece_ns = 7;
+    const auto of = [&](Op op) { return fields(costs.streamed_share(0, {op, 0, 0})); };
+    EXPECT_EQ(of(Op::F), (Fields{62, 1000 - 166, 1000, 7, 14}));
+    EXPECT_EQ(of(Op::I), (Fields{166, 1000 - 62, 1000, 14, 7}));
+    EXPECT_EQ(of(Op::B), (Fields{83, 1000 - 125, 1000 - 125, 14, 0}));
+    EXPECT_EQ(of(Op::S), (Fields{1000, 1000, 1000, 7, 0})) << "S as long as T has one product";
+    EXPECT_EQ(of(Op::T), (Fields{0, 500, 500, 0, 0}));
+    for (const Op op : {Op::W, Op::E, Op::G, Op::Update}) {
+        EXPECT_EQ(of(op), (Fields{0, 1000, 1000, 0, 0})) << to_string(Pass{op, 0, 0});
+    }
+    costs.rank_ns[0][static_cast<size_t>(Op::S)] = 501;
+    EXPECT_EQ(of(Op::S), (Fields{500, 1000, 1000, 7, 0})) << "a longer S has two";
+    costs.layers_per_stage = 0.25;  // as one layer
+    EXPECT_EQ(of(Op::F), (Fields{250, 1000 - 666, 1000, 7, 14}));
+    EXPECT_EQ(of(Op::I), (Fields{666, 1000 - 250, 1000, 14, 7}));
+    costs.layers_per_stage = 0;  // not known
+    EXPECT_EQ(of(Op::F), (Fields{0, 1000, 1000, 0, 0}));
+}
+
 /// What was asked: (what, size of group or 0, bytes).
 using Question = std::tuple<std::string_view, size_t, int64_t>;
 
