@@ -33,7 +33,7 @@ std::vector<int> warm_ups(const Schedule& schedule) {
 
 std::vector<int> zb_warm_ups(int p, int m, int limit, const PassCosts& costs) {
     return warm_ups(transformer_passes_of(
-        "zb", {.ranks = p, .microbatches = m, .memory_limit = limit, .costs = costs}));
+        "zb", {.ranks = p, .microbatches = m, .rule = {.memory_limit = limit}, .costs = costs}));
 }
 
 // F, I, W = 1, 2, 1. F_0 begins at 0, 1 and 2; I_0 of the last rank ends at 5. Rank 1 has run F_0
@@ -44,7 +44,7 @@ std::vector<int> zb_warm_ups(int p, int m, int limit, const PassCosts& costs) {
 TEST(ZeroBubbleWarmUp, HasTheForwardsThatEndJustWhenTheFirstGradientArrives) {
     const PassCosts costs = pass_costs({.f = 1, .i = 2, .w = 1});
     const Schedule schedule = transformer_passes_of(
-        "zb", {.ranks = 3, .microbatches = 6, .memory_limit = 6, .costs = costs});
+        "zb", {.ranks = 3, .microbatches = 6, .rule = {.memory_limit = 6}, .costs = costs});
     EXPECT_EQ(warm_ups(schedule), (std::vector{6, 4, 1}));
     EXPECT_EQ(text_of(schedule.passes[1]),
               "1F0 1F1 1F2 1F3 1I0 1F4 1I1 1F5 1I2 1W0 1I3 1W1 1I4 1W2 1I5 1W3 1W4 1W5");
