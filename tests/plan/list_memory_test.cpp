@@ -249,7 +249,10 @@ TEST(ListMemory, ThePartialGradientOfXIsMadeInSWithOneBarrierAndElseInT) {
 TEST(ListMemory, AWholeLayersGradientOfXStaysAtHome) {
     Schedule schedule = listed(3, {{T}});
     schedule.output = ShardMap::whole(16, 4, 3);
-    EXPECT_EQ(live(schedule, of_boundaries(), 3), Live(0, kPartialGradient, 0));
+    StepSizes sizes = of_boundaries();
+    EXPECT_EQ(live(schedule, sizes, 3), Live(0, kPartialGradient, 0));
+    sizes.tensor = 2;  // shares the rows of the vocabulary, not the tokens
+    EXPECT_EQ(live(schedule, sizes, 3), Live(0, kPartialGradient, kPartialGradient));
 }
 
 TEST(ListMemory, AWholeEmbeddingMakesTheInputOfTheFirstStage) {
@@ -263,6 +266,11 @@ TEST(ListMemory, AWholeEmbeddingMakesTheInputOfTheFirstStage) {
     EXPECT_EQ(peak(0, {{E, 0, 0}, {E, 0, 1}}), Live(2 * kBoundary, 0, 0));
     EXPECT_EQ(peak(0, {{E}, {F}}), Live(3 * kBoundary, 0, 0)) << "counted once";
     EXPECT_EQ(peak(1, {{F}}), Live(3 * kBoundary, 0, 0)) << "other stages have an input of theirs";
+    Schedule schedule = listed(0, {{F, 0, 0}});
+    schedule.input = ShardMap::whole(16, 4, 0);
+    schedule.rank_of_stage = {0, 1, 1, 0};
+    schedule.passes[0].front().stage = 3;
+    EXPECT_EQ(live(schedule, sizes, 0), Live(2 * kBoundary, 0, 0)) << "on the same rank, too";
 }
 
 TEST(ListMemory, PartialsOfAShardedEmbeddingAreHeldOnceOnEveryRank) {
@@ -286,6 +294,7 @@ TEST(ListMemory, SaysWhatLivesAtTheMomentWhenMostDoes) {
     };
     EXPECT_EQ(peak(9), Live(11, 0, 0));
     EXPECT_EQ(peak(12), Live(1, 12, 0));
+    EXPECT_EQ(peak(10), Live(11, 0, 0)) << "the first of two";
 }
 
 }  // namespace
