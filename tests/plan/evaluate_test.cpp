@@ -168,9 +168,12 @@ TEST(TimedStep, RanksBetweenThoseOfATiedWeightDoNotReduce) {
 
 TEST(TimedStep, ATiedWeightOnOneRankIsReducedWhereItIs) {
     for (Step step : {Step(1), Step(2, VocabMode::one_barrier), Step(4, VocabMode::two_barriers)}) {
-        const int64_t untied = step.ns();
+        const PlanRow untied = step.row();
         step.options.model.tied = true;
-        EXPECT_EQ(step.ns() - untied, 50'000);
+        const PlanRow row = step.row();
+        EXPECT_EQ(row.step_ns - untied.step_ns, 50'000);
+        EXPECT_EQ(row.ranks[0].activations, untied.ranks[0].activations);
+        EXPECT_EQ(row.ranks[0].communication, untied.ranks[0].communication);
     }
 }
 
@@ -211,6 +214,17 @@ TEST(TimedStep, ReplicasAddUpEveryBucketAndGatherItsWeights) {
     // Two of the layer, positions, the last norm, and both tables.
     const int64_t latencies = 6 * 2 * kLatency;
     EXPECT_EQ(step.ns() - alone, elements * (2 + 4 + 2 + 1) + latencies + kLatency + kReport);
+}
+
+TEST(TimedStep, ExpertsThatNobodyElseHasAreNotAddedUp) {
+    Step step(1);
+    step.options.model.gated_mlp = true;
+    step.options.model.moe = {.experts = 4, .per_token = 2, .ffn_hidden_size = 8, .layers = 1};
+    step.candidate.mesh.data = 2;
+    const int64_t all = step.ns();
+    step.candidate.mesh.expert = 2;
+    const int64_t elements = 4 * 3 * kHidden * 8;
+    EXPECT_EQ(all - step.ns(), elements * (2 + 4 + 2 + 1) + 2 * kLatency);
 }
 
 TEST(TimedStep, TheSlowestExchangeOfReplicasCounts) {
@@ -283,6 +297,8 @@ TEST(Evaluate, SimulationCountsTheBuffersOfThePrograms) {
         Step step(2, tied ? VocabMode::none : VocabMode::one_barrier);
         step.options.model.tied = tied;
         step.candidate.mesh.data = 2;
+        // Most lives at the end of the step, or in a pass.
+        if (!tied) step.options.seq_length = step.options.model.learned_positions = 2048;
         const StepModel model =
             step_model(step.options, unit_costs(step.options, step.candidate), step.candidate);
         const Lowered lowered = lower_world(order_passes(step.options, step.candidate), model.sizes,
@@ -300,6 +316,7 @@ TEST(Evaluate, SimulationCountsTheBuffersOfThePrograms) {
             EXPECT_EQ(row.ranks[rank].vocabulary, bytes(vocabulary));
             EXPECT_EQ(row.ranks[rank].communication,
                       bytes(partial_sums) + bytes(report) + bytes(Purpose::tied) + bytes(replicas));
+            EXPECT_EQ(bytes(workspace) > 0, !tied);
             int64_t all = 0;
             for (const uint64_t of_purpose : lowered.pipeline[rank].peak_by_purpose) {
                 all += static_cast<int64_t>(of_purpose);
@@ -309,6 +326,38 @@ TEST(Evaluate, SimulationCountsTheBuffersOfThePrograms) {
                       all);
         }
     }
+}
+
+TEST(Evaluate, SimulationPostsReceivesAsEarlyAsAsked) {
+    Step step(4);
+    step.candidate.microbatches = 6;
+    step.options.device.link_latency_us.value = 50;  // longer than a pass
+    const StepModel model =
+        step_model(step.options, unit_costs(step.options, step.candidate), step.candidate);
+    std::vector<int64_t> ns;
+    for (const int ahead : {1, kAsSoonAsSent}) {
+        step.options.receive_ahead = ahead;
+        const Lowered lowered = lower_world(order_passes(step.options, step.candidate), model.sizes,
+                                            model.costs, {.receive_ahead = ahead});
+        ns.push_back(step.row(Evaluation::simulation).step_ns);
+        EXPECT_EQ(ns.back(), simulate(lowered.pipeline, model.costs).summary.step_ns);
+    }
+    EXPECT_LT(ns[1], ns[0]);
+}
+
+TEST(Evaluate, OrdersRecomputationsWhereThereAreAny) {
+    Step step(2);
+    const auto recomputations = [&](Recompute recompute) {
+        step.candidate.recompute = recompute;
+        int count = 0;
+        for (const std::vector<Pass>& list : order_passes(step.options, step.candidate).passes) {
+            for (const Pass& pass : list) count += pass.op == R ? 1 : 0;
+        }
+        return count;
+    };
+    EXPECT_EQ(recomputations(Recompute::none), 0);
+    EXPECT_EQ(recomputations(Recompute::selective), 2);
+    EXPECT_EQ(recomputations(Recompute::full), 2);
 }
 
 TEST(Evaluate, CountsThePassesOfAllRanks) {

@@ -7,6 +7,10 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
+#include <cmath>
+#include <utility>
+
 namespace vocabpipe::testing {
 namespace {
 
@@ -77,7 +81,10 @@ TEST(UnitCosts, NormsResidualsAndActivationsMoveTheirBytes) {
     expect_near(unit_costs(options, of_candidate(1, Recompute::selective)).recompute, again);
     expect_near(unit_costs(options, of_candidate(1, Recompute::full)).recompute, forward);
     // Tensor ranks have rows of their own.
-    expect_near(unit_costs(options, of_candidate(2, Recompute::selective)).recompute, again / 2);
+    const UnitCosts half = unit_costs(options, of_candidate(2, Recompute::selective));
+    expect_near(half.recompute, again / 2);
+    EXPECT_NEAR(half.forward, forward / 2, 4) << "a nanosecond of each product";
+    EXPECT_NEAR(half.input_gradient, backward / 2, 4);
 }
 
 // q, k and v, the output, and both products of the MLP.
@@ -229,6 +236,76 @@ TEST(LayerProducts, OfExpertsTheRowsOfAllThatAreHereAreMultiplied) {
     expect_near(layer.weight_gradient, weight);
     expect_near(layer.backward, input + weight);
     EXPECT_EQ(layer.recompute, 0);
+}
+
+TEST(LayerProducts, TensorRanksRouteAndSendToExpertsTheirOwnTokens) {
+    PlanOptions options = with_experts(2);
+    options.device.dense_efficiency.value = 1e-3;
+    const LayerProducts alone = over_link(options, {}), half = over_link(options, {.tensor = 2});
+    expect_near(half.forward, alone.forward / 2);
+    expect_near(half.input_gradient, alone.input_gradient / 2);
+    expect_near(half.weight_gradient, alone.weight_gradient / 2);
+}
+
+TEST(LayerProducts, ExpertRanksStartTheProductsOfTheirExpertsAlone) {
+    PlanOptions options = with_experts(2);
+    options.device.dense_efficiency.value = 1e-3;
+    const Mesh mesh{.data = 2, .expert = 2};
+    const LayerProducts none = over_link(options, mesh);
+    options.device.product_idle_outputs.value = 100;
+    const LayerProducts idle = over_link(options, mesh);
+    const double of_h = 2 * 8 * 100, of_f = 2 * 16 * 100;
+    // Two of attention and the router; two matrices of two experts.
+    EXPECT_NEAR(idle.forward - none.forward, 3 * of_h + 2 * (of_h + of_f), 2);
+}
+
+// Rows travel before the first product and after the second one; gradients the other way round.
+TEST(LayerProducts, ExpertsHideTheirExchangesAsOverlapSays) {
+    PlanOptions options = with_experts(1);
+    options.device.dense_efficiency.value = 1e-3;
+    options.device.attention_efficiency.value = 1e20;
+    options.device.link_gb_per_s.value = 1.0 / 50;
+    const Mesh mesh{.data = 2, .expert = 2};
+    const auto hidden = [](OverlapOp op, double flops) {
+        return static_cast<double>(
+            choose_pieces({.op = op, .rows = 48, .members = 2, .compute_ns = std::llround(flops)},
+                          {.bytes_per_ns = 1.0 / 50}, {.row_bytes = 8 * 2}, std::array{1, 2, 4, 8})
+                .times.overlapped_ns);
+    };
+    const double up = 2.0 * 48 * 8 * 32, down = 2.0 * 48 * 8 * 16;
+    const double rest = 2.0 * 48 * (4 * 8 * 8 + 8 * 4);  // attention and router
+    const LayerProducts layer = over_link(options, mesh);
+    using enum OverlapOp;
+    expect_near(layer.forward, rest + hidden(dispatch_gemm, up) + hidden(gemm_combine, down));
+    expect_near(layer.input_gradient,
+                rest + hidden(gemm_combine, up) + hidden(dispatch_gemm, down));
+    EXPECT_NE(hidden(dispatch_gemm, up) + hidden(gemm_combine, down),
+              hidden(gemm_combine, up) + hidden(dispatch_gemm, down));
+}
+
+TEST(LayerProducts, ExpertsOfSomeLayersExchangeInThese) {
+    PlanOptions options = with_experts(1);
+    options.device.link_gb_per_s.value = 1e-3;
+    const Mesh mesh{.data = 2, .expert = 2};
+    const double all = over_link(options, mesh).recompute;
+    options.model.moe.layers = 1;
+    expect_near(over_link(options, mesh).recompute, all / 2);
+    // On nodes of one GPU each they do so through the network.
+    options.device.network_gb_per_s.value = 1e-2;
+    options.device.gpus_per_node.value = 1;
+    expect_near(over_link(options, mesh).recompute, all / 2 / 10);
+    Candidate candidate = of_candidate(1, Recompute::selective);
+    candidate.mesh = mesh;
+    expect_near(unit_costs(options, candidate).recompute, all / 2 / 10);
+}
+
+TEST(LayerProducts, MemoryOfRowsIsForAQuarterMoreThanEvenWhereThereCanBeMore) {
+    const Mesh mesh{.data = 2, .expert = 2};
+    EXPECT_EQ(expert_load(with_experts(2).model.moe, mesh, 1).row_bound, 1.25);
+    EXPECT_EQ(expert_load(with_experts(4).model.moe, mesh, 1).row_bound, 1)
+        << "every token goes to all experts";
+    EXPECT_EQ(expert_load(with_experts(3).model.moe, mesh, 9).row_bound, 1.25);
+    EXPECT_EQ(expert_load(with_experts(3).model.moe, mesh, 9).rows, 2 * 2 / 3.0);
 }
 
 // What goes beyond the memory for 1.25 times the mean is computed in a second round, for which I
