@@ -227,6 +227,15 @@ TEST(TimedStep, ExpertsThatNobodyElseHasAreNotAddedUp) {
     EXPECT_EQ(all - step.ns(), elements * (2 + 4 + 2 + 1) + 2 * kLatency);
 }
 
+TEST(TimedStep, ReplicasAddUpATiedWeightOnceWhereItIsOne) {
+    Step step(2, VocabMode::one_barrier);
+    step.candidate.mesh.data = 2;
+    const int64_t untied = step.ns();
+    step.options.model.tied = true;
+    const int64_t shard = kRows / 2 * kHidden;
+    EXPECT_EQ(untied + 50'000 - step.ns(), shard * (2 + 4 + 2 + 1) + 2 * kLatency);
+}
+
 TEST(TimedStep, TheSlowestExchangeOfReplicasCounts) {
     const auto exchange = [&](int layers_of_last) {
         Step step(2);
