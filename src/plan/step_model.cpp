@@ -165,7 +165,8 @@ std::vector<StageBytes> stage_bytes(const PlanOptions& options, const Candidate&
         bytes.backward_workspace =
             (layers > 0 ? gradients_of_layer - boundary : 0) + scratch + 2 * boundary;
         bytes.input_gradient_workspace = scratch;
-        bytes.weight_gradient_workspace = gathered;
+        // Experts that ranks share need all of it again, for more rounds than one.
+        bytes.weight_gradient_workspace = mesh.expert > 1 ? scratch : gathered;
         stages.push_back(bytes);
     }
     return stages;

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cmath>
 #include <limits>
+#include <utility>
 #include <vector>
 
 #include "kernels/bf16.hpp"
@@ -160,6 +162,49 @@ TEST(SumOfSquares, HasTheSameBitsForAnyThreadsStridesAndCutsAtBlocks) {
         parts += squares(one, {dense.data() + begin, 1, count, DType::fp32});
     }
     EXPECT_EQ(parts, expected);
+}
+
+// Sixteen lanes, of which element i has lane i mod 16, are added up as a tree, block by block.
+TEST(SumOfSquares, RoundsInTheSameLanesWhereverARowBegins) {
+    Context ctx({.threads = 1, .poll = {}});
+    for (const auto& [rows, cols] : {std::pair<int64_t, int64_t>{3, 37},
+                                     {5, 21},
+                                     {40, 3},
+                                     {2, 100},
+                                     {7, 15},
+                                     {6, 17},
+                                     {9, 16},
+                                     {130, 77}}) {
+        SCOPED_TRACE(cols);
+        const int64_t stride = cols + 9;
+        std::vector<float> dense = normals(rows * cols, 11, 1);
+        std::vector<float> strided(static_cast<size_t>(rows * stride), NAN);
+        double expected = 0;
+        std::array<double, 16> lanes{};
+        for (int64_t i = 0; i < rows * cols; ++i) {
+            float& value = dense[static_cast<size_t>(i)];
+            value *= std::array{1.0F, 0x1p-6F, 0x1p-12F}[static_cast<size_t>(i % 3)];
+            strided[static_cast<size_t>(i / cols * stride + i % cols)] = value;
+            lanes[static_cast<size_t>(i % 16)] += static_cast<double>(value) * value;
+            if ((i + 1) % host::kSquaresBlock != 0 && i + 1 < rows * cols) continue;
+            for (size_t half = 8; half > 0; half /= 2) {
+                for (size_t l = 0; l < half; ++l) lanes[l] += lanes[l + half];
+            }
+            expected += lanes[0];
+            lanes = {};
+        }
+        EXPECT_EQ(squares(ctx, {dense.data(), rows, cols, DType::fp32}), expected);
+        EXPECT_EQ(squares(ctx, {strided.data(), rows, cols, stride, DType::fp32}), expected);
+    }
+}
+
+TEST(SumOfSquares, AddsToWhatIsThereAndGoesThroughMoreBlocksThanItHoldsAtOnce) {
+    Context ctx({.threads = 2, .poll = {}});
+    constexpr int64_t kCount = 1024 * host::kSquaresBlock + 5;
+    const std::vector<float> ones(kCount, 1);
+    double sum = 3;
+    host::sum_of_squares(ctx, {ones.data(), 1, kCount, DType::fp32}, &sum);
+    EXPECT_EQ(sum, kCount + 3);
 }
 
 TEST(SumOfSquares, IsNotFiniteIfAnyElementIsNotAndFiniteForEveryFiniteFloat) {

@@ -8,6 +8,8 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <utility>
+#include <vector>
 
 namespace vocabpipe::testing {
 namespace {
@@ -42,6 +44,27 @@ TEST(StepCosts, CollectivesBetweenNodesGoAtTheRateOfMessages) {
               std::llround(20e3 + kMessage / 2.0 / rate));
     EXPECT_EQ(costs.transfer_ns(Do::all_to_all, {{6, 7}, 7}, kMessage),
               std::llround(10e3 + kMessage / 2.0 / (300.0 * 0.8)));
+}
+
+// Latencies of ceil(log2 k) rounds where everybody gets everything; bytes of each peer's part.
+TEST(StepCosts, GroupsOfThreeTakeTwoRoundsToReachAll) {
+    DeviceSpec device = load_device("a100");
+    device.link_gb_per_s.value = device.link_efficiency.value = 1;
+    device.link_latency_us.value = 1;
+    const StepCosts costs(device);
+    const auto ns = [&](Do what, std::vector<int> ranks) {
+        return costs.transfer_ns(what, {std::move(ranks), -1}, 600);
+    };
+    EXPECT_EQ(ns(Do::broadcast, {0, 1}), 1000 + 600);
+    EXPECT_EQ(ns(Do::broadcast, {0, 1, 2}), 2000 + 600);
+    EXPECT_EQ(ns(Do::broadcast, {0, 1, 2, 3}), 2000 + 600);
+    EXPECT_EQ(ns(Do::broadcast, {0, 1, 2, 3, 4}), 3000 + 600);
+    EXPECT_EQ(ns(Do::broadcast, {0}), 1000 + 600);
+    EXPECT_EQ(ns(Do::all_gather, {0, 1, 2}), 2000 + 2 * 600);
+    EXPECT_EQ(ns(Do::all_gather_v, {0, 1, 2}), 2000 + 2 * 600);
+    EXPECT_EQ(ns(Do::gather, {0, 1, 2}), 1000 + 2 * 600);
+    EXPECT_EQ(ns(Do::all_to_all, {0, 1, 2}), 1000 + 400);
+    EXPECT_EQ(ns(Do::reduce, {0, 1, 2}), 1000 + 2 * 600);
 }
 
 TEST(StepCosts, ReduceMovesTheGradientsOfATiedWeight) {

@@ -8,6 +8,8 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
+#include <utility>
+
 namespace vocabpipe::testing {
 namespace {
 
@@ -97,6 +99,60 @@ TEST(UseProfile, OtherSplitsAreScaledByLayersAndRows) {
     EXPECT_EQ(step.costs.pass_ns(1, {Op::F, 1, 0}), 20'000);
     EXPECT_EQ(step.costs.pass_ns(0, {Op::B, 0, 0}), 22'000);
     EXPECT_NEAR(static_cast<double>(step.costs.pass_ns(0, {Op::T, 0, 0})), 5'000, 2);
+}
+
+// Both ranks' Report and Update over 4 bytes of 100'000 gradients and 30 of as many updates each.
+TEST(UseProfile, AByteOfAParameterTakesItsShareOfReportAndUpdate) {
+    PlanOptions options = profiled();
+    const double bytes = 2 * (100'000 * 4 + 100'000 * 30);
+    EXPECT_DOUBLE_EQ(unit_costs(options, {}).per_parameter_byte, 2 * 3'500 / bytes);
+    options.profile->sizes.dtype = DType::bf16;  // with master weights
+    for (PersistentBytes& rank : options.profile->persistent) rank.optimizer = 1'200'000;
+    EXPECT_DOUBLE_EQ(unit_costs(options, {}).per_parameter_byte, 2 * 3'500 / bytes);
+    options.profile->persistent.clear();
+    EXPECT_EQ(unit_costs(options, {}).per_parameter_byte, 0);
+}
+
+// Of three products and a softmax: score = p + 2/3 s, and both = 3 p + s.
+TEST(UseProfile, ProductsAndSoftmaxOfTheOutputLayerFollowFromSAndT) {
+    PlanOptions options = profiled();
+    const auto costs = [&](Barriers barriers, int64_t score, int64_t weight) {
+        options.profile->barriers = barriers;
+        for (TableCosts::OpCosts& rank : options.profile->costs.rank_ns) {
+            at(rank, Op::S) = score;
+            at(rank, Op::T) = weight;
+        }
+        const UnitCosts units = unit_costs(options, {});
+        EXPECT_EQ(units.whole_softmax_per_row, units.softmax_per_row);
+        EXPECT_EQ(units.output_gradient.per_row, units.logits.per_row);
+        EXPECT_EQ(units.output_weight_gradient.per_row, units.logits.per_row);
+        return std::pair(units.logits.per_row, units.softmax_per_row);
+    };
+    // 500 rows on each of two ranks.
+    EXPECT_EQ(costs(Barriers::two, 8'000, 10'000), std::pair(8.0, 12.0));
+    EXPECT_EQ(costs(Barriers::two, 3'000, 15'000), std::pair(12.0, 0.0)) << "not less than none";
+    EXPECT_EQ(costs(Barriers::two, 18'000, 9'000), std::pair(0.0, 54.0)) << "not more than all";
+    EXPECT_EQ(costs(Barriers::one, 12'000, 6'000), std::pair(12.0, 0.0));
+}
+
+TEST(UseProfile, EGoesThroughAllTokensOnEveryRankAndGThroughAPart) {
+    PlanOptions options = profiled();
+    for (TableCosts::OpCosts& rank : options.profile->costs.rank_ns) at(rank, Op::G) = 4'000;
+    EXPECT_EQ(unit_costs(options, {}).embedding, 9'000);
+    EXPECT_EQ(unit_costs(options, {}).embedding_gradient, 2 * 4'000);
+}
+
+TEST(UseProfile, WhatBelongsToNoActionComesOnTop) {
+    PlanOptions options = profiled();
+    options.schedules = {"1f1b"};
+    options.vocab_modes = {VocabMode::one_barrier};
+    for (const Evaluation evaluation : {Evaluation::pass_times, Evaluation::simulation}) {
+        options.evaluation = evaluation;
+        options.profile->costs.fixed_ns = 0;
+        const int64_t without = make_plan(options).rows.front().step_ns;
+        options.profile->costs.fixed_ns = 12'345;
+        EXPECT_EQ(make_plan(options).rows.front().step_ns, without + 12'345);
+    }
 }
 
 TEST(UseProfile, OnHostsReduceGoesThroughTheRowsOfTokens) {

@@ -1,0 +1,370 @@
+// SPDX-License-Identifier: Apache-2.0
+// What units of work cost on a device: one rate at a time, all others being too fast to see.
+#include "src/plan/unit_costs.hpp"
+
+#include "src/plan/layer_products.hpp"
+#include "tests/plan/plan_cases.hpp"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cmath>
+#include <utility>
+
+namespace vocabpipe::testing {
+namespace {
+
+/// h = 8 in two heads, f = 32; 48 tokens in 3 sequences.
+PlanOptions on_device() {
+    PlanOptions options;
+    options.model = {.name = "narrow",
+                     .num_layers = 2,
+                     .hidden_size = 8,
+                     .ffn_hidden_size = 32,
+                     .num_attention_heads = 2,
+                     .num_key_value_heads = 2,
+                     .head_size = 4,
+                     .vocab_size = 100,
+                     .learned_positions = 16,
+                     .layer_norm = true};
+    options.seq_length = 16;
+    DeviceSpec& device = options.device;
+    device.gpus_per_node.value = 64;
+    device.peak_tflops.value = 1;  // 1000 FLOPs per ns
+    device.dense_efficiency.value = device.attention_efficiency.value = 1e20;
+    device.memory_gb_per_s.value = 4;  // bytes per ns
+    device.elementwise_efficiency.value = 1e20;
+    device.link_gb_per_s.value = device.network_gb_per_s.value = 1e20;
+    device.link_efficiency.value = device.network_efficiency.value = 1;
+    device.overlap_efficiency.value = 1;
+    return options;
+}
+Candidate of_candidate(int tensor = 1, Recompute recompute = Recompute::none) {
+    return {.mesh = {.tensor = tensor}, .micro_batch_size = 3, .recompute = recompute};
+}
+constexpr double kTokens = 48;
+
+void expect_near(double actual, double expected) {
+    EXPECT_NEAR(actual, expected, 1e-9 * expected + 1e-9);
+}
+
+TEST(UnitCosts, AttentionTakesItsFlopsAndBackwardTwoAndAHalfTimesAsMany) {
+    PlanOptions options = on_device();
+    options.device.attention_efficiency.value = 0.25;
+    for (const int tensor : {1, 2}) {
+        const UnitCosts costs = unit_costs(options, of_candidate(tensor));
+        // Two products of 2 h FLOPs per token and token that it sees, 8 in the mean.
+        const double forward = kTokens / tensor * 4 * 8 * 8 / 250;
+        // Tensor ranks take a nanosecond of each of four products at least.
+        const double least = tensor == 1 ? 0 : 4;
+        EXPECT_NEAR(costs.forward, forward, least + 1e-6);
+        EXPECT_NEAR(costs.input_gradient, 2.5 * forward, least + 1e-6);
+        EXPECT_NEAR(costs.backward, 2.5 * forward, least + 1e-6);
+        expect_near(costs.weight_gradient, 0);
+        EXPECT_EQ(costs.recompute, 0);
+    }
+}
+
+TEST(UnitCosts, NormsResidualsAndActivationsMoveTheirBytes) {
+    PlanOptions options = on_device();
+    options.device.elementwise_efficiency.value = 0.5;
+    // Two norms of 2 h, two additions of 3 h, an activation of 2 f; backward 3 h, 3 h and 3 f.
+    const double forward = kTokens * (2 * 2 * 8 + 2 * 3 * 8 + 2 * 32) * 2 / 2;
+    const double backward = kTokens * (2 * 3 * 8 + 2 * 3 * 8 + 3 * 32) * 2 / 2;
+    const double again = kTokens * (2 * 2 * 8 + 2 * 32) * 2 / 2;
+    const UnitCosts plain = unit_costs(options, of_candidate());
+    expect_near(plain.forward, forward);
+    expect_near(plain.input_gradient, backward);
+    expect_near(plain.backward, backward);
+    expect_near(plain.weight_gradient, 0);
+    EXPECT_EQ(plain.recompute, 0);
+    expect_near(unit_costs(options, of_candidate(1, Recompute::selective)).recompute, again);
+    expect_near(unit_costs(options, of_candidate(1, Recompute::full)).recompute, forward);
+    // Tensor ranks have rows of their own.
+    const UnitCosts half = unit_costs(options, of_candidate(2, Recompute::selective));
+    expect_near(half.recompute, again / 2);
+    EXPECT_NEAR(half.forward, forward / 2, 4) << "a nanosecond of each product";
+    EXPECT_NEAR(half.input_gradient, backward / 2, 4);
+}
+
+// q, k and v, the output, and both products of the MLP.
+TEST(UnitCosts, ProductsTakeTheirOutputsAndIdleOnes) {
+    PlanOptions options = on_device();
+    options.device.dense_efficiency.value = 0.5;
+    options.device.product_idle_outputs.value = 1000;
+    const double n = kTokens, h = 8, f = 32;
+    const auto product = [](double rows, double columns, double terms) {
+        return 2 * terms * (rows * columns + 1000) / 500;
+    };
+    const double forward =
+        product(n, 3 * h, h) + product(n, h, h) + product(n, f, h) + product(n, h, f);
+    const double input =
+        product(n, h, 3 * h) + product(n, h, h) + product(n, h, f) + product(n, f, h);
+    const double weight =
+        product(3 * h, h, n) + product(h, h, n) + product(f, h, n) + product(h, f, n);
+    const UnitCosts costs = unit_costs(options, of_candidate());
+    expect_near(costs.forward, forward);
+    expect_near(costs.input_gradient, input);
+    expect_near(costs.weight_gradient, weight);
+    expect_near(costs.backward, input + weight);
+}
+
+TEST(UnitCosts, TheOutputLayerHasThreeProducts) {
+    PlanOptions options = on_device();
+    options.device.dense_efficiency.value = 0.5;
+    options.device.product_idle_outputs.value = 1000;
+    for (const int tensor : {1, 2}) {  // which share rows of the vocabulary, not tokens
+        const UnitCosts costs = unit_costs(options, of_candidate(tensor));
+        for (const double rows : {0.0, 70.0}) {
+            expect_near(costs.logits.of(rows), 2 * 8 * (kTokens * rows + 1000) / 500);
+            expect_near(costs.output_weight_gradient.of(rows),
+                        2 * kTokens * (8 * rows + 1000) / 500);
+            // Its terms are the rows: each adds all outputs and the idle ones.
+            expect_near(costs.output_gradient.of(rows), 2 * rows * (kTokens * 8 + 1000) / 500);
+        }
+    }
+}
+
+TEST(UnitCosts, TheVocabularyLayersMoveTheirBytes) {
+    PlanOptions options = on_device();
+    options.device.elementwise_efficiency.value = 0.5;  // 2 bytes per ns
+    options.device.softmax_bytes_per_logit.value = 10;
+    options.device.whole_softmax_bytes_per_logit.value = 6;
+    options.device.vocabulary_pass_overhead_us.value = 3;
+    options.device.overlap_efficiency.value = 0.8;
+    for (const int tensor : {1, 2}) {
+        const UnitCosts costs = unit_costs(options, of_candidate(tensor));
+        expect_near(costs.softmax_per_row, kTokens * 10 / 2);
+        expect_near(costs.whole_softmax_per_row, kTokens * 6 / 2);
+        // Rows are read and written, in bf16.
+        expect_near(costs.embedding, 2 * kTokens * 8 * 2 / 2);
+        // dy is read in bf16; gradients are read and written in fp32.
+        expect_near(costs.embedding_gradient, kTokens * 8 * (2 + 4 + 4) / 2);
+        expect_near(costs.per_parameter_byte, 1.0 / 2);
+        expect_near(costs.vocabulary_pass, 3000);
+        expect_near(costs.overlapped, 1.25);
+    }
+}
+
+TEST(UnitCosts, AStepReadsAndWritesGradientMasterMomentsAndWeight) {
+    EXPECT_EQ(kUpdateTraffic, 4 + 2 * 4 + 4 * 4 + 2);
+    EXPECT_EQ(kNormTraffic, 4);
+}
+
+/// A link of this many bytes per ns, and products that take no time.
+LayerProducts over_link(const PlanOptions& options, const Mesh& mesh, double imbalance = 1) {
+    return layer_products(options.model, options.device, mesh, 48, imbalance);
+}
+
+// Each member gets the half that it has not; each of four products takes a nanosecond at least.
+TEST(LayerProducts, TensorRanksExchangeWhatIsCut) {
+    PlanOptions options = on_device();
+    options.device.link_gb_per_s.value = 1e-3;
+    options.device.link_latency_us.value = 7;
+    const double h = 48 * 8 * 2 / 2 * 1e3, f = 0;
+    const LayerProducts layer = over_link(options, {.tensor = 2});
+    const double latency = 7000;
+    // Columns gather x of h, rows scatter y of h: two of each.
+    EXPECT_NEAR(layer.forward, 4 * (h + latency) + f, 10);
+    EXPECT_NEAR(layer.input_gradient, 4 * (h + latency), 10);
+    // W gathers x for columns and dy for rows; B has dy of rows from I.
+    EXPECT_NEAR(layer.weight_gradient, 4 * (h + latency), 1e-3);
+    EXPECT_NEAR(layer.backward, 4 * (h + latency) + 2 * (h + latency), 10);
+    EXPECT_EQ(layer.recompute, 0);
+}
+
+TEST(LayerProducts, TensorRanksHaveAPartOfTheProducts) {
+    PlanOptions options = on_device();
+    options.device.dense_efficiency.value = 1e-3;  // a FLOP per ns
+    const LayerProducts alone = over_link(options, {});
+    const LayerProducts half = over_link(options, {.tensor = 2});
+    const double flops = 2.0 * 48 * (4 * 8 * 8 + 2 * 8 * 32);
+    expect_near(alone.forward, flops);
+    expect_near(half.forward, flops / 2);
+    expect_near(half.input_gradient, flops / 2);
+    expect_near(half.weight_gradient, flops / 2);
+    expect_near(half.backward, flops);
+}
+
+/// Four experts of 16 columns, of which a token has k.
+PlanOptions with_experts(int64_t k) {
+    PlanOptions options = on_device();
+    options.model.gated_mlp = true;
+    options.model.moe = {.experts = 4, .per_token = k, .ffn_hidden_size = 16, .layers = 2};
+    return options;
+}
+
+TEST(LayerProducts, ExpertRanksExchangeACopyPerRankThatATokenGoesTo) {
+    for (const int64_t k : {1, 2}) {
+        PlanOptions options = with_experts(k);
+        options.device.link_gb_per_s.value = 1e-3;
+        options.device.link_latency_us.value = 7;
+        // Of two experts of four the second is on the other rank in 2 of 3 cases, and so 5 of 6
+        // copies are not the second at one rank: 2 (1 - 2/4 x 1/3) / 2.
+        const double copies = k == 1 ? 1 : 5.0 / 6;
+        const double exchange = 48 * static_cast<double>(k) * 8 * 2 * copies / 2 * 1e3 + 7000;
+        const LayerProducts layer = over_link(options, {.data = 2, .expert = 2});
+        const double rounding = 5e-2 * exchange;  // whole bytes per row
+        EXPECT_NEAR(layer.recompute, exchange, 1e-6 * exchange);
+        EXPECT_NEAR(layer.forward, 2 * exchange, 2 * rounding);
+        EXPECT_NEAR(layer.input_gradient, 2 * exchange, 2 * rounding);
+        expect_near(layer.weight_gradient, 0);
+        // The rank that gets half more has as much more to receive.
+        const double more = over_link(options, {.data = 2, .expert = 2}, 1.5).recompute - 7000;
+        EXPECT_NEAR(more, 1.5 * (exchange - 7000), 1e-6 * exchange);
+    }
+}
+
+TEST(LayerProducts, OfExpertsTheRowsOfAllThatAreHereAreMultiplied) {
+    PlanOptions options = with_experts(2);
+    options.device.dense_efficiency.value = 1e-3;
+    options.device.product_idle_outputs.value = 100;
+    // Attention and the router over all tokens; then two matrices of each of four experts.
+    const double n = 48, h = 8, f = 16, rows = 2 * n;
+    const auto product = [](double m, double columns, double terms) {
+        return 2 * terms * (m * columns + 100);
+    };
+    const double forward = product(n, 3 * h, h) + product(n, h, h) + product(n, 4, h) +
+                           4 * (product(rows / 4, 2 * f, h) + product(rows / 4, h, f));
+    const double input = product(n, h, 3 * h) + product(n, h, h) + product(n, h, 4) +
+                         4 * (product(rows / 4, h, 2 * f) + product(rows / 4, f, h));
+    const double weight = product(3 * h, h, n) + product(h, h, n) + product(4, h, n) +
+                          4 * (product(h, 2 * f, rows / 4) + product(f, h, rows / 4));
+    const LayerProducts layer = over_link(options, {});
+    expect_near(layer.forward, forward);
+    expect_near(layer.input_gradient, input);
+    expect_near(layer.weight_gradient, weight);
+    expect_near(layer.backward, input + weight);
+    EXPECT_EQ(layer.recompute, 0);
+}
+
+TEST(LayerProducts, TensorRanksRouteAndSendToExpertsTheirOwnTokens) {
+    PlanOptions options = with_experts(2);
+    options.device.dense_efficiency.value = 1e-3;
+    const LayerProducts alone = over_link(options, {}), half = over_link(options, {.tensor = 2});
+    expect_near(half.forward, alone.forward / 2);
+    expect_near(half.input_gradient, alone.input_gradient / 2);
+    expect_near(half.weight_gradient, alone.weight_gradient / 2);
+}
+
+TEST(LayerProducts, ExpertRanksStartTheProductsOfTheirExpertsAlone) {
+    PlanOptions options = with_experts(2);
+    options.device.dense_efficiency.value = 1e-3;
+    const Mesh mesh{.data = 2, .expert = 2};
+    const LayerProducts none = over_link(options, mesh);
+    options.device.product_idle_outputs.value = 100;
+    const LayerProducts idle = over_link(options, mesh);
+    const double of_h = 2 * 8 * 100, of_f = 2 * 16 * 100;
+    // Two of attention and the router; two matrices of two experts.
+    EXPECT_NEAR(idle.forward - none.forward, 3 * of_h + 2 * (of_h + of_f), 2);
+}
+
+// Rows travel before the first product and after the second one; gradients the other way round.
+TEST(LayerProducts, ExpertsHideTheirExchangesAsOverlapSays) {
+    PlanOptions options = with_experts(1);
+    options.device.dense_efficiency.value = 1e-3;
+    options.device.attention_efficiency.value = 1e20;
+    options.device.link_gb_per_s.value = 1.0 / 50;
+    const Mesh mesh{.data = 2, .expert = 2};
+    const auto hidden = [](OverlapOp op, double flops) {
+        return static_cast<double>(
+            choose_pieces({.op = op, .rows = 48, .members = 2, .compute_ns = std::llround(flops)},
+                          {.bytes_per_ns = 1.0 / 50}, {.row_bytes = 8 * 2}, std::array{1, 2, 4, 8})
+                .times.overlapped_ns);
+    };
+    const double up = 2.0 * 48 * 8 * 32, down = 2.0 * 48 * 8 * 16;
+    const double rest = 2.0 * 48 * (4 * 8 * 8 + 8 * 4);  // attention and router
+    const LayerProducts layer = over_link(options, mesh);
+    using enum OverlapOp;
+    expect_near(layer.forward, rest + hidden(dispatch_gemm, up) + hidden(gemm_combine, down));
+    expect_near(layer.input_gradient,
+                rest + hidden(gemm_combine, up) + hidden(dispatch_gemm, down));
+    EXPECT_NE(hidden(dispatch_gemm, up) + hidden(gemm_combine, down),
+              hidden(gemm_combine, up) + hidden(dispatch_gemm, down));
+}
+
+TEST(LayerProducts, ExpertsOfSomeLayersExchangeInThese) {
+    PlanOptions options = with_experts(1);
+    options.device.link_gb_per_s.value = 1e-3;
+    const Mesh mesh{.data = 2, .expert = 2};
+    const double all = over_link(options, mesh).recompute;
+    options.model.moe.layers = 1;
+    expect_near(over_link(options, mesh).recompute, all / 2);
+    // On nodes of one GPU each they do so through the network.
+    options.device.network_gb_per_s.value = 1e-2;
+    options.device.gpus_per_node.value = 1;
+    expect_near(over_link(options, mesh).recompute, all / 2 / 10);
+    Candidate candidate = of_candidate(1, Recompute::selective);
+    candidate.mesh = mesh;
+    expect_near(unit_costs(options, candidate).recompute, all / 2 / 10);
+}
+
+TEST(LayerProducts, MemoryOfRowsIsForAQuarterMoreThanEvenWhereThereCanBeMore) {
+    const Mesh mesh{.data = 2, .expert = 2};
+    EXPECT_EQ(expert_load(with_experts(2).model.moe, mesh, 1).row_bound, 1.25);
+    EXPECT_EQ(expert_load(with_experts(4).model.moe, mesh, 1).row_bound, 1)
+        << "every token goes to all experts";
+    EXPECT_EQ(expert_load(with_experts(3).model.moe, mesh, 9).row_bound, 1.25);
+    EXPECT_EQ(expert_load(with_experts(3).model.moe, mesh, 9).rows, 2 * 2 / 3.0);
+}
+
+// What goes beyond the memory for 1.25 times the mean is computed in a second round, for which I
+// makes half of the forward again.
+TEST(LayerProducts, RowsBeyondTheMemoryAreComputedAgain) {
+    PlanOptions options = with_experts(2);
+    options.device.dense_efficiency.value = 1e-3;
+    const Mesh mesh{.data = 2, .expert = 2};
+    const LayerProducts even = over_link(options, mesh), more = over_link(options, mesh, 1.5);
+    const double experts = 2.0 * 96 * 3 * 8 * 16;  // FLOPs of a forward of all rows
+    EXPECT_NEAR(more.forward - even.forward, 0.5 * experts, 10);
+    EXPECT_NEAR(more.input_gradient - even.input_gradient, 0.5 * experts + 1.5 * experts / 2, 10);
+    EXPECT_NEAR(more.weight_gradient - even.weight_gradient, 0.5 * experts, 10);
+}
+
+TEST(TransformerShape, ElementsThatMoveAreThoseOfEachOperator) {
+    TransformerShape shape = on_device().model;  // h = 8, f = 32, q = k = v = 8
+    EXPECT_EQ(shape.elementwise_forward(), 2 * 2 * 8 + 2 * 3 * 8 + 2 * 32);
+    EXPECT_EQ(shape.elementwise_backward(), 2 * 3 * 8 + 2 * 3 * 8 + 3 * 32);
+    TransformerShape other = shape;
+    const auto more = [&] {
+        return std::pair(other.elementwise_forward() - shape.elementwise_forward(),
+                         other.elementwise_backward() - shape.elementwise_backward());
+    };
+    other.norms_per_layer = 4;
+    EXPECT_EQ(more(), std::pair(2.0 * 2 * 8, 2.0 * 3 * 8));
+    other = shape;
+    other.gated_mlp = true;
+    EXPECT_EQ(more(), std::pair(32.0, 2 * 32.0));
+    other = shape;
+    other.qk_norms = true;  // of q, k and v, which are one tensor
+    EXPECT_EQ(more(), std::pair(2 * 24.0, 3 * 24.0));
+    other = shape;
+    other.learned_positions = 0;  // q and k are read and written
+    EXPECT_EQ(more(), std::pair(2 * 16.0, 2 * 16.0));
+    other.rotary_size = 2;
+    EXPECT_EQ(more(), std::pair(2 * 8.0, 2 * 8.0));
+    other.layers_without_rope = 1;
+    EXPECT_EQ(more(), std::pair(8.0, 8.0));
+}
+
+TEST(TransformerShape, ElementsThatMoveForExpertsAreThoseOfTheirRows) {
+    const TransformerShape dense = [] {
+        TransformerShape shape = on_device().model;
+        shape.gated_mlp = true;
+        return shape;
+    }();
+    TransformerShape sparse = dense;
+    sparse.moe = {.experts = 4, .per_token = 2, .ffn_hidden_size = 16, .layers = 2};
+    // Rows of h are copied (2) and added up (1); the activation reads 2 f and writes f.
+    EXPECT_EQ(sparse.elementwise_forward() - dense.elementwise_forward(),
+              2 * (3 * 8 + 3 * 16) - 3 * 32);
+    EXPECT_EQ(sparse.elementwise_backward() - dense.elementwise_backward(),
+              2 * (5 * 8 + 9 * 16) - 5 * 32);
+    EXPECT_EQ(sparse.elementwise_recompute(), 2 * 2 * 8 + 2 * (2 * 8 + 3 * 16));
+    sparse.moe.layers = 1;  // the mean of both kinds of layers
+    EXPECT_EQ(sparse.elementwise_forward() - dense.elementwise_forward(),
+              (2 * (3 * 8 + 3 * 16) - 3 * 32) / 2);
+}
+
+}  // namespace
+}  // namespace vocabpipe::testing

@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+// Bytes of a selection, term by term.
+#include "src/select/memory_plan.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "src/select/files/graph_file.hpp"
+
+namespace vocabpipe::testing {
+namespace {
+
+constexpr uint64_t kBatchOfPlan = 4096;
+
+// A hub on one of the ranks.
+GraphSizes with_hub() {
+    return {.nodes = 1001,
+            .entries = 8000,
+            .rank_nodes = 251,
+            .rank_entries = 3000,
+            .own_entries = 1700,
+            .longest_row = 1000};
+}
+BoundingRule rule_of(std::string_view text) {
+    return BoundingRule::from(text, "--bounding");
+}
+uint64_t term(const std::vector<MemoryPlan::Term>& terms, std::string_view name) {
+    const auto found = std::ranges::find(terms, name, &MemoryPlan::Term::first);
+    EXPECT_NE(found, terms.end()) << name;
+    return found == terms.end() ? 0 : found->second;
+}
+
+TEST(GraphSizes, OnOtherRanksHaveAnEvenShareAndTheLongestRow) {
+    const GraphSizes four = with_hub().on(4);
+    EXPECT_EQ(four.rank_nodes, 251);
+    EXPECT_EQ(four.rank_entries, 8000 / 4 + 1000);
+    EXPECT_EQ(four.nodes, 1001);
+    EXPECT_EQ(four.entries, 8000);
+    EXPECT_EQ(four.longest_row, 1000);
+    EXPECT_EQ(with_hub().on(7).rank_nodes, 143);
+    EXPECT_EQ(with_hub().on(7).rank_entries, 8000 / 7 + 1000);
+    EXPECT_EQ(with_hub().on(1).rank_entries, 8000) << "no more than there are";
+}
+
+TEST(GraphSizes, AreAtLeastEvenShares) {
+    const GraphSizes least = GraphSizes::least(1001, 8000, 4);
+    EXPECT_EQ(least.nodes, 1001);
+    EXPECT_EQ(least.entries, 8000);
+    EXPECT_EQ(least.rank_nodes, 251);
+    EXPECT_EQ(least.rank_entries, 2000);
+    EXPECT_EQ(least.longest_row, 0);
+}
+
+// A row of a thousand messages of 8 bytes in the batch that a rank fills, of which its vectors may
+// hold twice as much, and as much of each other rank.
+TEST(MemoryPlan, HoldsMessagesTwiceWhereAQuotaSortsThem) {
+    const uint64_t of_each = kBatchOfPlan / 4 + 1000 * 8;
+    const auto messages = [&](std::string_view rule) {
+        return term(plan_memory(with_hub(), 4, 1, rule_of(rule), kBatchOfPlan).always, "messages");
+    };
+    EXPECT_EQ(messages("exact"), (2 + 3) * of_each);
+    EXPECT_EQ(messages("bernoulli:0.5"), (2 + 3) * of_each);
+    EXPECT_EQ(messages("quota:0.5"), 2 * (2 + 3) * of_each);
+    EXPECT_EQ(
+        term(plan_memory(with_hub(), 1, 1, rule_of("exact"), kBatchOfPlan).always, "messages"),
+        2 * (kBatchOfPlan + 1000 * 8));
+    // Greedy's nodes of 16 bytes, 256 at a time, are more than short rows.
+    GraphSizes even = with_hub();
+    even.longest_row = 10;
+    EXPECT_EQ(term(plan_memory(even, 4, 1, rule_of("quota:0.5"), kBatchOfPlan).always, "messages"),
+              (2 + 3) * (kBatchOfPlan / 4 + 256 * 16));
+}
+
+TEST(MemoryPlan, AlwaysHoldsTheStateTwoRowsAndCounters) {
+    const MemoryPlan plan = plan_memory(with_hub(), 4, 3, rule_of("exact"), kBatchOfPlan);
+    ASSERT_EQ(plan.always.size(), 4U);
+    EXPECT_EQ(term(plan.always, "state of samples"), 251U * 9);
+    // Neighbour and similarity of 4 bytes each.
+    const uint64_t readers = 2 * (GraphRows::bytes(0) + 1000 * 8);
+    EXPECT_EQ(term(plan.always, "rows that are read"), readers);
+    // Where each part begins; of each part 256 counters of 8 bytes, four times.
+    const uint64_t counters = 3 * 8 + 4 * 3 * 256 * 8;
+    EXPECT_EQ(term(plan.always, "counters"), counters);
+    EXPECT_EQ(plan.buffer_bytes, readers + term(plan.always, "messages") + counters);
+}
+
+TEST(MemoryPlan, BoundingHoldsALowerBoundAndForAQuotaTwoBitsPerEntryAndARowInOrder) {
+    const auto bounding = [&](std::string_view rule) {
+        return term(plan_memory(with_hub(), 4, 1, rule_of(rule), kBatchOfPlan).bounding,
+                    "bounding");
+    };
+    EXPECT_EQ(bounding("off"), 0U);
+    EXPECT_EQ(bounding("exact"), 251U * 8);
+    EXPECT_EQ(bounding("bernoulli:0.5"), 251U * 8);
+    EXPECT_EQ(bounding("quota:0.5"), 251U * 8 + 3000 / 4 + 1000 * 16);
+}
+
+TEST(MemoryPlan, GreedyHoldsAPartsSamplesAndTheEdgesInside) {
+    const MemoryPlan whole = plan_memory(with_hub(), 4, 1, rule_of("exact"), kBatchOfPlan);
+    // Heap entry, where a row begins, index, a flag, the result; and the part's list.
+    const uint64_t per_sample = 16 + 8 + 2 + 1 + 4 + 16;
+    EXPECT_EQ(term(whole.greedy, "samples of a part"), 1001 * per_sample);
+    EXPECT_EQ(term(whole.greedy, "edges inside a part"), 8000U * 8);
+    EXPECT_EQ(whole.edge_bytes, 8000U * 8);
+    // Of ten parts the largest has 101 samples, and both ends of an edge with 1 in 100.
+    const MemoryPlan tenth = plan_memory(with_hub(), 4, 10, rule_of("exact"), kBatchOfPlan);
+    EXPECT_EQ(term(tenth.greedy, "samples of a part"), 101 * per_sample);
+    const double expected = 8000.0 / 100;
+    const double margin = 0.05 * expected + 8 * std::sqrt(expected * (8000.0 / 1001 + 1)) + 64;
+    EXPECT_EQ(tenth.edge_bytes, 8 * static_cast<uint64_t>(expected + margin));
+    // With two, the margin would be beyond what there is.
+    GraphSizes few = with_hub();
+    few.entries = 100;
+    EXPECT_EQ(plan_memory(few, 4, 2, rule_of("exact"), kBatchOfPlan).edge_bytes, 100U * 8);
+}
+
+TEST(MemoryPlan, BoundingAndGreedyTakeTheirMemoryOneAfterTheOther) {
+    const MemoryPlan plan{.always = {{"a", 1}, {"b", 20}},
+                          .bounding = {{"c", 300}},
+                          .greedy = {{"d", 100}, {"e", 150}}};
+    EXPECT_EQ(plan.total(), 321U);
+    MemoryPlan other = plan;
+    other.greedy.emplace_back("f", 4000);
+    EXPECT_EQ(other.total(), 4271U);
+}
+
+}  // namespace
+}  // namespace vocabpipe::testing
