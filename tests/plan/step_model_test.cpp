@@ -205,7 +205,7 @@ TEST(StepModel, TheMarginOfC0IsItAndAHopAndHalfABackwardAtMost) {
     options.device.link_latency_us.value = 7e-3;
     const auto margin = [&](double backward) {
         return step_model(options, {.backward = backward}, uneven(VocabMode::one_barrier))
-            .generate.broadcast_margin;
+            .generate.rule.broadcast_margin;
     };
     EXPECT_EQ(margin(1e9), 2 * (7 + 1024 * 1024 * 2));
     EXPECT_EQ(margin(1000), (1000 + 3000) / 2 / 2);
