@@ -70,7 +70,8 @@ TEST_F(Completion, OffersFlagsOfTheCommand) {
                 ElementsAre("--no-check-for-nan-in-loss-and-grad"));
     EXPECT_THAT(offered({"vocabpipe", "plan", "--global"}), ElementsAre("--global-batch-size"));
     EXPECT_THAT(offered({"vocabpipe", "schedule", "show", "1f1b", "--pp", "4", "--micro"}),
-                ElementsAre("--microbatches", "--micro-batch-size"));
+                ElementsAre("--microbatches", "--micro-batch-size",
+                            "--microbatch-group-size-per-virtual-pipeline-stage"));
     EXPECT_THAT(offered({"vocabpipe", "schedule", "--micro"}), IsEmpty());
 }
 
