@@ -46,11 +46,10 @@ struct DeviceSpec {
     Figure link_efficiency;         ///< long messages between two devices, of either link
     Figure network_efficiency;      ///< collectives that span nodes, of network_gb_per_s
     Figure softmax_bytes_per_logit;  ///< memory traffic of a sharded output layer besides products
-    Figure
-        whole_softmax_bytes_per_logit;  ///< the same for a whole output layer, which merges nothing
-    Figure vocabulary_pass_overhead_us;  ///< fixed time of E, G, S and T each
-    Figure overlap_efficiency;           ///< rate of F, B, I, W under collectives, of their own
-    Figure reserve_gib;                  ///< per device, for memory that no plan counts
+    Figure whole_softmax_bytes_per_logit;  ///< of a whole one, which merges nothing
+    Figure vocabulary_pass_overhead_us;    ///< fixed time of E, G, S and T each
+    Figure overlap_efficiency;             ///< rate of F, B, I, W under collectives, of their own
+    Figure reserve_gib;                    ///< per device, for memory that no plan counts
 };
 
 /// Every number of a DeviceSpec by its key in a hardware file, for readers and reports.
