@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// The table of all families, and all that they have in common: defaults and checks of options, and
+// the steps of make_schedule() around the family's rule.
 #include "vocabpipe/error.hpp"
 #include "vocabpipe/insert_vocabulary.hpp"
 #include "vocabpipe/local_search.hpp"

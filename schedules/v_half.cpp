@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// v_half and v_min: a fixed pattern is repeated, then passes at both ends move to earlier slots.
 #include "schedules/families.hpp"
 
 #include "schedules/v_pattern.hpp"

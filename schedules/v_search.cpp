@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+// The search behind v_search() (the rule is in families.hpp): make the pattern of every seed, rank
+// the patterns on few microbatches, lay out the ends and fill the holes of the best, and refine the
+// finalists at full size.
 #include "schedules/families.hpp"
 
 #include "vocabpipe/error.hpp"

@@ -72,7 +72,7 @@ public:
     /// Sets streamed() for the next pass. Not owned.
     void stream(StreamedRows* rows) { streamed_ = rows; }
     /// Link to the ranks that share the stage (Axis::tensor) or the experts of a layer
-    /// (Axis::expert), for what a layer exchanges with them. Null: this rank shares with nobody.
+    /// (Axis::expert), for what a layer exchanges with them. Null: this rank shares with no other.
     [[nodiscard]] TileLink* link(Axis axis) const { return links_[static_cast<size_t>(axis)]; }
     /// Sets link(axis). Not owned.
     void set_link(Axis axis, TileLink* link) { links_[static_cast<size_t>(axis)] = link; }

@@ -40,14 +40,14 @@ private:
     uint64_t size_ = 0;
 };
 
-/// What one rank computes on and keeps its tensors in. Used by the rank's thread only, and outlives
-/// everything that was allocated from it.
+/// The device that one rank computes on, with the memory of its tensors. Used by the rank's thread
+/// only, and outlives everything that was allocated from it.
 class Device {
 public:
     virtual ~Device() = default;
     /// "host", or the GPU's name and ordinal.
     [[nodiscard]] virtual std::string name() const = 0;
-    /// What computes on its memory (operators.hpp).
+    /// The operators that compute on its memory (operators.hpp).
     [[nodiscard]] virtual const kernels::Operators& operators() const = 0;
     /// True: actions are enqueued on streams and run in the order that their lanes and the waits
     /// between lanes give, and nothing waits for the host within a step. False: an action has run
@@ -88,8 +88,8 @@ public:
     [[nodiscard]] virtual ContextOptions context(int threads, std::function<void()> poll) = 0;
     /// Streams of the executor's lanes, for one executor.
     [[nodiscard]] virtual std::unique_ptr<Lanes> open_lanes() = 0;
-    /// What moves this device's memory between the ranks; null: the communicator's own transport
-    /// does. Collective.
+    /// The transport for this device's memory between the ranks; null: the communicator's own is
+    /// used. Collective.
     [[nodiscard]] virtual std::unique_ptr<Transport> open_transport(Communicator& communicator) = 0;
     /// For passes that a team of ranks runs together on their devices of this kind. `transport`
     /// moves the memory; it and `wait` must outlive the link. Before the first step. Collective

@@ -11,7 +11,7 @@ namespace vocabpipe {
 /// Where a number of a hardware file comes from.
 enum class Basis : uint8_t {
     published,  ///< a data sheet
-    measured,   ///< runs, whoever made them
+    measured,   ///< runs, ours or others'
     assumed,
 };
 [[nodiscard]] std::string_view to_string(Basis basis);

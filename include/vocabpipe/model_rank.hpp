@@ -60,12 +60,12 @@ struct ReportEntries {
 };
 [[nodiscard]] ReportEntries report_entries(const ModelConfig& config);
 
-/// The model's side of the memory plan, from the configuration alone.
+/// The model's side of the memory plan, computed from the configuration only.
 [[nodiscard]] StepSizes step_sizes(const ModelConfig& config, const ModelPartition& partition,
                                    const Schedule& schedule);
 
-/// Weights (and rotary positions), gradients and optimizer state of one rank of the world, from the
-/// configuration alone.
+/// Weights (and rotary positions), gradients and optimizer state of one rank of the world, computed
+/// from the configuration only.
 [[nodiscard]] PersistentBytes persistent_bytes(const ModelConfig& config,
                                                const ModelPartition& partition,
                                                const Schedule& schedule, int rank);

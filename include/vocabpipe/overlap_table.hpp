@@ -25,7 +25,7 @@ struct MeasuredOverlap {
     int64_t inner = 0;                  ///< that a member's products sum over
     int64_t columns = 0;                ///< of a member's product
     int64_t compute_ns = 0;             ///< one product of all rows
-    int64_t link_ns = 0;                ///< the exchange alone
+    int64_t link_ns = 0;                ///< only the exchange
     int64_t blocking_ns = 0;            ///< exchange and product one after the other
     std::vector<Candidate> candidates;  ///< by ascending pieces; at least one
     int pieces = 1;                     ///< the chosen one

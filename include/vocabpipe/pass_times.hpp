@@ -27,7 +27,7 @@ struct PassTimes {
                                     Pairs pairs = Pairs::apart);
 
 /// Largest number of activations alive on every rank, in chunks: one from the start of F to the end
-/// of W or B. I alone frees none: W still needs the stage's input and the output gradient.
+/// of W or B. I frees none: W still needs the stage's input and the output gradient.
 [[nodiscard]] std::vector<int> peak_chunks(const Schedule& schedule);
 
 }  // namespace vocabpipe

@@ -57,9 +57,9 @@ struct ScheduleFile {
 
 /// One row per rank, CR LF, passes only; `lowered` adds the cells that PyTorch 2.15 adds when it
 /// lowers a schedule with its defaults, in the same places. PyTorch's dialects leave out the passes
-/// of whole vocabulary layers, because there the first and the last stage contain these layers;
-/// they throw UsageError for sharded ones, and `old` also for overlapped pairs. `automatic` is
-/// `current` where that can express the schedule, else vocabpipe.
+/// of vocabulary layers that are whole on the ranks of the first and last stage, because in PyTorch
+/// these stages contain them; they throw UsageError for sharded ones, and `old` also for overlapped
+/// pairs. `automatic` is `current` where that can express the schedule, else vocabpipe.
 [[nodiscard]] std::string print_schedule_csv(const Schedule& schedule, CsvDialect dialect);
 /// The dialect that print_schedule_csv() writes: for automatic the one it chooses, else `dialect`.
 [[nodiscard]] CsvDialect csv_dialect_of(const Schedule& schedule, CsvDialect dialect);

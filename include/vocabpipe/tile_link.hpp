@@ -14,8 +14,8 @@ namespace vocabpipe {
 /// Zheng et al. 2025, arXiv 2503.20313; here each piece is a posted receive, without signals).
 ///
 /// On a device with streams all of this is enqueued: a wait blocks the stream of the pass, not the
-/// host. There a member must release every piece that comes before a piece in this order before it
-/// waits for that one: it releases in the order of to() and waits in the order of from()
+/// host. There, before a member waits for a piece, it must have released its own pieces of this
+/// step and of all earlier ones: it releases in the order of to() and waits in the order of from()
 /// (docs/overlap.md).
 ///
 /// All members start the same operations in the same order, one at a time. Waits let the other

@@ -28,7 +28,7 @@ struct Span {
 struct PieceWait {
     uint32_t pass = 0;     ///< action of `rank`
     uint32_t source = 0;   ///< action of `rank` that received it
-    uint16_t rank = 0;     ///< whose
+    uint16_t rank = 0;     ///< rank that waited
     uint16_t piece = 0;    ///< last piece that it waited for, from 1 to Action::pieces
     int64_t begin_ns = 0;  ///< on the clock of spans, within the span of the pass
     int64_t end_ns = 0;    ///< of the same clock

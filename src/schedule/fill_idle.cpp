@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// All ranks run in simulated time. A rank that wakes decides once: it starts its next pass, a
+// filler, or a later pass that fits into the hole, or it sleeps until one of these can start.
 #include "src/schedule/fill_idle.hpp"
 
 #include "src/schedule/pass_inputs.hpp"

@@ -1,4 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+// Every pass has the time that it has in the base. Backwards are delayed for the barriers,
+// vocabulary passes get times in between, and each rank is sorted by time. Several delays are
+// tried, each also with fillers placed anew by fill_idle(); the shortest schedule within the memory
+// limit wins.
 #include "vocabpipe/insert_vocabulary.hpp"
 
 #include "src/schedule/fill_idle.hpp"

@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+// A move shifts one pass within its rank's list; then order, memory and the makespan of the whole
+// schedule are checked again. Since that happens hundreds of thousands of times a second,
+// everything that a check reads is in flat tables, made once.
 #include "vocabpipe/local_search.hpp"
 
 #include "src/schedule/pass_inputs.hpp"

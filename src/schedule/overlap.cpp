@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Each operation is replayed piece by piece in virtual time, with the times at which links and
+// computing are free.
 #include "vocabpipe/overlap.hpp"
 
 #include "vocabpipe/error.hpp"

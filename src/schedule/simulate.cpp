@@ -1,4 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+// A simulation by events: ends of actions and arrivals of pieces, in order of time. After each
+// event the actions start whose edges and lane predecessors are satisfied; a communication starts
+// when its last participant arrives. When the speed of a pass changes, because communication begins
+// or ends or cores are shared anew, its end is scheduled again and the old event is stale.
 #include "vocabpipe/simulate.hpp"
 
 #include "src/schedule/action_costs.hpp"

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// A parser and a printer of Megatron's layout notation, and the rules that spread layers over
+// stages.
 #include "vocabpipe/stage_layout.hpp"
 
 #include "vocabpipe/error.hpp"

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Reads in two steps: all cells without interpretation, then their meaning, because the dialect,
+// and in the old one the meaning of B, depend on the whole file.
 #include "src/schedule/files/cell.hpp"
 #include "src/schedule/files/csv_header.hpp"
 #include "src/schedule/files/lowered_cells.hpp"

@@ -1,4 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+// Both forms of find_deadlock(). The participants of a communication become one node and must agree
+// on kind, group and sizes. Then the graph of these nodes must be acyclic: either every program
+// follows the one global order, which is fast to see, or a walk in dependency order reaches all
+// nodes.
 #include "src/schedule/action_costs.hpp"
 #include "src/schedule/lower/slice.hpp"
 #include "src/schedule/meetings.hpp"
