@@ -18,7 +18,7 @@ public:
     ChunkList(std::vector<int> stages, int microbatches)
         : stages_(std::move(stages)), microbatches_(microbatches), emitted_(stages_.size()) {}
 
-    /// The next pass of this kind; nothing once every microbatch has had one.
+    /// Appends the next pass of this kind; does nothing once every microbatch has had one.
     void emit(Op op, int chunk) {
         int& next = emitted_[static_cast<size_t>(chunk)][static_cast<size_t>(op)];
         if (next < microbatches_) append(op, chunk, next++);

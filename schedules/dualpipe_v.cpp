@@ -18,8 +18,8 @@ using enum Op;
 constexpr int kDown = 0;  // the chunk on the way down the ranks, holding stage r
 constexpr int kUp = 1;    // on the way up again, stage 2p-1-r
 
-/// Writes the list of one rank. B and I of a chunk share one count, and every I leaves a W in a
-/// queue.
+/// Writes the list of one rank. B and I of a chunk share one microbatch count, and every I queues
+/// its W.
 class Writer {
 public:
     Writer(int ranks, int rank, int microbatches)
@@ -31,7 +31,7 @@ public:
         list_.append(split ? I : B, chunk, microbatch);
         if (split) waiting_.emplace_back(chunk, microbatch);
     }
-    /// The oldest W, if any.
+    /// Appends the oldest queued W, if any.
     void weight() {
         if (waiting_.empty()) return;
         list_.append(W, waiting_.front().first, waiting_.front().second);
@@ -50,14 +50,14 @@ private:
     std::deque<std::pair<int, int>> waiting_;  ///< chunk and microbatch
 };
 
-// DeepSeek-AI 2025 (deepseek-ai/DualPipe), whose eight steps the numbers are.
+// DeepSeek-AI 2025 (deepseek-ai/DualPipe); the numbers are its eight steps.
 //
 //   p=2, m=4, rank 1 (stages 1 and 2):
 //   1F0 2F0 1F1 2F1 | 1F2 2B0 (2F2;1B0) (1F3;2B1) (2F3;1B1) | 2B2 1B2 2I3 1I3 | 2W3 1W3
 //
 // Largest idle time within a span, pairs as long as their members: (p-1)(F+2I-W)
-// - min(F, (p-1)(I-F)) for I >= F. Memory 2p+1 chunks on every rank. Worth it only where a runtime
-// really interleaves the members of a pair. The rule needs m >= 2p; below that its list for 2p
+// - min(F, (p-1)(I-F)) for I >= F. Memory 2p+1 chunks on every rank. Pays only if the runtime
+// really interleaves the members of a pair. The rule needs m >= 2p; for fewer its list for 2p
 // microbatches is cut.
 std::vector<Pass> list_of(const ScheduleOptions& options, int rank) {
     const int p = options.ranks;

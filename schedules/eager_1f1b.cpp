@@ -17,8 +17,8 @@ using enum Op;
 //
 //   p=2, D=2, rank 0:  F0 F1 F2 | B0 F3 B1 F4 ... | B(m-3) B(m-2) B(m-1)
 //
-// Bubble (p-1)(F+B) for every D; a hop of c adds 2c(p-1) to a step while 2c <= (D-1)(F+B), where
-// D = 1 pays 2c per microbatch and more. Memory min(m, 1+D(p-1-r)) microbatches on rank r.
+// Bubble (p-1)(F+B) for every D. A hop of c adds 2c(p-1) to a step while 2c <= (D-1)(F+B); with D =
+// 1 it adds at least 2c per microbatch. Memory min(m, 1+D(p-1-r)) microbatches on rank r.
 std::vector<Pass> list_of(const ScheduleOptions& options, int depth, int rank) {
     const int m = options.microbatches;
     RankList list(rank, m, m);

@@ -31,17 +31,17 @@ namespace vocabpipe {
 /// step.
 [[nodiscard]] Schedule looped_bfs(const ScheduleOptions& options);
 
-/// ZB(k): at most k = `memory_limit` microbatches in flight on every rank, p (default, the peak of
-/// 1F1B) or more; the warm-up is made for the costs. At F = I = W it has no bubble from 2p-1 on and
-/// holds no more. Throws UsageError for fewer than p.
+/// ZB(k): at most k = `memory_limit` microbatches in flight on every rank, at least p (default, the
+/// peak of 1F1B); the warm-up depends on the costs. At F = I = W it has no bubble for k >= 2p-1 and
+/// never holds more than 2p-1. Throws UsageError for k < p.
 [[nodiscard]] Schedule zb(const ScheduleOptions& options);
 /// ZB-H1: ZB(p).
 [[nodiscard]] Schedule zb_h1(const ScheduleOptions& options);
 /// ZB-H2: ZB(2p).
 [[nodiscard]] Schedule zb_h2(const ScheduleOptions& options);
 
-/// Interleaved zero bubble (ZB1P): interleaved 1F1B with I in place of B and W as filler. vp chunks
-/// in flight on every rank, a third of the bubble of interleaved 1F1B at F = I = W.
+/// Interleaved zero bubble (ZB1P): interleaved 1F1B with I instead of B, and W in idle times. vp
+/// chunks in flight on every rank, a third of the bubble of interleaved 1F1B at F = I = W.
 [[nodiscard]] Schedule interleaved_zb(const ScheduleOptions& options);
 
 /// ZB-V: two stages per rank in a V, no bubble at F = I = W, the memory of 1F1B (2p chunks) on
@@ -49,9 +49,10 @@ namespace vocabpipe {
 [[nodiscard]] Schedule zb_v(const ScheduleOptions& options);
 
 // Two fixed patterns on the V placement (Qi et al. 2024, arXiv 2405.15362).
-// Rule: one microbatch every six slots, W where the pattern is free; then passes of the warm-up and
-// of the cool-down move to earlier slots as far as inputs and the peak allow. The slots assume
-// F = I = W: the lists do not depend on the costs. Any p and m; bubbles at unit costs, m >= 2p.
+// Rule: one microbatch every six slots, W in free slots; then passes of the warm-up and of the
+// cool-down move to earlier slots as far as inputs and the peak allow. The slots assume F = I = W:
+// the lists do not depend on the costs. Any p and m; the bubbles below hold for unit costs and m >=
+// 2p.
 
 /// Equal memory on every rank, within one chunk: 2 floor(p/2) + 2 chunks, about half of 1F1B's 2p.
 /// Bubble: 6 floor((p+1)/2) - 7 slots; 1 at p = 2.
@@ -71,21 +72,21 @@ namespace vocabpipe {
 [[nodiscard]] Schedule v_one_f_one_b(const ScheduleOptions& options);
 
 /// The best of all repeated patterns on the V placement that keep at most memory_limit chunks alive
-/// on any rank, for the given costs, refined for them.
+/// on any rank, for the given costs, then refined for these costs.
 ///
 /// Source: the V-shaped building blocks of arXiv 2405.15362; the search over them is "v_auto" in
 /// sail-sg's zero-bubble repository.
-/// Rule: rank 0 runs F and I of its two chunks at some four places of an interval of six slots;
-/// from rank to rank the places move by a constant step, which may change once; W takes the free
-/// places. Warm-up and cool-down are laid out anew, holes filled, and the list timed with the
-/// costs; what counts is makespan + largest span. Above 32 ranks the place of the change is tried
-/// for 30 ranks only. Where passes do not all last the same or messages take time, the best four
-/// lists are then refined by moving single passes. Bubble: largest span - 6m = 3p-1-3k + max(3p,
-/// p-1 + 2(1 + floor((k+1)/2))) slots at limit k for F = I = W = 1, m >= 2p (tested for p = 2..8);
+/// Rule: rank 0 runs F and I of its two chunks at four places of an interval of six slots; from
+/// rank to rank the places move by a constant step, which may change once; W takes the free places.
+/// Warm-up and cool-down are laid out anew, holes filled, and the list timed with the costs; the
+/// score to minimise is makespan + largest span. With more than 32 ranks the change of the step is
+/// tried at 30 of them only. If passes differ in time or messages take time, the best four lists
+/// are then refined by moving single passes. Bubble: largest span - 6m = 3p-1-3k + max(3p, p-1 +
+/// 2(1 + floor((k+1)/2))) slots at limit k for F = I = W = 1, m >= 2p (tested for p = 2..8);
 /// makespan at most p-1 more. Memory: k chunks, from 2 ceil((p-1)/3) + 2 (fewer for m < 2p) to 2p,
-/// which is the default: more brings nothing. Throws UsageError with the least possible k below
-/// that. Any p and m. Time: some 0.1 s at p = 8, 0.3 s at p = 16, 3 s at p = 32 on one core,
-/// whatever m. The same options give the same list.
+/// which is the default; more does not help. Throws UsageError naming the least possible k for
+/// smaller limits. Any p and m. Time: about 0.1 s at p = 8, 0.3 s at p = 16, 3 s at p = 32 on one
+/// core, for any m. The same options give the same list.
 [[nodiscard]] Schedule v_search(const ScheduleOptions& options);
 
 /// DualPipeV: two stages per rank in a V, forwards and backwards of different microbatches in

@@ -12,9 +12,8 @@ namespace {
 
 using enum Op;
 
-// Huang et al. 2019. The last rank runs S_j T_j right after F_j: one
-// exp_logits at a time, and a backward phase of nothing but B. Running them before B_j instead
-// takes as long.
+// Huang et al. 2019. The last rank runs S_j T_j directly after F_j, so only one exp_logits is alive
+// at a time, and the backward phase is only B. Running them before B_j instead takes as long.
 std::vector<Pass> plain(const ScheduleOptions& options, int rank) {
     const int m = options.microbatches;
     RankList list(rank, m, m);
@@ -32,11 +31,11 @@ std::vector<Pass> plain(const ScheduleOptions& options, int rank) {
 
 // Vocabulary layers on every rank. The whole output layer belongs to the forward phase, because no
 // backward waits in between: rank r runs p-r forwards, which is when the last stage has ended F_0,
-// then one unit after every forward. With one or two barriers a unit is T_{j-1} S_j, so the
-// statistics of j-1 have a whole F to be combined and one exp_logits is alive at a time; interlaced
-// it is S_j T_j.
+// then one unit after every forward. With one or two barriers a unit is T_{j-1} S_j, so that there
+// is a whole F to combine the statistics of j-1, and one exp_logits is alive at a time; with
+// interlaced it is S_j T_j.
 //
-// E runs r+1 microbatches ahead of F and G r+1 behind B, so that all ranks meet at the same
+// E runs r+1 microbatches ahead of F and G r+1 behind B, so that all ranks reach the same
 // microbatch at about the same time and its sum or broadcast has one interval. (G_j right after B_j
 // would make the last rank wait for j to travel to rank 0, once per microbatch.)
 //

@@ -50,7 +50,7 @@ std::vector<Pass> list_of(const ScheduleOptions& options, int64_t g, int64_t blo
     const int64_t p = options.ranks;
     const int64_t v = options.rule.chunks;
     const int64_t turn =
-        v / std::gcd(v, blocks);  // chunks until a block's slots would be met again
+        v / std::gcd(v, blocks);  // chunks until slots of a block would be used again
     const auto hop = [&](int64_t chunk) { return 3 * blocks * g * chunk + 3 * g * (chunk / turn); };
     const int64_t first_backward = hop(v - 1) + rank + 3 * (p - 1 - rank) + 1;
     std::vector<std::pair<int64_t, Pass>> timed;

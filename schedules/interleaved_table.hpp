@@ -6,18 +6,18 @@
 #include <cstdint>
 #include <vector>
 
-// What the interleaved families share: the order in which every rank runs its chunks.
+// Shared by the interleaved families: the order in which every rank runs its chunks.
 
 namespace vocabpipe {
 
-/// Microbatches in groups of N; of each group chunk after chunk, all its microbatches. Entry q is
-/// the q-th forward of every rank; the q-th backward is the same with the chunks counted from the
-/// last.
+/// Order of the forwards: microbatches in groups of N; in a group, chunk after chunk, each with all
+/// microbatches of the group. Entry q is the q-th forward of every rank; the q-th backward is the
+/// same with the chunks counted from the last.
 class InterleavedTable {
 public:
     /// N is `group_size`, or p, and never more than m (one group, as torch does for m < p). A last
     /// group below min(N, p) is filled up with microbatches that do not exist, which callers drop:
-    /// on ranks that wait for a group to come round, a shorter one would close a cycle.
+    /// a shorter group would make the ranks that wait for its return wait in a cycle.
     explicit InterleavedTable(const ScheduleOptions& options);
 
     struct Entry {

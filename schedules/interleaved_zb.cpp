@@ -11,7 +11,7 @@ namespace {
 
 using enum Op;
 
-// torch's ScheduleInterleavedZeroBubble. A gradient that leaves after I returns in half the time,
+// torch's ScheduleInterleavedZeroBubble. A gradient that is sent after I returns in half the time,
 // so one warm-up forward per rank is enough. Rank r keeps r weight gradients for the end.
 //
 //   p=2, v=2, m=4, rank 0 (stages 0 and 2):

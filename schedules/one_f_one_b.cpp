@@ -50,14 +50,14 @@ std::vector<Pass> with_barriers(const ScheduleOptions& options, int rank, int ba
     const int warm_up_forwards = p - rank;
     const int in_flight = warm_up_forwards + barriers;
     const int m =
-        std::max(options.microbatches, p + barriers);  // the least that the rule is made for
+        std::max(options.microbatches, p + barriers);  // least number that the rule supports
     const UnitSlot& slot = slots[static_cast<size_t>(rank)];
     RankList list(rank, m, options.microbatches);
     UnitWriter units(list, barriers, slots.front().warm_up_units);
 
     for (int i = 0; i < rank + 1; ++i) list.emit(E);
     for (int i = 0; i < warm_up_forwards; ++i) list.emit(E, F);
-    units.unit();  // S_0 alone
+    units.unit();  // only S_0
     if (barriers == 2) {
         list.emit(E, F);
         units.unit();
@@ -85,7 +85,7 @@ std::vector<Pass> with_barriers(const ScheduleOptions& options, int rank, int ba
 // The vocabulary layers as tensor parallelism over the pipeline ranks: S_j T_j is one synchronous
 // unit on all of them, as in the interlaced schedule of sail-sg/VocabularyParallelism. Neighbours
 // run F and B in opposite orders, so that a backward needs one interval per rank and a forward one
-// per two ranks: 3p/2 in flight.
+// per two ranks: 3p/2 microbatches in flight.
 //
 //   p=4, rank 3:  E0..E4 F0 E5 F1 E6 F2 | ST0 | B0 ST1 B1 ST2 | B2 F3 ST3 E7 | B3 F4 ST4 | ...
 std::vector<Pass> interlaced(const ScheduleOptions& options, int rank) {
@@ -105,8 +105,7 @@ std::vector<Pass> interlaced(const ScheduleOptions& options, int rank) {
     };
     // Odd p: rank 0 runs B_j in the slot on which G_j rides. The authors' code starts the broadcast
     // for G_j at the beginning of that slot, before there is a gradient, and fails. Here the
-    // broadcast follows from B_j, wherever that stands, so the order itself needs no change to be
-    // valid.
+    // broadcast is inferred from B_j, wherever it is in the list, so the order is valid as it is.
     const auto gradient = [&] {
         if (list.emitted(S) >= p + 2 - p % 2) list.emit(G);
     };
@@ -136,9 +135,9 @@ std::vector<Pass> interlaced(const ScheduleOptions& options, int rank) {
 }  // namespace
 
 Schedule one_f_one_b(const ScheduleOptions& options) {
-    // The orders below, vocabulary passes included, are made for a depth of 1.
+    // The orders below, vocabulary passes included, assume a depth of 1.
     if (options.rule.warm_up_depth > 1) return eager_1f1b(options);
-    // On one rank there is nobody to wait for: every mode is E F S T B G, one microbatch in flight.
+    // On one rank nothing waits: every mode is E F S T B G, one microbatch in flight.
     const bool alone = options.ranks == 1;
     if (alone || !sharded(options.vocab_mode)) {
         return straight_schedule(options, [&](int rank) { return plain(options, rank); });

@@ -11,13 +11,13 @@
 namespace vocabpipe {
 
 /// The pass list of one rank while a rule writes it. Every kind of pass counts its own
-/// microbatches, as in the rules of the paper: `emit(Op::F)` appends the next forward, and nothing
-/// once every microbatch has had one.
+/// microbatches, as in the rules of the paper: `emit(Op::F)` appends the next forward, and does
+/// nothing once every microbatch has had one.
 class RankList {
 public:
-    /// `kept` < `microbatches` is for rules that hold from some number of microbatches on: they
-    /// count up to that number, and the passes of microbatches >= kept are not written down. What
-    /// is left of a valid schedule stays valid, because no pass needs a pass of another microbatch.
+    /// `kept` < `microbatches` is for rules that need more microbatches than there are: they count
+    /// up to `microbatches`, but passes of microbatches >= kept are not appended. The rest of a
+    /// valid schedule stays valid, because no pass needs a pass of another microbatch.
     RankList(int stage, int microbatches, int kept)
         : stage_(static_cast<uint16_t>(stage)), microbatches_(microbatches), kept_(kept) {
         passes_.reserve(6 * static_cast<size_t>(kept));
@@ -28,7 +28,7 @@ public:
         (append(ops), ...);
     }
 
-    /// How many passes of this kind the rule has emitted, those not kept included.
+    /// Passes of this kind that the rule has emitted, including those not kept.
     [[nodiscard]] int emitted(Op op) const { return emitted_[static_cast<size_t>(op)]; }
     [[nodiscard]] int microbatches() const { return microbatches_; }
     [[nodiscard]] std::vector<Pass> take() && { return std::move(passes_); }

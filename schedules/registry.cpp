@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// The table of all families, and all that they have in common: defaults and checks of options, and
+// the steps of make_schedule() around the family's rule.
 #include "vocabpipe/error.hpp"
 #include "vocabpipe/insert_vocabulary.hpp"
 #include "vocabpipe/local_search.hpp"
@@ -135,7 +137,7 @@ void check(const ScheduleOptions& options) {
     require_at_least("--search-moves", options.rule.search_moves, 0);
 }
 
-/// Making a list takes some 70 bytes per pass: a mistyped number is refused before it fills the
+/// Making a list takes about 70 bytes per pass: refuses a mistyped number before it fills the
 /// memory.
 void check_size(const ScheduleOptions& options) {
     constexpr int64_t kMostPasses = 20'000'000;
@@ -164,7 +166,7 @@ void check_moves(const Schedule& schedule, int64_t moves) {
                      std::to_string(most));
 }
 
-/// Costs must be there for every stage and rank (or for one, which stands for all).
+/// There must be costs for every stage and rank (or one that stands for all).
 void check_costs(const PassCosts& costs, int stages, int ranks) {
     const auto check_table = [](const std::vector<PassCosts::OpCosts>& table, const char* of,
                                 int count, std::initializer_list<Op> ops) {
@@ -239,7 +241,8 @@ const Generator& generator(std::string_view name) {
 
 namespace {
 
-/// The options with the family's own where none are given. Throws UsageError for impossible ones.
+/// The options, with the family's own values for those not given. Throws UsageError for impossible
+/// ones.
 ScheduleOptions resolve(const Generator& family, const ScheduleOptions& asked) {
     check(asked);
     ScheduleOptions options = asked;
@@ -333,11 +336,11 @@ std::vector<int> layers_per_stage(int num_layers, int stages, VocabMode mode,
         }
         return layers;
     }
-    // A quotient that is a whole number but for rounding must not be rounded up to the next one.
+    // 1e-9: a rounding error must not push a whole quotient up to the next number.
     const double share = std::ceil((num_layers + q) / stages - q - 1e-9);
     const int last = static_cast<int>(std::max(0.0, share));
     const int others = stages - 1;
-    // What does not divide evenly goes one each to the stages before the last, from the back.
+    // The remainder goes to the stages before the last, one each, from the back.
     for (int stage = 0; stage < others; ++stage) {
         const int extra = others - 1 - stage < (num_layers - last) % others ? 1 : 0;
         layers[static_cast<size_t>(stage)] = (num_layers - last) / others + extra;

@@ -23,9 +23,9 @@ Schedule straight_schedule(const ScheduleOptions& options,
 }
 
 // With equal stages the last stage ends F_j when rank r ends its (p-r+j)-th forward, so S_0 follows
-// p-r forwards and S and F alternate from there on. E is p+1 microbatches deep in the pipeline:
-// rank r runs E_{i+r+1} before F_i, so that all ranks look up the same microbatch at about the same
-// time and rank 0 has one interval to sum it before its F.
+// p-r forwards, and S and F alternate from there on. Rank r runs E_{i+r+1} before F_i, so that all
+// ranks look up the same microbatch at about the same time and rank 0 has one interval to sum it
+// before its F.
 std::vector<Pass> evaluation_list(const ScheduleOptions& options, int rank) {
     using enum Op;
     const int p = options.ranks;

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// v_half and v_min: a fixed pattern is repeated, then passes at both ends move to earlier slots.
 #include "schedules/families.hpp"
 
 #include "schedules/v_pattern.hpp"
@@ -16,12 +17,12 @@ namespace {
 
 using namespace v_pattern;
 
-// While the order is made, both chunks share one kind of W: the k-th belongs to the k-th I of the
-// rank, whichever chunk.
+// While the order is made, both chunks share one kind of W: the k-th belongs to the rank's k-th I
+// of either chunk.
 constexpr Kind kSharedW = W1;
 
-/// Every free slot takes a W whose I has run; the rest follow the last pass. `shared`: see above;
-/// otherwise chunk 1 goes first.
+/// Puts into every free slot a W whose I has run; the rest follow the last pass. `shared`: with
+/// kSharedW; else chunk 1 goes first.
 void fill_in_weights(Row& row, bool shared) {
     const Row without = std::exchange(row, {});
     row.reserve(without.size() * 3 / 2);
@@ -48,8 +49,8 @@ void drop_weights(Rows& rows) {
 }
 
 /// Moves passes of the warm-up and of the cool-down to earlier slots, as far as inputs and the
-/// largest peak of any rank allow. Without W in the rows, the peaks are those with W filled in, and
-/// the warm-up stays.
+/// largest peak of any rank allow. If the rows have no W yet, peaks are those with W filled in, and
+/// the warm-up does not change.
 class Reorder {
 public:
     Reorder(Rows& rows, int microbatches, bool with_weights)
@@ -110,7 +111,7 @@ private:
         return moments;
     }
 
-    /// When the inputs of the next pass of this kind are there.
+    /// When the inputs of the next pass of this kind are ready.
     int64_t ready(int rank, Kind kind) {
         const std::vector<int64_t>& mine = ends(kind, rank);
         const size_t k = mine.size();
@@ -153,7 +154,7 @@ private:
     std::vector<std::set<int64_t>> taken_;    // [rank] their slots
 };
 
-/// Every pass as early as its inputs allow, in the same order.
+/// Moves every pass to the earliest time that its inputs allow, in the same order.
 void squeeze(Rows& rows) {
     order_weights(rows);
     (void)Clock().run(rows, Costs::unit(static_cast<int>(rows.size())));

@@ -16,8 +16,9 @@ int64_t slots_of(Kind kind) {
     return is_forward(kind) ? 1 : 2;
 }
 
-/// Three backwards of two slots each fill an interval, so after every third one along the dataflow
-/// three slots pass: the place where the next one would meet the first one of the next microbatch.
+/// Three backwards of two slots each fill an interval. So along the dataflow there is a pause of
+/// three slots after every third one, where the next one would collide with the first one of the
+/// next microbatch.
 Pattern pattern_of(int ranks) {
     Pattern pattern(static_cast<size_t>(ranks));
     int64_t now = 0;
@@ -43,8 +44,7 @@ int change(Kind kind) {
 class Placed {
 public:
     /// Puts a pass into the first free slots from `ready` on, before `at`, with no more than
-    /// `limit` activations alive from then on; otherwise at `at`, which follows all others. Returns
-    /// where.
+    /// `limit` activations alive from then on; else at `at`, after all others. Returns its slot.
     int64_t put(Kind kind, int64_t ready, int64_t at, int limit) {
         auto next = std::partition_point(row_.begin(), row_.end(), [&](const Cell& cell) {
             return cell.at + slots_of(cell.kind) <= ready;
@@ -66,7 +66,7 @@ public:
 
 private:
     bool fits(Row::const_iterator next, int limit) const {
-        // From the end back: what is alive after every later pass.
+        // From the end back: activations alive after every later pass.
         int alive = alive_ + 1;
         for (auto cell = row_.end(); alive <= limit && cell != next;)
             alive -= change((--cell)->kind);
@@ -77,8 +77,8 @@ private:
     int alive_ = 0;
 };
 
-/// Every pass in time order moves to the earliest slots that its inputs, its rank and the pattern's
-/// peak allow.
+/// Moves every pass, in time order, to the earliest slots that its inputs, its rank and the
+/// pattern's peak allow.
 Rows pull_in(const Rows& rows) {
     const auto ranks = static_cast<int>(rows.size());
     int peak = 0;

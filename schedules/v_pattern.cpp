@@ -22,8 +22,8 @@ uint16_t stage_of(Kind kind, int rank, int ranks) {
 Rows repeat(const Pattern& pattern, std::span<const Kind> kinds, int microbatches) {
     Rows rows;
     for (const auto& slots : pattern) {
-        // Cells of one interval, in order, as if every kind had started already; those that have
-        // not are left out.
+        // Cells of one interval, in order, as if every kind had started; cells before its start are
+        // left out below.
         std::vector<std::pair<int64_t, Kind>> block;  // slot within the interval
         int64_t first = slots[kinds.front()] / kInterval;
         int64_t last = first;

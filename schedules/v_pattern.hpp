@@ -9,13 +9,13 @@
 #include <span>
 #include <vector>
 
-// What the families built from a repeated pattern on the V placement share (arXiv 2405.15362). Rank
-// r holds chunk 0, stage r, and chunk 1, stage 2p-1-r.
+// Shared by the families that repeat a pattern on the V placement (arXiv 2405.15362). Rank r holds
+// chunk 0, stage r, and chunk 1, stage 2p-1-r.
 
 namespace vocabpipe::v_pattern {
 
 /// The passes of one microbatch on one rank in dataflow order, then the weight gradients. F0 and I1
-/// go down the ranks, F1 and I0 go up. Where the backward is not split, I1 and I0 stand for B.
+/// go down the ranks, F1 and I0 go up. If the backward is not split, I1 and I0 stand for B.
 enum Kind : uint8_t { F0, F1, I1, I0, W1, W0 };
 inline constexpr int kKinds = 6;
 inline constexpr std::array<Kind, kKinds> kEveryKind{F0, F1, I1, I0, W1, W0};
@@ -31,7 +31,7 @@ inline constexpr std::array<Kind, 4> kDataflow{F0, F1, I1, I0};
     return kind == F0 || kind == I1;
 }
 
-/// Kind and rank of the pass of the same microbatch that must be over first; rank -1: none.
+/// Kind and rank of the pass of the same microbatch that must end first; rank -1: none.
 struct Input {
     Kind kind = F0;
     int rank = -1;
@@ -53,8 +53,8 @@ struct Input {
     }
 }
 
-/// A pass at a time: a slot of the pattern, or a begin in units of the costs. Microbatches are not
-/// written down: the k-th pass of a kind on a rank is microbatch k.
+/// A pass and its time: a slot of the pattern, or a begin in units of the costs. Microbatches are
+/// implicit: the k-th pass of a kind on a rank is microbatch k.
 struct Cell {
     int64_t at = 0;
     Kind kind = F0;
@@ -76,18 +76,19 @@ struct Costs {
     /// Every pass lasts one slot, messages take no time.
     [[nodiscard]] static Costs unit(int ranks);
     [[nodiscard]] static Costs of(const ScheduleOptions& options);
-    /// All passes last the same and messages take no time, as the slots of a pattern assume.
+    /// Whether all passes last the same and messages take no time, as the slots of a pattern
+    /// assume.
     [[nodiscard]] bool alike() const;
 };
 
-/// Starts passes as early as inputs and the order of the rows allow. Kept between runs, it
-/// allocates once.
+/// Starts passes as early as inputs and the order of the rows allow. Reuse it: it allocates only
+/// once.
 class Clock {
 public:
     /// Sets every `at`. False if the rows wait for each other; `at` is then undefined.
     [[nodiscard]] bool run(Rows& rows, const Costs& costs);
 
-    /// Of the last run: last end, and the largest of first begin to last end within a rank.
+    /// Results of the last run: last end; largest time from first begin to last end within a rank.
     [[nodiscard]] int64_t makespan() const { return makespan_; }
     [[nodiscard]] int64_t largest_span() const { return largest_span_; }
 

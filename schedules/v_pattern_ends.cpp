@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::array<std::pair<Kind, Kind>, 2> kWeightOf{{{I1, W1}, {I0, W0}}};
 
-/// The last slots of a rank: takes passes out of the row and puts them back where they belong.
+/// The last slots of a rank: takes passes out of the row and puts them back in their final order.
 class CoolDown {
 public:
     CoolDown(Row& row, int rank, int ranks) : row_(row), rank_(rank), ranks_(ranks) {}
@@ -122,7 +122,7 @@ public:
 private:
     static constexpr int8_t kFree = -1;
 
-    /// Of the number of activations alive.
+    /// Change of the number of activations alive.
     static int change(int8_t cell) {
         if (cell == kFree) return 0;
         const auto kind = static_cast<Kind>(cell);

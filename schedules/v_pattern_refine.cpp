@@ -9,7 +9,7 @@ namespace vocabpipe::v_pattern {
 
 namespace {
 
-constexpr int64_t kFarthest = 6;         // positions that a pass moves at most: an interval
+constexpr int64_t kFarthest = 6;         // most positions that a pass moves: an interval
 constexpr uint64_t kCriticalShare = 65;  // percent of the moves that start on the critical path
 
 struct Place {
@@ -28,7 +28,7 @@ public:
         const int64_t bound = lower_bound();
         find_critical_path();
         const auto passes = static_cast<int64_t>(rows_[0].size()) * ranks_;
-        // A move that the limit forbids costs only its own rank's time.
+        // An upper bound: a move that the limit forbids times only its own rank.
         const int64_t trials = budget / passes;
         for (int64_t trial = 0; trial < trials && best_ > bound; ++trial) try_a_move();
         (void)clock_.run(rows_, costs_);
@@ -43,8 +43,8 @@ private:
         return static_cast<int64_t>(random_() % static_cast<uint64_t>(limit));
     }
 
-    /// No order can have a smaller score: every rank runs all its passes, the first of them after
-    /// microbatch 0 has come down.
+    /// No order has a smaller score: every rank runs all its passes, the first one after microbatch
+    /// 0 has come down.
     int64_t lower_bound() const {
         int64_t makespan = 0;
         int64_t span = 0;
@@ -59,7 +59,7 @@ private:
         return makespan + span;
     }
 
-    /// Back from the pass that ends last, along what every pass waited for.
+    /// Follows the passes that were waited for back from the pass that ends last.
     void find_critical_path() {
         critical_.clear();
         Place place;
@@ -78,7 +78,8 @@ private:
         return cell.at + costs_.duration[cell.kind][static_cast<size_t>(rank)];
     }
 
-    /// The pass before on the rank, or the input on another rank. Position -1: nothing.
+    /// The pass that this one waited for: the previous one on its rank, or its input on another
+    /// rank. Position -1: none.
     Place waited_for(const Place& place) {
         const Place before{place.rank, place.position - 1};
         const Row& mine = row(place.rank);

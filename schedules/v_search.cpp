@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+// The search behind v_search() (the rule is in families.hpp): make the pattern of every seed, rank
+// the patterns on few microbatches, lay out the ends and fill the holes of the best, and refine the
+// finalists at full size.
 #include "schedules/families.hpp"
 
 #include "vocabpipe/error.hpp"
@@ -19,24 +22,24 @@ namespace {
 
 using namespace v_pattern;
 
-/// Ranks at which the steps down the ranks may change; up to 32 ranks all are tried.
+/// Number of ranks at which a change of the step is tried; with up to 32 ranks all are.
 constexpr int kMostChanges = 30;
-/// Candidates that a search on fewer microbatches hands on to the full size.
+/// Candidates of the search on fewer microbatches that are tried at full size.
 constexpr size_t kFinalists = 4;
-/// Passes of all patterns whose ends are laid out anew, and of those whose holes are filled, about
-/// 60 and 90 ns each on one core. All patterns of up to 16 ranks.
+/// Most passes of all patterns whose ends are laid out anew, and of those whose holes are filled;
+/// about 60 and 90 ns each on one core. Enough for all patterns of up to 16 ranks.
 constexpr int64_t kMostGivenEnds = 16'000'000;
 constexpr int64_t kMostFilled = 4'000'000;
-/// Passes that all refinements of a search may time: about 40 ms on one core.
+/// Most passes that all refinements of a search may time: about 40 ms on one core.
 constexpr int64_t kMostRefined = 4'000'000;
 
 int64_t wrap(int64_t slot) {
     return (slot % kInterval + kInterval) % kInterval;
 }
 
-/// A pattern in few words: places of rank 0's F0, F1, I1, I0 modulo the interval, and how far F0
-/// and I1 move from one rank to the next: `first` for the first `changes_at` steps, then `second`.
-/// F1 and I0 always move back by one, so that they go up the ranks without a pause.
+/// The parameters of a pattern: places of rank 0's F0, F1, I1, I0 modulo the interval, and the step
+/// by which F0 and I1 move from one rank to the next: `first` for the first `changes_at` steps,
+/// then `second`. F1 and I0 always move back by one, so that they go up the ranks without a pause.
 struct Seed {
     std::array<int64_t, 4> places{};
     int64_t first = 1;
@@ -65,7 +68,7 @@ void for_every_seed(int ranks, const std::function<void(const Seed&)>& take) {
     }
 }
 
-/// Places on every rank, W in the first free ones after their I; none if two passes meet.
+/// Places on every rank, W in the first free ones after their I; none if two passes collide.
 /// Microbatch 0 then takes the next place of every kind along the dataflow.
 std::optional<Pattern> pattern_of(const Seed& seed, int ranks) {
     Pattern pattern(static_cast<size_t>(ranks));
@@ -103,14 +106,14 @@ std::optional<Pattern> pattern_of(const Seed& seed, int ranks) {
     return pattern;
 }
 
-/// Activations alive on any rank when the pattern repeats for ever.
+/// Most activations alive on any rank while the pattern repeats.
 int64_t steady_peak(const Pattern& pattern) {
     int64_t most = 0;
     for (const auto& mine : pattern) {
         for (const int64_t now : {mine[F0], mine[F1]}) {
             int64_t alive = 0;
             for (const auto& [forward, weight] : {std::pair{F0, W0}, std::pair{F1, W1}}) {
-                // Forwards begun by now less weight gradients begun before now.
+                // Forwards begun by now minus weight gradients begun before now.
                 const int64_t since = now - mine[forward];
                 const int64_t ended = now - 1 - mine[weight];
                 alive += (since - wrap(since) - ended + wrap(ended)) / kInterval;
@@ -135,7 +138,7 @@ public:
         std::vector<Candidate> finalists = find_finalists(false);
         if (finalists.empty()) finalists = find_finalists(true);
         const int64_t budget = refinement();
-        // Half of the budget for all of them, what is left for the best.
+        // Half of the budget for all of them, the rest for the best.
         int64_t left = budget;
         std::optional<Rows> best;
         int64_t best_score = 0;
@@ -160,10 +163,10 @@ private:
         int64_t estimate = 0;
     };
 
-    /// The best patterns; of equal ones those that were made first.
+    /// The best patterns; ties go to those made first.
     std::vector<Candidate> find_finalists(bool thorough) {
-        // Beyond warm-up and cool-down one interval is like the other: rank the patterns with few
-        // of them.
+        // Between warm-up and cool-down all intervals are alike: rank the patterns with few of
+        // them.
         const int enough = std::min(microbatches_, 3 * ranks_);
         std::vector<Candidate> candidates;
         for_every_seed(ranks_, [&](const Seed& seed) {
@@ -171,7 +174,7 @@ private:
             if (!pattern || !fits(*pattern, enough)) return;
             candidates.push_back({candidates.size(), *std::move(pattern)});
         });
-        // With fewer microbatches than ranks the ends are all there is.
+        // With fewer microbatches than ranks there is no steady state.
         if (microbatches_ >= ranks_ && !thorough) drop_the_worst(candidates, enough);
         keep_best(candidates, kFinalists, [&](const Pattern& pattern) {
             std::optional<Rows> rows = with_ends(pattern, enough);
@@ -181,8 +184,8 @@ private:
         return candidates;
     }
 
-    /// Closing the holes takes longest and changes the ranks of the patterns least, then the ends:
-    /// where there are many passes only the best go on to each of them.
+    /// Closing the holes takes longest and changes the ranking of the patterns least, laying out
+    /// the ends comes second: with many passes only the best patterns reach either.
     void drop_the_worst(std::vector<Candidate>& candidates, int enough) {
         const auto in_order = [&] { std::ranges::sort(candidates, {}, &Candidate::made); };
         const int steady = with_steady_state(enough);
@@ -203,7 +206,8 @@ private:
         }
     }
 
-    /// Those with the least estimates, in that order; one without is dropped.
+    /// Keeps the candidates with the least estimates, in that order; drops those without an
+    /// estimate.
     template <typename Estimate>
     static void keep_best(std::vector<Candidate>& candidates, size_t most,
                           const Estimate& estimate) {
@@ -221,14 +225,14 @@ private:
         return estimate_for_all(rows, microbatches);
     }
 
-    /// Passes that refinements may time. None where the patterns are right already: for passes that
-    /// all take the same time, and enough microbatches to fill the pipeline.
+    /// Passes that refinements may time. 0 if patterns need no refinement: all passes take the same
+    /// time, and there are enough microbatches to fill the pipeline.
     int64_t refinement() const {
         if (forward_only_ || (microbatches_ >= ranks_ && costs_.alike())) return 0;
         return refinement_budget(int64_t{kKinds} * microbatches_ * ranks_, kMostRefined);
     }
 
-    /// The ends are laid out for a steady state in between.
+    /// The least number of microbatches with which there is a steady state between the ends.
     int with_steady_state(int microbatches) const { return std::max(microbatches, 2 * ranks_); }
 
     bool fits(const Pattern& pattern, int microbatches) const {
@@ -236,8 +240,8 @@ private:
         return steady_peak(pattern) <= (steady ? limit_ : 2 * ranks_);
     }
 
-    /// Repeats it and lays out both ends, on the slots of unit costs; none if the rows break or
-    /// need too much memory.
+    /// Repeats the pattern and lays out both ends, in slots of unit costs; none if the rows
+    /// deadlock or need too much memory.
     std::optional<Rows> with_ends(const Pattern& pattern, int microbatches) {
         const int enough = with_steady_state(microbatches);
         if (!fits(pattern, microbatches)) return {};
@@ -256,15 +260,16 @@ private:
         return rows;
     }
 
-    /// Fills the holes, then times with the costs; false if the rows break or need too much memory.
+    /// Fills the holes, then times the rows with the costs; false if they deadlock or need too much
+    /// memory.
     bool fill(Rows& rows) {
         fill_holes(rows, limit_);
         order_weights(rows);
         return peak(rows) <= limit_ && clock_.run(rows, costs_);
     }
 
-    /// The score with all microbatches: every further one takes as long as the last ones took on
-    /// rank 0. In units of 1 / ranks.
+    /// Estimates the score with all microbatches: each further one takes as long as the last ones
+    /// took on rank 0. In units of 1 / ranks.
     int64_t estimate_for_all(const Rows& rows, int timed) const {
         if (timed == microbatches_) return score(clock_) * ranks_;
         std::vector<int64_t> f1;

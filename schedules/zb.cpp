@@ -20,8 +20,8 @@ namespace {
 
 using enum Op;
 
-// Qi et al. 2023 (arXiv 2401.10241), in closed form (docs/schedules.md). The gradient leaves after
-// I, and W fills what would be idle. Extra forwards in the warm-up buy bubble for memory, one each.
+// Qi et al. 2023 (arXiv 2401.10241), in closed form (docs/schedules.md). The gradient is sent after
+// I, and W fills idle times. Each extra forward in the warm-up reduces the bubble and costs memory.
 //
 //   p=2, k=2, m=4, rank 1:  F0 | I0 F1 | I1 W0 F2 I2 W1 F3 I3 W2 W3
 //
@@ -29,7 +29,7 @@ using enum Op;
 // (p-1)(I+max(0, F-W)). Memory k microbatches on every rank. The rule needs m >= k; for p <= m < k
 // it is ZB(m), and below p the list for p microbatches is cut.
 //
-// `warm_up` forwards never fewer than on the next rank: its I_i comes after its F_{warm_up+i-1}.
+// `warm_up` is at least that of the next rank; I_i comes after F_{warm_up+i-1}.
 std::vector<Pass> list_of(const ScheduleOptions& options, int k, int warm_up, int rank) {
     const int m = std::max(options.microbatches, k);
     RankList list(rank, m, options.microbatches);
@@ -43,7 +43,7 @@ std::vector<Pass> list_of(const ScheduleOptions& options, int k, int warm_up, in
     return std::move(list).take();
 }
 
-/// Forwards before the first I on every rank when I_0 takes as long as F_0.
+/// Forwards before the first I on every rank, if I_0 takes as long as F_0.
 std::vector<int> closed_form(int p, int k) {
     std::vector<int> warm_up;
     for (int rank = 0; rank < p; ++rank) {
@@ -52,8 +52,8 @@ std::vector<int> closed_form(int p, int k) {
     return warm_up;
 }
 
-/// The same from the costs: as many forwards as end before I_0 of the rank below
-/// arrives, or (`past_arrival`) start before it.
+/// The same from the costs: the forwards that end before I_0 of the rank below arrives, or
+/// (`past_arrival`) start before it.
 std::vector<int> by_costs(const ScheduleOptions& options, int k, bool past_arrival) {
     const int p = options.ranks;
     const PassCosts& costs = options.costs;
@@ -83,7 +83,7 @@ std::vector<int> by_costs(const ScheduleOptions& options, int k, bool past_arriv
     return warm_up;
 }
 
-/// The fastest of what rules make; the one that came first wins ties.
+/// Keeps the fastest schedule it is given; ties go to the first.
 class Fastest {
 public:
     explicit Fastest(const ScheduleOptions& options) : options_(options) {}
@@ -108,8 +108,8 @@ Schedule straight(const ScheduleOptions& options,
     return transformer_schedule(options, Placement::straight, 1, list_of);
 }
 
-/// The fastest of the closed form, the two warm-ups by costs and the greedy rule; the closed form
-/// wins ties, and so does 2p-1, which is all that equal costs need, over more.
+/// The fastest of the closed form, the two warm-ups by costs and the greedy rule. Ties go to the
+/// closed form, and to k = 2p-1, enough for equal costs, over larger k.
 Schedule with_cap(const ScheduleOptions& options, int limit) {
     const int p = options.ranks;
     const int cap = std::min(limit, std::max(options.microbatches, p));

@@ -13,9 +13,9 @@ using enum Op;
 /// A rank while its list is written.
 struct Rank {
     std::vector<Pass> list;
-    int64_t clock = 0;                  ///< end of what is written so far
-    int64_t waited = 0;                 ///< since its first F
-    int64_t f = 0;                      ///< cost of a pass
+    int64_t clock = 0;                  ///< end of the passes written so far
+    int64_t waited = 0;                 ///< idle time since its first F
+    int64_t f = 0;                      ///< cost of F
     int64_t i = 0;                      ///< ...
     int64_t w = 0;                      ///< ...
     int forwards = 0;                   ///< passes written
@@ -62,7 +62,7 @@ public:
 private:
     size_t last() const { return ranks_.size() - 1; }
 
-    /// Forwards of microbatch 0, those that fit before its gradient comes back, and its I.
+    /// Forwards of microbatch 0, the forwards that fit before its gradient comes back, and its I.
     void warm_up() {
         for (size_t r = 0; r < ranks_.size(); ++r) put_forward(r);
         std::vector<int> more(ranks_.size(), 0);
@@ -78,7 +78,7 @@ private:
             }
             gradient = std::max(clock, arrives) + rank.i;
         }
-        // Fewer than on the rank before, unless that would leave out its last microbatch.
+        // Fewer than on the previous rank, unless that would leave out its last microbatch.
         for (size_t r = 1; r < ranks_.size(); ++r) {
             if (1 + more[r] < microbatches_)
                 more[r] = std::min(more[r], std::max(0, more[r - 1] - 1));
@@ -89,8 +89,8 @@ private:
         for (size_t r = ranks_.size(); r-- > 0;) put_gradient(r);
     }
 
-    /// A forward on the ranks that are to run one, from the first on, then an I on every rank, from
-    /// the last on. False where a forward does not fit.
+    /// A forward on the ranks that want one, from the first on, then an I on every rank, from the
+    /// last on. False if a forward does not fit.
     bool round() {
         std::vector<bool> forward(ranks_.size());
         for (size_t r = 0; r < ranks_.size(); ++r) forward[r] = wants_forward(r);
@@ -127,7 +127,7 @@ private:
         if (!choice_.gradient_first || r == last()) return true;
         const Rank& next = ranks_[r + 1];
         if (rank.forwards < next.forwards + 2) return true;
-        // When the next rank's gradient comes after one more forward there.
+        // When the next rank's gradient arrives if that rank runs one more forward.
         const int64_t gradient = next.clock + next.f + next.i + hop_;
         if (rank.clock >= gradient) return false;
         // W that must run first to make room.
@@ -137,8 +137,8 @@ private:
         return gradient - rank.clock > most_waited() - rank.waited;
     }
 
-    /// W while what comes next is not there. One that is longer than the hole only where this rank
-    /// would become the one that waits most, or the choice says so.
+    /// Runs W until the next input arrives. A W longer than the hole runs only if this rank would
+    /// become the one that waits most, or if the choice says so.
     void fill(size_t r, int64_t arrives) {
         const Rank& rank = ranks_[r];
         while (rank.weight_waits() && rank.clock + rank.w <= arrives) put_weight(r);

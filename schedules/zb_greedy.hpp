@@ -8,16 +8,16 @@
 #include <vector>
 
 // ZB(k) made pass by pass for the costs of every stage, as the code of Qi et al. 2023 does
-// (sail-sg's zero-bubble repository): what the closed form of zb.cpp does not know is that a hole
-// may be shorter than a W.
+// (sail-sg's zero-bubble repository). Unlike the closed form of zb.cpp it considers that a hole may
+// be shorter than a W.
 
 namespace vocabpipe {
 
-/// What the rule leaves open; the best of all eight is taken.
+/// Choices that the rule leaves open; the best of all eight is taken.
 struct GreedyChoice {
-    bool arrive_in_time = true;  ///< forwards before the first I must end before its gradient comes
-    bool gradient_first = true;  ///< a rank well ahead of the next one may leave out a forward
-    bool always_fill = true;     ///< a W goes into every hole, also one that is shorter than it
+    bool arrive_in_time = true;  ///< warm-up forwards must end before the first gradient arrives
+    bool gradient_first = true;  ///< a rank well ahead of the next one may skip a forward
+    bool always_fill = true;     ///< a W goes into every hole, even if longer than the hole
 };
 
 /// Every choice, the one that wins ties first.
@@ -30,8 +30,8 @@ inline constexpr std::array<GreedyChoice, 8> kGreedyChoices{{{true, true, true},
                                                              {false, false, true},
                                                              {false, false, false}}};
 
-/// The lists of all ranks, at most `limit` microbatches alive on each; none where the rule gets
-/// stuck with so little memory.
+/// The lists of all ranks, at most `limit` microbatches alive on each; none if the rule gets stuck
+/// with this little memory.
 [[nodiscard]] std::optional<std::vector<std::vector<Pass>>> greedy_zero_bubble(
     const ScheduleOptions& options, int limit, const GreedyChoice& choice);
 

@@ -17,11 +17,10 @@ namespace {
 
 using enum Op;
 
-/// Passes that the search may time: about 20 ms on one core.
+/// Most passes that the search may time: about 20 ms on one core.
 constexpr int64_t kMostRefined = 2'000'000;
 
-// Qi et al. 2023 (arXiv 2401.10241); the list written by hand that torch's ScheduleZBVZeroBubble
-// has.
+// Qi et al. 2023 (arXiv 2401.10241): the handwritten list of torch's ScheduleZBVZeroBubble.
 //
 //   p=2, m=3, rank 0 (stages 0 and 3):
 //   0F0 0F1 0F2 | 3F0 3I0 3W0 3F1 3I1 3W1 | 0I0 0W0 3F2 3I2 3W2 | 0I1 0W1 0I2 0W2
@@ -65,7 +64,7 @@ std::vector<Pass> list_of(const ScheduleOptions& options, int rank) {
 
 using namespace v_pattern;
 
-/// The list written by hand as rows, which searches work on. Its microbatches are in order.
+/// The handwritten list as a row, for the search. Its microbatches are in order.
 Row row_of(const std::vector<Pass>& list, int rank) {
     Row row;
     row.reserve(list.size());
@@ -79,7 +78,7 @@ Row row_of(const std::vector<Pass>& list, int rank) {
     return row;
 }
 
-/// The shortest rows of what rules and search make; the first wins ties.
+/// Keeps the shortest rows it is given; ties go to the first.
 class Shortest {
 public:
     explicit Shortest(const Costs& costs) : costs_(costs) {}
@@ -107,7 +106,7 @@ Schedule zb_v(const ScheduleOptions& options) {
     const int limit = 2 * p;
     const Costs costs = Costs::of(options);
     const auto by_hand = [&](int rank) { return list_of(options, rank); };
-    // Made for passes that all take the same; forwards alone have one order.
+    // The handwritten list is for passes that all take the same time; forwards have only one order.
     if (options.forward_only || costs.alike()) {
         return transformer_schedule(options, Placement::v_shape, 2, by_hand);
     }

@@ -10,12 +10,12 @@ namespace vocabpipe::v_pattern {
 
 namespace {
 
-/// The rule gets stuck where it has fewer microbatches than fill the pipeline: what writes passes
-/// returns whether it could.
+/// Writes passes by the greedy rule, which gets stuck if the microbatches do not fill the pipeline:
+/// functions that write passes return false then.
 class Greedy {
 public:
-    /// `granted`: how long every rank waited in an earlier run (empty: none). Ranks that waited
-    /// less than the longest then may wait that much more now.
+    /// `granted`: how long every rank waited in an earlier run (empty: none). A rank that waited
+    /// less than the longest wait may now wait longer by the difference.
     Greedy(const Costs& costs, int microbatches, int limit, const VGreedyChoice& choice,
            std::vector<int64_t> granted)
         : costs_(costs),
@@ -31,7 +31,7 @@ public:
         if (!granted_.empty()) most_granted_ = *std::max_element(granted_.begin(), granted_.end());
     }
 
-    /// Nothing where it got stuck.
+    /// The rows; none if it got stuck.
     std::optional<Rows> run() {
         if (!first_microbatch() || !catch_up()) return std::nullopt;
         for (int round = 0; round < 2 * microbatches_; ++round) {
@@ -54,12 +54,12 @@ public:
 private:
     struct Rank {
         Row row;
-        int64_t clock = 0;                              ///< end of what is written so far
-        int64_t waited = 0;                             ///< since its first F0
+        int64_t clock = 0;                              ///< end of the passes written so far
+        int64_t waited = 0;                             ///< idle time since its first F0
         int alive = 0;                                  ///< activations
         std::array<std::vector<int64_t>, kKinds> ends;  ///< [kind][microbatch]
         std::vector<Kind> waiting;                      ///< W in the order of their I
-        size_t waiting_first = 0;                       ///< of `waiting`: the next to run
+        size_t waiting_first = 0;                       ///< index into `waiting`: the next to run
 
         [[nodiscard]] int written(Kind kind) const { return static_cast<int>(ends[kind].size()); }
     };
@@ -70,8 +70,9 @@ private:
     int64_t cost(Kind kind, int r) const { return costs_.duration[kind][static_cast<size_t>(r)]; }
     bool weight_waits(int r) const { return rank(r).waiting_first < rank(r).waiting.size(); }
 
-    /// Microbatch 0 down the ranks and up again; more F0, one on every rank down to here, as long
-    /// as they end before its F1 can start and leave room for what follows.
+    /// Runs microbatch 0 down the ranks and up again. Before each F1 it adds F0, one on every rank
+    /// down to this one, as long as they end before the F1 can start and leave memory for the
+    /// following passes.
     [[nodiscard]] bool first_microbatch() {
         for (int r = 0; r < ranks(); ++r) {
             if (!put(F0, r)) return false;
@@ -92,7 +93,7 @@ private:
         return true;
     }
 
-    /// No rank behind the one before it in forwards, or in F1.
+    /// Runs forwards until no rank has fewer forwards, or fewer F1, than the rank before it.
     [[nodiscard]] bool catch_up() {
         Kind next = F0;
         for (int r = 1; r < ranks(); ++r) {
@@ -116,7 +117,7 @@ private:
         return true;
     }
 
-    /// One I on every rank: I1, unless I0 is behind and its gradient is there.
+    /// One I on every rank: I1, unless I0 is behind and its gradient has arrived.
     [[nodiscard]] bool gradients() {
         std::vector<int> first;
         std::vector<int> second;
@@ -158,8 +159,8 @@ private:
         return true;
     }
 
-    /// W while the input from the other rank is not there; one more that is longer than the hole
-    /// where the choice allows it and the rank would wait most.
+    /// Runs W until the input from the other rank arrives, then `kind`. If `allowed`, and if the
+    /// rank would else become the one that waits most, a last W may be longer than the hole.
     [[nodiscard]] bool fill_and_put(Kind kind, int r, bool allowed) {
         const Input input = input_of(kind, r, ranks());
         if (input.rank >= 0 && input.rank != r) {
@@ -239,7 +240,7 @@ std::optional<Rows> greedy_rows(const Costs& costs, int microbatches, int limit,
     std::optional<Rows> best;
     int64_t least = 0;
     std::vector<int64_t> granted;
-    // Again with what every rank waited, as long as the longest wait gets shorter.
+    // Repeat with the waits of every rank, as long as the longest wait gets shorter.
     while (true) {
         Greedy greedy(costs, microbatches, limit, choice, granted);
         std::optional<Rows> rows = greedy.run();

@@ -6,13 +6,13 @@
 #include <array>
 #include <optional>
 
-// ZB-V made pass by pass for the costs, as the code of Qi et al. 2023 does (sail-sg's zero-bubble
-// repository).
+// ZB-V made pass by pass for the costs of every stage, as the code of Qi et al. 2023 does
+// (sail-sg's zero-bubble repository).
 
 namespace vocabpipe::v_pattern {
 
-/// Whether a W goes into a hole that is shorter than it, before the first chunk's gradient comes
-/// (I1) or before a forward. It always does before I0, and where the rank would wait most.
+/// Whether a rank that would become the one that waits most may put a W into a hole shorter than
+/// the W before I1, or before a forward. Before I0 it always may.
 struct VGreedyChoice {
     bool before_gradient = true;
     bool before_forward = true;
@@ -22,8 +22,8 @@ struct VGreedyChoice {
 inline constexpr std::array<VGreedyChoice, 4> kVGreedyChoices{
     {{true, true}, {true, false}, {false, true}, {false, false}}};
 
-/// The rows, at most `limit` activations alive on every rank; none where the rule gets stuck, as
-/// with few microbatches.
+/// The rows, at most `limit` activations alive on every rank; none if the rule gets stuck, for
+/// example with few microbatches.
 [[nodiscard]] std::optional<Rows> greedy_rows(const Costs& costs, int microbatches, int limit,
                                               const VGreedyChoice& choice);
 

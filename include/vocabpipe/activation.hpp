@@ -5,7 +5,7 @@
 
 namespace vocabpipe::kernels {
 
-/// What a feed-forward layer applies to every element.
+/// The function that a feed-forward layer applies to every element.
 enum class Activation : uint8_t {
     gelu_tanh,  ///< x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))): "gelu_new", "gelu_pytorch_tanh"
     silu,       ///< x / (1 + exp(-x))

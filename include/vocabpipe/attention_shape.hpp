@@ -13,18 +13,18 @@ struct AttentionShape {
     int64_t seq_length = 0;  ///< s, tokens
     int64_t heads = 0;       ///< a, of queries
     int64_t head_size = 0;   ///< d
-    int64_t kv_heads = 0;    ///< g, of keys and values; divides a. a: multi-head attention
+    int64_t kv_heads = 0;    ///< g, of keys and values; divides a; g = a: multi-head attention
     float scale = 0;         ///< of scores q k; 0: 1 / sqrt(d)
-    float softcap = 0;       ///< c: scores become c tanh(score / c); 0: they stay
+    float softcap = 0;       ///< c: scores become c tanh(score / c); 0: none
     int64_t window = 0;      ///< query i sees keys i - window < j <= i; 0: all j <= i
 
-    /// N
+    /// N, tokens of a microbatch.
     [[nodiscard]] int64_t tokens() const { return sequences * seq_length; }
-    /// Of q and of attention's output: a d.
+    /// Columns of q and of attention's output: a d.
     [[nodiscard]] int64_t query_columns() const { return heads * head_size; }
-    /// Of k, and of v: g d.
+    /// Columns of k, and of v: g d.
     [[nodiscard]] int64_t kv_columns() const { return kv_heads * head_size; }
-    /// Of q, k and v.
+    /// Columns of q, k and v together.
     [[nodiscard]] int64_t qkv_columns() const { return query_columns() + 2 * kv_columns(); }
 };
 

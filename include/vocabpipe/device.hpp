@@ -40,59 +40,60 @@ private:
     uint64_t size_ = 0;
 };
 
-/// What one rank computes on and keeps its tensors in. Used by the rank's thread only, and outlives
-/// everything that was allocated from it.
+/// The device that one rank computes on, with the memory of its tensors. Used by the rank's thread
+/// only, and outlives everything that was allocated from it.
 class Device {
 public:
     virtual ~Device() = default;
     /// "host", or the GPU's name and ordinal.
     [[nodiscard]] virtual std::string name() const = 0;
-    /// What computes on its memory (operators.hpp).
+    /// The operators that compute on its memory (operators.hpp).
     [[nodiscard]] virtual const kernels::Operators& operators() const = 0;
     /// True: actions are enqueued on streams and run in the order that their lanes and the waits
     /// between lanes give, and nothing waits for the host within a step. False: an action has run
     /// when its call returns.
     [[nodiscard]] virtual bool asynchronous() const = 0;
-    /// Of its lanes, with the transport that open_transport() gives: for costs of its ranks.
+    /// Order in which its lanes run communication over the transport of open_transport(); for cost
+    /// models.
     [[nodiscard]] virtual CommunicationOrder communication_order() const {
         return CommunicationOrder::lanes;
     }
 
-    /// Throws OutOfMemoryError that names `what`.
+    /// Throws OutOfMemoryError naming `what`.
     [[nodiscard]] virtual DeviceMemory allocate(uint64_t bytes, const std::string& what) = 0;
-    /// What allocations take and leave, whoever made them. The host's is the operating system's to
-    /// say: none.
+    /// Memory of the device, in use by any process or free. The host device reports none: there the
+    /// operating system decides.
     struct Memory {
         uint64_t free = 0;   ///< bytes
         uint64_t total = 0;  ///< bytes
-        /// Most bytes that were allocated from this Device at a time: neither other processes nor
-        /// what the driver keeps for itself and rounds up.
+        /// Largest sum of allocations from this Device at one time, without other processes and
+        /// without what the driver keeps and rounds up.
         uint64_t most_allocated = 0;
     };
     /// Bytes of the whole device.
     [[nodiscard]] virtual std::optional<Memory> memory() const = 0;
     /// Copies between the host's memory and the device's, complete on return; not within a step.
     virtual void upload(std::span<const std::byte> from, std::byte* to) = 0;
-    /// From the device's memory; as upload().
+    /// The reverse of upload().
     virtual void download(const std::byte* from, std::span<std::byte> to) = 0;
     /// Memory of the host that enqueue_upload() takes without waiting for the device.
     [[nodiscard]] virtual DeviceMemory allocate_staging(uint64_t bytes) = 0;
-    /// Before every action that is enqueued later. `from`, of allocate_staging(), must stay as it
-    /// is until those have run.
+    /// Enqueues a copy that runs before every action enqueued later. `from` comes from
+    /// allocate_staging() and must not change until the copy has run.
     virtual void enqueue_upload(std::span<const std::byte> from, std::byte* to) = 0;
     /// Whether everything enqueued on all lanes has run.
     [[nodiscard]] virtual bool idle() = 0;
 
-    /// What operators on this device need. `threads`: of the host's operators.
+    /// The options of a Context for operators on this device. `threads`: for operators on the host.
     [[nodiscard]] virtual ContextOptions context(int threads, std::function<void()> poll) = 0;
     /// Streams of the executor's lanes, for one executor.
     [[nodiscard]] virtual std::unique_ptr<Lanes> open_lanes() = 0;
-    /// What moves this device's memory between the ranks; null: the communicator's own transport
-    /// does. Collective.
+    /// The transport for this device's memory between the ranks; null: the communicator's own is
+    /// used. Collective.
     [[nodiscard]] virtual std::unique_ptr<Transport> open_transport(Communicator& communicator) = 0;
     /// For passes that a team of ranks runs together on their devices of this kind. `transport`
     /// moves the memory; it and `wait` must outlive the link. Before the first step. Collective
-    /// over the world: every rank opens one, of teams that have no rank in common. Throws
+    /// over the world: every rank opens one link, and no rank is in two of the teams. Throws
     /// UsageError unless the team's ranks are distinct, exist, and have this rank among them.
     [[nodiscard]] virtual std::unique_ptr<TileLink> open_tile_link(
         Transport& transport, const WaitOptions& wait, const TileLinkOptions& options) = 0;

@@ -18,7 +18,7 @@ struct DocumentMasks {
 inline constexpr int32_t kIgnoredLabel = -1;
 
 /// Labels whose input token is `end_of_document` become kIgnoredLabel: the first token of a
-/// document does not follow from the one before it. Returns how many.
+/// document does not follow from the one before it. Returns the number of labels set.
 int64_t ignore_after_ends(std::span<const int32_t> tokens, int32_t end_of_document,
                           std::span<int32_t> labels);
 

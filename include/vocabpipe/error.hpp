@@ -28,7 +28,7 @@ class Error : public std::runtime_error {
 public:
     /// `message`: one line.
     Error(ExitCode code, const std::string& message) : std::runtime_error(message), code_(code) {}
-    /// What a program that ends because of it returns.
+    /// Exit code of a program that this error ends.
     [[nodiscard]] ExitCode exit_code() const noexcept { return code_; }
 
 private:

@@ -25,24 +25,25 @@ struct ExecutorOptions {
     /// Fills the arena with NaN before a step and, on the host, memory when its buffer dies, so
     /// that a use before birth or after death shows (tests).
     bool poison_dead_buffers = false;
-    /// Looked at while a step runs that has an optimizer: true on any rank abandons the step on all
-    /// (StepAbandoned), unless that rank has reported its part of the gradient norm, after which
-    /// the step is finished. From the rank's thread. Empty: never. All ranks have one, or none.
+    /// Polled by the rank's thread during steps with an optimizer: true on any rank abandons the
+    /// step on all (StepAbandoned), unless that rank has reported its part of the gradient norm;
+    /// then the step is finished. Empty: never. Either all ranks set it or none.
     std::function<bool()> abandon = {};
 };
 
-/// The step ended on every rank before any had changed a weight or a moment: they are those of the
-/// step before. What else the modules hold is of no use, and the executor runs no other step.
+/// The step ended on every rank before any rank had changed a weight or a moment: both are as the
+/// previous step left them. Everything else in the modules is undefined, and the executor runs no
+/// further step.
 class StepAbandoned : public Error {
 public:
-    /// As SIGTERM's, for whoever does not catch it.
+    /// Exit code as after SIGTERM, if nobody catches it.
     explicit StepAbandoned(const std::string& message) : Error(ExitCode::terminated, message) {}
 };
 
-/// Walks the program of its rank: starts communication as soon as its inputs are there, runs passes
-/// in order, polls in between. Knows no schedule's name and no model family. It holds as many
-/// programs as a run needs (training with several numbers of microbatches, evaluation), by ids that
-/// the caller numbers from 0; they share one arena, as large as the largest of them asks for.
+/// Runs the program of its rank: starts communication as soon as its inputs are ready, runs passes
+/// in order, and polls in between. It knows no schedule names and no model families. It holds as
+/// many programs as a run needs (training with several numbers of microbatches, evaluation), under
+/// ids from 0 that the caller chooses; they share one arena of the size of the largest.
 class Executor {
 public:
     /// The device must outlive the executor, and hold the modules' parameters.
@@ -52,12 +53,12 @@ public:
     Executor(const Executor&) = delete;
     Executor& operator=(const Executor&) = delete;
 
-    /// Takes this rank's program of a world's, in place of the one with this id; allowed between
-    /// steps. Grows the arena if needed and checks that all ranks hold the same programs
+    /// Takes this rank's program from those of a world, in place of the one with this id; allowed
+    /// between steps. Grows the arena if needed and checks that all ranks hold the same programs
     /// (CommunicationError otherwise). Throws UsageError where the world has another number of
     /// ranks. Collective.
     void load(const Lowered& world, ProgramId id = 0);
-    /// The same of the programs of all ranks.
+    /// The same from the programs of all ranks.
     void load(const std::vector<Program>& programs, ProgramId id = 0);
     /// Runs that program once over the step's microbatches (as many as it was lowered for),
     /// whose spans are the host's memory; the modules get them in their device's. Throws
@@ -68,14 +69,14 @@ public:
     /// Spans of this rank from the last step of that program.
     [[nodiscard]] const Timeline& timeline(ProgramId id = 0) const;
     /// Spans of all ranks from the last step of that program, on every rank, in the time of
-    /// rank 0's host: ranks of other hosts are moved by what their clocks differ, found within half
-    /// a round trip (src/runtime/clock_alignment.hpp). Collective.
+    /// rank 0's host: spans from other hosts are shifted by the difference of the clocks, known to
+    /// within half a round trip (src/runtime/clock_alignment.hpp). Collective.
     [[nodiscard]] Timeline gather_timeline(ProgramId id = 0);
-    /// This rank's, as it was loaded.
+    /// This rank's program, as loaded.
     [[nodiscard]] const Program& program(ProgramId id = 0) const;
     /// Bytes allocated for the buffers of the programs loaded so far.
     [[nodiscard]] uint64_t arena_bytes() const;
-    /// For what is to run on this rank's device between steps.
+    /// Context for work on this rank's device between steps.
     [[nodiscard]] Context& context();
     /// For messages: which step runs.
     void set_step(int64_t step);

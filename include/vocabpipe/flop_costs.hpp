@@ -6,7 +6,7 @@
 
 namespace vocabpipe {
 
-/// Of flop_costs(): one core's; only ratios matter for an order.
+/// Rate of flop_costs(), about that of one core; only ratios matter for an order.
 inline constexpr double kNominalFlopsPerNs = 200;
 
 /// Pass costs from FLOPs at one nominal rate, for ordering before anything was measured. Identical

@@ -13,7 +13,7 @@ struct InsertOptions {
     VocabMode mode = VocabMode::one_barrier;  ///< shards, barriers and places
     int64_t vocab_size = 1;                   ///< rows in all
     PassCosts costs;                          ///< what passes take; only ratios matter
-    /// Activations that may be alive on a rank, in chunks; 0: aim for the base's own peak and one
+    /// Most activations alive on a rank, in chunks; 0: aim for the base's own peak and one
     /// microbatch more per barrier, which is what a barrier costs (paper, section 5.2).
     int chunk_limit = 0;
 };
@@ -21,9 +21,9 @@ struct InsertOptions {
 /// Adds E, S, T and G to a schedule of transformer passes (any placement, B or I and W, any order;
 /// shard maps of 0 rows), for every vocabulary mode.
 ///
-/// Whole layers (none, redistributed) go right beside the stage they belong to. Sharded ones are
-/// placed by slack. All passes get the times they have in the base; a barrier needs every rank to
-/// have done its part, so backwards move later by one interval (the work of one microbatch) per
+/// Whole layers (none, redistributed) go directly next to the stage they belong to. Sharded ones
+/// are placed by slack. All passes get the times they have in the base; a barrier needs every rank
+/// to have done its part, so backwards move later by one interval (the work of one microbatch) per
 /// barrier, or by as little as the barrier needs; S, T, E and G get the earliest time at which all
 /// ranks can run them, and go to the first end of a pass after it. Sorting by time keeps every
 /// dependency, so the result is valid for any base. Then T, G and W, for which nothing but the

@@ -15,16 +15,16 @@ enum class DecayStyle : uint8_t {
     wsd,  ///< warm-up, stable, decay: stays at the top until the last wsd_decay_iters steps
 };
 
-/// How it falls at the end of DecayStyle::wsd; Megatron's --lr-wsd-decay-style.
+/// How the rate falls at the end of DecayStyle::wsd; Megatron's --lr-wsd-decay-style.
 enum class WsdDecayStyle : uint8_t { linear, cosine, exponential, minus_sqrt };
 
-/// Throw UsageError for another name; those of Megatron: "WSD" in capitals.
+/// Throw UsageError for unknown names. Names are Megatron's, "WSD" in capitals.
 [[nodiscard]] DecayStyle decay_style_from(std::string_view name);
 [[nodiscard]] WsdDecayStyle wsd_decay_style_from(std::string_view name);
 [[nodiscard]] std::string_view to_string(DecayStyle style);
 [[nodiscard]] std::string_view to_string(WsdDecayStyle style);
 
-/// What the flags say; the comments name them.
+/// The values of the flags named in the comments.
 struct LearningRateOptions {
     std::optional<int64_t> decay_iters;      ///< --lr-decay-iters; none: --train-iters
     std::optional<double> warmup_fraction;   ///< --lr-warmup-fraction, of the decay_iters
@@ -33,15 +33,15 @@ struct LearningRateOptions {
     std::optional<WsdDecayStyle> wsd_style;  ///< --lr-wsd-decay-style; none: exponential
     std::optional<int64_t> wsd_decay_iters;  ///< --lr-wsd-decay-iters; needed by WSD
 
-    // The same in samples, of a run whose length is in samples (--train-samples).
+    // The same in samples, for a run whose length is in samples (--train-samples).
     std::optional<int64_t> warmup_samples;     ///< --lr-warmup-samples; none: no warm-up
     std::optional<int64_t> decay_samples;      ///< --lr-decay-samples; none: --train-samples
     std::optional<int64_t> wsd_decay_samples;  ///< --lr-wsd-decay-samples; needed by WSD
 };
 
-/// The learning rate after so many updates, as Megatron's scheduler has it. The next update takes
-/// it: N updates take the rates after 0 to N - 1. So with a warm-up the first one takes
-/// warmup_init, and the first at the top is update warmup_iters + 1.
+/// The learning rate as a function of the updates done so far, as in Megatron's scheduler. The next
+/// update uses it: N updates use after(0) to after(N - 1). So with a warm-up the first update uses
+/// warmup_init, and update warmup_iters + 1 is the first at the top.
 struct LearningRateSchedule {
     double lr = 3e-4;                                      ///< the top
     double min_lr = 0;                                     ///< at the end of the decay
@@ -51,7 +51,7 @@ struct LearningRateSchedule {
     DecayStyle style = DecayStyle::cosine;                 ///< after the warm-up
     WsdDecayStyle wsd_style = WsdDecayStyle::exponential;  ///< of DecayStyle::wsd
     int64_t wsd_decay_iters = 0;                           ///< last updates, in which it falls
-    /// Lengths are in samples, and after() takes those that all updates so far have read.
+    /// Lengths are in samples, and after() takes the samples that all updates so far have read.
     bool by_samples = false;
 
     /// `updates` from 0 on.

@@ -11,21 +11,21 @@ namespace vocabpipe {
 
 /// What local_search() may do.
 struct LocalSearchOptions {
-    int64_t moves = 100'000;  ///< tried; a schedule of 200 passes gets about 300,000 a second
+    int64_t moves = 100'000;  ///< moves tried; about 300,000 a second for 200 passes
     int chunk_limit = 0;  ///< activations alive on a rank, in chunks; 0: the schedule's own peak
     uint64_t seed = 1;    ///< same seed, same result
-    /// Told from time to time how many moves were tried; may throw, which ends the search.
+    /// Called from time to time with the moves tried so far; may throw to end the search.
     std::function<void(int64_t done)> progress;
 };
 
-/// A search of more moves than this is refused by make_schedule(): five minutes for 200 passes, and
-/// more for more of them.
+/// make_schedule() refuses more moves than this: five minutes for 200 passes, longer for more
+/// passes.
 inline constexpr int64_t kMostSearchMoves = 100'000'000;
 
 /// Local search for a smaller makespan under `costs`: single passes move within their rank's list,
 /// dependencies and memory limit kept, by simulated annealing. Rules made for equal stages and
 /// F = I = W leave much to gain elsewhere (docs/schedules.md, "Less memory on the V placement").
-/// Never returns a longer schedule, nor keeps more exp_logits of S. Overlapped pairs stay as they
+/// The result is never longer and never keeps more exp_logits of S. Overlapped pairs stay as they
 /// are and are timed apart.
 [[nodiscard]] Schedule local_search(const Schedule& schedule, const PassCosts& costs,
                                     const LocalSearchOptions& options = {});

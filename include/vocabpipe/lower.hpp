@@ -32,16 +32,17 @@ struct ShardBytes {
     int64_t weight_gradient_workspace = 0;  ///< scratch of T
 };
 
-/// Weights of one rank whose gradients are added up over an axis at once, and which its ranks
-/// update by parts (ZeRO stage 1, Rajbhandari et al., SC 2020). Elements are those of the bucket's
-/// memory, which is one range, for gradients and weights alike.
+/// Weights of one rank whose gradients are added up over an axis together, and of which each member
+/// updates a part (ZeRO stage 1, Rajbhandari et al., SC 2020). Elements count within the bucket's
+/// memory, which is one contiguous range for the gradients and one for the weights.
 struct GradientBucket {
     /// Whose weights they are.
     enum class Of : uint8_t { stage, input, output };
-    Of of = Of::stage;       ///< and with `stage`, which
-    int stage = 0;           ///< global; of a stage's
+    Of of = Of::stage;       ///< which part of the model
+    int stage = 0;           ///< global stage, where `of` is stage
     Axis axis = Axis::data;  ///< over which the gradients are added up
-    /// Mesh::size_of(axis) + 1 entries, ascending: elements that its member i updates.
+    /// Mesh::size_of(axis) + 1 entries, ascending: member i updates elements [first[i], first[i +
+    /// 1]).
     std::vector<int64_t> first;
 };
 
@@ -56,21 +57,22 @@ struct StepSizes {
     /// Per rank, for norms and loss at the end of the step; 0: gradients only, no optimizer step.
     int64_t report_bytes = 0;
     int replicas = 1;  ///< pipelines that train side by side (Mesh::data)
-    /// t, ranks that share a stage (Mesh::tensor). A boundary has tokens / t rows: rank i those
-    /// from tokens i / t on. Divides the tokens.
+    /// t, ranks that share a stage (Mesh::tensor). Each has tokens / t rows of a boundary, rank i
+    /// from row tokens i / t on. Divides the tokens.
     int tensor = 1;
     /// e, ranks that share the experts of a layer (Mesh::expert).
     int expert = 1;
-    /// [global stage] has a layer with experts, so that its passes meet the expert ranks; empty:
-    /// none has.
+    /// [global stage] Whether the stage has a layer with experts, so that its passes communicate
+    /// with the expert ranks; empty: none has.
     std::vector<bool> has_experts;
-    /// What ranks add up: [pipeline rank][bucket]; empty for one replica without tensor ranks.
+    /// Gradients that ranks add up: [pipeline rank][bucket]; empty for one replica without tensor
+    /// ranks.
     std::vector<std::vector<GradientBucket>> buckets;
     /// How the ranks of the world divide; `pipeline`: ranks of the schedule.
     [[nodiscard]] Mesh mesh(int pipeline) const {
         return {.pipeline = pipeline, .data = replicas, .tensor = tensor, .expert = expert};
     }
-    /// Rows of a boundary.
+    /// Rows of a boundary on one rank.
     [[nodiscard]] int64_t boundary_rows() const { return tokens / tensor; }
 
     /// Columns of the statistics: kStatistics, or more where the output layer has further ones
@@ -82,8 +84,8 @@ struct StepSizes {
     static constexpr int64_t kFactors = 2;  ///< fp32 per token: softmax and label factor
 };
 
-/// LowerOptions::receive_ahead for a message that travels the moment it is made, as time_passes()
-/// takes it to; its buffer lives from then on.
+/// LowerOptions::receive_ahead for messages that travel as soon as they are made, as time_passes()
+/// assumes; the receiver's buffer lives from then on.
 inline constexpr int kAsSoonAsSent = std::numeric_limits<int>::max();
 
 /// How the partial sums of vocabulary shards are added up.
@@ -91,50 +93,51 @@ enum class Reductions : uint8_t {
     /// In rank order, built from messages: the same bits on every transport.
     ordered,
     /// By the transport's own reduction, in the partials' type: fewer and faster operations on
-    /// GPUs, other bits on every transport and number of ranks. Falls back to `ordered` where the
-    /// root owns no rows itself.
+    /// GPUs, but bits depend on the transport and the number of ranks. Falls back to `ordered`
+    /// where the root owns no rows itself.
     native,
 };
 
-/// How lower() makes programs.
+/// Options of lower() and lower_world().
 struct LowerOptions {
     /// Point-to-point receives are posted this many passes before the pass that uses them: 1 hides
-    /// the transfer behind one pass and keeps the buffer for no longer than that. Recomputations do
-    /// not count.
+    /// the transfer behind one pass and keeps the buffer no longer. Recomputations do not count as
+    /// passes.
     int receive_ahead = 1;
     /// Overlapped pairs (Pass::with_next). The executor runs passes one after the other, so a pair
     /// that waits for the inputs of both members only loses time there.
     Pairs pairs = Pairs::apart;
-    /// The same bits everywhere unless speed is asked for.
+    /// Default: the same bits on every transport.
     Reductions reductions = Reductions::ordered;
-    /// Streams: boundaries between stages and the broadcast of X travel by so many pieces of rows
-    /// (TileMap::even), as they are made, and the pass that uses them begins with the first; with
-    /// two barriers the sum of the input gradient begins while T makes the weight gradient. 1:
-    /// whole messages, because every piece costs a product and a message. At most kMostPieces;
-    /// overlapped pairs that are lowered as one are not streamed.
+    /// Pieces of rows (TileMap::even) in which boundaries between stages and the broadcast of X are
+    /// sent: each piece as soon as it is made, and the pass that uses them begins with the first.
+    /// With two barriers the sum of the input gradient then begins while T makes the weight
+    /// gradient. Default 1, whole messages, because every piece costs a product and a message. At
+    /// most kMostPieces; overlapped pairs that are lowered as one are not streamed.
     int pieces = 1;
     /// Elements of a gradient bucket that are exchanged at a time, at least 1; a bucket of twice as
-    /// many or more is cut. Two pieces at a time have memory. The default is long enough for any
-    /// network and for GPUs; plan_step() of a StepCluster takes kBucketPieceOfHosts for hosts.
+    /// many or more is cut. There is memory for two pieces at a time. The default is long enough
+    /// for any network and for GPUs; plan_step() of a StepCluster takes kBucketPieceOfHosts for
+    /// hosts.
     int64_t bucket_piece = int64_t{1} << 23;
 };
 
-/// LowerOptions::pieces.
+/// Largest LowerOptions::pieces.
 inline constexpr int kMostPieces = 64;
-/// LowerOptions::bucket_piece where the core that computes also adds up: the blocks of a piece of 1
-/// MiB are still in a cache when they have arrived.
+/// LowerOptions::bucket_piece where the core that computes also adds up: a piece of 1 MiB is still
+/// in a cache when its blocks have arrived.
 inline constexpr int64_t kBucketPieceOfHosts = int64_t{1} << 18;
 
 /// Programs of a world, the ranks of sizes.mesh(schedule.ranks) as Mesh numbers them; `costs` are
 /// asked for ranks of the world. Infers every message and collective from the passes, gives them
 /// one global order by list-scheduling under `costs` (communication order included), plans the
-/// memory, and proves the result free of deadlock. Takes time and memory of one pipeline, but for
-/// the hash, which every rank's program goes into. Throws ScheduleError if the schedule is invalid,
-/// UsageError if sizes, costs and schedule do not fit.
+/// memory, and proves the result free of deadlock. Takes the time and memory of one pipeline,
+/// except for the hash, which covers every rank's program. Throws ScheduleError if the schedule is
+/// invalid, UsageError if sizes, costs and schedule do not fit.
 [[nodiscard]] Lowered lower_world(const Schedule& schedule, const StepSizes& sizes,
                                   const CostModel& costs, const LowerOptions& options = {});
 
-/// The same as a program for every rank of the world: for small ones.
+/// The same as one program per rank of the world; for small worlds.
 [[nodiscard]] std::vector<Program> lower(const Schedule& schedule, const StepSizes& sizes,
                                          const CostModel& costs, const LowerOptions& options = {});
 
@@ -144,9 +147,9 @@ inline constexpr int64_t kBucketPieceOfHosts = int64_t{1} << 18;
 /// the reason.
 [[nodiscard]] std::optional<std::string> find_deadlock(const std::vector<Program>& programs);
 
-/// The same of the programs of a world, from one pipeline: slices are copies of it, so that joining
-/// what they do together maps every edge to one of the pipeline's graph, and a cycle would be one
-/// there. Of what slices do together all participants are looked at.
+/// The same for a world, proven on one pipeline: slices are copies of it, so every edge between
+/// actions of the world maps to an edge of the pipeline's graph, and a cycle would be a cycle
+/// there. For communication between slices all participants are checked.
 [[nodiscard]] std::optional<std::string> find_deadlock(const Lowered& world);
 
 }  // namespace vocabpipe

@@ -10,51 +10,51 @@
 
 namespace vocabpipe {
 
-/// A buffer that is another part of a reduction over slices on each of them: in its bucket, or
-/// from several members.
+/// A buffer whose place or size differs between slices: each slice has another part of a reduction
+/// over slices, in its bucket or as parts of several members.
 struct SliceBlock {
     uint32_t buffer = 0;     ///< index into the program's buffers
-    uint16_t reduction = 0;  ///< index into the program's reductions: where the parts are
-    uint16_t copies = 1;     ///< so many members' parts, one after the other
+    uint16_t reduction = 0;  ///< index into the program's reductions, which say where parts lie
+    uint16_t copies = 1;     ///< members whose parts it holds, one after the other
     uint8_t width = 4;       ///< bytes of an element
     Axis axis = Axis::data;  ///< whose members the parts belong to
 };
 
-/// Ranks that communicate in one way, once or many times: what a transport connects beforehand.
+/// Ranks that communicate in one way, once or many times; a transport connects them beforehand.
 struct Route {
     Do what = Do::send;            ///< send for both ends of a message
-    Lane lane = Lane::collective;  ///< that both ends have it in
+    Lane lane = Lane::collective;  ///< lane on both ends
     std::vector<int> ranks;        ///< of the world, as in Group
     int root = -1;                 ///< as in Group
     /// Member by member, in order: the same order on every rank.
     friend auto operator<=>(const Route&, const Route&) = default;
 };
 
-/// The programs of a world, as those of one pipeline and the mesh: slices do the same in the same
-/// order, so that what differs is made from a rank's place. A world of any size takes the memory of
-/// one pipeline.
+/// The programs of a world, stored as those of one pipeline and the mesh: all slices do the same in
+/// the same order, and what differs follows from a rank's place. So a world of any size takes the
+/// memory of one pipeline.
 struct Lowered {
     Mesh mesh;  ///< of the world
-    /// [pipeline rank] What all slices have in common. Program::rank and the groups are pipeline
+    /// [pipeline rank] What all slices have in common. Program::rank and the groups hold pipeline
     /// ranks (Group::axis says which ranks of other slices belong to a group as well), orders are
-    /// those of one pipeline, and buffers in `blocks` are as large as any slice's.
+    /// those of one pipeline, and buffers in `blocks` have the largest size that any slice needs.
     std::vector<Program> pipeline;
-    std::vector<std::vector<SliceBlock>> blocks;  ///< [pipeline rank], by buffer
-    std::vector<Axis> stage_teams;                ///< [global stage] whom its passes meet
+    std::vector<std::vector<SliceBlock>> blocks;  ///< [pipeline rank], ascending by buffer
+    std::vector<Axis> stage_teams;  ///< [global stage] ranks that its passes communicate with
 
-    /// Of all ranks' programs together.
+    /// Hash of all ranks' programs together.
     [[nodiscard]] uint64_t hash() const { return pipeline.front().hash; }
     /// The program of one rank, from 0 to mesh.size() - 1.
     [[nodiscard]] Program of(int world_rank) const;
-    /// Of every rank of the world: for small ones.
+    /// The programs of all ranks of the world; for small worlds.
     [[nodiscard]] std::vector<Program> all() const&;
-    /// The same without copies where there is one slice.
+    /// The same, without copies where there is one slice.
     [[nodiscard]] std::vector<Program> all() &&;
-    /// Of all ranks, in order, each once.
+    /// Routes of all ranks, in order, each once.
     [[nodiscard]] std::vector<Route> routes() const;
 };
 
-/// Of programs of a whole world, in order, each once.
+/// Routes of the programs of a whole world, in order, each once.
 [[nodiscard]] std::vector<Route> routes_of(const std::vector<Program>& programs);
 
 }  // namespace vocabpipe

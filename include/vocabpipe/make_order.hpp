@@ -7,21 +7,21 @@
 
 namespace vocabpipe {
 
-/// Where the order of a step's passes comes from.
+/// The source of the order of a step's passes.
 struct OrderSource {
-    std::string name = "1f1b";  ///< a family's; every paper compares with this one
-    /// Passes that exist already, as from a file, in place of the family's rule. Not owned.
+    std::string name = "1f1b";  ///< family; default: every paper compares with it
+    /// Existing passes, for example from a file, instead of the family's rule. Not owned.
     const Schedule* passes = nullptr;
     bool recompute = false;  ///< adds an R before every backward that has none
 };
 
-/// Stages, shard maps and barriers of what make_order() returns: all that costs and sizes of the
-/// passes depend on. Throws as make_order() does for the options.
+/// Stages, shard maps and barriers of the schedule that make_order() returns: all that costs and
+/// sizes of the passes depend on. Throws as make_order() does for the options.
 [[nodiscard]] Schedule placement_of(const OrderSource& source, const ScheduleOptions& options);
 
-/// What make_schedule(), or finish_schedule() for passes that exist, make of the options; with
-/// `recompute` for backwards that last longer by their R (ScheduleOptions::costs has both alone).
-/// Throws as these do.
+/// The result of make_schedule(), or of finish_schedule() for existing passes. With `recompute` the
+/// order is made for backwards that last longer by their R (ScheduleOptions::costs holds R and
+/// backward separately). Throws as these do.
 [[nodiscard]] Schedule make_order(const OrderSource& source, const ScheduleOptions& options);
 
 }  // namespace vocabpipe

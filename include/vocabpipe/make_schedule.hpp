@@ -11,12 +11,12 @@
 
 namespace vocabpipe {
 
-/// What the rule of a family can be told; 0: what the family is made for. A family refuses what its
-/// rule does not read (Generator). Training, planning and the tool hand one of these through.
+/// Parameters of a family's rule; 0: the family's default. A family refuses parameters that its
+/// rule does not read (Generator). Training, planning and the tool pass these through.
 struct RuleOptions {
     int chunks = 0;         ///< v, stages per rank
-    int warm_up_depth = 0;  ///< D of 1F1B; the family's own is 1, eager 2
-    int group_size = 0;     ///< N of interleaved families; their own is one microbatch per rank (p)
+    int warm_up_depth = 0;  ///< D of 1F1B; the default is 1, eager 2
+    int group_size = 0;  ///< N of interleaved families; the default is one microbatch per rank (p)
     /// Cap on the activations alive on any rank, in chunks, of families that trade memory for
     /// bubble (zb, v-search); vocabulary barriers add their microbatches on top.
     int memory_limit = 0;
@@ -24,21 +24,21 @@ struct RuleOptions {
     /// 1F1B's orders are built for B - broadcast_margin. 0 keeps the paper's lists.
     int64_t broadcast_margin = 0;
     /// Moves of a local search for a smaller makespan under the costs, after the family's rule
-    /// (local_search.hpp); 0: the rule as it is. At most kMostSearchMoves.
+    /// (local_search.hpp); 0: no search. At most kMostSearchMoves.
     int64_t search_moves = 0;
 };
 
-/// What make_schedule() is to make.
+/// Options of make_schedule().
 struct ScheduleOptions {
     int ranks = 1;                           ///< p
     int microbatches = 1;                    ///< m, of one step
     VocabMode vocab_mode = VocabMode::none;  ///< what happens to the vocabulary layers
     int64_t vocab_size = 0;  ///< rows to shard; with fewer rows than ranks some shards stay empty
-    RuleOptions rule;        ///< of the family
-    /// What passes take; only ratios matter. Orders are made for these costs where a family's rule
-    /// depends on them, and vocabulary passes are placed by them.
+    RuleOptions rule;        ///< parameters of the family's rule
+    /// Times of passes; only ratios matter. A family's rule may depend on them, and vocabulary
+    /// passes are placed by them.
     PassCosts costs;
-    /// Told from time to time how many moves of a search were tried; may throw, which ends it.
+    /// Called from time to time with the moves of a search tried so far; may throw to end it.
     std::function<void(int64_t done)> search_progress;
     bool forward_only =
         false;  ///< evaluation: E, F, S and the loss, no limit from passes in flight
@@ -49,20 +49,20 @@ struct ScheduleOptions {
 enum class Placement : uint8_t { straight, loop, v_shape };
 
 /// One schedule family. `make` may assume 1 <= ranks, 1 <= microbatches, costs >= 0 and chunks >= 1
-/// (the family's own where the caller gave none). It returns the transformer passes alone, with
-/// shard maps of 0 rows, and make_schedule() inserts the vocabulary passes; or all passes, where
-/// the family has an order of its own for them.
+/// (the family's own where the caller gave none). It returns either the transformer passes only,
+/// with shard maps of 0 rows, into which make_schedule() inserts the vocabulary passes; or all
+/// passes, if the family has an order of its own for them.
 struct Generator {
     std::string_view name;                      ///< as typed after --schedule
     std::string_view summary;                   ///< one line for listings
     Placement placement = Placement::straight;  ///< of its stages
-    int chunks = 1;                             ///< v when none is asked for
+    int chunks = 1;                             ///< v when the caller gives none
     bool any_chunks = false;                    ///< whether other v are possible
     // Options that the rule reads; make_schedule() refuses those that it would ignore.
     bool warm_up_depth = false;  ///< reads RuleOptions::warm_up_depth
     bool group_size = false;     ///< reads RuleOptions::group_size
     bool memory_limit = false;   ///< reads RuleOptions::memory_limit
-    /// The rule.
+    /// The rule: makes the schedule.
     Schedule (*make)(const ScheduleOptions&) = nullptr;
 };
 
@@ -76,12 +76,13 @@ struct Generator {
 /// unknown name (naming the known ones) or impossible options.
 [[nodiscard]] Schedule make_schedule(std::string_view name, const ScheduleOptions& options);
 
-/// Stages, shard maps and barriers of what make_schedule() returns, without passes: all that costs
-/// and sizes of the passes depend on. Throws UsageError as make_schedule() does for the options.
+/// Stages, shard maps and barriers of the schedule that make_schedule() returns, without passes:
+/// all that costs and sizes of the passes depend on. Throws UsageError as make_schedule() does for
+/// the options.
 [[nodiscard]] Schedule placement_of(std::string_view name, const ScheduleOptions& options);
 
-/// What make_schedule() does after the family's rule, for any schedule: adds E, S, T and G as the
-/// mode wants if the output layer has no rows yet, then searches if moves are asked for. Of the
+/// The part of make_schedule() after the family's rule, for any schedule: adds E, S, T and G as the
+/// mode requires if the output layer has no rows yet, then searches if search_moves > 0. Of the
 /// options it reads vocab_mode, vocab_size, costs, forward_only, and of the rule chunks (with
 /// memory_limit), memory_limit and search_moves. Throws as insert_vocabulary().
 [[nodiscard]] Schedule finish_schedule(Schedule schedule, const ScheduleOptions& options);
@@ -93,9 +94,10 @@ struct Generator {
 [[nodiscard]] std::vector<int> layers_per_stage(int num_layers, int stages, VocabMode mode,
                                                 double output_layer_in_layers);
 
-/// The same for stages on any ranks, rank_of_stage[stage]. Redistributed, where a rank has several
-/// stages, the paper's rule does not hold (on a V the rank of the last stage has the first one,
-/// too): then the partition in which the busiest rank has least to do (balanced_layers()).
+/// The same for stages on any ranks, rank_of_stage[stage]. Where a rank has several stages, the
+/// paper's rule for `redistributed` does not hold (on a V the rank of the last stage has the first
+/// one, too); then it is the partition in which the busiest rank has the least work
+/// (balanced_layers()).
 [[nodiscard]] std::vector<int> layers_per_stage(int num_layers, std::span<const int> rank_of_stage,
                                                 VocabMode mode, double output_layer_in_layers);
 

@@ -40,26 +40,27 @@ struct PersistentBytes {
 
 using BytesByUse = std::array<uint64_t, kMemoryUses>;
 
-/// From `at_ns` on (time of the timeline) so much more, or less, is alive for this use.
+/// A change of the bytes alive for one use, at one time of the timeline.
 struct MemoryChange {
     int64_t at_ns = 0;                       ///< when
-    int64_t bytes = 0;                       ///< that come alive; negative: die
-    MemoryUse use = MemoryUse::activations;  ///< what they are for
+    int64_t bytes = 0;                       ///< bytes that come alive; negative: that die
+    MemoryUse use = MemoryUse::activations;  ///< what the bytes are for
 };
 
 /// Memory of one rank over a step: the persistent bytes, and every buffer of the arena from the
 /// begin of its first user to the end of its last.
 struct RankMemory {
     PersistentBytes persistent;         ///< of weights, gradients and optimizer
-    std::vector<MemoryChange> changes;  ///< ascending in time, what is freed before what is taken
+    std::vector<MemoryChange> changes;  ///< ascending in time; at equal times, frees come first
     uint64_t peak_bytes = 0;            ///< largest sum of everything alive, persistent included
     int64_t peak_at_ns = 0;             ///< when it is reached first
     BytesByUse at_peak{};               ///< adds up to peak_bytes
-    BytesByUse largest{};               ///< of each use by itself, at whatever time
+    BytesByUse largest{};               ///< of each use by itself, at any time
 };
 
-/// `persistent`: by rank, or empty for none. Simulated and executed timelines alike; actions
-/// without a span are taken not to have run. Throws UsageError if persistent has another size.
+/// Memory of every rank of a simulated or executed timeline. `persistent`: by rank, or empty for
+/// none. Actions without a span count as not run. Throws UsageError if `persistent` has another
+/// size.
 [[nodiscard]] std::vector<RankMemory> memory_over_time(
     const Timeline& timeline, const std::vector<Program>& programs,
     std::span<const PersistentBytes> persistent = {});

@@ -11,12 +11,12 @@ namespace vocabpipe {
 /// Which coordinates of the mesh vary inside a group of ranks that communicate.
 enum class Axis : uint8_t {
     pipeline,     ///< k: the ranks of one pipeline, in one slice
-    model,        ///< k and i: all that hold parts of one replica
-    tensor,       ///< i: what shares a stage of one replica
-    expert,       ///< j: what shares the experts of a layer
+    model,        ///< k and i: all ranks of one replica
+    tensor,       ///< i: ranks that share a stage of one replica
+    expert,       ///< j: ranks that share the experts of a layer
     data,         ///< r: the same part of every replica
-    data_tensor,  ///< r and i: everything at one place of the pipeline
-    expert_data,  ///< q: what holds the same experts
+    data_tensor,  ///< r and i: all ranks at one place of the pipeline
+    expert_data,  ///< q: ranks that hold the same experts
     world,        ///< all ranks
 };
 inline constexpr std::array kAxes{Axis::pipeline,    Axis::model, Axis::tensor,
@@ -24,7 +24,7 @@ inline constexpr std::array kAxes{Axis::pipeline,    Axis::model, Axis::tensor,
                                   Axis::expert_data, Axis::world};
 [[nodiscard]] std::string_view to_string(Axis axis);
 
-/// The group has ranks of every place of the pipeline.
+/// Whether groups of the axis have ranks at every place of the pipeline.
 [[nodiscard]] constexpr bool spans_pipeline(Axis axis) {
     return axis == Axis::pipeline || axis == Axis::model || axis == Axis::world;
 }
@@ -32,10 +32,10 @@ inline constexpr std::array kAxes{Axis::pipeline,    Axis::model, Axis::tensor,
 /// How the ranks of a world divide: `data` replicas train on different data, each a pipeline of
 /// `pipeline` ranks, whose stages `tensor` ranks share. World rank = (k d + r) t + i, as in
 /// Megatron's default order (tp-cp-ep-dp-pp): tensor ranks are neighbours, then replicas of the
-/// same pipeline rank, so that mpirun puts on one host who has the most to tell each other.
+/// same pipeline rank, so that mpirun puts ranks that communicate most on one host.
 ///
-/// The d t ranks at one place of the pipeline are numbered c = r t + i; those with one c are a
-/// *slice*, and slices run copies of the same programs. Experts are spread over neighbouring
+/// The d t ranks at one place of the pipeline are numbered c = r t + i; the ranks with equal c are
+/// a *slice*, and slices run copies of the same programs. Experts are spread over neighbouring
 /// slices: j = c mod e says which experts a rank holds, and q = c / e which copy of them.
 struct Mesh {
     int pipeline = 1;  ///< p, ranks of one pipeline
@@ -53,10 +53,10 @@ struct Mesh {
     };
     /// Some slices at equal distances.
     struct Slices {
-        int first = 0;  ///< lowest
+        int first = 0;  ///< lowest slice
         int step = 1;   ///< from one to the next
         int count = 1;  ///< how many
-        /// The n-th, from 0.
+        /// The n-th slice, from 0.
         [[nodiscard]] constexpr int operator[](int n) const { return first + n * step; }
     };
 
@@ -68,7 +68,7 @@ struct Mesh {
     [[nodiscard]] constexpr int world_rank(Place place) const {
         return place.pipeline * slices() + slice(place);
     }
-    /// The same where each replica has one rank at a place of the pipeline.
+    /// The same for tensor rank 0.
     [[nodiscard]] constexpr int world_rank(int pipeline_rank, int replica) const {
         return world_rank(Place{pipeline_rank, replica, 0});
     }
@@ -76,11 +76,11 @@ struct Mesh {
     [[nodiscard]] constexpr Place place(int world_rank) const {
         return {pipeline_rank(world_rank), replica(world_rank), world_rank % tensor};
     }
-    /// Which part of the pipeline a rank is, k.
+    /// k, place in the pipeline of a rank of the world.
     [[nodiscard]] constexpr int pipeline_rank(int world_rank) const {
         return world_rank / slices();
     }
-    /// Which replica a rank belongs to, r.
+    /// r, replica of a rank of the world.
     [[nodiscard]] constexpr int replica(int world_rank) const {
         return world_rank % slices() / tensor;
     }
@@ -97,9 +97,9 @@ struct Mesh {
         return tensor % expert == 0 || expert % tensor == 0;
     }
 
-    /// Slices that a group of the axis joins, seen from one of them, in the order of its members.
+    /// Slices that the group of the axis through `slice` joins, in the order of its members.
     [[nodiscard]] Slices slices_along(Axis axis, int slice) const;
-    /// World ranks of the axis' group through a place, ascending.
+    /// World ranks of the group of the axis through a place, ascending.
     [[nodiscard]] std::vector<int> ranks_along(Axis axis, Place place) const;
     /// Members of each group of an axis.
     [[nodiscard]] int size_of(Axis axis) const {

@@ -18,36 +18,36 @@ enum class Normalization : uint8_t { layer_norm, rms_norm };
 
 /// A decoder with causal attention. The defaults are GPT-2's.
 struct ModelConfig {
-    /// Whose names files and config.json have, one of model_families(). What a model computes is
-    /// said by the options below, which set_family() sets.
+    /// Decides the names in files and config.json; one of model_families(). What the model computes
+    /// is given by the options below, which set_family() sets.
     std::string family = "gpt2";
 
     int num_layers = 2;               ///< L
     int64_t hidden_size = 64;         ///< h
     int64_t ffn_hidden_size = 256;    ///< f
     int64_t num_attention_heads = 4;  ///< heads of queries
-    int64_t num_query_groups = 0;     ///< heads of keys and values; 0: as many as of queries
+    int64_t num_query_groups = 0;     ///< heads of keys and values; 0: num_attention_heads
     int64_t kv_channels = 0;          ///< size of a head; 0: hidden_size / num_attention_heads
     int64_t seq_length = 64;          ///< tokens per sequence
-    /// Rows of learned positions, which limit seq_length; of rotary ones the length that the model
-    /// was made for, which does not.
+    /// With learned positions their rows, which limit seq_length; with rotary ones the trained
+    /// length, which does not.
     int64_t max_position_embeddings = 64;
     int64_t vocab_size = 256;   ///< V
     bool tied = true;           ///< input and output layer share their weight
     DType dtype = DType::fp32;  ///< of weights and activations; sums and moments are fp32
 
-    Normalization normalization = Normalization::layer_norm;  ///< of all norms but those of q and k
+    Normalization normalization = Normalization::layer_norm;  ///< of all norms but q's and k's
     float norm_epsilon = 1e-5F;                               ///< added to the variance
     float norm_weight_offset = 0;                             ///< 1: files keep gamma - 1 (Gemma)
-    bool pre_norms = true;          ///< normalises what attention and the MLP read
-    bool post_norms = false;        ///< normalises what goes into the residual (Gemma 2)
+    bool pre_norms = true;          ///< norms before attention and the MLP
+    bool post_norms = false;        ///< norms of what is added to the residual (Gemma 2)
     bool qk_norm = false;           ///< RMSNorm of q and k
-    bool qk_norm_by_head = true;    ///< of every head (Qwen 3), else of all heads together (OLMo 2)
+    bool qk_norm_by_head = true;    ///< per head (Qwen 3), else over all heads together (OLMo 2)
     bool learned_positions = true;  ///< else rotary
     Rope rope;                      ///< of rotary positions
-    std::vector<bool> roped;        ///< [layer] has rotary positions; empty: all have
-    /// d of their angles: the first columns of a head, which they turn; 0: all. Of an odd number
-    /// one more column turns, as in transformers.
+    std::vector<bool> roped;        ///< [layer] whether it has rotary positions; empty: all have
+    /// d of the rotary angles: the first columns of a head, which are rotated; 0: all. With an odd
+    /// d one more column is rotated, as in transformers.
     int64_t rotary_channels = 0;
     bool parallel_residual = false;  ///< the MLP reads what attention reads; no post_norms
     bool gated = false;              ///< activation(gate) * up instead of activation(up)
@@ -60,29 +60,29 @@ struct ModelConfig {
     float logit_softcap = 0;            ///< 0: none
     float embedding_scale = 1;          ///< of embedded tokens; sqrt(h) in Gemma
     int64_t sliding_window = 0;         ///< tokens that a layer with a window sees
-    std::vector<bool> windowed;         ///< [layer] has the window; empty: none has
-    /// Rotary positions of layers with the window; none: `rope`, as all others.
+    std::vector<bool> windowed;         ///< [layer] whether it has the window; empty: none has
+    /// Rotary positions of layers with the window; none: `rope`, as in all other layers.
     std::optional<Rope> windowed_rope;
 
     MoeConfig moe;  ///< experts in place of the MLP; none by default
 
-    /// Token that begins a text, where known: only files say it, for who generates.
+    /// Token that begins a text, where known: read from a model's files, for generation.
     std::optional<int32_t> begin_of_text;
     std::vector<int32_t> ends_of_text;  ///< tokens that end a text, likewise
 
-    float init_std = 0.02F;     ///< standard deviation of the weights at first
-    float label_smoothing = 0;  ///< share of the loss that goes to all rows alike; 0: none
-    float z_loss = 0;           ///< times log Z squared, added to the loss; 0: none
+    float init_std = 0.02F;     ///< standard deviation of the initial weights
+    float label_smoothing = 0;  ///< share of the loss spread evenly over all rows; 0: none
+    float z_loss = 0;           ///< coefficient of (log Z)^2 in the loss; 0: none
 
     /// d, columns of one head.
     [[nodiscard]] int64_t head_size() const {
         return kv_channels > 0 ? kv_channels : hidden_size / num_attention_heads;
     }
-    /// What the exponents of rotary angles are divided by.
+    /// d of the rotary angles, by which their exponents are divided.
     [[nodiscard]] int64_t rotary_dimension() const {
         return rotary_channels > 0 ? rotary_channels : head_size();
     }
-    /// Columns of one head that rotary positions turn, in pairs.
+    /// Columns of one head that rotary positions rotate, in pairs.
     [[nodiscard]] int64_t rotary_size() const {
         return rotary_dimension() + rotary_dimension() % 2;
     }
@@ -102,7 +102,7 @@ struct ModelConfig {
     [[nodiscard]] int64_t expert_ffn_hidden_size() const {
         return moe.ffn_hidden_size > 0 ? moe.ffn_hidden_size : ffn_hidden_size;
     }
-    /// Of the expert that all tokens share.
+    /// Feed-forward size of the expert that all tokens share.
     [[nodiscard]] int64_t shared_ffn_hidden_size() const {
         if (moe.shared_ffn_hidden_size > 0) return moe.shared_ffn_hidden_size;
         return moe.shared_gate ? ffn_hidden_size : expert_ffn_hidden_size();
@@ -111,7 +111,7 @@ struct ModelConfig {
     [[nodiscard]] bool has_rope(int layer) const {
         return !learned_positions && (roped.empty() || roped[static_cast<size_t>(layer)]);
     }
-    /// 0: sees all tokens before.
+    /// Tokens that the layer sees; 0: all before.
     [[nodiscard]] int64_t window(int layer) const {
         return !windowed.empty() && windowed[static_cast<size_t>(layer)] ? sliding_window : 0;
     }
@@ -119,16 +119,16 @@ struct ModelConfig {
     void check() const;
 };
 
-/// UsageError for sequences that are longer than learned positions reach. Rotary ones have no
+/// Throws UsageError for sequences longer than the learned positions. Rotary positions have no
 /// limit.
 void check_positions(const ModelConfig& model, int64_t seq_length);
 
 /// Names of all families, as in model_type of config.json.
 [[nodiscard]] std::vector<std::string> model_families();
 
-/// Sets what all models of the family have in common: everything but sizes, type, losses and
-/// seeds. After the sizes, because Gemma's scales follow from them. UsageError for an unknown name,
-/// with the nearest known one.
+/// Sets what all models of the family have in common: everything but sizes, type, losses and seeds.
+/// Call after setting the sizes, because Gemma's scales follow from them. Throws UsageError for an
+/// unknown name, with the nearest known one.
 void set_family(ModelConfig& config, std::string_view family);
 
 }  // namespace vocabpipe

@@ -26,20 +26,20 @@ class TransformerStage;
 struct ModelPartition {
     std::vector<int> layers_per_stage;  ///< their sum is num_layers
     int64_t micro_batch_size = 1;       ///< sequences
-    int replicas = 1;  ///< Mesh::data; they share the optimizer's work and state (ZeRO stage 1)
+    int replicas = 1;  ///< Mesh::data; they share optimizer work and state (ZeRO stage 1)
     int tensor = 1;  ///< Mesh::tensor: ranks that share a stage and the vocabulary rows of a place
     int expert = 1;  ///< Mesh::expert: ranks that share the experts of a layer
     double moe_row_factor = kMoeRowFactor;  ///< memory of expert rows, where `expert` is above 1
-    ExpertPieces expert_pieces = {};        ///< in which expert ranks exchange rows
-    int tensor_pieces = 1;                  ///< in which tensor ranks exchange each one's rows
+    ExpertPieces expert_pieces = {};        ///< of the rows that expert ranks exchange
+    int tensor_pieces = 1;                  ///< of each rank's rows that tensor ranks exchange
     int threads_per_rank = 1;               ///< attention needs a workspace per thread
-    Recompute recompute = Recompute::none;  ///< what stages leave to R
+    Recompute recompute = Recompute::none;  ///< what R makes again
     bool optimizer = true;                  ///< false: gradients only (tests)
     bool training = true;                   ///< false: no gradients and moments either
     bool scores = false;  ///< evaluation also finds OutputLayer::margins() and hidden_sums()
-    /// Of the device, which decide how large workspaces are; null: the host's.
+    /// Operators of the device, which decide the sizes of workspaces; null: the host's.
     const kernels::Operators* operators = nullptr;
-    /// [global stage] of stages of your own (ModelRank::replace_stage); empty: the model's.
+    /// [global stage] Bytes of your own stages (ModelRank::replace_stage); empty: the model's.
     std::vector<StageBytes> stage_bytes = {};
 
     /// How the ranks of the world divide; `pipeline`: ranks of the schedule.
@@ -52,25 +52,25 @@ struct ModelPartition {
 /// then loss and a request to stop, then Operators::sum_routing() of every layer with experts.
 struct ReportEntries {
     int64_t squares = 0;  ///< logical parameters
-    int64_t routers = 0;  ///< of all layers with experts; 0 on ranks without the layer
-    /// All of them.
+    int64_t routers = 0;  ///< entries of all layers with experts; 0 on ranks without the layer
+    /// Entries of one rank.
     [[nodiscard]] int64_t count() const { return squares + 2 + routers; }
-    /// Of one rank.
+    /// Bytes of one rank's report.
     [[nodiscard]] int64_t bytes() const { return count() * static_cast<int64_t>(sizeof(double)); }
 };
 [[nodiscard]] ReportEntries report_entries(const ModelConfig& config);
 
-/// The model's side of the memory plan, from the configuration alone.
+/// The model's side of the memory plan, computed from the configuration only.
 [[nodiscard]] StepSizes step_sizes(const ModelConfig& config, const ModelPartition& partition,
                                    const Schedule& schedule);
 
-/// Weights (and rotary positions), gradients and optimizer state of one rank of the world, from the
-/// configuration alone.
+/// Weights (and rotary positions), gradients and optimizer state of one rank of the world, computed
+/// from the configuration only.
 [[nodiscard]] PersistentBytes persistent_bytes(const ModelConfig& config,
                                                const ModelPartition& partition,
                                                const Schedule& schedule, int rank);
 
-/// What of it a checkpoint stores: weights and optimizer state, a tied weight once.
+/// The part of it that a checkpoint stores: weights and optimizer state, a tied weight once.
 [[nodiscard]] uint64_t stored_bytes(const ModelConfig& config, const ModelPartition& partition,
                                     const Schedule& schedule, int rank);
 
@@ -82,21 +82,23 @@ public:
               int rank, Device& device);
     ~ModelRank();
 
-    /// Pointers into this object, and `step`; null: gradients only.
+    /// Pointers into this object, and `step` (null: gradients only).
     [[nodiscard]] RankModules modules(StepModule* step = nullptr);
-    /// Another loss on this rank's rows of the output layer, which modules() and output() give from
-    /// now on. It has the parameters of the layer that it replaces, which lives on, so that `layer`
-    /// may build on it. UsageError where the rank has no output rows.
+    /// Replaces the output layer on this rank's rows, for example by another loss; modules() and
+    /// output() return `layer` from now on. It has the parameters of the layer that it replaces,
+    /// which stays alive so that `layer` may use it. Throws UsageError if the rank has no output
+    /// rows.
     void replace_output(std::unique_ptr<OutputLayer> layer);
-    /// Another module in place of a stage of this rank, which modules() gives from now on;
-    /// ModelPartition::stage_bytes must be those of all ranks' stages. Its parameters are its own:
-    /// neither parameters() nor the optimizer knows them. UsageError for a stage of another rank.
+    /// Replaces a stage of this rank; modules() returns `module` from now on.
+    /// ModelPartition::stage_bytes must give the bytes of the stages of all ranks. Its parameters
+    /// are its own: neither parameters() nor the optimizer knows them. Throws UsageError for a
+    /// stage of another rank.
     void replace_stage(int stage, std::unique_ptr<StageModule> module);
     /// Weights from the seed, the same for every number of ranks.
     void initialise(Context& ctx, uint64_t seed);
-    /// What its tensors are kept on.
+    /// Device that holds the tensors.
     [[nodiscard]] Device& device() { return device_; }
-    /// Of the whole model.
+    /// Configuration of the whole model.
     [[nodiscard]] const ModelConfig& config() const { return config_; }
     /// All parameters of this rank, by stage, then the input layer's and the output layer's rows.
     [[nodiscard]] std::span<Parameter> parameters();
@@ -105,12 +107,12 @@ public:
     [[nodiscard]] OutputLayer* output() {
         return outputs_.empty() ? nullptr : outputs_.back().get();
     }
-    /// Pipelines of the schedule's ranks, and how many of them there are.
+    /// How the ranks of the world divide into pipelines.
     [[nodiscard]] const Mesh& mesh() const { return mesh_; }
     /// Memory of StepSizes::buckets[pipeline rank][index].
     [[nodiscard]] RankBucket bucket(size_t index) const;
-    /// What Operators::sum_routing() added up in the last step, on this rank, in the device's
-    /// memory; empty for a layer without experts or of another rank, and without training.
+    /// Sums of Operators::sum_routing() over the last step on this rank, in the device's memory;
+    /// empty for a layer without experts or of another rank, and without training.
     [[nodiscard]] std::span<const double> router_sums(int layer) const;
 
 private:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Extension points: what a rank computes. VocabPipe's GPT implements them (src/model/); a custom
-// trainer brings its own layers and losses by implementing the same three classes.
+// trainer brings its own layers and losses by implementing the same classes.
 #pragma once
 
 #include "vocabpipe/context.hpp"
@@ -17,8 +17,8 @@
 
 namespace vocabpipe {
 
-/// One slice of the batch as every rank sees it at the start of a step. N = sequences * seq_length.
-/// The executor is given them in the host's memory and hands them to modules in the device's.
+/// One part of the batch as every rank sees it at the start of a step. N = sequences * seq_length.
+/// The executor takes the spans in the host's memory and passes them to modules in the device's.
 struct Microbatch {
     int index = 0;                    ///< within the step, from 0
     int64_t sequences = 0;            ///< sequences
@@ -30,19 +30,19 @@ struct Microbatch {
     std::span<const float> loss_gradient;
     /// Sum of g; set where g is not in the memory of the host.
     std::optional<double> loss_weight = {};
-    /// (N): the first token of the same sequence that a token attends to, counted within the
-    /// sequence: where its document begins. Empty: 0 for all.
+    /// (N): for every token the first token that it attends to, as an index into its sequence:
+    /// where its document begins. Empty: 0 for all.
     std::span<const int32_t> first_visible;
     /// N, its tokens.
     [[nodiscard]] int64_t size() const { return sequences * seq_length; }
 };
 
-/// A run of a tensor's elements, in row-major order; of a matrix, whole rows.
+/// A range of a tensor's elements in row-major order; of a matrix of several rows, whole rows.
 struct ElementRange {
     int64_t first = 0;   ///< element
     int64_t count = -1;  ///< -1: all of them
 
-    /// That part of `whole`, a dense matrix or vector.
+    /// This range of `whole`, a dense matrix or vector.
     [[nodiscard]] Tensor of(Tensor whole) const {
         if (count < 0) return whole;
         if (first % whole.cols == 0 && count % whole.cols == 0) {
@@ -64,20 +64,20 @@ struct Parameter {
     Tensor master;              ///< fp32, of `owned`; the same memory as weight in fp32 runs
     Tensor gradient;            ///< fp32
     Tensor exp_avg;             ///< fp32, of `owned`: AdamW's mean of the gradient
-    Tensor exp_avg_sq;          ///< fp32, of `owned`: and of its square
+    Tensor exp_avg_sq;          ///< fp32, of `owned`: AdamW's mean of its square
     bool weight_decay = false;  ///< matrices yes, biases and norms no
-    /// Of a router: fp32, updated by the load of experts. It has neither gradient nor moments.
+    /// A router's bias: fp32, updated by the load of experts. It has neither gradient nor moments.
     bool correction_bias = false;
     /// Present on another rank too (tied embeddings): counted there for the gradient norm.
     bool counted_elsewhere = false;
-    /// What of it this rank updates: `master` and the moments hold no more than that. Of a
-    /// correction bias what it saves: all ranks hold and update the whole.
+    /// The part that this rank updates; `master` and the moments hold only this. For a correction
+    /// bias the part that this rank saves: all ranks hold and update the whole.
     ElementRange owned;
-    /// fp32, of an embedding tied to output rows of the same rank: what G adds up, while T adds up
-    /// `gradient`. Reduce adds it to that, after which it is all -0.0. Else empty.
+    /// fp32, of an embedding tied to output rows of the same rank: G accumulates here and T in
+    /// `gradient`. Reduce adds this to `gradient` and sets it to -0.0. Else empty.
     Tensor token_gradient;
 
-    /// Where the passes of the parameter's own layer add up their gradient.
+    /// Where the passes of the parameter's own layer accumulate their gradient.
     [[nodiscard]] Tensor gradient_of_layer() const {
         return token_gradient ? token_gradient : gradient;
     }
@@ -85,7 +85,7 @@ struct Parameter {
 
 using Bytes = std::span<std::byte>;
 
-/// What a stage's backward needs of its forward, of one microbatch.
+/// What a stage's backward needs of its forward, for one microbatch.
 struct Activations {
     Bytes saved;       ///< StageBytes::saved: lives from F on
     Bytes recomputed;  ///< StageBytes::recomputed: scratch of F where R makes it again
@@ -95,23 +95,24 @@ struct Activations {
 class StageModule {
 public:
     virtual ~StageModule() = default;
-    /// Whether its passes ask Context::streamed() for the rows they use. Otherwise the executor
-    /// waits for all of them first.
+    /// Whether its passes use Context::streamed(). If not, the executor waits for all input rows
+    /// first.
     [[nodiscard]] virtual bool streams() const { return false; }
-    /// Per microbatch.
+    /// Bytes per microbatch.
     [[nodiscard]] virtual StageBytes bytes() const = 0;
     /// All weights of the stage.
     [[nodiscard]] virtual std::span<Parameter> parameters() = 0;
     /// x, y (N, h) in the run's type; fills all of `activations`.
     virtual void forward(Context& ctx, const Microbatch& microbatch, ConstTensor x, Tensor y,
                          Activations activations, Bytes workspace) = 0;
-    /// R: fills activations.recomputed as F did, to the bit, from x and activations.saved.
-    /// Workspace as F's. Nothing to do for a stage whose bytes().recomputed are 0.
+    /// R: fills activations.recomputed with the same bits as F, from x and activations.saved.
+    /// Workspace as for F. Nothing to do for a stage whose bytes().recomputed is 0.
     virtual void recompute(Context& /*ctx*/, const Microbatch& /*microbatch*/, ConstTensor /*x*/,
                            Activations /*activations*/, Bytes /*workspace*/) {}
-    /// B: dx and the weights' gradients. accumulate: adds to the gradients; false, which sets them,
-    /// in the first pass of the step that writes them. Here: I, then W, for_weight first in the
-    /// workspace, which bytes().backward_workspace must have room for.
+    /// B: dx and the weights' gradients. With `accumulate` it adds to the gradients; without, in
+    /// the first pass of the step that writes them, it sets them. The default runs I, then W, with
+    /// for_weight at the front of the workspace, for which bytes().backward_workspace must have
+    /// room.
     virtual void backward(Context& ctx, const Microbatch& microbatch, ConstTensor dy, ConstTensor x,
                           Activations activations, Tensor dx, Bytes workspace, bool accumulate) {
         const auto of_weight = static_cast<size_t>(bytes().for_weight);
@@ -134,9 +135,9 @@ public:
 class InputLayer {
 public:
     virtual ~InputLayer() = default;
-    /// One, the shard's rows of the embedding; or none.
+    /// The shard's rows of the embedding, one parameter; or none.
     [[nodiscard]] virtual std::span<Parameter> parameters() = 0;
-    /// E: rows of this shard's tokens, 0 for the others. out (N, h).
+    /// E: out (N, h) = embeddings of the tokens in this shard, 0 for the others.
     virtual void embed(Context& ctx, const Microbatch& microbatch, Tensor out) = 0;
     /// G: adds dy (N, h) to the rows' gradients, or sets them (accumulate false) to it.
     virtual void gradient(Context& ctx, const Microbatch& microbatch, ConstTensor dy,
@@ -150,28 +151,29 @@ public:
 class OutputLayer {
 public:
     virtual ~OutputLayer() = default;
-    /// Whether score() asks Context::streamed() for the rows it uses.
+    /// Whether score() uses Context::streamed().
     [[nodiscard]] virtual bool streams() const { return false; }
-    /// One, the shard's rows of the projection; or none.
+    /// The shard's rows of the projection, one parameter; or none.
     [[nodiscard]] virtual std::span<Parameter> parameters() = 0;
     /// For evaluation, from the next step on: losses() are the plain cross-entropies, without the
-    /// terms that are there to train with, and one per sequence: [microbatch][sequence]. 0: as
-    /// training has them again. A layer that cannot leaves this be.
+    /// training-only terms, and one per sequence: [microbatch][sequence]. 0: back to the losses of
+    /// training. A layer that cannot do this ignores it.
     virtual void evaluate_sequences(int64_t /*sequences of a microbatch*/) {}
     /// Before every step, by the executor: sets the losses to 0.
     virtual void begin_step(int /*microbatches*/) {}
     /// [microbatch] of the running step: sum over tokens of loss_n * |g_n|, so with g = 1 / counted
-    /// tokens its share of the mean loss. Equal on every rank with output rows. Memory of the
-    /// device; empty where a layer counts none.
+    /// tokens its share of the mean loss. Equal on every rank with output rows. In the device's
+    /// memory; empty if the layer computes no loss.
     [[nodiscard]] virtual std::span<const double> losses() const { return {}; }
-    /// Of an evaluation that scores sequences (ModelPartition::scores), [microbatch][sequence] of
-    /// the running step, as losses(): sum over counted tokens of P1 - P2, the probabilities of the
-    /// two likeliest tokens.
+    /// In an evaluation that scores sequences (ModelPartition::scores), [microbatch][sequence] of
+    /// the running step, stored as losses(): sum over counted tokens of P1 - P2, the probabilities
+    /// of the two likeliest tokens.
     [[nodiscard]] virtual std::span<const double> margins() const { return {}; }
-    /// The same: sum of x over the sequence's tokens, (h) of every kSumRows rows of h. Only on the
-    /// rank that has the first row of the vocabulary, where losses are taken from.
+    /// Likewise, the sum of x over the sequence's tokens: kSumRows equal rows of h elements per
+    /// sequence. Only on the rank with the first row of the vocabulary, from which losses are
+    /// taken.
     [[nodiscard]] virtual std::span<const float> hidden_sums() const { return {}; }
-    static constexpr int64_t kSumRows = 8;  ///< a product needs so many, which are equal
+    static constexpr int64_t kSumRows = 8;  ///< fewest rows of a product; all are equal
     /// S. x (N, h); exp_logits (N, columns), all of ShardBytes::exp_logits; statistics (N,
     /// StepSizes::statistics) fp32, of this shard's logits z: a reference m near their maximum;
     /// sum of exp(z - m) over all rows but the label's; the label's z, 0 if another shard has it;
@@ -181,9 +183,9 @@ public:
     /// The un-normalised input gradient u (N, h) fp32 = exp_logits W: in S with one barrier, else
     /// in T.
     virtual void input_product(Context& ctx, ConstTensor exp_logits, Tensor u) = 0;
-    /// After C1. statistics (K N, StepSizes::statistics): of all shards in order, this one is
-    /// `member`. factors (N, kFactors) fp32, or empty in evaluation: what the exp_logits's row is
-    /// multiplied by, and the gradient of the label's logit. Records the microbatch's loss.
+    /// After C1. statistics (K N, StepSizes::statistics): of all K shards in order; this shard is
+    /// `member`. factors (N, kFactors) fp32, or empty in evaluation: the factor of the token's row
+    /// of exp_logits, and the gradient of the label's logit. Records the microbatch's loss.
     virtual void combine_softmax(Context& ctx, const Microbatch& microbatch, ConstTensor statistics,
                                  int member, Tensor factors) = 0;
     /// Scales u in place and adds the label rows: this shard's part of dX. In combine_softmax with
@@ -196,19 +198,19 @@ public:
                                  bool accumulate) = 0;
 };
 
-/// Memory of StepSizes::buckets[rank][i]: equally many elements, of which replicas own ranges.
+/// Memory of StepSizes::buckets[rank][i]: as many gradients as weights, of which each replica owns
+/// a range.
 struct RankBucket {
     Bytes gradients;  ///< fp32
     Bytes weights;    ///< in the run's type
 };
 
-/// Report and Update: what happens once per step when all gradients are there.
+/// Reduce, Report and Update: the passes that run once per step, after all gradients are complete.
 class StepModule {
 public:
     virtual ~StepModule() = default;
-    /// Needed with data parallelism: the sum over the replicas goes into the own range of the
-    /// gradients before Report; what Update makes of the own range of the weights goes to the
-    /// others.
+    /// Needed with data parallelism: before Report, this rank's range of the gradients receives the
+    /// sum over the replicas; after Update, its range of the weights goes to the others.
     [[nodiscard]] virtual RankBucket bucket(size_t /*index*/) { return {}; }
     [[nodiscard]] virtual int64_t report_bytes() const = 0;  ///< equal on every rank
     /// Reduce: adds the two halves of tied gradients. `received` is the other rank's half, or
@@ -216,7 +218,7 @@ public:
     virtual void reduce_tied(Context& ctx, Bytes received) = 0;
     /// Report: this rank's part of the report.
     virtual void report(Context& ctx, Bytes mine) = 0;
-    /// Update: all ranks' reports by rank; optimizer step.
+    /// Update: the optimizer step. `all`: the reports of all ranks, by rank.
     virtual void update(Context& ctx, std::span<const std::byte> all) = 0;
 };
 

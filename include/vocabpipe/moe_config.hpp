@@ -9,18 +9,18 @@
 
 namespace vocabpipe {
 
-/// Most experts of a layer: no real model comes near.
+/// Most experts of a layer, far more than any real model has.
 inline constexpr int64_t kMostExperts = int64_t{1} << 12;
 
-/// Expert rows that a rank of an expert team has memory for, as a multiple of what it has when all
-/// experts have equally many: real routing stays below, and what exceeds it takes more time.
+/// Expert rows for which an expert rank has memory, as a multiple of its rows when all experts have
+/// equally many. Real routing stays below; rows beyond it take more time.
 inline constexpr double kMoeRowFactor = 1.25;
 
-/// In which parts ranks that share experts exchange rows, while they compute others. No bit depends
-/// on them.
+/// The pieces in which ranks that share experts exchange rows while they compute others. No bit
+/// depends on them.
 struct ExpertPieces {
-    int dispatch = 4;  ///< pieces of the copies that one member sends another
-    int combine = 4;   ///< panels of columns of what the experts made
+    int dispatch = 4;  ///< pieces of the rows that one member sends another
+    int combine = 4;   ///< panels of columns of the experts' output
 };
 
 /// A mixture of experts in place of the MLP: a router sends every token to `top_k` of the experts,
@@ -29,14 +29,15 @@ struct MoeConfig {
     int64_t experts = 0;          ///< E; 0: a model without experts
     int64_t top_k = 2;            ///< k, experts of a token
     int64_t ffn_hidden_size = 0;  ///< of one expert; 0: ModelConfig::ffn_hidden_size
-    /// Besides, an expert that computes every token.
+    /// Adds an expert that computes every token.
     bool shared_expert = false;
-    /// Its output is multiplied by the sigmoid of a product of the token (Qwen 2); else it is added
-    /// as it is (DeepSeek-V3).
+    /// The shared expert's output is multiplied by the sigmoid of a product of the token (Qwen 2);
+    /// else it is added unscaled (DeepSeek-V3).
     bool shared_gate = true;
-    /// Of it; 0: ModelConfig::ffn_hidden_size with shared_gate, else that of one expert.
+    /// Feed-forward size of the shared expert; 0: ModelConfig::ffn_hidden_size with shared_gate,
+    /// else that of one expert.
     int64_t shared_ffn_hidden_size = 0;
-    kernels::RouterScore score = kernels::RouterScore::softmax;  ///< what the k best are chosen by
+    kernels::RouterScore score = kernels::RouterScore::softmax;  ///< chooses the k best
     bool normalize = true;   ///< a token's k weights are divided by their sum
     float scaling = 1;       ///< then multiplied by this
     int64_t groups = 1;      ///< of neighboring experts, equally many in each
@@ -44,14 +45,14 @@ struct MoeConfig {
     /// Experts are chosen by score + bias, one fp32 bias per expert and layer (DeepSeek-V3).
     bool correction_bias = false;
 
-    // Of training alone.
+    // For training only.
 
     float aux_loss = 0;  ///< coefficient of the load balancing loss, per layer
-    float z_loss = 0;    ///< of the router's z loss, likewise
+    float z_loss = 0;    ///< coefficient of the router's z loss, per layer
     /// What a step adds to the bias of an expert with less load than the mean of its layer, and
     /// takes from that of one with more; 0: biases stay as they are.
     float bias_rate = 0;
-    /// [layer] has experts, else an MLP; empty: all have.
+    /// [layer] Whether it has experts instead of an MLP; empty: all have.
     std::vector<bool> sparse = {};
 
     /// Whether the layer, counted from 0, has experts.

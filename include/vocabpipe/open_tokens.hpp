@@ -18,13 +18,15 @@ enum class DataFormat : uint8_t {
     raw_u32,
 };
 
-/// "auto", "raw-u8", "raw-u16" or "raw-u32" (the flag --data-format); UsageError otherwise.
+/// Parses "auto", "raw-u8", "raw-u16" or "raw-u32" (the flag --data-format); throws UsageError
+/// otherwise.
 [[nodiscard]] DataFormat parse_data_format(std::string_view text);
 
-/// Opens what `--data-path` names, without reading the tokens: the prefix of a Megatron .bin/.idx
-/// pair (or one of the two files), or one or several llm.c or raw files as a comma-separated list
-/// of names and glob patterns; the matches of a pattern come in sorted order. InputFileError names
-/// the file, what was found instead, and the remedy. Call check_tokens() before training.
+/// Opens the files that `--data-path` names, without reading the tokens: the prefix of a Megatron
+/// .bin/.idx pair (or one of the two files), or one or several llm.c or raw files as a
+/// comma-separated list of names and glob patterns; the matches of a pattern come in sorted order.
+/// InputFileError names the file, what was found instead, and the remedy. Call check_tokens()
+/// before training.
 [[nodiscard]] std::unique_ptr<TokenSource> open_tokens(const std::string& path,
                                                        DataFormat format = DataFormat::automatic);
 

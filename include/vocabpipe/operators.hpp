@@ -19,7 +19,7 @@ namespace vocabpipe::kernels {
 
 /// Everything that the model, the executor and the optimizer compute, on one kind of device: a
 /// table of functions. A module calls them as `ctx.operators().add(ctx, a, b, out)`. Copy the table
-/// and replace entries to bring operators of your own; no entry may be null.
+/// and replace entries to use operators of your own; no entry may be null.
 ///
 /// Tensors, spans and pointers to numbers are memory of the device. Tensors are fp32 or bf16 of any
 /// row stride, and an output overlaps no other argument, unless an operator says otherwise. N is
@@ -38,8 +38,8 @@ struct Operators {
     /// (N, out) where a device cannot add to it.
     void (*linear_add_forward)(Context& ctx, ConstTensor x, ConstTensor w, ConstTensor bias,
                                ConstTensor residual, Tensor scratch, Tensor y);
-    /// before = x w^T + bias, y = gelu_tanh(before), or of the sum before it was rounded. before
-    /// and y (N, out).
+    /// before = x w^T + bias, y = gelu_tanh(before), computed from `before` or from its unrounded
+    /// sum. before and y (N, out).
     void (*linear_gelu_forward)(Context& ctx, ConstTensor x, ConstTensor w, ConstTensor bias,
                                 Tensor before, Tensor y);
     /// dx = dy w. dy (N, out), w (out, in) of dy's type, dx (N, in).
@@ -48,7 +48,7 @@ struct Operators {
     void (*linear_gelu_backward_input)(Context& ctx, ConstTensor dy, ConstTensor w,
                                        ConstTensor before, Tensor dx);
     /// dw = dy^T x, dbias = column sums of dy. dy (N, out), x (N, in) of dy's type, dw (out, in)
-    /// fp32, dbias (1, out) fp32 or empty. With in = 0 dbias alone.
+    /// fp32, dbias (1, out) fp32 or empty. With in = 0 only dbias.
     void (*linear_backward_weight)(Context& ctx, ConstTensor dy, ConstTensor x, Tensor dw,
                                    Tensor dbias, bool accumulate);
 
@@ -69,7 +69,7 @@ struct Operators {
     void (*layer_norm_backward_weight)(Context& ctx, ConstTensor dy, ConstTensor x,
                                        ConstTensor statistics, Tensor dgamma, Tensor dbeta,
                                        bool accumulate);
-    /// layer_norm_backward_input() and layer_norm_backward_weight(), with their bits.
+    /// layer_norm_backward_input() and layer_norm_backward_weight() in one, with the same bits.
     void (*layer_norm_backward)(Context& ctx, ConstTensor dy, ConstTensor x, ConstTensor gamma,
                                 ConstTensor statistics, ConstTensor residual, Tensor dx,
                                 Tensor dgamma, Tensor dbeta, bool accumulate);
@@ -87,26 +87,26 @@ struct Operators {
     void (*rms_norm_backward_input)(Context& ctx, ConstTensor dy, ConstTensor x, ConstTensor gamma,
                                     const RmsNormOptions& options, ConstTensor statistics,
                                     ConstTensor residual, Tensor dx);
-    /// What rms_norm_forward() or rms_norm_backward_input() takes the mean of, added up over the
-    /// columns of each row: x^2 if dy, gamma and statistics are empty, else g * z. sums (1, N)
+    /// The sum over the columns of each row that rms_norm_forward() or rms_norm_backward_input()
+    /// turns into a mean: of x^2 if dy, gamma and statistics are empty, else of g * z. sums (1, N)
     /// fp32.
     void (*rms_norm_sums)(Context& ctx, ConstTensor dy, ConstTensor x, ConstTensor gamma,
                           const RmsNormOptions& options, ConstTensor statistics, Tensor sums);
     /// dgamma = sum over rows of dy * z. dgamma (1, h) fp32.
     void (*rms_norm_backward_weight)(Context& ctx, ConstTensor dy, ConstTensor x,
                                      ConstTensor statistics, Tensor dgamma, bool accumulate);
-    /// rms_norm_backward_input() and rms_norm_backward_weight(), with their bits.
+    /// rms_norm_backward_input() and rms_norm_backward_weight() in one, with the same bits.
     void (*rms_norm_backward)(Context& ctx, ConstTensor dy, ConstTensor x, ConstTensor gamma,
                               const RmsNormOptions& options, ConstTensor statistics,
                               ConstTensor residual, Tensor dx, Tensor dgamma, bool accumulate);
 
-    /// RMSNorm of every head of q with gamma_q and of k with gamma_k, each over its head_size; v
-    /// stays (Qwen 3). qkv, out (N, qkv_columns); gamma_q, gamma_k (1, head_size); statistics (N,
+    /// RMSNorm of every head of q with gamma_q and of k with gamma_k, each over its head_size; v is
+    /// copied (Qwen 3). qkv, out (N, qkv_columns); gamma_q, gamma_k (1, head_size); statistics (N,
     /// heads + kv_heads) fp32: inverse_rms of q's heads, then k's.
     void (*head_norm_forward)(Context& ctx, ConstTensor qkv, ConstTensor gamma_q,
                               ConstTensor gamma_k, const RmsNormOptions& options,
                               const AttentionShape& shape, Tensor out, Tensor statistics);
-    /// The gradient of q, k, v before the norm from `dout`, that after it; v's is copied.
+    /// dqkv, the gradient before the norm, from dout, the gradient after it; v's is copied.
     void (*head_norm_backward_input)(Context& ctx, ConstTensor dout, ConstTensor qkv,
                                      ConstTensor gamma_q, ConstTensor gamma_k,
                                      const RmsNormOptions& options, ConstTensor statistics,
@@ -137,9 +137,9 @@ struct Operators {
     ///   soft-capped.
     /// qkv (N, qkv_columns): columns q | k | v, each with the heads side by side; out (N,
     /// query_columns); log_sum_exp (N, heads) fp32, natural logarithm of the sum over the scores.
-    /// first_visible (N): keys of the sequence before this one a query does not see, whatever the
-    /// shape says; from 0 to its own index, which only the host checks. Empty: 0 for all.
-    /// `workspace` is 64-byte aligned and holds nothing between calls.
+    /// first_visible (N): for each query the first key of its sequence that it may see, besides the
+    /// limits of the shape; from 0 to the query's own index, which only the host checks. Empty: 0
+    /// for all. `workspace` is 64-byte aligned and holds nothing between calls.
     void (*causal_attention_forward)(Context& ctx, ConstTensor qkv, AttentionShape shape,
                                      std::span<const int32_t> first_visible, Tensor out,
                                      Tensor log_sum_exp, std::span<std::byte> workspace);
@@ -147,23 +147,23 @@ struct Operators {
     /// log_sum_exp:
     ///   dv_j = sum_i p_ij dout_i,  ds_ij = p_ij (dout_i v_j - dout_i out_i) d s_ij / d (q_i k_j),
     ///   dq_i = sum_j ds_ij k_j,  dk_j = sum_i ds_ij q_i,
-    /// k's and v's summed over the query heads that read them.
+    /// dk and dv summed over the query heads that read the key/value head.
     void (*causal_attention_backward)(Context& ctx, ConstTensor dout, ConstTensor qkv,
                                       ConstTensor out, ConstTensor log_sum_exp,
                                       AttentionShape shape, std::span<const int32_t> first_visible,
                                       Tensor dqkv, std::span<std::byte> workspace);
 
-    // Generation: one token more of a sequence whose keys and values were kept.
+    // Generation: one more token of a sequence whose keys and values are cached.
 
     /// Attention of the last n tokens of a sequence to all of its tokens, as
     /// causal_attention_forward() defines it. q (n, query_columns); kv (seq_length, 2 kv_columns):
     /// k | v of every token, n <= seq_length; out (n, query_columns). shape.sequences is 1. A row's
-    /// bits do not depend on n. For few tokens: no blocks of queries share what they read.
+    /// bits do not depend on n. For small n: queries do not share what they read.
     void (*cached_attention_forward)(Context& ctx, ConstTensor q, ConstTensor kv,
                                      const AttentionShape& shape, Tensor out);
     /// Logits of one token: z_j = x w_j, soft-capped with softcap > 0. x (1, h), w (v, h) of x's
-    /// type, z (1, v) fp32, v may be 0. The bits of a logit depend on x and its own row of w alone,
-    /// so that shards of any size together have those of the whole.
+    /// type, z (1, v) fp32, v may be 0. The bits of a logit depend only on x and its row of w, so
+    /// they do not depend on how the vocabulary is sharded.
     void (*logits_forward)(Context& ctx, ConstTensor x, ConstTensor w, float softcap, Tensor z);
 
     // Element by element.
@@ -190,13 +190,13 @@ struct Operators {
     void (*scale)(Context& ctx, ConstTensor x, float factor, Tensor y);
     /// Ordered reduction of the partial rows of `count` ranks: out (rows, cols) = blocks[0] +
     /// blocks[1] + ... of blocks (count rows, cols), block-major, added in this order in fp32 and
-    /// rounded once to the type of `out`. Block `own` is in `out`, of the same type, and its place
-    /// in `blocks` is not read; none: -1. The same bits on every device.
+    /// rounded once to the type of `out`. If own >= 0, `out` has the type of `blocks` and already
+    /// holds block `own`, whose place in `blocks` is not read. The same bits on every device.
     void (*ordered_sum)(Context& ctx, ConstTensor blocks, int64_t count, int64_t own, Tensor out);
-    /// out = partials[0] + partials[1] + ... + bias + residual: what the `count` ranks of a team
-    /// have made of their columns of a product, added in this order in fp32 and rounded once.
-    /// partials (count rows, cols), block-major; bias (1, cols) or empty; residual, out (rows,
-    /// cols), residual may be out or empty. All of one type. The same bits on every device.
+    /// out = partials[0] + partials[1] + ... + bias + residual: the partial products of the `count`
+    /// ranks of a team, added in this order in fp32 and rounded once. partials (count rows, cols),
+    /// block-major; bias (1, cols) or empty; residual, out (rows, cols), residual may be out or
+    /// empty. All of one type. The same bits on every device.
     void (*fold_partials)(Context& ctx, ConstTensor partials, int64_t count, ConstTensor bias,
                           ConstTensor residual, Tensor out);
     /// Every byte becomes 0.
@@ -212,55 +212,55 @@ struct Operators {
                              int64_t first_row, Tensor out);
     /// dshard[ids[n] - first_row] += dy[n] for the ids of this shard, in the order n = 0 .. N-1.
     /// dy (N, h); dshard (v, h) fp32, unless `accumulate` set to -0.0 first: -0.0 + x is x for
-    /// every x, while +0.0 + -0.0 is +0.0. So a row that no id names adds nothing, whether somebody
-    /// adds it to another gradient or leaves it out.
+    /// every x, while +0.0 + -0.0 is +0.0. So adding a row that no id names to another gradient
+    /// changes no bit.
     void (*embedding_scatter_add)(Context& ctx, std::span<const int32_t> ids, ConstTensor dy,
                                   int64_t first_row, Tensor dshard, bool accumulate);
-    /// to += from, then from = -0.0, where all elements of `from` are -0.0 but those of rows id -
-    /// first_row of the ids, as embedding_scatter_add() left them: a device may leave the other
-    /// rows alone. `ids`: one span for each call of it; the outer span is the host's memory. from,
-    /// to (v, h) fp32.
+    /// to += from, then from = -0.0. `from` is as embedding_scatter_add() left it: all elements are
+    /// -0.0 except in rows id - first_row of the ids, so a device may skip the other rows. `ids`:
+    /// one span for each of its calls; the outer span is in the host's memory. from, to (v, h)
+    /// fp32.
     void (*embedding_take)(Context& ctx, std::span<const std::span<const int32_t>> ids,
                            int64_t first_row, Tensor from, Tensor to);
     /// y[n] = x[n] + wpe[n % seq_length]. x, y (N, h); wpe (>= seq_length, h); y may alias x.
     void (*add_positions)(Context& ctx, ConstTensor x, ConstTensor wpe, int64_t seq_length,
                           Tensor y);
-    /// dwpe[t] = sum of dy[n] over the sequences in order, n % seq_length == t. dy (N, h);
+    /// dwpe[t] = sum of dy[n] with n % seq_length == t, over the sequences in order. dy (N, h);
     /// dwpe (>= seq_length, h) fp32: added to if `accumulate`, else rows >= seq_length become 0.
     void (*positions_gradient)(Context& ctx, ConstTensor dy, int64_t seq_length, Tensor dwpe,
                                bool accumulate);
 
     // Mixture of experts: E experts, of which every token chooses k. Slot n k + j is the j-th
-    // choice of token n. The rows of experts are the slots sorted by expert: those of expert e are
-    // rows row_begin[e] .. row_begin[e+1] - 1, in the order of their tokens. With a block that
-    // computes y = f(x) on such rows:
+    // choice of token n. The rows of experts are the slots sorted by expert: expert e has rows
+    // row_begin[e] .. row_begin[e+1] - 1, in the order of their tokens. A block that computes y =
+    // f(x) on such rows:
     //
     //     linear_forward: logits (N, E)    router_forward: choice, weights    sort_by_expert
     //     gather_rows -> grouped_linear_forward, gated_forward, ... -> combine_rows
     //
-    // Backward, gather_rows brings dy to the rows, with the weights or, where weight gradients are
-    // taken further inside, without; combine_rows without weights adds up dx.
+    // In the backward, gather_rows brings dy to the rows, with the weights, or without them if
+    // combine_backward_weights() runs further inside; combine_rows without weights adds up dx.
 
     /// choice (N k): the k experts of a token with the greatest score + bias inside its top_groups
-    /// groups, best first; of equal ones the smaller index. Where neither bias nor groups decide,
-    /// logits are compared, which order alike. Of NaN any experts, each at most once.
+    /// groups, best first; ties go to the smaller index. Without bias and groups, logits are
+    /// compared, which have the same order. NaN logits select arbitrary but distinct experts.
     /// weights (N, k): scores of the chosen, divided by their sum + 1e-20 if options.normalize,
     /// times options.scaling. load (1, E): how many tokens chose e. score_sums (1, E): sum over
-    /// tokens of score_e; of sigmoid scores each is first divided by its token's sum + 1e-20. log_z
-    /// (N, 1): log sum_e exp(logit_e). logits (N, E), bias (1, E) or empty; all tensors fp32.
+    /// tokens of score_e; sigmoid scores are first divided by their token's sum + 1e-20. log_z (N,
+    /// 1): log sum_e exp(logit_e). logits (N, E), bias (1, E) or empty; all tensors fp32.
     void (*router_forward)(Context& ctx, ConstTensor logits, ConstTensor bias,
                            const RouterOptions& options, std::span<int32_t> choice, Tensor weights,
                            Tensor load, Tensor score_sums, Tensor log_z);
-    /// dlogits (N, E) of what dweights (N, k) arrives for, plus scales.balance sum_e load_e
-    /// score_sums_e through score_sums, plus scales.z sum_n log_z_n^2. `load` may be that of more
-    /// tokens than these. All tensors fp32.
+    /// dlogits (N, E): the gradient of the logits from dweights (N, k), plus the gradient of
+    /// scales.balance sum_e load_e score_sums_e through score_sums, plus that of scales.z sum_n
+    /// log_z_n^2. `load` may count more tokens than these. All tensors fp32.
     void (*router_backward)(Context& ctx, ConstTensor logits, ConstTensor log_z,
                             std::span<const int32_t> choice, ConstTensor dweights, ConstTensor load,
                             const RouterOptions& options, const RouterLossScales& scales,
                             Tensor dlogits);
-    /// sums (3 + E) = or +=, of one microbatch: 1; E / (k N^2) sum_e load_e score_sum_e, 1 where
-    /// all experts have equal loads and scores; 1 / N sum_n log_z_n^2; load_e. load and score_sums
-    /// (1, E), log_z (N, 1), N > 0, as router_forward() made them.
+    /// sums (3 + E) = or += these, of one microbatch: 1; E / (k N^2) sum_e load_e score_sum_e,
+    /// which is 1 if all experts have equal loads and scores; 1 / N sum_n log_z_n^2; load_e. load
+    /// and score_sums (1, E), log_z (N, 1), N > 0, as router_forward() made them.
     void (*sum_routing)(Context& ctx, ConstTensor load, ConstTensor score_sums, ConstTensor log_z,
                         int64_t top_k, std::span<double> sums, bool accumulate);
     /// row_begin (E + 1), row_of_slot (N k) and slot_of_row (N k), its inverse. choice: from 0 to
@@ -268,11 +268,12 @@ struct Operators {
     void (*sort_by_expert)(Context& ctx, std::span<const int32_t> choice,
                            std::span<int32_t> row_begin, std::span<int32_t> row_of_slot,
                            std::span<int32_t> slot_of_row);
-    /// to = from, of the device, once all that was enqueued before has run: the only operator that
-    /// waits for a device each time. `to` is memory of the host.
+    /// to = from, from the device to memory of the host, after all that was enqueued before has
+    /// run: the only operator that always waits for the device.
     void (*read_to_host)(Context& ctx, std::span<const int32_t> from, std::span<int32_t> to);
-    /// The first of `to`, of the device, = from, of the host's memory, which may change at once.
-    /// Waits for the device only where what the last call but one wrote has not arrived.
+    /// The first elements of `to`, on the device, = from, in the host's memory, which may change as
+    /// soon as this returns. Waits for the device only if the copy of the last call but one has not
+    /// arrived.
     void (*write_from_host)(Context& ctx, std::span<const int32_t> from, std::span<int32_t> to);
     /// y[r] = x[slot_of_row[r] / per_token], times that slot's weight if there are weights. x (N,
     /// h), y (R, h) of x's type, R slots; weights (N, per_token) fp32 or empty.
@@ -285,13 +286,13 @@ struct Operators {
     void (*combine_rows)(Context& ctx, ConstTensor rows, std::span<const int32_t> row_of_slot,
                          int64_t per_token, ConstTensor weights, ConstTensor residual, Tensor y);
     /// y[n] = residual[n] + sum over j of parts[j][row_of_slot[n parts + j]], added in this order
-    /// in fp32 and rounded once: what several members of a team made of a token. At most
+    /// in fp32 and rounded once: the results of several members of a team for a token. At most
     /// kMostParts parts (any rows, h) and residual, which may be empty or y, of y's type; y (N, h);
-    /// row_of_slot (N, parts), a part whose row is negative adds nothing, and may be empty.
+    /// row_of_slot (N, parts); a part whose row is negative adds nothing and may be empty.
     void (*combine_parts)(Context& ctx, std::span<const ConstTensor> parts,
                           std::span<const int32_t> row_of_slot, ConstTensor residual, Tensor y);
     /// Slot slot_of_row[r] of dweights (N, k) fp32 = dot of dy[r] and rows[r], both (R, h) and of
-    /// one type. dy is what gather_rows made of the gradient without weights, or that gradient
+    /// one type. dy is the gradient as gather_rows makes it without weights, or this gradient
     /// further inside if all between is linear: dot(dy w, x) = dot(dy, x w^T).
     void (*combine_backward_weights)(Context& ctx, ConstTensor dy, ConstTensor rows,
                                      std::span<const int32_t> slot_of_row, Tensor dweights);
@@ -300,17 +301,17 @@ struct Operators {
     void (*scale_rows)(Context& ctx, ConstTensor x, std::span<const int32_t> slot_of_row,
                        ConstTensor weights, Tensor y);
     /// y = x w_e^T in the rows of every expert e, from column `first_column` of the product on. x
-    /// (R, in), w (E out, in) of x's type: the experts' one after the other, y (R, out -
-    /// first_column or fewer). rows (E), which is memory of the host: those of each expert; all
-    /// others stay. A row's bits are those that linear_forward() gives the expert's rows.
+    /// (R, in), w (E out, in) of x's type: the experts' matrices one after the other, y (R, out -
+    /// first_column or fewer). rows (E), in memory of the host: the rows of each expert; other rows
+    /// of y do not change. A row has the bits that linear_forward() gives for the expert's rows.
     void (*grouped_linear_forward)(Context& ctx, ConstTensor x, ConstTensor w,
                                    std::span<const RowRange> rows, int64_t first_column, Tensor y);
     /// dx = dy w_e in the rows of every expert e. dy (R, out), dx (R, in); else as
-    /// grouped_linear_forward(). Of some columns of w, those of dx.
+    /// grouped_linear_forward(). w may be a view of some columns; dx then has these.
     void (*grouped_linear_backward_input)(Context& ctx, ConstTensor dy, ConstTensor w,
                                           std::span<const RowRange> rows, Tensor dx);
     /// dw_e = dy_e^T x_e over the rows of every expert e. dy (R, out), x (R, in) of dy's type, dw
-    /// (E out, in) fp32. Without `accumulate` that of an expert without rows becomes 0.
+    /// (E out, in) fp32. Without `accumulate` the gradient of an expert without rows becomes 0.
     void (*grouped_linear_backward_weight)(Context& ctx, ConstTensor dy, ConstTensor x,
                                            std::span<const RowRange> rows, Tensor dw,
                                            bool accumulate);
@@ -318,13 +319,13 @@ struct Operators {
     // The output layer of one vocabulary shard, by the method of vocabulary_loss.hpp. x, w and
     // exp_logits share one type; everything else is fp32. A shard without rows is legal everywhere:
     // w, exp_logits and dw then have 0 rows or columns and may be empty views. The host checks the
-    // labels; for other devices whoever uploads them calls check_labels().
+    // labels; for other devices the code that uploads them must call check_labels().
 
     /// Bytes of vocabulary_score()'s workspace for a shard of `rows` rows.
     int64_t (*vocabulary_score_workspace_bytes)(int64_t tokens, int64_t rows, DType type);
     /// S: exp_logits (N, v) = exp(z - m) dz/d(x w) with the label's entry set to 0, and statistics
-    /// (N, statistics_columns(options)). x (N, h), w (v, h), z = x w^T, soft-capped, which is never
-    /// rounded to bf16. dz/d(x w) = 1 - (z / c)^2, 1 without a cap.
+    /// (N, statistics_columns(options)). x (N, h), w (v, h), z = x w^T, soft-capped and never
+    /// rounded to bf16. dz/d(x w) = 1 - (z / c)^2, or 1 without a cap.
     ///
     /// m is a reference point near max_j z_j: the maximum over the first columns, raised only when
     /// a later logit exceeds it by more than 30. So exponentials may exceed 1 (by far less than
@@ -372,8 +373,8 @@ struct Operators {
 
     // Once per step.
 
-    /// *sum = sum over i of values[i] weights[i], in double, in an order that depends on their
-    /// number only.
+    /// *sum = sum over i of values[i] weights[i], in double, in an order that depends only on their
+    /// number.
     void (*weighted_sum)(Context& ctx, std::span<const float> values,
                          std::span<const float> weights, double* sum);
     /// *sum += values, in order.
@@ -381,18 +382,18 @@ struct Operators {
     /// *sum += squares of all elements of an fp32 tensor, in double, in an order that depends on
     /// its shape only: not on the row stride. NaN or infinity if any element is.
     void (*sum_of_squares)(Context& ctx, ConstTensor values, double* sum);
-    /// `reports`: of all ranks, `entries` doubles each, which begin with `squares` sums of squares,
-    /// then loss, then 1 for a request to stop; more may follow. Adds them over the ranks in order
-    /// and fills in the second half of `scalars`.
+    /// `reports`: `entries` doubles of each rank: `squares` sums of squares, the loss, 1 for a
+    /// request to stop, then possibly more. Adds them over the ranks in order and fills in the
+    /// second half of `scalars`.
     void (*finish_report)(Context& ctx, std::span<const double> reports, int64_t entries,
                           int64_t squares, StepScalars* scalars);
-    /// sums[i] = entry first + i of all reports, as finish_report() has them, added over the ranks
-    /// in order.
+    /// sums[i] = entry first + i of the reports (as in finish_report()), added over the ranks in
+    /// order.
     void (*sum_reports)(Context& ctx, std::span<const double> reports, int64_t entries,
                         int64_t first, std::span<double> sums);
-    /// bias (1, E) fp32: += rate of experts whose load is less than the mean, -= rate of those
-    /// whose load is greater (Wang et al. 2024, arXiv 2408.15664); nothing if !scalars->update. E
-    /// loads, whole numbers.
+    /// bias (1, E) fp32: += rate for experts whose load is less than the mean, -= rate for those
+    /// whose load is greater (Wang et al. 2024, arXiv 2408.15664); nothing if !scalars->update.
+    /// loads (E): whole numbers.
     void (*update_correction_bias)(Context& ctx, std::span<const double> loads, float rate,
                                    const StepScalars* scalars, Tensor bias);
     /// One step of AdamW with decoupled weight decay, as torch.optim.AdamW does it (Loshchilov and

@@ -19,37 +19,38 @@ struct AdamWTensor;
 struct StepScalars;
 }  // namespace kernels
 
-/// Of AdamW (Loshchilov, Hutter 2019), and of clipping.
+/// Options of AdamW (Loshchilov, Hutter 2019) and of clipping.
 struct OptimizerOptions {
     float beta1 = 0.9F;                  ///< decay of the mean gradient
     float beta2 = 0.95F;                 ///< GPT-3's; 0.999 reacts too slowly within short runs
     float epsilon = 1e-8F;               ///< added to the root of the second moment
-    float weight_decay = 0.1F;           ///< of parameters with Parameter::weight_decay
+    float weight_decay = 0.1F;           ///< for parameters with Parameter::weight_decay
     float clip_grad = 1.0F;              ///< largest global gradient norm; 0: no clipping
-    std::vector<ParameterGroup> groups;  ///< the first with a tensor counts
+    std::vector<ParameterGroup> groups;  ///< the first that matches a tensor applies
 };
 
-/// What a step begins with.
+/// Arguments of a step.
 struct StepStart {
     int64_t step = 1;            ///< from 1, for the bias correction
     float learning_rate = 0;     ///< before the multipliers of parameter groups
     int64_t counted_tokens = 0;  ///< of all replicas; 0 skips the update
-    double stop_request = 0;     ///< what this rank adds to StepResult::stop_requests
+    double stop_request = 0;     ///< added by this rank to StepResult::stop_requests
 };
 
-/// What routers of experts did in a step, over all layers with experts, microbatches and replicas.
+/// Losses and loads of the routers in a step, over all layers with experts, microbatches and
+/// replicas.
 struct RouterResult {
     double aux_loss = 0;  ///< mean load balancing loss, without coefficient: 1 is balance
     double z_loss = 0;    ///< mean z loss, without coefficient
-    double max_load = 0;  ///< of any layer the greatest load of an expert over the mean load
+    double max_load = 0;  ///< largest load of an expert over its layer's mean load
 };
 
-/// What a step came to; equal on every rank.
+/// Results of a step; equal on every rank.
 struct StepResult {
     double loss = 0;           ///< mean over the counted tokens
     double grad_norm = 0;      ///< global, before clipping
     bool updated = false;      ///< false: no counted token, or loss or norm not finite
-    double stop_requests = 0;  ///< sum over the ranks of what they asked for
+    double stop_requests = 0;  ///< sum of StepStart::stop_request over the ranks
     std::optional<RouterResult> routers = {};  ///< none: a model without experts
 
     /// Whether both loss and norm are numbers.
@@ -59,13 +60,13 @@ struct StepResult {
 /// Reduce, Report and Update of the GPT: tied gradients, global norm, clipping, AdamW.
 class OptimizerStep final : public StepModule {
 public:
-    /// Both model and its device must outlive it. `rank`: of the world.
+    /// `model` and its device must outlive it. `rank`: of the world.
     OptimizerStep(ModelRank& model, const Schedule& schedule, int rank, OptimizerOptions options);
     ~OptimizerStep() override;
 
-    /// Before every step.
+    /// Call before every step.
     void begin_step(const StepStart& start);
-    /// Of the last step; waits for the device.
+    /// Result of the last step; waits for the device.
     [[nodiscard]] StepResult result() const;
 
     [[nodiscard]] int64_t report_bytes() const override {
@@ -84,7 +85,7 @@ private:
     };
 
     [[nodiscard]] kernels::StepScalars* scalars() const;
-    /// Of all routed_layers_, over all ranks, in the device's memory.
+    /// Sums of all routed_layers_ over all ranks, in the device's memory.
     [[nodiscard]] std::span<double> router_sums() const;
     template <typename T>
     [[nodiscard]] std::span<T> sums_of_layer(std::span<T> all, size_t routed_layer) const;
@@ -96,7 +97,7 @@ private:
     DeviceMemory memory_;   ///< one StepScalars
     DeviceMemory routers_;  ///< router_sums()
     std::vector<kernels::AdamWTensor> tensors_;
-    std::vector<int> routed_layers_;  ///< of the model: those with experts
+    std::vector<int> routed_layers_;  ///< layers of the model with experts
     std::vector<CorrectionBias> correction_biases_;
 };
 

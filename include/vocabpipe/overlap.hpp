@@ -11,64 +11,65 @@
 
 namespace vocabpipe {
 
-/// What computes while its rows travel.
+/// Operations that compute while their rows travel.
 enum class OverlapOp : uint8_t {
-    /// Every member has its rows and multiplies all of them; rows travel before their product.
+    /// Every member holds a part of the rows and multiplies all rows; rows travel before their
+    /// product.
     all_gather_gemm,
-    /// Every member multiplies all rows; each row's products travel to the member that has the row.
+    /// Every member multiplies all rows; each row's partial products travel to the row's member.
     gemm_reduce_scatter,
-    /// One pass's input arrives by pieces while it runs (a broadcast before S).
+    /// A pass whose input arrives in pieces while it runs (a broadcast before S).
     stream_in,
     /// A pass makes rows that the next pass, on another rank, uses as they arrive (a hop between
     /// stages). Each of the two takes `compute_ns`.
     hop,
-    /// Rows of experts come to the member that has the experts, equally many from each, and are
-    /// multiplied there: a member's rows of the map are those that it sends to each other.
+    /// Rows travel to the member that has their experts, equally many from each member, and are
+    /// multiplied there. A member's rows in the map are those that it sends to each other member.
     dispatch_gemm,
-    /// What experts make of all rows goes home by panels of columns: the pieces of the map. Each of
-    /// them goes to all members when its product over all rows is done.
+    /// The experts' output goes back by panels of columns, the pieces of the map. Each panel goes
+    /// to all members when its product over all rows is done.
     gemm_combine,
 };
-/// Whether ranks that share experts do it.
+/// Whether it is an operation of ranks that share experts.
 [[nodiscard]] constexpr bool is_of_experts(OverlapOp op) {
     return op == OverlapOp::dispatch_gemm || op == OverlapOp::gemm_combine;
 }
 inline constexpr std::array kOverlapOps{OverlapOp::all_gather_gemm, OverlapOp::gemm_reduce_scatter,
                                         OverlapOp::stream_in,       OverlapOp::hop,
                                         OverlapOp::dispatch_gemm,   OverlapOp::gemm_combine};
-/// As bench_overlap's --op has it.
+/// The name for bench_overlap's --op.
 [[nodiscard]] std::string_view to_string(OverlapOp op);
 
-/// What a link does to a piece: it occupies the receiving rank's link for `piece_ns` and its bytes,
-/// and is seen `latency_ns` later.
+/// Cost of a piece on a link: it occupies the receiving rank's link for `piece_ns` plus the time of
+/// its bytes, and has arrived `latency_ns` later.
 struct Link {
     double bytes_per_ns = 1;  ///< GB/s
     int64_t latency_ns = 0;   ///< from the last byte's departure to its arrival
-    int64_t piece_ns = 0;     ///< of the link's time, beside the bytes, for every piece
+    int64_t piece_ns = 0;     ///< time of the link for every piece, besides its bytes
 };
 
-/// In which order a member multiplies.
+/// The order in which a member multiplies.
 enum class ComputeOrder : uint8_t {
-    /// What is there or is needed first comes first: own rows, then members in the order in which
-    /// their rows arrive; for a reduce-scatter rows of rank + 1 first, own last.
+    /// By availability or need: own rows, then members in the order in which their rows arrive; for
+    /// a reduce-scatter rows of rank + 1 first, own last.
     ring,
     /// Rows in ascending order on every member, as one product of all rows computes them.
     natural,
 };
 
-/// What is the same for all ranks.
+/// Options equal on all ranks.
 struct OverlapOptions {
     int64_t row_bytes = 1;                    ///< of a row that travels
     ComputeOrder order = ComputeOrder::ring;  ///< of products
-    int64_t piece_ns = 0;  ///< computing's time beside its rows, for every product
+    int64_t piece_ns = 0;                     ///< time of every product besides its rows
 };
 
 /// Times of one operation on one rank, or of all: virtual, in ns.
 struct OverlapTimes {
-    int64_t compute_ns = 0;     ///< of computing alone; of a hop: on a link that takes no time
-    int64_t link_ns = 0;        ///< of the link alone
+    int64_t compute_ns = 0;     ///< computation only; of a hop: on a link that takes no time
+    int64_t link_ns = 0;        ///< link only
     int64_t blocking_ns = 0;    ///< one after the other: whole tensors, nothing by pieces
-    int64_t overlapped_ns = 0;  ///< until everything has been computed and has arrived
+    int64_t overlapped_ns = 0;  ///< until all is computed and has arrived
 
     /// Share of the link's time that computing hides: (compute + link - overlapped) / link; 1 where
     /// nothing travels, negative where pieces cost more than they hide.
@@ -79,21 +80,22 @@ struct OverlapTimes {
     }
 };
 
-/// Times of every member, by rank. `compute_ns`: of all rows of the map on one member, in
-/// proportion to rows. Streams have one member, whose rows are the tensor. Pieces travel in ring
+/// Times of every member, by rank. `compute_ns`: all rows of the map on one member; a product takes
+/// its share by rows. Streams have one member, whose rows are the tensor. Pieces travel in ring
 /// order: step (o, piece) from rank to rank + o, o = 1 .. members - 1; a rank sends, and receives,
-/// one piece at a time; panels one after the other, each in that order. Own rows are one product;
-/// pieces of a member that have arrived are one, too; those of a stream and those that leave are
-/// one each, as are panels. Adding up a reduce-scatter or a combine costs nothing here. Throws
-/// UsageError for negative times, a rate that is not positive, or a stream of several members.
+/// one piece at a time; panels go one after the other, each in that order. One product computes all
+/// own rows, or all pieces of a member that have arrived; pieces of a stream, pieces that leave,
+/// and panels take one product each. Adding up a reduce-scatter or a combine costs nothing here.
+/// Throws UsageError for negative times, a rate that is not positive, or a stream of several
+/// members.
 [[nodiscard]] std::vector<OverlapTimes> overlap_of_ranks(OverlapOp op, const TileMap& map,
                                                          int64_t compute_ns, const Link& link,
                                                          const OverlapOptions& options = {});
-/// The same of the slowest member.
+/// The times of the slowest member.
 [[nodiscard]] OverlapTimes overlap(OverlapOp op, const TileMap& map, int64_t compute_ns,
                                    const Link& link, const OverlapOptions& options = {});
 
-/// What choose_pieces() chooses for.
+/// The operation for which choose_pieces() chooses.
 struct OverlapShape {
     OverlapOp op = OverlapOp::all_gather_gemm;  ///< what overlaps
     int64_t rows = 0;                           ///< of all members
@@ -107,8 +109,8 @@ struct PieceChoice {
     OverlapTimes times;  ///< of the slowest member with them
 };
 
-/// The candidate with the shortest overlapped time; the smallest of several. Where overlap does not
-/// pay it is 1, if that is a candidate. Throws UsageError without candidates.
+/// The candidate with the shortest overlapped time, the smallest one on ties; 1 where overlap does
+/// not pay, if 1 is a candidate. Throws UsageError without candidates.
 [[nodiscard]] PieceChoice choose_pieces(const OverlapShape& shape, const Link& link,
                                         const OverlapOptions& options,
                                         std::span<const int> candidates);
@@ -120,13 +122,13 @@ struct TileShape {
     int64_t inner = 0;                          ///< summed over
     int64_t columns = 0;                        ///< of the product
     int members = 1;                            ///< of the team
-    int element_bytes = 4;  ///< of what travels: inputs, or products for a reduce-scatter or a hop
+    int element_bytes = 4;  ///< of inputs; for a reduce-scatter or a hop of products
 };
 
-/// What a machine does.
+/// Speeds of a machine.
 struct TileRates {
     double flops_per_ns = 1;  ///< GFLOP/s of one rank
-    int64_t piece_ns = 0;     ///< a product costs beside its FLOPs (a launch, a cold cache)
+    int64_t piece_ns = 0;     ///< cost of a product besides its FLOPs (a launch, a cold cache)
     Link link;                ///< of each rank
 };
 

@@ -10,9 +10,9 @@
 
 namespace vocabpipe {
 
-/// One product of a team, as the clock saw it: of the slowest rank in its fastest round, in ns.
+/// Measured times of one product of a team: of the slowest rank in its fastest round, in ns.
 struct MeasuredOverlap {
-    /// With so many pieces of each member.
+    /// Time with one number of pieces.
     struct Candidate {
         int pieces = 1;             ///< of each member, as asked for; panels of a combine
         int64_t overlapped_ns = 0;  ///< products and messages by pieces
@@ -21,12 +21,12 @@ struct MeasuredOverlap {
     };
 
     OverlapOp op = OverlapOp::all_gather_gemm;  ///< no hop
-    int64_t rows = 0;         ///< of all members; of experts those that a member has on average
-    int64_t inner = 0;        ///< that a member's products sum over
-    int64_t columns = 0;      ///< of a member's product
-    int64_t compute_ns = 0;   ///< one product of all rows
-    int64_t link_ns = 0;      ///< the exchange alone
-    int64_t blocking_ns = 0;  ///< exchange and product one after the other
+    int64_t rows = 0;                   ///< of all members; for experts the mean of a member
+    int64_t inner = 0;                  ///< that a member's products sum over
+    int64_t columns = 0;                ///< of a member's product
+    int64_t compute_ns = 0;             ///< one product of all rows
+    int64_t link_ns = 0;                ///< only the exchange
+    int64_t blocking_ns = 0;            ///< exchange and product one after the other
     std::vector<Candidate> candidates;  ///< by ascending pieces; at least one
     int pieces = 1;                     ///< the chosen one
     /// Member by member.
@@ -38,28 +38,28 @@ struct OverlapTable {
     std::string host;     ///< where it was measured
     std::string device;   ///< processor, and threads per rank
     std::string date;     ///< as the caller gives it; empty: not recorded
-    std::string command;  ///< that measured it
+    std::string command;  ///< command line that measured it
 
     int members = 2;                      ///< of the team; all ranks of the run
-    int element_bytes = 4;                ///< of what was multiplied and travelled
-    TileRates rates;                      ///< fitted to the shapes, for shapes that are not here
+    int element_bytes = 4;                ///< of the elements multiplied and sent
+    TileRates rates;                      ///< fitted to the shapes, for shapes not listed
     std::vector<MeasuredOverlap> shapes;  ///< no two alike
 };
 
-/// The candidate with the shortest overlapped time, the smallest of several; 1 where none is faster
-/// than blocking.
+/// The candidate with the shortest overlapped time, the smallest one on ties; 1 where none is
+/// faster than blocking.
 [[nodiscard]] int best_pieces(const MeasuredOverlap& measured);
 
-/// One rate for all shapes of a table but those of experts, of which a table does not say how many
-/// rows travel: FLOPs over the time of products, bytes over the time of the link, and as price of a
-/// piece the median of what the shapes' largest number of pieces took longer than their smallest,
-/// for each product more. Throws UsageError without shapes.
+/// Rates fitted to all shapes of a table except those of experts, for which the table does not say
+/// how many rows travel: FLOPs over the time of products, bytes over the time of the link, and as
+/// cost of a piece the median over the shapes of the additional time with the largest number of
+/// pieces against the smallest, per additional product. Throws UsageError without shapes.
 [[nodiscard]] TileRates fit_rates(const OverlapTable& table);
 
 /// Pieces of each member for a product: those of the shape if it was measured, else of the smallest
-/// measured shape that has at least its rows, inner and columns, else what choose_tiles() computes
-/// with the table's rates, as it does for an operation, a team or a type that were not measured.
-/// (A stream has as many ranks as the team that was measured, so `members` is not compared.)
+/// measured shape with at least its rows, inner and columns; else, and for an operation, team size
+/// or type that was not measured, what choose_tiles() computes with the table's rates. (For streams
+/// `members` is not compared: they run on all ranks of the measured team.)
 [[nodiscard]] int pieces_for(const OverlapTable& table, const TileShape& shape);
 
 /// Reads a table (JSON, version 1; docs/profiles.md). Throws InputFileError naming the file, the

@@ -6,10 +6,10 @@
 
 namespace vocabpipe {
 
-/// Tensors that the optimizer treats in another way: one --param-group.
+/// Tensors with optimizer options of their own: one --param-group.
 struct ParameterGroup {
     std::string text;                   ///< as given, for messages
-    std::string pattern;                ///< of logical tensors' names; * and ? as in a shell
+    std::string pattern;                ///< matches names of logical tensors; * and ? as in a shell
     std::optional<float> weight_decay;  ///< none: as without the group
     float lr_multiplier = 1;            ///< of the step's learning rate
 };

@@ -8,14 +8,14 @@
 
 namespace vocabpipe {
 
-/// A unit of compute on one rank. The letters are the ones of PyTorch's schedule files, of the
-/// paper (S, T) and of docs/schedules.md.
+/// A unit of compute on one rank. The letters are those of PyTorch's schedule files, of the paper
+/// (S, T) and of docs/schedules.md.
 enum class Op : uint8_t {
     F,       ///< forward of a stage
     B,       ///< full backward of a stage: I, then W
     I,       ///< gradient with respect to the stage's input
     W,       ///< gradient with respect to the stage's weights
-    R,       ///< makes activations that F did not keep again, for the B, or I and W, that follow
+    R,       ///< recomputes activations that F did not keep, for the following B, or I and W
     E,       ///< embedding forward on this rank's vocabulary shard
     G,       ///< embedding gradient on this rank's vocabulary shard
     S,       ///< output layer forward on this rank's vocabulary shard
@@ -25,7 +25,7 @@ enum class Op : uint8_t {
     Update,  ///< optimizer step
 };
 
-/// What a kind of pass is, as data, so that nobody needs a switch over kinds.
+/// Properties of a kind of pass, as a table in place of switches over kinds.
 struct OpTraits {
     std::string_view name;  ///< in schedule files, traces and messages
     bool has_stage;   ///< F B I W R belong to a stage; E G S T to the vocabulary shard of the rank

@@ -11,14 +11,14 @@ namespace vocabpipe {
 
 struct StepSizes;
 
-/// What generators and searches need to know about time: integer costs of passes and of the
-/// communication between them, in one unit. TableCosts says the same of a lowered program.
+/// Times for generators and searches: integer costs of passes and of the communication between
+/// them, in one unit. TableCosts are the costs of a lowered program.
 struct PassCosts {
     using OpCosts = TableCosts::OpCosts;  ///< [op], as in kOpTraits
 
     std::vector<OpCosts> stage;  ///< [stage][op] F, B, I, W, R; one entry: all stages alike
     std::vector<OpCosts> rank;   ///< [rank][op] E, G, S, T; one entry: all ranks alike
-    int64_t hop = 0;             ///< boundary tensor to another rank
+    int64_t hop = 0;             ///< a boundary to another rank
     int64_t c0 = 0;              ///< last stage's output to every output shard
     int64_t c1 = 0;              ///< statistics of all S to softmax factors everywhere
     int64_t reduce = 0;          ///< partial sums of all shards to one rank: gradient of X, E
@@ -29,7 +29,7 @@ struct PassCosts {
     /// I and W are the halves of `backward`; E and G a quarter of S and T.
     [[nodiscard]] static PassCosts uniform(int64_t forward, int64_t backward,
                                            int64_t vocabulary_pass);
-    /// The same as a program lowered with `sizes` would meet under `costs`.
+    /// The costs that a program lowered with `sizes` has under `costs`.
     [[nodiscard]] static PassCosts of(const CostModel& costs, const StepSizes& sizes,
                                       const Schedule& schedule);
 

@@ -14,8 +14,8 @@
 
 namespace vocabpipe {
 
-/// The model and its split that were measured: costs and sizes hold for these and no others, and
-/// whoever scales them to another split divides by these.
+/// The model and split that were measured. Costs and sizes hold only for these; to scale them to
+/// another split, divide by these numbers.
 struct ProfiledModel {
     int layers = 0;                     ///< transformer layers
     int64_t hidden = 0;                 ///< h
@@ -32,55 +32,55 @@ struct ProfiledModel {
 /// One measured transfer.
 struct LinkSample {
     Do what = Do::send;  ///< send, broadcast, all_gather, all_to_all or gather
-    int ranks = 2;       ///< that took part
+    int ranks = 2;       ///< participants
     int64_t bytes = 0;   ///< what the busiest participant sends
     int64_t ns = 0;      ///< from the moment all are ready to the moment all are done
     /// Member by member.
     friend bool operator==(const LinkSample&, const LinkSample&) = default;
 };
 
-/// What a machine takes for the passes and the communication of one model: `vocabpipe profile` and
-/// `train_gpt --profile` write it; plan, simulate and the generators read it.
+/// Measured times of the passes and the communication of one model on one machine: `vocabpipe
+/// profile` and `train_gpt --profile` write it; plan, simulate and the generators read it.
 struct Profile {
     std::string host;     ///< where it was measured
     std::string device;   ///< processor or GPU, and threads per rank
     std::string date;     ///< as the caller gives it; empty: not recorded
-    std::string command;  ///< that measured it
+    std::string command;  ///< command line that measured it
 
     ProfiledModel model;                ///< what was measured
     std::vector<int> rank_of_stage;     ///< [stage]
     ShardMap input;                     ///< rows whose E and G were measured
     ShardMap output;                    ///< rows whose S and T were measured
-    Barriers barriers = Barriers::one;  ///< decides what S and T do
+    Barriers barriers = Barriers::one;  ///< decides which work S and T contain
 
     TableCosts costs;  ///< F, B, I, W, R (0: not measured) of every stage; E, G, S, T, Reduce,
                        ///< Report, Update of every rank (0 on empty shards)
     std::vector<Op> derived;  ///< costs of these were not measured: B = I + W, or I = W = B / 2
-    /// Of the run that was measured, as one replica of it: t, but no buckets.
+    /// Sizes of the measured run as one replica: with t, but without buckets.
     StepSizes sizes;
-    std::vector<PersistentBytes> persistent;  ///< [rank], of its first tensor rank
-    std::vector<LinkSample> links;            ///< what latency and rates of `costs` were fitted to
-    int cores = 0;  ///< that all ranks are to share when simulated; 0: one or more for each
+    std::vector<PersistentBytes> persistent;  ///< [pipeline rank], of the first tensor rank
+    std::vector<LinkSample> links;            ///< latency and rates of `costs` are fitted to these
+    int cores = 0;  ///< cores that all ranks share in simulation; 0: one or more for each
 
-    /// p.
+    /// p, ranks of the pipeline.
     [[nodiscard]] int ranks() const { return static_cast<int>(costs.rank_ns.size()); }
     /// Stages of the pipeline.
     [[nodiscard]] int stages() const { return static_cast<int>(costs.stage_ns.size()); }
 };
 
-/// What R did when the profile was measured, as its sizes tell.
+/// What R made again when the profile was measured, deduced from its sizes.
 [[nodiscard]] Recompute recomputed_in(const Profile& profile);
 
-/// What R takes per layer, mean over all: as measured with this granularity; else as much as F, or
-/// for selective what reading and writing these elements per token takes at the rate of
-/// combine_softmax and ordered_sum, if that was measured and is less. 0 for none.
+/// Time of R per layer, mean over all layers: measured, if the profile has this granularity; else
+/// that of F, or for selective the time to read and write `selective_elements` per token at the
+/// rate of combine_softmax and ordered_sum, if that rate was measured and gives less. 0 for none.
 [[nodiscard]] double recompute_ns_per_layer(const Profile& profile, Recompute recompute,
                                             double selective_elements);
 
 /// Reads a profile file (JSON, version 1). Throws InputFileError naming the file, the line or the
-/// key, and the remedy: for what is not JSON, for keys that are unknown, missing or given twice,
-/// for costs and sizes that are negative or beyond 2^40 ns and 2^50 bytes, and for lists whose
-/// lengths do not fit together.
+/// key, and the remedy: for text that is not JSON, for keys that are unknown, missing or given
+/// twice, for costs and sizes that are negative or beyond 2^40 ns and 2^50 bytes, and for lists
+/// whose lengths do not fit together.
 [[nodiscard]] Profile read_profile(const std::string& path);
 
 /// The same from text in memory; `name` stands for the file in messages.

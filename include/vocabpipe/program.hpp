@@ -14,9 +14,8 @@
 
 namespace vocabpipe {
 
-/// What an action does. Which buffers it works on, and in which order, is the struct of the same
-/// name in src/schedule/operands.hpp; what else there is to know of it is its row in
-/// src/schedule/ops.hpp.
+/// What an action does. The struct of the same name in src/schedule/operands.hpp lists its buffers
+/// in order; its row in src/schedule/ops.hpp holds its other properties.
 enum class Do : uint8_t {
     pass,             ///< of the schedule, or of the end of the step
     send,             ///< to the second rank of the group
@@ -29,14 +28,13 @@ enum class Do : uint8_t {
     combine_softmax,  ///< softmax factors of all shards' statistics; with one barrier also
                       ///< completes the input gradient in place
     ordered_sum,      ///< adds blocks in group order and converts to the sum's type
-    reduce,  ///< the members' partials, added up in their type and whatever order the transport
-             ///< likes, go to the root, which alone has a sum
+    reduce,  ///< the sum of the members' partials, in their type and in any order, goes to the root
+             ///< only
 };
 
 /// Ordered queues of a rank. Compute actions run to completion one after the other; communication
-/// actions of a lane start in order and complete on their own; combine_softmax and ordered_sum have
-/// a lane of their own so that one that still waits for a slow peer does not hold up the next
-/// broadcast.
+/// actions of a lane start in order and complete independently. combine_softmax and ordered_sum
+/// have a separate lane, so that one that waits for a slow peer does not delay the next broadcast.
 enum class Lane : uint8_t { compute, forward, backward, collective, local };
 inline constexpr int kLanes = 5;
 
@@ -48,13 +46,13 @@ inline constexpr uint32_t kNoBuffer = UINT32_MAX;
 /// What a buffer's bytes are for; the rows of the memory report.
 enum class Purpose : uint8_t {
     boundary,      ///< stage inputs, outputs and their gradients
-    activation,    ///< saved by F or made again by R for the backward, saved by I for W
+    activation,    ///< saved by F or recomputed by R for the backward, saved by I for W
     vocabulary,    ///< X, exp_logits, statistics, factors, input gradient of the output layer
-    partial_sums,  ///< of vocabulary shards, on their way
+    partial_sums,  ///< of vocabulary shards, in transfer
     workspace,     ///< of one pass
     report,        ///< norms and loss of the step
-    tied,          ///< gradient of a tied weight on its way
-    replicas,      ///< gradients of the replicas on their way
+    tied,          ///< gradient of a tied weight, in transfer
+    replicas,      ///< gradients of the replicas, in transfer
 };
 inline constexpr int kPurposes = 8;
 [[nodiscard]] std::string_view to_string(Purpose purpose);
@@ -73,7 +71,7 @@ struct Buffer {
     uint64_t offset = 0;                  ///< in the arena or the bucket
     uint32_t born = 0;                    ///< index of the action that writes it first
     uint32_t dies = 0;                    ///< index of the last action that uses it
-    uint16_t bucket = 0;                  ///< which one, where the space is a bucket's
+    uint16_t bucket = 0;                  ///< index of the bucket, for the bucket spaces
     Space space = Space::arena;           ///< where it lies
     Purpose purpose = Purpose::boundary;  ///< what it is for
 };
@@ -81,29 +79,30 @@ struct Buffer {
 /// Ranks that take part in one communication, ascending for collectives.
 struct Group {
     std::vector<int> ranks;      ///< in the order of their parts
-    int root = -1;               ///< rank; -1 where none is special
-    Axis axis = Axis::pipeline;  ///< of the mesh: which of their coordinates differ
+    int root = -1;               ///< rank; -1: no root
+    Axis axis = Axis::pipeline;  ///< of the mesh: which coordinates of the ranks differ
     /// Member by member.
     friend bool operator==(const Group&, const Group&) = default;
 };
 
-/// An ordered reduction over a group: partial rows go to the owners of row blocks, are folded in
-/// group order, and go on to the root. Same volume as reduce-scatter + gather, same bits on every
-/// transport. A native one is a `reduce` of all rows at once, and an ordered_sum at the root where
-/// the result has another type.
+/// A reduction over a group. An ordered one sends partial rows to the owners of row blocks, who add
+/// them in group order and send the sums to the root: the volume of reduce-scatter + gather, the
+/// same bits on every transport. A native one (Reductions::native) is a `reduce` of all rows at
+/// once, and an ordered_sum at the root if the result has another type.
 struct Reduction {
     std::vector<int64_t> first_row;  ///< group size + 1 entries: rows of block i
-    int64_t cols = 0;                ///< columns of what is added up
+    int64_t cols = 0;                ///< columns of the rows
     DType partial = DType::fp32;     ///< of the partial sums
     DType result = DType::fp32;      ///< of the sum
-    /// Where the blocks end, of pieces of buckets, which lie apart; empty: where the next begins.
+    /// Ends of the blocks, for pieces of buckets, whose blocks are not adjacent; empty: each block
+    /// ends where the next begins.
     std::vector<int64_t> last_row;
     /// Row after the member's last.
     [[nodiscard]] int64_t end(int member) const {
         return last_row.empty() ? first_row[static_cast<size_t>(member) + 1]
                                 : last_row[static_cast<size_t>(member)];
     }
-    /// Rows of the part that the member adds up.
+    /// Rows of the block that the member adds up.
     [[nodiscard]] int64_t rows(int member) const {
         return end(member) - first_row[static_cast<size_t>(member)];
     }
@@ -118,13 +117,13 @@ inline constexpr uint16_t kOutputConversion = 2;
 /// One step of a rank's program.
 struct Action {
     Do what = Do::pass;         ///< kind
-    Lane lane = Lane::compute;  ///< what it runs on
-    uint8_t operand_count = 0;  ///< how many of Program::operands
+    Lane lane = Lane::compute;  ///< lane it runs in
+    uint8_t operand_count = 0;  ///< number of entries in Program::operands
     bool accumulate = true;     ///< false: first of the step to write its weights' gradients
-    uint16_t reduction = 0;     ///< of all_to_all, ordered_sum, gather, all_gather_v, reduce
-    uint16_t group = 0;         ///< index into groups; 0 where it has none
-    uint8_t pieces = 1;         ///< by which a message or broadcast travels; see LowerOptions
-    uint32_t item = 0;          ///< index into passes; bucket with replicas; else microbatch
+    uint16_t reduction = 0;  ///< index, for all_to_all, ordered_sum, gather, all_gather_v, reduce
+    uint16_t group = 0;      ///< index into groups; 0 where it has none
+    uint8_t pieces = 1;      ///< of a message or broadcast; see LowerOptions
+    uint32_t item = 0;       ///< index into passes; bucket with replicas; else microbatch
     uint32_t order = 0;  ///< position in the global order; equal on all ranks of one communication
     uint32_t first_operand = 0;  ///< index into Program::operands
 };
@@ -136,33 +135,34 @@ struct Edge {
     uint32_t after = 0;   ///< index into Program::actions
 };
 
-/// How long an overlapped pair takes: its members one after the other, each with its own inputs and
-/// outputs (what a runtime without real overlap does); or as one pass that waits for the inputs of
-/// both, and lasts the sum or the longer of the two.
+/// How an overlapped pair runs: `apart`, its members one after the other, each with its own inputs
+/// and outputs (as in a runtime without real overlap); or as one pass that waits for the inputs of
+/// both and lasts their sum or as long as the longer one.
 enum class Pairs : uint8_t { apart, sum, longest };
 
-/// Which of the programs that an executor holds, from 0; the caller numbers them.
+/// Id of a program in an executor, from 0; chosen by the caller.
 using ProgramId = size_t;
 
-/// Everything one rank does in one step, in the projection of one global order.
+/// Everything one rank does in one step: its projection of the global order.
 struct Program {
-    int rank = 0;          ///< whose it is
+    int rank = 0;          ///< rank that runs it
     int ranks = 0;         ///< of the world
     int microbatches = 0;  ///< of one step
-    /// How the passes with Pass::with_next were lowered. The edges say it all but for `longest`,
-    /// where a simulated pair takes as long as its longer member; the executor runs them in turn.
+    /// How the passes with Pass::with_next were lowered. Only a simulation of `longest` reads it
+    /// (the pair takes as long as its longer member); else the edges suffice. The executor runs the
+    /// members in turn.
     Pairs pairs = Pairs::apart;
     uint64_t hash = 0;  ///< of all ranks' programs together: equal on every rank or nothing runs
     std::vector<Pass> passes;           ///< in the order of the schedule
-    std::vector<Group> groups;          ///< that the rank takes part in
+    std::vector<Group> groups;          ///< groups of which the rank is a member
     std::vector<Reduction> reductions;  ///< kOutputReduction, ..., and others that the rank uses
-    std::vector<Action> actions;        ///< in the global order, as far as they are this rank's
+    std::vector<Action> actions;        ///< of this rank, in the global order
     std::vector<uint32_t> operands;     ///< indices into buffers, or kNoBuffer
     std::vector<Buffer> buffers;        ///< with birth and death
-    std::vector<Edge> edges;            ///< what waits for what
+    std::vector<Edge> edges;            ///< dependencies
     /// Streamed edges, as ascending indices into edges: between a pass and the communication of
     /// what it makes or uses. `after` may start with the first rows that `before` has made or
-    /// received, and ends after it. Whoever takes such an edge for a usual one is right, too.
+    /// received, and ends after it. Treating it as a plain edge is also correct.
     std::vector<uint32_t> streamed;
     uint64_t arena_bytes = 0;      ///< packed
     uint64_t live_peak_bytes = 0;  ///< largest sum of buffers alive at one moment, <= arena_bytes

@@ -6,11 +6,11 @@
 
 namespace vocabpipe {
 
-/// What the backward makes again (R) instead of keeping it from the forward on (Korthikanti et al.
-/// 2022; Megatron's --recompute-granularity).
+/// Activations that R recomputes for the backward instead of keeping them from the forward
+/// (Korthikanti et al. 2022; Megatron's --recompute-granularity).
 enum class Recompute : uint8_t {
     none,
-    selective,  ///< what is cheap to make and large: outputs of norms and activations
+    selective,  ///< large ones that are cheap to recompute: outputs of norms and activations
     full,       ///< everything but the stage's input
 };
 

@@ -14,8 +14,8 @@
 
 namespace vocabpipe {
 
-/// A run as pictures need it: names in place of programs, so that a run that was read back from a
-/// trace file has the same rights as one that was just simulated.
+/// A run for pictures and reports: with names instead of programs, so that a run read from a trace
+/// file can be shown like one that was just simulated.
 struct RecordedRun {
     static constexpr uint32_t kNone = UINT32_MAX;  ///< no number, slice or order
 
@@ -28,8 +28,8 @@ struct RecordedRun {
         uint32_t number = kNone;      ///< microbatch, the digits after the name; kNone: no digits
         uint32_t waited_for = kNone;  ///< slice of the same rank that was the last to let it start
         uint32_t order = kNone;       ///< equal on the ranks of one communication; else kNone
-        uint16_t rank = 0;            ///< who ran it
-        Lane lane = Lane::compute;    ///< what it ran on
+        uint16_t rank = 0;            ///< rank that ran it
+        Lane lane = Lane::compute;    ///< lane it ran in
     };
     /// Bytes that come alive or die.
     struct MemoryChange {
@@ -39,32 +39,32 @@ struct RecordedRun {
     };
 
     std::string title;  ///< for people
-    /// Times are nanoseconds; or, if not 0, so many of them are one unit of the costs that the run
-    /// was simulated with.
+    /// Nanoseconds of the times below that are one unit of the simulated costs; 0: times are real
+    /// nanoseconds.
     int ticks_per_unit = 0;
     int ranks = 0;                      ///< of the world
-    Mesh mesh;                          ///< how they divide, by which pictures group them
+    Mesh mesh;                          ///< how the ranks divide; pictures group them by it
     int64_t fixed_ns = 0;               ///< of the step, belongs to no slice (Timeline::fixed_ns)
     bool barrier = false;               ///< steps cannot overlap (TimelineSummary::barrier)
     std::vector<std::string> names;     ///< "2F", "S", "send to rank 1 gradient of microbatch "
     std::vector<Slice> slices;          ///< ascending by rank, lane, begin
-    std::vector<std::string> purposes;  ///< what memory is for
+    std::vector<std::string> purposes;  ///< uses of memory
     std::vector<std::vector<MemoryChange>> memory;  ///< [rank], ascending by time
-    std::string costs;  ///< what was simulated with, for people; empty: measured, or not known
+    std::string costs;  ///< costs of the simulation, for people; empty: measured, or not known
 };
 
-/// The run of `programs` that `timeline` tells of, with its memory_over_time(). `persistent`: by
-/// rank, or empty for none. `mesh`: that of the programs; by default they are one pipeline.
+/// Records a timeline of `programs`, with its memory_over_time(). `persistent`: by rank, or empty
+/// for none. `mesh`: of the programs; by default they are one pipeline.
 [[nodiscard]] RecordedRun record(const Timeline& timeline, const std::vector<Program>& programs,
                                  const std::string& title,
                                  std::span<const PersistentBytes> persistent = {},
                                  const std::optional<Mesh>& mesh = std::nullopt);
 
-/// Reads a file that write_chrome_trace() wrote. Throws InputFileError with the line and column, or
-/// the event, that does not fit.
+/// Reads a file that write_chrome_trace() wrote. Throws InputFileError naming the line and column,
+/// or the event, that is wrong.
 [[nodiscard]] RecordedRun read_chrome_trace(const std::string& path);
 
-/// As summarize() of the timeline that was recorded.
+/// The same as summarize() of the recorded timeline.
 [[nodiscard]] TimelineSummary summarize(const RecordedRun& run);
 
 }  // namespace vocabpipe

@@ -24,7 +24,8 @@ private:
     int half_bits_ = 1;  // the permutation works on 2 * half_bits_ bits
 };
 
-/// A seed for the `number`-th of several data sets of a run: sets of one size differ in order.
+/// A seed for the `number`-th of several data sets of a run, so that sets of equal size differ in
+/// order.
 [[nodiscard]] uint64_t derived_seed(uint64_t seed, uint64_t number);
 
 }  // namespace vocabpipe

@@ -6,8 +6,8 @@
 
 namespace vocabpipe {
 
-/// Training samples by number, counted over all epochs and without end: what a run consumes. The
-/// same number is the same sample in every run and on every rank. Safe from several threads.
+/// The training samples of a run by number, counted over all epochs without end. A number is the
+/// same sample in every run and on every rank. Safe from several threads.
 class SampleSource {
 public:
     virtual ~SampleSource() = default;
@@ -15,7 +15,7 @@ public:
     /// Tokens of a sample that have a label.
     [[nodiscard]] virtual int64_t seq_length() const = 0;
 
-    /// Different samples that there are.
+    /// Number of different samples.
     [[nodiscard]] virtual int64_t samples_per_epoch() const = 0;
 
     /// Copies sample `index` >= 0 to `tokens_and_next`, which has seq_length() + 1 elements: inputs

@@ -21,15 +21,15 @@ struct ShardMap {
     /// All rows on `owner`.
     [[nodiscard]] static ShardMap whole(int64_t vocab_size, int ranks, int owner);
 
-    /// p.
+    /// p, ranks of the pipeline.
     [[nodiscard]] int ranks() const { return static_cast<int>(first_row.size()) - 1; }
-    /// V.
+    /// V, rows of the vocabulary.
     [[nodiscard]] int64_t vocab_size() const { return first_row.back(); }
     /// First row of the rank.
     [[nodiscard]] int64_t begin(int rank) const { return first_row[static_cast<size_t>(rank)]; }
-    /// After the last row of the rank.
+    /// One after the last row of the rank.
     [[nodiscard]] int64_t end(int rank) const { return first_row[static_cast<size_t>(rank) + 1]; }
-    /// Of the rank; may be 0.
+    /// Rows of the rank; may be 0.
     [[nodiscard]] int64_t rows(int rank) const { return end(rank) - begin(rank); }
     /// Ranks with at least one row, ascending.
     [[nodiscard]] std::vector<int> owners() const;
@@ -45,7 +45,7 @@ enum class Barriers : uint8_t {
     two,  ///< Algorithm 1 (Vocab-1): the input gradient is formed in T, C1 and C2 before the last B
 };
 
-/// What to do about the vocabulary layers; a choice of shard maps, barriers and pass orders.
+/// How the vocabulary layers are distributed; decides shard maps, barriers and pass orders.
 enum class VocabMode : uint8_t { none, redistributed, interlaced, one_barrier, two_barriers };
 
 [[nodiscard]] std::string_view to_string(VocabMode mode);
@@ -55,13 +55,13 @@ enum class VocabMode : uint8_t { none, redistributed, interlaced, one_barrier, t
 /// Whether the mode puts a shard of the vocabulary on every rank, so that every rank runs E, S, T,
 /// G.
 [[nodiscard]] bool sharded(VocabMode mode);
-/// Microbatches that the mode keeps in flight beyond the transformer's own: at most one per barrier
+/// Microbatches in flight that the mode adds to those of the transformer: at most one per barrier
 /// between the last stage's F and B (paper, section 5.2).
 [[nodiscard]] int extra_microbatches(VocabMode mode);
 
 /// A schedule is data: per rank an ordered list of passes, compute only. Communication, buffers and
-/// their lifetimes are inferred from it (lower.hpp). The same passes written by hand, read from a
-/// file or made by a generator have the same rights.
+/// their lifetimes are inferred from it (lower.hpp), whether it was written by hand, read from a
+/// file or made by a generator.
 struct Schedule {
     int ranks = 0;                          ///< p
     int stages = 0;                         ///< of the whole pipeline
@@ -76,8 +76,8 @@ struct Schedule {
     [[nodiscard]] bool forward_only() const;
 };
 
-/// The same schedule without what only training does: per rank F, E and S in the order they had.
-/// Weights and shards are where they were, so the losses have the same bits.
+/// The forward part of a schedule: per rank F, E and S in their order. Weights and shards stay in
+/// place, so the losses have the same bits.
 [[nodiscard]] Schedule evaluation_schedule(Schedule training);
 
 /// Shard maps and barriers of the mode, for a schedule whose ranks and placement are set. Whole

@@ -13,17 +13,17 @@ namespace vocabpipe {
 
 /// How simulate() treats time and memory.
 struct SimulateOptions {
-    /// The optimizer step waits for the norms and the loss of every rank. False: it goes ahead and
-    /// is undone in the rare case that it should not have (post-validation), which is what the gain
-    /// of zero-bubble schedules needs (docs/simulation.md, "Step time").
+    /// The optimizer step waits for the norms and the loss of every rank. False: it does not wait,
+    /// and is undone in the rare case that it must not happen (post-validation); zero-bubble
+    /// schedules need this for their gain (docs/simulation.md, "Step time").
     bool wait_for_reports = true;
-    std::vector<PersistentBytes> persistent;  ///< [rank]; empty: memory of the arena alone
+    std::vector<PersistentBytes> persistent;  ///< [rank]; empty: only memory of the arena
     /// Cores that all ranks share: while more passes run than there are cores, each runs at
     /// cores / passes of its speed. 0: every rank has a core, or a device, of its own.
     int cores = 0;
 };
 
-/// What a step would be.
+/// A simulated step.
 struct Simulation {
     Timeline timeline;                 ///< spans by rank, then by action
     TimelineSummary summary;           ///< of the timeline
@@ -36,8 +36,8 @@ struct Simulation {
 /// reached it in their lanes, which go on as CostModel::communication_order says. A pass that
 /// overlaps communication of its rank is slowed down (CostModel::overlap_slowdown_permille) while
 /// it lasts, and while more passes run than there are cores (SimulateOptions::cores); it ends at
-/// the next whole nanosecond. The result does not depend on the order in which events of the same
-/// moment are looked at. Throws UsageError if the programs get stuck.
+/// the next whole nanosecond. The result does not depend on the order in which simultaneous events
+/// are processed. Throws UsageError if the programs get stuck.
 [[nodiscard]] Simulation simulate(const std::vector<Program>& programs, const CostModel& costs,
                                   const SimulateOptions& options = {});
 

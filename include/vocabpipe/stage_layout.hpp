@@ -10,30 +10,30 @@
 
 namespace vocabpipe {
 
-/// Which layers every stage has.
+/// The layers of every stage.
 struct StageLayout {
     std::vector<int> layers;     ///< transformer layers per stage, 0 allowed
-    bool sharded_input = false;  ///< embedding over all ranks instead of whole in the first stage
+    bool sharded_input = false;  ///< embedding sharded over all ranks, not whole in the first stage
     bool sharded_output =
-        false;  ///< output layer over all ranks instead of whole in the last stage
+        false;  ///< output layer sharded over all ranks, not whole in the last stage
 
-    /// Of all stages.
+    /// Transformer layers of all stages together.
     [[nodiscard]] int num_layers() const;
     /// Member by member.
     friend bool operator==(const StageLayout&, const StageLayout&) = default;
 };
 
-/// What the layout must fit; 0 or -1: not checked.
+/// Numbers that the layout must match; 0 or -1: not checked.
 struct StageLayoutOptions {
-    int ranks = 0;        ///< p: the number of stages must be a multiple
+    int ranks = 0;        ///< p: the number of stages must be a multiple of it
     int chunks = 0;       ///< v: with p, there must be p * v stages
     int num_layers = -1;  ///< transformer layers of the model
 };
 
 /// Parses the notation of Megatron's --pipeline-model-parallel-layout: one letter per layer, `E`
 /// embedding, `t` transformer, `L` output layer and loss, `|` between stages, `x*n` and `(...)*n`
-/// repeat, commas and blanks are ignored. One letter is added: `V` in place of E or of L is that
-/// layer sharded over all ranks.
+/// repeat, commas and blanks are ignored. One letter is added: `V` instead of E or L stands for
+/// that layer sharded over all ranks.
 ///
 ///     Ettt|tttt|tttt|tttL      Et*3|(tt|)*29,t|L      Vt*4|t*4V
 ///
@@ -43,8 +43,8 @@ struct StageLayoutOptions {
 [[nodiscard]] StageLayout parse_stage_layout(std::string_view text,
                                              const StageLayoutOptions& options = {});
 
-/// In that notation, runs of equal layers and stages joined; parse_stage_layout() gives the layout
-/// back.
+/// The layout in that notation, with repeats for runs of equal layers and stages;
+/// parse_stage_layout() reverses it.
 [[nodiscard]] std::string print_stage_layout(const StageLayout& layout);
 
 /// Time of one microbatch, forward and backward, in any one unit.
@@ -54,13 +54,13 @@ struct LayerCosts {
     double output_layer = 0;  ///< the whole output layer and loss
 };
 
-/// Transformer layers per stage for any placement, such that the busiest rank has the least work,
-/// and among those the longest stage is the shortest. Exact: layers are alike, so both limits are
-/// found by counting what fits below them. Whole vocabulary layers (none, redistributed) are work
-/// of the ranks of the first and last stage; sharded ones are the same work everywhere and move
-/// nothing. layers_per_stage() (generate.hpp) is the paper's closed rule for one stage per rank.
-/// Throws UsageError for a negative number of layers, no stage, or costs that are not finite and
-/// positive (layer) or negative.
+/// Transformer layers per stage for any placement that minimise the work of the busiest rank and
+/// then the layers of the longest stage. Exact: layers are alike, so both limits are found by
+/// counting what fits below them. Whole vocabulary layers (none, redistributed) are work of the
+/// ranks of the first and last stage; sharded ones are the same work on every rank and have no
+/// effect. layers_per_stage() (make_schedule.hpp) is the paper's closed rule for one stage per
+/// rank. Throws UsageError for a negative number of layers, no stage, or costs that are not finite
+/// and positive (layer) or negative.
 [[nodiscard]] std::vector<int> balanced_layers(int num_layers, std::span<const int> rank_of_stage,
                                                const LayerCosts& costs, VocabMode mode);
 
@@ -71,13 +71,13 @@ struct EndLayers {
     int first = -1;  ///< of the first stage; -1: not given
     int last = -1;   ///< of the last stage; -1: not given
 
-    /// Either of them.
+    /// Whether either is given.
     [[nodiscard]] bool given() const { return first >= 0 || last >= 0; }
 };
 
-/// Transformer layers per stage: `ends` where given, the rest evenly on the other ranks, and each
-/// rank's evenly on its stages, earlier ones first. Throws UsageError, naming the flags, if first
-/// and last stage share a rank, or layers do not fit.
+/// Transformer layers per stage: `ends` where given, the rest evenly over the other ranks, and each
+/// rank's layers evenly over its stages, earlier stages first. Throws UsageError, naming the flags,
+/// if first and last stage share a rank, or layers do not fit.
 [[nodiscard]] std::vector<int> layers_with_ends(int num_layers, std::span<const int> rank_of_stage,
                                                 const EndLayers& ends);
 

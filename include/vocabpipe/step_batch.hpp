@@ -11,7 +11,7 @@
 
 namespace vocabpipe {
 
-/// What a StepBatch is made of.
+/// Options of a StepBatch.
 struct StepBatchOptions {
     int64_t micro_batch_size = 1;  ///< sequences
     int replica = 0;               ///< Mesh::replica() of the rank
@@ -21,20 +21,20 @@ struct StepBatchOptions {
 
 /// The microbatches of one step that a replica trains on. Every rank of the replica reads all of
 /// them: embedding and output shards need every token and every label. Of the other replicas' data
-/// only the number of counted labels matters; where it depends on the data, it is read as well, so
-/// that the loss's gradient factors need no communication.
+/// only the number of counted labels matters; where masks make it depend on the data, the data are
+/// read as well, so that the loss's gradient factors need no communication.
 class StepBatch {
 public:
     /// `samples` must outlive it.
     StepBatch(const SampleSource& samples, const StepBatchOptions& options);
 
-    /// Makes `microbatches` per replica of the samples from `first_sample` on. Microbatch j of
+    /// Makes `microbatches` per replica from the samples from `first_sample` on. Microbatch j of
     /// replica r is microbatch j * replicas + r of the step (Megatron's order), and sample i of the
-    /// step is in its microbatch i / micro batch: which samples a step sees depends on neither p
-    /// nor d. The number may differ from call to call.
+    /// step is in its microbatch i / micro_batch_size: which samples a step sees depends on neither
+    /// p nor d. `microbatches` may differ from call to call.
     void load(int64_t first_sample, int microbatches);
 
-    /// Of this replica.
+    /// Microbatches of this replica.
     [[nodiscard]] std::span<const Microbatch> microbatches() const { return microbatches_; }
     /// Labels of all replicas that are not ignored.
     [[nodiscard]] int64_t counted_tokens() const { return counted_tokens_; }
@@ -48,7 +48,7 @@ private:
     void set_microbatches(int microbatches);
     /// Microbatch j of this replica from sample `first` on; returns how many labels count.
     int64_t fill(int j, int64_t first);
-    /// Reads as many samples of another replica.
+    /// Counts the labels of a microbatch of another replica, whose samples begin at `first`.
     [[nodiscard]] int64_t count(int64_t first);
 
     const SampleSource& samples_;

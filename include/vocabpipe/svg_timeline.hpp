@@ -8,15 +8,15 @@
 
 namespace vocabpipe {
 
-/// What a picture shows besides the passes.
+/// What the picture shows besides the passes.
 struct SvgTimelineOptions {
     std::string title{};         ///< above all
-    bool critical_path = false;  ///< a line along what made each step as long as it is
+    bool critical_path = false;  ///< draws a line along each step's critical path
 };
 
-/// A picture for documents: the passes of the runs, one row per rank with the number of the
-/// microbatch, above each other on one time axis; makespan and bubble of each run, its costs and a
-/// legend. It is readable on white and dark pages. For a look at details, write_html_timeline().
+/// A picture for documents: the passes of the runs with the numbers of their microbatches, one row
+/// per rank, the runs above each other on one time axis; makespan and bubble of each run, its costs
+/// and a legend. Readable on white and dark pages. To look at details use write_html_timeline().
 /// The same runs give the same bytes. Throws OutputFileError; UsageError if some runs are in
 /// nanoseconds and some are not.
 void write_svg_timeline(const std::string& path, std::span<const RecordedRun> runs,

@@ -31,8 +31,8 @@ struct BasicTensor {
     /// Rows `stride_` elements apart.
     BasicTensor(Pointer data_, int64_t rows_, int64_t cols_, int64_t stride_, DType dtype_)
         : data(data_), rows(rows_), cols(cols_), stride(stride_), dtype(dtype_) {}
-    /// A mutable view reads as a const one. (A template, because nvcc warns of a conversion to the
-    /// class itself.)
+    /// A mutable view converts to a const one. (A template, because nvcc warns of a conversion to
+    /// the class itself.)
     template <typename Other>
     requires(std::is_same_v<Other, const void*> && !std::is_same_v<Other, Pointer>)
     operator BasicTensor<Other>() const {
@@ -46,7 +46,7 @@ struct BasicTensor {
     /// Bytes of a dense matrix of this shape.
     [[nodiscard]] int64_t bytes() const { return size() * size_of(dtype); }
     template <typename T>
-    /// The first element as a T*, const where the view is; T must fit dtype.
+    /// The first element as a T*, or const T* for a const view; T must match dtype.
     [[nodiscard]] auto* as() const {
         if constexpr (std::is_same_v<Pointer, const void*>) {
             return static_cast<const T*>(data);

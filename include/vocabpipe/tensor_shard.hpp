@@ -7,7 +7,7 @@
 namespace vocabpipe {
 
 /// The elements of a matrix (or of a vector, which has one row) that a rank holds: all rows of
-/// `rows` with all columns of `columns`, in their order. Ranges are ascending and apart.
+/// `rows` with all columns of `columns`, in their order. Ranges are ascending and do not overlap.
 struct TensorShard {
     /// Rows, or columns, [first, first + count) of the logical tensor.
     struct Range {
@@ -19,15 +19,15 @@ struct TensorShard {
     std::vector<Range> rows;     ///< of the logical tensor
     std::vector<Range> columns;  ///< of each of these rows
 
-    /// Of a matrix.
+    /// All of a matrix.
     [[nodiscard]] static TensorShard whole(int64_t row_count, int64_t column_count) {
         return {.rows = {{0, row_count}}, .columns = {{0, column_count}}};
     }
     /// Rows of the part that is held.
     [[nodiscard]] int64_t row_count() const { return count_of(rows); }
-    /// And its columns.
+    /// Columns of the part that is held.
     [[nodiscard]] int64_t column_count() const { return count_of(columns); }
-    /// Elements of it.
+    /// Elements of the part that is held.
     [[nodiscard]] int64_t size() const { return row_count() * column_count(); }
     /// Member by member.
     friend bool operator==(const TensorShard&, const TensorShard&) = default;

@@ -9,36 +9,37 @@
 
 namespace vocabpipe {
 
-/// One rank's end of a team of ranks that compute together: inside a pass they exchange tensors by
-/// pieces, which travel as soon as they are made and are used as soon as they are there (TileLink,
-/// Zheng et al. 2025, arXiv 2503.20313; our form is a posted receive per piece, without signals).
+/// One rank's end of a team of ranks that compute together: inside a pass they exchange tensors in
+/// pieces, which travel as soon as they are made and are used as soon as they arrive (TileLink,
+/// Zheng et al. 2025, arXiv 2503.20313; here each piece is a posted receive, without signals).
 ///
-/// On a device with streams all of this is enqueued: a wait holds up the stream of the pass, not
-/// the host. There a member must have released what goes before a piece before it waits for that:
-/// it releases in the order of to() and waits in that of from() (docs/overlap.md).
+/// On a device with streams all of this is enqueued: a wait blocks the stream of the pass, not the
+/// host. There, before a member waits for a piece, it must have released its own pieces of this
+/// step and of all earlier ones: it releases in the order of to() and waits in the order of from()
+/// (docs/overlap.md).
 ///
 /// All members start the same operations in the same order, one at a time. Waits let the other
-/// communication of the rank advance. Errors are CommunicationErrors that name operation, layer,
-/// member and piece; after one the link is of no use.
+/// communication of the rank advance. Errors are CommunicationErrors naming operation, layer,
+/// member and piece; after an error the link is unusable.
 class TileLink {
 public:
-    /// What a member gets, in pieces.
+    /// Data for one member, in pieces.
     struct Outgoing {
         std::span<const std::byte> bytes;  ///< of all pieces, one after the other
         std::span<const int64_t> ends;  ///< bytes where each piece ends; ascending, last: the size
     };
-    /// What comes from a member, in pieces. The sender gives the same ends.
+    /// Data from one member, in pieces. The sender gives the same ends.
     struct Incoming {
         std::span<std::byte> bytes;     ///< of all pieces, one after the other
-        std::span<const int64_t> ends;  ///< as of Outgoing
+        std::span<const int64_t> ends;  ///< as in Outgoing
     };
     /// For messages.
     struct Name {
         std::string_view what;  ///< such as "all-gather of qkv"
-        int layer = -1;         ///< -1: of none
+        int layer = -1;         ///< -1: no layer
     };
 
-    /// What a device's link does for Operation; the members of Operation describe them.
+    /// A device's implementation of Operation; see the functions there.
     class Exchange {
     public:
         virtual ~Exchange() = default;
@@ -52,24 +53,24 @@ public:
         virtual void finish() = 0;
     };
 
-    /// An all-to-all under way. If it goes before finish() has returned, because of an error, all
-    /// that the rank has open is cancelled, so that nobody writes into memory that goes as well.
+    /// An all-to-all in progress. If it is destroyed before finish() has returned, because of an
+    /// error, all open transfers of the rank are cancelled, so that nothing is written into memory
+    /// that is freed.
     class Operation {
     public:
         /// For links; `exchange` cancels in its destructor.
         explicit Operation(std::unique_ptr<Exchange> exchange) : exchange_(std::move(exchange)) {}
 
-        /// The first `pieces` pieces for a member are made and may leave; those that have been
-        /// released before stay so. Never blocks. Throws UsageError beyond the member's pieces, as
-        /// wait() and test() do.
+        /// Releases the first `pieces` pieces for a member: they are made and may be sent. Never
+        /// blocks. Throws UsageError beyond the member's pieces, as wait() and test() do.
         void release(int member, int pieces) { exchange_->release(member, pieces); }
-        /// Returns when the first `pieces` pieces of a member are there, and how many of its pieces
-        /// may be used now: on hosts all that have arrived, so that one product takes them
-        /// together; on devices with streams `pieces`, and of the own part what has been released.
+        /// Waits for the first `pieces` pieces of a member and returns how many of its pieces may
+        /// be used now: on hosts all that have arrived, so that one product can take them together;
+        /// on devices with streams `pieces`, or for the own part all released ones.
         int wait(int member, int pieces) { return exchange_->wait(member, pieces); }
-        /// Whether they are; advances the link.
+        /// Whether the first `pieces` pieces of a member have arrived; advances the link.
         [[nodiscard]] bool test(int member, int pieces) { return exchange_->test(member, pieces); }
-        /// Returns when everything has left and arrived: memory may be reused. Throws UsageError if
+        /// Waits until everything is sent and received: memory may be reused. Throws UsageError if
         /// a piece has not been released.
         void finish() { exchange_->finish(); }
 
@@ -82,21 +83,21 @@ public:
     [[nodiscard]] virtual int rank() const = 0;
     /// Members of the team.
     [[nodiscard]] virtual int size() const = 0;
-    /// Starts an operation: `send[m]` goes to member m by pieces as they are released, and
+    /// Starts an operation: `send[m]` goes to member m in pieces as they are released, and
     /// `receive[m]` comes from it; parts may be empty, and a member's part for itself is copied
     /// where the two are not the same memory. Receives are posted here, so memory must be free now.
     /// An all-gather sends the same part to all; a reduce-scatter sends each member its rows, for
     /// the receiver to add up in the order of members. Throws UsageError for a wrong number of
-    /// parts, ends that do not fit, or while the last operation has not finished.
+    /// parts, for ends that do not fit, or if the last operation has not finished.
     [[nodiscard]] virtual Operation all_to_all(std::span<const Outgoing> send,
                                                std::span<const Incoming> receive, Name name) = 0;
-    /// Advances what is under way; never blocks. For Context's poll inside products.
+    /// Advances the operation in progress; never blocks. For Context::poll() inside products.
     virtual void poll() = 0;
 
-    /// The i-th member in ring order, i = 0 .. size - 1: from itself to rank - 1, rank - 2, ...:
-    /// the order in which pieces of members arrive that release in the order of to().
+    /// The i-th member to wait for, i = 0 .. size - 1: this rank, rank - 1, rank - 2, ... Pieces
+    /// arrive in this order if all members release in the order of to().
     [[nodiscard]] int from(int i) const { return (rank() - i + size()) % size(); }
-    /// From itself to rank + 1, rank + 2, ...: the order in which to release.
+    /// The i-th member to release for: this rank, rank + 1, rank + 2, ...
     [[nodiscard]] int to(int i) const { return (rank() + i) % size(); }
 };
 

@@ -14,10 +14,10 @@ namespace vocabpipe {
 /// How samples are cut and ordered.
 struct TokenDatasetOptions {
     int64_t seq_length = 0;  ///< tokens of a sample
-    uint64_t seed = 1234;    ///< of the order. Megatron's default.
+    uint64_t seed = 1234;    ///< of the order; Megatron's default
     bool shuffle = true;     ///< false: stream order, for evaluation
-    /// A sample with an id from here on is an InputFileError; 0: they are not looked at. Files that
-    /// check_tokens() found right may be overwritten while a run reads them.
+    /// sample() throws InputFileError for ids >= vocab_size; 0: not checked. Checked again here
+    /// because files may be overwritten after check_tokens().
     int64_t vocab_size = 0;
 };
 
@@ -31,7 +31,7 @@ public:
 
     [[nodiscard]] int64_t samples_per_epoch() const override { return samples_; }
     [[nodiscard]] int64_t seq_length() const override { return options_.seq_length; }
-    /// What it was made from.
+    /// The stream it was made from.
     [[nodiscard]] const TokenSource& source() const { return *source_; }
 
     void sample(int64_t index, std::span<int32_t> tokens_and_next) const override;

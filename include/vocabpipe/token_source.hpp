@@ -16,17 +16,17 @@ struct TokenPlace {
     int64_t position = 0;  ///< token in the file, from 0
 };
 
-/// What a source is, for people.
+/// Description of a source, for people.
 struct TokenSourceInfo {
     std::string name;    ///< as the user gave it: prefix, file or pattern
     std::string format;  ///< "Megatron indexed dataset", "llm.c GPT-2 shards", "raw u16"
     TokenType type = TokenType::u8;  ///< on disk
     int64_t documents = -1;          ///< -1: the format does not say
     int64_t sequences = -1;          ///< -1: the format does not say
-    int32_t end_of_document = -1;    ///< the token, where the format fixes it; -1: it does not
+    int32_t end_of_document = -1;    ///< token, if the format fixes it; -1: it does not
     int64_t bytes = 0;               ///< tokens and headers
     std::vector<std::string> files;  ///< of tokens, in stream order
-    std::string index;               ///< the file that says where documents begin; empty: none
+    std::string index;               ///< file with the starts of documents; empty: none
 };
 
 /// A stream of token ids. Reading is const and safe from several threads.

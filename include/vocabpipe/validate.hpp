@@ -9,12 +9,12 @@
 
 namespace vocabpipe {
 
-/// Why a schedule cannot run. `index` is the position in the rank's list, -1 where the fault is a
-/// pass that is missing or a fault of the whole schedule (rank -1).
+/// Why a schedule cannot run. `index` is the position in the rank's list; -1 if a pass is missing
+/// or the fault is of the whole schedule (rank -1).
 struct Violation {
     int rank = -1;       ///< -1: of the whole schedule
     int index = -1;      ///< in the rank's list; -1: of the whole list
-    std::string pass;    ///< as printed by to_string(Pass), empty where none
+    std::string pass;    ///< as printed by to_string(Pass); empty: none
     std::string reason;  ///< one line
     /// One line for people.
     [[nodiscard]] std::string message() const;
@@ -26,7 +26,7 @@ public:
     /// With the violation's message.
     explicit ScheduleError(Violation violation)
         : UsageError(violation.message()), violation_(std::move(violation)) {}
-    /// Where and why.
+    /// Where and why the schedule cannot run.
     [[nodiscard]] const Violation& violation() const noexcept { return violation_; }
 
 private:

@@ -35,8 +35,8 @@ namespace vocabpipe::kernels {
 /// all rows of the shard but the label's; z_y, or 0 if this shard does not own the label; sum of z,
 /// or 0 without label smoothing. An empty shard has m = -infinity, a = 0.
 inline constexpr int64_t kStatistics = 4;
-/// With LossOptions::top_two: behind those the two largest logits of the shard, the label's among
-/// them, the larger one first; -infinity where it has fewer.
+/// With LossOptions::top_two: after those the two largest logits of the shard, the label's
+/// included, the larger one first; -infinity if it has fewer.
 inline constexpr int64_t kStatisticsWithTopTwo = 6;
 
 /// Rows [first_row, first_row + rows) of a vocabulary of `vocab_size` rows over all shards.
@@ -45,29 +45,29 @@ struct VocabularyShard {
     int64_t rows = 0;        ///< v
     int64_t vocab_size = 0;  ///< V
 
-    /// Its row is one of them. No shard owns a negative label.
+    /// Whether the label's row is in this shard. No shard owns a negative label.
     [[nodiscard]] constexpr bool owns(int32_t label) const {
         return label >= 0 && label >= first_row && label < first_row + rows;
     }
 };
 
-/// The loss besides the plain cross-entropy.
+/// Additions to the plain cross-entropy.
 struct LossOptions {
     /// eps in [0, 1): spread uniformly over all V rows, the label included.
     float label_smoothing = 0;
     float z_loss = 0;  ///< weight of (log Z)^2
-    /// c: logits are c tanh(x w / c) (Gemma 2); 0: x w. Not together with label smoothing: the
+    /// c: logits are c tanh(x w / c) (Gemma 2); 0: x w. Excludes label smoothing, for which the
     /// gradient would need another product.
     float logit_softcap = 0;
-    /// The two largest logits are statistics, too, and combine_statistics() tells how much likelier
-    /// the first is than the second: no logit leaves its rank for that. For scoring samples.
+    /// Adds the two largest logits to the statistics; combine_statistics() then returns by how much
+    /// the first is likelier than the second, without sending logits. For scoring samples.
     bool top_two = false;
 
     /// Member by member.
     bool operator==(const LossOptions&) const = default;
 };
 
-/// Columns of the statistics.
+/// Columns of the statistics with these options.
 [[nodiscard]] constexpr int64_t statistics_columns(const LossOptions& options) {
     return options.top_two ? kStatisticsWithTopTwo : kStatistics;
 }

@@ -21,20 +21,20 @@ struct StageBytes;
 /// of an overlapped pair. Nothing else moves, and a schedule without backwards stays as it is.
 [[nodiscard]] Schedule with_recomputation(Schedule schedule);
 
-/// Costs for a generator or a search whose result goes through with_recomputation(): B and I last
+/// Costs for a generator or a search whose result is passed to with_recomputation(): B and I last
 /// longer by the R before them.
 [[nodiscard]] PassCosts with_recomputation(PassCosts costs);
 
-/// The schedule that `order` makes for such costs, with its R.
+/// The schedule that `order` makes for such costs, with R added.
 [[nodiscard]] Schedule with_recomputation(const PassCosts& costs,
                                           const std::function<Schedule(const PassCosts&)>& order);
 
-/// Divides what a stage saves in all into what is kept and what R makes again: nothing, everything,
-/// or `selective` bytes of it.
+/// Divides the bytes that a stage saves into kept and recomputed ones; recomputed are none, all, or
+/// `selective` bytes of them.
 void divide_saved(StageBytes& bytes, Recompute recompute, int64_t selective);
 
-/// What a run recomputes whose schedule `name` does (`own`, a file with R) or does not have R of
-/// its own: as asked; where nothing is, everything or nothing. Throws UsageError for none of a file
+/// The granularity of a run with schedule `name`: `asked` if given; else full if the schedule
+/// brings its own R (`own`: a file with R), or none. Throws UsageError if none is asked for a file
 /// with R.
 [[nodiscard]] Recompute granularity(std::optional<Recompute> asked, bool own,
                                     const std::string& name);

@@ -9,7 +9,8 @@ namespace vocabpipe {
 
 namespace {
 
-/// Between two looks: nothing against a grace period, and a lot against asking every peer once.
+/// Time between two looks: negligible in a grace period, but long compared to asking every peer
+/// once.
 constexpr int64_t kLookNs = 5'000'000;
 
 }  // namespace
@@ -44,7 +45,7 @@ void AbandonLine::look(bool has_reported, const std::function<bool()>& wanted) {
         asked_step_ = step_;
         if (rank_ == 0) send_to_others();
     }
-    // A message may be early: whoever sent it has begun a step that this rank has not.
+    // A message may be early: its sender may have begun a step that this rank has not.
     if (asked_step_ == step_ && !joined_) join();
     if (!joined_ || missing_ > 0 || leaves_) return;
     leaves_ = true;

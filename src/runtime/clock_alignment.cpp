@@ -40,7 +40,7 @@ std::vector<int64_t> clocks_ahead(std::span<const uint64_t> host,
 uint64_t this_host() {
     std::string id;
     std::getline(std::ifstream("/proc/sys/kernel/random/boot_id"), id);
-    if (id.empty()) {  // not Linux' /proc: the name is the next best
+    if (id.empty()) {  // without Linux' /proc: use the host's name
         std::array<char, 256> name{};
         gethostname(name.data(), name.size() - 1);
         id = name.data();

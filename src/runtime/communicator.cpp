@@ -16,7 +16,7 @@ namespace vocabpipe {
 
 namespace {
 
-/// On the way out with an error no peer may write into memory that is about to go.
+/// Cancels transfers on errors, so that no peer writes into memory that is about to be freed.
 struct CancelUnlessDone {
     explicit CancelUnlessDone(Transport& t) : transport(t) {}
     ~CancelUnlessDone() {
@@ -108,11 +108,11 @@ std::vector<std::vector<std::byte>> Communicator::all_to_all(
     for (const std::vector<std::byte>& part : to_each) lengths.push_back(part.size());
     const auto lengths_of = all_gather(std::as_bytes(std::span(lengths)));
     std::vector<std::vector<std::byte>> from_each(ranks);
-    std::vector<std::array<int, 2>> pairs;  // source, destination; the transport keeps no copy
+    std::vector<std::array<int, 2>> pairs;  // source, destination; the transport points to them
     pairs.reserve(2 * ranks);
     std::vector<uint32_t> tickets;
     const CancelUnlessDone cancel(*transport_);
-    // Every rank meets the others in the same ring order, receives first.
+    // All ranks go through the others in the same ring order, receives first.
     for (size_t o = 1; o < ranks; ++o) {
         const size_t from = (self + ranks - o) % ranks;
         uint64_t length = 0;

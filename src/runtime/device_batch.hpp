@@ -13,14 +13,14 @@ namespace vocabpipe {
 /// A step's tokens, labels, loss gradients and masks in the memory of a device.
 class DeviceBatch {
 public:
-    /// The same microbatches, their spans in the device's memory, for what is enqueued after this
-    /// call; valid until the next load, before which all of that must have run.
+    /// The same microbatches with their spans in the device's memory, for work enqueued after this
+    /// call; valid until the next load, before which that work must have run.
     [[nodiscard]] std::span<const Microbatch> load(Device& device,
                                                    std::span<const Microbatch> host);
 
 private:
     DeviceMemory memory_;
-    DeviceMemory staged_;  ///< of the host
+    DeviceMemory staged_;  ///< memory of the host
     std::vector<Microbatch> microbatches_;
 };
 

@@ -53,7 +53,7 @@ public:
 
     [[nodiscard]] size_t rank() const { return static_cast<size_t>(communicator_.rank()); }
 
-    /// `ranks`: that there are programs for.
+    /// `ranks`: number of ranks that have programs.
     void check_ranks(size_t ranks) const {
         if (ranks == static_cast<size_t>(communicator_.size())) return;
         throw UsageError("executor: the programs are for " + std::to_string(ranks) +
@@ -103,8 +103,8 @@ public:
     void set_step(int64_t step) { step_ = step; }
 
 private:
-    /// Ranks that leave a step wait for each other before any withdraws what the others still have
-    /// open.
+    /// Ranks that abandon a step wait for each other before any withdraws transfers that others
+    /// still have open.
     void run_or_abandon(LoadedProgram& program, ProgramId id,
                         std::span<const Microbatch> microbatches) {
         try {
@@ -123,7 +123,7 @@ private:
         runner_.poll();
     }
 
-    /// To those that this rank computes layers with. Null where that is nobody.
+    /// A link to the ranks with which this rank computes layers; null: none.
     std::unique_ptr<TileLink> connect_team(Device& device, Axis axis, Channel channel) {
         const Mesh mesh = sizes_.mesh(communicator_.size() / (sizes_.replicas * sizes_.tensor));
         const int members = mesh.size_of(axis);
@@ -139,12 +139,12 @@ private:
         return link;
     }
 
-    /// Work that enqueues what waits for other ranks: a step, or the first messages. A rank whom it
-    /// leaves with an error owns memory (the arena here, weights elsewhere) that its caller frees
-    /// on the way out, and the other ranks learn of the error only after that. So before the error
-    /// leaves, in this order: this rank's transfers end or are withdrawn, so that nothing here
-    /// waits for a peer and no peer touches memory of this rank; then the lanes drain, which takes
-    /// no peer any more. Outside of these calls nothing that waits for a peer is enqueued.
+    /// Runs work that enqueues waits for other ranks: a step, or the first messages. After an error
+    /// the caller frees memory (the arena here, weights elsewhere) before the other ranks learn of
+    /// the error. So two things happen before the error leaves, in this order: this rank's
+    /// transfers end or are withdrawn, so that nothing here waits for a peer and no peer touches
+    /// memory of this rank; then the lanes drain, for which no peer is needed any more. Outside of
+    /// these calls nothing that waits for a peer is enqueued.
     template <typename Work>
     void with_peers(Work&& work) {
         try {
@@ -156,7 +156,7 @@ private:
         }
     }
 
-    /// What all ranks have, in rank 0's time.
+    /// The values of all ranks, shifted to rank 0's time.
     template <typename Timed>
     [[nodiscard]] std::vector<Timed> gathered(const std::vector<Timed>& mine,
                                               const std::vector<int64_t>& ahead) {
@@ -194,7 +194,7 @@ private:
     Communicator& communicator_;
     const bool asynchronous_;
     std::unique_ptr<Lanes> lanes_;
-    std::unique_ptr<Transport> device_transport_;  ///< null: the communicator's moves the memory
+    std::unique_ptr<Transport> device_transport_;  ///< null: the communicator's is used
     Transport& transport_;
     const RankModules modules_;
     const StepSizes sizes_;
@@ -204,7 +204,7 @@ private:
     bool abandoned_ = false;
     Context context_;
     const ExecutorOptions options_;
-    std::array<std::unique_ptr<TileLink>, 2> links_;  ///< of Context::link(); null: alone
+    std::array<std::unique_ptr<TileLink>, 2> links_;  ///< of Context::link(); null: none
     StepRunner runner_;
 };
 

@@ -6,9 +6,9 @@
 
 namespace vocabpipe {
 
-/// What the library's own measurements need of an Executor, in types that are not installed.
+/// Access to an Executor for the library's own measurements, in types that are not installed.
 struct ExecutorInternals {
-    /// What moves the device's memory between the ranks; not within a step.
+    /// The transport for the device's memory. Not for use within a step.
     [[nodiscard]] static Transport& transport(Executor& executor);
 };
 

@@ -12,7 +12,7 @@
 
 namespace vocabpipe {
 
-/// Every rank's `mine`, by rank. Collective.
+/// The values `mine` of all ranks, by rank. Collective.
 template <typename T>
 [[nodiscard]] std::vector<T> gathered_values(Communicator& communicator, const T& mine) {
     static_assert(std::is_trivially_copyable_v<T>);
@@ -23,7 +23,7 @@ template <typename T>
     return all;
 }
 
-/// The same of texts, of any length each. Collective.
+/// The same for texts of any lengths. Collective.
 [[nodiscard]] inline std::vector<std::string> gathered_texts(Communicator& communicator,
                                                              const std::string& mine) {
     std::vector<std::string> all;

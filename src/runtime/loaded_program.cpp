@@ -10,7 +10,7 @@ namespace vocabpipe {
 
 std::vector<uint32_t> enqueue_order(const Program& program) {
     const auto count = static_cast<uint32_t>(program.actions.size());
-    // After how many passes of the rank each action comes. A lane keeps its order.
+    // Number of passes of the rank before each action. A lane keeps its order.
     std::vector<uint32_t> after(count, 0);
     Successors successors(count, program.edges);
     uint32_t passes = 0;
@@ -63,7 +63,7 @@ LoadedProgram::LoadedProgram(const Program& of_rank, bool asynchronous)
         if (same == befores.end()) {
             befores.push_back(edge.before);
         } else {
-            *same = std::max(*same, edge.before);  // the last of a lane: the others run before it
+            *same = std::max(*same, edge.before);  // the last one of a lane is enough
         }
     }
     for (const uint32_t operand : program.operands) {

@@ -11,15 +11,15 @@
 
 namespace vocabpipe {
 
-/// The one order in which a device with streams is given the actions of a program. Communication
-/// keeps the global order among itself, so no rank waits on its streams in a circle (NCCL's rule
-/// for several communicators), and passes keep theirs. Communication and local actions come before
-/// the passes that they need not wait for: the host is never more than a part of a pass ahead of
-/// the device, so what is enqueued after a pass starts when that is nearly over. Edges of the
-/// program must point forward, as those that lowering makes do.
+/// The order in which actions of a program are enqueued on a device with streams. Communication
+/// keeps the global order, so that streams of several ranks do not wait in a cycle (NCCL's rule for
+/// several communicators), and passes keep theirs. Communication and local actions come before
+/// passes that they need not wait for: the host is never more than a part of a pass ahead of the
+/// device, so an action enqueued after a pass starts when the pass is nearly over. Edges of the
+/// program must point forward, as those from lowering do.
 [[nodiscard]] std::vector<uint32_t> enqueue_order(const Program& program);
 
-/// A rank's program, with all that its steps look up, made once.
+/// A rank's program with the tables that its steps use.
 struct LoadedProgram {
     LoadedProgram(const Program& program, bool asynchronous);
 
@@ -29,15 +29,15 @@ struct LoadedProgram {
     static constexpr size_t kPassQueue = static_cast<size_t>(Lane::compute);
 
     Program program;
-    /// Actions in the order of their starts. The host has a queue for each lane and starts whatever
-    /// is ready. An asynchronous device has one queue for all lanes, enqueue_order().
+    /// Actions in the order of their starts. The host has one queue per lane and starts any that is
+    /// ready. An asynchronous device has one queue for all lanes, enqueue_order().
     std::vector<std::vector<uint32_t>> queues;
     StreamEdges edges;
-    /// [action] Whose end its lane waits for, one action of each other lane at most; asynchronous
-    /// devices.
+    /// [action] Actions for whose end its lane waits, at most one of each other lane; for
+    /// asynchronous devices.
     std::vector<std::vector<uint32_t>> waits;
-    std::vector<uint32_t> users;   ///< [buffer] how many actions use it
-    uint32_t report = UINT32_MAX;  ///< its Report pass; UINT32_MAX: it has no optimizer
+    std::vector<uint32_t> users;   ///< [buffer] number of actions that use it
+    uint32_t report = UINT32_MAX;  ///< its Report pass; UINT32_MAX: no optimizer
     Timeline timeline;             ///< of its last step
 };
 

@@ -49,7 +49,8 @@ Transfer TransferMaker::make(const Program& program, const Action& action, RowRa
     return transfer;
 }
 
-/// Where each member's row block begins and ends, in bytes. A root without rows has an empty block.
+/// Computes begin and end of each member's row block, in bytes. A root without rows has an empty
+/// block.
 void TransferMaker::cut_blocks(const Group& group, const Reduction& reduction, int64_t row_bytes) {
     const int owners =
         static_cast<int>(reduction.first_row.size()) - (reduction.last_row.empty() ? 1 : 0);

@@ -11,14 +11,14 @@
 
 namespace vocabpipe {
 
-/// What a transport is told of the communications of a rank's program.
+/// Makes the Transfers of the communications of a rank's program.
 class TransferMaker {
 public:
-    /// The memory must outlive this.
+    /// `memory` must outlive this.
     explicit TransferMaker(const StepMemory& memory) : memory_(memory) {}
-    /// Its spans hold until the next call, and until the program goes.
+    /// Its spans are valid until the next call and as long as the program.
     [[nodiscard]] Transfer make(const Program& program, const Action& action);
-    /// Some of its rows, of a message or broadcast.
+    /// A transfer of some rows of a message or broadcast.
     [[nodiscard]] Transfer make(const Program& program, const Action& action, RowRange rows);
 
 private:

@@ -8,7 +8,7 @@ namespace vocabpipe {
 
 namespace {
 
-constexpr int64_t kLongestRow = 1024;  // a strip of ordered_sum
+constexpr int64_t kLongestRow = 1024;  // elements per row of an ordered_sum
 
 }  // namespace
 
@@ -81,7 +81,7 @@ void PassRunner::run_pass(const Action& action, const Pass& pass) {
             output_backward(operands<Op::T>(action), mb(), action.accumulate);
             break;
         case Op::Reduce:
-            // Without a step module, gradients only: the two halves stay apart.
+            // Without a step module (gradients only) the two halves are not added.
             if (modules_.step != nullptr) {
                 modules_.step->reduce_tied(context_,
                                            m.bytes(operands<Op::Reduce>(action).received));
@@ -143,7 +143,7 @@ void PassRunner::ordered_sum(const Action& action) {
     int64_t rows = reduction.rows(member);
     if (rows == 0) return;
     int64_t cols = reduction.cols;
-    if (cols == 1) {  // elements of a bucket: as rows that are worth a thread, or many
+    if (cols == 1) {  // elements of a bucket: as longer rows, to suit the threads
         while (rows % 2 == 0 && cols < kLongestRow) {
             rows /= 2;
             cols *= 2;

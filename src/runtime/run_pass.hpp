@@ -11,20 +11,21 @@
 
 namespace vocabpipe {
 
-/// Runs the passes and the local actions of one rank: hands the modules what the program gives
-/// them to work on. On a device with streams a call enqueues.
+/// Runs the passes and local actions of one rank: calls the modules with the buffers of the
+/// program. On a device with streams a call enqueues.
 class PassRunner {
 public:
     /// All must outlive this.
     PassRunner(Context& context, const RankModules& modules, const StepMemory& memory, int rank)
         : context_(context), modules_(modules), memory_(memory), rank_(rank) {}
 
-    /// What follows is of this program and these microbatches, whose spans are the device's memory.
+    /// Following calls are for this program and these microbatches, whose spans are in the device's
+    /// memory.
     void begin_step(const Program& program, std::span<const Microbatch> microbatches) {
         program_ = &program;
         microbatches_ = microbatches;
     }
-    /// An action that is no communication.
+    /// Runs a pass or a local action.
     void run(const Action& action);
 
 private:

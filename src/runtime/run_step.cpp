@@ -13,14 +13,14 @@ namespace vocabpipe {
 
 namespace {
 
-/// NCCL hands a launch of a non-blocking communicator to a thread, which takes tens of
-/// microseconds: guessed, not measured.
+/// Time in which NCCL's thread launches for a non-blocking communicator, tens of microseconds:
+/// guessed, not measured.
 constexpr int64_t kLaunchNs = 100'000;
-/// Actions of other lanes than compute that have not run, each counted by its pieces: ten entries
-/// each at most fit on a stream, which takes about a thousand.
+/// Most actions of lanes other than compute that are enqueued and have not run, counted in pieces:
+/// each takes at most ten entries of a stream, which has about a thousand.
 constexpr size_t kMostEnqueued = 64;
 
-/// Sets a flag until it goes.
+/// Sets a flag while it lives.
 class Setting {
 public:
     explicit Setting(bool& flag) : flag_(flag) { flag_ = true; }
@@ -32,8 +32,8 @@ private:
     bool& flag_;
 };
 
-/// On a device that runs by itself the host saw the order of its own calls only: what each action
-/// waited for, by the times of the device.
+/// Finds what each action waited for from the times of the device. With streams the host knows only
+/// the order of its own calls.
 void find_what_was_waited_for(LoadedProgram& loaded) {
     const Program& program = loaded.program;
     std::vector<const Span*> of(program.actions.size(), nullptr);
@@ -44,7 +44,7 @@ void find_what_was_waited_for(LoadedProgram& loaded) {
         const Edge& edge = program.edges[i];
         int64_t end = of[edge.before]->end_ns;
         if (streamed < program.streamed.size() && program.streamed[streamed] == i) {
-            // `after` began with the first rows, which is all that is known of when they came.
+            // `after` began with the first rows; nothing more is known about their arrival.
             end = std::min(end, of[edge.after]->begin_ns);
             ++streamed;
         }
@@ -93,7 +93,7 @@ void StepRunner::run(LoadedProgram& program, ProgramId id, std::span<const Micro
 
 // --- progress ------------------------------------------------------------------------------------
 
-/// Starts what can start; whether there was anything, or anything ended.
+/// Starts all that can start; returns whether anything started or ended.
 bool StepRunner::advance() {
     const size_t before = progress_.moves();
     tell_where([this] { progress(); });
@@ -125,8 +125,8 @@ void StepRunner::poll_within_pass() {
     settle();
 }
 
-/// Advances what has been enqueued; whether anything did. A pass that polls between two pieces has
-/// given away steps that its team waits for.
+/// Advances enqueued communication and links; returns whether anything moved. Links come first: a
+/// pass that polls between two pieces has released pieces that its team waits for.
 bool StepRunner::look() {
     const size_t before = progress_.moves();
     for (const Axis axis : {Axis::tensor, Axis::expert}) {
@@ -139,8 +139,8 @@ bool StepRunner::look() {
     return false;
 }
 
-/// Advances everything but passes; on a device with streams, what has been given to the transport.
-/// Called while idle, between passes and by passes that poll.
+/// Advances everything except passes; on a device with streams, only transfers given to the
+/// transport. Called while idle, between passes and by passes that poll.
 void StepRunner::progress() {
     if (in_progress_) return;  // a combine_softmax inside polls as well
     const Setting in_progress(in_progress_);
@@ -152,7 +152,7 @@ void StepRunner::progress() {
     }
 }
 
-/// Goes on with the step until all ranks are to leave it.
+/// Throws StepAbandoned once all ranks leave the step; until then the step goes on.
 void StepRunner::leave_if_abandoned() {
     if (abandon_ == nullptr) return;
     abandon_->look(has_reported_, rank_.options.abandon);
@@ -161,7 +161,7 @@ void StepRunner::leave_if_abandoned() {
     }
 }
 
-/// A pass that decides the update of every rank, on one that holds it back.
+/// Whether the action is the Report pass and this rank holds it back.
 bool StepRunner::is_held(uint32_t index) const {
     return abandon_ != nullptr && index == progress_.loaded->report && abandon_->holds();
 }
@@ -190,7 +190,7 @@ bool StepRunner::end_transfers() {
     return any;
 }
 
-/// Counts the actions that have run on the device, in the order they were started.
+/// Counts the actions that have run on the device, in the order of their starts.
 void StepRunner::settle() {
     const std::vector<uint32_t>& started = progress_.started;
     size_t& settled = progress_.settled;
@@ -202,7 +202,7 @@ void StepRunner::settle() {
 
 // --- what may start ------------------------------------------------------------------------------
 
-/// Communication and local actions of a host, by lane.
+/// On a host, starts communication and local actions, lane by lane.
 bool StepRunner::start_beside_passes() {
     bool any = false;
     for (const Lane lane : {Lane::collective, Lane::forward, Lane::backward, Lane::local}) {
@@ -227,7 +227,7 @@ bool StepRunner::start_next_pass() {
     return true;
 }
 
-/// On a device with streams: the next action of the one order, if it may be enqueued.
+/// On a device with streams, enqueues the next action of enqueue_order() if it may be enqueued.
 bool StepRunner::enqueue_next() {
     const uint32_t* const next = progress_.ready(LoadedProgram::kPassQueue);
     if (next == nullptr || is_held(*next)) return false;
@@ -238,8 +238,8 @@ bool StepRunner::enqueue_next() {
     return true;
 }
 
-/// Of an action that is no pass. Passes have parts to be counted; of others a stream has room for
-/// so many.
+/// Whether an action that is not a pass may be enqueued: at most kMostEnqueued of them at a time
+/// (passes are limited by their parts).
 bool StepRunner::may_enqueue_beside(uint32_t index) const {
     const Action& action = progress_.action(index);
     const bool is_open =
@@ -253,8 +253,8 @@ bool StepRunner::may_enqueue_beside(uint32_t index) const {
 }
 
 /// Whether the host may enqueue another part of a pass: not so far ahead that it would block in the
-/// driver, and not before a transfer is launched that the transport's own thread is about to
-/// launch. While the host enqueues, nobody looks at it.
+/// driver, and not while the transport's own thread is about to launch a transfer, because the host
+/// does not poll it while it enqueues.
 bool StepRunner::can_enqueue() {
     const bool launching = !progress_.in_flight.empty() && now_ns() - last_transfer_ns_ < kLaunchNs;
     return !launching && rank_.lanes.has_room();
@@ -262,7 +262,7 @@ bool StepRunner::can_enqueue() {
 
 // --- actions -------------------------------------------------------------------------------------
 
-/// The head of a queue.
+/// Starts the head of a queue.
 void StepRunner::start(size_t queue, uint32_t index) {
     ++progress_.head[queue];
     if (is_communication(progress_.action(index).what)) {
@@ -301,8 +301,7 @@ void StepRunner::run_here(uint32_t index) {
     if (index == progress_.loaded->report) has_reported_ = true;
     const size_t span = open_span(index);
     const int64_t cpu = thread_cpu_ns();
-    const int64_t nested =
-        local_cpu_ns_;  // a pass that polls may run a combine_softmax in its midst
+    const int64_t nested = local_cpu_ns_;  // a pass that polls may run a combine_softmax inside
     if (action.what == Do::pass) {
         progress_.enqueues_pass = asynchronous_;
         run_pass(index);
@@ -321,7 +320,7 @@ void StepRunner::run_here(uint32_t index) {
 void StepRunner::complete(uint32_t index) {
     progress_.complete(index);
     if (!rank_.options.poison_dead_buffers || asynchronous_) return;
-    // A buffer is dead once all its users have completed, on whatever lane.
+    // A buffer is dead once all its users have completed, on any lane.
     for (const uint32_t operand : progress_.loaded->program.operands_of(progress_.action(index))) {
         if (operand != kNoBuffer && --users_left_[operand] == 0) rank_.memory.poison(operand);
     }

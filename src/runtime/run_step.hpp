@@ -22,12 +22,12 @@
 
 namespace vocabpipe {
 
-/// Runs the steps of a rank: starts communication as soon as its inputs are there and passes in
-/// order, and polls in between. On a device with streams, where to start is to enqueue, it follows
-/// the one order of enqueue_order().
+/// Runs the steps of a rank: starts communication as soon as its inputs are ready and passes in
+/// order, and polls in between. On a device with streams, where starting means enqueueing, it
+/// follows enqueue_order().
 class StepRunner final : private StreamedRows {
 public:
-    /// What the rank computes and communicates with; all must outlive the runner.
+    /// The parts that the runner uses; all must outlive it.
     struct Parts {
         Communicator& communicator;
         Device& device;
@@ -40,14 +40,14 @@ public:
     };
     explicit StepRunner(const Parts& parts);
 
-    /// One step. `step`: its number, for messages. Throws CommunicationError, DeviceError,
+    /// Runs one step. `step`: its number, for messages. Throws CommunicationError, DeviceError,
     /// StepAbandoned.
     void run(LoadedProgram& program, ProgramId id, std::span<const Microbatch> microbatches,
              int64_t step);
     /// Lets communication advance; called by passes between parts of their work.
     void poll();
-    /// The same while a pass waits for other ranks inside: no part of it ends, so on a device with
-    /// streams the host waits for none.
+    /// The same while a pass waits for other ranks: no part of the pass ends, so on a device with
+    /// streams the host does not wait for one.
     void poll_within_pass();
 
 private:
@@ -103,17 +103,18 @@ private:
     DeviceBatch batch_;
     std::vector<uint32_t> users_left_;  ///< [buffer]
     bool running_ = false;
-    AbandonLine* abandon_ = nullptr;  ///< of the step that runs; null: it cannot be abandoned
-    bool has_reported_ = false;       ///< what decides every rank's update may have left this one
+    AbandonLine* abandon_ = nullptr;  ///< of the running step; null: cannot be abandoned
+    bool has_reported_ = false;       ///< this rank's report may have been sent
     bool in_progress_ = false;
     int64_t step_ = 0;
-    int64_t last_transfer_ns_ = 0;  ///< start of the last one
-    int pieces_in_part_ = 0;        ///< of the pass that is being enqueued, since it polled
-    /// Of all passes and local actions so far, and of passes while they waited for rows.
+    int64_t last_transfer_ns_ = 0;  ///< start of the last transfer
+    int pieces_in_part_ = 0;        ///< of the pass being enqueued, since its last poll
+    /// CPU time of all passes and local actions so far, and of passes while they waited for rows.
     int64_t local_cpu_ns_ = 0;
 };
 
-/// `move` says whether anything has started or ended; gives up after the deadline without.
+/// Waits until `done`. `move` returns whether anything started or ended; gives up if nothing does
+/// until the deadline.
 template <typename Done, typename Move>
 void StepRunner::wait_until(Done&& done, Move&& move) {
     IdleWait idle(rank_.communicator.wait_options());
@@ -128,7 +129,7 @@ void StepRunner::wait_until(Done&& done, Move&& move) {
     }
 }
 
-/// An error of a peer: what has it stopped here?
+/// Runs `work`; adds to a peer's error which action waits for it here.
 template <typename Work>
 void StepRunner::tell_where(Work&& work) {
     try {

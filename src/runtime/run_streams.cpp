@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Streamed edges: messages by pieces, beside the passes that make or use their rows. On a host a
+// Streamed edges: messages in pieces, during the passes that make or use their rows. On a host a
 // pass that waits for rows advances everything else of its rank. On a device with streams a pass
-// leaves an event behind each piece of rows and its stream waits for those of the pieces that it
-// needs; the order in which the host enqueues actions stays enqueue_order().
+// records an event after each piece of rows, and its stream waits for the events of the pieces that
+// it needs; the host still enqueues actions by enqueue_order().
 #include "src/runtime/run_step.hpp"
 
 #include <algorithm>
@@ -13,13 +13,13 @@ namespace vocabpipe {
 
 namespace {
 
-/// Of a pass on a device with streams, between two of its parts: a piece takes fewer than thirty
-/// launches (S: three for each of eight chunks), and a part should have fewer than 500.
+/// Pieces in a part of a pass on a device with streams: a piece takes fewer than thirty launches
+/// (S: three for each of eight chunks), and a part should have fewer than 500.
 constexpr int kPiecesPerPart = 16;
 
 }  // namespace
 
-/// Whether the communication travels by pieces, or waits for rows of a pass that runs.
+/// Whether the communication is sent in pieces, or waits for rows of a running pass.
 bool StepRunner::is_streamed(uint32_t index) const {
     const Action& action = progress_.action(index);
     return is_communication(action.what) && progress_.loaded->edges.any() &&
@@ -30,7 +30,7 @@ TileMap StepRunner::pieces_of(uint32_t index) const {
     return TileMap::even(rank_.memory.tokens(), 1, progress_.action(index).pieces);
 }
 
-/// Of rows that an action makes or receives, as they are marked for those that take them.
+/// Pieces of the rows that an action makes or receives, as marked for the actions that take them.
 TileMap StepRunner::pieces_from(uint32_t source) const {
     int pieces = progress_.action(source).pieces;
     for (const uint32_t taker : progress_.loaded->edges.takers_of(source)) {
@@ -39,14 +39,14 @@ TileMap StepRunner::pieces_from(uint32_t source) const {
     return TileMap::even(rank_.memory.tokens(), 1, pieces);
 }
 
-/// Rows that a pass does not begin without: the first piece of what streams into it.
+/// Rows that a pass needs to begin: the first piece of its streamed input.
 int64_t StepRunner::first_rows(uint32_t pass) const {
     const uint32_t source = progress_.loaded->edges.source_of(pass);
     return source == StreamEdges::kNone ? 0 : pieces_of(source).rows(0, 0).end;
 }
 
-/// On a device with streams the action's lane waits for these rows of what streams into it, which
-/// have been enqueued.
+/// On a device with streams, lets the action's lane wait for these rows of its streamed input,
+/// which have been enqueued.
 void StepRunner::await_rows(uint32_t index, int64_t end) {
     const uint32_t source = progress_.loaded->edges.source_of(index);
     if (!asynchronous_ || source == StreamEdges::kNone) return;
@@ -54,15 +54,16 @@ void StepRunner::await_rows(uint32_t index, int64_t end) {
     rank_.lanes.wait_rows(progress_.action(index).lane, source, piece);
 }
 
-/// Rows that may be sent.
+/// Rows that are ready to be sent.
 int64_t StepRunner::rows_for(uint32_t index) const {
     const uint32_t source = progress_.loaded->edges.source_of(index);
     return source == StreamEdges::kNone ? rank_.memory.tokens() : progress_.rows[source];
 }
 
-/// The head of a queue, as far as its rows are there; the queue goes on with its last piece.
-/// Whether any piece was started. On a device with streams a piece is given to the transport when
-/// the one before it has been enqueued: nothing else may come in between on its stream.
+/// Starts the pieces of a queue's head whose rows are ready; the queue moves on with the last
+/// piece. Returns whether any piece was started. On a device with streams a piece is given to the
+/// transport after the previous one has been enqueued, so that nothing else comes between on its
+/// stream.
 bool StepRunner::start_pieces(size_t queue, uint32_t index) {
     std::vector<StepProgress::Stream>& streams = progress_.streams;
     const int64_t ready = rows_for(index);
@@ -96,7 +97,7 @@ bool StepRunner::start_pieces(size_t queue, uint32_t index) {
     return stream.started > before;
 }
 
-/// Rows that follow each other from the first one on are there for the pass that uses them.
+/// Records a piece that has arrived. A pass can use the rows before the first missing piece.
 void StepRunner::end_piece(uint32_t index, int piece) {
     std::vector<StepProgress::Stream>& streams = progress_.streams;
     const auto stream = std::ranges::find(streams, index, &StepProgress::Stream::action);
@@ -118,7 +119,7 @@ void StepRunner::end_piece(uint32_t index, int piece) {
 
 // --- passes --------------------------------------------------------------------------------------
 
-/// With what streams into and out of it.
+/// Runs a pass with its streamed rows.
 void StepRunner::run_pass(uint32_t index) {
     if (!progress_.loaded->edges.streams(index)) {
         passes_.run(progress_.action(index));
@@ -137,7 +138,7 @@ void StepRunner::run_pass(uint32_t index) {
     progress_.awaited_rows = first_rows(index);
     pieces_in_part_ = 0;
     passes_.run(progress_.action(index));
-    need(rank_.memory.tokens());  // of a pass that has not asked for its last rows
+    need(rank_.memory.tokens());  // if the pass has not asked for its last rows
     made(rank_.memory.tokens());
 }
 
@@ -164,7 +165,7 @@ void StepRunner::need(int64_t end) {
                          .begin_ns = now_ns(),
                          .end_ns = 0};
     wait_until([&] { return progress_.rows[source] >= end; }, [this] { return look(); });
-    // Of other microbatches what ran meanwhile is counted already.
+    // Without the actions that ran meanwhile, whose time is counted already.
     local_cpu_ns_ += thread_cpu_ns() - cpu - (local_cpu_ns_ - nested);
     progress_.loaded->timeline.piece_waits.push_back(wait);
     progress_.loaded->timeline.piece_waits.back().end_ns = now_ns();
@@ -179,8 +180,8 @@ void StepRunner::made(int64_t end) {
 
 // --- passes on a device with streams -------------------------------------------------------------
 
-/// The host waits until the pieces have been enqueued, which they are but for the last: they come
-/// before the pass in the one order.
+/// The host waits until the pieces have been enqueued. All but the last already are, because they
+/// come before the pass in enqueue_order().
 void StepRunner::need_on_stream(int64_t end) {
     const uint32_t pass = progress_.streaming_pass;
     const uint32_t source = progress_.loaded->edges.source_of(pass);
@@ -201,7 +202,7 @@ void StepRunner::need_on_stream(int64_t end) {
     end_part_of_pieces();
 }
 
-/// Whole pieces count.
+/// Marks the pieces that are complete.
 void StepRunner::made_on_stream(int64_t end) {
     const uint32_t pass = progress_.streaming_pass;
     if (progress_.loaded->edges.takers_of(pass).empty()) return;
@@ -215,8 +216,8 @@ void StepRunner::made_on_stream(int64_t end) {
     end_part_of_pieces();
 }
 
-/// Communication that follows the pass in the one order, as far as its rows are there: the host may
-/// be long in enqueueing the rest of the pass. It waits for nobody here.
+/// Starts communication that follows the pass in enqueue_order(), as far as its rows are ready,
+/// because enqueueing the rest of the pass may take the host long. Never waits.
 void StepRunner::start_behind_pass() {
     if (progress_.streaming_pass == StreamEdges::kNone) return;
     constexpr size_t queue = LoadedProgram::kPassQueue;
@@ -233,7 +234,7 @@ void StepRunner::start_behind_pass() {
         }
         any = true;
     }
-    if (any) rank_.lanes.begin_part();  // operators are the pass's again
+    if (any) rank_.lanes.begin_part();  // back to the operators of the pass
 }
 
 void StepRunner::end_part_of_pieces() {

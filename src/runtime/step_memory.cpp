@@ -8,7 +8,7 @@ namespace vocabpipe {
 
 void StepMemory::reserve(uint64_t bytes, const std::string& what) {
     if (bytes <= arena_.size()) return;
-    arena_ = {};  // first give back, then take: never both at once
+    arena_ = {};  // free first, so that both never exist at once
     arena_ = device_.allocate(bytes, what);
 }
 

@@ -11,29 +11,29 @@
 
 namespace vocabpipe {
 
-/// Where the buffers of a rank's programs lie: in an arena, which they share because they run one
-/// at a time, or in memory of the modules.
+/// Memory of the buffers of a rank's programs: an arena, which the programs share because they run
+/// one at a time, or memory of the modules.
 class StepMemory {
 public:
     /// The device and the modules must outlive this.
     StepMemory(Device& device, const RankModules& modules, const StepSizes& sizes)
         : device_(device), modules_(modules), sizes_(sizes) {}
 
-    /// Room for a program; `what` is named where there is none. What the arena held is lost.
+    /// Grows the arena for a program; errors name `what`. The arena's contents are lost.
     void reserve(uint64_t bytes, const std::string& what);
     [[nodiscard]] uint64_t arena_bytes() const { return arena_.size(); }
-    /// N, of a microbatch.
+    /// N, tokens of a microbatch.
     [[nodiscard]] int64_t tokens() const { return sizes_.tokens; }
-    /// Buffer ids are this program's from now on. It must stay.
+    /// Buffer ids refer to this program from now on. It must stay alive.
     void use(const Program& program) { program_ = &program; }
 
-    /// Nothing for kNoBuffer.
+    /// Memory of a buffer; empty for kNoBuffer.
     [[nodiscard]] Bytes bytes(uint32_t buffer) const;
-    /// Of gradients of a bucket, which are added up in place: a rank's own block of what it sends
-    /// is where its sum goes.
+    /// Whether it holds gradients of a bucket, which are added up in place: the sum goes into the
+    /// rank's own block of the buffer that it sends.
     [[nodiscard]] bool sums_in_place(uint32_t buffer) const;
-    /// What a communication sends that cuts it into row blocks: pieces of a bucket lie apart, so
-    /// their blocks are cut from all of it.
+    /// The memory that a communication cuts into row blocks: the whole bucket for a piece of it,
+    /// because the blocks of a piece are not adjacent.
     [[nodiscard]] Bytes bytes_to_cut(uint32_t buffer) const;
     [[nodiscard]] Tensor tensor(uint32_t buffer, int64_t rows, int64_t cols, DType dtype) const {
         return {bytes(buffer).data(), rows, cols, dtype};

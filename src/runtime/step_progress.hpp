@@ -11,31 +11,31 @@
 
 namespace vocabpipe {
 
-/// How far a rank is in its step: what has been started, what has ended, what may start.
+/// Progress of a rank in its step: actions that have started, have ended, or may start.
 struct StepProgress {
-    /// A communication that the transport has not reported yet.
+    /// A communication that the transport has not completed.
     struct InFlight {
         uint32_t action = 0;
         size_t span = 0;
         Ticket ticket = 0;
         int piece = 0;
     };
-    /// A communication that travels by pieces, or waits for the rows of a pass that runs.
+    /// A communication that is sent in pieces, or waits for the rows of a running pass.
     struct Stream {
         uint32_t action = 0;
         size_t span = 0;
-        TileMap pieces;        ///< of its rows, as those of one member
+        TileMap pieces;        ///< pieces of its rows, as one member
         int started = 0;       ///< pieces given to the transport
-        uint64_t arrived = 0;  ///< bit for each of them
+        uint64_t arrived = 0;  ///< a bit for each piece
     };
 
-    /// Nothing of the program has been started.
+    /// Resets everything for a step of `program`.
     void begin(LoadedProgram& program);
 
     [[nodiscard]] const Action& action(uint32_t index) const {
         return loaded->program.actions[index];
     }
-    /// Everything has run.
+    /// Whether everything has run.
     [[nodiscard]] bool is_over() const {
         return done == loaded->actions() && settled == started.size();
     }
@@ -48,29 +48,31 @@ struct StepProgress {
         if (head[queue] == actions.size() || missing[actions[head[queue]]] > 0) return nullptr;
         return &actions[head[queue]];
     }
-    /// The next pass, or the one that is being enqueued or waits for rows; null after the last one.
+    /// The pass that is being enqueued or waits for rows, else the next one; null after the last
+    /// one.
     [[nodiscard]] const uint32_t* current_pass() const;
-    /// The action has ended, or on a device with streams has been enqueued: what waits for it may
-    /// start.
+    /// Records that the action has ended or, on a device with streams, has been enqueued: actions
+    /// that wait for it may start.
     void complete(uint32_t action);
-    /// The first rows of the action are there: what streams from it may start.
+    /// Records that the first rows of the action are ready: actions with a streamed edge from it
+    /// may start.
     void begin_rows(uint32_t action);
 
     LoadedProgram* loaded = nullptr;
-    std::vector<uint32_t> missing;     ///< [action] edges still to come
-    std::vector<uint32_t> waited_for;  ///< [action] the last of them; UINT32_MAX: none
+    std::vector<uint32_t> missing;     ///< [action] edges not yet satisfied
+    std::vector<uint32_t> waited_for;  ///< [action] last action waited for; UINT32_MAX: none
     std::vector<size_t> head;          ///< [queue] its next action
     std::vector<InFlight> in_flight;
-    std::vector<Stream> streams;    ///< that have begun and not ended
+    std::vector<Stream> streams;    ///< begun and not ended
     std::vector<int64_t> rows;      ///< [action] made or received so far; empty without streams
     std::vector<uint32_t> started;  ///< actions, in the order of their starts
     size_t done = 0;                ///< actions whose successors may start
-    size_t settled = 0;             ///< of started: have run
-    size_t pieces = 0;              ///< that were started, and that have travelled
-    /// Of started and settled ones that are no passes, in pieces: what lanes hold of them.
+    size_t settled = 0;             ///< actions of `started` that have run
+    size_t pieces = 0;              ///< starts and arrivals of pieces
+    /// Started and settled actions other than passes, in pieces; the difference is in the lanes.
     size_t pieces_enqueued = 0, pieces_settled = 0;
-    int64_t awaited_rows = 0;  ///< of the streaming pass's input: its lane waits for no more yet
-    uint32_t streaming_pass = StreamEdges::kNone;  ///< that runs, if it has streamed edges
+    int64_t awaited_rows = 0;  ///< rows of the streaming pass's input that its lane waits for
+    uint32_t streaming_pass = StreamEdges::kNone;  ///< the running pass, if it has streamed edges
     bool enqueues_pass = false;                    ///< a pass is between its begin and its end
 };
 

@@ -49,13 +49,13 @@ std::string StuckReport::awaited() const {
     return open.empty() ? "nothing that was started" : open;
 }
 
-/// Transfers that were started and have not completed. On streams the first of each lane; the
-/// others are behind it.
+/// Started transfers that have not completed. On streams only the first of each lane, because the
+/// others wait behind it.
 std::vector<uint32_t> StuckReport::unfinished_transfers() const {
     std::vector<uint32_t> open;
     if (!asynchronous_ || !progress_.in_flight.empty()) {
         for (const StepProgress::InFlight& flight : progress_.in_flight) {
-            // Of pieces the first that is open.
+            // An action in pieces once, for its first open piece.
             if (std::ranges::find(open, flight.action) == open.end()) {
                 open.push_back(flight.action);
             }

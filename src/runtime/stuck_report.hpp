@@ -11,17 +11,17 @@
 
 namespace vocabpipe {
 
-/// Says what a rank that makes no progress waits for.
+/// Describes what a rank without progress waits for.
 class StuckReport {
 public:
     /// All must outlive this.
     StuckReport(int rank, bool asynchronous, const StepProgress& progress, Lanes& lanes)
         : rank_(rank), asynchronous_(asynchronous), progress_(progress), lanes_(lanes) {}
 
-    /// At which action the rank is stuck and which communication, with whom, it waits for: "rank 1:
-    /// step 21: waits at 1F3 for receive from rank 0 activation of microbatch 3".
+    /// The action at which the rank is stuck, and the communication and the peer for which it
+    /// waits: "rank 1: step 21: waits at 1F3 for receive from rank 0 activation of microbatch 3".
     [[nodiscard]] std::string where(int64_t step) const;
-    /// Throws the CommunicationError of a wait that is over.
+    /// Throws the CommunicationError of a wait that timed out or was interrupted.
     [[noreturn]] void give_up(int64_t step, const IdleWait& idle, IdleWait::Verdict verdict) const;
 
 private:

@@ -18,20 +18,20 @@ namespace vocabpipe {
         .count();
 }
 
-/// CPU time of the calling thread: what a pass costs when ranks share cores.
+/// CPU time of the calling thread: the cost of a pass even when ranks share cores.
 [[nodiscard]] inline int64_t thread_cpu_ns() {
     timespec time{};
     clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
     return static_cast<int64_t>(time.tv_sec) * 1'000'000'000 + time.tv_nsec;
 }
 
-/// Polls hard for the first microseconds, then gives the core away, then sleeps: a rank that waits
-/// must not keep one that works from a shared core. Expires after the deadline without progress.
+/// Spins for the first microseconds, then yields, then sleeps: on shared cores a waiting rank must
+/// not slow down a working one. Expires after the deadline without progress.
 class IdleWait {
 public:
     explicit IdleWait(const WaitOptions& options) : options_(options) {}
 
-    /// Something advanced: start over.
+    /// Call after progress: restarts the wait.
     void reset() { idle_since_ns_ = 0; }
 
     enum class Verdict : uint8_t { go_on, timed_out, interrupted };
@@ -57,7 +57,7 @@ public:
         return idle_since_ns_ == 0 ? 0 : static_cast<double>(now_ns() - idle_since_ns_) * 1e-9;
     }
 
-    /// " for 1.2 s; no progress within ...", of a wait that is over: the end of its error's text.
+    /// " for 1.2 s; no progress within ...": the end of the error text of a wait that is over.
     [[nodiscard]] std::string outcome(Verdict verdict) const {
         char waited[64];
         std::snprintf(waited, sizeof waited, " for %.1f s", idle_seconds());
@@ -70,7 +70,7 @@ public:
 private:
     static constexpr int64_t kPollNs = 5'000;
     static constexpr int64_t kYieldNs = 500'000;
-    static constexpr int64_t kSleepNs = 50'000;  // about a thousandth of a pass worth training with
+    static constexpr int64_t kSleepNs = 50'000;  // about a thousandth of a typical pass
     const WaitOptions& options_;
     int64_t idle_since_ns_ = 0;
 };

@@ -16,7 +16,7 @@ World& World::operator=(World&&) noexcept = default;
 World::~World() = default;
 
 namespace {
-/// Mailboxes grow with the square: 256 ranks take 0.6 GiB of them.
+/// Mailboxes grow with the square of the ranks: 0.6 GiB for 256.
 constexpr int kMostThreads = 256;
 }  // namespace
 

@@ -5,7 +5,7 @@
 
 namespace vocabpipe {
 
-/// What a kind of world does; one file per kind beside its transport.
+/// Implementation of one kind of world, in a file next to its transport.
 class World::Implementation {
 public:
     virtual ~Implementation() = default;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What lowering and simulation ask the cost model: the same question for the same action.
+// How lowering and simulation ask the cost model, so that both get the same cost for an action.
 #pragma once
 
 #include "src/schedule/ops.hpp"
@@ -11,8 +11,8 @@
 
 namespace vocabpipe {
 
-/// Of pass `item`. A pair as long as its longer member: what the first has not filled is left to
-/// the second.
+/// Time of pass `item`. With Pairs::longest the second member of a pair takes the excess over the
+/// first.
 [[nodiscard]] inline int64_t pass_duration(const CostModel& costs, int rank,
                                            const std::vector<Pass>& passes, uint32_t item,
                                            Pairs pairs) {
@@ -21,14 +21,14 @@ namespace vocabpipe {
     return second ? std::max<int64_t>(0, own - costs.pass_ns(rank, passes[item - 1])) : own;
 }
 
-/// What one participant of a communication sends.
+/// Bytes that one participant of a communication sends.
 template <typename BytesOf>
 [[nodiscard]] int64_t bytes_sent(Do what, std::span<const uint32_t> operands, BytesOf&& bytes_of) {
     const uint32_t sent = moved(what, operands).sent;
     return sent == kNoBuffer ? 0 : bytes_of(sent);
 }
 
-/// What a local action reads and writes: every operand once.
+/// Bytes that a local action reads and writes: every operand once.
 template <typename BytesOf>
 [[nodiscard]] int64_t bytes_touched(std::span<const uint32_t> operands, BytesOf&& bytes_of) {
     int64_t bytes = 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Chrome trace JSON: https://ui.perfetto.dev and chrome://tracing open it. Times in microseconds.
+// Chrome trace JSON for https://ui.perfetto.dev and chrome://tracing. Times in microseconds.
 #include "src/schedule/place_text.hpp"
 #include "src/schedule/rows_of_wait.hpp"
 #include "src/schedule/spans_by_action.hpp"
@@ -90,7 +90,7 @@ void write_names(Writer& out, const std::vector<Program>& programs, const Mesh& 
     }
 }
 
-/// Microbatches whose activations are kept.
+/// Microbatches whose activations are kept, as (time, change) pairs.
 std::vector<std::pair<int64_t, int64_t>> in_flight(const Program& program,
                                                    const SpansByAction& spans, size_t rank) {
     const bool evaluation =

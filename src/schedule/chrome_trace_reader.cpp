@@ -23,7 +23,7 @@ const std::string kRemedy = "; " + std::string(kAdvice);
 constexpr uint64_t kMostFileBytes = uint64_t{8} << 30;  // of 40 million slices
 
 std::optional<Lane> lane_of(const std::string& name) {
-    if (name == "combine") return Lane::local;  // in files of former versions
+    if (name == "combine") return Lane::local;  // in files of earlier versions
     for (int lane = 0; lane < kLanes; ++lane) {
         if (to_string(static_cast<Lane>(lane)) == name) return static_cast<Lane>(lane);
     }
@@ -45,7 +45,7 @@ Mesh mesh_of(const Json& json, int ranks) {
 
 int64_t ns(const Json& microseconds) {
     const double value = microseconds.get<double>() * 1000;
-    // 2^53: what a double holds exactly, 104 days.
+    // 2^53 ns, up to which doubles are exact: 104 days.
     if (!(value >= 0 && value <= 9007199254740992.0)) {
         throw std::out_of_range("a time of " + microseconds.dump() + " us");
     }
@@ -58,12 +58,12 @@ public:
     void event(const Json& event) {
         const std::string& kind = event.at("ph").get_ref<const std::string&>();
         if (kind == "X" && event.at("cat") != "wait") slice(event);
-        if (kind == "M") static_cast<void>(rank(event));  // of ranks without a slice
+        if (kind == "M") static_cast<void>(rank(event));  // also names ranks without slices
         if (kind == "C" && event.at("name") == "bytes alive") counter(event);
         ++events_;
     }
 
-    /// Read so far, for messages.
+    /// Number of events read so far, for messages.
     [[nodiscard]] size_t events() const { return events_; }
 
     RecordedRun take(const std::string& title) && {

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// All ranks run in simulated time. A rank that wakes decides once: it starts its next pass, a
+// filler, or a later pass that fits into the hole, or it sleeps until one of these can start.
 #include "src/schedule/fill_idle.hpp"
 
 #include "src/schedule/pass_inputs.hpp"
@@ -37,7 +39,7 @@ public:
                 } else if (pass.op == G) {
                     state.fillers[kG].push_back(pass);
                 } else if (pass.op != W) {
-                    state.list.push_back(pass);  // W is put in line by its I
+                    state.list.push_back(pass);  // its I queues the W
                 }
             }
             total_ += schedule.passes[static_cast<size_t>(rank)].size();
@@ -51,7 +53,7 @@ public:
             const Wake wake = wake_.top();
             wake_.pop();
             RankState& state = of(wake.rank);
-            if (wake.decision != state.decisions) continue;  // it has decided since
+            if (wake.decision != state.decisions) continue;  // outdated: it has decided since
             ++state.decisions;
             decide(wake.rank, wake.at);
         }
@@ -68,7 +70,7 @@ public:
 private:
     enum Kind : uint8_t { kW, kT, kG, kKinds };
 
-    /// A rank sleeps until the first of several things; the others are then of an old decision.
+    /// A rank wakes at the first of several events; the other wakes then belong to an old decision.
     struct Wake {
         int64_t at = 0;
         int rank = 0;
@@ -83,7 +85,7 @@ private:
         std::vector<Wake> asleep;  ///< to wake when it becomes known
     };
     struct RankState {
-        std::vector<Pass> list;  ///< everything but fillers, in order
+        std::vector<Pass> list;  ///< all passes except fillers, in order
         std::vector<bool> done;
         size_t next = 0;
         std::array<std::deque<Pass>, kKinds> fillers;
@@ -98,7 +100,7 @@ private:
         return op == W || op == G || (op == T && schedule_.barriers == Barriers::one);
     }
 
-    /// When the input of a pass is there; kUnknown if what makes it has not started.
+    /// When the input of a pass arrives; kUnknown if its producer has not started.
     [[nodiscard]] int64_t arrival(int rank, const Pass& pass) const {
         const PassInputs::Need need = inputs_.need(rank, pass);
         if (need.event == PassInputs::kNothing) return 0;
@@ -114,7 +116,7 @@ private:
         if (more && due <= now) {
             const Pass& pass = state.list[state.next];
             if (has_room(state, rank, pass)) return start_listed(rank, state.next, now);
-            // Only finishing a filler makes room.
+            // Only a filler frees memory.
             const Kind kind = pass.op == F ? kW : kT;
             if (const int64_t at = ready_at(rank, kind); at <= now) {
                 return start_filler(rank, kind, now);
@@ -130,7 +132,7 @@ private:
         if (options_.look_ahead && more && hole != kUnknown) {
             const size_t end = std::min(state.list.size(), state.next + kWindow);
             for (size_t i = state.next + 1; i < end; ++i) {
-                // An R needs no other rank: early, it would only hold memory longer.
+                // An R waits for no other rank; an early one would only hold memory longer.
                 if (state.done[i] || state.list[i].op == R) continue;
                 if (costs_(rank, state.list[i]) > hole) continue;
                 if (arrival(rank, state.list[i]) > now || !may_overtake(state, i)) continue;
@@ -140,7 +142,7 @@ private:
         if (const Kind kind = best_filler(rank, now, hole); kind != kKinds) {
             return start_filler(rank, kind, now);
         }
-        // Nothing to do: until the next pass or filler can start.
+        // Nothing to do: sleep until the next pass or filler can start.
         int64_t until = due;
         for (const Kind kind : {kW, kT, kG}) until = std::min(until, later(rank, kind, now));
         if (until != kUnknown) sleep_until(rank, until);
@@ -150,7 +152,7 @@ private:
         }
     }
 
-    /// A pass may run before others of its rank unless one of them makes its input there.
+    /// A pass may overtake others of its rank unless one of them makes its input.
     [[nodiscard]] static bool may_overtake(const RankState& state, size_t i) {
         const Pass& pass = state.list[i];
         for (size_t k = state.next; k < i; ++k) {
@@ -184,7 +186,7 @@ private:
         return at > now ? at : kUnknown;
     }
 
-    /// The longest filler that fits into the hole; or, if none does, the shortest, if enough of it
+    /// The longest filler that fits into the hole; if none does, the shortest, if enough of it
     /// fits.
     Kind best_filler(int rank, int64_t now, int64_t hole) {
         Kind fits = kKinds;
@@ -237,7 +239,7 @@ private:
         Event& event = events_[done];
         event.at = std::max(event.at, end);
         if (--event.remaining > 0) return;
-        // Known from now on; whether it is there yet is for the rank to see.
+        // The time is known from now on; the woken rank checks whether it has come.
         for (const Wake& waiting : event.asleep) {
             wake_.push({now, waiting.rank, waiting.decision});
         }

@@ -12,7 +12,7 @@
 
 namespace vocabpipe {
 
-/// The page and what goes into it: src/schedule/html, made into literals by CMake.
+/// The page and its parts: files of src/schedule/html, which CMake turns into literals.
 namespace html {
 extern const std::string_view page_html, style_css, data_js, draw_js, interact_js, find_js, form_js,
     pointer_js, generators_txt;
@@ -20,7 +20,7 @@ extern const std::string_view page_html, style_css, data_js, draw_js, interact_j
 
 namespace {
 
-/// A script element ends at the first "</script" or is confused by "<!--", in strings too.
+/// Escapes "<": even in strings, "</script" would end a script element and "<!--" confuse it.
 std::string inert(std::string text) {
     for (size_t at = text.find('<'); at != std::string::npos; at = text.find('<', at)) {
         text.replace(at, 1, "\\u003c");

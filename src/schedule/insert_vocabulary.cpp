@@ -1,4 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+// Every pass has the time that it has in the base. Backwards are delayed for the barriers,
+// vocabulary passes get times in between, and each rank is sorted by time. Several delays are
+// tried, each also with fillers placed anew by fill_idle(); the shortest schedule within the memory
+// limit wins.
 #include "vocabpipe/insert_vocabulary.hpp"
 
 #include "src/schedule/fill_idle.hpp"
@@ -22,24 +26,24 @@ bool is_backward_part(Op op) {
     return op == B || op == I || op == W || op == R;
 }
 
-/// Passes that all placements together may have: a fraction of a second.
+/// Most passes of all placements together: a fraction of a second.
 constexpr size_t kBudget = 1'000'000;
-/// ExpLogits that may wait for their T: a second one lets T fill holes, more gains little.
+/// Most exp_logits that wait for their T: a second one lets T fill holes, more gain little.
 constexpr int kExpLogitss = 2;
-/// How fillers are placed: share of a filler that must fit into a hole, whether later passes of the
-/// list may run in it. Which is best depends on the costs; trying is cheap.
+/// Settings of fill_idle() to try: percentage of a filler that must fit into a hole, and whether
+/// later passes of the list may run in it. Which is best depends on the costs, and trying is cheap.
 constexpr std::pair<int, bool> kFills[] = {{0, false}, {50, false},  {0, true},
                                            {50, true}, {100, false}, {100, true}};
 
-/// A pass with the time at which it would like to run. A schedule sorted by times that respect
-/// every dependency is valid, whatever the passes really take.
+/// A pass with the time at which it should run. A schedule sorted by times that respect every
+/// dependency is valid, however long the passes really take.
 struct Timed {
     int64_t at;
     Pass pass;
 };
 
-/// Where the passes of a rank go when all of them have a time: transformer passes keep their order;
-/// a vocabulary pass goes in front of the first transformer pass that starts strictly later.
+/// Merges the passes of a rank by time: transformer passes keep their order; a vocabulary pass goes
+/// before the first transformer pass that starts strictly later.
 std::vector<Pass> merge(std::vector<Timed> transformer, std::vector<Timed> vocabulary) {
     const auto by_time = [](const Timed& a, const Timed& b) { return a.at < b.at; };
     std::stable_sort(transformer.begin(), transformer.end(), by_time);
@@ -76,7 +80,7 @@ public:
     }
 
     Schedule run() {
-        // On one rank there is nobody to wait for.
+        // On one rank nothing waits.
         if (sharded(mode_) && base_.ranks > 1) {
             shard();
         } else {
@@ -99,8 +103,8 @@ private:
             " chunks on the fullest rank, vocabulary barriers included; use a larger limit");
     }
 
-    /// Whole layers: E right before the first stage's F, S and T right after the last stage's, G
-    /// right after the first stage's backward; around a pair, not between its members.
+    /// Whole layers: E directly before the first stage's F, S and T directly after the last stage's
+    /// F, G directly after the first stage's backward; around a pair, not between its members.
     void attach() {
         const auto last = static_cast<uint16_t>(base_.stages - 1);
         const bool train = !base_.forward_only();
@@ -176,17 +180,17 @@ private:
                 }
             }
         }
-        // Without a limit given, the usual one is an aim: a base of an uneven pattern may need
-        // more.
+        // Without a given limit the usual one is only a goal: a base with an uneven pattern may
+        // need more.
         if (best_score.first > 0 && asked_limit_ > 0) too_small(limit, least);
         result_ = std::move(best);
     }
 
-    /// One interval per barrier: what the building block of the paper adds (section 5.2), and what
-    /// keeps the base's pattern, because it is periodic.
-    /// `c0` is added on top, or has to fit into the interval, which costs no more memory.
+    /// Delay of one interval per barrier: the building block of the paper adds as much (section
+    /// 5.2), and whole intervals keep the base's periodic pattern. `c0` is added on top; with c0 =
+    /// 0 it must fit into the interval, which takes no more memory.
     int64_t whole_delay(int64_t c0) const {
-        // S, and T where B waits for it, come strictly before B.
+        // S, and T if B waits for it, come strictly before B.
         const int64_t needed = std::max(extra_microbatches(mode_) * interval_ + c0, costs_.c0 + 2);
         int64_t delay = 0;
         for (size_t j = 0; j < tail_.size(); ++j) {
@@ -195,7 +199,7 @@ private:
         return delay;
     }
 
-    /// A rank reaches its S or T at most one pass late; a barrier cannot need more than that.
+    /// Least delay that the barriers need: a rank reaches its S or T at most one pass late.
     int64_t least_delay() const {
         const int64_t score = longest_ + costs_.mean(S) + costs_.c1;
         const int64_t weight = longest_ + costs_.mean(T) + costs_.reduce;
@@ -215,18 +219,18 @@ private:
         return *std::max_element(peaks.begin(), peaks.end()) + extra_microbatches(mode_) * chunks;
     }
 
-    /// Every barrier delays the backwards; `delay` holds for all of them.
+    /// The schedule with backwards delayed by `delay`, for all barriers together.
     Schedule at_delay(int64_t delay) {
         score_.clear();
         weight_.clear();
         for (const int64_t head : head_) {
             score_.push_back(head + costs_.c0);
-            weight_.push_back(score_.back());  // in line: right after S
+            weight_.push_back(score_.back());  // in line: directly after S
         }
         for (size_t j = 0; j < head_.size(); ++j) {
             const int64_t after_score = score_[j] + longest_ + costs_.c1;
             if (mode_ == VocabMode::one_barrier) {
-                // Nothing but the optimizer waits for T: just before the next S, so that one
+                // Only the optimizer waits for T: it goes just before the next S, so that one
                 // exp_logits is alive, but not before every rank can have run S.
                 const int64_t next = j + 1 < head_.size() ? score_[j + 1] : score_[j] + interval_;
                 weight_[j] = std::max(next, after_score);
@@ -279,7 +283,8 @@ private:
         const bool train = !tail_.empty();
         for (size_t j = 0; j < head_.size(); ++j) {
             const auto microbatch = static_cast<uint32_t>(j);
-            // One interval ahead: every rank looks up its rows and rank 0 sums them in time.
+            // One interval ahead, so that every rank looks up its rows and rank 0 sums them in
+            // time.
             const int64_t ahead = first_[j] - longest_ - costs_.reduce;
             if (result_.input.rows(static_cast<int>(rank)) > 0) {
                 vocabulary.push_back({ahead, {E, 0, microbatch}});
@@ -302,10 +307,10 @@ private:
     PassTimes times_;
     Schedule result_;
     int64_t interval_ = 0;  ///< work of one microbatch on the busiest rank
-    int64_t longest_ = 0;   ///< longest pass: the most that a rank makes others wait for its part
+    int64_t longest_ = 0;   ///< longest pass: the most that one rank's part can be late
     std::vector<int64_t> first_, head_;  ///< [j] begin of the first stage's F, end of the last's
     std::vector<int64_t> tail_, end_;  ///< [j] begin of the last stage's B or I, end of the first's
-    std::vector<int64_t> score_, weight_;  ///< [j] when S and T would like to run
+    std::vector<int64_t> score_, weight_;  ///< [j] times at which S and T should run
 };
 
 }  // namespace

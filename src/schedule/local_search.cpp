@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+// A move shifts one pass within its rank's list; then order, memory and the makespan of the whole
+// schedule are checked again. Since that happens hundreds of thousands of times a second,
+// everything that a check reads is in flat tables, made once.
 #include "vocabpipe/local_search.hpp"
 
 #include "src/schedule/pass_inputs.hpp"
@@ -16,7 +19,7 @@ namespace {
 
 using enum Op;
 
-/// The schedule with everything that a search reads many times looked up once.
+/// The schedule, with tables of everything that the search reads often.
 class Search {
 public:
     Search(const Schedule& schedule, const PassCosts& costs, const LocalSearchOptions& options)
@@ -51,7 +54,7 @@ public:
         free_at_.resize(lists_.size());
     }
 
-    /// Annealing: a longer schedule is accepted with a chance that shrinks over the moves.
+    /// Simulated annealing: accepts a longer schedule with a probability that falls over the moves.
     void run(int64_t moves, const std::function<void(int64_t)>& progress) {
         if (movable_.empty()) moves = 0;
         int64_t current = makespan();
@@ -105,10 +108,10 @@ private:
         int64_t cost;
         bool ends_recomputed;  ///< a B or W whose microbatch has an R
     };
-    /// What occupies memory on a rank.
+    /// Memory in use on a rank.
     struct Alive {
         int chunks = 0;      ///< activations, from F
-        int recomputed = 0;  ///< what R made again
+        int recomputed = 0;  ///< activations that R made again
         int exp_logits = 0;  ///< of S, until T
     };
     struct Event {
@@ -142,8 +145,8 @@ private:
         }
     }
 
-    /// Whether the pass may go past the ones in between: what it needs on its own rank, or what
-    /// needs it, is not among them, and no pair is touched.
+    /// Whether the pass may move past those between: none of them depends on it or is needed by it,
+    /// and none belongs to a pair.
     [[nodiscard]] bool allowed(size_t rank, size_t from, size_t to) const {
         const std::vector<uint32_t>& list = lists_[rank];
         const Pass& moved = passes_[list[from]].pass;
@@ -157,8 +160,8 @@ private:
         }
         return true;
     }
-    /// Of one microbatch and stage (or shard), or of one kind: those keep their order, which only
-    /// renames microbatches otherwise.
+    /// Whether two passes keep their order: those of one microbatch and stage (or shard), and those
+    /// of one kind, where swapping would only rename microbatches.
     static bool related(const Pass& a, const Pass& b) {
         const bool both_stages = traits(a.op).has_stage && traits(b.op).has_stage;
         if (both_stages && a.stage == b.stage && a.microbatch == b.microbatch) return true;
@@ -205,7 +208,7 @@ private:
             ran += advance(rank);
         }
         if (ran != passes_.size()) return kStuck;
-        // Time 0 is the first start, as something can always start at once.
+        // The first start is at 0, because some pass can always start at once.
         return *std::max_element(free_at_.begin(), free_at_.end());
     }
 

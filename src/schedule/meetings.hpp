@@ -9,8 +9,8 @@
 
 namespace vocabpipe {
 
-/// A dense number for every position in the global order that occurs in the programs: the
-/// participants of one communication share it. Positions are dense already when lowering made them.
+/// A dense number for every position in the global order that occurs in the programs; the
+/// participants of one communication share it. Positions from lowering are dense already.
 class Meetings {
 public:
     explicit Meetings(const std::vector<Program>& programs) {

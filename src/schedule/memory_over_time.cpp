@@ -55,7 +55,7 @@ RankMemory memory_of(const Program& program, size_t rank, const SpansByAction& s
     RankMemory memory;
     memory.persistent = persistent;
     const std::vector<Life> lives = buffer_lives(program, runs_of(program, rank, spans));
-    // Time, then bytes and use in one number: frees first, and quick to sort.
+    // (time, bytes and use in one number): sorts fast, and frees first.
     std::vector<std::pair<int64_t, int64_t>> changes;
     changes.reserve(2 * lives.size());
     for (size_t b = 0; b < lives.size(); ++b) {

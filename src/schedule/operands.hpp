@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which buffers an action or a pass works on: what lowering writes is what the executor reads.
+// The buffers of every action and pass, one struct each: lowering writes them and the executor
+// reads them.
 #pragma once
 
 #include "vocabpipe/program.hpp"
@@ -15,9 +16,9 @@
 namespace vocabpipe {
 
 // The members of these structs are ids of buffers of the rank's program, in the order in which
-// Program::operands stores them; kNoBuffer stands for a buffer that the action does without.
+// Program::operands stores them; kNoBuffer stands for a buffer that the action does not need.
 
-/// What a communication sends and receives of one member's buffers.
+/// The buffers that one member of a communication sends and receives.
 struct SentAndReceived {
     uint32_t sent = kNoBuffer;
     uint32_t received = kNoBuffer;
@@ -53,7 +54,7 @@ struct AllToAllOperands {
         return {.sent = partial, .received = blocks};
     }
 };
-/// Of gather, where the root alone has a whole, and of all_gather_v, where every member has one.
+/// For gather, where only the root has a `whole`, and all_gather_v, where every member has one.
 struct GatherOperands {
     uint32_t block = kNoBuffer;
     uint32_t whole = kNoBuffer;  ///< the members' row blocks, in group order
@@ -63,7 +64,7 @@ struct GatherOperands {
 };
 struct NativeReduceOperands {
     uint32_t partial = kNoBuffer;
-    uint32_t sum = kNoBuffer;  ///< the root's alone
+    uint32_t sum = kNoBuffer;  ///< only on the root
     [[nodiscard]] constexpr SentAndReceived moved() const {
         return {.sent = partial, .received = sum};
     }
@@ -163,13 +164,13 @@ concept Operands = std::is_standard_layout_v<T> && std::is_trivially_copyable_v<
                        sizeof(T) == kOperandCount<T> * sizeof(uint32_t) &&
                    kOperandCount<T> <= kMostOperands;
 
-/// As Program::operands stores them.
+/// The ids as Program::operands stores them.
 template <Operands T>
 [[nodiscard]] constexpr std::array<uint32_t, kOperandCount<T>> stored(const T& operands) {
     return std::bit_cast<std::array<uint32_t, kOperandCount<T>>>(operands);
 }
 
-/// What `stored` holds; a program of other makers may leave out the last ones.
+/// The reverse of stored(); programs made elsewhere may leave out the last ids.
 template <Operands T>
 [[nodiscard]] constexpr T read_operands(std::span<const uint32_t> stored) {
     std::array<uint32_t, kOperandCount<T>> all;

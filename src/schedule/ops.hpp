@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// One row for every action and every pass: what lowering, costs, proof, names, executor and
-// transports ask about it. A new one is a row here, an operand struct, the code that lowers it and
-// the code that runs it.
+// One row for every action and every pass, with the properties that lowering, costs, proof, names,
+// executor and transports need. To add one, write a row here, an operand struct, the code that
+// lowers it and the code that runs it.
 #pragma once
 
 #include "src/schedule/operands.hpp"
@@ -18,17 +18,17 @@
 
 namespace vocabpipe {
 
-/// Which question of the cost model an action is: pass_ns, local_ns or transfer_ns. Ranks meet in
-/// communication; the others are a rank's own.
+/// Kind of an action; decides its cost: pass_ns, local_ns or transfer_ns. Only communication
+/// involves several ranks.
 enum class ActionKind : uint8_t { pass, local, communication };
 
-/// Whom an action's name mentions.
+/// The rank that an action's name mentions.
 enum class NamedPeer : uint8_t { none, to_last, from_first, to_root, from_root };
 
-/// How often the bytes that a member sends leave it.
+/// How often a member sends its bytes.
 enum class Volume : uint8_t {
     once,       ///< one message
-    per_peer,   ///< as a part of what is gathered: the busiest member moves one for each peer
+    per_peer,   ///< a part of a gathered whole: the busiest member moves one for each peer
     by_blocks,  ///< cut into a block for each member, the own one stays
 };
 
@@ -39,36 +39,36 @@ enum class Blocks : uint8_t {
     of_received,  ///< rows of the reduction's result type
 };
 
-/// What the received buffers of all members add up to, for the proof.
+/// The total size of all members' received buffers, for the proof.
 enum class Received : uint8_t {
     unchecked,          ///< members may keep what they sent, or there is one message
-    one_part,           ///< at the root, as large as one member's
-    every_part,         ///< each part once, wherever it goes
+    one_part,           ///< one, at the root, as large as one member's
+    every_part,         ///< each part once
     every_part_at_all,  ///< each part at every member
 };
 
-/// What kind of action one is, as data.
+/// Properties of a kind of action.
 struct ActionTraits {
     Do what = Do::pass;
     std::string_view name;
     ActionKind kind = ActionKind::communication;
     Lane lane = Lane::collective;  ///< messages between stages have the lane of their direction
     NamedPeer peer = NamedPeer::none;
-    bool of_sum = false;  ///< part of adding up: its name says what is added, not what moves
+    bool of_sum = false;  ///< part of a sum: its name says what is added, not what moves
 
     // --- of communication ---
     bool point_to_point = false;  ///< from the first rank of its group to the second
-    /// Null: one message, whatever the transport.
+    /// Null: one message on every transport.
     CollectiveAlgorithm CollectiveAlgorithms::*algorithm = nullptr;
     Volume volume = Volume::once;
-    bool reaches_all = false;  ///< what a member sends goes to every other one
+    bool reaches_all = false;  ///< a member's data go to every other one
     Blocks blocks = Blocks::none;
-    bool even = true;  ///< every member sends as much
+    bool even = true;  ///< every member sends equally much
     Received received = Received::unchecked;
 
     // --- made of the operand struct ---
     size_t operands = 0;
-    SentAndReceived places;  ///< of what is sent and received among the operands
+    SentAndReceived places;  ///< indices of sent and received among the operands
 };
 
 namespace detail {
@@ -127,8 +127,8 @@ inline constexpr std::tuple kActionRows{
     ActionRow<OrderedSumOperands>({
         .what = Do::ordered_sum, .name = "ordered_sum", .kind = ActionKind::local,
         .lane = Lane::local, .of_sum = true}),
-    // Messages to one rank, as a gather: NCCL's own reduction is faster, and no transport's has
-    // been measured.
+    // Priced as a gather, messages to one rank. NCCL's own reduction is faster, but none has been
+    // measured.
     ActionRow<NativeReduceOperands>({
         .what = Do::reduce, .name = "reduce", .peer = NamedPeer::to_root, .of_sum = true,
         .algorithm = &CollectiveAlgorithms::gather, .volume = Volume::per_peer,
@@ -145,17 +145,17 @@ inline constexpr auto kActions =
     return kActions[static_cast<size_t>(what)];
 }
 
-/// Whether several ranks meet in it.
+/// Whether several ranks take part.
 [[nodiscard]] constexpr bool is_communication(Do what) {
     return traits(what).kind == ActionKind::communication;
 }
 
-/// The two ends of a message are one transfer.
+/// The kind under which both ends of a message are one transfer.
 [[nodiscard]] constexpr Do transfer_kind(Do what) {
     return traits(what).point_to_point ? Do::send : what;
 }
 
-/// What a communication sends and receives; nothing of any other action.
+/// The buffers that a communication sends and receives; none for other actions.
 [[nodiscard]] inline SentAndReceived moved(Do what, std::span<const uint32_t> operands) {
     const SentAndReceived& places = traits(what).places;
     const auto at = [&](uint32_t place) {
@@ -166,10 +166,10 @@ inline constexpr auto kActions =
 
 // --- passes --------------------------------------------------------------------------------------
 
-/// Whose weights' gradient a pass adds to. The first one of the step does not add to what is there.
+/// The layer to whose weights' gradient a pass adds. The first pass of the step sets it.
 enum class AddsTo : uint8_t { nothing, stage, input, output };
 
-/// What kind of pass one is, besides what schedules need to know (OpTraits).
+/// Properties of a kind of pass beyond those that schedules need (OpTraits).
 struct PassTraits {
     Op op = Op::F;
     AddsTo adds_to = AddsTo::nothing;

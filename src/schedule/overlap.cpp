@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Each operation is replayed piece by piece in virtual time, with the times at which links and
+// computing are free.
 #include "vocabpipe/overlap.hpp"
 
 #include "vocabpipe/error.hpp"
@@ -12,7 +14,7 @@ namespace vocabpipe {
 
 namespace {
 
-/// Times as they pass, in ns. By rank, member (whose rows) and piece.
+/// Points in time in ns, [rank][member whose rows they are][piece].
 using PieceTimes = std::vector<std::vector<std::vector<double>>>;
 
 class VirtualTeam {
@@ -24,13 +26,13 @@ public:
         ns_per_row_ = rows > 0 ? static_cast<double>(compute_ns) / rows : 0;
     }
 
-    /// The member whose rows a rank multiplies as the i-th.
+    /// The member whose rows a rank multiplies in turn i.
     [[nodiscard]] int turn(OverlapOp op, int rank, int i) const {
         if (options_.order == ComputeOrder::natural) return i;
         return op == OverlapOp::gemm_reduce_scatter ? (rank + 1 + i) % members_
                                                     : (rank - i + members_) % members_;
     }
-    /// Of one product.
+    /// Time of one product.
     [[nodiscard]] double compute(RowRange rows) const {
         return static_cast<double>(options_.piece_ns) +
                static_cast<double>(rows.size()) * ns_per_row_;
@@ -43,8 +45,8 @@ public:
                link_.bytes_per_ns;
     }
 
-    /// Of steps (o, piece) from rank to rank + o: all pieces of one o before the next, or all o of
-    /// one piece.
+    /// The order of the steps (o, piece) from rank to rank + o: all pieces of one o before the
+    /// next, or all o of one piece.
     [[nodiscard]] std::vector<std::pair<int, int>> steps(bool by_piece) const {
         int most = 0;
         for (int member = 0; member < members_; ++member) {
@@ -60,9 +62,9 @@ public:
         return all;
     }
 
-    /// When what each rank sends has arrived: result[rank][sender][piece]. `ready` says when rank
-    /// `from` has the piece for `to`; `whose` is the member whose rows travel. A rank sends and
-    /// receives one piece at a time, in the order of steps().
+    /// Arrival times of all pieces: result[rank][sender][piece]. `ready`: when rank `from` has the
+    /// piece for `to`; `whose`: the member whose rows travel. A rank sends and receives one piece
+    /// at a time, in the order of steps().
     template <typename Ready, typename Whose>
     PieceTimes arrivals(Ready&& ready, Whose&& whose, bool by_piece = false) const {
         const auto ranks = static_cast<size_t>(members_);
@@ -84,7 +86,7 @@ public:
         return arrival;
     }
 
-    /// Everybody's rows come to everybody: when each rank has multiplied all.
+    /// All rows go to all ranks: when each rank has multiplied all.
     [[nodiscard]] std::vector<double> all_gather_gemm() const {
         const PieceTimes arrival =
             arrivals([](int, int, int) { return 0.0; }, [](int from, int /*to*/) { return from; });
@@ -101,7 +103,7 @@ public:
                     arrival[static_cast<size_t>(rank)][static_cast<size_t>(member)];
                 for (size_t piece = 0; piece < arrived.size();) {
                     now = std::max(now, arrived[piece]);
-                    size_t end = piece + 1;  // one product of what is there
+                    size_t end = piece + 1;  // one product of all that has arrived
                     while (end < arrived.size() && arrived[end] <= now) ++end;
                     now +=
                         compute(map_.rows(member, static_cast<int>(piece), static_cast<int>(end)));
@@ -113,7 +115,8 @@ public:
         return end;
     }
 
-    /// Products go to who has their rows: when each rank has multiplied all and received its own.
+    /// Products go to the member of their rows: when each rank has multiplied all and received its
+    /// own.
     [[nodiscard]] std::vector<double> gemm_reduce_scatter() const {
         const auto ranks = static_cast<size_t>(members_);
         PieceTimes done(ranks, std::vector<std::vector<double>>(ranks));
@@ -175,7 +178,8 @@ public:
         return end;
     }
 
-    /// One tensor's pieces: made (a hop) or there, on the link if there is one, used.
+    /// End of streaming one tensor's pieces: made (a hop) or present, sent if there is a link,
+    /// used.
     [[nodiscard]] double stream(bool made, bool linked) const {
         double maker = 0, link = 0, user = 0;
         for (int piece = 0; piece < map_.pieces(0); ++piece) {
@@ -188,7 +192,8 @@ public:
         return user;
     }
 
-    /// Of the rows that a rank receives, or for a stream all, as one message of each member.
+    /// Time of the link for the rows that a rank receives, one message from each member; for a
+    /// stream all rows.
     [[nodiscard]] double link_time(OverlapOp op, int rank) const {
         const auto message = [&](int64_t rows) {
             return rows == 0 ? 0 : static_cast<double>(link_.piece_ns) + bytes_ns(rows);
@@ -257,7 +262,7 @@ std::vector<OverlapTimes> overlap_of_ranks(OverlapOp op, const TileMap& map, int
     const VirtualTeam team(map, compute_ns, link, options);
     const auto whole = static_cast<double>(map.rows() > 0 ? compute_ns : 0);
     double computing = whole;
-    double serial = whole;  // the part of computing in the blocking form
+    double serial = whole;  // computing in the blocking form
     std::vector<double> end;
     switch (op) {
         case OverlapOp::all_gather_gemm:

@@ -15,7 +15,7 @@ double product_of(const MeasuredOverlap& m) {
            static_cast<double>(m.columns);
 }
 
-/// That the slowest member receives.
+/// Bytes that the slowest member receives.
 double received_bytes(const MeasuredOverlap& m, int members, int element_bytes) {
     const int64_t width = m.op == OverlapOp::gemm_reduce_scatter ? m.columns : m.inner;
     double rows = static_cast<double>(m.rows);
@@ -23,8 +23,8 @@ double received_bytes(const MeasuredOverlap& m, int members, int element_bytes) 
     return rows * static_cast<double>(width) * element_bytes;
 }
 
-/// Products of one rank. Those of an all-gather depend on what has arrived together: as without
-/// pieces.
+/// Number of products of one rank. In an all-gather it depends on which pieces arrive together;
+/// counted as without pieces.
 int products(const MeasuredOverlap& m, int members, int pieces) {
     if (m.op == OverlapOp::stream_in) return TileMap::even(m.rows, 1, pieces).pieces(0);
     if (m.op == OverlapOp::all_gather_gemm) return members;
@@ -81,7 +81,7 @@ int pieces_for(const OverlapTable& table, const TileShape& shape) {
     const MeasuredOverlap* nearest = nullptr;
     for (const MeasuredOverlap& m : table.shapes) {
         if (m.op != shape.op || !same_team || shape.element_bytes != table.element_bytes) continue;
-        // The same shape is the smallest that has room for it.
+        // An equal shape is the smallest one that is large enough.
         if (m.rows < shape.rows || m.inner < shape.inner || m.columns < shape.columns) continue;
         if (nearest == nullptr || product_of(m) < product_of(*nearest)) nearest = &m;
     }

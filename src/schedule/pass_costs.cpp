@@ -36,7 +36,7 @@ PassCosts PassCosts::of(const CostModel& costs, const StepSizes& sizes, const Sc
     const int64_t boundary = sizes.tokens * sizes.hidden * size_of(sizes.dtype);
     const Group pair{{0, 1}, -1};
     if (schedule.ranks > 1) result.hop = costs.transfer_ns(Do::send, pair, boundary);
-    // Collectives with a root include it, rows or not.
+    // Collectives with a root include it even if it has no rows.
     const auto with_root = [](std::vector<int> ranks, int root) {
         const auto at = std::lower_bound(ranks.begin(), ranks.end(), root);
         if (at == ranks.end() || *at != root) ranks.insert(at, root);

@@ -10,15 +10,15 @@
 
 namespace vocabpipe {
 
-/// What passes wait for on other ranks. A pass waits for one event at most: the forward or backward
-/// of one stage, or the E, S or T of all ranks that have one.
+/// The events on other ranks that passes wait for. A pass waits for at most one event: the forward
+/// or backward of one stage, or the E, S or T of all ranks that have one.
 class PassInputs {
 public:
     static constexpr size_t kNothing = std::numeric_limits<size_t>::max();
 
     struct Need {
         size_t event = kNothing;
-        int64_t latency = 0;  ///< from the event to the rank that asks
+        int64_t latency = 0;  ///< from the event to the waiting rank
     };
 
     /// Both must outlive this.

@@ -13,7 +13,8 @@ namespace {
 
 using enum Op;
 
-/// Runs every rank as far as its inputs are there. Event times are when the last producer ends.
+/// Runs every rank as far as its inputs are ready. The time of an event is the end of its last
+/// producer.
 class Clock {
 public:
     Clock(const Schedule& schedule, const PassCosts& costs, Pairs pairs)
@@ -58,7 +59,8 @@ private:
     const std::vector<Pass>& list(int rank) const {
         return schedule_.passes[static_cast<size_t>(rank)];
     }
-    /// Whether the input is there; otherwise the rank waits for it. `at` grows to when it came.
+    /// Whether the input is ready; if not, the rank is recorded as waiting for it. Raises `at` to
+    /// its arrival.
     bool available(int rank, const Pass& pass, int64_t& at) {
         const PassInputs::Need input = inputs_.need(rank, pass);
         if (input.event == PassInputs::kNothing) return true;

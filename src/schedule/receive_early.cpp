@@ -15,14 +15,14 @@ namespace vocabpipe {
 
 namespace {
 
-/// Between one pass ahead and as soon as sent.
+/// Values of receive_ahead between 1 and kAsSoonAsSent to try.
 constexpr std::array<int, 4> kBetween{2, 3, 4, 8};
 
 struct Candidate {
     Lowered lowered;
     int receive_ahead = 1;
     int64_t step_ns = 0;
-    uint64_t arena_bytes = 0;  ///< of the fullest rank
+    uint64_t arena_bytes = 0;  ///< largest of all ranks
 };
 
 }  // namespace
@@ -48,7 +48,7 @@ EarlyReceives lower_receiving_early(const Schedule& schedule, const StepSizes& s
         const auto timed = [&](const std::vector<Program>& programs) {
             return simulate(programs, costs, simulation).summary.step_ns;
         };
-        const Lowered& world = made.lowered;  // one slice has its programs already
+        const Lowered& world = made.lowered;  // with one slice the programs exist already
         made.step_ns = world.mesh.slices() == 1 ? timed(world.pipeline) : timed(world.all());
         for (const Program& program : made.lowered.pipeline) {
             made.arena_bytes = std::max(made.arena_bytes, program.arena_bytes);

@@ -10,7 +10,7 @@ namespace vocabpipe {
 
 namespace {
 
-/// One change per moment and use; those that cancel out are left out.
+/// Merges changes of equal time and use; drops those that cancel out.
 std::vector<RecordedRun::MemoryChange> merged(const RankMemory& memory, int64_t origin) {
     std::vector<RecordedRun::MemoryChange> changes;
     const auto add = [&](int64_t at, MemoryUse use, int64_t bytes) {

@@ -10,8 +10,8 @@
 
 namespace vocabpipe {
 
-/// "rows 128-255 of rank 5": the last rows of the microbatch, counted from 0, that a pass waited
-/// for, and who sent them.
+/// "rows 128-255 of rank 5": the last rows of the microbatch, from 0, that a pass waited for, and
+/// their sender.
 [[nodiscard]] inline std::string rows_of_wait(const Program& program, const PieceWait& wait) {
     const Action& moves = program.actions[wait.source];
     const Group& group = program.groups[moves.group];

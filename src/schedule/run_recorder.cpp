@@ -17,7 +17,8 @@ uint32_t RunRecorder::index_of(std::string_view name) {
 
 void RunRecorder::add(RecordedRun::Slice slice, std::string_view name, uint32_t action,
                       uint32_t waited_for) {
-    // "2F17" is 17 of "2F": a run has few such names, however many microbatches it has.
+    // "2F17" is stored as name "2F" and number 17, so that a run has few names for any number of
+    // microbatches.
     const size_t digits = name.find_last_not_of("0123456789") + 1;
     const std::string_view number = name.substr(digits);
     if (std::from_chars(number.data(), number.data() + number.size(), slice.number).ec ==

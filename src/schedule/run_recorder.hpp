@@ -10,7 +10,7 @@
 
 namespace vocabpipe {
 
-/// Collects slices in any order and with whole names; take() sorts and links them.
+/// Collects slices in any order, with full names; take() sorts and links them.
 class RunRecorder {
 public:
     explicit RunRecorder(std::string title) { run_.title = std::move(title); }
@@ -18,7 +18,7 @@ public:
     /// `action` numbers the slices of a rank; `waited_for` is one of these numbers or kNone. Name,
     /// number and waited_for of `slice` are set here.
     void add(RecordedRun::Slice slice, std::string_view name, uint32_t action, uint32_t waited_for);
-    /// Of one pipeline of so many ranks.
+    /// Returns the run, as one pipeline of `ranks` ranks.
     [[nodiscard]] RecordedRun take(int ranks) &&;
 
 private:

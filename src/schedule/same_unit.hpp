@@ -8,7 +8,7 @@
 
 namespace vocabpipe {
 
-/// UsageError unless all runs can share one time axis.
+/// Throws UsageError unless all runs can share one time axis.
 inline void require_same_unit(std::span<const RecordedRun> runs) {
     for (const RecordedRun& run : runs) {
         if (run.ticks_per_unit == runs.front().ticks_per_unit) continue;

@@ -78,7 +78,7 @@ Schedule evaluation_schedule(Schedule training) {
         std::erase_if(list, [](const Pass& pass) {
             return pass.op != Op::F && pass.op != Op::E && pass.op != Op::S;
         });
-        for (Pass& pass : list) pass.with_next = false;  // the other one may have been a backward
+        for (Pass& pass : list) pass.with_next = false;  // the other may have been a backward
     }
     return training;
 }

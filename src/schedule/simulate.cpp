@@ -1,4 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+// A simulation by events: ends of actions and arrivals of pieces, in order of time. After each
+// event the actions start whose edges and lane predecessors are satisfied; a communication starts
+// when its last participant arrives. When the speed of a pass changes, because communication begins
+// or ends or cores are shared anew, its end is scheduled again and the old event is stale.
 #include "vocabpipe/simulate.hpp"
 
 #include "src/schedule/action_costs.hpp"
@@ -21,9 +25,9 @@ struct Meeting {
     uint32_t arrived = 0;
     uint32_t first_member = kNone;  ///< linked list in the order of arrival
     int64_t bytes = 0;
-    int64_t link_free_ns = 0;  ///< by pieces: when the next one may go
-    int pieces = 0;            ///< that have gone
-    bool complete = false;     ///< all participants are there
+    int64_t link_free_ns = 0;  ///< in pieces: when the next one may be sent
+    int pieces = 0;            ///< pieces sent so far
+    bool complete = false;     ///< all participants have arrived
 };
 
 class Simulator {
@@ -72,13 +76,13 @@ public:
     }
 
 private:
-    /// The end of an action; of a communication, of all its participants.
+    /// The end of an action; for a communication, of all its participants.
     struct Event {
         int64_t at_ns = 0;
         uint32_t rank = 0;
         uint32_t action = 0;
         int piece = -1;  ///< of a streamed communication
-        /// Pieces that come at once come in order.
+        /// Pieces that arrive at once are handled in order.
         bool operator>(const Event& other) const {
             return at_ns != other.at_ns ? at_ns > other.at_ns : piece > other.piece;
         }
@@ -105,7 +109,7 @@ private:
         }
     }
 
-    /// From the all-gather of reports to the optimizer step.
+    /// Whether the edge is from the all-gather of reports to the optimizer step.
     static bool is_report(const Program& program, const Edge& edge) {
         const Action& after = program.actions[edge.after];
         return after.what == Do::pass && program.passes[after.item].op == Op::Update &&
@@ -125,8 +129,8 @@ private:
         if (--state.missing[action] == 0) startable_.push_back({rank, action});
     }
 
-    /// Which of two actions that came at the same moment is named: the pass before, if it is one of
-    /// them, for then the rank was not idle.
+    /// Whether `a` is named as waited_for when `a` and `b` end at the same moment: a pass is
+    /// preferred, because then the rank was not idle.
     static bool preferred(const Program& program, uint32_t a, uint32_t b) {
         const bool pass_a = program.actions[a].lane == Lane::compute;
         const bool pass_b = program.actions[b].lane == Lane::compute;
@@ -166,8 +170,8 @@ private:
         launch_next(rank, index, now);
     }
 
-    /// The launch after this one goes on with its start, or that of its last piece: the pieces are
-    /// launches of one communicator, which run one after the other.
+    /// Lets the next launch start when this one has started or, in pieces, when its last piece has:
+    /// the pieces are launches of one communicator, which run one after the other.
     void launch_next(uint32_t rank, uint32_t index, int64_t now, bool ended = false) {
         const Action& action = programs_[rank].actions[index];
         if (order_ != CommunicationOrder::launches || !is_communication(action.what)) return;
@@ -279,7 +283,7 @@ private:
         }
     }
 
-    /// The end of a pass that was moved since.
+    /// Whether the event is an end of a pass that has moved since.
     [[nodiscard]] bool is_stale(const Event& event) const {
         const SimulatedRank& state = ranks_[event.rank];
         if (programs_[event.rank].actions[event.action].lane != Lane::compute) return false;
@@ -289,7 +293,7 @@ private:
 
     // --- rows that stream ------------------------------------------------------------------------
 
-    /// That it can be given from the start.
+    /// Whether all rows that the action sends are made when it starts.
     [[nodiscard]] bool has_all_rows(uint32_t rank, uint32_t index) const {
         const uint32_t source = ranks_[rank].edges.source_of(index);
         return source == kNone ||
@@ -322,7 +326,7 @@ private:
                           SimulatedRank::kFull + state.slowdown);
     }
 
-    /// Up to its next piece, or its end.
+    /// Continues the pass to its next piece or its end.
     void go_on_with_pass(uint32_t rank, int64_t now) {
         SimulatedRank& state = ranks_[rank];
         const uint32_t pass = state.running;
@@ -348,12 +352,12 @@ private:
         schedule_end(rank);
     }
 
-    /// A piece more.
+    /// The pass has made another piece.
     void made(uint32_t rank, uint32_t pass, int64_t now) {
         SimulatedRank& state = ranks_[rank];
         const Program& program = programs_[rank];
         for (const uint32_t taker : state.edges.takers_of(pass)) {
-            // As the executor's, a lane goes on when its pieces have been given away.
+            // As in the executor, a lane continues when all pieces have been handed over.
             if (order_ == CommunicationOrder::lanes &&
                 rows_[base_[rank] + pass] == state.stream.made() && entered_[base_[rank] + taker]) {
                 go_on(rank, state.next_in_lane[taker], taker, now);
@@ -364,7 +368,8 @@ private:
         }
     }
 
-    /// With the first piece: those that make it are ready no earlier.
+    /// Begins a communication with its first piece; members that make the rows are not ready
+    /// earlier.
     void begin_pieces(const Meeting& meeting, int64_t now) {
         for_members(meeting, [&](uint32_t member, uint32_t of_member) {
             begin_action(member, of_member, now);
@@ -374,7 +379,7 @@ private:
         });
     }
 
-    /// What all members have made, one piece after the other on the link.
+    /// Sends the pieces that all members have made, one after the other on the link.
     void send_pieces(Meeting& meeting, int64_t now) {
         const uint32_t first = meeting.first_member;
         const Action& action = action_of(first);
@@ -383,7 +388,7 @@ private:
         for_members(meeting, [&](uint32_t member, uint32_t of_member) {
             const uint32_t source = ranks_[member].edges.source_of(of_member);
             if (source == kNone) return;
-            // A whole transfer of rows that come by pieces to others does not occur.
+            // No action sends as a whole rows that others send in pieces.
             ready = std::min(ready, rows_[base_[member] + source]);
         });
         const auto duration = [&](int64_t bytes) {
@@ -400,7 +405,7 @@ private:
         }
     }
 
-    /// A piece is there; whether it was the last one.
+    /// A piece has arrived; returns whether it was the last one.
     bool arrive(const Event& event) {
         const Action& action = programs_[event.rank].actions[event.action];
         for_members(meeting_[meetings_.of(action)], [&](uint32_t member, uint32_t of_member) {
@@ -476,16 +481,16 @@ private:
     const CostModel& costs_;
     const bool own_cores_;
     CoreShare share_;
-    int passes_ = 0;  ///< that run now
+    int passes_ = 0;  ///< passes running now
     const CommunicationOrder order_;
     std::vector<SimulatedRank> ranks_;
     std::vector<uint32_t> base_;  ///< [rank] id of its first action; ranks + 1 entries
     Meetings meetings_;
     std::vector<Meeting> meeting_;
     std::vector<uint32_t> next_member_;  ///< [action id]
-    std::vector<bool> entered_;          ///< [action id] has started; as rows_
-    std::vector<bool> launched_;         ///< [action id] the launch after it may start; as rows_
-    std::vector<int> rows_;              ///< [action id] pieces made or arrived; where any stream
+    std::vector<bool> entered_;          ///< [action id] has started; empty if nothing streams
+    std::vector<bool> launched_;         ///< [action id] the next launch may start; likewise
+    std::vector<int> rows_;  ///< [action id] pieces made or arrived; empty if nothing streams
     std::vector<Startable> startable_;
     std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
     uint32_t done_ = 0;

@@ -24,27 +24,28 @@ struct CoreShare {
 /// runs, which communication slows down.
 struct SimulatedRank {
     static constexpr uint32_t kNone = UINT32_MAX;
-    static constexpr int64_t kFull = 1000;  ///< speed of a pass beside communication
+    static constexpr int64_t kFull = 1000;  ///< speed of a pass during communication
 
     StreamEdges edges;
-    std::vector<uint32_t> missing;  ///< [action] edges and lane predecessor still to come
+    std::vector<uint32_t> missing;  ///< [action] edges and lane predecessors not yet satisfied
     std::vector<uint32_t> next_in_lane;
-    std::vector<uint32_t> next_in_order;  ///< [action] communication after it in the program
+    std::vector<uint32_t> next_in_order;  ///< [action] next communication in the program
     Span* spans = nullptr;                ///< [action]
 
     // The pass on the compute lane. Work is counted in thousandths of a nanosecond at full speed
     // times (1000 + slowdown) / 1000, so that both speeds are whole numbers.
     uint32_t running = kNone;
     int64_t work = 0;
-    int64_t slowdown = 0;  ///< of the running pass
-    int64_t since_ns = 0;  ///< up to when `work` is right
+    int64_t slowdown = 0;  ///< of the running pass, permille
+    int64_t since_ns = 0;  ///< time at which `work` was updated
     int communicating = 0;
     StreamingPass stream;  ///< of the running pass, if rows stream into or out of it
 
-    /// Of the program, whose spans begin at `first`.
+    /// Starts the program, whose spans begin at `first`.
     void begin(const Program& program, uint16_t rank, CommunicationOrder order, Span* first) {
         const size_t count = program.actions.size();
-        // One communication at a time: then one that waits for rows would hold up all others.
+        // Not with serial: one communication at a time, so one that waits for rows would block all
+        // others.
         edges = StreamEdges(program, order != CommunicationOrder::serial);
         missing = edges.ends.missing;
         next_in_lane.assign(count, kNone);
@@ -65,10 +66,10 @@ struct SimulatedRank {
             if (launches && is_communication(action.what)) follow(launched, i, next_in_order);
         }
     }
-    /// A pass runs, and waits for no rows.
+    /// Whether a pass runs and does not wait for rows.
     [[nodiscard]] bool is_working() const { return running != kNone && !stream.waits(); }
     [[nodiscard]] int64_t speed() const { return communicating > 0 ? kFull : kFull + slowdown; }
-    /// From since_ns on, as things are.
+    /// Time of the remaining work from since_ns on, at the present speed.
     [[nodiscard]] int64_t ns_left(CoreShare share) const {
         // work * sharing / per_ns, rounded up without leaving 64 bits.
         const int64_t per_ns = speed() * share.cores;
@@ -76,7 +77,7 @@ struct SimulatedRank {
         return left / per_ns * share.sharing +
                (left % per_ns * share.sharing + per_ns - 1) / per_ns;
     }
-    /// Takes off what has been done until now at that speed.
+    /// Subtracts the work done until `now` at that speed.
     void work_until(int64_t now, int64_t at_speed, CoreShare share) {
         const int64_t alone = (now - since_ns) * at_speed;
         work -= alone / share.sharing * share.cores +
@@ -85,7 +86,7 @@ struct SimulatedRank {
     }
 
 private:
-    /// `action` comes after `previous`, if there is one, and is the next one's.
+    /// Makes `action` the successor of `previous`, if any, and the new `previous`.
     void follow(uint32_t& previous, uint32_t action, std::vector<uint32_t>& next) {
         if (previous != kNone) {
             next[previous] = action;

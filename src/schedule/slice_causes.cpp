@@ -12,12 +12,13 @@ constexpr uint32_t kNoSlice = RecordedRun::kNone;
 
 using Slice = RecordedRun::Slice;
 
-/// Passes, local actions run one after the other; communication starts in order and overlaps.
+/// Whether the lane runs one action after the other; communication only starts in order, and
+/// overlaps.
 bool runs_to_completion(Lane lane) {
     return lane == Lane::compute || lane == Lane::local;
 }
 
-/// By rank alone: what its dependencies and its lane let begin.
+/// Causes within each rank, from dependencies and lanes.
 std::vector<uint32_t> own_causes(const RecordedRun& run) {
     const std::vector<Slice>& slices = run.slices;
     std::vector<uint32_t> cause(slices.size(), kNoSlice);
@@ -29,8 +30,8 @@ std::vector<uint32_t> own_causes(const RecordedRun& run) {
             continue;
         }
         const uint32_t before = runs_to_completion(slices[i].lane) ? i - 1 : cause[i - 1];
-        // A combine_softmax may run within a pass that polls: then the one before may end later
-        // than this.
+        // A combine_softmax may run inside a pass that polls; then the previous action may end
+        // after this one begins.
         if (end_of(before) > end_of(cause[i]) && end_of(before) <= slices[i].begin_ns) {
             cause[i] = before;
         }
@@ -47,7 +48,7 @@ std::vector<SliceCause> slice_causes(const RecordedRun& run) {
         return own[i] == kNoSlice ? -1
                                   : std::min(run.slices[own[i]].end_ns, run.slices[i].begin_ns);
     };
-    std::unordered_map<uint32_t, uint32_t> last;  // of a communication: the member ready last
+    std::unordered_map<uint32_t, uint32_t> last;  // communication to the member that was ready last
     for (uint32_t i = 0; i < own.size(); ++i) {
         if (run.slices[i].order == kNoSlice) continue;
         const auto [found, fresh] = last.try_emplace(run.slices[i].order, i);
@@ -57,7 +58,7 @@ std::vector<SliceCause> slice_causes(const RecordedRun& run) {
         uint32_t member = i;
         if (run.slices[i].order != kNoSlice) {
             member = last.at(run.slices[i].order);
-            // Of two that were ready at once nobody held the other up.
+            // If it was ready at the same time, this slice did not wait for it.
             if (ready_ns(member) == ready_ns(i)) member = i;
         }
         causes[i] = {own[member], member};
@@ -73,7 +74,8 @@ std::vector<PathPiece> critical_path(const RecordedRun& run,
         if (at == kNoSlice || run.slices[i].end_ns > run.slices[at].end_ns) at = i;
     }
     std::vector<PathPiece> path;
-    // Clocks of ranks differ by a little: what is no earlier than what it let begin ends the path.
+    // Clocks of ranks differ slightly, so the path ends at a slice that is not earlier than its
+    // successor.
     int64_t until = INT64_MAX;
     while (at != kNoSlice && path.size() < run.slices.size()) {
         const int64_t begin = std::min(run.slices[causes[at].member].begin_ns, until);

@@ -8,30 +8,31 @@
 
 namespace vocabpipe {
 
-/// What let a slice of a recorded run begin.
+/// Why a slice of a recorded run began when it did.
 struct SliceCause {
-    /// Slice that ended last of all that the action needed: its data, its memory, or the action
-    /// before it in its lane. kNone: nothing, it could begin with the step.
+    /// The slice that ended last among those that the action needed: for its data, its memory, or
+    /// as the previous one in its lane. kNone: none, it could begin with the step.
     uint32_t slice = RecordedRun::kNone;
-    /// Slice of the same communication on the rank that was ready last, the one that `slice` let
-    /// begin; the slice itself if nobody was later.
+    /// The slice of the same communication on the rank that was ready last, for which `slice` is
+    /// the cause; the slice itself if no rank was later.
     uint32_t member = RecordedRun::kNone;
 };
 
-/// [slice]. Simulated runs say in Slice::waited_for whatever an action waited for; executed ones
-/// name dependencies alone, and a pass that its own rank held up is found by its place in the lane.
+/// [slice] In simulated runs Slice::waited_for names any action that was waited for. In executed
+/// runs it names only dependencies; waits for the previous action are found from the order of the
+/// lane.
 [[nodiscard]] std::vector<SliceCause> slice_causes(const RecordedRun& run);
 
-/// A piece of the critical path: until end_ns of the piece everything later waited for this slice.
+/// A piece of the critical path: until the piece's end_ns everything later waited for this slice.
 struct PathPiece {
     uint32_t slice = RecordedRun::kNone;
-    int64_t begin_ns = 0;  ///< of a communication: when its last member was ready
+    int64_t begin_ns = 0;  ///< for a communication: when its last member was ready
     int64_t end_ns = 0;
 };
 
-/// From the pass that ended last back to the begin of the step, pieces in falling order of time.
-/// What no piece covers is time in which an action could have begun and had not (overhead), or
-/// before an action that needed nothing.
+/// From the pass that ended last back to the begin of the step, latest piece first. In time that no
+/// piece covers, an action could have begun but had not (overhead), or the next action needed
+/// nothing.
 [[nodiscard]] std::vector<PathPiece> critical_path(const RecordedRun& run,
                                                    const std::vector<SliceCause>& causes);
 

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// A parser and a printer of Megatron's layout notation, and the rules that spread layers over
+// stages.
 #include "vocabpipe/stage_layout.hpp"
 
 #include "vocabpipe/error.hpp"
@@ -104,7 +106,7 @@ private:
         symbols_.push_back({letter, at_++});
     }
 
-    /// Repeats what was added from `first` on if `*n` follows.
+    /// If `*n` follows, repeats the symbols from `first` on.
     void repeat(size_t first) {
         if (peek() != '*') return;
         const size_t star = at_++;
@@ -216,14 +218,14 @@ void check_costs(int num_layers, std::span<const int> rank_of_stage, const Layer
     check("the output layer", costs.output_layer, false);
 }
 
-/// Gives one unit after the other to the cheapest taker; ties to the first. Optimal for the dearest
-/// taker, because all units cost the same.
+/// Gives units, one by one, to the taker with the lowest cost; ties go to the first. This minimises
+/// the highest cost, because all units cost the same.
 class Filler {
 public:
     explicit Filler(std::vector<double> cost) : cost_(std::move(cost)), units_(cost_.size(), 0) {
         for (size_t i = 0; i < cost_.size(); ++i) cheapest_.emplace(cost_[i], i);
     }
-    /// `may_take(i)` is asked before a unit is given; a taker that is refused once gets no more.
+    /// Calls may_take(i) before giving a unit; a taker that is refused once gets no more.
     void fill(int units, double cost_of_unit, const std::function<bool(size_t)>& may_take) {
         while (units > 0 && !cheapest_.empty()) {
             const size_t taker = cheapest_.top().second;
@@ -305,13 +307,14 @@ std::vector<int> balanced_layers(int num_layers, std::span<const int> rank_of_st
         rank_index.push_back(static_cast<size_t>(found - used.begin()));
         of_rank[rank_index.back()] += of_stage[stage];
     }
-    // The least possible work of the busiest rank, then what every rank can take below it.
+    // First the least possible work of the busiest rank, then the layers that every rank can take
+    // within it.
     Filler ranks(of_rank);
     ranks.fill(num_layers, costs.layer, [](size_t) { return true; });
     const double busiest = *std::max_element(ranks.cost().begin(), ranks.cost().end());
     std::vector<int> room;
     for (size_t rank = 0; rank < of_rank.size(); ++rank) {
-        // At least what the rank took above: the quotient may have lost a layer to rounding.
+        // At least as many as above: rounding may have lost a layer in the quotient.
         const double more = std::min((busiest - of_rank[rank]) / costs.layer + 1e-9,
                                      static_cast<double>(num_layers));
         room.push_back(std::max(ranks.units()[rank], static_cast<int>(more)));

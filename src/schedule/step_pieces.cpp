@@ -16,8 +16,8 @@ namespace vocabpipe {
 namespace {
 
 constexpr std::array<int, 4> kMorePieces{2, 4, 8, 16};
-constexpr double kWorthIt = 0.99;  // of the step with fewer pieces
-constexpr double kNothing = 0.02;  // of the mean F: a hop that is not worth hiding
+constexpr double kWorthIt = 0.99;  // of the step time with fewer pieces
+constexpr double kNothing = 0.02;  // of the mean F: shorter hops are not worth hiding
 
 bool has_nothing_to_hide(const Schedule& schedule, const StepSizes& sizes, const CostModel& costs) {
     if (schedule.ranks == 1 || sizes.tensor > 1) return true;  // tensor ranks stream no boundaries

@@ -10,17 +10,18 @@
 
 namespace vocabpipe {
 
-/// The edges of a rank's program, by what `after` waits for: the end of `before`, or its rows.
+/// The edges of a rank's program in two groups: `after` waits for the end of `before`, or for its
+/// rows.
 struct StreamEdges {
     static constexpr uint32_t kNone = UINT32_MAX;
 
-    /// Who waits for the end of an action. `missing` counts edges of both kinds.
+    /// Actions that wait for the end of an action. `missing` counts edges of both groups.
     Successors ends;
-    Successors rows;               ///< who waits for its first rows, along streamed edges
-    std::vector<uint32_t> source;  ///< [action] whose rows it needs, or kNone; empty without any
+    Successors rows;               ///< actions that wait for its first rows, along streamed edges
+    std::vector<uint32_t> source;  ///< [action] whose rows it needs, or kNone; empty: none streamed
 
     StreamEdges() = default;
-    /// `follow`: false takes streamed edges for usual ones.
+    /// `follow` false: treats streamed edges as plain ones.
     StreamEdges(const Program& program, bool follow) {
         const size_t count = program.actions.size();
         if (!follow || program.streamed.empty()) {
@@ -46,12 +47,12 @@ struct StreamEdges {
 
     /// Whether any edge is streamed.
     [[nodiscard]] bool any() const { return !source.empty(); }
-    /// The action that makes or receives rows while this one uses or sends them; kNone: all are
-    /// there before it starts.
+    /// The action that makes or receives rows while this one uses or sends them; kNone: all rows
+    /// are complete before it starts.
     [[nodiscard]] uint32_t source_of(uint32_t action) const {
         return any() ? source[action] : kNone;
     }
-    /// Who uses rows of the action while they come.
+    /// Actions that use rows of the action while it makes or receives them.
     [[nodiscard]] std::span<const uint32_t> takers_of(uint32_t action) const {
         return any() ? rows.of(action) : std::span<const uint32_t>();
     }

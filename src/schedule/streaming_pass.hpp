@@ -10,21 +10,21 @@
 
 namespace vocabpipe {
 
-/// A simulated pass whose rows stream: where in its work it needs a piece of its input, and where
-/// it has made one of its output. Work is in the simulator's unit.
+/// A simulated pass with streamed rows: the points in its work at which it needs a piece of its
+/// input or has made one of its output. Work is in the simulator's unit.
 class StreamingPass {
 public:
-    /// The first `piece` pieces are needed from here on, or have been made.
+    /// A point at which the first `piece` pieces are needed, or have been made.
     struct Point {
         int64_t at = 0;  ///< work
         bool needed = false;
         int piece = 0;
     };
 
-    /// No rows of it stream.
+    /// A pass without streamed rows.
     StreamingPass() = default;
-    /// Of `work` in all, with so many pieces of input, of output; 0: none. `unit`: work of a ns.
-    /// What pieces add is added where they are used or made.
+    /// `work`: in total; `needed`, `made`: pieces of input and output, 0: not streamed; `unit`:
+    /// work per ns. The cost of a piece is added where it is used or made.
     StreamingPass(int64_t work, const StreamedShare& share, int needed, int made, int64_t unit)
         : made_(made) {
         const int64_t uses = unit * share.input_piece_ns * std::max(needed - 1, 0);
@@ -37,21 +37,21 @@ public:
         for (int k = 1; k <= made; ++k) {
             points_.push_back({begin + (end - begin) * k / made, false, k});
         }
-        // What is needed at a point comes before what has been made there.
+        // At equal points, needed pieces come before made ones.
         std::ranges::stable_sort(points_, {}, &Point::at);
     }
 
     [[nodiscard]] explicit operator bool() const { return !points_.empty(); }
-    /// Where the work is, if it is at a point; null on the way to the next.
+    /// The point that the work has reached; null: on the way to the next.
     [[nodiscard]] const Point* here() const {
         return next_ < points_.size() && points_[next_].at <= position_ ? &points_[next_] : nullptr;
     }
-    /// Beyond that point.
+    /// Moves past this point.
     void pass() { ++next_; }
     [[nodiscard]] bool is_over() const { return next_ == points_.size() && position_ >= work_; }
-    /// To the next point, or to the end.
+    /// Work to the next point, or to the end.
     [[nodiscard]] int64_t work_to_next() const { return target() - position_; }
-    /// That work has been done.
+    /// Records that this work has been done.
     void reached() { position_ = target(); }
 
     void wait(int64_t now) {

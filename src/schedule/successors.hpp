@@ -8,8 +8,7 @@
 
 namespace vocabpipe {
 
-/// Who comes after whom, and how many come before: a graph made ready for running in dependency
-/// order.
+/// A graph for running nodes in dependency order: successors, and numbers of predecessors.
 struct Successors {
     std::vector<uint32_t> missing;  ///< [node] number of predecessors
     std::vector<uint32_t>

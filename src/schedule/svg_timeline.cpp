@@ -17,7 +17,7 @@ namespace vocabpipe {
 
 namespace {
 
-// In the picture's units, which are pixels unless it is scaled.
+// Sizes in units of the picture: pixels unless it is scaled.
 constexpr double kLeft = 46;          ///< names of ranks
 constexpr double kLeftOfPlaces = 92;  ///< names of ranks with their places in a mesh
 constexpr double kWidth = 954;
@@ -28,8 +28,8 @@ constexpr double kDigit = 6.2;  ///< width of a digit of the font below
 constexpr double kFont = 11;
 constexpr double kAxis = 30;  ///< ticks, their numbers, the unit
 
-/// Colours as in the page (html/draw.js), and of stages after a rank's first ones. White text on
-/// the dark ones.
+/// Colours as in the page (html/draw.js), with others for later stages of a rank. Dark ones have
+/// white text.
 struct Kind {
     std::string_view letter;  ///< of a pass; empty: passes of the step
     std::string_view word;
@@ -47,7 +47,7 @@ constexpr std::array<Kind, 10> kKinds{{{"F", "forward", "#4878d0", "#8eabe2", tr
                                        {"T", "output layer backward", "#d667a3", "#e6a1c6", true},
                                        {"", "end of step", "#8c613c", "#b89d86", true}}};
 
-/// White pages and dark ones: the picture takes the color scheme of what shows it.
+/// For white and dark pages: the picture follows the color scheme of its viewer.
 constexpr std::string_view kStyle = R"(<style>
 text { fill: #1c2330 } .soft { fill: #5b6678 } .back { fill: #fff } .line { stroke: #d9dde3 }
 .b { font-weight: bold } .m { text-anchor: middle } .e { text-anchor: end }
@@ -59,7 +59,7 @@ text { fill: #1c2330 } .soft { fill: #5b6678 } .back { fill: #fff } .line { stro
 </style>
 )";
 
-/// Of the critical path: it shows on passes, on white pages and on dark ones.
+/// Line of the critical path, visible on passes and on white and dark pages.
 constexpr std::string_view kPathLine = R"(fill="none" stroke="#e5262f" stroke-width="2.4")";
 
 size_t kind_of(std::string_view letter) {
@@ -68,7 +68,7 @@ size_t kind_of(std::string_view letter) {
     return static_cast<size_t>(found - kKinds.begin());
 }
 
-/// 1, 2 or 5 times a power of ten: the least of at least so much.
+/// The smallest 1, 2 or 5 times a power of ten that is not below `least`.
 double nice_step(double least) {
     const double power = std::pow(10, std::floor(std::log10(least)));
     for (const double factor : {1.0, 2.0, 5.0}) {
@@ -106,7 +106,7 @@ std::string number(double value) {
     return std::string(view);
 }
 
-/// Titles may hold file names: what XML or a reader could stumble over is left out.
+/// Titles may contain file names: drops characters that XML does not allow.
 std::string svg_text(std::string_view text) {
     std::string result;
     for (const char c : text) {
@@ -172,7 +172,7 @@ private:
                          "makespan " + time_text(summary.makespan_ns) + bubble);
         bottom_ += kTitle;
         const double top = bottom_;
-        const size_t lines = body_.size();  // of the axis, which are below the boxes
+        const size_t lines = body_.size();  // where lines of the axis go, below the boxes
         std::vector<double> rows(static_cast<size_t>(run.ranks));  // of ranks, from above
         auto slice = run.slices.begin();
         for (int rank = 0; rank < run.ranks; ++rank) {
@@ -227,7 +227,7 @@ private:
         return short_number(static_cast<double>(time) / unit_.size) + " " + std::string(unit_.name);
     }
 
-    /// Where the numbers of the axis are.
+    /// Times of the numbers on the axis.
     [[nodiscard]] std::vector<double> ticks() const {
         constexpr double kApart = 80;
         std::vector<double> all;
@@ -251,13 +251,13 @@ private:
             last = x;
         }
         body_ += line + "\"/>\n" + numbers;
-        // Where the last number would cover it, before the axis.
+        // Before the axis if the last number would cover it.
         const bool room = left_ + kWidth - last > 40;
         body_ += text_at(room ? left_ + kWidth : left_ - 12, top + 15, "soft e", unit_.name);
         bottom_ += kAxis - 8;
     }
 
-    /// What times are multiples of, where all runs have the same costs; else each run's.
+    /// The costs, of which times are multiples: once if all runs have the same, else for each run.
     void draw_costs(std::span<const RecordedRun> runs) {
         std::vector<std::string> told;
         for (const RecordedRun& run : runs) {
@@ -270,7 +270,7 @@ private:
         }
     }
 
-    /// Boxes by kind, and for stages after the first of a rank apart.
+    /// Boxes by kind, separately for a rank's first stage and its others.
     struct Row {
         std::array<std::string, 2 * kKinds.size()> boxes;
         std::string labels;
@@ -290,7 +290,7 @@ private:
             "h-" + number(drawn) + "z";
         if (slice.number == RecordedRun::kNone) return;
         const std::string label = std::to_string(slice.number);
-        // Numbers of more digits are smaller, so that they do not end with 9.
+        // Longer numbers get a smaller font, so that numbers above 9 fit, too.
         const double fits = width / (static_cast<double>(label.size()) * kDigit) * kFont;
         if (fits < 5) return;
         row.labels += text_at(x + width / 2, bottom_ + 12 - std::max(0.0, (kFont - fits) / 3),
@@ -300,7 +300,7 @@ private:
 
     void draw_legend() {
         double x = left_;
-        // `shape`: a path but for its begin, the entry's upper left corner.
+        // `shape`: a path without its start, which is the entry's upper left corner.
         const auto draw_entry = [&](const std::string& name, const std::string& attributes,
                                     const std::string& shape) {
             const double width = 34 + 5.6 * static_cast<double>(name.size());

@@ -32,7 +32,7 @@ TileMap TileMap::even(int64_t rows, int members, int pieces) {
     const auto begin = [&](int64_t i) { return each * i + rest * i / members; };
     for (int64_t i = 0; i < members; ++i) {
         const int64_t own = begin(i + 1) - begin(i);
-        // Blocks of kCut rows, dealt out evenly; the last piece takes what is no whole block.
+        // Blocks of kCut rows, spread evenly; the last piece takes the rest.
         const int64_t blocks = own / kCut;
         const int64_t count = std::clamp<int64_t>(own / kFewest, 1, pieces);
         const int64_t first = map.cuts_.back();
@@ -47,7 +47,7 @@ TileMap TileMap::even(int64_t rows, int members, int pieces) {
 TileMap TileMap::of_counts(std::span<const int64_t> rows_of_member, int64_t rows_per_piece) {
     require_positive("members", static_cast<int64_t>(rows_of_member.size()));
     require_positive("rows per piece", rows_per_piece);
-    // No piece has more than all rows, so that more than these changes nothing.
+    // Larger values change nothing, because no piece has more than all rows.
     constexpr int64_t kMost = int64_t{1} << 48;
     const int64_t step =
         std::max(kFewest, (std::min(rows_per_piece, kMost) - 1) / kCut * kCut + kCut);

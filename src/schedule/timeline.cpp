@@ -7,7 +7,7 @@ namespace vocabpipe {
 
 namespace {
 
-/// An optimizer step that waits for what all ranks report.
+/// Whether the optimizer step waits for the reports of all ranks.
 bool waits_for_all(const std::vector<Program>& programs) {
     for (const Program& program : programs) {
         const bool updates = !program.passes.empty() && program.passes.back().op == Op::Update;
@@ -45,8 +45,8 @@ TimelineSummary summarize(const Timeline& timeline, const std::vector<Program>& 
             of_rank.span_ns = compute[rank].second - compute[rank].first;
         }
         if (summary.makespan_ns > 0) {
-            // In simulated time combine_softmax runs beside a pass, so that busy can exceed the
-            // makespan.
+            // In simulated time combine_softmax runs in parallel with a pass, so busy can exceed
+            // the makespan.
             of_rank.bubble = std::max(0.0, 1.0 - static_cast<double>(of_rank.busy_ns) /
                                                      static_cast<double>(summary.makespan_ns));
         }

@@ -16,8 +16,8 @@
 
 namespace vocabpipe {
 
-/// Another device, all of it: for devices that differ from one in little, as those of tests and
-/// benchmarks do.
+/// Forwards everything to another device: a base for devices that differ in little, such as those
+/// of tests and benchmarks.
 class ForwardingDevice : public Device {
 public:
     explicit ForwardingDevice(std::unique_ptr<Device> inner) : inner_(std::move(inner)) {}

@@ -21,8 +21,8 @@ public:
     }
     [[nodiscard]] bool asynchronous() const override { return false; }
 
-    /// Taken straight from the system, so that freeing gives it back and the planned figure is the
-    /// resident one. Every page is touched at once: a step never faults.
+    /// Maps memory directly from the system, so that freeing returns it and resident memory equals
+    /// the planned number. Every page is touched here, so that a step never faults.
     [[nodiscard]] DeviceMemory allocate(uint64_t bytes, const std::string& what) override {
         if (bytes == 0) return {};
         void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE,

@@ -9,7 +9,7 @@ namespace vocabpipe::tile_link {
 
 namespace {
 
-/// Where pieces end must fit what there is: ascending, the last one at its end.
+/// Checks that the ends of pieces ascend and that the last one is the end of the bytes.
 void check_ends(const std::string& name, const char* side, size_t member, size_t bytes,
                 std::span<const int64_t> ends) {
     const bool ascending = std::is_sorted(ends.begin(), ends.end());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What links of all devices ask of their users, and how they name pieces in errors.
+// Checks of arguments and names of pieces in errors, for the links of all devices.
 #pragma once
 
 #include "src/runtime/transport/transport.hpp"
@@ -18,12 +18,12 @@ namespace vocabpipe::tile_link {
 [[nodiscard]] std::string text_of(const TileLink::Name& name);
 
 /// Throws UsageError unless there is a part for each member, with ends that fit, and the part of
-/// `self` is alike on both sides.
+/// `self` is equal on both sides.
 void check_parts(const std::string& name, int self, size_t members,
                  std::span<const TileLink::Outgoing> send,
                  std::span<const TileLink::Incoming> receive);
 
-/// Throws UsageError unless 0 <= pieces <= most; `what` says what is done to them.
+/// Throws UsageError unless 0 <= pieces <= most; `what` names the operation on them.
 void check_pieces(const std::string& name, const char* what, int member, int pieces, int most);
 
 /// "rank 0: all-gather of qkv, layer 7: waits for piece 2 of member 1 (rank 1)".
@@ -39,8 +39,8 @@ template <typename Part>
                               static_cast<size_t>(part.ends[at] - begin));
 }
 
-/// Throws what an operation of a link that cannot run one throws: UsageError while `running` has
-/// not finished (null: none), CommunicationError after one has failed.
+/// Throws if the link cannot start an operation: UsageError while `running` has not finished (null:
+/// none), CommunicationError after one has failed.
 void check_idle(int rank, const std::string& name, bool broken, const std::string* running);
 
 }  // namespace vocabpipe::tile_link

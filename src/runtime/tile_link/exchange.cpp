@@ -10,7 +10,7 @@ namespace vocabpipe {
 
 namespace {
 
-/// What a transport says of a transfer, with what the transfer was for.
+/// Runs `work`; adds to a transport's error which piece the transfer was for.
 template <typename Work, typename Where>
 auto say_where(Work&& work, Where&& where) {
     try {
@@ -98,7 +98,7 @@ void HostExchange::start_send(int member, int piece) {
         [&] { return where("sends", member, piece); });
 }
 
-/// Whether a piece has left.
+/// Returns whether a piece has been sent.
 bool HostExchange::advance_sends(int member) {
     Outbox& box = out_[static_cast<size_t>(member)];
     const int before = box.done;
@@ -116,7 +116,7 @@ bool HostExchange::advance_sends(int member) {
     return box.done > before;
 }
 
-/// Whether a piece has arrived.
+/// Returns whether a piece has arrived.
 bool HostExchange::advance_receives(int member) {
     Inbox& box = in_[static_cast<size_t>(member)];
     const int before = box.done;
@@ -151,7 +151,7 @@ bool HostExchange::progress() {
     return moved;
 }
 
-/// A piece that was lost or came twice shows in the label that comes in its place.
+/// Detects a lost or repeated piece by the label that arrives in its place.
 void HostExchange::check_label(int member, int piece) const {
     const Inbox& box = in_[static_cast<size_t>(member)];
     const Label& label = box.labels[static_cast<size_t>(piece)];
@@ -257,7 +257,7 @@ std::string HostExchange::where(const char* what, int member, int piece) const {
                                  team_.options.ranks);
 }
 
-/// The first piece that a wait lacks.
+/// Text of the first piece that a wait lacks.
 std::string HostExchange::awaited() const {
     for (size_t m = 0; m < in_.size(); ++m) {
         const int member = static_cast<int>(m);

@@ -14,7 +14,7 @@ namespace vocabpipe {
 
 class HostExchange;
 
-/// What the operations of one link share.
+/// State shared by the operations of one link.
 struct HostTeam {
     Transport& transport;
     const WaitOptions& wait;
@@ -23,12 +23,12 @@ struct HostTeam {
     std::vector<std::array<int, 2>> to = {};  ///< (this rank, member) for transfers
     std::vector<std::array<int, 2>> from = {};
     uint32_t operations = 0;          ///< started so far; the same on all members
-    HostExchange* current = nullptr;  ///< the one that has not finished
-    bool broken = false;              ///< one went without finishing
+    HostExchange* current = nullptr;  ///< operation that has not finished; null: none
+    bool broken = false;              ///< an operation was destroyed before it finished
 };
 
 /// One all-to-all of a link on a host: receives of all pieces posted at the start, sends at
-/// release. Pieces of one pair arrive in order, so only the next one of each member is looked at.
+/// release. Pieces of one pair arrive in order, so only the next one of each member is tested.
 class HostExchange final : public TileLink::Exchange {
 public:
     /// Parts as TileLink::all_to_all() has checked them.
@@ -42,13 +42,13 @@ public:
     [[nodiscard]] int wait(int member, int pieces) override;
     [[nodiscard]] bool test(int member, int pieces) override;
     void finish() override;
-    /// Advances; whether anything has arrived or left.
+    /// Advances; returns whether anything was received or sent.
     bool progress();
     [[nodiscard]] const std::string& name() const { return name_; }
 
 private:
-    /// Goes before each piece: what comes, so that the receiver need not trust the order of events
-    /// on the other side.
+    /// Sent before each piece to say which one follows, so that the receiver need not trust the
+    /// order of the sender's calls.
     struct Label {
         uint32_t operation = 0;
         uint32_t piece = 0;
@@ -63,10 +63,10 @@ private:
     template <typename Part>
     struct Side {
         Part part;
-        std::vector<Label> labels;    ///< of pieces; peers hold pointers
-        std::vector<Flight> flights;  ///< of pieces; of those that have been started
+        std::vector<Label> labels;    ///< [piece]; peers hold pointers
+        std::vector<Flight> flights;  ///< [piece]; of started pieces
         int started = 0;              ///< released, or posted
-        int done = 0;                 ///< have left, or arrived
+        int done = 0;                 ///< sent, or arrived
         [[nodiscard]] int pieces() const { return static_cast<int>(part.ends.size()); }
         [[nodiscard]] auto piece(int i) const { return tile_link::piece_of(part, i); }
     };
@@ -86,10 +86,10 @@ private:
 
     HostTeam& team_;
     std::string name_;
-    uint32_t number_;  ///< of the team's operations
+    uint32_t number_;  ///< number among the team's operations
     std::vector<Outbox> out_;
     std::vector<Inbox> in_;
-    int awaited_member_ = -1;  ///< of wait(); -1: finish() waits for all
+    int awaited_member_ = -1;  ///< member of wait(); -1: finish() waits for all
     bool progressing_ = false;
     bool finished_ = false;
 };

@@ -10,10 +10,10 @@
 namespace vocabpipe {
 
 /// A link over the messages of a transport: threads, processes, several hosts. Every piece is a
-/// label of a few bytes and a message; the label says which operation and piece comes, so that one
-/// that was lost or sent twice is an error where it happened, not wrong numbers. `wait` and
-/// `transport` must outlive the link. Throws UsageError unless `ranks` are distinct, exist, and
-/// have this rank among them.
+/// label of a few bytes and a message. The label names operation and piece, so that a lost or
+/// repeated piece is an error at once instead of wrong numbers later. `wait` and `transport` must
+/// outlive the link. Throws UsageError unless `ranks` are distinct, exist, and have this rank among
+/// them.
 [[nodiscard]] std::unique_ptr<TileLink> make_host_tile_link(Transport& transport,
                                                             const WaitOptions& wait,
                                                             TileLinkOptions options);

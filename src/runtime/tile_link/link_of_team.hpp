@@ -9,9 +9,9 @@
 
 namespace vocabpipe::tile_link {
 
-/// One rank's end of a team: checks what it is told, and starts an operation. Team: what the
+/// One rank's end of a team: checks arguments and starts operations. Team: the state that
 /// operations of the link share, with `transport`, `options`, `self`, `current` and `broken`.
-/// OneExchange: one of them, with name() and progress().
+/// OneExchange: an operation, with name() and progress().
 template <class Team, class OneExchange>
 class LinkOfTeam final : public TileLink {
 public:

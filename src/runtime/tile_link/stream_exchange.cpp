@@ -33,7 +33,7 @@ StreamExchange::StreamExchange(StreamTeam& team, std::string name,
     }
     team_.current = this;
     try {
-        // What the pass's stream still does with the memory comes before anything is received.
+        // Receives wait for all earlier work of the pass's stream, which may use the memory.
         check(cudaEventRecord(team_.begin.get(), team_.pass), "cudaEventRecord");
         check(cudaStreamWaitEvent(team_.stream.get(), team_.begin.get(), 0), "cudaStreamWaitEvent");
         hand_over();
@@ -47,7 +47,7 @@ StreamExchange::~StreamExchange() {
     if (!finished_) cancel();
 }
 
-/// No stream touches the memory of the operation afterwards: what is enqueued no longer waits for
+/// Afterwards no stream touches the memory of the operation: enqueued work no longer waits for
 /// another rank, so it runs to its end.
 void StreamExchange::cancel() noexcept {
     team_.current = nullptr;
@@ -159,8 +159,8 @@ void StreamExchange::finish() {
     team_.current = nullptr;
 }
 
-/// The pass's stream goes on after the first `steps` steps: the link's stream runs them in order,
-/// so it waits for the last one only.
+/// Lets the pass's stream wait for the first `steps` steps. The link's stream runs them in order,
+/// so waiting for the last one is enough.
 void StreamExchange::await(size_t steps) {
     if (steps <= awaited_) return;
     IdleWait idle(team_.wait);
@@ -178,7 +178,7 @@ void StreamExchange::await(size_t steps) {
     awaited_ = steps;
 }
 
-/// The step that is not enqueued yet: either side may be missing.
+/// Text of the next step that is not enqueued: either side may be missing.
 std::string StreamExchange::awaited() const {
     const Step& step = steps_[enqueued_];
     const bool receives = step.piece < in_[static_cast<size_t>(step.from)].pieces();

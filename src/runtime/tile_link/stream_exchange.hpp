@@ -11,7 +11,7 @@ namespace vocabpipe {
 
 class StreamExchange;
 
-/// Events without times, made once and recorded again in every operation.
+/// Events without times, made once and reused in every operation.
 class EventPool {
 public:
     [[nodiscard]] cudaEvent_t operator[](size_t i) {
@@ -23,26 +23,26 @@ private:
     std::vector<cuda::Event> events_;
 };
 
-/// What the operations of one link on a GPU share.
+/// State shared by the operations of one link on a GPU.
 struct StreamTeam {
     Transport& transport;
     LinkTransport& steps;
     const WaitOptions& wait;
-    cudaStream_t pass = nullptr;  ///< where passes run
+    cudaStream_t pass = nullptr;  ///< stream of the passes
     TileLinkOptions options;
     int self = 0;                                            ///< this rank's number in the team
-    int number = 0;                                          ///< the team's, of `steps`
+    int number = 0;                                          ///< number of the team in `steps`
     cuda::Stream stream{};                                   ///< the link's own
     cuda::Event begin = cuda::make_event(cuda::Timing::no);  ///< memory of the operation is free
     cuda::Event own = cuda::make_event(cuda::Timing::no);    ///< the own part is copied
     EventPool ready{}, done{};          ///< of releases and of steps of an operation
-    StreamExchange* current = nullptr;  ///< the one that has not finished
-    bool broken = false;                ///< one went without finishing
+    StreamExchange* current = nullptr;  ///< operation that has not finished; null: none
+    bool broken = false;                ///< an operation was destroyed before it finished
 };
 
-/// One all-to-all of a link on a GPU, as steps in the order of streams.hpp. A step is handed to the
-/// transport as soon as its own piece and all earlier ones have been released, and counts as
-/// enqueued when the transport says so, which may need the hosts of its peers, never their GPUs.
+/// One all-to-all of a link on a GPU, as steps in the order of streams.hpp. A step is given to the
+/// transport as soon as its own piece and all earlier ones have been released. It counts as
+/// enqueued when the transport reports it, which may need the hosts of its peers, never their GPUs.
 class StreamExchange final : public TileLink::Exchange {
 public:
     /// Parts as TileLink::all_to_all() has checked them.
@@ -56,7 +56,7 @@ public:
     [[nodiscard]] int wait(int member, int pieces) override;
     [[nodiscard]] bool test(int member, int pieces) override;
     void finish() override;
-    /// Hands over and looks; whether a step has been enqueued.
+    /// Hands over steps and tests them; returns whether a step has been enqueued.
     bool progress();
     [[nodiscard]] const std::string& name() const { return name_; }
 
@@ -69,7 +69,7 @@ private:
     };
     struct Inbox {
         TileLink::Incoming part;
-        size_t first_step = 0;  ///< of its pieces; not of the own part
+        size_t first_step = 0;  ///< first step of its pieces; not for the own part
         [[nodiscard]] int pieces() const { return static_cast<int>(part.ends.size()); }
     };
     struct Step {
@@ -92,7 +92,7 @@ private:
     std::vector<Step> steps_;
     size_t handed_over_ = 0, enqueued_ = 0;  ///< steps
     size_t awaited_ = 0;                     ///< steps for which the pass's stream waits
-    size_t releases_ = 0;                    ///< events of team.ready that are in use
+    size_t releases_ = 0;                    ///< events of team.ready in use
     bool finished_ = false;
 };
 

@@ -18,7 +18,8 @@ LinkTransport& steps_of(Transport& transport) {
     throw UsageError("tile link: the transport moves no memory of GPUs");
 }
 
-/// Other ranks wait for its steps, as for those of the other lanes of communication.
+/// A stream of high priority, as for the other communication lanes, because other ranks wait for
+/// its steps.
 cuda::Stream make_link_stream() {
     int least = 0;
     int greatest = 0;

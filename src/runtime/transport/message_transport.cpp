@@ -113,7 +113,7 @@ Ticket MessageTransport::start(const Transfer& t) {
                 send(ticket, t.root, t.channel, t.send);
                 break;
             }
-            // Members without a block (a root that owns no shard) have an empty range.
+            // Members without a block (such as a root without a shard) have an empty range.
             for (size_t i = 0; i < members; ++i) {
                 const auto part = t.block(t.receive, i);
                 if (i == self) {

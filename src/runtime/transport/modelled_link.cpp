@@ -33,7 +33,7 @@ public:
     [[nodiscard]] Ticket start(const Transfer& transfer) override {
         const Ticket ticket = messages_.take_new();
         Message& message = messages_[ticket];
-        Transfer stamp = transfer;  // goes ahead of the message, on the same channel
+        Transfer stamp = transfer;  // precedes the message on the same channel
         if (transfer.what == Do::send) {
             message.stamp_ns = now_ns();
             stamp.send = std::as_bytes(std::span(&message.stamp_ns, 1));
@@ -65,7 +65,7 @@ public:
 
 private:
     struct Message {
-        int64_t stamp_ns = 0;  ///< when its sender started it
+        int64_t stamp_ns = 0;  ///< when its sender started the message
         int64_t bytes = 0;
         bool receives = false;
         std::optional<Ticket> stamp;     ///< until it has arrived
@@ -73,7 +73,7 @@ private:
         std::optional<int64_t> seen_ns;  ///< of a receive
     };
 
-    /// Whether the message is done as far as the inner transport knows.
+    /// Whether stamp and message have completed on the inner transport.
     bool arrived(Message& message) {
         for (std::optional<Ticket>* const part : {&message.stamp, &message.transfer}) {
             if (!part->has_value()) continue;
@@ -83,8 +83,8 @@ private:
         return true;
     }
 
-    /// Messages that have arrived since the last look take the link in the order in which they were
-    /// sent. Those of one sender and channel arrive in order.
+    /// Newly arrived messages occupy the link in the order in which they were sent. Those of one
+    /// sender and channel arrive in order.
     void look_for_arrivals() {
         std::vector<Ticket> fresh;
         for (auto& [from, queue] : underway_) {

@@ -9,11 +9,10 @@
 namespace vocabpipe {
 
 /// A transport whose messages take the time of a modelled link: a message that its sender started
-/// at time s is seen at max(link free, s) + piece_ns + bytes / rate + latency, where every rank has
-/// one link for all that it receives, free when the last message has left it. The messages
-/// themselves travel on `inner`, and nothing sleeps or spins to fill the time, so that computing
-/// can use it. For benchmarks on machines whose own transport is nothing like a network's; what is
-/// measured with it is to be called modelled.
+/// at time s arrives at max(link free, s) + piece_ns + bytes / rate + latency. Every rank has one
+/// link for all that it receives, which is free when the last message has left it. The messages are
+/// sent by `inner`, and nothing sleeps or spins to fill the time, so that computing can use it. For
+/// benchmarks on machines whose own transport differs much from a network; call results modelled.
 ///
 /// Messages (send, receive) are delayed; other transfers pass through. Ranks must share a clock:
 /// threads, or processes of one host. `inner` must outlive it, and all ranks must use one. Throws

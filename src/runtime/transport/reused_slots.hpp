@@ -7,8 +7,8 @@
 
 namespace vocabpipe {
 
-/// What a transport keeps of its open messages, by number. Slots never move, so that peers and
-/// libraries may hold on to their places, and those that were given back are taken again.
+/// A transport's records of open messages, by number. Slots never move, so peers and libraries may
+/// keep pointers to them, and freed slots are reused.
 template <typename T>
 class ReusedSlots {
 public:
@@ -31,7 +31,7 @@ public:
     void give_back(uint32_t slot) { free_.push_back(slot); }
 
     [[nodiscard]] T& operator[](uint32_t slot) { return slots_[slot]; }
-    /// Of all slots, free ones as well.
+    /// Iterates over all slots, including free ones.
     [[nodiscard]] auto begin() { return slots_.begin(); }
     [[nodiscard]] auto end() { return slots_.end(); }
 

@@ -21,9 +21,9 @@ enum class Channel : uint8_t {
     control = 4,
     tensor = 5,   ///< inside passes (tile_link.hpp): the team that shares a stage
     expert = 6,   ///< the team that shares a layer's experts
-    abandon = 7,  ///< beside steps: the one that runs is abandoned (abandon_line.hpp)
+    abandon = 7,  ///< abandons the running step (abandon_line.hpp)
 };
-inline constexpr int kChannels = 8;  ///< their numbers are below it
+inline constexpr int kChannels = 8;  ///< channel numbers are below
 
 [[nodiscard]] constexpr Channel channel_of(Lane lane) {
     return lane == Lane::forward    ? Channel::forward
@@ -51,26 +51,26 @@ inline constexpr int kChannels = 8;  ///< their numbers are below it
     return "unknown";
 }
 
-/// Position of `rank` in a group; the group's size if it is no member.
+/// Position of `rank` in a group; the group's size if it is not a member.
 [[nodiscard]] inline int member_of(std::span<const int> ranks, int rank) {
     return static_cast<int>(std::find(ranks.begin(), ranks.end(), rank) - ranks.begin());
 }
 
-/// One communication as one rank sees it.
+/// One rank's part of a communication.
 struct Transfer {
     Do what = Do::send;
     Channel channel = Channel::collective;
     std::span<const int> ranks;  ///< members; send and receive: source, destination
     int root = -1;
-    DType type = DType::fp32;  ///< of the elements; for reduce
+    DType type = DType::fp32;  ///< of the elements; only for reduce
     std::span<const std::byte> send;
     std::span<std::byte> receive;
-    /// Bytes where each member's block begins, in `send` (all_to_all) or in `receive` (gather: the
-    /// root's; all_gather_v). Group size + 1 entries.
+    /// Byte at which each member's block begins, in `send` (all_to_all) or in `receive`
+    /// (all_gather_v; gather: on the root). Group size + 1 entries.
     std::span<const int64_t> block_begin;
-    /// Where it ends; empty: where the next one begins.
+    /// Byte at which each block ends; empty: where the next one begins.
     std::span<const int64_t> block_end;
-    /// Of all_to_all: nobody reads this rank's own block in `receive`, so it need not be copied
+    /// For all_to_all: this rank's own block is not read from `receive`, so it need not be copied
     /// there.
     bool own_stays = false;
 
@@ -93,22 +93,21 @@ public:
     virtual ~Transport() = default;
     [[nodiscard]] virtual int rank() const = 0;
     [[nodiscard]] virtual int size() const = 0;
-    /// Before the first step of new programs: makes the communicators and connections that they
-    /// need, so that no step does. `routes`: of all ranks, the same on every rank. Nothing may be
-    /// under way. Collective.
+    /// Makes communicators and connections before the first step of new programs, so that no step
+    /// has to. `routes`: of all ranks, equal on every rank. No transfer may be open. Collective.
     virtual void prepare(const std::vector<Route>& /*routes*/) {}
     /// The spans must stay valid until test() has returned true.
     [[nodiscard]] virtual Ticket start(const Transfer& transfer) = 0;
-    /// True once complete, or on a device with streams once enqueued; the ticket is then gone.
+    /// True once complete or, on a device with streams, once enqueued; the ticket is then invalid.
     /// Throws CommunicationError if the world failed.
     [[nodiscard]] virtual bool test(Ticket ticket) = 0;
-    /// While a rank waits for its device: throws CommunicationError if a transfer or the world has
-    /// failed. Transports whose test() says so need none.
+    /// Called while a rank waits for its device: throws CommunicationError if a transfer or the
+    /// world has failed. Not needed if test() throws it.
     virtual void check_health() {}
     /// Ends or withdraws every open transfer of this rank and waits for no other rank. Afterwards
     /// no rank reads or writes this one's memory, and nothing on this rank's streams waits for a
-    /// rank; once they have drained, the memory may go. The channels are useless from then on: only
-    /// for a rank that ends with an error.
+    /// rank; once they have drained, the memory may be freed. The channels are unusable from then
+    /// on: only for a rank that ends with an error.
     virtual void cancel() noexcept = 0;
     /// Tells the other ranks that this one failed, if the transport can.
     virtual void abort(const std::string& reason) noexcept = 0;

@@ -10,11 +10,11 @@
 
 namespace vocabpipe::explaining {
 
-/// `place` is what everything after `cursor_ns` waited for.
+/// Everything after `cursor_ns` waited for `place`.
 struct Backtrace::Walk {
     Place place;
     int64_t cursor_ns = 0;
-    std::string why;  ///< `place` is on the path
+    std::string why;  ///< why `place` is on the path
     std::vector<Stretch> stretches;
 
     void add(int64_t begin_ns, Cause cause, std::string reason) {
@@ -92,9 +92,9 @@ void Backtrace::each_participant(Place place, Visit&& visit) const {
     }
 }
 
-/// A message may be sent before its receiver is there (executed runs): who came after `before_ns`
-/// did not hold this place up. Of several that came last at once, the one that could not have come
-/// earlier.
+/// In executed runs a message may be sent before its receiver is ready, so participants that came
+/// after `before_ns` did not delay this place. If several came last at once, it is the one that
+/// could least have come earlier.
 Place Backtrace::last_participant(Place place, int64_t before_ns) const {
     Place last = place;
     each_participant(place, [&](Place other) {
@@ -114,9 +114,9 @@ Place Backtrace::hardest_participant(Place place) const {
     return hardest;
 }
 
-/// Why an edge is there. Edges of data join users of one buffer; edges of reuse a new buffer's
-/// first user and a user of what was in its place; what is left joins a receive and an earlier
-/// pass.
+/// The reason for an edge. Data edges join users of one buffer; reuse edges join a new buffer's
+/// first user and a user of the buffer in whose place it lies; all others join a receive and an
+/// earlier pass.
 Cause Backtrace::kind_of(int rank, uint32_t before, uint32_t after) const {
     const Program& program = programs_[static_cast<size_t>(rank)];
     const Action& a = program.actions[before];
@@ -139,7 +139,8 @@ Cause Backtrace::kind_of(int rank, uint32_t before, uint32_t after) const {
     return b.what == Do::receive && a.lane == Lane::compute ? Cause::posting : Cause::compute;
 }
 
-/// The later one; at the same time a pass, for then its rank was not idle; then the first.
+/// Whether `a` is preferred: the later one; at equal times a pass, because then its rank was not
+/// idle; then the first in the program.
 bool Backtrace::better(int rank, const Need& a, const Need& b) const {
     if (b.action == kNoAction || a.at_ns != b.at_ns) {
         return b.action == kNoAction || a.at_ns > b.at_ns;
@@ -150,13 +151,13 @@ bool Backtrace::better(int rank, const Need& a, const Need& b) const {
     return pass_a != pass_b ? pass_a : a.action < b.action;
 }
 
-/// Adds the time that the place itself took; goes on to the participant that came last.
+/// Adds the time that the place itself took and moves to the participant that came last.
 void Backtrace::took(Walk& walk) const {
     const Action& action = action_of(walk.place);
     if (!is_communication(action.what)) {
         const int64_t begin = span_of(walk.place)->begin_ns;
         const std::vector<PieceWait>& waits = index_[static_cast<size_t>(walk.place.rank)].waits;
-        // Passes of a rank follow each other, and so do their waits.
+        // Passes of a rank do not overlap, so their waits are in order, too.
         auto after = std::ranges::upper_bound(waits, walk.cursor_ns, {}, &PieceWait::end_ns);
         while (after != waits.begin() && (--after)->begin_ns >= begin) {
             const PieceWait& wait = *after;
@@ -197,7 +198,7 @@ void Backtrace::each_need(Place place, Visit&& visit) const {
     for (uint32_t i = index.first[place.action]; i < index.first[place.action + 1]; ++i) {
         const Span* span = spans_.of(rank, index.before[i]);
         if (span == nullptr) continue;
-        // The place began with the first rows, which is all that is known of when they came.
+        // The place began with the first rows; nothing more is known about their arrival.
         const int64_t came =
             index.streamed[i] ? std::min(span->end_ns, ready_ns(*span_of(place))) : span->end_ns;
         visit(
@@ -226,7 +227,7 @@ Backtrace::Need Backtrace::hard_need(Place place) const {
     return hard;
 }
 
-/// In the order of the program: the one before in the lane comes first.
+/// In program order, so that the previous action of a lane is done first.
 void Backtrace::find_hard_times(int rank) {
     RankIndex& index = index_[static_cast<size_t>(rank)];
     index.hard_ns.assign(index.in_lane.size(), first_begin_ns_);
@@ -236,8 +237,9 @@ void Backtrace::find_hard_times(int rank) {
     }
 }
 
-/// The place goes to what `from` needed: to its end, or, in a lane of communication, whose actions
-/// start in order, to the one in front, which was ready no earlier.
+/// Moves to the end of the action that `from` needed. In a communication lane, whose actions start
+/// in order, `from` only waits for the start of the previous one; then it goes on to what that one
+/// needed.
 bool Backtrace::go_to(Walk& walk, Place from, Need need) const {
     for (;;) {
         if (need.action == kNoAction) return false;
@@ -252,7 +254,7 @@ bool Backtrace::go_to(Walk& walk, Place from, Need need) const {
     return true;
 }
 
-/// Goes to what the place waited for, if anything.
+/// Moves to the action that the place waited for, if any.
 bool Backtrace::waited(Walk& walk) const {
     const Place start = walk.place;
     Need need = last_need(start, walk.cursor_ns);
@@ -271,7 +273,7 @@ bool Backtrace::waited(Walk& walk) const {
         }
         waiting = before;
     }
-    // Had memory been free and receives posted, the participant that comes last then counts.
+    // The participant that would come last if memory were free and receives posted.
     const Place hardest = hardest_participant(start);
     const std::string blocker = name_of({waiting.rank, need.action});
     walk.add(hard_ns(hardest), need.cause,

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// From an action back to what it waited for, across ranks.
+// Walks from an action back to the actions that it waited for, across ranks. explain.cpp makes the
+// critical path and the chain of an idle time from it.
 #pragma once
 
 #include "src/schedule/meetings.hpp"
@@ -19,8 +20,7 @@ struct Place {
     uint32_t action = kNoAction;
 };
 
-/// A stretch of time that one thing took, in the clock of the timeline, and the place that it held
-/// up.
+/// A stretch of time with one cause, in the clock of the timeline, and its place.
 struct Stretch {
     int64_t begin_ns = 0;
     int64_t end_ns = 0;
@@ -42,9 +42,9 @@ public:
     /// The action that ends last; ties go to the lowest rank, then the earliest in its program.
     [[nodiscard]] Place last() const { return last_; }
 
-    /// Everything back to `until_ns` or the first begin, latest first: from the end of `place`.
+    /// All stretches from the end of `place` back to the first begin, latest first.
     [[nodiscard]] std::vector<Stretch> from_end_of(Place place) const;
-    /// The same from its begin: why it did not begin earlier.
+    /// The same from the begin of `place` back to `until_ns`: why it did not begin earlier.
     [[nodiscard]] std::vector<Stretch> from_begin_of(Place place, int64_t until_ns) const;
 
 private:
@@ -53,18 +53,18 @@ private:
     struct RankIndex {
         std::vector<uint32_t> first;    ///< [action] where its predecessors begin in `before`
         std::vector<uint32_t> before;   ///< predecessors by edges
-        std::vector<bool> streamed;     ///< [index into before] by a streamed one
-        std::vector<PieceWait> waits;   ///< of its passes for pieces, in order
-        std::vector<uint32_t> in_lane;  ///< [action] the one before it in its lane, or kNoAction
-        std::vector<int64_t> hard_ns;   ///< [action] when it could have been ready, were there
-                                        ///< memory enough and receives posted early
+        std::vector<bool> streamed;     ///< [index into before] whether the edge is streamed
+        std::vector<PieceWait> waits;   ///< waits of its passes for pieces, in order
+        std::vector<uint32_t> in_lane;  ///< [action] previous action in its lane, or kNoAction
+        std::vector<int64_t> hard_ns;   ///< [action] when it would have been ready with enough
+                                        ///< memory and receives posted early
     };
-    /// What an action waited for: another action, and when that came.
+    /// An action that another one waited for, and when that came.
     struct Need {
         uint32_t action = kNoAction;
         int64_t at_ns = INT64_MIN;
-        bool lane = false;             ///< the one before it in its lane
-        Cause cause = Cause::compute;  ///< memory or posting where it is no more than that
+        bool lane = false;             ///< it is the previous action in the lane
+        Cause cause = Cause::compute;  ///< memory or posting if that is the only reason
 
         [[nodiscard]] bool is_soft() const {
             return cause == Cause::memory || cause == Cause::posting;
@@ -83,9 +83,10 @@ private:
     [[nodiscard]] static int64_t ready_ns(const Span& span) {
         return span.ready_ns >= 0 ? span.ready_ns : span.begin_ns;
     }
-    /// The last of what came no later than `before_ns`: it went ahead without anything later.
+    /// The last need that came no later than `before_ns`; the action cannot have waited for later
+    /// ones.
     [[nodiscard]] Need last_need(Place place, int64_t before_ns) const;
-    /// What kept it from being ready before hard_ns.
+    /// The need that determines hard_ns.
     [[nodiscard]] Need hard_need(Place place) const;
     template <typename Visit>
     void each_need(Place place, Visit&& visit) const;

@@ -16,9 +16,9 @@ namespace vocabpipe {
 
 namespace {
 
-/// Where there are more ranks, only the busiest and the idlest are shown.
+/// With more ranks than this only the busiest and the least busy are shown.
 constexpr size_t kMostShown = 8;
-/// Clocks of ranks differ by a little, so that a chain may not end by itself.
+/// Clocks of ranks differ slightly, so a chain may not end by itself.
 constexpr int kMostLinks = 16;
 
 std::string percent(int64_t part, int64_t whole) {

@@ -10,7 +10,7 @@ namespace vocabpipe {
 
 namespace {
 
-/// Three to six significant digits in the unit that suits.
+/// Three to six significant digits, in ns, us or ms.
 std::string in_seconds(int64_t ns) {
     std::array<char, 48> text;
     const auto value = static_cast<double>(ns);

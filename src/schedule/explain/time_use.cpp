@@ -22,7 +22,7 @@ std::string kind_of(std::string_view name) {
     return std::string(name.substr(0, name.find(' ')));
 }
 
-/// What a pass waited for, by the lane of what was last to let it start.
+/// Name of a wait, by the lane of the action that was waited for last.
 const char* wait_of(const RecordedRun& run, uint32_t cause) {
     if (cause == RecordedRun::kNone) return "the begin";
     switch (run.slices[cause].lane) {
@@ -62,7 +62,7 @@ std::vector<RankTimeUse> time_use(const RecordedRun& run) {
         if (slice.lane != Lane::compute) continue;
         const size_t rank = slice.rank;
         RankTimeUse& use = ranks[rank];
-        // Passes may overlap in a picture; each moment counts once.
+        // Recorded passes may overlap; each moment counts once.
         const int64_t begin = std::max(slice.begin_ns, until[rank]);
         const int64_t end = std::max(slice.end_ns, begin);
         waits[rank][wait_of(run, causes[i].slice)] += begin - until[rank];

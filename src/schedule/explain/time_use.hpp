@@ -19,14 +19,14 @@ struct RankTimeUse {
     std::vector<Share> passes;  ///< largest first
     /// Before a pass, by what it waited for: "forward messages", "collectives", "the end".
     std::vector<Share> waits;
-    int64_t busy_ns = 0;  ///< of passes, by the clock
-    int64_t cpu_ns = 0;   ///< of passes, of the thread that ran them
+    int64_t busy_ns = 0;  ///< time of passes by the clock
+    int64_t cpu_ns = 0;   ///< CPU time of passes
 };
 
-/// [rank].
+/// Time use of every rank.
 [[nodiscard]] std::vector<RankTimeUse> time_use(const RecordedRun& run);
-/// The critical path by kinds of passes and by lanes, largest first; "between them": time in which
-/// what comes next could have begun.
+/// The critical path by kinds of passes and by lanes, largest first; "between them" is time in
+/// which the next action could have begun.
 [[nodiscard]] std::vector<RankTimeUse::Share> critical_path_use(const RecordedRun& run);
 
 }  // namespace vocabpipe

@@ -29,7 +29,7 @@ std::string_view trimmed(std::string_view text) {
 }
 
 std::optional<uint32_t> take_number(std::string_view& text) {
-    constexpr size_t kMostDigits = 9;  // fits 32 bits; limits of meaning come later
+    constexpr size_t kMostDigits = 9;  // fits 32 bits; tighter limits are checked later
     size_t digits = 0;
     uint32_t value = 0;
     for (; digits < text.size() && is_digit(text[digits]); ++digits) {

@@ -11,24 +11,24 @@
 #include <string_view>
 #include <vector>
 
-// One cell of a schedule file: what its characters are, and what they mean in a dialect. Cells are
-// parsed whole: PyTorch's reader matches a prefix and takes 0BW3 for a B without a microbatch.
+// One cell of a schedule file: its syntax, and its meaning in a dialect. A cell must parse as a
+// whole: PyTorch's reader matches a prefix and reads 0BW3 as a B without a microbatch.
 
 namespace vocabpipe::files {
 
-/// What is wrong with a cell; the reader adds file, row and cell.
+/// An error in a cell; the reader adds file, row and cell.
 class CellError : public std::runtime_error {
 public:
     using std::runtime_error::runtime_error;
 };
 
-/// `<stage><WORD><microbatch>` as it stands there.
+/// `<stage><WORD><microbatch>`, uninterpreted.
 struct RawAction {
     std::optional<uint32_t> stage, microbatch;
     std::string_view word;
 };
 
-/// The actions of one cell, nothing interpreted yet.
+/// The actions of one cell, uninterpreted.
 struct RawCell {
     std::string_view text;
     std::vector<RawAction> actions;  ///< none: an idle step
@@ -39,7 +39,7 @@ struct RawCell {
 /// Throws CellError.
 [[nodiscard]] RawCell parse_cell(std::string_view text);
 
-/// Cells of lowered files that are no passes. Up to wait_send_b they have a microbatch.
+/// Cells of lowered files that are not passes. Those up to wait_send_b have a microbatch.
 enum class Transfer : uint8_t {
     send_f,
     recv_f,
@@ -52,7 +52,7 @@ enum class Transfer : uint8_t {
     reduce_grad,
     wait_reduce_grad,
 };
-/// Words that PyTorch wrote only after its renaming.
+/// Whether PyTorch wrote the word only after its renaming.
 [[nodiscard]] constexpr bool is_new(Transfer word) {
     return word == Transfer::wait_send_f || word == Transfer::wait_send_b ||
            word >= Transfer::reduce_grad;
@@ -64,13 +64,13 @@ enum class Transfer : uint8_t {
 /// What an action means: a pass, or a cell that lowering infers.
 struct Meaning {
     std::optional<Pass> pass;
-    Transfer transfer = Transfer::send_f;  ///< where there is no pass
+    Transfer transfer = Transfer::send_f;  ///< if there is no pass
     uint32_t stage = 0;
     uint32_t microbatch = 0;
 };
 
 /// Throws CellError with the remedy. `dialect` is neither automatic nor lowered. In the old dialect
-/// B is an input gradient here; the reader turns it into a full backward where there is no W.
+/// it returns B as an input gradient; the reader makes it a full backward if there is no W.
 [[nodiscard]] Meaning meaning_of(const RawCell& cell, const RawAction& action, CsvDialect dialect);
 
 /// Text from a file for a message: in quotes, printable and short.

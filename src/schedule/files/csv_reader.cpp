@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Reads in two steps: all cells without interpretation, then their meaning, because the dialect,
+// and in the old one the meaning of B, depend on the whole file.
 #include "src/schedule/files/cell.hpp"
 #include "src/schedule/files/csv_header.hpp"
 #include "src/schedule/files/lowered_cells.hpp"
@@ -17,7 +19,7 @@ namespace files {
 
 namespace {
 
-/// Lines without their ends; nothing after the last line end is no line.
+/// The lines without their ends; an empty rest after the last line end is not a line.
 std::vector<std::string_view> lines_of(std::string_view text) {
     constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
     if (text.starts_with(kByteOrderMark)) text.remove_prefix(kByteOrderMark.size());
@@ -198,7 +200,7 @@ private:
                     return;
                 }
                 Pass pass = *meaning.pass;
-                // Nothing but B means I in the old dialect.
+                // In the old dialect only B gives I; without a W it is a full B.
                 if (pass.op == Op::I && dialect_ == CsvDialect::old &&
                     !with_weight.contains(key_of(action))) {
                     pass.op = Op::B;
@@ -235,7 +237,7 @@ private:
         }
     }
 
-    /// A remedy for files that the dialect new takes for faulty, where a B has a W and no I.
+    /// A remedy for files that are faulty in the dialect new because a B has a W and no I.
     std::string old_dialect_hint() const {
         if (dialect_ != CsvDialect::current) return "";
         const std::set<Key> weights = keys_with("W");
@@ -271,10 +273,10 @@ private:
     const ReadScheduleOptions& options_;
     CsvDialect dialect_;
     std::vector<std::string_view> lines_;
-    size_t first_row_ = 0;                      ///< of the ranks, after a header
+    size_t first_row_ = 0;                      ///< first row of a rank, after a header
     std::vector<std::vector<Located>> rows_;    ///< [rank], idle steps left out
     std::vector<std::vector<Pass>> passes_;     ///< [rank]
-    std::vector<std::vector<size_t>> columns_;  ///< [rank][position] where the pass stood
+    std::vector<std::vector<size_t>> columns_;  ///< [rank][position] column of the pass
     std::vector<TransferCell> transfers_;
     Schedule schedule_;
     std::vector<std::string> notes_;

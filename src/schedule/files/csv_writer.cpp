@@ -12,7 +12,7 @@ namespace vocabpipe {
 
 namespace {
 
-/// Whether the stages at the ends contain the vocabulary layers, as PyTorch's do.
+/// Whether the first and last stage contain the vocabulary layers, as in PyTorch.
 bool whole_at_the_ends(const Schedule& schedule) {
     const auto only_on = [](const ShardMap& map, int rank) {
         return map.vocab_size() == map.rows(rank);

@@ -65,7 +65,7 @@ private:
     static std::string name(Transfer word, uint32_t stage, uint32_t microbatch) {
         return std::to_string(stage) + std::string(to_string(word)) + std::to_string(microbatch);
     }
-    /// The stage at the other end, -1 where there is none.
+    /// The stage at the other end; -1: none.
     int64_t peer(Transfer word, uint32_t stage) const {
         const bool next =
             word == Transfer::send_f || word == Transfer::recv_b || word == Transfer::wait_send_f;
@@ -131,7 +131,7 @@ private:
         return std::nullopt;
     }
 
-    /// Where there are waits every reduction has one, before the next reduction of the rank.
+    /// If there are waits, every reduction must have one, before the next reduction of the rank.
     std::optional<TransferFault> reduction_fault() const {
         const auto waits = [](const TransferCell& cell) {
             return cell.word == Transfer::wait_reduce_grad;
@@ -174,7 +174,7 @@ private:
         return std::nullopt;
     }
 
-    /// Whether messages leave a rank in one order and are received in another.
+    /// A message that is received in another order than sent.
     std::optional<TransferFault> misordered() const {
         using Channel = std::tuple<int, int, bool>;  // from, to, forward
         std::map<Channel, std::vector<const TransferCell*>> sends;

@@ -55,7 +55,7 @@ private:
 
     const std::vector<Pass>& passes(size_t rank) const { return schedule_.passes[rank]; }
     const Pass& pass_at(size_t rank) const { return passes(rank)[next_[rank].pass]; }
-    /// The cell in front of the next pass, if one is left there.
+    /// The next cell before the next pass, if any is left.
     const TransferCell* cell_at(size_t rank) const {
         const Next& next = next_[rank];
         if (next.cell == cells_[rank].size()) return nullptr;

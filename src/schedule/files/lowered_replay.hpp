@@ -5,7 +5,7 @@
 
 namespace vocabpipe::files {
 
-/// Where the ranks of a lowered file wait for each other, if they do: a pass waits for the SEND of
+/// The place where the ranks of a lowered file deadlock, if they do. A pass waits for the SEND of
 /// its input, a WAIT_SEND for the RECV at the other end. `schedule` is valid, and every message has
 /// one SEND and one RECV on the ranks of its ends.
 [[nodiscard]] std::optional<TransferFault> find_lowered_deadlock(

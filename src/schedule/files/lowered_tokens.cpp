@@ -14,7 +14,7 @@ namespace vocabpipe::files {
 
 namespace {
 
-/// A cell of a row: passes (two are a pair), or what is not a pass.
+/// A cell of a row: passes (two are a pair), or another action.
 struct Cell {
     std::span<const Pass> passes;  ///< empty: `word`
     Transfer word = Transfer::send_f;
@@ -41,7 +41,7 @@ public:
 private:
     // --- weights and gradients -------------------------------------------------------------------
 
-    /// Cells of passes: a pair is one.
+    /// One cell for every pass or pair.
     static std::vector<Cell> cells_of(const std::vector<Pass>& list) {
         std::vector<Cell> cells;
         for (size_t i = 0; i < list.size(); ++i) {
@@ -52,8 +52,8 @@ private:
         return cells;
     }
 
-    /// Weights are whole for the next three stages that the rank runs; gradients are reduced behind
-    /// the last pass that adds to them.
+    /// Unshards the weights of the next three stages that the rank runs, and reduces gradients
+    /// after the last pass that adds to them.
     std::vector<Cell> sharded(const std::vector<Pass>& list) const {
         const std::vector<Cell> cells = cells_of(list);
         std::vector<size_t> last(static_cast<size_t>(schedule_.stages), 0);  // cell, from 1
@@ -61,7 +61,7 @@ private:
             for (const Pass& pass : cells[i].passes) last[pass.stage] = i + 1;
         }
         std::vector<size_t> gradients(last.size(), microbatches_);
-        std::vector<uint32_t> whole;  // stages, the one unsharded first in front
+        std::vector<uint32_t> whole;  // stages in the order of their UNSHARD
         std::vector<Cell> result;
         for (size_t i = 0; i < cells.size(); ++i) {
             const std::vector<uint32_t> next = next_stages(cells, i, last);
@@ -105,8 +105,8 @@ private:
 
     // --- messages --------------------------------------------------------------------------------
 
-    /// Ranks take turns and run a cell each. A sender puts the receive into the other rank's row,
-    /// which gives both ends of a channel one order.
+    /// Ranks take turns, one cell each. A sender puts the receive into the other rank's row, which
+    /// gives both ends of a channel the same order.
     std::vector<std::vector<Cell>> with_messages(const std::vector<std::vector<Cell>>& rows) {
         std::vector<std::vector<Cell>> result(rows.size());
         std::vector<size_t> next(rows.size(), 0);
@@ -132,7 +132,7 @@ private:
         return (half + stage) * microbatches_ + microbatch;
     }
 
-    /// Whether the pass before it has run: then its message is in the row, too.
+    /// Whether the pass that makes its input has run; then the receive is in the row, too.
     bool ready(const Pass& pass) const {
         if (pass.op == Op::F)
             return pass.stage == 0 || arrived_[index(true, pass.stage, pass.microbatch)];
@@ -157,8 +157,8 @@ private:
 
     // --- waits -----------------------------------------------------------------------------------
 
-    /// A forward send is waited for behind the backward of the same stage and microbatch, which
-    /// proves that it was received; every other one at the end.
+    /// A forward send is waited for after the backward of the same stage and microbatch, which
+    /// proves that it was received; every other send at the end.
     static std::vector<Cell> with_waits(const std::vector<Cell>& row) {
         std::vector<Cell> pending;  // the sends not waited for, as their waits
         std::vector<Cell> result;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tables of vocabpipe profile --overlap: one JSON object, versioned, every key required.
+// Tables of `vocabpipe profile --overlap`: one versioned JSON object, every key required.
 #include "vocabpipe/overlap_table.hpp"
 
 #include "src/support/json_text.hpp"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Profile files: one JSON object, versioned. Every key is required (but for those that came with
-// recomputation, tensor ranks and such), so that a file that was cut or misspelt is refused instead
-// of read as a machine that costs nothing.
+// Profile files: one versioned JSON object. Every key is required (except those added later, such
+// as for recomputation and tensor ranks), so that a truncated or misspelt file is refused instead
+// of read as zero costs.
 #include "vocabpipe/profile.hpp"
 
 #include "src/support/json_text.hpp"
@@ -45,7 +45,7 @@ constexpr std::array kCollectives{std::pair{"broadcast", &CollectiveAlgorithms::
 constexpr std::array kBarriers{std::pair{Barriers::in_line, "in_line"},
                                std::pair{Barriers::one, "one"}, std::pair{Barriers::two, "two"}};
 
-/// A member of a struct of integers with its key: reading and writing cannot disagree.
+/// An integer member of a struct with its key; one table for reading and writing.
 template <typename Struct, typename Int>
 struct Field {
     const char* key;
@@ -56,7 +56,7 @@ struct Field {
 
 constexpr std::array kStageBytes{
     Field<StageBytes, int64_t>{"saved", &StageBytes::saved, kMostBytes},
-    // As R among the costs: profiles from before there was recomputation have none, which is 0.
+    // Optional, as R among the costs: older profiles have no recomputation; 0.
     Field<StageBytes, int64_t>{"recomputed", &StageBytes::recomputed, kMostBytes, false},
     Field<StageBytes, int64_t>{"for_weight", &StageBytes::for_weight, kMostBytes},
     Field<StageBytes, int64_t>{"forward_workspace", &StageBytes::forward_workspace, kMostBytes},
@@ -184,7 +184,7 @@ ShardMap read_shards(const StrictJson& from, size_t ranks) {
     return map;
 }
 
-/// The entry of `names` that this text is; `name_of` turns an entry into its name.
+/// The entry of `names` with this name; `name_of` gives the name of an entry.
 template <typename List, typename NameOf>
 auto read_name(const StrictJson& from, const List& names, const NameOf& name_of) {
     const std::string text = from.text();
@@ -230,7 +230,7 @@ TableCosts read_table(const StrictJson& from) {
     costs.algorithms = read_algorithms(from.at("algorithms"));
     costs.slowdown_permille = from.at("slowdown_permille").integer(0, kMostSlowdown);
     costs.fixed_ns = from.at("fixed_ns").integer(0, kMostNs);
-    if (from.has("communication_order")) {  // older files are of hosts
+    if (from.has("communication_order")) {  // older files were measured on hosts
         costs.communication = read_name(from.at("communication_order"), kCommunicationOrders,
                                         [](CommunicationOrder order) { return to_string(order); });
     }
@@ -403,7 +403,7 @@ Profile parse_profile(std::string_view text, const std::string& name) {
         link.bytes = entry.at("bytes").integer(0, kMostBytes);
         link.ns = entry.at("ns").integer(0, kMostNs);
     }
-    // Nothing measures it: what is measured with shared cores is longer already.
+    // Set by hand only: times measured with shared cores contain the sharing already.
     if (root.has("cores")) p.cores = static_cast<int>(root.at("cores").integer(0, kMostCores));
     return p;
 }

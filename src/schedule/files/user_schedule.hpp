@@ -8,17 +8,18 @@
 
 namespace vocabpipe::files {
 
-/// The highest numbers that a pass can have: stages as in Pass::stage and validate(), microbatches
-/// as in make_schedule().
+/// The largest numbers of a pass: stages as in Pass::stage and validate(), microbatches as in
+/// make_schedule().
 inline constexpr uint32_t kLastStage = 65534;
 inline constexpr uint32_t kLastMicrobatch = (1U << 24) - 1;
 
-/// What user_schedule() infers, without its verdict. Stages that no rank runs are put on rank 0, so
-/// that validate() reports the first pass that is missing; shard maps have 0 rows. Needs a rank.
+/// The schedule that user_schedule() infers, before validation. Stages that no rank runs are put on
+/// rank 0, so that validate() reports the first missing pass; shard maps have 0 rows. Needs at
+/// least one rank.
 [[nodiscard]] Schedule inferred_schedule(std::vector<std::vector<Pass>> passes);
 
-/// The first reason why a schedule from outside cannot run, or none: a stage on two ranks by name,
-/// then what find_violation() finds.
+/// The first reason why a schedule from outside cannot run, or none: first a stage on two ranks,
+/// then find_violation().
 [[nodiscard]] std::optional<Violation> find_user_violation(const Schedule& schedule);
 
 }  // namespace vocabpipe::files

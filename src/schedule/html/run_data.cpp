@@ -19,7 +19,7 @@ namespace {
 
 using Slice = RecordedRun::Slice;
 
-/// A list of integers as JSON, by hand: a run has a million of them.
+/// Writes a list of integers as JSON directly, for speed: a run has a million of them.
 class IntegerList {
 public:
     void add(int64_t value) {
@@ -34,8 +34,8 @@ private:
     std::string text_ = "[";
 };
 
-/// What colours a slice: an index into kKinds of html/draw.js. Passes by their letter, the passes
-/// of the step together, local actions, communication.
+/// The colour of a slice, an index into kKinds of html/draw.js: one for each letter of a pass, one
+/// for the passes of the step, one for local actions, one for communication.
 int kind_of(std::string_view name, Lane lane) {
     constexpr int kStep = 9;
     constexpr int kCombine = 10;
@@ -49,7 +49,7 @@ int kind_of(std::string_view name, Lane lane) {
     return kStep;
 }
 
-/// A value of one of the slices of a run, as a column.
+/// One value of every slice, as a column.
 template <typename Value>
 std::string column(std::string_view name, const std::vector<Slice>& slices, Value value) {
     IntegerList list;
@@ -65,8 +65,8 @@ bool same_track(const Slice& a, const Slice& b) {
     return a.rank == b.rank && a.lane == b.lane;
 }
 
-/// Memory per rank as [time since the change before, purpose, units, ...]; a unit is the largest
-/// number of bytes of which every change is a multiple.
+/// Memory per rank as [time since the previous change, purpose, units, ...]; a unit is the largest
+/// number of bytes that divides every change.
 std::string memory_of(const RecordedRun& run) {
     int64_t unit = 0;
     for (const auto& changes : run.memory) {
@@ -130,7 +130,7 @@ std::string run_data(const RecordedRun& run) {
     text += column("name", slices, [](const Slice& slice, size_t) { return slice.name; });
     text += column("number", slices,
                    [](const Slice& slice, size_t) { return or_minus_one(slice.number); });
-    // Relative: mostly small. No slice is its own cause, so 0 is free for "nothing".
+    // Relative, so mostly small. No slice is its own cause, so 0 can mean "nothing".
     const std::vector<SliceCause> causes = slice_causes(run);
     text += column("cause", slices, [&](const Slice&, size_t i) {
         const uint32_t cause = causes[i].slice;

@@ -7,7 +7,7 @@
 
 namespace vocabpipe::html {
 
-/// The run as JSON, as decodeRun() of data.js reads it: columns of integers, an entry per slice.
+/// The run as JSON for decodeRun() of data.js: columns of integers, one entry per slice.
 [[nodiscard]] std::string run_data(const RecordedRun& run);
 
 }  // namespace vocabpipe::html

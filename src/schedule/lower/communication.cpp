@@ -8,7 +8,7 @@ namespace vocabpipe::lowering {
 
 namespace {
 
-/// Of the owner; kNoBuffer for a rank that is none.
+/// The buffer of an owner; kNoBuffer for other ranks.
 uint32_t of_owner(const std::vector<int>& owners, const std::vector<uint32_t>& buffers, int rank) {
     const auto owner = std::find(owners.begin(), owners.end(), rank);
     if (owner == owners.end()) return kNoBuffer;
@@ -52,18 +52,18 @@ uint32_t sum_natively(StepGraph& step, const Sum& sum) {
     return conversion;
 }
 
-/// What every owner has of a sum, and the node after which it has it.
+/// Every owner's block of a sum, and the node after which it is complete.
 struct Blocks {
     std::vector<uint32_t> buffers;
     std::vector<uint32_t> ready;
 };
 
-/// Rows of an owner's block, which are as many on every slice.
+/// Rows of an owner's block, equal on every slice.
 int64_t rows_of_owner(const StepGraph& step, const Reduction& reduction, size_t owner) {
     return reduction.rows(static_cast<int>(owner) * step.sizes.tensor);
 }
 
-/// Every owner's row block of all partials.
+/// Sends every owner its row block of each partial.
 Blocks deal_out(StepGraph& step, const Sum& sum, uint16_t members) {
     Graph& graph = step.graph;
     const Reduction& reduction = graph.reduction(sum.reduction);
@@ -87,7 +87,7 @@ Blocks deal_out(StepGraph& step, const Sum& sum, uint16_t members) {
     return blocks;
 }
 
-/// The owners' blocks to the root.
+/// Sends the owners' blocks to the root.
 uint32_t collect(StepGraph& step, const Sum& sum, const Blocks& blocks) {
     Graph& graph = step.graph;
     const Group all = with_root(sum.owners, sum.root);
@@ -105,7 +105,7 @@ uint32_t collect(StepGraph& step, const Sum& sum, const Blocks& blocks) {
     return node;
 }
 
-/// In group order.
+/// The sum as all-to-all, ordered sums and gather.
 uint32_t sum_in_order(StepGraph& step, const Sum& sum) {
     Graph& graph = step.graph;
     const Reduction& reduction = graph.reduction(sum.reduction);
@@ -113,7 +113,7 @@ uint32_t sum_in_order(StepGraph& step, const Sum& sum) {
     const bool sharded = sum.owners.size() > 1 || step.sizes.tensor > 1;
     const bool at_root_only = sum.owners.size() == 1 && sum.owners.front() == sum.root;
     Blocks blocks = sharded ? deal_out(step, sum, members) : Blocks{sum.partials, sum.producers};
-    // A single partial needs no adding, only the conversion to the result's type, if any.
+    // A single partial is not added, only converted to the result's type if necessary.
     if (sharded || reduction.partial != reduction.result || sum.reduction == kOutputReduction) {
         for (size_t i = 0; i < sum.owners.size(); ++i) {
             const int rank = sum.owners[i];

@@ -15,7 +15,7 @@ namespace vocabpipe::lowering {
 
 namespace {
 
-/// How long the nodes of a dataflow take.
+/// Computes the times of the nodes of a dataflow.
 class Durations {
 public:
     Durations(const Dataflow& flow, const CostModel& costs, Mesh mesh, Pairs pairs)
@@ -37,7 +37,7 @@ public:
         return transfer_ns(parts, 1);
     }
 
-    /// `pieces`: that a boundary has.
+    /// `pieces`: of a boundary.
     [[nodiscard]] StreamTimes stream_of(const Node& node, int pieces) const {
         const std::span<const Part> parts(flow_.parts.data() + node.first_part, node.part_count);
         const Part& first = parts.front();
@@ -58,7 +58,7 @@ public:
     }
 
 private:
-    /// One of so many pieces.
+    /// Time of one of `pieces` pieces.
     [[nodiscard]] int64_t transfer_ns(std::span<const Part> parts, int pieces) const {
         int64_t bytes = 0;
         for (const Part& part : parts) {

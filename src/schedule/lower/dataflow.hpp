@@ -13,7 +13,7 @@
 
 namespace vocabpipe::lowering {
 
-/// What one rank does in a node, and with which of its buffers (global ids).
+/// One rank's action in a node, with its buffers (global ids).
 struct Part {
     uint16_t rank = 0;
     Do what = Do::pass;
@@ -26,12 +26,12 @@ struct Part {
     std::array<uint32_t, kMostOperands> operands{};
 };
 
-/// How a node's time divides where its rows stream.
+/// How the time of a node with streamed rows divides.
 struct StreamTimes {
     int64_t with_last_ns = 0;    ///< from the arrival of its last rows to its end
-    int64_t after_first_ns = 0;  ///< of a pass, from its first rows made to its end
-    int64_t after_last_ns = 0;   ///< and from the last ones
-    int64_t piece_ns = 0;        ///< of a communication, from its begin to the first rows
+    int64_t after_first_ns = 0;  ///< of a pass: from its first rows made to its end
+    int64_t after_last_ns = 0;   ///< of a pass: from its last rows made to its end
+    int64_t piece_ns = 0;  ///< of a communication: from its begin to the arrival of the first rows
 };
 
 /// A pass, a local combine_softmax or ordered_sum, or a communication with all its participants.
@@ -40,19 +40,20 @@ struct Node {
     uint32_t part_count = 0;
     Lane lane = Lane::compute;
     int64_t duration_ns = 0;
-    StreamTimes stream = {};  ///< where boundaries travel by pieces
+    StreamTimes stream = {};  ///< for boundaries sent in pieces
 };
 
 struct PlannedBuffer {
     uint16_t rank = 0;
     Purpose purpose = Purpose::boundary;
     Buffer::Space space = Buffer::Space::arena;
-    int64_t bytes = 0;  ///< with `block`: the most that any slice needs
+    int64_t bytes = 0;  ///< with `block`: the maximum over slices
     uint16_t bucket = 0;
-    /// Each slice's own block of a reduction: in its bucket, or from `copies` members of the axis.
+    /// Says that each slice has another block of a reduction: in its bucket, or from `copies`
+    /// members of the axis.
     struct Block {
         uint16_t reduction = 0;
-        uint16_t copies = 0;  ///< 0: the buffer is no such block
+        uint16_t copies = 0;  ///< 0: not such a block
         uint8_t width = 4;    ///< bytes of an element
         Axis axis = Axis::data;
     } block;
@@ -63,8 +64,8 @@ struct Dataflow {
     std::vector<Node> nodes;
     std::vector<Part> parts;
     std::vector<std::pair<uint32_t, uint32_t>>
-        edges;                   ///< nodes: first completes before second starts
-    std::vector<bool> streamed;  ///< [edge] see Program::streamed; may end with the last true one
+        edges;                   ///< nodes; first completes before second starts
+    std::vector<bool> streamed;  ///< [edge] see Program::streamed; missing entries: false
     std::vector<PlannedBuffer> buffers;
     std::vector<Group> groups;  ///< of pipeline ranks
     std::vector<Reduction> reductions;

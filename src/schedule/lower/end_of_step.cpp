@@ -12,12 +12,12 @@ namespace {
 
 // --- tied weights --------------------------------------------------------------------------------
 
-/// Of rows that tensor ranks share as evenly as integers allow.
+/// The largest part of rows that tensor ranks share as evenly as integers allow.
 int64_t largest_part(int64_t rows, int64_t ranks) {
     return (rows + ranks - 1) / ranks;
 }
 
-/// Whole layers on two ranks exchange their halves of the gradient.
+/// A tied weight of whole layers on two ranks, which exchange their halves of the gradient.
 class TiedPair {
 public:
     TiedPair(StepGraph& step, int in, int out)
@@ -47,7 +47,7 @@ private:
         int rank = 0;
         Buffer::Space space = Buffer::Space::arena;
         uint32_t producer = kNoNode;
-        uint32_t overwriter = kNoNode;  ///< the sum overwrites what the other side still reads
+        uint32_t overwriter = kNoNode;  ///< the sum overwrites what the other side reads
     };
     void send(const Half& half, int to, uint32_t received, uint32_t consumer) {
         const uint32_t sent = graph_.add_buffer(half.rank, bytes_, Purpose::tied, half.space);
@@ -66,8 +66,8 @@ private:
     const int64_t bytes_;
 };
 
-/// A tied weight has a gradient from G and one from T; they are added once. Shards that
-/// coincide do it locally.
+/// A tied weight has a gradient from G and one from T, which are added once. If both layers have
+/// the same shards, each rank adds its own.
 void add_tied_gradients(StepGraph& step) {
     if (step.schedule.input == step.schedule.output) {
         for (const int rank : step.input_owners) {
@@ -87,10 +87,10 @@ void add_tied_gradients(StepGraph& step) {
 
 // --- reports and updates -------------------------------------------------------------------------
 
-/// What every rank has of the reports.
+/// The reports on every rank.
 struct Reports {
     std::vector<uint32_t> buffers;  ///< [rank]
-    std::vector<uint32_t> made_by;  ///< [rank] the node after which it is there
+    std::vector<uint32_t> made_by;  ///< [rank] the node after which the reports are complete
 };
 
 Reports add_reports(StepGraph& step) {
@@ -108,7 +108,7 @@ Reports add_reports(StepGraph& step) {
     return reports;
 }
 
-/// All ranks' reports on every rank of the world.
+/// Gathers the reports of all ranks on every rank of the world.
 Reports gather_reports(StepGraph& step, const Reports& own, uint16_t world) {
     Reports all;
     const int ranks = step.schedule.ranks;

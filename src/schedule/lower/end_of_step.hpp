@@ -5,10 +5,10 @@
 
 namespace vocabpipe::lowering {
 
-/// After the last microbatch: gradients of tied weights and of the replicas are added up, every
-/// rank reports its norms and loss to all, and updates its weights. Without an optimizer step
-/// (StepSizes::report_bytes = 0) tied gradients alone. Throws UsageError for tied weights that are
-/// sharded differently in the two layers.
+/// Adds the end of the step, after the last microbatch: gradients of tied weights and of the
+/// replicas are added up, every rank reports its norms and loss to all, and updates its weights.
+/// Without an optimizer step (StepSizes::report_bytes = 0) only tied gradients. Throws UsageError
+/// for tied weights that are sharded differently in the two layers.
 void add_end_of_step(StepGraph& step);
 
 }  // namespace vocabpipe::lowering

@@ -99,7 +99,7 @@ uint32_t Graph::first_of_pair(uint32_t node) const {
     return second ? node - 1 : node;
 }
 
-/// The pass that comes `count` passes before another one on its rank.
+/// The pass `count` passes before another one on its rank.
 uint32_t Graph::passes_before(uint32_t pass_node, int count) const {
     const Part& part = first_part(pass_node);
     const std::vector<Pass>& list = flow_.passes[part.rank];

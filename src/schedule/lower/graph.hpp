@@ -12,8 +12,8 @@ namespace vocabpipe::lowering {
 
 inline constexpr uint32_t kNoNode = UINT32_MAX;
 
-/// Builds a Dataflow: nodes, the parts that ranks have in them, buffers, groups and edges. Knows
-/// neither schedules nor layers.
+/// Builds a Dataflow: nodes with a part for each participating rank, buffers, groups and edges. It
+/// knows neither schedules nor layers.
 class Graph {
 public:
     /// For `ranks` pipeline ranks.
@@ -21,10 +21,10 @@ public:
 
     /// A node without parts; the parts of a node are added before the next node.
     uint32_t add_node(Lane lane);
-    /// On the lane that the action usually has.
+    /// A node in the usual lane of the action.
     uint32_t add_node(Do what) { return add_node(traits(what).lane); }
 
-    /// What `rank` does in the node, and with which of its buffers. `item`: see Action::item.
+    /// Adds the action of `rank` in the node, with its buffers. `item`: see Action::item.
     template <Do what>
     Part& add_part(uint32_t node, int rank, uint32_t item, const OperandsOf<what>& operands) {
         Part& part = add_part(node, rank, what, item);
@@ -32,9 +32,9 @@ public:
         return part;
     }
 
-    /// A pass, after the last one of its rank; its operands follow.
+    /// Adds a pass after the last one of its rank; set_operands() adds its operands.
     uint32_t append_pass(int rank, const Pass& pass);
-    /// Of a pass of this kind.
+    /// Sets the operands of a pass of this kind.
     template <Op op>
     void set_operands(uint32_t pass_node, const OperandsOf<op>& operands) {
         set(pass_part(pass_node), operands);
@@ -42,41 +42,42 @@ public:
     [[nodiscard]] Part& pass_part(uint32_t pass_node) {
         return flow_.parts[flow_.nodes[pass_node].first_part];
     }
-    /// kNoNode before the first.
+    /// The pass appended last; kNoNode: none yet.
     [[nodiscard]] uint32_t last_pass(int rank) const {
         return last_pass_[static_cast<size_t>(rank)];
     }
 
     /// `before` completes before `after` starts. A pair that is lowered as one waits for the inputs
-    /// of both members before its first, and gives what either makes after its second.
+    /// of both members before its first, and its outputs are complete after its second.
     void add_edge(uint32_t before, uint32_t after);
-    /// The same, but `after` may start with the first rows of `before`; a usual edge of a pair that
-    /// is lowered as one.
+    /// The same, but `after` may start with the first rows of `before`. For a pair that is lowered
+    /// as one it is a plain edge.
     void add_streamed_edge(uint32_t before, uint32_t after);
-    /// A receive for pass `consumer` is posted `passes` passes before it and not earlier, or its
-    /// buffer lives for nothing. Recomputations do not count: next to a transfer they may be short.
+    /// Posts the receive of pass `consumer` `passes` passes before it and not earlier, because its
+    /// buffer would live for nothing. Recomputations do not count: compared to a transfer they may
+    /// be short.
     void post_ahead(uint32_t message, uint32_t consumer, int passes);
 
-    /// kNoBuffer for none of any bytes.
+    /// Returns kNoBuffer if bytes <= 0.
     uint32_t add_buffer(int rank, int64_t bytes, Purpose purpose,
                         Buffer::Space space = Buffer::Space::arena);
     [[nodiscard]] PlannedBuffer& buffer(uint32_t id) { return flow_.buffers[id]; }
 
-    /// Index of a group; equal ones have one. Throws UsageError beyond 65,536, which more than
-    /// 32,000 ranks reach: each has a group with either neighbor.
+    /// Index of a group; equal groups share one. Throws UsageError beyond 65,536, which needs more
+    /// than 32,000 ranks: each has a group with either neighbor.
     uint16_t group(Group wanted);
-    /// The group of a message: one look-up in place of a search among all groups.
+    /// The group of a message, found by one look-up instead of a search among all groups.
     uint16_t pair(int source, int destination);
     /// Adds a reduction without looking for an equal one. Throws UsageError beyond 65,536, which
     /// only pieces of gradient buckets reach.
     uint16_t add_reduction(Reduction reduction);
-    /// Index of a reduction from number `first` on; equal ones have one.
+    /// Index of a reduction, which is shared with an equal one numbered `first` or higher.
     uint16_t reduction(Reduction wanted, uint16_t first);
     [[nodiscard]] const Reduction& reduction(uint16_t index) const {
         return flow_.reductions[index];
     }
 
-    /// What has been built; the graph is empty afterwards.
+    /// Returns the dataflow; the graph is empty afterwards.
     [[nodiscard]] Dataflow take() { return std::move(flow_); }
 
 private:
@@ -90,7 +91,7 @@ private:
     [[nodiscard]] const Part& first_part(uint32_t node) const {
         return flow_.parts[flow_.nodes[node].first_part];
     }
-    // Passes of a rank that a schedule lists are nodes one after the other.
+    // The listed passes of a rank are consecutive nodes.
     [[nodiscard]] bool opens_pair(uint32_t pass_node) const;
     [[nodiscard]] uint32_t last_of_pair(uint32_t node) const;
     [[nodiscard]] uint32_t first_of_pair(uint32_t node) const;

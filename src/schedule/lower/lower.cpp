@@ -63,7 +63,8 @@ void check_sizes(const Schedule& schedule, const StepSizes& sizes, const Mesh& m
     }
 }
 
-/// The members of a pair that is lowered as one need their memory at the same time.
+/// Gives both members of a pair that is lowered as one the same time, because they need their
+/// memory at once.
 void join_pairs(const Dataflow& flow, std::vector<Place>& places) {
     for (uint32_t node = 0; node + 1 < flow.nodes.size(); ++node) {
         const Part& part = flow.parts[flow.nodes[node].first_part];

@@ -72,7 +72,7 @@ std::vector<Route> Lowered::routes() const {
     std::vector<Route> routes;
     for (const Program& program : pipeline) {
         each_route(program, [&](Do what, Lane lane, const Group& group) {
-            if (group.ranks.front() != program.rank) return;  // the first member says it for all
+            if (group.ranks.front() != program.rank) return;  // the first member stands for all
             for (int c = 0; c < mesh.slices(); ++c) {
                 if (mesh.slices_along(group.axis, c).first != c) continue;
                 const Mesh::Place place = mesh.place(program.rank * mesh.slices() + c);

@@ -10,8 +10,8 @@ namespace vocabpipe::lowering {
 
 namespace {
 
-/// Free ranges of the arena by offset; grows at the end when nothing fits. Few at a time, so they
-/// lie in one array.
+/// Free ranges of the arena by offset; the arena grows at its end if nothing fits. There are few at
+/// a time, so an array suffices.
 class FreeList {
 public:
     uint64_t take(uint64_t bytes) {
@@ -74,14 +74,14 @@ private:
     uint64_t end_ = 0;
 };
 
-/// Who wrote to which bytes of the arena last.
+/// The last occupant of every range of the arena.
 class Occupants {
 public:
-    /// Puts `id` on [begin, end) and reports every earlier occupant of part of it.
+    /// Puts `id` on [begin, end) and reports every previous occupant of a part of it.
     template <typename Report>
     void place(uint64_t begin, uint64_t end, uint32_t id, Report&& report) {
-        // [first, last): the ranges that [begin, end) overlaps, which it replaces but for the two
-        // ends that stick out.
+        // [first, last): the ranges that [begin, end) overlaps and replaces, except for their parts
+        // outside of it.
         const auto first =
             std::lower_bound(ranges_.begin(), ranges_.end(), begin,
                              [](const Range& r, uint64_t at) { return r.end <= at; });
@@ -127,7 +127,7 @@ MemoryPlan plan_memory(std::vector<Lifetime>& lifetimes) {
 
     using Death = std::pair<int64_t, uint32_t>;
     std::priority_queue<Death, std::vector<Death>, std::greater<>> deaths;
-    std::vector<uint32_t> not_yet;  // dead in time, but a user comes later in the order (a tie)
+    std::vector<uint32_t> not_yet;  // dead, but a user comes later in the order (a tie)
     FreeList space;
     Occupants occupants;
     uint64_t live = 0;
@@ -156,7 +156,7 @@ MemoryPlan plan_memory(std::vector<Lifetime>& lifetimes) {
         const size_t begin = plan.reuses.size();
         occupants.place(born.offset, born.offset + bytes, id,
                         [&, of = id](uint32_t earlier) { plan.reuses.emplace_back(earlier, of); });
-        // A buffer cut in two by a later one is reported twice.
+        // A buffer that a later one cut in two is reported twice.
         const auto from = plan.reuses.begin() + static_cast<std::ptrdiff_t>(begin);
         std::sort(from, plan.reuses.end());
         plan.reuses.erase(std::unique(from, plan.reuses.end()), plan.reuses.end());

@@ -8,8 +8,8 @@
 
 namespace vocabpipe::lowering {
 
-/// A buffer of one rank in the time of the list schedule. Born when its first user starts, dead
-/// when all users have ended.
+/// Lifetime of a buffer of one rank in the list schedule: from the start of its first user to the
+/// end of all users.
 struct Lifetime {
     uint64_t bytes = 0;
     int64_t born_ns = 0;

@@ -12,9 +12,9 @@ namespace vocabpipe::lowering {
 
 namespace {
 
-/// Until when the lanes beside compute are taken: by a communication that has not ended, or, where
-/// those end on their own, that has not been given all of its rows. Starts in order of time need
-/// nothing else to follow a launch order.
+/// Until when the lanes other than compute are taken: by a communication that has not ended or,
+/// with CommunicationOrder::lanes, that does not have all of its rows yet. Nodes are started in
+/// order of time, which is a launch order already.
 class Lanes {
 public:
     Lanes(const Dataflow& flow, CommunicationOrder order)
@@ -48,8 +48,8 @@ private:
     std::vector<int64_t> until_ns_;  ///< [rank * kLanes + lane]
 };
 
-/// Since when the rows are there that nodes wait for along streamed edges. Devices whose lanes have
-/// another order do not follow these.
+/// When the rows arrive that nodes wait for along streamed edges. Used only with
+/// CommunicationOrder::lanes.
 class Rows {
 public:
     Rows(const Dataflow& flow, CommunicationOrder order, const Successors& successors)
@@ -64,8 +64,7 @@ public:
         last_ns_.assign(flow.nodes.size(), kNone);
     }
 
-    /// When `next` may start for all that it needs of `node`; `at`: of the edge between them among
-    /// the successors.
+    /// When `node` lets `next` start; `at`: index of the edge between them in the successors.
     [[nodiscard]] int64_t lets_start(uint32_t node, const Place& place, size_t at, uint32_t next) {
         if (streamed_.empty() || !streamed_[at]) return place.end_ns;
         const StreamTimes& from = flow_.nodes[node].stream;
@@ -75,11 +74,12 @@ public:
         const bool whole = flow_.parts[flow_.nodes[next].first_part].pieces == 1;
         return whole ? last : place.end_ns - from.after_first_ns;
     }
-    /// Before that a communication would only keep its lane from others: it could not end earlier.
+    /// Earliest useful start of a communication: an earlier one would only block its lane, and end
+    /// no earlier.
     [[nodiscard]] int64_t soon_enough(uint32_t node) const {
         return is_given_rows(node) ? last_ns_[node] - flow_.nodes[node].duration_ns : kNone;
     }
-    /// When a communication that starts then has all of its rows.
+    /// When a communication that starts at `start` has all of its rows.
     [[nodiscard]] int64_t given_ns(uint32_t node, int64_t start) const {
         return is_given_rows(node) ? std::max(start, last_ns_[node]) : start;
     }
@@ -100,7 +100,7 @@ private:
 
     const Dataflow& flow_;
     std::vector<bool> streamed_;    ///< [index into Successors::after]; empty without any
-    std::vector<int64_t> last_ns_;  ///< [node] when the last rows for it are there, or kNone
+    std::vector<int64_t> last_ns_;  ///< [node] when the last rows for it arrive, or kNone
 };
 
 }  // namespace
@@ -131,7 +131,7 @@ std::vector<Place> order_globally(const Dataflow& flow, CommunicationOrder order
         places[node] = {done++, start, end};
         for (size_t at = successors.first[node]; at < successors.first[node + 1]; ++at) {
             const uint32_t next = successors.after[at];
-            // start_ns collects the latest predecessor until the node itself is placed.
+            // Until the node is placed, start_ns holds the end of its latest predecessor.
             int64_t& next_start = places[next].start_ns;
             next_start = std::max(next_start, rows.lets_start(node, places[node], at, next));
             if (--successors.missing[next] == 0) {

@@ -16,11 +16,11 @@ struct Place {
     int64_t end_ns = 0;
 };
 
-/// Starts every node as soon as what it needs is done, in order of time; where lanes take one
-/// communication at a time, as soon as its lanes are free as well. Elsewhere rows stream: nodes
-/// start with the first ones along streamed edges, and keep their lanes until they have the last.
-/// Every dependency then points forward in `order`, and so does every lane, which is why
-/// projections of it cannot deadlock. Throws UsageError on a cycle.
+/// List scheduling: starts every node, in order of time, as soon as its predecessors are done and
+/// its lanes are free. With CommunicationOrder::lanes, where communications of a lane may overlap,
+/// a node along a streamed edge starts with the first rows and keeps its lanes until it has the
+/// last. Every dependency and every lane then points forward in `order`, so its projections cannot
+/// deadlock. Throws UsageError on a cycle.
 [[nodiscard]] std::vector<Place> order_globally(const Dataflow& flow, CommunicationOrder lanes);
 
 }  // namespace vocabpipe::lowering

@@ -17,7 +17,7 @@ public:
     /// Adds all of them to the graph, which must outlive this.
     PassNodes(const Schedule& schedule, Graph& graph);
 
-    /// F, B, I, W, R of a stage; kNoNode where the schedule has none.
+    /// F, B, I, W, R of a stage; kNoNode: not in the schedule.
     [[nodiscard]] uint32_t of_stage(Op op, int stage, uint32_t microbatch) const {
         return of_stage_[static_cast<size_t>(op)]
                         [static_cast<size_t>(stage) * microbatches_ + microbatch];
@@ -36,9 +36,10 @@ public:
         return of_stage(is_split(stage, microbatch) ? Op::I : Op::B, stage, microbatch);
     }
 
-    /// After which the gradients of a bucket of the rank are complete.
+    /// The pass after which the gradients of a bucket of the rank are complete.
     [[nodiscard]] uint32_t last_gradient(int rank, const GradientBucket& bucket) const;
-    /// A pass of the step's end completes the gradient of the rank's input or output shard.
+    /// Records that a pass of the step's end completes the gradient of the rank's input or output
+    /// shard.
     void completes_input(int rank, uint32_t node) {
         last_of_input_[static_cast<size_t>(rank)] = node;
     }

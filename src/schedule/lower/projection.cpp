@@ -11,7 +11,7 @@ namespace vocabpipe::lowering {
 
 namespace {
 
-/// One action for every part.
+/// Makes one action for every part.
 class Projection {
 public:
     Projection(const Dataflow& flow, const std::vector<Place>& places)
@@ -101,7 +101,7 @@ private:
 
     // --- memory ----------------------------------------------------------------------------------
 
-    /// Which actions of a rank use a buffer, in order.
+    /// The actions of a rank that use a buffer, in order.
     struct Users {
         std::vector<uint32_t> first;  ///< [buffer] where its users begin; buffers + 1 entries
         std::vector<uint32_t> actions;
@@ -131,7 +131,7 @@ private:
             return places_[node_of_action_[rank][action]];
         };
         std::vector<Lifetime> lifetimes;
-        std::vector<uint32_t> planned;  // buffer of a lifetime
+        std::vector<uint32_t> planned;  // [lifetime] its buffer
         lifetimes.reserve(program.buffers.size());
         planned.reserve(program.buffers.size());
         for (uint32_t b = 0; b < program.buffers.size(); ++b) {
@@ -178,7 +178,8 @@ private:
 
     // --- edges -----------------------------------------------------------------------------------
 
-    /// Edges whose ends are both seen by a rank; the compute lane keeps its own order.
+    /// Adds the edges with both ends on one rank, except those within the compute lane, which has
+    /// its order anyway.
     void add_data_edges() {
         for (size_t i = 0; i < flow_.edges.size(); ++i) {
             const auto& [before, after] = flow_.edges[i];
@@ -200,7 +201,7 @@ private:
 
     static constexpr uint32_t kNoPart = UINT32_MAX;
 
-    /// Each rank has at most one part in a node. Groups of all ranks are the rule.
+    /// The rank's part of a node, of which there is at most one. Mostly the group has all ranks.
     [[nodiscard]] uint32_t part_on(const Node& node, uint16_t rank) const {
         if (rank < node.part_count && flow_.parts[node.first_part + rank].rank == rank) {
             return node.first_part + rank;
@@ -242,12 +243,12 @@ std::vector<std::vector<SliceBlock>> blocks_of(const Dataflow& flow) {
     return blocks;
 }
 
-/// Numbers among all become numbers among those that are kept, in the same order.
+/// Renumbers the entries that are used, in the same order.
 class UsedOnes {
 public:
     explicit UsedOnes(size_t all) : used_(all, false), number_(all, 0) {}
     void use(size_t i) { used_[i] = true; }
-    /// After the last use(): copies of what is kept.
+    /// Copies of the used entries; call after the last use().
     template <typename T>
     std::vector<T> of(const std::vector<T>& all) {
         std::vector<T> kept;

@@ -1,4 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+// Both forms of find_deadlock(). The participants of a communication become one node and must agree
+// on kind, group and sizes. Then the graph of these nodes must be acyclic: either every program
+// follows the one global order, which is fast to see, or a walk in dependency order reaches all
+// nodes.
 #include "src/schedule/action_costs.hpp"
 #include "src/schedule/lower/slice.hpp"
 #include "src/schedule/meetings.hpp"
@@ -15,12 +19,12 @@ namespace vocabpipe {
 
 namespace {
 
-/// All participants of one communication, or a single action, as one node.
+/// A node of the proof: all participants of one communication, or a single action.
 struct Joint {
     Do what = Do::pass;
     uint32_t order = 0;
-    const Group* group = nullptr;  ///< null: of no communication
-    const Pass* pass = nullptr;    ///< that a team of its stage runs together
+    const Group* group = nullptr;  ///< null: no communication
+    const Pass* pass = nullptr;    ///< a pass that a team of its stage runs together
     size_t participants = 0;
     int pieces = 1;
     int first_rank = -1;
@@ -28,7 +32,7 @@ struct Joint {
     uint64_t each = 0;      ///< bytes that the first participant sends
     uint64_t sent = 0;      ///< bytes, over all participants
     uint64_t received = 0;  ///< bytes, over all participants
-    bool everyone = true;   ///< false: participants of other slices are not looked at
+    bool everyone = true;   ///< false: participants of other slices are ignored
 };
 
 std::string at_order(const Joint& joint) {
@@ -49,7 +53,7 @@ Joint begun_by(const Program& program, const Action& action) {
     return joint;
 }
 
-/// Whether the action may join others: a communication, or the same pass of a stage as theirs.
+/// Whether the action belongs to a node with others: a communication, or the same pass of a stage.
 bool may_join(const Joint& joint, const Program& program, const Action& action) {
     if (is_communication(joint.what)) return true;
     if (joint.pass == nullptr || action.what != Do::pass) return false;
@@ -58,7 +62,7 @@ bool may_join(const Joint& joint, const Program& program, const Action& action) 
            joint.pass->stage == pass.stage && joint.pass->microbatch == pass.microbatch;
 }
 
-/// Adds one rank's action to its node; says what is wrong with it.
+/// Adds one rank's action to its node; returns an error, if any.
 std::optional<std::string> join(Joint& joint, const Program& program, const Action& action) {
     const bool first = joint.participants == 0;
     const std::string rank = "rank " + std::to_string(program.rank);
@@ -102,7 +106,7 @@ std::optional<std::string> join(Joint& joint, const Program& program, const Acti
     return std::nullopt;
 }
 
-/// Bytes that all members together must receive; none where that is not known.
+/// Bytes that all members together must receive; none if unknown.
 std::optional<uint64_t> received_by_all(const Joint& joint) {
     switch (traits(joint.what).received) {
         case Received::unchecked:
@@ -122,8 +126,8 @@ bool has_order(const Program& program, uint32_t order) {
                        [order](const Action& action) { return action.order == order; });
 }
 
-/// What is wrong with a node that all programs have added to. `takes_part(rank, order)`: the rank's
-/// program has an action there.
+/// An error in a complete node, if any. `takes_part(rank, order)`: whether the rank's program has
+/// an action there.
 template <typename TakesPart>
 std::optional<std::string> incomplete(const Joint& joint, TakesPart&& takes_part) {
     if (joint.group == nullptr) return std::nullopt;
@@ -144,8 +148,8 @@ std::optional<std::string> incomplete(const Joint& joint, TakesPart&& takes_part
            std::to_string(joint.group->ranks.size()) + " participants; missing: " + absent;
 }
 
-/// Every program lists its actions in the global order and its edges point forward in it: then that
-/// order is one in which everything can run.
+/// Whether every program lists its actions in the global order and its edges point forward in it;
+/// then everything can run in that order.
 bool follow_one_order(const std::vector<Program>& programs) {
     for (const Program& program : programs) {
         for (size_t i = 1; i < program.actions.size(); ++i) {
@@ -158,7 +162,8 @@ bool follow_one_order(const std::vector<Program>& programs) {
     return true;
 }
 
-/// Walks the graph of all joint nodes in dependency order; says who is never reached.
+/// Walks the graph of all joint nodes in dependency order; returns an error naming an action that
+/// is never reached.
 std::optional<std::string> find_cycle(const std::vector<Program>& programs,
                                       const Meetings& meetings) {
     std::vector<std::pair<uint32_t, uint32_t>> edges;
@@ -202,13 +207,13 @@ std::optional<std::string> find_cycle(const std::vector<Program>& programs,
     return "some actions wait for each other";
 }
 
-/// True where participants of other slices are among those of the action.
+/// Whether ranks of other slices take part in the action.
 bool spans_slices(const Program& program, const Action& action, const Lowered& world) {
     const Axis axis = lowering::met_in(program, action, program.groups, world.stage_teams);
     return world.mesh.slices_along(axis, 0).count > 1;
 }
 
-/// `of`: the programs are those of one slice of this world; null: of a whole one.
+/// `of`: the world of which `programs` are one slice; null: they are a whole world.
 std::optional<std::string> prove(const std::vector<Program>& programs, const Lowered* of) {
     const bool alone = of != nullptr && of->mesh.slices() > 1;
     const Meetings meetings(programs);
@@ -234,7 +239,7 @@ std::optional<std::string> prove(const std::vector<Program>& programs, const Low
     return follow_one_order(programs) ? std::nullopt : find_cycle(programs, meetings);
 }
 
-/// What slices do together, with all participants and their sizes.
+/// Checks the communication between slices, with all participants and their sizes.
 std::optional<std::string> prove_meetings_of_slices(const Lowered& world) {
     Lowered meetings = world;
     for (Program& program : meetings.pipeline) {

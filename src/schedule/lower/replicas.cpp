@@ -9,7 +9,7 @@ namespace vocabpipe::lowering {
 
 namespace {
 
-/// Reductions before this one belong to the vocabulary layers.
+/// First reduction of replicas; those before it belong to the vocabulary layers.
 constexpr uint16_t kFirstOfReplicas = kOutputConversion + 1;
 
 /// Piece `piece` of `pieces` of every replica's block.
@@ -78,7 +78,7 @@ private:
     void add_piece(uint16_t b, Reduction part) {
         int64_t bytes = 0;
         for (int i = 0; i < members(b); ++i) bytes += part.rows(i) * 4;
-        if (bytes == 0) return;  // cuts are rounded
+        if (bytes == 0) return;  // rounding can leave a piece empty
         const uint16_t reduction = graph_.reduction(std::move(part), kFirstOfReplicas);
         const uint32_t mine = whole(b, Buffer::Space::bucket_gradients, bytes);
         const uint32_t theirs = blocks(b, members(b), Buffer::Space::arena, reduction, 4);
@@ -88,7 +88,7 @@ private:
         deals.group = replicas(b);
         deals.reduction = reduction;
         graph_.add_edge(step_.passes.last_gradient(rank_, buckets_[b]), node);
-        // Two pieces at a time have room.
+        // There is memory for two pieces at a time.
         if (sums_.size() >= 2) graph_.add_edge(sums_[sums_.size() - 2], node);
         const uint32_t sum = own_block(b, Buffer::Space::bucket_gradients, reduction, 4);
         const uint32_t add = graph_.add_node(Do::ordered_sum);
@@ -105,9 +105,9 @@ private:
         graph_.buffer(made).bucket = b;
         return made;
     }
-    /// What adds up the bucket together.
+    /// The group that adds up the bucket.
     uint16_t replicas(uint16_t b) { return graph_.group({{rank_}, -1, buckets_[b].axis}); }
-    /// As many ranks as the bucket has parts.
+    /// Members of this group: one for each part of the bucket.
     [[nodiscard]] int members(uint16_t b) const {
         return static_cast<int>(buckets_[b].first.size()) - 1;
     }
@@ -117,7 +117,7 @@ private:
         graph_.buffer(block).bucket = b;
         return block;
     }
-    /// Room for as large a block as any member has, `copies` times.
+    /// A buffer for `copies` blocks of the largest size that any member has.
     uint32_t blocks(uint16_t b, int copies, Buffer::Space space, uint16_t reduction,
                     int64_t width) {
         const Reduction& parts = graph_.reduction(reduction);

@@ -10,11 +10,12 @@
 
 namespace vocabpipe::lowering {
 
-/// Every bucket of a rank, in the order in which its gradients are complete: blocks of all replicas
-/// to the one that updates them, added up in replica order. Returns the nodes after which they are.
+/// Adds up every bucket of a rank, in the order in which the buckets' gradients are complete: sends
+/// the blocks of all replicas to the one that updates them, which adds them in replica order.
+/// Returns the nodes after which the sums are complete.
 [[nodiscard]] std::vector<uint32_t> add_sums_over_replicas(StepGraph& step, int rank);
 
-/// What every replica has updated, after `update`, to all of them.
+/// After `update`, sends the weights that each replica has updated to all replicas.
 void gather_weights(StepGraph& step, int rank, uint32_t update);
 
 }  // namespace vocabpipe::lowering

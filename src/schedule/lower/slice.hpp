@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What differs between the slices of a mesh: the ranks of groups, positions in the global order,
-// and which parts of a reduction a buffer is.
+// The differences between slices of a mesh: ranks of groups, positions in the global order, and the
+// parts of a reduction that a buffer holds.
 #pragma once
 
 #include "src/schedule/ops.hpp"
@@ -27,8 +27,9 @@ namespace vocabpipe::lowering {
     return group;
 }
 
-/// Whom passes of every stage meet: its tensor ranks, or the ranks that share its experts, where
-/// those are more. One of the two teams has the other in it (Mesh::check()). [global stage]
+/// [global stage] Axis of the ranks with which passes of the stage communicate: its tensor ranks,
+/// or the ranks that share its experts if these are more. One of the two teams contains the other
+/// (Mesh::check()).
 [[nodiscard]] inline std::vector<Axis> stage_teams(const StepSizes& sizes) {
     std::vector<Axis> teams(sizes.stages.size(), Axis::tensor);
     if (sizes.expert <= sizes.tensor) return teams;
@@ -38,8 +39,8 @@ namespace vocabpipe::lowering {
     return teams;
 }
 
-/// Whom an action meets: the members of a communication's group, the team of a stage's pass;
-/// nobody else, which is what Axis::pipeline stands for. `groups`: of pipeline ranks; `teams`: of
+/// Axis of the ranks that meet in an action: those of a communication's group, or of the team of a
+/// stage's pass; Axis::pipeline stands for no other slice. `groups`: of pipeline ranks; `teams`: of
 /// stages.
 [[nodiscard]] inline Axis met_in(const Program& program, const Action& action,
                                  const std::vector<Group>& groups, const std::vector<Axis>& teams) {
@@ -49,8 +50,8 @@ namespace vocabpipe::lowering {
     return traits(pass.op).has_stage ? teams[pass.stage] : Axis::pipeline;
 }
 
-/// Positions are spread such that slices meet in what they do together and nowhere else.
-/// `together`: met_in().
+/// Position in the world's global order: equal on slices that act together, different on all
+/// others. `together`: met_in().
 [[nodiscard]] inline uint32_t order_at(uint32_t order, Axis together, const Mesh& mesh, int slice) {
     return order * static_cast<uint32_t>(mesh.slices()) +
            static_cast<uint32_t>(mesh.slices_along(together, slice).first);

@@ -7,7 +7,7 @@ namespace vocabpipe::lowering {
 
 namespace {
 
-/// `rows` in as many blocks as the reduction has members.
+/// A reduction of `rows` rows with one block for each member.
 Reduction row_blocks(const StepSizes& sizes, int64_t rows, size_t members, DType partial) {
     Reduction reduction{{}, sizes.hidden, partial, sizes.dtype, {}};
     const auto count = static_cast<int64_t>(members);
@@ -15,8 +15,8 @@ Reduction row_blocks(const StepSizes& sizes, int64_t rows, size_t members, DType
     return reduction;
 }
 
-/// The tokens' rows in a block for every tensor rank of every owner, each of the rows that its
-/// slice has: blocks of one slice follow each other, members of one owner do.
+/// A reduction with one block for every tensor rank of every owner, from the rows of its slice. In
+/// the rows, blocks of one slice are consecutive; in the group, members of one owner are.
 Reduction slice_blocks(const StepSizes& sizes, size_t owners, DType partial) {
     const Reduction of_slice = row_blocks(sizes, sizes.boundary_rows(), owners, partial);
     if (sizes.tensor == 1) return of_slice;

@@ -12,7 +12,7 @@
 
 namespace vocabpipe::lowering {
 
-/// What is lowered, what all parts of it ask for, and the graph that it becomes.
+/// The input of lowering, values that all its parts need, and the graph that they build.
 struct StepGraph {
     /// All must outlive this. Adds the schedule's passes.
     StepGraph(const Schedule& schedule, const StepSizes& sizes, const LowerOptions& options);
@@ -24,15 +24,15 @@ struct StepGraph {
     [[nodiscard]] uint32_t add_boundary(int rank, Purpose purpose = Purpose::boundary) {
         return graph.add_buffer(rank, boundary_bytes, purpose);
     }
-    /// The same of all tensor ranks.
+    /// The same for the rows of all tensor ranks.
     [[nodiscard]] uint32_t add_whole(int rank, Purpose purpose) {
         return graph.add_buffer(rank, boundary_bytes * sizes.tensor, purpose);
     }
     [[nodiscard]] uint32_t add_workspace(int rank, int64_t bytes) {
         return graph.add_buffer(rank, bytes, Purpose::workspace);
     }
-    /// From a pass to the communication of what it makes, or from that to the pass that uses it.
-    /// `streamed`: rows may go by pieces, if any do.
+    /// An edge from a pass to the communication of its output, or from a communication to the pass
+    /// that uses it. `streamed`: may be a streamed edge.
     void add_stream(uint32_t before, uint32_t after, bool streamed = true) {
         if (streamed && options.pieces > 1 && sizes.tensor == 1) {
             graph.add_streamed_edge(before, after);
@@ -47,19 +47,19 @@ struct StepGraph {
     const uint32_t microbatches;
     const bool backward;                   ///< false: evaluation
     const std::vector<int> input_owners;   ///< ranks with rows of the input layer
-    const std::vector<int> output_owners;  ///< and of the output layer
+    const std::vector<int> output_owners;  ///< ranks with rows of the output layer
     const int first_rank;                  ///< of stage 0
     const int last_rank;                   ///< of the last stage
     const int64_t boundary_bytes;          ///< N / t * h * size of the run's type
-    /// That a boundary has: options.pieces, or fewer. 1 with tensor ranks, whose passes have
+    /// Pieces of a boundary: options.pieces, or fewer. 1 with tensor ranks, whose passes have
     /// pieces of their own.
     const uint8_t pieces;
-    /// Of the ranks that share the vocabulary's rows.
+    /// Axis of the ranks that share the vocabulary's rows.
     const Axis shards;
     Graph graph;
     PassNodes passes;
-    /// [kOutputReduction or kInputReduction] How the sum's blocks come together at its root: the
-    /// same reduction, but with tensor ranks of the rows of one slice.
+    /// [kOutputReduction or kInputReduction] The reduction by which the sum's blocks are gathered
+    /// at the root: the same one, or with tensor ranks that of the rows of one slice.
     std::array<uint16_t, 2> collected{kOutputReduction, kInputReduction};
 };
 

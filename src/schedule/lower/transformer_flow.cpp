@@ -37,7 +37,7 @@ TransformerFlow::Activations TransformerFlow::forward_stage(int s, uint32_t j, u
     const StageBytes& bytes = step_.sizes.stages[static_cast<size_t>(s)];
     const int rank = step_.rank_of(s);
     const uint32_t saved = graph.add_buffer(rank, bytes.saved, Purpose::activation);
-    // With an R, what F makes of `recomputed` is scratch, and R makes the one that stays.
+    // With an R, the `recomputed` buffer of F is scratch; R makes the one that is kept.
     const uint32_t again = step_.passes.of_stage(Op::R, s, j);
     const bool recomputes = again != kNoNode;
     uint32_t recomputed = graph.add_buffer(rank, bytes.recomputed,

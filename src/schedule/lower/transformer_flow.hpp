@@ -9,8 +9,8 @@
 
 namespace vocabpipe::lowering {
 
-/// A microbatch through the stages and back: buffers of F, R, B, I and W, and the messages between
-/// ranks. Stages on one rank hand the buffer on.
+/// Adds a microbatch's way through the stages and back: buffers of F, R, B, I and W, and the
+/// messages between ranks. Consecutive stages on one rank share the buffer.
 class TransformerFlow {
 public:
     explicit TransformerFlow(StepGraph& step) : step_(step) {}
@@ -30,7 +30,7 @@ private:
     };
     Activations forward_stage(int stage, uint32_t microbatch, uint32_t x, uint32_t y);
     void backward_stage(int stage, uint32_t microbatch, uint32_t dy, uint32_t dx);
-    /// What a stage has made, as the next one's pass `to` gets it.
+    /// The buffer in which the next stage's pass `to` gets the output of a stage.
     uint32_t hand_on(const Endpoint& made, int to_rank, uint32_t to, Lane lane,
                      uint32_t microbatch);
 

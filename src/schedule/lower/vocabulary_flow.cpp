@@ -36,8 +36,8 @@ private:
         uint32_t statistics = kNoBuffer;
         uint32_t all_statistics = kNoBuffer;
         uint32_t input_gradient = kNoBuffer;
-        uint32_t scored = kNoNode;    ///< node after which its statistics are there
-        uint32_t gathered = kNoNode;  ///< those of all shards
+        uint32_t scored = kNoNode;    ///< node after which its statistics are complete
+        uint32_t gathered = kNoNode;  ///< node after which those of all shards are complete
         uint32_t has_input_gradient = kNoNode;
     };
 

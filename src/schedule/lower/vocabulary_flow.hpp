@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the vocabulary layers send and keep, for one microbatch: C0, C1 and C2 around S and T, the
-// sum of embedded tokens, and the broadcast of their gradient.
+// Communication and buffers of the vocabulary layers for one microbatch: C0, C1 and C2 around S and
+// T, the sum of embedded tokens, and the broadcast of their gradient.
 #pragma once
 
 #include "src/schedule/lower/step_graph.hpp"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The lists are run without times. An overlapped pair is one node: it starts when the inputs of
-// both members are there.
+// Runs the lists without times. An overlapped pair is one node: it starts when the inputs of both
+// members are ready.
 #include "src/schedule/validate/parts.hpp"
 
 #include <algorithm>
@@ -17,13 +17,13 @@ namespace {
 
 using enum Op;
 
-/// The same pass, whether in a pair or not.
+/// Whether both are the same pass, in a pair or not.
 bool same(const Pass& a, const Pass& b) {
     return a.op == b.op && a.stage == b.stage && a.microbatch == b.microbatch;
 }
 
-/// Runs the lists of a schedule with a sound structure: each rank in order, waiting for inputs.
-/// What a pass waits for on other ranks is always one thing, called an event here.
+/// Runs the lists of a schedule with a valid structure: each rank in order, waiting for inputs. A
+/// pass waits for at most one thing on other ranks, here called an event.
 class Execution {
 public:
     explicit Execution(const Schedule& schedule)
@@ -68,7 +68,8 @@ private:
         return forward(2 * stages_ + (op == E ? 0 : op == S ? 1 : 2), j);
     }
 
-    /// What the pass waits for. F before its own B and the like are the structure's business.
+    /// The event that the pass waits for. Dependencies within a rank, such as F before B, are
+    /// checked by structure_violation().
     size_t needed(const Pass& pass) const {
         const uint32_t j = pass.microbatch;
         switch (pass.op) {
@@ -117,7 +118,7 @@ private:
     std::span<const Pass> next_node(int rank) const {
         return std::span(list(rank)).subspan(position(rank), next(rank).with_next ? 2 : 1);
     }
-    /// What the next node still waits for.
+    /// The event that the next node still waits for.
     size_t unmet(int rank) const {
         for (const Pass& pass : next_node(rank)) {
             const size_t event = needed(pass);
@@ -153,7 +154,7 @@ private:
         int rank;
     };
 
-    /// The pass that an unmet event lacks; of several ranks the first. Only for the error message.
+    /// A pass that an unmet event lacks, on the first of several ranks. Only for the error message.
     Located lacking(size_t event) const {
         const auto row = static_cast<int>(event / microbatches_);
         const auto j = static_cast<uint32_t>(event % microbatches_);
@@ -177,7 +178,7 @@ private:
                             list(rank).end(), [&](const Pass& other) { return same(pass, other); });
     }
 
-    /// Follows what the blocked ranks wait for, until a rank comes up again: that closes the cycle.
+    /// Follows the waits of blocked ranks until a rank repeats, which closes the cycle.
     Violation deadlock(int first) const {
         constexpr int kLongest = 16;  // ranks named in one message
         std::string reason;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Every stage is on one rank and has, per microbatch, one F and either one B or one I and one W, in
-// that order; R, E, S, T and G likewise where they belong.
+// that order; R, E, S, T and G likewise.
 #include "src/schedule/validate/parts.hpp"
 
 #include <algorithm>
@@ -28,17 +28,17 @@ std::string with_letter(Op op, int stage, int64_t microbatch) {
     return to_string(Pass{op, static_cast<uint16_t>(stage), static_cast<uint32_t>(microbatch)});
 }
 
-/// A line is what gets one forward-like and one backward-like pass per microbatch: a stage (F and
-/// B, or I and W; perhaps an R between them), the input shard of a rank (E and G), or its output
-/// shard (S and T).
+/// A line has one forward-like and one backward-like pass per microbatch. It is a stage (F and B,
+/// or I and W; perhaps an R between them), the input shard of a rank (E and G), or its output shard
+/// (S and T).
 struct Line {
     Op forward;
     Op backward;
-    int stage;  ///< 0 where the passes have none
+    int stage;  ///< 0 for passes without a stage
     int rank;
 };
 
-/// Whether every pass is there once, on its rank, and after what it needs on its own rank.
+/// Checks that every pass occurs once, on its rank, and after the passes that it needs there.
 class Structure {
 public:
     /// The schedule must have passed shape_violation().
@@ -65,8 +65,8 @@ public:
     }
 
     std::optional<Violation> violation() {
-        // With fewer passes than there must be forwards there is no need for a table, which might
-        // be large; with enough, the table is no larger than the lists.
+        // With fewer passes than required forwards no table is needed, which might be large; with
+        // enough passes the table is no larger than the lists.
         const bool too_few = lines_.size() * static_cast<size_t>(microbatches_) > total_;
         if (too_few) return forward_missing_by_count();
         seen_.assign(lines_.size() * static_cast<size_t>(microbatches_), 0);
@@ -95,7 +95,8 @@ private:
         return seen_[static_cast<size_t>(line) * static_cast<size_t>(microbatches_) + microbatch];
     }
 
-    /// What is wrong with a pass on its own or after the passes before it on its rank; notes it.
+    /// A fault of a pass by itself or after the previous passes of its rank, if any; records the
+    /// pass.
     std::optional<std::string> fault_of(int rank, const Pass& pass) {
         if (pass.op > Op::Update) return "unknown kind of pass";
         const OpTraits& kind = traits(pass.op);
@@ -150,7 +151,7 @@ private:
         return std::nullopt;
     }
 
-    /// What is wrong with the pair that a pass opens.
+    /// A fault of the pair that a pass opens, if any.
     static std::optional<std::string> fault_of_pair(const std::vector<Pass>& list, size_t index) {
         const Pass& first = list[index];
         if (!first.with_next) return std::nullopt;
@@ -211,7 +212,7 @@ private:
         return std::nullopt;
     }
 
-    /// There are fewer passes than forwards are needed, so some line has fewer than m of them.
+    /// There are fewer passes than required forwards, so some line has fewer than m forwards.
     Violation forward_missing_by_count() const {
         std::vector<int64_t> forwards(lines_.size(), 0);
         const auto forward_line = [&](int rank, const Pass& pass) {

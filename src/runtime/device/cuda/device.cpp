@@ -84,7 +84,7 @@ public:
         check(cudaMemGetInfo(&free, &total), "cudaMemGetInfo");
         return Memory{.free = free, .total = total, .most_allocated = most_allocated_};
     }
-    // On the stream of the passes, so that they order themselves with operators outside of steps.
+    // On the stream of the passes, so that copies are ordered with operators outside of steps.
     void upload(std::span<const std::byte> from, std::byte* to) override {
         copy(to, from.data(), from.size(), cudaMemcpyHostToDevice);
     }
@@ -96,7 +96,7 @@ public:
         return {kernels::cuda::allocate_pinned(bytes, "staging for " + name_ + ": " + mib(bytes)),
                 bytes, [](std::byte* given) { (void)cudaFreeHost(given); }};
     }
-    /// Other lanes read a batch after a pass of this rank only.
+    /// On the stream of the passes; other lanes use a batch only after a pass of this rank.
     void enqueue_upload(std::span<const std::byte> from, std::byte* to) override {
         check(cudaMemcpyAsync(to, from.data(), from.size(), cudaMemcpyHostToDevice,
                               streams_.of(Lane::compute)),
@@ -137,7 +137,7 @@ public:
     }
 
 private:
-    /// Makes the GPU that of the calling thread.
+    /// Makes the GPU current in the calling thread.
     static int select(int ordinal) {
         const int count = cuda_device_count();
         if (count == 0) {
@@ -172,7 +172,7 @@ private:
     }
     void copy(void* to, const void* from, size_t bytes, cudaMemcpyKind kind) {
         const cudaStream_t stream = streams_.of(Lane::compute);
-        check(cudaSetDevice(ordinal_), "cudaSetDevice");  // a thread that saves begins with GPU 0
+        check(cudaSetDevice(ordinal_), "cudaSetDevice");  // a saving thread begins with GPU 0
         check(cudaMemcpyAsync(to, from, bytes, kind, stream), "cudaMemcpyAsync");
         synchronize(stream);
     }
@@ -180,7 +180,7 @@ private:
     CudaDeviceOptions options_;
     int ordinal_;
     std::string name_;
-    std::atomic<uint64_t> allocated_{0}, most_allocated_{0};  ///< bytes; a thread that saves looks
+    std::atomic<uint64_t> allocated_{0}, most_allocated_{0};  ///< bytes; a saving thread reads them
     LaneStreams streams_;
     DeviceMemory pass_workspace_ =
         allocate(kernels::cuda::kPassWorkspaceBytes, "the workspace of the passes");
@@ -188,7 +188,7 @@ private:
         allocate(kernels::cuda::kCombineWorkspaceBytes, "the workspace of the combines");
     std::array<kernels::cuda::Engine::Queue, kLanes> queues_;
     kernels::cuda::Engine engine_;
-    int links_ = 0;  ///< that have been opened
+    int links_ = 0;  ///< opened tile links
 };
 
 }  // namespace
@@ -198,7 +198,7 @@ private:
 void prepare_cuda(bool nccl_joins_ranks) {
     static std::once_flag once;
     std::call_once(once, [=] {
-        setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", /*overwrite=*/0);  // the most there are
+        setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", /*overwrite=*/0);  // the maximum
         if (nccl_joins_ranks) setenv("CUDA_MODULE_LOADING", "EAGER", /*overwrite=*/0);
     });
 }

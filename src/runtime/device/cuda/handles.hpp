@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the runtime takes from the kernels' side of CUDA.
+// CUDA handles of kernels/cuda that the runtime uses.
 #pragma once
 
 #include "kernels/cuda/check.hpp"

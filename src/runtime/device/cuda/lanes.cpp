@@ -10,8 +10,7 @@ namespace vocabpipe::cuda {
 
 namespace {
 
-/// What two events of which nothing lies in between are apart, at most: guessed, four times their
-/// resolution.
+/// Largest time between two events with nothing between them: guessed, four times their resolution.
 constexpr int64_t kNothingNs = 2000;
 
 }  // namespace
@@ -74,7 +73,7 @@ void CudaLanes::mark_rows(Lane lane, uint32_t action, int piece) {
     mark.recorded = true;
 }
 
-/// A pass that makes several pieces at once marks the last of them.
+/// A pass that makes several pieces at once marks only the last of them.
 void CudaLanes::wait_rows(Lane lane, uint32_t before, int piece) {
     const std::vector<RowMark>& marks = row_marks_[before];
     const auto mark =

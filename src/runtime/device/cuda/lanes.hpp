@@ -12,8 +12,8 @@
 
 namespace vocabpipe::cuda {
 
-/// A stream per lane. Passes have the lowest priority: a message or a combine_softmax that is ready
-/// goes first, because other ranks wait for it and it takes few multiprocessors.
+/// A stream per lane. Passes have the lowest priority: a ready message or combine_softmax goes
+/// first, because other ranks wait for it and it takes few multiprocessors.
 struct LaneStreams {
     LaneStreams();
     [[nodiscard]] cudaStream_t of(Lane lane) const {
@@ -25,7 +25,7 @@ struct LaneStreams {
 /// Orders actions by events and takes their times from them. Each action is an NVTX range.
 class CudaLanes final : public Lanes {
 public:
-    /// Operators between begin and end use the lane's `queues` entry.
+    /// Operators between begin() and end() use the lane's entry of `queues`.
     CudaLanes(kernels::cuda::Engine& engine, const LaneStreams& streams,
               std::array<kernels::cuda::Engine::Queue, kLanes> queues);
 
@@ -58,19 +58,19 @@ private:
     const LaneStreams& streams_;
     std::array<kernels::cuda::Engine::Queue, kLanes> queues_;
     Event start_ = make_event(Timing::yes);
-    int64_t start_ns_ = 0;                         ///< of the host's clock
-    std::vector<Marks> marks_;                     ///< [action] of whatever program
-    std::vector<std::vector<RowMark>> row_marks_;  ///< [action][piece] of whatever program
-    std::vector<Event> moments_;                   ///< of the step, then those of longer ones
+    int64_t start_ns_ = 0;                         ///< on the host's clock
+    std::vector<Marks> marks_;                     ///< [action] of any program
+    std::vector<std::vector<RowMark>> row_marks_;  ///< [action][piece] of any program
+    std::vector<Event> moments_;                   ///< of this step, then unused ones
     size_t next_moment_ = 0;
     std::vector<std::vector<std::string>> names_;  ///< [id][action]
     ProgramId program_ = 0;                        ///< of the running step
-    /// Ends of parts within passes. Three: two are looked at while the third is recorded.
+    /// Ends of parts within passes. Three, because two are in use while the third is recorded.
     std::array<Event, 3> part_ends_{make_event(Timing::no), make_event(Timing::no),
                                     make_event(Timing::no)};
     size_t next_part_end_ = 0;
     cudaEvent_t last_end_ = nullptr;         ///< of the last part of a pass; none before the first
-    cudaEvent_t end_before_last_ = nullptr;  ///< null also if it is known to have happened
+    cudaEvent_t end_before_last_ = nullptr;  ///< null also if it has happened
 };
 
 }  // namespace vocabpipe::cuda

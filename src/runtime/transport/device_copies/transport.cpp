@@ -23,23 +23,23 @@ using cuda::Event;
 using cuda::make_event;
 using cuda::Timing;
 
-/// A message from its send to its copy. Shared by both ends: either may end with an error first.
+/// A message from its send to its copy. Shared by both ends, because either may fail first.
 struct Message {
     std::span<const std::byte> bytes;
-    /// The sender's stream has written the bytes. Its own event or, for a step, that of the link,
-    /// which stays until the copy is enqueued or the message withdrawn.
+    /// Event: the sender's stream has written the bytes. It is own_ready or, for a step, the link's
+    /// event, which lives until the copy is enqueued or the message withdrawn.
     cudaEvent_t ready = nullptr;
     Event own_ready;
 
-    /// Of what follows, and held while a copy is being enqueued.
+    /// Guards the members below; held while a copy is being enqueued.
     std::mutex mutex;
-    bool withdrawn = false;  ///< the sender failed: its bytes must not be read any more
-    /// The receiver's stream has read the bytes. Null until the copy is enqueued; made by the
-    /// receiver, because only streams of an event's own GPU can record it.
+    bool withdrawn = false;  ///< the sender failed: do not read its bytes
+    /// Event: the receiver's stream has read the bytes. Null until the copy is enqueued; made by
+    /// the receiver, because only streams of an event's own GPU can record it.
     Event copied;
 };
 
-/// What the ranks of one world share: messages on their way, by (source, destination, channel).
+/// Shared by the ranks of one world: open messages by (source, destination, channel).
 class Hub {
 public:
     using Key = std::tuple<int, int, Channel>;
@@ -69,8 +69,8 @@ public:
     [[nodiscard]] int rank() const override { return control_.rank(); }
     [[nodiscard]] int size() const override { return control_.size(); }
     void check_health() override { control_.transport().check_health(); }
-    /// Afterwards no stream reads a message of this rank. Copies that were enqueued are waited for:
-    /// they wait for recorded events only, so they end. The others never start.
+    /// Afterwards no stream reads a message of this rank. Waits for enqueued copies, which end
+    /// because they wait only for recorded events; the others never start.
     void cancel() noexcept override {
         for (auto& [request, open] : requests_) {
             if (!open.sent) continue;
@@ -163,7 +163,7 @@ private:
     struct Step {
         cudaStream_t stream = nullptr;
         cudaEvent_t done = nullptr;
-        std::vector<Request> requests = {};  ///< that are not enqueued yet
+        std::vector<Request> requests = {};  ///< not enqueued yet
     };
 
     Request send_message(int peer, Channel channel, cudaStream_t stream,
@@ -188,12 +188,12 @@ private:
     bool test_send(const Open& open) {
         const std::lock_guard lock(open.sent->mutex);
         if (!open.sent->copied) return false;
-        // What follows on this stream may write over the bytes.
+        // Later work on this stream may overwrite the bytes.
         check(cudaStreamWaitEvent(open.stream, open.sent->copied.get(), 0), "cudaStreamWaitEvent");
         return true;
     }
 
-    /// Messages of a pair and channel are taken in the order of their receives.
+    /// Matches messages of a pair and channel in the order of the receives.
     bool test_receive(Request request) {
         const Open& open = requests_.at(request);
         std::deque<Request>& order = waiting_[{open.peer, open.channel}];
@@ -206,14 +206,14 @@ private:
                                      std::to_string(open.target.size()));
         }
         const std::lock_guard lock(message->mutex);
-        if (message->withdrawn) return false;  // its sender tells the world why
+        if (message->withdrawn) return false;  // its sender reports why
         const cudaStream_t stream = open.stream;
         Event copied = make_event(Timing::no);
         check(cudaStreamWaitEvent(stream, message->ready, 0), "cudaStreamWaitEvent");
         enqueue_copy(stream, message->bytes, open.target);
         const cudaError_t recorded = cudaEventRecord(copied.get(), stream);
-        // Then the sender cannot know of the copy: it must have ended before the lock is given
-        // back.
+        // Without an event the sender cannot wait for the copy, so it must end before the lock is
+        // released.
         if (recorded != cudaSuccess) (void)cudaStreamSynchronize(stream);
         check(recorded, "cudaEventRecord");
         message->copied = std::move(copied);
@@ -241,14 +241,14 @@ private:
 }  // namespace
 
 std::unique_ptr<Transport> make_transport(Communicator& control, const TransportStreams& streams) {
-    // Threads of one process: rank 0 makes what they share and tells where it is.
+    // Threads of one process: rank 0 makes the hub and sends its address.
     std::shared_ptr<Hub> hub = control.rank() == 0 ? std::make_shared<Hub>() : nullptr;
     const std::shared_ptr<Hub>* const mine = &hub;
     const auto all = control.all_gather(std::as_bytes(std::span(&mine, 1)));
     const std::shared_ptr<Hub>* shared = nullptr;
     std::memcpy(&shared, all.front().data(), sizeof shared);
     if (control.rank() != 0) hub = *shared;
-    control.barrier();  // rank 0 keeps its own until all have taken it
+    control.barrier();  // rank 0 keeps its hub until all have copied the pointer
     return std::make_unique<DeviceCopies>(control, streams, std::move(hub));
 }
 

@@ -8,8 +8,8 @@
 
 namespace vocabpipe::device_copies {
 
-/// Between ranks that are threads of one process: a message is one copy on the receiver's stream,
-/// after an event of the sender's. Collective; the control communicator must outlive it.
+/// A transport between ranks that are threads of one process: a message is one copy on the
+/// receiver's stream, after an event of the sender's. Collective; `control` must outlive it.
 [[nodiscard]] std::unique_ptr<Transport> make_transport(Communicator& control,
                                                         const TransportStreams& streams);
 

@@ -34,7 +34,7 @@ public:
     ~MpiTransport() override {
         // Freeing is collective; after a failure the communicator dies with the process.
         if (std::uncaught_exceptions() > 0) return;
-        cancel();  // of the abandon line
+        cancel();  // for receives of the abandon line
         MPI_Comm_free(&comm_);
     }
     MpiTransport(const MpiTransport&) = delete;
@@ -73,8 +73,7 @@ protected:
         VOCABPIPE_MPI(MPI_Test(&open.handle, &done, &status));
         if (done == 0) return false;
         requests_.give_back(request);
-        if (open.expected >=
-            0) {  // MPI itself objects to messages that are too long, not too short
+        if (open.expected >= 0) {  // MPI reports messages that are too long, not too short
             int received = 0;
             MPI_Get_count(&status, MPI_BYTE, &received);
             if (received != open.expected) {
@@ -89,13 +88,13 @@ protected:
 private:
     struct Open {
         MPI_Request handle = MPI_REQUEST_NULL;
-        int expected = -1;  ///< bytes of a receive; a send has none
+        int expected = -1;  ///< bytes of a receive; -1: a send
     };
 
     MPI_Comm comm_ = MPI_COMM_NULL;
     int rank_ = 0;
     int size_ = 1;
-    ReusedSlots<Open> requests_;  ///< MPI may hold on to the place of a handle
+    ReusedSlots<Open> requests_;  ///< MPI may keep a handle's address
 };
 
 }  // namespace

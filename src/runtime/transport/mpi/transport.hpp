@@ -7,8 +7,8 @@
 
 namespace vocabpipe::mpi {
 
-/// This process's rank among those that mpirun started. Initialises MPI if nobody has; the
-/// session that did so finalises it unless abort() was called, so it must be the last to go.
+/// This process's rank among those that mpirun started. Initialises MPI if necessary; the session
+/// that did so finalises it unless abort() was called, so it must be destroyed last.
 class Session {
 public:
     Session();
@@ -18,7 +18,7 @@ public:
 
     [[nodiscard]] int rank() const;
     [[nodiscard]] int size() const;
-    /// The lowest rank on this one's host, as the launcher sees it. Collective.
+    /// The lowest rank on this host, according to the launcher. Collective.
     [[nodiscard]] int node() const;
     [[nodiscard]] std::unique_ptr<Transport> make_transport();
     /// MPI_Abort: the launcher ends the other ranks and returns `exit_code`.

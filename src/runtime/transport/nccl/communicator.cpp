@@ -12,8 +12,8 @@ namespace {
 ncclConfig_t config_of(const CommunicatorOptions& options) {
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     config.blocking = 0;
-    // Parent and child that share resources must not run at the same time, and one's abort breaks
-    // the other; point-to-point and collectives of a pipeline overlap.
+    // No sharing: parent and child that share resources must not run at the same time, and aborting
+    // one breaks the other; point-to-point and collectives of a pipeline overlap.
     config.splitShare = 0;
     if (options.max_ctas > 0) config.maxCTAs = options.max_ctas;
 #if NCCL_VERSION_CODE >= NCCL_VERSION(2, 27, 0)
@@ -74,7 +74,7 @@ void NcclCommunicator::destroy() {
 }
 
 void NcclCommunicator::abort() noexcept {
-    // It may fail or still be at work on the way out: there is nobody left to care.
+    // Ignore failures: nothing more can be done here.
     if (comm_ != nullptr) (void)ncclCommAbort(std::exchange(comm_, nullptr));
 }
 

@@ -16,53 +16,53 @@ namespace vocabpipe::nccl {
 void check(ncclResult_t result, const char* call, int rank, ncclComm_t comm = nullptr);
 
 struct CommunicatorOptions {
-    std::string name;  ///< in NCCL's logs and profiles, where the version has it (2.27)
+    std::string name;  ///< in NCCL's logs and profiles, from version 2.27 on
     /// Most thread blocks (each takes an SM) that one launch may use; 0: NCCL decides.
     int max_ctas = 0;
 };
 
-/// One rank's end of a non-blocking NCCL communicator. Non-blocking, because only then a call that
-/// waits for a dead peer returns, and the communicator can be aborted from the same thread.
+/// One rank's end of a non-blocking NCCL communicator. Only non-blocking calls return while a peer
+/// is dead, so that the same thread can abort the communicator.
 ///
-/// After every call that launches or changes something, nothing else may be called before ready().
+/// After every call that launches or changes something, call nothing else until ready() is true.
 class NcclCommunicator {
 public:
     /// Begins to join the communicator of `id` on the current device. Collective.
     NcclCommunicator(const ncclUniqueId& id, int world_rank, int world_size,
                      const CommunicatorOptions& options);
-    /// Begins to split `parent`, on which nothing may be outstanding; poll the parent. Members of
-    /// the new one are the ranks that say so, in the order of `parent`. Collective over `parent`.
+    /// Begins to split `parent`, on which nothing may be outstanding; poll the parent. Members are
+    /// the ranks with `member`, in the order of `parent`. Collective over `parent`.
     NcclCommunicator(NcclCommunicator& parent, bool member, const CommunicatorOptions& options)
         : NcclCommunicator(parent, Part{.color = member ? 0 : NCCL_SPLIT_NOCOLOR}, options) {}
     /// A rank's place in a split that makes several communicators at once.
     struct Part {
-        int color = 0;  ///< the same for all members of one; NCCL_SPLIT_NOCOLOR: of none
+        int color = 0;  ///< equal for all members of one; NCCL_SPLIT_NOCOLOR: none
         int key = -1;   ///< orders the members; negative: as in the parent
     };
     NcclCommunicator(NcclCommunicator& parent, const Part& part,
                      const CommunicatorOptions& options);
-    /// Aborts what was not closed: works at any time and waits for no other rank.
+    /// Aborts the communicator unless it was closed: works at any time and waits for no other rank.
     ~NcclCommunicator() { abort(); }
     NcclCommunicator(const NcclCommunicator&) = delete;
     NcclCommunicator& operator=(const NcclCommunicator&) = delete;
 
-    /// Null for a rank that is no member, and until a split is complete.
+    /// Null for a rank that is not a member, and until a split is complete.
     [[nodiscard]] ncclComm_t get() const { return comm_; }
-    /// Whether the last call is done (ncclCommGetAsyncError). Throws CommunicationError if it or
-    /// anything since has failed.
+    /// Whether the last call is complete (ncclCommGetAsyncError). Throws CommunicationError if it
+    /// or anything since has failed.
     [[nodiscard]] bool ready();
 
-    /// Begins the orderly end: all operations are flushed; poll ready(). Collective.
+    /// Begins to close the communicator: flushes all operations; poll ready(). Collective.
     void finalize();
-    /// Frees what a finalized one still holds.
+    /// Frees a finalized communicator.
     void destroy();
-    /// Ends all operations where they are. Their memory may go when this returns, or when the open
-    /// group ends: communicators of which one's operations may wait behind another's are aborted
-    /// in one group.
+    /// Stops all operations. Their memory may be freed when this returns or, in a group, when the
+    /// group ends: if operations of one communicator may wait behind another's, abort both in one
+    /// group.
     void abort() noexcept;
 
 private:
-    CommunicatorOptions options_;  ///< NCCL may read the name while it initialises by itself
+    CommunicatorOptions options_;  ///< NCCL may read the name in its own thread
     int world_rank_;
     ncclComm_t comm_ = nullptr;
     const char* last_call_;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Steps of tile links: launches like all others, in the one order of start calls, on a communicator
-// and a stream of their own.
+// Steps of tile links: launched like all transfers, in the order of the start calls, on a
+// communicator and a stream of their own.
 #include "kernels/cuda/check.hpp"
 #include "src/runtime/transport/nccl/transport.hpp"
 #include "vocabpipe/error.hpp"
@@ -22,7 +22,7 @@ std::string name_of_team(const LinkTeam& team) {
 int NcclTransport::join(const LinkTeam& team) {
     wait_for_streams("a tile link");
     NcclCommunicator::Part place{.color = NCCL_SPLIT_NOCOLOR};
-    if (!team.ranks.empty()) {  // teams have no rank in common, so neither have they a lowest one
+    if (!team.ranks.empty()) {  // teams have no rank in common, so the lowest ranks differ
         place = {.color = *std::min_element(team.ranks.begin(), team.ranks.end()),
                  .key = member_of(team.ranks, rank())};
     }
@@ -33,8 +33,8 @@ int NcclTransport::join(const LinkTeam& team) {
     return number;
 }
 
-/// NCCL connects two ranks at their first message, which takes long: one byte now, in both
-/// directions of every pair.
+/// Sends one byte in both directions of every pair, because NCCL connects two ranks at their first
+/// message, which takes long.
 void NcclTransport::connect_team(int number) {
     const Team& team = teams_[static_cast<size_t>(number)];
     const int members = static_cast<int>(team.team.ranks.size());
@@ -65,8 +65,8 @@ Ticket NcclTransport::start_step(int team, const LinkStep& step) {
     return started_++;
 }
 
-/// Both in one group, in which they progress independently: alone, a send waits for its receiver,
-/// whose own send would have to end before it receives.
+/// Send and receive are in one group, so that they progress independently. Else a send would wait
+/// for its receiver, which would first have to end its own send.
 void NcclTransport::launch_step(int number, const LinkStep& step) {
     const Team& team = teams_[static_cast<size_t>(number)];
     const cudaStream_t stream = team.team.stream;

@@ -17,14 +17,15 @@ namespace vocabpipe::nccl {
 
 namespace {
 
-/// NCCL then follows the order of the host's calls where kernels of several communicators could
-/// otherwise overtake each other. Read by NCCL when it initialises; the user's word goes first.
+/// Makes NCCL launch in the order of the host's calls, where kernels of several communicators could
+/// otherwise overtake each other. NCCL reads the variable when it initialises; a value set by the
+/// user is kept.
 void order_launches() {
     static std::once_flag once;
     std::call_once(once, [] { setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "1", /*overwrite=*/0); });
 }
 
-constexpr size_t kStreamChannels = 3;  ///< with a stream each: forward, backward, collective
+constexpr size_t kStreamChannels = 3;  ///< channels with a stream: forward, backward, collective
 
 bool is_message(Do what) {
     return traits(what).point_to_point;
@@ -85,7 +86,7 @@ NcclTransport::~NcclTransport() {
     }
     try {
         close();
-    } catch (const std::exception&) {  // a rank failed meanwhile: it says so itself
+    } catch (const std::exception&) {  // a rank failed meanwhile, which reports it itself
         cancel();
     }
 }
@@ -102,16 +103,16 @@ void NcclTransport::cancel() noexcept {
     queue_.clear();
     step_done_ = nullptr;
     NcclCommunicator* const launching = std::exchange(in_progress_, nullptr);
-    // In one group: an abort tells its own communicator's kernels to end, and then waits until all
-    // that are enqueued have run. One may wait behind a pass that waits for another communicator's,
-    // so all of them are told first; the group's end waits for all, side by side. The one that
-    // launches goes last, because its abort joins NCCL's launching thread at once.
+    // In one group: an abort tells the kernels of its communicator to end, then waits until all
+    // enqueued ones have run. A kernel may wait behind a pass that waits for another communicator,
+    // so all communicators are told first, and the end of the group waits for all at once. The one
+    // that is launching comes last, because its abort joins NCCL's launching thread at once.
     (void)ncclGroupStart();
     for_each_communicator([&](NcclCommunicator& c) {
         if (&c != launching) c.abort();
     });
     if (launching != nullptr) launching->abort();
-    (void)ncclGroupEnd();  // blocks, also for non-blocking communicators, and leaves none of them
+    (void)ncclGroupEnd();  // blocks even for non-blocking communicators; all are gone after it
 }
 
 void NcclTransport::abort(const std::string& reason) noexcept {
@@ -119,7 +120,7 @@ void NcclTransport::abort(const std::string& reason) noexcept {
     cancel();
 }
 
-/// Children first.
+/// Calls `work` for every communicator, children first.
 void NcclTransport::for_each_communicator(const std::function<void(NcclCommunicator&)>& work) {
     for (const Team& team : teams_) {
         if (team.communicator) work(*team.communicator);
@@ -182,7 +183,7 @@ std::unique_ptr<NcclCommunicator> NcclTransport::split(const NcclCommunicator::P
         if (place.color == NCCL_SPLIT_NOCOLOR) return nullptr;
         wait_until("ncclCommSplit", [&] { return part->ready(); });
     } catch (const CommunicationError&) {
-        cancel();  // first ends the split, which would still write to `part`
+        cancel();  // ends the split first, which would still write to `part`
         throw;
     }
     return part;
@@ -204,7 +205,7 @@ void NcclTransport::prepare(const std::vector<Route>& routes) {
     wait_for_streams("the first message over every connection");
 }
 
-/// One byte per member.
+/// Connects a route by sending one byte per member.
 void NcclTransport::connect(const Route& route) {
     const auto& [what, lane, ranks, root] = route;
     const Channel channel = channel_of(lane);
@@ -212,7 +213,7 @@ void NcclTransport::connect(const Route& route) {
     if (self == static_cast<int>(ranks.size())) return;
     std::vector<int64_t> begin(ranks.size() + 1);
     for (size_t i = 0; i < begin.size(); ++i) begin[i] = static_cast<int64_t>(i);
-    // Of the channel alone: the others have streams of their own.
+    // For this channel only, because channels run on different streams.
     std::byte* const scratch =
         scratch_.get() + static_cast<size_t>(channel) % kStreamChannels * scratch_bytes();
     const std::span<std::byte> one(scratch, 1);
@@ -273,7 +274,7 @@ Ticket NcclTransport::start(const Transfer& transfer) {
     return started_++;
 }
 
-/// NCCL has enqueued it.
+/// Called when NCCL has enqueued the launch in progress.
 void NcclTransport::end_launch() {
     in_progress_ = nullptr;
     ++launched_;
@@ -311,11 +312,11 @@ void NcclTransport::pump() {
     }
 }
 
-/// Messages and blocks without bytes are left out on both ends: the program gives both the same
+/// Empty messages and blocks are skipped on both ends, because the program gives both the same
 /// size.
 void NcclTransport::launch(const Transfer& t) {
     const cudaStream_t stream = streams_.of(t.channel);
-    if (t.ranks.size() == 1) {  // nobody to talk to: the only block stays here
+    if (t.ranks.size() == 1) {  // a group of one: only copies its block
         if (t.what != Do::broadcast) copy(t.send, t.receive, stream);
         return;
     }
@@ -364,7 +365,7 @@ void NcclTransport::launch(const Transfer& t) {
     in_progress_ = &communicator;
 }
 
-/// Every pair's blocks in one group, in which they progress independently.
+/// Sends the blocks of all pairs in one group, in which they progress independently.
 void NcclTransport::launch_blocks(const Transfer& t, NcclCommunicator& communicator) {
     const cudaStream_t stream = streams_.of(t.channel);
     ncclComm_t comm = communicator.get();

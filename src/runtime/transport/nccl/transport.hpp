@@ -18,15 +18,15 @@
 namespace vocabpipe::nccl {
 
 struct Options {
-    /// Most thread blocks of one launch. Each takes an SM from the pass that runs beside it, and a
-    /// boundary has a whole pass to travel. Steps of tile links take as many, for a team is one of
-    /// neighbours. Chosen, not measured yet.
+    /// Most thread blocks of one launch. Few, because each takes an SM from the pass that runs at
+    /// the same time, and a boundary has a whole pass to travel. Steps of tile links use as many,
+    /// because a team is neighbours. Chosen, not measured yet.
     int message_ctas = 4;
-    /// The same for collectives, which passes of all ranks wait for: somewhat more haste.
+    /// The same for collectives: more, because passes of all ranks wait for them.
     int collective_ctas = 8;
 
-    /// Thread blocks that may be there at the same time: each of the three streams, and that of a
-    /// tile link, runs one launch after the other, whatever their communicators.
+    /// Most thread blocks at the same time: each of the three streams, and the stream of each tile
+    /// link, runs one launch after the other, even of several communicators.
     [[nodiscard]] constexpr int most_ctas(int links) const {
         return (2 + links) * message_ctas + collective_ctas;
     }
@@ -34,24 +34,24 @@ struct Options {
 
 /// Transfers as stream-ordered NCCL operations on device memory.
 ///
-/// start() enqueues on the channel's stream, behind whatever the caller made that stream wait for;
+/// start() enqueues on the channel's stream, after all that the caller made that stream wait for;
 /// test() is true as soon as the operation IS ENQUEUED: record an event then to learn of its end.
-/// The spans of a transfer must stay valid until the stream has passed it. Everything travels as
-/// bytes: the sizes of both ends are equal by the program, and NCCL moves all types alike.
+/// The spans of a transfer must stay valid until the stream has passed it. Everything is sent as
+/// bytes: the program makes the sizes of both ends equal, and NCCL moves all types alike.
 ///
-/// NCCL wants one order of launches on all ranks, over all communicators, from one thread. So
-/// transfers are launched strictly in the order of start() calls (the program's global order), one
-/// after the other: as long as NCCL reports one as in progress, later ones wait here.
+/// NCCL requires the same order of launches on all ranks, over all communicators, from one thread.
+/// So transfers are launched strictly in the order of start() calls (the program's global order),
+/// one after the other: while NCCL reports one as in progress, later ones wait here.
 ///
-/// Communicators: one of all ranks, for collectives of everybody; one each for forward and backward
-/// messages, so that neither waits for the other's end (for its start it does: docs/gpus.md); one
-/// per smaller group, made by prepare(); one per team of a tile link, made by join(), so that steps
-/// of a link wait for no other communication's end.
+/// Communicators: one of all ranks, for collectives of all; one each for forward and backward
+/// messages, so that neither waits for the other's end (it does wait for its start: docs/gpus.md);
+/// one per smaller group, made by prepare(); one per team of a tile link, made by join(), so that
+/// steps of a link wait for no other communication's end.
 class NcclTransport final : public Transport, public LinkTransport {
 public:
     /// See make_transport().
     NcclTransport(Communicator& control, const TransportStreams& streams, const Options& options);
-    /// Flushes and closes if all is well (collective then, with the deadline of `control`), else
+    /// Without an error, flushes and closes (collective, with the deadline of `control`); else
     /// aborts and waits for no other rank.
     ~NcclTransport() override;
     NcclTransport(const NcclTransport&) = delete;
@@ -60,8 +60,8 @@ public:
     [[nodiscard]] int rank() const override { return control_.rank(); }
     [[nodiscard]] int size() const override { return control_.size(); }
     /// Makes the communicators of the routes' groups and sends one byte over every connection:
-    /// NCCL connects on first use, which takes long and would happen within a step. Nothing may be
-    /// under way. Collective.
+    /// NCCL connects on first use, which takes long and would happen within a step. No transfer may
+    /// be open. Collective.
     void prepare(const std::vector<Route>& routes) override;
     [[nodiscard]] Ticket start(const Transfer& transfer) override;
     [[nodiscard]] bool test(Ticket ticket) override;
@@ -75,7 +75,7 @@ public:
     [[nodiscard]] bool test_step(Ticket ticket) override { return test(ticket); }
 
 private:
-    /// A transfer that waits for its turn, with its own copies of what start() only lends.
+    /// A transfer that waits for its turn, with copies of the spans given to start().
     struct Queued {
         Transfer transfer;
         std::vector<int> ranks;
@@ -93,7 +93,7 @@ private:
 
     struct Team {
         LinkTeam team;
-        std::unique_ptr<NcclCommunicator> communicator;  ///< none: this rank has no team
+        std::unique_ptr<NcclCommunicator> communicator;  ///< null: this rank has no team
     };
 
     [[nodiscard]] std::unique_ptr<NcclCommunicator> split(bool member,
@@ -109,9 +109,9 @@ private:
     void launch_blocks(const Transfer& transfer, NcclCommunicator& communicator);
     void launch_step(int team, const LinkStep& step);
     void end_launch();
-    /// Launches what waits, as far as NCCL lets it.
+    /// Launches waiting transfers, as far as NCCL allows.
     void pump();
-    /// Calls `done` until it is true; throws CommunicationError after the deadline or a failure.
+    /// Polls `done` until it is true; throws CommunicationError after the deadline or a failure.
     void wait_until(const std::string& what, const std::function<bool()>& done);
     void wait_for_streams(const std::string& what);
     void wait_for_stream(cudaStream_t stream, const std::string& what);
@@ -121,25 +121,25 @@ private:
     Communicator& control_;
     TransportStreams streams_;
     Options options_;
-    int exceptions_ = 0;  ///< in flight when it was made
+    int exceptions_ = 0;  ///< in flight at construction
     std::unique_ptr<NcclCommunicator> everyone_, forward_, backward_;
-    std::vector<GroupCommunicator> groups_;  ///< all groups, also those without this rank
+    std::vector<GroupCommunicator> groups_;  ///< all groups, even those without this rank
     std::vector<Team> teams_;
     std::set<Route> connected_;
     std::unique_ptr<std::byte, DeviceFree>
-        scratch_;  ///< to connect with; scratch_bytes per channel
+        scratch_;  ///< for connect(); scratch_bytes() per channel
     std::deque<Queued> queue_;
-    NcclCommunicator* in_progress_ = nullptr;  ///< whose last launch NCCL has not enqueued yet
-    cudaEvent_t step_done_ = nullptr;          ///< to be recorded then; null: it is no step
+    NcclCommunicator* in_progress_ = nullptr;  ///< NCCL has not enqueued its last launch yet
+    cudaEvent_t step_done_ = nullptr;          ///< recorded after that launch; null: not a step
     cudaStream_t step_stream_ = nullptr;       ///< of that step
     Ticket started_ = 0;
     Ticket launched_ = 0;
     bool dead_ = false;
 };
 
-/// Between ranks with a GPU each, processes or threads. The streams are of the calling thread's
-/// current GPU, and only this thread uses the transport. `control` carries NCCL's id, tells of
-/// failed ranks and gives deadlines; it outlives the transport. Collective. Throws
+/// A transport between ranks with one GPU each, processes or threads. The streams are of the
+/// calling thread's current GPU, and only this thread uses the transport. `control` carries NCCL's
+/// id, reports failed ranks and gives deadlines; it must outlive the transport. Collective. Throws
 /// CommunicationError if NCCL cannot connect the ranks.
 [[nodiscard]] std::unique_ptr<Transport> make_transport(Communicator& control,
                                                         const TransportStreams& streams,

@@ -19,7 +19,7 @@ std::string host_name() {
     return name.data();
 }
 
-/// What went wrong in `work`; empty: nothing.
+/// Error text of `work`; empty: none.
 template <typename Work>
 std::string error_of(Work&& work) {
     try {
@@ -48,7 +48,7 @@ Communicator connect_hosts(Communicator control, const HostOptions& options) {
     }
 
     // The first rank of each host makes the segment, the others open it. Every rank takes part in
-    // every step, whatever has gone wrong on it.
+    // every step, even after an error.
     std::shared_ptr<Segment> segment;
     std::string error;
     std::string name;
@@ -64,7 +64,7 @@ Communicator connect_hosts(Communicator control, const HostOptions& options) {
             [&] { segment = Segment::open(created, SegmentLayout(ranks, options.ring_bytes)); });
     }
     const std::vector<std::string> errors = gathered_texts(control, error);
-    if (segment) segment->remove();  // all have opened it, or never will
+    if (segment) segment->remove();  // all ranks have opened it, or failed to
 
     bool fails_here = false;
     bool noted = false;

@@ -8,8 +8,8 @@ namespace vocabpipe::shared_memory {
 
 namespace {
 
-/// What one side copies before it tells the other: both copy at the same time, and what one has
-/// written is still in a cache when the other reads it.
+/// Bytes that one side copies before it updates its counter: small, so that both sides copy at the
+/// same time, and data are still in a cache when the reader copies them.
 constexpr size_t kChunk = size_t{16} << 10;
 
 constexpr size_t whole_lines(size_t bytes) {
@@ -31,7 +31,7 @@ bool RingWriter::write(std::span<const std::byte> message, size_t& done) {
         if (room(kLine) < kLine) return false;
         const uint64_t size = message.size();
         std::memcpy(bytes_.data() + written_ % bytes_.size(), &size, sizeof size);
-        written_ += kLine;  // the reader learns of it with the first bytes
+        written_ += kLine;  // published with the first bytes
         in_message_ = true;
     }
     while (done < message.size()) {
@@ -63,7 +63,7 @@ std::optional<uint64_t> RingReader::next() {
     if (message_ || available(kLine) < kLine) return message_;
     uint64_t size = 0;
     std::memcpy(&size, bytes_.data() + read_ % bytes_.size(), sizeof size);
-    read_ += kLine;  // the writer learns of it with the first bytes
+    read_ += kLine;  // published with the first bytes
     return message_ = size;
 }
 

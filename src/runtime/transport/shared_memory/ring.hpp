@@ -10,10 +10,10 @@
 
 namespace vocabpipe::shared_memory {
 
-inline constexpr size_t kLine = 64;  ///< of a cache: counters have one each, frames fill whole ones
+inline constexpr size_t kLine = 64;  ///< cache line: one per counter; frames fill whole lines
 
-/// Bytes that have been written and read since the beginning, in whole lines. Each is written by
-/// one rank, on a line of its own.
+/// Bytes written and read since the beginning, in whole lines. Each counter is written by one rank
+/// and has its own line.
 struct RingCounters {
     alignas(kLine) std::atomic<uint64_t> written{0};
     alignas(kLine) std::atomic<uint64_t> read{0};
@@ -21,19 +21,19 @@ struct RingCounters {
 static_assert(std::atomic<uint64_t>::is_always_lock_free, "two processes share them");
 
 /// The sender's end. A message is a line with its size, then its bytes; it may be longer than the
-/// ring, and travels as fast as the reader makes room.
+/// ring, and continues as the reader makes room.
 class RingWriter {
 public:
     /// `bytes`: a power of two of at least two lines.
     RingWriter(RingCounters& counters, std::span<std::byte> bytes)
         : counters_(&counters), bytes_(bytes) {}
 
-    /// Copies as much of `message` as there is room for, `done` bytes of which are already there;
-    /// true once all are.
+    /// Copies as much of `message` as there is room for, from byte `done` on, and advances `done`;
+    /// true once all is written.
     [[nodiscard]] bool write(std::span<const std::byte> message, size_t& done);
 
 private:
-    /// Free bytes, `wanted` if there are as many.
+    /// Free bytes, at most `wanted`.
     [[nodiscard]] size_t room(size_t wanted);
 
     RingCounters* counters_;
@@ -49,10 +49,10 @@ public:
     RingReader(RingCounters& counters, std::span<const std::byte> bytes)
         : counters_(&counters), bytes_(bytes) {}
 
-    /// Bytes of the message that is next or under way; none: nothing has come.
+    /// Bytes of the present or next message; none: nothing has come.
     [[nodiscard]] std::optional<uint64_t> next();
-    /// Copies what is there of the message that next() knows, `done` bytes of which are already in
-    /// `message`, which has its size; true once all are.
+    /// Copies the available bytes of the message of next() to `message`, which has its size, from
+    /// byte `done` on, and advances `done`; true once all is read.
     [[nodiscard]] bool read(std::span<std::byte> message, size_t& done);
 
 private:

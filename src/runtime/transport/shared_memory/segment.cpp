@@ -22,8 +22,8 @@ namespace {
 
 constexpr size_t kRingBytes = size_t{256} << 10;
 constexpr size_t kLeastRingBytes = size_t{4} << 10;
-constexpr size_t kMostBytes = size_t{32} << 20;  // half of what containers have by default
-constexpr int kUsedChannels = kChannels - 1;     // from 1
+constexpr size_t kMostBytes = size_t{32} << 20;  // half of /dev/shm in containers by default
+constexpr int kUsedChannels = kChannels - 1;     // numbered from 1
 constexpr size_t kPage = 4096;
 
 std::string text_of(int error) {
@@ -37,7 +37,7 @@ std::string new_name() {
     return name;
 }
 
-/// Closes a file when it goes.
+/// Owns a file descriptor.
 struct File {
     explicit File(int opened) : number(opened) {}
     ~File() {

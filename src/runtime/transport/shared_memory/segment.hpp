@@ -11,20 +11,20 @@
 
 namespace vocabpipe::shared_memory {
 
-/// Where things are in a segment: pure.
+/// Positions in a segment, computed from its parameters only.
 class SegmentLayout {
 public:
     /// A ring per (source, destination, channel), in bytes a power of two of at least 4096; 0: 256
-    /// KiB, and less where all of them would take more than 32 MiB. Throws UsageError.
+    /// KiB, or less if all rings together would exceed 32 MiB. Throws UsageError.
     explicit SegmentLayout(int ranks, size_t ring_bytes = 0);
 
     [[nodiscard]] int ranks() const { return ranks_; }
     [[nodiscard]] size_t ring_bytes() const { return ring_bytes_; }
-    /// Of the whole segment.
+    /// Bytes of the whole segment.
     [[nodiscard]] size_t bytes() const;
-    /// Where the counters of a ring begin.
+    /// Position of the counters of a ring.
     [[nodiscard]] size_t counters(int source, int destination, Channel channel) const;
-    /// Where its bytes begin.
+    /// Position of the bytes of a ring.
     [[nodiscard]] size_t ring(int source, int destination, Channel channel) const;
 
 private:
@@ -34,17 +34,17 @@ private:
     size_t ring_bytes_;
 };
 
-/// Memory that the ranks of one host share. Whoever created it must remove() its name once all have
-/// opened it; the memory itself goes with the last of them, however that ends.
+/// Memory that the ranks of one host share. Its creator must remove() the name once all have opened
+/// it; the memory is freed with the last of them, however that one ends.
 class Segment {
 public:
-    /// A new one under a name of its own, all of whose bytes exist: writing to it cannot fail
-    /// later. Throws CommunicationError: /dev/shm is full or missing, with bytes and remedy.
+    /// Makes a segment under a new name and allocates all of it, so that writing cannot fail later.
+    /// Throws CommunicationError with bytes and remedy if /dev/shm is full or missing.
     [[nodiscard]] static std::shared_ptr<Segment> create(const SegmentLayout& layout);
-    /// The one that another rank has created. Throws CommunicationError.
+    /// Opens a segment that another rank has created. Throws CommunicationError.
     [[nodiscard]] static std::shared_ptr<Segment> open(const std::string& name,
                                                        const SegmentLayout& layout);
-    ~Segment();  ///< removes the name, too, where this rank has created it
+    ~Segment();  ///< also removes the name if this rank created it
     Segment(const Segment&) = delete;
     Segment& operator=(const Segment&) = delete;
 
@@ -55,9 +55,9 @@ public:
     [[nodiscard]] RingCounters& counters(int source, int destination, Channel channel) const;
     [[nodiscard]] std::span<std::byte> ring(int source, int destination, Channel channel) const;
 
-    /// Tells all that have it open that a rank has failed; the first reason stays.
+    /// Tells all ranks of the segment that a rank has failed; the first reason is kept.
     void abort(const std::string& reason) noexcept;
-    /// Throws CommunicationError if one has.
+    /// Throws CommunicationError if a rank has failed.
     void throw_if_aborted() const;
 
 private:
@@ -68,7 +68,7 @@ private:
 
     std::string name_;
     SegmentLayout layout_;
-    bool named_ = false;  ///< the name is there, and this rank's to remove
+    bool named_ = false;  ///< the name exists, and this rank must remove it
     std::byte* memory_ = nullptr;
 };
 

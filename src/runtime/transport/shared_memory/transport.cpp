@@ -14,8 +14,8 @@ namespace vocabpipe::shared_memory {
 
 namespace {
 
-/// How long a rank that has moved a part of a message waits for the other end to move more: some
-/// times what a chunk of a ring takes.
+/// Time that a rank waits for the other end after moving part of a message: several times that of a
+/// chunk of a ring.
 constexpr int64_t kPatienceNs = 5'000;
 
 class SharedMemoryTransport final : public MessageTransport {
@@ -114,13 +114,13 @@ private:
         size_t done = 0;
         Request request = 0;
     };
-    /// What this rank has to send to one peer on one channel, in order.
+    /// Sends of this rank to one peer on one channel, in order.
     struct Outbox {
         explicit Outbox(RingWriter writer) : ring(writer) {}
         RingWriter ring;
         std::deque<Post<std::span<const std::byte>>> posts;
     };
-    /// What it waits for from one peer on one channel.
+    /// Receives of this rank from one peer on one channel, in order.
     struct Inbox {
         Inbox(RingReader reader, int source, Channel on)
             : ring(reader), peer(source), channel(on) {}
@@ -143,9 +143,9 @@ private:
         far_.emplace_back(request, others_->start(transfer));
     }
 
-    /// Moves what can be moved of all open transfers, not only of the one that is asked for: a rank
-    /// may wait for one while another of its own is what its peer waits for. Goes on while the
-    /// other end of a message keeps up: between two calls a rank that waits may sleep.
+    /// Advances all open transfers, not only `wanted`, because the peer of that one may wait for
+    /// another. Continues while the other end of a message keeps up, because a waiting rank may
+    /// sleep between two calls.
     void progress(Request wanted) {
         int64_t moved_ns = 0;
         while (!requests_[wanted].done) {
@@ -185,7 +185,7 @@ private:
         return true;
     }
 
-    /// True if nothing is left to receive, or what has come does not fit.
+    /// True if nothing is left to receive, or if the message that came has the wrong size.
     bool advance(Inbox& box) {
         while (!box.posts.empty()) {
             auto& post = box.posts.front();
@@ -229,10 +229,10 @@ private:
     std::optional<Communicator> control_;
     Transport* others_;  ///< null: none
     std::vector<Peer> peers_;
-    std::vector<Outbox*> sending_;   ///< those with something to do
-    std::vector<Inbox*> receiving_;  ///< likewise
+    std::vector<Outbox*> sending_;   ///< with open sends
+    std::vector<Inbox*> receiving_;  ///< with open receives
     std::vector<std::pair<Request, Ticket>> far_;
-    uint64_t moved_ = 0;  ///< bytes through all rings
+    uint64_t moved_ = 0;  ///< bytes moved through all rings
     ReusedSlots<Open> requests_;
 };
 

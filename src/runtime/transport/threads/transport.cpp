@@ -14,8 +14,8 @@ namespace vocabpipe::threads {
 
 namespace {
 
-/// One end of a message that waits for the other end. Rendezvous: the bytes are copied once, by
-/// whichever rank comes second.
+/// One end of a message that waits for the other end. Rendezvous: the rank that comes second copies
+/// the bytes, once.
 struct Post {
     const std::byte* source = nullptr;
     std::byte* target = nullptr;

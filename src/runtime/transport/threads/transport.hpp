@@ -7,11 +7,11 @@
 
 namespace vocabpipe::threads {
 
-/// What the ranks of one world of threads share: a mailbox per (source, destination, channel).
+/// Shared by the ranks of one world of threads: a mailbox per (source, destination, channel).
 class Hub;
 
 [[nodiscard]] std::shared_ptr<Hub> make_hub(int ranks);
-/// Wakes every rank with a CommunicationError; the first reason stays.
+/// Wakes every rank with a CommunicationError; the first reason is kept.
 void abort(Hub& hub, const std::string& reason) noexcept;
 [[nodiscard]] std::unique_ptr<Transport> make_transport(std::shared_ptr<Hub> hub, int rank);
 

@@ -22,7 +22,7 @@ public:
         const std::shared_ptr<Hub> hub = make_hub(ranks_);
         std::mutex mutex;
         std::exception_ptr first;
-        // Transports live until every rank is done: a late peer may still copy from their posts.
+        // Transports live until all ranks have ended: a late peer may still copy from their posts.
         std::vector<Communicator> ends;
         for (int rank = 0; rank < ranks_; ++rank) {
             ends.emplace_back(make_transport(hub, rank), wait_);
@@ -48,7 +48,7 @@ public:
         };
         try {
             for (int rank = 0; rank < ranks_; ++rank) start(rank);
-        } catch (const std::exception& error) {  // those that run must not wait for the others
+        } catch (const std::exception& error) {  // running ranks must not wait
             const std::string reason =
                 "--ranks " + std::to_string(ranks_) + ": cannot start the thread of rank " +
                 std::to_string(ranks.size()) + ": " + error.what() + "; use fewer ranks";
