@@ -19,8 +19,8 @@ namespace vocabpipe {
 [[nodiscard]] double largest_of_ranks(Communicator& world, double mine);
 /// The sum over all ranks. Collective.
 [[nodiscard]] int64_t sum_of_ranks(Communicator& world, int64_t mine);
-/// The fastest of `rounds` rounds in seconds, on the slowest rank, until its device is done, after
-/// one round of warm-up. Collective. CommunicationError if the device does not finish.
+/// Seconds of the fastest of `rounds` rounds, after one of warm-up; a round ends when the slowest
+/// rank's device is done. Collective. CommunicationError if a device does not finish.
 [[nodiscard]] double timed_rounds(Communicator& world, Device& device, int rounds,
                                   const std::function<void()>& work);
 /// `count` numbers from -1 to 1, determined by the seed.
