@@ -48,8 +48,8 @@ void demand(bool good, const char* flag, double value, const char* limit) {
     }
 }
 
-/// Checksums of the files that paths name, and properties that --model and --load give a model
-/// without flags: positions, biases, windows by layer, caps.
+/// Checksums of the model, with what --model and --load set without a flag of its own (positions,
+/// biases, windows by layer, caps), and of the text of --product-choices.
 std::vector<std::string> contents_of(const TrainOptions& o) {
     const auto checksum = [](const std::string& contents) {
         return text(crc32c(std::as_bytes(std::span(contents))));
