@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// Writing and reading the state of GPT-2 124M against dd on the same disk, in turns.
+// How fast the state of GPT-2 124M is written and read, against dd on the same disk, in turns.
 //
 //     bench_checkpoint --folder DIR [--ranks 2] [--rounds 6] [--rest 0]
 //
 // write   every rank's rows, checksums and fsync, until the step has its name; dd: as many bytes,
 //         bs=8M conv=fsync
 // read    every byte against its checksum, then every rank's rows into place; dd: of=/dev/null
-//         bs=8M of the same files. Before each of them the page cache of this system is made to
-//         forget the files (column cached: what it kept); what a host or a disk keeps besides, both
-//         find.
-// pause   what a step waits for with --async-save: files made, rows copied; memcpy: the same bytes
-//         by as many threads
+//         bs=8M of the same files. Before each of them the files are dropped from the page cache
+//         of this system (column cached: the share that stayed); caches of a host or disk below it
+//         serve both sides.
+// pause   time that a step waits for with --async-save: files made, rows copied; memcpy: the same
+//         bytes by as many threads
 //
-// Sides take turns in going first. #wrong: tensors of ranks that are not as they were saved.
+// Sides take turns in going first. #wrong: tensors that ranks did not get back as they were saved.
 #include "src/support/crc32c.hpp"
 #include "src/tool/launch.hpp"
 #include "src/train/checkpoint/load_checkpoint.hpp"
@@ -55,7 +55,7 @@ struct Options {
     bool bf16 = false;
 };
 
-/// Seconds that all ranks together need for `work`.
+/// Seconds of `work` on all ranks together.
 double timed(Communicator& communicator, const std::function<void()>& work) {
     communicator.barrier();
     const auto begin = Clock::now();
@@ -101,7 +101,7 @@ std::vector<uint32_t> checksums(const std::vector<StoredRows>& rows) {
     return sums;
 }
 
-/// Rows of rank 0's table.
+/// Collects the rows of rank 0's table.
 class Results {
 public:
     void add(const char* what, uint64_t bytes, double ours, double theirs, double cached,
@@ -243,7 +243,7 @@ int64_t run(Communicator& communicator, const Options& o) {
         for (const auto& file : std::filesystem::directory_iterator(saved)) {
             files.push_back(file.path());
         }
-        double cached = 0;  // the larger share of the two sides
+        double cached = 0;  // larger share of the two sides
         const auto forget = [&] {
             on_first([&] { cached = std::max(cached, drop_cache(files)); });
         };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Latency and bandwidth of what programs send, by transport; flags and table as in nccl-tests.
+// Latency and bandwidth of the operations in programs, by transport; flags and table of nccl-tests.
 //
 //     bench_comm --transport threads --ranks 2 [-b 8 -e 32M -f 4 -n 20 -w 5]
 //     mpirun -np 2 bench_comm --transport mpi
@@ -8,8 +8,8 @@
 //     mpirun -np 2 bench_comm --transport nccl            a GPU per process
 //     bench_comm --transport nccl --ranks 2               a GPU per thread
 //
-// Everything travels as bytes. time: host clock, the slowest rank's, from the start of n operations
-// until the device is idle, over n. Columns: see comm_bench.hpp.
+// Data are bytes. time: by the host's clock on the slowest rank, from the start of n operations
+// until the device is idle, divided by n. Columns: see comm_bench.hpp.
 #include "benchmarks/comm_bench.hpp"
 #include "src/tool/devices.hpp"
 #include "src/tool/launch.hpp"
@@ -42,12 +42,12 @@ struct Options {
                                         bench::kOperationNames.end()};
 };
 
-/// Four figures, as wide as its column.
+/// Prints up to four digits in the width of a column.
 void print_time(double microseconds) {
     std::printf("  %8.*f", microseconds >= 1000 ? 0 : microseconds >= 100 ? 1 : 2, microseconds);
 }
 
-/// Prints one operation's table on rank 0; adds up bus bandwidths.
+/// Prints one operation's table on rank 0, appends bus bandwidths, and returns wrong bytes.
 int64_t measure(Communicator& communicator, Device& device, Transport& transport, const Options& o,
                 bench::Operation operation, std::vector<double>& bandwidths) {
     const bool prints = communicator.rank() == 0;

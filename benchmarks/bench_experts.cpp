@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // How near do the grouped products of a mixture of experts come to one dense product of the same
-// FLOPs, and what do router and rows cost beside them?
+// FLOPs, and what do router and rows cost on top?
 //   bench_experts [--tokens 4096] [--experts 128] [--top-k 8] [--hidden-size 2048]
 //                 [--ffn-hidden-size 768] [--threads 2] [--rounds 5] [--warmup 5]
 //   bench_experts --device cuda [--tokens 2048] [--experts 64] [--top-k 8] [--hidden-size 4096]
 //                 [--ffn-hidden-size 1536] [--rounds 5] [--warmup 5]
 // One process computes both in turn: x (tokens k, in) times one w (out, in), and the same rows
-// times the w of their experts. Every round chooses other experts for the tokens, uniformly. The
-// table has the medians of the rounds, in GFLOP/s. On a GPU times are those between two events of
-// its stream; the host's share of a round shows where it is behind, as in a step. Which code has
-// multiplied stands below the table.
+// times the w of their experts. Every round draws other experts for the tokens, uniformly. The
+// table has the medians of the rounds, in GFLOP/s. On a GPU times are between two events of its
+// stream; the host's share of a round shows where the host is behind, as in a step. A line below
+// the table says which code multiplied.
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstddef>
@@ -45,7 +45,7 @@ struct Options {
     std::vector<std::string> dtypes{"fp32", "bf16"};
 };
 
-/// A dense tensor of the device, with values from -0.1 to 0.1.
+/// A dense tensor on the device, with values from -0.1 to 0.1.
 class RandomMatrix {
 public:
     RandomMatrix(OperatorDevice& device, int64_t rows, int64_t cols, DType type)
@@ -68,7 +68,7 @@ private:
     Tensor view_;
 };
 
-/// Numbers of the device.
+/// Integers on the device.
 class Indices {
 public:
     Indices(OperatorDevice& device, const std::vector<int32_t>& values)
@@ -123,12 +123,12 @@ const char* name_of(DType type) {
     return type == DType::bf16 ? "bf16" : "fp32";
 }
 
-/// Seconds of dense and grouped products.
+/// Seconds of dense and of grouped products.
 struct Times {
     double dense = 0, grouped = 0;
 };
 
-/// One line per direction of a layer, whose times are added to `total`.
+/// Prints a line per direction of a layer and adds their times to `total`.
 void compare(OperatorDevice& device, const Options& o, const std::vector<Order>& orders,
              const char* layer, DType type, int64_t in, int64_t out, Times& total) {
     Context& ctx = device.context();
@@ -161,7 +161,7 @@ void compare(OperatorDevice& device, const Options& o, const std::vector<Order>&
     const double gflop = 2e-9 * static_cast<double>(rows * in * out);
     for (const Direction& direction : directions) {
         direction.dense();
-        // Primitives and plans are remembered by their shape: a run has seen most of them.
+        // Primitives and plans are cached by shape: a long run has seen most of them.
         for (int round = 0; round < o.warmup; ++round) {
             direction.grouped(orders[static_cast<size_t>(o.rounds + round)]);
         }
@@ -180,7 +180,7 @@ void compare(OperatorDevice& device, const Options& o, const std::vector<Order>&
     }
 }
 
-/// Milliseconds of what a layer does beside its products.
+/// Milliseconds of a layer's work besides its products.
 void time_rows(OperatorDevice& device, const Options& o, const std::vector<Order>& orders,
                DType type) {
     Context& ctx = device.context();
@@ -264,7 +264,7 @@ void run(const Options& o) {
     for (const std::string& name : o.dtypes) time_rows(*device, o, orders, type_of(name));
 }
 
-/// What was not given follows from the device: 256 rows of an expert either way.
+/// Sets the options that were not given by the device, so that an expert gets 256 rows.
 void fill_in(const CLI::App& app, Options& o) {
     if (o.device != "cuda") return;
     const auto set = [&](const char* flag, auto& value, auto of_gpus) {

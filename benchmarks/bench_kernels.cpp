@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// How fast are the host operators alone?
+// How fast are single host operators?
 //   bench_kernels [--benchmark_filter=regex] ...
 // Columns: GFLOP/s counts 2mnk per product (attention: the visible part of the square), "peak" is
 // the ratio to the FMA units' peak, measured in this process by a loop on registers (bf16: twice
-// the fp32 rate); GB/s counts every tensor read or written once. Benchmark arguments end with the
+// the fp32 rate); GB/s counts every tensor read or written once. The last benchmark argument is the
 // number of threads; keep threads <= idle cores.
 #include <benchmark/benchmark.h>
 
@@ -131,7 +131,7 @@ BENCHMARK(Linear)->Apply(linear_shapes)->UseRealTime();
 // ---- attention: type, backward?, sequences, seq_length, heads, head_size, kv_heads, softcap,
 // window, documents per sequence (0: no mask), threads ----
 
-/// first_visible of sequences cut into equally long documents.
+/// first_visible of sequences that are cut into equally long documents.
 std::vector<int32_t> equal_documents(const AttentionShape& shape, int64_t per_sequence) {
     std::vector<int32_t> first_visible;
     if (per_sequence == 0) return first_visible;
@@ -270,7 +270,7 @@ void RmsNormBackwardWeight(benchmark::State& state) {
 }
 BENCHMARK(RmsNormBackwardWeight)->Apply(rows_and_threads);
 
-/// h columns of q and a quarter of it of k, in place; heads of 64.
+/// Rotates h columns of q and h / 4 of k, in place; heads of 64.
 void Rotary(benchmark::State& state) {
     const AttentionShape shape{.sequences = 1,
                                .seq_length = state.range(1),
@@ -334,7 +334,7 @@ void Add(benchmark::State& state) {
 }
 BENCHMARK(Add)->Apply(rows_and_threads);
 
-/// type: of the source; the result has the other one.
+/// type: the source's; the result has the other one.
 void Convert(benchmark::State& state) {
     const int64_t n = state.range(1), h = state.range(2);
     Context ctx({.threads = static_cast<int>(state.range(3)), .poll = {}});

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How much of a link's time computing hides.
+// How much of a link's time is hidden by computing.
 //
 //     bench_overlap --virtual [--ranks 8 --pieces 1,4,8 --ratio 0.5,1,2 --op all_gather_gemm,...]
 //     bench_overlap --ranks 2 [--link modelled:0.5] [--rows 1024 --inner 1024 --columns 1024]
@@ -7,18 +7,18 @@
 //     mpirun -np 2 bench_overlap --link nccl      a GPU per process; with --ranks 2 per thread
 //     bench_overlap --ranks 2 --link copies       threads that share GPUs
 //
-// --virtual: computed, no clock, the same on every machine. Else by the clock, with real products
-// of one thread per rank (fp32) and real messages, or ones that a modelled link delays (it takes
-// RATIO of the time of the products). Times are the host's, on GPUs from the first launch until the
-// device is idle.
+// --virtual: computed without a clock, the same on every machine. Otherwise measured, with real
+// products of one thread per rank (fp32) and real messages, or messages that a modelled link delays
+// (it takes RATIO of the products' time). Times are the host's; on GPUs from the first launch until
+// the device is idle.
 //
-// Columns: ratio, the link's time over computing's; bytes that the rank receives that receives
-// most; compute, link, blocking, overlapped in us, of the slowest rank in its fastest round; hidden
-// = (compute + link - overlapped) / link; natural (virtual all-gather and reduce-scatter): with
-// products in natural order, as the mean over ranks and of the slowest; chunks (virtual dispatch
-// and combine): with all tokens in two chunks, each of which travels as a whole (FasterMoE, He et
-// al. 2022), what blocking hides being 0; #wrong: elements of the overlapped result that differ
-// from the blocking one in a bit.
+// Columns: ratio, link time over compute time; bytes received by the rank that receives most;
+// compute, link, blocking, overlapped in us, of the fastest round, each as long as its slowest
+// rank; hidden = (compute + link - overlapped) / link; natural (virtual all-gather and
+// reduce-scatter): the same with products in natural order, mean over ranks and of the slowest;
+// chunks (virtual dispatch and combine): the same with all tokens in two chunks, each sent as a
+// whole (FasterMoE, He et al. 2022), where blocking hides 0; #wrong: elements of the overlapped
+// result that differ from the blocking one in a bit.
 #include "benchmarks/team_bench.hpp"
 #include "src/runtime/transport/transport.hpp"
 #include "src/tool/devices.hpp"
@@ -50,7 +50,7 @@ struct Options {
     std::vector<int> pieces{1, 4, 8};
     std::vector<double> ratios{0.5, 1, 2};
     std::vector<std::string> ops;
-    // By the clock.
+    // When measured:
     std::string link = "real";
     OverlapCase shape;
 };
@@ -62,7 +62,7 @@ bool wanted(const Options& o, OverlapOp op) {
 void print_row(OverlapOp op, int ranks, double ratio, int pieces) {
     const bool is_stream = op == OverlapOp::stream_in || op == OverlapOp::hop;
     const int members = is_stream ? 1 : ranks;
-    // Pieces of equal size, each worth a product of its own.
+    // Pieces of equal size, each large enough for a product of its own.
     const int64_t rows = TileMap::kFewestInProduct * members * pieces;
     const TileMap map = TileMap::even(rows, members, pieces);
     const int64_t bytes = kRowBytes * (members == 1 ? rows : rows / members * (members - 1));
@@ -111,12 +111,12 @@ bool on_gpus(const Options& o) {
     return o.link == "nccl" || o.link == "copies";
 }
 
-/// Whether ranks on such devices do it.
+/// Whether the operation can be measured on these devices.
 bool is_measured(const Options& o, OverlapOp op) {
     return op != OverlapOp::hop && !(on_gpus(o) && is_of_experts(op));
 }
 
-/// Of this rank.
+/// Makes this rank's device.
 std::unique_ptr<Device> make_device(Communicator& world, const Options& o) {
     const std::vector<RankPlacement> placements = find_placements(world);
     std::unique_ptr<Device> device;
@@ -127,7 +127,7 @@ std::unique_ptr<Device> make_device(Communicator& world, const Options& o) {
     return device;
 }
 
-/// Elements that were wrong.
+/// Returns the number of wrong elements.
 int64_t measure(Communicator& world, const Options& o) {
     OverlapCase c = o.shape;
     if (!on_gpus(o)) c.modelled = bench::modelled_ratio(o.link);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// bench_plan_published: what `vocabpipe plan` predicts from sizes alone, beside published steps on
-// A100 GPUs; and the worst errors of each group of rows.
+// bench_plan_published: the predictions of `vocabpipe plan` from sizes alone, next to published
+// steps on A100 GPUs, and the worst errors of each group of rows.
 //
 //   build/bin/bench_plan_published [FILE [HARDWARE]]
 #include "benchmarks/published_steps.hpp"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// bench_published: iteration times simulated from published pass times, beside the measured ones;
-// and what the other schedules would make of the same passes.
+// bench_published: iteration times simulated from published pass times, next to the measured ones,
+// and the times that other schedules would need with the same passes.
 //
 //   build/bin/bench_published [FILE]
 #include "benchmarks/published_rows.hpp"
@@ -22,8 +22,8 @@ using namespace vocabpipe;
 struct Result {
     std::string name;
     int64_t makespan_us = 0;
-    double microbatches = 0;  ///< activations of the fullest rank, in whole stages
-    double gigabytes = 0;     ///< the same in bytes, with what W needs after I
+    double microbatches = 0;  ///< activations, in whole stages, on the rank that holds most
+    double gigabytes = 0;     ///< the same in bytes, with the memory that W needs after I
 };
 
 Result simulated(std::string name, const PublishedRow& row, const Schedule& schedule,
@@ -43,11 +43,12 @@ Result simulated(std::string name, const PublishedRow& row, const Schedule& sche
 }
 
 struct BestOfOurs {
-    Result by_count, by_bytes;  ///< at no more activations, counted and in bytes
+    Result by_count,
+        by_bytes;  ///< best with no more activations than its own, counted in stages and in bytes
 };
 
-/// Every family that can place these passes. Rows with whole vocabulary layers keep them where they
-/// are, on the first and last rank, so only straight placements apply.
+/// Every family that can place these passes. Rows with whole vocabulary layers keep them on the
+/// first and last rank, so only straight placements apply.
 BestOfOurs best_of_ours(const PublishedRow& row, const Result& own) {
     const bool sharded = row.mode() != VocabMode::none;
     std::vector<VocabMode> modes{VocabMode::none};
@@ -58,10 +59,11 @@ BestOfOurs best_of_ours(const PublishedRow& row, const Result& own) {
     };
     for (const Generator& family : generators()) {
         if (family.placement != Placement::straight && !sharded) continue;
-        if (family.placement == Placement::loop) continue;  // stage times by rank: V or straight
+        if (family.placement == Placement::loop)
+            continue;  // stage times are per rank: only V or straight
         const TableCosts costs = in_chunks(row.costs, family.chunks);
         for (const VocabMode mode : modes) {
-            // Families that take a limit: all that there may be, and less, for the bytes.
+            // Families with a limit: tries the largest, and smaller ones, which save bytes.
             const int most =
                 static_cast<int>(own.microbatches - extra_microbatches(mode)) * family.chunks;
             for (int limit = family.memory_limit ? most : 0; limit >= 0; limit -= family.chunks) {
@@ -79,7 +81,7 @@ BestOfOurs best_of_ours(const PublishedRow& row, const Result& own) {
                     if (result.microbatches <= own.microbatches) take(best.by_count, result);
                     if (result.gigabytes <= own.gigabytes) take(best.by_bytes, result);
                 } catch (const UsageError&) {
-                    break;  // not with this limit, and less is no easier
+                    break;  // infeasible with this limit, and so with smaller ones
                 }
                 if (!family.memory_limit || limit <= family.chunks) break;
             }
@@ -92,7 +94,8 @@ void print(const std::string& path) {
     std::printf("%-10s %6s %9s %9s %6s %4s %5s | %-22s %6s %4s | %-22s %6s %5s\n", "# method",
                 "vocab", "measured", "simulated", "ratio", "mb", "GB", "ours, by count", "ratio",
                 "mb", "ours, by bytes", "ratio", "GB");
-    std::map<std::string, std::pair<double, double>> errors;  // of a method: least and most ratio
+    std::map<std::string, std::pair<double, double>>
+        errors;  // by method: smallest and largest ratio
     for (const PublishedRow& row : read_published_rows(path)) {
         const Result own = simulated(row.method, row, row.schedule(), row.costs);
         const BestOfOurs best = best_of_ours(row, own);

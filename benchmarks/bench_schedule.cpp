@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// What it costs to plan a step: a schedule made, checked, lowered and simulated, on one core.
+// The cost of planning a step: a schedule is made, checked, lowered and simulated, on one core.
 //
 //     bench_schedule [NAME P M V MODE]       default: the sizes of docs/performance.md
-//     bench_schedule world P D M             lowering alone, of D replicas of 1f1b two_barriers
+//     bench_schedule world P D M             only lowering, of D replicas of 1f1b two_barriers
 //
 // One line per case and phase: seconds of CPU time (one thread; the fastest of three runs), passes
-// or actions per second. One line per world: seconds of CPU time and the largest memory of a
-// process that does nothing else.
+// or actions per second. One line per world: seconds of CPU time, and the peak memory of a process
+// that does only this.
 #include "vocabpipe/error.hpp"
 #include "vocabpipe/lower.hpp"
 #include "vocabpipe/make_schedule.hpp"
@@ -64,14 +64,14 @@ StepSizes sizes_of(const Schedule& schedule) {
     return sizes;
 }
 
-/// `elements` in parts of whole cache lines.
+/// Splits `elements` among the replicas in whole cache lines.
 GradientBucket bucket_of(GradientBucket::Of of, int stage, int64_t elements, int replicas) {
     GradientBucket bucket{.of = of, .stage = stage, .first = {}};
     for (int i = 0; i <= replicas; ++i) bucket.first.push_back(elements * i / replicas / 16 * 16);
     return bucket;
 }
 
-/// A layer per stage, and the vocabulary shards of its rank.
+/// One layer per stage, and the vocabulary shards of its rank.
 void add_buckets(StepSizes& sizes, const Schedule& schedule, int replicas) {
     sizes.replicas = replicas;
     if (replicas == 1) return;
@@ -85,7 +85,7 @@ void add_buckets(StepSizes& sizes, const Schedule& schedule, int replicas) {
     }
 }
 
-/// CPU time: other work on the machine does not count.
+/// CPU time, so that other work on the machine does not count.
 double seconds(const std::function<void()>& work) {
     const std::clock_t begin = std::clock();
     work();
@@ -162,7 +162,7 @@ void lower_world(int ranks, int replicas, int microbatches) {
     std::fflush(stdout);
 }
 
-/// In a process of its own, whose memory was nobody else's.
+/// Runs in a process of its own, for its peak memory.
 void measure_world(int ranks, int replicas, int microbatches) {
     std::fflush(stdout);
     const pid_t child = fork();

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// Data selection: how good it is when it is cut into parts, and what it costs.
+// Data selection: the quality of a selection in parts, and its cost.
 //
 //     bench_select scores  --graph FILE --utility FILE [--fraction 0.1 ...] [--alpha 9 --beta 1]
 //     bench_select scaling --folder DIR [--nodes 100000 1000000] [--ranks 2] [--memory 2GiB]
 //
-// scores   100 (f - lowest) / (f of greedy in one part - lowest) over parts and rounds, with the
-//          number of parts fixed or adapted to what is left; "lowest" is the lowest f of the table
+// scores   100 (f - lowest) / (f of greedy in one part - lowest) by parts and rounds, with a fixed
+// or
+//          adaptive number of parts; "lowest" is the lowest f of the table
 // scaling  a graph of 16 neighbours per sample is written to DIR (8 bytes per neighbour), read once
-//          (the columns "read"), and 10 % of it chosen. Each size runs in a process of its own, so
-//          that its largest memory is its own. Ranks are threads.
+//          (columns "read"), and 10 % of its samples are chosen. Each size runs in a process of its
+//          own, for its peak memory. Ranks are threads.
 #include "src/select/files/graph_file.hpp"
 #include "src/select/files/sample_input.hpp"
 #include "src/select/selection.hpp"
@@ -118,7 +119,7 @@ int32_t utility_of(int64_t v) {
     return static_cast<int32_t>(hash_of(5, 1, static_cast<uint64_t>(v)) >> 44);  // below 2^20
 }
 
-/// Half of the neighbours are near, half far: sample v has v +- each of these.
+/// Half of the neighbours are near, half far: the neighbours of v are v +- these.
 std::array<int64_t, kNeighbours / 2> offsets_of(int64_t n) {
     return {1, 2, 7, 31, n / 11 + 1, n / 7 + 1, n / 5 + 1, n / 3 + 1};
 }
@@ -162,7 +163,7 @@ void write_graph(Communicator& world, const std::string& path, int64_t n) {
     output.publish();
 }
 
-/// Seconds to read this rank's share of the file, once, by blocks as the selection does.
+/// Seconds to read this rank's share of the file once, by blocks as the selection does.
 void read_once(Communicator& world, const std::string& path) {
     const InputFile file(path);
     const auto ranks = static_cast<uint64_t>(world.size());
@@ -174,7 +175,7 @@ void read_once(Communicator& world, const std::string& path) {
     }
 }
 
-/// One line of the table, and the seconds for the fit.
+/// Prints a line of the table and returns the seconds for the fit.
 double run_size(const Options& o, int64_t n) {
     const std::string path = o.folder + "/offsets-" + std::to_string(n) + ".safetensors";
     double total = 0;
@@ -184,7 +185,7 @@ double run_size(const Options& o, int64_t n) {
             write_graph(world, path, n);
         }
         world.barrier();
-        read_once(world, path);  // the page cache has what it can hold
+        read_once(world, path);  // fills the page cache as far as possible
         world.barrier();
         const auto read_begin = Clock::now();
         read_once(world, path);
@@ -243,7 +244,7 @@ double run_size(const Options& o, int64_t n) {
     return total;
 }
 
-/// In a process of its own; its seconds.
+/// Runs in a process of its own; returns its seconds.
 double run_apart(const Options& o, int64_t n) {
     std::array<int, 2> ends{};
     if (pipe(ends.data()) != 0) throw Error(ExitCode::failed, "bench_select: no pipe");

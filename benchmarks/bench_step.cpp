@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // One training step, optimizer included, against the rate of plain matrix products of the model's
-// own shapes in the same process.
+// shapes in the same process.
 //
 //     bench_step [--num-layers 12 --hidden-size 768 ... --dtype fp32,bf16 --threads-per-rank 2]
 //     bench_step --model llama-124m
 //     bench_step --device cuda --model gpt2-1.5b [--untimed-products]
 //
-// On GPUs the steps' products run with the fastest of cuBLASLt's algorithms, from a file of the
-// user's cache folder; what it lacks is timed after steps of its own, once, and added.
-// Model FLOPs of a step = 3 * tokens * (2 per weight of a matrix + attention, counted half).
-// step: by the host's clock. device: from the first action's begin to the last one's end, on GPUs
-// by their clock, and a line says which code computed (cuda_counters). aim: what the ratio of
-// medians shall reach, where it was set.
+// On GPUs the products run with the fastest of cuBLASLt's algorithms, from a file in the user's
+// cache folder; missing shapes are timed once, after separate steps, and added. Model FLOPs of a
+// step = 3 * tokens * (2 per weight of a matrix + attention, counted half). step: by the host's
+// clock. device: from the first action's begin to the last one's end, on GPUs by their clock; there
+// a line says which code computed (cuda_counters). aim: goal for the ratio of medians, if one is
+// set.
 #include "benchmarks/timed_steps.hpp"
 #include "src/tool/devices.hpp"
 #include "vocabpipe/error.hpp"
@@ -40,10 +40,10 @@ namespace {
 
 using namespace vocabpipe;
 
-/// GPT-2 as published; the other families on a body of GPT-2's width and depth, three query heads
-/// to a key/value head, with Llama 2's vocabulary, untied: 124 M parameters, too. Heads of 64. On
-/// GPUs sequences of 1024 and microbatches that fill 80 GB, enough of them that the optimizer's
-/// share is that of training; on the host 4 x 64 tokens.
+/// GPT-2 as published; the other families on a body of GPT-2's width and depth, with three query
+/// heads per key-value head and Llama 2's vocabulary, untied: also 124 M parameters. Heads of 64.
+/// On GPUs sequences of 1024 and microbatches that fill 80 GB, enough of them that the optimizer's
+/// share is as in training; on the host 4 x 64 tokens.
 struct Preset {
     const char* name;
     const char* family;
@@ -51,7 +51,7 @@ struct Preset {
     int64_t hidden, ffn, heads, groups, vocab;
     int64_t micro_batch_size;
     int microbatches;
-    double aim;  ///< of model FLOP/s over the GEMM rate on a GPU in bf16; 0: none
+    double aim;  ///< model FLOP/s over the GEMM rate on a GPU in bf16; 0: none
 };
 constexpr std::array kPresets{
     Preset{"gpt2-124m", "gpt2", 12, 768, 3072, 12, 12, 50257, 16, 4, 0},
@@ -104,7 +104,7 @@ void add_flags(CLI::App& app, Options& o) {
     app.add_option("--json", o.json, "Also write the table as JSON lines");
 }
 
-/// What was not given follows from the preset and the device.
+/// Sets the options that were not given, by the preset and the device.
 void fill_in(const CLI::App& app, Options& o) {
     ModelConfig& m = o.which.model;
     std::string family = "gpt2";
@@ -152,7 +152,7 @@ std::string aim(const Options& o) {
 using OpenDevice = std::function<std::unique_ptr<Device>(GpuOptions)>;
 
 #ifdef VOCABPIPE_WITH_CUDA
-/// Steps with timed products. `device`, which is open, is replaced by the one that ran them.
+/// Times steps with timed products. Replaces the open `device` by the one that runs them.
 bench::StepTiming time_with_cache(Communicator& communicator, std::unique_ptr<Device>& device,
                                   const OpenDevice& open_device, const bench::StepCase& which) {
     const tool::ProductCache cache(kernels::cuda::name_of_gpu(), bench::print_note);
@@ -163,7 +163,7 @@ bench::StepTiming time_with_cache(Communicator& communicator, std::unique_ptr<De
     kernels::cuda::ProductChoices known = cache.read();
     reopen(known);
     bench::StepCase first = which;
-    const bool only_shapes = known.size() == 0;  // nothing else of these steps will be of use
+    const bool only_shapes = known.size() == 0;  // these steps serve only to find the shapes
     if (only_shapes) first.warmup = 0;
     if (only_shapes) first.steps = 1;
     bench::StepTiming timing = bench::time_steps(communicator, *device, first);
@@ -191,7 +191,7 @@ bench::StepTiming time_steps(const Options& o, Communicator& communicator,
     return bench::time_steps(communicator, *device, o.which);
 }
 
-/// Which code computed the steps: "" on the host.
+/// The code that computed the steps; "" on the host.
 std::string counts([[maybe_unused]] Device& device) {
 #ifdef VOCABPIPE_WITH_CUDA
     if (device.asynchronous()) return describe(cuda_counters(device));
@@ -251,7 +251,8 @@ int run(Options& o) {
             }
             timing = time_steps(o, communicator, device, open_device);
             counted = counts(*device);
-            // Anew: a step leaves its device with the stream and workspace of its last action.
+            // A new one: after a step, the device keeps the stream and workspace of its last
+            // action.
             device.reset();
             device = open_device({});
             gemm = bench::gemm_rate(which, *device, product_timer(o, *device));
@@ -259,7 +260,7 @@ int run(Options& o) {
         const double rate = timing.flops / timing.median_seconds;
         const double tokens =
             static_cast<double>(which.micro_batch_size * m.seq_length * which.microbatches);
-        // Random weights know nothing: the first loss is close to log V.
+        // With random weights, the first loss is close to log V.
         const bool right =
             std::abs(timing.first_loss / std::log(static_cast<double>(m.vocab_size)) - 1) <= 0.1;
         wrong_total += right ? 0 : 1;

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// Steps whose boundaries travel by pieces against steps with whole messages.
+// Steps whose boundaries travel in pieces against steps with whole messages.
 //
 //     bench_streams --ranks 2                                  threads: nothing to hide
 //     mpirun -np 2 bench_streams --link modelled:0.2           a hop takes 0.2 of F
 //
 // All numbers of pieces take turns, one step each per round, on the same weights and tokens (the
 // learning rate is 0). Columns: step, the median over rounds of the slowest rank's time; ratio, the
-// median over rounds of the step over that of the first number of pieces; cpu, the same of the CPU
-// time of all ranks' actions, which other work on the machine hardly changes; simulated, from the
-// passes of these very steps without their waits; error, simulated over step, less 1; #wrong, steps
-// whose loss or gradient norm differs in a bit from the first one of all.
+// median over rounds of the step over that with the first number of pieces; cpu, the same for the
+// CPU time of all ranks' actions, which other work on the machine hardly changes; simulated, from
+// the passes of these steps without their waits; error, simulated over step, minus 1; #wrong, steps
+// whose loss or gradient norm differs in a bit from the very first one.
 #include "benchmarks/modelled_host.hpp"
 #include "benchmarks/team_bench.hpp"
 #include "src/runtime/wait.hpp"
@@ -56,7 +56,7 @@ double median(std::vector<double> values) {
     return *middle;
 }
 
-/// Of all rounds over those of `base`.
+/// Median over rounds of the ratio to `base`.
 double median_ratio(const std::vector<double>& values, const std::vector<double>& base) {
     std::vector<double> ratios;
     for (size_t i = 0; i < values.size(); ++i) ratios.push_back(values[i] / base[i]);
@@ -71,7 +71,7 @@ std::vector<double> of_all_ranks(Communicator& world, double mine) {
     return all;
 }
 
-/// One number of pieces, by round.
+/// Times with one number of pieces, by round.
 struct Rounds {
     std::vector<double> seconds;  ///< of the slowest rank's step
     std::vector<double> cpu;      ///< seconds of all ranks' actions
@@ -87,7 +87,7 @@ public:
           batch_(options.model, work_.micro_batch_size, work_.microbatches, 7),
           device_(make_host_device()) {}
 
-    /// Steps that were wrong.
+    /// Returns the number of wrong steps.
     int64_t run() {
         set_link();
         std::vector<StepPlan> plans;
@@ -130,7 +130,8 @@ private:
                          work_);
     }
 
-    /// Of the fastest F and the links, from which the link that is modelled follows.
+    /// Measures F (the fastest) and sets the link: a modelled one in proportion to F, or the real
+    /// one.
     void set_link() {
         const StepPlan plain = plan(1);
         const int64_t boundary =
@@ -190,7 +191,7 @@ private:
         return static_cast<double>(now_ns() - begin) * 1e-9;
     }
 
-    /// Of this rank's actions in the last step of a plan; waits for rows are not among them.
+    /// CPU time of this rank's actions in a plan's last step, without waits for rows.
     static double cpu_seconds(TrainedRank& rank, size_t plan) {
         int64_t ns = 0;
         for (const Span& span : rank.executor().timeline(plan).spans) ns += span.cpu_ns;
@@ -259,7 +260,7 @@ int main(int argc, char** argv) {
     m.hidden_size = 512;
     m.num_attention_heads = 8;
     m.seq_length = 512;
-    m.vocab_size = 2048;  // the ends hardly unbalance the pipeline
+    m.vocab_size = 2048;  // small, so that vocabulary layers hardly unbalance the pipeline
     m.tied = false;
     std::string dtype = "fp32";
     std::string vocab_mode = "none";

@@ -4,8 +4,8 @@
 //
 //     mpirun -np 2 bench_vocab [--vocab-size 8192,32768,131072 --vocab-mode none,one_barrier]
 //
-// kept: model FLOP/s over those at the first vocabulary size, same mode. speedup: over the first
-// mode (plain). ideal: busiest rank's FLOPs in the plain pipeline over the mean rank's.
+// kept: model FLOP/s over those at the first vocabulary size, in the same mode. speedup: over the
+// first mode (plain). ideal: the busiest rank's FLOPs in the plain pipeline over the mean rank's.
 #include "benchmarks/timed_steps.hpp"
 #include "vocabpipe/device.hpp"
 #include "vocabpipe/error.hpp"
@@ -28,7 +28,7 @@ struct Options {
     int microbatches_per_rank = 8;
 };
 
-/// The slowest rank's step counts.
+/// The time of the slowest rank's step.
 double slowest(Communicator& communicator, double seconds) {
     double worst = seconds;
     for (const auto& part : communicator.all_gather(std::as_bytes(std::span(&seconds, 1)))) {
@@ -73,7 +73,7 @@ int run(Communicator& communicator, Options options) {
             }
             const double speedup = plain_seconds / seconds;
             const double ideal = bench::ideal_speedup(which.model, communicator.size());
-            // The same model and tokens: the loss may differ by the order of a few sums only.
+            // With the same model and tokens, losses may differ only by the order of a few sums.
             const bool differs = std::abs(timing.first_loss / plain_loss - 1) > 1e-4;
             wrong += differs ? 1 : 0;
             if (prints) {

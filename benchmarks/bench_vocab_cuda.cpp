@@ -6,13 +6,13 @@
 //     [--untimed-products]
 //
 // FLOPs: 2 N h v for the logits, the same for e W and for e^T (c X): 6 N h v per microbatch.
-// cuBLASLt: the three products alone, each with the fastest of the eight algorithms that the
-// library asks the heuristic for, the logits rounded to the exp_logits's type. gemm(): the same
-// products as the library calls them, with the fastest of the eight, as S and T have it, too: the
-// choice comes from a file of the user's cache folder, and what it lacks is timed once and added
+// cuBLASLt: only the three products, each with the fastest of the eight algorithms that the library
+// asks the heuristic for, with the logits rounded to the type of exp_logits. gemm(): the same
+// products as the library calls them, also with the fastest of the eight, as in S and T: the choice
+// comes from a file in the user's cache folder, and missing shapes are timed once and added
 // (docs/gpus.md); with --untimed-products the first of the eight. ratio: rate of S +
 // combine_softmax + T over that of cuBLASLt. memory: exp_logits and the larger of the two
-// workspaces, over the exp_logits. wrong: tokens whose exp_logits do not add up to their statistic.
+// workspaces, over exp_logits. wrong: tokens whose exp_logits do not add up to their statistic.
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <array>
@@ -59,7 +59,7 @@ std::vector<int32_t> spread_labels(int64_t tokens, int64_t rows) {
     return labels;
 }
 
-/// One shard that holds the whole vocabulary.
+/// One shard with the whole vocabulary.
 struct Layer {
     Layer(const Options& o, int64_t v)
         : shard{.first_row = 0, .rows = v, .vocab_size = v},
@@ -107,7 +107,7 @@ struct Layer {
     Buffer workspace;
 };
 
-/// Of the first and last few tokens: how many have exp_logits that are not those of the statistics.
+/// Number of the first and last few tokens whose exp_logits do not match their statistics.
 int wrong_tokens(const Layer& layer) {
     const Tensor e = layer.exp_logits;
     std::vector<float> statistics(static_cast<size_t>(e.rows * kernels::kStatistics));
@@ -129,11 +129,11 @@ int wrong_tokens(const Layer& layer) {
     return wrong;
 }
 
-/// Choices for the products of all vocabularies so far.
+/// Algorithm choices for the products of all vocabularies so far.
 struct FastestProducts {
     explicit FastestProducts(const std::string& gpu_name) : cache(gpu_name, bench::print_note) {}
 
-    /// Those of S and T, too.
+    /// Times this layer's products, those of S and T included.
     void complete(const Layer& layer) {
         Gpu gpu;
         layer.score(gpu.context());
@@ -148,10 +148,10 @@ struct FastestProducts {
     kernels::cuda::ProductChoices choices = cache.read();
 };
 
-/// `products`: null if they are not timed.
+/// `products`: null to use untimed choices.
 int measure(const Options& o, int64_t v, FastestProducts* products) {
     const Layer layer(o, v);
-    check(cudaDeviceSynchronize(), "cudaDeviceSynchronize");  // what was uploaded
+    check(cudaDeviceSynchronize(), "cudaDeviceSynchronize");  // for the uploads
     Gpu gpu;
     Context& ctx = gpu.context();
     const cudaStream_t stream = gpu.stream();
@@ -159,7 +159,7 @@ int measure(const Options& o, int64_t v, FastestProducts* products) {
         products->complete(layer);
         use_choices(ctx.cuda(), products->choices);
     }
-    layer.score(ctx);  // so that the products have numbers of the real kind
+    layer.score(ctx);  // gives the products realistic numbers
     using bench::BestProduct;
     BestProduct input(ctx, {.a = layer.exp_logits, .b = layer.w, .c = layer.u});
     BestProduct weight(ctx, {.a = layer.exp_logits,
@@ -170,7 +170,7 @@ int measure(const Options& o, int64_t v, FastestProducts* products) {
     BestProduct logits(ctx,
                        {.a = layer.x, .b = layer.w, .transpose_b = true, .c = layer.exp_logits});
 
-    // All of a round is enqueued before the host waits, so that the GPU does not run dry within it.
+    // Enqueues a whole round before the host waits, so that the GPU does not run dry within it.
     std::array<bench::DeviceTimer, 5> timers;
     std::array<std::vector<float>, 5> times;
     const auto timed = [&](bench::DeviceTimer& timer, auto&& work) {

@@ -5,7 +5,7 @@
 //     bench_vocabulary_kernels [--benchmark_filter=...]
 //
 // FLOPs: 2 N h v for the logits, the same for e W and for e^T (c X): 6 N h v per microbatch.
-// `GFLOP/s` counts these only, so the exponentials show as a rate below that of `Gemm`.
+// `GFLOP/s` counts only these, so the exponentials show as a rate below that of `Gemm`.
 #include <benchmark/benchmark.h>
 
 #include <cmath>
@@ -131,7 +131,7 @@ void weight_gemm(benchmark::State& state) {
     report(state, 1);
 }
 
-/// The three products of S and T and nothing else.
+/// Only the three products of S and T.
 template <DType type>
 void all_gemms(benchmark::State& state) {
     Layer layer(state.range(0), state.range(1), state.range(2), type);
@@ -204,7 +204,7 @@ void norm(benchmark::State& state) {
     state.SetBytesProcessed(state.iterations() * state.range(0) * 4);
 }
 
-/// As ParameterStore::initialise asks for them.
+/// Normal numbers, as ParameterStore::initialise draws them.
 void normal_numbers(benchmark::State& state) {
     Context ctx({.threads = static_cast<int>(state.range(1)), .poll = {}});
     std::vector<float> values(static_cast<size_t>(state.range(0)));

@@ -6,13 +6,13 @@
 
 namespace vocabpipe::bench {
 
-/// A product with the fastest of the algorithms from which the library takes its own (the same
-/// list for the same shape), each timed on the tensors themselves: what the library can do, for the
-/// ratio of what we do to it. The tensors and `ctx` must outlive it.
+/// A product with the fastest of the algorithms that the library chooses from (the same list for
+/// the same shape), each timed on these tensors: a bound for the library's own choice. The tensors
+/// and `ctx` must outlive it.
 class BestProduct {
 public:
-    /// Runs every algorithm some times on the stream of `ctx` and waits for it. Throws DeviceError
-    /// if there is none.
+    /// Runs every algorithm several times on the stream of `ctx` and waits for it. DeviceError if
+    /// there is no algorithm.
     BestProduct(Context& ctx, const kernels::cuda::Product& product);
     void run();
 

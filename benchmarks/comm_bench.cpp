@@ -15,7 +15,7 @@ namespace vocabpipe::bench {
 
 namespace {
 
-/// What `rank` sends at position i: neither ranks nor neighbours nor multiples of 256 look alike.
+/// The byte that `rank` sends at position i: distinguishes ranks, neighbours and multiples of 256.
 std::byte pattern(int rank, int64_t i) {
     const auto mixed = (static_cast<uint64_t>(i) + 1) * 0x9e3779b97f4a7c15ULL +
                        static_cast<uint64_t>(rank) * 0xbf58476d1ce4e5b9ULL;
@@ -51,7 +51,7 @@ public:
         return one_block() ? 1.0 : static_cast<double>(size_ - 1) / size_;
     }
 
-    /// Starts the operation and waits until it is complete, on streams until it is enqueued.
+    /// Starts the operation and waits until it is complete, or on streams until it is enqueued.
     void enqueue() {
         std::vector<Ticket> tickets;
         for (const Transfer& transfer : transfers_) tickets.push_back(transport_.start(transfer));
@@ -64,7 +64,7 @@ public:
         wait([&] { return device_.idle(); });
     }
 
-    /// Seconds of one of `iterations` on this rank.
+    /// Seconds per operation on this rank, over `iterations` of them.
     double time(int iterations) {
         communicator_.barrier();
         const int64_t begin = now_ns();
@@ -73,7 +73,7 @@ public:
         return static_cast<double>(now_ns() - begin) * 1e-9 / iterations;
     }
 
-    /// Wrong bytes on this rank after running once into cleared memory.
+    /// Runs once into cleared memory; returns the wrong bytes on this rank.
     int64_t count_wrong() {
         std::vector<std::byte> got(in_.size());
         device_.upload(got, in_.data());
@@ -130,7 +130,7 @@ private:
         switch (operation_) {
             case Operation::broadcast:
                 transfer.what = Do::broadcast;
-                // In place: the root's data, and what the others got.
+                // In place: the root keeps its data, the others receive theirs.
                 if (rank_ == 0) transfer.receive = out_.bytes();
                 if (rank_ != 0) transfer.send = in_.bytes();
                 break;
@@ -149,9 +149,9 @@ private:
         transfers_.push_back(transfer);
     }
 
-    /// Message i goes from rank i to the next one. Neighbours in the ring are on different
-    /// channels, so that a rank sends and receives at once; each rank starts its two in the order
-    /// of i, as programs do.
+    /// Message i goes from rank i to the next one. Neighbouring messages in the ring are on
+    /// different channels, so that a rank sends and receives at once; each rank starts its two in
+    /// the order of i, as programs do.
     void list_ring() {
         for (int i = 0; i < size_; ++i) {
             const int to = (i + 1) % size_;
@@ -172,7 +172,7 @@ private:
             transport_.check_health();
             const IdleWait::Verdict verdict = idle.pause();
             if (verdict == IdleWait::Verdict::go_on) continue;
-            transport_.cancel();  // before the memory goes
+            transport_.cancel();  // before its memory is freed
             throw CommunicationError("rank " + std::to_string(rank_) + ": waits for " +
                                      kOperationNames[static_cast<size_t>(operation_)] + "; " +
                                      (verdict == IdleWait::Verdict::interrupted
@@ -189,7 +189,8 @@ private:
     int64_t block_ = 0;
     std::vector<int> everybody_;
     std::vector<int64_t> block_begin_;
-    std::array<std::array<int, 2>, 2> pairs_{};  ///< of the message sent, of the one received
+    std::array<std::array<int, 2>, 2>
+        pairs_{};  ///< pairs (from, to) of the message sent and of the one received
     DeviceMemory out_, in_;
     std::vector<Transfer> transfers_;
 };

@@ -7,7 +7,7 @@
 
 namespace vocabpipe::bench {
 
-/// Time between two points of a stream, taken by the GPU.
+/// Time between two points of a stream, measured by the GPU.
 class DeviceTimer {
 public:
     DeviceTimer() {

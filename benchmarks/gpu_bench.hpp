@@ -19,12 +19,10 @@
 #include "vocabpipe/error.hpp"
 #include "vocabpipe/tensor.hpp"
 
-// What benchmarks of single operators on a GPU work with: memory, matrices of random numbers, a
-// stream.
+// Helpers of benchmarks of single operators on a GPU: memory, random matrices, a stream.
 namespace vocabpipe::bench {
 
-/// Sets the process's device to the first GPU and returns its name. Throws DeviceError if there is
-/// none.
+/// Selects the first GPU and returns its name. DeviceError if there is none.
 inline std::string first_gpu() {
     int count = 0;
     if (const cudaError_t status = cudaGetDeviceCount(&count);
@@ -81,7 +79,7 @@ public:
     [[nodiscard]] Tensor view() const { return view_; }
     [[nodiscard]] const Buffer& buffer() const { return buffer_; }
 
-    /// Normal numbers.
+    /// Fills it with normal numbers.
     void fill(uint64_t seed, float deviation) const {
         std::mt19937_64 random(seed);
         std::normal_distribution<float> normal(0, deviation);
@@ -113,7 +111,7 @@ private:
     Buffer buffer_;
 };
 
-/// Stream, workspace and engine of one rank, as its lane for passes has them.
+/// Stream, workspace and engine of one rank, as in its lane for passes.
 class Gpu {
 public:
     Gpu()

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The two rates that bound everything else on a GPU: a copy within its memory, and a large product.
+// The two rates that bound all work on a GPU: a copy within its memory, and a large product.
 //
 //     gpu_ceilings
 //

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a program of this build finds on this machine: versions of the libraries that were loaded,
-// and the GPUs, each of which moves a few bytes. One "name: value" per line.
+// What this build finds on this machine: versions of the loaded libraries, and the GPUs, each of
+// which moves a few bytes. One "name: value" per line.
 //
 //     gpu_probe            exit code: 0; 1 a GPU does not work; 6 no GPU
 #include <cublasLt.h>
@@ -13,7 +13,7 @@
 
 namespace {
 
-/// Bytes to the GPU and back.
+/// Copies bytes to the GPU and back.
 cudaError_t try_gpu(int ordinal) {
     const std::array<char, 8> sent{"1234567"};
     std::array<char, 8> found{};

@@ -11,7 +11,7 @@
 
 namespace vocabpipe::bench {
 
-/// Where operators run that are timed one by one: their table, memory and a clock.
+/// A device for timing single operators: their table, memory and a clock.
 class OperatorDevice {
 public:
     OperatorDevice() = default;
@@ -19,20 +19,21 @@ public:
     OperatorDevice(const OperatorDevice&) = delete;
     OperatorDevice& operator=(const OperatorDevice&) = delete;
 
-    /// For the heading of a table.
+    /// The heading of a table.
     [[nodiscard]] virtual std::string name() const = 0;
     [[nodiscard]] virtual Context& context() = 0;
     [[nodiscard]] virtual const kernels::Operators& operators() const = 0;
-    /// Memory for operators, which the pointer owns. Throws OutOfMemoryError.
+    /// Allocates memory for operators, owned by the pointer. Throws OutOfMemoryError.
     [[nodiscard]] virtual std::shared_ptr<std::byte> allocate(size_t bytes) = 0;
-    /// Once it returns, `from` may change.
+    /// `from` may change after the return.
     virtual void upload(const void* from, std::byte* to, size_t bytes) = 0;
-    /// What one run of `work` takes, by the device's clock, of `runs` one after the other. Throws
-    /// DeviceError for what went wrong in them.
+    /// Seconds of one run of `work` by the device's clock, over `runs` runs, one after the other.
+    /// DeviceError for failures in them.
     [[nodiscard]] virtual double seconds(const std::function<void()>& work, int runs) = 0;
-    /// Which code has multiplied so far, in one line; empty where there is one only.
+    /// Which code multiplied so far, in one line; empty if there is only one.
     [[nodiscard]] virtual std::string products() { return {}; }
-    /// Runs of operators that take less time than their launch: together they show their own.
+    /// Number of runs for operators that take less time than their launch, so that launches
+    /// overlap.
     [[nodiscard]] virtual int runs_of_short_operators() const = 0;
 };
 

@@ -6,7 +6,7 @@
 
 namespace vocabpipe::bench {
 
-/// A line beside a table, at once.
+/// Prints a line next to a table, unbuffered.
 inline void print_note(const std::string& line) {
     std::printf("# %s\n", line.c_str());
     std::fflush(stdout);

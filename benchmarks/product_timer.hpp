@@ -8,15 +8,15 @@
 
 namespace vocabpipe::bench {
 
-/// Seconds of one plain product c = op(a) op(b) on the device that holds the matrices: the median
-/// of several.
+/// Seconds of one plain product c = op(a) op(b) on the device of the matrices: the median of
+/// several runs.
 using ProductTimer = std::function<double(ConstTensor a, bool transpose_a, ConstTensor b,
                                           bool transpose_b, Tensor c)>;
 
-/// gemm()'s, on `threads` threads.
+/// Times gemm() on `threads` threads.
 [[nodiscard]] ProductTimer host_product_timer(int threads);
-/// cuBLASLt's, by the GPU's own clock; only in programs that are built with CUDA. The device must
-/// outlive it.
+/// Times cuBLASLt by the GPU's own clock; only in programs built with CUDA. The device must outlive
+/// it.
 [[nodiscard]] ProductTimer cuda_product_timer(Device& device);
 
 }  // namespace vocabpipe::bench

@@ -13,8 +13,8 @@ namespace vocabpipe::bench {
 ProductTimer cuda_product_timer(Device& device) {
     auto context = std::make_shared<Context>(device.context(1, {}));
     return [context](ConstTensor a, bool transpose_a, ConstTensor b, bool transpose_b, Tensor c) {
-        // Enqueued together: a product may take less time than its launch on the host, and within
-        // a step launches run ahead, too.
+        // Enqueued together: a product may take less time than its launch on the host, and in a
+        // step launches run ahead, too.
         constexpr int kTogether = 10;
         constexpr int kRounds = 7;
         const cudaStream_t stream = cuda_stream(*context);

@@ -28,7 +28,7 @@ VocabMode PublishedRow::mode() const {
     if (method == "vocab-1") return VocabMode::two_barriers;
     if (method == "vocab-2") return VocabMode::one_barrier;
     if (method == "interlaced") return VocabMode::interlaced;
-    return VocabMode::none;  // redis moves layers, which F and B already show
+    return VocabMode::none;  // redis moves layers; F and B contain that already
 }
 
 Schedule PublishedRow::schedule() const {
@@ -107,7 +107,7 @@ StepSizes published_sizes(const PublishedRow& row, int stages) {
     constexpr int64_t kLayers = 32;
     StepSizes sizes{.tokens = kTokens, .hidden = kHidden, .dtype = DType::bf16};
     // 34 N h bytes per layer, as published runs keep (docs/planning.md, "Memory differences"). From
-    // I to W also the output gradients of the layer's linear parts, 7 h + f elements
+    // I to W also the output gradients of the layer's linear parts: 7 h + f elements
     // (docs/memory.md).
     const int64_t layer = kTokens * kHidden * kLayers / stages;
     sizes.stages.assign(static_cast<size_t>(stages),

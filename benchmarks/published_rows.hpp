@@ -21,12 +21,12 @@ struct PublishedRow {
     int ranks = 0;
     int microbatches = 0;
     int64_t iteration_us = 0;
-    /// F and B of every rank's stage, W taken as half of B; S and T as halves of the published
-    /// unit; E and G. Whole vocabulary layers are inside F and B, so their passes cost nothing.
+    /// F and B of every rank's stage, with W as half of B; S and T as halves of the published unit;
+    /// E and G. Whole vocabulary layers are included in F and B, so their passes cost 0.
     TableCosts costs;
 
     [[nodiscard]] VocabMode mode() const;
-    /// The method's own order, made for the row's own costs.
+    /// The method's own order, made with the row's own costs.
     [[nodiscard]] Schedule schedule() const;
 };
 
@@ -51,10 +51,10 @@ private:
     const TableCosts& passes_;
 };
 
-/// The row's costs with every stage cut into `chunks` equal ones, in V placement if there are two.
+/// The row's costs with every stage cut into `chunks` equal ones; two are placed in a V.
 [[nodiscard]] TableCosts in_chunks(const TableCosts& costs, int chunks);
 
-/// What a search needs to know of the row.
+/// The row's costs as a search needs them.
 [[nodiscard]] PassCosts pass_costs(const TableCosts& costs);
 
 /// Sizes of the published model's buffers, for `stages` stages on `ranks` ranks.

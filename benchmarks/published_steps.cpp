@@ -63,8 +63,8 @@ PlanOptions PublishedStep::plan(const DeviceSpec& a100) const {
     options.schedules = {schedule};
     options.vocab_modes = {mode};
     options.sensitivity_rows = 0;
-    // The published 1F1B is Megatron-LM's, which posts a receive when it is about to wait for it
-    // (p2p_communication.py); the published V-Half posts it a pass earlier where it can.
+    // The published 1F1B is Megatron-LM's, which posts a receive just before it waits for it
+    // (p2p_communication.py); the published V-Half posts it a pass earlier if it can.
     if (schedule == "1f1b") options.receive_ahead = 1;
     return options;
 }
@@ -97,7 +97,7 @@ std::vector<PublishedStep> read_published_steps(const std::string& path) {
         }
         try {
             steps.push_back(parse(text));
-        } catch (const std::logic_error&) {  // of std::stod and its like
+        } catch (const std::logic_error&) {  // of std::stod and the like
             throw InputFileError(path + ":" + std::to_string(number) + ": not a number");
         }
     }

@@ -11,9 +11,8 @@
 
 namespace vocabpipe::bench {
 
-/// Fills a dense matrix of a device, of fp32 or bf16, with the values of `next()`: a block of them
-/// over and over, its length prime so that no two rows agree. `upload(from, bytes, offset)` copies
-/// to the matrix.
+/// Fills a dense fp32 or bf16 matrix on a device with values of `next()`: repeats one block, whose
+/// length is prime so that no two rows agree. `upload(from, bytes, offset)` copies to the matrix.
 template <typename Next, typename Upload>
 void fill_by_blocks(ConstTensor matrix, Next next, Upload upload) {
     constexpr int64_t kBlock = 1048573;

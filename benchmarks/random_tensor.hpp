@@ -12,8 +12,7 @@
 
 namespace vocabpipe {
 
-/// A dense tensor that owns its memory, on a cache line of its own, filled with values from -0.1 to
-/// 0.1.
+/// A dense tensor that owns its memory, aligned to a cache line, with values from -0.1 to 0.1.
 class RandomTensor {
 public:
     RandomTensor(int64_t rows, int64_t cols, DType type)

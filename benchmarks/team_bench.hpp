@@ -9,12 +9,12 @@
 
 namespace vocabpipe::bench {
 
-/// The ratio of "modelled:RATIO"; 0 for "real". Throws UsageError, which names --link.
+/// The ratio of "modelled:RATIO"; 0 for "real". UsageError with --link.
 [[nodiscard]] double modelled_ratio(const std::string& link);
 
-/// `measure` on each of `ranks` threads, or, with 0, of the ranks of mpirun, or of two threads;
-/// what it returns is what was wrong. The exit code: that of the ranks, or ExitCode::failed for
-/// anything wrong.
+/// Runs `measure` on each of `ranks` threads; with 0 on the ranks of mpirun, or on two threads.
+/// `measure` returns the number of errors. Returns the ranks' exit code, or ExitCode::failed if
+/// there were errors.
 [[nodiscard]] int run_team(const char* program, int ranks,
                            const std::function<int64_t(Communicator&)>& measure);
 

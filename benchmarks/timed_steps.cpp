@@ -94,7 +94,7 @@ double gemm_rate(const StepCase& which, Device& device, const ProductTimer& time
                                     {m.hidden_size, m.mlp_columns(), layers},
                                     {m.ffn_hidden_size, m.hidden_size, layers},
                                     {m.hidden_size, m.vocab_size, 1}};
-    // Only makes the numbers; on a GPU no rank of the host's would be in its way.
+    // Only generates numbers; on a GPU no rank needs the host's cores.
     const int threads = device.asynchronous()
                             ? std::max(1, static_cast<int>(std::thread::hardware_concurrency()))
                             : which.threads;

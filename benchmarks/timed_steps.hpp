@@ -19,7 +19,7 @@ struct StepCase {
     int microbatches = 1;
     int64_t micro_batch_size = 1;
     int threads = 1;
-    int warmup = 2;  ///< kernels are compiled and caches filled
+    int warmup = 2;  ///< compiles kernels and fills caches
     int steps = 7;   ///< the median is reported
 };
 
@@ -27,10 +27,10 @@ struct StepTiming {
     double median_seconds = 0;  ///< of a step, optimizer included
     double fastest_seconds = 0;
     double mean_seconds = 0;
-    /// Median from the first begin to the last end of this rank's actions, by the device's clock:
-    /// what is missing to a step is the host's.
+    /// Median time from the first begin to the last end of this rank's actions, by the device's
+    /// clock; the rest of a step is the host's.
     double device_seconds = 0;
-    double first_loss = 0;  ///< of the first step: must not depend on schedule and vocab mode
+    double first_loss = 0;  ///< of the first step; must not depend on schedule and vocabulary mode
     double flops = 0;       ///< model FLOPs of a step, 3 * tokens * forward FLOPs per token
     double busy_share = 0;  ///< of this rank: CPU time of passes over time
 };
@@ -39,14 +39,14 @@ struct StepTiming {
 [[nodiscard]] StepTiming time_steps(Communicator& communicator, Device& device,
                                     const StepCase& which);
 
-/// Rate of plain matrix products of the model's own shapes, in FLOP/s: the products of one layer's
+/// Rate of plain matrix products of the model's shapes, in FLOP/s: the products of one layer's
 /// forward, input-gradient and weight-gradient passes and of the whole output layer, weighted by
-/// their FLOPs, no epilogues. On GPUs rows of logits begin at multiples of 16 bytes, which the best
-/// algorithms need, whether or not V does.
+/// their FLOPs, without epilogues. On GPUs rows of logits begin at multiples of 16 bytes, which the
+/// best algorithms need, whether or not V does.
 [[nodiscard]] double gemm_rate(const StepCase& which, Device& device, const ProductTimer& time);
 
-/// The busiest rank's share of the work over the mean rank's, from FLOPs alone: what balancing the
-/// vocabulary layers can gain at most.
+/// The busiest rank's share of the work over the mean rank's, from FLOPs alone: the largest gain
+/// from balancing the vocabulary layers.
 [[nodiscard]] double ideal_speedup(const ModelConfig& model, int ranks);
 
 }  // namespace vocabpipe::bench

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A loss of your own on a vocabulary shard: the focal loss (Lin et al. 2017), (1 - p)^gamma times
-// the cross-entropy -log p. Of the other ranks' shards a rank sees four numbers per token only.
+// A custom loss on a vocabulary shard: the focal loss (Lin et al. 2017), (1 - p)^gamma times the
+// cross-entropy -log p. A rank sees only four numbers per token of the other ranks' shards.
 //   custom_loss README.md
 #include <cmath>
 #include <cstdio>
@@ -11,8 +11,8 @@
 
 using namespace vocabpipe;
 
-/// A function of each token's cross-entropy has the gradients of the cross-entropy, times its
-/// slope: scores and products stay the model's own layer's.
+/// The gradients of a function of the cross-entropy are those of the cross-entropy, times the
+/// function's slope: scores and products remain those of the model's own layer.
 class FocalLoss final : public OutputLayer {
 public:
     FocalLoss(OutputLayer& cross_entropy, double gamma) : base_(cross_entropy), gamma_(gamma) {}
@@ -23,7 +23,7 @@ public:
     }
     [[nodiscard]] std::span<const double> losses() const override { return losses_; }
 
-    /// After the statistics of all shards are there, on every rank alike.
+    /// Called when the statistics of all shards have arrived, on every rank alike.
     void combine_softmax(Context& ctx, const Microbatch& batch, ConstTensor statistics, int member,
                          Tensor factors) override {
         base_.combine_softmax(ctx, batch, statistics, member, factors);
@@ -60,8 +60,8 @@ public:
     }
 
 private:
-    /// -log p of token n: per shard a reference m, the sum of exp(z - m) without the label, the
-    /// label's z.
+    /// -log p of token n. A shard's statistics are a reference m, the sum of exp(z - m) without the
+    /// label, and the label's z.
     static double cross_entropy(ConstTensor statistics, int64_t n, int64_t tokens) {
         double label = 0;
         for (int64_t row = n; row < statistics.rows; row += tokens) label += at(statistics, row, 2);
@@ -80,7 +80,7 @@ private:
     std::vector<double> losses_;  ///< [microbatch]
 };
 
-/// On two ranks of this process.
+/// Trains on two ranks in this process.
 void train(const char* text, double gamma) {
     const ModelConfig model{.seq_length = 64};
     const StepPlan plan =

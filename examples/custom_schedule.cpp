@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A schedule of your own, in code: write down what every rank runs, in which order; communication,
-// buffers and the vocabulary passes are inferred.
+// A custom schedule in code: lists what every rank runs, in which order; communication, buffers and
+// the vocabulary passes are inferred.
 //
 //   build/bin/custom_schedule
 #include <cstdio>
@@ -22,7 +22,7 @@ constexpr int kMicrobatches = 8;
 constexpr int64_t kVocabulary = 32000;
 
 // 1F1B with the backward in two halves: I goes on to the next rank at once; up to kWaiting W are
-// put off and fill the end of the step, where 1F1B idles.
+// deferred and fill the end of the step, where 1F1B idles.
 std::vector<Pass> passes_of(int rank) {
     constexpr size_t kWaiting = 2;
     const auto stage = static_cast<uint16_t>(rank);

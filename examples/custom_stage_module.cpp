@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A stage of your own: y = x + gelu(w x), its gradients held against finite differences of the
-// loss.
+// A custom stage: y = x + gelu(w x), with gradients checked against finite differences of the loss.
 //   custom_stage_module README.md
 #include <cmath>
 #include <cstdio>
@@ -14,7 +13,7 @@
 
 using namespace vocabpipe;
 
-/// For x (N, h) in fp32; w (h, h) in the memory of the host, on which the ranks compute.
+/// For x (N, h) and w (h, h) in fp32, in host memory.
 class GeluStage final : public StageModule {
 public:
     explicit GeluStage(const ModelConfig& model)
@@ -28,7 +27,7 @@ public:
     [[nodiscard]] std::vector<float>& w() { return weight_; }
     [[nodiscard]] const std::vector<float>& dw() const { return gradient_; }
 
-    /// w x lives from F to I, its gradient from I to W, or within B.
+    /// w x lives from F to I; its gradient lives from I to W, or within B.
     [[nodiscard]] StageBytes bytes() const override {
         const int64_t rows = n_ * h_ * size_of(DType::fp32);
         return {.saved = rows, .for_weight = rows, .backward_workspace = rows};
@@ -63,7 +62,7 @@ private:
     Parameter parameter_;
 };
 
-/// Between the library's embedding and output layer stand two stages of ours; ZB-H1 runs I and W.
+/// Two custom stages between the library's embedding and output layer; ZB-H1 runs I and W.
 void check_gradients(const char* text) {
     const ModelConfig model{.num_layers = 0, .seq_length = 16, .init_std = 0.2F};
     const StepPlan plan = plan_step(model, {.ranks = 2},
@@ -86,7 +85,7 @@ void check_gradients(const char* text) {
             return std::accumulate(losses.begin(), losses.end(), 0.0);
         };
         loss();
-        // Along its gradient g the loss must grow at the rate |g|.
+        // Along its gradient g, the loss must grow at the rate |g|.
         const std::vector<float> g = mine.dw();
         const double length = std::sqrt(std::inner_product(g.begin(), g.end(), g.begin(), 0.0));
         for (int stage = 0; stage < world.size(); ++stage) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A trainer of your own: a small GPT on the bytes of any file, one process per pipeline rank.
+// A custom trainer: a small GPT on the bytes of any file, one process per pipeline rank.
 //
 //   mpirun -np 2 custom_trainer README.md 30
 #include <cstdio>
@@ -16,7 +16,8 @@ int main(int argc, char** argv) {
     const int steps = argc > 2 ? std::atoi(argv[2]) : 30;
     return World::mpi().run_program("custom_trainer", [&](Communicator& world) {
         const ModelConfig model{.num_layers = 4, .vocab_size = 256};  // tokens are bytes
-        // What every rank runs, in which order; all communication and memory, proved safe.
+        // What every rank runs and in which order, with communication and memory, proved free of
+        // deadlock.
         const StepPlan plan = plan_step(model, {.ranks = world.size()}, {.name = "1f1b"},
                                         {.microbatches = 8, .micro_batch_size = 2});
         // This rank's layers, its shard of the vocabulary, and its optimizer.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Data parallelism beside pipeline parallelism: the same model and the same samples on meshes of p
+// Data parallelism on top of pipeline parallelism: the same model and samples on meshes of p
 // pipeline ranks x d replicas. Replicas add up their gradients within the step and share the
-// optimizer's work and memory (ZeRO stage 1); all meshes come to the same losses.
+// optimizer's work and memory (ZeRO stage 1); all meshes give the same losses.
 //
 //   data_parallel README.md
 #include <algorithm>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Planning from code: which schedule and vocabulary mode trains a model fastest on given GPUs, what
-// fits into their memory, and what the winner's step would look like. Needs no GPU.
+// Planning from code: the schedule and vocabulary mode that train a model fastest on given GPUs,
+// the plans that fit into their memory, and the winner's step. Needs no GPU.
 //
 //   planning [MODEL [DEVICE [GPUS]]]
 #include <cstdio>
@@ -20,7 +20,7 @@ int main(int argc, char** argv) try {
                         .schedules = {"1f1b", "interleaved", "zb-h1", "v-half"},
                         .sensitivity_rows = 0};
 
-    // The smallest memory is found by asking again with more recomputation until something fits.
+    // For the smallest memory, asks again with more recomputation until something fits.
     for (const Recompute recompute : {Recompute::none, Recompute::selective, Recompute::full}) {
         options.recompute = {recompute};
         const Plan plan = make_plan(options);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// custom_trainer with a checkpoint: goes on from the newest step in a folder, at any number of
-// ranks, and saves its last one there, in the files of train_gpt and of transformers.
+// custom_trainer with a checkpoint: resumes from the newest step in a folder, with any number of
+// ranks, and saves its last step there, in files that train_gpt and transformers read.
 //
 //   mpirun -np 2 saving_trainer README.md 30 steps
 #include <cstdio>
@@ -19,13 +19,14 @@ int main(int argc, char** argv) {
     const char* folder = argc > 3 ? argv[3] : "steps";
     return World::mpi().run_program("saving_trainer", [&](Communicator& world) {
         const ModelConfig model{.num_layers = 4, .vocab_size = 256};  // tokens are bytes
-        // What every rank runs, in which order; all communication and memory, proved safe.
+        // What every rank runs and in which order, with communication and memory, proved free of
+        // deadlock.
         const StepPlan plan = plan_step(model, {.ranks = world.size()}, {.name = "1f1b"},
                                         {.microbatches = 8, .micro_batch_size = 2});
         // This rank's layers, its shard of the vocabulary, and its optimizer.
         const auto device = make_host_device();
         TrainedRank rank(world, *device, plan);
-        load_step(rank, folder);  // nothing yet: the weights stay as they began
+        load_step(rank, folder);  // without a saved step, the weights stay as initialised
         const int64_t first = rank.position().step;
         const TokenDataset data(open_tokens(text, DataFormat::raw_u8),
                                 {.seq_length = model.seq_length});

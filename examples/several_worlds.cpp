@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Several worlds in one process, at once: the same model trained by pipelines of 1, 2 and 3 ranks,
-// which all come to the same losses. Nothing is global, so worlds do not know of each other.
+// Several worlds in one process, at once: pipelines of 1, 2 and 3 ranks train the same model and
+// give the same losses. Nothing is global, so worlds do not know of each other.
 //
 //   several_worlds README.md
 #include <array>

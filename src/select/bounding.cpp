@@ -11,10 +11,11 @@ namespace vocabpipe {
 
 namespace {
 
-constexpr uint32_t kCounted = uint32_t{1} << 31;  // beside a similarity, which is not negative
-constexpr int64_t kBoundingReportEvery = 1024;    // rows
+constexpr uint32_t kCounted = uint32_t{1}
+                              << 31;            // flag next to a similarity, which is not negative
+constexpr int64_t kBoundingReportEvery = 1024;  // rows
 
-/// The k-th largest bound of all open samples.
+/// The k-th largest bound of all open samples, on all ranks.
 template <typename Bound>
 int64_t threshold_of(SelectContext& context, const SelectionState& state, int64_t k,
                      const Bound& bound) {
@@ -61,7 +62,7 @@ bool Bounding::counts(int64_t node, uint32_t neighbour) const {
 
 void Bounding::begin_row(const GraphRow& row) {
     constexpr int64_t kMost = int64_t{1} << 61;
-    int64_t sum = 0;  // at most 2^32 numbers below 2^31
+    int64_t sum = 0;  // at most 2^32 similarities below 2^31
     for (const int32_t similarity : row.similarities) sum += similarity;
     if (context_.objective.beta > 0 && sum > kMost / context_.objective.beta) {
         throw InputFileError(context_.graph.path() + ": row " + std::to_string(row.node) +
@@ -99,7 +100,7 @@ int64_t Bounding::counted_sum(const GraphRow& row) {
              .similarity = row.similarities[at]});
     }
     quota = std::clamp<int64_t>(quota, 0, std::ssize(in_order_));
-    // Hashes of one row differ: there are no ties.
+    // Hashes within a row are distinct: no ties.
     std::ranges::nth_element(in_order_, in_order_.begin() + quota, {}, &InOrder::hash);
     int64_t sum = 0;
     for (int64_t i = 0; i < quota; ++i) sum += in_order_[static_cast<size_t>(i)].similarity;
@@ -155,7 +156,7 @@ int64_t Bounding::grow() {
     return decided;
 }
 
-/// Tells the neighbours of what was marked; returns how many samples that is on all ranks.
+/// Tells the neighbours of marked samples; returns the number of marked samples on all ranks.
 int64_t Bounding::tell(bool grown) {
     const Ownership owners = context_.owners();
     int64_t at = state_.first();
@@ -171,8 +172,8 @@ int64_t Bounding::tell(bool grown) {
             const uint32_t neighbour = row.neighbours[i];
             Told told{.node = neighbour, .other = static_cast<uint32_t>(at)};
             if (!is_quota()) {
-                // A lower bound in which it was counted does not change when it is selected, and
-                // one in which it was not does not change when it is discarded.
+                // A lower bound that counted the sample does not change when it is selected; one
+                // that did not count it does not change when it is discarded.
                 const bool counted = counts(neighbour, static_cast<uint32_t>(at));
                 if (!grown && !counted) continue;
                 told.other = static_cast<uint32_t>(row.similarities[i]) | (counted ? kCounted : 0);
@@ -209,7 +210,8 @@ void Bounding::receive(std::span<const Told> told, bool grown) {
     }
 }
 
-/// Notes the decisions at the entries of the rows. Messages are held twice, as the plan says.
+/// Records the decisions at the entries of the rows. Messages are held twice, which the plan
+/// includes.
 void Bounding::receive_quota(std::span<const Told> told, bool grown) {
     sorted_.clear();
     for (const Told& one : told) sorted_.push_back(uint64_t{one.node} << 32 | one.other);

@@ -12,18 +12,18 @@
 
 namespace vocabpipe {
 
-/// Which undecided neighbours the lower bound of a sample counts (arXiv 2402.16442, section 4).
+/// The undecided neighbours that the lower bound of a sample counts (arXiv 2402.16442, section 4).
 struct BoundingRule {
     enum class Kind : uint8_t {
         off,
-        exact,      ///< all: no decision is ever wrong
+        exact,      ///< all: decisions are never wrong
         bernoulli,  ///< each with probability `share`
-        quota,      ///< few enough that with the selected ones they are this `share` of all
+        quota,      ///< as many as make up this `share` of all, together with the selected ones
     };
     Kind kind = Kind::exact;
     Fraction share{};
 
-    /// "off", "exact", "bernoulli:0.3", "quota:0.3"; UsageError names the flag `flag`.
+    /// Parses "off", "exact", "bernoulli:0.3", "quota:0.3"; UsageError with the flag `flag`.
     [[nodiscard]] static BoundingRule from(std::string_view text, std::string_view flag);
 };
 [[nodiscard]] std::string to_string(const BoundingRule& rule);
@@ -37,40 +37,41 @@ struct BoundingStep {
     bool operator==(const BoundingStep&) const = default;
 };
 
-/// What bounding has done, of all ranks.
+/// Results of bounding over all ranks.
 struct BoundingReport {
     std::vector<BoundingStep> steps;
     int64_t selected = 0, discarded = 0;
-    int64_t k_left = 0;  ///< samples that are yet to be chosen from the open ones
+    int64_t k_left = 0;  ///< samples still to be chosen from the open ones
     int64_t open = 0;
-    /// What would have been sent if every step had joined the rows of all open samples anew.
+    /// Messages if every step had joined the rows of all open samples anew.
     int64_t rejoin_tuples = 0;
 
     bool operator==(const BoundingReport&) const = default;
 };
 
-/// Shrink until nothing changes, then Grow until nothing changes, until neither does (algorithm 5).
-/// A decision is told to the owners of the neighbours once, so that an edge's row entry costs at
-/// most one message in all steps together. Collective.
+/// Repeats Shrink until nothing changes, then Grow until nothing changes, until neither does
+/// (algorithm 5). Each decision is sent to the owners of the neighbours once, so an edge's row
+/// entry costs at most one message over all steps. Collective.
 class Bounding {
 public:
-    /// Bytes of this rank beside the state: lower bounds, and two bits per row entry for quota.
+    /// Bytes of this rank besides the state: lower bounds, and two bits per row entry for quota.
     [[nodiscard]] static uint64_t bytes(const BoundingRule& rule, int64_t nodes, int64_t entries,
                                         int64_t longest_row);
 
-    /// `state`: all open, upper bounds alpha * utility. `entries`: in the rows of this rank.
+    /// `state`: all open, with upper bounds alpha * utility. `entries`: in the rows of this rank.
     Bounding(SelectContext& context, SelectionState& state, const BoundingRule& rule, int64_t k,
              int64_t entries, int64_t longest_row);
 
-    /// For each row of this rank once, in ascending order, before run(). InputFileError if sums of
-    /// it are beyond 64 bits.
+    /// Call for each row of this rank once, in ascending order, before run(). InputFileError if its
+    /// sums do not fit in 64 bits.
     void begin_row(const GraphRow& row);
     BoundingReport run();
 
 private:
     struct Told {
-        uint32_t node;   ///< whose neighbour was decided
-        uint32_t other;  ///< quota: the neighbour; else the similarity and whether it was counted
+        uint32_t node;  ///< a neighbour of the decided sample
+        uint32_t
+            other;  ///< quota: the decided sample; else the similarity and whether it was counted
     };
     struct InOrder {
         uint64_t hash;
@@ -103,11 +104,12 @@ private:
     std::vector<int64_t> u_low_;
     std::vector<uint8_t> neighbours_;  ///< quota: a Decision for every entry of this rank's rows
     std::vector<InOrder> in_order_;    ///< of one row
-    std::vector<uint64_t> sorted_;     ///< quota: messages, both samples of each, by row
+    std::vector<uint64_t>
+        sorted_;  ///< quota: messages as (receiver, decided sample), sorted by row
     GraphRows rows_, told_rows_;
     int64_t first_entry_ = -1;
-    int64_t open_ = 0;          ///< of all ranks
-    int64_t live_entries_ = 0;  ///< in the rows of this rank's open samples
+    int64_t open_ = 0;          ///< samples on all ranks
+    int64_t live_entries_ = 0;  ///< entries in the rows of this rank's open samples
     BoundingReport report_;
 };
 

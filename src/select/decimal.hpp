@@ -9,9 +9,9 @@
 
 namespace vocabpipe {
 
-/// "0.3" as 3 / 10: from 0 to 1, of at most 9 decimals, exactly. None if it is anything else.
+/// "0.3" as 3 / 10, exactly: from 0 to 1, with at most 9 decimals. None for any other text.
 [[nodiscard]] std::optional<Fraction> fraction_from(std::string_view text);
-/// The shortest such text.
+/// The shortest text of a fraction.
 [[nodiscard]] std::string decimal_text(Fraction fraction);
 
 }  // namespace vocabpipe

@@ -26,7 +26,7 @@ RoundReport plan_round(const RoundOptions& options, int64_t round, int64_t begun
     plan.target = ceil_of(kGammaNumerator * (options.rounds - round) * (begun - count),
                           kGammaDenominator * options.rounds) +
                   count;
-    // From what the round begins with: its target would need more memory than the first round.
+    // Based on the round's input: parts by its target would need more memory than the first round.
     plan.parts = options.adaptive ? ceil_of(input, ceil_of(begun, options.parts)) : options.parts;
     plan.quota = ceil_of(plan.target, plan.parts);
     return plan;
@@ -50,7 +50,7 @@ void GreedyRounds::run(RoundReport& round, const PartOf& first_parts) {
         {
             const auto most =
                 static_cast<uint64_t>(mine < round.parts ? ceil_of(round.input, round.parts) : 0);
-            // Sorting and growing do not hold a part twice: it is allocated once.
+            // Sorting and filling do not copy a part: it is allocated once.
             const MemoryLease lease(context_.memory, first_parts ? 0 : most * sizeof(PartNode),
                                     "a part's samples");
             std::vector<PartNode> nodes = collect(part_of, first, round);
@@ -77,7 +77,7 @@ void GreedyRounds::run(RoundReport& round, const PartOf& first_parts) {
     round.kept = sum_over_ranks(context_.world, kept);
 }
 
-/// The samples of part first_part + rank, from their owners.
+/// Collects the samples of part first_part + rank from their owners.
 std::vector<PartNode> GreedyRounds::collect(const PartOf& part_of, int64_t first_part,
                                             const RoundReport& round) {
     std::vector<PartNode> nodes;
@@ -85,7 +85,7 @@ std::vector<PartNode> GreedyRounds::collect(const PartOf& part_of, int64_t first
     int64_t at = state_.first();
     const int64_t ranks = context_.world.size();
     const auto produce = [&](Outbox<PartNode>& outbox) {
-        // A bounded number of samples, of which few may be in these parts.
+        // Looks at a bounded number of samples: few of them may be in these parts.
         for (const int64_t end = std::min(at + 256, state_.last()); at < end; ++at) {
             if (!state_.is_open(at)) continue;
             const int64_t to = part_of(at) - first_part;
@@ -102,7 +102,7 @@ std::vector<PartNode> GreedyRounds::collect(const PartOf& part_of, int64_t first
     return nodes;
 }
 
-/// Marks what was chosen, at its owners.
+/// Tells the owners of the chosen samples to mark them.
 void GreedyRounds::tell(std::span<const uint32_t> chosen) {
     const Ownership owners = context_.owners();
     size_t at = 0;

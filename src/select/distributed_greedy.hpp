@@ -12,15 +12,15 @@
 
 namespace vocabpipe {
 
-/// Algorithm 6: how many parts, how often.
+/// Options of algorithm 6: number of parts (partitions) and of rounds.
 struct RoundOptions {
     int64_t parts = 1;
     int64_t rounds = 1;
     bool adaptive = false;  ///< later rounds have fewer parts, none larger than in the first
-    uint64_t edge_bytes = UINT64_MAX;  ///< for the edges inside of one part
+    uint64_t edge_bytes = UINT64_MAX;  ///< limit for the edges within a part
 };
 
-/// One round of it.
+/// Numbers of one round.
 struct RoundReport {
     int64_t round = 1;
     int64_t input = 0;   ///< open samples before it
@@ -28,29 +28,30 @@ struct RoundReport {
     int64_t parts = 0;
     int64_t quota = 0;  ///< of each part
     int64_t kept = 0;
-    int64_t objective = 0;  ///< of what is chosen or kept; filled in by who measures it
+    int64_t objective = 0;  ///< of the chosen or kept samples; set by the caller
 
     bool operator==(const RoundReport&) const = default;
 };
 
-/// What a round is to do with `input` of `begun` open samples, of which `count` are to be chosen.
+/// The plan of a round that begins with `input` of the `begun` open samples, of which `count` are
+/// to be chosen.
 [[nodiscard]] RoundReport plan_round(const RoundOptions& options, int64_t round, int64_t begun,
                                      int64_t input, int64_t count);
 
-/// Greedy in every part of the open samples at the same time, a part on a rank; the union of what
-/// the parts choose stays open, the rest is discarded. Collective.
+/// Runs greedy in all parts of the open samples, each part on one rank. What the parts choose stays
+/// open, the rest is discarded. Collective.
 class GreedyRounds {
 public:
-    /// In place of a random part, where `round` is 1: for worst cases in tests.
+    /// Replaces the random parts of round 1: for worst cases in tests.
     using PartOf = std::function<int64_t(int64_t node)>;
-    /// Told about every part that this rank has worked on: for tests.
+    /// Called for every part that this rank has worked on: for tests.
     using Observe = std::function<void(int64_t round, int64_t part, std::span<const PartNode> nodes,
                                        std::span<const uint32_t> chosen)>;
 
     GreedyRounds(SelectContext& context, SelectionState& state, uint64_t edge_bytes);
 
     void observe(Observe observe) { observe_ = std::move(observe); }
-    /// The round of plan_round(); sets `kept`.
+    /// Runs a round of plan_round() and sets `kept`.
     void run(RoundReport& round, const PartOf& first_parts = {});
 
 private:

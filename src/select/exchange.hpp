@@ -13,7 +13,7 @@
 
 namespace vocabpipe {
 
-/// Messages of one size on their way to ranks, in batches of bounded size.
+/// Messages of one size to other ranks, sent in batches of bounded size.
 template <typename Message>
 class Outbox {
 public:
@@ -30,11 +30,11 @@ public:
         to.insert(to.end(), bytes, bytes + sizeof message);
         ++waiting_;
     }
-    /// Time to send what is waiting.
+    /// Whether the waiting messages should be sent.
     [[nodiscard]] bool full() const { return waiting_ >= most_; }
 
-    /// Hands `receive` what this rank was sent, its own messages among them, rank by rank.
-    /// Collective.
+    /// Sends the waiting messages and calls `receive` with those for this rank (also its own), rank
+    /// by rank. Collective.
     template <typename Receive>
     void exchange(const Receive& receive) {
         const auto self = static_cast<size_t>(context_.world.rank());
@@ -57,7 +57,7 @@ private:
     template <typename Receive>
     static void read(const std::vector<std::byte>& bytes, const Receive& receive) {
         if (bytes.empty()) return;
-        // A vector's bytes are aligned for any message.
+        // A vector's storage is aligned for any message.
         receive(std::span(reinterpret_cast<const Message*>(bytes.data()),
                           bytes.size() / sizeof(Message)));
     }
@@ -67,8 +67,8 @@ private:
     size_t most_, waiting_ = 0;
 };
 
-/// Sends what `produce` makes to the owners of samples, batch by batch. `produce(outbox)` adds the
-/// messages of one sample and returns whether there are others. Collective.
+/// Sends the messages that `produce` makes to the owners of samples, batch by batch.
+/// `produce(outbox)` adds the messages of one sample and returns whether more follow. Collective.
 template <typename Message, typename Produce, typename Receive>
 void exchange_all(SelectContext& context, const Produce& produce, const Receive& receive) {
     Outbox<Message> outbox(context);
@@ -79,11 +79,11 @@ void exchange_all(SelectContext& context, const Produce& produce, const Receive&
     }
 }
 
-/// Most bytes that exchange_all() holds at once, with rows of at most this many messages.
+/// Largest number of bytes that exchange_all() holds, if rows have at most `longest_row` messages.
 template <typename Message>
 [[nodiscard]] uint64_t exchange_bytes(int ranks, uint64_t batch_bytes, int64_t longest_row) {
-    // What a rank sends is 1 / ranks of a batch and the rest of a row; from the others it may get
-    // as much each. Vectors grow to twice what they hold.
+    // A rank sends at most 1 / ranks of a batch plus the rest of a row, and may receive as much
+    // from each other rank. Vectors may be twice as large as their contents.
     const auto row = static_cast<uint64_t>(longest_row) * sizeof(Message);
     const auto of_each = batch_bytes / static_cast<uint64_t>(ranks) + row;
     return 2 * of_each + (ranks > 1 ? of_each * static_cast<uint64_t>(ranks - 1) : 0);

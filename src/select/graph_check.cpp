@@ -23,7 +23,7 @@ uint64_t pair_of(int64_t node, uint32_t neighbour) {
     return v < neighbour ? (v << 32 | neighbour) : (uint64_t{neighbour} << 32 | v);
 }
 
-/// Of both entries of an edge.
+/// The same for both entries of an edge.
 uint64_t edge_hash(uint64_t pair, int32_t similarity) {
     return splitmix64(splitmix64(pair) ^ static_cast<uint32_t>(similarity));
 }
@@ -37,7 +37,7 @@ std::string entry_text(int64_t node, uint32_t neighbour, int32_t similarity) {
            " has similarity " + std::to_string(similarity);
 }
 
-/// What is wrong with an entry; empty: the other row has it too.
+/// What is wrong with an entry; empty if the other row has it, too.
 std::string what_is_wrong(GraphRows& rows, int64_t node, uint32_t neighbour, int32_t similarity) {
     const GraphRow other = rows.at(neighbour);
     const auto found = std::ranges::lower_bound(other.neighbours, static_cast<uint32_t>(node));
@@ -53,7 +53,8 @@ std::string what_is_wrong(GraphRows& rows, int64_t node, uint32_t neighbour, int
            remedy;
 }
 
-/// Edges that balance are left out by sums over few of them at a time, and the others looked up.
+/// Hashes edges into buckets, drops the buckets whose sums balance, and looks up the edges of the
+/// others.
 void name_first_asymmetric(Communicator& world, const GraphFile& graph, int64_t first,
                            int64_t last) {
     std::vector<uint64_t> sums(kBuckets);

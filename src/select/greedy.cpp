@@ -16,15 +16,15 @@ constexpr uint64_t kEntryBytes = sizeof(uint32_t) + sizeof(int32_t);
 
 struct Candidate {
     int64_t gain;
-    uint32_t at;  ///< in the part: ascends with the id
+    uint32_t at;  ///< index in the part; ascends with the id
 
-    /// Comes later, for a heap whose top is the first.
+    /// Whether it comes after `other`, for a heap with the first one on top.
     bool operator<(const Candidate& other) const {
         return gain != other.gain ? gain < other.gain : at > other.at;
     }
 };
 
-/// Where the samples of a part are, by id: a table of the first place for every few ids.
+/// Finds the samples of a part by id: a table has the first index for every few ids.
 class PartIndex {
 public:
     explicit PartIndex(const std::vector<PartNode>& nodes) : nodes_(nodes) {
@@ -38,7 +38,7 @@ public:
             starts_[step] = static_cast<uint32_t>(at);
         }
     }
-    /// None if it is not in the part.
+    /// None if the sample is not in the part.
     [[nodiscard]] std::optional<uint32_t> find(uint32_t node) const {
         const size_t step = node >> shift_;
         if (step + 1 >= starts_.size()) return std::nullopt;
@@ -57,10 +57,10 @@ private:
     std::vector<uint32_t> starts_;
 };
 
-/// Entries of rows whose both ends are in the part.
+/// Row entries with both ends in the part.
 class PartEdges {
 public:
-    /// Room for all of them is taken at once: growing would take three times as much.
+    /// Reserves all memory at once: growing would take three times as much.
     PartEdges(uint64_t most_bytes, size_t nodes) : most_(most_bytes / kEntryBytes) {
         begins_.reserve(nodes + 1);
         if (most_bytes == UINT64_MAX) return;
@@ -79,7 +79,7 @@ public:
         begins_.push_back(others_.size());
         held_ = true;
     }
-    /// Frees them: rows are to be read again.
+    /// Frees the entries: rows must be read again.
     void give_up() { *this = PartEdges(0, 0); }
     template <typename Use>
     void for_each(uint32_t at, const Use& use) const {
@@ -97,7 +97,7 @@ private:
 }  // namespace
 
 GreedyBytes GreedyBytes::of(int64_t nodes, int64_t entries) {
-    // A heap entry, where the row begins, the index, whether it is chosen, the result.
+    // Heap entry, begin of the row, index, whether it is chosen, result.
     constexpr uint64_t kPerNode = sizeof(Candidate) + sizeof(uint64_t) + 2 + 1 + sizeof(uint32_t);
     return {.nodes = static_cast<uint64_t>(nodes) * kPerNode,
             .edges = static_cast<uint64_t>(entries) * kEntryBytes};
@@ -146,7 +146,7 @@ std::vector<uint32_t> greedy(SelectContext& context, GraphRows& rows, std::vecto
         std::pop_heap(heap.begin(), heap.end());
         Candidate& top = heap.back();
         const PartNode& node = nodes[top.at];
-        if (top.gain != node.gain) {  // out of date
+        if (top.gain != node.gain) {  // its gain was out of date
             top.gain = node.gain;
             std::push_heap(heap.begin(), heap.end());
             continue;

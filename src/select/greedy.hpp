@@ -9,27 +9,27 @@
 
 namespace vocabpipe {
 
-/// A sample of a part, and what choosing it first would gain.
+/// A sample of a part, and the gain of choosing it first.
 struct PartNode {
     int64_t gain = 0;
     uint32_t node = 0;
 };
 
-/// Memory that greedy() may use beside the nodes.
+/// Memory that greedy() may use besides the nodes.
 struct GreedyBytes {
     uint64_t nodes = 0;  ///< heap, index, result
-    uint64_t edges = 0;  ///< entries inside of the part
+    uint64_t edges = 0;  ///< entries within the part
 
-    /// Of a part of `nodes` that is expected to have `entries` inside.
+    /// For a part of `nodes` samples with an expected number of `entries` within it.
     [[nodiscard]] static GreedyBytes of(int64_t nodes, int64_t entries);
 };
 
-/// Centralised greedy in one part (algorithm 2), with lazy evaluation, for gains only fall: the
-/// first `count` samples that it chooses, in their order; of equal gains the smaller id comes
-/// first. Neighbours outside of the part do not count. Reads the rows of the part once; `may_be_in`
-/// is a fast test that spares looking up most of those outside. If the entries inside take more
-/// than `edge_bytes`, rows are read again as they are chosen.
-/// `nodes`: ascending; gains are those of the end when it returns.
+/// Centralised greedy within one part (algorithm 2): the first `count` samples that it chooses, in
+/// their order; in a tie the smaller id comes first. Evaluation is lazy, as gains only fall.
+/// Neighbours outside the part do not count. Reads the rows of the part once; `may_be_in` is a fast
+/// test that avoids looking up most neighbours outside. If the entries within the part take more
+/// than `edge_bytes`, rows are read again as samples are chosen. `nodes`: ascending; on return
+/// their gains are final.
 [[nodiscard]] std::vector<uint32_t> greedy(SelectContext& context, GraphRows& rows,
                                            std::vector<PartNode>& nodes, int64_t count,
                                            uint64_t edge_bytes,

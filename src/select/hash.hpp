@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The only source of chance in data selection: pure functions, so that what is drawn does not
-// depend on how samples are spread over ranks.
+// The only randomness in data selection: pure functions, so that results do not depend on how
+// samples are spread over ranks.
 #pragma once
 
 #include <cstdint>
@@ -15,17 +15,17 @@ namespace vocabpipe {
     return x ^ (x >> 31);
 }
 
-/// Of three numbers; for given seed and a, different b have different hashes.
+/// Hash of three numbers; for fixed seed and a, different b have different hashes.
 [[nodiscard]] constexpr uint64_t hash_of(uint64_t seed, uint64_t a, uint64_t b) {
     return splitmix64(splitmix64(splitmix64(seed) ^ a) ^ b);
 }
 
-/// A part of a whole, as it was written: 0.3 is 3 / 10.
+/// A fraction as it was written: 0.3 is 3 / 10.
 struct Fraction {
     int64_t numerator = 1, denominator = 1;  ///< at most 10^9
 };
 
-/// True with that probability: a coin that lies the same way for the ordered pair whoever looks.
+/// True with probability `heads`; every rank gets the same result for the ordered pair (a, b).
 [[nodiscard]] constexpr bool coin(uint64_t seed, uint64_t a, uint64_t b, Fraction heads) {
     return (hash_of(seed, a, b) >> 32) * static_cast<uint64_t>(heads.denominator) <
            static_cast<uint64_t>(heads.numerator) << 32;

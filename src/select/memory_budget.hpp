@@ -6,16 +6,16 @@
 
 namespace vocabpipe {
 
-/// The bytes that one rank's part of a selection holds: counted where they are allocated, and
-/// refused where they would be more than was allowed.
+/// The memory of one rank's part of a selection: allocations are counted, and refused beyond the
+/// limit.
 class MemoryBudget {
 public:
-    /// `limit`: bytes; 0: any number.
+    /// `limit`: bytes; 0: no limit.
     explicit MemoryBudget(uint64_t limit = 0) : limit_(limit) {}
 
     [[nodiscard]] uint64_t limit() const { return limit_; }
     [[nodiscard]] uint64_t peak() const { return peak_; }
-    /// What may still be taken; the largest number if anything may.
+    /// Bytes that may still be taken; UINT64_MAX without a limit.
     [[nodiscard]] uint64_t left() const {
         return limit_ == 0 ? UINT64_MAX : (limit_ > taken_ ? limit_ - taken_ : 0);
     }
@@ -28,10 +28,10 @@ private:
     uint64_t limit_, taken_ = 0, peak_ = 0;
 };
 
-/// Bytes of a budget that are given back with the object.
+/// Bytes taken from a budget; the destructor gives them back.
 class MemoryLease {
 public:
-    /// OutOfMemoryError if they are not left; `what` they are for.
+    /// OutOfMemoryError, with the purpose `what`, if the budget does not have them.
     MemoryLease(MemoryBudget& budget, uint64_t bytes, const char* what);
     ~MemoryLease() { budget_.give_back(bytes_); }
     MemoryLease(const MemoryLease&) = delete;

@@ -21,7 +21,7 @@ uint64_t sum_of(const std::vector<MemoryPlan::Term>& terms) {
     return sum;
 }
 
-/// Entries with both ends in one of `parts` random parts: what is expected and a margin. Where
+/// Entries with both ends in one of `parts` random parts: the expected number plus a margin. If
 /// there are more, greedy reads rows again instead of holding them.
 int64_t entries_inside(const GraphSizes& sizes, int64_t parts) {
     if (parts == 1) return sizes.entries;
@@ -33,7 +33,7 @@ int64_t entries_inside(const GraphSizes& sizes, int64_t parts) {
     return std::min(sizes.entries, static_cast<int64_t>(most));
 }
 
-/// The smallest number from 1 to `most` that fits, up to where larger ones do; 0: none does.
+/// The smallest number from 1 to `most` that fits, if all larger ones fit, too; 0 if none does.
 template <typename Fits>
 int64_t smallest(int64_t most, const Fits& fits) {
     int64_t high = 1;
@@ -93,7 +93,7 @@ MemoryPlan plan_memory(const GraphSizes& sizes, int ranks, int64_t parts, const 
     MemoryPlan plan;
     plan.always.emplace_back("state of samples",
                              static_cast<uint64_t>(sizes.rank_nodes) * SelectionState::kBytes);
-    // Rows that are read, and for bounding those of samples that were told something.
+    // Readers of rows, and for bounding also of the rows of samples that received messages.
     const uint64_t readers = 2 * GraphRows::bytes(sizes.longest_row);
     uint64_t messages = exchange_bytes<Message>(ranks, batch_bytes, sizes.longest_row);
     if (rule.kind == BoundingRule::Kind::quota) messages *= 2;  // sorted by row
@@ -121,7 +121,7 @@ void check_memory_plan(const MemoryPlan& plan, uint64_t memory, const GraphSizes
                memory;
     };
     std::string remedy = "use --memory " + std::to_string(plan.total());
-    // More parts than these hold no more samples, but choose worse.
+    // With more parts than these, memory hardly shrinks, but the choice gets worse.
     const int64_t most_parts = std::max<int64_t>(sizes.nodes / 16, 1);
     const int64_t enough_parts =
         smallest(most_parts, [&](int64_t count) { return fits(ranks, count); });

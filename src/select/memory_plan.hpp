@@ -11,37 +11,37 @@
 
 namespace vocabpipe {
 
-/// What the memory of a selection follows from.
+/// The sizes of a graph that determine the memory of a selection.
 struct GraphSizes {
     int64_t nodes = 0, entries = 0;
-    int64_t rank_nodes = 0, rank_entries = 0;  ///< the most of a rank
+    int64_t rank_nodes = 0, rank_entries = 0;  ///< largest over the ranks
     int64_t own_entries = 0;                   ///< of this rank
     int64_t longest_row = 0;
 
-    /// Reads where rows begin. Collective; InputFileError on every rank.
+    /// Reads the begins of rows. Collective; InputFileError on every rank.
     [[nodiscard]] static GraphSizes of(const SelectContext& context);
-    /// What they are at least, by the numbers of nodes and entries alone.
+    /// Lower bounds, from the numbers of nodes and entries.
     [[nodiscard]] static GraphSizes least(int64_t nodes, int64_t entries, int ranks);
-    /// About what they would be on another number of ranks.
+    /// Estimates for another number of ranks.
     [[nodiscard]] GraphSizes on(int ranks) const;
 };
 
-/// Bytes per rank, by what they are for, before the work begins.
+/// Planned bytes per rank, by purpose.
 struct MemoryPlan {
     using Term = std::pair<std::string, uint64_t>;
-    std::vector<Term> always;            ///< the state, and what files and messages pass through
-    std::vector<Term> bounding, greedy;  ///< one after the other
-    uint64_t edge_bytes = 0;             ///< one of greedy's terms
+    std::vector<Term> always;            ///< the state, and buffers for files and messages
+    std::vector<Term> bounding, greedy;  ///< phases, one after the other
+    uint64_t edge_bytes = 0;             ///< included in `greedy`
 
     [[nodiscard]] uint64_t total() const;
-    /// Of the terms that are buffers.
+    /// The terms that are buffers.
     uint64_t buffer_bytes = 0;
 };
 
 [[nodiscard]] MemoryPlan plan_memory(const GraphSizes& sizes, int ranks, int64_t parts,
                                      const BoundingRule& rule, uint64_t batch_bytes);
 
-/// OutOfMemoryError if the plan is beyond `memory` bytes: says what would fit.
+/// OutOfMemoryError, with what would fit, if the plan exceeds `memory` bytes.
 void check_memory_plan(const MemoryPlan& plan, uint64_t memory, const GraphSizes& sizes, int ranks,
                        int64_t parts, const BoundingRule& rule, uint64_t batch_bytes);
 

@@ -16,7 +16,7 @@ __extension__ using Wide = __int128;
 constexpr int64_t kObjectiveReportEvery = 1024;  // rows
 
 struct Inside {
-    uint32_t node;  ///< whose decision counts
+    uint32_t node;  ///< receives the message
     int32_t similarity;
 };
 
@@ -49,7 +49,7 @@ int64_t objective_of(SelectContext& context, const SelectionState& state,
         for (size_t i = 0; i < row.degree(); ++i) {
             const uint32_t neighbour = row.neighbours[i];
             if (neighbour < at) continue;
-            if (neighbour < state.last()) {  // its own
+            if (neighbour < state.last()) {  // owned by this rank
                 if (state.is_in(neighbour)) similar += row.similarities[i];
                 continue;
             }

@@ -8,7 +8,8 @@
 
 namespace vocabpipe {
 
-/// Which rank owns which samples: ranges of ids, equal but for one, in the order of the ranks.
+/// The owner of each sample: ranges of ids in the order of the ranks, whose sizes differ by at most
+/// one.
 class Ownership {
 public:
     Ownership(int64_t nodes, int ranks)
@@ -21,7 +22,7 @@ public:
     }
     [[nodiscard]] int64_t end(int rank) const { return begin(rank + 1); }
     [[nodiscard]] int64_t count(int rank) const { return end(rank) - begin(rank); }
-    /// The most that a rank owns.
+    /// Largest number of samples on a rank.
     [[nodiscard]] int64_t largest() const { return quotient_ + (rest_ > 0 ? 1 : 0); }
     [[nodiscard]] int owner_of(int64_t node) const {
         const int64_t of_larger = rest_ * (quotient_ + 1);
@@ -39,7 +40,7 @@ private:
 void add_over_ranks(Communicator& world, std::vector<uint64_t>& values);
 [[nodiscard]] int64_t sum_over_ranks(Communicator& world, int64_t value);
 [[nodiscard]] int64_t largest_over_ranks(Communicator& world, int64_t value);
-/// The sum of the values of the ranks before this one.
+/// Sum of the values of the ranks before this one.
 [[nodiscard]] int64_t sum_of_ranks_before(Communicator& world, int64_t value);
 
 }  // namespace vocabpipe

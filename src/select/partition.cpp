@@ -9,12 +9,12 @@ namespace {
 
 constexpr int64_t kStatisticsAtOnce = 256;
 
-/// hash_of(seed, round, id) is splitmix64 of this and the id.
+/// hash_of(seed, round, id) is splitmix64 of this xor the id.
 uint64_t seed_of_round(uint64_t seed, int64_t round) {
     return splitmix64(splitmix64(seed) ^ static_cast<uint64_t>(round));
 }
 
-/// The hashes of the open samples that are at these places of the descending order, from 1.
+/// The hashes of the open samples at these places of the descending order; places count from 1.
 std::vector<uint64_t> hashes_at(SelectContext& context, const SelectionState& state, uint64_t seed,
                                 std::vector<int64_t> places) {
     RadixSelect select(std::move(places));
@@ -31,7 +31,7 @@ std::vector<uint64_t> hashes_at(SelectContext& context, const SelectionState& st
 
 uint64_t Partition::bytes(int64_t parts) {
     const auto begins = static_cast<uint64_t>(parts) * sizeof(uint64_t);
-    // Counters, those of a rank to be added, and what gathering them takes.
+    // Counters, the ranks' counters to be added, and the buffers to gather them.
     return begins +
            4 * RadixSelect::bytes(static_cast<uint64_t>(std::min(parts, kStatisticsAtOnce)));
 }

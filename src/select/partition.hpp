@@ -11,12 +11,12 @@
 
 namespace vocabpipe {
 
-/// Parts of the open samples, equal but for one, at random: samples in the order of hash(seed,
-/// round, id), cut into slices. A rank knows where the slices end, and so in which part any sample
-/// would be, also one that it does not own.
+/// Random parts of the open samples, whose sizes differ by at most one: samples in the order of
+/// hash(seed, round, id), cut into slices. Every rank knows the ends of the slices, and so the part
+/// of any sample, also of one that it does not own.
 class Partition {
 public:
-    /// `open`: of all ranks. Collective.
+    /// `open`: number on all ranks. Collective.
     Partition(SelectContext& context, const SelectionState& state, int64_t parts, int64_t open,
               int64_t round);
 
@@ -26,14 +26,14 @@ public:
         const uint64_t hash = splitmix64(seed_ ^ static_cast<uint64_t>(node));
         return std::ranges::upper_bound(begins_, hash) - begins_.begin();
     }
-    /// part_of(node) == part, for most samples without a search.
+    /// Whether part_of(node) == part; needs no search for most samples.
     [[nodiscard]] bool has(int64_t part, int64_t node) const {
         const uint64_t hash = splitmix64(seed_ ^ static_cast<uint64_t>(node));
         const auto at = static_cast<size_t>(part);
         return (part == 0 || hash >= begins_[at - 1]) &&
                (at == begins_.size() || hash < begins_[at]);
     }
-    /// Bytes of a rank, while and after they are made.
+    /// Bytes of a rank, both during construction and afterwards.
     [[nodiscard]] static uint64_t bytes(int64_t parts);
 
 private:
@@ -41,8 +41,8 @@ private:
     std::vector<uint64_t> begins_;  ///< the first hash of every part but the first
 };
 
-/// Of the open samples `count` remain, those that come first in the order of hash(seed, round, id);
-/// the others are discarded. `open`: of all ranks, at least `count`. Collective.
+/// Keeps the `count` open samples that come first in the order of hash(seed, round, id), and
+/// discards the others. `open`: number on all ranks, at least `count`. Collective.
 void keep_at_random(SelectContext& context, SelectionState& state, int64_t count, int64_t open,
                     int64_t round);
 

@@ -45,7 +45,7 @@ void RadixSelect::next_digit(Communicator& world) {
 }
 
 ValueRange ValueRange::of_all(Communicator& world) const {
-    // The least of all is the complement of the largest complement.
+    // The minimum over ranks is the complement of the maximum of complements.
     return {.least = ~largest_over_ranks(world, ~least), .most = largest_over_ranks(world, most)};
 }
 

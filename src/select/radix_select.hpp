@@ -11,9 +11,9 @@
 
 namespace vocabpipe {
 
-/// Order statistics of 64-bit keys that are spread over ranks, exact: digit by digit from the top,
-/// with one sum over ranks of 256 counters per digit and statistic. Every rank gives all its keys
-/// once for each digit:
+/// Exact order statistics of 64-bit keys that are spread over ranks: digit by digit from the top,
+/// with one sum over ranks of 256 counters per digit and statistic. Every rank adds all its keys
+/// once per digit:
 ///
 ///     RadixSelect select({k});
 ///     while (!select.done()) {
@@ -23,8 +23,8 @@ namespace vocabpipe {
 ///     select.results().front();
 class RadixSelect {
 public:
-    /// `ranks`: 1 is the largest key, the number of all keys of all ranks the smallest; ascending
-    /// or not. `bits`: keys are below 2^bits, which spares digits.
+    /// `ranks`: 1 is the largest key, the number of all keys of all ranks the smallest; in any
+    /// order. `bits`: keys are below 2^bits; fewer bits take fewer digits.
     explicit RadixSelect(std::vector<int64_t> ranks, int bits = 64);
 
     [[nodiscard]] bool done() const { return shift_ < 0; }
@@ -38,7 +38,7 @@ public:
     /// The keys, in the order of `ranks`.
     [[nodiscard]] std::vector<uint64_t> results() const;
 
-    /// Counters of so many statistics.
+    /// Bytes of the counters of `statistics` statistics.
     [[nodiscard]] static constexpr uint64_t bytes(uint64_t statistics) {
         return statistics * 256 * sizeof(uint64_t);
     }
@@ -53,24 +53,24 @@ private:
     [[nodiscard]] size_t block_of(uint64_t prefix) const;
 
     std::vector<Target> targets_;
-    std::vector<uint64_t> prefixes_;  ///< those of the targets, ascending, each once
+    std::vector<uint64_t> prefixes_;  ///< prefixes of the targets, ascending and distinct
     std::vector<uint64_t> counters_;  ///< 256 for each prefix
     int shift_;
     uint64_t mask_ = 0;
-    bool single_ = false;  ///< one prefix
+    bool single_ = false;  ///< all targets have one prefix
 };
 
-/// The least and the largest of the numbers of all ranks. Collective.
+/// The smallest and the largest value; of_all(): over all ranks. Collective.
 struct ValueRange {
     int64_t least = INT64_MAX, most = INT64_MIN;
     [[nodiscard]] ValueRange of_all(Communicator& world) const;
 };
 
-/// The k-th largest of the values of all ranks, of which there must be as many; `for_each(f)` calls
-/// f(value) for those of this one. Collective.
+/// The k-th largest value over all ranks, which must have at least k; `for_each(f)` calls f(value)
+/// for those of this rank. Collective.
 template <typename ForEach>
 [[nodiscard]] int64_t kth_largest(Communicator& world, int64_t k, const ForEach& for_each) {
-    // Values lie close to each other, far from filling 64 bits: their distances have fewer digits.
+    // Values lie far closer together than 64 bits allow: their distances have fewer digits.
     ValueRange range;
     for_each([&](int64_t value) {
         range.least = std::min(range.least, value);

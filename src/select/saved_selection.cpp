@@ -119,15 +119,15 @@ SelectionProgress progress_from(const std::string& text, const std::string& name
     return progress;
 }
 
-/// Samples that are read or written at once.
+/// Samples per read or write.
 constexpr int64_t kBlock = 16384;
 
-/// In the lock file: what has other content is somebody else's.
+/// Contents of the lock file; a file with other contents is not ours.
 constexpr std::string_view kMark = "vocabpipe select run\n";
-/// To open a lock file that others remove.
+/// To open a lock file that other runs may remove.
 constexpr int kMostAttempts = 1000;
 
-/// Checksum of a state's texts; its samples' hashes are added.
+/// Checksum of a state's texts; the hashes of its samples are added to it.
 uint64_t checksum_of(const std::string& progress, const std::map<std::string, std::string>& flags) {
     uint32_t sum = crc32c(std::as_bytes(std::span(progress)));
     for (const auto& [flag, text] : flags) {
@@ -137,7 +137,7 @@ uint64_t checksum_of(const std::string& progress, const std::map<std::string, st
     return sum;
 }
 
-/// Hashes of this rank's samples. A sum, so that it does not depend on how they are spread over
+/// Sum of the hashes of this rank's samples; a sum does not depend on how they are spread over
 /// ranks.
 uint64_t checksum_of(const SelectionState& state) {
     uint64_t sum = 0;
@@ -148,7 +148,7 @@ uint64_t checksum_of(const SelectionState& state) {
     return sum;
 }
 
-/// Modulo 2^64.
+/// The sum modulo 2^64.
 uint64_t wrapped_sum(Communicator& world, uint64_t mine) {
     uint64_t sum = 0;
     for (const uint64_t part : gathered_values(world, mine)) sum += part;
@@ -170,7 +170,7 @@ SelectionFolder::SelectionFolder(Communicator& world, std::string path,
 
 SelectionFolder::~SelectionFolder() {
     if (lock_ < 0) return;
-    // Nothing to go on from: the folder would only be in the way.
+    // Without a state there is nothing to resume: removes the folder.
     std::error_code ignored;
     if (!std::filesystem::exists(file_, ignored)) remove_files();
     ::close(lock_);
@@ -178,7 +178,8 @@ SelectionFolder::~SelectionFolder() {
 
 void SelectionFolder::lock() {
     const std::string name = path_ + "/lock";
-    // A run that ends removes the file: one that was opened before is then another one's, or none.
+    // A run that ends removes the file; if it was opened before that, it is no longer the lock
+    // file.
     for (int attempt = 0;; ++attempt) {
         make_directories(path_, "--state");
         lock_ = ::open(name.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0666);
@@ -248,7 +249,7 @@ bool SelectionFolder::load(SelectionState& state, SelectionProgress& progress) {
         texts = checksum_of(text->second, flags_);
         const StoredTensor& decisions = input.at("decision", StoredType::U8, 1);
         const StoredTensor& bounds = input.at("u_max", StoredType::I64, 1);
-        std::vector<uint8_t> some(kBlock);  // stacks may be small
+        std::vector<uint8_t> some(kBlock);  // not on the stack, which may be small
         for (int64_t v = state.first(); v < state.last(); v += kBlock) {
             const auto count = static_cast<size_t>(std::min(kBlock, state.last() - v));
             input.read(decisions, v, std::span(some).first(count));
@@ -286,7 +287,7 @@ void SelectionFolder::save(const SelectionState& state, const SelectionProgress&
                          {.name = "u_max", .type = StoredType::I64, .shape = {nodes}}},
                         metadata);
     world_.agree([&] {
-        std::vector<uint8_t> some(kBlock);  // stacks may be small
+        std::vector<uint8_t> some(kBlock);  // not on the stack, which may be small
         std::vector<int64_t> bounds(kBlock);
         for (int64_t v = state.first(); v < state.last(); v += kBlock) {
             const auto count = static_cast<size_t>(std::min(kBlock, state.last() - v));
@@ -312,13 +313,13 @@ void SelectionFolder::remove_files() noexcept {
     namespace fs = std::filesystem;
     std::error_code ignored, error;
     fs::remove(file_, ignored);
-    // What killed runs have left; nobody else works here.
+    // Removes what killed runs have left; no other run works here.
     const std::string partial = fs::path(file_).filename().string() + ".partial-";
     for (fs::directory_iterator at(path_, error), end; !error && at != end; at.increment(error)) {
         if (at->path().filename().string().starts_with(partial)) fs::remove(at->path(), ignored);
     }
     fs::remove(path_ + "/lock", ignored);
-    std::filesystem::remove(path_, ignored);  // unless it holds something of others
+    std::filesystem::remove(path_, ignored);  // fails if it holds foreign files
 }
 
 }  // namespace vocabpipe

@@ -13,43 +13,43 @@
 
 namespace vocabpipe {
 
-/// How far a selection has come, the same on every rank.
+/// Progress of a selection, the same on every rank.
 struct SelectionProgress {
     bool bounded = false;
     BoundingReport bounding;
-    int64_t bounded_objective = 0;  ///< of all that bounding has left
+    int64_t bounded_objective = 0;  ///< of all samples that bounding did not discard
     std::vector<RoundReport> rounds;
-    MessageCount bounding_messages, all_messages;  ///< of all ranks
+    MessageCount bounding_messages, all_messages;  ///< over all ranks
     uint64_t graph = 0, utility = 0;               ///< fingerprints
 };
 
-/// A folder in which a selection keeps what it has come to, so that a run that was ended can go on.
-/// Only one run at a time may have it.
+/// A folder with the state of a selection, so that an interrupted run can be resumed. Only one run
+/// at a time may use it.
 class SelectionFolder {
 public:
-    /// Makes the folder and locks it. UsageError if another run has it. `flags`: all that the
-    /// result follows from; those of a run that goes on must be the same. Collective.
+    /// Makes the folder and locks it. UsageError if another run has it. `flags`: all that decide
+    /// the result; a resumed run must have the same. Collective.
     SelectionFolder(Communicator& world, std::string path,
                     std::map<std::string, std::string> flags);
     ~SelectionFolder();
     SelectionFolder(const SelectionFolder&) = delete;
     SelectionFolder& operator=(const SelectionFolder&) = delete;
 
-    /// Fills both and returns true if there is a state; UsageError if it is one of other flags.
-    /// Collective.
+    /// Fills both and returns true if there is a state; UsageError if that was saved with other
+    /// flags. Collective.
     bool load(SelectionState& state, SelectionProgress& progress);
-    /// Replaces the state, all of it at once. Collective.
+    /// Replaces the state atomically. Collective.
     void save(const SelectionState& state, const SelectionProgress& progress);
-    /// Removes the folder: nothing is left to be done. Collective.
+    /// Removes the folder when the selection is complete. Collective.
     void remove();
 
     [[nodiscard]] const std::string& path() const { return path_; }
-    /// False on rank 0 where the file system has no locks: nothing keeps another run away.
+    /// False on rank 0 if the file system has no locks: another run may then use it, too.
     [[nodiscard]] bool locked() const { return locked_; }
 
 private:
     void lock();
-    /// Writes whose the lock file is; UsageError if it is somebody else's.
+    /// Marks the lock file as ours; UsageError if it is a foreign file.
     void mark_lock(const std::string& name);
     void remove_files() noexcept;
 

@@ -18,14 +18,14 @@ struct PairwiseObjective {
     int64_t beta = 1;
 };
 
-/// What has been sent, by this rank.
+/// Messages that this rank has sent.
 struct MessageCount {
-    int64_t messages = 0;  ///< to owners, this rank among them
+    int64_t messages = 0;  ///< to owners, including this rank
     int64_t sent = 0;      ///< to other ranks
-    int64_t bytes = 0;     ///< of those
+    int64_t bytes = 0;     ///< of `sent`
 };
 
-/// What every part of a selection works with, on one rank.
+/// What all phases of a selection share on one rank.
 struct SelectContext {
     Communicator& world;
     const GraphFile& graph;
@@ -33,7 +33,7 @@ struct SelectContext {
     uint64_t seed = 0;
     MemoryBudget memory{};
     uint64_t batch_bytes = uint64_t{1} << 20;  ///< of messages that a rank sends at once
-    /// What is being done and how much of it is done; total 0: not known. May be empty.
+    /// Called with the current phase and its progress; total 0: unknown. May be empty.
     std::function<void(const char* phase, int64_t done, int64_t total)> progress = {};
     MessageCount messages = {};
 
@@ -43,7 +43,7 @@ struct SelectContext {
     void report(const char* phase, int64_t done, int64_t total) const {
         if (progress) progress(phase, done, total);
     }
-    /// Communicator::agree(), in which lack of memory has a remedy.
+    /// Communicator::agree() with a remedy if memory is missing.
     void agree(const std::function<void()>& work) const;
 };
 

@@ -42,7 +42,7 @@ void Selection::run(const std::function<void(const char* phase)>& done) {
     choose(ended);
 }
 
-/// Checks all rows, and takes from them what the state begins with.
+/// Checks all rows, and initialises the state from them.
 void Selection::read_graph(Bounding* bounding) {
     GraphCheck check;
     uint64_t utility = 0;
@@ -111,7 +111,8 @@ void Selection::choose(const std::function<void(const char* phase)>& done) {
         progress_.rounds.empty() ? progress_.bounded_objective : progress_.rounds.back().objective;
     if (count > 0 && begun > count) {
         RoundOptions options = options_.rounds;
-        if (options.parts == 1) options.rounds = 1;  // others would choose the same in one part
+        if (options.parts == 1)
+            options.rounds = 1;  // with one part, further rounds would choose the same
         std::optional<GreedyRounds> greedy;
         context_.agree([&] { greedy.emplace(context_, state_, plan_.edge_bytes); });
         for (auto round = std::ssize(progress_.rounds) + 1; round <= options.rounds; ++round) {
@@ -124,7 +125,7 @@ void Selection::choose(const std::function<void(const char* phase)>& done) {
             done("greedy");
         }
     }
-    if (open > count) {  // the parts' quotas are rounded up
+    if (open > count) {  // more than `count`, as the parts' quotas are rounded up
         keep_at_random(context_, state_, count, open, options_.rounds.rounds + 1);
         objective_ = objective_of(context_, state_, utilities_);
         done("final choice");

@@ -13,24 +13,24 @@
 
 namespace vocabpipe {
 
-/// How to choose.
+/// Options of a selection.
 struct SelectionOptions {
     int64_t k = 0;  ///< samples to choose
     BoundingRule bounding;
     RoundOptions rounds;
 };
 
-/// Chooses k samples whose objective is large, each rank deciding about those that it owns:
-/// bounding, then greedy in parts, over several rounds (arXiv 2402.16442). No rank ever holds the
-/// samples or the chosen ones of all, and the result is the same for any number of ranks.
+/// Chooses k samples with a large objective: bounding, then greedy in parts, over several rounds
+/// (arXiv 2402.16442). Each rank decides about the samples that it owns. No rank ever holds all
+/// samples or all chosen ones, and the result is the same for any number of ranks.
 class Selection {
 public:
-    /// `utilities` must be at least 0. `folder`: where to save what there is after bounding and
-    /// every round, and to go on from; null: nowhere. Collective, as everything is.
+    /// `utilities` must be at least 0. `folder`: saves the state there after bounding and every
+    /// round, and resumes from it; null: neither. Everything is collective.
     Selection(SelectContext& context, const GraphSizes& sizes, const MemoryPlan& plan,
               ReadUtilities utilities, const SelectionOptions& options, SelectionFolder* folder);
 
-    /// Calls `done(phase)` after each phase; state() is the result then.
+    /// Runs all phases and calls `done(phase)` after each; then state() is the result.
     void run(const std::function<void(const char* phase)>& done = {});
 
     [[nodiscard]] const SelectionState& state() const { return state_; }
@@ -55,7 +55,7 @@ private:
     MemoryLease buffers_;
     SelectionState state_;
     SelectionProgress progress_;
-    MessageCount messages_before_;  ///< of the run that this one goes on from
+    MessageCount messages_before_;  ///< of the run that this one resumes
     int64_t objective_ = 0, isolated_ = 0;
     bool resumed_ = false;
 };

@@ -8,17 +8,17 @@
 
 namespace vocabpipe {
 
-/// What is decided of a sample.
+/// The decision about a sample.
 enum class Decision : uint8_t {
     open,       ///< may be chosen
     selected,   ///< chosen by bounding
     discarded,  ///< not chosen
 };
 
-/// What a rank knows of the samples that it owns: 17 bytes each while bounding, 9 afterwards.
+/// A rank's state of the samples that it owns: 17 bytes each during bounding, 9 afterwards.
 class SelectionState {
 public:
-    /// For samples first .. last - 1, all open.
+    /// For the samples [first, last), all open.
     SelectionState(MemoryBudget& memory, int64_t first, int64_t last);
 
     [[nodiscard]] int64_t first() const { return first_; }
@@ -29,13 +29,13 @@ public:
         return static_cast<Decision>(marks_[index(node)] & kDecision);
     }
     [[nodiscard]] bool is_open(int64_t node) const { return decision(node) == Decision::open; }
-    /// Chosen so far, or still among those to choose from.
+    /// Whether it is selected or open.
     [[nodiscard]] bool is_in(int64_t node) const { return decision(node) != Decision::discarded; }
     void decide(int64_t node, Decision decision) {
         uint8_t& mark = marks_[index(node)];
         mark = static_cast<uint8_t>((mark & ~kDecision) | static_cast<uint8_t>(decision));
     }
-    /// A mark that a part of the work sets and clears again.
+    /// A temporary mark, for use within one phase.
     [[nodiscard]] bool marked(int64_t node) const { return (marks_[index(node)] & kMark) != 0; }
     void mark(int64_t node) { marks_[index(node)] |= kMark; }
     void unmark(int64_t node) { marks_[index(node)] &= static_cast<uint8_t>(~kMark); }
@@ -44,10 +44,10 @@ public:
     [[nodiscard]] int64_t& u_max(int64_t node) { return u_max_[index(node)]; }
     [[nodiscard]] int64_t u_max(int64_t node) const { return u_max_[index(node)]; }
 
-    /// How many are open, or selected, of this rank's.
+    /// This rank's number of samples with the decision.
     [[nodiscard]] int64_t count(Decision decision) const;
 
-    /// Per sample: without and with the lower bounds that bounding adds.
+    /// Bytes per sample, without and with bounding's lower bounds.
     static constexpr uint64_t kBytes = 9, kBytesWhileBounding = 17;
 
 private:

@@ -9,8 +9,8 @@
 
 namespace vocabpipe {
 
-/// Writes the samples that are selected or open, each rank its own ones: none holds more than a
-/// block of them. `info.count` must be their number. Collective.
+/// Writes the samples that are selected or open: each rank its own, a block at a time. `info.count`
+/// must be their number. Collective.
 void write_subset(const SelectContext& context, const SelectionState& state,
                   const std::string& path, const SubsetInfo& info);
 

@@ -65,7 +65,7 @@ void AppendFile::close() {
 void AppendFile::fail(const char* doing) {
     const int reason = errno;
     if (file_) {
-        // No half record stays behind; what cannot be cut off cannot be helped.
+        // Removes the incomplete record; a failure to do so is ignored.
         (void)!ftruncate(fileno(file_.get()), whole_bytes_);
     }
     throw_append_error(flag_, path_, doing, reason);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // cgroups(7): /proc/PID/cgroup has a line "ID:CONTROLLERS:PATH" for each hierarchy, without
-// controllers for version 2. Where its files are is in mountinfo (proc_pid_mountinfo(5)). A
-// container may have mounted a part of a hierarchy only, or live in a namespace whose root is its
+// controllers for version 2. The folder of its files is in mountinfo (proc_pid_mountinfo(5)). A
+// container may have mounted only a part of a hierarchy, or live in a namespace whose root is its
 // own group.
 #include "src/support/control_groups.hpp"
 
@@ -15,7 +15,7 @@ namespace vocabpipe {
 
 namespace {
 
-/// A hierarchy's mount: which of its groups can be seen where.
+/// A hierarchy's mount: which group is visible in which folder.
 struct Mount {
     std::string root;   ///< the group that is mounted
     std::string point;  ///< the folder of that group
@@ -67,14 +67,14 @@ bool has_word(std::string_view list, std::string_view word) {
     return false;
 }
 
-/// The folder of the group `path`, and behind it those of the groups above, up to the mount.
+/// The folders of the group `path` and then of its parents, up to the mount.
 std::vector<std::string> folders(const Mount& mount, const std::string& path) {
     std::string below;
     if (mount.root == "/") {
         below = path;
     } else if ((path + "/").starts_with(mount.root + "/")) {
         below = path.substr(mount.root.size());
-    }  // else: of another namespace; the mount itself is what there is
+    }  // else: of another namespace; only the mount itself is visible
     if (below == "/" || below.starts_with("/..")) below.clear();
     std::vector<std::string> found;
     while (!below.empty()) {
@@ -85,16 +85,16 @@ std::vector<std::string> folders(const Mount& mount, const std::string& path) {
     return found;
 }
 
-/// A number at the beginning of a file; none where it has another word ("max"), or is missing.
+/// The number at the beginning of a file; none if it begins with a word ("max") or is missing.
 std::optional<int64_t> number(const std::string& file) {
     std::ifstream in(file);
     int64_t value = 0;
     return in >> value ? std::optional(value) : std::nullopt;
 }
 
-/// Bytes of the keys of a memory.stat that are pages of files, which the group gives up when it
-/// needs room: those of a checkpoint that was just verified may be most of what is in use. Version
-/// 1 adds those of groups below as total_...
+/// Bytes of the keys of memory.stat that count cached pages of files. The group gives them up when
+/// it needs memory; a checkpoint that was just verified may be most of the memory in use. Version 1
+/// adds the groups below as total_...
 int64_t pages_of_files(const std::string& file) {
     std::ifstream in(file);
     int64_t own = 0, total = 0;
@@ -109,7 +109,7 @@ int64_t pages_of_files(const std::string& file) {
 void add_memory(ControlGroups& all, const std::string& folder, bool unified) {
     const auto limit = number(folder + (unified ? "/memory.max" : "/memory.limit_in_bytes"));
     const auto used = number(folder + (unified ? "/memory.current" : "/memory.usage_in_bytes"));
-    // Without a limit version 1 has the largest multiple of a page.
+    // Without a limit, version 1 reports the largest multiple of a page.
     constexpr int64_t kNone = INT64_MAX / 2;
     if (!limit || !used || *limit < 0 || *limit > kNone) return;
     const int64_t kept = std::max<int64_t>(*used - pages_of_files(folder + "/memory.stat"), 0);

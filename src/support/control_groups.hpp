@@ -7,18 +7,18 @@
 
 namespace vocabpipe {
 
-/// What the control groups of a process allow: those of containers, Slurm and systemd, of version 1
-/// and 2, each with all groups above it that can be seen.
+/// Limits of a process's control groups, as set by containers, Slurm and systemd, in version 1 and
+/// 2, including all visible parent groups.
 struct ControlGroups {
-    /// Bytes until the first memory limit, once pages of files are given up; none: no limit.
+    /// Bytes until the first memory limit, counting cached pages of files as free; none: no limit.
     std::optional<int64_t> memory_left;
-    /// Time of CPUs per time, of the smallest quota, 1.5 for one; none: no quota.
+    /// The smallest CPU quota in CPUs, such as 1.5; none: no quota.
     std::optional<double> cpus;
-    /// The group that has this quota: processes with the same one share it.
+    /// The group with this quota, which its processes share.
     std::string cpu_group;
 };
 
-/// `process`: its folder of /proc, whose `cgroup` and `mountinfo` say where groups are.
+/// `process`: folder in /proc whose `cgroup` and `mountinfo` tell the groups.
 [[nodiscard]] ControlGroups control_groups(const std::string& process = "/proc/self");
 
 }  // namespace vocabpipe

@@ -15,7 +15,7 @@ namespace {
 constexpr uint32_t kPolynomial = 0x82f63b78;  // bit-reversed: the top bit stands for x^0
 constexpr uint32_t kOne = 0x80000000;
 
-/// [k][b]: what byte b contributes when k more bytes follow it.
+/// [k][b]: contribution of byte b when k more bytes follow it.
 using Tables = std::array<std::array<uint32_t, 256>, 8>;
 
 constexpr Tables make_tables() {

@@ -7,14 +7,14 @@
 
 namespace vocabpipe {
 
-/// CRC-32C (Castagnoli; RFC 3720, appendix B.4) of `bytes`, going on from `before`, the checksum of
-/// what precedes them. In hardware where the processor can (SSE 4.2).
+/// CRC-32C (Castagnoli; RFC 3720, appendix B.4) of `bytes`, continuing from `before`, the checksum
+/// of the bytes before them. Uses SSE 4.2 where the processor has it.
 [[nodiscard]] uint32_t crc32c(std::span<const std::byte> bytes, uint32_t before = 0);
 
-/// The same by tables.
+/// The same, computed with tables.
 [[nodiscard]] uint32_t crc32c_by_tables(std::span<const std::byte> bytes, uint32_t before = 0);
 
-/// The checksum of A followed by B, from those of both and the length of B: ranks sum up parts.
+/// The checksum of A followed by B, from both checksums and the length of B: ranks combine parts.
 [[nodiscard]] uint32_t crc32c_combine(uint32_t a, uint32_t b, uint64_t bytes_of_b);
 
 }  // namespace vocabpipe

@@ -4,23 +4,23 @@
 #include <cstdint>
 #include <string>
 
-// Calls of the system that network file systems answer in ways of their own.
+// System calls that behave differently on network file systems.
 namespace vocabpipe {
 
-/// fsync(), again where a signal interrupted it. 0 or an errno.
+/// fsync(), repeated if a signal interrupts it. Returns 0 or an errno.
 [[nodiscard]] int sync_descriptor(int file);
 
-/// rename(). 0 or an errno; 0 also where it has happened although the answer says otherwise: a
-/// server that did it and whose answer was lost is asked again, and then finds no such file.
+/// rename(). Returns 0 or an errno; also 0 if a retry fails because the first attempt succeeded: a
+/// server may rename the file and lose the answer, and then finds no such file when asked again.
 [[nodiscard]] int rename_file(const std::string& from, const std::string& to);
 
-/// Whether nobody else has a lock on the file, which this open file has from now on.
+/// Result of lock_file().
 enum class FileLock : uint8_t {
     held,
-    of_another,   ///< which keeps it
+    of_another,   ///< another process or descriptor holds it
     unsupported,  ///< the file system has no locks
 };
-/// flock(), exclusive and without waiting.
+/// Tries flock(), exclusive, without waiting.
 [[nodiscard]] FileLock lock_file(int file);
 
 }  // namespace vocabpipe

@@ -46,7 +46,7 @@ std::string shortest(T value) {
     throw UsageError(flag.name() + " " + (value.empty() ? "\"\"" : value) + ": " + why);
 }
 
-/// "must be ..." of a number that is outside.
+/// The "must be ..." of a number outside the range.
 std::string must_be(const FlagRange& range, bool too_small, bool whole, const std::string& unit) {
     if (whole) {
         return too_small ? "must be at least " + shortest(static_cast<int64_t>(range.least))
@@ -82,7 +82,7 @@ const char* name_of_numbers() {
     return std::is_floating_point_v<T> ? "X" : "N";
 }
 
-/// What else reads numbers takes -1 for a large unsigned number and cuts off what is too large.
+/// Other parsers take -1 for a large unsigned number and cut off numbers that are too large.
 template <typename T>
 T number_from(const Flag& flag, const std::string& word) {
     using Widest = std::conditional_t<std::is_floating_point_v<T>, T,

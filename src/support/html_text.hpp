@@ -6,7 +6,7 @@
 
 namespace vocabpipe {
 
-/// `text` as the content of an HTML element; not of an attribute.
+/// `text` escaped as the content of an HTML element; not for attributes.
 [[nodiscard]] std::string html_text(std::string_view text);
 
 }  // namespace vocabpipe

@@ -8,14 +8,14 @@
 
 namespace vocabpipe {
 
-/// Far above the JSON of the largest models; more is some other file, or an attempt on the memory.
+/// Far above the JSON of the largest models; a larger file is of another kind, or malicious.
 inline constexpr uint64_t kMostTextBytes = 100'000'000;
 
-/// A regular file that is read at given positions. Every failure, also that of a disk or of a file
-/// that becomes shorter meanwhile, is an InputFileError; a mapped file would end the process.
+/// A regular file that is read at given offsets. Every failure, even of the disk or of a file
+/// truncated meanwhile, is an InputFileError; a mapped file would end the process.
 class InputFile {
 public:
-    /// Equal: it was the same file, of the same size.
+    /// Equal identities: the same file, with the same size.
     struct Identity {
         uint64_t device = 0, number = 0, size = 0;
         bool operator==(const Identity&) const = default;
@@ -27,12 +27,12 @@ public:
     InputFile& operator=(InputFile&&) = delete;
 
     [[nodiscard]] const std::string& path() const { return path_; }
-    /// Bytes, when it was opened.
+    /// Bytes when it was opened.
     [[nodiscard]] uint64_t size() const { return identity_.size; }
     [[nodiscard]] const Identity& identity() const { return identity_; }
-    /// Fills `to` from `offset` on. Threads may read at the same time.
+    /// Fills `to` from `offset` on. Safe from several threads.
     void read(uint64_t offset, std::span<std::byte> to) const;
-    /// All of it, up to kMostTextBytes.
+    /// The whole file, up to kMostTextBytes.
     [[nodiscard]] std::string text() const;
 
 private:

@@ -6,8 +6,8 @@
 
 namespace vocabpipe {
 
-/// A JSON document as text; `indent` -1: in one line. What a user called a file may be no UTF-8,
-/// which JSON must be: U+FFFD stands for such bytes.
+/// A JSON document as text; `indent` -1: on one line. JSON must be UTF-8, but file names need not
+/// be: U+FFFD replaces other bytes.
 template <typename Json>
 [[nodiscard]] std::string json_text(const Json& json, int indent = -1) {
     return json.dump(indent, ' ', false, Json::error_handler_t::replace);

@@ -11,7 +11,7 @@ namespace vocabpipe {
 namespace {
 
 constexpr std::string_view kFirstLine = "version https://git-lfs.github.com/spec/";
-constexpr uint64_t kMostBytes = 1024;  // that a pointer may have
+constexpr uint64_t kMostBytes = 1024;  // largest size of a pointer
 
 }  // namespace
 

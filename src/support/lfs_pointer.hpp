@@ -6,9 +6,9 @@
 
 namespace vocabpipe {
 
-/// Whether an open file is the few lines of text that a clone without Git LFS has in place of a
-/// large file. Taken for the file itself, it would be damaged weights, or a text to train on.
-/// `bytes`: its size.
+/// Whether an open file is the short text that a clone without Git LFS has in place of a large
+/// file. Read as that file, it would look like damaged weights, or be trained on as text. `bytes`:
+/// its size.
 [[nodiscard]] bool is_lfs_pointer(int file, uint64_t bytes);
 
 /// "PATH: is a Git LFS pointer; what to do".

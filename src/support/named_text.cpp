@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::string_view kJsonExtension = ".json";
 
-/// A name with a folder or an extension is a path even if there is nothing.
+/// A name with a folder or an extension is a path, even if no such file exists.
 bool looks_like_path(const std::string& name) {
     return name.find('/') != std::string::npos || name.ends_with(kJsonExtension);
 }

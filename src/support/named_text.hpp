@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-// Text that a user names: built in under that name, or a file.
+// Text that a user selects by name: a built-in one, or a file.
 
 namespace vocabpipe {
 
@@ -15,8 +15,8 @@ struct NamedText {
     std::string name;  ///< without folder and ".json"
     std::string text;
 };
-/// Throws UsageError if `name` is neither built in nor a file, naming the nearest built-in one, or
-/// if it is both; InputFileError if it cannot be read.
+/// UsageError if `name` is neither built in nor a file, with the nearest built-in name, or if it is
+/// both; InputFileError if the file cannot be read.
 [[nodiscard]] NamedText named_text(std::string_view flag, const std::string& name,
                                    std::span<const embedded::File> built_in);
 

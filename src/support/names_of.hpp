@@ -7,7 +7,7 @@
 
 namespace vocabpipe {
 
-/// What to_string() calls each of them.
+/// The to_string() of each of them.
 template <typename Name>
 [[nodiscard]] std::vector<std::string> names_of(std::initializer_list<Name> all) {
     std::vector<std::string> names;

@@ -9,13 +9,13 @@ namespace vocabpipe {
 
 namespace {
 
-constexpr size_t kLongest = 64;  // longer names are no slips of the finger
+constexpr size_t kLongest = 64;  // longer names are not typing errors
 
 char lower(char c) {
     return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c == '_' ? '-' : c;
 }
 
-/// Letters to add, drop, change or swap with their neighbour until a is b.
+/// Number of letters to add, drop, change or swap with a neighbour to turn a into b.
 size_t distance(std::string_view a, std::string_view b) {
     const size_t width = b.size() + 1;
     std::vector<size_t> table((a.size() + 1) * width);
@@ -36,7 +36,7 @@ size_t distance(std::string_view a, std::string_view b) {
     return table.back();
 }
 
-/// "zbv" and "zb-v".
+/// "zbv" and "zb-v" have the same letters.
 bool same_letters(std::string_view a, std::string_view b) {
     const auto letters = [](std::string_view text) {
         std::string found;

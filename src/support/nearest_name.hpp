@@ -7,9 +7,9 @@
 
 namespace vocabpipe {
 
-/// The end of an error message about an unknown name: "; did you mean 1f1b?", or "" where nothing
-/// known is close (swapped, missing, added or changed letters, case not counted: at most a third of
-/// them), or begins with what was given.
+/// The end of an error message about an unknown name: "; did you mean 1f1b?", or "" if no known
+/// name is close (at most a third of its letters swapped, missing, added or changed, ignoring case)
+/// or begins with the given text.
 [[nodiscard]] std::string did_you_mean(std::string_view given,
                                        std::span<const std::string_view> known);
 

@@ -26,7 +26,7 @@ constexpr size_t kHeadBytes = 65536;
 
 constexpr size_t kTailBytes = 256;
 
-/// The first bytes of a file, and its last ones, once more where it is short; none without a file.
+/// The first and the last bytes of a file, overlapping if it is short; "" if it does not exist.
 std::string ends_of(const std::string& path) {
     const auto fail = [&] {
         throw_output_error(path, "exists, but what it holds cannot be read", errno);
@@ -61,7 +61,7 @@ std::string ends_of(const std::string& path) {
     return head + tail;
 }
 
-/// Files that begin with one of `beginnings` and have all of `words` soon after, or at the end.
+/// Files that begin with one of `beginnings` and have all of `words` in their first or last bytes.
 OutputKind kind(std::string_view name, std::vector<std::string_view> beginnings,
                 std::vector<std::string_view> words = {}) {
     return {.name = name, .is_one = [=](const std::string& path) {

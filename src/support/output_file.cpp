@@ -105,7 +105,7 @@ void sync_folder_of(const std::string& path) {
     if (file < 0) throw_output_error(folder, "cannot open", errno);
     const int error = sync_descriptor(file);
     ::close(file);
-    // Some file systems sync no folders; the files themselves are durable already.
+    // Some file systems cannot sync folders; the files themselves are durable already.
     if (error != 0 && error != EINVAL && error != ENOTSUP && error != EBADF) {
         throw_output_error(folder, "cannot write", error);
     }

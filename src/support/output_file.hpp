@@ -13,14 +13,14 @@
 
 namespace vocabpipe {
 
-/// open(), which waits for a pipe's reader: without one it is -1 with errno ENXIO here. Writes
-/// wait.
+/// open() that does not wait for a pipe's reader: without a reader it returns -1 with errno ENXIO.
+/// Writes to the file still wait.
 [[nodiscard]] int open_without_waiting(const std::string& path, int flags);
 
 /// A file that appears under its name only when it is complete. Bytes go to a temporary name in the
-/// same folder; publish() renames. Every failure is an OutputFileError with the file and the
-/// reason; a file not published is removed with the object. Devices and pipes (/dev/null) are
-/// written directly: a rename would replace them.
+/// same folder; publish() renames it. Every failure is an OutputFileError with the file and the
+/// reason; destroying an unpublished object removes its file. Devices and pipes (/dev/null) are
+/// written directly, as a rename would replace them.
 class OutputFile {
 public:
     /// Creates the temporary file.
@@ -33,10 +33,10 @@ public:
     void write(std::span<const std::byte> bytes);
     void write(std::string_view text) { write(std::as_bytes(std::span(text))); }
 
-    /// Writes out what is buffered, makes it durable and closes. Nothing may be written afterwards.
+    /// Flushes the buffer, makes the file durable and closes it. Write nothing afterwards.
     void sync();
 
-    /// Gives the file its name, replacing an older one. Calls sync() if that was not done.
+    /// Renames the file, replacing an older one. Calls sync() first if needed.
     void publish();
 
     [[nodiscard]] const std::string& path() const { return path_; }
@@ -50,18 +50,18 @@ private:
     std::optional<TemporaryFile> temporary_;  ///< none: a device or a pipe
     std::vector<std::byte> buffer_;
     int64_t size_ = 0;
-    int file_ = -1;  ///< none: nothing may be written any more
+    int file_ = -1;  ///< -1: closed
 };
 
-/// "PATH: WHAT: reason of `error`, an errno: remedy" as an OutputFileError.
+/// Throws OutputFileError "PATH: WHAT: reason of errno `error`: remedy".
 [[noreturn]] void throw_output_error(const std::string& path, const char* what, int error);
 
 /// Creates the folder `path` and its parents, durably; OutputFileError names the flag that asked
 /// for it.
 void make_directories(const std::string& path, std::string_view flag);
 
-/// Makes renames in the folder of `path` durable, where the file system knows of such a thing;
-/// OutputFileError if it fails.
+/// Makes renames in the folder of `path` durable, if the file system supports that; OutputFileError
+/// if it fails.
 void sync_folder_of(const std::string& path);
 
 }  // namespace vocabpipe

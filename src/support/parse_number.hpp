@@ -10,7 +10,7 @@
 
 namespace vocabpipe {
 
-/// All of `text` as a decimal number; none if it is anything else, infinite or beyond what T holds.
+/// All of `text` as a decimal number; none if it is anything else, infinite or out of T's range.
 template <typename T>
 [[nodiscard]] std::optional<T> parse_number(std::string_view text) {
     T number{};
@@ -23,8 +23,8 @@ template <typename T>
     return number;
 }
 
-/// The same of a flag's value, where a + in front is allowed and 010 is not: what else reads
-/// integers takes it for 8.
+/// The same for a flag's value, where a leading + is allowed and 010 is not, since other parsers
+/// read that as octal 8.
 template <typename T>
 [[nodiscard]] std::optional<T> parse_flag_number(std::string_view text) {
     if (text.starts_with('+')) text.remove_prefix(1);

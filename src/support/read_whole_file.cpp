@@ -38,7 +38,7 @@ std::string read_whole_file(const std::string& path, std::string_view remedy, ui
     const auto refuse_for = [&](int error) {
         refuse("cannot be read (" + std::generic_category().message(error) + ")");
     };
-    // Without O_NONBLOCK a pipe that nobody writes to would be waited for here.
+    // O_NONBLOCK: else opening a pipe without a writer would block.
     const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
     if (file.get() < 0) refuse_for(errno);
     struct stat state {};

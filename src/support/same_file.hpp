@@ -5,8 +5,8 @@
 
 namespace vocabpipe {
 
-/// The same file or folder however it is spelt, through links as well; of what is not there yet,
-/// the same name.
+/// Whether two paths name the same file or folder, also through links. Paths that do not exist yet
+/// are compared as text.
 [[nodiscard]] bool same_file(const std::string& a, const std::string& b);
 
 }  // namespace vocabpipe

@@ -12,7 +12,7 @@ namespace vocabpipe {
 
 namespace {
 
-/// Deeper than any file of ours; keeps a file of brackets from filling the memory.
+/// Deeper than any file of this program; keeps a file of brackets from filling the memory.
 constexpr int kMostDepth = 32;
 
 /// nlohmann's "[json.exception.parse_error.101] parse error at line 1, column 2: ..." without its
@@ -22,7 +22,7 @@ std::string without_label(const std::string& message) {
     return label == std::string::npos ? message : message.substr(label + 2);
 }
 
-/// A key as it goes into a message, which is one line.
+/// A key as part of a one-line message.
 std::string one_line(const std::string& key) {
     constexpr size_t kLongest = 120;
     const bool plain = std::none_of(key.begin(), key.end(), [](char c) {
@@ -31,11 +31,11 @@ std::string one_line(const std::string& key) {
     return (plain ? key : nlohmann::json(key).dump(-1, ' ', true)).substr(0, kLongest);
 }
 
-/// Finds keys that are given twice, and depth. Before the values are kept: a callback of
-/// json::parse() would do it, but then every end of an object looks through all values beside it.
+/// Finds duplicate keys and excessive depth before the values are kept. A callback of json::parse()
+/// could do that, but then each end of an object searches all its siblings.
 class ShapeCheck final : public nlohmann::json_sax<nlohmann::json> {
 public:
-    /// Empty: none. Where the text is no JSON, whoever parses it finds out.
+    /// Empty: none. Invalid JSON is left to the parser to report.
     [[nodiscard]] const std::string& fault() const { return fault_; }
 
     bool start_object(size_t /*elements*/) override {
@@ -77,7 +77,7 @@ private:
         return false;
     }
 
-    std::vector<std::unordered_set<std::string>> keys_;  // of the objects that are open
+    std::vector<std::unordered_set<std::string>> keys_;  // of the open objects
     int depth_ = 0;
     std::string fault_;
 };

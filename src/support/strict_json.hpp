@@ -15,24 +15,24 @@
 
 namespace vocabpipe {
 
-/// A value of a JSON document that knows its place. Reading is strict: a wrong type, a value out of
-/// range, a key that is missing, unknown or given twice is an InputFileError "FILE: KEY.PATH: what
+/// A value of a JSON document that knows its place in it. Reading is strict: a wrong type, a value
+/// out of range, and a missing, unknown or duplicate key are InputFileErrors "FILE: KEY.PATH: what
 /// is wrong; remedy".
 class StrictJson {
 public:
     /// The whole document. `name` stands for the file in messages.
     [[nodiscard]] static StrictJson parse(std::string_view text, std::string name);
 
-    /// Refuses keys that are not among these. The value must be an object.
+    /// Refuses other keys than these. The value must be an object.
     void only(std::initializer_list<std::string_view> keys) const;
     [[nodiscard]] bool has(std::string_view key) const;
-    /// Refuses a document that is not of this version under `key`, which measured files begin with.
-    /// Without the key it is no `kind`; `remedy` says how to make one.
+    /// Checks the version of a measured file, stored under `key`. A document without the key is not
+    /// a `kind`; `remedy` says how to make one.
     void measured_version(std::string_view key, int64_t version, const std::string& kind,
                           const std::string& remedy) const;
-    /// The value of a key that must be there.
+    /// The value of a required key.
     [[nodiscard]] StrictJson at(std::string_view key) const;
-    /// Keys of the document that nobody has asked for by has() or at(), of any copy of its value.
+    /// Keys of the document that were never asked for by has() or at(), on any copy of its value.
     [[nodiscard]] std::vector<std::string> unread_keys() const;
     /// Keys and values of an object.
     [[nodiscard]] std::vector<std::pair<std::string, StrictJson>> members() const;
@@ -48,14 +48,14 @@ public:
     [[nodiscard]] bool boolean() const;
     [[nodiscard]] std::string text() const;
 
-    /// Throws the InputFileError of this place.
+    /// Throws the InputFileError for this place.
     [[noreturn]] void fail(const std::string& what) const;
 
 private:
     struct Document {
         std::string file;
         nlohmann::json root;
-        std::set<std::string, std::less<>> read_keys;  ///< of the root
+        std::set<std::string, std::less<>> read_keys;  ///< in the root
     };
 
     StrictJson(std::shared_ptr<Document> document, const nlohmann::json* value, std::string path);

@@ -33,7 +33,7 @@ bool is_number_pair(std::string_view text) {
            digits(text.substr(dash + 1));
 }
 
-/// Where locks are unsupported nobody knows whose a file is, and it stays.
+/// Where locks are unsupported, the owner of a file is unknown, so it stays.
 void remove_left_over(const std::string& path) {
     const fs::path target(path);
     const std::string begin = target.filename().string() + std::string(kPartial);
@@ -64,7 +64,7 @@ TemporaryFile::TemporaryFile(const std::string& path) : path_(path) {
             if (errno == EEXIST && attempt < kMaxNames) continue;
             throw_output_error(path_, "cannot create", errno);
         }
-        // Another writer may have taken it for one that was left, before it was locked.
+        // Another writer may have removed it as a leftover before it was locked.
         struct stat now {};
         if (lock_file(file_) == FileLock::of_another ||
             (::fstat(file_, &now) == 0 && now.st_nlink == 0)) {
@@ -88,7 +88,7 @@ void TemporaryFile::publish() {
     if (const int error = rename_file(name_, path_); error != 0) {
         throw_output_error(path_, "cannot create", error);
     }
-    ::close(std::exchange(file_, -1));  // it was durable: nothing is left to fail
+    ::close(std::exchange(file_, -1));  // the file is durable, so closing cannot lose data
 }
 
 }  // namespace vocabpipe

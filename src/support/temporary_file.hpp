@@ -5,12 +5,12 @@
 
 namespace vocabpipe {
 
-/// A new file beside `path`, PATH.partial-PID-N, which is locked as long as it is open. So whoever
-/// writes `path` next knows what killed runs have left, and removes it: files of such a name that
-/// nobody has locked. Move-only.
+/// A new file next to `path`, PATH.partial-PID-N, locked as long as it is open. The next writer of
+/// `path` removes the files of such names that nobody has locked, which killed runs have left.
+/// Move-only.
 class TemporaryFile {
 public:
-    /// OutputFileError for `path`.
+    /// OutputFileError with `path`.
     explicit TemporaryFile(const std::string& path);
     /// Removes the file if it was not published.
     ~TemporaryFile();
@@ -21,7 +21,7 @@ public:
     /// For writing; open until the file is published or removed.
     [[nodiscard]] int descriptor() const { return file_; }
 
-    /// Gives the file, which must be durable, the name `path`. OutputFileError.
+    /// Renames the file, which must be durable, to `path`. OutputFileError.
     void publish();
 
 private:

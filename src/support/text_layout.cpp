@@ -21,11 +21,12 @@ std::string format(const char* pattern, ...) {
 }
 
 std::string wrap_text(std::string_view text, size_t indent, size_t used, size_t width) {
-    constexpr size_t kNarrowest = 12;  // rather a long line than one word per line
+    constexpr size_t kNarrowest = 12;  // prefers a long line to one word per line
     width = std::max(width, indent + kNarrowest);
     std::string result;
     size_t column = used;
-    bool begins = used <= indent;  // a line: breaking it would give no more room
+    bool begins =
+        used <= indent;  // at the beginning of a line, where breaking would give no more room
     while (!text.empty()) {
         if (text.front() == '\n') {
             result += '\n';

@@ -39,7 +39,7 @@ std::string flags_of(const MegatronParts& parts) {
     return flags.empty() ? "none" : flags;
 }
 
-/// Megatron describes a model by its parts. Which family has these?
+/// The family with these parts, by which Megatron describes a model.
 std::string_view family_of(const MegatronParts& parts) {
     std::string known;
     for (const ModelFamily& family : all_families()) {
@@ -52,7 +52,7 @@ std::string_view family_of(const MegatronParts& parts) {
                      ", or set --model-type");
 }
 
-/// As Megatron chooses it: 4 h; of gated layers two thirds of it, in whole 64s.
+/// Megatron's default: 4 h; with gates two thirds of that, in multiples of 64.
 int64_t default_ffn_hidden_size(const ModelConfig& m) {
     return m.gated ? std::max<int64_t>(8 * m.hidden_size / 3 / 64 * 64, 64) : 4 * m.hidden_size;
 }
@@ -63,8 +63,8 @@ int64_t default_ffn_hidden_size(const ModelConfig& m) {
                      std::to_string(layers) + " layers, as in 0,1,1");
 }
 
-/// Megatron's: N means that of every N layers the first has experts. Its list of a number per layer
-/// may have brackets.
+/// In Megatron's notation: N means that the first of every N layers has experts; a list has a
+/// number per layer, with or without brackets.
 std::vector<bool> layers_with_experts(const std::string& text, int layers) {
     std::vector<bool> sparse;
     if (text.find(',') == std::string::npos && layers > 1) {
@@ -84,7 +84,7 @@ std::vector<bool> layers_with_experts(const std::string& text, int layers) {
     return std::ranges::find(sparse, false) == sparse.end() ? std::vector<bool>() : sparse;
 }
 
-/// Of GPT-2's vocab.json, which has an id for every token.
+/// Number of ids in GPT-2's vocab.json, which has every token.
 int64_t entries_of(const std::string& path) {
     return std::ssize(
         StrictJson::parse(read_whole_file(path, "use the vocab.json that the data were made with"),
@@ -92,8 +92,8 @@ int64_t entries_of(const std::string& path) {
             .members());
 }
 
-/// The model of a folder that is loaded later; none where its files are wrong, which their
-/// checksums say then.
+/// The model of a folder that is loaded later; none if its files are invalid, which loading
+/// reports.
 std::optional<ModelConfig> readable_model(const std::string& folder) {
     if (folder.empty()) return std::nullopt;
     try {
@@ -106,7 +106,7 @@ std::optional<ModelConfig> readable_model(const std::string& folder) {
 }  // namespace
 
 void ArchitectureFlags::resolve(const std::string& loaded) {
-    // What config.json says no flag may say besides: all rows but the first, --model itself.
+    // Flags must not repeat config.json: all rows but the first, --model itself.
     const std::vector<Flag> rows = architecture_flags(model_, given_).flags;
     const auto said = std::find_if(rows.begin() + 1, rows.end(),
                                    [&](const Flag& flag) { return read_.contains(flag.name()); });
@@ -149,7 +149,7 @@ void ArchitectureFlags::complete(const std::string& loaded) {
     if (!given_.megatron.vocab_file.empty() && !read_.contains("--vocab-size")) {
         m.vocab_size = entries_of(given_.megatron.vocab_file);
     }
-    check_sizes(m);  // what follows computes with them
+    check_sizes(m);  // before sizes are computed with
     set_family(m, given_.model_type.empty()
                       ? family_of({.swiglu = given_.swiglu,
                                    .rms_norm = given_.normalization == kRmsNorm,
@@ -172,7 +172,7 @@ void ArchitectureFlags::complete(const std::string& loaded) {
     const bool positions_given = read_.contains("--max-position-embeddings");
     if (!positions_given) m.max_position_embeddings = m.seq_length;
     if (const auto file = readable_model(loaded)) {
-        // Rotary positions limit no sequence: with a longer one it is still the loaded model.
+        // Rotary positions do not limit sequences: a longer one still fits the loaded model.
         if (!positions_given && !m.learned_positions) {
             m.max_position_embeddings = file->max_position_embeddings;
         }

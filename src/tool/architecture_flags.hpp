@@ -9,16 +9,16 @@
 
 namespace vocabpipe::tool {
 
-/// Makes one model of architecture_flags(), when they were read: a config.json that says all of
-/// it, or flags that say it together.
+/// Makes one model from architecture_flags() after they were read: from a config.json that defines
+/// all of it, or from flags that define it together.
 class ArchitectureFlags {
 public:
     /// All must outlive this object.
     ArchitectureFlags(const GivenFlags& read, ModelConfig& model, UnresolvedFlags& given)
         : read_(read), model_(model), given_(given) {}
 
-    /// Completes what depends on other flags. Without --model and flags of its own the model is the
-    /// one of `loaded`, a folder with a config.json, or empty. Throws UsageError, InputFileError.
+    /// Completes values that depend on other flags. Without --model and flags of its own, the model
+    /// is that of `loaded`, a folder with a config.json, or empty. UsageError, InputFileError.
     void resolve(const std::string& loaded);
 
 private:
@@ -27,7 +27,7 @@ private:
     void complete(const std::string& loaded);
     void set_rotary_percent(double share);
     void set_bias_rate();
-    /// Of flags with the family.
+    /// UsageError if flags contradict the family.
     void refuse_contradictions() const;
 
     const GivenFlags& read_;

@@ -24,8 +24,7 @@ namespace vocabpipe::tool {
 
 namespace {
 
-/// A table whose first column is as wide as the others leave it. A longer name has a line of its
-/// own.
+/// A table whose first column takes the remaining width. A longer name gets a line of its own.
 class NamedRows {
 public:
     void row(const std::string& name, const std::vector<std::string>& others) {
@@ -82,12 +81,12 @@ private:
     uint64_t bytes_ = 0;
 };
 
-/// "9.9999997473787516e-06", as it is recorded of a flag that is a float, is 1e-05.
+/// Shortens "9.9999997473787516e-06", as a float flag is recorded, to 1e-05.
 std::string short_number(const std::string& word) {
     double value = 0;
     const char* const end = word.data() + word.size();
     const auto [at, error] = std::from_chars(word.data(), end, value);
-    constexpr size_t kPlain = 8;  // digits that nobody minds
+    constexpr size_t kPlain = 8;  // characters; short enough as it is
     if (word.size() <= kPlain || error != std::errc() || at != end) return word;
     if (word.find_first_of(".e") == std::string::npos) return word;
     std::array<char, 64> text;
@@ -98,7 +97,7 @@ std::string short_number(const std::string& word) {
     return {text.data(), written.ptr};
 }
 
-/// Of flags that stand for "not given" with a number such as -1 or 0: that number.
+/// The numbers by which flags say "not given", such as -1 or 0.
 std::map<std::string, std::string, std::less<>> numbers_for_not_given() {
     TrainOptions options;
     UnresolvedFlags unresolved;
@@ -111,7 +110,7 @@ std::map<std::string, std::string, std::less<>> numbers_for_not_given() {
     return numbers;
 }
 
-/// Lines of flags; a flag and its value stay together.
+/// Flags in lines; a flag and its value stay together.
 std::string flags_text(const std::vector<std::string>& flags, size_t indent) {
     const auto not_given = numbers_for_not_given();
     std::string text;

@@ -13,24 +13,24 @@ namespace vocabpipe::tool {
 
 class ConfigFile;
 
-/// The words of every flag that was given, by the first of its names.
+/// The words of every flag that was given, by its first name.
 using GivenFlags = std::map<std::string, std::vector<std::string>, std::less<>>;
 
-/// What is said of a flag that no row has but scripts for other programs do; "" of any other.
+/// The message for a flag that is only known from scripts for other programs; "" for any other.
 using Refusal = std::function<std::string(std::string_view flag)>;
 
-/// A program or one of its subcommands: what it is called, what it reads, and what it does.
+/// A program or one of its subcommands: its name, its flags, and its function.
 struct Command {
     std::string name = {};
-    std::string description = {};       ///< its first line is that of the list of subcommands
-    std::vector<FlagGroup> flags = {};  ///< positional arguments as well
-    /// Works with the values that the flags have now. Results go to stdout, progress to stderr,
+    std::string description = {};       ///< its first line appears in the list of subcommands
+    std::vector<FlagGroup> flags = {};  ///< with positional arguments
+    /// Works with the current values of the flags. Results go to stdout, progress to stderr;
     /// failures are thrown.
     std::function<void(const GivenFlags& given)> run = {};
-    std::vector<Command> commands = {};  ///< one of them is given; empty: there are none
-    std::string version = {};            ///< what --version prints; empty: there is no such flag
-    ConfigFile* config = nullptr;        ///< whose flags are among `flags`; null: no such file
-    Refusal refusal = {};                ///< empty: nothing is known of other flags
+    std::vector<Command> commands = {};  ///< one of them must be given; empty: none
+    std::string version = {};            ///< printed by --version; empty: no such flag
+    ConfigFile* config = nullptr;        ///< its flags are among `flags`; null: no config file
+    Refusal refusal = {};                ///< empty: no other flags are known
 };
 
 }  // namespace vocabpipe::tool

@@ -7,7 +7,7 @@
 
 namespace vocabpipe::tool {
 
-// One file each.
+// Each is defined in a file of its own.
 [[nodiscard]] Command checkpoint_convert_command();
 [[nodiscard]] Command checkpoint_inspect_command();
 [[nodiscard]] Command checkpoint_verify_command();
@@ -19,7 +19,7 @@ namespace vocabpipe::tool {
 [[nodiscard]] Command explain_command();
 [[nodiscard]] Command generate_command();
 [[nodiscard]] Command plan_command();
-/// `command_line`: all of it, for the profile.
+/// `command_line`: the whole command line, for the profile.
 [[nodiscard]] Command profile_command(const std::string& command_line);
 [[nodiscard]] Command schedule_check_command();
 [[nodiscard]] Command schedule_convert_command();
@@ -35,10 +35,10 @@ namespace vocabpipe::tool {
 [[nodiscard]] Command simulate_command();
 [[nodiscard]] Command timeline_command();
 
-/// vocabpipe with all of them.
+/// vocabpipe with all subcommands.
 [[nodiscard]] Command vocabpipe_command(const std::string& command_line);
 
-/// Thrown by a command whose ranks have reported the failure already; main() returns the code.
+/// Thrown by a command whose ranks have already reported the failure; main() returns the code.
 struct Reported {
     int exit_code;
 };

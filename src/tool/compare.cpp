@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// vocabpipe compare: reports of train_gpt side by side.
+// vocabpipe compare: prints reports of train_gpt side by side.
 #include <algorithm>
 #include <cstdio>
 #include <functional>
@@ -40,7 +40,7 @@ json read_report(const std::string& path) {
     return report;
 }
 
-/// What is not finite is null in a report.
+/// Reports have null for numbers that are not finite.
 double value_of(const json& number) {
     return number.is_null() ? std::numeric_limits<double>::quiet_NaN() : number.get<double>();
 }
@@ -73,8 +73,8 @@ struct Row {
     std::vector<std::string> cells;
 };
 
-/// The reports from `begin` on that fit beside each other, and what they are called; returns the
-/// first that did not fit.
+/// Prints the reports from `begin` on that fit next to each other, with their names; returns the
+/// first one that did not fit.
 size_t print(const std::vector<Row>& rows, size_t begin) {
     size_t names = 0;
     for (const Row& row : rows) names = std::max(names, row.name.size());
@@ -86,7 +86,7 @@ size_t print(const std::vector<Row>& rows, size_t begin) {
     for (; end < reports; ++end) {
         size_t wanted = 0;
         for (const Row& row : rows) wanted = std::max(wanted, row.cells[end].size());
-        wanted = std::min(wanted, room - 2);  // longer cells are broken
+        wanted = std::min(wanted, room - 2);  // longer cells are wrapped
         if (end > begin && taken + 2 + wanted > room) break;
         width.push_back(wanted);
         taken += 2 + wanted;

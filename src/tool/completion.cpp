@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// vocabpipe completion: what shells need to complete train_gpt and vocabpipe, made of their flags.
+// vocabpipe completion: generates the shells' completion of train_gpt and vocabpipe from their
+// flags.
 #include "src/tool/commands.hpp"
 #include "src/tool/help_text.hpp"
 #include "src/tool/train_program.hpp"
@@ -14,7 +15,7 @@ namespace vocabpipe::tool {
 
 namespace {
 
-/// A word of a shell, whatever it holds.
+/// `text` as a word of a shell, quoted.
 std::string quoted_word(const std::string& text) {
     std::string word = "'";
     for (const char c : text) word += c == '\'' ? "'\\''" : std::string(1, c);
@@ -27,9 +28,9 @@ std::string joined(const std::vector<std::string>& words) {
     return text;
 }
 
-/// Adds cases of two shell functions: names of what may follow `command`, whose full name is
-/// `path`, and of its subcommands; and what their flags and positional arguments may have, as
-/// "vocabpipe plan:--gpu) candidates=...": names, files, or both; nothing is known of a number.
+/// Adds cases of two shell functions for `command`, whose full name is `path`, and its subcommands:
+/// the names that may follow it; and the values of its flags and positional arguments, as
+/// "vocabpipe plan:--gpu) candidates=...": names, files, or both; nothing for numbers.
 void add_cases(const Command& command, const std::string& path, std::string& flags,
                std::string& values) {
     std::vector<std::string> names;
@@ -48,7 +49,7 @@ void add_cases(const Command& command, const std::string& path, std::string& fla
                 patterns += (patterns.empty() ? "" : "|") + quoted_word(path + ":" + name);
             }
             if (flag.is_switch()) continue;
-            // Positional arguments: ":" and no name.
+            // Positional arguments have ":" and no name.
             if (patterns.empty()) patterns = quoted_word(path + ":");
             static const std::set<std::string> paths{"FILE", "FOLDER",   "PATH",
                                                      "TEXT", "SCHEDULE", "COSTS"};
@@ -61,7 +62,7 @@ void add_cases(const Command& command, const std::string& path, std::string& fla
     flags += "    " + quoted_word(path) + ") candidates=" + quoted_word(joined(names)) + " ;;\n";
 }
 
-/// Bash and zsh: finds the subcommand and the flag before the word under the cursor, and sets
+/// For bash and zsh: finds the subcommand and the flag before the word under the cursor, and sets
 /// `candidates` and `files`.
 std::string functions() {
     std::string flags;

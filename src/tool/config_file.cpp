@@ -17,7 +17,7 @@ namespace {
 
 constexpr uint64_t kMostConfigBytes = uint64_t{16} << 20;  // far above any list of flags
 
-/// Throws UsageError for what is no file to read.
+/// UsageError if it is no readable file.
 void check_file(const std::string& path) {
     std::error_code ignored;
     const auto status = std::filesystem::status(path, ignored);
@@ -29,7 +29,7 @@ void check_file(const std::string& path) {
                      "; use a TOML file of flags");
 }
 
-/// "lr" of "--lr"; of short names nothing.
+/// "lr" for "--lr"; nothing for short names.
 std::vector<std::string> keys_of(const Flag& flag) {
     std::vector<std::string> keys;
     for (const std::string& name : flag.spellings()) {
@@ -150,7 +150,7 @@ std::string ConfigFile::text(const GivenFlags& given) const {
         if (found == given.end()) continue;
         const std::vector<std::string>& words = found->second;
         text += keys_of(flag).front() + " = ";
-        if (flag.is_switch()) {  // given twice it is one that was overruled
+        if (flag.is_switch()) {  // words that come later overrule earlier ones
             text += words.back() == "false" ? "false" : "true";
         } else if (flag.is_list() || flag.words > 1) {
             std::string all;

@@ -21,7 +21,7 @@ struct FilterArguments {
     std::string format = "megatron";
 };
 
-/// The prefix, also if one of its files was named.
+/// The prefix, even if one of its files was named.
 std::string filtered_prefix(std::string output) {
     if (output.ends_with(".bin") || output.ends_with(".idx")) output.resize(output.size() - 4);
     if (output.empty() || output.ends_with('/')) {

@@ -8,7 +8,7 @@
 
 namespace vocabpipe::tool {
 
-/// Flags of commands that go through a run's training data in stream order, as train_gpt has them.
+/// The data flags of train_gpt, for commands that read the training data in stream order.
 [[nodiscard]] inline std::vector<Flag> training_data_flags(DataOptions& o) {
     return {{.names = "--data-path",
              .value = &o.path,

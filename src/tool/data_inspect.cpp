@@ -35,7 +35,7 @@ struct InspectArguments {
     std::string format = "auto";
 };
 
-constexpr size_t kKeys = 15;  // columns that the keys take
+constexpr size_t kKeys = 15;  // width of the keys
 
 void print(const char* key, const std::string& value) {
     std::printf("%-*s%s\n", static_cast<int>(kKeys), key, wrap_text(value, kKeys, kKeys).c_str());
@@ -45,8 +45,8 @@ void print(const char* key, int64_t value) {
     print(key, std::to_string(value));
 }
 
-/// The model that was given, else bytes if the ids look like bytes, else PREFIX.model if it has
-/// enough pieces, else none.
+/// The given model, else bytes if the ids look like bytes, else PREFIX.model if it has enough
+/// pieces, else none.
 std::unique_ptr<Tokenizer> find_tokenizer(const InspectArguments& options,
                                           const TokenSource& source, const TokenRange& range) {
     if (!options.tokenizer_model.empty()) {
@@ -74,7 +74,7 @@ void print_text(const Tokenizer& tokenizer, const std::vector<int32_t>& tokens) 
     print("first text", quoted(tokenizer.decode({tokens.begin(), end}), kTextBytes));
 }
 
-/// Returns why no run can train with these parts; empty: one can.
+/// Returns why no run can train on these parts; empty: one can.
 std::string print_parts(const std::shared_ptr<const TokenSource>& source, const std::string& text) {
     const SplitProportions proportions(text);
     std::string why;
@@ -84,7 +84,7 @@ std::string print_parts(const std::shared_ptr<const TokenSource>& source, const 
         print(std::string(to_string(split)).c_str(),
               (documents < 0 ? "" : counted(documents, "document") + ", ") +
                   counted(part->size(), "token"));
-        // No run reads the test part.
+        // No run reads the test part, so it may be empty.
         if (part->size() == 0 && proportions[split] > 0 && split != DataSplit::test) {
             why = empty_part(source->info(), split);
         }
@@ -93,8 +93,8 @@ std::string print_parts(const std::shared_ptr<const TokenSource>& source, const 
 }
 
 struct Inspected {
-    int64_t vocab_size = 0;  ///< the smallest one that has all of its tokens
-    std::string obstacle;    ///< to training with it; empty: none
+    int64_t vocab_size = 0;  ///< smallest one with all of its tokens
+    std::string obstacle;    ///< why no run can train on it; empty: one can
 };
 
 Inspected inspect_one(const InspectArguments& options, const std::string& path) {
@@ -170,7 +170,7 @@ void inspect(const InspectArguments& options) {
     for (const std::string& word : options.path) {
         flag += " " + word;
     }
-    // On one line, however long: to be copied.
+    // On one line, however long, so that it can be copied.
     const std::string flags = flag + (options.split.empty() ? "" : " --split " + options.split) +
                               " --vocab-size " + std::to_string(vocab_size) +
                               (options.format == "auto" ? "" : " --data-format " + options.format);

@@ -50,7 +50,7 @@ struct Vocabulary {
     std::string trained_model;
 };
 
-/// The prefix, also if one of the two files was named.
+/// The prefix, even if one of the two files was named.
 std::string output_prefix(const std::string& output) {
     std::string prefix = output;
     if (prefix.ends_with(".bin") || prefix.ends_with(".idx")) {
@@ -87,7 +87,7 @@ void check_options(const PrepareArguments& options) {
     }
 }
 
-/// Which of the files are JSON lines.
+/// Tells the JSON lines among the files.
 std::vector<TextInput> find_inputs(const PrepareArguments& options) {
     std::vector<TextInput> inputs;
     for (const std::string& path : options.inputs) {
@@ -102,7 +102,7 @@ std::vector<TextInput> find_inputs(const PrepareArguments& options) {
     return inputs;
 }
 
-/// The outputs replace older ones, but neither an input nor anything else.
+/// Outputs may replace older outputs, but neither an input nor other files.
 void check_outputs(const PrepareArguments& options) {
     std::vector<std::string> inputs = options.inputs;
     if (!options.tokenizer_model.empty()) inputs.push_back(options.tokenizer_model);
@@ -114,7 +114,8 @@ void check_outputs(const PrepareArguments& options) {
     if (trains) check.add("--output", options.output + ".model", ours);
 }
 
-/// Bytes are tokens whatever they mean; SentencePiece would learn from U+FFFD in the place of each.
+/// Refused only for SentencePiece, which would learn from U+FFFD in place of each such byte; for
+/// the byte tokenizer, any bytes are tokens.
 void refuse_binary(const PrepareArguments& options, const TextCheck& text) {
     const int64_t strange = text.invalid + text.zeros;
     if (keeps_bytes(options) || strange * 10 < text.bytes || strange == 0) return;
@@ -125,7 +126,7 @@ void refuse_binary(const PrepareArguments& options, const TextCheck& text) {
         " are zero, so this is not text; convert it to UTF-8 or use --tokenizer bytes");
 }
 
-/// What became of bytes that are no text, on standard error.
+/// Prints to standard error what happened to bytes that are not text.
 void note_invalid(const PrepareArguments& options, const TextCheck& text) {
     if (text.invalid == 0) return;
     std::fprintf(stderr, "vocabpipe: note: %lld of %lld bytes are not UTF-8, first in %s; %s\n",
@@ -169,7 +170,7 @@ Vocabulary make_vocabulary(const PrepareArguments& options, const std::vector<Te
     return {std::make_unique<ByteTokenizer>(), {}};
 }
 
-/// Reads, splits, encodes and writes all inputs; nothing is visible before the writer finishes.
+/// Reads, splits, encodes and writes all inputs. Output appears when the writer finishes.
 void tokenize(const PrepareArguments& options, const std::vector<TextInput>& inputs,
               const Tokenizer& tokenizer, int64_t total_bytes, ProgressLine& progress,
               MegatronWriter& writer) {
@@ -210,7 +211,7 @@ void tokenize(const PrepareArguments& options, const std::vector<TextInput>& inp
     }
 }
 
-/// Publishes the model, if one was trained, and the token files; all of them or none.
+/// Publishes the model, if one was trained, and the token files: all of them or none.
 MegatronTotals publish(const PrepareArguments& options, const std::string& model,
                        MegatronWriter& writer) {
     if (model.empty()) {
@@ -244,7 +245,9 @@ void prepare(PrepareArguments options) {
         return check_text_files(options.inputs);
     }();
     refuse_binary(options, text);
-    { const OutputFile probe(options.output + ".bin"); }  // rather now than after the training
+    {
+        const OutputFile probe(options.output + ".bin");
+    }  // fails before the training rather than after it
 
     ProgressLine progress(/*everywhere=*/true);
     const Vocabulary vocabulary = make_vocabulary(options, inputs, progress);

@@ -11,9 +11,9 @@
 
 namespace vocabpipe::tool {
 
-/// What makes the device of a rank, by --device; empty for the host. On GPUs a process takes the
-/// one of its number on the host; threads of a process share those there are. Throws UsageError in
-/// a build without CUDA.
+/// Returns the function that makes the device of a rank, by --device; empty for the host. On GPUs,
+/// a process uses the one with its number on the host; threads of a process share all. UsageError
+/// in a build without CUDA.
 [[nodiscard]] std::function<std::unique_ptr<Device>(const RankPlacement&)> device_factory(
     const std::string& device, bool ranks_are_threads, const GpuOptions& gpu = {});
 

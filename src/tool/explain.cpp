@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// vocabpipe explain: why a rank is idle, and what the length of the step is made of.
+// vocabpipe explain: why a rank is idle, and what makes up the length of the step.
 #include "vocabpipe/explain.hpp"
 
 #include <cstdio>

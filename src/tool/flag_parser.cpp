@@ -28,7 +28,7 @@ void add_switch(CLI::App& app, const Flag& flag) {
             ""));
 }
 
-/// --config, which the parser acts upon before it sets other flags.
+/// Adds --config, which the parser reads before it sets other flags.
 void add_config(CLI::App& app, const Flag& flag) {
     app.set_config(flag.names)
         ->check(CLI::Validator(
@@ -56,7 +56,7 @@ void add_flag(CLI::App& app, const Flag& flag) {
     if (flag.repeats || flag.is_positional()) {
         option->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
     } else {
-        option->trigger_on_parse();  // given again, the last time counts, as with flags of one word
+        option->trigger_on_parse();  // the last occurrence counts, as with flags of one word
     }
 }
 
@@ -71,7 +71,7 @@ GivenFlags given_in(const CLI::App& app, const Command& command) {
     return given;
 }
 
-/// What a ConfigFile reads, for the parser.
+/// Passes the assignments of a ConfigFile to the parser.
 class ConfigItems final : public CLI::Config {
 public:
     ConfigItems(const CLI::App& app, const Command& command) : app_(app), command_(command) {}
@@ -86,7 +86,7 @@ public:
     [[nodiscard]] std::string to_config(const CLI::App* /*app*/, bool /*defaults*/,
                                         bool /*descriptions*/,
                                         std::string /*prefix*/) const override {
-        return "";  // nobody asks for it
+        return "";  // never called
     }
 
 private:
@@ -94,7 +94,7 @@ private:
     const Command& command_;
 };
 
-/// Lets `app` read what belongs to `command`, which must outlive it.
+/// Adds the flags and subcommands of `command`, which must outlive `app`.
 void add_to(CLI::App& app, const Command& command) {
     for (const FlagGroup& group : command.flags) {
         for (const Flag& flag : group.flags) {
@@ -116,7 +116,7 @@ void add_to(CLI::App& app, const Command& command) {
     if (!command.commands.empty()) app.require_subcommand(1);
 }
 
-/// The deepest subcommand that was given, and the names on the way to it.
+/// The deepest subcommand that was given, and the names on the path to it.
 struct Place {
     const CLI::App* app;
     const Command* command;
@@ -132,14 +132,14 @@ Place place_in(const CLI::App& app, const Command& program) {
     return at;
 }
 
-/// "--name" of "--name=value"; "" of what is no flag, a negative number for one.
+/// "--name" of "--name=value"; "" if it is no flag, such as a negative number.
 std::string flag_in(const std::string& word) {
     const bool is_flag = word.size() > 1 && word.front() == '-' &&
                          (word[1] == '-' || std::isalpha(static_cast<unsigned char>(word[1])) != 0);
     return is_flag ? word.substr(0, word.find('=')) : "";
 }
 
-/// Unknown flags among `words`, in the order in which they were given.
+/// Unknown flags among `words`, in their order.
 std::string unknown_flags(const CLI::App& command, const Refusal& refusal,
                           const std::vector<std::string>& words) {
     std::vector<std::string> names;
@@ -168,8 +168,8 @@ const Flag* flag_named(const std::vector<FlagGroup>& groups, const std::string& 
     return nullptr;
 }
 
-/// Throws UsageError where a flag that needs a value is followed by another flag: the value was an
-/// empty variable of a script, and the parser would take the flag in its place.
+/// UsageError if a flag that needs a value is followed by another flag: the value was an empty
+/// variable of a script, and the parser would take the flag as the value.
 void check_values_follow(const Command& program, const std::vector<std::string>& words) {
     const Command* at = &program;
     for (size_t i = 0; i < words.size() && words[i] != "--"; ++i) {
@@ -203,11 +203,11 @@ std::string wrong_subcommand(const Place& at, const std::string& given) {
                                did_you_mean(given, known);
 }
 
-/// What is wrong with words that `app` could not parse.
+/// The message for words that `app` could not parse.
 std::string what_is_wrong(const CLI::App& app, const Place& at, const CLI::ParseError& error) {
     const std::vector<std::string> left = app.remaining(/*recurse=*/true);
     const bool extras = dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr;
-    // A missing flag may be one that is misspelt.
+    // A missing flag may be a misspelt one.
     if (extras || dynamic_cast<const CLI::RequiredError*>(&error) != nullptr) {
         std::string unknown = unknown_flags(*at.app, at.command->refusal, left);
         if (!unknown.empty()) return unknown;
@@ -224,7 +224,7 @@ std::string what_is_wrong(const CLI::App& app, const Place& at, const CLI::Parse
 }
 
 void parse(CLI::App& app, std::vector<std::string> words) {
-    std::ranges::reverse(words);  // as CLI11 takes them
+    std::ranges::reverse(words);  // CLI11 expects the reverse order
     app.parse(std::move(words));
 }
 
@@ -232,7 +232,7 @@ void parse(CLI::App& app, std::vector<std::string> words) {
 
 CommandLine read_command_line(const Command& program, const std::vector<std::string>& words) {
     CLI::App app("", program.name);
-    app.option_defaults()->take_last();  // as argparse does: scripts append what they override
+    app.option_defaults()->take_last();  // as in argparse: scripts append overriding flags
     if (!program.version.empty()) app.set_version_flag("--version", program.version);
     add_to(app, program);
     if (program.config != nullptr) {

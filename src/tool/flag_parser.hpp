@@ -8,20 +8,20 @@
 
 namespace vocabpipe::tool {
 
-/// What a command line asks for.
+/// A parsed command line.
 struct CommandLine {
-    const Command* command;  ///< the one that was given, of those of the program
+    const Command* command;  ///< the given command, of those of the program
     GivenFlags given;
-    std::string answer;  ///< to --help or --version, in place of a run; else empty
+    std::string answer;  ///< text for --help or --version, instead of a run; else empty
 };
 
-/// Reads the words after the program's name. Values go where the rows keep them; what a config file
-/// says goes to flags that the words do not have. Throws UsageError: a wrong value; what is
-/// unknown, with the known name that is nearest; what is missing, with the place of help.
+/// Parses the words after the program's name. Values go where the rows keep them; flags that the
+/// words lack take their values from the config file. UsageError for wrong values, for unknown
+/// names (with the nearest known one), and for missing ones (with a hint at --help).
 [[nodiscard]] CommandLine read_command_line(const Command& program,
                                             const std::vector<std::string>& words);
 
-/// The same of a text of its own, which has flags alone.
+/// The same for a text that has only flags.
 void read_flags(const std::vector<FlagGroup>& flags, const std::vector<std::string>& words);
 
 }  // namespace vocabpipe::tool

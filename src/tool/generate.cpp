@@ -50,8 +50,8 @@ struct GenerateArguments {
     int threads_per_rank = 0;  // 0: the rank's share of the cores
 };
 
-/// The tokenizer that was named, else tokenizer.model beside the weights, else bytes where the
-/// vocabulary is that of bytes.
+/// The given tokenizer, else tokenizer.model next to the weights, else bytes if the vocabulary has
+/// their size.
 std::unique_ptr<Tokenizer> find_tokenizer(const GenerateArguments& o, const std::string& folder,
                                           int64_t vocab_size) {
     const auto sentencepiece = [&](const std::string& path) {
@@ -82,8 +82,8 @@ std::string size_text(int64_t bytes) {
     return bytes_text(static_cast<uint64_t>(bytes));
 }
 
-/// One line instead of an allocation that fails, or the kernel's choice of a process to end: all
-/// ranks of this host together.
+/// Checks that all ranks of this host fit into its memory: an error message instead of a failed
+/// allocation or a killed process.
 void check_memory(const TextGeneratorOptions& options, const std::vector<RankPlacement>& placements,
                   int rank, bool ranks_are_threads) {
     const RankPlacement& mine = placements[static_cast<size_t>(rank)];
@@ -108,9 +108,9 @@ void check_memory(const TextGeneratorOptions& options, const std::vector<RankPla
         " are available; use a smaller --seq-length, more hosts, or a smaller model");
 }
 
-/// Standard input, if it ends: of /dev/zero no memory would be left.
+/// Standard input, up to a limit: /dev/zero would fill the memory.
 std::string read_prompt() {
-    constexpr size_t kMostBytes = size_t{1} << 20;  // beyond the context of any model
+    constexpr size_t kMostBytes = size_t{1} << 20;  // more than the context of any model
     std::string prompt(kMostBytes + 1, '\0');
     std::cin.read(prompt.data(), static_cast<std::streamsize>(prompt.size()));
     prompt.resize(static_cast<size_t>(std::cin.gcount()));
@@ -121,14 +121,14 @@ std::string read_prompt() {
     return prompt;
 }
 
-/// What rank 0 knows of the text: only it reads the prompt and has a tokenizer.
+/// The text on rank 0; only that rank reads the prompt and has a tokenizer.
 class Text {
 public:
     Text(const GenerateArguments& o, const Checkpoint& checkpoint)
         : tokenizer_(find_tokenizer(o, checkpoint.folder(), checkpoint.config().vocab_size)),
           printed_([this](std::span<const int32_t> ids) { return tokenizer_->decode(ids); }) {
         const int64_t vocab_size = checkpoint.config().vocab_size;
-        // A run of this program has seen documents without it, a model from elsewhere with it.
+        // Only models from elsewhere were trained with begin_of_document().
         std::error_code ignored;
         const bool own = std::filesystem::exists(checkpoint.training_path(), ignored);
         if (!own && !o.no_bos && tokenizer_->begin_of_document() >= 0) {
@@ -156,7 +156,7 @@ private:
     std::vector<int32_t> prompt_;
 };
 
-/// What rank 0 has, on every rank.
+/// Rank 0's ids, on every rank.
 std::vector<int32_t> from_first(Communicator& world, const std::vector<int32_t>& mine) {
     const auto all = world.all_gather(std::as_bytes(std::span(mine)));
     std::vector<int32_t> first(all.front().size() / sizeof(int32_t));
@@ -164,7 +164,7 @@ std::vector<int32_t> from_first(Communicator& world, const std::vector<int32_t>&
     return first;
 }
 
-/// Whether a signal has told any rank to end.
+/// Whether a signal told any rank to end.
 bool told_to_end(Communicator& world) {
     const int signal = ending_signal();
     const auto all = world.all_gather(std::as_bytes(std::span(&signal, 1)));
@@ -173,12 +173,12 @@ bool told_to_end(Communicator& world) {
     });
 }
 
-/// Ranks at one place of the pipeline.
+/// Ranks per place in the pipeline.
 int ranks_of_stage(const GenerateArguments& o) {
     return std::max(o.tensor, o.expert);
 }
 
-/// Throws UsageError unless so many ranks divide into groups that share a stage or its experts.
+/// UsageError unless `ranks` divides into groups that share a stage or its experts.
 void check_teams(const GenerateArguments& o, int ranks) {
     for (const auto& [kind, size] : {std::pair("tensor", o.tensor), {"expert", o.expert}}) {
         if (size == 1) continue;

@@ -10,26 +10,26 @@
 
 namespace vocabpipe::tool {
 
-/// Text that grows token by token, in time that does not grow with it: only the tokens since the
-/// last whole word or character are decoded again. A SentencePiece model decodes the first bytes of
-/// a character that it has no piece for as U+FFFD until the last one is there.
+/// Text that grows token by token. Time per token does not grow with the text: only the tokens
+/// since the last whole word or character are decoded again. SentencePiece decodes the first bytes
+/// of a character without a piece of its own as U+FFFD until the last byte is there.
 class GrowingText {
 public:
     using Decode = std::function<std::string(std::span<const int32_t>)>;
 
     explicit GrowingText(Decode decode) : decode_(std::move(decode)) {}
 
-    /// `ids`: all tokens so far. The text to print after what was printed before.
+    /// The new text to print. `ids`: all tokens so far.
     [[nodiscard]] std::string next(std::span<const int32_t> ids) { return rest(ids, false); }
-    /// The end of the text, even if it is the beginning of a character.
+    /// The end of the text, even if it ends within a character.
     [[nodiscard]] std::string last(std::span<const int32_t> ids) { return rest(ids, true); }
 
 private:
     static constexpr std::string_view kReplacement = "\xEF\xBF\xBD";
 
-    /// A tokenizer may decode a token differently at the beginning of a text, so the tokens of the
-    /// last piece of text that was printed stay in front of the new ones: from the last one on that
-    /// is more than white space, for SentencePiece leaves out all of it there.
+    /// A tokenizer may decode a token differently at the beginning of a text, so decoding restarts
+    /// at the last printed piece that is more than white space (SentencePiece drops leading white
+    /// space).
     std::string rest(std::span<const int32_t> ids, bool incomplete) {
         const std::string before = decode_(ids.subspan(from_, printed_ - from_));
         const std::string all = decode_(ids.subspan(from_));

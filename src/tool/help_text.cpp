@@ -13,9 +13,9 @@ namespace vocabpipe::tool {
 
 namespace {
 
-constexpr size_t kMeaning = 30;  // where the text of a flag begins
+constexpr size_t kMeaning = 30;  // column in which the text of a flag begins
 
-/// With single blanks between words; a list that is too long for a line has some behind commas.
+/// Normalises blanks to one; a list that is too long for a line gets some after its commas.
 std::string words_of(const std::string& text) {
     constexpr size_t kLongest = kTextWidth - kMeaning;
     std::string words;
@@ -31,7 +31,7 @@ std::string words_of(const std::string& text) {
     return words;
 }
 
-/// `left` in the first column, `text` in the second; below each other where `left` is long.
+/// `left` in the first column, `text` in the second; one below the other if `left` is long.
 std::string two_columns(const std::string& left, const std::string& text) {
     if (text.empty()) return "  " + left + "\n";
     std::string line = "  " + left;
@@ -69,7 +69,7 @@ std::string line_of(const Flag& flag) {
     return two_columns(left + (flag.is_list() ? " ..." : ""), meaning_of(flag));
 }
 
-/// Lines under headings, in the order in which these came first.
+/// Lines under headings, in the order of each heading's first line.
 class Sections {
 public:
     void add(const std::string& title, const std::string& line) {

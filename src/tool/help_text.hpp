@@ -8,12 +8,11 @@
 
 namespace vocabpipe::tool {
 
-/// --help, and --version where there is one: they have no value, and every command has them.
+/// --help, and --version if the command has one; every command has these flags.
 [[nodiscard]] std::vector<Flag> standard_flags(const Command& command);
 
-/// What --help prints, in lines of at most 80 columns: per flag its names, what stands for the
-/// value, what it means, the names that it may have, and what holds without it. `path`: the command
-/// with those that it belongs to, "vocabpipe data prepare".
+/// The text of --help, in lines of at most 80 columns: per flag its names, placeholder, meaning,
+/// choices, and default. `path`: the command with its parents, "vocabpipe data prepare".
 [[nodiscard]] std::string help_text(const Command& command, const std::string& path);
 
 }  // namespace vocabpipe::tool

@@ -7,7 +7,7 @@ namespace vocabpipe::tool {
 
 namespace {
 
-volatile std::sig_atomic_t received = 0;  // a signal handler can reach nothing else
+volatile std::sig_atomic_t received = 0;  // all that a signal handler can reach
 
 void note(int signal) {
     received = signal;
@@ -19,7 +19,8 @@ InterruptGuard::InterruptGuard() {
     received = 0;
     std::signal(SIGINT, note);
     std::signal(SIGTERM, note);
-    if (std::signal(SIGHUP, note) == SIG_IGN) std::signal(SIGHUP, SIG_IGN);  // nohup's word
+    if (std::signal(SIGHUP, note) == SIG_IGN)
+        std::signal(SIGHUP, SIG_IGN);  // keeps nohup's setting
 }
 
 InterruptGuard::~InterruptGuard() {

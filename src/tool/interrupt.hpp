@@ -3,14 +3,14 @@
 
 namespace vocabpipe::tool {
 
-/// Thrown to unwind, and so to remove temporary files, after SIGINT, SIGTERM or SIGHUP. The exit
-/// code is 128 + signal.
+/// Thrown after SIGINT, SIGTERM or SIGHUP to unwind and so remove temporary files. The exit code is
+/// 128 + signal.
 struct Interrupted {
     int signal;
 };
 
-/// While it lives, SIGINT, SIGTERM and SIGHUP are noted and check() throws Interrupted. One at a
-/// time.
+/// While an object lives, SIGINT, SIGTERM and SIGHUP are recorded, and check() throws Interrupted.
+/// Only one object at a time.
 class InterruptGuard {
 public:
     InterruptGuard();

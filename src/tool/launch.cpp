@@ -34,10 +34,10 @@ namespace vocabpipe::tool {
 
 namespace {
 
-/// The default of --transport-on-host: docs/performance.md has the measurement.
+/// The default of --transport-on-host; measured in docs/performance.md.
 constexpr const char* kOnHost = "shared-memory";
 
-/// Those that a batch system or a user may send.
+/// Signals that a batch system or a user may choose.
 constexpr std::array kExitSignals{SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGALRM, SIGXCPU};
 
 std::vector<std::string> exit_signals() {
@@ -65,7 +65,7 @@ int report(const char* program, const std::string& what, ExitCode code, bool pri
 
 constexpr const char* kSameEverywhere = "start every rank with the same flags and the same program";
 
-/// The file of this process, by its content; "unknown" where it cannot be read.
+/// Checksum of this process's executable; "unknown" if it cannot be read.
 std::string binary() {
     std::ifstream file("/proc/self/exe", std::ios::binary);
     std::vector<char> block(size_t{1} << 20);
@@ -77,7 +77,7 @@ std::string binary() {
     return file.eof() ? "the binary with the checksum " + std::to_string(sum) : "unknown";
 }
 
-/// What the ranks of a launch must have alike.
+/// The lines that the ranks of a launch must have alike.
 std::vector<std::string> compared_lines(const char* program, Launch launch) {
     std::vector<std::string> lines{program, binary()};
     for (const auto& more : {compared_flags({launch_flags(launch)}), launch.compared}) {
@@ -86,31 +86,31 @@ std::vector<std::string> compared_lines(const char* program, Launch launch) {
     return lines;
 }
 
-/// What Open MPI waits before SIGTERM as well as after it: a parameter of its own, which mpirun
-/// hands on to its ranks.
+/// Open MPI's wait before SIGTERM, and again after it: a parameter that mpirun passes on to its
+/// ranks.
 double sigkill_timeout() {
     const char* const given = std::getenv("OMPI_MCA_odls_base_sigkill_timeout");
     const double seconds = given == nullptr ? 0 : std::atof(given);
     return seconds > 0 ? seconds : 1;
 }
 
-/// From SIGTERM to SIGKILL: measured, of 5.0.7.
+/// Measured from SIGTERM to SIGKILL with 5.0.7.
 constexpr double kOpenMpi5Seconds = 0.5;
 
-/// What a launcher leaves until SIGKILL, with or without the signal that announces SIGTERM.
+/// Seconds that a launcher leaves until SIGKILL, with or without the signal that announces SIGTERM.
 double launcher_grace_seconds(bool announced) {
     if (started_by_open_mpi_5()) return kOpenMpi5Seconds;
     return sigkill_timeout() * (announced ? 2 : 1);
 }
 
-/// How long a rank that was told to end goes on waiting for others: of the grace two thirds of a
-/// second to two seconds are kept for saying what it waited for.
+/// Time that a rank that was told to end keeps waiting for others: the grace period less two thirds
+/// of a second to two seconds, in which it says what it waited for.
 double patience_seconds(double grace) {
     return std::max(grace / 3, grace - std::clamp(grace / 3, 2.0 / 3, 2.0));
 }
 
-/// Ends the process with a line if `call`, which no other process may make wait, is not over in
-/// time: MPI itself has no deadline for it.
+/// Ends the process with a line if `call` takes too long; for calls that must not wait for other
+/// processes and to which MPI gives no deadline.
 std::unique_ptr<Watchdog> watch_over(const char* program, const char* call, double seconds) {
     return std::make_unique<Watchdog>(seconds, [program, call, seconds] {
         std::ostringstream what;
@@ -269,7 +269,7 @@ int run_ranks(const char* program, const Launch& launch,
               const std::function<void(Communicator&)>& body) {
     const bool threads = launch.ranks_are_threads();
     int rank = 0;
-    // Threads wait for no rank that a launcher could have lost.
+    // Threads have no launcher that could lose a rank.
     std::function<bool()> interrupted;
     if (!threads) {
         interrupted = [given = launch.sigterm_grace_seconds] {
@@ -306,7 +306,8 @@ int run_ranks(const char* program, const Launch& launch,
         World world = make_world();
         const auto fail = [&](const std::string& what, ExitCode code) {
             report(program, what, code, true);
-            // The other ranks notice the same loss about now: let them say what they waited for.
+            // Other ranks notice the same loss at about this time: let them say what they waited
+            // for.
             if (code == ExitCode::communication) {
                 std::this_thread::sleep_for(std::chrono::milliseconds(300));
             }
@@ -335,7 +336,7 @@ int run_ranks(const char* program, const Launch& launch,
         const int code = finish_output(program, ExitCode::ok);
         if (!threads) finalising = watch_over(program, "MPI_Finalize", launch.timeout_seconds);
         return code;
-    } catch (const Error& error) {  // no world
+    } catch (const Error& error) {  // before there was a world
         return report(program, error.what(), error.exit_code(), first_of_launch());
     } catch (const std::system_error& error) {
         return report(program, describe(error), ExitCode::failed, first_of_launch());

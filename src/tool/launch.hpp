@@ -15,7 +15,7 @@
 
 namespace vocabpipe::tool {
 
-/// Where the ranks of a program come from; the comments name its flags.
+/// How the ranks of a program are started; the comments name its flags.
 struct Launch {
     std::string transport = "mpi";  // --transport
     std::optional<int> ranks;       // --ranks, with --transport threads
@@ -24,42 +24,42 @@ struct Launch {
     std::optional<double> sigterm_grace_seconds;  // --sigterm-grace-seconds; none: the launcher's
     int exit_signal = 0;                          // --exit-signal; 0: no other
 
-    /// What all ranks must have alike beside these flags: "--seed 1". Empty: nothing.
+    /// Further lines that all ranks must have alike besides these flags: "--seed 1". May be empty.
     std::vector<std::string> compared;
-    /// Which files this rank sees: "--load run, which is there". Compared as well.
+    /// Files that this rank sees: "--load run, which is there". Also compared.
     std::vector<std::string> seen;
 
     [[nodiscard]] bool ranks_are_threads() const { return transport == "threads"; }
 };
 
-/// The rows of the table of flags that say where ranks come from.
+/// The flags of Launch.
 [[nodiscard]] FlagGroup launch_flags(Launch& launch);
-/// Checks these flags. Throws UsageError.
+/// Checks these flags. UsageError.
 void check_launch(const Launch& launch);
-/// Checks these flags and those of the device, and completes `options` with what follows from
-/// them. Throws UsageError.
+/// Checks these flags and those of the device, and completes the `options` that depend on them.
+/// UsageError.
 void check_launch(Launch& launch, TrainOptions& options);
 
-/// What an exception says, with a remedy where it is a thread that the system refused.
+/// The message of an exception, with a remedy if the system refused to start a thread.
 [[nodiscard]] std::string describe(const std::exception& error);
 
-/// Reports an error from before there is a world and returns its exit code. It is the same on every
-/// rank that was started with the same flags, so the first prints it; mpirun ends everything
-/// at the first rank that fails: those that do not print leave time to the one that does.
+/// Reports an error from before the world exists and returns its exit code. Ranks started with the
+/// same flags have the same error, so only the first prints it. mpirun ends all ranks when the
+/// first one fails, so the others give that one time to print.
 int report_before_launch(const char* program, const std::string& what, ExitCode code);
 
-/// Writes out what standard output still holds and returns `code`, or reports that it could not be
-/// written (a full disk, a closed pipe) and returns ExitCode::failed: no result is lost silently.
+/// Flushes standard output and returns `code`. If that fails (a full disk, a closed pipe), reports
+/// it and returns ExitCode::failed, so that no result is lost silently.
 int finish_output(const char* program, ExitCode code);
 
-/// The command, whose ranks compare all of its flags before they begin to work (Flag::ranks).
-/// `launch` is kept by what the command's function keeps.
+/// The command, changed so that its ranks compare all of its flags before they begin to work
+/// (Flag::ranks). `launch` must live as long as the command's function.
 [[nodiscard]] Command comparing_flags(Command command, Launch& launch);
 
-/// Runs `body` on every rank, when all have found that they run the same binary with the same
-/// flags, and returns the exit code. Errors are one line on stderr, "PROGRAM: error: ...", and end
-/// all ranks: those that all agreed on, from rank 0; others from the rank that failed, which then
-/// has the launcher end the rest.
+/// Runs `body` on every rank after a check that all run the same binary with the same flags, and
+/// returns the exit code. Errors are one line on stderr, "PROGRAM: error: ...", and end all ranks:
+/// errors that all agreed on are printed by rank 0, others by the rank that failed, whose launcher
+/// then ends the rest.
 int run_ranks(const char* program, const Launch& launch,
               const std::function<void(Communicator&)>& body);
 

@@ -19,9 +19,10 @@ using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
 constexpr milliseconds kLook{50};
-/// Whoever missed so many looks stood still, or had no core: then SIGTERM itself has to come.
+/// If the thread missed looks for this long, the process was stopped or had no core; then only
+/// SIGTERM itself counts.
 constexpr milliseconds kStoodStill{500};
-/// A SIGCONT within this time of standing still may be what ended it.
+/// A SIGCONT within this time after a stop may be the one that ended it.
 constexpr milliseconds kWaking{500};
 
 void watch(const std::stop_token& stop, const sigset_t& wakes) {

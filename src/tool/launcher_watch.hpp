@@ -5,15 +5,15 @@
 
 namespace vocabpipe::tool {
 
-/// Learns early that Open MPI's launcher is about to end its ranks. On Ctrl-C, SIGTERM, SIGHUP,
-/// output that nobody reads or a lost rank it wakes them with SIGCONT, waits
-/// odls_base_sigkill_timeout seconds in which it does and reads nothing else, sends SIGTERM, waits
-/// as long again, and kills. While this lives, its SIGCONT is announce_sigterm(): that is twice the
-/// time, and no rank has filled the launcher's pipe by then.
+/// Notices early that Open MPI's launcher is about to end its ranks. On Ctrl-C, SIGTERM, SIGHUP,
+/// output that nobody reads or a lost rank, the launcher wakes its ranks with SIGCONT, waits
+/// odls_base_sigkill_timeout seconds without reading their output, sends SIGTERM, waits as long
+/// again, and kills. While this object lives, its SIGCONT calls announce_sigterm(): this doubles
+/// the time, and no rank has filled the launcher's pipe yet.
 ///
-/// A SIGCONT after the process stood still (a batch system that suspends jobs) only wakes.
+/// A SIGCONT after the process was stopped (by a batch system that suspends jobs) only wakes it.
 ///
-/// To be made before other threads: they inherit that SIGCONT is blocked.
+/// Create it before other threads: they inherit the blocked SIGCONT.
 class LauncherWatch {
 public:
     LauncherWatch();

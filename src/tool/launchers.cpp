@@ -12,13 +12,13 @@ namespace vocabpipe::tool {
 
 namespace {
 
-/// What a launcher that knows nothing of our MPI tells its processes.
+/// The environment of a launcher that does not work with our MPI.
 struct Launcher {
     const char* name;
-    const char* size;       ///< number of processes
-    const char* rank;       ///< which of them this one is
+    const char* size;       ///< variable with the number of processes
+    const char* rank;       ///< variable with this process's rank
     bool tells_its_script;  ///< a batch script has these variables, too, and may run threads
-    const char* instead;    ///< what is typed in its place, before "-n SIZE" and the command
+    const char* instead;    ///< command to type in its place, before "-n SIZE" and the program
 };
 
 constexpr std::array<Launcher, 4> kLaunchers{{
@@ -44,7 +44,7 @@ bool started_by_open_mpi_5() {
 }
 
 void check_launcher(bool ranks_are_threads) {
-    // Threads of a process of mpirun: check_launch() has its own words.
+    // Threads within a process of mpirun: check_launch() has a message for them.
     if (ranks_are_threads ? std::getenv("OMPI_COMM_WORLD_SIZE") != nullptr : started_by_mpirun()) {
         return;
     }

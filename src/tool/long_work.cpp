@@ -25,7 +25,7 @@ LongWork::LongWork(std::string what) : what_(std::move(what)) {
     try {
         thread_ = std::jthread([this](const std::stop_token& stop) { watch(stop); });
     } catch (const std::system_error&) {
-        // No more threads: the work itself needs none.
+        // No thread could be started: the work itself needs none.
     }
 }
 

@@ -9,11 +9,11 @@
 
 namespace vocabpipe::tool {
 
-/// Says on standard error that work which reports nothing itself goes on: after two seconds, then
-/// ever less often; on a terminal in one line, every second, which is erased with the object.
+/// Reports on standard error that work without progress of its own goes on: after two seconds, then
+/// at growing intervals; on a terminal every second in one line, which the destructor erases.
 class LongWork {
 public:
-    /// "simulating v-half".
+    /// `what`: such as "simulating v-half".
     explicit LongWork(std::string what);
     ~LongWork();
     LongWork(const LongWork&) = delete;

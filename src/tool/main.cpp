@@ -18,7 +18,7 @@ namespace vocabpipe::tool {
 
 namespace {
 
-/// Under mpirun (vocabpipe profile) one of the ranks speaks.
+/// Under mpirun (vocabpipe profile), only one of the ranks prints.
 int report(const std::string& message, ExitCode code) {
     std::cout.flush();
     return report_before_launch("vocabpipe", message, code);
@@ -41,8 +41,8 @@ int run(int argc, char** argv) {
 
 int main(int argc, char** argv) {
     using namespace vocabpipe;
-    std::signal(SIGXFSZ,
-                SIG_IGN);  // a file size limit is then an error of write(), as a full disk is
+    // Exceeding a file size limit is then an error of write(), as a full disk is.
+    std::signal(SIGXFSZ, SIG_IGN);
     try {
         return tool::run(argc, argv);
     } catch (const Error& error) {

@@ -10,7 +10,7 @@ namespace vocabpipe::tool {
 
 namespace {
 
-/// As it holds now, given or not.
+/// The current value, given or not.
 std::string value_of(const Flag& flag) {
     if (flag.meaning) return flag.meaning();
     return flag.unset.empty() ? flag.text() : flag.unset;
@@ -21,7 +21,7 @@ bool any_given(const std::vector<Flag>& flags, const GivenFlags& given) {
                                [&](const Flag& flag) { return given.contains(flag.name()); });
 }
 
-/// Whether a model is what flags say, not what a file does.
+/// Whether flags describe the model, not a file.
 bool is_of_flags(const GivenFlags& given) {
     return given.contains("--num-layers") || given.contains("--hidden-size") ||
            (!given.contains("--model") && !given.contains("--load"));

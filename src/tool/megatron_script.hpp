@@ -10,22 +10,21 @@
 
 namespace vocabpipe::tool {
 
-/// Throws UsageError for a flag that is read without effect, where it asks for what the model does
-/// not have.
+/// UsageError for an accepted flag without effect that asks for something the model does not have.
 void check_accepted(const GivenFlags& given, const ModelConfig& model);
 
-/// --no-load-optim where an optimizer would be loaded. `loads_step`: --load names a saved step. A
-/// UsageError.
+/// UsageError for --no-load-optim if an optimizer would be loaded. `loads_step`: --load names a
+/// saved step.
 void check_optimizer_load(const MegatronFlags& megatron, const TrainOptions& options,
                           bool loads_step);
 
-/// Sets schedule and memory limit as the flags of Megatron's zero-bubble fork say. Throws
-/// UsageError where --schedule or --memory-limit say it besides.
+/// Sets schedule and memory limit by the flags of Megatron's zero-bubble fork. UsageError if
+/// --schedule or --memory-limit is given, too.
 void use_zero_bubble(const MegatronFlags& megatron, const GivenFlags& given, TrainOptions& options);
 
-/// What holds here and in Megatron for flags that are not given, where it differs; "" where the
-/// command line has no flag that only scripts for Megatron have. `groups`: all flags, read and
-/// resolved.
+/// Lists the flags that are not given and whose defaults differ from Megatron's, with both; "" if
+/// the command line has no flag that exists only for Megatron's scripts. `groups`: all flags, read
+/// and resolved.
 [[nodiscard]] std::string other_defaults(const std::vector<FlagGroup>& groups,
                                          const GivenFlags& given, const ModelConfig& model);
 

@@ -23,7 +23,7 @@ std::vector<FlagGroup> ModelFlags::flags() {
 
 void ModelFlags::resolve(const GivenFlags& read) {
     ModelConfig& m = options_.model;
-    // One command line for a job that is started again and again, as Megatron's.
+    // One command line for a job that is restarted again and again, as with Megatron.
     if (goes_on_where_it_saves(options_) && is_before_first_step(options_.load)) {
         if (first_of_launch()) {
             std::printf("--load %s: no saved step found; starting a new run\n",
@@ -59,7 +59,7 @@ void ModelFlags::resolve(const GivenFlags& read) {
         }
         options_.recompute = Recompute::selective;
     }
-    // A layout says by itself whether the vocabulary layers are whole.
+    // A layout determines whether the vocabulary layers are whole.
     const bool whole = !options_.layout.empty() && options_.layout.find('V') == std::string::npos;
     if (whole && !read.contains("--vocab-mode")) options_.vocab_mode = VocabMode::none;
     options_.schedule_by_stages = !read.contains("--schedule");

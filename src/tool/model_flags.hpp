@@ -8,21 +8,21 @@
 
 namespace vocabpipe::tool {
 
-/// Flags that say what runs, as Megatron names them: model, steps, schedule, device. Shared by
+/// The flags about what runs, with Megatron's names: model, steps, schedule, device. Shared by
 /// train_gpt and vocabpipe profile.
 class ModelFlags {
 public:
-    /// Of `options`, which must outlive this object; it stays where it is.
+    /// `options` must outlive this object and not move.
     explicit ModelFlags(TrainOptions& options) : options_(options) {}
     ModelFlags(const ModelFlags&) = delete;
     ModelFlags& operator=(const ModelFlags&) = delete;
 
     [[nodiscard]] std::vector<FlagGroup> flags();
-    /// What else scripts for training have.
+    /// Further flags of training scripts.
     [[nodiscard]] FlagGroup flags_of_scripts() { return megatron_flags(given_.megatron); }
     [[nodiscard]] const MegatronFlags& of_scripts() const { return given_.megatron; }
 
-    /// Completes options that depend on others, once the flags were read. Throws UsageError, or
+    /// Completes options that depend on others, after the flags were read. UsageError, or
     /// InputFileError for a config.json.
     void resolve(const GivenFlags& read);
 

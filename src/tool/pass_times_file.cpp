@@ -23,13 +23,13 @@ constexpr std::string_view kHeader = "rank,op,stage,ns";
 constexpr int64_t kMostNs = int64_t{1} << 40;  // as in profiles
 constexpr int kMostRanks = 65535;              // stage numbers have 16 bits
 constexpr int64_t kMostStages = 65535;
-constexpr int kNoRank = -1;  // of a stage without a row so far
+constexpr int kNoRank = -1;  // for a stage without a row so far
 
 using Key = std::tuple<int, Op, int>;  // rank, op, stage (0 where the op has none)
 
 class Reader {
 public:
-    /// `rank_of_stage`: what the schedule has; empty: what the rows say.
+    /// `rank_of_stage`: the schedule's; empty: determined by the rows.
     Reader(int ranks, std::vector<int> rank_of_stage, const std::string& path)
         : most_ranks_(ranks), rank_of_stage_(std::move(rank_of_stage)), path_(path) {
         grows_ = rank_of_stage_.empty();
@@ -57,10 +57,10 @@ public:
     }
 
     [[nodiscard]] const std::vector<int>& rank_of_stage() const { return rank_of_stage_; }
-    [[nodiscard]] int ranks() const { return ranks_; }  ///< the largest with a row, and one
+    [[nodiscard]] int ranks() const { return ranks_; }  ///< the largest rank with a row, plus one
 
-    /// Sets what has a row. `keep`: the rest stays, else it is 0 and F and a backward of every
-    /// stage must be there.
+    /// Sets the costs that have a row. `keep`: the others stay; else they are 0, and F and a
+    /// backward of every stage are required.
     void set_stages(std::vector<TableCosts::OpCosts>& stage_ns, bool keep) const;
     void set_ranks(std::vector<TableCosts::OpCosts>& rank_ns) const;
 
@@ -115,7 +115,7 @@ private:
             fail("stage \"" + std::string(cells[2]) + "\": " + std::string(cells[1]) +
                  " has no stage; write -");
         }
-        // Schedules are made for passes that take time.
+        // Schedules require transformer passes to take time.
         const int64_t ns = integer("ns", cells[3], traits(op).has_stage ? 1 : 0, kMostNs);
         if (!times_.emplace(Key{rank, op, stage}, ns).second) {
             fail(std::string(cells[1]) + " already has a row for this rank and stage");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// vocabpipe plan: time and memory of training steps before a GPU is rented.
+// vocabpipe plan: time and memory of training steps, before any GPU is rented.
 #include <algorithm>
 #include <charconv>
 #include <cstdio>
@@ -38,7 +38,7 @@ struct PlanArguments {
     bool json = false;
 };
 
-/// The entries of a comma-separated list; of "" none.
+/// The entries of a comma-separated list; none for "".
 std::vector<std::string> entries(std::string_view flag, const std::string& text) {
     std::vector<std::string> result;
     if (text.empty()) return result;
@@ -54,7 +54,7 @@ std::vector<std::string> entries(std::string_view flag, const std::string& text)
     return result;
 }
 
-/// Of "a, b, c".
+/// The words of "a, b, c".
 std::vector<std::string> words_of(const std::string& list) {
     std::vector<std::string> words;
     std::istringstream text(list);
@@ -62,7 +62,7 @@ std::vector<std::string> words_of(const std::string& list) {
     return words;
 }
 
-/// The numbers of a list. An empty one leaves what is there.
+/// The numbers of a list. An empty list changes nothing.
 template <typename Number>
 void read_numbers(std::string_view flag, const std::string& list, std::vector<Number>& numbers) {
     if (!list.empty()) numbers.clear();
@@ -115,7 +115,7 @@ void plan_steps(PlanArguments arguments) {
         options.pass_times = read_planned_pass_times(arguments.pass_times);
     }
     read_lists(arguments, options);
-    std::unique_ptr<OutputFile> page;  // an impossible name shows before the work, not after
+    std::unique_ptr<OutputFile> page;  // an invalid name fails before the work, not after it
     if (!arguments.html.empty()) {
         OutputCheck({arguments.model, arguments.gpu, arguments.profile, arguments.pass_times})
             .add("--html", arguments.html, page_output());

@@ -30,7 +30,7 @@ using kernels::cuda::ProductShape;
 
 constexpr const char* kIgnored = "it is ignored until it is removed";
 
-/// As the XDG base directory specification has it: a relative path does not count. Empty: none.
+/// The XDG base directory specification's folder, which ignores relative paths. Empty: none.
 std::string cache_folder() {
     const auto folder = [](const char* variable) {
         const char* const value = std::getenv(variable);
@@ -43,7 +43,7 @@ std::string cache_folder() {
     return home.empty() ? "" : home + "/.cache/vocabpipe";
 }
 
-/// "NVIDIA-H200" of "NVIDIA H200".
+/// "NVIDIA-H200" for "NVIDIA H200".
 std::string as_file_name(std::string name) {
     std::ranges::replace_if(
         name,
@@ -62,14 +62,14 @@ std::string path_of(const std::string& gpu) {
            std::to_string(cublasLtGetVersion()) + ".txt";
 }
 
-/// Between processes that add to one file. A file of its own, which stays: the other one is
-/// replaced, and a lock on what was replaced keeps nobody out.
+/// Lock between processes that add to one file. It is a file of its own that stays: the other one
+/// is replaced, and a lock on a replaced file excludes nobody.
 class Lock {
 public:
     explicit Lock(const std::string& path)
         : file_(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666)) {
         if (file_ < 0) throw_output_error(path, "cannot create", errno);
-        // Others hold it for milliseconds, unless they have been stopped.
+        // Others hold it only for milliseconds, unless they are stopped.
         const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(5);
         while (::flock(file_, LOCK_EX | LOCK_NB) != 0) {
             const int error = errno;

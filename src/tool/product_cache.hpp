@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where there is CUDA.
+// Only with CUDA.
 #pragma once
 
 #include "kernels/cuda/product_choices.hpp"
@@ -11,9 +11,9 @@
 
 namespace vocabpipe::tool {
 
-/// Algorithms of matrix products that were timed, kept from run to run: a file of the user's cache
-/// folder for a model of GPU and a version of cuBLASLt. That it cannot be read or written fails no
-/// run and is a line for `note`. Bits depend on it.
+/// Timed algorithms of matrix products, kept from run to run: a file in the user's cache folder for
+/// each model of GPU and version of cuBLASLt. If it cannot be read or written, `note` gets a line
+/// and the run goes on. Bits depend on it.
 class ProductCache {
 public:
     using Note = std::function<void(const std::string& line)>;
@@ -21,31 +21,31 @@ public:
     /// `gpu`: its name.
     ProductCache(std::string gpu, Note note);
 
-    /// Empty: there is no cache folder.
+    /// Empty if there is no cache folder.
     [[nodiscard]] const std::string& path() const { return path_; }
     [[nodiscard]] bool exists() const;
 
-    /// None where there is no file, or one that is damaged or of another GPU or library.
+    /// None if the file is missing, damaged, or of another GPU or library.
     [[nodiscard]] kernels::cuda::ProductChoices read() const;
 
-    /// Adds the shapes that the file lacks; those that it has keep their algorithms, and so their
-    /// bits. A file that read() ignores stays as it is. Returns what runs have from now on: the
-    /// file's choices, and `timed` where it has none.
+    /// Adds the shapes that the file lacks; shapes that it has keep their algorithms, and so their
+    /// bits. A file that read() ignores is left unchanged. Returns the choices that later runs will
+    /// use: the file's, and `timed` for the rest.
     [[nodiscard]] kernels::cuda::ProductChoices add(kernels::cuda::ProductChoices timed) const;
 
-    /// Shapes of products.
+    /// Result of complete(): numbers of product shapes.
     struct Completed {
         kernels::cuda::ProductChoices choices;
-        size_t known = 0;  ///< that ran as the file says
+        size_t known = 0;  ///< that ran with the file's choice
         size_t timed = 0;
-        size_t untimed = 0;  ///< for which there is no memory, or nothing that runs
+        size_t untimed = 0;  ///< without memory for timing, or without an algorithm that runs
         std::string file;
 
         /// "products: 7 shapes from FILE, 2 timed now"
         [[nodiscard]] std::string line() const;
     };
-    /// Times what `known`, which read() returned, lacks of the products that `ctx` has run, and
-    /// adds it. Its choices are for engines that are made later.
+    /// Times the products that `ctx` has run and that `known`, returned by read(), lacks, and adds
+    /// them. The choices take effect in engines that are made later.
     [[nodiscard]] Completed complete(Context& ctx, kernels::cuda::ProductChoices known) const;
 
 private:

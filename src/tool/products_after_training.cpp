@@ -31,7 +31,7 @@ void write_products(Communicator& communicator, Device& device, const std::strin
     });
 }
 
-/// On rank 0, whose file it would be; empty where nothing can be offered.
+/// Offers rank 0's file; empty if there is nothing to offer.
 std::string offer_products(Communicator& communicator, Device& device) {
     const std::vector<std::string> shapes = product_shapes(communicator, device);
     std::string line;
@@ -70,7 +70,7 @@ std::function<std::string(Communicator&, Device&)> products_after_training(
         return offers ? offer_products(communicator, used) : std::string();
     };
 #else
-    return {};  // device_factory() has refused the device
+    return {};  // device_factory() has refused the device already
 #endif
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// vocabpipe profile: measures what passes and messages take on this machine, under mpirun or on
-// threads, and writes the profile file; or what products take that overlap their messages.
+// vocabpipe profile: measures the durations of passes and messages on this machine, under mpirun or
+// on threads, and writes a profile; or the durations of products that overlap their messages.
 #include "src/support/output_check.hpp"
 #include "src/support/output_file.hpp"
 #include "src/tool/commands.hpp"
@@ -26,7 +26,7 @@ namespace vocabpipe::tool {
 
 namespace {
 
-constexpr double kMostMeasuredSteps = 100'000;  // whose times are kept for their medians
+constexpr double kMostMeasuredSteps = 100'000;  // their times are kept for the medians
 
 struct ProfileArguments {
     TrainOptions train;
@@ -35,7 +35,7 @@ struct ProfileArguments {
     std::string overlap;  // --overlap; empty: no table
     ModelFlags model{train};
 
-    /// What train_gpt does not have.
+    /// Flags that train_gpt does not have.
     [[nodiscard]] FlagGroup own_flags() {
         return {
             .title = "Measurement",
@@ -122,7 +122,7 @@ void measure(ProfileArguments& options, const GivenFlags& given) {
                                  const OutputKind& kind) {
                 if (path.empty()) return;
                 check.add(flag, path, kind);
-                const OutputFile probe(path);  // rather now than afterwards
+                const OutputFile probe(path);  // fails before the work rather than after it
             };
             add("--output", options.output, profile_output());
             add("--overlap", options.overlap, overlap_table_output());
@@ -158,7 +158,7 @@ void measure(ProfileArguments& options, const GivenFlags& given) {
 Command profile_command(const std::string& command_line) {
     const auto o = std::make_shared<ProfileArguments>();
     o->train.command = command_line;
-    o->train.train_iters = 10;  // medians of ten steps: a second of a small model
+    o->train.train_iters = 10;  // medians of ten steps: a second with a small model
     std::vector<FlagGroup> flags = o->model.flags();
     flags.push_back(launch_flags(o->launch));
     flags.push_back(o->own_flags());

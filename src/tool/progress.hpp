@@ -11,9 +11,9 @@
 
 namespace vocabpipe::tool {
 
-/// One line on stderr that is rewritten in place a few times per second and erased with the object.
-/// Nothing if stderr is no terminal; or, where that was asked for, a line of its own after two
-/// seconds and then every ten, so that nobody takes long work for a hang.
+/// One line on stderr that is rewritten in place a few times per second and erased by the
+/// destructor. If stderr is no terminal: nothing, or with `everywhere` a new line after two seconds
+/// and then every ten, so that long work does not look like a hang.
 class ProgressLine {
 public:
     explicit ProgressLine(bool everywhere = false)
@@ -22,7 +22,7 @@ public:
     ProgressLine(const ProgressLine&) = delete;
     ProgressLine& operator=(const ProgressLine&) = delete;
 
-    /// For work that reports nothing while it runs.
+    /// For work that reports no progress.
     void announce(const char* text) {
         if (terminal_) {
             std::fprintf(stderr, "\r\033[K%s", text);
@@ -31,7 +31,7 @@ public:
         }
     }
 
-    /// A few times per second, after the first of it.
+    /// Shows at most a few lines per second.
     void show(const std::string& text) {
         const auto now = std::chrono::steady_clock::now();
         if (!terminal_) {

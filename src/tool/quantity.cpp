@@ -65,7 +65,7 @@ int64_t parse_time(std::string_view flag, const std::string& text, int ticks_per
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
     const std::string_view unit(end, static_cast<size_t>(text.data() + text.size() - end));
     for (const auto& [name, factor] : units) {
-        // 2^62: far beyond any step, and still exact enough to round.
+        // 2^62 is far beyond any step.
         if (error == std::errc() && unit == name && value >= 0 && value * factor < 0x1p62) {
             return std::llround(value * factor);
         }

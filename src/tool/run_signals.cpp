@@ -18,16 +18,16 @@ std::atomic<bool> stop_flag = false;
 std::atomic<int> ending = 0;
 /// When it came, on the monotonic clock; 0: never.
 std::atomic<int64_t> terminated_at_ns = 0;
-std::atomic<int64_t> interrupted_at_ns = 0;  ///< the same of SIGINT
+std::atomic<int64_t> interrupted_at_ns = 0;  ///< the same for SIGINT
 std::atomic<bool> announced = false;
 
-/// What nohup, or a shell's `&`, had ignored when the program began.
+/// Signals that nohup or a shell's `&` had ignored when the program began.
 struct IgnoredAtStart {
     bool interrupt = false, hang_up = false;
 };
 IgnoredAtStart ignored_at_start;
 
-/// Before the constructors of libraries: that of UCX, which MPI brings, takes SIGHUP for itself.
+/// Runs before the constructors of libraries, as that of UCX, which MPI loads, takes SIGHUP.
 /// Sanitizers are not ready yet.
 [[gnu::no_sanitize("address", "thread", "undefined")]] void look_what_is_ignored(int, char**,
                                                                                  char**) {
@@ -58,8 +58,8 @@ sigset_t set_of(std::initializer_list<int> signals) {
     return set;
 }
 
-/// Who presses Ctrl-C twice does not want to wait. A launcher that sends it to the process and to
-/// its group (`timeout` does) has sent it once.
+/// A second Ctrl-C ends the process at once. `timeout` and similar launchers send the first one
+/// twice: to the process and to its group.
 void interrupt() {
     constexpr int64_t kSameNs = 200'000'000;
     int64_t first = 0;
@@ -99,15 +99,15 @@ void install_run_signals(int exit_signal) {
         sigaddset(&stopping, exit_signal);
         sigaddset(&set, exit_signal);
     }
-    // A reader that went away is an error of the write, and the step is saved; a file beyond
-    // `ulimit -f` is an error with its name.
+    // A closed pipe then is an error of the write, and the step is saved; a file beyond `ulimit -f`
+    // is an error with its name.
     for (const int signal : {SIGPIPE, SIGXFSZ}) std::signal(signal, SIG_IGN);
 
     // Threads inherit the mask. A handler would run on the stack of the thread that it interrupts,
-    // and oneDNN's kernels have that in a block of the heap: what lies below would be overwritten.
+    // which oneDNN's kernels place in a heap block: memory below it would be overwritten.
     pthread_sigmask(SIG_BLOCK, &set, nullptr);
     std::thread([set, stopping] {
-        sigset_t all;  // a signal that others wait for must not find this thread
+        sigset_t all;  // this thread must not take a signal that others wait for
         sigfillset(&all);
         pthread_sigmask(SIG_BLOCK, &all, nullptr);
         for (int signal = 0;;) {

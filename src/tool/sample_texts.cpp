@@ -23,7 +23,7 @@ constexpr int64_t kTokensShown = 160;  // about a hundred words
 
 using TrainingSet = TrainingData::TrainingSet;
 
-/// What reads the tokens of a data set, or null.
+/// The tokenizer for a data set, or null.
 std::unique_ptr<Tokenizer> tokenizer_of(const TrainingSet& set, const std::string& model) {
     const auto load = [](const std::string& path) {
         return std::make_unique<SentencePieceTokenizer>(SentencePieceTokenizer::load(path));
@@ -38,7 +38,7 @@ std::unique_ptr<Tokenizer> tokenizer_of(const TrainingSet& set, const std::strin
     return nullptr;
 }
 
-/// A sample may begin or end inside of a character, which UTF-8 does not know.
+/// A sample may begin or end within a character, which is invalid UTF-8: replaces such bytes.
 std::string whole_characters(const std::string& text) {
     return nlohmann::json::parse(json_text(nlohmann::json(text))).get<std::string>();
 }
@@ -48,7 +48,7 @@ std::string source_of(const TrainingSet& set, int64_t token) {
     return "document " + std::to_string(document_of(*set.tokens, token));
 }
 
-/// The samples of all data sets, by their numbers.
+/// The samples of all data sets, by number.
 class Texts {
 public:
     Texts(const TrainingData& data, int64_t seq_length, const std::string& model)
@@ -92,7 +92,7 @@ public:
     }
 
 private:
-    /// Documents apart by a line.
+    /// The text of the tokens, with documents on separate lines.
     static std::string text_of(const Tokenizer& tokenizer, const std::vector<int32_t>& tokens) {
         std::string text;
         auto at = tokens.begin();
@@ -111,7 +111,7 @@ private:
     std::string model_;
 };
 
-/// The sample before which `position` others are left out.
+/// The sample that is left out and has `position` left-out samples before it.
 int64_t left_out_at(const SubsetReader& subset, int64_t position) {
     int64_t low = 0;
     int64_t high = subset.info().corpus.samples - 1;
@@ -136,7 +136,7 @@ SampleTexts sample_texts(const TrainingData& data, const SubsetReader& subset,
     result.tokenizer = texts.tokenizer();
     if (result.tokenizer.empty()) return result;
     const int64_t left_out = subset.info().corpus.samples - subset.count();
-    // From the middle of equal parts of all of them.
+    // Takes the middles of equal parts.
     const auto place = [](int64_t i, int64_t of, int64_t all) {
         return (2 * i + 1) * all / (2 * of);
     };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// vocabpipe schedule check: proves that a schedule file runs, or says why it does not.
+// vocabpipe schedule check: proves that a schedule file runs without deadlock, or says why not.
 #include <cstdio>
 #include <memory>
 #include <optional>

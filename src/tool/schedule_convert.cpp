@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// vocabpipe schedule convert: between CSV dialects and JSON.
+// vocabpipe schedule convert: converts schedules between CSV dialects and JSON.
 #include <cstdint>
 #include <iostream>
 #include <iterator>
@@ -25,7 +25,7 @@ struct ScheduleConvertArguments {
     CsvDialect output_dialect = CsvDialect::automatic;
 };
 
-/// Whoever's it is: what can be read as a schedule can be replaced by one.
+/// Any file that can be read as a schedule may be replaced by one.
 OutputKind schedule_output() {
     return {"a schedule", [](const std::string& path) {
                 try {

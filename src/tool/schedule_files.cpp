@@ -21,7 +21,8 @@ namespace vocabpipe::tool {
 
 namespace {
 
-/// The keys of a JSON file that is no schedule are no help to who gave it by mistake.
+/// InputFileError for JSON of another kind, naming the kind: an error about missing keys of a
+/// schedule would not help.
 void refuse_other_json(const std::string& path) {
     const std::string text = read_whole_file(path, "use a .csv or .json file");
     if (text.find("\"format\"") != std::string::npos || !text.starts_with('{')) return;
@@ -57,7 +58,7 @@ void check_schedule_name(const std::string& name) {
         throw UsageError("SCHEDULE " + name +
                          ": is a file, but its name does not end in .csv or .json");
     }
-    if (name == "dualpipe") static_cast<void>(generator(name));  // says what to use in its place
+    if (name == "dualpipe") static_cast<void>(generator(name));  // its error names the replacement
     throw UsageError("SCHEDULE " + name +
                      ": is neither the name of a schedule (see vocabpipe schedule list) nor a .csv "
                      "or .json file" +

@@ -9,21 +9,21 @@
 
 namespace vocabpipe::tool {
 
-/// Whether a schedule's name is that of a file: it ends in .csv or .json, or has a folder.
+/// Whether a schedule's name is a file's: it ends in .csv or .json, or has a folder.
 [[nodiscard]] bool names_schedule_file(std::string_view name);
 
-/// Throws UsageError, with the nearest name, unless a built-in schedule is called so.
+/// UsageError, with the nearest name, unless there is a built-in schedule of that name.
 void check_schedule_name(const std::string& name);
 
-/// read_schedule(), with its notes on stderr.
+/// read_schedule(), with notes printed to stderr.
 [[nodiscard]] Schedule read_schedule_file(const std::string& path,
                                           const ReadScheduleOptions& options);
 
-/// --dialect, that of a file to read; `letters`: its help begins with them.
+/// --dialect, the dialect of a file to read; `letters`: beginning of its help.
 [[nodiscard]] Flag dialect_flag(CsvDialect& dialect, const std::string& letters);
 
-/// A schedule of transformer passes alone, with whole vocabulary layers added as in
-/// VocabMode::none; others as they are.
+/// Adds whole vocabulary layers, as in VocabMode::none, to a schedule that has only transformer
+/// passes; returns others unchanged.
 [[nodiscard]] Schedule with_vocabulary(const Schedule& schedule);
 
 }  // namespace vocabpipe::tool

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// vocabpipe schedule list: the families that show, plan and train_gpt know by name.
+// vocabpipe schedule list: the schedule families that show, plan and train_gpt know by name.
 #include <cstdio>
 #include <string>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// vocabpipe schedule show: a schedule by name or from a file, as a time grid, CSV or JSON.
+// vocabpipe schedule show: prints a schedule, by name or from a file, as a time grid, CSV or JSON.
 #include <sys/ioctl.h>
 #include <unistd.h>
 
@@ -26,7 +26,7 @@ namespace {
 
 struct ShowArguments {
     std::string name;
-    // A column of the grid is then a part of F, whatever the figures.
+    // With these costs a column of the grid is a fraction of F, whatever the figures.
     ScheduleFlags flags{.costs = "1,2"};
     std::string format = "grid";
     int width = 0;  // 0: the terminal's
@@ -99,7 +99,7 @@ void print_grid(const ShowArguments& options, const ScheduledStep& step) {
     const PassTimes times = time_passes(schedule, PassCosts::of(step.costs, step.sizes, schedule));
     std::printf("%s\n%s\n\n", wrap_text(one_line(step.title)).c_str(),
                 wrap_text("costs: " + text_of_costs(options.flags, step)).c_str());
-    // Costs in nanoseconds have no unit of their own: about a microsecond.
+    // Costs in nanoseconds have no unit: take about a microsecond.
     const int64_t unit = step.ticks_per_unit > 0 ? step.ticks_per_unit : 1000;
     const std::string grid = time_grid(
         schedule, times,

@@ -31,7 +31,7 @@ namespace vocabpipe::tool {
 
 namespace {
 
-/// "12,24" is figures, everything else a file.
+/// The profile in a file; none for figures such as "12,24".
 std::optional<Profile> profile_of(const std::string& costs) {
     std::error_code ignored;
     const bool figures = costs.find(',') != std::string::npos ||
@@ -40,8 +40,8 @@ std::optional<Profile> profile_of(const std::string& costs) {
     return read_profile(costs);
 }
 
-/// Whether it can be made in a reasonable time and memory, by what it will have at most: three
-/// passes of a stage and a few of a rank's shards per microbatch.
+/// UsageError if the step would have more than `most` passes; assumes at most three passes per
+/// stage and four per rank for each microbatch.
 void check_size(const Schedule& schedule, int64_t most) {
     const int64_t per_microbatch = int64_t{3} * schedule.stages + int64_t{4} * schedule.ranks;
     if (schedule.microbatches <= most / per_microbatch) return;
@@ -53,8 +53,9 @@ void check_size(const Schedule& schedule, int64_t most) {
                      " (the middle of a step only repeats)");
 }
 
-/// Refuses what the memory cannot hold: programs for two ways to receive are compared, and each
-/// rank's lists all ranks that it meets, with a part for each where the vocabulary has shards.
+/// OutOfMemoryError if programs would not fit in memory. Two sets of them exist, as two ways to
+/// receive are compared; each rank's program lists all ranks that it meets, with a part for each if
+/// the vocabulary is sharded.
 void check_program_memory(const Schedule& schedule) {
     constexpr double kBytesPerPass = 800;
     const double ranks = schedule.ranks;
@@ -79,7 +80,7 @@ int needed(std::string_view flag, int value, int otherwise) {
     throw UsageError(std::string(flag) + ": is required; use an integer of at least 1");
 }
 
-/// Layers of every stage; empty where all stages are alike.
+/// Layers of every stage; empty if all stages are alike.
 std::vector<int> layers_of(const std::vector<int>& rank_of_stage, const ScheduleFlags& flags,
                            VocabMode mode, Recompute recompute,
                            const std::optional<Profile>& profile) {
@@ -98,7 +99,7 @@ std::vector<int> layers_of(const std::vector<int>& rank_of_stage, const Schedule
         static_cast<int>(profile->model.layers_per_stage.size()) == stages) {
         return profile->model.layers_per_stage;
     }
-    double output = 0;  // the output layer in transformer layers
+    double output = 0;  // output layer, in transformer layers
     const auto sum = [](const std::vector<TableCosts::OpCosts>& table, Op a, Op b) {
         double total = 0;
         for (const auto& costs : table) {
@@ -134,14 +135,14 @@ std::string memory_of(const ScheduledStep& step, const ScheduleFlags& flags,
                        std::to_string(micro_batch_size) + " x " + std::to_string(seq_length) +
                        " tokens per microbatch, " +
                        (step.sizes.dtype == DType::bf16 ? "bf16" : "fp32") + ", ";
-    // Some profiles do not say how many layers they measured.
+    // Some profiles do not record how many layers they measured.
     if (count > 0) text += counted(count, "layer") + ", ";
     text += counted(step.schedule.output.vocab_size(), "vocabulary row");
     return text + (step.persistent.empty() ? "; without weights and optimizer" : "");
 }
 
-/// What a profile with tensor ranks leaves to its reader. Sums of the gradients of what they repeat
-/// (norms, biases) are not simulated: they are a few rows.
+/// Completes a profile with tensor ranks. Summing the gradients of replicated parameters (norms,
+/// biases) is not simulated: they are a few rows.
 void set_tensor_ranks(ScheduledStep& step) {
     const Mesh mesh = step.mesh();
     step.title += ", " + std::to_string(mesh.tensor) + " tensor ranks each";
@@ -153,7 +154,7 @@ void set_tensor_ranks(ScheduledStep& step) {
     step.persistent = std::move(of_world);
 }
 
-/// Costs and sizes of `step`, whose stages and shards are set.
+/// Sets costs and sizes of `step`, whose stages and shards are set.
 void set_costs(ScheduledStep& step, const ScheduleFlags& flags, VocabMode mode, Recompute recompute,
                const std::optional<Profile>& profile) {
     const std::vector<int> layers =
@@ -171,7 +172,7 @@ void set_costs(ScheduledStep& step, const ScheduleFlags& flags, VocabMode mode, 
     if (!flags.pass_times.empty()) {
         set_pass_times(step, flags.pass_times, profile.has_value());
     }
-    // Without a model or a number of layers, a stage has four.
+    // Without a model or a number of layers, assumes four layers per stage.
     const int all_layers = std::accumulate(layers.begin(), layers.end(), 0);
     step.costs.layers_per_stage =
         all_layers == 0 ? 4 : static_cast<double>(all_layers) / step.schedule.stages;
@@ -194,7 +195,7 @@ void set_costs(ScheduledStep& step, const ScheduleFlags& flags, VocabMode mode, 
                                              : 0};
 }
 
-/// A schedule file, and flags that are not for files refused.
+/// Reads a schedule file, and refuses flags that do not apply to files.
 Schedule read_checked(const std::string& path, const ScheduleFlags& flags) {
     for (const auto& [flag, value] : {std::pair{"--chunks", flags.rule.chunks},
                                       std::pair{"--memory-limit", flags.rule.memory_limit},
@@ -336,7 +337,7 @@ std::string take_own_flags(const std::string& text, ScheduleFlags& flags) {
     for (size_t at = end; at < text.size();) {
         const size_t next = std::min(text.find(',', at + 1), text.size());
         const std::string part = text.substr(at + 1, next - at - 1);
-        // --costs has commas of its own.
+        // --costs contains commas itself.
         if (!arguments.empty() && part.find('=') == std::string::npos) {
             arguments.back() += "," + part;
         } else {
@@ -362,7 +363,7 @@ ScheduledStep make_step(const std::string& name, const ScheduleFlags& asked, int
         flags.pp = from_file.ranks;
         flags.microbatches = from_file.microbatches;
     } else {
-        check_schedule_name(name);  // an unknown one is the first thing to say
+        check_schedule_name(name);  // an unknown name is reported first
     }
     flags.pp = needed("--pp", flags.pp, profile ? profile->ranks() : 0);
     ScheduleOptions options;
@@ -383,7 +384,7 @@ ScheduledStep make_step(const std::string& name, const ScheduleFlags& asked, int
     if (recompute != Recompute::none) {
         step.title += ", " + std::string(to_string(recompute)) + " recomputation";
     }
-    // Costs depend on stages and shards alone, and the order of the passes on the costs.
+    // Costs depend only on stages and shards, and the order of the passes on the costs.
     const OrderSource source{.name = name,
                              .passes = is_file ? &from_file : nullptr,
                              .recompute = recompute != Recompute::none && !own_recomputation};
@@ -410,7 +411,7 @@ ScheduledStep make_step(const std::string& name, const ScheduleFlags& asked, int
 SimulatedStep simulate_step(const std::string& schedule, const ScheduleFlags& flags) {
     SimulatedStep result;
     std::optional<LongWork> work;
-    // A search shows itself how far it is.
+    // A search shows its own progress.
     if (flags.rule.search_moves == 0) work.emplace("simulating " + schedule);
     result.step = make_step(schedule, flags, kMostPassesToLower);
     if (!work) work.emplace("simulating " + schedule);
@@ -418,7 +419,7 @@ SimulatedStep simulate_step(const std::string& schedule, const ScheduleFlags& fl
     const ScheduledStep& step = result.step;
     LowerOptions lowering{.receive_ahead = receive_ahead_from(flags.receive_ahead),
                           .pieces = tile_pieces_from(flags.tile_pieces)};
-    // Messages that take no time gain nothing.
+    // If messages take no time, pieces gain nothing.
     if (lowering.pieces == 0 && step.costs.bytes_per_ns == 0) lowering.pieces = 1;
     EarlyReceives made = lower_step(step.schedule, step.sizes, step.costs, lowering, step.options);
     result.programs = std::move(made.lowered).all();

@@ -17,7 +17,7 @@
 
 namespace vocabpipe::tool {
 
-/// What the commands that simulate ask about a schedule; 0 is "not given".
+/// Flags about a schedule, of the commands that simulate; 0 means "not given".
 struct ScheduleFlags {
     int pp = 0;
     int microbatches = 0;
@@ -26,10 +26,10 @@ struct ScheduleFlags {
     int64_t vocab_size = 0;
     std::optional<Recompute> recompute;        // none: Recompute::none, or full for a file with R
     CsvDialect dialect = CsvDialect::current;  // of a PyTorch CSV
-    // B = 2 F, and an even share of the output layer a third of F: round numbers, all alike.
+    // Round numbers, equal for all stages: B = 2 F, and an even share of the output layer is F / 3.
     std::string costs = "12,24,4";
     std::string pass_times;       // a file; empty: none
-    bool figures_are_ns = false;  // of --costs F,B; no flag: known from what else is drawn
+    bool figures_are_ns = false;  // of --costs F,B; not a flag: set if measured runs are drawn, too
     int64_t latency = 0;
     int64_t hop = 0;
     int num_layers = 0;
@@ -44,44 +44,44 @@ struct ScheduleFlags {
     std::string overlap_table;  // a file; empty: none
 };
 
-/// The positional argument that names a schedule.
+/// The positional argument for a schedule.
 [[nodiscard]] Flag schedule_argument(
     std::string& name, const std::string& help = "Name of a schedule, or a .csv or .json file");
 /// The rows of these flags.
 [[nodiscard]] FlagGroup schedule_source_flags(ScheduleFlags& flags);
-/// And those of commands that run programs, not lists alone.
+/// Further rows, for commands that run programs and not only show lists.
 [[nodiscard]] FlagGroup lowering_flags(ScheduleFlags& flags);
 
-/// `text` is NAME, FILE, or NAME,flag=value,... with flags of its own, such as
-/// "1f1b,vocab-mode=one_barrier". Throws UsageError.
+/// Parses NAME, FILE, or NAME,flag=value,... with flags of its own, such as
+/// "1f1b,vocab-mode=one_barrier", into `flags`, and returns the name. UsageError.
 [[nodiscard]] std::string take_own_flags(const std::string& text, ScheduleFlags& flags);
 
-/// A schedule with everything that lowering and simulation need.
+/// A schedule with all inputs of lowering and simulation.
 struct ScheduledStep {
     std::string title;  ///< "1f1b one_barrier, 4 ranks, 8 microbatches"
     Schedule schedule;
     StepSizes sizes;
     TableCosts costs;
-    int ticks_per_unit = 0;  ///< of costs that are figures; 0: costs are nanoseconds
-    std::vector<PersistentBytes> persistent;  ///< [rank of the world]; empty: not known
+    int ticks_per_unit = 0;                   ///< if costs are figures; 0: costs are nanoseconds
+    std::vector<PersistentBytes> persistent;  ///< [rank of the world]; empty: unknown
     SimulateOptions options;
-    std::string memory_of;  ///< what the bytes of `sizes` are of, for people
-    std::string costs_of;   ///< what the costs are, for people
+    std::string memory_of;  ///< what `sizes` describe, for people
+    std::string costs_of;   ///< where the costs come from, for people
 
-    /// Of the world that is simulated: one pipeline, or that of a profile with tensor ranks.
+    /// The simulated world: one pipeline, or with tensor ranks if the profile has them.
     [[nodiscard]] Mesh mesh() const { return sizes.mesh(schedule.ranks); }
 };
 
-/// Of a schedule that is lowered, some 800 bytes and 4 us each. More are refused before anything is
-/// made; of those that are only ordered and shown make_schedule() takes more.
+/// Limit for schedules that are lowered, at some 800 bytes and 4 us per pass; checked before
+/// anything is made. make_schedule() allows more, for schedules that are only ordered and shown.
 inline constexpr int64_t kMostPassesToLower = 4'000'000;
 
 /// The built-in schedule of that name, or one from a .csv or .json file, of at most about
-/// `most_passes` (0: as many as make_schedule() makes). Throws UsageError, InputFileError.
+/// `most_passes` (0: make_schedule()'s limit). UsageError, InputFileError.
 [[nodiscard]] ScheduledStep make_step(const std::string& schedule, const ScheduleFlags& flags,
                                       int64_t most_passes = 0);
 
-/// A step that ran in simulated time.
+/// A step and its simulation.
 struct SimulatedStep {
     ScheduledStep step;
     std::vector<Program> programs;

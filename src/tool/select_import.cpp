@@ -18,7 +18,7 @@ namespace {
 
 struct SelectImportArguments {
     std::string edges, output;
-    int64_t samples = 0;  // 0: by the edges
+    int64_t samples = 0;  // 0: as many as the edges name
     uint64_t memory = 0;  // 0: half of what is available
 };
 

@@ -28,7 +28,7 @@ namespace {
 
 struct SelectKnnArguments {
     std::string embeddings, output;
-    int64_t neighbours = 10;  // of the paper that select run follows
+    int64_t neighbours = 10;  // as in the paper that select run follows
     bool centre = false;
     uint64_t memory = 0;  // 0: not checked
     bool dry_run = false;
@@ -62,7 +62,7 @@ void print_knn(const SelectKnnArguments& o, const KnnReport& report, int64_t sam
                 percent_text(rate.gemm_rate > 0 ? rate.rate() / rate.gemm_rate : 0).c_str());
 }
 
-/// Returns the signal that ended it, 0 for none.
+/// Returns the signal that ended it; 0: none.
 int knn_on(Communicator& world, const SelectKnnArguments& o) {
     const bool first = world.rank() == 0;
     std::unique_ptr<EmbeddingInput> input;

@@ -28,7 +28,7 @@ namespace {
 
 constexpr int64_t kMost = INT64_MAX;
 constexpr size_t kMostSteps = 1'000'000;
-constexpr int64_t kTexts = 8;  // of chosen samples, and of others
+constexpr int64_t kTexts = 8;  // per kind: chosen samples, and others
 
 struct PageArguments {
     std::string report, subset, html, tokenizer_model;
@@ -85,7 +85,7 @@ SelectionPage read_report(const std::string& path) {
     return page;
 }
 
-/// The length of the samples is the subset's: no flag of this command says it.
+/// The subset file determines the length of the samples; this command has no flag for it.
 Corpus corpus_of(const TrainingData& data, const PageArguments& o, int64_t seq_length) {
     if (seq_length == 0) {
         throw InputFileError(o.subset +

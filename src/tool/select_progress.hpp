@@ -13,15 +13,15 @@
 
 namespace vocabpipe::tool {
 
-/// What is being done, how fast, and how long it will take, on stderr; of one rank.
+/// Progress of work in phases on stderr: what, how fast, and time left; on one rank.
 class PhaseProgress {
 public:
     explicit PhaseProgress(bool shown) : shown_(shown) {}
 
-    /// `total` 0: not known.
+    /// `total` 0: unknown.
     void show(const char* phase, int64_t done, int64_t total) {
         if (!shown_) return;
-        if (phase != phase_ || done < done_) {  // the next one, or the same again
+        if (phase != phase_ || done < done_) {  // the next phase, or the same one again
             phase_ = phase;
             begun_ = Clock::now();
         }
@@ -32,7 +32,7 @@ public:
             text +=
                 format(": %.0f %%", 100 * static_cast<double>(done) / static_cast<double>(total));
         }
-        if (done > 0 && seconds > 0.5) {  // a rate of less says nothing
+        if (done > 0 && seconds > 0.5) {  // earlier, the rate would mean nothing
             const double rate = static_cast<double>(done) / seconds;
             text += format(", %.3g per s", rate);
             if (total > done) {
@@ -52,10 +52,10 @@ private:
     Clock::time_point begun_ = Clock::now();
 };
 
-/// Seconds by phase, in the order of their first ends.
+/// Seconds by phase, in the order in which phases first end.
 class PhaseSeconds {
 public:
-    /// What has passed since the last end was this phase.
+    /// Counts the time since the last end for this phase.
     void end(const std::string& phase) {
         const auto now = std::chrono::steady_clock::now();
         if (!seconds_.contains(phase)) order_.push_back(phase);

@@ -17,10 +17,10 @@ namespace vocabpipe::tool {
 
 namespace {
 
-constexpr double kMostWeight = 1 << 20;  // products with 2^31 stay far from 64 bits
+constexpr double kMostWeight = 1 << 20;  // products with 2^31 stay far below 64 bits
 constexpr double kMostRounds = 1'000'000;
 
-/// Files that cannot be written are found before the work.
+/// Checks before the work that the files can be written.
 void check_outputs(const SelectRunArguments& o) {
     OutputCheck check({o.graph, o.utility});
     check.add("--output", o.output, subset_output());
@@ -32,7 +32,7 @@ void check_outputs(const SelectRunArguments& o) {
 SubsetInfo subset_info(const SelectRunArguments& o, const UtilityInput& utility,
                        const SelectContext& context, const SelectRunResult& result) {
     SubsetInfo info{.corpus = context.graph.corpus(), .count = result.k, .provenance = {}};
-    // What the graph's file does not know of the samples, that of the utilities may.
+    // What the graph's file does not record about the samples, the utilities' file may.
     if (info.corpus.data.empty()) info.corpus.data = utility.corpus().data;
     if (info.corpus.seq_length == 0) info.corpus.seq_length = utility.corpus().seq_length;
     for (const auto& [flag, value] : o.deciding(result.k)) {
@@ -75,7 +75,7 @@ void select_on(Communicator& world, const SelectRunArguments& o) {
         result.sizes = sizes;
         result.plan = plan_memory(sizes, world.size(), parts, o.bounding, context.batch_bytes);
     };
-    // What is too much for the best of graphs is known before all rows are looked through.
+    // Too much memory for even the best graph is reported before all rows are read.
     plan(GraphSizes::least(graph->nodes(), graph->entries(), world.size()));
     if (o.memory == 0 || result.plan.total() <= o.memory) plan(GraphSizes::of(context));
     if (o.dry_run) {
@@ -153,7 +153,7 @@ std::map<std::string, std::string> SelectRunArguments::deciding(int64_t k) const
 
 int64_t subset_size_of(const SelectRunArguments& arguments, int64_t n) {
     if (const auto fraction = arguments.fraction) {
-        // Below 2^32 * 10^9.
+        // The product is below 2^32 * 10^9.
         return n * fraction->numerator / fraction->denominator;
     }
     const int64_t k = *arguments.subset_size;

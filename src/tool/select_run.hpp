@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// vocabpipe select run: its flags, and what it says of its work.
+// vocabpipe select run: its flags, and the reports of its work.
 #pragma once
 
 #include "src/select/select_context.hpp"
@@ -31,39 +31,39 @@ struct SelectRunArguments {
     std::string report, state;
     Launch launch{.transport = started_by_mpirun() ? "mpi" : "threads"};
 
-    /// All that the result follows from, beside the files: flag and value.
+    /// Flag and value of everything besides the files that decides the result.
     [[nodiscard]] std::map<std::string, std::string> deciding(int64_t k) const;
 };
 
-/// What a run has come to, on every rank.
+/// The result of a run, on every rank.
 struct SelectRunResult {
     int64_t k = 0;
     GraphSizes sizes;
     MemoryPlan plan;
-    uint64_t used_bytes = 0;  ///< the most that a rank has held
+    uint64_t used_bytes = 0;  ///< largest of all ranks
     const Selection* selection = nullptr;
     PhaseSeconds seconds;
 };
 
-// Flags that select stats has as well.
+// Flags that select stats has, too.
 [[nodiscard]] Flag graph_flag(SelectRunArguments& arguments);
 [[nodiscard]] Flag utility_flag(SelectRunArguments& arguments);
 [[nodiscard]] Flag fraction_flag(SelectRunArguments& arguments);
 [[nodiscard]] Flag subset_size_flag(SelectRunArguments& arguments);
 [[nodiscard]] Flag alpha_flag(SelectRunArguments& arguments);
 [[nodiscard]] Flag beta_flag(SelectRunArguments& arguments);
-/// Of select run and select knn: bytes per rank, 0 for any number.
+/// For select run and select knn: bytes per rank, 0 for any number.
 [[nodiscard]] Flag memory_flag(uint64_t& memory);
 
-/// Samples to choose of n. UsageError if there are not as many.
+/// The number of samples to choose out of n. UsageError if n is smaller.
 [[nodiscard]] int64_t subset_size_of(const SelectRunArguments& arguments, int64_t n);
 
-/// Memory per rank, rounds and parts, for --dry-run.
+/// Prints memory per rank, rounds and partitions, for --dry-run.
 void print_selection_plan(const SelectRunArguments& arguments, const SelectRunResult& result,
                           int ranks);
-/// What was decided where.
+/// Prints which phase decided how many samples.
 void print_selection(const SelectRunArguments& arguments, const SelectRunResult& result);
-/// The same and more as JSON, for --report.
+/// The same with more detail as JSON, for --report.
 [[nodiscard]] std::string selection_report(const SelectRunArguments& arguments,
                                            const SelectRunResult& result,
                                            const SelectContext& context);

@@ -30,10 +30,10 @@ constexpr size_t kBins = 12;
 constexpr size_t kBarColumns = 36;
 constexpr int64_t kAtOnce = 4096;
 
-/// How many values lie between bounds; printed with bars.
+/// Counts values per interval and prints them with bars.
 class Histogram {
 public:
-    /// Equal steps from 0 to `most`, of whole numbers.
+    /// Bins of equal width from 0 to `most`, in whole numbers.
     explicit Histogram(int64_t most)
         : step_(std::max<int64_t>(most / static_cast<int64_t>(kBins) + 1, 1)) {}
 
@@ -42,7 +42,7 @@ public:
         sum_ += static_cast<double>(value);
         ++total_;
     }
-    /// `unit`: what a printed 1 is.
+    /// `unit`: the value that is printed as 1.
     void print(const char* title, double unit) const {
         const double mean = total_ == 0 ? 0 : sum_ / static_cast<double>(total_) / unit;
         std::printf("%s, mean %.4g\n", title, mean);

@@ -13,10 +13,11 @@ namespace vocabpipe::tool {
 
 namespace {
 
-// In the pictures' units, which are pixels unless a page is narrower.
+// In units of the pictures, which are pixels unless the page is narrower.
 constexpr double kWidth = 860, kHeight = 220;
 constexpr double kLeft = 70, kRight = 10, kTop = 10, kBottom = 26;
-constexpr size_t kMostSources = 40;  // bars: half of those with the most kept, half with the least
+constexpr size_t kMostSources =
+    40;  // bars: half of them for the sources with the largest shares kept, half for the smallest
 
 constexpr const char* kStyle = R"(
 :root { --text: #1c2330; --soft: #647084; --line: #d9dde3; --chosen: #4f8f3a; --out: #aab4c3;
@@ -47,7 +48,7 @@ svg text { fill: var(--soft); font-variant-numeric: tabular-nums; }
 .chip { display: inline-block; width: 10px; height: 10px; border-radius: 2px; margin: 0 4px 0 10px; }
 )";
 
-/// A length or place of a picture.
+/// A coordinate or length in a picture.
 std::string at(double value) {
     return format("%.1f", value);
 }
@@ -62,7 +63,7 @@ std::string line_at(double x1, double y1, double x2, double y2, const char* kind
            at(y2) + "\" class=\"" + kind + "\"/>\n";
 }
 
-/// With a line of text for those who point at it, or none.
+/// A rectangle; `hint` is shown when the mouse is over it, unless it is empty.
 std::string box(double x, double y, double width, double height, const char* kind,
                 const std::string& hint) {
     return "<rect x=\"" + at(x) + "\" y=\"" + at(y) + "\" width=\"" + at(width) + "\" height=\"" +
@@ -75,7 +76,7 @@ std::string picture(double height, const std::string& body) {
            at(kWidth) + " " + at(height) + "\">\n" + body + "</svg></div>\n";
 }
 
-/// Selected samples from below, discarded ones from above, after every step.
+/// After every step: selected samples from below, discarded ones from above.
 std::string bounding_picture(const SelectionPage& page) {
     const double width = kWidth - kLeft - kRight;
     const double height = kHeight - kTop - kBottom;

@@ -11,17 +11,17 @@
 
 namespace vocabpipe::tool {
 
-/// What the page of a selection shows.
+/// Contents of a selection's page.
 struct SelectionPage {
     /// One Shrink or Grow of bounding.
     struct Step {
         bool grow = false;
         int64_t decided = 0;
     };
-    /// One round of greedy in parts.
+    /// One round of greedy in partitions.
     struct Round {
         int64_t input = 0, kept = 0, partitions = 0;
-        double objective = 0;  ///< in utilities: 1 is 2^20
+        double objective = 0;  ///< in units of utility: 1 is 2^20
     };
     /// A document, or a data set of a blend.
     struct Source {
@@ -34,12 +34,12 @@ struct SelectionPage {
     int64_t samples = 0, chosen = 0;
     std::vector<Step> steps;
     std::vector<Round> rounds;
-    std::vector<Source> sources;       ///< empty: not known
-    std::optional<SampleTexts> texts;  ///< none: there is no data to read them from
+    std::vector<Source> sources;       ///< empty: unknown
+    std::optional<SampleTexts> texts;  ///< none: no data to read them from
 
-    /// One self-contained HTML page, without scripts: what bounding decided step by step, the
-    /// objective of every round, how much of each source is kept, and texts of chosen samples
-    /// beside texts of those left out.
+    /// One self-contained HTML page without scripts: the samples that each step of bounding
+    /// decided, the objective of every round, the kept share of each source, and texts of chosen
+    /// samples next to texts of others.
     [[nodiscard]] std::string html() const;
 };
 

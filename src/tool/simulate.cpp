@@ -30,7 +30,7 @@ struct SimulateArguments {
     std::string trace, html;
 };
 
-/// So that all of them fit on a line.
+/// Short enough for all of them to fit on a line.
 std::string_view short_name(MemoryUse use) {
     switch (use) {
         case MemoryUse::activations:

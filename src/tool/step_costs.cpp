@@ -24,23 +24,24 @@ int64_t scaled(int64_t value, double by) {
     return std::llround(static_cast<double>(value) * by);
 }
 
-/// Part of the output layer's products that S does: scores, and with one barrier also the input
-/// gradient (arXiv 2411.05288, sections 4.2 and 4.3).
+/// Fraction of the output layer's products that S computes: scores, and with one barrier also the
+/// input gradient (arXiv 2411.05288, sections 4.2 and 4.3).
 double score_part(Barriers barriers) {
     return barriers == Barriers::one ? 2.0 / 3 : 1.0 / 3;
 }
 
-/// Of the R of a stage whose F costs `forward`. Norms and the activation read and write 12 h
+/// Cost of R, for a stage whose F costs `forward`. Norms and the activation read and write 12 h
 /// elements of two bytes per token and layer (f = 4 h), F computes 24 h^2 FLOPs; a device computes
 /// about 200 FLOPs in the time of a byte (A100 153, H100 295: dense bf16 over memory bandwidth of
-/// their data sheets). Not 0, which stands for all of F.
+/// their data sheets). Never 0, which stands for all of F.
 int64_t selective_cost(int64_t forward, int64_t hidden_size) {
     constexpr double kFlopsPerByte = 200;
     const double part = std::min(1.0, kFlopsPerByte / static_cast<double>(hidden_size));
     return std::max<int64_t>(scaled(forward, part), 1);
 }
 
-/// What of a layer is recomputed. A profile does not say which family it measured: a GPT's.
+/// The shape of a layer, for what is recomputed. A profile does not record the family: assumes a
+/// GPT.
 TransformerShape layer_of(const ProfiledModel& model) {
     return {.hidden_size = model.hidden, .ffn_hidden_size = model.ffn_hidden, .layer_norm = true};
 }
@@ -106,12 +107,13 @@ void set_costs(ScheduledStep& step, const StageCosts& costs, const std::vector<i
                const ScheduleFlags& flags, Recompute recompute) {
     const Schedule& schedule = step.schedule;
     const int stages = schedule.stages;
-    // A rank's layers are the unit, so that schedules with other numbers of stages run one model.
+    // Costs are per rank's layers, so that schedules with other numbers of stages run the same
+    // model.
     const double per_rank =
         layers.empty() ? static_cast<double>(stages) / schedule.ranks
                        : std::accumulate(layers.begin(), layers.end(), 0.0) / schedule.ranks;
     const int64_t tokens = flags.seq_length * flags.micro_batch_size;
-    constexpr int64_t kMostElements = int64_t{1} << 40;  // of a boundary: far beyond any memory
+    constexpr int64_t kMostElements = int64_t{1} << 40;  // of a boundary: more than any memory
     if (tokens > kMostElements / flags.hidden_size) {
         throw UsageError("--seq-length " + std::to_string(flags.seq_length) +
                          " with --micro-batch-size " + std::to_string(flags.micro_batch_size) +
@@ -135,9 +137,9 @@ void set_costs(ScheduledStep& step, const StageCosts& costs, const std::vector<i
         of(pass, Op::W) = of(pass, Op::B) - of(pass, Op::I);
         of(pass, Op::R) = recompute_cost(of(pass, Op::F), recompute, flags.hidden_size);
         step.costs.stage_ns.push_back(pass);
-        // What this library's transformer layer keeps, with a feed-forward size of 4 h
-        // (docs/memory.md): 8 h + 2 f per token for the backward, 2 h + f of it outputs of norms
-        // and of the activation, and 7 h + f for W.
+        // Activations of this library's transformer layer with a feed-forward size of 4 h
+        // (docs/memory.md): 8 h + 2 f per token for the backward, of which 2 h + f are outputs of
+        // norms and of the activation, and 7 h + f for W.
         step.sizes.stages.push_back({.saved = scaled(16 * row, count),
                                      .for_weight = scaled(11 * row, count) + 2 * row,
                                      .forward_workspace = row,
@@ -212,8 +214,8 @@ void set_costs(ScheduledStep& step, const Profile& profile, const std::vector<in
             step.sizes.stages.push_back(of_stage);
         }
     }
-    // Of all measured ranks together: products of the output layer go with rows, the rest is the
-    // same for every rank that has rows.
+    // Totals over all measured ranks: the output layer's products scale with rows; other costs are
+    // the same for every rank that has rows.
     TableCosts::OpCosts sum{};
     ShardBytes bytes;
     for (int rank = 0; rank < profile.ranks(); ++rank) {

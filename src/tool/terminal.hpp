@@ -5,9 +5,10 @@
 
 namespace vocabpipe::tool {
 
-/// Width of the terminal that standard output is, asked for at each call, as its window may change.
-/// Empty if it is none that a line can be rewritten on. Under mpirun every rank's output is a
-/// pseudo-terminal, which has a size only if mpirun itself runs on a terminal.
+/// Returns a function for the width of standard output's terminal, queried at each call, as its
+/// window may change. Empty if it is no terminal on which a line can be rewritten. Under mpirun
+/// every rank's output is a pseudo-terminal, which has a size only if mpirun itself runs on a
+/// terminal.
 [[nodiscard]] std::function<int()> terminal_columns();
 
 }  // namespace vocabpipe::tool

@@ -32,7 +32,7 @@ size_t character_bytes(std::string_view text) {
 constexpr size_t kMostOfAWord = 200;
 constexpr size_t kMostOfALine = 1000;
 
-/// Of the character that holds byte `at` of valid UTF-8.
+/// First byte of the character that contains byte `at` of valid UTF-8.
 size_t begin_of_character(std::string_view text, size_t at) {
     while (at > 0 && (static_cast<unsigned char>(text[at]) & 0xc0) == 0x80) --at;
     return at;
@@ -46,7 +46,7 @@ std::string one_line(std::string_view text) {
         const size_t bytes = character_bytes(text);
         const auto c = static_cast<unsigned char>(text.front());
         const bool control = bytes == 1 && (c < 0x20 || c == 0x7f);
-        // U+0080 to U+009f: some terminals read commands in them.
+        // U+0080 to U+009f: some terminals take them as commands.
         const bool old_control =
             bytes == 2 && c == 0xc2 && static_cast<unsigned char>(text[1]) < 0xa0;
         line += control || old_control ? " " : bytes == 0 ? "?" : text.substr(0, bytes);
@@ -60,7 +60,7 @@ std::string short_line(std::string_view text) {
     std::istringstream words{one_line(text)};
     for (std::string word; std::getline(words, word, ' ');) {
         if (word.size() > kMostOfAWord) {
-            // What follows a name or value belongs to the sentence.
+            // Punctuation after a name or value belongs to the sentence.
             const char last = word.back();
             word.resize(begin_of_character(word, kMostOfAWord));
             word += "...";

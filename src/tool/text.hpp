@@ -7,21 +7,21 @@
 
 namespace vocabpipe::tool {
 
-/// What may be shown of a text from outside: control characters and line breaks become spaces,
-/// bytes that are no UTF-8 "?".
+/// A text from outside, made fit to show: control characters and line breaks become spaces, bytes
+/// that are not UTF-8 become "?".
 [[nodiscard]] std::string one_line(std::string_view text);
 
-/// one_line() for people who look for what is wrong: words of more than 200 bytes are cut, and of
-/// more than 1000 bytes the middle is left out (the remedy stands at the end).
+/// one_line() for error messages: words are cut after 200 bytes, and texts over 1000 bytes lose
+/// their middle (the remedy stands at the end).
 [[nodiscard]] std::string short_line(std::string_view text);
 
-/// In quotes, with control characters and damaged UTF-8 escaped, cut after about `max_bytes`.
+/// Quoted, with control characters and invalid UTF-8 escaped, cut after about `max_bytes`.
 [[nodiscard]] std::string quoted(std::string_view text, size_t max_bytes);
 
 /// The arguments of main(), as one line.
 [[nodiscard]] std::string command_line(int argc, char** argv);
 
-/// Now, as "2024-08-17 09:30 UTC".
+/// The current time as "2024-08-17 09:30 UTC".
 [[nodiscard]] std::string utc_now();
 
 }  // namespace vocabpipe::tool

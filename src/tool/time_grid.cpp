@@ -13,9 +13,9 @@ namespace {
 
 constexpr char kIdle = '.';
 constexpr char kBusy = '-';
-constexpr size_t kAxisGap = 8;  // characters from one time to the next, at least
+constexpr size_t kAxisGap = 8;  // least number of characters from one time to the next
 
-/// ANSI codes; backgrounds that black text can be read on.
+/// ANSI codes of backgrounds on which black text is readable.
 std::string_view colour_of(Op op) {
     switch (op) {
         case Op::F:
@@ -39,7 +39,7 @@ constexpr std::string_view kPlain = "\x1b[0m";
 
 struct Character {
     char text = kIdle;
-    size_t pass = std::numeric_limits<size_t>::max();  ///< position in the rank's list; none: idle
+    size_t pass = std::numeric_limits<size_t>::max();  ///< index in the rank's list; none: idle
 };
 
 class Grid {
@@ -99,7 +99,7 @@ private:
         scale_ = letters_fit ? std::min(readable, fitting) : readable;
     }
 
-    /// Of a time after the first begin.
+    /// Column of a time since the first begin.
     size_t column(int64_t time) const {
         return static_cast<size_t>(std::floor(static_cast<double>(time) * scale_ + 1e-6));
     }
@@ -108,7 +108,7 @@ private:
             static_cast<int64_t>(std::llround(static_cast<double>(column) / scale_)));
     }
 
-    /// Times that are round in the unit, far enough apart to be read.
+    /// Distance of the axis marks: round in the unit, and wide enough to be read.
     int64_t axis_step() const {
         for (int64_t step = options_.ticks_per_unit;; step *= 10) {
             for (const int64_t times : {1, 2, 5}) {

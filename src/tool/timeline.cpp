@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// vocabpipe timeline: pictures of simulated and measured runs.
+// vocabpipe timeline: draws simulated and measured runs.
 #include <algorithm>
 #include <cstdio>
 #include <memory>
@@ -38,7 +38,7 @@ void print_summary(const std::vector<RecordedRun>& runs) {
               {false, false, false, false, true});
     for (const RecordedRun& run : runs) {
         const TimelineSummary summary = summarize(run);
-        // The title of a trace is anybody's.
+        // The title of a trace may contain anything.
         table.row({std::to_string(run.ranks), time_text(summary.makespan_ns, run.ticks_per_unit),
                    time_text(summary.largest_span_ns, run.ticks_per_unit),
                    percent_text(summary.bubble), one_line(run.title)});
@@ -64,7 +64,7 @@ void draw_timeline(const TimelineArguments& options) {
     if (!options.trace.empty()) check.add("--trace", options.trace, trace_output());
     const bool measured = std::any_of(options.runs.begin(), options.runs.end(), is_trace);
     std::vector<RecordedRun> runs;
-    std::optional<SimulatedStep> only;  // of which there are programs
+    std::optional<SimulatedStep> only;  // the last simulated run, for its programs
     for (const std::string& text : options.runs) {
         if (is_trace(text)) {
             runs.push_back(read_chrome_trace(text));

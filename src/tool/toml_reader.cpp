@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/tool/toml_reader.hpp"
 
-#define TOML_HEADER_ONLY 1  // no library to install where programs run
+#define TOML_HEADER_ONLY 1  // needs no library at run time
 #define TOML_ENABLE_FORMATTERS 0
 #include <toml++/toml.h>
 
@@ -13,7 +13,7 @@ namespace vocabpipe::tool {
 
 namespace {
 
-/// A number without TOML's separators and sign, or "" where it is none.
+/// A number without TOML's separators and sign; "" if it is none.
 std::string number(std::string_view word) {
     std::string digits(word);
     std::erase(digits, '_');
@@ -25,7 +25,7 @@ std::string number(std::string_view word) {
     return in_range && read == end ? digits : "";
 }
 
-/// The word that begins at a place of the text: a flag wants a number's own digits.
+/// The word that begins at a place of the text: keeps a number's own digits.
 std::string_view word_at(std::string_view text, const toml::source_position& place) {
     size_t begin = 0;
     for (toml::source_index line = 1; line < place.line; ++line) begin = text.find('\n', begin) + 1;

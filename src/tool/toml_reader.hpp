@@ -8,26 +8,26 @@
 
 namespace vocabpipe::tool {
 
-/// "key = value" of a TOML file; numbers and booleans as they are written.
+/// "key = value" of a TOML file; numbers and booleans keep their spelling.
 struct TomlAssignment {
-    int line = 0;  ///< where it begins, from 1
+    int line = 0;  ///< of its beginning, from 1
     std::string key;
-    std::vector<std::string> values;  ///< one, unless it is an array
+    std::vector<std::string> values;  ///< a single one, unless it is an array
     bool is_array = false;
     bool is_boolean = false;
 };
 
-/// What is wrong with a file, and in which line.
+/// An error in a file and its line.
 struct TomlError : std::runtime_error {
     TomlError(int where, const std::string& what) : std::runtime_error(what), line(where) {}
     int line;
 };
 
-/// The assignments of a file in the order of its lines. Tables group flags: what stands below
-/// [model] is as without it. Refused are dates, lists in lists, and tables in lists.
+/// The assignments of a file in the order of its lines. Tables only group flags: a key below
+/// [model] means the same without it. Dates, lists in lists, and tables in lists are refused.
 [[nodiscard]] std::vector<TomlAssignment> read_toml(std::string_view text);
 
-/// As a file has it: numbers as they are, all else in quotes.
+/// The TOML text of a value: numbers as they are, all else in quotes.
 [[nodiscard]] std::string toml_value(const std::string& text);
 
 }  // namespace vocabpipe::tool

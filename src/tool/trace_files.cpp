@@ -12,7 +12,7 @@ bool is_trace(const std::string& run) {
     std::error_code none_there;
     if (!run.ends_with(".json") || !std::filesystem::is_regular_file(run, none_there)) return false;
     std::ifstream file(run, std::ios::binary);
-    // Other profilers describe their devices first.
+    // Other profilers describe their devices first, so read more than a few bytes.
     std::string head(size_t{1} << 20, ' ');
     file.read(head.data(), static_cast<std::streamsize>(head.size()));
     return head.find("\"traceEvents\"") != std::string::npos;

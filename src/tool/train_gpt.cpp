@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// train_gpt: trains a GPT under mpirun (or on threads of one process); flags as Megatron names
-// them.
+// train_gpt: trains a GPT under mpirun, or on threads of one process. Flags have Megatron's names.
 #include "src/tool/flag_parser.hpp"
 #include "src/tool/launch.hpp"
 #include "src/tool/launchers.hpp"
@@ -28,7 +27,7 @@ constexpr const char* kProgram = "train_gpt";
 int main(int argc, char** argv) {
     tool::TrainProgram program;
     TrainOptions& options = program.options();
-    /// With the place in a config file that a flag comes from.
+    /// Appends the place in the config file that a flag comes from.
     const auto with_source = [&](const std::string& what) {
         return what + program.config().source_of(what);
     };

@@ -39,7 +39,7 @@ Command TrainProgram::command() {
 }
 
 void TrainProgram::resolve(const GivenFlags& given) {
-    // Before what is there decides what the run does.
+    // Must come before existing files decide what the run does.
     if (!options_.load.empty()) {
         std::error_code ignored;
         launch_.seen.push_back("--load " + options_.load +

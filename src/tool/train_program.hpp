@@ -12,29 +12,29 @@
 
 namespace vocabpipe::tool {
 
-/// The command line of train_gpt: every flag is a row of the table, but for --help, --version and
-/// what ConfigFile adds.
+/// The command line of train_gpt: every flag is a row of the table, except --help, --version and
+/// those of ConfigFile.
 class TrainProgram {
 public:
     TrainProgram() : model_(options_), config_(flags(), refusal_of) {}
     TrainProgram(const TrainProgram&) = delete;
     TrainProgram& operator=(const TrainProgram&) = delete;
 
-    /// What it reads; this object must outlive it.
+    /// The command; this object must outlive it.
     [[nodiscard]] Command command();
-    /// Completes the options when the command line was read. Throws UsageError, InputFileError.
+    /// Completes the options after the command line was read. UsageError, InputFileError.
     void resolve(const GivenFlags& given);
 
     [[nodiscard]] const ConfigFile& config() const { return config_; }
     [[nodiscard]] TrainOptions& options() { return options_; }
     [[nodiscard]] const Launch& launch() const { return launch_; }
-    /// The table, with the values that the flags have now.
+    /// The table, with the current values of the flags.
     [[nodiscard]] std::vector<FlagGroup> flags();
 
 private:
-    /// By --distributed-timeout-minutes.
+    /// Applies --distributed-timeout-minutes.
     void set_timeout(const GivenFlags& given);
-    /// By --train-samples.
+    /// Applies --train-samples.
     void count_steps(const GivenFlags& given);
 
     TrainOptions options_;

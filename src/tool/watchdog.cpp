@@ -10,7 +10,7 @@ namespace vocabpipe::tool {
 
 namespace {
 
-constexpr double kLongest = 1e9;  // seconds, some 30 years: sums of clocks overflow beyond
+constexpr double kLongest = 1e9;  // seconds, some 30 years: sums with clocks would overflow beyond
 
 }  // namespace
 

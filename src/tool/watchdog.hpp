@@ -8,9 +8,9 @@
 
 namespace vocabpipe::tool {
 
-/// Calls `expired`, from a thread of its own, unless it is destroyed within `seconds`: for calls
-/// that have no deadline and cannot be ended, such as MPI_Init. What then remains is to say so and
-/// to end the process.
+/// Calls `expired` on a thread of its own unless it is destroyed within `seconds`: for calls
+/// without a deadline that cannot be ended, such as MPI_Init. `expired` can then only report that
+/// and end the process.
 class Watchdog {
 public:
     Watchdog(double seconds, std::function<void()> expired);

@@ -33,7 +33,7 @@ std::string format_of(const std::string& path) {
     return found == metadata.end() ? "" : found->second;
 }
 
-/// The columns that are written of scores.
+/// The columns to write for scores.
 std::vector<TableColumn> columns_of_scores(const ScoresInfo& info, const std::string& input,
                                            const std::string& output, const std::string& wanted) {
     std::vector<TableColumn> columns;
@@ -127,7 +127,7 @@ int64_t export_edges(const std::string& input, const std::string& output) {
     for (int64_t v = 0; v < graph.nodes(); ++v) {
         const GraphRow row = rows.at(v);
         for (size_t i = 0; i < row.degree(); ++i) {
-            if (row.neighbours[i] < v) continue;  // is in the other row
+            if (row.neighbours[i] < v) continue;  // written with the other row
             sources.push_back(v);
             destinations.push_back(row.neighbours[i]);
             weights.push_back(number_of(row.similarities[i]));

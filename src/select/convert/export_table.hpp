@@ -11,10 +11,10 @@ struct ExportReport {
     int64_t rows = 0;
 };
 
-/// Writes a file of scores, a graph or a subset as a table for others (create_table()). Scores are
-/// columns id, utility, embedding and loss, or `column` alone, without ids where the table is no
-/// Parquet; a graph's edges are src < dst and weight, each once; a subset is ids. Numbers are what
-/// fixed point stands for. InputFileError, UsageError, OutputFileError.
+/// Writes a file of scores, a graph or a subset as a table for other programs (create_table()).
+/// Scores have the columns id, utility, embedding and loss, or only `column`, with ids if the table
+/// is Parquet. A graph's edges have src < dst and weight, each once; a subset has ids. Fixed-point
+/// numbers are converted to floating point. InputFileError, UsageError, OutputFileError.
 ExportReport export_table(const std::string& input, const std::string& output,
                           const std::string& column);
 

@@ -18,7 +18,7 @@ namespace {
 
 constexpr int64_t kReadAtOnce = 1 << 15;
 
-/// An edge in the row of one of its ends.
+/// An edge as an entry in the row of one of its ends.
 struct RowEdge {
     uint32_t node, neighbour;
     int64_t row;  // of the file
@@ -42,7 +42,7 @@ public:
         find_samples();
         count();
         cut();
-        // Rows without what is given in both directions are known after they were put together.
+        // The lengths of rows are known only after edges given in both directions are merged.
         for (size_t part = 0; part + 1 < cuts_.size(); ++part) {
             collect(part);
             for (const RowEdge& edge : edges_) ++degree_[edge.node];
@@ -58,7 +58,7 @@ private:
         throw InputFileError(input_.path() + ": row " + std::to_string(row) + ": " + what);
     }
 
-    /// Hands over all edges, checked but for what takes two of them to see.
+    /// Passes on all edges, after the checks that need only one edge.
     template <typename Use>
     void for_all(const char* phase, const Use& use) {
         std::vector<WeightedEdge> block;
@@ -104,7 +104,7 @@ private:
                                    " bytes; give --memory of at least as much");
         }
     }
-    /// Numbers far beyond the edges are names of others rather than numbers from 0 on.
+    /// Sample numbers far beyond the number of edges are other ids, not numbers from 0 on.
     void check_numbers() const {
         constexpr int64_t kFew = int64_t{1} << 20;  // a file of 8 MiB
         constexpr int64_t kSamplesPerEdge = 64;
@@ -127,7 +127,7 @@ private:
             ++degree_[static_cast<size_t>(edge.destination)];
         });
     }
-    /// Rows into parts whose edges fit.
+    /// Cuts the rows into parts whose edges fit in memory.
     void cut() {
         const uint64_t left = options_.memory - static_cast<uint64_t>(samples_) * sizeof(int64_t);
         const auto most = static_cast<int64_t>(left / sizeof(RowEdge));
@@ -145,7 +145,7 @@ private:
         std::ranges::fill(degree_, 0);
     }
 
-    /// Puts the rows of a part together, each edge once in each of its rows.
+    /// Collects the rows of a part: each edge once in each of its rows.
     void collect(size_t part) {
         if (part == collected_) return;
         const int64_t begin = cuts_[part];

@@ -10,8 +10,9 @@
 namespace vocabpipe {
 
 struct ImportOptions {
-    int64_t samples = 0;  ///< 0: the largest number of an edge, and one more
-    /// Bytes to work with: 8 per sample, and the more of the others, the seldomer the file is read.
+    int64_t samples = 0;  ///< 0: the largest number in an edge, plus one
+    /// Bytes to work with: 8 per sample, and the rest for edges; with more, the file is read less
+    /// often.
     uint64_t memory = uint64_t{1} << 30;
     std::function<void(const char* phase, int64_t done, int64_t total)> progress = {};
 };
@@ -21,10 +22,10 @@ struct ImportReport {
     int64_t passes = 0;              ///< over the file
 };
 
-/// Writes a graph file of edges that are given once or in both directions, weights rounded to
-/// 2^-20. InputFileError names the row of a sample beyond the others, a self edge, a weight that is
-/// negative, NaN or not below 2048, an edge given twice in one direction, and of one whose
-/// directions have different weights; OutOfMemoryError, where 8 bytes per sample are too many.
+/// Writes a graph file from edges that are given once or in both directions, weights rounded to
+/// 2^-20. InputFileError with the row, for a sample number that is too large, a self edge, a weight
+/// that is negative, NaN or not below 2048, an edge given twice in one direction, or different
+/// weights in both directions; OutOfMemoryError if 8 bytes per sample do not fit.
 ImportReport import_edges(EdgeInput& input, const std::string& output,
                           const ImportOptions& options);
 

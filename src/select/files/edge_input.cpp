@@ -18,7 +18,7 @@ namespace {
 constexpr size_t kEdgesAtOnce = size_t{1} << 15;
 
 int64_t whole_number(double number, const std::string& path, int64_t row, const char* column) {
-    constexpr double kMost = 0x1p53;  // all whole numbers up to it are fp64
+    constexpr double kMost = 0x1p53;  // fp64 holds all whole numbers up to it
     if (number >= 0 && number < kMost && number == std::floor(number)) {
         return static_cast<int64_t>(number);
     }
@@ -26,7 +26,7 @@ int64_t whole_number(double number, const std::string& path, int64_t row, const 
                          "; it must be the number of a sample, from 0");
 }
 
-/// Three columns of numbers.
+/// An array with three columns of numbers.
 class NpyEdges : public EdgeInput {
 public:
     explicit NpyEdges(NpyInput file)

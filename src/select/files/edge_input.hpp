@@ -9,13 +9,13 @@
 
 namespace vocabpipe {
 
-/// An edge as others give it.
+/// An edge in a file of another program.
 struct WeightedEdge {
     int64_t source = 0, destination = 0;
     double weight = 0;
 };
 
-/// Rows (src, dst, weight) of a file, read from the first to the last, as often as one wants.
+/// Rows (src, dst, weight) of a file, read front to back, any number of times.
 class EdgeInput {
 public:
     virtual ~EdgeInput() = default;
@@ -24,8 +24,8 @@ public:
 
     [[nodiscard]] const std::string& path() const { return path_; }
     [[nodiscard]] int64_t edges() const { return edges_; }
-    /// From row `first` on. InputFileError for ids that are no whole numbers of at least 0; what
-    /// weights are is the caller's to check.
+    /// Reads from row `first` on. InputFileError for ids that are not whole numbers of at least 0;
+    /// the caller checks the weights.
     virtual void read(int64_t first, std::span<WeightedEdge> to) = 0;
 
 protected:
@@ -36,7 +36,7 @@ private:
     int64_t edges_;
 };
 
-/// .npy (three columns) or .parquet (columns src, dst and weight). InputFileError.
+/// Opens .npy (three columns) or .parquet (columns src, dst and weight). InputFileError.
 [[nodiscard]] std::unique_ptr<EdgeInput> open_edges(const std::string& path);
 
 }  // namespace vocabpipe

@@ -7,11 +7,10 @@
 
 namespace vocabpipe {
 
-/// What 1 is in utilities and similarities.
+/// Fixed-point 1 of utilities and similarities.
 inline constexpr int32_t kFixedPointOne = int32_t{1} << 20;
 
-/// Rounded to nearest, from 0 to the largest int32, which stands for all that is more. `value` is a
-/// number or infinite.
+/// Rounded to nearest and clamped to [0, largest int32]. `value`: a number or an infinity.
 [[nodiscard]] inline int32_t to_fixed_point(double value) {
     constexpr double kMost = std::numeric_limits<int32_t>::max();
     const double scaled = value * static_cast<double>(kFixedPointOne);

@@ -73,7 +73,7 @@ void GraphRows::fail(int64_t node, const std::string& what) const {
 GraphRows::Range GraphRows::range_of(int64_t node) {
     const auto have = std::ssize(begins_);
     if (node < first_begin_ || node + 1 >= first_begin_ + have) {
-        // Few for a row that is far away, more and more while rows follow each other.
+        // Reads few elements for a distant row, and ever more while rows follow each other.
         const bool follows = node >= first_begin_ && node <= first_begin_ + have;
         const size_t wanted = follows ? std::max<size_t>(begins_.size() * 4, 64) : 64;
         const auto left = static_cast<size_t>(graph_.nodes() + 1 - node);

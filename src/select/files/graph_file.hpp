@@ -15,12 +15,12 @@
 namespace vocabpipe {
 
 /// A file of the graph of similar samples: "row_begin" I64 [n + 1], "neighbour" U32 and
-/// "similarity" I32 [row_begin[n]]. Row v lists the neighbours of sample v, ascending, and how
-/// similar they are (fixed point, 2^20 is 1). An edge stands in the rows of both of its ends.
+/// "similarity" I32 [row_begin[n]]. Row v lists the neighbours of sample v, ascending, and their
+/// similarities (fixed point, 2^20 is 1). An edge is in the rows of both of its ends.
 class GraphFile {
 public:
     static constexpr const char* kFormat = "vocabpipe graph 1";
-    static constexpr int64_t kMostNodes = int64_t{1} << 32;  ///< that U32 can name
+    static constexpr int64_t kMostNodes = int64_t{1} << 32;  ///< range of U32
 
     /// Reads and checks the header and the shapes, not the rows. InputFileError.
     explicit GraphFile(const std::string& path);
@@ -33,7 +33,7 @@ public:
     [[nodiscard]] int64_t nodes() const { return corpus_.samples; }
     /// Neighbours in all rows: twice the edges.
     [[nodiscard]] int64_t entries() const { return entries_; }
-    /// Of the tensors.
+    /// Bytes of the tensors.
     [[nodiscard]] uint64_t bytes() const;
 
 private:
@@ -50,33 +50,32 @@ private:
 /// One row of a graph.
 struct GraphRow {
     int64_t node = 0;
-    int64_t begin = 0;  ///< entries in the rows before it
+    int64_t begin = 0;  ///< number of entries in earlier rows
     std::span<const uint32_t> neighbours;
     std::span<const int32_t> similarities;
 
     [[nodiscard]] size_t degree() const { return neighbours.size(); }
 };
 
-/// Reads rows of a graph by blocks, each row checked by itself: where it begins and ends, its
-/// neighbours (below n, ascending, not itself) and similarities (at least 0). Whether edges stand
-/// in both rows is GraphCheck's.
+/// Reads rows of a graph by blocks and checks each row: its begin and end, its neighbours (below n,
+/// ascending, not itself) and similarities (at least 0). GraphCheck checks that edges are in both
+/// rows.
 ///
 ///     GraphRows rows(graph);
 ///     for (int64_t v = first; v < last; ++v) use(rows.at(v));
 class GraphRows {
 public:
     static constexpr uint64_t kBufferBytes = uint64_t{1} << 20;
-    /// Memory of a reader whose longest row has this many neighbours.
+    /// Memory of a reader if the longest row has `longest_row` neighbours.
     [[nodiscard]] static uint64_t bytes(int64_t longest_row, uint64_t buffer_bytes = kBufferBytes);
 
-    /// The graph must outlive it. `buffer_bytes`: what it reads ahead; it grows for longer rows
-    /// alone.
+    /// The graph must outlive it. `buffer_bytes`: read ahead; grows only for longer rows.
     explicit GraphRows(const GraphFile& graph, uint64_t buffer_bytes = kBufferBytes);
 
-    /// Valid until the next call. Meant for ascending rows; gaps between them are not read where
+    /// The row, valid until the next call. Meant for ascending rows; skips gaps between them if
     /// that saves time. InputFileError names file, row and values.
     [[nodiscard]] GraphRow at(int64_t node);
-    /// Its number of neighbours: reads "row_begin" alone.
+    /// The number of neighbours; reads only "row_begin".
     [[nodiscard]] int64_t degree(int64_t node);
 
 private:
@@ -94,10 +93,10 @@ private:
     std::vector<uint32_t> neighbours_;  ///< entries from first_entry_ on
     std::vector<int32_t> similarities_;
     int64_t first_entry_ = 0;
-    size_t block_ = 0;  ///< entries to read at once: grows while rows follow each other
+    size_t block_ = 0;  ///< entries to read at once; grows while rows follow each other
 };
 
-/// Writes such a file: all ranks together, each its own rows.
+/// Writes such a file, all ranks together: each writes its rows.
 class GraphOutput {
 public:
     /// `entries`: neighbours in all rows. Collective.
@@ -108,7 +107,7 @@ public:
     void write_row_begin(int64_t first, std::span<const int64_t> begins) {
         file_.write("row_begin", first, begins);
     }
-    /// Entries from `first` on: as many similarities as neighbours.
+    /// Entries from `first` on; equally many of both.
     void write_entries(int64_t first, std::span<const uint32_t> neighbours,
                        std::span<const int32_t> similarities) {
         file_.write("neighbour", first, neighbours);

@@ -7,7 +7,7 @@
 
 namespace vocabpipe {
 
-/// The number that the bits of an IEEE half stand for.
+/// The value of an IEEE half with these bits.
 [[nodiscard]] inline double number_of_half(uint16_t bits) {
     const int exponent = bits >> 10 & 31;
     const int fraction = bits & 1023;

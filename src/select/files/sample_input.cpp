@@ -43,7 +43,7 @@ Corpus samples_alone(int64_t samples) {
     return {.data = {}, .seq_length = 0, .samples = samples};
 }
 
-/// One number per sample.
+/// An array with one number per sample.
 class NpyUtility : public UtilityInput {
 public:
     explicit NpyUtility(NpyInput file)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Utilities and embeddings of samples, whoever made them: "vocabpipe scores 1" (safetensors), .npy
-// or .parquet, told apart by the ending of the name.
+// Utilities and embeddings of samples in files of any origin: "vocabpipe scores 1" (safetensors),
+// .npy or .parquet, distinguished by the extension.
 #pragma once
 
 #include "src/select/files/corpus.hpp"
@@ -15,18 +15,17 @@
 
 namespace vocabpipe {
 
-/// The nearest multiple of 2^-20, of two that are as near the even one. InputFileError "WHERE: ..."
-/// where the number is negative, NaN or not below 2048.
+/// The nearest multiple of 2^-20, ties to even. InputFileError "WHERE: ..." if the number is
+/// negative, NaN or not below 2048.
 [[nodiscard]] int32_t fixed_point_from(double number, const std::string& where);
-/// "PATH: row ROW: NAME": where a number stands.
+/// "PATH: row ROW: NAME": the place of a number.
 [[nodiscard]] std::string place_of(const std::string& path, int64_t row, std::string_view name);
 
-/// InputFileError if a number of these rows is not finite; `first`: the sample of the first of
-/// them.
+/// InputFileError if a number in these rows is not finite; `first`: the sample of the first row.
 void check_embeddings(const std::string& path, int64_t width, int64_t first,
                       std::span<const float> rows);
 
-/// What both have in common.
+/// Common base of utilities and embeddings.
 class SampleInput {
 public:
     virtual ~SampleInput() = default;
@@ -34,7 +33,7 @@ public:
     SampleInput& operator=(const SampleInput&) = delete;
 
     [[nodiscard]] const std::string& path() const { return path_; }
-    /// Of a file from elsewhere: the number of samples alone.
+    /// For files of other programs, only the number of samples is known.
     [[nodiscard]] const Corpus& corpus() const { return corpus_; }
     [[nodiscard]] int64_t samples() const { return corpus_.samples; }
 
@@ -49,10 +48,10 @@ private:
 
 class UtilityInput : public SampleInput {
 public:
-    /// margin, loss, perplexity; of a file from elsewhere: "imported".
+    /// margin, loss or perplexity; "imported" for files of other programs.
     [[nodiscard]] const std::string& kind() const { return kind_; }
-    /// Utilities of the samples from `first` on, integers of 2^-20, at least 0. InputFileError
-    /// names file and sample.
+    /// Reads utilities of the samples from `first` on, as integers of 2^-20, at least 0.
+    /// InputFileError with file and sample.
     virtual void read(int64_t first, std::span<int32_t> to) = 0;
 
 protected:
@@ -65,10 +64,10 @@ private:
 
 class EmbeddingInput : public SampleInput {
 public:
-    /// Numbers of an embedding, at least 1.
+    /// Length of an embedding, at least 1.
     [[nodiscard]] int64_t width() const { return width_; }
-    /// Embeddings of the samples from `first` on, whole rows of finite numbers. InputFileError
-    /// names file and sample.
+    /// Reads embeddings of the samples from `first` on: whole rows of finite numbers.
+    /// InputFileError with file and sample.
     virtual void read(int64_t first, std::span<float> to) = 0;
 
 protected:
@@ -79,12 +78,12 @@ private:
     int64_t width_;
 };
 
-/// Reads and checks the header. Memory of the reader beyond the caller's: 1 MiB, or a row group of
-/// a Parquet file. InputFileError.
+/// Reads and checks the header. The reader itself takes 1 MiB, or a row group of a Parquet file.
+/// InputFileError.
 [[nodiscard]] std::unique_ptr<UtilityInput> open_utility(const std::string& path);
 [[nodiscard]] std::unique_ptr<EmbeddingInput> open_embedding(const std::string& path);
 
-/// How the name of a file ends, for those that tell a format by it.
+/// Tests of a file's extension, which tells the format.
 [[nodiscard]] bool is_npy(const std::string& path);
 [[nodiscard]] bool is_parquet(const std::string& path);
 

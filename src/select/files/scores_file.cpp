@@ -19,7 +19,7 @@ constexpr const char* kEmbedding = "embedding";
 constexpr const char* kLoss = "loss";
 constexpr const char* kUtilityKind = "utility.kind";
 
-/// Keys of the metadata that are no provenance.
+/// Keys of the metadata that are not provenance.
 bool is_own_key(const std::string& key) {
     return key == "format" || key == kUtilityKind || key.starts_with("corpus.");
 }
@@ -69,7 +69,7 @@ ScoresInfo read_info(const TensorInput& file) {
     return info;
 }
 
-/// The first element that may not be in the file, or the end.
+/// The first element that the format forbids, or the end.
 template <typename T>
 auto find_bad(std::span<T> values) {
     return std::ranges::find_if(values, [](auto value) {

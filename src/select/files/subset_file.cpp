@@ -16,7 +16,7 @@ constexpr std::string_view kSubsetFormat = "vocabpipe subset 1";
 constexpr const char* kSample = "sample";
 constexpr int64_t kBlock = 8192;  // numbers read at a time
 
-/// Why a number may not follow the one before it (-1: it is the first); empty if it may.
+/// Why a number may not follow `before` (-1: none before it); empty if it may.
 std::string refusal_of(int64_t before, int64_t sample, int64_t corpus_samples) {
     if (sample < 0 || sample >= corpus_samples) {
         return "is " + std::to_string(sample) + ", but the corpus has samples 0 to " +

@@ -17,16 +17,16 @@ namespace vocabpipe {
 
 struct SubsetInfo {
     Corpus corpus;
-    int64_t count = 0;  ///< of chosen samples
-    /// Further text of the metadata: how they were chosen, and from which files.
+    int64_t count = 0;  ///< number of chosen samples
+    /// Further metadata: how they were chosen, and from which files.
     std::map<std::string, std::string> provenance;
 };
 
-/// Reads "vocabpipe subset 1": `sample` I64 [count], ascending numbers in [0, corpus.samples),
-/// none twice. It is read where it is asked for; nothing is held in memory.
+/// Reads "vocabpipe subset 1": `sample` I64 [count], strictly ascending numbers in [0,
+/// corpus.samples). Reads on demand and keeps nothing in memory.
 class SubsetReader {
 public:
-    /// InputFileError unless type and shape are these. The numbers are checked as they are read.
+    /// InputFileError unless type and shape are as above. The numbers are checked as they are read.
     explicit SubsetReader(const std::string& path);
 
     [[nodiscard]] const std::string& path() const { return file_.path(); }
@@ -34,13 +34,13 @@ public:
     [[nodiscard]] int64_t count() const { return info_.count; }
 
     /// Chosen samples from position `first` on. InputFileError if the file ends early, or if these
-    /// numbers and the one before them are not ascending and of the corpus. Threads may read at the
-    /// same time.
+    /// numbers and the one before them do not ascend or are not in the corpus. Safe from several
+    /// threads.
     void read(int64_t first, std::span<int64_t> to) const;
     /// All of them.
     [[nodiscard]] std::vector<int64_t> all() const;
-    /// CRC-32C of the numbers, little-endian: equal for equal choices of equally many samples,
-    /// however the file says they were made. Reads, and so checks, all of them, 64 KiB at a time.
+    /// CRC-32C of the numbers, little-endian: equal for equal choices, however they were made.
+    /// Reads and so checks all of them, 64 KiB at a time.
     [[nodiscard]] uint32_t checksum() const;
     /// The first position whose sample is at least `sample`; count() if there is none.
     [[nodiscard]] int64_t position_of(int64_t sample) const;
@@ -51,16 +51,16 @@ private:
     SubsetInfo info_;
 };
 
-/// Writes such a file, several ranks each a part of it.
+/// Writes such a file; ranks write parts of it.
 class SubsetWriter {
 public:
-    /// Makes room for it; `info` is the same on every rank. Collective. OutputFileError.
+    /// Reserves the file; `info` is the same on every rank. Collective. OutputFileError.
     SubsetWriter(Communicator& world, const std::string& path, const SubsetInfo& info);
 
-    /// From position `first` on. std::invalid_argument for what SubsetReader would refuse; that
-    /// parts follow each other is the caller's care.
+    /// Writes from position `first` on. std::invalid_argument for numbers that SubsetReader
+    /// refuses; that numbers also ascend from part to part is up to the caller.
     void write(int64_t first, std::span<const int64_t> samples);
-    /// Gives the file its name, after every position was written. Collective.
+    /// Renames the file, after every position was written. Collective.
     void publish() { file_.publish(); }
 
 private:

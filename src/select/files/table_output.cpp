@@ -59,7 +59,8 @@ private:
     std::vector<double> matrix_;
 };
 
-/// Numbers of a row with spaces between them, each in the shortest form that reads back as it.
+/// Text: the numbers of a row with spaces between them, each in the shortest form that reads back
+/// as the same number.
 class TextTableOutput : public TableOutput {
 public:
     TextTableOutput(const std::string& path, const std::vector<TableColumn>& columns)

@@ -13,8 +13,8 @@
 
 namespace vocabpipe {
 
-/// A safetensors file whose tensors are read by parts. It is read, not mapped: a file that is cut
-/// off meanwhile is an InputFileError.
+/// A safetensors file whose tensors are read in parts. It is read, not mapped: truncating it
+/// meanwhile is an InputFileError.
 class TensorInput {
 public:
     /// InputFileError unless it is a safetensors file whose metadata's "format" is `format`.
@@ -25,10 +25,10 @@ public:
         return file_.header().metadata;
     }
     [[nodiscard]] bool has(std::string_view name) const { return file_.find(name) != nullptr; }
-    /// InputFileError unless there is such a tensor of that type and number of dimensions.
+    /// InputFileError unless there is a tensor with this name, type and number of dimensions.
     [[nodiscard]] const StoredTensor& at(std::string_view name, StoredType type, size_t dims) const;
 
-    /// Elements from `first` on of a tensor of type T, in row-major order.
+    /// Reads elements from `first` on, in row-major order; the tensor must have type T.
     template <typename T>
     void read(const StoredTensor& tensor, int64_t first, std::span<T> to) const {
         read_bytes(tensor, static_cast<uint64_t>(first) * sizeof(T), std::as_writable_bytes(to));

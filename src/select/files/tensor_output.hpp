@@ -16,24 +16,24 @@
 namespace vocabpipe {
 
 /// A safetensors file that all ranks write together, each its own rows, and that appears under its
-/// name only when it is complete. The bytes depend on what is written alone, not on who wrote it.
-/// All ranks must see the same folder. A device (/dev/null) is written directly, and never
-/// replaced.
+/// name only when it is complete. Its bytes depend only on the data, not on the ranks. All ranks
+/// must see the same folder. A device (/dev/null) is written directly, never replaced.
 class TensorOutput {
 public:
-    /// Makes room for the file under a temporary name. `tensors`: name, type and shape; the same on
-    /// every rank. Collective; all ranks end alike if it fails.
+    /// Reserves the file under a temporary name. `tensors`: name, type and shape; the same on every
+    /// rank. Collective; if it fails, it throws on all ranks.
     TensorOutput(Communicator& world, std::string path, std::vector<StoredTensor> tensors,
                  const std::map<std::string, std::string>& metadata);
     TensorOutput(const TensorOutput&) = delete;
     TensorOutput& operator=(const TensorOutput&) = delete;
 
-    /// Elements from `first` on of a tensor of type T, in row-major order. OutputFileError.
+    /// Writes elements from `first` on, in row-major order; the tensor must have type T.
+    /// OutputFileError.
     template <typename T>
     void write(const std::string& tensor, int64_t first, std::span<const T> elements) {
         write_bytes(tensor, static_cast<uint64_t>(first) * sizeof(T), std::as_bytes(elements));
     }
-    /// Makes everything durable and gives the file its name. Collective; every rank has written.
+    /// Makes everything durable and renames the file, after every rank has written. Collective.
     void publish();
 
 private:
@@ -42,7 +42,7 @@ private:
     Communicator& world_;
     std::string path_;
     SafetensorsPlan plan_;
-    std::optional<TemporaryFile> temporary_;  ///< of rank 0; none for a device
+    std::optional<TemporaryFile> temporary_;  ///< on rank 0; none for a device
     std::optional<SharedOutputFile> file_;
 };
 

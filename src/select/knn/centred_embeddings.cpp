@@ -14,7 +14,7 @@ namespace vocabpipe {
 
 namespace {
 
-// Sums of 2^32 samples stay below 2^62.
+// Keeps sums of 2^32 samples below 2^62.
 constexpr double kSteps = 0x1p30;
 
 class CentredEmbeddings final : public EmbeddingInput {
@@ -36,7 +36,7 @@ private:
     std::vector<float> mean_;
 };
 
-/// Calls `use` with every row of samples first .. last - 1.
+/// Calls `use` with every row of the samples [first, last).
 void for_each_row(EmbeddingInput& input, int64_t first, int64_t last,
                   const std::function<void(const float* row)>& use) {
     const auto width = static_cast<size_t>(input.width());
@@ -73,7 +73,7 @@ std::unique_ptr<EmbeddingInput> centre_embeddings(Communicator& world,
         });
     });
     largest_over_ranks(world, largest);
-    std::vector<uint64_t> sums(width);  // two's complement: they add up modulo 2^64
+    std::vector<uint64_t> sums(width);  // two's complement: sums are modulo 2^64
     world.agree([&] {
         for_each_row(*input, first, last, [&](const float* row) {
             for (size_t j = 0; j < width; ++j) {

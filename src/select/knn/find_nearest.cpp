@@ -17,20 +17,20 @@ namespace vocabpipe {
 namespace {
 
 constexpr const char* kPhase = "pairs of tiles";
-constexpr int64_t kPairsAtOnce = 2048;  // of products between two looks at the other ranks
+constexpr int64_t kPairsAtOnce = 2048;  // tile products between two checks for a request to end
 
 double seconds_since(std::chrono::steady_clock::time_point begin) {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
 }
 
-/// Does the pairs of one step of the ring, in parts of which every rank has as many: so that none
-/// waits for long, whatever a step takes, and that all end where one was told to.
+/// Runs the pairs of one step of the ring in parts. All ranks have the same number of parts, so
+/// none waits long, and all end together if one was told to.
 class RingStep {
 public:
     RingStep(Communicator& world, const KnnOptions& options, KnnRate& rate, int64_t total)
         : world_(world), options_(options), rate_(rate), total_(total) {}
 
-    /// `pairs`: of this rank; `most`: of any. False: end.
+    /// `pairs`: this rank's; `most`: the largest number on a rank. False: end.
     template <typename Multiply>
     bool run(int64_t pairs, int64_t most, const Multiply& multiply) {
         const int64_t parts = std::max<int64_t>((most + kPairsAtOnce - 1) / kPairsAtOnce, 1);
@@ -54,8 +54,8 @@ private:
     int64_t total_, done_ = 0;
 };
 
-/// FLOP/s of a product of the library's own, with sums as long as those of the search, over a time
-/// in which all ranks compute.
+/// FLOP/s of one of the library's own products, with sums as long as in the search, measured while
+/// all ranks compute.
 double measure_gemm(Context& context, const UnitRows& rows, int64_t tiles) {
     constexpr int64_t kRows = 2048;
     constexpr double kSeconds = 0.1;
@@ -76,7 +76,7 @@ double measure_gemm(Context& context, const UnitRows& rows, int64_t tiles) {
            static_cast<double>(rows.width()) * times / seconds;
 }
 
-/// Of all ranks: sums, but the largest time.
+/// Totals over all ranks: sums, and the maximum of the times.
 void add_up_rates(Communicator& world, KnnRate& rate) {
     const auto all = world.all_gather(std::as_bytes(std::span(&rate, 1)));
     rate = {};
@@ -136,7 +136,7 @@ std::optional<NearestLists> find_nearest(Communicator& world, EmbeddingInput& in
         shift_around_ring(world, 1, visiting_lists->all_bytes());
         const int owner = (rank + ranks - distance) % ranks;
         const KnnBlock visiting = block_of(owner, *visiting_rows, *visiting_lists);
-        // Half-way around an even ring two ranks have each other's block.
+        // Half-way around a ring of even size, two ranks have each other's block.
         const auto share = 2 * distance < ranks ? TileProducts::Share::all
                            : rank < owner       ? TileProducts::Share::even
                                                 : TileProducts::Share::odd;
@@ -151,7 +151,7 @@ std::optional<NearestLists> find_nearest(Communicator& world, EmbeddingInput& in
         own_lists->take(*visiting_lists);
     }
     rate.flop = products.flop();
-    world.barrier();  // all measure at the same time, as all have worked
+    world.barrier();  // all ranks measure at the same time, as they did their work
     rate.gemm_rate = measure_gemm(context, *own_rows, own.tiles);
     add_up_rates(world, rate);
     return own_lists;

@@ -13,13 +13,13 @@
 namespace vocabpipe {
 
 struct KnnOptions {
-    int64_t neighbours = 10;  ///< of a sample before edges get their other direction
-    int threads = 1;          ///< of OpenMP, per rank
-    uint64_t memory = 0;      ///< bytes per rank; 0: not checked
+    int64_t neighbours = 10;                   ///< per sample, before edges are made symmetric
+    int threads = 1;                           ///< OpenMP threads per rank
+    uint64_t memory = 0;                       ///< bytes per rank; 0: not checked
     uint64_t batch_bytes = uint64_t{1} << 20;  ///< of edges that a rank sends at once
-    /// What is being done, and how much of it is; may be empty.
+    /// Called with the current phase and its progress; may be empty.
     std::function<void(const char* phase, int64_t done, int64_t total)> progress = {};
-    /// Looked at on every rank; true on one ends all of them. May be empty.
+    /// Asked on every rank; true on one ends all of them. May be empty.
     std::function<bool()> told_to_end = {};
 
     void report(const char* phase, int64_t done, int64_t total) const {
@@ -27,18 +27,18 @@ struct KnnOptions {
     }
 };
 
-/// What the search took, the same on every rank.
+/// Work and time of the search, the same on every rank.
 struct KnnRate {
-    double flop = 0;       ///< of all ranks
-    double seconds = 0;    ///< of the slowest one
-    double gemm_rate = 0;  ///< FLOP/s of large products of the same length of sums, of all ranks
+    double flop = 0;       ///< sum over ranks
+    double seconds = 0;    ///< of the slowest rank
+    double gemm_rate = 0;  ///< FLOP/s of large products with equally long sums, over all ranks
 
     [[nodiscard]] double rate() const { return seconds > 0 ? flop / seconds : 0; }
 };
 
-/// The nearest neighbours of this rank's samples by cosine, exact but for the rounding of fp32:
-/// blocks of embeddings, each with its lists, go half-way around the ring of ranks, and the lists
-/// come home. None where a rank was told to end. Collective; InputFileError on every rank.
+/// The nearest neighbours of this rank's samples by cosine, exact up to fp32 rounding: blocks of
+/// embeddings travel half-way around the ring of ranks together with their lists, which then return
+/// to their owners. None if a rank was told to end. Collective; InputFileError on every rank.
 [[nodiscard]] std::optional<NearestLists> find_nearest(Communicator& world, EmbeddingInput& input,
                                                        const TileOwners& owners,
                                                        const KnnOptions& options, KnnRate& rate);

@@ -41,7 +41,8 @@ KnnMemory plan_knn_memory(int64_t samples, int64_t width, int ranks, const KnnOp
                    {"products", TileProducts::bytes(options.threads) + kMeasuredProductBytes},
                    {"reading", kEmbeddingReadBytes}};
     if (ranks > 1) plan.search.emplace_back("messages", 2 * kRingPieceBytes);
-    // Embeddings are gone by then: rows of the graph may take as much, and seldom need it.
+    // Embeddings are freed by then: the rows of the graph may take their memory, and seldom need
+    // it.
     const uint64_t without = symmetric_graph_bytes(rows, ranks, options, 0);
     const uint64_t search = bytes_of(plan.search);
     plan.chunk_bytes =
@@ -55,7 +56,7 @@ KnnMemory plan_knn_memory(int64_t samples, int64_t width, int ranks, const KnnOp
 void check_knn_memory(int64_t samples, int64_t width, int ranks, const KnnOptions& options) {
     const uint64_t needed = plan_knn_memory(samples, width, ranks, options).total();
     if (options.memory == 0 || needed <= options.memory) return;
-    // What is not shared among ranks does not shrink with them.
+    // Memory that is not shared among ranks does not shrink with their number.
     int enough = ranks;
     constexpr int kMostRanks = 1 << 16;
     while (enough < kMostRanks &&

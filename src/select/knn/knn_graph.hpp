@@ -13,17 +13,17 @@
 
 namespace vocabpipe {
 
-/// Bytes of a rank, by what they are for, before the work begins.
+/// Planned bytes of a rank, by purpose.
 struct KnnMemory {
     using Term = std::pair<std::string, uint64_t>;
-    std::vector<Term> search, writing;  ///< one after the other
-    uint64_t chunk_bytes = 0;           ///< one of writing's terms
+    std::vector<Term> search, writing;  ///< phases, one after the other
+    uint64_t chunk_bytes = 0;           ///< included in `writing`
 
     [[nodiscard]] uint64_t total() const;
 };
 [[nodiscard]] KnnMemory plan_knn_memory(int64_t samples, int64_t width, int ranks,
                                         const KnnOptions& options);
-/// OutOfMemoryError if the plan is beyond options.memory: says what would fit.
+/// OutOfMemoryError, with what would fit, if the plan exceeds options.memory.
 void check_knn_memory(int64_t samples, int64_t width, int ranks, const KnnOptions& options);
 
 struct KnnReport {
@@ -32,7 +32,7 @@ struct KnnReport {
 };
 
 /// Writes the graph of the nearest neighbours of all samples: the same bytes for any number of
-/// ranks and threads. None, and no file, where a rank was told to end. Collective; OutOfMemoryError
+/// ranks and threads. None, and no file, if a rank was told to end. Collective; OutOfMemoryError
 /// and InputFileError on every rank.
 std::optional<KnnReport> write_knn_graph(Communicator& world, EmbeddingInput& input,
                                          const std::string& path, const KnnOptions& options,

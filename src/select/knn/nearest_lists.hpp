@@ -8,8 +8,8 @@
 
 namespace vocabpipe {
 
-/// A neighbour of a sample as one number: larger is nearer, and of equally near ones that with the
-/// smaller id. 0 stands for none; a similarity of 0 is none.
+/// A neighbour of a sample as one number: larger is nearer, and in a tie the smaller id is larger.
+/// 0 means none; so a similarity of 0 is no neighbour.
 using NearestKey = uint64_t;
 [[nodiscard]] constexpr NearestKey nearest_key(int32_t similarity, int64_t id) {
     return uint64_t{static_cast<uint32_t>(similarity)} << 32 |
@@ -22,7 +22,7 @@ using NearestKey = uint64_t;
     return UINT32_MAX - static_cast<uint32_t>(key);
 }
 
-/// The k largest keys that each row was offered, in whatever order that happened.
+/// The k largest keys offered to each row, in any order.
 class NearestLists {
 public:
     NearestLists(int64_t rows, int64_t k);
@@ -31,20 +31,20 @@ public:
     }
 
     [[nodiscard]] int64_t rows() const { return rows_; }
-    /// Keys up to this one change nothing.
+    /// Keys up to this one have no effect.
     [[nodiscard]] NearestKey threshold(int64_t row) const;
     void offer(int64_t row, NearestKey key);
 
-    /// Makes the lists empty, but what `known` has k better ones than is not taken.
+    /// Empties the lists, but ignores keys for a row in which `known` has k larger ones.
     void begin_beside(const NearestLists& known);
-    /// Offers all that another has, of the same rows.
+    /// Offers all keys of another list with the same rows.
     void take(const NearestLists& other);
 
-    /// All k, 0 where there are fewer, in no order.
+    /// All k keys, 0 for missing ones, unsorted.
     [[nodiscard]] std::span<const NearestKey> row(int64_t row) const {
         return std::span(words_).subspan(at(row) + 1, k_);
     }
-    /// To be sent: what a row is compared with travels with it.
+    /// For sending, together with the keys that the rows are compared with.
     [[nodiscard]] std::span<std::byte> all_bytes() {
         return std::as_writable_bytes(std::span(words_));
     }
@@ -56,7 +56,7 @@ private:
     int64_t rows_;
     size_t k_;
     std::vector<NearestKey>
-        words_;  ///< of a row: a least key, then a heap with its least key first
+        words_;  ///< per row: a lower bound of the keys, then a heap with the least key first
 };
 
 }  // namespace vocabpipe

@@ -9,7 +9,7 @@
 
 namespace vocabpipe {
 
-/// An entry of a row of a graph as one number that ascends by neighbour.
+/// An entry of a graph's row as one number, which ascends by neighbour.
 using RowEntry = uint64_t;
 [[nodiscard]] constexpr RowEntry row_entry(uint32_t neighbour, int32_t similarity) {
     return uint64_t{neighbour} << 32 | static_cast<uint32_t>(similarity);
@@ -21,7 +21,7 @@ using RowEntry = uint64_t;
     return static_cast<int32_t>(entry & UINT32_MAX);
 }
 
-/// Lists of the nearest, ascending by neighbour, in the memory of the lists.
+/// The nearest lists sorted by neighbour, in the lists' own memory.
 class NeighbourRows {
 public:
     explicit NeighbourRows(NearestLists lists);
@@ -33,7 +33,7 @@ public:
     [[nodiscard]] bool contains(int64_t row, uint32_t neighbour) const;
 
 private:
-    NearestLists lists_;  ///< of a row: how many there are, then these
+    NearestLists lists_;  ///< per row: the number of entries, then the entries
 };
 
 }  // namespace vocabpipe

@@ -14,13 +14,13 @@ namespace vocabpipe {
 
 namespace {
 
-/// Sent to the owner of `to`: `from` has it among its nearest.
+/// A message to the owner of `to`: `to` is among the nearest of `from`.
 struct DirectedEdge {
     uint32_t to, from;
     int32_t similarity;
 };
 
-/// Rows that an owner is ready for.
+/// The rows that an owner collects.
 struct RowRange {
     int64_t begin = 0, end = 0;
 };
@@ -32,7 +32,8 @@ std::vector<RowRange> ranges_of_all(Communicator& world, const RowRange& mine) {
     return ranges;
 }
 
-/// What an entry of a chunk takes while its row is put together: itself, and as it is written.
+/// Bytes per entry of a chunk while its row is collected: the entry itself, and its form in the
+/// file.
 constexpr uint64_t kChunkEntryBytes = sizeof(RowEntry) + sizeof(uint32_t) + sizeof(int32_t);
 
 class SymmetricGraph {
@@ -82,7 +83,7 @@ public:
     }
 
 private:
-    // Rows begin, within this rank's entries.
+    // Begins of the rows, within this rank's entries.
     [[nodiscard]] int64_t begin_of(int64_t v) const {
         return begins_[static_cast<size_t>(v - first_)];
     }
@@ -101,8 +102,8 @@ private:
                                "; allow more, or use fewer --neighbours");
     }
 
-    /// Hands `receive` the edges to rows of `mine` that are not in them yet; every rank has rows of
-    /// its own.
+    /// Calls `receive` with the edges to the rows of `mine` that these do not have yet; every rank
+    /// passes its own rows.
     template <typename Receive>
     void exchange(const RowRange& mine, const Receive& receive) {
         const std::vector<RowRange> ranges = ranges_of_all(world_, mine);
@@ -120,7 +121,7 @@ private:
             anybody = largest_over_ranks(world_, v < last_ ? 1 : 0) > 0;
         }
     }
-    /// Returns how many bytes there are more.
+    /// Returns the number of bytes added.
     size_t send_row(int64_t v, const std::vector<RowRange>& ranges,
                     std::vector<std::vector<std::byte>>& to_each) const {
         size_t added = 0;
@@ -145,7 +146,7 @@ private:
         }
     }
 
-    /// As many rows as fit, at least one.
+    /// End of the chunk: as many rows as fit, at least one.
     [[nodiscard]] int64_t end_of_chunk(int64_t begin) const {
         if (begin >= last_) return begin;
         int64_t end = begin + 1;
@@ -201,7 +202,7 @@ private:
     int64_t chunk_entries_;
     int64_t first_, last_;
     std::vector<int64_t> begins_;
-    int64_t entries_before_ = 0;  // of the ranks before
+    int64_t entries_before_ = 0;  // on the ranks before this one
     std::vector<RowEntry> entries_;
 };
 
@@ -211,9 +212,9 @@ uint64_t symmetric_graph_bytes(int64_t rows, int ranks, const KnnOptions& option
                                uint64_t chunk_bytes) {
     const uint64_t of_row = static_cast<uint64_t>(options.neighbours) * sizeof(DirectedEdge);
     const uint64_t of_each = options.batch_bytes / static_cast<uint64_t>(ranks) + of_row;
-    // Vectors that grow have up to twice the room; from each rank one may get as much.
+    // Growing vectors may take twice their size; from each rank one may receive as much.
     const uint64_t messages = of_each * (2 + static_cast<uint64_t>(ranks));
-    // Where rows begin, of all and of a chunk.
+    // Begins of rows, for all rows and for a chunk.
     return static_cast<uint64_t>(rows + 1) * 2 * sizeof(int64_t) + messages + chunk_bytes;
 }
 

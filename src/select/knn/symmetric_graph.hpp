@@ -13,20 +13,20 @@
 
 namespace vocabpipe {
 
-/// What a graph has come to, the same on every rank.
+/// Sizes of a graph, the same on every rank.
 struct GraphCounts {
     int64_t entries = 0;  ///< twice the edges
     int64_t longest_row = 0;
     int64_t without_neighbours = 0;  ///< samples
 };
 
-/// Bytes of the rows that are put together at once, and of what comes from other ranks.
+/// Bytes for the rows that are collected at once, and for messages of other ranks.
 [[nodiscard]] uint64_t symmetric_graph_bytes(int64_t rows, int ranks, const KnnOptions& options,
                                              uint64_t chunk_bytes);
 
-/// Writes the file of the graph in which v and w are neighbours if one of them is among the nearest
-/// of the other. Rows are put together `chunk_bytes` at a time by their owners; a longer row alone
-/// takes more, and OutOfMemoryError says so if that is beyond options.memory. Collective.
+/// Writes the graph in which v and w are neighbours if one of them is among the nearest of the
+/// other. Owners collect rows `chunk_bytes` at a time; a longer row takes more, with an
+/// OutOfMemoryError if that exceeds options.memory. Collective.
 GraphCounts write_symmetric_graph(Communicator& world, const TileOwners& owners,
                                   const NeighbourRows& nearest, const KnnOptions& options,
                                   uint64_t chunk_bytes, const std::string& path,

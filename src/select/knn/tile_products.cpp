@@ -16,17 +16,17 @@ namespace vocabpipe {
 namespace {
 
 constexpr size_t kTileCosines = static_cast<size_t>(kKnnTile * kKnnTile);
-constexpr size_t kLocks = 64;  // of a list's tiles: threads rarely meet
+constexpr size_t kLocks = 64;  // for the tiles of all lists; threads rarely need the same one
 constexpr int64_t kStrip = 32;
 
-/// Cosines below this round to less than what a list already has.
+/// A smaller cosine rounds to less than what the list already has.
 float least_cosine(NearestKey threshold) {
     const int32_t similarity = std::max(similarity_of(threshold), 1);
     return (static_cast<float>(similarity) - 0.5F) / static_cast<float>(kFixedPointOne);
 }
 
 NearestKey key_of(float cosine, int64_t id) {
-    // Of a row with itself, rounding may give a little more than 1.
+    // The product of a row with itself may be rounded to slightly more than 1.
     const long rounded = std::lrint(cosine * static_cast<float>(kFixedPointOne));
     if (rounded < 1) return 0;
     return nearest_key(static_cast<int32_t>(std::min<long>(rounded, kFixedPointOne)), id);
@@ -34,7 +34,7 @@ NearestKey key_of(float cosine, int64_t id) {
 
 using LeastCosines = std::array<float, static_cast<size_t>(kKnnTile)>;
 
-/// Of the rows of a tile.
+/// The least useful cosines of the rows of a tile.
 LeastCosines least_cosines(const NearestLists& lists, int64_t first_row) {
     LeastCosines least;
     for (int64_t i = 0; i < kKnnTile; ++i) {
@@ -43,8 +43,8 @@ LeastCosines least_cosines(const NearestLists& lists, int64_t first_row) {
     return least;
 }
 
-/// Offers the pairs of rows of two tiles to the lists of both. `cosines`: rows are those of `low`,
-/// the tile of the smaller ids.
+/// Offers the pairs of two tiles' rows to the lists of both. `cosines`: its rows are those of
+/// `low`, the tile with the smaller ids.
 class TileOffers {
 public:
     struct Tile {
@@ -62,7 +62,7 @@ public:
     void offer_all() {
         const bool same = low_.first_id == high_.first_id;
         for (int64_t i = 0; i < kKnnTile; ++i) {
-            // Within a tile each pair once, and none with itself.
+            // Within a tile, takes each pair once and no row with itself.
             const int64_t begin = same ? i + 1 : 0;
             for (int64_t j = begin; j < kKnnTile; j = (j / kStrip + 1) * kStrip) {
                 if (any_near(i, j)) offer_strip(i, j);
@@ -71,7 +71,7 @@ public:
     }
 
 private:
-    /// Whether a list may want something of a strip, of which most lists want nothing.
+    /// Whether a list may take anything from a strip; most lists take nothing.
     [[nodiscard]] bool any_near(int64_t i, int64_t j) const {
         const float* const row = cosines_ + i * kKnnTile;
         const float of_row = low_least_[static_cast<size_t>(i)];
@@ -104,7 +104,7 @@ private:
 
 }  // namespace
 
-/// Tiles of a block, by their numbers in it; `use` false: another pair stands for this one.
+/// Two tiles, numbered within their blocks; `use` false: another pair covers this one.
 struct TileProducts::Pair {
     int64_t a, b;
     bool use;
@@ -137,7 +137,7 @@ int64_t TileProducts::pairs_within(int64_t tiles) {
 void TileProducts::within(const KnnBlock& block, int64_t begin, int64_t end) {
     const int64_t n = block.tiles;
     run(block, block, begin, end, [n](int64_t index) {
-        // Neighbouring numbers have no tile in common, so that threads seldom wait.
+        // Pairs with neighbouring indices have no tile in common, so that threads seldom wait.
         const int64_t distance = index / n;
         const int64_t a = index % n;
         const bool twice = distance > 0 && 2 * distance == n && a >= distance;
@@ -190,7 +190,8 @@ void TileProducts::multiply(const KnnBlock& a, const KnnBlock& b, const Pair& pa
                                 .lists = b.lists};
     const float* const rows_of_a = a.rows->tile(pair.a);
     const float* const rows_of_b = b.rows->tile(pair.b);
-    // The tile of the smaller ids comes first, whoever owns it: one similarity for both ends.
+    // The tile with the smaller ids comes first, whichever rank owns it: both ends get the same
+    // similarity.
     const bool ascending = of_a.first_id <= of_b.first_id;
     kernels::host::run_matmul(context_.engine(), *product_, thread,
                               ascending ? rows_of_a : rows_of_b, ascending ? rows_of_b : rows_of_a,

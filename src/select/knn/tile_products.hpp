@@ -15,34 +15,35 @@ namespace kernels::host {
 class Matmul;
 }
 
-/// The rows of one rank, on the way through a ring or at home.
+/// The rows of one rank, at home or on their way around the ring.
 struct KnnBlock {
-    int64_t first_tile = 0, tiles = 0;  ///< of all samples
+    int64_t first_tile = 0, tiles = 0;  ///< `first_tile` counts all samples' tiles
     const UnitRows* rows = nullptr;
     NearestLists* lists = nullptr;
 };
 
-/// Multiplies pairs of tiles and offers each row what is near it: every pair of samples once, for
-/// both of them.
+/// Multiplies pairs of tiles and offers the results to the lists of both: every pair of samples
+/// once.
 class TileProducts {
 public:
-    /// With the threads of the context.
+    /// Uses the threads of the context.
     TileProducts(Context& context, int64_t width);
     ~TileProducts();
     TileProducts(const TileProducts&) = delete;
     TileProducts& operator=(const TileProducts&) = delete;
     [[nodiscard]] static uint64_t bytes(int threads);
 
-    /// Pairs within a block, and of two: half of them where both ranks work on the same two.
+    /// Which pairs of two blocks to take: half of them if both ranks work on the same two blocks.
     enum class Share : uint8_t { all, even, odd };
     [[nodiscard]] static int64_t pairs_within(int64_t tiles);
 
-    /// The pairs [begin, end) within `block`, numbered as pairs_within() counts.
+    /// Runs the pairs [begin, end) within `block`, in the numbering of pairs_within().
     void within(const KnnBlock& block, int64_t begin, int64_t end);
-    /// The pairs [begin, end) of the a.tiles * b.tiles of two blocks of different samples.
+    /// Runs the pairs [begin, end) of the a.tiles * b.tiles pairs of two blocks of different
+    /// samples.
     void between(const KnnBlock& a, const KnnBlock& b, Share share, int64_t begin, int64_t end);
 
-    /// Products so far.
+    /// Number of tile products so far.
     [[nodiscard]] int64_t products() const { return products_; }
     [[nodiscard]] double flop() const;
 
@@ -57,7 +58,7 @@ private:
     int64_t width_;
     kernels::host::Matmul* product_ = nullptr;
     int64_t products_ = 0;
-    std::vector<float> cosines_;  ///< a tile of each thread
+    std::vector<float> cosines_;  ///< one tile per thread
     std::unique_ptr<Locks> locks_;
 };
 

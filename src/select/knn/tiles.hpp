@@ -8,11 +8,11 @@
 
 namespace vocabpipe {
 
-/// Samples of a tile: 256 x 256 cosines are one product. The grid of tiles begins at sample 0
-/// whoever owns what, so that every product is the same for any number of ranks.
+/// Samples per tile; one product gives 256 x 256 cosines. The grid of tiles begins at sample 0, so
+/// every product is the same for any number of ranks.
 inline constexpr int64_t kKnnTile = 256;
 
-/// Which rank owns which samples: whole tiles, in the order of the ranks.
+/// The owner of each sample: whole tiles, in the order of the ranks.
 class TileOwners {
 public:
     TileOwners(int64_t samples, int ranks)
@@ -22,7 +22,7 @@ public:
     [[nodiscard]] int ranks() const { return tiles_.ranks(); }
     [[nodiscard]] int64_t first_tile(int rank) const { return tiles_.begin(rank); }
     [[nodiscard]] int64_t tiles(int rank) const { return tiles_.count(rank); }
-    /// The most that a rank owns.
+    /// Largest number of tiles on a rank.
     [[nodiscard]] int64_t most_tiles() const { return tiles_.largest(); }
 
     [[nodiscard]] int64_t begin(int rank) const {

@@ -11,18 +11,18 @@
 
 namespace vocabpipe {
 
-/// Embeddings of length 1, by whole tiles: what is missing in the last one is 0.
+/// Embeddings scaled to length 1, in whole tiles; missing rows of the last one are 0.
 class UnitRows {
 public:
-    /// Room for so many tiles, all 0.
+    /// `tiles` tiles, all 0.
     UnitRows(int64_t tiles, int64_t width);
-    /// Floats between rows: full cache lines.
+    /// Floats from row to row: whole cache lines.
     [[nodiscard]] static int64_t stride_of(int64_t width);
     [[nodiscard]] static uint64_t bytes(int64_t tiles, int64_t width);
 
     /// Reads the samples [first, last) into the first rows. Each is divided by its length: the
-    /// square root of the sum of squares, in fp64 and in order of the elements. InputFileError for
-    /// a row of zeros.
+    /// square root of the sum of squares, in fp64 and in the order of the elements. InputFileError
+    /// for a row of zeros.
     void read(EmbeddingInput& input, int64_t first, int64_t last);
 
     [[nodiscard]] int64_t width() const { return width_; }
@@ -39,7 +39,7 @@ private:
     std::vector<float> data_;
 };
 
-/// Rows that are read at once.
+/// Bytes that are read at once.
 inline constexpr uint64_t kEmbeddingReadBytes = uint64_t{1} << 20;
 
 }  // namespace vocabpipe

@@ -39,13 +39,13 @@ struct StoredTensor {
     uint64_t begin = 0, end = 0;  ///< bytes, from the start of the file
 };
 
-/// A name of a file, for a line of text: no control characters, and short.
+/// A name from a file, made fit for a line of text: without control characters, and short.
 [[nodiscard]] std::string readable(const std::string& name);
 
 /// "[2, 3]".
 [[nodiscard]] std::string shape_text(const std::vector<int64_t>& shape);
 
-/// A format that everybody reads allows no larger header.
+/// Largest header that all readers of the format accept.
 inline constexpr uint64_t kMostHeaderBytes = 100'000'000;
 
 }  // namespace vocabpipe

@@ -45,7 +45,7 @@ std::string number(uint64_t value) {
     return std::to_string(value);
 }
 
-/// a * b; refused beyond 64 bits.
+/// a *= b; false beyond 64 bits.
 bool multiply(uint64_t& a, uint64_t b) {
     if (b != 0 && a > std::numeric_limits<uint64_t>::max() / b) return false;
     a *= b;
@@ -201,7 +201,7 @@ SafetensorsFile::SafetensorsFile(std::string path) : path_(std::move(path)) {
     file.read(0, head);
     if (head.size() == sizeof length) {
         std::memcpy(&length, head.data(), sizeof length);
-        // What is too long is refused before it is looked at.
+        // A header that is too long is refused without reading it.
         head.resize(8 + std::min({length, kMostHeaderBytes, size() - 8}));
         file.read(0, head);
     }

@@ -13,23 +13,22 @@
 
 namespace vocabpipe {
 
-/// What a header says, checked: ranges lie end to end, from the header to the end of the file, and
-/// have the size of their shapes; names are unique.
+/// A checked header: ranges lie end to end, from the header to the end of the file, and have the
+/// size of their shapes; names are unique.
 struct SafetensorsHeader {
     uint64_t data_begin = 0;            ///< bytes before the first tensor
     std::vector<StoredTensor> tensors;  ///< by position
     std::map<std::string, std::string> metadata;
 };
 
-/// `head`: the first bytes of a file of `file_bytes`, at least to the end of the header if that is
-/// in the file. InputFileError "PATH: tensor NAME: what; remedy" for everything that the format
-/// does not allow.
+/// `head`: the first bytes of a file of `file_bytes` bytes, including the whole header if the file
+/// has it. InputFileError "PATH: tensor NAME: what; remedy" for all that the format does not allow.
 [[nodiscard]] SafetensorsHeader parse_safetensors_header(std::span<const std::byte> head,
                                                          uint64_t file_bytes,
                                                          const std::string& path);
 
-/// A safetensors file whose header was read. It is not open: a model may have more files than a
-/// process may open, for each of its ranks.
+/// A safetensors file whose header was read. It is kept closed, as a model may have more files than
+/// a process may open for all of its ranks.
 class SafetensorsFile {
 public:
     explicit SafetensorsFile(std::string path);
@@ -39,9 +38,9 @@ public:
     [[nodiscard]] const std::string& path() const { return path_; }
     [[nodiscard]] uint64_t size() const { return identity_.size; }  ///< bytes
     [[nodiscard]] const SafetensorsHeader& header() const { return header_; }
-    /// To read tensors; InputFileError if it is another file by now.
+    /// Opens the file to read tensors; InputFileError if it was replaced.
     [[nodiscard]] InputFile open() const;
-    /// Null if there is none of that name.
+    /// Null if there is no tensor of that name.
     [[nodiscard]] const StoredTensor* find(std::string_view name) const;
 
 private:

@@ -70,7 +70,8 @@ SharedOutputFile SharedOutputFile::create(const std::string& path, uint64_t byte
 }
 
 void SharedOutputFile::reserve(uint64_t bytes) {
-    // Not posix_fallocate, which writes every block by itself where the file system cannot.
+    // Not posix_fallocate(), which writes every block itself if the file system does not support
+    // it.
     const bool reserved = ::fallocate(file_, 0, 0, static_cast<off_t>(bytes)) == 0;
     if (!reserved && (errno == ENOSPC || errno == EDQUOT || errno == EFBIG)) {
         throw_output_error(path_, "cannot write", errno);
@@ -104,7 +105,7 @@ void SharedOutputFile::write_at(uint64_t offset, std::span<const std::byte> byte
 
 void SharedOutputFile::sync() {
     const int error = sync_descriptor(file_);
-    if (error != 0 && error != EINVAL) {  // devices cannot
+    if (error != 0 && error != EINVAL) {  // devices cannot be synced
         throw_output_error(path_, "cannot write", error);
     }
 }

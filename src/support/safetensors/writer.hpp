@@ -12,8 +12,8 @@
 
 namespace vocabpipe {
 
-/// Where everything of a file will be, from names, types and shapes alone: the same on every rank,
-/// so that all can write their rows at the same time.
+/// The layout of a file, computed from names, types and shapes alone: the same on every rank, so
+/// that all can write their rows at the same time.
 class SafetensorsPlan {
 public:
     /// `tensors`: name, type and shape; positions are decided here, by falling item size, then
@@ -21,7 +21,7 @@ public:
     SafetensorsPlan(std::vector<StoredTensor> tensors,
                     const std::map<std::string, std::string>& metadata);
 
-    /// Length and JSON, padded to a multiple of 8: all that precedes the data.
+    /// All bytes before the data: length and JSON, padded to a multiple of 8.
     [[nodiscard]] const std::string& header() const { return header_; }
     [[nodiscard]] const std::vector<StoredTensor>& tensors() const { return tensors_; }
     [[nodiscard]] const StoredTensor& at(const std::string& name) const {
@@ -37,21 +37,21 @@ private:
     uint64_t file_bytes_ = 0;
 };
 
-/// A file that several processes write at positions of their own. Failures are OutputFileErrors.
+/// A file that several processes write, each at its own offsets. Failures are OutputFileErrors.
 class SharedOutputFile {
 public:
-    /// Makes the file, which must not exist, `bytes` long.
+    /// Creates the file, which must not exist, with `bytes` bytes.
     [[nodiscard]] static SharedOutputFile create(const std::string& path, uint64_t bytes);
     [[nodiscard]] static SharedOutputFile open(const std::string& path);
     ~SharedOutputFile();
     SharedOutputFile(SharedOutputFile&& other) noexcept;
     SharedOutputFile& operator=(SharedOutputFile&&) = delete;
 
-    /// Makes the file `bytes` long and takes the space, where the file system can: a full disk
-    /// shows before the ranks write.
+    /// Sets the size to `bytes` and allocates the space, if the file system can, so that a full
+    /// disk is noticed before the ranks write.
     void reserve(uint64_t bytes);
     void write_at(uint64_t offset, std::span<const std::byte> bytes);
-    /// Makes what was written durable.
+    /// Makes the writes durable.
     void sync();
 
 private:
@@ -61,7 +61,7 @@ private:
     int file_ = -1;
 };
 
-/// Makes a file, which must not exist, of this text, durably.
+/// Writes `text` into a new file, durably; it must not exist.
 void write_new_file(const std::string& path, const std::string& text);
 
 }  // namespace vocabpipe

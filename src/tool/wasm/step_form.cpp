@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The step that the form of the timeline page asks for, compiled to WebAssembly (build.sh): the
+// The simulation behind the form of the timeline page, compiled to WebAssembly (build.sh): the
 // generators, lowering and simulation of `vocabpipe simulate`, for costs that are figures.
 #include "schedules/families.hpp"
 #include "src/schedule/html/run_data.hpp"
@@ -18,7 +18,7 @@ namespace vocabpipe::tool {
 
 namespace {
 
-/// As of `make_step()` in schedule_source.cpp, without files.
+/// As `make_step()` in schedule_source.cpp, without files.
 RecordedRun run_of(const std::string& name, ScheduleFlags flags) {
     const VocabMode mode = flags.vocab_mode.value_or(VocabMode::none);
     ScheduleOptions options{.ranks = flags.pp,
@@ -57,7 +57,7 @@ RecordedRun run_of(const std::string& name, ScheduleFlags flags) {
     return run;
 }
 
-std::string answer;  // of the last call: the page reads it from the module's memory
+std::string answer;  // of the last call; the page reads it from the module's memory
 
 }  // namespace
 
@@ -72,14 +72,14 @@ __attribute__((export_name("room"))) char* room(int bytes) {
     return static_cast<char*>(std::malloc(static_cast<size_t>(bytes)));
 }
 
-/// Names of the families, one a line.
+/// Names of the families, one per line.
 __attribute__((export_name("families"))) const char* families() {
     tool::answer.clear();
     for (const Generator& family : generators()) tool::answer += std::string(family.name) + "\n";
     return tool::answer.c_str();
 }
 
-/// The run as JSON. An error calls page.refused() with its message, which does not come back.
+/// The run as JSON. An error calls page.refused() with its message, which does not return.
 __attribute__((export_name("draw"))) const char* draw(const char* family, const char* mode,
                                                       const char* costs, int pp, int microbatches,
                                                       int chunks, int layers, int latency) {
@@ -95,7 +95,7 @@ __attribute__((export_name("draw"))) const char* draw(const char* family, const 
 
 }  // extern "C"
 
-// Debian's C++ library for WebAssembly has no exceptions. What is thrown here ends the call.
+// Debian's C++ library for WebAssembly has no exceptions: a throw ends the call.
 extern "C" {
 
 __attribute__((import_module("page"), import_name("refused"))) void refused(const char* message);

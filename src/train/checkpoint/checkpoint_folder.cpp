@@ -60,7 +60,7 @@ std::optional<int64_t> step_of(std::string_view name) {
     return step && *step > 0 && step_name(*step) == name ? step : std::nullopt;
 }
 
-/// Names in a folder, of folders only; none if it cannot be read.
+/// Names of the folders in a folder; none if it cannot be read.
 std::vector<std::string> folders_in(const std::string& root) {
     std::vector<std::string> names;
     std::error_code error;
@@ -82,8 +82,8 @@ bool has_only_our_files(const std::string& folder) {
     return !error;
 }
 
-/// The first entry of `root`, of any kind, that a save after `start_step` would need the name of,
-/// but for folders that make room.
+/// The first entry of `root`, of any kind, whose name a save after `start_step` would need. Folders
+/// of the steps `making_room` do not count.
 std::optional<std::string> in_the_way(const std::string& root, int64_t start_step,
                                       const std::vector<int64_t>& making_room) {
     std::error_code error;
@@ -104,7 +104,7 @@ std::optional<std::string> in_the_way(const std::string& root, int64_t start_ste
     return std::nullopt;
 }
 
-/// Files by name, then the folder, which stays if anything else is in it.
+/// Removes our files by name, then the folder, which stays if it holds anything else.
 void remove_ours(const std::string& folder) noexcept {
     std::vector<std::string> names;
     std::error_code error;
@@ -279,7 +279,7 @@ void SaveFolder::keep_last(int64_t count) {
     for (int64_t i = 0; i < excess; ++i) {
         const SavedStep& old = steps[static_cast<size_t>(i)];
         if (!has_only_our_files(old.folder)) continue;
-        // Out of sight first: a step that lacks files must not look like one.
+        // Rename first: a step that lacks files must not look like one.
         const std::string removed = root_ + "/." + step_name(old.step) + std::string(kRemoved);
         if (rename_file(old.folder, removed) == 0) remove_ours(removed);
     }

@@ -8,17 +8,17 @@
 
 namespace vocabpipe {
 
-/// What --load names.
+/// The folder that --load names.
 struct CheckpointSource {
     std::string folder;     ///< has config.json and weights
-    bool training = false;  ///< a step of a run: optimizer and position, too
+    bool training = false;  ///< a step of a run: has optimizer state and position, too
 };
 
 /// `path` is a folder of steps (the newest complete one is taken), one step, or a Hugging Face
-/// model. With `weights_only` a step is nothing but a model. InputFileError if it is none of them.
+/// model. With `weights_only` a step counts as a model. InputFileError if it is none of them.
 [[nodiscard]] CheckpointSource find_checkpoint(const std::string& path, bool weights_only);
-/// There is no such folder, or neither a step nor a model is in it: a run that loads from
-/// where it saves has only begun.
+/// Whether `path` does not exist, or is a folder without a step or a model: a run that loads from
+/// where it saves starts anew then.
 [[nodiscard]] bool is_before_first_step(const std::string& path);
 
 /// The step of a folder by its name, step-00000100; none for any other name.
@@ -30,7 +30,8 @@ struct SavedStep {
 };
 /// Complete steps in a folder, ascending; none if the folder does not exist.
 [[nodiscard]] std::vector<SavedStep> complete_steps(const std::string& root);
-/// Those that lack their training.json as well, which no save leaves and damage may.
+/// All steps by their names, also those without a training.json: no save leaves such a step, but
+/// damage may.
 [[nodiscard]] std::vector<SavedStep> named_steps(const std::string& root);
 
 /// ROOT/step-00000100.
@@ -45,20 +46,20 @@ struct SavedStep {
 /// folder. Failures are OutputFileErrors.
 class SaveFolder {
 public:
-    /// Makes the folder if needed. UsageError if anything in it has the name of a step after
-    /// `start_step` (it would be replaced, and nothing ever is) or if another run writes into it.
-    /// `loaded_from`: the step that the run goes on from, or empty. `damaged`: later steps that
-    /// the run goes past; set_aside() frees their names.
+    /// Makes the folder if needed. UsageError if it already has a step after `start_step`, which a
+    /// save would have to replace, or if another run writes into it. `loaded_from`: the step that
+    /// the run resumes, or empty. `damaged`: later steps that the run passes over; set_aside()
+    /// frees their names.
     SaveFolder(std::string root, int64_t start_step, const std::string& loaded_from,
                std::vector<int64_t> damaged = {});
     ~SaveFolder();
     SaveFolder(const SaveFolder&) = delete;
     SaveFolder& operator=(const SaveFolder&) = delete;
 
-    /// False where the file system has no locks: nothing keeps another run away.
+    /// False where the file system has no locks: another run may then write here, too.
     [[nodiscard]] bool locked() const { return locked_; }
 
-    /// Gives the damaged steps other names: nobody's files are removed.
+    /// Renames the damaged steps; no file is removed.
     void set_aside();
     /// Removes what crashed saves left and makes the partial folder.
     void begin(int64_t step);
@@ -66,8 +67,8 @@ public:
     void publish(int64_t step);
     /// Removes the partial folder of a save that failed.
     void abandon(int64_t step) noexcept;
-    /// Removes all complete steps of this run and of the one it goes on from in the same folder,
-    /// but the newest `count`. A step with files of somebody else's in it stays.
+    /// Keeps the newest `count` complete steps and removes the others, of this run and of the one
+    /// that it resumes in the same folder. A step that holds foreign files stays.
     void keep_last(int64_t count);
 
 private:

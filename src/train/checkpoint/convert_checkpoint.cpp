@@ -29,7 +29,7 @@ namespace {
 
 constexpr int64_t kPieceElements = 1 << 20;
 
-/// What transformers keeps beside the weights.
+/// Files that transformers keeps next to the weights.
 constexpr std::array<std::string_view, 11> kBeside{"generation_config.json",
                                                    "tokenizer.json",
                                                    "tokenizer_config.json",
@@ -42,7 +42,7 @@ constexpr std::array<std::string_view, 11> kBeside{"generation_config.json",
                                                    "chat_template.json",
                                                    "preprocessor_config.json"};
 
-/// A folder that gets its name when it is complete, and else is removed.
+/// A folder that gets its name when it is complete; otherwise it is removed.
 class NewFolder {
 public:
     explicit NewFolder(const std::string& path) : path_(fs::path(path).lexically_normal()) {
@@ -67,7 +67,7 @@ public:
     [[nodiscard]] std::string file(std::string_view name) const {
         return (partial_ / name).string();
     }
-    /// All files must be durable.
+    /// Call when all files are durable.
     void publish() {
         sync_folder_of(file("config.json"));
         // A plain rename would replace an empty folder that was made meanwhile.
@@ -94,7 +94,7 @@ private:
     bool published_ = false;
 };
 
-/// The original's, of the other type: tokens that end a text are not known to ModelConfig.
+/// The original config with another type: ModelConfig does not know the tokens that end a text.
 std::string config_of_type(const std::string& text, DType dtype) {
     auto json = nlohmann::ordered_json::parse(text);
     const char* const name = dtype == DType::bf16 ? "bfloat16" : "float32";
@@ -130,7 +130,7 @@ ConvertReport convert_checkpoint(const std::string& from, const std::string& to,
     checkpoint.verify(options.poll);
 
     ModelConfig config = checkpoint.config();
-    // Not of what else the files have: buffers of old models are none of its weights.
+    // Only tensors of the model count, not buffers of old files.
     config.dtype = DType::bf16;
     const bool all_bf16 = std::ranges::all_of(model_file_tensors(config), [&](const auto& t) {
         return t.type != StoredType::BF16 ||

@@ -26,11 +26,11 @@ struct ConvertReport {
     DType dtype = DType::fp32;
 };
 
-/// Writes the model of a step, or of a Hugging Face folder, as a Hugging Face folder `to`:
-/// config.json, which keeps the keys that it has, weights, and the generation configuration and
-/// tokenizer that lie beside. The weights are those that the model computes with; a bf16 run's fp32
-/// masters stay in its step. Reads and writes in pieces of a few MiB. Checksums of a step are
-/// compared first. `to` must not exist, and appears by one rename when all is durable: UsageError,
+/// Writes the model of a step, or of a Hugging Face folder, as a new Hugging Face folder `to`:
+/// config.json with the keys that it has, weights, and the generation configuration and tokenizer
+/// that lie next to it. The weights are those that the model computes with; a bf16 run's fp32
+/// masters stay in its step. Reads and writes in pieces of a few MiB. Verifies the checksums of a
+/// step first. `to` must not exist, and appears by one rename when all is durable: UsageError,
 /// OutputFileError.
 ConvertReport convert_checkpoint(const std::string& from, const std::string& to,
                                  const ConvertOptions& options);

@@ -16,7 +16,7 @@ namespace vocabpipe {
 
 namespace {
 
-/// True as well where another program wrote it, which opening it says.
+/// True also for files of another program; opening the step reports those.
 bool is_described(const std::string& folder) {
     const auto text_of = [&](std::string_view name) {
         return InputFile(folder + "/" + std::string(name)).text();

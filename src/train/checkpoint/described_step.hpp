@@ -5,8 +5,8 @@
 
 namespace vocabpipe {
 
-/// The newest of the steps in a folder whose training.json and config.json are whole, as far as
-/// these two say; where no step's are, the newest. The folder must have steps.
+/// The newest step in a folder whose training.json and config.json can be read and parsed; if no
+/// step has both, the newest step. The folder must have steps.
 [[nodiscard]] std::string newest_described_step(const std::string& root);
 
 }  // namespace vocabpipe

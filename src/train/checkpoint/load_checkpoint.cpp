@@ -20,7 +20,7 @@ namespace vocabpipe {
 
 namespace {
 
-constexpr uint64_t kReadBytes = 1 << 18;  // between a file and its checksum
+constexpr uint64_t kReadBytes = 1 << 18;  // of a file, per checksum update
 
 std::string text_of(const std::string& path) {
     return InputFile(path).text();
@@ -85,7 +85,7 @@ void Checkpoint::check_optimizer() const {
     }
 }
 
-/// Sizes and names that the checksums stand for.
+/// Compares sizes and names with those in the training state.
 void Checkpoint::check_files() const {
     const auto check = [&](std::string_view name, uint64_t bytes,
                            const std::vector<StoredTensor>& tensors) {
@@ -117,7 +117,7 @@ void Checkpoint::check_files() const {
     }
 }
 
-/// Bytes with one checksum.
+/// A range of bytes with one checksum.
 struct Checkpoint::Part {
     const SafetensorsFile* file = nullptr;
     uint64_t begin = 0, bytes = 0;
@@ -149,7 +149,7 @@ struct PartSum {
     uint32_t unused = 0;  // no padding: ranks send it
 };
 
-/// Of bytes of a file, which are read in pieces that stay in the cache.
+/// Checksum of a range of a file, read in pieces that stay in the cache.
 uint32_t checksum_of(const SafetensorsFile& of, uint64_t begin, uint64_t bytes,
                      std::vector<std::byte>& buffer, const std::function<void()>& poll) {
     const InputFile file = of.open();
@@ -267,7 +267,7 @@ void Checkpoint::fill(ModelRank& model, Context& ctx) const {
                 RowReader reader(device, {optimizer_.get(), tensor}, false, t.held_shape[0]);
                 for (const HeldRows& rows : owned) reader.read(rows, rows.of(to));
             };
-            read(master_name(t.name), p.master);  // of which the weights are a rounded copy
+            read(master_name(t.name), p.master);  // the weights are its rounded copy
             read(exp_avg_name(t.name), p.exp_avg);
             read(exp_avg_sq_name(t.name), p.exp_avg_sq);
         }

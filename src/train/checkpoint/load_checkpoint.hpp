@@ -15,8 +15,8 @@
 
 namespace vocabpipe {
 
-/// A step of a run, or a Hugging Face model, looked through and checked against what it says of
-/// itself: files, names, types and shapes, not yet values and checksums. InputFileError otherwise.
+/// A step of a run, or a Hugging Face model. Opening it checks files, names, types and shapes, but
+/// not yet values and checksums; InputFileError if they do not fit together.
 class Checkpoint {
 public:
     explicit Checkpoint(const CheckpointSource& source);
@@ -24,31 +24,33 @@ public:
     Checkpoint& operator=(const Checkpoint&) = delete;
 
     [[nodiscard]] const std::string& folder() const { return folder_; }
-    /// Sizes, and the type of a run's step; sequence length and losses are not in it.
+    /// Sizes of the model, and the type of a run's step; sequence length and losses are not in the
+    /// file.
     [[nodiscard]] const ModelConfig& config() const { return config_; }
     [[nodiscard]] std::string config_path() const;
     [[nodiscard]] std::string training_path() const;
     /// None: weights only.
     [[nodiscard]] const std::optional<TrainingState>& state() const { return state_; }
     [[nodiscard]] const TensorFolder& weights() const { return weights_; }
-    /// Of the name that Hugging Face gives a tensor of the whole model.
+    /// The tensor of the whole model with this Hugging Face name.
     [[nodiscard]] const FoundTensor& weight(const std::string& name) const {
         return named_->at(name);
     }
 
-    /// Of what says how the rest is to be read (configuration, index, headers of weights) the
-    /// checksums: little to read, before anything is concluded from it. Errors as verify().
+    /// Verifies the checksums of the files that say how to read the rest (configuration, index,
+    /// headers of weights). They are small; call this before concluding anything from them. Errors
+    /// as verify().
     void verify_metadata() const;
-    /// Compares a tied weight that is stored under both of its names. Then reads every byte once
-    /// and compares the checksums of the training state; nothing to compare without one. Each rank
-    /// reads a share. Collective; errors are agreed on. `poll`: called between pieces; may throw.
-    /// Empty: nothing.
+    /// Compares both copies of a tied weight that is stored under two names. Then, with a training
+    /// state, reads every byte once and compares its checksums. Each rank reads a share.
+    /// Collective; errors are agreed on. `poll` is called between pieces and may throw; it may be
+    /// empty.
     void verify(Communicator& communicator, const std::function<void()>& poll = {}) const;
     /// The same by one process.
     void verify(const std::function<void()>& poll = {}) const;
 
-    /// The rank's rows of weights and, with a training state, moments. The model's configuration
-    /// must be this one's.
+    /// Fills the rank's rows of weights and, with a training state, moments. The model's
+    /// configuration must be this one's.
     void fill(ModelRank& model, Context& ctx) const;
 
 private:
@@ -61,9 +63,9 @@ private:
     std::string folder_;
     ModelConfig config_;
     std::optional<TrainingState> state_;
-    std::optional<TrainingState> recorded_;  ///< also where only the weights are taken
+    std::optional<TrainingState> recorded_;  ///< kept also where only the weights are loaded
     TensorFolder weights_;
-    std::optional<ModelWeights> named_;  ///< weights_, by the names of the model
+    std::optional<ModelWeights> named_;  ///< weights_, by their names in the model
     std::unique_ptr<SafetensorsFile> optimizer_;
 };
 

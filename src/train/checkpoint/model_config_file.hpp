@@ -7,13 +7,13 @@
 
 namespace vocabpipe {
 
-/// The file itself, or config.json of the folder.
+/// The path itself, or of config.json if it is a folder.
 [[nodiscard]] std::string model_config_path(const std::string& path_or_folder);
 
-/// parse_model_config() of a file, or of config.json in a folder.
+/// parse_model_config() of that file.
 [[nodiscard]] ModelConfig load_model_config(const std::string& path_or_folder);
 
-/// InputFileError naming key, both values and the flag, if the run's model is another one.
+/// InputFileError with key, both values and the flag if the run has another model than the file.
 void check_same_model(const ModelConfig& file, const std::string& path, const ModelConfig& run);
 
 }  // namespace vocabpipe

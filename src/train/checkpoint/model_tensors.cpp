@@ -56,7 +56,7 @@ Tensor HeldRows::of(Tensor held) const {
 
 namespace {
 
-/// Of the rank's rows from `begin` to before `end`.
+/// The rank's rows [begin, end) that lie in the tensor.
 std::vector<HeldRows> rows_between(int64_t begin, int64_t end, const TensorShard& shard,
                                    const ModelTensor& tensor) {
     const bool of_vector = tensor.is_vector();
@@ -110,7 +110,7 @@ std::vector<StoredTensor> model_file_tensors(const ModelConfig& config) {
     std::vector<StoredTensor> stored;
     for (const std::vector<ModelTensor>& parts : model_tensors(config)) {
         for (const ModelTensor& t : parts) {
-            if (t.file_row > 0) continue;  // of a tensor that is there already
+            if (t.file_row > 0) continue;  // its tensor is listed already
             const bool bf16 = config.dtype == DType::bf16 && !t.correction_bias;
             stored.push_back({.name = t.name,
                               .type = bf16 ? StoredType::BF16 : StoredType::F32,
@@ -124,7 +124,7 @@ std::vector<StoredTensor> optimizer_file_tensors(const ModelConfig& config) {
     std::vector<StoredTensor> stored;
     for (const std::vector<ModelTensor>& parts : model_tensors(config)) {
         for (const ModelTensor& t : parts) {
-            if (t.file_row > 0 || t.correction_bias) continue;  // is there already; has no moments
+            if (t.file_row > 0 || t.correction_bias) continue;  // listed already; has no moments
             stored.push_back({.name = exp_avg_name(t.name), .shape = t.held_shape});
             stored.push_back({.name = exp_avg_sq_name(t.name), .shape = t.held_shape});
             if (config.dtype != DType::fp32) {

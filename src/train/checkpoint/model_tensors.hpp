@@ -13,51 +13,49 @@
 
 namespace vocabpipe {
 
-/// A tensor as Hugging Face stores it, or rows of one, which are a logical parameter or rows of one
-/// (q, k and v, which this program holds as one matrix). What is said of rows is said of elements
-/// where it is a vector.
+/// A tensor as Hugging Face stores it, or rows of it, that hold a logical parameter or rows of one
+/// (this program holds q, k and v as one matrix). In a vector, a row is an element.
 struct ModelTensor {
     std::string name;
     int64_t first_row = 0;  ///< of the parameter
     int64_t rows = 0;
     int64_t file_row = 0;             ///< of the stored tensor
     std::vector<int64_t> shape;       ///< of the stored tensor, in files
-    std::vector<int64_t> held_shape;  ///< of it [rows, cols] or [rows], as this program holds it
+    std::vector<int64_t> held_shape;  ///< [rows, cols] or [rows], as this program holds it
     bool transposed = false;          ///< Conv1D keeps [in, out], this program [out, in]
-    /// Of a router: fp32 in every run, and nothing of it in the optimizer's file.
+    /// A router's bias: fp32 in every run, and not in the optimizer's file.
     bool correction_bias = false;
     [[nodiscard]] bool is_vector() const { return held_shape.size() == 1; }
 };
 
-/// Those of every logical parameter, by id, in the order of its rows.
+/// The tensors of every logical parameter, by id, in the order of its rows.
 [[nodiscard]] std::vector<std::vector<ModelTensor>> model_tensors(const ModelConfig& config);
 
-/// A rectangle of a stored tensor, as this program holds it, that a rank has in consecutive rows of
-/// a dense tensor of its own. Of a vector, rows of one element.
+/// A rectangle of a stored tensor, as this program holds it, whose rows lie one after the other in
+/// a dense tensor of the rank. A vector has rows of one element.
 struct HeldRows {
     TensorShard::Range rows;                  ///< of the stored tensor
-    std::vector<TensorShard::Range> columns;  ///< of it, those that the rank has of each row
+    std::vector<TensorShard::Range> columns;  ///< that the rank has of each row
     int64_t width = 1;                        ///< all columns that the stored tensor has
-    int64_t before = 0;                       ///< rows of the rank's tensor before them
+    int64_t before = 0;                       ///< rows of the rank's tensor that precede these
     bool of_vector = false;
-    /// These rows of the rank's weight, master or moment; of a vector, rows of one element.
+    /// These rows of the rank's weight, master or moment.
     [[nodiscard]] Tensor of(Tensor held) const;
 };
-/// In the order of the rank's rows; empty: it has none of them.
+/// In the order of the rank's rows; empty if the rank holds none of the tensor.
 [[nodiscard]] std::vector<HeldRows> held_rows(const Parameter& parameter,
                                               const ModelTensor& tensor);
-/// Of them those that this rank updates: rows of the masters and moments.
+/// The part of held_rows() that this rank updates: rows of the masters and moments.
 [[nodiscard]] std::vector<HeldRows> owned_rows(const Parameter& parameter,
                                                const ModelTensor& tensor);
 
-/// What files carry besides weights, which nothing is computed with: the causal masks and rotary
-/// frequencies of old ones.
+/// Whether a tensor of a file is no weight: the causal masks and rotary frequencies of old files.
 [[nodiscard]] bool is_no_weight_of(std::string_view name, const ModelConfig& config);
 
-/// What all names but the output weight's begin with, except in files of the model without it.
+/// Prefix of all names but the output weight's; files of the bare body lack it.
 [[nodiscard]] std::string_view body_prefix(const ModelConfig& config);
 
-/// Of an optimizer's file, whose tensors are as this program holds them: held_shape.
+/// Names in an optimizer's file, whose tensors have the shapes of this program: held_shape.
 [[nodiscard]] inline std::string exp_avg_name(const std::string& name) {
     return "exp_avg/" + name;
 }

@@ -26,7 +26,7 @@ std::string weight_name(const std::string& tensor) {
     return tensor + ".weight";
 }
 
-/// What a program puts before the names of all tensors, and how to save them without it.
+/// A prefix that a program puts before the names of all tensors, and how to save without it.
 struct Wrapper {
     std::string_view prefix, adds, remedy;
 };
@@ -37,7 +37,7 @@ constexpr std::array kWrappers{
     Wrapper{"module.", "DataParallel and DistributedDataParallel add",
             "save model.module instead of model"}};
 
-/// What stands before `name`, and before every other name, in the files; empty: nothing.
+/// The prefix that all names have, `name` included; empty: none.
 std::string common_prefix(const TensorFolder& folder, const std::string& name) {
     const auto& tensors = folder.tensors();
     for (const auto& [candidate, found] : tensors) {
@@ -97,7 +97,7 @@ ModelWeights::ModelWeights(const TensorFolder& folder, const ModelConfig& config
     refuse_others(used);
 }
 
-/// By its own name, also without that of the body.
+/// By its own name, with or without the body's prefix.
 const FoundTensor* ModelWeights::find(const std::string& name) const {
     const auto& tensors = folder_.tensors();
     auto found = tensors.find(name);
@@ -118,8 +118,8 @@ void ModelWeights::add_newer_output() {
     if (newer != nullptr) by_role_[output] = *newer;
 }
 
-/// Cuts "gate_up_proj" and "down_proj" of a layer into the tensors that its experts have by
-/// themselves in other files.
+/// Cuts "gate_up_proj" and "down_proj" of a layer into one tensor per expert, as other files have
+/// them.
 void ModelWeights::add_stacked_experts(int layer) {
     const TensorNames& names = model_family(config_.family).tensors;
     if (names.stacked_experts.empty() || !config_.moe.in_layer(layer)) return;
@@ -162,7 +162,7 @@ void ModelWeights::add_stacked_experts(int layer) {
     if (router != nullptr) by_role_[weight_name(of_layer + names.router)] = *router;
 }
 
-/// A tied weight may have either name, or both.
+/// Finds a tied weight under either name, or both.
 void ModelWeights::add_tied_output() {
     const TensorNames& names = model_family(config_.family).tensors;
     const std::string embedding_name = weight_name(names.embedding);

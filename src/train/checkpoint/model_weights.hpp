@@ -16,15 +16,14 @@
 
 namespace vocabpipe {
 
-/// The tensors of a folder by the names that they have in a model of its own, whichever of the ways
-/// to write it the files have chosen:
-/// * without the name of the body, as GPT-2's original;
-/// * a tied weight by the name of the output layer alone, as safetensors' save_model() does;
+/// The tensors of a folder by the model's names for them, in whichever way the files name them:
+/// * without the body's prefix, as the original GPT-2;
+/// * a tied weight only as the output layer's, as safetensors' save_model() does;
 /// * all experts of a layer in one tensor, and GPT-NeoX's output as lm_head, as transformers 5 does
 ///   with save_original_format false.
-/// No tensor of the files is passed over but known buffers: what is not part of the model, and what
-/// the index does not list, is an InputFileError, as is a tensor that is missing or has another
-/// shape or type. Of a tied weight under both names, stored_twice() are to be compared.
+/// Any tensor that is missing, not part of the model (known buffers excepted), not listed in the
+/// index, or of another shape or type is an InputFileError. If a tied weight is stored under both
+/// names, compare_tied() compares them.
 class ModelWeights {
 public:
     /// `folder` must outlive this object.
@@ -40,8 +39,8 @@ public:
         FoundTensor embedding, output;
     };
     [[nodiscard]] const std::optional<TiedPair>& stored_twice() const { return stored_twice_; }
-    /// InputFileError with both names where the part `share` of `shares` of them differs in a
-    /// value. `poll`: called between pieces; may throw. Empty: nothing.
+    /// InputFileError with both names if a value differs in the part `share` of `shares` of the
+    /// pair. `poll` is called between pieces and may throw; it may be empty.
     void compare_tied(uint64_t share, uint64_t shares, const std::function<void()>& poll) const;
 
 private:
@@ -55,9 +54,9 @@ private:
     const TensorFolder& folder_;
     ModelConfig config_;
     std::deque<StoredTensor> slices_;  ///< one expert's part of tensors that have all of them
-    /// What files name otherwise, by its name in the model.
+    /// Tensors that files name differently, by their names in the model.
     std::map<std::string, FoundTensor> by_role_;
-    /// Tensors of files that no name in the model has by itself.
+    /// Tensors of files that the model uses, but not under their own names.
     std::set<const StoredTensor*> used_otherwise_;
     std::optional<TiedPair> stored_twice_;
     std::map<std::string, FoundTensor> found_;

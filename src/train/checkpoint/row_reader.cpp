@@ -9,9 +9,9 @@ namespace vocabpipe {
 
 namespace {
 
-constexpr int64_t kReadElements = 1 << 17;  // 512 KiB on their way to the device
+constexpr int64_t kReadElements = 1 << 17;  // 512 KiB, read at once
 constexpr int64_t kBandElements = 1 << 24;  // 64 MiB of a matrix that is transposed
-constexpr int64_t kTile = 64;               // its columns whose lines stay in the first cache
+constexpr int64_t kTile = 64;               // columns, whose lines stay in the first cache
 
 }  // namespace
 
@@ -69,7 +69,7 @@ void RowReader::read_columns(const HeldRows& held, int64_t first, int64_t count)
         for (int64_t c0 = 0; c0 < run.count; c0 += kTile) {
             const int64_t tile = std::min(kTile, run.count - c0);
             raw_.resize(bytes_of(tile * count));                  // (tile, count)
-            const int64_t at_once = count == height_ ? tile : 1;  // end to end in the file
+            const int64_t at_once = count == height_ ? tile : 1;  // they are contiguous in the file
             for (int64_t c = 0; c < tile; c += at_once) {
                 read_at((run.first + c0 + c) * height_ + first,
                         std::span(raw_).subspan(bytes_of(c * count), bytes_of(at_once * count)));

@@ -13,11 +13,11 @@
 
 namespace vocabpipe {
 
-/// Reads rectangles of a stored tensor of any type into fp32 of a device.
+/// Reads rectangles of a stored tensor of any type into fp32 memory of a device.
 class RowReader {
 public:
-    /// `height`: rows of the stored tensor as this program holds it; transposed, the elements of
-    /// its lines.
+    /// `height`: rows of the tensor as this program holds it; where the file has it transposed, the
+    /// length of a line.
     RowReader(Device& device, const FoundTensor& from, bool transposed, int64_t height)
         : device_(device),
           type_(from.tensor->type),
@@ -32,7 +32,7 @@ public:
 private:
     /// Rows [first, first + count) of the stored tensor.
     void read_rows(const HeldRows& held, int64_t first, int64_t count);
-    /// The same of a tensor whose lines are columns.
+    /// The same for a tensor that the file has transposed: its lines are columns.
     void read_columns(const HeldRows& held, int64_t first, int64_t count);
     void read_at(int64_t element, std::span<std::byte> bytes) const;
     [[nodiscard]] size_t bytes_of(int64_t elements) const;

@@ -46,7 +46,7 @@ std::string layers_without_rope(const ModelConfig& c) {
     return layers.empty() ? "no layer" : layers;
 }
 
-/// Compares key by key; the first difference is refused.
+/// Compares key by key and refuses the first difference.
 class Comparison {
 public:
     Comparison(const std::string& path, const ModelConfig& file) : path_(path), file_(file) {}
@@ -77,7 +77,7 @@ public:
     }
 
 private:
-    /// No flag says it by itself.
+    /// For keys without a flag.
     [[nodiscard]] std::string take_all() const {
         return give("--model", std::filesystem::path(path_).parent_path().string()) +
                ", which reads the whole model from the file";

@@ -9,9 +9,9 @@
 
 namespace vocabpipe {
 
-/// The first of the elements from `first` to before `last` whose value differs between two tensors
-/// of F32, BF16 or F16, which may be of different types; NaNs are equal. Reads in pieces.
-/// `poll`: called between pieces; may throw. Empty: nothing.
+/// The first index in [first, last) at which two tensors of F32, BF16 or F16 differ in value. Their
+/// types may differ; NaNs are equal. Reads in pieces. `poll` is called between pieces and may
+/// throw; it may be empty.
 [[nodiscard]] std::optional<int64_t> first_difference(const FoundTensor& a, const FoundTensor& b,
                                                       int64_t first, int64_t last,
                                                       const std::function<void()>& poll);

@@ -19,8 +19,8 @@ namespace vocabpipe {
 
 namespace {
 
-/// While a rank waits for its own thread it answers the others this often: none of them is to
-/// believe that it is lost.
+/// A rank that waits for its own thread answers the others this often, so that none takes it for
+/// lost.
 constexpr std::chrono::milliseconds kAnswer{50};
 
 std::span<const std::byte> as_bytes(const std::string& text) {
@@ -31,7 +31,7 @@ double seconds_since(int64_t begin_ns) {
     return static_cast<double>(now_ns() - begin_ns) * 1e-9;
 }
 
-/// Checksums of a file from those of all ranks' pieces, which are sorted.
+/// Checksums of a file, from the sorted pieces of all ranks.
 FileChecksums checksums_of(const SafetensorsPlan& plan, std::span<const Piece> pieces) {
     FileChecksums sums{.bytes = plan.file_bytes(), .head = crc32c(as_bytes(plan.header()))};
     for (const StoredTensor& tensor : plan.tensors()) {
@@ -86,7 +86,7 @@ CheckpointSaver::CheckpointSaver(Communicator& communicator, ModelRank& model, S
                                " MiB; remove the flag or use more hosts");
     }
     copied_ = rows_;
-    const std::byte* at = snapshot_.data();  // items stay aligned: those of a run have two sizes
+    const std::byte* at = snapshot_.data();  // items stay aligned: a run has only two item sizes
     for (StoredRows& rows : copied_) {
         rows.data = at;
         at += rows.bytes();
@@ -147,8 +147,7 @@ void CheckpointSaver::write() {
             std::ranges::find_if(rest, [i](const StoredRows& r) { return r.file != i; });
         const auto rows = rest.first(static_cast<size_t>(end - rest.begin()));
         rest = rest.subspan(rows.size());
-        // The rank that made the files makes their headers durable, also of those that it has no
-        // rows in.
+        // The rank that made the files makes their headers durable, even if it has no rows in them.
         if (rows.empty() && folder_ == nullptr) continue;
         SharedOutputFile file = SharedOutputFile::open(partial_path(i));
         write_rows(rows, file, options_.async ? nullptr : &device_, stop_, pieces_);

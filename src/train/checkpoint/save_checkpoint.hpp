@@ -34,21 +34,21 @@ struct SaveReport {
     double copy_seconds = 0;  ///< of this rank, in begin(); 0 without a copy
 };
 
-/// Writes weights and optimizer state of all ranks as whole logical tensors, every rank its rows,
-/// into ROOT/step-NNNNNNNN, one step at a time: rows and files made durable by all ranks, then
-/// checksums and the name by the one that has the folder.
+/// Writes weights and optimizer state of all ranks as whole logical tensors into
+/// ROOT/step-NNNNNNNN, one step at a time. Every rank writes its rows and makes them durable; then
+/// the rank that has the folder writes the checksums and renames it.
 ///
 ///     saver.begin(state);                         // after a step
 ///     if (const auto saved = saver.poll()) ...    // after each of the following ones
 ///     if (const auto saved = saver.finish()) ...  // at the end, or at once
 ///
-/// All of it is collective and between steps; errors are agreed on. After an error there is
-/// nothing to do but to destroy the object, which removes what is half written. A thread of each
-/// rank writes, also where the rank does nothing but wait for it: so it answers the others, who may
-/// be done much earlier. These threads never communicate.
+/// All of it is collective and between steps; errors are agreed on. After an error, only destroy
+/// the object, which removes the half-written step. A thread of each rank writes, even where the
+/// rank only waits for it, so that the rank can answer others who finish much earlier. These
+/// threads never communicate.
 class CheckpointSaver {
 public:
-    /// `folder` is the root's, on one rank, and null on the others. Allocates the snapshot. Model
+    /// `folder` is the root's on one rank, and null on the others. Allocates the snapshot. Model
     /// and folder must outlive it. Not collective.
     CheckpointSaver(Communicator& communicator, ModelRank& model, SaveFolder* folder,
                     SaveOptions options);
@@ -56,24 +56,24 @@ public:
     CheckpointSaver(const CheckpointSaver&) = delete;
     CheckpointSaver& operator=(const CheckpointSaver&) = delete;
 
-    /// Of the memory of the host that this rank's snapshot takes.
+    /// Host memory of this rank's snapshot.
     [[nodiscard]] uint64_t snapshot_bytes() const { return snapshot_.size(); }
-    /// That a save writes, of all ranks.
+    /// Bytes that a save writes, all ranks together.
     [[nodiscard]] uint64_t file_bytes() const;
     [[nodiscard]] bool pending() const { return pending_; }
-    /// Of what is pending, rows were not durable yet on all ranks when that was last looked at.
+    /// A save is pending, and at the last poll() not all ranks' rows were durable.
     [[nodiscard]] bool writing() const { return pending_ && !publishing_; }
-    /// Nothing may be pending. Of `state`, `files` is filled in.
+    /// No save may be pending. Fills in `state.files`.
     void begin(TrainingState state);
-    /// Goes on with what is pending as far as that takes no waiting.
+    /// Advances a pending save without waiting.
     [[nodiscard]] std::optional<SaveReport> poll();
-    /// Waits for what is pending.
+    /// Waits for a pending save.
     [[nodiscard]] std::optional<SaveReport> finish();
 
 private:
     void take_snapshot();
     [[nodiscard]] std::string partial_path(size_t file) const;
-    /// On the thread: one file after the other, so that no more than one is open.
+    /// Runs on the thread: one file after the other, so that no more than one is open.
     void write();
     void publish(const std::vector<std::vector<std::byte>>& pieces_of_ranks);
 
@@ -90,7 +90,7 @@ private:
     DeviceMemory snapshot_;
     std::vector<StoredRows> copied_;  ///< the same rows in the snapshot
 
-    // Of the pending save.
+    // The pending save:
     bool pending_ = false;
     bool publishing_ = false;  ///< all ranks' rows are durable
     TrainingState state_;
@@ -98,7 +98,7 @@ private:
     int64_t begin_ns_ = 0;
     std::vector<Piece> pieces_;
     std::atomic<bool> stop_ = false;
-    std::future<void> work_;  ///< this rank's part; not valid: done
+    std::future<void> work_;  ///< this rank's part; invalid when done
 };
 
 }  // namespace vocabpipe

@@ -17,7 +17,7 @@ namespace vocabpipe {
     if (magnitude >= 0x7c00U) {  // infinity and NaN
         return std::bit_cast<float>(sign | 0x7f800000U | (magnitude & 0x3ffU) << 13);
     }
-    // Exponents 15 and 127: a power of two makes normal and subnormal numbers right alike.
+    // Moves the exponent bias from 15 to 127: one product serves normal and subnormal numbers.
     const float scaled = std::bit_cast<float>(magnitude << 13) * 0x1p112F;
     return std::bit_cast<float>(sign | std::bit_cast<uint32_t>(scaled));
 }

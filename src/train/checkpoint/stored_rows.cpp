@@ -12,11 +12,11 @@ namespace vocabpipe {
 
 namespace {
 
-/// On their way from the device to a file: summed up and written while in the second cache.
+/// Written in blocks, so that the checksum and the write find them in the second cache.
 constexpr int64_t kBlockBytes = int64_t{512} << 10;
-constexpr int64_t kSquare = 64;  // elements; rows and columns of a tile stay in the first cache
+constexpr int64_t kSquare = 64;  // tile size in elements; a tile stays in the first cache
 
-/// out (cols, rows) = in^T of its columns [first, first + count).
+/// out (count, rows) = transpose of the columns [first, first + count).
 template <typename T>
 void transpose(const std::byte* from, const StoredRows& of, int64_t first, int64_t count,
                std::byte* to) {
@@ -33,8 +33,8 @@ void transpose(const std::byte* from, const StoredRows& of, int64_t first, int64
     }
 }
 
-/// Calls `put` with the runs of bytes of some of the lines, in the order of the file. `bytes`: of
-/// the lines from the matrix' `first` on.
+/// Calls `put` with the contiguous runs of some lines, in the order of the file. `bytes`: of the
+/// lines from the matrix' line `first` on.
 template <typename Put>
 void put_lines(const StoredRows& rows, int64_t first, std::span<const std::byte> bytes,
                const Put& put) {
@@ -90,7 +90,7 @@ std::vector<StoredRows> stored_rows(ModelRank& model, std::span<const Safetensor
     for (size_t i = 0; i < parameters.size(); ++i) {
         const Parameter& p = parameters[i];
         if (p.counted_elsewhere) continue;  // the tied copy: written with the embedding
-        // A matrix that is transposed is written whole, by the owner of its head.
+        // The owner of its first row writes a transposed matrix as a whole.
         const bool head = p.owned.first == 0 && p.owned.count != 0;
         for (const ModelTensor& t :
              stored[static_cast<size_t>(ModelRankInternals::store(model).ids()[i])]) {

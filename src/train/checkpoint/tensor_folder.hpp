@@ -20,13 +20,13 @@ struct FoundTensor {
     const StoredTensor* tensor = nullptr;
 };
 
-/// The file of every tensor, as model.safetensors.index.json says. Names of files are names in the
-/// same folder.
+/// The file of every tensor, from the text of model.safetensors.index.json. File names are relative
+/// to its folder.
 [[nodiscard]] std::map<std::string, std::string> parse_shard_index(std::string_view text,
                                                                    const std::string& path);
 
-/// The weights of a Hugging Face folder: model.safetensors, or the shards of its index. A shard
-/// that is missing, and a tensor that is not where the index says, is an InputFileError.
+/// The weights of a Hugging Face folder: model.safetensors, or the shards of its index.
+/// InputFileError if a shard is missing or a tensor is not where the index says.
 class TensorFolder {
 public:
     explicit TensorFolder(const std::string& folder);
@@ -35,9 +35,9 @@ public:
     [[nodiscard]] const std::vector<std::unique_ptr<SafetensorsFile>>& files() const {
         return files_;
     }
-    /// What shards hold, but the index does not list as theirs.
+    /// Tensors in shards that the index does not list there.
     [[nodiscard]] const std::vector<FoundTensor>& unlisted() const { return unlisted_; }
-    /// model.safetensors or the index: stands for the whole in messages.
+    /// model.safetensors or the index: names the weights in messages.
     [[nodiscard]] const std::string& path() const { return path_; }
 
 private:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Saving and loading for trainers of one's own.
+// Saving and loading steps, for custom trainers.
 #include "src/runtime/gathered.hpp"
 #include "src/train/checkpoint/load_checkpoint.hpp"
 #include "src/train/checkpoint/model_config_file.hpp"
@@ -34,7 +34,7 @@ void save_step(TrainedRank& rank, const std::string& folder) {
 bool load_step(TrainedRank& rank, const std::string& folder) {
     Communicator& communicator = rank.communicator();
     ModelRank& model = rank.model();
-    std::string found;  // by one rank: another may look while a step is being saved
+    std::string found;  // found by one rank: others might look while a step is being saved
     communicator.agree([&] {
         if (communicator.rank() != 0 || is_before_first_step(folder)) return;
         const CheckpointSource source = find_checkpoint(folder, false);

@@ -20,8 +20,8 @@ struct WeightFiles {
     std::string index;                   ///< text of model.safetensors.index.json; empty: one file
 };
 
-/// model.safetensors, or, where that had more than `max_bytes` of data, shards of as many tensors
-/// in their order as fit and an index. A tensor that is larger by itself has its own shard.
+/// model.safetensors; or, if it had more than `max_bytes` of data, shards and an index. Each shard
+/// takes the next tensors in their order as long as they fit; a larger tensor has its own shard.
 [[nodiscard]] WeightFiles plan_weight_files(const std::vector<StoredTensor>& tensors,
                                             uint64_t max_bytes);
 

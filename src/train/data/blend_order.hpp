@@ -8,15 +8,16 @@
 
 namespace vocabpipe {
 
-/// Which data set gives a sample of a blend. Megatron's rule (build_blending_indices): sample n
-/// comes from the data set that is furthest behind its share of n samples, the first of several.
-/// After any number of samples every set has its share to within a few samples.
+/// Decides which data set gives each sample of a blend. Megatron's rule (build_blending_indices):
+/// sample n comes from the data set that is furthest behind its share of n samples, the first one
+/// in a tie. After any number of samples every set has its share to within a few samples.
 ///
-/// No table: the place of the next sample follows from how many each set has given. Later samples
-/// cost a pass over the weights for each one in between, an earlier one for each from the first.
+/// Keeps no table: the place of the next sample follows from the counts that each set has given. A
+/// later sample costs a pass over the weights for each sample in between, an earlier one a pass for
+/// each from 0.
 class BlendOrder {
 public:
-    /// Positive weights whose sum is 1, at least one.
+    /// At least one weight; all positive, with sum 1.
     explicit BlendOrder(std::vector<double> weights);
 
     /// A sample of one of the sets, counted over the set's epochs.
@@ -33,7 +34,7 @@ private:
     [[nodiscard]] size_t furthest_behind() const;
 
     std::vector<double> weights_;
-    mutable std::mutex mutex_;            // of what follows
+    mutable std::mutex mutex_;            // of the members below
     mutable int64_t next_ = 0;            // samples before this one are given
     mutable std::vector<int64_t> given_;  // of these, by each set
 };

@@ -9,8 +9,8 @@
 
 namespace vocabpipe {
 
-/// Samples of several sources, in proportions and in the order of BlendOrder. Each source goes
-/// through its own epochs.
+/// Samples of several sources, in the proportions and order of BlendOrder. Each source has its own
+/// epochs.
 class BlendedSamples final : public SampleSource {
 public:
     struct Part {
@@ -21,7 +21,7 @@ public:
     explicit BlendedSamples(std::vector<Part> parts);
 
     [[nodiscard]] int64_t seq_length() const override { return parts_.front()->seq_length(); }
-    /// Of all sources together.
+    /// Sum over the sources.
     [[nodiscard]] int64_t samples_per_epoch() const override;
     void sample(int64_t index, std::span<int32_t> tokens_and_next) const override;
 

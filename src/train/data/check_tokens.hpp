@@ -15,9 +15,9 @@ struct TokenRange {
 /// Reads the whole stream once.
 [[nodiscard]] TokenRange token_range(const TokenSource& source);
 
-/// Reads the whole stream once and throws InputFileError if an id is not in [0, vocab_size): file,
-/// position, value, limit and remedy. An id out of range would be silent garbage in a vocabulary
-/// shard.
+/// Reads the whole stream once and throws InputFileError with file, position, value, limit and
+/// remedy if an id is not in [0, vocab_size). In a vocabulary shard such an id would silently give
+/// garbage.
 TokenRange check_tokens(const TokenSource& source, int64_t vocab_size);
 
 }  // namespace vocabpipe

@@ -69,7 +69,7 @@ void ChoiceSet::read(const ChoiceLimits& limits) {
         if (words > rest.size()) {
             fail("ends within " + where + " of " + to_string(count) + "; the file is incomplete");
         }
-        // llm.c has 16 bits for it, and no more examples than that.
+        // llm.c's 16 bits, which also limit the number of examples.
         if (rest[2] != index) damaged("has index " + to_string(rest[2]));
         longest = std::max(longest, int64_t{rest[1]});
         std::span<const uint16_t> body = rest.subspan(3, words - 3);

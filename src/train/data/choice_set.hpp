@@ -9,14 +9,14 @@
 
 namespace vocabpipe {
 
-/// What a reader of choice sets holds them against.
+/// Limits that a choice set must keep.
 struct ChoiceLimits {
-    int64_t vocab_size = 0;  ///< a model with fewer tokens than the file uses would read garbage
+    int64_t vocab_size = 0;  ///< all tokens must be below it
     int64_t seq_length = 0;  ///< context and completion, but for the last token, must fit
 };
 
-/// A multiple-choice evaluation set, HellaSwag for one: texts that begin alike, one of whose ends
-/// is right. All of the file is checked when it is opened.
+/// A multiple-choice evaluation set such as HellaSwag: each example is a context with several
+/// completions, one of which is right. Opening it checks the whole file.
 ///
 /// File (llm.c's, dev/data/data_common.py): 256 i32, of which [0] the magic 20240522, [1] the
 /// version 1, [2] the number of examples, [3] the bytes of the longest one, the rest 0; then per
@@ -36,7 +36,7 @@ public:
     [[nodiscard]] const std::string& path() const { return path_; }
     /// Spans point into this object.
     [[nodiscard]] const std::vector<Example>& examples() const { return examples_; }
-    /// All numbers of all examples.
+    /// All numbers of all examples, as in the file.
     [[nodiscard]] std::span<const uint16_t> stream() const { return stream_; }
 
 private:

@@ -26,7 +26,7 @@ namespace {
 }  // namespace
 
 DataFile::DataFile(std::string path) : path_(std::move(path)) {
-    // Without O_NONBLOCK a pipe that nobody writes to would be waited for here.
+    // O_NONBLOCK: else opening a pipe without a writer would block.
     file_ = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (file_ < 0) fail(path_, "cannot open", errno);
     struct stat status {};

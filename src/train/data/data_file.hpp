@@ -11,9 +11,9 @@
 
 namespace vocabpipe {
 
-/// A regular file open for reading at any place, not mapped: a file that others cut off while it is
-/// read is an error of the read with its name, where a mapping would end the process. Move-only;
-/// const functions are safe from several threads.
+/// A regular file for reading at any offset, not mapped: if others truncate it meanwhile, the read
+/// throws an error with its name, where a mapping would end the process. Move-only; const functions
+/// are safe from several threads.
 class DataFile {
 public:
     /// Throws InputFileError naming the file and the reason: missing, no permission, a folder.
@@ -25,10 +25,10 @@ public:
     DataFile& operator=(const DataFile&) = delete;
 
     [[nodiscard]] const std::string& path() const { return path_; }
-    /// Bytes that it had when it was opened.
+    /// Size when it was opened.
     [[nodiscard]] uint64_t size() const { return size_; }
 
-    /// Copies the bytes from `offset` on. InputFileError if the file has fewer, or cannot be read.
+    /// Copies the bytes from `offset` on. InputFileError if the file has fewer or cannot be read.
     void read(uint64_t offset, std::span<std::byte> out) const;
 
     /// The first bytes, at most `count`.
@@ -60,7 +60,7 @@ public:
     FileArray(const DataFile& file, uint64_t offset, uint64_t count)
         : file_(&file), offset_(offset), left_(count) {}
 
-    /// There must be one more.
+    /// Requires that a value is left.
     [[nodiscard]] T next() {
         if (at_ == block_.size()) fill();
         return block_[at_++];

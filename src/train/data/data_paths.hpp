@@ -8,7 +8,7 @@ namespace vocabpipe {
 
 /// One data set of a blend.
 struct WeightedPath {
-    double weight = 1;  // share of the samples, of all weights' sum 1
+    double weight = 1;  // share of the samples, relative to the sum of the weights; that sum is 1
     std::string path;   // as open_tokens() takes it
 };
 

@@ -25,7 +25,7 @@ std::string_view to_string(DataSplit split) {
 
 namespace {
 
-/// A script that keeps flags in an array of bash leaves the quotes of "--split '99,1,0'" in place.
+/// Removes the quotes of "--split '99,1,0'" that a script leaves if it keeps flags in a bash array.
 std::string without_quotes(const std::string& text) {
     const bool quoted = text.size() > 1 && text.front() == text.back() &&
                         (text.front() == '\'' || text.front() == '"');
@@ -61,7 +61,7 @@ SplitProportions::SplitProportions(const std::string& given) : fractions_{} {
 SplitProportions::Range SplitProportions::range(DataSplit split, int64_t count) const {
     std::array<double, 4> bounds{};
     std::partial_sum(fractions_.begin(), fractions_.end(), bounds.begin() + 1);
-    // As Python's round(): to even. The sum of the fractions may miss 1 in its last bit.
+    // Rounds to even, as Python's round(). The sum of the fractions may miss 1 in its last bit.
     const auto place = [&](size_t bound) {
         return std::min(count, static_cast<int64_t>(
                                    std::nearbyint(bounds[bound] * static_cast<double>(count))));

@@ -19,10 +19,10 @@ inline constexpr std::array kDataSplits{DataSplit::train, DataSplit::valid, Data
 /// "train", "valid" or "test".
 [[nodiscard]] std::string_view to_string(DataSplit split);
 
-/// How much of the data each part gets: Megatron's --split. No part overlaps another.
+/// The shares of train, valid and test: Megatron's --split. Parts do not overlap.
 class SplitProportions {
 public:
-    /// All of it is for training.
+    /// Everything is for training.
     SplitProportions() = default;
 
     /// One to three numbers that are not negative, such as "969,30,1"; only their ratios matter.
@@ -43,7 +43,7 @@ private:
     std::array<double, 3> fractions_{1, 0, 0};
 };
 
-/// What to say of a part that should hold something and is empty, and what to do.
+/// Message for a part that is empty but must not be, with a remedy.
 [[nodiscard]] std::string empty_part(const TokenSourceInfo& whole, DataSplit split);
 
 /// The part of `whole` for `split`: whole documents where the format knows documents, else tokens.

@@ -7,7 +7,7 @@
 
 namespace vocabpipe {
 
-/// The last document that begins at a token or before it; the source must know its documents.
+/// The last document that begins at or before `token`; the source must know its documents.
 [[nodiscard]] inline int64_t document_of(const TokenSource& tokens, int64_t token) {
     int64_t low = 0;
     int64_t high = tokens.info().documents;

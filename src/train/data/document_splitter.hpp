@@ -48,7 +48,7 @@ private:
     bool started_ = false;          // the document has text
 };
 
-/// The last place in `text`, behind its first byte, where a piece may end: before white space that
+/// The last place in `text`, after its first byte, where a piece may end: before white space that
 /// follows other text, else between two UTF-8 characters.
 [[nodiscard]] size_t last_break(std::string_view text);
 

@@ -12,8 +12,7 @@
 
 namespace vocabpipe {
 
-/// Tokens of one type in one or more files: what every supported format comes down to.
-/// Move-only.
+/// Tokens of one type in one or more files; every supported format is opened as this. Move-only.
 class FileTokens final : public TokenSource {
 public:
     explicit FileTokens(TokenSourceInfo info) : info_(std::move(info)) {}

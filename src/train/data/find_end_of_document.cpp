@@ -22,7 +22,7 @@ std::optional<int32_t> find_end_of_document(const TokenSource& source) {
         const int64_t begin = source.document_start(d);
         const int64_t end = source.document_start(d + 1);
         if (begin == end) continue;
-        // Of a huge document its end: no token in the middle of it tells more.
+        // Read only the end of a huge document: more tokens of its middle tell nothing new.
         const int64_t first = std::max(begin, end - kMostTokens);
         tokens.resize(static_cast<size_t>(end - first));
         source.read(first, tokens);

@@ -8,9 +8,9 @@
 
 namespace vocabpipe {
 
-/// The token that ends documents: the format's, or, where the file lists its documents, the one
-/// that is last in each of the first ones (of about a million tokens) and nowhere inside of them.
-/// None if there is no such token.
+/// The token that ends documents: the format's; or, if the file lists its documents, the token that
+/// is last in each of the first documents (about a million tokens) and nowhere inside them. None if
+/// there is no such token.
 [[nodiscard]] std::optional<int32_t> find_end_of_document(const TokenSource& source);
 
 }  // namespace vocabpipe

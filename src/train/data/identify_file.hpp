@@ -9,14 +9,14 @@
 
 namespace vocabpipe {
 
-/// What a file that is no token file turned out to be.
+/// What a file that has no tokens is instead.
 struct FileIdentity {
     std::string description;  // "an llm.c model checkpoint", "gzip-compressed data"
     std::string remedy;       // what to do about it; never empty
     bool compressed = false;
 };
 
-/// Looks at the first bytes of a file that nobody could read as tokens.
+/// Looks at the first bytes of a file that no reader recognised.
 [[nodiscard]] FileIdentity identify_bytes(std::span<const std::byte> head);
 
 /// The same for a file.

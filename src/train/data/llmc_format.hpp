@@ -15,7 +15,7 @@ struct Family {
     int32_t magic, version;
     TokenType type;
     const char* name;
-    int32_t end_of_document;  ///< <|endoftext|>; <|begin_of_text|>, which stands in its place
+    int32_t end_of_document;  ///< <|endoftext|>; in Llama 3, <|begin_of_text|>
 };
 inline constexpr Family kGpt2{20240520, 1, TokenType::u16, "llm.c GPT-2 shard", 50256};
 inline constexpr Family kLlama3{20240801, 7, TokenType::u32, "llm.c Llama 3 shard", 128000};

@@ -71,8 +71,7 @@ void check_head(const DataFile& idx) {
     }
 }
 
-/// Walks over lengths and offsets, which must lie end to end; returns the sum of lengths, in
-/// tokens.
+/// Checks that the sequences lie end to end; returns the sum of their lengths in tokens.
 int64_t check_sequences(const DataFile& idx, uint64_t sequences, TokenType type) {
     const int64_t bytes = token_bytes(type);
     // Offsets are i64 bytes, so a sum of lengths beyond this cannot be in a file.
@@ -140,7 +139,7 @@ Index read_index(const DataFile& idx) {
     index.type = read_type(idx);
     const auto sequences = idx.load<uint64_t>(megatron::kSequencesOffset);
     const auto boundaries = idx.load<uint64_t>(megatron::kBoundariesOffset);
-    // Division first: the counts may be anything up to 2^64 - 1.
+    // Divides before it multiplies: the counts may be anything up to 2^64 - 1.
     const uint64_t body = idx.size() - megatron::kHeaderBytes;
     if (sequences > body / 12) {
         fail_cut(idx, "12 more per sequence for " + to_string(sequences) + " sequences");
@@ -167,7 +166,7 @@ Index read_index(const DataFile& idx) {
     return index;
 }
 
-/// The .bin, and where its documents begin, which the checked .idx says.
+/// The .bin, with the document boundaries of the checked .idx.
 class MegatronTokens final : public TokenSource {
 public:
     MegatronTokens(FileTokens tokens, DataFile idx)

@@ -102,7 +102,7 @@ MegatronTotals MegatronWriter::finish() {
     write_index();
     bin_.sync();
     idx_.sync();
-    // An older index must not stand beside the new tokens, not even for a moment.
+    // An older index must not lie next to the new tokens, not even for a moment.
     ::unlink(idx_.path().c_str());
     bin_.publish();
     try {

@@ -61,7 +61,8 @@ void append_matches(const std::string& pattern, std::vector<std::string>& files)
     }
 }
 
-/// The files of a comma-separated list of names and patterns. A file whose name has a comma wins.
+/// The files of a comma-separated list of names and patterns; a file whose name is the whole list
+/// comes first.
 std::vector<std::string> expand(const std::string& list) {
     if (exists(list)) {
         return {list};

@@ -6,13 +6,13 @@
 namespace vocabpipe {
 
 /// Some of the training samples of a run's data, in ascending order of their numbers. Samples are
-/// numbered in stream order, those of a blend's data sets one set after the other. Safe from
-/// several threads.
+/// numbered in stream order; in a blend, data set after data set. Safe from several threads.
 class SampleChoice {
 public:
     virtual ~SampleChoice() = default;
 
-    /// The first position whose sample is at least `sample`; behind the last one if there is none.
+    /// The first position whose sample is at least `sample`; the number of positions if there is
+    /// none.
     [[nodiscard]] virtual int64_t position_of(int64_t sample) const = 0;
     /// The chosen sample at `position`.
     [[nodiscard]] virtual int64_t sample(int64_t position) const = 0;

@@ -42,8 +42,8 @@ int64_t SampleOrder::operator()(int64_t index) const {
     }
     const uint64_t key = mix(mix(seed_) ^ epoch);
     const uint64_t mask = (uint64_t{1} << half_bits_) - 1;
-    // A Feistel network permutes [0, 4^half_bits), less than four times too many; walking on until
-    // the value is a sample keeps it a permutation.
+    // A Feistel network permutes [0, 4^half_bits), less than four times the samples; repeating it
+    // until the value is a sample keeps it a permutation.
     do {
         uint64_t left = x >> half_bits_;
         uint64_t right = x & mask;

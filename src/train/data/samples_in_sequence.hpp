@@ -11,8 +11,8 @@
 
 namespace vocabpipe {
 
-/// The samples of several sources one source after the other: those of the second begin where an
-/// epoch of the first ends.
+/// Several sources, one after the other: the samples of the second begin where an epoch of the
+/// first ends.
 class SamplesInSequence final : public SampleSource {
 public:
     /// At least one, of one seq_length.

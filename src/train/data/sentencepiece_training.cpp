@@ -18,9 +18,9 @@ namespace {
 
 using std::to_string;
 
-constexpr size_t kSentenceBytes = 4096;  // SentencePiece skips longer sentences than its limit
+constexpr size_t kSentenceBytes = 4096;  // SentencePiece skips sentences above its limit
 
-/// Pieces of lines, all of them or a sample that depends on their number only.
+/// Pieces of lines: all of them, or a sample that depends only on their number.
 class Sentences final : public sentencepiece::SentenceIterator {
 public:
     Sentences(int64_t total_bytes, int64_t max_bytes, int64_t max_unbroken_bytes)
@@ -101,7 +101,7 @@ Sentences read_sentences(const std::vector<TextInput>& inputs,
     return sentences;
 }
 
-/// The number behind `mark` in SentencePiece's message, or empty.
+/// The number after `mark` in SentencePiece's message, or empty.
 std::string number_behind(std::string_view message, std::string_view mark) {
     const size_t at = message.find(mark);
     if (at == std::string_view::npos) {
@@ -138,13 +138,13 @@ SentencePieceVocabulary train_sentencepiece(const std::vector<TextInput>& inputs
         throw UsageError("--vocab-size " + to_string(options.vocab_size) +
                          ": must be from 1 to 1073741824");
     }
-    // Below its two special pieces SentencePiece fails without naming the smallest size; 2 is too
-    // small for any text and names it.
+    // SentencePiece names the smallest possible size only from 2 on, and 2 is too small for any
+    // text.
     const int64_t trained_size = std::max(options.vocab_size, int64_t{2});
     int64_t text_bytes = 0;
     for (const TextInput& input : inputs) text_bytes += text_file_bytes(input.path);
-    // Bytes, two special pieces, characters, and a merge for every further one. SentencePiece
-    // itself says in a moment how many a short text really has.
+    // Bytes, two special pieces, characters, and a merge for every further one. For a short text,
+    // SentencePiece itself finds the true limit quickly.
     constexpr int64_t kShort = 1 << 20;
     const int64_t most = 2 * text_bytes + 258;
     if (text_bytes > kShort && options.vocab_size > most) {

@@ -11,11 +11,10 @@ namespace vocabpipe {
 
 struct SentencePieceTrainingOptions {
     int64_t vocab_size = 0;
-    // Enough for a stable vocabulary; larger inputs are sampled line by line, always the same
-    // lines.
+    // Enough for a stable vocabulary; of larger inputs, lines are sampled deterministically.
     int64_t max_bytes = int64_t{64} << 20;
-    // Text without white space for thousands of bytes, where nothing says what a word is: no piece
-    // of it occurs twice, and learning from it takes many times as long.
+    // Limit for text that has no white space for thousands of bytes, and so no words: none of its
+    // pieces occurs twice, and learning from it takes many times as long.
     int64_t max_unbroken_bytes = int64_t{1} << 19;
 };
 

@@ -10,13 +10,13 @@
 
 namespace vocabpipe {
 
-/// The chosen samples of one data set, each once per epoch: SampleOrder draws a position, the
-/// choice says which sample stands there. No memory but for that of the choice.
+/// The chosen samples of one data set, each once per epoch: SampleOrder draws a position, and the
+/// choice maps it to a sample. Takes no memory besides the choice.
 class SubsetSamples final : public SampleSource {
 public:
     struct Options {
-        int64_t first_position = 0;  ///< of the set's chosen samples in the choice
-        int64_t count = 0;           ///< of these, at least 1
+        int64_t first_position = 0;  ///< position of the set's first chosen sample in the choice
+        int64_t count = 0;           ///< chosen samples of the set, at least 1
         int64_t first_sample = 0;    ///< number of the set's first sample
         uint64_t seed = 1234;
         bool shuffle = true;

@@ -20,8 +20,8 @@ namespace {
 
 constexpr size_t kReadBytes = size_t{1} << 20;
 
-/// An open file descriptor. Read in blocks and not mapped: the input may be on a slow network disk
-/// and may grow.
+/// An open file descriptor. Read in blocks and not mapped, as the input may be on a slow network
+/// disk and may grow.
 class TextFile {
 public:
     explicit TextFile(const std::string& path)

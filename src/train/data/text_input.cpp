@@ -102,7 +102,7 @@ bool holds_json_lines(const std::string& path) {
     try {
         read_text_file(path, [&](std::string_view block) {
             head.append(block);
-            // All of the first line that is not blank, or as much as says what it is.
+            // Read the whole first line that is not blank, or enough to recognise it.
             const size_t begin = head.find_first_not_of(kWhiteSpace);
             if (begin != std::string::npos) throw Enough();
         });
@@ -120,7 +120,7 @@ bool holds_json_lines(const std::string& path) {
     }
     if (!line.starts_with('{')) return false;
     if (json::accept(line)) return true;
-    // A line longer than a block.
+    // The line is longer than a block.
     return end == std::string::npos && line.starts_with("{\"");
 }
 

@@ -16,17 +16,17 @@ struct TextInput {
     std::string json_key = {};  ///< empty: plain text
 };
 
-/// Whether the first line of a file that is not blank is a JSON object. InputFileError if it cannot
-/// be read, or is an array, whose objects would have to stand one per line.
+/// Whether the first line that is not blank is a JSON object. InputFileError if the file cannot be
+/// read or holds an array: objects must stand one per line.
 [[nodiscard]] bool holds_json_lines(const std::string& path);
 
-/// Who takes what is read.
+/// Callbacks of read_text().
 struct TextSink {
     /// A block of a text.
     std::function<void(std::string_view block)> text;
-    /// The text is over: the file, or one line's document.
+    /// The text has ended: the file, or one line's document.
     std::function<void()> end;
-    /// So many bytes of the file have been read since the last call; may be empty.
+    /// Bytes of the file read since the last call; may be empty.
     std::function<void(int64_t bytes)> progress = {};
 };
 

@@ -11,9 +11,9 @@ namespace vocabpipe {
 /// The tokens [begin, end) of another source, as a source; nothing is copied.
 class TokenSlice final : public TokenSource {
 public:
-    /// `part` says for people which slice it is, and is appended to the name. `documents`: how many
-    /// it holds, -1 if the format does not say; `first_document`: of the whole, which begins at
-    /// `begin`.
+    /// `part` names the slice for people and is appended to the source's name. `documents`: number
+    /// of documents in it, -1 if the format does not say; `first_document`: the document of the
+    /// whole that begins at `begin`.
     TokenSlice(std::shared_ptr<const TokenSource> whole, int64_t begin, int64_t end,
                const std::string& part, int64_t documents = -1, int64_t first_document = 0);
 

@@ -18,10 +18,10 @@ public:
     [[nodiscard]] virtual std::string name() const = 0;
     /// All ids are in [0, vocab_size()).
     [[nodiscard]] virtual int64_t vocab_size() const = 0;
-    /// The id that stands behind every document.
+    /// The id that ends every document.
     [[nodiscard]] virtual int32_t end_of_document() const = 0;
-    /// The id that published models have seen before every document; -1: none. Documents that are
-    /// prepared here begin without it.
+    /// The id that published models were trained to see before every document; -1: none. `data
+    /// prepare` does not write it.
     [[nodiscard]] virtual int32_t begin_of_document() const { return -1; }
     /// Appends the ids of `text` to `ids`.
     virtual void encode(std::string_view text, std::vector<int32_t>& ids) const = 0;

@@ -7,8 +7,8 @@
 
 namespace vocabpipe {
 
-/// PREFIX.model, which `data prepare` writes beside the tokens; "" where the training data have
-/// none, or are a blend of several.
+/// PREFIX.model, which `data prepare` writes next to the tokens; "" if the training data have none
+/// or are a blend of several sets.
 [[nodiscard]] std::string tokenizer_beside(const DataOptions& data);
 
 }  // namespace vocabpipe

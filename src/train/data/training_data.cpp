@@ -24,7 +24,7 @@ struct PathOption {
     const std::vector<std::string>* words;
 };
 
-/// Of each split.
+/// The path flags of the splits.
 std::array<PathOption, kDataSplits.size()> own_paths(const DataOptions& o) {
     return {{{"--train-data-path", &o.train_path},
              {"--valid-data-path", &o.valid_path},
@@ -53,7 +53,7 @@ void check_flags(const DataOptions& o) {
     }
 }
 
-/// Of 64 places of 64 tokens.
+/// Checksum of 64 places of 64 tokens each.
 uint64_t sampled_checksum(const TokenSource& source) {
     constexpr int64_t kPlaces = 64;
     std::vector<int32_t> tokens(static_cast<size_t>(std::min(source.size(), int64_t{64})));

@@ -37,50 +37,49 @@ public:
     /// True if the options give `split` data: a path of its own, or a positive part of --split.
     [[nodiscard]] bool has(DataSplit split) const;
 
-    /// The samples of `split`, of its blend if it has several data sets; each of these is shuffled
-    /// by its own key. UsageError if there is no such part, InputFileError if it is too small for
-    /// one sample. Independent of this object.
+    /// The samples of `split`. In a blend, each data set is shuffled with its own key. UsageError
+    /// if there is no such part, InputFileError if it is too small for one sample. The result does
+    /// not depend on this object's lifetime.
     [[nodiscard]] std::unique_ptr<const SampleSource> samples(
         DataSplit split, const TokenDatasetOptions& options) const;
 
-    /// The same of the training samples that `chosen` has, which must be of this data. UsageError
-    /// if it has none of a data set.
+    /// Only the training samples in `chosen`, which must have been made of this data. UsageError if
+    /// it has no sample of a data set.
     [[nodiscard]] std::unique_ptr<const SampleSource> chosen_samples(
         const TokenDatasetOptions& options,
         const std::shared_ptr<const SampleChoice>& chosen) const;
 
-    /// All training samples in the order of their numbers, as a choice has them: in stream order,
-    /// one data set after the other. `options`' seed and order are not looked at.
+    /// All training samples in the order of their numbers (SampleChoice): in stream order, one data
+    /// set after the other. Ignores the seed and shuffle of `options`.
     [[nodiscard]] std::unique_ptr<const SampleSource> samples_in_order(
         const TokenDatasetOptions& options) const;
 
-    /// One data set to train on.
+    /// One data set of the training data.
     struct TrainingSet {
         std::string path;                           ///< as given
         std::shared_ptr<const TokenSource> tokens;  ///< its training part
         int64_t samples = 0;                        ///< of `seq_length` tokens
-        std::string identity;  ///< a line: how many tokens it has, and a checksum of some of them
+        std::string identity;  ///< one line: its number of tokens, and a checksum of some of them
     };
-    /// In the order of the flag, with the numbers of samples that a choice of them has. As
-    /// samples() if a set cannot be trained on.
+    /// The data sets in the order of the flag. Errors as samples() if a set cannot be trained on.
     [[nodiscard]] std::vector<TrainingSet> training_sets(int64_t seq_length) const;
 
-    /// Reads every file once: check_tokens().
+    /// Reads every file once with check_tokens().
     void check(int64_t vocab_size) const;
 
-    /// What the options ask for; UsageError if a mask is wanted and the options do not say which
-    /// token ends a document, nor all files the same.
+    /// The masks that the options ask for; UsageError if that needs the token that ends a document,
+    /// but neither the options nor all files agree on one.
     [[nodiscard]] DocumentMasks masks() const;
 
-    /// A line for each data set: its share, how many tokens it has and a checksum of some of them.
-    /// Equal on two hosts that have the same files, wherever they are.
+    /// One line per data set: share, number of tokens, and a checksum of some of them. Equal on two
+    /// hosts that have the same files, whatever their paths.
     [[nodiscard]] std::vector<std::string> fingerprint() const;
 
     /// All files that were opened.
     [[nodiscard]] std::vector<std::string> files() const;
 
-    /// The flags that say which data this is, as "--flag value" with absolute paths: to be compared
-    /// with another run's.
+    /// The flags that say which data this is, as "--flag value" with absolute paths, to compare
+    /// with those of another run.
     [[nodiscard]] std::vector<std::string> flags() const;
 
 private:
@@ -91,7 +90,7 @@ private:
     /// The part of a file for `split`; InputFileError if it is empty.
     [[nodiscard]] std::shared_ptr<const TokenSource> tokens_of(const std::string& path,
                                                                DataSplit split) const;
-    /// UsageError if there is none.
+    /// UsageError if the options give `split` no data.
     void require(DataSplit split) const;
     [[nodiscard]] const Part& part(DataSplit split) const {
         return parts_[static_cast<size_t>(split)];

@@ -5,7 +5,7 @@ namespace vocabpipe {
 
 namespace {
 
-/// What became of a file; "" if nothing did.
+/// What happened to a file; "" if nothing did.
 const char* change_of(const std::string& path, const struct stat& then) {
     struct stat now {};
     if (::stat(path.c_str(), &now) != 0) {

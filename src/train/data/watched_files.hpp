@@ -8,14 +8,14 @@
 
 namespace vocabpipe {
 
-/// Notes how files are, to say later what became of them: a run goes on with a data file that was
-/// removed or replaced under its name, but its next start reads another one.
+/// Notes the state of files, to report later changes: a run goes on reading a data file that was
+/// removed or replaced, but the next run would read another one.
 class WatchedFiles {
 public:
-    /// Files that are not there are not watched.
+    /// Ignores files that do not exist.
     explicit WatchedFiles(const std::vector<std::string>& paths);
 
-    /// A line for each file that is no longer as it was, "PATH: was replaced ...". Each is told of
+    /// One line for each file that has changed, "PATH: was replaced ..."; each file is reported
     /// once.
     [[nodiscard]] std::vector<std::string> changes();
 

@@ -108,7 +108,7 @@ EvaluationResult Evaluation::run(int64_t step) {
     EvaluationResult result{.step = step, .validation = {}, .choices = {}};
     if (data_.valid) {
         const int64_t batch = options_.global_batch_size;
-        // No more than there are, so that the product stays small, too.
+        // At most one epoch; this also keeps the product small.
         const int64_t batches =
             std::min(options_.evaluation.iters, data_.valid->samples_per_epoch() / batch + 1);
         result.validation = validation_loss(losses_, *data_.valid, data_.masks, batches * batch);

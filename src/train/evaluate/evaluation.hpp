@@ -19,48 +19,48 @@
 
 namespace vocabpipe {
 
-/// What a model was evaluated on, opened and checked.
+/// Data to evaluate on, opened and checked.
 struct EvaluationData {
     std::unique_ptr<const SampleSource> valid;  ///< null: no validation loss
     DocumentMasks masks;                        ///< of valid
     std::optional<ChoiceSet> choices;           ///< none: no multiple choice
 
-    /// What must be the same on every rank, besides the run's data: a line, or none.
+    /// What must be the same on every rank, besides the run's data: one line, or none.
     [[nodiscard]] std::vector<std::string> fingerprint() const;
 };
 
-/// Whether a run computes a validation loss: there are data for it.
+/// Whether a run computes a validation loss, i.e. has data for it.
 [[nodiscard]] bool validates(const TrainOptions& options);
-/// Whether it evaluates at all.
+/// Whether a run evaluates anything.
 [[nodiscard]] bool evaluates(const TrainOptions& options);
 
-/// Opens what the options ask for; `data` are the run's, null where it has none. Validation data
-/// are read in their own order. InputFileError, UsageError.
+/// Opens the data that the options ask for; `data` are the run's, null if it has none. Validation
+/// data are read unshuffled. InputFileError, UsageError.
 [[nodiscard]] EvaluationData open_evaluation_data(const TrainOptions& options,
                                                   const TrainingData* data);
 
-/// What one evaluation found; the same on every rank.
+/// Result of one evaluation; the same on every rank.
 struct EvaluationResult {
-    int64_t step = 0;  ///< of training, after which the weights were evaluated; 0: before any
+    int64_t step = 0;  ///< training step after which it ran; 0: before the first
     std::optional<ValidationLoss> validation;
     std::optional<ChoiceAccuracy> choices;
     double seconds = 0;
 
-    /// The line for the log, in Megatron's words, without a break at the end.
+    /// The log line, in Megatron's words, without a line break.
     [[nodiscard]] std::string line() const;
     [[nodiscard]] EvaluationMetrics metrics() const;
 };
 
-/// The evaluations of a run: of the same samples every time, so that their results compare.
+/// The evaluations of a run. All use the same samples, so that results are comparable.
 class Evaluation {
 public:
-    /// Plan and rank must outlive it. `abandon`: as of SequenceLosses.
+    /// Plan and rank must outlive it. `abandon`: see SequenceLosses.
     Evaluation(const TrainingPlan& plan, TrainedRank& rank, EvaluationData data,
                std::function<bool()> abandon = {});
 
-    /// Every --eval-interval steps, and after the last one.
+    /// True every --eval-interval steps, and after the last one.
     [[nodiscard]] bool due(int64_t step) const;
-    /// Of the weights as they are. Ends as SequenceLosses::of() does. Collective.
+    /// Evaluates the current weights. Errors as SequenceLosses::of(). Collective.
     [[nodiscard]] EvaluationResult run(int64_t step);
 
 private:

@@ -6,7 +6,7 @@
 
 namespace vocabpipe {
 
-/// What a run evaluates between its steps; the comments name the flags of train_gpt.
+/// Evaluation between the steps of a run; the comments name the flags of train_gpt.
 struct EvaluationOptions {
     int64_t interval = 1000;           // --eval-interval, steps; Megatron's default
     int64_t iters = 100;               // --eval-iters, global batches at most; Megatron's default

@@ -18,7 +18,7 @@ ChoiceAccuracy choice_accuracy(SequenceLosses& losses, const ChoiceSet& set) {
         const auto& [example, c] = sequences[static_cast<size_t>(i)];
         text.assign(example->context.begin(), example->context.end());
         text.insert(text.end(), example->completions[c].begin(), example->completions[c].end());
-        // The last token predicts nothing; what follows it changes nothing: attention is causal.
+        // The last token predicts nothing. What follows it changes nothing, as attention is causal.
         std::copy(text.begin(), text.end() - 1, row.tokens.begin());
         const auto context = static_cast<std::ptrdiff_t>(example->context.size());
         std::copy(text.begin() + context, text.end(), row.labels.begin() + context - 1);

@@ -8,7 +8,7 @@
 
 namespace vocabpipe {
 
-/// How many examples a model completes rightly.
+/// The accuracy of a model on multiple choice.
 struct ChoiceAccuracy {
     int64_t right = 0;
     int64_t examples = 0;
@@ -17,9 +17,9 @@ struct ChoiceAccuracy {
     }
 };
 
-/// The model's choice is the completion whose tokens have the least mean cross-entropy behind the
-/// context (llm.c's and HellaSwag's "normalised" accuracy), of equal ones the first. A completion
-/// is a sequence. Collective.
+/// The model chooses the completion with the least mean cross-entropy per token after the context
+/// (llm.c's and HellaSwag's "normalised" accuracy), the first one in a tie. Each completion is one
+/// sequence. Collective.
 [[nodiscard]] ChoiceAccuracy choice_accuracy(SequenceLosses& losses, const ChoiceSet& set);
 
 }  // namespace vocabpipe

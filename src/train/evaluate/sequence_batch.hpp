@@ -11,7 +11,7 @@
 
 namespace vocabpipe {
 
-/// What an evaluation step is made of.
+/// Sizes of an evaluation step.
 struct EvaluationShape {
     int64_t micro_batch_size = 1;  ///< sequences
     int64_t seq_length = 0;
@@ -20,7 +20,7 @@ struct EvaluationShape {
     int loss_rank = 0;  ///< pipeline rank that has the losses: the lowest with output rows
     bool separate_documents = false;  ///< tokens see their own document only
 
-    /// Microbatches of a step of all replicas.
+    /// Microbatches of a step, all replicas together.
     [[nodiscard]] int64_t microbatches_per_step() const {
         return int64_t{microbatches} * mesh.data;
     }
@@ -30,18 +30,18 @@ struct EvaluationShape {
     [[nodiscard]] int64_t microbatches_of(int64_t count) const {
         return (count + micro_batch_size - 1) / micro_batch_size;
     }
-    /// The sequence in `row` of a replica's step that begins with microbatch `first`: microbatch
-    /// j * d + r of the evaluation is replica r's.
+    /// The sequence in `row` of a replica's step that begins with microbatch `first`: microbatch j
+    /// * d + r of the evaluation belongs to replica r.
     [[nodiscard]] int64_t sequence_of(int64_t first, int64_t row, int replica) const {
         const int64_t microbatch = first + row / micro_batch_size * mesh.data + replica;
         return microbatch * micro_batch_size + row % micro_batch_size;
     }
 };
 
-/// Where a sequence to be evaluated is written, seq_length each.
+/// Where to write a sequence that is evaluated; each span has seq_length elements.
 struct SequenceRow {
-    std::span<int32_t> tokens;  ///< 0 behind the text
-    std::span<int32_t> labels;  ///< -1 where not counted, all at first
+    std::span<int32_t> tokens;  ///< initially 0; stays so after the text
+    std::span<int32_t> labels;  ///< initially -1: not counted
     std::span<int32_t>
         first_visible;  ///< Microbatch's, 0 at first; empty unless separate_documents
 };
@@ -49,16 +49,16 @@ struct SequenceRow {
 /// Writes a sequence.
 using FillSequence = std::function<void(int64_t sequence, const SequenceRow& row)>;
 
-/// The microbatches of one replica in a step of an evaluation. What is behind the last sequence
-/// counts nothing.
+/// The microbatches of one replica in an evaluation step. Rows after the last sequence do not
+/// count.
 class SequenceBatch {
 public:
     explicit SequenceBatch(const EvaluationShape& shape);
     SequenceBatch(const SequenceBatch&) = delete;
     SequenceBatch& operator=(const SequenceBatch&) = delete;
 
-    /// The step that begins with microbatch `first` of an evaluation of `count` sequences; `fill`
-    /// is called for this replica's.
+    /// Loads the step that begins with microbatch `first` of an evaluation of `count` sequences;
+    /// calls `fill` for this replica's.
     void load(int64_t first, int64_t count, int replica, const FillSequence& fill);
     [[nodiscard]] std::span<const Microbatch> microbatches() const { return microbatches_; }
     /// Tokens of a row whose label is not negative.

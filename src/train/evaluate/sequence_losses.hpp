@@ -12,26 +12,26 @@
 
 namespace vocabpipe {
 
-/// What an evaluation finds of one sequence.
+/// Loss of one sequence.
 struct SequenceLoss {
     double sum = 0;      ///< of the cross-entropies of its counted tokens, in nats
     int64_t tokens = 0;  ///< counted: their label is not negative
 };
 
-/// Runs the evaluation plan of a rank over sequences: the plain
-/// cross-entropy of each, without label smoothing and z-loss, whatever the schedule. Sequence i is
-/// in microbatch i / micro batch of the evaluation, and microbatch j * d + r is replica r's:
-/// losses depend on neither d nor the order of the passes.
+/// Runs a rank's evaluation plan over sequences and returns the plain cross-entropy of each,
+/// without label smoothing and z-loss, under any schedule. Sequence i is in microbatch i / (micro
+/// batch size) of the evaluation, and microbatch j * d + r belongs to replica r: losses depend on
+/// neither d nor the order of the passes.
 class SequenceLosses {
 public:
-    /// `plan`: of those that the rank holds. The rank must outlive it. `abandon`: asked before
-    /// every batch; true on any rank ends the evaluation on all, with AgreedError and
+    /// `plan`: index among the rank's plans. The rank must outlive it. `abandon` is asked before
+    /// every batch; if it is true on any rank, the evaluation ends on all with AgreedError and
     /// ExitCode::terminated.
     SequenceLosses(TrainedRank& rank, size_t plan, const EvaluationShape& shape,
                    std::function<bool()> abandon = {});
 
-    /// Of sequences 0 .. count - 1, on every rank. `fill` is called for this replica's sequences,
-    /// and may throw: all ranks then end alike. Collective.
+    /// Losses of the sequences 0 .. count - 1, on every rank. `fill` is called for this replica's
+    /// sequences and may throw; then all ranks throw. Collective.
     [[nodiscard]] std::vector<SequenceLoss> of(int64_t count, const FillSequence& fill);
 
 private:
@@ -44,7 +44,7 @@ private:
     EvaluationShape shape_;
     std::function<bool()> abandon_;
     SequenceBatch batch_;
-    std::vector<double> sums_;  ///< of a step, by sequence
+    std::vector<double> sums_;  ///< of the current step, by sequence
 };
 
 }  // namespace vocabpipe

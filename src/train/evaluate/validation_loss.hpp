@@ -9,21 +9,21 @@
 
 namespace vocabpipe {
 
-/// How well a model predicts text that it was not trained on.
+/// How well a model predicts text.
 struct ValidationLoss {
     double loss = 0;     ///< mean cross-entropy of the counted tokens, in nats; NaN: there are none
     int64_t tokens = 0;  ///< counted
-    /// e^loss: among how many equally likely tokens the model would be as unsure.
+    /// e^loss: the model is as unsure as among this many equally likely tokens.
     [[nodiscard]] double perplexity() const;
 };
 
-/// Writes samples of a source as training sees them. `source` must outlive it.
+/// Fills in samples of `source` as training sees them. `source` must outlive it.
 [[nodiscard]] FillSequence samples_to_evaluate(const SampleSource& source,
                                                const DocumentMasks& masks);
 
-/// As training sees them: with the masks of documents. Over samples 0 .. samples - 1 of the source,
-/// or all that there are if they are fewer. Added up in double precision and in the order of the
-/// samples. Collective.
+/// Mean loss over samples 0 .. samples - 1 of the source (all if it has fewer), as training sees
+/// them: with the masks of documents. Summed in double precision in the order of the samples.
+/// Collective.
 [[nodiscard]] ValidationLoss validation_loss(SequenceLosses& losses, const SampleSource& source,
                                              const DocumentMasks& masks, int64_t samples);
 

@@ -15,13 +15,13 @@ namespace vocabpipe {
 
 namespace {
 
-/// In the order of the numbers; -0 comes as 0.
+/// Maps a logit to a key of the same order; -0 becomes 0.
 uint32_t key_of(float logit) {
     const auto bits = std::bit_cast<uint32_t>(logit + 0.0F);
     return (bits >> 31) != 0 ? ~bits : bits | 0x80000000U;
 }
 
-/// What a rank knows of the likeliest token.
+/// The likeliest token of a rank.
 struct Likeliest {
     float logit = -std::numeric_limits<float>::infinity();
     int32_t token = std::numeric_limits<int32_t>::max();
@@ -41,7 +41,7 @@ Likeliest likeliest_of(const LogitsShard& shard) {
     return found;
 }
 
-/// Of all ranks; of equally likely tokens that with the smallest id.
+/// The likeliest token over all ranks; in a tie, the one with the smallest id.
 Likeliest likeliest_of(const std::vector<Likeliest>& ranks) {
     Likeliest found;
     for (const Likeliest& rank : ranks) {
@@ -68,16 +68,16 @@ struct Amount {
     }
 };
 
-/// A token's place: what stands before it, and it.
+/// A token, with the sum of all tokens before it and itself.
 struct Place {
     int32_t token = 0;
-    Amount through;  ///< up to and with it
+    Amount through;  ///< including the token
 };
 
-/// All tokens in falling order of their logits, of which each rank sees its own.
+/// All tokens in falling order of their logits; each rank holds its own.
 class Order {
 public:
-    /// exp((logit - largest) / temperature) is a token's mass.
+    /// A token's mass is exp((logit - largest) / temperature).
     Order(Communicator& world, const LogitsShard& mine, float largest, double temperature)
         : world_(world), first_(mine.first) {
         for (const float logit : mine.logits) {
@@ -94,11 +94,11 @@ public:
         return total;
     }
 
-    /// The first token up to and with which `amount.*of` exceeds `target`, which must be less than
-    /// that of all tokens. Collective.
+    /// The first token whose cumulative `amount.*of` exceeds `target`, which must be less than the
+    /// total. Collective.
     [[nodiscard]] Place find(uint64_t Amount::*of, uint64_t target) {
         Amount before;
-        uint32_t prefix = 0;  // bits of the key that are known
+        uint32_t prefix = 0;  // known leading bits of the key
         std::vector<Histogram> ranks;
         size_t bin = 0;
         for (int shift = 24; shift >= 0; shift -= 8) {
@@ -123,7 +123,8 @@ private:
         uint64_t mass;
     };
 
-    /// By the byte of the key at `shift`, of the tokens whose bits above it are `prefix`'s.
+    /// Histogram over the byte of the key at `shift`, of the tokens whose higher bits equal
+    /// `prefix`.
     [[nodiscard]] Histogram histogram(uint32_t prefix, int shift) const {
         Histogram bins{};
         for (const Entry& entry : entries_) {
@@ -133,7 +134,8 @@ private:
         return bins;
     }
 
-    /// Tokens of one key have one mass, and ranks hold ids in ascending order.
+    /// Finds the token among equal keys: they have equal masses, and ranks hold ids in ascending
+    /// order.
     [[nodiscard]] Place among_equals(uint64_t Amount::*of, uint64_t target, const Amount& before,
                                      uint32_t key, const std::vector<Histogram>& ranks,
                                      size_t bin) {
@@ -177,7 +179,7 @@ int32_t sample(Communicator& world, const LogitsShard& mine, const SamplingOptio
         if (k < tokens) kept = order.find(&Amount::tokens, k - 1).through.mass;
     }
     if (options.top_p < 1) {
-        // The fewest tokens with at least this mass, and one at least.
+        // The fewest tokens with at least this mass, but at least one.
         const double wanted = options.top_p * static_cast<double>(kept);
         const auto least = static_cast<uint64_t>(std::ceil(wanted));
         const uint64_t target = std::min(least > 0 ? least - 1 : 0, kept - 1);

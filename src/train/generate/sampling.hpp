@@ -12,22 +12,22 @@ namespace vocabpipe {
 struct SamplingOptions {
     double temperature = 1;  ///< of the softmax; 0: the likeliest token
     int64_t top_k = 0;       ///< only the k likeliest; 0: all
-    double top_p = 1;        ///< of those only the likeliest that together have this probability
+    double top_p = 1;  ///< of those only the likeliest ones that together have this probability
 };
 
-/// A rank's logits: of the tokens first, first + 1, ...
+/// A rank's logits, of the tokens first, first + 1, ...
 struct LogitsShard {
     std::span<const float> logits;  ///< may be empty
     int64_t first = 0;
 };
 
 /// Draws the next token from logits that are spread over the ranks, by a number u that is uniform
-/// in [0, 1) and the same on every rank. Returns the same token on every rank, and for every way
-/// of spreading the same logits: probabilities are integers of 40 bits, whose sums have no order.
-/// Tokens stand in falling order of their logits, equal ones in the order of their ids, and u picks
-/// a place in their cumulative probability. Ranks exchange histograms of a few KiB, never logits: a
-/// radix search over the bits of a logit finds each place. Collective; throws AgreedError
-/// (ExitCode::not_finite) if a logit is no number: the model has diverged.
+/// in [0, 1) and equal on every rank. The token is the same on every rank and for any distribution
+/// of the logits: probabilities are integers of 40 bits, whose sums do not depend on order. Tokens
+/// are sorted by falling logit, equal ones by id, and u picks a place in their cumulative
+/// probability. A radix search over the bits of a logit finds that place, so ranks exchange
+/// histograms of a few KiB, never logits. Collective; AgreedError (ExitCode::not_finite) if a logit
+/// is NaN: the model has diverged.
 [[nodiscard]] int32_t sample(Communicator& world, const LogitsShard& mine,
                              const SamplingOptions& options, double u);
 

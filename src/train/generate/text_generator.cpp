@@ -19,14 +19,14 @@ namespace vocabpipe {
 
 namespace {
 
-/// For `tokens` tokens, and as many more as it takes until t divides them.
+/// The model with a sequence length of `tokens`, rounded up to a multiple of t.
 ModelConfig filled_up(const TextGeneratorOptions& options, int64_t tokens) {
     ModelConfig config = options.model;
     config.seq_length = largest_part(tokens, options.tensor) * options.tensor;
     return config;
 }
 
-/// A forward of `tokens` tokens of one sequence, through the same stages for every number of them.
+/// A forward of `tokens` tokens of one sequence; the stages do not depend on their number.
 StepPlan plan_forward(const TextGeneratorOptions& options, int64_t tokens) {
     check_expert_ranks(options.mesh());
     const StepCluster cluster{.ranks = options.ranks,
@@ -43,7 +43,7 @@ StepPlan plan_forward(const TextGeneratorOptions& options, int64_t tokens) {
     StepPlan plan = plan_step(filled_up(options, tokens), cluster, schedule, work);
     ModelConfig config = options.model;
     config.seq_length = tokens;
-    // Layers use the same memory in turn, and nobody keeps exponentials of logits.
+    // Layers use the same memory in turn, and exponentials of logits are not kept.
     for (size_t s = 0; s < plan.sizes.stages.size(); ++s) {
         plan.sizes.stages[s] =
             ModelRankInternals::forward_bytes(config, plan.partition, static_cast<int>(s));
@@ -65,7 +65,7 @@ std::vector<int> layers_of(const StepPlan& plan, int world_rank) {
     return layers;
 }
 
-/// Of a ModelRank that only holds weights: what it has for the tokens of a step is never used.
+/// Model of a ModelRank that only holds weights: its buffers for tokens are never used.
 ModelConfig without_tokens(const TextGeneratorOptions& options) {
     return filled_up(options, 1);
 }
@@ -188,7 +188,7 @@ private:
     std::optional<KeyValueCache> cache_;
     std::optional<LogitsLayer> output_;  ///< none without rows of the vocabulary
     std::optional<Forward> one_token_;
-    int64_t dropped_ = 0;  ///< tokens of the text that the context begins behind
+    int64_t dropped_ = 0;  ///< of the text, no longer in the context
 };
 
 TextGenerator::TextGenerator(Communicator& world, Device& device,

@@ -51,13 +51,13 @@ std::string event_at(int64_t step) {
     return event;
 }
 
-/// TFRecord masks checksums, so that one of data that hold checksums is no trivial number.
+/// TFRecord masks checksums, because a checksum of data that contain their checksum is degenerate.
 uint32_t masked_crc(std::string_view bytes) {
     const uint32_t crc = crc32c(std::as_bytes(std::span(bytes)));
     return std::rotr(crc, 15) + 0xa282ead8U;
 }
 
-/// Length, its checksum, data, their checksum.
+/// Length, its checksum, data, their checksum (TFRecord).
 std::string framed(const std::string& data) {
     std::string frame;
     put_little_endian(frame, static_cast<uint64_t>(data.size()));

@@ -23,12 +23,12 @@ struct ScalarSummary {
 class EventFile {
 public:
     /// Creates events.out.tfevents.TIME.HOST.PID in `folder`, which --tensorboard-dir asked for.
-    /// TensorBoard forgets what other files of the folder say of `first_step` and later ones: a run
-    /// that was resumed draws each step once.
+    /// TensorBoard then drops the values that other files of the folder have for `first_step` and
+    /// later steps, so a resumed run shows each step once.
     EventFile(const std::string& folder, int64_t first_step);
 
     void add(int64_t step, std::span<const ScalarSummary> scalars);
-    /// Reports what only closing shows.
+    /// Closes the file; throws if that fails.
     void close() { file_->close(); }
     [[nodiscard]] const std::string& path() const { return file_->path(); }
 

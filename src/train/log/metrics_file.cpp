@@ -16,7 +16,7 @@ namespace {
 
 constexpr const char* kMetricsFlag = "--metrics";
 
-/// JSON has no NaN and no infinity: null.
+/// JSON has neither NaN nor infinity: null.
 nlohmann::json json_number(double value) {
     return std::isfinite(value) ? nlohmann::json(value) : nlohmann::json(nullptr);
 }
@@ -27,7 +27,7 @@ MetricsFile::MetricsFile(std::string path, int64_t last_step) : path_(std::move(
     std::error_code ignored;
     const bool goes_on = last_step > 0 && std::filesystem::is_regular_file(path_, ignored);
     if (goes_on) {
-        // Nobody else may write it while it is replaced.
+        // No other process may write it while it is replaced.
         { const AppendFile probe(kMetricsFlag, path_, AppendFile::Mode::go_on); }
         keep_through(last_step);
     }

@@ -11,16 +11,16 @@
 namespace vocabpipe {
 
 /// JSON lines, one object per step or evaluation, flushed line by line so that a run can be
-/// watched. A line that cannot be written whole (disk full) is taken back and reported as
+/// watched. A line that cannot be written whole (disk full) is removed again, with an
 /// OutputFileError.
 class MetricsFile {
 public:
-    /// Goes on behind the lines of the steps up to `last_step` that a file of that name has, and
-    /// drops those of later steps and a line that was cut; 0: begins anew.
+    /// Appends to an existing file after its lines of steps up to `last_step`, and drops later and
+    /// incomplete lines; 0: begins anew.
     explicit MetricsFile(std::string path, int64_t last_step = 0);
     void add(const StepMetrics& metrics);
     void add(const EvaluationMetrics& metrics);
-    /// Reports what only closing shows.
+    /// Closes the file; throws if that fails.
     void close();
 
 private:

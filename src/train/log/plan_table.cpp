@@ -27,7 +27,7 @@ double parameter_count(const ModelConfig& config) {
 }  // namespace
 
 std::string teams_across_hosts(const TrainingPlan& plan) {
-    const bool experts = plan.mesh().expert > plan.mesh().tensor;  // these have the others in them
+    const bool experts = plan.mesh().expert > plan.mesh().tensor;  // they include the tensor ranks
     const int team = experts ? plan.mesh().expert : plan.mesh().tensor;
     const std::string shared = experts ? "the experts of a stage" : "a stage";
     int found = 0;
@@ -85,7 +85,7 @@ void print_plan(const TrainingPlan& plan) {
         recomputation;
     std::printf("%s\n", wrap_text(head, 2).c_str());
     TextTable table;
-    // What a thread takes of its process cannot be measured, and is not predicted.
+    // The memory of a thread within its process cannot be measured, so it is not predicted.
     table.row({"rank", "stages", "layers", "embedding", "output",
                plan.one_process() ? "planned" : "predicted", "device", "host"},
               {false, true, false, false, false, false, true, true});

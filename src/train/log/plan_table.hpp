@@ -7,16 +7,16 @@
 
 namespace vocabpipe {
 
-/// The plan as a table, a line per rank.
+/// Prints the plan as a table, one line per rank.
 void print_plan(const TrainingPlan& plan);
 
-/// Of the first stage whose tensor ranks, or expert ranks if they are more, are on several hosts,
-/// and how many more there are: what they exchange in every layer is sent through the network.
+/// A warning that names the first stage whose tensor ranks (expert ranks, if they are more) are on
+/// several hosts, and the number of further ones: every layer exchanges over the network there.
 /// Empty if there is none.
 [[nodiscard]] std::string teams_across_hosts(const TrainingPlan& plan);
 
-/// Says so where threads of ranks on a host outnumber the cores that mpirun, or whoever started
-/// them, left them. Else empty.
+/// A warning if a host's ranks have more threads than cores were left to them, by mpirun or another
+/// launcher. Else empty.
 [[nodiscard]] std::string ranks_that_share_cores(const TrainingPlan& plan);
 
 }  // namespace vocabpipe

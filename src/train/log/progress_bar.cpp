@@ -15,10 +15,11 @@ namespace {
 constexpr int kWidestBar = 40;
 constexpr int kNarrowestBar = 5;
 constexpr std::chrono::milliseconds kBetween{100};
-constexpr double kNewShare = 0.05;  // of the latest step in the mean: some twenty steps count
+constexpr double kNewShare =
+    0.05;  // weight of the latest step in the mean: some twenty steps count
 
 std::string time_text(double seconds) {
-    // Beyond the longest that anybody waits, and what is no number.
+    // Longer than anybody waits, or not a number.
     if (!(seconds < 1e8)) return "? left";
     const auto whole = static_cast<long long>(std::ceil(std::max(seconds, 0.0)));
     if (whole >= 24 * 3600) return format("%lldd %02lldh left", whole / 86400, whole / 3600 % 24);

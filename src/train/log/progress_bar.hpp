@@ -10,7 +10,7 @@
 
 namespace vocabpipe {
 
-/// Where a run is.
+/// Position of a run.
 struct Progress {
     int64_t step = 0, last_step = 0;
     double loss = 0;
@@ -18,26 +18,26 @@ struct Progress {
     double seconds_left = 0;
 };
 
-/// One line of at most `columns` characters: what is least missed goes first where it is narrow.
+/// One line of at most `columns` characters; the least important parts are dropped first.
 [[nodiscard]] std::string progress_text(const Progress& progress, int columns);
 
-/// A line of standard output, a terminal, that is rewritten in place a few times per second.
+/// A line of standard output, on a terminal, that is rewritten in place a few times per second.
 class ProgressBar {
 public:
-    /// `columns`: of the terminal, which may change; 0: there is none, nothing is shown.
+    /// `columns`: width of the terminal, which may change; 0: not a terminal, nothing is shown.
     ProgressBar(std::function<int()> columns, int64_t last_step);
     ~ProgressBar() { clear(); }
     ProgressBar(const ProgressBar&) = delete;
     ProgressBar& operator=(const ProgressBar&) = delete;
 
     void show(const StepMetrics& metrics);
-    /// Before anything else is printed.
+    /// Call before printing anything else.
     void clear();
 
 private:
     std::function<int()> columns_;
     int64_t last_step_;
-    double mean_seconds_ = 0;  ///< per step, of late
+    double mean_seconds_ = 0;  ///< per step, recent ones
     bool shown_ = false;
     std::chrono::steady_clock::time_point shown_at_{};
 };

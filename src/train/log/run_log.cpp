@@ -17,7 +17,7 @@ void RunLog::add(const StepMetrics& metrics, bool ends) {
             OutputFileError("standard output: cannot write; free some space, or keep the reader of "
                             "the pipe open until the run ends"));
     }
-    // The files have every step that runs, also those that follow until all ranks know.
+    // The files get every step that runs, also those until all ranks know of a failure.
     write([&] { log_->add(metrics, ends); });
 }
 

@@ -12,24 +12,25 @@
 
 namespace vocabpipe {
 
-/// What a run tells between its steps: rank 0 does, the other ranks' do nothing. A file that cannot
-/// be written ends the run, but not in the middle of a step: the other ranks learn of failed() with
-/// the next one, and all end alike.
+/// What a run logs between its steps; only rank 0 writes. If a file cannot be written, the run
+/// ends, but not in the middle of a step: failed() tells the other ranks with the next step, and
+/// all end alike.
 class RunLog {
 public:
     RunLog(const TrainOptions& options, int rank) : options_(options), rank_(rank) {}
 
-    /// Opens the files, which lose what they have of `first_step` and later ones. Throws
+    /// Opens the files, and drops what they have of `first_step` and later ones. Throws
     /// OutputFileError.
     void open(int64_t first_step);
-    /// As StepLog::add().
+    /// See StepLog::add().
     void add(const StepMetrics& metrics, bool ends);
     void add(const EvaluationMetrics& metrics);
-    /// A line of its own.
+    /// Prints a line of its own.
     void print_line(const std::string& line);
-    /// Standard output or a file could not be written. Where it is a file, nothing is from then on.
+    /// Whether standard output or a file could not be written. After a failed file, none is
+    /// written.
     [[nodiscard]] bool failed() const { return failure_ != nullptr; }
-    /// Throws what failed.
+    /// Throws the failure, if any.
     void close();
 
 private:

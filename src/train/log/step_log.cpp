@@ -57,7 +57,7 @@ void StepLog::add(StepMetrics m, bool ends) {
     m.elapsed_seconds =
         std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
     const bool asked = !options_.terminal_columns || options_.log_interval_given;
-    if (!asked) interval_ = {};  // the bar shows single steps, and so does the last line
+    if (!asked) interval_ = {};  // the bar shows single steps, and so does the last line then
     ++interval_.steps;
     interval_.seconds += m.step_seconds;
     interval_.tokens += m.tokens_per_second * m.step_seconds;
@@ -106,7 +106,7 @@ void StepLog::add(const EvaluationMetrics& m) {
 
 void StepLog::print(const StepMetrics& last) {
     StepMetrics mean = last;
-    if (interval_.steps > 1) {  // the numbers of a single step stay as they are
+    if (interval_.steps > 1) {  // a single step's numbers need no mean
         mean.step_seconds = interval_.seconds / static_cast<double>(interval_.steps);
         if (interval_.seconds > 0) mean.tokens_per_second = interval_.tokens / interval_.seconds;
         mean.updated = interval_.trained == interval_.steps;

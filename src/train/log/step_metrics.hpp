@@ -8,7 +8,7 @@
 
 namespace vocabpipe {
 
-/// What is known of one step when it is over; the keys of the metrics file are the member names.
+/// Results of one step; the keys of the metrics file are the member names.
 struct StepMetrics {
     int64_t step = 0;
     double loss = 0;  ///< mean over the counted tokens
@@ -18,15 +18,15 @@ struct StepMetrics {
     double step_seconds = 0;
     bool updated = true;            ///< false: the step changed no weight
     int64_t global_batch_size = 0;  ///< sequences of this step
-    int64_t consumed_samples = 0;   ///< sequences of the data up to here, over all runs
+    int64_t consumed_samples = 0;   ///< sequences of the data so far, over all runs
     int64_t consumed_tokens = 0;    ///< the same in tokens
     int64_t skipped_steps = 0;      ///< steps without an update, of this run
     double elapsed_seconds = 0;     ///< of this run, from its start
-    /// Of a model with experts: moe_aux_loss, moe_z_loss, moe_max_load.
+    /// moe_aux_loss, moe_z_loss, moe_max_load; for models with experts.
     std::optional<RouterResult> routers = {};
 };
 
-/// What an evaluation adds, as a line of its own; none: not evaluated.
+/// Results of an evaluation, a line of its own; none: not evaluated.
 struct EvaluationMetrics {
     int64_t step = 0;
     std::optional<double> eval_loss, eval_ppl;  ///< nats; e^eval_loss

@@ -56,7 +56,7 @@ RunReport report_of_run(const TrainingPlan& plan, const RunEnd& end) {
     return report;
 }
 
-/// Time of all passes over their CPU time.
+/// Elapsed time of all passes over their CPU time.
 double time_over_cpu(const Timeline& timeline) {
     int64_t time = 0, cpu = 0;
     for (const Span& span : timeline.spans) {

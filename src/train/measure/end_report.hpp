@@ -10,13 +10,13 @@
 
 namespace vocabpipe {
 
-/// What a run came to, as far as its trainer alone knows.
+/// What the trainer knows at the end of a run.
 struct RunEnd {
     double first_loss = 0;
     double last_loss = 0;
     int64_t tokens_per_step = 0;  ///< of the last step
-    size_t plan = 0;              ///< of the rank's plans, the last one that trained
-    int64_t start_memory = 0;     ///< bytes of the process before the run took any
+    size_t plan = 0;              ///< index of the plan that trained last
+    int64_t start_memory = 0;     ///< bytes of the process before the run allocated any
     int64_t snapshot_bytes = 0;   ///< of host memory, for --async-save
 };
 

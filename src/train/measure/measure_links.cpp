@@ -37,7 +37,7 @@ public:
         std::iota(everybody_.begin(), everybody_.end(), 0);
     }
 
-    /// Half of a message there and back, worst of the pairs r, r+1.
+    /// Half of a round trip between ranks r and r + 1, for the slowest such pair.
     Times message(int64_t bytes, int repetitions) {
         const DeviceMemory out_memory = allocate(bytes);
         const DeviceMemory in_memory = allocate(bytes);
@@ -65,7 +65,7 @@ public:
         return largest_of_all(slowest);
     }
 
-    /// From leaving a barrier to the end of the slowest rank.
+    /// From leaving a barrier until the slowest rank is done.
     Times collective(Do what, int64_t bytes, int repetitions) {
         const DeviceMemory out_memory = allocate(bytes);
         const DeviceMemory in_memory = allocate(bytes * size_);
@@ -74,7 +74,7 @@ public:
         std::vector<int64_t> begins;
         std::vector<int64_t> durations;
         for (int i = 0; i <= size_; ++i) {
-            // all_to_all: blocks of the partial sum; gather: everybody's part in the whole.
+            // all_to_all: blocks of the partial sum; gather: each rank's part of the whole.
             begins.push_back(what == Do::all_to_all ? bytes * i / size_ : bytes * i);
         }
         Transfer transfer{.what = what,
@@ -130,12 +130,12 @@ private:
         try {
             wait_for(ticket, what);
         } catch (const Error&) {
-            transport_.cancel();  // before the memory goes
+            transport_.cancel();  // before its memory is freed
             throw;
         }
     }
     void wait_for(Ticket ticket, Do what) {
-        bool started = false;  // on streams: enqueued
+        bool started = false;  // on streams, means enqueued
         const IdleWait::Verdict verdict = poll_until(communicator_.wait_options(), [&] {
             started = started || transport_.test(ticket);
             if (started && device_.idle()) return true;

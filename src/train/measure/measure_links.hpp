@@ -19,8 +19,8 @@ struct MeasureLinksOptions {
 };
 
 struct LinkTimes {
-    std::vector<LinkSample> median;   ///< of all repetitions: the machine as it is
-    std::vector<LinkSample> fastest;  ///< the same without waits for a core
+    std::vector<LinkSample> median;   ///< over all repetitions: the machine as it is
+    std::vector<LinkSample> fastest;  ///< of all repetitions: without waits for a core
 };
 
 /// Times transfers between ranks that do nothing else: messages from every rank to the next, one
@@ -30,9 +30,9 @@ struct LinkTimes {
 [[nodiscard]] LinkTimes measure_links(Communicator& communicator, Device& device,
                                       Transport& transport, const MeasureLinksOptions& options);
 
-/// Latency and rate of `costs` from the messages among the samples: the latency is that of the
-/// shortest, the rate makes the one of (or next to) `bytes` come out right. What a program sends
-/// most is its boundary tensor. Without messages both stay as they are.
+/// Fits latency and rate of `costs` to the messages among the samples: the latency is that of the
+/// shortest message, the rate gives the right time for the one of (or nearest to) `bytes`, the size
+/// of a boundary tensor, which a program sends most. Without messages both stay unchanged.
 void fit_links(const std::vector<LinkSample>& samples, int64_t bytes, TableCosts& costs);
 
 }  // namespace vocabpipe

@@ -10,7 +10,7 @@ namespace vocabpipe {
 
 namespace {
 
-/// One kind of pass of one rank, as ranks tell each other.
+/// One kind of pass of one rank, as ranks exchange it.
 struct Entry {
     int64_t wall = 0;
     int64_t cpu = 0;
@@ -48,9 +48,8 @@ struct OwnTime {
     int64_t cpu_ns = 0;
 };
 
-/// Of the passes among one rank's spans. Local actions run on the same thread, also in the
-/// midst of a pass that polls, and a pass whose rows come by pieces waits for them: that time is
-/// not the pass's.
+/// Own times of the passes among one rank's spans: without local actions, which run on the same
+/// thread and may interrupt a pass that polls, and without waits for rows that arrive by pieces.
 std::vector<OwnTime> own_times(std::span<const Span> spans, std::span<const PieceWait> waits,
                                const Program& program) {
     std::vector<std::pair<int64_t, int64_t>> other;

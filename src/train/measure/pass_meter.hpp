@@ -16,21 +16,19 @@ namespace vocabpipe {
 
 /// Costs of a run, equal on every rank. Links are not in them (measure_links.hpp).
 struct MeasuredCosts {
-    /// How long passes took, from begin to end, without local actions that ran inside and waits for
-    /// rows: what predicts this machine as it is, with as many ranks per core as there were.
-    /// fixed_ns is what a step takes besides its program, loading the batch mostly: the slowest
-    /// rank's median.
+    /// Durations of passes from begin to end, without the local actions that ran inside and without
+    /// waits for rows: predicts this machine with its number of ranks per core. fixed_ns is the
+    /// time of a step outside its program, mostly loading the batch: the slowest rank's median.
     TableCosts wall;
-    /// CPU time of the rank's thread: what a pass would take on a core of its own. Only with one
-    /// thread per rank; equal to `wall` otherwise.
+    /// CPU time of the rank's thread: the duration of a pass on a core of its own. Measured only
+    /// with one thread per rank; otherwise equal to `wall`.
     TableCosts cpu;
     int64_t median_step_ns = 0;  ///< of rank 0, over the same steps
 };
 
-/// Costs of one executed step as they were, pass by pass: what simulate() makes of them differs
-/// from the step by what the simulator leaves out, not by how passes vary. `spans` are those of all
-/// ranks; communication, and passes that did not run, cost what `table` says, which must outlive
-/// this.
+/// The costs of one executed step, pass by pass: simulate() then differs from the step only by what
+/// the simulator leaves out, not by how passes vary. `spans` are those of all ranks; communication,
+/// and passes that did not run, cost what `table` says, which must outlive this.
 class ReplayCosts final : public CostModel {
 public:
     ReplayCosts(const Timeline& executed, const std::vector<Program>& programs,
@@ -51,19 +49,20 @@ private:
     std::map<std::tuple<int, Op, uint16_t, uint32_t>, int64_t> ns_;  ///< rank, op, stage, mb
 };
 
-/// Durations of one rank's passes, step by step. The first step, in which kernels are compiled,
-/// counts only as long as it is the only one. Of the others the last 64 count, so that a long run
-/// needs no more memory than a short one; per kind of pass and stage, the mean within a step and
-/// the median over steps.
+/// Durations of one rank's passes, step by step. The first step, which compiles kernels, counts
+/// only as long as it is the only one. Of the others the last 64 count, so that memory does not
+/// grow with the run. A cost is the mean within a step and the median over steps, per kind of pass
+/// and stage.
 class PassMeter {
 public:
-    /// `mine`: this rank's spans of the step. `duration_ns`: of the whole step, program and all.
+    /// `mine`: this rank's spans of the step. `duration_ns`: of the whole step, with the time
+    /// outside its program.
     void add_step(const Timeline& mine, const Program& program, int64_t duration_ns);
 
-    /// Steps have another size from now on: of those before it only the passes count.
+    /// Call when the size of steps changes: earlier steps then count only for passes.
     void forget_durations();
 
-    /// Of the first replica's ranks. Costs that none of them saw are 0. Collective.
+    /// Costs over the first replica's ranks; 0 for costs that none of them saw. Collective.
     [[nodiscard]] MeasuredCosts gather(Communicator& communicator, Mesh mesh, int stages,
                                        bool cpu_time) const;
 
@@ -73,7 +72,7 @@ private:
         int64_t wall = 0;
         int64_t cpu = 0;
     };
-    using Key = std::pair<Op, uint16_t>;  ///< stage 0 where the kind of pass has none
+    using Key = std::pair<Op, uint16_t>;  ///< stage 0 if the kind of pass has no stage
 
     size_t steps_ = 0;  ///< added, the first one included
     std::map<Key, std::vector<Sample>> passes_;
@@ -82,9 +81,9 @@ private:
     int64_t local_bytes_ = 0;
 };
 
-/// Fills in what a schedule did not show: B = I + W where backwards were split, I = W = B / 2 where
-/// they were not. Returns the kinds of pass for which any stage got such a cost. No cost of a
-/// transformer pass is 0 afterwards.
+/// Derives the costs that a schedule did not show: B = I + W if backwards were split, I = W = B / 2
+/// if not. Returns the kinds of pass for which a stage got such a cost. Afterwards no transformer
+/// pass costs 0.
 std::vector<Op> derive_missing(TableCosts& costs);
 
 }  // namespace vocabpipe

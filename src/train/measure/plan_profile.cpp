@@ -10,7 +10,7 @@ namespace vocabpipe {
 
 namespace {
 
-/// Of a pipeline without replicas: what profiles are about.
+/// Persistent bytes in a pipeline without replicas, as profiles have them.
 PersistentBytes without_replicas(const StepPlan& step, int pipeline_rank) {
     ModelPartition alone = step.partition;
     alone.replicas = 1;
@@ -52,7 +52,7 @@ TableCosts costs_of_file(const TrainOptions& options, const StepPlan& placed) {
     refuse("a different placement of the stages", profile.rank_of_stage, schedule.rank_of_stage);
     refuse("different embedding rows per rank", profile.input, schedule.input);
     refuse("different output rows per rank", profile.output, schedule.output);
-    // Biases, norms, gates, heads of keys and values: another family or shape.
+    // A difference means other biases, norms, gates or key-value heads: another family or shape.
     std::vector<PersistentBytes> mine;
     for (int rank = 0; rank < schedule.ranks; ++rank)
         mine.push_back(without_replicas(placed, rank));
@@ -92,7 +92,9 @@ Profile profile_of(const TrainingPlan& plan, const TableCosts& costs, std::vecto
     profile.sizes = plan.sizes();
     for (int rank = 0; rank < plan.mesh().pipeline; ++rank) {
         profile.persistent.push_back(without_replicas(plan.steps().front(), rank));
-        for (const Op op : {Op::Report, Op::Update}) {  // of the whole rank, as one replica does it
+        for (const Op op :
+             {Op::Report,
+              Op::Update}) {  // scaled to the whole rank, as in a pipeline without replicas
             profile.costs.rank_ns[static_cast<size_t>(rank)][static_cast<size_t>(op)] *=
                 plan.mesh().data;
         }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Profiles of runs: what one measured, and what another is built from.
+// Profiles of runs: writing one of a measured plan, and reading the costs of another.
 #pragma once
 
 #include "src/train/run/training_plan.hpp"
@@ -9,11 +9,12 @@
 
 namespace vocabpipe {
 
-/// Of --schedule-costs FILE, which must have measured the very split of `placed` (place_step()).
-/// UsageError otherwise, InputFileError.
+/// The costs in --schedule-costs FILE. UsageError unless they were measured with the same split as
+/// `placed` (place_step()); InputFileError.
 [[nodiscard]] TableCosts costs_of_file(const TrainOptions& options, const StepPlan& placed);
 
-/// Of the plan's model and split, with what was measured; `derived`: costs that no pass showed.
+/// A profile of the plan's model and split with measured costs; `derived`: costs that no pass
+/// showed.
 [[nodiscard]] Profile profile_of(const TrainingPlan& plan, const TableCosts& costs,
                                  std::vector<Op> derived, std::vector<LinkSample> links);
 

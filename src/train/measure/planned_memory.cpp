@@ -27,7 +27,7 @@ int64_t snapshot_bytes(const TrainingPlan& plan, int rank) {
 
 namespace {
 
-/// Of the products of experts, which only oneDNN compiles.
+/// Compiled products of experts; only oneDNN compiles them.
 int64_t product_bytes(const TrainOptions& options) {
     const MoeConfig& moe = options.model.moe;
     if (moe.experts == 0 || kernels::host::has_avx512(DType::fp32)) return 0;
@@ -70,7 +70,7 @@ int64_t predicted_bytes(const TrainingPlan& plan, int rank) {
 
 namespace {
 
-/// Those of GPUs, which are beside what the ranks compute in.
+/// Checks the snapshots of ranks on GPUs, which take host memory.
 void check_snapshots(const TrainingPlan& plan, int of_rank) {
     int64_t planned = 0;
     for (int rank = 0; rank < plan.ranks(); ++rank) {

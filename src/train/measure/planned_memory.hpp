@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a run will take of memory, from its plan alone, and whether that is there. `rank`: of the
-// world.
+// Memory that a run will need, from its plan alone, and the check that it is available. `rank` is a
+// rank of the world.
 #pragma once
 
 #include "src/train/run/training_plan.hpp"
@@ -12,18 +12,18 @@ namespace vocabpipe {
 
 /// Weights, gradients and optimizer state.
 [[nodiscard]] PersistentBytes persistent_bytes(const TrainingPlan& plan, int rank);
-/// Of host memory, for the copy of --async-save; 0 without.
+/// Host memory of the copy of --async-save; 0 without.
 [[nodiscard]] int64_t snapshot_bytes(const TrainingPlan& plan, int rank);
-/// Of the memory that the rank computes in.
+/// Memory planned in the rank's device, or host: persistent, arena and, on a host, the snapshot.
 [[nodiscard]] int64_t planned_bytes(const TrainingPlan& plan, int rank);
-/// What kernels take in the rank's process besides (kHostKernelBytes, and of experts
-/// kHostProductBytes), once per process.
+/// Further memory that kernels take in the rank's process (kHostKernelBytes; with experts,
+/// kHostProductBytes per product). Once per process.
 [[nodiscard]] int64_t kernel_bytes(const TrainingPlan& plan, int rank);
-/// What the rank's process, or the rank on its GPU, will have taken at its peak: what is planned,
-/// what it had before, what kernels take. With TrainingPlan::one_process() of all ranks.
+/// Predicted peak of the rank's process, or of the rank on its GPU: planned memory, memory taken
+/// before, and that of kernels. With TrainingPlan::one_process(), of all ranks.
 [[nodiscard]] int64_t predicted_bytes(const TrainingPlan& plan, int rank);
-/// All ranks on the device of `rank` (on the host: of its host) together must fit into what is free
-/// there now; OutOfMemoryError otherwise.
+/// OutOfMemoryError unless all ranks on the device of `rank` (on hosts: on the host) together fit
+/// into the memory that is free there now.
 void check_memory(const TrainingPlan& plan, int rank);
 
 /// "12 MiB", rounded.

@@ -12,7 +12,7 @@ namespace vocabpipe {
 
 namespace {
 
-/// Value of "Key:  123 kB" in a /proc file, in bytes; 0 where it is missing.
+/// Value of "Key:  123 kB" in a /proc file, in bytes; 0 if it is missing.
 int64_t field(const char* file, const std::string& key) {
     std::ifstream in(file);
     std::string word;

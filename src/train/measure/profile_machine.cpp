@@ -26,8 +26,8 @@ namespace vocabpipe {
 
 namespace {
 
-/// Whole backwards, or halves one right after the other, whatever the family would have chosen.
-/// Either is valid where the other was: W then runs as early as it can, or not by itself.
+/// The schedule with whole backwards, or with W right after I, whatever the family chose. Both are
+/// valid where the other is: a split W runs at its earliest time, a whole backward has none.
 Schedule with_backwards(Schedule schedule, bool split) {
     for (std::vector<Pass>& list : schedule.passes) {
         std::vector<Pass> result;
@@ -85,12 +85,12 @@ public:
         costs.communication = plan_->costs().communication;
         costs.local_bytes_per_ns = whole.local_bytes_per_ns;
         std::vector<LinkSample> links = time_links(costs);
-        derive_missing(costs);  // nothing is missing, but stages without layers may have cost 0
+        derive_missing(costs);  // all passes ran, but stages without layers may have cost 0
         return profile_of(*plan_, costs, {}, std::move(links));
     }
 
 private:
-    /// The step is the trainer's but for the data, which is there already.
+    /// A trainer's step, but with the batch made beforehand.
     TableCosts time_passes(const StepPlan& plan, const char* phase) {
         trained_->load(std::span(&plan, 1));
         PassMeter meter;
@@ -106,7 +106,7 @@ private:
         return meter.gather(communicator_, plan_->mesh(), plan_->schedule().stages, false).wall;
     }
 
-    /// All ranks after the same step, whichever of them got the signal.
+    /// Ends all ranks after the same step, whichever of them got the signal.
     void end_if_told() {
         const int64_t step = trained_->position().step;
         const double requests = trained_->report().stop_requests;
@@ -139,7 +139,7 @@ private:
     RunLimits limits_;
     std::unique_ptr<Device> device_;
     std::optional<TrainingPlan> plan_;
-    std::array<StepPlan, 2> steps_;  ///< [backwards are split]
+    std::array<StepPlan, 2> steps_;  ///< [whether backwards are split]
     std::unique_ptr<TrainedRank> trained_;
     std::optional<RandomBatch> batch_;
 };

@@ -10,15 +10,14 @@
 
 namespace vocabpipe {
 
-/// Told of what is measured and how much of it is done; on every rank.
+/// Called on every rank with the current measurement and its progress.
 using MeasureProgress = std::function<void(const char* phase, int64_t done, int64_t total)>;
 
-/// Measures passes and links of the machine under the ranks for the model and the split that
-/// `options` describe (data, learning rate and output files do not matter): `options.train_iters`
-/// steps on random tokens with whole backwards, as many with backwards split into I and W, then
-/// messages and collectives of several sizes between idle ranks. Durations, not CPU time: give
-/// every rank a core. Collective; the same on every rank. Ends with AgreedError on all ranks for
-/// flags that cannot work.
+/// Measures passes and links of the machine under the ranks for the model and the split in
+/// `options` (data, learning rate and output files do not matter): `options.train_iters` steps on
+/// random tokens with whole backwards, as many with backwards split into I and W, then messages and
+/// collectives of several sizes between idle ranks. Durations, not CPU time: give every rank a
+/// core. Collective; the same on every rank. AgreedError on all ranks for flags that cannot work.
 [[nodiscard]] Profile profile_machine(Communicator& communicator, const TrainOptions& options,
                                       const MeasureProgress& progress = {});
 

@@ -22,7 +22,7 @@ int64_t share(int64_t whole, int members) {
     return (whole + members - 1) / members;
 }
 
-/// At least one: a clock may stand still.
+/// At least 1: the clock may not have advanced.
 int64_t to_ns(double seconds) {
     return std::max<int64_t>(1, std::llround(seconds * 1e9));
 }
@@ -107,7 +107,7 @@ OverlapTable profile_overlap(Communicator& communicator, const TrainOptions& opt
                                 std::string(to_string(m.op)) + " in " + std::to_string(pieces) +
                                 " pieces differ from the whole product; no table was written");
             });
-            // What does not depend on pieces was measured each time: the fastest counts.
+            // Times that do not depend on pieces are measured each time: keep the fastest.
             const auto keep = [&](int64_t& ns, double seconds) {
                 ns = ns == 0 ? to_ns(seconds) : std::min(ns, to_ns(seconds));
             };

@@ -12,19 +12,19 @@
 
 namespace vocabpipe {
 
-/// Measures the steps of a run on one rank: how long passes and steps take, how busy the rank is,
-/// and, once, how long messages take.
+/// Measures the steps of a run on one rank: durations of passes and steps, how busy the rank is,
+/// and, once, the times of messages.
 class RunMeter {
 public:
-    /// Of the step that `plan` of the rank's plans just ran.
+    /// Adds the step that plan number `plan` of the rank just ran.
     void add_step(TrainedRank& rank, size_t plan, int64_t duration_ns);
-    /// Steps have another size from now on.
+    /// Call when the size of steps changes.
     void forget_durations();
 
-    /// Passes of the steps so far, and links. Collective.
+    /// Costs of the passes so far, and of links. Collective.
     [[nodiscard]] MeasuredCosts measure(const TrainingPlan& plan, TrainedRank& rank);
     [[nodiscard]] const RankUsage& usage() const { return usage_; }
-    /// Of measure(): medians, and the passes that no step showed.
+    /// After measure(): median times of links, and passes that no step showed.
     [[nodiscard]] const std::vector<LinkSample>& links() const { return links_.median; }
     [[nodiscard]] const std::vector<Op>& derived() const { return derived_; }
 

@@ -29,7 +29,7 @@ double without_sign_of_nan(double value) {
     return std::isnan(value) ? std::abs(value) : value;
 }
 
-/// Of the process, or the rank on a GPU, whose first rank is `first`.
+/// Predicted peak of the process, or of the rank on a GPU, whose first rank is `first`.
 int64_t predicted_bytes(const RunReport& report, int first) {
     int64_t bytes = report.ranks[static_cast<size_t>(first)].start_bytes;
     for (const RankReport& r : report.ranks) {
@@ -38,7 +38,7 @@ int64_t predicted_bytes(const RunReport& report, int first) {
     return bytes;
 }
 
-/// Predicted over measured, less 1.
+/// Predicted over measured, minus 1.
 double memory_error_of(const RunReport& report, int first) {
     return share(predicted_bytes(report, first),
                  report.ranks[static_cast<size_t>(first)].measured_peak_bytes) -
@@ -51,8 +51,8 @@ int sharers(const RunReport& report, int first) {
                       [first](const RankReport& r) { return r.memory_of == first; }));
 }
 
-/// What passes and local actions kept busy. On a host CPU time counts; on a GPU they overlap, and
-/// count once.
+/// Time during which passes and local actions ran: their CPU time on a host; on a GPU, where they
+/// overlap, the union of their spans.
 int64_t busy_ns(const Timeline& timeline) {
     int64_t cpu = 0;
     std::vector<std::pair<int64_t, int64_t>> times;
@@ -75,7 +75,7 @@ int64_t busy_ns(const Timeline& timeline) {
 }  // namespace
 
 void RankUsage::add_step(const Timeline& timeline, int64_t duration_ns) {
-    if (++steps_ == 2) {  // there is better than the first step now
+    if (++steps_ == 2) {  // the first step no longer counts
         busy_ns_ = wall_ns_ = span_ns_ = 0;
         durations_.clear();
     }

@@ -10,14 +10,14 @@
 
 namespace vocabpipe {
 
-/// How one rank spent its steps. The first step, in which kernels are compiled, counts only as long
-/// as it is the only one.
+/// How one rank spent its steps. The first step, which compiles kernels, counts only as long as it
+/// is the only one.
 class RankUsage {
 public:
     void add_step(const Timeline& timeline, int64_t duration_ns);
-    /// Steps have another size from now on: the median is of theirs.
+    /// Call when the size of steps changes: the median is over later steps.
     void forget_durations() { durations_.clear(); }
-    /// CPU time of passes, local actions over the steps' duration.
+    /// CPU time of passes and local actions over the steps' duration.
     [[nodiscard]] double busy_share() const;
     /// 1 - busy time / time of the compute lane from its first to its last pass.
     [[nodiscard]] double bubble() const;
@@ -31,14 +31,13 @@ private:
     std::vector<int64_t> durations_;
 };
 
-/// Compiled or packed products, stacks and the allocator's slack, once per process after a step of
+/// Compiled or packed products, stacks and the allocator's slack: once per process, after a step of
 /// a transformer (docs/memory.md, "measured constants").
 inline constexpr int64_t kHostKernelBytes = int64_t{16} << 20;
 
-/// Products of experts on hosts without AVX-512, compiled by oneDNN, one for every number of rows
-/// that an expert gets: what one takes, how many kinds there are per layer shape, and how many
-/// numbers of rows occur for the mean number (docs/memory.md, likewise). An engine keeps
-/// kMostHostProducts.
+/// Products of experts on hosts without AVX-512: oneDNN compiles one for every number of rows that
+/// an expert gets. Bytes of one, kinds of product per layer shape, and distinct numbers of rows
+/// over their mean (docs/memory.md, likewise). An engine keeps at most kMostHostProducts.
 inline constexpr int64_t kHostProductBytes = int64_t{48} << 10;
 inline constexpr int64_t kExpertProducts = 8;
 inline constexpr double kRowNumbersPerMean = 1.5;
@@ -51,14 +50,14 @@ struct RankReport {
     int64_t live_peak_bytes = 0;   ///< planned
     int64_t arena_bytes = 0;       ///< packed
     int64_t persistent_bytes = 0;  ///< weights, gradients, optimizer
-    /// Taken before anything was allocated: by MPI and libraries, or on the GPU for workspaces.
+    /// Memory before the run allocated any: MPI and libraries, or the workspaces on a GPU.
     int64_t start_bytes = 0;
-    int64_t snapshot_bytes = 0;  ///< for --async-save, where it is in the same memory
-    int64_t kernel_bytes = 0;    ///< what kernels take besides; kHostKernelBytes
-    /// Of the process, or what the rank allocated on its GPU: without the driver's own memory and
-    /// what it rounds up, and without NCCL's buffers.
-    int64_t measured_peak_bytes = 0;  ///< 0: not known
-    /// The first of the ranks that share its process, of which the measured figures are.
+    int64_t snapshot_bytes = 0;  ///< for --async-save, if it is in the same memory
+    int64_t kernel_bytes = 0;    ///< further memory of kernels; kHostKernelBytes
+    /// Peak of the process, or of the rank's allocations on its GPU: without the driver's own
+    /// memory, its rounding, and NCCL's buffers.
+    int64_t measured_peak_bytes = 0;  ///< 0: unknown
+    /// The first rank in its process; the measured figures are that process's.
     int memory_of = 0;
 
     /// arena + persistent + snapshot + start + kernels.
@@ -74,17 +73,18 @@ struct RunReport {
     double last_loss = 0;
     int64_t simulated_step_ns = 0;  ///< from measured pass costs, one core per rank
     double simulated_bubble = 0;
-    /// Simulated from measured durations with the fixed cost per step, and the median step over the
-    /// same steps.
+    /// Simulated from measured durations and the fixed cost per step; next to it the median over
+    /// the same steps.
     int64_t predicted_step_ns = 0;
     int64_t measured_step_ns = 0;
     int64_t fixed_step_ns = 0;
-    /// That these ranks share, whose threads are more; 0: every thread has a core, or a device.
+    /// Cores shared by ranks_sharing ranks with more threads; 0: every thread has a core, or a
+    /// device.
     int shared_cores = 0;
     int ranks_sharing = 0;
-    /// Time by the clock over CPU time, of the last step's passes. Devices have no other time: 1.
+    /// Elapsed over CPU time of the last step's passes. 1 on devices, which have no CPU time.
     double pass_time_over_cpu = 1;
-    /// The last step's program, simulated with every pass's own duration, and as it ran.
+    /// The last step's program: simulated with each pass's own duration, and as executed.
     int64_t replayed_ns = 0;
     int64_t executed_ns = 0;
     std::vector<RankReport> ranks;
@@ -92,14 +92,14 @@ struct RunReport {
     [[nodiscard]] double tokens_per_second() const;
     [[nodiscard]] double simulated_tokens_per_second() const;
     [[nodiscard]] double bubble() const;  ///< mean over ranks
-    /// Predicted over measured step, less 1; 0 where there is no step to compare.
+    /// Predicted over measured step, minus 1; 0 without a measured step.
     [[nodiscard]] double step_error() const;
-    /// Replayed over executed program, less 1: what the simulator leaves out.
+    /// Replayed over executed program, minus 1: what the simulator leaves out.
     [[nodiscard]] double replay_error() const;
-    /// Predicted over measured peak of a process, or of a rank on a GPU, less 1: of the one where
-    /// it is largest in size.
+    /// Predicted over measured peak, minus 1, of the process (or rank on a GPU) where its magnitude
+    /// is largest.
     [[nodiscard]] double memory_error() const;
-    /// Whether any process knows its peak: without /proc none does.
+    /// Whether any process knows its peak, which takes /proc.
     [[nodiscard]] bool memory_measured() const;
 };
 

@@ -29,7 +29,7 @@ RoutingShape shape_of(int members, const OverlapCase& c, int pieces) {
     return shape;
 }
 
-/// Of all members, the same on every rank.
+/// The experts of every member's tokens, the same on every rank.
 std::vector<std::vector<int32_t>> random_choices(const RoutingShape& shape) {
     std::minstd_rand random(5);
     std::vector<int32_t> experts(static_cast<size_t>(shape.experts));
@@ -93,7 +93,7 @@ public:
         std::ranges::fill(out_, kNan);
         if (combines()) return;
         std::ranges::fill(rows_, kNan);
-        for (const RowRange rows : whole_.wave.rows) {  // there is memory for more, never written
+        for (const RowRange rows : whole_.wave.rows) {  // the rest of the memory is never written
             std::fill_n(product_.begin() + rows.first * case_.columns, rows.size() * case_.columns,
                         kNan);
         }

@@ -88,7 +88,7 @@ public:
 
     /// All rows at once.
     void compute() { multiply({0, case_.rows}); }
-    /// The messages alone.
+    /// The messages without products.
     void exchange() {
         const TileMap whole = map(1);
         TileLink::Operation operation = start(whole);
@@ -130,7 +130,7 @@ public:
             const int owner = stream ? 0 : from;
             for (int piece = 0; piece < pieces.pieces(owner);) {
                 const int there = operation.wait(from, piece + 1);
-                const int end = stream ? piece + 1 : there;  // as passes use them
+                const int end = stream ? piece + 1 : there;  // pieces that are used together
                 multiply(pieces.rows(owner, piece, end));
                 piece = end;
             }
@@ -139,7 +139,7 @@ public:
     }
 
     [[nodiscard]] Floats result() const { return scatters() ? folded_.read() : product_.read(); }
-    /// Forgets what blocking has left, so that overlapped finds nothing ready.
+    /// Overwrites the rows that blocking has left, so that overlapped finds none ready.
     void poison() {
         if (!scatters()) {
             const bool stream = case_.op == OverlapOp::stream_in;
@@ -167,7 +167,7 @@ private:
     void poll() {
         if (link_ != nullptr) link_->poll();
     }
-    /// Receives are posted; nothing has been released.
+    /// Starts an operation: receives are posted, nothing is released.
     TileLink::Operation start(const TileMap& pieces) {
         const int rank = world_.rank();
         const auto members = static_cast<size_t>(world_.size());
@@ -198,7 +198,7 @@ private:
         }
         return link_->all_to_all(send, receive, {to_string(case_.op)});
     }
-    /// Rows that are there from the start.
+    /// Releases the rows that are ready from the start.
     void release_all(TileLink::Operation& operation, const TileMap& pieces) {
         for (int i = 0; i < world_.size(); ++i) {
             const int to = link_->to(i);
@@ -209,7 +209,7 @@ private:
             }
         }
     }
-    /// In the order of members, whoever came first.
+    /// Adds up in the order of members, not of arrival.
     void fold() {
         context_.operators().fold_partials(context_, partials_.all(), world_.size(), {}, {},
                                            folded_.all());
@@ -223,7 +223,7 @@ private:
     DeviceMatrix weight_, input_, product_;
     DeviceMatrix partials_;  ///< of a reduce-scatter's own rows, by member
     DeviceMatrix folded_;
-    std::vector<std::vector<int64_t>> ends_;  ///< of the pieces of members
+    std::vector<std::vector<int64_t>> ends_;  ///< of each member's pieces
     std::vector<int64_t> own_ends_;
 };
 

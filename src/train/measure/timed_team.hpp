@@ -15,20 +15,20 @@
 
 namespace vocabpipe {
 
-/// The largest of all ranks' numbers. Collective.
+/// The maximum over all ranks. Collective.
 [[nodiscard]] double largest_of_ranks(Communicator& world, double mine);
-/// The sum of all ranks' numbers. Collective.
+/// The sum over all ranks. Collective.
 [[nodiscard]] int64_t sum_of_ranks(Communicator& world, int64_t mine);
-/// The seconds of the slowest rank in its fastest of `rounds`, after one that warms up, until the
-/// device has run all of it. Collective. Throws CommunicationError where the device does not end.
+/// Seconds of the fastest of `rounds` rounds, after one of warm-up; a round ends when the slowest
+/// rank's device is done. Collective. CommunicationError if a device does not finish.
 [[nodiscard]] double timed_rounds(Communicator& world, Device& device, int rounds,
                                   const std::function<void()>& work);
-/// `count` numbers from -1 to 1, which depend on the seed alone.
+/// `count` numbers from -1 to 1, determined by the seed.
 [[nodiscard]] std::vector<float> random_floats(int64_t count, int seed);
-/// How many differ in a bit.
+/// The number of elements that differ in a bit.
 [[nodiscard]] int64_t differing(const std::vector<float>& a, const std::vector<float>& b);
 
-/// A link of all ranks on hosts, over a transport that takes `seconds` for `bytes`.
+/// A link of all ranks on hosts, with a transport that takes `seconds` for `bytes`.
 class ModelledTeamLink {
 public:
     ModelledTeamLink(Communicator& world, int64_t bytes, double seconds);
@@ -39,8 +39,8 @@ private:
     std::unique_ptr<TileLink> link_;
 };
 
-/// Times what a team does: Team(world, device, case) has compute(), exchange(), blocking() and
-/// overlapped(), all but the first after use(link); result(), which poison() forgets; and
+/// Times a team. Team(world, device, case) has compute(), exchange(), blocking() and overlapped(),
+/// all but the first to be called after use(link); result(), which poison() overwrites; and
 /// received_bytes(). Collective.
 template <typename Team>
 [[nodiscard]] OverlapTiming time_team(Communicator& world, Device& device, TileLink& link,

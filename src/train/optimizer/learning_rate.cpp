@@ -58,7 +58,7 @@ double wsd_share(WsdDecayStyle style, double done) {
         case WsdDecayStyle::cosine:
             return half_cosine(done);
         case WsdDecayStyle::exponential:
-            return 2 * std::pow(0.5, done) - 1;  // halves the way, moved so that it ends at 0
+            return 2 * std::pow(0.5, done) - 1;  // halvings, shifted and scaled to end at 0
         case WsdDecayStyle::minus_sqrt:
             return 1 - std::sqrt(done);
     }
@@ -85,13 +85,13 @@ double share(const LearningRateSchedule& s, int64_t updates) {
     return 0;
 }
 
-/// A flag for a length, and what it says; none: not given.
+/// A flag for a length, and its value; none: not given.
 struct Length {
     const char* flag;
     std::optional<int64_t> value;
 };
 
-/// What flags say of lengths, all in steps or all in samples.
+/// The lengths that flags give, all in steps or all in samples.
 struct Lengths {
     const char* unit;
     Length run, warmup, decay, wsd_decay;
@@ -119,7 +119,7 @@ Lengths lengths_in_samples(const TrainOptions& o) {
             .wsd_decay = {"--lr-wsd-decay-samples", l.wsd_decay_samples}};
 }
 
-/// Those that count. Throws UsageError where some are in steps and others in samples.
+/// The lengths that were given. UsageError if some are in steps and others in samples.
 Lengths lengths_of(const TrainOptions& o) {
     Lengths used = lengths_in_steps(o);
     Lengths others = lengths_in_samples(o);

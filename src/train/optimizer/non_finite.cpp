@@ -16,14 +16,14 @@ namespace {
 
 enum class Kind : int32_t { weight, gradient, loss };
 
-/// As one rank reports it.
+/// A finding, as a rank sends it.
 struct Finding {
     Kind kind;
     int32_t id;
 };
 
-/// Which of `tensors` have a sum of squares that is not finite. Sums are made on the device, and
-/// read once.
+/// Which of `tensors` have a sum of squares that is not finite. The sums are made on the device and
+/// downloaded once.
 std::vector<bool> not_finite(ModelRank& model, Context& ctx,
                              const std::vector<ConstTensor>& tensors) {
     Device& device = model.device();
@@ -68,12 +68,12 @@ std::vector<Finding> on_this_rank(ModelRank& model, int rank, Context& ctx) {
     return findings;
 }
 
-/// The sign of a NaN says nothing.
+/// Without the sign of a NaN, which means nothing.
 std::string number(double value) {
     return std::isnan(value) ? "nan" : std::to_string(value);
 }
 
-/// By id, with the lowest rank.
+/// Inserts by id, and keeps the lowest rank.
 void add_once(std::vector<NonFinitePlace>& places, NonFinitePlace place) {
     const auto at = std::lower_bound(
         places.begin(), places.end(), place,
@@ -119,7 +119,7 @@ std::string describe_non_finite(const NonFinite& found, const ModelConfig& confi
     if (!found.losses.empty()) {
         text +=
             found.losses.size() == 1 ? "; the loss of microbatch" : "; the losses of microbatches";
-        // The first few say whether it is one sample or all of them.
+        // The first few show whether one sample is to blame or all are.
         const size_t shown = std::min<size_t>(found.losses.size(), 8);
         for (size_t i = 0; i < shown; ++i) {
             text += (i == 0 ? " " : ", ") + std::to_string(found.losses[i].id);
@@ -130,7 +130,7 @@ std::string describe_non_finite(const NonFinite& found, const ModelConfig& confi
         text += found.losses.size() == 1 ? " is not finite" : " are not finite";
     }
     if (!found.gradients.empty()) {
-        // The backward goes down the ids; a tied embedding, id 0, has a part of either end.
+        // The backward goes down the ids; a tied embedding, id 0, has gradients from both ends.
         text += "; " + some(found.gradients, "gradients") + "in the backward " +
                 on(found.gradients.back());
     }

@@ -10,19 +10,19 @@
 
 namespace vocabpipe {
 
-/// Where a NaN or an infinity is, and on which rank first.
+/// A tensor or microbatch with a NaN or an infinity, and the first rank that has it.
 struct NonFinitePlace {
-    int id = 0;  ///< of a logical parameter, or a microbatch's index
+    int id = 0;  ///< of a logical parameter, or index of a microbatch
     int rank = 0;
 };
 
-/// What of a step is not finite, over all ranks: by id, each id once.
+/// Values of a step that are not finite, over all ranks: by id, each id once.
 struct NonFinite {
     std::vector<NonFinitePlace> weights, gradients, losses;
 };
 
-/// Looks at the weights, at the gradients and at the microbatches' losses that the last step left.
-/// Reads all of them, so only after a step whose loss or norm is not finite. Collective.
+/// Checks the weights, gradients and microbatch losses that the last step left. Reads all of them,
+/// so call it only after a step whose loss or norm is not finite. Collective.
 [[nodiscard]] NonFinite find_non_finite(Communicator& communicator, ModelRank& model, Context& ctx);
 
 /// One line: "step 12: loss nan, gradient norm nan: ...", with the likely cause first: a weight,

@@ -19,7 +19,7 @@ using kernels::StepScalars;
 
 namespace {
 
-/// Of a norm, with two kernels each: see Context::poll().
+/// A norm takes two kernels per tensor; see Context::poll().
 constexpr size_t kTensorsBetweenPolls = 128;
 
 std::span<float> floats(Tensor tensor) {
@@ -109,8 +109,8 @@ std::optional<RouterResult> OptimizerStep::router_result() const {
     for (size_t i = 0; i < routed_layers_.size(); ++i) {
         const auto of = sums_of_layer(std::span<const double>(sums), i);
         const double microbatches = of[kernels::kRoutedMicrobatches];
-        if (microbatches == 0) continue;  // a stage of the caller's own
-        // Tensor ranks have loads and scores of all N tokens, but N/t tokens.
+        if (microbatches == 0) continue;  // a custom stage, without layers of its own
+        // Tensor ranks have loads and scores of all N tokens, but only N/t tokens each.
         result.aux_loss += of[kernels::kRouterBalance] / microbatches / layers / (tensor * tensor);
         result.z_loss += of[kernels::kRouterZ] / microbatches / layers;
         const auto loads = of.subspan(kernels::kExpertLoads);
@@ -122,9 +122,9 @@ std::optional<RouterResult> OptimizerStep::router_result() const {
 }
 
 void OptimizerStep::reduce_tied(Context& ctx, Bytes received) {
-    // E side + S side, in whichever order: addition commutes. A row that no token of the step has
-    // is -0.0 on the E side, so that its sum has the S side's bits, whether two ranks add all rows
-    // or one rank the rows of its tokens.
+    // E side + S side, in either order: addition commutes. A row that no token of the step has is
+    // -0.0 on the E side, so that its sum has the S side's bits, whether two ranks add all rows or
+    // one rank adds only the rows of its tokens.
     if (received.empty()) {
         model_.input()->reduce_tied(ctx);
         return;

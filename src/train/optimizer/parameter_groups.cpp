@@ -16,7 +16,7 @@ bool matches(const ParameterGroup& group, std::string_view name) {
     return ::fnmatch(group.pattern.c_str(), std::string(name).c_str(), 0) == 0;
 }
 
-/// Index of the first group with the tensor; groups.size(): none.
+/// Index of the first group that has the tensor; groups.size(): none.
 size_t group_of(const std::vector<ParameterGroup>& groups, std::string_view name) {
     size_t i = 0;
     while (i < groups.size() && !matches(groups[i], name)) ++i;
@@ -84,7 +84,7 @@ void check_parameter_groups(const std::vector<ParameterGroup>& groups,
         if (members[i] > 0) continue;
         std::string example;
         for (const LogicalParameter& p : tensors) {
-            if (p.correction_bias) continue;  // the optimizer has no settings of it
+            if (p.correction_bias) continue;  // the optimizer has no settings for it
             if (example.empty() && matches(groups[i], p.name)) example = p.name;
         }
         throw UsageError("--param-group " + groups[i].text +

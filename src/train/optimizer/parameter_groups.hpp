@@ -10,28 +10,28 @@
 
 namespace vocabpipe {
 
-/// "PATTERN:weight_decay=X,lr_mult=Y", at least one of both. Throws UsageError.
+/// Parses "PATTERN:weight_decay=X,lr_mult=Y" with at least one of both. Throws UsageError.
 [[nodiscard]] ParameterGroup parse_parameter_group(const std::string& text);
 
-/// What the optimizer does with one tensor.
+/// Optimizer settings of one tensor.
 struct ParameterSettings {
     float weight_decay = 0;
     float lr_multiplier = 1;
 };
 
-/// Of the tensor `name`: those of the first group whose pattern it matches. Without one,
-/// `weight_decay` if it `decays` (matrices do, biases and norms do not), and no multiplier.
+/// Settings of the tensor `name`: those of the first group whose pattern matches. Without one,
+/// `weight_decay` if it `decays` (matrices do, biases and norms do not), and multiplier 1.
 [[nodiscard]] ParameterSettings parameter_settings(const std::vector<ParameterGroup>& groups,
                                                    std::string_view name, bool decays,
                                                    float weight_decay);
 
-/// Throws UsageError for a group that no tensor is in, be it that its pattern matches none or that
-/// groups before it have them all.
+/// UsageError for a group without tensors: its pattern matches none, or earlier groups have them
+/// all.
 void check_parameter_groups(const std::vector<ParameterGroup>& groups,
                             const std::vector<LogicalParameter>& tensors);
 
-/// One line per group and one for the rest: how many tensors and elements, weight decay, factor of
-/// the learning rate. Empty without groups.
+/// One line per group and one for the rest: numbers of tensors and elements, weight decay, factor
+/// of the learning rate. Empty without groups.
 [[nodiscard]] std::string describe_parameter_groups(const std::vector<ParameterGroup>& groups,
                                                     const std::vector<LogicalParameter>& tensors,
                                                     float weight_decay);

@@ -25,8 +25,8 @@ namespace vocabpipe {
 
 namespace {
 
-/// Programs list every pass of a step on every rank: beyond this they fill the memory by
-/// themselves.
+/// Limit: programs list every pass of a step on every rank, and with more of them they would fill
+/// the memory.
 constexpr int64_t kMostMicrobatches = int64_t{1} << 16;
 
 template <typename T>
@@ -48,8 +48,8 @@ void demand(bool good, const char* flag, double value, const char* limit) {
     }
 }
 
-/// What a path stands for, and what --model and --load say of a model besides: positions, biases,
-/// windows by layer, caps.
+/// Checksums of the model, with what --model and --load set without a flag of its own (positions,
+/// biases, windows by layer, caps), and of the text of --product-choices.
 std::vector<std::string> contents_of(const TrainOptions& o) {
     const auto checksum = [](const std::string& contents) {
         return text(crc32c(std::as_bytes(std::span(contents))));
@@ -65,7 +65,7 @@ std::vector<std::string> contents_of(const TrainOptions& o) {
 }  // namespace
 
 std::vector<std::string> shared_flags(const TrainOptions& options) {
-    TrainOptions o = options;  // rows could set it
+    TrainOptions o = options;  // the rows need a mutable object
     UnresolvedFlags unresolved;
     std::vector<std::string> flags;
     for (std::string& line : compared_flags(train_flags(o, unresolved))) {
@@ -123,7 +123,8 @@ Mesh mesh_of(const TrainOptions& o, int ranks) {
 
 namespace {
 
-/// What ranks that compute layers together cannot do yet. `kind`: tensor or expert.
+/// Throws for combinations that tensor or expert ranks do not support yet. `kind`: tensor or
+/// expert.
 void check_team(const TrainOptions& o, const std::string& kind, int size) {
     if (size == 1) return;
     const std::string flag = "--" + kind + "-model-parallel-size " + text(size);
@@ -141,7 +142,7 @@ void check_team(const TrainOptions& o, const std::string& kind, int size) {
 }  // namespace
 
 void check_options(const TrainOptions& options, int ranks) {
-    TrainOptions o = options;  // rows could set it
+    TrainOptions o = options;  // the rows need a mutable object
     UnresolvedFlags unresolved;
     check_sizes(o.model);
     check_ranges(train_flags(o, unresolved));

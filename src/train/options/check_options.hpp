@@ -11,26 +11,26 @@
 
 namespace vocabpipe {
 
-/// The schedule that the flags describe. Throws UsageError for those that contradict each other, or
-/// the length of the run.
+/// The learning-rate schedule of the flags. UsageError if they contradict each other or the length
+/// of the run.
 [[nodiscard]] LearningRateSchedule learning_rate_schedule(const TrainOptions& options);
 
-/// Pipelines of --pipeline-model-parallel-size of the ranks that there are, or one of all of them.
-/// UsageError where they do not come out even.
+/// Pipelines of --pipeline-model-parallel-size ranks, by default one of all ranks. UsageError if
+/// the ranks do not divide.
 [[nodiscard]] Mesh mesh_of(const TrainOptions& options, int ranks);
 
-/// Throws UsageError naming flag, value and limit for what can be told from the options alone.
+/// UsageError with flag, value and limit for all that the options alone show.
 void check_options(const TrainOptions& options, int ranks);
-/// The part of it that keeps products of sizes within 64 bits, before anything follows from them.
+/// The part of it that keeps products of sizes within 64 bits; call it before computing with them.
 void check_sizes(const ModelConfig& model);
 
-/// What must be the same on every rank, one "--flag value" each.
+/// The flags that must be the same on every rank, as "--flag value".
 [[nodiscard]] std::vector<std::string> shared_flags(const TrainOptions& options);
-/// Those of them that decide the bits of a run.
+/// The ones among them that decide the bits of a run.
 [[nodiscard]] std::vector<std::string> bit_flags(const TrainOptions& options);
 
-/// mpirun can start ranks with different flags, which must not train on: throws AgreedError on
-/// every rank, naming the first flag that differs. Paths may differ from host to host. Collective.
+/// AgreedError on every rank, with the first flag that differs, if mpirun started ranks with
+/// different flags. Paths may differ from host to host. Collective.
 void check_same_options(Communicator& communicator, const TrainOptions& options);
 
 }  // namespace vocabpipe

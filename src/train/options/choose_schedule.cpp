@@ -12,7 +12,7 @@ namespace vocabpipe {
 
 namespace {
 
-/// As layout or flags give them to a rank of the pipeline, rounded down; 0: they give none.
+/// Stages per rank of the pipeline by layout or flags, rounded down; 0: they say nothing.
 int64_t stages_of_rank(const TrainOptions& o, int ranks) {
     const int64_t pipeline = mesh_of(o, ranks).pipeline;
     if (!o.layout.empty()) return std::ssize(parse_stage_layout(o.layout).layers) / pipeline;
@@ -26,7 +26,7 @@ TrainOptions with_chosen_schedule(TrainOptions options, int ranks) {
     if (!options.schedule_by_stages) return options;
     try {
         if (stages_of_rank(options, ranks) > 1) options.schedule = "interleaved";
-    } catch (const UsageError&) {  // checks of the run say it, on all ranks alike
+    } catch (const UsageError&) {  // the run's checks report it, on all ranks alike
     }
     return options;
 }

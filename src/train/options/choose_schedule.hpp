@@ -5,9 +5,9 @@
 
 namespace vocabpipe {
 
-/// The options of a run on so many ranks. Where TrainOptions::schedule_by_stages asks for it, ranks
-/// with several stages have the interleaved schedule: Megatron's flags for virtual stages mean it
-/// by themselves, and how many stages a rank has follows from the number of ranks.
+/// The options of a run on `ranks` ranks. If TrainOptions::schedule_by_stages is set and ranks have
+/// several stages, the schedule is interleaved: Megatron's flags for virtual stages imply it, and
+/// the number of stages per rank follows from the number of ranks.
 [[nodiscard]] TrainOptions with_chosen_schedule(TrainOptions options, int ranks);
 
 }  // namespace vocabpipe

@@ -6,9 +6,9 @@
 
 namespace vocabpipe {
 
-/// How matrix products and attention run on GPUs; CudaDeviceOptions says more. Bits depend on all.
+/// Matrix products and attention on GPUs; see CudaDeviceOptions. Bits depend on all of these.
 struct GpuOptions {
-    std::optional<int> left_multiprocessors;  // --left-multiprocessors; none: what NCCL may hold
+    std::optional<int> left_multiprocessors;  // none: as many as NCCL may hold
     std::string product_choices_file;         // --product-choices; empty: none
     std::string product_choices;              // the text of --product-choices FILE; empty: none
     bool nondeterministic_attention = false;  // --nondeterministic-attention

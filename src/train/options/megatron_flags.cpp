@@ -12,7 +12,7 @@ namespace vocabpipe {
 
 namespace {
 
-/// Kept in `value`, where it holds.
+/// Keeps the word in `value` if the flag allows it.
 FlagText checked_word(const AcceptedFlag& flag, std::string& value) {
     return {.set =
                 [&flag, &value](const std::vector<std::string>& words) {
@@ -24,7 +24,7 @@ FlagText checked_word(const AcceptedFlag& flag, std::string& value) {
             .get = [&value] { return value; }};
 }
 
-/// `megatron` keeps what is given.
+/// The value of a flag; `megatron` stores it.
 FlagValue value_in(MegatronFlags& megatron, const AcceptedFlag& flag) {
     switch (flag.takes) {
         case Takes::nothing:
@@ -49,7 +49,7 @@ Flag accepted_row(const AcceptedFlag& flag, MegatronFlags& megatron) {
             .decides = Decides::nothing};
 }
 
-/// Those that set what other flags set, too.
+/// Flags that set options of other flags, too.
 std::vector<Flag> other_rows(MegatronFlags& megatron) {
     return {{.names = "--vocab-file",
              .value = &megatron.vocab_file,

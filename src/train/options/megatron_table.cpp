@@ -94,7 +94,7 @@ constexpr auto kAccepted = std::to_array<AcceptedFlag>({
      .only = "fp32",
      .remedy = "scores of routers are fp32; use fp32"},
 
-    // Steps and numbers.
+    // Steps and numerics.
     {.name = "--optimizer",
      .why = "AdamW is the only one",
      .takes = Takes::word,
@@ -172,7 +172,7 @@ constexpr auto kAccepted = std::to_array<AcceptedFlag>({
     {.name = "--no-load-rng", .why = "nothing is random but --seed's order and first weights"},
     {.name = "--no-save-rng", .why = "nothing is random but --seed's order and first weights"},
 
-    // What is told.
+    // Logs.
     {.name = "--log-throughput", .why = "tokens/s are in every line"},
     {.name = "--log-progress", .why = kLogs},
     {.name = "--log-params-norm", .why = kLogs},

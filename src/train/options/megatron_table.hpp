@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What becomes of flags that scripts for Megatron have and that set nothing here: help, refusals
-// and docs/megatron.md are made of these rows.
+// Flags of Megatron's scripts that set nothing here. Help, refusals and docs/megatron.md are
+// generated from these rows.
 #pragma once
 
 #include "vocabpipe/model_config.hpp"
@@ -12,36 +12,36 @@
 
 namespace vocabpipe {
 
-/// Words behind a flag that is only read.
+/// The words that follow an accepted flag.
 enum class Takes : uint8_t { nothing, word, words };
 
-/// Read and without effect: what it asks for always holds, or there is nothing to choose.
+/// Accepted without effect: what it asks for always holds, or there is no choice.
 struct AcceptedFlag {
     std::string_view name;
     std::string_view why;  ///< for help and docs
     Takes takes = Takes::nothing;
-    std::string_view unit = {};    ///< what stands for the word in help texts
-    std::string_view only = {};    ///< the one value that holds, a name or number; empty: all do
-    std::string_view remedy = {};  ///< for another value, or a model for which it does not hold
-    /// Whether it holds for a model; null: for all.
+    std::string_view unit = {};    ///< placeholder of the word in help texts
+    std::string_view only = {};    ///< the one value that is accepted, a name or number; empty: any
+    std::string_view remedy = {};  ///< for another value, or a model that does not allow it
+    /// Whether a model allows it; null: all do.
     bool (*holds)(const ModelConfig& model) = nullptr;
 };
 
-/// Would change results: refused, and no row of the table of flags.
+/// Would change results, so it is refused; not in the table of flags.
 struct RefusedFlag {
     std::string_view name;
-    std::string_view why;  ///< what is there instead, and the remedy
+    std::string_view why;  ///< the alternative here, and the remedy
 };
 
-/// A flag that means something else here where it is not given.
+/// A flag whose default differs from Megatron's.
 struct MegatronDefault {
     std::string_view flag;
     std::string_view there;
-    /// Only where flags describe the model.
+    /// Counts only if flags describe the model.
     bool of_model = false;
-    /// What holds here for a model, where the flag's row does not say it.
+    /// The default here for a model, if the flag's row does not say it.
     std::string_view (*here)(const ModelConfig& model) = nullptr;
-    /// Models that have it; null: all.
+    /// Models that it concerns; null: all.
     bool (*counts)(const ModelConfig& model) = nullptr;
 };
 
@@ -49,10 +49,10 @@ struct MegatronDefault {
 [[nodiscard]] std::span<const RefusedFlag> refused_flags();
 [[nodiscard]] std::span<const MegatronDefault> megatron_defaults();
 
-/// Whether an accepted flag may have the value.
+/// Whether an accepted flag allows the value.
 [[nodiscard]] bool may_be(const AcceptedFlag& flag, std::string_view value);
 
-/// What is said of a flag that is refused; "" of others.
+/// The message for a refused flag; "" for others.
 [[nodiscard]] std::string refusal_of(std::string_view name);
 
 }  // namespace vocabpipe

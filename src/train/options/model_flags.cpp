@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rows about what runs: the model, its steps, the schedule, the device.
+// The flags about what runs: the model, its steps, the schedule, the device.
 #include "src/model/published/published_models.hpp"
 #include "src/support/names_of.hpp"
 #include "src/train/options/rule_flags.hpp"
@@ -22,7 +22,7 @@ std::string joined(const std::vector<std::string>& names) {
     return all;
 }
 
-/// As --moe-layer-freq has it; empty: all layers.
+/// In the notation of --moe-layer-freq; empty: all layers.
 std::string layers_text(const std::vector<bool>& layers) {
     std::string text;
     for (const bool layer : layers) text += (text.empty() ? "" : ",") + std::to_string(layer);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rows about what a run leaves: saved steps, outputs, where it ends early.
+// The flags about the results of a run: saved steps, outputs, ways to end early.
 #include "src/train/options/train_flags.hpp"
 
 namespace vocabpipe {

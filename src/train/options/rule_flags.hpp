@@ -8,7 +8,7 @@
 
 namespace vocabpipe {
 
-/// The rows of RuleOptions, for every program that orders passes.
+/// The flags of RuleOptions, for every program that orders passes.
 [[nodiscard]] std::vector<Flag> rule_flags(RuleOptions& rule);
 
 }  // namespace vocabpipe

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rows about lengths in samples, Megatron's other way to say how long a run is and how its rates
-// change.
+// The flags for lengths in samples: Megatron's other way to set the length of a run and of its
+// learning-rate schedule.
 #include "src/train/options/train_flags.hpp"
 
 #include "src/train/run/batch_size_schedule.hpp"
@@ -40,7 +40,7 @@ FlagGroup sample_flags(TrainOptions& o) {
 void count_steps_of_samples(TrainOptions& options) {
     if (!options.train_samples) return;
     const int64_t samples = *options.train_samples;
-    // Whether sizes are whole microbatches is checked when the number of replicas is known.
+    // Whether sizes are whole microbatches is checked later, when the number of replicas is known.
     options.train_iters =
         BatchSizeSchedule(options.global_batch_size, options.ramp_up, /*unit=*/1).steps_of(samples);
     if (options.train_iters > 0) return;

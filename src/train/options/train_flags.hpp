@@ -13,13 +13,13 @@
 
 namespace vocabpipe {
 
-/// Keeps every product of two sizes far inside 64 bits; no real model comes near.
+/// Limit of sizes: keeps every product of two far inside 64 bits; no real model comes near.
 inline constexpr int64_t kLargestSize = int64_t{1} << 24;
 
-/// Heading of the flags that only scripts for Megatron have.
+/// Heading of the flags that exist only for Megatron's scripts.
 inline constexpr const char* kMegatronGroup = "Read in Megatron's scripts";
 
-/// Flags that scripts for Megatron have, so that such a script starts.
+/// Flags accepted so that Megatron's scripts start.
 struct MegatronFlags {
     std::string vocab_file;                     // --vocab-file; empty: none
     std::optional<double> timeout_minutes;      // --distributed-timeout-minutes
@@ -27,13 +27,13 @@ struct MegatronFlags {
     bool zero_bubble = false;                   // --enable-zero-bubble
     bool zero_bubble_v = false;                 // --zero-bubble-v-schedule
     std::optional<int> most_pending_backwards;  // --zero-bubble-max-pending-backward
-    // Values of flags that set nothing (accepted_flags()), by name. Rows point to them.
+    // Values of flags that set nothing (accepted_flags()), by name; rows point to them.
     std::map<std::string_view, bool> switches;
     std::map<std::string_view, std::string> values;
     std::map<std::string_view, std::vector<std::string>> lists;
 };
 
-/// What flags say that is no option by itself: it is resolved, together, when all are read.
+/// Flags that are no option by themselves: they are resolved together after all are read.
 struct UnresolvedFlags {
     std::string config;                    // --model, as named_model() has it; empty: none
     std::string model_type;                // --model-type; empty: as the parts below say
@@ -54,30 +54,30 @@ struct UnresolvedFlags {
     MegatronFlags megatron;
 };
 
-// The table of the flags of a training run, in parts. Values are kept in the arguments, which must
-// outlive the rows.
+// The table of the flags of a training run, in parts. The rows keep values in the arguments, which
+// must outlive them.
 
-/// What a config.json says, too; the first row is --model, which takes the place of the others.
+/// The keys of a config.json as flags; the first row, --model, replaces the others.
 [[nodiscard]] FlagGroup architecture_flags(ModelConfig& model, UnresolvedFlags& unresolved);
-/// What else there is to say of a model and its steps.
+/// Further flags of a model and its steps.
 [[nodiscard]] FlagGroup step_flags(TrainOptions& options, UnresolvedFlags& unresolved);
 [[nodiscard]] FlagGroup schedule_flags(TrainOptions& options);
 [[nodiscard]] FlagGroup device_flags(TrainOptions& options);
 [[nodiscard]] FlagGroup megatron_flags(MegatronFlags& megatron);
-/// Of training alone: data, learning rate, optimizer, evaluation, saved steps, outputs, the end.
+/// For training only: data, learning rate, optimizer, evaluation, saved steps, outputs, the end.
 [[nodiscard]] std::vector<FlagGroup> training_flags(TrainOptions& options);
 
-/// Lengths in samples, which training alone has.
+/// Lengths in samples, for training only.
 [[nodiscard]] FlagGroup sample_flags(TrainOptions& options);
-/// What a run leaves: saved steps, outputs, where it ends early.
+/// Results of a run: saved steps, outputs, ways to end early.
 [[nodiscard]] FlagGroup saved_step_flags(TrainOptions& options);
 [[nodiscard]] FlagGroup output_flags(TrainOptions& options);
 [[nodiscard]] FlagGroup end_flags(TrainOptions& options);
-/// Sets TrainOptions::train_iters where the length of the run is in samples. Throws UsageError if
-/// they make no step.
+/// Sets TrainOptions::train_iters if the length of the run is given in samples. UsageError if they
+/// are fewer than one step.
 void count_steps_of_samples(TrainOptions& options);
 
-// All names that some flags may have.
+// All names that these flags accept.
 [[nodiscard]] std::vector<std::string> schedule_names();
 [[nodiscard]] std::vector<std::string> vocab_mode_names();
 [[nodiscard]] std::vector<std::string> recompute_names();

@@ -33,8 +33,8 @@ struct TrainOptions {
     int64_t global_batch_size = 8;           // --global-batch-size, sequences
     std::optional<BatchSizeRampUp> ramp_up;  // --rampup-batch-size
     int64_t train_iters = 100;               // --train-iters
-    /// --train-samples: lengths of the learning rate are in samples, and train_iters says as many
-    /// steps as these make (BatchSizeSchedule::steps_of()); none: lengths are in steps.
+    /// --train-samples: lengths of the learning rate are in samples, and train_iters is the number
+    /// of steps that these make (BatchSizeSchedule::steps_of()); none: lengths are in steps.
     std::optional<int64_t> train_samples;
     double lr = 3e-4;             // --lr; suits models of this size with AdamW
     double min_lr = 0;            // --min-lr
@@ -71,10 +71,10 @@ struct TrainOptions {
     EvaluationOptions evaluation;
 
     std::string load;           // --load, a folder of steps, a step, or a model; empty: none
-    bool finetune = false;      // --finetune, of a step its weights only
+    bool finetune = false;      // --finetune, load only the weights of a step
     std::string save;           // --save, folder for steps; empty: none
     int64_t save_interval = 0;  // --save-interval, steps; 0: none
-    /// --save-interval-in-mins; 0: none. What a run that is killed may lose.
+    /// --save-interval-in-mins; 0: none. Limits what a killed run loses.
     double save_interval_minutes = 10;
     int64_t save_total_limit = 0;              // --save-total-limit; 0: all are kept
     uint64_t max_shard_bytes = 5'000'000'000;  // --max-shard-size; transformers' default
@@ -88,22 +88,22 @@ struct TrainOptions {
     std::string profile;                   // --profile, measured costs; empty: none
     std::string time_products;             // --time-products, by after_training; empty: none
     std::vector<std::string> files_read;   // by the program itself, such as --config
-    std::string command, date;             // for the profile: who measured it, and when
+    std::string command, date;             // recorded in the profile
     int64_t log_interval = 1;              // --log-interval
-    bool log_interval_given = false;       // on a terminal there are lines only then
-    /// Of the terminal that standard output is, for a progress bar; empty: it is none.
+    bool log_interval_given = false;       // on a terminal, lines are printed only if given
+    /// Width of the terminal, for a progress bar; empty: standard output is none.
     std::function<int()> terminal_columns;
     std::string device = "host";  // --device
-    /// The rank's device, made by its thread; empty: the host.
+    /// Makes the rank's device, on its thread; empty: the host.
     std::function<std::unique_ptr<Device>(const RankPlacement&)> make_device;
     GpuOptions gpu;
-    /// Called on every rank after the last step, with what ran it: --time-products. What it returns
-    /// on rank 0 is printed.
+    /// Called on every rank after the last step, with the rank's communicator and device:
+    /// --time-products. The result on rank 0 is printed.
     std::function<std::string(Communicator&, Device&)> after_training;
     bool ranks_are_threads = false;        // memory is the process's, not the rank's
     std::function<bool()> stop_requested;  // SIGUSR1 and others; empty: never
-    std::optional<double> grace_seconds;   // from a signal to SIGKILL; none: nobody kills
-    bool grace_is_fixed = false;           // by a launcher that nothing can tell to wait longer
+    std::optional<double> grace_seconds;   // from a signal to SIGKILL; none: no launcher kills
+    bool grace_is_fixed = false;           // the launcher's grace cannot be extended
     std::function<int()> terminated;       // the signal that ends the run, 0: none; empty: never
     int64_t exit_interval = 0;             // --exit-interval, steps; 0: none
     std::optional<double> exit_duration_minutes;  // --exit-duration-in-mins

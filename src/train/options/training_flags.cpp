@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rows about training: data, learning rate, optimizer, evaluation.
+// The flags about training: data, learning rate, optimizer, evaluation.
 #include "src/support/parse_number.hpp"
 #include "src/train/optimizer/parameter_groups.hpp"
 #include "src/train/options/train_flags.hpp"
@@ -17,7 +17,7 @@ namespace vocabpipe {
 
 namespace {
 
-/// Of a pass, in any unit: a sixteenth of what make_schedule() allows.
+/// Largest cost of a pass, in any unit: a sixteenth of what make_schedule() allows.
 constexpr double kMostCost = 0x1p36;
 
 BatchSizeRampUp ramp_up_from(const std::vector<std::string>& words) {
@@ -115,7 +115,7 @@ FlagGroup data_flags(DataOptions& o) {
                  .unit = "FILE",
                  .unset = "all samples",
                  .ranks = RanksCompare::presence,
-                 // What is in it decides the samples: see check_same_subset().
+                 // Its contents decide the samples: see check_same_subset().
                  .decides = Decides::nothing},
                 {.names = "--data-format",
                  .value = &o.format,

@@ -14,31 +14,29 @@
 
 namespace vocabpipe {
 
-/// The batches of a run, the next one made by a thread while a step runs:
+/// The batches of a run. A thread makes the next one while a step runs:
 ///
 ///     const StepBatch& batch = loader.load(first, microbatches);
 ///     loader.prefetch(first_of_next, microbatches_of_next);
 ///     ... run the step ...
 ///
-/// A batch is the same bytes whether it was prefetched or not. Memory: two batches. One thread may
-/// use it.
+/// Prefetched batches have the same bytes as others. Memory: two batches. For use by one thread.
 class BatchLoader {
 public:
     /// `samples` must outlive it.
     BatchLoader(const SampleSource& samples, const StepBatchOptions& options);
 
-    /// Ends the thread, after the batch that it is making.
+    /// Joins the thread, after the batch that it is making.
     ~BatchLoader();
     BatchLoader(const BatchLoader&) = delete;
     BatchLoader& operator=(const BatchLoader&) = delete;
 
-    /// The batch of StepBatch::load(), valid until the next call. Hands out the prefetched one if
-    /// that is it, after waiting for it; makes it otherwise. Throws what reading throws, of the
-    /// prefetched batch only if it is the one that is asked for.
+    /// The batch of StepBatch::load(), valid until the next call: the prefetched one, if it is that
+    /// batch, after waiting for it; otherwise made now. Throws errors of reading; those of a
+    /// prefetched batch only if that batch is asked for.
     [[nodiscard]] const StepBatch& load(int64_t first_sample, int microbatches);
 
-    /// Begins to make a batch. One at a time: another call before load() waits, and drops the
-    /// first.
+    /// Starts to make a batch. A second call before load() waits for the first batch and drops it.
     void prefetch(int64_t first_sample, int microbatches);
 
 private:
@@ -50,16 +48,16 @@ private:
 
     void serve();
     [[nodiscard]] StepBatch& next() { return batches_[1 - current_]; }
-    /// Waits until the thread does nothing; true if `order` is what it made last.
+    /// Waits until the thread is idle; true if `order` is what it made last.
     [[nodiscard]] bool made(std::unique_lock<std::mutex>& lock, const Order& order);
 
     std::array<StepBatch, 2> batches_;
-    size_t current_ = 0;  ///< of batches_; the other one is the thread's while it has work
+    size_t current_ = 0;  ///< index in batches_; the other belongs to the thread while it has work
 
-    std::mutex mutex_;  ///< of what follows
+    std::mutex mutex_;  ///< of the members below
     std::condition_variable changed_;
-    std::optional<Order> work_;    ///< to be made, until it is
-    std::optional<Order> result_;  ///< what next() holds, or would but for failure_
+    std::optional<Order> work_;    ///< order being made
+    std::optional<Order> result_;  ///< order of the batch in next(), or of failure_
     std::exception_ptr failure_;
     bool stop_ = false;
     std::thread thread_;

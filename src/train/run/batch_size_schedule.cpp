@@ -12,7 +12,7 @@ namespace {
 
 using std::to_string;
 
-/// Keeps every product within 64 bits.
+/// Limits that keep every product within 64 bits.
 constexpr int64_t kMostSamples = int64_t{1} << 46;
 constexpr int64_t kMostIncrements = int64_t{1} << 16;
 
@@ -65,11 +65,11 @@ int64_t BatchSizeSchedule::steps_of(int64_t samples) const {
     if (!ramp_up_) return samples / full_;
     int64_t steps = 0;
     int64_t consumed = 0;
-    // All steps of one size at once.
+    // Counts all steps of one size at once.
     for (const int64_t last = std::min(samples, ramp_up_->samples); consumed <= last;) {
         const int64_t size = at(consumed);
         const int64_t increment = (size - ramp_up_->start) / ramp_up_->increment + 1;
-        int64_t end = last + 1;  // of the samples at which a step of this size may begin
+        int64_t end = last + 1;  // no step of this size begins at or after it
         if (increment <= increments_) {
             end = std::min(end, (increment * ramp_up_->samples + increments_ - 1) / increments_);
         }

@@ -11,7 +11,7 @@ namespace vocabpipe {
 
 namespace {
 
-/// Assumed until a save has shown more: what a hard disk writes.
+/// Write rate of a hard disk, assumed until a save was measured.
 constexpr double kBytesPerSecond = 200e6;
 
 }  // namespace
@@ -32,8 +32,8 @@ std::string GraceNote::of_save(double longest_pass_seconds, uint64_t bytes, doub
     return say(text.data(), longest_pass_seconds + seconds);
 }
 
-/// mpirun sends its first signal at once, and SIGTERM only after half of the grace period; a batch
-/// system begins with SIGTERM, and so leaves the other half alone.
+/// Only half of the grace period counts: mpirun sends its first signal at once and SIGTERM after
+/// half of it; a batch system begins with SIGTERM, which leaves only the second half.
 std::string GraceNote::say(const std::string& what, double seconds) {
     if (said_ || !grace_seconds_ || seconds <= *grace_seconds_ / 2) return "";
     said_ = true;

@@ -7,19 +7,19 @@
 
 namespace vocabpipe {
 
-/// Whether a run that is told to end can save before it is killed, and else what to export: said
-/// after its second step, or by the first save that takes too long.
+/// A note for runs whose launcher may kill them before they can save, with the remedy: logged after
+/// the second step, or after the first save that takes too long.
 class GraceNote {
 public:
-    /// `grace_seconds`: from mpirun's first signal to SIGKILL; none: nobody kills. `fixed`: as Open
-    /// MPI 5 has it; else a variable extends it.
+    /// `grace_seconds`: from mpirun's first signal to SIGKILL; none: no kill. `fixed`: as in Open
+    /// MPI 5; otherwise an environment variable can extend it.
     explicit GraceNote(std::optional<double> grace_seconds, bool fixed = false)
         : grace_seconds_(grace_seconds), fixed_(fixed) {}
 
-    /// Before a save has been seen: until a rank looks up, its longest pass goes by, and then all
-    /// ranks write `bytes`. The lines; empty: it can, or has been said.
+    /// The note before any save was measured: ending takes the longest pass until a rank notices,
+    /// and writing `bytes` by all ranks. Empty if that is short enough, or was said.
     [[nodiscard]] std::string of_step(double longest_pass_seconds, uint64_t bytes);
-    /// After a save.
+    /// The note after a save.
     [[nodiscard]] std::string of_save(double longest_pass_seconds, uint64_t bytes, double seconds);
 
 private:

@@ -18,8 +18,8 @@ namespace {
 struct Wire {
     std::array<char, 256> host{};
     cpu_set_t cores{};
-    int quota = 0;              // of CPUs, whole ones; 0: none
-    size_t group_of_quota = 0;  // equal for those who share it
+    int quota = 0;              // whole CPUs; 0: none
+    size_t group_of_quota = 0;  // equal for the ranks that share it
     int64_t resident_bytes = 0;
 };
 
@@ -61,7 +61,7 @@ std::vector<RankPlacement> find_placements(Communicator& communicator, int64_t r
                 ++ranks_in_group;
             }
         }
-        // A rank that is alone on its cores still shares the quota with its neighbors.
+        // Even a rank with cores of its own shares the quota with its neighbors.
         if (wire.quota > 0 &&
             wire.quota * placement.ranks_sharing < placement.cores * ranks_in_group) {
             placement.cores = wire.quota;

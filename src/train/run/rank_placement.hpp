@@ -14,26 +14,26 @@ namespace vocabpipe {
 /// Where a rank runs.
 struct RankPlacement {
     std::string host;
-    int cores = 1;          ///< that this rank may use, or time of so many if a quota is less
-    int ranks_sharing = 1;  ///< ranks that may use the same cores, or time
+    int cores = 1;          ///< that this rank may use, or CPU time of as many if a quota is less
+    int ranks_sharing = 1;  ///< ranks that may use the same cores or quota
     int ranks_on_host = 1;
     int local_rank = 0;                    ///< among the ranks on its host
     int ranks = 1;                         ///< of the world
-    int64_t resident_bytes = 0;            ///< of its process, before the run took any
+    int64_t resident_bytes = 0;            ///< of its process, before the run allocated any
     std::string device = "host";           ///< Device::name()
     std::optional<Device::Memory> memory;  ///< of the device, before anything was allocated
-    /// Cores divided by those who share them: ranks x threads beyond the cores is a cliff, not a
-    /// slope.
+    /// Cores divided by the ranks that share them. More threads than cores would be far slower, not
+    /// just a little.
     [[nodiscard]] int threads() const {
         return cores / ranks_sharing > 0 ? cores / ranks_sharing : 1;
     }
 };
 
-/// Of every rank, by rank. `resident_bytes`: of this rank's process. Collective. mpirun binds small
-/// worlds to one core per rank; the affinity mask says so.
+/// The placement of every rank, by rank. `resident_bytes`: of this rank's process. Collective.
+/// Cores come from the affinity mask: mpirun binds small worlds to one core per rank.
 [[nodiscard]] std::vector<RankPlacement> find_placements(Communicator& communicator,
                                                          int64_t resident_bytes = 0);
-/// Adds what the ranks' devices say of themselves. Collective.
+/// Adds name and memory of the ranks' devices. Collective.
 void describe_devices(Communicator& communicator, const Device& mine,
                       std::vector<RankPlacement>& placements);
 

@@ -33,15 +33,15 @@ std::optional<std::string> recorded(const TrainingState& state, const std::strin
 constexpr const char* kTensorRanks = "tensor-ranks";
 constexpr const char* kExpertRanks = "expert-ranks";
 
-/// The same of what some former version did not record, because there was no choice.
+/// Also for flags that earlier versions did not record, because there was no choice.
 std::optional<std::string> value_then(const TrainingState& state, const std::string& flag) {
     std::optional<std::string> value = recorded(state, flag);
     if (!value && (flag == kTensorRanks || flag == kExpertRanks)) value = "1";
     return value;
 }
 
-/// Whether two texts mean the same: former versions wrote 0.0003 as 0.00029999999999999997, single
-/// precision with as many digits, and 0 for some that were not given.
+/// Whether two texts mean the same value: earlier versions wrote 0.0003 as 0.00029999999999999997,
+/// floats with as many digits, and 0 for some values that were not given.
 bool same_value(const std::string& then, const std::string& now) {
     if (then == now || (then == "0" && now == "not given")) return true;
     const auto number = [](const std::string& text) -> std::optional<double> {
@@ -55,10 +55,10 @@ bool same_value(const std::string& then, const std::string& now) {
     return a && b && (*a == *b || *a == static_cast<double>(static_cast<float>(*b)));
 }
 
-/// Throws where the run cannot go on from the step.
+/// Throws if the run cannot continue from the step.
 void check_goes_on(const Checkpoint& checkpoint, const TrainOptions& options) {
     const TrainingState& state = *checkpoint.state();
-    TrainOptions ours = options;  // rows could set it
+    TrainOptions ours = options;  // the rows need a mutable object
     UnresolvedFlags unresolved;
     for (const FlagGroup& group : train_flags(ours, unresolved)) {
         for (const Flag& flag : group.flags) {
@@ -81,7 +81,7 @@ void check_goes_on(const Checkpoint& checkpoint, const TrainOptions& options) {
 
 }  // namespace
 
-// The mesh whatever it is, so that a run on another one says what changed.
+// Records the mesh even if it is trivial, so that a run on another one can say what changed.
 std::vector<std::string> bit_flags(const TrainOptions& options, Mesh mesh) {
     std::vector<std::string> flags = bit_flags(options);
     flags.push_back("ranks " + std::to_string(mesh.pipeline));
@@ -102,9 +102,9 @@ bool passes_over_damage(const TrainOptions& options) {
 
 namespace {
 
-/// What --load names, and the steps to try in its place where it is damaged; from the newest.
+/// The checkpoint that --load names, and older steps to try if it is damaged; newest first.
 std::vector<CheckpointSource> sources(Communicator& communicator, const TrainOptions& options) {
-    std::string found;  // by one rank: another may look while a step is being saved
+    std::string found;  // found by one rank: others might look while a step is being saved
     communicator.agree([&] {
         if (communicator.rank() != 0) return;
         const CheckpointSource source = find_checkpoint(options.load, options.finetune);
@@ -129,8 +129,8 @@ std::vector<CheckpointSource> sources(Communicator& communicator, const TrainOpt
     return all;
 }
 
-/// Runs `read` on every rank. Returns what is wrong with the files that it reads, empty where
-/// nothing is; other errors are thrown. Collective.
+/// Runs `read` on every rank. Returns what is wrong with the files that it reads, or empty; other
+/// errors are thrown. Collective.
 std::string damage(Communicator& communicator, const std::function<void()>& read) {
     std::string found;
     communicator.agree([&] {
@@ -148,10 +148,10 @@ std::string damage(Communicator& communicator, const std::function<void()>& read
     return {};
 }
 
-/// Puts the step into `opened`, or returns what is wrong with its files. Collective.
+/// Opens the step into `opened`, or returns what is wrong with its files. Collective.
 std::string open_step(Communicator& communicator, const TrainOptions& options,
                       const CheckpointSource& source, std::unique_ptr<const Checkpoint>& opened) {
-    // Metadata first: else their damage is taken for another model or run.
+    // Metadata first: otherwise their damage would look like another model or run.
     std::string wrong = damage(communicator, [&] {
         opened = std::make_unique<const Checkpoint>(source);
         opened->verify_metadata();
@@ -190,7 +190,7 @@ OpenedCheckpoint open_checkpoint(Communicator& communicator, const TrainOptions&
 
 void print_damaged(const std::vector<DamagedStep>& damaged, const std::string& root) {
     for (const DamagedStep& step : damaged) {
-        // Their advice, an older step, is what the run follows.
+        // Drops the advice to load an older step, which the run follows by itself.
         std::printf("note: %s\n  the run goes on from an older step; this one is kept as %s\n",
                     step.what.substr(0, step.what.rfind("; load a")).c_str(),
                     damaged_folder(root, step.step).c_str());

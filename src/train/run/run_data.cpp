@@ -11,7 +11,7 @@ RunData::RunData(const TrainOptions& options, const Mesh& mesh, int rank) : opti
     const bool trains = !options.evaluation.skip_train;
     if (trains || validates(options)) {
         data_.emplace(options.data);
-        // One rank scans; agree() tells the others.
+        // One rank scans; agree() throws its error on all.
         if (rank == 0) data_->check(options.model.vocab_size);
     }
     evaluation_ = open_evaluation_data(options, data_ ? &*data_ : nullptr);

@@ -17,27 +17,27 @@
 
 namespace vocabpipe {
 
-/// What a run reads: data to train on, batch by batch, and data to evaluate on.
+/// The data of a run: batches to train on, and data to evaluate on.
 class RunData {
 public:
-    /// Opens all files; rank 0 also scans the tokens and watches the files. Throws InputFileError,
+    /// Opens all files; rank 0 also scans the tokens and watches the files. InputFileError,
     /// UsageError. `rank`: of the world.
     RunData(const TrainOptions& options, const Mesh& mesh, int rank);
 
     /// What must be the same on every rank.
     [[nodiscard]] std::vector<std::string> fingerprint() const;
-    /// "--flag value" of what decides which samples a step sees.
+    /// "--flag value" of the flags that decide which samples a step sees.
     [[nodiscard]] std::vector<std::string> flags() const;
     /// ChosenSamples::identity(); "all samples" without --data-subset.
     [[nodiscard]] std::string subset() const;
     [[nodiscard]] std::vector<std::string> files() const;
-    /// Of files that somebody touched since they were opened or since the last call, a line each: a
-    /// later start would read something else. On rank 0.
+    /// One line per file that changed since it was opened or since the last call: a later start
+    /// would read something else. On rank 0.
     [[nodiscard]] std::vector<std::string> changes();
 
-    /// Not with --skip-train.
+    /// Not available with --skip-train.
     [[nodiscard]] BatchLoader& batches() { return *batches_; }
-    /// Once.
+    /// Call once.
     [[nodiscard]] EvaluationData take_evaluation_data() { return std::move(evaluation_); }
 
 private:

@@ -9,9 +9,9 @@ namespace vocabpipe {
 
 namespace {
 
-// A sum over the ranks shows the most urgent request: more ranks than one of these do not exist,
-// and doubles add them exactly.
-constexpr double kSaveDue = 0.5;  // of rank 0 alone
+// The sum over the ranks shows the most urgent request: each value exceeds the sum of all smaller
+// ones for any number of ranks, and doubles add them exactly.
+constexpr double kSaveDue = 0.5;  // only from rank 0
 constexpr double kRequested = 1;
 constexpr double kDuration = 1 << 20;
 constexpr double kTerminated = static_cast<double>(int64_t{1} << 40);
@@ -31,7 +31,7 @@ double RunLimits::steady_seconds() {
 }
 
 bool RunLimits::time_is_up() {
-    // At the end of this step, if it takes as long as the last one did.
+    // Assumes that this step takes as long as the last one.
     const double end = clock_() + last_step_;
     return keeps_time_ && options_.exit_duration_minutes &&
            end - start_ >= 60 * *options_.exit_duration_minutes;

@@ -20,28 +20,28 @@ enum class StopReason : uint8_t {
     terminated,  ///< SIGTERM, SIGINT, SIGHUP or SIGXCPU
 };
 
-/// When a run ends before --train-iters. One rank may know what the others do not: what it asks for
-/// travels in the step's report, so that all end after the same step.
+/// Decides whether a run ends before --train-iters. A rank's request travels in the step's report,
+/// so that all ranks end after the same step.
 class RunLimits {
 public:
-    /// The duration counts from here, on rank 0 only. `clock`: seconds that go by.
+    /// The duration counts from here, on rank 0 only. `clock`: elapsed seconds.
     RunLimits(const TrainOptions& options, int rank,
               std::function<double()> clock = steady_seconds);
 
-    /// What this rank asks for in the step that begins, to be added up over the ranks: once per
-    /// step. `failed`: it cannot go on.
+    /// This rank's request for the step that begins, to be summed over the ranks; call once per
+    /// step. `failed`: the rank cannot continue.
     [[nodiscard]] double request(bool failed);
     /// The signal that told this process to end; 0: none.
     [[nodiscard]] int own_signal() const { return options_.terminated ? options_.terminated() : 0; }
-    /// The same of a run that ends: of a rank that another told SIGTERM, as a launcher sends.
+    /// The signal to end with: its own, or SIGTERM, as launchers send, if another rank got one.
     [[nodiscard]] int ending_signal() const { return own_signal() != 0 ? own_signal() : SIGTERM; }
-    /// After each step, of which the next one may take as long.
+    /// Call after each step; the next one is assumed to take as long.
     void step_took(double seconds) { last_step_ = seconds; }
-    /// Of the step's sum over the ranks; equal on all.
+    /// The reason to end, from the step's sum over the ranks; equal on all.
     [[nodiscard]] StopReason reason(int64_t step, double requests) const;
-    /// The same: --save-interval-in-mins have gone by since the last save.
+    /// Whether --save-interval-in-mins have passed since the last save; equal on all.
     [[nodiscard]] bool save_due(double requests) const;
-    /// The step was saved.
+    /// Call after a save.
     void saved() { saved_ = clock_(); }
 
 private:
@@ -53,15 +53,15 @@ private:
     bool keeps_time_;
     std::function<double()> clock_;
     double start_;
-    double saved_;          ///< when, or the start
+    double saved_;          ///< time of the last save, or of the start
     double last_step_ = 0;  ///< seconds
 };
 
-/// "SIGINT"; ExitCode of 128 + its number.
+/// "SIGINT"; and the ExitCode of 128 + its number.
 [[nodiscard]] std::string name_of_signal(int signal);
 [[nodiscard]] ExitCode exit_code_of(int signal);
 
-/// What the log says.
+/// Text for the log.
 [[nodiscard]] const char* to_string(StopReason reason);
 
 }  // namespace vocabpipe

@@ -11,15 +11,15 @@
 
 namespace vocabpipe {
 
-/// The device of this rank as the options say, and in `placements` what all ranks' say of
-/// themselves. Errors are agreed on. Collective.
+/// Opens the device that the options name, and adds all ranks' devices to `placements`. Errors are
+/// agreed on. Collective.
 [[nodiscard]] std::unique_ptr<Device> open_device(Communicator& communicator,
                                                   const TrainOptions& options,
                                                   std::vector<RankPlacement>& placements);
 
-/// The rank of a run, with the plan's steps; initialised unless weights are to be loaded. Memory
-/// that is missing is agreed on, with what every rank's plan needs. `abandon`: as in
-/// ExecutorOptions. Collective.
+/// Allocates the rank with the plan's steps, and initialises its weights unless they will be
+/// loaded. If memory is missing, the agreed error says what every rank's plan needs. `abandon`: as
+/// in ExecutorOptions. Collective.
 [[nodiscard]] std::unique_ptr<TrainedRank> allocate_rank(Communicator& communicator,
                                                          const TrainOptions& options,
                                                          const TrainingPlan& plan, Device& device,

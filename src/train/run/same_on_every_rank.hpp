@@ -9,8 +9,8 @@
 
 namespace vocabpipe {
 
-/// Throws AgreedError with `code` on every rank if the lines of a rank are not those of rank 0,
-/// naming the first one that differs, and `remedy`. Collective.
+/// AgreedError with `code` on every rank if a rank's lines differ from those of rank 0; it has the
+/// first such line and `remedy`. Collective.
 void check_same_on_every_rank(Communicator& communicator, const std::vector<std::string>& mine,
                               ExitCode code, const std::string& remedy);
 

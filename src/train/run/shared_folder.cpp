@@ -18,7 +18,7 @@ namespace vocabpipe {
 
 namespace {
 
-/// Network file systems show a new name to other hosts a little later.
+/// Waits a little: on network file systems a new name reaches other hosts late.
 bool appears(const std::string& path) {
     std::error_code ignored;
     const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(5);

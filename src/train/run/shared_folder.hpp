@@ -7,9 +7,9 @@
 
 namespace vocabpipe {
 
-/// Rank 0 writes a file into `folder`, which is there, and the other ranks look for it. Throws
-/// AgreedError, naming `flag`, where one does not find it: it has another folder of that name, on a
-/// host of its own or below another working directory. Collective.
+/// Checks that all ranks share `folder`, which must exist: rank 0 writes a file and the others look
+/// for it. AgreedError with `flag` if one does not find it, because its folder is on another host
+/// or under another working directory. Collective.
 void check_shared_folder(Communicator& communicator, const std::string& flag,
                          const std::string& folder);
 

@@ -14,23 +14,23 @@ class SkippedSteps {
 public:
     SkippedSteps(const TrainOptions& options, RunLog& log) : options_(options), log_(log) {}
 
-    /// After every step, in which so many tokens of all replicas had a label. False: the run must
-    /// end, for no later step can be right, or because that was asked for; then throw_found() says
-    /// why. Collective where the step is not finite.
+    /// Call after every step; `counted_tokens` of all replicas had a label. False if the run must
+    /// end, because weights are not finite or the options ask for it; then throw_found() says why.
+    /// Collective if the step is not finite.
     [[nodiscard]] bool add(TrainedRank& rank, const StepResult& result, int64_t counted_tokens);
-    /// AgreedError for what add() found.
+    /// Throws AgreedError for what add() found.
     [[noreturn]] void throw_found() const;
-    /// A run of `steps` that skips steps to its end has diverged, or its data has no labels:
-    /// AgreedError. Single ones are noted.
+    /// Call at the end of a run of `steps` steps. AgreedError if its last steps were skipped (it
+    /// has diverged) or none had labels; single skipped steps are logged.
     void report(int64_t steps) const;
 
 private:
     const TrainOptions& options_;
     RunLog& log_;
     int64_t skipped_ = 0;
-    int64_t unlabelled_ = 0;  ///< of them those without a label
-    int64_t in_a_row_ = 0;    ///< of them those at the end
-    std::string found_;       ///< that ends the run
+    int64_t unlabelled_ = 0;  ///< of skipped_, those without a label
+    int64_t in_a_row_ = 0;    ///< of skipped_, those at the end
+    std::string found_;       ///< the reason to end the run
 };
 
 }  // namespace vocabpipe

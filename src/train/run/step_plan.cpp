@@ -17,7 +17,7 @@ namespace vocabpipe {
 
 namespace {
 
-/// Before anything was measured.
+/// Costs for ordering passes before any are measured.
 PassCosts nominal_costs(const StepSchedule& schedule) {
     if (schedule.costs) return *schedule.costs;
     PassCosts costs;
@@ -44,20 +44,20 @@ ScheduleOptions order_options(const ModelConfig& model, const StepCluster& clust
             .costs = nominal_costs(schedule)};
 }
 
-/// By what the output layer costs in transformer layers, whose R comes on top.
+/// Layers per stage that balance the output layer's cost, in transformer layers including their R.
 std::vector<int> even_layers(const ModelConfig& model, const StepSchedule& schedule,
                              const Schedule& placed) {
     const PassCosts costs = nominal_costs(schedule);
     const auto trained = static_cast<double>(costs.mean(Op::F) + costs.mean(Op::B));
     const double again =
         schedule.recompute == Recompute::none ? 0 : static_cast<double>(costs.mean(Op::R));
-    // A model without layers is one with stages of your own.
+    // A model without layers has custom stages.
     const double output =
         model.num_layers == 0 ? 0 : output_layer_in_layers(model) * trained / (trained + again);
     return layers_per_stage(model.num_layers, placed.rank_of_stage, schedule.vocab_mode, output);
 }
 
-/// The only place of the library's own trainers where programs are made.
+/// The only place where the library's own trainers make programs.
 void make_programs(StepPlan& plan, const LowerOptions& options) {
     EarlyReceives made = lower_step(plan.schedule, plan.sizes, plan.costs, options);
     plan.lowered = std::move(made.lowered);
@@ -65,8 +65,8 @@ void make_programs(StepPlan& plan, const LowerOptions& options) {
     plan.pieces = made.pieces;
 }
 
-/// By pass times that were measured, or follow from measured rates; else nothing is known of links.
-/// 0: lower_step() chooses, by the plan's own costs.
+/// Chosen by pass times that were measured or follow from measured rates; 1 if nothing is known of
+/// links. 0: lower_step() chooses by the plan's own costs.
 int pieces_of(const StepPlan& plan, const StepCluster& cluster, const StepSchedule& schedule,
               const LowerOptions& options) {
     if (schedule.pieces != 0) return schedule.pieces;
@@ -80,7 +80,7 @@ int pieces_of(const StepPlan& plan, const StepCluster& cluster, const StepSchedu
     return choose_step_pieces(plan.schedule, plan.sizes, costs, options);
 }
 
-/// Of what tensor ranks exchange: by the table for the largest product of their layers.
+/// For exchanges of tensor ranks: from the table, for the largest product of their layers.
 int tensor_pieces_of(const ModelConfig& model, const StepCluster& cluster,
                      const StepSchedule& schedule, const StepWork& work) {
     if (schedule.pieces != 0) return schedule.pieces;
@@ -93,8 +93,8 @@ int tensor_pieces_of(const ModelConfig& model, const StepCluster& cluster,
                                          .element_bytes = static_cast<int>(size_of(model.dtype))});
 }
 
-/// Of what expert ranks exchange: by the table for the largest product that rows are dispatched to,
-/// the gates forwards, and for the largest whose rows are combined, the gates' backwards.
+/// For exchanges of expert ranks: from the table, for the largest product whose rows are dispatched
+/// (the gates' forward) and the largest whose rows are combined (the gates' backward).
 ExpertPieces expert_pieces_of(const ModelConfig& model, const StepCluster& cluster,
                               const StepSchedule& schedule, const StepWork& work) {
     if (schedule.pieces != 0) return {.dispatch = schedule.pieces, .combine = schedule.pieces};
@@ -148,7 +148,7 @@ StepPlan place_step(const ModelConfig& model, const StepCluster& cluster,
                       .stage_bytes = schedule.stage_bytes};
     plan.sizes = step_sizes(model, plan.partition, plan.schedule);
     plan.costs = cluster.costs ? *cluster.costs : flop_costs(model, plan.partition, plan.schedule);
-    plan.costs.communication = cluster.communication;  // of this cluster, whatever was measured
+    plan.costs.communication = cluster.communication;  // of this cluster, not of the profile
     plan.costs.layers_per_stage = model.num_layers / static_cast<double>(plan.schedule.stages);
     plan.order_costs = nominal_costs(schedule);
     if (cluster.costs) {
@@ -168,7 +168,7 @@ StepPlan plan_step(const ModelConfig& model, const StepCluster& cluster,
     plan.schedule = work.evaluation ? evaluation_schedule(std::move(order)) : std::move(order);
     LowerOptions lowering{.receive_ahead = schedule.receive_ahead,
                           .reductions = schedule.reductions};
-    // Hosts alone have lanes; GPUs have streams, or launches with NCCL.
+    // Only hosts have lanes; GPUs have streams, or launches with NCCL.
     if (cluster.communication == CommunicationOrder::lanes) {
         lowering.bucket_piece = kBucketPieceOfHosts;
     }

@@ -12,27 +12,27 @@
 
 namespace vocabpipe {
 
-/// The saved steps of a run: when (--save-interval), beside the steps or not (--async-save), and
-/// what the log says of them. All of it is collective but due().
+/// Decides when a run saves a step (--save-interval), saves it during later steps or not
+/// (--async-save), and logs it. Everything but due() is collective.
 class StepSaver {
 public:
-    /// `folder` as CheckpointSaver's. All must outlive it.
+    /// `folder`: as CheckpointSaver's. All arguments must outlive it.
     StepSaver(Communicator& communicator, const TrainOptions& options, ModelRank& model,
               SaveFolder* folder, const std::string& tokenizer, RunLog& log);
 
-    /// Every --save-interval steps, and after the last one.
+    /// True every --save-interval steps, and after the last one.
     [[nodiscard]] bool due(int64_t step) const;
-    /// After waiting for an older one. Complete on return, unless beside the steps.
+    /// Waits for an older save first. Complete on return, unless --async-save.
     void save(const TrainingState& state);
-    /// After every step.
+    /// Call after every step.
     void poll() { ended(saver_.poll()); }
-    /// Waits for what is pending.
+    /// Waits for a pending save.
     void finish() { ended(saver_.finish()); }
     /// The last step that is complete under its name.
     [[nodiscard]] const std::optional<SaveReport>& last() const { return last_; }
-    /// That a save writes, of all ranks.
+    /// Bytes that a save writes, all ranks together.
     [[nodiscard]] uint64_t file_bytes() const { return saver_.file_bytes(); }
-    /// Of host memory.
+    /// Bytes of host memory.
     [[nodiscard]] uint64_t snapshot_bytes() const { return saver_.snapshot_bytes(); }
 
 private:

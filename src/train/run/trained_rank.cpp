@@ -22,7 +22,7 @@ TrainedRank::TrainedRank(Communicator& communicator, Device& device,
         optimizer_ =
             std::make_unique<OptimizerStep>(*model_, plan.schedule, rank, options.optimizer);
     });
-    // Collective by itself, so not within the agreement.
+    // Collective itself, so not inside the agreement.
     executor_ = std::make_unique<Executor>(
         communicator, device, model_->modules(optimizer_.get()), plan.sizes,
         ExecutorOptions{.threads = plan.partition.threads_per_rank,

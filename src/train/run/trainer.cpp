@@ -47,7 +47,7 @@ namespace vocabpipe {
 
 namespace {
 
-/// The first step pays for kernels that are compiled on first use; the last of these is measured.
+/// The first step includes compiling kernels; the last of these steps is measured.
 constexpr int64_t kStepsBeforeCosts = 3;
 
 class Trainer {
@@ -63,7 +63,7 @@ public:
           log_(options, rank_),
           skipped_(options, log_) {}
 
-    /// Who gives up waiting for a lost rank says what of the run is left.
+    /// If a lost rank ends the run, the error names the last saved step.
     void run() {
         try {
             prepare();
@@ -99,7 +99,7 @@ private:
     }
 
     [[nodiscard]] bool trains() const { return !options_.evaluation.skip_train; }
-    /// The last one that was taken.
+    /// The last step that completed.
     [[nodiscard]] int64_t step() const { return trained_->position().step; }
 
     // --- before the first step
@@ -128,8 +128,8 @@ private:
             });
         }
         if (checkpoint_) load();
-        // Last of all, for it takes away what the files have: a run that is refused changes none.
-        // An evaluation alone runs no step again.
+        // Last, because it truncates existing files: a run that is refused must change none. An
+        // evaluation repeats no step.
         communicator_.agree([this] {
             log_.open(trains() ? start_.step + 1 : INT64_MAX);
             if (!save_folder_) return;
@@ -142,7 +142,8 @@ private:
         }
     }
 
-    /// Before any file is opened for writing: what cannot be loaded must overwrite nothing.
+    /// Before any file is opened for writing: a checkpoint that cannot be loaded must not cost a
+    /// file.
     void open_checkpoint() {
         OpenedCheckpoint opened = vocabpipe::open_checkpoint(communicator_, options_);
         checkpoint_ = std::move(opened.checkpoint);
@@ -151,7 +152,7 @@ private:
         if (state) start_ = {.step = state->step, .consumed_samples = state->consumed_samples};
     }
 
-    /// Everything that can be wrong without memory for a model.
+    /// All checks that need no memory for a model.
     void check(std::vector<RankPlacement> placements) {
         plan_.emplace(options_, std::move(placements), device_->operators(),
                       device_->communication_order());
@@ -174,7 +175,7 @@ private:
         }
     }
 
-    /// That no output may replace.
+    /// Files that no output may replace.
     [[nodiscard]] std::vector<std::string> input_files() const {
         std::vector<std::string> files = data_->files();
         files.insert(files.end(), options_.files_read.begin(), options_.files_read.end());
@@ -188,7 +189,7 @@ private:
         return files;
     }
 
-    /// Goes with every step: of the data, else of the model that the run begins with.
+    /// Saved with every step: the data's tokenizer, else that of the initial model.
     [[nodiscard]] std::string tokenizer() const {
         std::string found = tokenizer_beside(options_.data);
         if (!found.empty() || !checkpoint_) return found;
@@ -207,7 +208,7 @@ private:
         std::fflush(stdout);
     }
 
-    /// What decides the bits of a run: flags, number of ranks, data.
+    /// The flags, number of ranks and data that decide the bits of a run.
     [[nodiscard]] std::vector<std::string> bit_flags() const {
         std::vector<std::string> flags = vocabpipe::bit_flags(options_, plan_->mesh());
         for (std::string& flag : data_->flags()) flags.push_back(std::move(flag));
@@ -247,7 +248,7 @@ private:
                 save_before_abandoned("its evaluation");
                 return StopReason::terminated;
             }
-            // Nothing is left to end.
+            // The run ends anyway.
             if (step() == options_.train_iters && !hurry) stop = StopReason::none;
             if (stop == StopReason::none && step() == start_.step + kStepsBeforeCosts &&
                 step() < options_.train_iters && !options_.schedule_costs &&
@@ -303,7 +304,8 @@ private:
         return result;
     }
 
-    /// Seconds of the longest pass of the last step on this rank, which looks up between passes.
+    /// Seconds of the longest pass of the last step on this rank, which notices signals between
+    /// passes.
     [[nodiscard]] double longest_pass() {
         int64_t longest = 0;
         for (const Span& span : trained_->executor().timeline(index_).spans) {
@@ -313,7 +315,8 @@ private:
         return static_cast<double>(longest) * 1e-9;
     }
 
-    /// What runs was abandoned on every rank; the weights are those of the last step.
+    /// Saves after the step or evaluation was abandoned on every rank; the weights are those of the
+    /// last step.
     void save_before_abandoned(std::string what) {
         abandoned_ = std::move(what);
         if (!saver_) return;
@@ -331,7 +334,7 @@ private:
         meter_.forget_durations();
     }
 
-    /// Whether to its end: a signal ends it before.
+    /// False if a signal ended it early.
     bool evaluate() {
         try {
             const EvaluationResult result = evaluation_->run(step());
@@ -377,8 +380,8 @@ private:
         for (const std::string& change : data_->changes()) log_.print_line("data: " + change);
     }
 
-    /// Builds the order again from what passes and messages really cost. All ranks see the same
-    /// costs, so all make the same programs.
+    /// Rebuilds the order with measured costs of passes and messages. All ranks see the same costs,
+    /// so all make the same programs.
     void reorder() {
         const PassCosts& costs = plan_->rebuild(meter_.measure(*plan_, *trained_).cpu);
         trained_->load(plan_->steps());
@@ -402,14 +405,14 @@ private:
 
     // --- after the last step
 
-    /// What the files still need; what of it failed, too.
+    /// Finishes the files; also reports failures.
     void end_files() {
         if (saver_) saver_->finish();
         print_changed_data();
         communicator_.agree([this] { log_.close(); });
     }
 
-    /// Says why, where the run ends before its last step; a signal that ends it is no success.
+    /// Says why the run ends before its last step; throws if a signal ended it.
     void end_early(StopReason stop) {
         if (stop == StopReason::none) return;
         const int signal = stop == StopReason::terminated ? limits_.ending_signal() : 0;
@@ -435,11 +438,11 @@ private:
     std::optional<TrainingPlan> plan_;
     std::optional<RunData> data_;
     std::unique_ptr<const Checkpoint> checkpoint_;  ///< until its weights are in place
-    std::vector<DamagedStep> damaged_;              ///< later steps than that
+    std::vector<DamagedStep> damaged_;              ///< later than checkpoint_
     std::optional<SaveFolder> save_folder_;         ///< on rank 0
     TrainingPosition start_;                        ///< before the first step of this run
-    size_t index_ = 0;       ///< of the plan's steps, the last one that trained
-    std::string abandoned_;  ///< what was begun after the last step that was taken
+    size_t index_ = 0;                              ///< of the plan that trained last
+    std::string abandoned_;  ///< the work that was abandoned after the last step
     RunLimits limits_;
     GraceNote grace_;
     LearningRateSchedule learning_rate_;
@@ -448,7 +451,7 @@ private:
     std::unique_ptr<TrainedRank> trained_;
     std::optional<StepSaver> saver_;
     int64_t batch_size_ = 0;      ///< of the last step, of all replicas
-    int64_t counted_tokens_ = 0;  ///< of them those that have a label
+    int64_t counted_tokens_ = 0;  ///< of that step, with a label
     std::optional<Evaluation> evaluation_;
     RunMeter meter_;
     double first_loss_ = 0;

@@ -7,8 +7,8 @@
 namespace vocabpipe {
 
 /// Trains a GPT on the ranks of `communicator`: plans, checks that the plan fits, runs, reports.
-/// Every rank of the world calls it with equal options. Throws AgreedError for what is wrong before
-/// the first step, CommunicationError for a peer that is lost or stuck.
+/// Every rank of the world calls it with equal options. AgreedError for mistakes found before the
+/// first step, CommunicationError for a lost or stuck peer.
 void train(Communicator& communicator, const TrainOptions& options);
 
 }  // namespace vocabpipe

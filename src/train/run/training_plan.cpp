@@ -18,7 +18,7 @@ namespace {
 
 constexpr int64_t kUnit = 12;  // so that halves and thirds of small ratios stay whole
 
-/// Of --schedule-costs F,B, or as good a guess.
+/// The costs in --schedule-costs F,B; 1,2 if they are not given.
 PassCosts given_costs(const TrainOptions& options, Recompute recompute) {
     const auto [forward, backward] =
         options.schedule_costs.value_or(std::pair<int64_t, int64_t>{1, 2});
@@ -206,7 +206,7 @@ int64_t TrainingPlan::boundary_bytes() const {
     return sizes().boundary_rows() * sizes().hidden * size_of(sizes().dtype);
 }
 
-/// Several stages per rank need as many layers, unless flags say which have none.
+/// UsageError if there are fewer layers than stages, unless flags say which stages have none.
 void TrainingPlan::check_layers(const Schedule& placed) const {
     if (layout_ && std::ssize(layout_->layers) != placed.stages) {
         throw UsageError("--pipeline-model-parallel-layout " + options_.layout + ": has " +

@@ -9,7 +9,7 @@ namespace vocabpipe {
 
 namespace {
 
-/// Throws unless a file was made from these samples.
+/// Throws unless a file was made from the samples of `ours`.
 void check_chosen_from(const Corpus& theirs, const Corpus& ours, const std::string& given) {
     const auto refuse = [&](const std::string& what) {
         throw InputFileError(given + ": was chosen from " + what +

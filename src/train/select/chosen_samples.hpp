@@ -12,18 +12,18 @@
 
 namespace vocabpipe {
 
-/// The training samples of `data`, as files of vocabpipe select name them: a line for each data
+/// The identity of the training samples of `data` in files of vocabpipe select: one line per data
 /// set, whatever its share in a blend and wherever its files are.
 [[nodiscard]] Corpus training_corpus(const TrainingData& data, int64_t seq_length);
 
 /// The samples of a subset file. They are read from it one at a time, through the page cache that
-/// all ranks of a machine share: a run needs 8 bytes where it reads kilobytes of tokens, and no
-/// memory that grows with the subset. A file that changes is an InputFileError, or ends the run
-/// with numbers that do not ascend; a mapped one would end the process.
+/// all ranks of a machine share: a sample costs 8 bytes next to kilobytes of tokens, and memory
+/// does not grow with the subset. If the file changes, that is an InputFileError, or numbers that
+/// do not ascend end the run; a mapped file would end the process.
 class ChosenSamples final : public SampleChoice {
 public:
-    /// Opens `path`, the value of `flag`. InputFileError if it was made from other samples
-    /// than `data` has, if its numbers are not in order, or if there are none.
+    /// Opens `path`, the value of `flag`. InputFileError if it was made from other samples than
+    /// `data` has, if its numbers are not in order, or if it has none.
     ChosenSamples(const std::string& flag, const std::string& path, const TrainingData& data,
                   int64_t seq_length);
 

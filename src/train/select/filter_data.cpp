@@ -137,7 +137,7 @@ private:
         });
     }
 
-    /// What the copy is made of, piece by piece.
+    /// Calls `visit` for every piece of the copy.
     template <typename Visit>
     void for_each_piece(const Visit& visit) const {
         if (options_.documents) {
@@ -162,7 +162,7 @@ private:
         }
     }
 
-    /// More than any id of the data.
+    /// Upper bound of the ids of the data.
     [[nodiscard]] int64_t vocabulary() const {
         int64_t vocabulary = 1;
         for (const FilteredSet& one : sets_) {

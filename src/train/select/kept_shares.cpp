@@ -9,7 +9,7 @@ namespace {
 
 constexpr int64_t kAtOnce = 8192;  // numbers of samples
 
-/// The number of the first sample of each source, and how many there are.
+/// A source and the number of its first sample.
 struct Source {
     KeptShare share;
     int64_t first = 0;
@@ -17,7 +17,7 @@ struct Source {
 
 std::vector<Source> documents_of(const TokenSource& tokens, int64_t samples, int64_t seq_length) {
     std::vector<Source> documents;
-    // Documents that hold no sample's first token are left out.
+    // Documents without the first token of a sample are left out.
     int64_t first = 0;
     for (int64_t d = 0; d < tokens.info().documents && first < samples; ++d) {
         const int64_t end =

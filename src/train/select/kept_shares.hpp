@@ -16,10 +16,10 @@ struct KeptShare {
     int64_t samples = 0, chosen = 0;
 };
 
-/// Of every data set of a blend; of one data set alone, of each of its documents, or of the data
-/// set where its format does not know documents. A sample counts for the document that its first
-/// token is in. Reads the numbers of the subset once, 64 KiB at a time. `data` are those that the
-/// subset was made from.
+/// Shares per data set of a blend; per document of a single data set, or of the whole set if its
+/// format does not know documents. A sample counts for the document that its first token is in.
+/// Reads the numbers of the subset once, 64 KiB at a time. `data` must be the data that the subset
+/// was made from.
 [[nodiscard]] std::vector<KeptShare> kept_shares(const TrainingData& data,
                                                  const SubsetReader& subset);
 

@@ -11,7 +11,7 @@
 
 namespace vocabpipe {
 
-/// What makes a sample worth training on.
+/// The measure of how much a sample is worth to training.
 enum class UtilityKind : uint8_t {
     margin,      ///< mean over counted tokens of 1 - (P1 - P2), the two likeliest tokens
     loss,        ///< mean cross-entropy of the counted tokens, in nats
@@ -21,21 +21,21 @@ enum class UtilityKind : uint8_t {
 /// UsageError for another name.
 [[nodiscard]] UtilityKind utility_kind_from(std::string_view name);
 
-/// What a model says of one sample.
+/// A model's results for one sample.
 struct SampleSums {
     double loss = 0;     ///< sum over counted tokens, in nats
     double margin = 0;   ///< sum of P1 - P2
     int64_t tokens = 0;  ///< counted
 };
 
-/// In 2^-20, rounded to nearest, from 0 to the largest int32, which stands for all that is more. A
-/// sample without a counted token has 0.
+/// In units of 2^-20, rounded to nearest, clamped to [0, largest int32]. A sample without a counted
+/// token has 0.
 [[nodiscard]] int32_t utility_of(UtilityKind kind, const SampleSums& sums);
 
 /// Runs a plan with StepWork::scores over samples, step by step:
 ///
 ///     SampleScores scores(rank, shape);
-///     scores.load(first, count, fill);    // may throw on a rank alone
+/// may throw on one rank only
 ///     scores.run();                       // collective
 ///     for each row of loss ranks: scores.sums(row), scores.hidden_mean(row)
 class SampleScores {
@@ -43,17 +43,17 @@ public:
     /// The rank must outlive it, and have one plan.
     SampleScores(TrainedRank& rank, const EvaluationShape& shape);
 
-    /// The step that begins with microbatch `first`, of `count` samples.
+    /// Loads the step that begins with microbatch `first`, of `count` samples in all.
     void load(int64_t first, int64_t count, const FillSequence& fill);
-    /// Collective.
+    /// Runs the step. Collective.
     void run();
     /// Whether this rank has the results of its replica.
     [[nodiscard]] bool has_results() const;
     [[nodiscard]] const EvaluationShape& shape() const { return shape_; }
-    /// The sample in a row of the step that was run; beyond the last one: none.
+    /// The sample in a row of the step that ran; none after the last one.
     [[nodiscard]] int64_t sample(int64_t row) const;
     [[nodiscard]] SampleSums sums(int64_t row) const;
-    /// Mean over all tokens of the sample, counted or not, of the output layer's input: (h).
+    /// Mean of the output layer's input over all tokens of the sample, counted or not: (h).
     void hidden_mean(int64_t row, std::span<float> to) const;
 
 private:
@@ -62,7 +62,7 @@ private:
     int replica_;
     SequenceBatch batch_;
     int64_t first_ = 0;
-    // Of the last step, by row.
+    // Results of the last step, by row.
     std::vector<double> losses_, margins_;
     std::vector<float> hidden_sums_;
 };

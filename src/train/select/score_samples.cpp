@@ -27,7 +27,7 @@ namespace vocabpipe {
 
 namespace {
 
-/// The model and the data, opened and found to fit each other.
+/// The model and the data, opened and checked against each other.
 struct ScoreInputs {
     ModelConfig model;
     Corpus corpus;
@@ -42,7 +42,7 @@ void check_score_output(const ScoreOptions& options, const Checkpoint& checkpoin
         inputs.push_back(entry.path().string());
     }
     OutputCheck(std::move(inputs)).add("--output", options.output, scores_output());
-    const OutputFile probe(options.output);  // rather now than after the work
+    const OutputFile probe(options.output);  // fails before the work rather than after it
 }
 
 ScoreInputs open_score_inputs(Communicator& world, const ScoreOptions& options,
@@ -81,7 +81,7 @@ StepPlan plan_scores(const ScoreOptions& options, const ModelConfig& model, int 
         throw UsageError("--pipeline-model-parallel-size " + std::to_string(pipeline) +
                          ": must divide the number of ranks, " + std::to_string(ranks));
     }
-    // Steps long enough to fill the pipeline, whose samples fit the memory.
+    // Enough microbatches to fill the pipeline, few enough that their samples fit the memory.
     constexpr int kMicrobatchesPerRank = 4;
     return plan_step(model,
                      {.ranks = pipeline,
@@ -100,8 +100,8 @@ StepPlan plan_scores(const ScoreOptions& options, const ModelConfig& model, int 
                       .scores = true});
 }
 
-/// Weights and buffers of all ranks that share this one's memory: one line instead of an allocation
-/// that fails, or the kernel's choice of a process to end.
+/// Checks that weights and buffers of all ranks that share this one's memory fit: an error message
+/// instead of a failed allocation or a killed process.
 void check_score_memory(const StepPlan& plan, const std::vector<RankPlacement>& placements,
                         int of_rank) {
     const RankPlacement& mine = placements[static_cast<size_t>(of_rank)];
@@ -121,7 +121,7 @@ void check_score_memory(const StepPlan& plan, const std::vector<RankPlacement>& 
                            " are available; use a smaller --micro-batch-size, or more hosts");
 }
 
-/// Writes the rows of the ranks that have results, and adds them up.
+/// Writes the rows of the ranks that have results, and sums them.
 class RowWriter {
 public:
     RowWriter(Communicator& world, const ScoreOptions& options, const ScoreInputs& inputs,
@@ -136,12 +136,12 @@ public:
                  .loss = true,
                  .provenance = provenance(options, inputs, checkpoint)}) {}
 
-    /// Of the step that was run.
+    /// Writes the rows of the current step.
     void write(const SampleScores& scores) {
         if (!scores.has_results()) return;
         const EvaluationShape& shape = scores.shape();
         for (int64_t row = 0; row < shape.sequences_per_replica();) {
-            // The samples of a microbatch follow each other.
+            // The samples of a microbatch are consecutive.
             const int64_t first = scores.sample(row);
             const int64_t rows = std::min(shape.micro_batch_size, count_ - first);
             if (rows > 0) write_rows(scores, row, first, rows);

@@ -15,7 +15,7 @@
 
 namespace vocabpipe {
 
-/// What is scored with which model; the comments name the flags of vocabpipe select score.
+/// Options of scoring; the comments name the flags of vocabpipe select score.
 struct ScoreOptions {
     std::string load;                               // --load, a folder of steps, a step, or a model
     DataOptions data;                               // its training part, in stream order
@@ -28,24 +28,24 @@ struct ScoreOptions {
     VocabMode vocab_mode = VocabMode::one_barrier;  // --vocab-mode
     int chunks = 0;                                 // --chunks; 0: the family's own
     int threads_per_rank = 0;                       // --threads-per-rank; 0: its share of cores
-    /// The rank's device, made by its thread; empty: the host.
+    /// Makes the rank's device, on its thread; empty: the host.
     std::function<std::unique_ptr<Device>(const RankPlacement&)> make_device;
-    /// Called on rank 0 after every step with the samples that are done, and all.
+    /// Called on rank 0 after every step with the numbers of finished and of all samples.
     std::function<void(int64_t done, int64_t all)> progress;
     std::function<int()> ending_signal;  ///< the signal that ends the work, 0: none; empty: never
 };
 
-/// What was written.
+/// Summary of a scores file.
 struct ScoreTotals {
     int64_t samples = 0;
     int64_t hidden_size = 0;
-    double mean_loss = 0;     ///< over samples, of their mean losses
-    double mean_utility = 0;  ///< over samples, as a number
+    double mean_loss = 0;     ///< over samples: mean of their mean losses
+    double mean_utility = 0;  ///< over samples, not in units of 2^-20
 };
 
 /// Scores every sample of the training data with a saved model and writes the file of
-/// ScoresWriter. Each pipeline's rank with the losses writes the rows of its samples as steps end.
-/// Nothing appears before all is complete. Collective; errors are agreed on. The totals are the
+/// ScoresWriter. In each pipeline, the rank with the losses writes the rows of its samples as steps
+/// end. The file appears when it is complete. Collective; errors are agreed on. The totals are the
 /// same on every rank.
 ScoreTotals score_samples(Communicator& world, const ScoreOptions& options);
 

@@ -33,7 +33,7 @@ const NpyTypeRow& row_of(NpyType type) {
     return *std::ranges::find(kNpyTypes, type, &NpyTypeRow::type);
 }
 
-/// The dictionary of a header: a literal of Python, of which only what NumPy writes is taken.
+/// The dictionary of a header: a Python literal. Accepts only the forms that NumPy writes.
 class NpyDictionary {
 public:
     NpyDictionary(std::string_view text, const std::string& path) : text_(text), path_(path) {
@@ -154,7 +154,7 @@ private:
     std::optional<std::vector<int64_t>> shape_;
 };
 
-/// Bytes of all elements; none if that is beyond any file.
+/// Bytes of all elements; none if no file can be that large.
 std::optional<uint64_t> data_bytes(const NpyHeader& header) {
     uint64_t bytes = item_size(header.type);
     bool empty = false;
@@ -179,7 +179,7 @@ uint64_t item_size(NpyType type) {
 }
 
 int64_t NpyHeader::elements() const {
-    // An empty array may have any other lengths; those of another one, multiplied, fit its file.
+    // The other lengths of an empty array may be anything; those of other arrays fit in their file.
     if (std::ranges::find(shape, 0) != shape.end()) return 0;
     int64_t count = 1;
     for (const int64_t length : shape) count *= length;
@@ -231,7 +231,7 @@ std::string npy_header(NpyType type, const std::vector<int64_t>& shape) {
     }
     text += shape.size() == 1 ? ",), }" : "), }";
     constexpr size_t kBegin = 10;
-    constexpr size_t kAlignment = 64;  // the elements may then be mapped
+    constexpr size_t kAlignment = 64;  // allows mapping the elements
     const size_t end = (kBegin + text.size() + 1 + kAlignment - 1) / kAlignment * kAlignment;
     text.resize(end - kBegin - 1, ' ');
     text += '\n';

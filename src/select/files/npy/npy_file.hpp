@@ -21,9 +21,9 @@ public:
 
     [[nodiscard]] const std::string& path() const { return file_.path(); }
     [[nodiscard]] const NpyHeader& header() const { return header_; }
-    /// Elements from `first` on, whatever their type. Integers beyond 2^53 are rounded.
+    /// Reads elements from `first` on, of any type. Integers beyond 2^53 are rounded.
     void read(int64_t first, std::span<double> to);
-    /// The same, rounded to fp32; what is beyond is infinite.
+    /// The same, rounded to fp32; larger numbers become infinite.
     void read(int64_t first, std::span<float> to);
 
 private:
@@ -35,12 +35,12 @@ private:
     std::vector<std::byte> block_;
 };
 
-/// Writes a .npy file from its first element to its last; it appears when it is complete.
+/// Writes a .npy file front to back; it appears when it is complete.
 class NpyOutput {
 public:
     NpyOutput(const std::string& path, NpyType type, const std::vector<int64_t>& shape);
 
-    /// As many as the shape has, over all calls; T is the header's type.
+    /// Over all calls as many elements as the shape has; T must be the header's type.
     template <typename T>
     void write(std::span<const T> elements) {
         file_.write(std::as_bytes(elements));

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Parquet, in builds with VOCABPIPE_ENABLE_PARQUET; all functions of other builds throw UsageError
-// that says so.
+// Parquet files. Without VOCABPIPE_ENABLE_PARQUET all functions throw a UsageError that says so.
 #pragma once
 
 #include "src/select/files/edge_input.hpp"
@@ -13,14 +12,14 @@
 
 namespace vocabpipe {
 
-/// Column "utility" of numbers; "id", if there is one, must count from 0.
+/// Column "utility" of numbers; a column "id", if present, must count from 0.
 [[nodiscard]] std::unique_ptr<UtilityInput> open_parquet_utility(const std::string& path);
-/// Column "embedding" of lists of numbers of one length; "id" likewise.
+/// Column "embedding" of lists of numbers, all of one length; "id" likewise.
 [[nodiscard]] std::unique_ptr<EmbeddingInput> open_parquet_embedding(const std::string& path);
 /// Columns "src", "dst" and "weight".
 [[nodiscard]] std::unique_ptr<EdgeInput> open_parquet_edges(const std::string& path);
 
-/// A table of these columns; compressed no further than Parquet does by itself.
+/// Creates a table with these columns, without compression other than Parquet's encodings.
 [[nodiscard]] std::unique_ptr<TableOutput> create_parquet(const std::string& path,
                                                           const std::vector<TableColumn>& columns);
 

@@ -8,8 +8,8 @@ namespace vocabpipe {
 
 namespace {
 
-constexpr int64_t kNumberRows = int64_t{1} << 16;  // of a batch of numbers
-constexpr int64_t kEmbeddingRows = 1024;           // of a batch of lists
+constexpr int64_t kNumberRows = int64_t{1} << 16;  // per batch of numbers
+constexpr int64_t kEmbeddingRows = 1024;           // per batch of lists
 
 Corpus corpus_of_rows(int64_t rows) {
     return {.data = {}, .seq_length = 0, .samples = rows};
@@ -39,7 +39,7 @@ private:
     std::vector<double> numbers_;
 };
 
-/// Where a row's list is in the array of all of them.
+/// The list of a row, within the array of all lists' values.
 struct ListOf {
     const arrow::Array* values;
     int64_t begin, length;
@@ -64,7 +64,7 @@ ListOf list_at(const arrow::Array& lists, int64_t index, const std::string& path
     }
 }
 
-/// The length of the first row's list; 1 of a file without rows.
+/// The length of the first row's list; 1 if the file has no rows.
 int64_t width_of_first(ParquetRows& rows) {
     int64_t width = 1;
     rows.read(0, std::min<int64_t>(rows.rows(), 1), [&](const ParquetRows::Part& part) {

@@ -25,9 +25,9 @@ namespace {
 
 std::unique_ptr<parquet::arrow::FileReader> open_parquet(const std::string& path,
                                                          int64_t batch_rows) {
-    (void)InputFile(path);  // says what is wrong with files that are none
+    (void)InputFile(path);  // fails with a good message if there is no such file
     parquet::ReaderProperties properties;
-    properties.enable_buffered_stream();  // pages, not whole columns of a row group
+    properties.enable_buffered_stream();  // read pages, not whole columns of a row group
     parquet::ArrowReaderProperties arrow_properties;
     arrow_properties.set_batch_size(batch_rows);
     arrow_properties.set_pre_buffer(false);
@@ -38,7 +38,7 @@ std::unique_ptr<parquet::arrow::FileReader> open_parquet(const std::string& path
     return value_read(builder.Build(), path);
 }
 
-/// Hands `use` the array as one of its type, if that is of numbers.
+/// Calls `use` with the array as one of its type; false if that is not numeric.
 template <typename Use>
 bool with_numbers(const arrow::Array& array, const Use& use) {
     switch (array.type_id()) {
@@ -144,7 +144,7 @@ void ParquetRows::go_to(int64_t row) {
     const auto after = std::ranges::upper_bound(group_begin_, row);
     const auto group = static_cast<int>(after - group_begin_.begin()) - 1;
     const bool follows = batch_ && row >= batch_begin_;
-    // Within what is being read, and not beyond its row group.
+    // The open reader will reach the row without reading another whole row group before it.
     if (follows && group_begin_[static_cast<size_t>(group)] <= batch_end_) return;
     std::vector<int> groups(group_begin_.size() - 1 - static_cast<size_t>(group));
     std::iota(groups.begin(), groups.end(), group);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Of files that know Arrow: columns of a Parquet file, read by parts.
+// Columns of a Parquet file, read in parts; for the files that include Arrow.
 #pragma once
 
 #include "src/select/files/sample_input.hpp"
@@ -17,7 +17,7 @@
 
 namespace vocabpipe {
 
-/// Throws InputFileError "PATH: ..." of a status.
+/// InputFileError "PATH: ..." if the status is an error.
 void check_read(const arrow::Status& status, const std::string& path);
 template <typename T>
 [[nodiscard]] T value_read(arrow::Result<T> result, const std::string& path) {
@@ -25,7 +25,7 @@ template <typename T>
     return std::move(result).ValueUnsafe();
 }
 
-/// Columns of the rows of a file. What is decoded at once is a batch of rows; what is read, pages.
+/// Columns of a file, by rows. Decodes a batch of rows at once, and reads pages.
 class ParquetRows {
 public:
     /// `columns`: at the top of the schema; InputFileError if one is missing. `optional`: read if
@@ -36,13 +36,13 @@ public:
     [[nodiscard]] const std::string& path() const { return path_; }
     [[nodiscard]] int64_t rows() const { return group_begin_.back(); }
 
-    /// Part of the rows that are read: those from `offset` on of a batch, the first of which is row
-    /// `row` of the file.
+    /// Some of the requested rows: `count` rows from `offset` on in a batch; the first is row `row`
+    /// of the file.
     struct Part {
         const arrow::RecordBatch& batch;
         int64_t offset, row, count;
     };
-    /// Hands over the rows [first, first + count) in parts. Meant for ascending rows.
+    /// Passes on the rows [first, first + count) in parts. Meant for ascending rows.
     void read(int64_t first, int64_t count, const std::function<void(const Part&)>& use);
 
 private:
@@ -61,15 +61,15 @@ private:
 /// A column of a batch; InputFileError if one of its rows is null.
 [[nodiscard]] const arrow::Array& column_of(const ParquetRows::Part& part, const char* name,
                                             const std::string& path);
-/// Elements of an array of integers or floating-point numbers. `where`: the column, for
-/// InputFileError of other types.
+/// Copies elements of an array of integers or floating-point numbers. `where`: the column, for the
+/// InputFileError if it has another type.
 void copy_numbers(const arrow::Array& from, int64_t first, std::span<double> to,
                   const std::string& where);
 void copy_numbers(const arrow::Array& from, int64_t first, std::span<float> to,
                   const std::string& where);
-/// Of an array of integers.
+/// An element of an array of integers.
 [[nodiscard]] int64_t integer_at(const arrow::Array& from, int64_t index, const std::string& where);
-/// InputFileError unless the column "id", if there is one, is the number of its row.
+/// InputFileError unless the column "id", if present, contains the row numbers.
 void check_ids(const ParquetRows::Part& part, const std::string& path);
 
 }  // namespace vocabpipe

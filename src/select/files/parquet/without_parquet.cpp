@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What builds without Parquet have in its place.
+// The functions of parquet.hpp in builds without Parquet.
 #include "src/select/files/parquet/parquet.hpp"
 #include "vocabpipe/error.hpp"
 

@@ -15,7 +15,7 @@ namespace vocabpipe {
 
 namespace {
 
-/// Arrow writes into a file that appears when it is complete.
+/// Arrow's stream into a file that appears when it is complete.
 class IntoOutputFile : public arrow::io::OutputStream {
 public:
     explicit IntoOutputFile(OutputFile& file) : file_(file) {}
@@ -37,7 +37,7 @@ public:
     }
     [[nodiscard]] bool closed() const override { return closed_; }
 
-    /// Of the file, if that is what a status is about.
+    /// Throws the file's error, if that caused a status.
     void rethrow() const {
         if (error_) std::rethrow_exception(error_);
     }
@@ -77,7 +77,7 @@ public:
           schema_(schema_of(columns)) {
         auto writer = parquet::arrow::FileWriter::Open(
             *schema_, arrow::default_memory_pool(), stream_, parquet::default_writer_properties(),
-            // Else lists of one length are read as lists of any.
+            // Otherwise lists of one length are read back as lists of any length.
             parquet::ArrowWriterProperties::Builder().store_schema()->build());
         check(writer.status());
         writer_ = std::move(writer).ValueUnsafe();
@@ -101,7 +101,7 @@ private:
         stream_->rethrow();
         throw OutputFileError(file_.path() + ": cannot be written as Parquet: " + status.message());
     }
-    /// Without a copy: the values outlive the row group.
+    /// Does not copy: the values outlive the row group.
     template <typename T>
     static std::shared_ptr<arrow::Array> view_of(std::span<const T> values,
                                                  std::shared_ptr<arrow::DataType> type) {
