@@ -5,7 +5,7 @@
 #   tests/run.sh          everything but what is slow or heavy
 #   tests/run.sh --full   also the sanitizers' whole suites, many more random cases, a soak of ten
 #                         minutes, every test and benchmark compiled alone, fuzzing (where clang is installed),
-#                         pages in a browser, and jobs of Slurm
+#                         planted faults, pages in a browser, and jobs of Slurm
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -134,5 +134,7 @@ if [ $full = 1 ]; then
     else
         echo "SKIPPED: no clang++; apt-get install clang libclang-rt-dev libomp-dev"
     fi
+    step "faults that tests must notice"
+    tests/mutation/run.py --folder "$build-mutation" --least 85
 fi
 step "done"
