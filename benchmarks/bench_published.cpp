@@ -43,8 +43,7 @@ Result simulated(std::string name, const PublishedRow& row, const Schedule& sche
 }
 
 struct BestOfOurs {
-    Result by_count,
-        by_bytes;  ///< best with no more activations than its own, counted in stages and in bytes
+    Result by_count, by_bytes;  ///< at most as many activations, counted in stages and in bytes
 };
 
 /// Every family that can place these passes. Rows with whole vocabulary layers keep them on the
@@ -59,8 +58,7 @@ BestOfOurs best_of_ours(const PublishedRow& row, const Result& own) {
     };
     for (const Generator& family : generators()) {
         if (family.placement != Placement::straight && !sharded) continue;
-        if (family.placement == Placement::loop)
-            continue;  // stage times are per rank: only V or straight
+        if (family.placement == Placement::loop) continue;  // stage times by rank: V or straight
         const TableCosts costs = in_chunks(row.costs, family.chunks);
         for (const VocabMode mode : modes) {
             // Families with a limit: tries the largest, and smaller ones, which save bytes.
@@ -94,8 +92,7 @@ void print(const std::string& path) {
     std::printf("%-10s %6s %9s %9s %6s %4s %5s | %-22s %6s %4s | %-22s %6s %5s\n", "# method",
                 "vocab", "measured", "simulated", "ratio", "mb", "GB", "ours, by count", "ratio",
                 "mb", "ours, by bytes", "ratio", "GB");
-    std::map<std::string, std::pair<double, double>>
-        errors;  // by method: smallest and largest ratio
+    std::map<std::string, std::pair<double, double>> errors;  // by method: least and most ratio
     for (const PublishedRow& row : read_published_rows(path)) {
         const Result own = simulated(row.method, row, row.schedule(), row.costs);
         const BestOfOurs best = best_of_ours(row, own);

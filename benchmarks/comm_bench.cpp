@@ -189,8 +189,7 @@ private:
     int64_t block_ = 0;
     std::vector<int> everybody_;
     std::vector<int64_t> block_begin_;
-    std::array<std::array<int, 2>, 2>
-        pairs_{};  ///< pairs (from, to) of the message sent and of the one received
+    std::array<std::array<int, 2>, 2> pairs_{};  ///< (from, to) of the message sent, and received
     DeviceMemory out_, in_;
     std::vector<Transfer> transfers_;
 };

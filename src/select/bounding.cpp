@@ -11,9 +11,8 @@ namespace vocabpipe {
 
 namespace {
 
-constexpr uint32_t kCounted = uint32_t{1}
-                              << 31;            // flag next to a similarity, which is not negative
-constexpr int64_t kBoundingReportEvery = 1024;  // rows
+constexpr uint32_t kCounted = uint32_t{1} << 31;  // flag in a similarity, which is not negative
+constexpr int64_t kBoundingReportEvery = 1024;    // rows
 
 /// The k-th largest bound of all open samples, on all ranks.
 template <typename Bound>

@@ -69,9 +69,8 @@ public:
 
 private:
     struct Told {
-        uint32_t node;  ///< a neighbour of the decided sample
-        uint32_t
-            other;  ///< quota: the decided sample; else the similarity and whether it was counted
+        uint32_t node;   ///< a neighbour of the decided sample
+        uint32_t other;  ///< quota: the decided sample; else its similarity and whether it counted
     };
     struct InOrder {
         uint64_t hash;
@@ -104,8 +103,7 @@ private:
     std::vector<int64_t> u_low_;
     std::vector<uint8_t> neighbours_;  ///< quota: a Decision for every entry of this rank's rows
     std::vector<InOrder> in_order_;    ///< of one row
-    std::vector<uint64_t>
-        sorted_;  ///< quota: messages as (receiver, decided sample), sorted by row
+    std::vector<uint64_t> sorted_;     ///< quota: messages (receiver, decided sample), sorted
     GraphRows rows_, told_rows_;
     int64_t first_entry_ = -1;
     int64_t open_ = 0;          ///< samples on all ranks

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// The state is one safetensors file: a decision and a bound per sample; progress, flags and a
+// checksum in its metadata. Nothing in it depends on the number of ranks.
 #include "src/select/saved_selection.hpp"
 
 #include "src/runtime/gathered.hpp"

@@ -111,8 +111,7 @@ void Selection::choose(const std::function<void(const char* phase)>& done) {
         progress_.rounds.empty() ? progress_.bounded_objective : progress_.rounds.back().objective;
     if (count > 0 && begun > count) {
         RoundOptions options = options_.rounds;
-        if (options.parts == 1)
-            options.rounds = 1;  // with one part, further rounds would choose the same
+        if (options.parts == 1) options.rounds = 1;  // further rounds would choose the same
         std::optional<GreedyRounds> greedy;
         context_.agree([&] { greedy.emplace(context_, state_, plan_.edge_bytes); });
         for (auto round = std::ssize(progress_.rounds) + 1; round <= options.rounds; ++round) {

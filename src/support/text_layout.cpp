@@ -25,8 +25,7 @@ std::string wrap_text(std::string_view text, size_t indent, size_t used, size_t 
     width = std::max(width, indent + kNarrowest);
     std::string result;
     size_t column = used;
-    bool begins =
-        used <= indent;  // at the beginning of a line, where breaking would give no more room
+    bool begins = used <= indent;  // a line, where breaking would give no more room
     while (!text.empty()) {
         if (text.front() == '\n') {
             result += '\n';

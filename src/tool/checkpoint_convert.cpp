@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// vocabpipe checkpoint convert: writes the weights of a step or model as a new Hugging Face folder.
 #include <cstdio>
 #include <memory>
 #include <string>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// vocabpipe checkpoint inspect: shows the tensors and the training state of a checkpoint.
 #include <algorithm>
 #include <array>
 #include <charconv>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// vocabpipe checkpoint verify: reads every byte and checks checksums, names and shapes.
 #include <cstdio>
 #include <filesystem>
 #include <memory>

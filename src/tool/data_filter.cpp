@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// vocabpipe data filter: copies the chosen samples of token files, or their documents.
 #include <cstdio>
 #include <memory>
 #include <string>

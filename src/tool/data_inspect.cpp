@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// vocabpipe data inspect: checks token files and shows their contents.
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// vocabpipe data prepare: converts text to token files, and trains a tokenizer if asked to.
 #include <array>
 #include <chrono>
 #include <cstdio>
@@ -245,9 +246,7 @@ void prepare(PrepareArguments options) {
         return check_text_files(options.inputs);
     }();
     refuse_binary(options, text);
-    {
-        const OutputFile probe(options.output + ".bin");
-    }  // fails before the training rather than after it
+    { const OutputFile probe(options.output + ".bin"); }  // fails before the training, not after it
 
     ProgressLine progress(/*everywhere=*/true);
     const Vocabulary vocabulary = make_vocabulary(options, inputs, progress);

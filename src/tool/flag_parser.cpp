@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Parses command lines with CLI11, which is set up from the table of flags; error messages are made
+// here.
 #include "src/tool/flag_parser.hpp"
 
 #include "src/support/nearest_name.hpp"

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// vocabpipe generate: continues a text with a saved model. Rank 0 reads the prompt and prints; all
+// ranks draw the same tokens.
 #include <algorithm>
 #include <cstddef>
 #include <cstring>

@@ -19,8 +19,7 @@ InterruptGuard::InterruptGuard() {
     received = 0;
     std::signal(SIGINT, note);
     std::signal(SIGTERM, note);
-    if (std::signal(SIGHUP, note) == SIG_IGN)
-        std::signal(SIGHUP, SIG_IGN);  // keeps nohup's setting
+    if (std::signal(SIGHUP, note) == SIG_IGN) std::signal(SIGHUP, SIG_IGN);  // as nohup set it
 }
 
 InterruptGuard::~InterruptGuard() {

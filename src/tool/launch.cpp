@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Starts ranks as threads or MPI processes, checks that all run the same program with the same
+// flags, and turns failures into one line on stderr and an exit code.
 #include "src/tool/launch.hpp"
 
 #include "src/support/crc32c.hpp"

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// From flags to a step: makes or reads the schedule, takes costs from figures, a profile or pass
+// times, then lowers and simulates it.
 #include "src/tool/schedule_source.hpp"
 
 #include "src/support/names_of.hpp"

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// vocabpipe select export: writes scores, a graph or a subset as a table for other programs.
 #include <cstdio>
 #include <memory>
 #include <string>

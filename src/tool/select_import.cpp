@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// vocabpipe select import: makes a graph file from other programs' edges.
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// vocabpipe select knn: finds the nearest neighbours of all samples, exactly.
 #include <cstdint>
 #include <cstdio>
 #include <map>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// vocabpipe select page: writes an HTML page about a selection.
 #include <cmath>
 #include <cstdio>
 #include <memory>

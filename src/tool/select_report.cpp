@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// vocabpipe select run: its tables and its JSON report.
 #include <nlohmann/json.hpp>
 #include <string>
 #include <utility>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// vocabpipe select score: utility, embedding and loss of every sample with a saved model.
 #include <cstdio>
 #include <memory>
 #include <string>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// vocabpipe select stats: degrees, utilities and similarities, before a selection.
 #include <algorithm>
 #include <array>
 #include <bit>

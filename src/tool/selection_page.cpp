@@ -16,8 +16,7 @@ namespace {
 // In units of the pictures, which are pixels unless the page is narrower.
 constexpr double kWidth = 860, kHeight = 220;
 constexpr double kLeft = 70, kRight = 10, kTop = 10, kBottom = 26;
-constexpr size_t kMostSources =
-    40;  // bars: half of them for the sources with the largest shares kept, half for the smallest
+constexpr size_t kMostSources = 40;  // bars: half with the largest shares, half with the smallest
 
 constexpr const char* kStyle = R"(
 :root { --text: #1c2330; --soft: #647084; --line: #d9dde3; --chosen: #4f8f3a; --out: #aab4c3;

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Two passes over the nearest lists: the first counts the entries of every row, so that each rank
+// knows where its rows begin in the file; the second collects the rows by chunks and writes them.
 #include "src/select/knn/symmetric_graph.hpp"
 
 #include "src/select/files/graph_file.hpp"

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Opening checks headers and JSON; verify() compares checksums, for which every rank reads an equal
+// share of all bytes; fill() reads the rows of one rank.
 #include "src/train/checkpoint/load_checkpoint.hpp"
 
 #include "src/model/config_json/model_config_json.hpp"

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Compares the model of a checkpoint with the run's, key by key, and names the flag that makes them
+// equal.
 #include "src/model/config_json/decoder_keys.hpp"
 #include "src/model/config_json/rope_keys.hpp"
 #include "src/model/families/families.hpp"

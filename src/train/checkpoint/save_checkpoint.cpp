@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// One rank makes the files at full size, all ranks write their rows from a thread, then the first
+// rank writes the checksums and renames the folder. poll() moves from one phase to the next.
 #include "src/train/checkpoint/save_checkpoint.hpp"
 
 #include "src/model/config_json/model_config_json.hpp"

@@ -85,8 +85,7 @@ TrainingState parse_training_state(std::string_view text, const std::string& pat
     if (!whole) json.fail("is damaged; its checksum does not match; load an older step");
     TrainingState state;
     state.step = json.at("step").integer(1, kMost);
-    state.consumed_samples =
-        json.at("consumed_samples").integer(0, kMost / 4);  // leaves room to grow
+    state.consumed_samples = json.at("consumed_samples").integer(0, kMost / 4);  // may grow
     state.seq_length = json.at("seq_length").integer(1, kMost);
     state.seed = number_in<uint64_t>(json.at("seed"), 10, "an integer in quotes");
     state.dtype = json.at("dtype").text();

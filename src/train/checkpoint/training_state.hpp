@@ -20,8 +20,7 @@ inline constexpr std::string_view kConfigFile = "config.json";
 /// CRC-32C of a file's parts.
 struct FileChecksums {
     uint64_t bytes = 0;  ///< of the whole file
-    uint32_t head =
-        0;  ///< of the bytes before the tensors' data; of the whole file if it has no tensors
+    uint32_t head = 0;   ///< of the bytes before the tensors' data; of all bytes without tensors
     std::map<std::string, uint32_t> tensors;
 };
 

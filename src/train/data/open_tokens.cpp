@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Finds the format of token files by their names and first bytes, and opens them as one stream.
 #include "vocabpipe/open_tokens.hpp"
 
 #include <glob.h>

@@ -18,8 +18,7 @@ namespace vocabpipe {
 /// Memory of a TextGenerator on a rank, in bytes.
 struct TextGeneratorBytes {
     int64_t weights = 0;  ///< of the rank's part of the model
-    int64_t context =
-        0;  ///< keys and values, and the workspace of a forward of the longest context
+    int64_t context = 0;  ///< keys, values and workspace of a forward of the longest context
 
     [[nodiscard]] int64_t total() const { return weights + context; }
 };

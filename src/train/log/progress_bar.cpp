@@ -15,8 +15,7 @@ namespace {
 constexpr int kWidestBar = 40;
 constexpr int kNarrowestBar = 5;
 constexpr std::chrono::milliseconds kBetween{100};
-constexpr double kNewShare =
-    0.05;  // weight of the latest step in the mean: some twenty steps count
+constexpr double kNewShare = 0.05;  // of the latest step in the mean: some twenty steps count
 
 std::string time_text(double seconds) {
     // Longer than anybody waits, or not a number.

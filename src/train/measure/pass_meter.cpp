@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Each rank records its own passes; gather() exchanges the medians, so that all ranks compute with
+// the same costs.
 #include "src/train/measure/pass_meter.hpp"
 
 #include <algorithm>

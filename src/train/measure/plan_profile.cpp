@@ -92,9 +92,8 @@ Profile profile_of(const TrainingPlan& plan, const TableCosts& costs, std::vecto
     profile.sizes = plan.sizes();
     for (int rank = 0; rank < plan.mesh().pipeline; ++rank) {
         profile.persistent.push_back(without_replicas(plan.steps().front(), rank));
-        for (const Op op :
-             {Op::Report,
-              Op::Update}) {  // scaled to the whole rank, as in a pipeline without replicas
+        // Scaled to the whole rank, as in a pipeline without replicas.
+        for (const Op op : {Op::Report, Op::Update}) {
             profile.costs.rank_ns[static_cast<size_t>(rank)][static_cast<size_t>(op)] *=
                 plan.mesh().data;
         }

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Megatron's learning-rate schedules, whose lengths are all in steps or all in samples.
 #include "vocabpipe/learning_rate.hpp"
 
 #include "src/train/options/check_options.hpp"

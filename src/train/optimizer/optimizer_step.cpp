@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+// The end of a step on one rank. report() fills a block of fp64 sums: squared norms by parameter,
+// loss, stop requests, routers. update() gets the blocks of all ranks and adds them up in the same
+// order everywhere, so that all ranks scale, skip or stop alike.
 #include "vocabpipe/optimizer_step.hpp"
 
 #include "src/model/model_rank_internals.hpp"
@@ -109,7 +112,7 @@ std::optional<RouterResult> OptimizerStep::router_result() const {
     for (size_t i = 0; i < routed_layers_.size(); ++i) {
         const auto of = sums_of_layer(std::span<const double>(sums), i);
         const double microbatches = of[kernels::kRoutedMicrobatches];
-        if (microbatches == 0) continue;  // a custom stage, without layers of its own
+        if (microbatches == 0) continue;  // a custom stage has no routers
         // Tensor ranks have loads and scores of all N tokens, but only N/t tokens each.
         result.aux_loss += of[kernels::kRouterBalance] / microbatches / layers / (tensor * tensor);
         result.z_loss += of[kernels::kRouterZ] / microbatches / layers;

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Plans a step: distributes layers, derives sizes and costs, orders the passes by these costs, and
+// lowers the order to programs.
 #include "vocabpipe/step_plan.hpp"
 
 #include "vocabpipe/error.hpp"

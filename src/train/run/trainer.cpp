@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+// A training run on one rank: checks and plans everything, allocates, takes steps until a limit,
+// then reports. Requests to save or to end travel in the report of a step, so that all ranks act
+// after the same step.
 #include "src/train/run/trainer.hpp"
 
 #include "src/model/parameters.hpp"
