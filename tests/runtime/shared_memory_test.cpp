@@ -115,6 +115,19 @@ TEST(Segment, IsTheSameMemoryForAllWhoOpenItAndOutlivesItsName) {
     }
 }
 
+// 1024 bytes have room for a reason and its end.
+TEST(Segment, CutsAReasonThatIsTooLong) {
+    const auto made = Segment::create(SegmentLayout(2, 4096));
+    made->abort(std::string(5000, 'r'));
+    try {
+        made->throw_if_aborted();
+        FAIL() << "no exception";
+    } catch (const CommunicationError& error) {
+        EXPECT_EQ(error.what(), std::string(1023, 'r'));
+    }
+    made->remove();
+}
+
 TEST(Segment, LeavesNoNameIfItGoesBeforeTheOthersHaveOpenedIt) {
     {
         const auto made = Segment::create(SegmentLayout(2, 4096));

@@ -63,6 +63,17 @@ TEST(Registry, RefusesSizesThatFillTheMemoryAndSearchesThatDoNotEnd) {
     EXPECT_EQ(refusal("1f1b", options), "accepted");
 }
 
+// The search reports before its first move.
+TEST(Registry, AcceptsTheMostMovesThatARefusalNames) {
+    struct Began {};
+    ScheduleOptions options{
+        .ranks = 16, .microbatches = 256, .vocab_size = 1, .rule = {.search_moves = 29'826'161}};
+    options.search_progress = [](int64_t) { throw Began(); };
+    EXPECT_THROW((void)make_schedule("1f1b", options), Began);
+    ++options.rule.search_moves;
+    EXPECT_THAT(refusal("1f1b", options), HasSubstr("use at most 29826161"));
+}
+
 TEST(Registry, SaysWhatToUseInPlaceOfTwoCopies) {
     EXPECT_EQ(
         refusal("dualpipe", usual()),

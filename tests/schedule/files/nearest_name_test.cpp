@@ -32,6 +32,23 @@ TEST(NearestName, IsNoneWhereNothingIsClose) {
     EXPECT_EQ(did_you_mean(std::string(100'000, 'z'), kNames), "");
 }
 
+// Letters that are swapped are one change, as one that is another.
+TEST(NearestName, OfNamesThatAreEquallyCloseIsTheFirst) {
+    constexpr std::array<std::string_view, 2> kChangedFirst{"abce", "abdc"};
+    EXPECT_EQ(did_you_mean("abcd", kChangedFirst), "; did you mean abce?");
+    constexpr std::array<std::string_view, 2> kSwappedFirst{"abdc", "abce"};
+    EXPECT_EQ(did_you_mean("abcd", kSwappedFirst), "; did you mean abdc?");
+}
+
+// The longest that are compared have 64 letters.
+TEST(NearestName, IsNoneOfNamesThatAreTooLong) {
+    const std::string longest(64, 'a'), longer(65, 'a');
+    const std::array<std::string_view, 1> name{longest}, long_name{longer};
+    EXPECT_EQ(did_you_mean(longest.substr(1), name), "; did you mean " + longest + "?");
+    EXPECT_EQ(did_you_mean(longest, long_name), "");
+    EXPECT_EQ(did_you_mean(longer, name), "");
+}
+
 TEST(NearestName, IsOfferedForSchedulesAndVocabModes) {
     const auto error_of = [](auto call) {
         try {

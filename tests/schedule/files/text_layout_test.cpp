@@ -25,6 +25,14 @@ TEST(WrapText, FillsALineToItsLastColumn) {
     EXPECT_EQ(wrap_text(line + "c"), std::string(39, 'a') + "\n" + std::string(40, 'b') + "c");
 }
 
+TEST(WrapText, LeavesAWordAtTheBeginningOfALineThatItIsTooLongFor) {
+    const std::string word(90, 'w');
+    EXPECT_EQ(wrap_text("a\n" + word), "a\n" + word);
+    EXPECT_EQ(wrap_text(word), word);
+    EXPECT_EQ(wrap_text("a " + word), "a\n" + word);
+    EXPECT_EQ(wrap_text("a   "), "a") << "spaces at the end";
+}
+
 TEST(Counted, KnowsOneFromMany) {
     EXPECT_EQ(counted(1, "document"), "1 document");
     EXPECT_EQ(counted(0, "document"), "0 documents");

@@ -31,6 +31,20 @@ TEST(KnownKeys, LeaveTheModelAsItIs) {
               parsed(rotary("llama")).max_position_embeddings);
 }
 
+TEST(StrictJsonDocument, NamesKeysAsTheyAreUnlessALineCannotHoldThem) {
+    const auto refusal = [](const std::string& text) {
+        try {
+            StrictJson::parse(text, "file").only({"b"});
+        } catch (const InputFileError& error) {
+            return std::string(error.what());
+        }
+        return std::string("accepted");
+    };
+    EXPECT_EQ(refusal(R"({"b":1})"), "accepted");
+    EXPECT_EQ(refusal(R"({"a b":1})"), "file: unknown key \"a b\"; use one of b");
+    EXPECT_EQ(refusal(R"({"a\nb":1})"), "file: unknown key \"\"a\\nb\"\"; use one of b");
+}
+
 TEST(StrictJsonDocument, KnowsTheKeysThatNobodyAskedFor) {
     const StrictJson root = StrictJson::parse(R"({"a":{"b":1,"c":2},"d":3,"e":4,"f":5})", "file");
     EXPECT_THAT(root.unread_keys(), ElementsAre("a", "d", "e", "f"));
