@@ -295,6 +295,7 @@ TEST(Gemm, BitsDependNeitherOnThreadsNorOnShardsInAwkwardShapes) {
           {300, 374, 641, true, false, DType::fp32},
           {162, 2936, 542, true, true, DType::fp32},
           {64, 48, 8192, true, true, DType::bf16},
+          {5, 40, 8192, false, true, DType::fp32},
           {130, 70, 1201, true, true, DType::fp32}}) {
         SCOPED_TRACE(testing::Message() << m << " x " << n << " x " << k);
         Matrix a(transpose_a ? k : m, transpose_a ? m : k, type, 0);

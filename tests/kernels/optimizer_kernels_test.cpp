@@ -125,6 +125,28 @@ TEST(AdamW, UpdatesAParameterAlikeWhereverTheSpanStarts) {
     EXPECT_EQ(p, whole);
 }
 
+TEST(AdamW, ChangesNothingInAStepThatIsNotTaken) {
+    Context ctx({.threads = 1, .poll = {}});
+    for (const auto kernel : {host::adamw, reference::adamw}) {
+        const std::vector<float> gradient{8, -8};
+        std::vector<float> p{1, -2}, m{3, -4}, v{5, 6};
+        std::vector<Bf16> weight{to_bf16(1), to_bf16(-2)};
+        const AdamWTensor tensor{.master = p,
+                                 .gradient = gradient,
+                                 .exp_avg = m,
+                                 .exp_avg_sq = v,
+                                 .weight = {weight.data(), 1, 2, DType::bf16},
+                                 .weight_decay = 0.1F};
+        const StepScalars skipped{.lr = 0.5F, .update = 0};
+        kernel(ctx, {&tensor, 1}, {}, &skipped);
+        EXPECT_EQ(p, (std::vector<float>{1, -2}));
+        EXPECT_EQ(m, (std::vector<float>{3, -4}));
+        EXPECT_EQ(v, (std::vector<float>{5, 6}));
+        EXPECT_EQ(weight[0].bits, to_bf16(1).bits);
+        EXPECT_EQ(weight[1].bits, to_bf16(-2).bits);
+    }
+}
+
 double squares(Context& ctx, ConstTensor values) {
     double sum = 0;
     host::sum_of_squares(ctx, values, &sum);

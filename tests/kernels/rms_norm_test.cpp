@@ -215,5 +215,33 @@ TEST(ReferenceRmsNorm, GradientsAreThoseOfFiniteDifferences) {
     expect_close(dy, numeric_gradient(around, loss), bound);
 }
 
+TEST(ReferenceRmsNorm, OfSomeColumnsTakesTheMeansFromTheSumsOfAll) {
+    Context ctx({.threads = 1, .poll = {}});
+    const auto matrix = [](std::initializer_list<double> values) {
+        Matrix filled(2, 2, DType::fp64);
+        for (int64_t i = 0; i < 4; ++i) filled.set(i / 2, i % 2, values.begin()[i]);
+        return filled;
+    };
+    const Matrix x = matrix({1, 2, 3, 4}), dy = matrix({1, 1, 2, 0});
+    Matrix gamma(1, 2, DType::fp64), sums(1, 2, DType::fp64), statistics(2, 1, DType::fp64);
+    for (int64_t i = 0; i < 2; ++i) gamma.set(0, i, 1);
+    Matrix y(2, 2, DType::fp64), dx(2, 2, DType::fp64);
+    // The mean squares of all 8 columns are 4 and 16, so z is x / 2 and x / 4.
+    sums.set(0, 0, 32);
+    sums.set(0, 1, 128);
+    RmsNormOptions options{.epsilon = 0, .columns = 8};
+    options.sums = sums.view();
+    reference::rms_norm_forward(ctx, x, gamma, options, {}, y, statistics);
+    const auto exactly = [](int64_t, int64_t) { return 0.0; };
+    expect_close(y, matrix({0.5, 1, 0.75, 1}), exactly);
+    EXPECT_EQ(statistics.get(0, 0), 0.5);
+    EXPECT_EQ(statistics.get(1, 0), 0.25);
+    // The means of g z are 2 and 4: dx = (g - z mean) inverse_rms.
+    sums.set(0, 0, 16);
+    sums.set(0, 1, 32);
+    reference::rms_norm_backward_input(ctx, dy, x, gamma, options, statistics, {}, dx);
+    expect_close(dx, matrix({0, -0.5, -0.25, -1}), exactly);
+}
+
 }  // namespace
 }  // namespace vocabpipe::kernels::test
