@@ -363,6 +363,22 @@ TEST(Vocabulary, AStepWithoutAnyLabelHasLossAndGradientsOfZero) {
     }
 }
 
+TEST(CombineStatistics, GivesTheSameFactorsWhereNobodyAsksForLosses) {
+    const Problem problem = random_problem(25, 16, 8, 64, DType::fp32, 1, {.z_loss = 0.01F});
+    const Outputs out = run_shards<Host>(problem, {40, 24}, {});
+    Context ctx({.threads = 1, .poll = {}});
+    for (const auto combine : {host::combine_statistics, reference::combine_statistics}) {
+        std::vector<float> loss(16);
+        Matrix with_losses(16, 2, DType::fp32), alone(16, 2, DType::fp32);
+        for (const bool losses : {true, false}) {
+            combine(ctx, out.statistics.view(), problem.labels, problem.g,
+                    {.first_row = 40, .rows = 24, .vocab_size = 64}, 1, problem.options,
+                    losses ? with_losses : alone, losses ? std::span(loss) : std::span<float>());
+        }
+        EXPECT_TRUE(alone.same_bits(with_losses));
+    }
+}
+
 TEST(VocabularyWeightGradient, AddsToWhatIsThere) {
     const Problem problem =
         random_problem(19, 16, 8, 64, DType::fp32, 1, {.label_smoothing = 0.1F});

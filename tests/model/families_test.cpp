@@ -52,6 +52,29 @@ TEST(Families, RefuseAnotherNameWithTheNearestOneAndWhatIsMissing) {
     EXPECT_THROW(config.check(), UsageError);
 }
 
+TEST(Families, OfGptNeoxTurnAQuarterOfAHeadInPairsButAtLeastOne) {
+    const auto turned = [](int64_t head_size) {
+        ModelConfig config;
+        config.num_attention_heads = 2;
+        config.hidden_size = 2 * head_size;
+        set_family(config, "gpt_neox");
+        return config.rotary_channels;
+    };
+    EXPECT_EQ(turned(64), 16);
+    EXPECT_EQ(turned(20), 4) << "of 5";
+    EXPECT_EQ(turned(4), 2);
+}
+
+TEST(Families, OfOlmoeTakeTheSizeOfAHeadOnlyWhereItIsTheirs) {
+    ModelConfig config;
+    set_family(config, "olmoe");
+    const int64_t theirs = config.hidden_size / config.num_attention_heads;
+    config.kv_channels = theirs;
+    EXPECT_NO_THROW(config.check());
+    config.kv_channels = 2 * theirs;
+    EXPECT_THROW(config.check(), UsageError);
+}
+
 TEST(Families, OthersAreNoneOfThemAndNamed) {
     std::set<std::string_view> names;
     for (const OtherFamily& other : other_families()) {

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <set>
 
+#include "src/select/greedy.hpp"
 #include "src/select/selection.hpp"
 #include "src/select/write_subset.hpp"
 #include "tests/select/select_problem.hpp"
@@ -254,6 +255,62 @@ TEST_F(Selections, TakeNoLockFileOfOthers) {
     write_file(state + "/state.safetensors.partial-99-0", "of a killed run");
     EXPECT_EQ(refusal(), "");
     EXPECT_FALSE(std::filesystem::exists(state));
+}
+
+// Every sample has one neighbour, so that before each step, open samples have as many entries as
+// there are of them.
+TEST_F(Selections, CountTheEntriesOfSamplesThatWereOpenBeforeEachStep) {
+    constexpr int64_t kSamples = 12;
+    SelectProblem problem;
+    for (int64_t v = 0; v < kSamples; ++v) {
+        problem.utility.push_back(static_cast<int32_t>(100 + 10 * v));
+        if (v % 2 == 1) problem.edges.push_back({v - 1, v, 200});
+    }
+    write(problem);
+    const GraphFile graph(folder_ / "graph");
+    for (const int ranks : {1, 3}) {
+        World::threads(ranks).run([&](Communicator& world) {
+            SelectContext context{.world = world, .graph = graph, .objective = problem.objective};
+            const GraphSizes sizes = GraphSizes::of(context);
+            const SelectionOptions options{.k = 5,
+                                           .bounding = BoundingRule::from("exact", "--bounding")};
+            const MemoryPlan plan =
+                plan_memory(sizes, ranks, 1, options.bounding, context.batch_bytes);
+            const auto utilities = [&](int64_t first, std::span<int32_t> to) {
+                std::copy_n(problem.utility.begin() + first, to.size(), to.begin());
+            };
+            Selection selection(context, sizes, plan, utilities, options, nullptr);
+            selection.run();
+            const BoundingReport& bounding = selection.progress().bounding;
+            ASSERT_GT(bounding.steps.size(), 1U);
+            ASSERT_GT(bounding.steps.front().decided, 0);
+            int64_t open = kSamples;
+            int64_t entries = 0;
+            for (const BoundingStep& step : bounding.steps) {
+                entries += open;
+                open -= step.decided;
+            }
+            EXPECT_EQ(bounding.open, open);
+            EXPECT_EQ(bounding.rejoin_tuples, entries);
+        });
+    }
+}
+
+TEST_F(Selections, ChooseGreedilyFromNothingNothing) {
+    const SelectProblem problem = random_problem(13, 4, 2, 9, 1);
+    write(problem);
+    const GraphFile graph(folder_ / "graph");
+    World::threads(1).run([&](Communicator& world) {
+        SelectContext context{.world = world, .graph = graph, .objective = problem.objective};
+        GraphRows rows(graph);
+        const auto chosen = [&](std::vector<PartNode> nodes, int64_t count) {
+            return greedy(context, rows, nodes, count, 1000, [](uint32_t) { return true; });
+        };
+        EXPECT_EQ(chosen({}, 0), std::vector<uint32_t>{});
+        EXPECT_EQ(chosen({}, 3), std::vector<uint32_t>{});
+        EXPECT_EQ(chosen({{.gain = 5, .node = 2}}, 0), std::vector<uint32_t>{});
+        EXPECT_EQ(chosen({{.gain = 5, .node = 2}}, 3), std::vector<uint32_t>{2});
+    });
 }
 
 TEST_F(Selections, HoldWhatWasPlannedAndNoMore) {

@@ -73,6 +73,26 @@ TEST_F(ControlGroup, IsAsSmallAsTheSmallestAboveIt) {
     EXPECT_EQ(groups.cpu_group, folder_ / "v2/system.slice/job 1");
 }
 
+// Of groups that allow as much, the first one is named: the one of the process itself.
+TEST_F(ControlGroup, NamesTheInnermostOfGroupsThatAllowAsManyProcessors) {
+    group("v2/outer/inner");
+    mounted("/", "v2", "cgroup2", "rw");
+    write_file(folder_ / "v2/outer/cpu.max", "200000 100000\n");
+    write_file(folder_ / "v2/outer/inner/cpu.max", "100000 50000\n");
+    const ControlGroups groups = found("0::/outer/inner\n");
+    EXPECT_EQ(groups.cpus, 2);
+    EXPECT_EQ(groups.cpu_group, folder_ / "v2/outer/inner");
+}
+
+TEST_F(ControlGroup, LimitsNothingWhereItsUseIsUnknown) {
+    const std::string root = group("v2");
+    mounted("/", "v2", "cgroup2", "rw");
+    write_file(root + "/memory.max", "1000\n");
+    EXPECT_EQ(found("0::/\n").memory_left, std::nullopt);
+    write_file(root + "/memory.current", "300\n");
+    EXPECT_EQ(found("0::/\n").memory_left, 700);
+}
+
 TEST_F(ControlGroup, IsReadInVersion1) {
     mounted("/", "memory", "cgroup", "rw,memory");
     mounted("/", "cpu", "cgroup", "rw,cpu,cpuacct");

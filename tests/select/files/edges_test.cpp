@@ -82,6 +82,18 @@ TEST_F(Edges, NumbersThatAreNoSampleNumbersAreRefused) {
     EXPECT_EQ(import({{0, 1 << 20, 1}}, {.samples = 1 << 21}).samples, 1 << 21);
 }
 
+// 64 samples for each edge may be numbers; divided, 64 * 16400 + 63 are as many for each.
+TEST_F(Edges, MayNameSixtyFourTimesAsManySamples) {
+    EdgeList star;
+    for (int i = 1; i < 16400; ++i) star.push_back({0, static_cast<double>(i), 1});
+    star.push_back({0, 64 * 16400 + 62, 1});
+    EXPECT_EQ(import(star).samples, 64 * 16400 + 63);
+    EXPECT_EQ(GraphFile(folder_ / "graph").metadata().at("import.edges"), "16400");
+    std::filesystem::remove(folder_ / "graph");
+    star.back()[1] += 1;
+    EXPECT_THAT(refused(star), HasSubstr("names sample 1049663, but has only 16400 edges"));
+}
+
 TEST_F(Edges, MayBeGivenOnceOrInBothDirections) {
     const ImportReport report = import({{3, 1, 0.5}, {0, 1, 1}, {1, 0, 1}});
     EXPECT_EQ(report.samples, 4);
@@ -127,6 +139,23 @@ TEST_F(Edges, AreTheSameGraphWithAnyMemory) {
     const ImportReport little = import(edges, {.memory = 200 * 8 + 1000});
     EXPECT_GT(little.passes, 10);
     EXPECT_TRUE(read_file(folder_ / "graph") == once);
+}
+
+// Rows of three neighbours and of one: with room for three of 24 bytes each, the long row is a part
+// of its own, wherever its edges name it. Each of two parts is read twice, after two passes over
+// all edges.
+TEST_F(Edges, AreReadOnceMoreForEveryPartThatFits) {
+    const auto passes = [&](const EdgeList& edges, int64_t room) {
+        return import(edges, {.memory = 4 * 8 + static_cast<uint64_t>(room) * 24}).passes;
+    };
+    const EdgeList from_first{{0, 1, 1}, {0, 2, 1}, {0, 3, 1}};
+    const EdgeList to_first{{1, 0, 1}, {2, 0, 1}, {3, 0, 1}};
+    for (const EdgeList& edges : {from_first, to_first}) {
+        EXPECT_EQ(passes(edges, 6), 2 + 1) << "a single part is kept";
+        EXPECT_EQ(passes(edges, 5), 2 + 2 * 2);
+        EXPECT_EQ(passes(edges, 3), 2 + 2 * 2);
+        EXPECT_EQ(passes(edges, 2), 2 + 2 * 3) << "a row that does not fit is one alone";
+    }
 }
 
 TEST_F(Edges, AreRefusedWithTheirRow) {
@@ -222,6 +251,32 @@ TEST_F(Scores, AreReadAsTheyAre) {
     EXPECT_EQ(utility->kind(), "margin");
     EXPECT_EQ(utility->corpus().seq_length, 4);
     EXPECT_EQ(open_embedding(folder_ / "scores")->width(), 2);
+}
+
+TEST_F(Scores, MayHoldOnlyWhatIsAskedFor) {
+    const auto write_with = [&](const std::string& kind, int64_t hidden_size) {
+        World::threads(1).run([&](Communicator& world) {
+            ScoresWriter file(world, folder_ / "some",
+                              {.corpus = {.data = {}, .seq_length = 4, .samples = 2},
+                               .utility_kind = kind,
+                               .hidden_size = hidden_size});
+            if (!kind.empty()) file.write_utility(0, std::vector<int32_t>{5, 6});
+            if (hidden_size > 0) file.write_embedding(0, std::vector<float>{7, 8});
+            file.publish();
+        });
+    };
+    write_with("", 1);
+    std::vector<float> rows(2);
+    open_embedding(folder_ / "some")->read(0, rows);
+    EXPECT_THAT(rows, ElementsAre(7, 8));
+    EXPECT_THAT(message_of([&] { (void)open_utility(folder_ / "some"); }),
+                HasSubstr("some: has no utilities; make it with vocabpipe select score"));
+    write_with("margin", 0);
+    std::vector<int32_t> utility(2);
+    open_utility(folder_ / "some")->read(0, utility);
+    EXPECT_THAT(utility, ElementsAre(5, 6));
+    EXPECT_THAT(message_of([&] { (void)open_embedding(folder_ / "some"); }),
+                HasSubstr("some: has no embeddings; make it with vocabpipe select score"));
 }
 
 TEST_F(Scores, AreRefusedWhereAColumnIsToBeChosen) {

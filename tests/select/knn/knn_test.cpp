@@ -309,6 +309,17 @@ TEST_P(Knn, CentresEmbeddingsToTheSameBitsOnAnyRanks) {
     });
 }
 
+// With several ranks, most have only zeros.
+TEST_P(Knn, CentresAColumnThatIsZeroOnSomeRanks) {
+    Rows rows(8, std::vector<float>{0});
+    rows[0][0] = 8;
+    run(GetParam(), [&](Communicator& c) {
+        std::vector<float> centred(8);
+        centre_embeddings(c, std::make_unique<MadeUp>(rows))->read(0, centred);
+        EXPECT_THAT(centred, ::testing::ElementsAre(7, -1, -1, -1, -1, -1, -1, -1));
+    });
+}
+
 TEST_P(Knn, RefusesRowsWithoutADirection) {
     for (const float bad :
          {0.0F, std::numeric_limits<float>::infinity(), std::numeric_limits<float>::quiet_NaN()}) {
@@ -363,6 +374,20 @@ TEST_P(Knn, EndsOnAllRanksWhereOneWasToldTo) {
 INSTANTIATE_TEST_SUITE_P(Ranks, Knn, ::testing::ValuesIn(kKnnRanks), [](const auto& ranks) {
     return kKnnThreads ? "p" + std::to_string(ranks.param) : std::string("mpi");
 });
+
+// A piece of 4 MiB is on its way out, and one on its way in.
+TEST(KnnMemory, HoldsMessagesOnlyWhereThereAreOtherRanks) {
+    const auto messages = [](int ranks) {
+        uint64_t bytes = 0;
+        for (const auto& [name, of] : plan_knn_memory(10'000, 64, ranks, {}).search) {
+            if (name == "messages") bytes += of;
+        }
+        return bytes;
+    };
+    EXPECT_EQ(messages(1), 0U);
+    EXPECT_EQ(messages(2), uint64_t{2} * 4 << 20);
+    EXPECT_EQ(messages(5), uint64_t{2} * 4 << 20);
+}
 
 TEST(KnnMemory, AsksForTheRanksThatWouldDo) {
     const uint64_t of_four = plan_knn_memory(1'000'000, 1024, 4, {}).total();

@@ -45,6 +45,23 @@ TEST(StrictJsonDocument, NamesKeysAsTheyAreUnlessALineCannotHoldThem) {
     EXPECT_EQ(refusal(R"({"a\nb":1})"), "file: unknown key \"\"a\\nb\"\"; use one of b");
 }
 
+TEST(StrictJsonDocument, IsRefusedForTheFirstFaultInIt) {
+    const auto refusal = [](const std::string& text) {
+        try {
+            (void)StrictJson::parse(text, "file");
+        } catch (const InputFileError& error) {
+            return std::string(error.what());
+        }
+        return std::string("accepted");
+    };
+    const std::string deepest = std::string(31, '[') + std::string(31, ']');
+    const std::string deeper = "[" + deepest + "]";
+    EXPECT_EQ(refusal(R"({"a":)" + deepest + "}"), "accepted");
+    EXPECT_EQ(refusal(R"({"a":)" + deeper + R"(,"a":1})"), "file: nested deeper than 32 levels");
+    EXPECT_EQ(refusal(R"({"a":)" + deepest + R"(,"a":)" + deeper + "}"),
+              "file: \"a\" appears twice in one object; keep one");
+}
+
 TEST(StrictJsonDocument, KnowsTheKeysThatNobodyAskedFor) {
     const StrictJson root = StrictJson::parse(R"({"a":{"b":1,"c":2},"d":3,"e":4,"f":5})", "file");
     EXPECT_THAT(root.unread_keys(), ElementsAre("a", "d", "e", "f"));

@@ -23,6 +23,11 @@ TEST(MoeConfigFile, TakesTransformersDefaults) {
     EXPECT_THAT(mixtral.windowed, IsEmpty());
     EXPECT_EQ(mixtral.moe.aux_loss, 0) << "a loss is no part of a model";
 
+    EXPECT_EQ(mixtral.max_position_embeddings, 4096);
+    json without_positions = rotary("mixtral");
+    without_positions.erase("max_position_embeddings");
+    EXPECT_EQ(parsed(without_positions).max_position_embeddings, 131072);
+
     json keys = rotary("qwen3_moe");
     keys.erase("num_key_value_heads");
     const ModelConfig qwen3 = parsed(keys);

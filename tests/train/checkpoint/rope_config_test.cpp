@@ -45,6 +45,23 @@ TEST(RopeConfig, GivesTheTableThatTransformersComputes) {
     }
 }
 
+TEST(RopeConfig, OfLongropeEnlargesCosAndSinBeyondTheTrainedLengthAlone) {
+    // Microsoft's formula: sqrt(1 + log(factor) / log(trained)), 1 for a factor up to 1.
+    Rope rope{.scaling = RopeScaling::longrope,
+              .original_positions = 16,
+              .short_factors = {1, 2},
+              .long_factors = {2, 4}};
+    const auto amplitude = [&](double factor) {
+        rope.factor = factor;
+        return rotary_table(rope, 4, 1).front();  // the cosine of 0
+    };
+    EXPECT_EQ(amplitude(0.25), 1);
+    EXPECT_EQ(amplitude(1), 1);
+    EXPECT_FLOAT_EQ(amplitude(std::sqrt(2.0)), std::sqrt(1.125F));  // an eighth of log(16)
+    EXPECT_FLOAT_EQ(amplitude(2), std::sqrt(1.25F));
+    EXPECT_FLOAT_EQ(amplitude(4096), 2);
+}
+
 TEST(RopeConfig, OfDynamicTypeGrowsThetaBeyondThePositionsOfTheModel) {
     // transformers' formula: theta ((factor L / M) - (factor - 1))^(d / (d - 2)), L the longer of
     // the sequence and M, max_position_embeddings.

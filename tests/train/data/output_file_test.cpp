@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <vector>
 
@@ -61,6 +62,23 @@ TEST(OutputFile, LeavesNothingAndTheOlderFileIfNotPublished) {
     }
     EXPECT_EQ(folder.names(), Names{"x"});
     EXPECT_EQ(testing::read_file(folder / "x"), "old");
+}
+
+// Folders stay, as they are no files of a killed run.
+TEST(OutputFile, TriesAHundredAndOneNamesOfItsTemporaryFile) {
+    const TempFolder folder;
+    const std::string begin = folder / ("x.partial-" + std::to_string(::getpid()) + "-");
+    for (int i = 0; i < 100; ++i) std::filesystem::create_directory(begin + std::to_string(i));
+    {
+        OutputFile file(folder / "x");
+        file.write(bytes("abc"));
+        file.publish();
+    }
+    EXPECT_EQ(testing::read_file(folder / "x"), "abc");
+    std::filesystem::create_directory(begin + "100");
+    EXPECT_THAT(testing::message_of<Error>([&] { const OutputFile file(folder / "x"); }),
+                HasSubstr("x: cannot create"));
+    EXPECT_EQ(testing::read_file(folder / "x"), "abc");
 }
 
 TEST(OutputFile, TwoWritersOfOneNameDoNotShareATemporaryFile) {
