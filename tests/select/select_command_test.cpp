@@ -115,6 +115,10 @@ TEST_F(SelectCommand, RefusesBadFlags) {
                 HasSubstr("--partitions 51: there are only 50 samples"));
     EXPECT_THAT(refused(rest + "--fraction 0.5 --memory 1000", 4),
                 AllOf(HasSubstr("--memory 1000: 50 samples"), HasSubstr("use --memory ")));
+    EXPECT_THAT(refused("select run --utility scores --fraction 0.5 --output subset", 2),
+                HasSubstr("--graph is required"));
+    EXPECT_THAT(refused("select run --graph graph --fraction 0.5 --output subset", 2),
+                HasSubstr("--utility is required"));
     EXPECT_THAT(refused(kRun + "--fraction 0.5", 2), HasSubstr("--output: is required"));
     EXPECT_THAT(refused(kRun + "--fraction 0.5 --output no/such/folder/subset", 1),
                 HasSubstr("no/such/folder/subset: cannot create"));

@@ -184,6 +184,53 @@ TEST_F(SelectPage, ShowsTextsOfChosenSamplesBesideTextsOfOthers) {
     EXPECT_THAT(page.html(), Not(HasSubstr("Texts of samples")));
 }
 
+// The picture of bounding goes from 10 to 194 for 10 samples to none, and from 70 to 850.
+TEST(SelectionPicture, HasABarForEachStepOfBounding) {
+    tool::SelectionPage page{.title = "t", .samples = 10, .chosen = 5};
+    page.steps = {{.grow = false, .decided = 4}, {.grow = true, .decided = 1}};
+    const std::string html = page.html();
+    const auto bar = [](const char* x, const char* y, const char* height, const char* kind) {
+        return "<rect x=\"" + std::string(x) + "\" y=\"" + y + "\" width=\"390.0\" height=\"" +
+               height + "\" class=\"" + kind + "\"/>";
+    };
+    EXPECT_THAT(html, HasSubstr(bar("70.0", "194.0", "0.0", "chosen")));
+    EXPECT_THAT(html, HasSubstr(bar("70.0", "10.0", "73.6", "out")));
+    EXPECT_THAT(html, HasSubstr(bar("460.0", "175.6", "18.4", "chosen")));
+    EXPECT_THAT(html, HasSubstr(bar("460.0", "10.0", "73.6", "out")));
+    EXPECT_THAT(html, HasSubstr("step 2, Grow selects 1: 1 selected, 4 discarded, 5 open"));
+    EXPECT_THAT(html, HasSubstr("y=\"106.0\" text-anchor=\"end\">5</text>"));
+}
+
+// The curve goes from 18 for the largest objective to 186 for the smallest; a label's line is 4
+// lower.
+TEST(SelectionPicture, HasALabelAtBothEndsOfTheObjective) {
+    tool::SelectionPage page{.title = "t", .samples = 10, .chosen = 5};
+    page.rounds = {{.input = 10, .kept = 8, .partitions = 2, .objective = 1.5},
+                   {.input = 8, .kept = 5, .partitions = 1, .objective = 2.5},
+                   {.input = 8, .kept = 5, .partitions = 1, .objective = 2}};
+    const std::string html = page.html();
+    EXPECT_THAT(html, HasSubstr("<polyline points=\"82.0,186.0 460.0,18.0 838.0,102.0 \""));
+    EXPECT_THAT(html, HasSubstr("<text x=\"64.0\" y=\"190.0\" text-anchor=\"end\">1.5</text>"));
+    EXPECT_THAT(html, HasSubstr("<text x=\"64.0\" y=\"22.0\" text-anchor=\"end\">2.5</text>"));
+}
+
+// Rows of 17, in which bars of 520 leave 2 free above and below.
+TEST(SelectionPicture, HasABarForEachSourceTheLargestShareFirst) {
+    tool::SelectionPage page{.title = "t", .samples = 12, .chosen = 6};
+    page.sources = {{.name = "few", .samples = 8, .chosen = 2},
+                    {.name = "all", .samples = 4, .chosen = 4}};
+    const std::string html = page.html();
+    const auto bar = [](const char* y, const char* width, const char* kind, const char* hint) {
+        return "<rect x=\"220.0\" y=\"" + std::string(y) + "\" width=\"" + width +
+               "\" height=\"13.0\" class=\"" + kind + "\"><title>" + hint + "</title>";
+    };
+    EXPECT_THAT(html, HasSubstr(bar("2.0", "520.0", "open", "4 of 4")));
+    EXPECT_THAT(html, HasSubstr(bar("2.0", "520.0", "chosen", "4 of 4")));
+    EXPECT_THAT(html, HasSubstr(bar("19.0", "520.0", "open", "2 of 8")));
+    EXPECT_THAT(html, HasSubstr(bar("19.0", "130.0", "chosen", "2 of 8")));
+    EXPECT_THAT(html, HasSubstr("<line x1=\"480.0\" y1=\"0.0\" x2=\"480.0\" y2=\"34.0\""));
+}
+
 TEST_F(SelectPage, RefusesWhatIsNoReportOrOfAnotherRun) {
     write_file(folder_ / "report.json", "{\"ranks\": 1}");
     write_file(folder_ / "mine.html", "<p>mine</p>");
@@ -199,6 +246,10 @@ TEST_F(SelectPage, RefusesWhatIsNoReportOrOfAnotherRun) {
                 HasSubstr("--subset: needs --data-path"));
     EXPECT_THAT(refused("--report report.json --html page.html --tokenizer-model m.model", 2),
                 HasSubstr("--tokenizer-model: needs --subset"));
+    EXPECT_THAT(refused("--report report.json --html page.html --subset subset --data-path corpus "
+                        "--tokenizer-model m.model",
+                        3),
+                HasSubstr("report.json: is not a report"));
     EXPECT_THAT(refused("--report none.json --html page.html", 3), HasSubstr("none.json"));
     EXPECT_THAT(refused("--report report.json --html mine.html", 2), HasSubstr("--html mine.html"));
     EXPECT_FALSE(std::filesystem::exists(folder_ / "page.html"));

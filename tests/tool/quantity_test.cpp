@@ -92,6 +92,8 @@ TEST(Quantity, OfTimeThatIsNoneIsRefusedByFlagAndText) {
     EXPECT_THAT([] { (void)parse_time("--at", "1ms", 100); },
                 ThrowsMessage<UsageError>(
                     HasSubstr("--at 1ms: must be a number of at least 0, in the unit of --costs")));
+    EXPECT_THAT([] { (void)parse_time("--at", "1ms", 1); },
+                ThrowsMessage<UsageError>(HasSubstr("in the unit of --costs")));
 }
 
 }  // namespace

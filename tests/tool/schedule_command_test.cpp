@@ -67,6 +67,20 @@ TEST(ScheduleShow, DrawsOneRowPerRankAlongTime) {
               "makespan 8.92, longest span of a rank 8.92, bubble 38.3 % (mean over ranks)\n");
 }
 
+// F and B take 5 units, three columns each: the last mark of the axis is where the last B ends.
+TEST(ScheduleShow, MarksTheEndWhereAMarkIsDue) {
+    EXPECT_THAT(run("show 1f1b --pp 1 --microbatches 2 --costs 5,5,0 --width 120").output,
+                HasSubstr("\n        0           20\nrank 0 |F0-B0-F1-B1-\n"));
+}
+
+// Three F and three B of 3 units on rank 0, which begins 3 earlier and ends 3 later than rank 1.
+TEST(ScheduleShow, AlignsFiguresRight) {
+    EXPECT_THAT(run("show 1f1b --pp 2 --microbatches 3 --costs 3,3,0").output,
+                HasSubstr("\nrank  busy  idle  bubble  peak chunks  stages\n"
+                          "   0    18     6  25.0 %            2  0\n"
+                          "   1    18     6  25.0 %            1  1\n"));
+}
+
 TEST(ScheduleShow, PrintsFormatsThatCanBeReadAgain) {
     const TempFolder folder;
     const std::string name = "show interleaved --pp 2 --microbatches 4 --chunks 2 ";

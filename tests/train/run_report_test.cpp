@@ -42,6 +42,19 @@ RunReport two_ranks() {
     return report;
 }
 
+TEST(RunReport, TellsTokensPerSecondOfTheStepThatRanAndOfTheOneThatWasSimulated) {
+    RunReport report = two_ranks();
+    EXPECT_EQ(report.tokens_per_second(), 4096 / 0.001);
+    EXPECT_EQ(report.simulated_tokens_per_second(), 0) << "nothing was simulated";
+    report.simulated_step_ns = 2'000'000;
+    EXPECT_EQ(report.simulated_tokens_per_second(), 4096 / 0.002);
+    EXPECT_EQ(report.bubble(), 0.25);
+    EXPECT_DOUBLE_EQ(report.step_error(), -0.1);
+    report.ranks.clear();
+    EXPECT_EQ(report.tokens_per_second(), 0);
+    EXPECT_EQ(report.bubble(), 0);
+}
+
 TEST(RunReport, GivesOneErrorOfMemoryInTheTableAndBelow) {
     const std::string text = printed(two_ranks());
     EXPECT_THAT(text, HasSubstr(" 80.0     100.0  -20.0\n"));
