@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What attention's operators and the rotary ones ask of their arguments on every device; workspaces
-// are each device's own. UsageError otherwise.
+// Checks of the arguments of attention's and the rotary operators that all devices share; each
+// device checks its own workspaces. They throw UsageError.
 #pragma once
 
 #include <cstddef>
@@ -29,7 +29,8 @@ inline void require_attention(ConstTensor qkv, const AttentionShape& shape,
             "first_visible of N tokens, or of none");
 }
 
-/// Besides require_attention(), where the host can read `first_visible`: a query sees itself.
+/// In addition to require_attention(), where the host can read `first_visible`: a query sees
+/// itself.
 inline void require_visible_tokens(const AttentionShape& shape,
                                    std::span<const int32_t> first_visible) {
     for (size_t n = 0; n < first_visible.size(); ++n) {
@@ -39,7 +40,7 @@ inline void require_visible_tokens(const AttentionShape& shape,
     }
 }
 
-/// Besides require_attention().
+/// In addition to require_attention().
 inline void require_attention_gradients(ConstTensor dout, ConstTensor qkv, ConstTensor out,
                                         ConstTensor dqkv) {
     require(same_shape(dout, out) && same_shape(dqkv, qkv), "gradients shaped as their tensors");

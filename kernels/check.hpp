@@ -9,7 +9,7 @@
 
 namespace vocabpipe::kernels {
 
-/// A caller's mistake; costs one comparison per operator call.
+/// Throws UsageError for a caller's mistake; costs one comparison per operator call.
 inline void require(bool holds, const char* claim) {
     if (!holds)
         throw UsageError(std::string("kernel called with wrong arguments: expected ") + claim);

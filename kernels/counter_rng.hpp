@@ -8,11 +8,11 @@
 #include <numbers>
 
 /// Counter-based normal numbers: element i of parameter `parameter_id` is a function of (seed,
-/// parameter_id, i) and nothing else, so every rank draws its rows of the whole matrix, for any
-/// number of ranks, without drawing the others.
+/// parameter_id, i) only, so every rank draws its rows of the whole matrix, for any number of
+/// ranks, without drawing the others.
 ///
 /// Philox4x32-10 (Salmon et al., SC 2011) with the seed as key encrypts the counter (i / 4,
-/// parameter_id) into four 32-bit words w; two Box-Muller pairs make four normals of them:
+/// parameter_id) into four 32-bit words w; two Box-Muller pairs turn them into four normals:
 ///
 ///     r = sqrt(-2 log u(w0)), t = 2 pi u(w1): r cos t, r sin t; the same with w2, w3
 ///     u(w) = (w + 1/2) / 2^32, in (0, 1): |normal| < 6.8

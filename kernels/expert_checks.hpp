@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the operators of a mixture of experts ask of their arguments on every device. UsageError
-// otherwise.
+// Checks of the arguments of a mixture of experts' operators that all devices share. They throw
+// UsageError.
 #pragma once
 
 #include <cstdint>
@@ -36,7 +36,7 @@ inline void require_router(ConstTensor logits, const RouterOptions& options,
     require(has_shape(log_z, logits.rows, 1), "log_z (N, 1)");
 }
 
-/// Besides require_router().
+/// In addition to require_router().
 inline void require_router_forward(ConstTensor logits, ConstTensor bias, ConstTensor score_sums) {
     require(!bias || (has_shape(bias, 1, logits.cols) && bias.dtype == DType::fp32),
             "bias (1, experts) fp32, or none");
@@ -124,7 +124,7 @@ inline void require_scale_rows(ConstTensor x, std::span<const int32_t> slot_of_r
     require((weights || x.rows == 0) && weights.dtype == DType::fp32, "fp32 weights");
 }
 
-/// x (R, in) and y (R, `out` columns of the product or some of them).
+/// x (R, in) and y (R, `out`): all columns of the product or some of them.
 inline void require_grouped_rows(ConstTensor x, ConstTensor w, ConstTensor y, int64_t out,
                                  std::span<const RowRange> rows) {
     require(!rows.empty(), "rows of one expert or more");
@@ -140,7 +140,7 @@ inline void require_grouped_linear(ConstTensor x, ConstTensor w, ConstTensor y,
                                    std::span<const RowRange> rows) {
     require_grouped_rows(x, w, y, y.cols, rows);
 }
-/// The columns of each expert's product.
+/// Columns of each expert's product.
 inline int64_t require_grouped_columns(ConstTensor x, ConstTensor w, ConstTensor y,
                                        std::span<const RowRange> rows, int64_t first_column) {
     const int64_t out = rows.empty() ? 0 : w.rows / std::ssize(rows);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What all devices demand of fold_partials()'s arguments.
+// Checks of fold_partials()'s arguments that all devices share.
 #pragma once
 
 #include <cstdint>

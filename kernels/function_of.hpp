@@ -13,7 +13,7 @@ struct EntryOf<entry> {
 };
 
 /// The type of the functions that an entry of Operators points to. A device declares its own as
-/// `FunctionOf<&Operators::add> add;`, so that the signature stands in the table alone.
+/// `FunctionOf<&Operators::add> add;`, so that only the table spells out the signature.
 template <auto entry>
 using FunctionOf = typename EntryOf<entry>::Type;
 

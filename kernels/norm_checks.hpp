@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the norms' operators ask of their arguments on every device. UsageError otherwise.
+// Checks of the norm operators' arguments that all devices share. They throw UsageError.
 #pragma once
 
 #include "kernels/check.hpp"
@@ -23,7 +23,7 @@ inline void require_norm_weight(ConstTensor weight, ConstTensor x) {
             "gamma, beta (1, h) of x's type");
 }
 
-/// Without beta. `residual` may be empty.
+/// Norms without beta. `residual` may be empty.
 inline void require_norm_forward(ConstTensor x, ConstTensor gamma, ConstTensor residual,
                                  ConstTensor y) {
     require(same_shape(x, y) && x.dtype == y.dtype, "equal shapes and types of x and y");
@@ -45,7 +45,7 @@ inline void require_norm_sums(const RmsNormOptions& options, ConstTensor x) {
             "fp32 sums (1, N) of at least x's columns");
 }
 
-/// dy, gamma and statistics are empty, or none of them is.
+/// Either all of dy, gamma and statistics are empty, or none is.
 inline void require_norm_sums(ConstTensor dy, ConstTensor x, ConstTensor gamma,
                               ConstTensor statistics, ConstTensor sums) {
     require(has_shape(sums, 1, x.rows) && sums.dtype == DType::fp32, "fp32 sums (1, N)");
@@ -55,7 +55,7 @@ inline void require_norm_sums(ConstTensor dy, ConstTensor x, ConstTensor gamma,
     require_norm_statistics(statistics, x.rows, kRmsNormStatistics);
 }
 
-/// Called for dgamma and, where there is one, for dbeta.
+/// Checks dgamma or, in a second call, dbeta.
 inline void require_norm_backward_weight(ConstTensor dy, ConstTensor x, ConstTensor gradient) {
     require(same_shape(x, dy) && x.dtype == dy.dtype, "equal shapes and types of x and dy");
     require(has_shape(gradient, 1, x.cols) && gradient.dtype == DType::fp32,
@@ -71,7 +71,7 @@ inline void require_head_norm(ConstTensor qkv, ConstTensor other, ConstTensor st
     require_norm_statistics(statistics, qkv.rows, shape.heads + shape.kv_heads);
 }
 
-/// `type`: qkv's of weights, fp32 of gradients.
+/// `type`: qkv's for weights, fp32 for gradients.
 inline void require_head_gammas(ConstTensor gamma_q, ConstTensor gamma_k,
                                 const AttentionShape& shape, DType type) {
     require(has_shape(gamma_q, 1, shape.head_size) && has_shape(gamma_k, 1, shape.head_size),

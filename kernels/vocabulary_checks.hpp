@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the output layer's operators ask of their arguments on every device. UsageError otherwise.
+// Checks of the output layer operators' arguments that all devices share. They throw UsageError.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The functions of vocabpipe/activation.hpp with their derivatives; what a caller does not use the
-// compiler leaves out.
+// The functions of vocabpipe/activation.hpp with their derivatives; the compiler drops the one of
+// the two that a caller does not use.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -17,7 +17,7 @@ __device__ __forceinline__ float sigmoid(float x) {
     return 1.0F / (1.0F + expf(-x));
 }
 
-/// By (1 + tanh(u)) / 2 = sigmoid(2u), without the cancellation of 1 + tanh(u) for negative u.
+/// Uses (1 + tanh(u)) / 2 = sigmoid(2u), without the cancellation of 1 + tanh(u) for negative u.
 struct GeluTanh {
     __device__ __forceinline__ static ValueAndSlope of(float x) {
         constexpr float kTwiceSlope = 1.5957691216057308F;  // 2 sqrt(2 / pi)
@@ -44,7 +44,7 @@ struct Gelu {
     }
 };
 
-/// Calls body.template operator()<Function>() with one of them.
+/// Calls body.template operator()<Function>() with one of these types.
 template <typename Body>
 void with_activation(Activation activation, Body&& body) {
     switch (activation) {

@@ -18,13 +18,13 @@ struct Parameter {
     float* exp_avg_sq;
     __nv_bfloat16* weight;  ///< or null
     int64_t count;
-    int64_t first_slice;  ///< of this parameter among the slices of the launch
+    int64_t first_slice;  ///< offset among the launch's slices
     float weight_decay;
     float lr_multiplier;
     bool aligned;  ///< all pointers, to four elements
 };
 
-/// Travels in the kernel's parameters, of which all GPUs take 4 KiB.
+/// Passed by value in the kernel's parameters, for which all GPUs have 4 KiB.
 struct Batch {
     static constexpr int kMost = 48;
     Parameter parameters[kMost];

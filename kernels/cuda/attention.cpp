@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// By cuDNN where it applies, by our own kernels elsewhere and for documents in a sequence.
+// Attention by cuDNN where it applies; by our own kernels elsewhere and for documents in a
+// sequence.
 #include "kernels/cuda/operators.hpp"
 
 #include <algorithm>
@@ -40,7 +41,7 @@ void end_cudnn_attention(CallSite ctx, const AttentionShape& shape) {
 
 }  // namespace
 
-/// 4 for each token and query head, or what cuDNN may need, if that is more.
+/// 4 bytes per token and query head, or cuDNN's need, if that is more.
 int64_t attention_workspace_bytes(AttentionShape shape, DType type, int) {
     return std::max(attention_backward_bytes(shape), cudnn_attention_workspace_bytes(shape, type));
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the kernels of both directions are told, and which keys a query sees.
+// Arguments of the kernels of both directions, and which keys a query sees.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -51,7 +51,7 @@ struct AttentionScores {
             first_visible == nullptr ? 0 : first_visible[int64_t{sequence} * seq_length + query];
         return by_document > by_window ? by_document : by_window;
     }
-    /// Scores but for the factor, from products.
+    /// Turns products q k into scores without the factor.
     template <int kCount>
     __device__ __forceinline__ void cap(float (&products)[kCount][4]) const {
         if (!capped) return;
@@ -63,7 +63,7 @@ struct AttentionScores {
     }
 };
 
-/// Heads side by side in the columns of rows that are tokens.
+/// Heads that lie next to each other in the columns of rows, one row per token.
 template <typename T>
 struct Heads {
     T* data;
@@ -75,7 +75,7 @@ struct Heads {
         return data + (int64_t{sequence} * s.seq_length + row) * stride +
                int64_t{head} * s.head_size + col;
     }
-    /// A tile's part from there.
+    /// The part of a tile that starts there.
     template <int kRows, int kCols>
     [[nodiscard]] __device__ __forceinline__ Part<std::remove_const_t<T>> part(
         const AttentionScores& s, int sequence, int head, int row, int col) const {

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Three kernels: delta = dout out by row; dk and dv, whose blocks take kAttentionRows keys through
-// the queries that see them; and dq, whose blocks take queries through keys. Scores and their
-// gradients are computed in both, seven products instead of five, so that every sum belongs to one
-// block: no atomics, no sums in memory, the same order every time. Heads that share keys follow one
-// another in the block of those keys.
+// Three kernels: delta = dout . out by row; dk and dv, whose blocks hold kAttentionRows keys and
+// iterate over the queries that see them; and dq, whose blocks hold queries and iterate over keys.
+// Both compute scores and their gradients, seven products instead of five, so that every sum
+// belongs to one block: no atomics, no sums in memory, the same order every time. Heads that share
+// keys follow one another in the block of those keys.
 //
-// Bound as in attention_forward.cu, for a tile of 64 keys and 32 queries, heads of 64, bf16: 256
+// Bounds as in attention_forward.cu, for a tile of 64 keys and 32 queries, heads of 64, bf16: 256
 // mma (4 products), 413 clocks on the tensor cores; 256 fragments of 256 bytes, 32 of k and v of
 // 512, 8 KiB of stores and 64 shuffles of a warp, 768 clocks in shared memory: at most 316 TFLOP/s,
-// about 180 expected. dq alike with 3 products.
+// about 180 expected. The same holds for dq with 3 products.
 #include "kernels/cuda/attention_arguments.cuh"
 #include "kernels/cuda/attention_kernels.hpp"
 #include "kernels/cuda/launch.cuh"
@@ -18,7 +18,7 @@ namespace vocabpipe::kernels::cuda {
 namespace {
 
 constexpr int kDeltaThreads = 256;
-constexpr int kDeltaLanes = 8;  // of one row of a head
+constexpr int kDeltaLanes = 8;  // lanes per row of a head
 
 /// delta (sequence, head, token) = sum over a head's columns of dout out
 template <typename T, int kCount>
@@ -58,10 +58,10 @@ struct Arguments {
     bool vectors;
 };
 
-/// What a block needs to know of a query.
+/// The data of a query that a block needs.
 struct Query {
     float log2_sum_exp, delta;
-    int first_key;  ///< beyond all keys for a query that is none
+    int first_key;  ///< beyond all keys if there is no such query
 
     template <typename T>
     __device__ __forceinline__ static Query of(const Arguments<T>& a, int sequence, int head,
@@ -73,7 +73,7 @@ struct Query {
                 a.delta[(int64_t{sequence} * a.s.heads + head) * length + query],
                 a.s.first_key(sequence, query)};
     }
-    /// That of a lane, which is token `query` of the sequence, or beyond: then no matter what.
+    /// The data of a lane's query, token `query` of the sequence; arbitrary beyond the sequence.
     [[nodiscard]] __device__ __forceinline__ Query of_lane(const AttentionScores& s, int lane,
                                                            int query) const {
         return {__shfl_sync(0xffffffffU, log2_sum_exp, lane), __shfl_sync(0xffffffffU, delta, lane),
@@ -82,15 +82,15 @@ struct Query {
     }
 };
 
-/// Rows that pass by a block, per tile: as many as shared memory (48 KiB) holds beside its own
-/// rows, and registers beside the sums of dk and dv; fewer for the narrow heads of small models,
-/// whose sequences are short.
+/// Rows per tile of the side over which a block iterates: as many as fit into shared memory (48
+/// KiB) next to its own rows, and into registers next to the sums of dk and dv; fewer for the
+/// narrow heads of small models, whose sequences are short.
 template <typename T, int kCols, bool kOfKeys>
 inline constexpr int kPassingRows = kCols == 16 || sizeof(T) == 4 || (kOfKeys && kCols > 64) ? 16
                                                                                              : 32;
 
-/// dq, or dk and dv, of kAttentionRows rows of a head. The block's own rows are queries, of q and
-/// dout, and keys pass by, of k and v; or the other way round.
+/// dq, or dk and dv, of kAttentionRows rows of a head. The block's own rows are queries (q and
+/// dout), and it iterates over keys (k and v); or the other way round.
 template <typename T, int kCols, bool kOfKeys>
 __global__ void __launch_bounds__(kAttentionThreads, (kOfKeys ? 2 : kBlocks<T, kCols>))
     attention_gradient_kernel(Arguments<T> a) {
@@ -132,11 +132,11 @@ __global__ void __launch_bounds__(kAttentionThreads, (kOfKeys ? 2 : kBlocks<T, k
         begin = max(0, warp_min(begin)) / kPassing * kPassing;
     }
 
-    // The tile that comes next: rows from `at` of the head that has its turn.
+    // The next tile: rows from `at` of the current head.
     int turn = 0, at = begin;
     Query passing_queries[kPerLane];
     const auto query_head = [&] { return kOfKeys ? head * turns + turn : head; };
-    /// Goes on to a tile of which some query sees some key, if `at` is none.
+    /// Skips to the next tile with a query that sees one of the keys, unless `at` is one.
     const auto skip_hidden = [&] {
         if constexpr (kOfKeys) {
             for (; turn < turns; ++turn, at = begin) {
@@ -165,7 +165,7 @@ __global__ void __launch_bounds__(kAttentionThreads, (kOfKeys ? 2 : kBlocks<T, k
         }
     };
 
-    // They pass through registers, unless rows are too short or badly aligned.
+    // Tiles pass through registers, unless rows are too short or badly aligned.
     Staged<T, kPassing, kCols> next, next_values;
     const auto part = [&](const Heads<const T>& of, int chunk) {
         const int of_head = kOfKeys ? query_head() : head / s.sharers();
@@ -198,7 +198,7 @@ __global__ void __launch_bounds__(kAttentionThreads, (kOfKeys ? 2 : kBlocks<T, k
 
     if (chunks == 1) load_own(0);
     skip_hidden();
-    // The chunk of the block's own results comes last: its tiles are then there for them.
+    // The chunk of the block's own results comes last, because the results need its tiles.
     const int first_chunk = (own_chunk + 1) % chunks;
     if (turn < turns) load_next(first_chunk);
     float sums[kCols / 8][4] = {};                          // dq or dk
@@ -206,14 +206,13 @@ __global__ void __launch_bounds__(kAttentionThreads, (kOfKeys ? 2 : kBlocks<T, k
     while (turn < turns) {
         float scores[kPassing / 8][4] = {}, gradients[kPassing / 8][4] = {};
         const int now = at;
-        // Whether a query of the one kind of rows may see a key of the other, as far as the warp
-        // goes.
+        // Whether one of the warp's rows may see, or be seen by, a row of this tile.
         const int warp_first = first + place.warp_row;
         const bool sees = warp_first < s.seq_length &&
                           (kOfKeys ? warp_first < now + kPassing : now < warp_first + kWarpRows);
         Query queries[kPerLane];
         for (int chunk = first_chunk;;) {
-            __syncthreads();  // the tiles before have been read
+            __syncthreads();  // the previous tiles have been read
             if (chunks > 1) load_own(chunk);
             store_next(chunk);
             const bool last = chunk == own_chunk;

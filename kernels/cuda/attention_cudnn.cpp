@@ -26,7 +26,7 @@ namespace graph = cudnn_frontend::graph;
 /// cuDNN's deterministic backward pass keeps the gradients of all scores in bf16, in tiles of 64
 /// queries and 128 keys. As many heads run at a time as stay below this.
 constexpr int64_t kCudnnScoreBytes = int64_t{256} << 20;
-/// For what cuDNN's engines want besides; not documented.
+/// For further memory of cuDNN's engines; not documented.
 constexpr int64_t kEngineBytes = int64_t{1} << 20;
 
 constexpr int64_t round_up(int64_t value, int64_t multiple) {
@@ -37,7 +37,7 @@ int64_t score_bytes_per_pair(AttentionShape shape) {
     return round_up(shape.seq_length, 64) * round_up(shape.seq_length, 128) * size_of(DType::bf16);
 }
 
-/// (sequence, head, token) fp32, and room for what follows to be aligned.
+/// Bytes of (sequence, head, token) fp32, rounded up so that the next array is aligned.
 int64_t statistics_bytes(AttentionShape shape) {
     return round_up(shape.tokens() * shape.heads * size_of(DType::fp32), 256);
 }
@@ -53,8 +53,8 @@ bool may_apply(AttentionShape shape, DType type) {
            score_bytes_per_pair(shape) * sharers(shape) <= kCudnnScoreBytes;
 }
 
-/// The part of the sequences, or of one sequence's heads, whose backward pass runs at a time; all
-/// heads that read one head of keys belong together.
+/// The part whose backward pass runs at a time: some of the sequences, or some of one sequence's
+/// heads; all query heads that read one head of keys stay together.
 AttentionShape backward_part(AttentionShape shape) {
     const int64_t pairs = kCudnnScoreBytes / score_bytes_per_pair(shape);
     AttentionShape part = shape;
@@ -64,15 +64,16 @@ AttentionShape backward_part(AttentionShape shape) {
     return part;
 }
 
-/// Statistics, row sums of score gradients, and in fp32 dq, and dk and dv of every query head where
-/// heads of keys are shared: all that an algorithm without score gradients in memory needs.
+/// Bytes of statistics, row sums of score gradients, and fp32 dq, and where heads of keys are
+/// shared dk and dv of every query head: all that an algorithm without score gradients in memory
+/// needs.
 int64_t bytes_beside_scores(AttentionShape part) {
     const int64_t sums = sharers(part) > 1 ? 3 : 1;
     return 2 * statistics_bytes(part) +
            sums * part.tokens() * part.query_columns() * size_of(DType::fp32) + kEngineBytes;
 }
 
-/// Whichever way cuDNN goes.
+/// Enough for each of cuDNN's algorithms.
 int64_t backward_bytes(AttentionShape shape) {
     const AttentionShape part = backward_part(shape);
     return bytes_beside_scores(part) + part.sequences * part.heads * score_bytes_per_pair(shape);
@@ -86,7 +87,7 @@ enum Id : int64_t { kQ = 1, kK, kV, kOut, kStatistics, kDOut, kDQ, kDK, kDV };
 
 struct PlanKey {
     bool backward;
-    bool may_vary;  ///< only of gradients
+    bool may_vary;  ///< for gradients only
     int64_t sequences, seq_length, heads, kv_heads, head_size;
     float scale, softcap;
     int64_t window;  ///< 0: none
@@ -95,7 +96,7 @@ struct PlanKey {
     auto operator<=>(const PlanKey&) const = default;
 };
 
-/// A graph that cuDNN has planned; none where it supports no such graph.
+/// A graph that cuDNN has planned; null where it does not support the graph.
 using Plan = std::unique_ptr<graph::Graph>;
 
 [[noreturn]] void fail(const std::string& call, const std::string& message) {
@@ -105,7 +106,8 @@ using Plan = std::unique_ptr<graph::Graph>;
 
 using Attributes = std::shared_ptr<graph::Tensor_attributes>;
 
-/// (sequences, heads, tokens, head_size), a head's columns of rows `stride` elements apart.
+/// Describes (sequences, heads, tokens, head_size): a head's columns in rows `stride` elements
+/// apart.
 template <typename Node>
 Node& place(Node& tensor, const PlanKey& key, Id id, int64_t stride) {
     const bool of_keys = id == kK || id == kV || id == kDK || id == kDV;
@@ -130,8 +132,8 @@ void output(const Attributes& tensor, const PlanKey& key, Id id, int64_t stride)
     place(*tensor, key, id, stride).set_output(true);
 }
 
-/// Scores of a soft-capped model: cap tanh(score / cap), masked; and how gradients pass through
-/// them. A graph with modified scores takes no other mask, so that the modifier masks as well.
+/// Scores of a soft-capped model, cap tanh(score / cap), masked, and their gradients. A graph with
+/// modified scores takes no other mask, so the modifier masks as well.
 class SoftCap {
 public:
     SoftCap(graph::Graph& g, const PlanKey& key)
@@ -151,7 +153,7 @@ public:
             g, capped, cudnn_frontend::DiagonalAlignment_t::TOP_LEFT, left, 0, key_.seq_length,
             key_.seq_length, nullptr, nullptr);
     }
-    /// After scores() of the same graph.
+    /// Call it after scores() of the same graph.
     [[nodiscard]] Attributes gradients(const std::shared_ptr<graph::Graph>& g,
                                        const Attributes& of_scores) const {
         const auto square = binary(*g, "tanh_squared", Mode::MUL, tanh_, tanh_);
@@ -170,7 +172,7 @@ private:
     Attributes inverse_, cap_, one_, tanh_;
 };
 
-/// `cap`: of a soft-capped model, or null.
+/// `cap`: for a soft-capped model, or null.
 template <typename Options>
 Options causal(const char* name, const PlanKey& key, const std::shared_ptr<SoftCap>& cap) {
     Options options;
@@ -220,8 +222,8 @@ Plan plan(cudnnHandle_t handle, const PlanKey& key) {
     auto status = g->build(handle, {cudnn_frontend::HeurMode_t::A});
     if (status.is_good()) return g;
     using Code = cudnn_frontend::error_code_t;
-    // Codes of a GPU, version or shape for which cuDNN has no plan; the last two also where plans
-    // were promised and then refused.
+    // Codes for a GPU, version or shape for which cuDNN has no plan; the last two also occur where
+    // plans were promised and then refused.
     if (status.get_code() == Code::GRAPH_NOT_SUPPORTED ||
         status.get_code() == Code::HEURISTIC_QUERY_FAILED ||
         status.get_code() == Code::GRAPH_EXECUTION_PLAN_CREATION_FAILED ||
@@ -242,14 +244,15 @@ public:
         handle_.reset(handle);
     }
 
-    /// Runs the plan of `key`; false if cuDNN has none, or none that the workspace is enough for.
+    /// Runs the plan of `key`; returns false if cuDNN has none, or the workspace is too small for
+    /// it.
     bool run(const PlanKey& key, cudaStream_t stream, std::unordered_map<int64_t, void*> pointers,
              std::span<std::byte> workspace) {
         auto found = plans_.find(key);
         if (found == plans_.end()) found = plans_.emplace(key, plan(handle_.get(), key)).first;
         graph::Graph* g = found->second.get();
         if (g == nullptr) return false;
-        // How much a plan wants is not documented; the plan before the run is an estimate.
+        // A plan's need is not documented; the size from before the run is an estimate.
         if (g->get_workspace_size() > static_cast<int64_t>(workspace.size())) return false;
         const cudnnStatus_t set = cudnnSetStream(handle_.get(), stream);
         if (set != CUDNN_STATUS_SUCCESS) fail("cudnnSetStream", cudnnGetErrorString(set));
@@ -274,7 +277,7 @@ CudnnAttention& plans_of(Engine& engine) {
     return *plans;
 }
 
-/// Without strides.
+/// The key without strides.
 PlanKey plan_key(bool backward, AttentionShape shape) {
     return {.backward = backward,
             .may_vary = false,
@@ -294,7 +297,7 @@ PlanKey plan_key(bool backward, AttentionShape shape) {
 }
 
 void* pointer(ConstTensor t) {
-    return const_cast<void*>(t.data);  // cuDNN's variant packs do not know inputs from outputs
+    return const_cast<void*>(t.data);  // variant packs do not tell inputs from outputs
 }
 
 }  // namespace
@@ -373,7 +376,7 @@ bool try_cudnn_attention_backward(CallSite ctx, ConstTensor dout, ConstTensor qk
                 return pointer(cut(tensor, queries + which * keys + first * shape.head_size,
                                    part.kv_columns()));
             };
-            // The first part finds out whether cuDNN has plans; the others are alike or smaller.
+            // The first part shows whether cuDNN has plans; the others are equal or smaller.
             if (!plans_of(engine).run(
                     key, engine.stream(),
                     {{kQ, of_queries(qkv)},

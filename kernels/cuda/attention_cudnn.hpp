@@ -13,28 +13,28 @@
 
 namespace vocabpipe::kernels::cuda {
 
-/// Plans of cuDNN, kept in Engine::State.
+/// cuDNN's plans, kept in Engine::State.
 class CudnnAttention;
 
 #ifdef VOCABPIPE_HAS_CUDNN
 
-/// Bytes of workspace without which the functions below do not apply; 0 where they never do: other
-/// types than bf16, other head sizes than multiples of 8 up to 256, sequences of one token, or so
-/// long that the deterministic backward pass of the query heads of one key head goes beyond
-/// kCudnnScoreBytes. Masks of documents are not cuDNN's either: their bounds are known to the
-/// device only, and its ragged layouts want the number of documents on the host.
+/// Bytes of workspace that the functions below need; 0 where they never apply: for types other than
+/// bf16, head sizes other than multiples of 8 up to 256, sequences of one token, and sequences so
+/// long that the deterministic backward pass of the query heads of one key head exceeds
+/// kCudnnScoreBytes. cuDNN does not get masks of documents either: only the device knows their
+/// bounds, and cuDNN's ragged layouts need the number of documents on the host.
 [[nodiscard]] int64_t cudnn_attention_workspace_bytes(AttentionShape shape, DType type);
 
-/// causal_attention_forward() by cuDNN. False, and nothing done, where
-/// it does not apply: see above, or unaligned tensors, or cuDNN does not support the graph on this
-/// GPU. Throws DeviceError if cuDNN fails.
+/// causal_attention_forward() by cuDNN. Returns false, with nothing done, where it does not apply
+/// (see above), tensors are unaligned, or cuDNN does not support the graph on this GPU. Throws
+/// DeviceError if cuDNN fails.
 [[nodiscard]] bool try_cudnn_attention_forward(CallSite ctx, ConstTensor qkv, AttentionShape shape,
                                                Tensor out, Tensor log_sum_exp,
                                                std::span<std::byte> workspace);
 
-/// causal_attention_backward() by cuDNN's deterministic algorithm, unless the engine lets attention
-/// vary: then in one call where the workspace is enough, and without score gradients. Where query
-/// heads share keys it rounds the dk and dv of each to bf16 before it adds them up.
+/// causal_attention_backward() by cuDNN's deterministic algorithm. If the engine lets attention
+/// vary and the workspace is large enough: in one call, without score gradients in memory. Where
+/// query heads share keys it rounds the dk and dv of each to bf16 before it adds them up.
 [[nodiscard]] bool try_cudnn_attention_backward(CallSite ctx, ConstTensor dout, ConstTensor qkv,
                                                 ConstTensor out, ConstTensor log_sum_exp,
                                                 AttentionShape shape, Tensor dqkv,

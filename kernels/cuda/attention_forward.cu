@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// One kernel: each block takes kAttentionRows queries of a head through the keys that they see,
-// with an online softmax, so that no score leaves the registers.
+// One kernel: each block holds kAttentionRows queries of a head and iterates over the keys that
+// they see, with an online softmax, so that no score leaves the registers.
 //
-// What bounds it, counted for a tile of 64 queries, 64 keys and heads of 64 in bf16, in clocks of a
+// Its bounds, counted for a tile of 64 queries, 64 keys and heads of 64 in bf16, in clocks of a
 // multiprocessor of an H200 (not measured):
 //   tensor cores     256 mma of 4096 FLOP at 0.62 of the 4096 FLOP per clock that Hopper's own
 //                    instructions reach                                                   413
@@ -10,8 +10,8 @@
 //                    at 128 bytes per clock                                               704
 //   exp2             4096 at 16 per clock                                                 256
 //   other arithmetic about 10 instructions for each score at 128 per clock                320
-// The greatest of them allows 345 TFLOP/s on 132 multiprocessors at 1.75 GHz, 0.35 of the peak.
-// What does not overlap should leave about 200. Two row tiles per warp would halve the fragments'
+// The largest of them allows 345 TFLOP/s on 132 multiprocessors at 1.75 GHz, 0.35 of the peak. Work
+// that does not overlap should leave about 200. Two row tiles per warp would halve the fragments'
 // share.
 #include <cmath>
 
@@ -23,26 +23,26 @@ namespace vocabpipe::kernels::cuda {
 
 namespace {
 
-/// Keys of a tile: as many as registers hold scores of beside the sums; fewer for the narrow heads
-/// of small models, whose sequences are short.
+/// Keys per tile: as many as fit with their scores into the registers next to the sums; fewer for
+/// the narrow heads of small models, whose sequences are short.
 template <typename T, int kCols>
 inline constexpr int kKeys = kCols == 16                    ? 16
                              : sizeof(T) == 4 || kCols > 64 ? 32
                                                             : 64;
 
-/// Over the four lanes that hold a row's sums.
+/// Maximum over the four lanes that hold a row.
 __device__ __forceinline__ float row_max(float value) {
     value = fmaxf(value, __shfl_xor_sync(0xffffffffU, value, 1));
     return fmaxf(value, __shfl_xor_sync(0xffffffffU, value, 2));
 }
 
-/// Softmax of a row as far as its keys have come. Weights are relative to `largest`.
+/// Softmax of a row over the keys so far. Weights are relative to `largest`.
 template <int kTiles>
 struct OnlineSoftmax {
     float largest[2] = {-INFINITY, -INFINITY};
     float sum[2] = {0.0F, 0.0F};  ///< of this thread's columns
 
-    /// scores -> weights; what was summed before is to be multiplied by `decay`.
+    /// scores -> weights; the caller multiplies earlier sums by `decay`.
     __device__ __forceinline__ void take(float (&scores)[kTiles][4], float factor,
                                          float (&decay)[2]) {
 #pragma unroll
@@ -53,7 +53,7 @@ struct OnlineSoftmax {
                 most = fmaxf(most, fmaxf(scores[n][2 * half], scores[n][2 * half + 1]));
             }
             most = fmaxf(largest[half], row_max(most));
-            // Of a row that has seen no key yet, all weights are 0.
+            // A row that has seen no key yet has weights of 0.
             const float reference = most == -INFINITY ? 0.0F : most;
             decay[half] = fast_exp2(factor * (largest[half] - reference));
             largest[half] = most;
@@ -148,12 +148,12 @@ __global__ void __launch_bounds__(kAttentionThreads, (kBlocks<T, kCols>))
     float sums[kCols / 8][4] = {};
     for (int key = begin; key < end; key += kTileKeys) {
         float scores[kTileKeys / 8][4] = {};
-        // Whether a query of the warp is there and not before all these keys.
+        // Whether the warp has a query in the sequence that is not before all these keys.
         const int warp_query = first_query + place.warp_row;
         const bool sees = warp_query < s.seq_length && key < warp_query + kWarpRows;
         for (int chunk = 0; chunk < chunks; ++chunk) {
             if (chunk > 0) {
-                __syncthreads();  // the chunk before has been read
+                __syncthreads();  // the previous chunk has been read
                 load_next(a.qkv.k, key, chunk * kCols);
             }
             if (chunks > 1) load_queries(chunk * kCols);

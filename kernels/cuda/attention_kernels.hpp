@@ -2,9 +2,11 @@
 // Attention by our own fused kernels: one launch forward, three backward, nothing of shape [s, s].
 // kernels/cuda/attention.cpp checks the arguments and chooses between these and cuDNN. Any head
 // size; heads of up to 64 (fp32) or 128 (bf16) elements are read once, a wider one is cut into
-// pieces, each of which computes the scores anew. Scores are fp32 and never in memory; exp(s_ij -
-// the row's largest score so far) has the run's type where it multiplies v, as p and ds have in the
-// gradient. Sums are fp32, each in one block of one kernel and in one order: dq over keys, dk and
+// pieces, each of which computes the scores again. Scores are fp32 and never in memory; exp(s_ij -
+// the row's largest score so far) is rounded to the run's type before it multiplies v, and so are p
+// and ds in the gradient. Sums are fp32, each in one block of one kernel and in one order: dq over
+// keys, dk and dv over the query heads that read the key head, and within them over queries, both
+// ascending.
 // dv over the query heads that read the key head, and within them over queries, both ascending.
 #pragma once
 
@@ -21,7 +23,7 @@ namespace vocabpipe::kernels::cuda {
 void attention_forward(CallSite ctx, ConstTensor qkv, const AttentionShape& shape,
                        std::span<const int32_t> first_visible, Tensor out, Tensor log_sum_exp);
 
-/// Of attention_backward(): dout out of every token and query head, fp32.
+/// Bytes of attention_backward()'s workspace: dout . out of every token and query head, fp32.
 [[nodiscard]] int64_t attention_backward_bytes(const AttentionShape& shape);
 
 void attention_backward(CallSite ctx, ConstTensor dout, ConstTensor qkv, ConstTensor out,

@@ -10,7 +10,8 @@ namespace {
 
 constexpr unsigned kThreads = 256;
 
-/// Copies between (N, heads) and (sequence, head, token) order, `at` naming the packed element.
+/// Copies between (N, heads) and (sequence, head, token) order; `at` is the index of the packed
+/// element.
 template <bool kPacks>
 __global__ void __launch_bounds__(kThreads)
     move_statistics_kernel(const float* from, float* to, int64_t count, int64_t heads,

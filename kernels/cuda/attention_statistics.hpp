@@ -9,8 +9,8 @@
 
 namespace vocabpipe::kernels::cuda {
 
-/// log_sum_exp (N, heads), strided -> cuDNN's order (sequence, head, token), dense; of N /
-/// seq_length sequences.
+/// Packs log_sum_exp (N, heads), strided, in cuDNN's order (sequence, head, token), dense; there
+/// are N / seq_length sequences.
 void pack_statistics(CallSite ctx, ConstTensor log_sum_exp, int64_t seq_length, float* packed);
 void unpack_statistics(CallSite ctx, const float* packed, int64_t seq_length, Tensor log_sum_exp);
 

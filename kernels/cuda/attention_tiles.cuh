@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pieces of q, k, v and their gradients in shared memory, and the two kinds of products that
-// attention makes of them. A block has kAttentionThreads threads; each of its warps owns
-// kWarpRows rows of the block's kAttentionRows and keeps sums of theirs in registers, laid out as
-// c of kernels/cuda/mma.cuh: sums[n] are columns 8 n to 8 n + 7. bf16 goes through tensor cores,
-// fp32 through fused multiply-adds of the same threads.
+// Tiles of q, k, v and their gradients in shared memory, and the two kinds of products that
+// attention computes from them. A block has kAttentionThreads threads; each of its warps owns
+// kWarpRows rows of the block's kAttentionRows and keeps their sums in registers, laid out like c
+// in kernels/cuda/mma.cuh: sums[n] are columns 8 n to 8 n + 7. bf16 goes through tensor cores, fp32
+// through fused multiply-adds of the same threads.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -22,12 +22,13 @@ inline constexpr int kAttentionThreads = 128;
 inline constexpr int kWarpRows = 16;
 inline constexpr int kAttentionRows = kAttentionThreads / kWarpThreads * kWarpRows;
 
-/// Of a multiprocessor at a time, at least: registers are divided among them.
+/// Minimum number of blocks per multiprocessor at a time: the compiler limits registers
+/// accordingly.
 template <typename T, int kCols>
 inline constexpr int kBlocks = sizeof(T) == 4 || kCols > 64 ? 2 : 3;
 
-/// Where a thread's sums lie: rows first_row and first_row + 8 of its block's, columns
-/// first_column and first_column + 1 of every 8.
+/// Where a thread's sums lie: rows first_row and first_row + 8 of its block, columns first_column
+/// and first_column + 1 of every 8.
 struct Place {
     int warp_row, first_row, first_column;
 
@@ -71,7 +72,7 @@ struct Part {
     int rows, cols;
 };
 
-/// What each thread moves of a tile: vectors of 16 bytes, neighbouring ones by neighbouring
+/// The part of a tile that each thread moves: 16-byte vectors, neighbouring ones by neighbouring
 /// threads.
 template <typename T, int kRows, int kCols>
 struct Vectors {
@@ -99,7 +100,7 @@ struct Vectors {
 };
 
 /// tile = part; zeros where the part ends before the tile. `vectors`: rows are read 16 bytes at a
-/// time, which they must be aligned to and end at.
+/// time, so they must be aligned to 16 bytes and a multiple of 16 bytes long.
 template <typename T, int kRows, int kCols>
 __device__ __forceinline__ void copy(Tile<T, kRows, kCols>& tile, const Part<T>& part,
                                      bool vectors) {
@@ -124,8 +125,8 @@ __device__ __forceinline__ void copy(Tile<T, kRows, kCols>& tile, const Part<T>&
     }
 }
 
-/// A tile on its way from device memory to shared memory, in registers, so that products of the
-/// tile before run meanwhile: where rows can be read 16 bytes at a time.
+/// A tile in registers on its way from device to shared memory, so that products of the previous
+/// tile run meanwhile: used where rows can be read 16 bytes at a time.
 template <typename T, int kRows, int kCols>
 class Staged {
 public:
@@ -143,7 +144,7 @@ private:
     uint4 words_[Mine::kPerThread];
 };
 
-/// Where fp32 weights change hands within a warp; bf16 weights stay in their threads.
+/// Shared memory where lanes of a warp exchange fp32 weights; bf16 weights stay in their threads.
 template <typename T, int kCols>
 struct Exchange {};
 template <int kCols>
@@ -265,8 +266,8 @@ __device__ __forceinline__ void add_weighted(float (&sums)[kCols / 8][4],
     }
 }
 
-/// Writes the thread's sums, times factors of its two rows, to a matrix of `rows` rows, that of the
-/// block's first row at `to`, and `cols` columns.
+/// Writes the thread's sums, times factors of its two rows, to a matrix of `rows` rows and `cols`
+/// columns; `to` is the row of the block's first row.
 template <typename T, int kCols>
 __device__ __forceinline__ void store_sums(const float (&sums)[kCols / 8][4],
                                            const float (&factors)[2], T* to, int64_t stride,

@@ -14,7 +14,7 @@ namespace {
 
 constexpr int kThreads = 128;
 constexpr int kWarps = kThreads / kWarpThreads;
-constexpr int kMostColumns = 8;  ///< of a head per lane: heads of up to 256
+constexpr int kMostColumns = 8;  ///< per lane: heads of up to 256
 
 template <typename T>
 struct Arguments {
@@ -23,13 +23,13 @@ struct Arguments {
     T* out;
     int64_t q_stride, kv_stride, out_stride;
     int64_t keys;     ///< tokens of the sequence
-    int64_t queries;  ///< the last of them
+    int64_t queries;  ///< the last tokens of them
     int head_size, queries_per_key;
     int64_t kv_columns, window;
     float scale, softcap;
 };
 
-/// What a warp has seen of its keys: exponentials of scores, relative to the largest.
+/// Sums of a warp over its keys so far: exponentials of scores, relative to the largest.
 template <int kColumns>
 struct Seen {
     float largest = -INFINITY;
@@ -93,7 +93,7 @@ __global__ void __launch_bounds__(kThreads) cached_attention_kernel(Arguments<T>
     float total = 0.0F;
     float factors[kWarps];
     for (int w = 0; w < kWarps; ++w) {
-        factors[w] = expf(largest_of[w] - largest);  // 0 of a warp without keys
+        factors[w] = expf(largest_of[w] - largest);  // 0 for a warp without keys
         total += factors[w] * total_of[w];
     }
     for (int col = static_cast<int>(threadIdx.x); col < a.head_size; col += kThreads) {

@@ -11,7 +11,7 @@ namespace vocabpipe::kernels::cuda {
 #ifdef __cpp_lib_source_location
 using SourceLocation = std::source_location;
 #else
-/// clang 14 has no std::source_location. A lambda function is named "operator()" here.
+/// In place of std::source_location, which clang 14 lacks. A lambda's name is "operator()" here.
 class SourceLocation {
 public:
     static constexpr SourceLocation current(const char* file = __builtin_FILE(),
@@ -31,8 +31,8 @@ private:
 };
 #endif
 
-/// The context of an operator, with the function that passed it: what enqueues something takes one
-/// in place of a Context&, so that messages name the operator.
+/// The context of an operator, with the function that passed it. Functions that enqueue something
+/// take one in place of a Context&, so that messages name the operator.
 class CallSite {
 public:
     // Implicit: the caller of a function that takes a CallSite passes its Context&.

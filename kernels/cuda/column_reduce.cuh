@@ -13,7 +13,7 @@ namespace vocabpipe::kernels::cuda {
 
 inline constexpr int kReduceLanes = 32;    // threads along the columns of a block
 inline constexpr int kReduceRows = 8;      // threads along its rows
-inline constexpr int kReduceRowsEach = 8;  // rows worth a thread's start
+inline constexpr int kReduceRowsEach = 8;  // rows per thread that are worth starting it
 inline constexpr int kReduceBlocksPerSm = 4;
 inline constexpr int kFoldRows = 32;  // threads along the pieces of an ordered sum
 
@@ -58,7 +58,7 @@ __global__ void __launch_bounds__(kReduceLanes* kReduceRows)
     }
 }
 
-/// What a thread that owns kCount columns found in a piece of the rows.
+/// The sums of a thread that owns kCount columns of a piece of the rows.
 template <int kCount, int kSums>
 __device__ __forceinline__ void write_piece(const Vector<kCount> (&sums)[kSums], int64_t piece,
                                             int64_t pieces, int64_t col, int64_t cols,
@@ -75,8 +75,8 @@ __device__ __forceinline__ void write_piece(const Vector<kCount> (&sums)[kSums],
     }
 }
 
-/// totals from partial[piece][which][col]: every kFoldRows-th piece is a thread's, in order, and
-/// then the threads' sums are added in order.
+/// Adds up totals from partial[piece][which][col]: each thread adds every kFoldRows-th piece, in
+/// order, and then the threads' sums are added in order.
 template <int kSums>
 __global__ void __launch_bounds__(kReduceLanes* kFoldRows)
     fold_pieces_kernel(const float* partial, int64_t pieces, int64_t cols,
@@ -100,7 +100,7 @@ __global__ void __launch_bounds__(kReduceLanes* kFoldRows)
     *at = totals.accumulate ? *at + total : total;
 }
 
-/// Nothing where there is one piece: its sums are the totals.
+/// Does nothing where there is one piece: its sums are the totals.
 template <int kSums>
 void fold_pieces(CallSite ctx, const float* partial, int64_t pieces, int64_t cols,
                  const ColumnTotals<kSums>& totals) {
@@ -109,7 +109,7 @@ void fold_pieces(CallSite ctx, const float* partial, int64_t pieces, int64_t col
            dim3(kReduceLanes, kFoldRows), partial, pieces, cols, totals);
 }
 
-/// totals[col] = sum over rows of the source's terms [+ what is there].
+/// totals[col] = sum over rows of the source's terms [+ totals[col]].
 template <int kCount, typename Source>
 void column_reduce(CallSite ctx, const Source& source, int64_t rows, int64_t cols,
                    const ColumnTotals<1>& totals) {

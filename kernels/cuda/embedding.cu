@@ -123,7 +123,7 @@ void embedding_gather(Context& ctx, std::span<const int32_t> ids, ConstTensor sh
     });
 }
 
-/// With 8 N bytes of the lane's workspace.
+/// Uses as much of the lane's workspace as add_rows_in_order().
 void embedding_scatter_add(Context& ctx, std::span<const int32_t> ids, ConstTensor dy,
                            int64_t first_row, Tensor dshard, bool accumulate) {
     require(static_cast<int64_t>(ids.size()) == dy.rows, "one id per row of dy");
@@ -140,8 +140,8 @@ void embedding_scatter_add(Context& ctx, std::span<const int32_t> ids, ConstTens
     add_rows_in_order(ctx, ids, first_row, dy, {}, dshard);
 }
 
-/// All rows: two ids of one row would need an order between blocks, and a pass over all of them
-/// takes a fraction of a millisecond.
+/// Takes all rows, not only those of `ids`: two ids of one row would need an order between blocks,
+/// and a pass over all rows takes a fraction of a millisecond.
 void embedding_take(Context& ctx, std::span<const std::span<const int32_t>> /*ids*/,
                     int64_t /*first_row*/, Tensor from, Tensor to) {
     require(same_shape(from, to) && from.dtype == DType::fp32 && to.dtype == DType::fp32,

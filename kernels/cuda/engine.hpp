@@ -14,13 +14,13 @@
 
 namespace vocabpipe::kernels::cuda {
 
-/// Workspace of the lane that runs passes: what NVIDIA recommends for cuBLASLt on Hopper.
+/// Workspace of the lane that runs passes: NVIDIA's recommendation for cuBLASLt on Hopper.
 inline constexpr int64_t kPassWorkspaceBytes = int64_t{32} << 20;
 /// Workspace of the local lane.
 inline constexpr int64_t kCombineWorkspaceBytes = int64_t{1} << 20;
 
-/// What the CUDA kernels keep for one rank between calls: the cuBLASLt handle, chosen algorithms,
-/// attention plans; and which lane's stream they launch on. Used by the thread of its rank only.
+/// State of the CUDA kernels that one rank keeps between calls: the cuBLASLt handle, chosen
+/// algorithms, attention plans, and the stream of the current lane. Used only by its rank's thread.
 class Engine {
 public:
     explicit Engine(int device);
@@ -28,14 +28,14 @@ public:
     Engine(const Engine&) = delete;
     Engine& operator=(const Engine&) = delete;
 
-    /// Where the following operators go. Workspace, 256-byte aligned, holds nothing between
-    /// operators: those of one lane run one after the other and may all use it.
+    /// Where the following operators are enqueued. The workspace, 256-byte aligned, holds nothing
+    /// between operators: those of one lane run one after the other and may all use it.
     struct Queue {
         cudaStream_t stream = nullptr;
         std::span<std::byte> workspace;
-        /// Streams that share the GPU (side_by_side.hpp), this one included.
+        /// Number of streams that share the GPU (side_by_side.hpp), this one included.
         int beside = 1;
-        /// Products have other numbers of rows in every step.
+        /// The numbers of rows of products change from step to step.
         bool rows_vary = false;
     };
     void use(const Queue& queue) { queue_ = queue; }
@@ -43,22 +43,22 @@ public:
     [[nodiscard]] cudaStream_t stream() const { return queue_.stream; }
     [[nodiscard]] std::span<std::byte> workspace() const { return queue_.workspace; }
     [[nodiscard]] int multiprocessors() const { return multiprocessors_; }
-    /// 90 for 9.0.
+    /// For example 90 for 9.0.
     [[nodiscard]] int compute_capability() const { return compute_capability_; }
 
-    /// Products are spread over `count` multiprocessors less than there are, but over half of them
-    /// at least: kernels of communication hold some while they wait for other ranks, and blocks of
-    /// a product that find no place run after all others, which can double its time. Bits depend
-    /// on it.
+    /// Products are spread over all but `count` multiprocessors, but over at least half of them:
+    /// communication kernels hold some while they wait for other ranks, and blocks of a product
+    /// that find no free multiprocessor run after all others, which can double its time. Bits
+    /// depend on it.
     void leave_multiprocessors(int count) { left_multiprocessors_ = count; }
-    /// What a product is made for; 0: all there are.
+    /// Multiprocessors that a product is planned for; 0: all.
     [[nodiscard]] int product_multiprocessors() const {
         if (left_multiprocessors_ == 0) return 0;
         return std::max(multiprocessors_ - left_multiprocessors_, (multiprocessors_ + 1) / 2);
     }
 
     /// Whether products of all experts are one launch where that applies (grouped_launch.hpp); by
-    /// default where there is CUTLASS.
+    /// default in builds with CUTLASS.
     void group_experts(bool may) { groups_experts_ = may; }
     [[nodiscard]] std::optional<bool> groups_experts() const { return groups_experts_; }
 
@@ -66,7 +66,7 @@ public:
     void let_attention_vary(bool may) { attention_may_vary_ = may; }
     [[nodiscard]] bool attention_may_vary() const { return attention_may_vary_; }
 
-    /// Every launch and product waits for its end, so that an error names what failed
+    /// Whether every launch and product waits for its end, so that an error names what failed
     /// (launch_errors.hpp): VOCABPIPE_SYNCHRONOUS was 1 when the engine was made.
     [[nodiscard]] bool synchronous() const { return synchronous_; }
     [[nodiscard]] CudaCounters& counters() { return counters_; }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Private to kernels/cuda: knows cuBLASLt and cuDNN.
+// State of the engine that knows cuBLASLt and cuDNN. Private to kernels/cuda.
 #pragma once
 
 #include <cublasLt.h>
@@ -21,10 +21,10 @@ namespace vocabpipe::kernels::cuda {
 
 class CudnnAttention;  // attention_cudnn.cpp
 
-/// A stream beside a lane's (side_by_side.hpp).
+/// A further stream next to a lane's (side_by_side.hpp).
 struct SideStream {
     Stream stream;
-    Event end;  ///< of what it holds
+    Event end;  ///< recorded after its products
 };
 
 struct Engine::State {
@@ -34,18 +34,18 @@ struct Engine::State {
     State& operator=(const State&) = delete;
 
     cublasLtHandle_t blas = nullptr;
-    ProductChoices choices;  ///< for plans that are made from now on
+    ProductChoices choices;  ///< for plans made from now on
     std::unordered_map<ProductShape, ProductPlan, ProductShapeHash> products;
-    /// With the algorithm of a shape, of other m and k.
+    /// Plans for other m and k that reuse the algorithm of a shape.
     std::unordered_map<ProductShape, std::map<std::pair<int64_t, int64_t>, ProductPlan>,
                        ProductShapeHash>
         pieces;
-    /// Made at first use. Shared, because only its maker knows how to destroy it.
+    /// Made at first use. A shared_ptr, because only its maker knows how to destroy it.
     std::shared_ptr<CudnnAttention> cudnn;
     Staging staging;
     /// Made at first use.
     std::vector<SideStream> sides;
-    Event sides_begin;  ///< what they wait for
+    Event sides_begin;  ///< the other streams wait for it
 };
 
 }  // namespace vocabpipe::kernels::cuda

@@ -48,7 +48,7 @@ __global__ void __launch_bounds__(kThreads)
     row_of_slot[sorted[row]] = static_cast<int32_t>(row);
 }
 
-/// row_begin[e]: the first of the sorted experts that is e or more.
+/// row_begin[e]: index of the first of the sorted experts that is e or more.
 __global__ void __launch_bounds__(kThreads)
     row_begin_kernel(const uint32_t* __restrict__ experts, int64_t slots, int64_t count,
                      int32_t* __restrict__ row_begin) {
@@ -109,7 +109,7 @@ __global__ void __launch_bounds__(kThreads)
     }
 }
 
-/// Where each part's rows are, by value: a launch takes 4 KiB of arguments.
+/// Where each part's rows are, passed by value: a launch takes 4 KiB of arguments.
 template <typename T>
 struct PartsOf {
     const T* data[kMostParts];
@@ -175,14 +175,14 @@ void weighted_rows(CallSite ctx, ConstTensor x, std::span<const int32_t> slot_of
 
 }  // namespace
 
-/// With 16 N k bytes of the lane's workspace and what CUB's radix sort asks for.
+/// Uses 16 N k bytes of the lane's workspace and the memory of CUB's radix sort.
 void sort_by_expert(Context& ctx, std::span<const int32_t> choice, std::span<int32_t> row_begin,
                     std::span<int32_t> row_of_slot, std::span<int32_t> slot_of_row) {
     require_expert_order(choice, row_begin, row_of_slot, slot_of_row);
     require(choice.size() < size_t{1} << 31, "fewer than 2^31 slots");
     const auto slots = static_cast<int64_t>(choice.size());
     const auto begins = static_cast<int64_t>(row_begin.size());
-    const size_t rounded = (choice.size() + 63) / 64 * 64;  // 256-byte alignment of what follows
+    const size_t rounded = (choice.size() + 63) / 64 * 64;  // 256-byte alignment of the next array
     const auto workspace = ctx.cuda().workspace();
     auto* const numbers = reinterpret_cast<uint32_t*>(workspace.data());
     auto* const slot_numbers = reinterpret_cast<int32_t*>(numbers + 2 * rounded);
@@ -196,7 +196,7 @@ void sort_by_expert(Context& ctx, std::span<const int32_t> choice, std::span<int
                   "cub::DeviceRadixSort::SortPairs");
         };
         size_t bytes = 0;
-        sort(nullptr, bytes);  // asks only
+        sort(nullptr, bytes);  // only gets the size
         const size_t before = 4 * rounded * sizeof(uint32_t);
         require(workspace.size() >= before + bytes,
                 "few enough tokens for the workspace of the lane");

@@ -8,7 +8,7 @@
 namespace vocabpipe::kernels::cuda {
 
 /// 2^x by the special function unit, with a relative error below 2^-22; 0 below the least normal
-/// number. __expf() cares for subnormal numbers, which doubles the instructions of a term.
+/// number. __expf() handles subnormal numbers, which doubles the instructions of a term.
 __device__ __forceinline__ float fast_exp2(float x) {
 #ifdef __CUDACC__
     float result;

@@ -17,13 +17,14 @@ namespace vocabpipe::kernels::cuda {
 
 namespace {
 
-/// Rows of an expert are another number each time.
+/// The number of an expert's rows changes each time.
 constexpr size_t kMostPiecePlans = 1024;
 
 constexpr int64_t kVector = 8;       ///< bf16 elements of 16 bytes
 constexpr int64_t kFewestCut = 256;  ///< below, a second launch costs more than it saves
 
-/// What cuBLASLt documents that it cannot do, or would refuse with another error than "none".
+/// False for products that cuBLASLt does not support by its documentation, or would refuse with
+/// another error than "not supported".
 bool may_exist(const Product& p) {
     if (p.a.dtype == DType::fp32 && p.c.dtype != DType::fp32) return false;
     if (p.bias && p.bias.dtype != p.c.dtype) return false;
@@ -51,23 +52,23 @@ bool empty(const Product& p) {
     return p.c.size() == 0 || p.batch == 0;
 }
 
-/// Rows of experts change from step to step. A multiple of this many decides the algorithm, so that
-/// the heuristic, which takes long, is asked in the first steps only.
+/// Rows of experts change from step to step. They are rounded up to a multiple of this to choose
+/// the algorithm, so that the heuristic, which takes long, is asked in the first steps only.
 constexpr int64_t kRowsOfAnAlgorithm = 128;
 
-/// What one of several products side by side is made for: its rows rounded up, and so many
-/// multiprocessors as a product of that size can use, if the others use theirs.
+/// Adapts the shape of one of several concurrent products: rounds its rows up, and limits it to as
+/// many multiprocessors as a product of that size can use while the others use theirs.
 void share_gpu(ProductShape& shape, bool rows_are_summed, const Engine& engine) {
     int64_t& rows = rows_are_summed ? shape.k : shape.m;
     rows = (rows + kRowsOfAnAlgorithm - 1) / kRowsOfAnAlgorithm * kRowsOfAnAlgorithm;
     const auto tiles = [](int64_t size, int64_t tile) { return (size + tile - 1) / tile; };
-    const int64_t blocks = tiles(shape.m, 128) * tiles(shape.n, 256);  // the largest of cuBLASLt's
+    const int64_t blocks = tiles(shape.m, 128) * tiles(shape.n, 256);  // cuBLASLt's largest tile
     const int all = shape.multiprocessors > 0 ? shape.multiprocessors : engine.multiprocessors();
     const int64_t beside = std::clamp<int64_t>(all / blocks, 1, engine.queue().beside);
     if (beside > 1) shape.multiprocessors = static_cast<int>(all / beside);
 }
 
-/// By cuBLASLt, if it can.
+/// Multiplies by cuBLASLt, if it can.
 bool multiply_by_library(const CallSite& at, const Product& p) {
     if (!may_exist(p)) return false;
     Context& ctx = at;
@@ -94,7 +95,7 @@ bool multiply_by_library(const CallSite& at, const Product& p) {
     return plan->second.run(state.blas, p, queue);
 }
 
-/// A product in two along one dimension of columns, rows or terms.
+/// A product cut in two along rows, columns or terms.
 struct Cut {
     Product first, rest;
 };
@@ -117,7 +118,7 @@ std::optional<Cut> cut_to_vectors(const Product& p) {
         const int64_t whole = size - size % kVector;
         return Cut{part(int64_t{0}, whole), part(whole, size - whole)};
     };
-    // The second part of a sum is added to the first, which must not be rounded before.
+    // The second part of a sum is added to the first, which must not be rounded before that.
     if (odd(k) && (!p.transpose_a || p.transpose_b) && p.c.dtype == DType::fp32) {
         return halves(k, [&](int64_t begin, int64_t count) {
             Product part = p;
@@ -152,7 +153,7 @@ std::optional<Cut> cut_to_vectors(const Product& p) {
     return {};
 }
 
-/// try_multiply() of a product that has been checked.
+/// try_multiply() for a product that has been checked.
 bool multiply_and_count(const CallSite& ctx, const Product& p) {
     if (empty(p)) return true;
     CudaCounters& counters = ctx.cuda().counters();

@@ -12,8 +12,8 @@ namespace {
 
 constexpr int kGroupThreads = 128;
 
-/// Rows of some experts, by value, so that no copy of them must be waited for: a launch takes 4 KiB
-/// of arguments.
+/// Rows of some experts, by value, so that there is no copy to wait for: a launch takes 4 KiB of
+/// arguments.
 constexpr int32_t kExpertsPerLaunch = 256;
 struct GroupRows {
     int32_t first[kExpertsPerLaunch], count[kExpertsPerLaunch];

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What one launch for the products of all experts reads from the device's memory, and the kernels
-// that write it. Row counts need be known to the device only.
+// The arrays in device memory that one launch for the products of all experts reads, and the
+// kernels that write them. Only the device needs to know the row counts.
 #pragma once
 
 #include <cstddef>
@@ -16,24 +16,24 @@ struct GroupSize {
     int32_t m, n, k;
 };
 
-/// A matrix of every expert: that of expert e, whose rows begin at r, is at
-/// data + e per_expert + r per_row.
+/// One matrix per expert: that of expert e, whose rows begin at r, is at data + e per_expert + r
+/// per_row.
 struct GroupedOperand {
     std::byte* data = nullptr;
     int64_t per_expert = 0, per_row = 0;  ///< bytes
     int64_t stride = 0;                   ///< elements between rows
 };
 
-/// d = op(a) op(b) of every expert, whose rows are m, or k where `rows_are_terms`: that one of the
-/// three sizes is not read here.
+/// d = op(a) op(b) of every expert. Its number of rows is m, or k where `rows_are_terms`: that one
+/// of the three sizes is not read here.
 struct GroupedProblem {
     GroupedOperand a, b, d;
     int32_t m = 0, n = 0, k = 0;
     bool rows_are_terms = false;
 };
 
-/// An entry per expert, in the device's memory. An expert without rows has sizes of 0, also where
-/// rows are terms: a launch does not go to it.
+/// One entry per expert, in device memory. An expert without rows has sizes of 0, also where rows
+/// are terms: a launch skips it.
 struct GroupedArrays {
     int32_t experts = 0;
     GroupSize* sizes = nullptr;
@@ -41,17 +41,17 @@ struct GroupedArrays {
     void** d = nullptr;
     int64_t *a_stride = nullptr, *b_stride = nullptr, *d_stride = nullptr;
 
-    /// Bytes of `memory` that at() takes, a multiple of 256.
+    /// Bytes of `memory` that at() needs, a multiple of 256.
     [[nodiscard]] static int64_t bytes(int64_t experts);
-    /// Views of memory that is aligned to 16 bytes.
+    /// Views into memory that is aligned to 16 bytes.
     [[nodiscard]] static GroupedArrays at(std::span<std::byte> memory, int64_t experts);
 };
 
-/// Enqueues: arrays of `problem` for these rows, which are read before it returns.
+/// Enqueues the arrays of `problem` for these rows, which are read before it returns.
 void prepare_groups(CallSite ctx, const GroupedProblem& problem, std::span<const RowRange> rows,
                     const GroupedArrays& arrays);
 
-/// Enqueues: d = 0, fp32, for every expert to which `arrays` give no rows, where rows are terms.
+/// Enqueues d = 0, fp32, for every expert without rows in `arrays`, where rows are terms.
 void clear_groups_without_rows(CallSite ctx, const GroupedProblem& problem,
                                const GroupedArrays& arrays);
 

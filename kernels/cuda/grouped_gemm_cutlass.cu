@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Grouped products by CUTLASS's kernels for compute capability 9.0: copies of tiles by the GPU's
-// unit for tensors, products of warp groups, blocks that stay and take one tile after the other.
-// A tile of d is one block's, from the first term to the last, so an element's sum has one order,
-// whatever other rows there are and however many multiprocessors share the work.
+// Grouped products by CUTLASS's kernels for compute capability 9.0: tiles copied by the tensor
+// memory accelerator, products of warp groups, and persistent blocks that take one tile after
+// another. One block computes a tile of d from the first term to the last, so an element's sum has
+// one order, whatever other rows there are and however many multiprocessors share the work.
 #include <bit>
 #include <span>
 #include <string>
@@ -28,19 +28,19 @@ using RowMajor = cutlass::layout::RowMajor;
 using ColumnMajor = cutlass::layout::ColumnMajor;
 using Sizes = cute::Shape<int, int, int>;
 
-// 128 rows and not more: experts have few rows, and those of the last tile are computed in vain.
-// Two warp groups take tiles in turn, so that one stores while the other multiplies. Two blocks
-// that are neighbours along n share what they read of a.
+// No more than 128 rows: experts have few rows, and the padding of the last tile is computed in
+// vain. Two warp groups take tiles in turn, so that one stores while the other multiplies. Two
+// blocks that are neighbours along n share their reads of a.
 using Tile = cute::Shape<cute::_128, cute::_128, cute::_64>;
 using Cluster = cute::Shape<cute::_1, cute::_2, cute::_1>;
 constexpr int kBlocksOfCluster = 2;
 constexpr int kVectorBytes = 16;
 
-// What grouped_arrays.cu writes is what CUTLASS reads.
+// grouped_arrays.cu writes the layout that CUTLASS reads.
 constexpr auto kSizesInMemory = std::bit_cast<GroupSize>(Sizes{1, 2, 3});
 static_assert(kSizesInMemory.m == 1 && kSizesInMemory.n == 2 && kSizesInMemory.k == 3);
 
-/// C is void where d is only written.
+/// C is void where d is not read.
 template <typename LayoutA, typename LayoutB, typename C, typename D>
 struct Grouped {
     using Epilogue = typename cutlass::epilogue::collective::CollectiveBuilder<

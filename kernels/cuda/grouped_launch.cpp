@@ -15,7 +15,7 @@ namespace vocabpipe::kernels::cuda {
 
 namespace {
 
-/// Alignment of addresses and of the bytes between rows that copies of tiles want.
+/// Alignment that copies of tiles need for addresses and for the bytes between rows.
 constexpr int64_t kTileAlignment = 16;
 constexpr int64_t kMostExperts = 65535;  ///< a grid's second dimension
 
@@ -37,12 +37,12 @@ GroupedOperand matrix_of_experts(ConstTensor t, int64_t rows) {
             .stride = t.stride};
 }
 
-/// Where the arrays and the rest of a launch go.
+/// Memory of a launch's arrays, and of the rest.
 struct GroupedMemory {
     std::span<std::byte> arrays, rest;
 };
 
-/// Empty parts where the lane has too little.
+/// Empty if the lane's workspace is too small.
 GroupedMemory grouped_memory(const Engine& engine, GroupedProduct product, int64_t experts,
                              int multiprocessors) {
     const auto arrays = static_cast<size_t>(GroupedArrays::bytes(experts));

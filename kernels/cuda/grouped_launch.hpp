@@ -14,11 +14,11 @@ namespace vocabpipe::kernels::cuda {
 
 #ifdef VOCABPIPE_HAS_CUTLASS
 
-// The operators of grouped_linear.cpp, whose arguments have been checked. False, and nothing done,
-// where a launch does not apply: the GPU is not of compute capability 9.0, operands are not bf16,
-// the result is not bf16 (fp32 for dw), or a matrix or its rows do not begin at multiples of 16
-// bytes. How many rows an expert has decides nothing, so a microbatch that is cut goes the same
-// way.
+// The operators of grouped_linear.cpp, whose arguments have been checked. They return false, with
+// nothing done, where a launch does not apply: the GPU is not of compute capability 9.0, operands
+// are not bf16, the result is not bf16 (fp32 for dw), or a matrix or its rows do not begin at
+// multiples of 16 bytes. The number of an expert's rows decides nothing, so a microbatch that is
+// cut takes the same path.
 
 /// `out`: rows of w per expert.
 [[nodiscard]] bool try_grouped_forward(CallSite ctx, ConstTensor x, ConstTensor w,

@@ -13,15 +13,15 @@ namespace vocabpipe::kernels::cuda {
 
 namespace {
 
-/// Context::poll() may wait for the device; between two calls there are to be fewer than 500
-/// launches.
+/// Context::poll() may wait for the device; there must be fewer than 500 launches between two
+/// calls.
 constexpr size_t kExpertsPerPoll = 128;
-/// Row counts change from step to step; each multiple of 128 makes products of its own.
+/// Row counts change from step to step, and each multiple of 128 adds plans.
 constexpr size_t kMostPlans = 4096;
 
-/// Calls body(expert, first row, rows) for one product of cuBLASLt each. An expert's rows fill a
-/// part of the GPU, so some experts compute at once. Pieces have an empty range for every other
-/// expert, so that they run as many at once, which decides bits.
+/// Calls body(expert, first row, rows) for each expert, to run one product of cuBLASLt. An expert's
+/// rows fill a part of the GPU, so some experts compute at once. Pieces have an empty range for
+/// every other expert, so that as many run at once, which decides bits.
 template <typename Body>
 void for_experts(Context& ctx, std::span<const RowRange> rows, const Body& body) {
     auto& products = ctx.cuda().state().products;

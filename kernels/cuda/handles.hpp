@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Streams and events that are given back by themselves.
+// Streams and events that destroy themselves.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -21,7 +21,8 @@ struct DestroyEvent {
 };
 using Event = std::unique_ptr<std::remove_pointer_t<cudaEvent_t>, DestroyEvent>;
 
-/// Does not block the legacy default stream, nor is blocked by it. Lower numbers go first.
+/// The stream neither blocks the legacy default stream nor is blocked by it. Lower priorities run
+/// first.
 [[nodiscard]] inline Stream make_stream(int priority) {
     cudaStream_t stream = nullptr;
     check(cudaStreamCreateWithPriority(&stream, cudaStreamNonBlocking, priority),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// As many lanes of a warp share a head as it takes vectors, so that all of them load.
+// Each head has as many lanes of a warp as it has vectors, so that all lanes load.
 #include "kernels/cuda/operators.hpp"
 
 #include "kernels/cuda/column_reduce.cuh"
@@ -12,19 +12,19 @@ namespace {
 
 constexpr int kThreads = 256;
 
-/// The heads of a token, side by side: `normed` of q and k, then those of v. 32 bits, because every
-/// thread divides.
+/// The heads of a token, next to each other: `normed` heads of q and k, then those of v. 32 bits,
+/// because every thread divides.
 struct Heads {
     uint32_t tokens, q, normed, all;
     int64_t size;
 };
 
-/// The head that this thread works on with kLanes - 1 neighbours.
+/// The head that this thread shares with kLanes - 1 neighbours.
 template <int kLanes>
 struct MyHead {
     uint32_t token, head;
     int64_t begin;  ///< its first column
-    int64_t size;   ///< its columns; 0: there are no more heads, and the thread only keeps company
+    int64_t size;   ///< its columns; 0: no head left, the thread only joins its warp's sums
     bool normed;
 
     __device__ __forceinline__ explicit MyHead(const Heads& heads) {
@@ -39,8 +39,8 @@ struct MyHead {
     [[nodiscard]] __device__ __forceinline__ unsigned lane() const { return threadIdx.x % kLanes; }
 };
 
-/// Calls launcher.template operator()<kLanes, kSlots>(blocks). Vectors of one element are for
-/// tensors of odd sizes.
+/// Calls launcher.template operator()<kLanes, kSlots>(blocks). Vectors of one element serve tensors
+/// of odd sizes.
 template <int kCount, typename Launcher>
 void with_lanes(const Heads& heads, Launcher&& launcher) {
     const auto launch_with = [&]<int kLanes, int kSlots>() {
@@ -156,7 +156,7 @@ __global__ void __launch_bounds__(kThreads)
     });
 }
 
-/// Rows are the heads of q, or those of k, of all tokens.
+/// Terms of gamma's gradient. Rows are the heads of q, or those of k, of all tokens.
 template <typename T, int kCount>
 struct WeightTerms {
     const T* dout;
@@ -179,7 +179,7 @@ struct WeightTerms {
 void require_arguments(ConstTensor qkv, ConstTensor other, ConstTensor statistics,
                        const AttentionShape& shape) {
     require_head_norm(qkv, other, statistics, shape);
-    // What a grid can hold, and places that wrap around in none of its blocks.
+    // The limit of a grid; indices then do not overflow in any of its blocks.
     require(qkv.rows * (shape.heads + 2 * shape.kv_heads) <= 0x7fffffff, "fewer than 2^31 heads");
 }
 
@@ -191,7 +191,7 @@ Heads heads_of(const AttentionShape& shape) {
             .size = shape.head_size};
 }
 
-/// What decides whether a head's elements can be read as vectors.
+/// A view of the first head, which decides whether heads can be read as vectors.
 template <typename View>
 View first_head(View tensor, const AttentionShape& shape) {
     return tensor.column_range(0, shape.head_size);

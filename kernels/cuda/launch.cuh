@@ -17,7 +17,7 @@ namespace vocabpipe::kernels::cuda {
         std::clamp<int64_t>((work + per_block - 1) / per_block, 1, int64_t{0x7fffffff}));
 }
 
-/// Runs a kernel on the stream of the lane that runs. Throws DeviceError.
+/// Runs a kernel on the stream of the current lane. Throws DeviceError.
 template <typename... Params, typename... Args>
 void launch(CallSite at, void (*kernel)(Params...), dim3 grid, dim3 block, Args&&... args) {
     const KernelLaunch launched(at, reinterpret_cast<const void*>(kernel), grid, block);

@@ -20,14 +20,14 @@ void erase_all(std::string& text, std::string_view part) {
     }
 }
 
-/// A function as compilers print it, without result, namespaces and parameters. A lambda function
-/// gives the function that it is in.
+/// A function's name from the compiler's text, without result, namespaces and parameters. For a
+/// lambda, the name of the function around it.
 std::string bare_name(std::string text) {
     for (const char* part :
          {"(anonymous namespace)::", "{anonymous}::", "vocabpipe::kernels::cuda::"}) {
         erase_all(text, part);
     }
-    int depth = 0;  // of template arguments, which may hold all of this again
+    int depth = 0;  // nesting of template arguments, which may contain ' ', ':' and '('
     size_t begin = 0;
     size_t end = 0;
     for (; end < text.size() && (depth > 0 || text[end] != '('); ++end) {
@@ -45,7 +45,7 @@ std::string extent(dim3 size) {
     return text;
 }
 
-/// The name of a kernel without namespaces and parameters, as "layer_norm_kernel<float, 4>".
+/// The name of a kernel without namespaces and parameters, like "layer_norm_kernel<float, 4>".
 std::string kernel_name(const void* kernel) {
     const char* mangled = nullptr;
     if (cudaFuncGetName(&mangled, kernel) != cudaSuccess || mangled == nullptr) {
@@ -78,7 +78,7 @@ std::string KernelLaunch::text() const {
 
 void KernelLaunch::check_closely(cudaError_t launched) const {
     const bool synchronous = at_.cuda().synchronous();
-    // Then a kernel that was launched before has failed.
+    // A sticky error means that an earlier kernel has failed.
     if (!synchronous && is_sticky(launched)) cuda::check(launched, "cudaLaunchKernelEx");
     if (launched != cudaSuccess) {
         throw DeviceError(describe(at_) + ", " + text() +

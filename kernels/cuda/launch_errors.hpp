@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which operator, kernel and shape an error of the GPU belongs to. Errors arrive with a later call,
-// unless VOCABPIPE_SYNCHRONOUS=1 lets every launch wait for its end.
+// Finds the operator, kernel and shape that an error of the GPU belongs to. Errors arrive with a
+// later call, unless VOCABPIPE_SYNCHRONOUS=1 makes every launch wait for its end.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -12,16 +12,16 @@
 
 namespace vocabpipe::kernels::cuda {
 
-/// A kernel that is launched next.
+/// The kernel that is launched next.
 class KernelLaunch {
 public:
     KernelLaunch(const CallSite& at, const void* kernel, dim3 grid, dim3 block)
         : at_(at), kernel_(kernel), grid_(grid), block_(block) {
-        // A context that is lost no longer knows names.
+        // Now, because a lost context no longer knows names.
         if (at.cuda().synchronous()) find_name();
     }
-    /// Throws DeviceError if the launch, whose result this is, failed, or
-    /// the kernel where the engine is synchronous: then it has run on return.
+    /// Throws DeviceError if the launch, whose result this is, failed. Where the engine is
+    /// synchronous the kernel has run on return, and its failure throws, too.
     void check(cudaError_t launched) const {
         if (launched != cudaSuccess || at_.cuda().synchronous()) check_closely(launched);
     }
@@ -37,11 +37,11 @@ private:
     std::string name_;
 };
 
-/// Throws DeviceError, naming operator and `what`, if what was enqueued last does not run well.
+/// Throws DeviceError, naming operator and `what`, if the last enqueued work fails.
 void await_call(const CallSite& at, const std::string& what);
 
-/// The same for calls of libraries where the engine is synchronous; else nothing. `what()` is asked
-/// for only then.
+/// The same for calls of libraries where the engine is synchronous; otherwise does nothing, and
+/// does not call `what()`.
 template <typename What>
 void check_call(const CallSite& at, const What& what) {
     if (at.cuda().synchronous()) await_call(at, what());

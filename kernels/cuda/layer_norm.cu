@@ -36,7 +36,7 @@ __global__ void __launch_bounds__(kMostRowThreads)
     });
     block_reduce<Sum>(sum);
     const float mean = sum[0] / size;
-    float squares[1] = {0.0F};  // of the differences: the two-pass form does not cancel
+    float squares[1] = {0.0F};  // of differences: two passes do not cancel
     for_columns<kCount, kSlots>(a.h, [&](int64_t col, int slot) {
         const auto& values = kept.get(slot, [&] { return loaded<T, kCount>(x + col); });
         for (int i = 0; i < kCount; ++i) {

@@ -22,7 +22,7 @@ void linear_add_forward(Context& ctx, ConstTensor x, ConstTensor w, ConstTensor 
     add(ctx, residual, scratch, y);
 }
 
-/// In bf16 one product of cuBLASLt, which takes GELU of the unrounded sum; in fp32 GELU is our own,
+/// In bf16 one product of cuBLASLt, which applies GELU to the unrounded sum; in fp32 our own GELU,
 /// as accurate as the host's.
 void linear_gelu_forward(Context& ctx, ConstTensor x, ConstTensor w, ConstTensor bias,
                          Tensor before, Tensor y) {

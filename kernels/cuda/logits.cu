@@ -12,7 +12,7 @@ namespace {
 constexpr int kThreads = 256;
 constexpr int kRows = kThreads / kWarpThreads;  ///< per block
 
-/// A warp per row of w: the row is read once, which is all that the time goes to.
+/// A warp per row of w: the row is read once, which takes all the time.
 template <int kCount, typename T>
 __global__ void __launch_bounds__(kThreads)
     logits_kernel(const T* __restrict__ x, const T* __restrict__ w, int64_t stride, int64_t rows,
@@ -35,7 +35,7 @@ __global__ void __launch_bounds__(kThreads)
 void logits_forward(Context& ctx, ConstTensor x, ConstTensor w, float softcap, Tensor z) {
     require_logits(x, w, softcap, z);
     if (w.rows == 0) return;
-    // Vectors, and with them the order of sums, are chosen as for many rows.
+    // Vectors, and with them the order of sums, are chosen as if there were many rows.
     ConstTensor rows_of_w = w;
     rows_of_w.rows = 2;
     with_element_type(x.dtype, [&]<typename T>() {

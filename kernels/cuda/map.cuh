@@ -16,8 +16,8 @@ struct Rows {
     int64_t stride;
 };
 
-/// Calls body(row, col) for the first of every kCount neighbours that fall to this thread of a grid
-/// of map_shape().
+/// Calls body(row, col) for the first element of every group of kCount neighbours that belongs to
+/// this thread in a grid of map_shape().
 template <int kCount, typename Body>
 __device__ __forceinline__ void for_elements(int64_t rows, int64_t cols, const Body& body) {
     const int64_t first_row = int64_t{blockIdx.y} * blockDim.y + threadIdx.y;
@@ -41,7 +41,8 @@ struct MapShape {
             block};
 }
 
-/// In- and outputs may be the same memory: every thread reads an element's inputs before it writes.
+/// Inputs and outputs may be the same memory: every thread reads an element's inputs before it
+/// writes.
 template <int kCount, typename Operation, typename Out, typename... In>
 __global__ void __launch_bounds__(kMapThreads)
     map_kernel(Operation operation, int64_t rows, int64_t cols, Rows<Out> out,
@@ -56,8 +57,8 @@ __global__ void __launch_bounds__(kMapThreads)
     });
 }
 
-/// operation(float...) returns the float that is stored. All tensors have out's shape; the types
-/// are those of the elements.
+/// operation(float...) returns the float that is stored. All tensors have out's shape; the template
+/// types are those of the elements.
 template <typename Out, typename... In, typename Operation, typename... Tensors>
 void map(CallSite ctx, Operation operation, Tensor out, const Tensors&... in) {
     if (out.size() == 0) return;

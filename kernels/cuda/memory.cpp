@@ -11,9 +11,9 @@ namespace vocabpipe::kernels::cuda {
 
 namespace {
 
-/// Waits for what has been enqueued where a step polls, with its deadlines: the second poll ends
-/// when all before the first has run, or throws because a peer does not come. Between steps, where
-/// nothing polls, it waits for nothing.
+/// Waits for enqueued work by polling, with the step's deadlines: the second poll ends when
+/// everything before the first has run, or throws because a peer does not arrive. Between steps,
+/// where nothing polls, it does not wait.
 void await_enqueued(Context& ctx) {
     ctx.poll();
     ctx.poll();
@@ -38,7 +38,7 @@ void read_to_host(Context& ctx, std::span<const int32_t> from, std::span<int32_t
     require(from.size() == to.size(), "source and destination of one length");
     if (from.empty()) return;
     const cudaStream_t stream = ctx.cuda().stream();
-    await_enqueued(ctx);  // first: the copy may wait itself, and `to` may go when this throws
+    await_enqueued(ctx);  // first: the copy may wait, and `to` may be freed if this throws
     const cudaError_t status =
         cudaMemcpyAsync(to.data(), from.data(), from.size_bytes(), cudaMemcpyDeviceToHost, stream);
     synchronize(stream);

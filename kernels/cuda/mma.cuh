@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tensor-core products of bf16 with fp32 sums, and the loads that feed them: the instructions that
+// Tensor-core products of bf16 with fp32 sums, and the loads that feed them: instructions that
 // every GPU since sm_80 has. All 32 lanes of a warp call them together. Where an element lies is
-// written in the PTX ISA, "Matrix Fragments for mma.m16n8k16 with floating point type" and
+// specified in the PTX ISA, "Matrix Fragments for mma.m16n8k16 with floating point type" and
 // "ldmatrix"; with g = lane / 4 and t = lane % 4:
 //
 //   a  (16, 16)  a[0]: row g,     columns 2t, 2t + 1      a[2]: row g,     columns 2t + 8, 2t + 9

@@ -3,10 +3,10 @@
 // threads keep their columns' sums of dgamma and dbeta in registers, so that one read of dy and x
 // serves all gradients; the sums of the pieces are added in order by a second kernel.
 //
-// dgamma and dbeta may also be asked for alone (after dx, by a schedule that splits the backward):
-// the pieces depend on the shape only, and a column of a piece is always summed row by row by one
-// thread, so that both ways give the same bits. Every sum is an explicit fmaf for the same reason:
-// no compiler chooses whether a product is rounded.
+// dgamma and dbeta may also be computed without dx (after it, by a schedule that splits the
+// backward pass): the pieces depend on the shape only, and one thread always sums a column of a
+// piece row by row, so that both ways give the same bits. For the same reason every sum is an
+// explicit fmaf: the compiler does not choose whether a product is rounded.
 #pragma once
 
 #include <algorithm>
@@ -19,12 +19,12 @@
 
 namespace vocabpipe::kernels::cuda {
 
-inline constexpr int kFewestNormRows = 4;  ///< of a piece: its sums cost as much as a row or two
-inline constexpr int kNormThreadsPerSm = 576;  ///< what 112 registers each leave room for
+inline constexpr int kFewestNormRows = 4;      ///< per piece: its sums cost as much as a row or two
+inline constexpr int kNormThreadsPerSm = 576;  ///< that 112 registers each leave room for
 inline constexpr int kNormWeightThreads = 128;
 
-/// What both norms read besides gamma. kCentred: LayerNorm, whose statistics are mean and inverse
-/// standard deviation; else RMSNorm, whose only one is the inverse root mean square.
+/// Input of both norms besides gamma. kCentred: LayerNorm, whose statistics are mean and inverse
+/// standard deviation; otherwise RMSNorm, whose only one is the inverse root mean square.
 template <typename T, bool kCentred>
 struct NormRows {
     static constexpr int kSums = kCentred ? 2 : 1;  ///< dgamma, dbeta; and those over a row
@@ -76,8 +76,8 @@ struct InputGradient {
     float weight_offset;  ///< added to gamma
 };
 
-/// Sums of kValues numbers over the block, to all threads. `by_warp` is not that of the previous
-/// call, which other warps may still read; it may be that of the one before.
+/// Sums kValues numbers over the block; all threads get the result. `by_warp` must not be that of
+/// the previous call, which other warps may still read; it may be that of the one before.
 template <int kValues>
 __device__ __forceinline__ void sum_over_block(float (&values)[kValues],
                                                float (&by_warp)[kValues][kWarpThreads]) {
@@ -92,9 +92,9 @@ __device__ __forceinline__ void sum_over_block(float (&values)[kValues],
     for (int i = 0; i < kValues; ++i) values[i] = warp_sum(lane < warps ? by_warp[i][lane] : 0.0F);
 }
 
-/// A block per piece, kRows rows of it at a time. kSlots as in rows.cuh; 0: for rows of any length,
-/// without the parameters' gradients. dx may be dy or residual: a thread reads its elements of both
-/// before it writes them.
+/// One block per piece, kRows rows of it at a time. kSlots as in rows.cuh; 0: for rows of any
+/// length, without the parameters' gradients. dx may be dy or residual: a thread reads its elements
+/// of both before it writes them.
 template <typename T, bool kCentred, int kCount, int kSlots, int kRows, bool kWeight>
 __global__ void __launch_bounds__(kMostRowThreads)
     norm_backward_kernel(NormRows<T, kCentred> in, InputGradient<T> of_input, float* partial,
@@ -171,7 +171,7 @@ __global__ void __launch_bounds__(kMostRowThreads)
     }
 }
 
-/// dgamma and dbeta alone: block (columns, piece).
+/// Computes only dgamma and dbeta: block (columns, piece).
 template <typename T, bool kCentred, int kCount>
 __global__ void __launch_bounds__(kNormWeightThreads)
     norm_weight_kernel(NormRows<T, kCentred> in, float* partial,
@@ -206,8 +206,8 @@ void with_norm_shape(int64_t h, Launcher&& launcher) {
     }
 }
 
-/// How many rows a piece has. Depends on the shape, the GPU and the lane's workspace, and not on
-/// what is computed of the rows or how.
+/// Rows per piece. Depends on the shape, the GPU and the lane's workspace, not on which gradients
+/// are computed or how.
 [[nodiscard]] inline int64_t norm_rows_per_piece(Context& ctx, int64_t rows, int64_t h, int sums) {
     const auto& engine = ctx.cuda();
     const auto fit = static_cast<int64_t>(engine.workspace().size() / sizeof(float)) / h / sums;
@@ -219,19 +219,19 @@ void with_norm_shape(int64_t h, Launcher&& launcher) {
     return std::max<int64_t>((rows + pieces - 1) / pieces, 1);
 }
 
-/// What the gradient of x needs besides; LayerNorm's options are those by default.
+/// Further options of the gradient of x; the defaults are LayerNorm's.
 struct NormGain {
     ConstTensor gamma;
     RmsNormOptions options;
 };
 
-/// Columns that a mean is over.
+/// Columns that a mean covers.
 [[nodiscard]] inline float columns_of(const RmsNormOptions& options, ConstTensor x) {
     return static_cast<float>(options.sums ? options.columns : x.cols);
 }
 
-/// Gradients of a norm whose arguments have been checked. dx empty: those of the parameters only,
-/// without gain and residual; dgamma empty: dx only. dbeta: of a centred norm.
+/// Gradients of a norm whose arguments have been checked. dx empty: only the parameters' gradients,
+/// without gain and residual; dgamma empty: only dx. dbeta: for a centred norm.
 template <bool kCentred>
 void norm_backward(CallSite ctx, ConstTensor dy, ConstTensor x, const NormGain& gain,
                    ConstTensor statistics, ConstTensor residual, Tensor dx, Tensor dgamma,

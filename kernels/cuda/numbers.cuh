@@ -20,7 +20,7 @@ __device__ __forceinline__ float to_float(float value) {
 __device__ __forceinline__ float to_float(__nv_bfloat16 value) {
     return __bfloat162float(value);
 }
-/// Rounded to nearest even.
+/// Rounds to nearest, ties to even.
 template <typename T>
 __device__ __forceinline__ T from_float(float value) {
     if constexpr (sizeof(T) == 2) {
@@ -30,8 +30,8 @@ __device__ __forceinline__ T from_float(float value) {
     }
 }
 
-/// Neighbours that one thread reads and writes together: `at` is aligned to all of them, or to 16
-/// bytes. kCount: 1, 4 or 8.
+/// Neighbours that one thread reads and writes together: `at` is aligned to their total size, at
+/// most 16 bytes. kCount: 1, 4 or 8.
 template <int kCount>
 struct Vector {
     float values[kCount];
@@ -136,16 +136,16 @@ void with_element_type(DType type, Function&& function) {
     throw UsageError("CUDA kernels take fp32 and bf16 tensors; fp64 is for the reference kernels");
 }
 
-/// The most neighbours per thread where tensors are of these types and no bit depends on which
-/// thread has which elements: 16 bytes. A warp's access to 8 floats each would be two, 32 bytes
-/// apart, of half sectors.
+/// The most neighbours per thread for tensors of these types where no bit depends on which thread
+/// has which elements: 16 bytes' worth. A warp's access to 8 floats each would be two accesses of
+/// half sectors that lie 32 bytes apart.
 template <typename... T>
 [[nodiscard]] constexpr int widest() {
     return (std::is_same_v<T, float> && ...) ? 4 : 8;
 }
 
 /// Calls function.template operator()<kCount>() with kMost where rows of all the tensors can be
-/// read 8 elements at a time, and else with 1. Empty tensors do not count.
+/// read 8 elements at a time, otherwise with 1. Empty tensors do not count.
 template <int kMost = 8, typename Function, typename... Tensors>
 void with_vectors(Function&& function, const Tensors&... tensors) {
     const auto fits = [](ConstTensor t) {

@@ -11,13 +11,13 @@
 
 namespace vocabpipe::kernels::cuda {
 
-/// Pinned memory of the host, for cudaFreeHost. Throws OutOfMemoryError; `what` says what it is for
-/// and how much it is.
+/// Allocates pinned host memory, to be freed with cudaFreeHost. Throws OutOfMemoryError; `what`
+/// names its purpose and size.
 [[nodiscard]] inline std::byte* allocate_pinned(size_t bytes, const std::string& what) {
     void* data = nullptr;
     const cudaError_t status = cudaMallocHost(&data, bytes);
     if (status == cudaErrorMemoryAllocation) {
-        (void)cudaGetLastError();  // else the next check would report it again
+        (void)cudaGetLastError();  // otherwise the next check reports it again
         throw OutOfMemoryError(what +
                                " of pinned host memory cannot be allocated; use fewer ranks per "
                                "host, or more hosts");

@@ -50,7 +50,7 @@ void ProductChoices::add_missing(const ProductChoices& other) {
 }
 
 std::string ProductChoices::text() const {
-    std::map<std::string, std::string> lines;  // by shape: equal choices are equal texts
+    std::map<std::string, std::string> lines;  // sorted: equal choices give equal texts
     for (const auto& [shape, algorithm] : algorithms_) {
         lines.emplace(shape.text(), line_of(shape, algorithm));
     }
@@ -70,7 +70,7 @@ ProductChoices ProductChoices::parse(std::string_view text, const std::string& d
     expect(kFormat, "the first line");
     expect(device, "the GPU");
     expect(version_line(), "the library");
-    // Half a word is a word, too.
+    // A truncated word would still parse.
     if (!text.ends_with('\n')) throw InputFileError("the last line is not complete");
     ProductChoices choices(device);
     while (std::getline(in, line)) {

@@ -65,8 +65,8 @@ ProductPlan::ProductPlan(cublasLtHandle_t blas, const ProductShape& shape,
     list_candidates(blas, shape);
 }
 
-/// An algorithm is a tile, a split of the sum and the like; whether it does for other sizes is what
-/// cublasLtMatmulAlgoCheck says.
+/// An algorithm is a tile, a split of the sum and the like; cublasLtMatmulAlgoCheck says whether it
+/// works for other sizes.
 ProductPlan::ProductPlan(cublasLtHandle_t blas, const ProductPlan& whole, int64_t m, int64_t k)
     : shape_(whole.shape_), candidates_(whole.candidates_) {
     shape_.m = m;
@@ -100,8 +100,8 @@ void ProductPlan::describe() {
     if (s.epilogue != Epilogue::none) {
         set(desc, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, s.aux_stride);
     }
-    // The heuristic takes alignments from these pointers, which it does not follow: the tensors'
-    // own would let equal shapes get different algorithms.
+    // The heuristic takes alignments from these pointers without reading them: with the tensors'
+    // own, equal shapes could get different algorithms.
     const auto somewhere = [](int alignment) {
         return reinterpret_cast<void*>(static_cast<uintptr_t>(alignment));
     };
@@ -158,7 +158,7 @@ void ProductPlan::list_candidates(cublasLtHandle_t blas, const ProductShape& s) 
     const cublasStatus_t status =
         cublasLtMatmulAlgoGetHeuristic(blas, description_.get(), b_.get(), a_.get(), addend_.get(),
                                        c_.get(), preference, kCandidates, found.data(), &count);
-    // Some refusals of odd strides come as an invalid value.
+    // The heuristic refuses some odd strides with "invalid value".
     if (status == CUBLAS_STATUS_NOT_SUPPORTED || status == CUBLAS_STATUS_INVALID_VALUE) return;
     check_blas(status, "cublasLtMatmulAlgoGetHeuristic", s);
     for (int i = 0; i < count; ++i) {
@@ -196,7 +196,7 @@ bool ProductPlan::run(cublasLtHandle_t blas, const Product& p, const Engine::Que
         at_fault = at_fault && status == CUBLAS_STATUS_INVALID_VALUE;
         candidates_.erase(candidates_.begin());
     }
-    // What all of them call invalid is the call and not the algorithm.
+    // If all algorithms return "invalid value", the call is invalid, not the algorithm.
     if (at_fault) check_blas(status, "cublasLtMatmul", shape_);
     return false;
 }

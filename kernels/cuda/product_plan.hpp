@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Private to kernels/cuda: what cuBLASLt is asked for a product, and which of its algorithms runs.
+// How a product is described to cuBLASLt, and which of its algorithms runs. Private to
+// kernels/cuda.
 #pragma once
 
 #include <cublasLt.h>
@@ -13,33 +14,34 @@
 
 namespace vocabpipe::kernels::cuda {
 
-/// Descriptors of one shape and the algorithms that the library's heuristic lists for it, the one
-/// that it holds for the fastest first, unless another was chosen.
+/// Descriptors of one shape and the algorithms that the library's heuristic lists for it: a chosen
+/// one first, if any, then the heuristic's in its order, by expected speed.
 class ProductPlan {
 public:
-    /// Of the list that is asked for: enough to go on when some are refused, and to time.
+    /// Length of the list that is requested: enough if some are refused, and for timing.
     static constexpr int kCandidates = 8;
 
-    /// Throws DeviceError if cuBLASLt fails otherwise than by having no algorithm.
-    /// `chosen` goes before all that the heuristic lists; null: none does.
+    /// Throws DeviceError if cuBLASLt fails for another reason than having no algorithm. `chosen`
+    /// precedes all that the heuristic lists; may be null.
     ProductPlan(cublasLtHandle_t blas, const ProductShape& shape,
                 const cublasLtMatmulAlgo_t* chosen = nullptr);
 
-    /// For another number of rows of c or of terms of the sum, with the algorithms of `whole`, as
-    /// far as cuBLASLt takes them: the heuristic is not asked again.
+    /// The plan for another number of rows of c or of terms of the sum, with the algorithms of
+    /// `whole` that cuBLASLt accepts for it: the heuristic is not asked again.
     ProductPlan(cublasLtHandle_t blas, const ProductPlan& whole, int64_t m, int64_t k);
 
     [[nodiscard]] const std::vector<cublasLtMatmulAlgo_t>& candidates() const {
         return candidates_;
     }
 
-    /// Enqueues the product with the first candidate that the library runs, and forgets those
-    /// before it: the heuristic may list what cublasLtMatmul refuses. False, and nothing done, when
-    /// none is left. Throws DeviceError if cuBLASLt fails, or finds fault with the call itself.
+    /// Enqueues the product with the first candidate that the library runs, and drops those before
+    /// it: the heuristic may list algorithms that cublasLtMatmul refuses. Returns false, with
+    /// nothing done, when none is left. Throws DeviceError if cuBLASLt fails or rejects the call
+    /// itself.
     [[nodiscard]] bool run(cublasLtHandle_t blas, const Product& product,
                            const Engine::Queue& queue);
 
-    /// With one candidate, to time it: what cublasLtMatmul answered.
+    /// Enqueues the product with one candidate, for timing; returns cublasLtMatmul's status.
     [[nodiscard]] cublasStatus_t enqueue(cublasLtHandle_t blas, const Product& product,
                                          const Engine::Queue& queue, size_t candidate);
 

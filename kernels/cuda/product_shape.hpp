@@ -16,8 +16,8 @@ struct ProductShape {
     int64_t m = 0, n = 0, k = 0;
     int64_t a_stride = 0, b_stride = 0, c_stride = 0, addend_stride = 0, aux_stride = 0;
     int64_t batch = 1, a_step = 0, b_step = 0, c_step = 0;
-    int64_t workspace_bytes = 0;  ///< lanes differ
-    int multiprocessors = 0;      ///< to be spread over; 0: all
+    int64_t workspace_bytes = 0;  ///< differs between lanes
+    int multiprocessors = 0;      ///< to use; 0: all
     /// Bytes that the pointers are multiples of, at most 16.
     int a_alignment = 0, b_alignment = 0, c_alignment = 0, addend_alignment = 0;
     int bias_alignment = 0;
@@ -28,7 +28,7 @@ struct ProductShape {
     bool operator==(const ProductShape&) const = default;
 
     [[nodiscard]] static ProductShape of(const Product& product, const Engine& engine);
-    /// Its members as numbers, in one line; parse() reads it back, and throws InputFileError.
+    /// The members as numbers, in one line; parse() reads it back, and throws InputFileError.
     [[nodiscard]] std::string text() const;
     [[nodiscard]] static ProductShape parse(std::string_view text);
 };
@@ -40,9 +40,9 @@ struct ProductShapeHash {
 /// "product of (64, 32) and (32, 16) bf16 into fp32, ...", for messages.
 [[nodiscard]] std::string describe(const ProductShape& shape);
 
-/// What pointers are said to be aligned to at most: vector loads and the tensor memory accelerator
-/// ask for no more. More would only split the cache, and give equal products at different addresses
-/// different algorithms and so different bits.
+/// The greatest alignment that is stated for pointers: vector loads and the tensor memory
+/// accelerator need no more. More would split the cache, and give equal products at different
+/// addresses different algorithms and so different bits.
 inline constexpr int kLargestAlignment = 16;
 
 }  // namespace vocabpipe::kernels::cuda

@@ -8,8 +8,8 @@ namespace vocabpipe::kernels::cuda {
 
 inline constexpr int kWarpThreads = 32;
 
-/// Over every kLanes lanes, a power of two. All of them get the same bits: at every step a lane and
-/// its partner add the same two numbers. All 32 lanes call it.
+/// Sums over every kLanes lanes, a power of two. All of them get the same bits: at every step a
+/// lane and its partner add the same two numbers. All 32 lanes call it.
 template <int kLanes = kWarpThreads, typename T>
 __device__ __forceinline__ T warp_sum(T value) {
     for (int step = kLanes / 2; step > 0; step /= 2) {
@@ -34,8 +34,8 @@ __device__ __forceinline__ int warp_min(int value) {
     return value;
 }
 
-/// Of all kThreads threads of the block, to all of them. It has one barrier: between two calls in
-/// a kernel there must be another one.
+/// Sums over all kThreads threads of the block; each gets the sum. It has one barrier: between two
+/// calls in a kernel there must be another one.
 template <int kThreads, typename T>
 __device__ __forceinline__ T block_sum(T value) {
     static_assert(kThreads % kWarpThreads == 0);

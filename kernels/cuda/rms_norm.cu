@@ -23,7 +23,7 @@ struct ForwardArguments {
     float columns, epsilon, weight_offset;
 };
 
-/// y may be residual: a thread reads its elements of it before it writes them.
+/// y may be residual: a thread reads the residual's elements before it writes them.
 template <typename T, int kCount, int kSlots>
 __global__ void __launch_bounds__(kMostRowThreads) rms_norm_forward_kernel(ForwardArguments<T> a) {
     const int64_t row = blockIdx.x;
@@ -56,7 +56,7 @@ __global__ void __launch_bounds__(kMostRowThreads) rms_norm_forward_kernel(Forwa
 
 template <typename T>
 struct SumsArguments {
-    const T* dy;     ///< or null: of squares
+    const T* dy;     ///< or null: sums of squares
     const T* gamma;  ///< with dy
     const T* x;
     const float* statistics;

@@ -9,9 +9,9 @@ namespace vocabpipe::kernels::cuda {
 
 namespace {
 
-/// A thread per kCount neighbours of the lower half of what is rotated of a head and their partners
-/// in the upper one, in place. Columns count the lower halves of all heads. direction: 1 rotates,
-/// -1 back.
+/// Rotates in place. A thread takes kCount neighbours of the lower half of a head's rotated columns
+/// and their partners in the upper half. Columns count the lower halves of all heads. direction: 1
+/// rotates, -1 rotates back.
 template <int kCount, typename T>
 __global__ void __launch_bounds__(kMapThreads)
     rotate_kernel(int64_t rows, int64_t cols, Rows<T> qkv, Rows<const float> table,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A warp per token. Expert e belongs to lane e % 32: it alone touches what is kept of e, except
-// where groups are compared.
+// A warp per token. Expert e belongs to lane e % 32: only that lane accesses e's data, except where
+// groups are compared.
 #include <algorithm>
 #include <cstdint>
 
@@ -15,8 +15,8 @@ namespace {
 
 constexpr int kWarps = 4;
 constexpr int kThreads = kWarps * kWarpThreads;
-constexpr int kMostExperts = 512;  ///< what shared memory and the bits of Taken are for
-/// Sums over tokens are those of blocks of this many, added in order.
+constexpr int kMostExperts = 512;  ///< limit of shared memory and of the bits of Taken
+/// Sums over tokens add blocks of this many, in order.
 constexpr int kTokensPerBlock = 64;
 constexpr float kSmallestSum = 1e-20F;
 
@@ -25,7 +25,7 @@ struct Best {
     int index;  ///< negative: none
 };
 
-/// The greater key; of equal ones, and of NaN, the smaller index.
+/// The greater key; for equal keys, and for NaN, the smaller index.
 __device__ __forceinline__ Best better(const Best& a, const Best& b) {
     if (b.index < 0) return a;
     if (a.index < 0 || b.key > a.key) return b;
@@ -33,7 +33,7 @@ __device__ __forceinline__ Best better(const Best& a, const Best& b) {
     return a.index < b.index ? a : b;
 }
 
-/// Which of a lane's own are no candidates: bit i for number lane + 32 i.
+/// Experts of a lane that are no candidates: bit i is for expert lane + 32 i.
 using Taken = uint32_t;
 
 __device__ __forceinline__ void take(Taken& taken, int index) {
@@ -81,14 +81,14 @@ struct ForwardArguments {
     float* partial;  ///< (blocks, 2 experts): sums of scores, then loads
 };
 
-/// What a warp keeps of its token.
+/// A warp's shared memory for its token.
 struct TokenMemory {
     float keys[kMostExperts];
     float group_values[kMostExperts];
     int group_is_open[kMostExperts];
 };
 
-/// The experts of groups that are not among the best.
+/// Marks the experts of groups that are not among the best as taken.
 __device__ Taken experts_of_other_groups(TokenMemory& memory, const RouterOptions& options,
                                          int experts) {
     const int lane = static_cast<int>(threadIdx.x) % kWarpThreads;
@@ -229,7 +229,7 @@ __global__ void __launch_bounds__(kThreads) router_backward_kernel(BackwardArgum
         const int32_t* const chosen = a.choice + n * k;
         const Scores score{a.options.score, a.log_z[n * a.log_z_stride]};
 
-        // First of the balance of load, then of the weights.
+        // First the part of load balancing, then that of the weights.
         float total = 1, balance = 0;
         if (!softmax) {
             float scores = 0, weighted = 0;
@@ -282,7 +282,7 @@ void require_experts(ConstTensor logits) {
 
 }  // namespace
 
-/// With 8 N E / 64 bytes of the lane's workspace.
+/// Uses 8 N E / 64 bytes of the lane's workspace.
 void router_forward(Context& ctx, ConstTensor logits, ConstTensor bias,
                     const RouterOptions& options, std::span<int32_t> choice, Tensor weights,
                     Tensor load, Tensor score_sums, Tensor log_z) {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tokens are sorted by the row they add to, by CUB's stable radix sort, so that those of one row
-// stay in their order; then one block per row that occurs adds its tokens, ascending. No float
-// atomics.
+// CUB's stable radix sort sorts tokens by the row they add to, so that tokens of one row stay in
+// their order; then one block per row that occurs adds its tokens, ascending. No float atomics.
 #include "kernels/cuda/row_additions.hpp"
 
 #include <bit>
@@ -18,16 +17,16 @@ namespace vocabpipe::kernels::cuda {
 namespace {
 
 constexpr int kThreads = 256;
-/// Rows of one token are one chain of additions in their order. A frequent token's chain (a fifth
-/// of all characters are spaces) is longer than all the others take together, so it has more loads
-/// in flight; that costs registers, which make short chains slower: 115 instead of 52 us for 16384
-/// tokens that are all different (H200). So there is a kernel for either.
+/// The additions to one row are a chain in the tokens' order. A frequent id's chain (a fifth of all
+/// characters are spaces) is longer than all the others together, so it has more loads in flight;
+/// that costs registers, which makes short chains slower: 115 instead of 52 us for 16384 tokens
+/// that are all different (H200). So there are two kernels.
 constexpr int kLongChain = 16;
 constexpr int kLoadsOfShort = 4;  ///< in flight per thread
 constexpr int kLoadsOfLong = 16;
 constexpr unsigned kBlocksOfLong = 1024;  ///< few chains are long: a block looks at several places
 
-/// Tokens without a row get the number behind the last one, and sort behind all rows.
+/// Tokens without a row get the number after the last one, and are sorted behind all rows.
 __global__ void __launch_bounds__(kThreads)
     rows_of_tokens_kernel(const int32_t* __restrict__ ids, int64_t tokens, int64_t first_row,
                           int64_t rows, uint32_t* __restrict__ row_of,
@@ -39,19 +38,20 @@ __global__ void __launch_bounds__(kThreads)
     token[n] = static_cast<int32_t>(n);
 }
 
-/// The tokens by row, then by n, and their rows; tokens without a row are last and have row `rows`.
+/// The tokens by row, then by n, and their rows; tokens without a row come last and have row
+/// `rows`.
 struct SortedTokens {
     const uint32_t* rows;
     const int32_t* tokens;
 };
 
-/// In the lane's workspace.
+/// The result is in the lane's workspace.
 SortedTokens sorted_by_row(CallSite ctx, std::span<const int32_t> ids, int64_t first_row,
                            int64_t rows) {
     require(rows < int64_t{1} << 31 && ids.size() < size_t{1} << 31,
             "fewer than 2^31 rows and ids");
     const size_t count = ids.size();
-    const size_t rounded = (count + 63) / 64 * 64;  // 256-byte alignment of what follows
+    const size_t rounded = (count + 63) / 64 * 64;  // 256-byte alignment of the next array
     auto* const numbers = reinterpret_cast<uint32_t*>(ctx.cuda().workspace().data());
     auto* const tokens = reinterpret_cast<int32_t*>(numbers + 2 * rounded);
     cub::DoubleBuffer<uint32_t> row_of(numbers, numbers + rounded);
@@ -63,7 +63,7 @@ SortedTokens sorted_by_row(CallSite ctx, std::span<const int32_t> ids, int64_t f
               "cub::DeviceRadixSort::SortPairs");
     };
     size_t bytes = 0;
-    sort(nullptr, bytes);  // asks only
+    sort(nullptr, bytes);  // only gets the size
     const size_t before = 4 * rounded * sizeof(uint32_t);
     require(ctx.cuda().workspace().size() >= before + bytes,
             "few enough tokens for the workspace of the lane");
@@ -107,16 +107,16 @@ struct Additions {
     int64_t scaled_stride;
 };
 
-/// Neighbours as they lie in memory.
+/// Neighbours in memory, in its type.
 template <typename T, int kCount>
 struct alignas(kCount == 1 ? sizeof(T) : 16) Raw {
     T values[kCount];
 };
 
 /// Block (place, part): if the token at this place is the first of its row, adds all tokens of the
-/// row, in every gridDim.y-th part of the columns. With kScaled, what is read is also scaled, and
-/// that of tokens without a row as well. kLong: only chains longer than kLongChain; else the
-/// others.
+/// row, in every gridDim.y-th part of the columns. With kScaled it also scales what it reads, and
+/// does so for tokens without a row, too. kLong: only chains longer than kLongChain; otherwise only
+/// the others.
 template <typename T, int kCount, bool kScaled, bool kLong>
 __global__ void __launch_bounds__(kThreads) add_rows_kernel(Additions<T> a) {
     constexpr int kLoads = kLong ? kLoadsOfLong : kLoadsOfShort;

@@ -9,7 +9,7 @@ namespace vocabpipe::kernels::cuda {
 namespace {
 
 constexpr int kThreads = 128;
-constexpr int64_t kRowsPerPart = 256;  ///< at least: an addend of its own in double
+constexpr int64_t kRowsPerPart = 256;  ///< at least: each part is one addend in double
 constexpr int64_t kMostParts = 256;
 
 /// A thread per column and part. Short fp32 sums, collected in double, lose no digits over many

@@ -14,8 +14,8 @@ inline constexpr int kMostRowThreads = 512;
 inline constexpr int kRowSlots =
     2;  ///< vectors per thread in registers: rows of up to 8192 (or 1024 unaligned)
 
-/// Calls body(col, slot) for the columns of one of the threads that share a row of h, kCount at a
-/// time. kSlots 0: any length, and slot is always 0.
+/// Calls body(col, slot) for this thread's columns, kCount at a time; several threads share a row
+/// of h. kSlots 0: any length, and slot is always 0.
 template <int kCount, int kSlots, typename Body>
 __device__ __forceinline__ void for_columns(int64_t h, unsigned thread, unsigned threads,
                                             const Body& body) {
@@ -31,7 +31,7 @@ __device__ __forceinline__ void for_columns(int64_t h, unsigned thread, unsigned
     }
 }
 
-/// The same where the threads are those of a block.
+/// The same where all threads of a block share the row.
 template <int kCount, int kSlots, typename Body>
 __device__ __forceinline__ void for_columns(int64_t h, const Body& body) {
     for_columns<kCount, kSlots>(h, threadIdx.x, blockDim.x, body);

@@ -13,7 +13,7 @@ SideBySide::SideBySide(Context& ctx, int streams)
     if (streams_ == 1) return;
     auto& sides = engine_.state().sides;
     if (sides.empty()) {
-        int priority = 0;  // a lane's: what other ranks wait for runs before
+        int priority = 0;  // the lane's: work that other ranks await runs first
         check(cudaStreamGetPriority(lane_.stream, &priority), "cudaStreamGetPriority");
         for (int i = 0; i < kStreams; ++i) {
             sides.push_back({make_stream(priority), make_event(Timing::no)});
@@ -26,7 +26,7 @@ SideBySide::SideBySide(Context& ctx, int streams)
 SideBySide::~SideBySide() {
     for (int i = 0; i < std::min(used_, streams_); ++i) {
         const SideStream& side = engine_.state().sides[static_cast<size_t>(i)];
-        // An error here is one of the context, which the lane's next call reports.
+        // An error here is the context's, and the lane's next call reports it.
         (void)cudaEventRecord(side.end.get(), side.stream.get());
         (void)cudaStreamWaitEvent(lane_.stream, side.end.get(), 0);
     }

@@ -6,24 +6,24 @@
 
 namespace vocabpipe::kernels::cuda {
 
-/// Products that each fill a part of the GPU, on up to kStreams streams beside the lane's. They
-/// wait for what the lane's stream held when this was made, and it waits for them when this goes.
-/// Each stream has its part of the lane's workspace. Which stream a product runs on decides no bit.
-/// The lane's queue must not be used meanwhile.
+/// Runs products that each fill a part of the GPU on up to kStreams further streams. These wait for
+/// what the lane's stream holds at construction; the lane's stream waits for them at destruction.
+/// Each stream has its part of the lane's workspace. Bits do not depend on which stream runs a
+/// product. Do not use the lane's queue meanwhile.
 class SideBySide {
 public:
     static constexpr int kStreams = 4;
 
-    /// For the operators of `ctx`, up to `streams` at once; one is the lane's own. Throws
-    /// DeviceError.
+    /// For the operators of `ctx`, on `streams` streams, at most kStreams; 1: on the lane's own.
+    /// Throws DeviceError.
     SideBySide(Context& ctx, int streams);
-    /// Also after an error: what has been enqueued may still use memory that only the lane's stream
-    /// is waited for.
+    /// Waits after an error, too: what has been enqueued may still use memory, and the memory's
+    /// owner waits only for the lane's stream.
     ~SideBySide();
     SideBySide(const SideBySide&) = delete;
     SideBySide& operator=(const SideBySide&) = delete;
 
-    /// The following operators of the context go to the next of the streams.
+    /// Sends the following operators of the context to the next stream.
     void next();
 
 private:

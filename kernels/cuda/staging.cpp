@@ -18,7 +18,7 @@ void wait_for(cudaEvent_t event) {
 
 }  // namespace
 
-/// Memory that a copy reads stays until it has been made.
+/// Waits for copies that still read the memory.
 Staging::~Staging() {
     for (const Area& area : areas_) {
         if (area.copied) (void)cudaEventSynchronize(area.copied.get());
@@ -42,14 +42,14 @@ void Staging::make_areas(size_t bytes) {
 void Staging::write(std::span<const std::byte> from, std::span<std::byte> to, cudaStream_t stream) {
     if (to.size() > bytes_) make_areas(to.size());
     const Area& area = areas_[next_++ % areas_.size()];
-    wait_for(area.copied.get());  // at once if it was never recorded
+    wait_for(area.copied.get());  // returns at once if never recorded
     std::memcpy(area.memory.get(), from.data(), from.size());
     check(
         cudaMemcpyAsync(to.data(), area.memory.get(), from.size(), cudaMemcpyHostToDevice, stream),
         "cudaMemcpyAsync");
     const cudaError_t recorded = cudaEventRecord(area.copied.get(), stream);
     if (recorded == cudaSuccess) return;
-    synchronize(stream);  // nothing else says when the area may be used again
+    synchronize(stream);  // nothing else tells when the area is free
     check(recorded, "cudaEventRecord");
 }
 

@@ -12,8 +12,8 @@
 
 namespace vocabpipe::kernels::cuda {
 
-/// Pinned memory of the host, from which copies to the device are made without waiting for it: two
-/// areas, used in turn.
+/// Two areas of pinned host memory, used in turn, so that copies to the device need not be waited
+/// for.
 class Staging {
 public:
     Staging() = default;
@@ -21,9 +21,9 @@ public:
     Staging(const Staging&) = delete;
     Staging& operator=(const Staging&) = delete;
 
-    /// Enqueues: the first bytes of `to` = from, which may change on return. Areas are as large as
-    /// the largest `to`, so that what is written there may grow without an allocation. Waits until
-    /// the last copy but one has been made. Throws OutOfMemoryError.
+    /// Enqueues a copy of `from`, which may change on return, to the first bytes of `to`. Areas are
+    /// as large as the largest `to`, so that longer `from`s need no allocation. Waits until the
+    /// last copy but one is done. Throws OutOfMemoryError.
     void write(std::span<const std::byte> from, std::span<std::byte> to, cudaStream_t stream);
     [[nodiscard]] bool would_wait() const;
 

@@ -21,14 +21,15 @@ __global__ void __launch_bounds__(kThreads)
     if (threadIdx.x == 0) *sum = total;
 }
 
-/// One thread: a number per microbatch, added in their order.
+/// One thread: adds one number per microbatch, in order.
 __global__ void add_up_kernel(const double* __restrict__ values, int64_t count, double* sum) {
     double total = *sum;
     for (int64_t i = 0; i < count; ++i) total += values[i];
     *sum = total;
 }
 
-/// One block: a thread per entry adds the ranks in order, the first thread the entries in order.
+/// One block: a thread per entry adds the ranks in order, then the first thread the entries in
+/// order.
 __global__ void __launch_bounds__(kThreads)
     finish_report_kernel(const double* __restrict__ reports, int64_t count, int64_t entries,
                          int64_t squared, StepScalars* scalars) {

@@ -11,12 +11,12 @@ namespace {
 
 constexpr int kThreads = 256;
 constexpr int64_t kSlice = 4096;  ///< elements that a block reads at a time
-/// One block alone reads as much in the time of a launch, which a second kernel would cost.
+/// One block reads this much in the time of a launch, which a second kernel would cost.
 constexpr int64_t kMostOfOneBlock = 4 * kSlice;
 /// Partial sums: enough blocks to keep any GPU busy, few enough for one block to add up.
 constexpr int64_t kMostParts = 2048;
 
-/// parts[block] = sum over the block's slices; of one block, added to *total. A thread takes the
+/// parts[block] = sum over the block's slices; a single block adds to *total. A thread takes the
 /// same elements of a slice whether it reads four at a time or one, so both forms give the same
 /// bits.
 template <bool kDense>

@@ -31,8 +31,8 @@ struct Arguments {
     bool wide_bias;  ///< fp32
 };
 
-/// A (kTile, kDepth) piece of an operand as fp32, zeros outside. Neighbouring threads read
-/// neighbouring elements, whichever way the operand lies.
+/// A (kTile, kDepth) tile of an operand as fp32, zeros outside. Neighbouring threads read
+/// neighbouring elements in either layout.
 template <typename T>
 __device__ void stage(float (&tile)[kDepth][kTile + 1], const T* data, int64_t row, int64_t col,
                       int64_t first_row, int64_t rows, int64_t first_col, int64_t cols) {
@@ -102,7 +102,7 @@ __global__ void __launch_bounds__(kSide* kSide) tiled_gemm_kernel(Arguments g) {
     }
 }
 
-/// `outer` runs along the rows of op(a), or along the columns of op(b).
+/// The outer index runs along the rows of op(a), or along the columns of op(b).
 Operand operand(ConstTensor t, bool outer_is_row, int64_t step) {
     return outer_is_row ? Operand{t.data, t.stride, 1, step} : Operand{t.data, 1, t.stride, step};
 }

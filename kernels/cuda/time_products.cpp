@@ -12,14 +12,14 @@ namespace vocabpipe::kernels::cuda {
 
 namespace {
 
-constexpr int kRounds = 3;    // the least time counts: what disturbs only adds
-constexpr int kRunsEach = 5;  // enqueued together, so that the host's share does not show
-/// Another algorithm must be so much faster than the first: less is noise.
+constexpr int kRounds = 3;    // the least time counts: disturbances only add
+constexpr int kRunsEach = 5;  // enqueued together, to hide the host's time
+/// Another algorithm must take at most this share of the first one's time: smaller gains are noise.
 constexpr float kGain = 0.98F;
 constexpr float kRefused = std::numeric_limits<float>::infinity();
 
-/// A matrix, or several `step` elements apart, of random numbers; aligned to `alignment` bytes and
-/// to no more. Without memory where the GPU has too little.
+/// A matrix of random numbers, or several that are `step` elements apart; aligned to `alignment`
+/// bytes and to no more. Holds no memory if the GPU has too little.
 class RandomMatrices {
 public:
     RandomMatrices(int64_t rows, int64_t cols, int64_t stride, DType type, int64_t batch,
@@ -27,7 +27,7 @@ public:
         const int64_t elements = (rows - 1) * stride + cols + (batch - 1) * step;
         const auto bytes = static_cast<size_t>(elements * size_of(type));
         if (cudaMalloc(&memory_, bytes + kLargestAlignment) != cudaSuccess) {
-            (void)cudaGetLastError();  // else the next check would report it again
+            (void)cudaGetLastError();  // otherwise the next check reports it again
             memory_ = nullptr;
             return;
         }
@@ -44,7 +44,7 @@ public:
     [[nodiscard]] Tensor view() const { return view_; }
 
 private:
-    /// Zeros or equal numbers would draw less power, and so run faster than a model's.
+    /// Random, because zeros or equal numbers draw less power and so run faster than a model's.
     void fill(size_t bytes, DType type, cudaStream_t stream) const {
         constexpr size_t kNumbers = size_t{1} << 16;
         std::vector<uint32_t> block(kNumbers);
@@ -67,7 +67,7 @@ private:
                   "cudaMemcpyAsync");
             done += more;
         }
-        check(cudaStreamSynchronize(stream), "cudaStreamSynchronize");  // the block goes
+        check(cudaStreamSynchronize(stream), "cudaStreamSynchronize");  // `block` is destroyed
     }
 
     void* memory_ = nullptr;
@@ -75,7 +75,7 @@ private:
     Tensor view_;
 };
 
-/// Matrices of a shape, the addend c itself, as where gradients are accumulated.
+/// Matrices of a shape; the addend is c itself, as in gradient accumulation.
 struct Operands {
     Operands(const ProductShape& s, cudaStream_t stream)
         : a(s.transpose_a ? s.k : s.m, s.transpose_a ? s.m : s.k, s.a_stride, s.ab_type, s.batch,
@@ -132,7 +132,7 @@ public:
     Timer(const Timer&) = delete;
     Timer& operator=(const Timer&) = delete;
 
-    /// Milliseconds that the stream takes for what `work` enqueues.
+    /// Milliseconds that the stream needs for the work that `work` enqueues.
     [[nodiscard]] float time(auto&& work) {
         check(cudaEventRecord(begin_, stream_), "cudaEventRecord");
         work();
@@ -165,9 +165,9 @@ std::optional<size_t> fastest_candidate(Context& ctx, ProductPlan& plan, const P
                CUBLAS_STATUS_SUCCESS;
     };
     std::vector<float> times(plan.candidates().size(), kRefused);
-    std::vector<size_t> runs;  // those that are not refused
+    std::vector<size_t> runs;  // candidates that are not refused
     for (size_t i = 0; i < times.size(); ++i) {
-        if (launch(i)) runs.push_back(i);  // and warms up
+        if (launch(i)) runs.push_back(i);  // also warms up
     }
     if (runs.empty()) return std::nullopt;
     Timer timer(queue.stream);

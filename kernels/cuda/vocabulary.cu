@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The logits are made in chunks of columns, for all tokens at once: every row of W is read by one
-// product only, however few tokens there are, and X, read once per chunk, is the small operand.
+// The logits are computed in chunks of columns, for all tokens at once: one product only reads each
+// row of W, however few tokens there are, and X, read once per chunk, is the small operand.
 //
-// How far below the rate of the products alone S and T can be: with N tokens, v rows and h columns
-// in bf16, the products are 6 N h v FLOPs. Besides them, memory moves
+// How far S and T can stay below the rate of their products: with N tokens, v rows and h columns in
+// bf16, the products are 6 N h v FLOPs. In addition, memory moves
 //
 //     S   logits written by their product and read again, fp32       8 N v bytes
 //         exp_logits written (the two products that read it are not counted)   2 N v
@@ -18,9 +18,9 @@
 // which needs one. (Where dW is overwritten, in the first microbatch of a step, its label rows come
 // after the product and read X again: 2 N h more.)
 //
-// Bytes are not all: a kernel that depends on the one before takes 3 us to start and to drain, and
-// a score kernel that waits more than it reads takes longer than its bytes. Predicted for an H200,
-// with 8 chunks:
+// Bytes are not the only cost: a kernel that depends on the one before takes 3 us to start and to
+// drain, and a score kernel that waits more than it reads takes longer than its bytes. Predicted
+// for an H200, with 8 chunks:
 //
 //     v        score kernels                              T's two, sort   beside products   ratio
 //     16384    8 x (34 MB of L2 at 5.5 TB/s + 3 us)     35 + 42 + 20    72 + 97 us        0.93
@@ -64,10 +64,10 @@ namespace {
 constexpr int kThreads = 256;
 
 constexpr int64_t kChunks = 8;                       ///< of 1/4 of the bf16 exp_logits's bytes
-constexpr int64_t kFewestLogits = int64_t{8} << 20;  ///< of a chunk, 32 MiB
-constexpr int64_t kColumnMultiple = 256;             ///< of a chunk: whole tiles of the product
+constexpr int64_t kFewestLogits = int64_t{8} << 20;  ///< per chunk, 32 MiB
+constexpr int64_t kColumnMultiple = 256;             ///< chunks: whole tiles of the product
 
-/// Statistics of a shard without rows.
+/// Writes the statistics of a shard without rows.
 __global__ void __launch_bounds__(kThreads)
     no_statistics_kernel(float* __restrict__ statistics, int64_t stride, int64_t tokens,
                          bool top_two) {
@@ -93,8 +93,8 @@ struct Combination {
     bool top_two;  ///< margins follow the losses
 };
 
-/// A thread per token. In double, as on the host: what is far from the maximum must not be lost to
-/// rounding.
+/// A thread per token. In double, as on the host: rounding must not lose terms far from the
+/// maximum.
 __global__ void __launch_bounds__(kThreads) combine_kernel(Combination c) {
     const int64_t n = int64_t{blockIdx.x} * kThreads + threadIdx.x;
     if (n >= c.tokens) return;
@@ -139,7 +139,7 @@ __global__ void __launch_bounds__(kThreads) combine_kernel(Combination c) {
     if (c.loss == nullptr) return;
     double value = 0;
     if (label >= 0) {
-        // -log p_y, from whichever form does not cancel.
+        // -log p_y, by the form that does not cancel.
         value = label_share > others ? log1p(others / label_share) : log_z - label_logit;
         value += c.smoothing * label_logit - c.uniform * logit_sum + c.z_loss * log_z * log_z;
     }
@@ -151,8 +151,8 @@ __global__ void __launch_bounds__(kThreads) combine_kernel(Combination c) {
     c.loss[c.tokens + n] = static_cast<float>(margin);
 }
 
-/// u_n = c_n u_n + d_n W_{y_n} - g_n uniform sum_j W_j; a block per token. row_sum null: no such
-/// term.
+/// u_n = c_n u_n + d_n W_{y_n} - g_n uniform sum_j W_j; a block per token. row_sum null: without
+/// the last term.
 template <typename T, int kCount>
 __global__ void __launch_bounds__(kThreads)
     input_gradient_kernel(float* __restrict__ u, int64_t u_stride, int64_t cols,
@@ -200,7 +200,7 @@ __global__ void __launch_bounds__(kThreads)
     }
 }
 
-/// Every row of dw -= uniform row_sum.
+/// Subtracts uniform row_sum from every row of dw.
 template <int kCount>
 __global__ void __launch_bounds__(kThreads)
     subtract_kernel(float* __restrict__ dw, int64_t stride, int64_t rows, int64_t cols,
@@ -225,7 +225,7 @@ int64_t rounded_up(int64_t value, int64_t multiple) {
     return (value + multiple - 1) / multiple * multiple;
 }
 
-/// Columns of one chunk of logits: equal chunks, whole tiles.
+/// Columns per chunk of logits: equal chunks, whole tiles.
 int64_t chunk_columns(int64_t tokens, int64_t rows) {
     const int64_t logits = std::max(tokens * rows / kChunks, kFewestLogits);
     const int64_t fitting = logits / std::max<int64_t>(tokens, 1);
@@ -240,7 +240,7 @@ int64_t logit_stride(int64_t columns) {
     return rounded_up(columns, 4);
 }
 
-/// Columns of one chunk in this workspace: fewer than the operator asks for if it is smaller.
+/// Columns per chunk in this workspace: fewer if it is smaller than the operator asks for.
 int64_t columns_in(std::span<std::byte> workspace, int64_t tokens, int64_t rows) {
     const int64_t logits = static_cast<int64_t>(workspace.size()) / size_of(DType::fp32);
     const int64_t wanted = chunk_columns(tokens, rows);
@@ -255,14 +255,14 @@ bool four_fit(const void* data, int64_t stride, int64_t element_bytes) {
 
 }  // namespace
 
-/// What keeps the product efficient. A smaller workspace, down to 1 KiB per token, works as well:
-/// more chunks, other bits.
+/// The workspace that keeps the product efficient. A smaller one, down to 1 KiB per token, works as
+/// well, with more chunks and other bits.
 int64_t vocabulary_score_workspace_bytes(int64_t tokens, int64_t rows, DType /*type*/) {
     return tokens * logit_stride(chunk_columns(tokens, rows)) * size_of(DType::fp32);
 }
 
 /// m is raised above the maximum over the first 2048 columns only when a later logit exceeds it by
-/// more than 30; then what was stored is scaled.
+/// more than 30; then the stored exponentials are scaled.
 void vocabulary_score(Context& ctx, ConstTensor x, ConstTensor w, std::span<const int32_t> labels,
                       const VocabularyShard& shard, const LossOptions& options, Tensor exp_logits,
                       Tensor statistics, std::span<std::byte> workspace) {
@@ -360,7 +360,7 @@ void combine_statistics(Context& ctx, ConstTensor by_shard, std::span<const int3
                        .top_two = options.top_two});
 }
 
-/// The sum over W's rows lies in the lane's workspace.
+/// None: the sum over W's rows is in the lane's workspace.
 int64_t vocabulary_input_gradient_workspace_bytes(int64_t /*hidden*/) {
     return 0;
 }
@@ -404,8 +404,8 @@ void vocabulary_weight_gradient(Context& ctx, ConstTensor x, ConstTensor exp_log
                 vocabulary_weight_gradient_workspace_bytes(tokens, x.cols, x.dtype),
             "a workspace of the size that vocabulary_weight_gradient_workspace_bytes() returns");
     const Tensor scaled(workspace.data(), tokens, x.cols, x.dtype);
-    // Where gradients are added to, those of the labels' rows can come first, and one read of x
-    // serves both.
+    // Where dW is accumulated, the label rows' gradients can come first, and one read of x serves
+    // both.
     const bool labels_first = accumulate && dw.size() > 0;
     const auto add_label_rows = [&](ConstTensor scales, Tensor scaled_too) {
         add_rows_in_order(ctx, labels, shard.first_row, x, factors.column_range(1, 1), dw, scales,
@@ -424,7 +424,7 @@ void vocabulary_weight_gradient(Context& ctx, ConstTensor x, ConstTensor exp_log
         });
     }
     gemm(ctx, exp_logits, true, scaled, false, dw, accumulate);
-    // The product used the lane's workspace; what follows may use it, too.
+    // The product has used the lane's workspace; the next operators may overwrite it.
     if (options.label_smoothing > 0 && dw.size() > 0) {
         const double uniform = options.label_smoothing / static_cast<double>(shard.vocab_size);
         const double* const row_sum = sum_rows(ctx, x, labels, g);

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// One pass over a chunk of logits: what S keeps of them, and the statistics of their rows.
+// One pass over a chunk of logits: computes what S keeps of them, and the statistics of their rows.
 //
-// A row is short (2048 columns of a chunk at v = 16384), and what a block of 256 threads does for
-// it is little more than waiting: 8 elements per thread between barriers. So a warp takes a row
-// alone, without any barrier, wherever there are rows enough to fill the GPU with warps, and a
-// block does only for few tokens, whose chunks are wide.
+// A row is short (2048 columns of a chunk at v = 16384), and a block of 256 threads would mostly
+// wait on it: 8 elements per thread between barriers. So one warp takes a row, without any barrier,
+// wherever there are enough rows to fill the GPU with warps; a whole block takes a row only when
+// there are few tokens, whose chunks are wide.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +24,7 @@ inline constexpr int kScoreWarpsPerSm = 16;
 /// A row's reference point follows its logits only when one is this far above it: exp(30) = 1e13 is
 /// harmless in fp32 and bf16, and scaling what was stored costs another pass over it.
 inline constexpr float kSlack = 30;
-/// Columns whose maximum is the reference point: what one chunk of the smallest kind holds.
+/// Columns whose maximum is the reference point: the width of the smallest chunk.
 inline constexpr int kReferenceColumns = 2048;
 
 __device__ __forceinline__ float infinity() {
@@ -32,7 +32,7 @@ __device__ __forceinline__ float infinity() {
 }
 
 /// exp(x) for x <= 30. In bf16 runs the fast one: its relative error, 2^-23 (2 + 1.2 |x|), is of
-/// the size that rounding a logit of size |x| to fp32 causes anyway.
+/// the size of the error from rounding a logit of size |x| to fp32.
 template <typename T>
 __device__ __forceinline__ float exponential(float x) {
     if constexpr (sizeof(T) == 2) {
@@ -47,7 +47,7 @@ struct Logit {
     float z, slope;  ///< slope = dz / d(x w)
 };
 
-/// What makes a logit of a product x w. Two types, so that the usual case costs nothing.
+/// Turns a product x w into a logit. Two types, so that the case without a cap costs nothing.
 struct Uncapped {
     __device__ __forceinline__ Logit operator()(float product) const { return {product, 1.0F}; }
 };
@@ -64,24 +64,24 @@ struct Chunk {
     const float* products;  ///< (tokens, count), x w
     int64_t product_stride;
     int64_t tokens;
-    int64_t begin;  ///< column of the shard that the chunk starts with
+    int64_t begin;  ///< the shard's column at which the chunk starts
     int count;
     const int32_t* labels;
-    int64_t first_row;  ///< of the shard
+    int64_t first_row;  ///< the shard's
     float* statistics;
     int64_t statistics_stride;
     bool want_logit_sum;
 };
 
-/// What a pass over the columns of a row finds: of all of them, or of a thread's.
+/// Results of a pass over the columns of a row: all of them, or one thread's.
 struct RowPart {
     float max = 0;
     double sum = 0;  ///< of exp(z - m), without the label's
     double logit_sum = 0;
 };
 
-/// The threads of a block that share a row, kThreads of them: a warp, or all. Every reduction of a
-/// kernel has shared memory of its own (kTag), so that a block needs one barrier for each.
+/// The kThreads threads of a block that share a row: a warp, or all. Every reduction in a kernel
+/// has shared memory of its own (kTag), so that a block needs one barrier for each.
 template <int kThreads>
 struct RowThreads {
     static_assert(kThreads == kWarpThreads || kThreads == kScoreThreads);
@@ -94,8 +94,8 @@ struct RowThreads {
     [[nodiscard]] __device__ __forceinline__ static int warp() {
         return static_cast<int>(threadIdx.x) / kWarpThreads;
     }
-    /// What thread 0 of a warp reads, which it will write: no barrier comes between. A block has
-    /// one before it writes.
+    /// Reads with thread 0 of a warp what it will write later, which needs no barrier. A block has
+    /// a barrier between the read and the write.
     [[nodiscard]] __device__ __forceinline__ static float from_first(const float* at) {
         if constexpr (kAlone) {
             return __shfl_sync(0xffffffffU, thread() == 0 ? *at : 0.0F, 0);
@@ -103,7 +103,7 @@ struct RowThreads {
             return *at;
         }
     }
-    /// To all of them.
+    /// All threads get the maximum.
     template <int kTag>
     [[nodiscard]] __device__ __forceinline__ static float max(float value) {
         value = warp_max(value);
@@ -115,7 +115,7 @@ struct RowThreads {
         }
         return value;
     }
-    /// To all of them, the sums in the order of the warps.
+    /// All threads get the sum, the warps' sums added in their order.
     template <int kTag>
     [[nodiscard]] __device__ __forceinline__ static RowPart reduced(RowPart mine) {
         RowPart whole{warp_max(mine.max), warp_sum(mine.sum), warp_sum(mine.logit_sum)};
@@ -139,8 +139,8 @@ struct RowThreads {
     }
 };
 
-/// e = exp(z - m) dz / d(x w), the label's entry 0. One pass: what a thread reads, it writes. The
-/// result is the thread's own part.
+/// e = exp(z - m) dz / d(x w), the label's entry 0. One pass: a thread writes the elements that it
+/// reads. The result is the thread's own part.
 template <typename T, int kThreads, int kCount, typename Cap>
 __device__ __forceinline__ RowPart write_exponentials(const float* __restrict__ products,
                                                       T* __restrict__ e, int count, int label,
@@ -190,8 +190,8 @@ __device__ __forceinline__ RowPart write_exponentials(const float* __restrict__ 
     return part;
 }
 
-/// kThreads of a block's threads per token: the exp_logits's columns of this chunk, and the
-/// statistics so far. `exp_logits` is that of the shard, from column 0.
+/// kThreads of a block's threads per token: writes this chunk's columns of exp_logits and updates
+/// the statistics so far. `exp_logits` is the shard's, from column 0.
 template <typename T, int kThreads, int kCount, typename Cap>
 __global__ void __launch_bounds__(kScoreThreads)
     score_kernel(Chunk chunk, Cap logit_of, T* __restrict__ exp_logits, int64_t exp_logits_stride) {
@@ -199,7 +199,7 @@ __global__ void __launch_bounds__(kScoreThreads)
     constexpr int kRows = kScoreThreads / kThreads;
     const int thread = Row::thread();
     const int64_t n = int64_t{blockIdx.x} * kRows + threadIdx.x / kThreads;
-    if (n >= chunk.tokens) return;  // a whole warp, or none of the block
+    if (n >= chunk.tokens) return;  // a whole warp, or all threads of the block
     const float* const products = chunk.products + n * chunk.product_stride;
     T* const row = exp_logits + n * exp_logits_stride;
     float* const statistics = chunk.statistics + n * chunk.statistics_stride;
@@ -209,7 +209,7 @@ __global__ void __launch_bounds__(kScoreThreads)
     const bool first = chunk.begin == 0;
 
     float m = 0;
-    double before = 0;  // sum of the earlier chunks, of thread 0
+    double before = 0;  // sum of the earlier chunks; thread 0 only
     if (first) {
         float largest = -infinity();
         for (int at = thread; at < chunk.count && at < kReferenceColumns; at += kThreads) {
@@ -261,9 +261,9 @@ struct TopTwo {
     }
 };
 
-/// A warp per token: the two largest logits of the chunk and of those before it, behind the other
-/// statistics. A pass of its own over the products, so that training pays nothing for it. The cap
-/// keeps the order of products, so it is applied to two of them.
+/// A warp per token: the two largest logits of this chunk and of those before it, stored after the
+/// other statistics. A separate pass over the products, so that training pays nothing for it. The
+/// cap is monotonic, so it is applied to two of the products only.
 template <typename Cap>
 __global__ void __launch_bounds__(kScoreThreads) top_two_kernel(Chunk chunk, Cap logit_of) {
     const int lane = static_cast<int>(threadIdx.x) % kWarpThreads;

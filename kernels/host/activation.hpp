@@ -8,7 +8,7 @@
 
 namespace vocabpipe::kernels::host {
 
-/// u and u' of the activations x sigmoid(u(x)).
+/// u and u' of the activations with the form x sigmoid(u(x)).
 template <Activation activation>
 struct Gate;
 

@@ -35,8 +35,9 @@ void update(float* p, const float* gradient, float* m, float* v, int64_t count,
     }
 }
 
-/// weight = p, past the caches: nobody reads a weight before the next step, and to write it through
-/// them would read it first. The update is bound by memory: 30 bytes per parameter, or 32.
+/// Stores weight = p past the caches: nobody reads a weight before the next step, and a store
+/// through the caches would read its line first. Memory bounds the update: 30 bytes per parameter,
+/// or 32.
 void refresh(const float* p, Bf16* weight, int64_t count) {
     int64_t i = 0;
 #ifdef __AVX512F__

@@ -32,12 +32,12 @@ int64_t block_keys(AttentionShape shape) {
     return shape.window > 0 ? std::min(shape.window - 1 + block_rows(shape), shape.seq_length)
                             : shape.seq_length;
 }
-/// Scores are stored with rows of a multiple of 16 elements: whole 512-bit vectors of fp32.
+/// Rows of scores are a multiple of 16 elements long: whole 512-bit vectors of fp32.
 int64_t score_stride(AttentionShape shape) {
     return round_up(block_keys(shape), 16);
 }
 
-/// What one thread works in; all parts start on cache lines.
+/// One thread's scratch memory; all parts start on cache lines.
 struct Blocks {
     float* scores;         ///< (block, keys): q k^T
     float* gradients;      ///< (block, keys): dout v^T
@@ -47,7 +47,7 @@ struct Blocks {
     float* dv;             ///< (s, head_size)
 };
 
-/// Of either way, so that plans for other machines are the same.
+/// Enough for the paths with and without AVX-512, so that plans for other machines are the same.
 int64_t bytes_per_thread(AttentionShape shape, DType type) {
     const int64_t panels = attention_panels_bytes(shape.seq_length, shape.head_size, type);
     const int64_t block = block_rows(shape) * score_stride(shape);
@@ -84,8 +84,8 @@ struct Step {
     Products products;
 };
 
-/// What each sequence does, block by block: `prepare(block, is_last)` gives a block's products.
-/// Without documents all sequences do the same.
+/// Plans the blocks of each sequence: `prepare(block, is_last)` returns a block's products. Without
+/// documents all sequences share one plan.
 template <typename Products>
 class Steps {
 public:
@@ -109,8 +109,8 @@ private:
 };
 
 /// Calls body(sequence, head, thread) for all pairs; `together` consecutive heads run in order on
-/// one thread. What these write nobody else does, so the distribution over threads does not show in
-/// the results.
+/// one thread. No other pair writes what these write, so results do not depend on the distribution
+/// over threads.
 template <typename Body>
 void for_each_head(Context& ctx, AttentionShape shape, int64_t together, Body&& body) {
     const OneThreadProducts guard(ctx.engine());
@@ -194,7 +194,8 @@ void forward(Context& ctx, ConstTensor qkv, AttentionShape shape,
                 log_sum_exp.as<float>()[(first_row + i) * log_sum_exp.stride + head] =
                     maximum + std::log(sum);
             }
-            // Probabilities stay un-normalised in the product; dividing its rows is less work.
+            // The product takes probabilities that are not normalised; dividing its rows is less
+            // work.
             float* product = work.dv;
             run_matmul(ctx.engine(), *products.out, thread, p, v + block.first_key * qkv.stride,
                        product);
@@ -224,7 +225,7 @@ void backward(Context& ctx, ConstTensor dout, ConstTensor qkv, ConstTensor out,
         Matmul* dv;      ///< (keys, d) += p^T dout
         Matmul* dk;      ///< (keys, d) += ds^T q
         Matmul* dq;      ///< (rows, d) = ds k, of the run's type
-        // The last block of the first head runs first, and stores what the others add to.
+        // The last block of the first head runs first: it stores, and the others add.
         Matmul* first_dv = nullptr;
         Matmul* first_dk = nullptr;
     };
@@ -422,7 +423,7 @@ void causal_attention_forward(Context& ctx, ConstTensor qkv, AttentionShape shap
     });
 }
 
-/// A thread adds up dk and dv of a key head: at most sequences * kv_heads threads work.
+/// One thread adds up dk and dv of a key head, so at most sequences * kv_heads threads work.
 void causal_attention_backward(Context& ctx, ConstTensor dout, ConstTensor qkv, ConstTensor out,
                                ConstTensor log_sum_exp, AttentionShape shape,
                                std::span<const int32_t> first_visible, Tensor dqkv,

@@ -12,8 +12,8 @@
 
 namespace vocabpipe::kernels::host {
 
-/// Query rows per block: long enough for full GEMM speed, short enough that little above the
-/// diagonal is computed in vain and that a block of scores against 512 keys stays in the L2 cache.
+/// Query rows per block: enough for full GEMM speed, few enough that little is computed in vain
+/// above the diagonal and that a block of scores against 512 keys stays in the L2 cache.
 inline constexpr int64_t kBlockRows = 64;
 
 /// Consecutive columns of a row of scores.
@@ -29,7 +29,7 @@ struct RowBlock {
     int64_t rows;
     int64_t first_key;
     int64_t window;
-    const int32_t* first_visible;  ///< of its rows; null: 0 for all
+    const int32_t* first_visible;  ///< for the block's rows; null: 0 for all
     [[nodiscard]] int64_t keys() const { return begin + rows - first_key; }
     /// The columns of row i that its query sees.
     [[nodiscard]] Columns visible(int64_t i) const {
@@ -40,7 +40,7 @@ struct RowBlock {
     }
 };
 
-/// Of one sequence; `first_visible` holds its seq_length values, or none.
+/// Cuts one sequence into blocks; `first_visible` holds its seq_length values, or none.
 [[nodiscard]] std::vector<RowBlock> row_blocks(const AttentionShape& shape,
                                                std::span<const int32_t> first_visible);
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What both directions of attention_panels.hpp do with a head: packing, which keys a block
-// of queries sees. Private to attention_panels.cpp and attention_panels_backward.cpp, and compiled
-// for AVX-512 as they are.
+// The base of both directions in attention_panels.hpp for one head: it packs operands and says
+// which keys a block of queries sees. Private to attention_panels.cpp and
+// attention_panels_backward.cpp, and compiled for AVX-512 like them.
 #pragma once
 
 #include <cstddef>
@@ -15,14 +15,15 @@ namespace vocabpipe::kernels::host {
 
 namespace {
 
-/// Below every score, and finite: the maximum of a query that has seen no key.
+/// Initial maximum of a query that has seen no key: finite, and below every score.
 constexpr float kLowest = -3e38F;
 
 int64_t vectors_of(int64_t columns) {
     return (columns + kLanes - 1) / kLanes;
 }
 
-/// Whole vectors or parts of 16 numbers of a row: function(first column, mask).
+/// Calls function(first column, mask) for every 16 numbers of a row; the last vector may be
+/// partial.
 template <typename Function>
 void for_each_vector(int64_t columns, Function&& function) {
     int64_t j = 0;
@@ -34,7 +35,7 @@ template <DType type>
 class Head {
 protected:
     static constexpr int64_t kSize = type == DType::bf16 ? 2 : 4;
-    static constexpr int64_t kAhead = 16;  ///< rows asked for before they are packed
+    static constexpr int64_t kAhead = 16;  ///< rows prefetched ahead of packing
 
     Head(const AttentionHead& head, std::byte* memory)
         : head_(head), sizes_{head.length, head.size}, at_(sizes_.memory(memory)) {}
@@ -46,7 +47,7 @@ protected:
         return static_cast<std::byte*>(data) + index * stride * kSize;
     }
 
-    /// Asks for a row's lines: rows are far apart, so that the CPU does not see what comes next.
+    /// Prefetches a row: rows are so far apart that the CPU does not predict the next one.
     void prefetch(const void* from, int64_t stride, int64_t index) const {
         if (index >= head_.length) return;
         const std::byte* const begin = row(from, index, stride);
@@ -77,13 +78,13 @@ protected:
         }
     }
 
-    /// Rows are terms of a product.
+    /// Packs rows as terms of a product.
     void pack_terms(const void* from, int64_t stride, int64_t rows, Word* to) const {
         pack_by_rows<type>({static_cast<const std::byte*>(from), stride * kSize}, rows, head_.size,
                            to, sizes_.columns, kLanes);
     }
 
-    /// Rows become columns, of whole vectors.
+    /// Packs rows as columns, in whole vectors.
     void pack_lanes(const void* from, int64_t stride, int64_t rows, Word* to) const {
         pack_by_columns<type>({static_cast<const std::byte*>(from), stride * kSize}, head_.size,
                               rows, to, kQueries);
@@ -114,7 +115,7 @@ protected:
     [[nodiscard]] bool all_see(int64_t key, int64_t count) const {
         return key >= last_first_ && key + count - 1 <= begin_;
     }
-    /// Which of the queries of a vector see a key.
+    /// The queries of a vector that see a key.
     [[nodiscard]] __mmask16 who_see(int64_t key, int64_t vector) const {
         const auto number = _mm512_set1_epi32(static_cast<int>(key));
         const auto first = _mm512_load_si512(at_.first + vector * kLanes);
@@ -134,14 +135,14 @@ protected:
     [[nodiscard]] Range vectors_that_see(int64_t key, int64_t count) const {
         Range range{larger(key - begin_, 0) / kLanes, vectors_of(rows_)};
         if (head_.window > 0) {
-            const int64_t last = key + count + head_.window - 1;  // of the queries, and one more
+            const int64_t last = key + count + head_.window - 1;  // one past the last query
             range.end = smaller(range.end, vectors_of(larger(last - begin_, 0)));
         }
         return range;
     }
     /// Words of a block of `count` keys from `key` on that some of `rows` queries may see.
     [[nodiscard]] Range words_seen(int64_t query, int64_t rows, int64_t key, int64_t count) const {
-        const int64_t last = begin_ + query + rows;  // one more
+        const int64_t last = begin_ + query + rows;  // one past the last key
         Range range{0, words_of<type>(larger(smaller(count, last - key), 0))};
         if (head_.window > 0) {
             const int64_t first = begin_ + query - head_.window + 1;
@@ -150,7 +151,7 @@ protected:
         return range;
     }
 
-    /// Of `rows` keys and the block's queries; of vectors outside of `range` nothing is written.
+    /// Multiplies `rows` keys by the block's queries; writes only the vectors in `range`.
     void multiply_lanes(const Word* keys, int64_t rows, const Word* queries, Range range,
                         float* to) const {
         if (range.empty()) return;
@@ -165,7 +166,7 @@ protected:
         for (int64_t i = 0; i < rows_; i += kRowsOfTile) {
             const int64_t rows = smaller(kRowsOfTile, rows_ - i);
             const Range words = words_seen(i, rows, key, count);
-            // The first block of keys, which stores, is stored even if it is 0.
+            // The first block of keys initialises the sums, with 0 if it adds nothing.
             if (words.empty() && kept != nullptr) continue;
             const int64_t begin = words.empty() ? words.end : words.begin;
             sum_rows<type>({pairs + begin * kQueries + i, 1, kQueries},
@@ -179,8 +180,8 @@ protected:
     const AttentionHead& head_;
     const Sizes<type> sizes_;
     const Memory at_;
-    int64_t begin_ = 0, rows_ = 0;            ///< of the block of queries
-    int64_t first_key_ = 0, last_first_ = 0;  ///< the first key that any, and that all see
+    int64_t begin_ = 0, rows_ = 0;            ///< the block of queries
+    int64_t first_key_ = 0, last_first_ = 0;  ///< first key that any query sees, that all see
 };
 
 /// Words of the pairs of two rows.

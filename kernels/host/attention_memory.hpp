@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What attention_panels.hpp computes a head in. Private to its files, of which attention_memory.cpp
-// runs on every machine.
+// The memory in which attention_panels.hpp computes a head. Private to its files, of which
+// attention_memory.cpp runs on every machine.
 #pragma once
 
 #include <cstddef>
@@ -12,11 +12,11 @@ namespace vocabpipe::kernels::host {
 
 namespace {
 
-constexpr int64_t kQueries = 64;  ///< of a block: four vectors
-constexpr int64_t kKeys = 64;     ///< of a block, even
-constexpr int kRowsOfTile = 6;    ///< of a product that stays in registers
+constexpr int64_t kQueries = 64;  ///< queries per block: four vectors
+constexpr int64_t kKeys = 64;     ///< keys per block, even
+constexpr int kRowsOfTile = 6;    ///< rows of a product that stays in registers
 
-/// What a head is computed in, all parts on cache lines.
+/// Scratch memory of a head; all parts start on cache lines.
 struct Memory {
     Word* k_rows;   ///< (length, row_words)
     Word* v_rows;   ///< (length, row_words): backwards
@@ -44,9 +44,9 @@ struct Memory {
 template <DType type>
 struct Sizes {
     int64_t length, size;
-    int64_t words = words_of<type>(size);         ///< of the head
-    int64_t row_words = round_up(words, kLanes);  ///< of a row of them
-    int64_t columns = round_up(size, kLanes);     ///< of a row of sums
+    int64_t words = words_of<type>(size);         ///< words per head
+    int64_t row_words = round_up(words, kLanes);  ///< words per packed row
+    int64_t columns = round_up(size, kLanes);     ///< columns of a row of sums
     int64_t query_words = words_of<type>(kQueries);
 
     [[nodiscard]] Memory memory(std::byte* begin) const {

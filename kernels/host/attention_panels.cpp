@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Compiled for AVX-512 whatever the machine: nothing of the standard library is instantiated here,
-// because the linker might take that instance for others, too.
+// Compiled for AVX-512 on every machine: nothing of the standard library may be instantiated here,
+// because the linker might use that instance elsewhere, too.
 #include "kernels/host/attention_panels.hpp"
 
 #ifdef __AVX512BF16__
@@ -67,12 +67,13 @@ private:
         }
     }
 
-    /// Of the queries of two vectors: exp(score - maximum) of `count` keys, and its sum.
+    /// For the queries of two vectors: turns scores of `count` keys into exp(score - maximum), with
+    /// sums.
     void softmax(int64_t vector, int64_t count) {
         const int64_t column = vector * kLanes;
         const float* const scores = at_.scores + column;
         const __m512 scale = _mm512_set1_ps(head_.cap > 0 ? 1.0F : head_.scale);
-        __m512 largest[2][2];  // of every other key, which do not wait for each other
+        __m512 largest[2][2];  // even and odd keys: independent chains
         for (int v = 0; v < 2; ++v) {
             largest[v][0] = largest[v][1] = _mm512_load_ps(scores + v * kLanes);
         }

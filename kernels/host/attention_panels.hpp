@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Attention of one head where the CPU has AVX-512: private to attention.cpp.
 //
-// Scores are computed transposed, a block of keys against 64 queries, whose numbers lie side by
-// side in vectors: maxima, sums and gradients of a softmax then need no sum across a vector. No row
-// of scores is ever whole. Forwards, a block of keys that raises a query's maximum scales what was
-// summed before; backwards, a block's products with keys and queries are added up at once. Keys and
-// values are packed once for all blocks of queries.
+// Scores are computed transposed, a block of keys against 64 queries that lie side by side in
+// vectors: maxima, sums and gradients of a softmax then need no sum across a vector. A row of
+// scores is never stored whole. Forwards, a block of keys that raises a query's maximum rescales
+// the earlier sums; backwards, a block's products with keys and queries are added up at once. Keys
+// and values are packed once for all blocks of queries.
 #pragma once
 
 #include <cstddef>
@@ -15,13 +15,13 @@
 
 namespace vocabpipe::kernels::host {
 
-// Where has_avx512(type).
+// These require has_avx512(type).
 
 /// A query head of one sequence, in elements of `type`.
 struct AttentionHead {
     DType type = DType::fp32;
     int64_t length = 0;  ///< tokens
-    int64_t size = 0;    ///< of the head
+    int64_t size = 0;    ///< head size
     const void* q = nullptr;
     const void* k = nullptr;
     const void* v = nullptr;
@@ -29,10 +29,11 @@ struct AttentionHead {
     float scale = 0;
     float cap = 0;
     int64_t window = 0;
-    const int32_t* first_visible = nullptr;  ///< of all tokens; null: 0
+    const int32_t* first_visible = nullptr;  ///< for all tokens; null: 0
 };
 
-/// Bytes that either direction needs; on every machine, so that plans for others are the same.
+/// Bytes of memory for either direction; the same on every machine, so that plans for others are
+/// right.
 [[nodiscard]] int64_t attention_panels_bytes(int64_t length, int64_t head_size, DType type);
 
 struct AttentionOutput {
@@ -41,7 +42,7 @@ struct AttentionOutput {
     float* log_sum_exp = nullptr;
     int64_t log_sum_exp_stride = 0;
 };
-/// `memory` of attention_panels_bytes(), at a multiple of 64.
+/// `memory`: attention_panels_bytes() bytes, aligned to 64.
 void attention_panels_forward(const AttentionHead& head, const AttentionOutput& to,
                               std::byte* memory);
 
@@ -55,8 +56,8 @@ struct AttentionGradients {
     void* dk = nullptr;
     void* dv = nullptr;
     int64_t stride = 0;  ///< of dq, dk and dv
-    /// Of the query heads that read the same keys: sums of dk and dv stay in `memory` from the
-    /// first to the last, which stores them.
+    /// Whether this is the first, the last of the query heads that read the same keys: sums of dk
+    /// and dv stay in `memory` in between, and the last head stores them.
     bool first = true, last = true;
 };
 void attention_panels_backward(const AttentionHead& head, const AttentionGradients& gradients,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Compiled for AVX-512 as attention_panels.cpp is.
+// Compiled for AVX-512 like attention_panels.cpp.
 #include "kernels/host/attention_panels.hpp"
 
 #ifdef __AVX512BF16__
@@ -90,7 +90,7 @@ private:
         this->add_to_queries(key, count, at_.pairs, key == first_key_ ? nullptr : at_.kept);
     }
 
-    /// Of the next block of queries, these rows.
+    /// Prefetches `rows` rows of the next block of queries.
     void prefetch_next(int64_t row, int64_t rows) const {
         for (int64_t i = begin_ + kQueries + row; i < begin_ + kQueries + row + rows; ++i) {
             this->prefetch(head_.q, head_.stride, i);
@@ -110,7 +110,7 @@ private:
                        sizes_.columns / kLanes, {to, sizes_.columns, at_.kept});
     }
 
-    /// Of keys from j on: p, and ds = p (dp - delta) d score / d (scale q k).
+    /// For `rows` keys from j on: p, and ds = p (dp - delta) d score / d (scale q k).
     template <bool kCapped, bool kMasked>
     void gradients(int64_t key, int64_t j, int64_t rows) {
         const __m512 exponent = _mm512_set1_ps(kCapped ? head_.cap : head_.scale);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Products of small blocks that lie in a near cache, of bf16 and of fp32, and functions of vectors:
-// private to attention_head.hpp, and compiled for AVX-512 as that is.
+// Products of small blocks of bf16 or fp32 that lie in a near cache, and functions of vectors:
+// private to attention_head.hpp, and compiled for AVX-512 like it.
 #pragma once
 
 #include <immintrin.h>
@@ -27,7 +27,7 @@ struct RightWords {
     int64_t step = 0;
 };
 
-/// Rows of sums; of row r, kept[r] times what is there stays. Null: nothing does.
+/// Where sums go: row r becomes kept[r] times its old value plus the sum; kept null: the sum.
 struct Sums {
     float* data = nullptr;
     int64_t row = 0;
@@ -83,11 +83,11 @@ constexpr const SumTile* kSumTiles[kRowsOfTile] = {kTilesOfRows<type, 1>, kTiles
                                                    kTilesOfRows<type, 3>, kTilesOfRows<type, 4>,
                                                    kTilesOfRows<type, 5>, kTilesOfRows<type, 6>};
 
-/// Up to 6 rows, and any number of vectors.
+/// Multiplies up to 6 rows by any number of vectors.
 template <DType type>
 void sum_rows(const LeftWords& a, const RightWords& b, int64_t words, int64_t rows, int64_t vectors,
               const Sums& to) {
-    // Of equal width: a tile of one vector would wait for its sums.
+    // Tiles of nearly equal width: one of a single vector would wait for its sums.
     const int64_t tiles = (vectors + kVectorsOfTile - 1) / kVectorsOfTile;
     for (int64_t tile = 0; tile < tiles; ++tile) {
         const int64_t begin = vectors * tile / tiles, end = vectors * (tile + 1) / tiles;
@@ -103,7 +103,7 @@ __m512 tanh(__m512 x) {
     const __m512 power = exp(_mm512_mul_ps(magnitude, _mm512_set1_ps(-2.0F)));
     const __m512 far = _mm512_div_ps(_mm512_sub_ps(one, power), _mm512_add_ps(one, power));
     const __m512 z = _mm512_mul_ps(x, x);
-    __m512 p = _mm512_set1_ps(-5.70498872745e-3F);  // as fast_tanh()
+    __m512 p = _mm512_set1_ps(-5.70498872745e-3F);  // like fast_tanh()
     p = _mm512_fmadd_ps(p, z, _mm512_set1_ps(2.06390887954e-2F));
     p = _mm512_fmadd_ps(p, z, _mm512_set1_ps(-5.37397155531e-2F));
     p = _mm512_fmadd_ps(p, z, _mm512_set1_ps(1.33314422036e-1F));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Compiled as the kernels that it speaks of are.
+// Compiled with the same options as the kernels that it speaks for.
 #include "kernels/host/avx512.hpp"
 
 namespace vocabpipe::kernels::host {

@@ -5,8 +5,8 @@
 
 namespace vocabpipe::kernels::host {
 
-/// Whether this CPU has the instructions of our own kernels for a type, those of bf16 with its dot
-/// products, and this program was compiled with them.
+/// Whether this program was compiled with our own AVX-512 kernels for a type, and this CPU has
+/// their instructions (for bf16 its dot products, too).
 [[nodiscard]] bool has_avx512(DType type);
 
 }  // namespace vocabpipe::kernels::host

@@ -8,7 +8,7 @@
 
 namespace vocabpipe::kernels::host {
 
-/// A vector by hand: what a compiler makes of a reduction may depend on where the numbers lie.
+/// An explicit vector: a compiler's own reduction may depend on the alignment of the numbers.
 inline constexpr int64_t kDotLanes = 16;
 using DotLanes [[gnu::vector_size(kDotLanes * sizeof(float))]] = float;
 
@@ -28,7 +28,7 @@ using DotLanes [[gnu::vector_size(kDotLanes * sizeof(float))]] = float;
     return lanes;
 }
 
-/// Sum of a_i b_i in fp32, in an order that depends on `count` alone.
+/// Sum of a_i b_i in fp32, in an order that depends on `count` only.
 template <typename A, typename B>
 [[nodiscard]] float dot(const A* a, const B* b, int64_t count) {
     constexpr int kChains = 4;  // additions in flight

@@ -42,7 +42,7 @@ void embedding_scatter_add(Context& ctx, std::span<const int32_t> ids, ConstTens
     const auto row_of = [&](int64_t row) { return dshard.as<float>() + row * dshard.stride; };
     if (!accumulate) {
         parallel_ranges(ctx, dshard.rows, dshard.size(), [&](int64_t begin, int64_t end) {
-            if (dshard.stride == dshard.cols) {  // as one run, which goes past the caches
+            if (dshard.stride == dshard.cols) {  // as one run, which bypasses the caches
                 std::fill_n(row_of(begin), (end - begin) * dshard.cols, -0.0F);
                 return;
             }
@@ -72,8 +72,7 @@ void embedding_take(Context& ctx, std::span<const std::span<const int32_t>> ids,
             "fp32 from and to of one shape");
     int64_t count = 0;
     for (const auto& some : ids) count += std::ssize(some);
-    // Split by columns, as the rows were added up. An id that comes again finds -0.0 and adds
-    // nothing.
+    // Split by columns, like the additions. A repeated id finds -0.0 and adds nothing.
     parallel_ranges(ctx, to.cols, count * to.cols, [&](int64_t begin, int64_t end) {
         for (const auto& some : ids) {
             for (const int32_t id : some) {

@@ -38,7 +38,7 @@ Engine::State::State(int threads) {
     const auto includes = [&](dnnl::cpu_isa set) {  // bits are the sets that a set includes
         return (isa & static_cast<unsigned>(set)) == static_cast<unsigned>(set);
     };
-    // So that the variable that limits oneDNN limits our kernels, too.
+    // So that the variable that limits oneDNN also limits our own kernels.
     kernels.fp32_panels = has_avx512(DType::fp32) && includes(dnnl::cpu_isa::avx512_core);
     kernels.bf16_panels = has_avx512(DType::bf16) && includes(dnnl::cpu_isa::avx512_core_bf16);
 }

@@ -7,9 +7,9 @@
 
 namespace vocabpipe::kernels::host {
 
-/// What the host kernels keep for one rank between calls: oneDNN engine, created primitives, and
-/// scratch memory that grows to what the largest call needs. Used by the thread of its rank only
-/// (and by that thread's OpenMP team inside of an operator).
+/// State of the host kernels that one rank keeps between calls: oneDNN engine, created primitives,
+/// and scratch memory that grows to the need of the largest call. Used only by its rank's thread
+/// (and by that thread's OpenMP team inside an operator).
 class Engine {
 public:
     explicit Engine(int threads);
@@ -19,7 +19,7 @@ public:
 
     [[nodiscard]] int threads() const { return threads_; }
     /// Makes `threads()` the OpenMP team size of the calling thread: with several ranks in one
-    /// process every rank's thread has its own, and a test may hold two engines on one thread.
+    /// process every rank's thread has its own size, and a test may hold two engines on one thread.
     void bind_thread() const;
 
     struct State;  ///< kernels/host/engine_state.hpp, which knows oneDNN

@@ -27,7 +27,7 @@ private:
     int64_t bytes_ = 0;
 };
 
-/// One primitive and, per thread that may run it, the memory objects that its arguments are put in.
+/// One primitive and, per thread that may run it, the memory objects that hold its arguments.
 class MatmulPrimitive {
 public:
     MatmulPrimitive(const dnnl::engine& engine, const MatmulShape& shape, int lanes);
@@ -40,8 +40,8 @@ public:
     int64_t scratch_bytes = 0;
 };
 
-/// Types that panel_product() multiplies on this machine. oneDNN multiplies the others: its AVX-512
-/// kernels of fp32 are chosen by sizes and strides, and then round long sums in several ways.
+/// Types that panel_product() multiplies on this machine. oneDNN multiplies the others: it chooses
+/// its fp32 AVX-512 kernels by sizes and strides, and these round long sums in different ways.
 struct MatmulKernels {
     bool bf16_panels = false, fp32_panels = false;
 
@@ -50,8 +50,8 @@ struct MatmulKernels {
     }
 };
 
-/// A product. Of bf16 that has no panels, operands are widened to fp32. There is nothing more to
-/// prepare for panel_product(), and for oneDNN one primitive for each strip's size
+/// A prepared product. bf16 operands are widened to fp32 where panel_product() does not take them.
+/// panel_product() needs no further preparation; oneDNN needs one primitive per strip size
 /// (matmul_strips()).
 class Matmul {
 public:
@@ -61,14 +61,14 @@ public:
     struct Part {
         size_t primitive = 0;
         MatmulStrip strip;
-        /// a is copied: transposed, because a^T in place is half as fast or wrong, or with more
-        /// rows.
+        /// a is copied: transposed, because a^T in place is half as fast or wrong; or padded with
+        /// more rows.
         bool packs_a = false;
         int64_t a = 0, b = 0, bias = 0, c = 0;  ///< bytes from the beginning of each operand
     };
     MatmulShape shape;
-    MatmulShape run;          ///< what is computed: shape, or its operands widened and dense
-    int64_t panel_bytes = 0;  ///< memory of panel_product(), if that computes it
+    MatmulShape run;          ///< shape, or its operands widened and dense
+    int64_t panel_bytes = 0;  ///< memory of panel_product() if it runs
     std::vector<MatmulPrimitive> primitives;
     std::vector<Part> parts;
 };

@@ -18,7 +18,8 @@ float weight_of(ConstTensor weights, int64_t slot) {
     return weights.as<float>()[slot / weights.cols * weights.stride + slot % weights.cols];
 }
 
-/// y[n] = residual[n], or 0, and what add(n, sum) adds to it in fp32. `work`: of parallel_ranges().
+/// y[n] = residual[n], or 0, plus what add(n, sum) adds in fp32. `work`: `elements` of
+/// parallel_ranges().
 template <typename T, typename Add>
 void sum_rows(Context& ctx, int64_t work, ConstTensor residual, const Add& add, Tensor y) {
     parallel_ranges(ctx, y.rows, work, [&](int64_t begin, int64_t end) {

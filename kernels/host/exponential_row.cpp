@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Compiled for AVX-512 whatever the machine: nothing of the standard library is instantiated here,
-// because the linker might take that instance for others, too.
+// Compiled for AVX-512 on every machine: nothing of the standard library may be instantiated here,
+// because the linker might use that instance elsewhere, too.
 #include "kernels/host/exponential_row.hpp"
 
 #ifdef __AVX512BF16__

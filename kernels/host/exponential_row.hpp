@@ -7,15 +7,15 @@
 
 namespace vocabpipe::kernels::host {
 
-// Where has_avx512(bf16).
+// These require has_avx512(bf16).
 
 struct ExponentialRow {
     float sum;      ///< of exp(z - m), not rounded
-    float largest;  ///< z; -infinity for none; ignores NaN, which sum has
+    float largest;  ///< maximum z; -infinity for none; ignores NaN, unlike sum
 };
 
-/// e = exp(z - m) as bf16, within 2^-23 + 1.25 x 2^-24 |z - m| of it before it is rounded;
-/// -infinity gives exactly 0. Bits depend on z, m and count alone.
+/// e = exp(z - m) as bf16; before rounding the relative error is at most 2^-23 + 1.25 x 2^-24 |z -
+/// m|; -infinity gives exactly 0. Bits depend on z, m and count only.
 ExponentialRow exponential_row(const float* z, float m, uint16_t* e, int64_t count);
 
 }  // namespace vocabpipe::kernels::host

@@ -22,8 +22,8 @@ namespace {
 /// A cut along m reads b once more per part (along n: a). Parts of this size make that negligible.
 constexpr int64_t kSmallestPart = 1024;
 
-/// Threads along the rows of c, the others along its columns: the grid whose shares are most
-/// square, as a share reads m_share + n_share rows of k elements.
+/// Chooses the number of threads along the rows of c, the others being along its columns: the grid
+/// with the most square shares, as a share reads m_share + n_share rows of k elements.
 int64_t threads_along_rows(int64_t m, int64_t n, int64_t threads) {
     int64_t best = 0;
     double best_cost = 0.0;
@@ -99,7 +99,7 @@ void product_in_parts(Context& ctx, const Operands& o) {
     }
 }
 
-/// c = bias or 0: the product of nothing.
+/// c = bias or 0, for k == 0.
 void fill(Context& ctx, Tensor c, ConstTensor bias) {
     for (int64_t row = 0; row < c.rows; ++row) {
         const Tensor target = c.row_range(row, 1);
@@ -138,7 +138,7 @@ void gemm(Context& ctx, ConstTensor a, bool transpose_a, ConstTensor b, bool tra
         return row_product(ctx, a, b, bias, c);
     }
 
-    // No kernel has a bf16 result of an fp32 product, nor a bf16 bias.
+    // No kernel takes fp32 operands with a bf16 result or a bf16 bias.
     if (a.dtype == DType::fp32 && c.dtype == DType::bf16) {
         const auto bytes = c.size() * size_of(DType::fp32);
         const Tensor wide(engine.state().conversion.at_least(bytes), c.rows, c.cols, DType::fp32);

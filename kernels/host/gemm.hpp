@@ -12,10 +12,10 @@ namespace vocabpipe::kernels::host {
 /// are fine: k == 0 gives c = bias or 0. a, b and c must not overlap.
 ///
 /// panel_product() multiplies where the CPU has AVX-512, elsewhere oneDNN, whose primitives are
-/// cached in the engine of `ctx`; bf16 is widened where the CPU does not multiply it. A product
-/// that takes long is computed in parts with ctx.poll() between them; that of a single row and a
-/// transposed b is row_product()'s. Bits do not depend on the number of threads, nor on how the
-/// rows and columns of c are sharded as long as no shard is a single row.
+/// cached in the engine of `ctx`; bf16 is widened where the CPU does not multiply it. A long
+/// product is computed in parts with ctx.poll() between them; row_product() computes one with a
+/// single row and a transposed b. Bits do not depend on the number of threads, nor on how the rows
+/// and columns of c are sharded as long as no shard is a single row.
 void gemm(Context& ctx, ConstTensor a, bool transpose_a, ConstTensor b, bool transpose_b, Tensor c,
           bool accumulate, ConstTensor bias = {});
 

@@ -15,24 +15,24 @@ namespace vocabpipe::kernels::host {
 
 namespace {
 
-/// A product whose weights or gradients come from memory, as those of experts do, is faster in
+/// A product whose weights or gradients come from memory, like those of experts, is faster in
 /// strips about this wide, unless b is transposed.
 constexpr int64_t kWidth = 512;
-/// Tasks per thread at least, where products are large enough to be cut.
+/// Minimum number of tasks per thread, where products are large enough to be cut.
 constexpr int kTasksPerThread = 4;
 
-/// One prepared product, and what it multiplies.
+/// One prepared product and its operands.
 struct Part {
     Operands operands;
     Matmul* matmul = nullptr;
 };
-/// What one thread computes without interruption.
+/// The unit of work that a thread computes without interruption.
 struct Task {
     std::vector<Part> parts;
     double flop = 0;
 };
 
-/// What gemm() does not compute as one prepared product per part of k.
+/// Products that gemm() does not compute as one prepared product per part of k.
 bool is_special(const Operands& o) {
     const bool one_row = o.c.rows == 1 && !o.transpose_a && o.transpose_b && !o.accumulate;
     return one_row || o.k() == 0 || (o.a.dtype == DType::fp32 && o.c.dtype == DType::bf16);
@@ -54,7 +54,7 @@ Task task_of(const Operands& rows) {
     return task;
 }
 
-/// Cut along rows of c into tasks of at most `flop`, or as near as whole shares come to it. Most
+/// Cuts a product along rows of c into tasks of at most `flop`, as far as whole shares allow. Most
 /// products of experts stay whole, so that few shapes occur.
 std::vector<Task> tasks_of(std::span<const Operands> products, double flop) {
     std::vector<Task> tasks;
@@ -83,9 +83,9 @@ void prepare(Engine& engine, std::vector<Task>& tasks) {
     }
 }
 
-/// Every thread takes the next task when it is done with one. The caller's thread, which is the
-/// first of the team, polls between its tasks: no product of its own is under way then, and what
-/// runs meanwhile uses no team.
+/// Every thread takes the next task when it finishes one. The caller's thread, which is the team's
+/// first, polls between its tasks: it then has no product under way, and what poll() runs uses no
+/// team.
 void run(Context& ctx, const std::vector<Task>& tasks, int threads, double flop_per_poll) {
     Engine& engine = ctx.engine();
     const OneThreadProducts guard(engine);
@@ -104,7 +104,7 @@ void run(Context& ctx, const std::vector<Task>& tasks, int threads, double flop_
             since_poll = 0;
             try {
                 ctx.poll();
-            } catch (...) {  // none may leave the team
+            } catch (...) {  // must not leave the team
                 error = std::current_exception();
                 next = tasks.size();
             }

@@ -8,10 +8,10 @@
 
 namespace vocabpipe::kernels::host {
 
-/// Many products, one after the other, with the bits that gemm() gives each. Threads share the
-/// list and not every product, so that products too small for all threads keep them busy. Types and
-/// shapes are those that gemm() takes and the same for all products but for m and k, of which one
-/// is theirs; none has a bias.
+/// Many products, one after the other, with the bits that gemm() gives each. Threads share the list
+/// rather than each product, so that products too small for all threads keep them busy. Types and
+/// shapes are those that gemm() takes, and equal for all products except that one of m and k
+/// differs; none has a bias.
 void gemm_each(Context& ctx, std::span<const Operands> products);
 
 }  // namespace vocabpipe::kernels::host

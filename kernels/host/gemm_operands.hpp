@@ -9,17 +9,17 @@
 
 namespace vocabpipe::kernels::host {
 
-/// Between polls of communication: about 8 ms at 250 GFLOP/s per thread.
+/// FLOPs between polls of communication: about 8 ms at 250 GFLOP/s per thread.
 inline constexpr double kFlopPerPart = 2e9;
-/// A thread's share of c is at least this many rows and columns, and cut at multiples of half of
-/// it: less is not worth a thread, and a single row would be row_product()'s.
+/// A thread's share of c has at least this many rows and columns, and is cut at multiples of half
+/// of it: less is not worth a thread, and row_product() would compute a single row.
 inline constexpr int64_t kSmallestShare = 32;
 /// Smaller products are not worth waking a team.
 inline constexpr double kParallelFlop = 1e6;
 
 /// Sums with an fp32 result are cut along k into parts of this many terms, so that communication
-/// can be polled where c is too small to be cut. A property of k alone, because bits depend on it:
-/// the same for shards and the whole, for all numbers of threads.
+/// can be polled where c is too small to be cut. It depends on k only, because bits depend on it:
+/// they are the same for shards and the whole, for all numbers of threads.
 [[nodiscard]] inline int64_t terms_per_part(int64_t k) {
     return k > 16384 ? 8192 : k;
 }

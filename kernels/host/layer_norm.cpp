@@ -19,7 +19,7 @@ void forward_row(const T* x, const T* gamma, const T* beta, int64_t h, float eps
 #pragma omp simd reduction(+ : sum)
     for (int64_t i = 0; i < h; ++i) sum += to_float(x[i]);
     const float mean = sum / static_cast<float>(h);
-    float squares = 0.0F;  // of the differences: the two-pass form does not cancel
+    float squares = 0.0F;  // of differences: two passes do not cancel
 #pragma omp simd reduction(+ : squares)
     for (int64_t i = 0; i < h; ++i) {
         const float difference = to_float(x[i]) - mean;

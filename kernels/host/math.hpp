@@ -26,7 +26,7 @@ namespace vocabpipe::kernels::host {
     p = p * r + 1.6666665459e-1F;
     p = p * r + 5.0000001201e-1F;
     p = p * (r * r) + (r + 1.0F);
-    // 2^n in two factors: n reaches from -150 to 128, beyond the exponents of one fp32.
+    // 2^n in two factors: n ranges from -150 to 128, beyond the exponents of one fp32.
     const int32_t exponent = std::bit_cast<int32_t>(shifted) - std::bit_cast<int32_t>(kToInteger);
     const int32_t half = exponent >> 1;
     const auto power = [](int32_t e) {

@@ -26,7 +26,8 @@ memory::data_type dnnl_type(DType type) {
 
 /// A (rows, cols) operand; stored transposed if `transpose`, with `stride` between stored rows.
 memory::desc describe(int64_t rows, int64_t cols, int64_t stride, bool transpose, DType type) {
-    // A row of which both are true; oneDNN 3.6 multiplies it wrongly where it is called transposed.
+    // A single row of stride 1 fits both layouts; oneDNN 3.6 multiplies it wrongly if called
+    // transposed.
     const bool either = transpose && rows == 1 && stride == 1;
     const auto strides = either      ? memory::dims{cols, 1}
                          : transpose ? memory::dims{1, stride}
@@ -48,7 +49,7 @@ dnnl::matmul::primitive_desc describe_matmul(const dnnl::engine& engine, const m
 #endif
 }
 
-/// The same product of operands that are widened.
+/// The same product with widened operands.
 MatmulShape widened(MatmulShape s) {
     s.a_stride = s.stored_a().cols;
     s.b_stride = s.stored_b().cols;
@@ -60,7 +61,7 @@ MatmulShape widened(MatmulShape s) {
     return s;
 }
 
-/// One primitive per strip's size, and where the strips begin.
+/// Makes one primitive per strip size, and lists where the strips begin.
 void add_parts(Matmul& matmul, const dnnl::engine& engine, int lanes) {
     const MatmulShape& s = matmul.run;
     std::vector<MatmulShape> shapes;
@@ -164,8 +165,7 @@ Matmul& prepare_matmul(Engine& engine, const MatmulShape& shape) {
     if (const auto found = state.matmuls.find(shape); found != state.matmuls.end()) {
         return found->second;
     }
-    const OneThreadProducts guard(
-        engine);  // oneDNN plans for the team size of the moment of creation
+    const OneThreadProducts guard(engine);  // oneDNN plans for the team size at creation
     const auto [created, inserted] =
         state.matmuls.try_emplace(shape, state.engine, state.kernels, shape, engine.threads());
     return created->second;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Prepared matrix products of fixed shape, for operators that multiply many small blocks from
-// inside a parallel region. Everybody else calls gemm().
+// Prepared matrix products of fixed shape, for operators that multiply many small blocks inside a
+// parallel region. All others call gemm().
 #pragma once
 
 #include <cstdint>
@@ -36,8 +36,8 @@ struct MatmulShape {
     [[nodiscard]] Stored stored_b() const { return transpose_b ? Stored{n, k} : Stored{k, n}; }
 };
 
-/// To be held around run_matmul(): oneDNN asks at execution how many threads it may start. Teams
-/// started by our own parallel regions inherit the answer, one.
+/// Hold one around run_matmul(): oneDNN asks at execution how many threads it may start. Teams that
+/// our own parallel regions start inherit the answer, one.
 class OneThreadProducts {
 public:
     explicit OneThreadProducts(Engine& engine);
@@ -49,21 +49,21 @@ private:
     Engine& engine_;
 };
 
-/// Whether products of a type run with AVX-512, those of bf16 with its dot products.
+/// Whether products of a type run with AVX-512 (bf16: with its dot products).
 [[nodiscard]] bool multiplies_with_avx512(Engine& engine, DType type);
 
-/// Prepares a product, or finds it. Only outside of parallel regions; the result lives until the
-/// operator that runs ends.
+/// Prepares a product, or finds it in the cache. Call it outside parallel regions; the result lives
+/// until the operator that runs ends.
 [[nodiscard]] Matmul& prepare_matmul(Engine& engine, const MatmulShape& shape);
-/// The same for several shapes, those that are missing created by all threads.
+/// The same for several shapes; all threads create those that are missing.
 [[nodiscard]] std::vector<Matmul*> prepare_matmuls(Engine& engine,
                                                    std::span<const MatmulShape> shapes);
-/// Forgets all products if there are more than 2048; oneDNN's take about 80 KB each. For
-/// operators whose shapes change from step to step, before they prepare their own.
+/// Drops all cached products if there are more than 2048; oneDNN's take about 80 KB each. Operators
+/// whose shapes change from step to step call it before they prepare their own.
 void limit_matmuls(Engine& engine);
 
-/// Runs it on the calling thread; each thread of a team may run its own at the same time. `thread`
-/// is 0 outside of parallel regions, else the caller's number in the team.
+/// Runs a product on the calling thread; each thread of a team may run its own at the same time.
+/// `thread` is 0 outside parallel regions, otherwise the caller's number in the team.
 void run_matmul(Engine& engine, Matmul& matmul, int thread, const void* a, const void* b, void* c,
                 const void* bias = nullptr);
 

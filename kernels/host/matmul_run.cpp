@@ -56,7 +56,7 @@ std::byte* bytes(float* data) {
     return reinterpret_cast<std::byte*>(data);
 }
 
-/// Rows of floats, which may be further apart in either.
+/// Copies rows of floats; both sides may be strided.
 void copy(const float* from, int64_t from_stride, MatmulShape::Stored size, float* to,
           int64_t to_stride) {
     for (int64_t row = 0; row < size.rows; ++row) {
@@ -78,8 +78,8 @@ void transpose(const float* from, int64_t stride, MatmulShape::Stored size, floa
     }
 }
 
-/// Of fp32 operands, copied where that is faster or they are too small. Padding is zero, and does
-/// not reach c.
+/// Runs a part on fp32 operands, copied where that is faster or they are smaller than the
+/// primitive. Padding is zero, and does not reach c.
 void run_packed(Matmul& matmul, const Matmul::Part& part, Engine::State::Lane& resources,
                 int thread, const Pointers& at) {
     const MatmulShape& s = matmul.run;
@@ -152,7 +152,7 @@ void widen(const void* from, int64_t stride, MatmulShape::Stored size, float* to
     }
 }
 
-/// Of bf16 operands that are multiplied as fp32.
+/// Runs a product of bf16 operands as one of fp32.
 void run_widened(Matmul& matmul, Engine::State::Lane& resources, int thread, const Pointers& from) {
     const MatmulShape& s = matmul.shape;
     const MatmulShape::Stored a = s.stored_a(), b = s.stored_b();

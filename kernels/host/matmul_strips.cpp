@@ -11,7 +11,7 @@ struct Range {
     int64_t begin = 0, count = 0, padded = 0;
 };
 
-/// To a last group of 4 rows or more.
+/// Pads to a last group of at least 4 rows.
 int64_t padded_rows(int64_t rows) {
     constexpr int64_t kGroup = 6, kFewest = 4;
     const int64_t last = rows % kGroup;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Matrices packed into words of a term of fp32 or two of bf16, and products of words: private to
-// panel_product.cpp and attention_tiles.hpp, and compiled for AVX-512 as those are.
+// Packs matrices into words, each of one fp32 term or two bf16 terms, and multiplies words: private
+// to panel_product.cpp and attention_tiles.hpp, and compiled for AVX-512 like them.
 #pragma once
 
 #include <immintrin.h>
@@ -13,7 +13,7 @@
 namespace vocabpipe::kernels::host {
 namespace {
 
-/// The first `count` of a vector's lanes, or all.
+/// Mask of the first `count` lanes of a vector, at most all.
 __mmask16 first_lanes(int64_t count) {
     return count >= kLanes ? __mmask16{0xffff} : static_cast<__mmask16>((1U << count) - 1);
 }
@@ -60,7 +60,7 @@ struct Stored {
     int64_t stride = 0;
 };
 
-/// Words of 16 columns of two rows; columns beyond `mask`, and a row that is null, are zeros.
+/// Words of 16 columns of two rows; columns outside `mask`, and a null row, are zeros.
 __m512i words_of_columns(const std::byte* row, const std::byte* next, __mmask16 mask) {
     const __m512i low = _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(mask, row));
     if (next == nullptr) return low;
@@ -73,7 +73,7 @@ struct Interleaved {
 };
 /// Words of 32 columns of two rows.
 Interleaved interleave(__m512i row, __m512i next) {
-    // Of 64 numbers, those of one row and of the next: 0, 32, 1, 33, ...
+    // Order of the 64 numbers of one row and the next: 0, 32, 1, 33, ...
     const __m512i even =
         _mm512_set_epi32(0x002f000f, 0x002e000e, 0x002d000d, 0x002c000c, 0x002b000b, 0x002a000a,
                          0x00290009, 0x00280008, 0x00270007, 0x00260006, 0x00250005, 0x00240004,
@@ -83,7 +83,7 @@ Interleaved interleave(__m512i row, __m512i next) {
 }
 
 /// Rows are terms: the words of 16 columns are at to + s width, for s = 0, 1, ..., those of the
-/// next 16 columns `apart` words behind. Columns up to a multiple of 16 and an absent last term are
+/// next 16 columns `apart` words later. Columns up to a multiple of 16 and a missing last term are
 /// zeros.
 template <DType type>
 void pack_by_rows(const Stored& from, int64_t terms, int64_t columns, Word* to, int64_t width,
@@ -119,10 +119,10 @@ void pack_by_rows(const Stored& from, int64_t terms, int64_t columns, Word* to, 
     }
 }
 
-/// Sixteen rows of 16 words become columns: word i of row r goes to to[i width + r]. In two halves,
-/// of which each fits in the registers.
+/// Turns sixteen rows of 16 words into columns: word i of row r goes to to[i width + r]. In two
+/// halves, each of which fits in the registers.
 [[gnu::always_inline]] inline void transpose(const __m512i (&rows)[16], Word* to, int64_t width) {
-    __m512i y[4][4];  // y[j][g]: of rows 4 g to 4 g + 3, words j, j + 4, j + 8 and j + 12
+    __m512i y[4][4];  // y[j][g]: rows 4 g to 4 g + 3, words j, j + 4, j + 8, j + 12
 #pragma GCC unroll 4
     for (int g = 0; g < 4; ++g) {
         const __m512i* const x = rows + 4 * g;
@@ -149,10 +149,10 @@ void pack_by_rows(const Stored& from, int64_t terms, int64_t columns, Word* to, 
     }
 }
 
-/// Terms are along the rows: what pack_by_rows() makes of the transposed matrix with `apart` of 16.
+/// Terms are along the rows: packs as pack_by_rows() does the transposed matrix with `apart` = 16.
 template <DType type>
 void pack_by_columns(const Stored& from, int64_t terms, int64_t columns, Word* to, int64_t width) {
-    const int64_t full = terms / kWordTerms<type>;  // words without an absent term
+    const int64_t full = terms / kWordTerms<type>;  // words without a missing term
     const int64_t words = words_of<type>(terms);
     for (int64_t j = 0; j < columns; j += kLanes) {
         const int64_t count = columns - j < kLanes ? columns - j : kLanes;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Compiled for AVX-512 whatever the machine: nothing of the standard library is instantiated here,
-// because the linker might take that instance for others, too.
+// Compiled for AVX-512 on every machine: nothing of the standard library may be instantiated here,
+// because the linker might use that instance elsewhere, too.
 #include "kernels/host/panel_product.hpp"
 
 #ifdef __AVX512BF16__
@@ -17,15 +17,15 @@ constexpr int kTileRows = 8;
 constexpr int kTileVectors = 3;
 constexpr int64_t kPanel = kTileVectors * kLanes;  ///< columns of a panel of b
 
-/// Of a block: a panel of b, 72 KB in bf16 and 144 in fp32, stays in a second-level cache.
+/// Terms per block: a panel of b, 72 KB in bf16 and 144 in fp32, stays in a second-level cache.
 constexpr int64_t kBlockTerms = 768;
-/// Words that are multiplied between two requests for lines of the cache.
+/// Words that are multiplied between two prefetches.
 constexpr int64_t kChunkWords = 64;
 constexpr int64_t kLine = 64;
-/// Words that all columns are computed of before the next ones: rows of a stay in a third-level
-/// cache between panels of b, 3 MB of 256 rows.
+/// Words per group of terms: all columns are computed for one group before the next, so that 256
+/// rows of a, 3 MB, stay in a third-level cache between panels of b.
 constexpr int64_t kGroupWords = 3072;
-/// Of a transposed a, rows are packed until they take 512 KB, but at least so many rows: b is
+/// Rows of a transposed a are packed until they take 512 KB, but at least kFewestPackedRows: b is
 /// packed again for each of these blocks.
 constexpr int64_t kPackedWords = int64_t{1} << 17;
 constexpr int64_t kFewestPackedRows = 256;
@@ -40,11 +40,11 @@ struct Left {
 struct Target {
     std::byte* c = nullptr;
     int64_t stride = 0;   ///< bytes
-    bool add = false;     ///< to what is there
+    bool add = false;     ///< to the old values of c
     bool narrow = false;  ///< c is bf16
     const float* bias = nullptr;
     __mmask16 last = 0;      ///< columns of the last vector
-    int rows_per_chunk = 0;  ///< asked for at once
+    int rows_per_chunk = 0;  ///< rows of c prefetched per chunk
 };
 
 /// The part of b that is packed for a panel and a block of terms.
@@ -54,11 +54,11 @@ struct Source {
     bool transposed = false;  ///< terms are along the stored rows
 };
 
-/// Asks for a source's lines while the tiles before it are computed, a few at a time: a core drops
-/// most of those that it is asked for at once.
+/// Prefetches a source's cache lines while the tiles before it are computed, a few at a time: a
+/// core drops most prefetches that come at once.
 class Prefetch {
 public:
-    /// Of nothing.
+    /// Prefetches nothing.
     Prefetch() = default;
     /// `size`: bytes of a term.
     Prefetch(const Source& source, int64_t size)
@@ -67,9 +67,9 @@ public:
           rows_(source.transposed ? source.columns : source.terms),
           last_((source.transposed ? source.terms : source.columns) * size - 1) {}
 
-    /// Sets how many lines a call of next() asks for, so that `calls` ask for all.
+    /// Sets how many lines a call of next() prefetches, so that `calls` calls prefetch all.
     void spread(int64_t calls) {
-        // A row that begins within a line ends in one more.
+        // A row that begins within a line touches one more.
         const int64_t lines = rows_ * (last_ / kLine + 2);
         lines_ = (lines + calls - 1) / calls;
     }
@@ -87,12 +87,12 @@ public:
 private:
     const std::byte* row_ = nullptr;
     int64_t stride_ = 0, rows_ = 0;
-    int64_t last_ = -1;  ///< byte of a row
+    int64_t last_ = -1;  ///< last byte of a row
     int64_t at_ = 0;
     int64_t lines_ = 0;
 };
 
-/// `single`: one more term, which has no partner in a.
+/// `single`: one more term, without a partner in a.
 template <DType type, int rows, int vectors>
 void tile(const Left& a, const Word* b, int64_t words, bool single, const Target& to,
           Prefetch& prefetch) {
@@ -106,7 +106,7 @@ void tile(const Left& a, const Word* b, int64_t words, bool single, const Target
     int row = 0;
     for (int64_t s = 0; s < words;) {
         prefetch.next();
-        // The last stores would wait for lines of c that are nowhere near.
+        // Otherwise the last stores would wait for lines of c that are in no near cache.
         for (int i = 0; i < to.rows_per_chunk && row < rows; ++i, ++row) {
             for (int v = 0; v < vectors; ++v) {
                 __builtin_prefetch(to.c + row * to.stride + v * 64, 1, 3);
@@ -168,12 +168,12 @@ constexpr const Tile* kTiles[kTileRows] = {
     kTilesOfRows<type, 1>, kTilesOfRows<type, 2>, kTilesOfRows<type, 3>, kTilesOfRows<type, 4>,
     kTilesOfRows<type, 5>, kTilesOfRows<type, 6>, kTilesOfRows<type, 7>, kTilesOfRows<type, 8>};
 
-/// What a block of terms, rows or columns covers.
+/// A range of terms, rows or columns.
 struct Range {
     int64_t begin = 0, end = 0;
 
     [[nodiscard]] int64_t count() const { return end - begin; }
-    /// The next `length` before `last`; whether there are any.
+    /// Moves to the next `length` before `last`; returns whether there are any.
     bool advance(int64_t length, int64_t last) {
         if (end == last) return false;
         begin = end;
@@ -182,7 +182,7 @@ struct Range {
     }
 };
 
-/// What is kept in the caller's memory: bytes from its beginning.
+/// Layout of the caller's memory: offsets in bytes.
 struct Layout {
     int64_t b = 0;     ///< a panel of a block of terms: words x 48
     int64_t a = 0;     ///< panels of a transposed a: (block_rows / 16) x words x 16
@@ -217,11 +217,11 @@ Layout layout_of(const MatmulShape& s) {
     return layout;
 }
 
-/// What is multiplied between two panels.
+/// The unit of work between two packed panels.
 struct Block {
     Range rows;
-    Range group;    ///< of terms, several blocks
-    Range columns;  ///< of a panel
+    Range group;    ///< terms, several blocks
+    Range columns;  ///< a panel's columns
     Range terms;
 
     [[nodiscard]] bool begins_rows() const { return columns.begin == 0 && terms.begin == 0; }
@@ -284,7 +284,8 @@ private:
         block.terms = {block.group.begin, block.group.begin};
         block.terms.advance(kBlockTerms, block.group.end);
     }
-    /// By terms of a group first, then by columns, groups and rows; whether there is one more.
+    /// Advances by terms of a group first, then by columns, groups and rows; returns false at the
+    /// end.
     [[nodiscard]] bool advance(Block& block) const {
         if (block.terms.advance(kBlockTerms, block.group.end)) return true;
         if (block.columns.advance(kPanel, s_.n)) {
@@ -300,8 +301,8 @@ private:
     }
 
     void pack_a(const Range& rows) {
-        // Several panels at a time: a line of the cache has the columns of two, and the next ones
-        // are likely to be on their way.
+        // Several panels at a time: a cache line holds columns of two, and the next lines are
+        // likely to be prefetched.
         constexpr int64_t kAtOnce = 8 * kLanes;
         for (int64_t i = 0; i < rows.count(); i += kAtOnce) {
             pack_by_rows<type>({a_.data + (rows.begin + i) * kSize, a_.stride}, s_.k,

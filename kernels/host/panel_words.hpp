@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A word of 32 bits holds two terms of bf16 or one of fp32, so both types are laid out alike. For
-// files that are compiled for other machines than this one, each of which gets its own.
+// files that are compiled for AVX-512, each of which gets its own copy.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@ namespace vocabpipe::kernels::host {
 namespace {
 
 using Word = uint32_t;
-constexpr int64_t kLanes = 16;  ///< words of a vector
+constexpr int64_t kLanes = 16;  ///< words per vector
 
 template <DType type>
 constexpr int64_t kWordTerms = type == DType::bf16 ? 2 : 1;

@@ -9,7 +9,7 @@
 
 namespace vocabpipe::kernels::host {
 
-/// Below this many elements waking a team costs more than it saves.
+/// Below this many elements, waking a team costs more than it saves.
 inline constexpr int64_t kParallelElements = 32768;
 
 /// Calls body(begin, end) on contiguous parts of [0, count), one per thread. `elements` is the work

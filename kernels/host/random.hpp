@@ -9,8 +9,8 @@
 namespace vocabpipe::kernels::host {
 
 /// out (rows, cols) fp32: element (i, j) = std times normal number first_element + i cols + j of
-/// the parameter, the numbers of kernels/counter_rng.hpp. The rows [r, ...) of a
-/// matrix of `cols` columns are the call with first_element = r cols.
+/// the parameter (kernels/counter_rng.hpp). For the rows [r, ...) of a matrix with `cols` columns,
+/// pass first_element = r cols.
 void fill_normal(Context& ctx, Tensor out, uint64_t seed, uint64_t parameter_id,
                  int64_t first_element, float std);
 

@@ -11,7 +11,7 @@ namespace vocabpipe::kernels::host {
 
 namespace {
 
-/// Over all columns of a row, of which own() is the sum of x's.
+/// Mean over all columns of a row; own() is the sum over x's columns.
 template <typename Own>
 float mean_of(const RmsNormOptions& options, ConstTensor x, int64_t row, Own&& own) {
     if (!options.sums) return own() / static_cast<float>(x.cols);

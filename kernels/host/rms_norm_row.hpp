@@ -19,7 +19,7 @@ float row_squares(const T* x, int64_t h) {
     return squares;
 }
 
-/// Sum of g z.
+/// Returns the sum of g z.
 template <typename T>
 float row_gz(const T* dy, const T* x, const T* gamma, float offset, float inverse_rms, int64_t h) {
     float sum_gz = 0.0F;
@@ -31,7 +31,7 @@ float row_gz(const T* dy, const T* x, const T* gamma, float offset, float invers
     return sum_gz;
 }
 
-/// Returns inverse_rms. `mean`: of the squares.
+/// Returns inverse_rms. `mean`: the mean square.
 template <bool kResidual, typename T>
 float rms_norm_row(const T* x, const T* gamma, const RmsNormOptions& options, float mean,
                    const T* residual, int64_t h, T* y) {

@@ -14,10 +14,10 @@ namespace {
 
 /// Keeps a sum of scores above 0.
 constexpr float kSmallestSum = 1e-20F;
-/// Sums over tokens are those of blocks of this many, added in order.
+/// Sums over tokens add blocks of this many, in order.
 constexpr int64_t kTokensPerBlock = 64;
 
-/// In an order that depends on `count` alone, which a compiler's own would not.
+/// A sum in an order that depends on `count` only, unlike a compiler's own.
 double sum_of(const float* values, int64_t count) {
     double sum = 0;
     for (int64_t i = 0; i < count; ++i) sum += static_cast<double>(values[i]);
@@ -43,8 +43,8 @@ void compute_scores(RouterScore kind, const float* logits, float log_z, int64_t 
     }
 }
 
-/// The `limit` greatest of the keys that are offered, the greatest first; of equal ones that which
-/// came first. NaN is greater than nothing, so that it fills a place only while there are some.
+/// The `limit` greatest of the keys that are offered, in descending order; equal keys in the order
+/// of arrival. NaN is not greater than any key, so it only takes a place while some are free.
 class Best {
 public:
     Best(int32_t* indices, float* keys, int64_t limit)
@@ -72,7 +72,7 @@ private:
     int64_t count_ = 0;
 };
 
-/// Chooses the experts of one token after the other.
+/// Chooses the experts of one token after another.
 class Choice {
 public:
     Choice(const RouterOptions& options, int64_t experts)
@@ -99,7 +99,7 @@ public:
 private:
     [[nodiscard]] int64_t size() const { return experts_ / options_.groups; }
 
-    /// In ascending order, in which equal keys are to be found.
+    /// Leaves the best groups in ascending order, so that the lower index wins between equal keys.
     void choose_groups(const float* keys) {
         Best best(best_groups_.data(), best_keys_.data(), options_.top_groups);
         for (int64_t group = 0; group < options_.groups; ++group) {
@@ -169,7 +169,8 @@ private:
         }
     }
 
-    /// What decides: score + bias, or the logits.
+    /// The keys of the choice: score + bias; without a bias scores if groups are compared,
+    /// otherwise logits.
     const float* keys_of(const float* z, const std::vector<float>& scores,
                          std::vector<float>& keys) const {
         if (!bias) return options.top_groups < options.groups ? scores.data() : z;
@@ -231,7 +232,7 @@ void router_backward(Context& ctx, ConstTensor logits, ConstTensor log_z,
             const int32_t* chosen = choice.data() + n * k;
             compute_scores(options.score, z, own_log_z, experts, s.data());
 
-            // d loss / d score: first of the balance of load, then of the weights.
+            // d loss / d score: first the part of load balancing, then that of the weights.
             const float total =
                 softmax ? 1 : static_cast<float>(sum_of(s.data(), experts)) + kSmallestSum;
             const float balance = softmax ? 0 : sum_of_products(loads) / total;

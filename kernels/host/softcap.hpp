@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Soft caps c tanh(x / c) and their slopes: of attention's scores and of logits (Gemma 2).
+// Soft caps c tanh(x / c) and their slopes, for attention's scores and for logits (Gemma 2).
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How scores follow from products, and softmax of whole rows of them and its gradient for machines
-// without AVX-512: private to attention.cpp.
+// How scores follow from products, and the softmax of whole rows of scores with its gradient, for
+// machines without AVX-512: private to attention.cpp.
 #pragma once
 
 #include <algorithm>
@@ -29,7 +29,7 @@ struct Score {
           cap(shape.softcap) {}
 };
 
-/// Row loops run over whole vectors; what lies around the visible keys is masked out beforehand.
+/// Row loops run over whole vectors; columns around the visible keys are masked out beforehand.
 inline constexpr int64_t kVector = 16;
 static_assert(kBlockRows % kVector == 0);
 
@@ -44,16 +44,16 @@ inline void mask_scores(float* scores, Columns visible, Columns vectors) {
     std::fill(scores + visible.end, scores + vectors.end, kNever);
 }
 
-/// Fills what a row of `keys` columns has around `vectors`.
+/// Fills the columns outside `vectors` of a row of `keys` columns with zeros.
 template <typename T>
 void clear_around(T* row, Columns vectors, int64_t keys) {
     std::fill(row, row + vectors.begin, T{});
     if (vectors.end < keys) std::fill(row + vectors.end, row + keys, T{});
 }
 
-/// Of `padded` scores, a multiple of kVector.
+/// The maximum of `padded` scores, a multiple of kVector.
 inline float row_maximum(const float* scores, int64_t padded) {
-    // A vector by hand: compilers that honour NaN do not vectorise a max reduction.
+    // An explicit vector: compilers that honour NaN do not vectorise a max reduction.
     using Lanes [[gnu::vector_size(kVector * sizeof(float))]] = float;
     Lanes lanes;
     std::memcpy(&lanes, scores, sizeof(Lanes));
@@ -67,16 +67,16 @@ inline float row_maximum(const float* scores, int64_t padded) {
     return largest;
 }
 
-/// scores = exp(scale * (scores - maximum)). Not inlined: clang 14 then merges loads of the loop
-/// before into this one and gives up vectorising it.
+/// scores = exp(scale * (scores - maximum)). Not inlined: otherwise clang 14 merges loads of the
+/// loop before into this one and gives up vectorising it.
 [[gnu::noinline]] inline void exponentials(float* scores, int64_t padded, float scale,
                                            float maximum) {
 #pragma omp simd
     for (int64_t j = 0; j < padded; ++j) scores[j] = fast_exp(scale * (scores[j] - maximum));
 }
 
-/// Turns a row of products q k into exp(score - maximum), un-normalised, over the visible keys and
-/// zeros around them. Returns the sum; `maximum` is that of the scores.
+/// Turns a row of products q k into exp(score - maximum), not normalised, over the visible keys and
+/// zeros around them. Returns the sum; `maximum` becomes the scores' maximum.
 template <typename T>
 float softmax_row(float* scores, Columns visible, int64_t keys, Score score, float& maximum,
                   T* probabilities) {
@@ -94,7 +94,7 @@ float softmax_row(float* scores, Columns visible, int64_t keys, Score score, flo
     float sum = 0.0F;
 #pragma omp simd reduction(+ : sum)
     for (int64_t j = 0; j < padded; ++j) sum += first[j];
-    if constexpr (!std::is_same_v<T, float>) {  // fp32 probabilities are the scores' memory
+    if constexpr (!std::is_same_v<T, float>) {  // fp32 probabilities overwrite the scores
         T* const to = probabilities + vectors.begin;
 #pragma omp simd
         for (int64_t j = 0; j < padded; ++j) to[j] = from_float<T>(first[j]);

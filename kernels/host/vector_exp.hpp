@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// For files that are compiled for AVX-512 whatever the machine, each of which gets its own.
+// For files that are compiled for AVX-512 on any machine, each of which gets its own copy.
 #pragma once
 
 #include <immintrin.h>

@@ -27,15 +27,16 @@ constexpr float kInfinity = std::numeric_limits<float>::infinity();
 /// is harmless in fp32 and bf16, and rescaling what was stored costs another pass over it.
 constexpr float kSlack = 30;
 
-/// Logits are made, and turned into exponentials, in tiles that stay in the cache: rows x columns,
-/// fp32. Properties of the shape alone, because the sum over the columns depends on them.
+/// Logits are computed, and turned into exponentials, in tiles that stay in the cache: rows x
+/// columns, fp32. Tile sizes depend on the shape only, because the sum over the columns depends on
+/// them.
 constexpr int64_t kTileRows = 4096;
 constexpr int64_t kTileElements = 1 << 19;  // 2 MiB
 constexpr int64_t kFewestTileColumns = 256;
 
 /// Columns that one thread sums or updates at a time.
 constexpr int64_t kColumnStrip = 64;
-/// Bytes of W or X read between polls of communication: below a millisecond.
+/// Bytes of W or X read between polls of communication: less than a millisecond.
 constexpr int64_t kBytesPerPoll = int64_t{16} << 20;
 
 int64_t tile_columns(int64_t tile_rows, int64_t columns) {
@@ -55,7 +56,7 @@ float weight_of(std::span<const int32_t> labels, std::span<const float> g, int64
     return labels[at] < 0 ? 0.0F : g[at];
 }
 
-/// The label's row within the shard; -1 if another shard owns it, or none.
+/// The label's row within the shard; -1 if the shard does not own it or the token has none.
 int64_t row_of(std::span<const int32_t> labels, const VocabularyShard& shard, int64_t n) {
     const int32_t label = labels[static_cast<size_t>(n)];
     return shard.owns(label) ? label - shard.first_row : -1;
@@ -78,7 +79,7 @@ T* take(std::span<std::byte>& workspace, int64_t count) {
     return taken;
 }
 
-/// -infinity for none; ignores NaN, which the exponentials keep.
+/// The maximum; -infinity for none; ignores NaN, which the exponentials keep.
 float maximum(const float* z, int64_t count) {
     constexpr int64_t kLanes = 32;
     std::array<float, kLanes> lanes;
@@ -92,7 +93,7 @@ float maximum(const float* z, int64_t count) {
     return *std::max_element(lanes.begin(), lanes.end());
 }
 
-/// The two largest of z and of what is in `two`, the larger one first; NaN is ignored.
+/// The two largest of z and of the values in `two`, the larger one first; NaN is ignored.
 void keep_two_largest(const float* z, int64_t count, float* two) {
     constexpr int64_t kLanes = 16;
     std::array<float, kLanes> first, second;
@@ -129,8 +130,8 @@ float sum(const float* z, int64_t count) {
     return total;
 }
 
-/// e = exp(z - m), times the slope of z's cap, rounded to T; returns the sum of exp(z - m), which
-/// is not rounded. e may be z.
+/// e = exp(z - m), times the slope of z's cap, rounded to T; returns the sum of the unrounded exp(z
+/// - m). e may be z.
 template <bool kCapped, typename T>
 float exponentials(const float* z, float m, float cap, T* e, int64_t count) {
     const float inverse_cap = kCapped ? 1.0F / cap : 0.0F;
@@ -151,7 +152,7 @@ void scale(T* e, float factor, int64_t count) {
     for (int64_t j = 0; j < count; ++j) e[j] = from_float<T>(to_float(e[j]) * factor);
 }
 
-/// What is known of one row after some of its columns.
+/// State of one row after some of its columns.
 struct RowState {
     double sum = 0;  ///< of exp(z - m), without the label's
     double logit_sum = 0;
@@ -160,8 +161,8 @@ struct RowState {
 };
 
 /// Adds the columns [begin, begin + count) of x w^T to a row. `label` counts from column 0 of the
-/// shard; `two`: the largest logits so far, or null; `wide`: of bf16
-/// without a cap, by exponential_row().
+/// shard; `two`: the largest logits so far, or null; `wide`: use exponential_row(), for bf16
+/// without a cap.
 template <typename T>
 void add_columns(RowState& state, float* z, T* exp_logits, int64_t begin, int64_t count,
                  int64_t label, const LossOptions& options, float* two, bool wide) {
@@ -169,14 +170,14 @@ void add_columns(RowState& state, float* z, T* exp_logits, int64_t begin, int64_
     if (cap > 0) soft_cap(z, count, 1, cap);
     if (two != nullptr) keep_two_largest(z, count, two);
     T* const e = exp_logits + begin;
-    // The maximum is found beside the exponentials, which are seldom made again.
+    // The pass over exponentials also finds the maximum; they seldom have to be computed again.
     float max = begin == 0 || !wide ? maximum(z, count) : -kInfinity;
     if (begin == 0) state = {.m = max};
     if (options.label_smoothing > 0) state.logit_sum += sum(z, count);
     const bool has_label = label >= begin && label < begin + count;
     if (has_label) {
         state.label_logit = z[label - begin];
-        z[label - begin] = -kInfinity;  // whose exponential is exactly 0
+        z[label - begin] = -kInfinity;  // its exponential is exactly 0
     }
     if constexpr (std::is_same_v<T, Bf16>) {
         if (wide) {
@@ -235,7 +236,7 @@ void weighted_row_sum(Context& ctx, ConstTensor values, double* total, Weight&& 
     }
 }
 
-/// One row over all shards. In double: what is far from the maximum must not be lost to rounding.
+/// One row over all shards. In double: rounding must not lose terms far from the maximum.
 struct RowTotals {
     double max = -std::numeric_limits<double>::infinity();  ///< M
     double others = 0;  ///< sum over all rows but the label's of exp(z - M)
@@ -346,7 +347,7 @@ void combine_statistics(Context& ctx, ConstTensor by_shard, std::span<const int3
     require_options(options);
     const double eps = options.label_smoothing;
     const double uniform = eps / static_cast<double>(mine.vocab_size);
-    // About 20 ns per exponential: worth a team from some thousand on.
+    // About 20 ns per exponential: some thousand are worth a team.
     parallel_ranges(ctx, tokens, by_shard.rows * 16, [&](int64_t begin, int64_t end) {
         for (int64_t n = begin; n < end; ++n) {
             const RowTotals totals = fold_statistics(by_shard, labels, n);
@@ -374,7 +375,7 @@ void combine_statistics(Context& ctx, ConstTensor by_shard, std::span<const int3
             if (loss.empty()) continue;
             double value = 0;
             if (labels[static_cast<size_t>(n)] >= 0) {
-                // -log p_y, from whichever form does not cancel.
+                // -log p_y, by the form that does not cancel.
                 value = totals.label > totals.others ? std::log1p(totals.others / totals.label)
                                                      : log_z - totals.label_logit;
                 value += eps * totals.label_logit - uniform * totals.logit_sum +
@@ -480,7 +481,7 @@ void vocabulary_weight_gradient(Context& ctx, ConstTensor x, ConstTensor exp_log
             ctx.poll();
         }
 
-        // Two tokens may share a label: threads take columns, each the tokens in order.
+        // Two tokens may share a label, so threads split columns, each adding the tokens in order.
         const int64_t strips = (hidden + kColumnStrip - 1) / kColumnStrip;
         parallel_ranges(ctx, strips, x.size(), [&](int64_t first, int64_t last) {
             const int64_t begin = first * kColumnStrip;

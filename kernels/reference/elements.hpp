@@ -38,7 +38,7 @@ inline void set(Tensor tensor, int64_t row, int64_t col, double value) {
     }
 }
 
-/// What an accumulating operator starts from.
+/// The initial value of an accumulating operator.
 [[nodiscard]] inline double start(ConstTensor tensor, int64_t row, int64_t col, bool accumulate) {
     return accumulate ? get(tensor, row, col) : 0.0;
 }

@@ -8,7 +8,7 @@ namespace vocabpipe::kernels::reference {
 
 namespace {
 
-/// Adds up in Sum, the type whose roundings the devices share.
+/// Adds up in the type Sum, because all devices share its roundings.
 template <typename Sum>
 void fold(ConstTensor partials, int64_t count, ConstTensor bias, ConstTensor residual, Tensor out) {
     for (int64_t row = 0; row < out.rows; ++row) {

@@ -7,8 +7,8 @@
 #include "kernels/function_of.hpp"
 
 /// The operators as plain loops in double, for tensors of every DType, fp64 included: the oracle of
-/// the tests. Results are rounded to the type of the tensor they go to. Workspaces are not used and
-/// may be empty. Operators that compute what others do one after the other are not here.
+/// the tests. Results are rounded to their tensor's type. Workspaces are not used and may be empty.
+/// Operators that only compose others are not here.
 namespace vocabpipe::kernels::reference {
 
 #define VOCABPIPE_OPERATOR(name) FunctionOf<&Operators::name> name;

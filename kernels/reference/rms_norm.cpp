@@ -19,7 +19,7 @@ double squares(ConstTensor x, int64_t n) {
     return sum;
 }
 
-/// Of g x: that of g z over inverse_rms.
+/// The sum of g x, which is the sum of g z over inverse_rms.
 double sum_gx(ConstTensor dy, ConstTensor x, ConstTensor gamma, const RmsNormOptions& options,
               int64_t n) {
     double sum = 0.0;
@@ -29,7 +29,7 @@ double sum_gx(ConstTensor dy, ConstTensor x, ConstTensor gamma, const RmsNormOpt
     return sum;
 }
 
-/// Over all columns, of which `own` is the sum of x's.
+/// Mean over all columns; `own` is the sum over x's columns.
 double mean(const RmsNormOptions& options, ConstTensor x, int64_t n, double own) {
     if (!options.sums) return own / static_cast<double>(x.cols);
     return get(options.sums, 0, n) / static_cast<double>(options.columns);

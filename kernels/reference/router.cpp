@@ -35,7 +35,7 @@ TokenScores scores_of(ConstTensor logits, int64_t n, RouterScore kind) {
     return token;
 }
 
-/// Indices of [0, values), the greatest value first, of equal ones the smaller index.
+/// Indices of [0, values), in descending order of values, and equal values in ascending order.
 std::vector<size_t> descending(const Values& values) {
     std::vector<size_t> order(values.size());
     std::iota(order.begin(), order.end(), size_t{0});

@@ -70,7 +70,7 @@ struct RowTotals {
     }
     [[nodiscard]] double sum() const { return others + label; }  ///< A
     [[nodiscard]] double log_normaliser() const { return max + std::log(sum()); }
-    /// -log p_y, from whichever form does not cancel.
+    /// -log p_y, by the form that does not cancel.
     [[nodiscard]] double negative_log_likelihood() const {
         return label > others ? std::log1p(others / label) : log_normaliser() - label_logit;
     }
