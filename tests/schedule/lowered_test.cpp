@@ -119,6 +119,24 @@ TEST(Lowered, ProgramsOfAWorldFitEachOther) {
     }
 }
 
+TEST(Lowered, BoundariesAreOfOneToSixtyFourPieces) {
+    const Schedule schedule = generated({"1f1b", VocabMode::one_barrier, false}, 3, 4);
+    const auto refusal = [&](int pieces) {
+        try {
+            (void)lower_world(schedule, sizes_for(schedule), uneven_costs(schedule),
+                              {.pieces = pieces});
+        } catch (const UsageError& error) {
+            return std::string(error.what());
+        }
+        return std::string("accepted");
+    };
+    EXPECT_EQ(refusal(1), "accepted");
+    for (const int pieces : {-1, 0, 65}) {
+        EXPECT_EQ(refusal(pieces),
+                  "lowering: pieces are " + std::to_string(pieces) + ", but must be 1 to 64");
+    }
+}
+
 TEST(Lowered, RefusesMoreReductionsThanTheirNumbersHold) {
     lowering::Graph graph(1, Pairs::apart);
     for (int i = 0; i < UINT16_MAX; ++i) graph.add_reduction({});

@@ -227,6 +227,8 @@ TEST(ChromeTraceReader, SaysWhatIsWrongWithAFile) {
     EXPECT_THAT(refused("[1, 2]"), HasSubstr("is not a trace"));
     EXPECT_THAT(refused(slice("-1", "0.5", args)), HasSubstr("an index of -1"));
     EXPECT_THAT(refused(slice("70000", "0.5", args)), HasSubstr("rank 70000"));
+    EXPECT_THAT(refused(slice("65535", "0.5", args)), HasSubstr("rank 65535"));
+    EXPECT_EQ(refused(slice("65534", "0.5", args)), "accepted");
     EXPECT_THAT(refused(slice("0", "-0.5", args)), HasSubstr("a time of -0.5 us"));
     EXPECT_THAT(refused(slice("0", "1e30", args)), HasSubstr("a time of"));
     EXPECT_THAT(refused(slice("0", "\"x\"", args)), HasSubstr("event 0"));

@@ -100,6 +100,8 @@ TEST(SvgTimeline, HasATimeAxisMakespanCostsAndALegendInWords) {
         EXPECT_THAT(picture, HasSubstr(part));
     }
     EXPECT_EQ(count(picture, ">F</text>"), 0);
+    EXPECT_EQ(count(picture, ">180</text>"), 1) << "a number at the very end";
+    EXPECT_EQ(count(picture, ">200</text>"), 0) << "and none beyond";
     RecordedRun measured = units(5);
     measured.ticks_per_unit = 0;
     measured.costs.clear();

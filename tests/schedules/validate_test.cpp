@@ -363,6 +363,16 @@ TEST(Validate, NeedsNoMoreMemoryThanTheListsHold) {
     EXPECT_EQ(violation->message(), "rank 0, 0F2 is missing; stage 0 needs one per microbatch");
 }
 
+// Forwards are counted, not backwards, of which rank 0 has one fewer.
+TEST(Validate, NamesTheFirstForwardThatIsMissingOfManyMore) {
+    Schedule schedule = small();
+    schedule.microbatches = std::numeric_limits<int>::max();
+    const auto more = passes_from("F2", {.stage = 0});
+    schedule.passes[0].insert(schedule.passes[0].end(), more.begin(), more.end());
+    EXPECT_EQ(find_violation(schedule).value().message(),
+              "rank 0, 0F3 is missing; stage 0 needs one per microbatch");
+}
+
 // --------------------------------------------------------------------------------------------------
 
 /// Makes pairs of a forward and a backward that stand side by side, where that stays valid.
