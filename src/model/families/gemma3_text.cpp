@@ -55,7 +55,7 @@ void read_gemma3(const ConfigValues& file, ModelConfig& c) {
 
 void print_gemma3(const ModelConfig& c, nlohmann::ordered_json& json) {
     print_newer_gemma(c, json);
-    // With rope_theta and rope_scaling, also transformers 5 reads this older key.
+    // Next to rope_theta and rope_scaling, transformers 5 also reads this older key.
     json["rope_local_base_freq"] = c.windowed_rope.value_or(c.rope).theta;
 }
 

@@ -24,7 +24,8 @@ void read_mistral(const ConfigValues& file, ModelConfig& c) {
     read_layer_types(file, read_window(file), "", every_layer, c);
 }
 
-/// layer_types where they differ, so that all other files stay those of Mistral's own class.
+/// Prints layer_types only if layers differ, so that all other files stay those of Mistral's own
+/// class.
 void print_mistral(const ModelConfig& c, nlohmann::ordered_json& json) {
     print_rotary_decoder(c, {}, json);
     print_window(c, json);

@@ -28,8 +28,8 @@ void print_olmo2(const ModelConfig& c, nlohmann::ordered_json& json) {
     print_no_padding(json);
 }
 
-/// In Llama's files "post_attention_layernorm" is what the MLP begins with; here it normalises what
-/// attention adds to the residual.
+/// In Llama's files "post_attention_layernorm" normalises the MLP's input; here it normalises
+/// attention's output.
 TensorNames olmo2_names() {
     TensorNames names = rotary_decoder_names();
     names.attention_norm = {};
