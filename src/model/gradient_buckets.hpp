@@ -1,5 +1,6 @@
-// SPDX-License-Identifier: Apache-2.0 Groups a rank's weights into buckets, whose gradients ranks
-// add up together, and decides which part of each bucket each rank updates.
+// SPDX-License-Identifier: Apache-2.0
+// Groups a rank's weights into buckets, whose gradients ranks add up together, and decides which
+// part of each bucket each rank updates.
 #pragma once
 
 #include "src/model/parameter_rows.hpp"
@@ -21,9 +22,9 @@ inline constexpr int64_t kBucketAlignment = 32;
 }
 
 /// Parameters of a rank that are adjacent in its memory: those of one layer whose gradients are
-/// added up over one axis, those of the final norm, or a single one. The content of a bucket, and
-/// so the cuts between its parts, do not depend on how layers spread over ranks, and are the same
-/// on all ranks that share a stage.
+/// added up over one axis, those of the final norm, or a single one. The content of a bucket, which
+/// also determines the cuts between its parts, does not depend on how layers spread over ranks, and
+/// is the same on all ranks that share a stage.
 struct ParameterBucket {
     std::vector<size_t> parameters;  ///< in the order of their memory
     GradientBucket cut;

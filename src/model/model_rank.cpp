@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Sizes and modules of a rank come from the same lists (stages_of(), held_parameters()): the memory
+// plan needs no device, and the modules then find the parameters in the planned order.
 #include "vocabpipe/model_rank.hpp"
 
 #include "kernels/host/operators.hpp"

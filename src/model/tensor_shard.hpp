@@ -1,5 +1,6 @@
-// SPDX-License-Identifier: Apache-2.0 Which part of a parameter each rank of tensor parallelism
-// (Megatron-LM, Shoeybi et al. 2019, arXiv 1909.08053) or of expert parallelism holds.
+// SPDX-License-Identifier: Apache-2.0
+// Which part of a parameter each rank of tensor parallelism (Megatron-LM, Shoeybi et al. 2019,
+// arXiv 1909.08053) or of expert parallelism holds.
 #pragma once
 
 #include "src/model/parameter_source.hpp"

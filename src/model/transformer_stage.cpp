@@ -1,4 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+// All passes walk the same list: embedded tokens, layers, final norm; F and R forwards, the others
+// backwards. Each gives every block a StagePass with the memory and the pieces of rows that concern
+// it. B runs I and W of one layer before the next, so two boundary gradients suffice; I keeps the
+// gradient of every layer's output for W.
 #include "src/model/transformer_stage.hpp"
 
 #include "src/model/blocks/layer_options.hpp"

@@ -1,5 +1,6 @@
-// SPDX-License-Identifier: Apache-2.0 The layout of what the passes of a stage leave for each
-// other: views of the bytes that the executor hands them, and the number of these bytes.
+// SPDX-License-Identifier: Apache-2.0
+// The layout of what the passes of a stage leave for each other: views of the bytes that the
+// executor hands them, and the number of these bytes.
 #include "src/model/transformer_stage.hpp"
 
 #include <algorithm>

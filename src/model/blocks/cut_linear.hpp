@@ -1,7 +1,8 @@
-// SPDX-License-Identifier: Apache-2.0 The two ways in which ranks of tensor parallelism share a
-// linear layer (Megatron-LM, Shoeybi et al. 2019, arXiv 1909.08053; boundaries by rows: Korthikanti
-// et al. 2022, arXiv 2205.05198). On a rank without a team, both are the plain layer. N/t: own rows
-// of the residual stream (tensor_team.hpp).
+// SPDX-License-Identifier: Apache-2.0
+// The two ways in which ranks of tensor parallelism share a linear layer (Megatron-LM, Shoeybi et
+// al. 2019, arXiv 1909.08053; boundaries by rows: Korthikanti et al. 2022, arXiv 2205.05198). On a
+// rank without a team, both are the plain layer. N/t: own rows of the residual stream
+// (tensor_team.hpp).
 #pragma once
 
 #include "src/model/blocks/linear.hpp"

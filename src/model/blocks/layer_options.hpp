@@ -1,5 +1,6 @@
-// SPDX-License-Identifier: Apache-2.0 Derives the options of a model's blocks from its
-// configuration. No other place decides which layer has which blocks and options.
+// SPDX-License-Identifier: Apache-2.0
+// Derives the options of a model's blocks from its configuration. No other place decides which
+// layer has which blocks and options.
 #pragma once
 
 #include "src/model/blocks/decoder_layer.hpp"

@@ -78,7 +78,7 @@ struct CachedTokens {
 
 /// The ranks that share the stage, as a pass meets them.
 struct TensorTeam {
-    TileLink* link = nullptr;  ///< null: the rank has the stage alone
+    TileLink* link = nullptr;  ///< null: the rank does not share the stage
     /// The N tokens by member and piece. Null: generation, whose few tokens every member has.
     const TileMap* tiles = nullptr;
 

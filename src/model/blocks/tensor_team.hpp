@@ -1,8 +1,8 @@
-// SPDX-License-Identifier: Apache-2.0 Exchanges inside the passes of a stage that ranks share. A
-// rank's own rows are its N/t rows of the residual stream, of a microbatch's N tokens; a product
-// needs or makes all N. In generation (cuts_rows() of TensorTeam is false) all rows are own rows:
-// tokens mostly come one at a time, which leaves no rows to share, and a product reads its weights
-// once for all rows.
+// SPDX-License-Identifier: Apache-2.0
+// Exchanges inside the passes of a stage that ranks share. A rank's own rows are its N/t rows of
+// the residual stream, of a microbatch's N tokens; a product needs or makes all N. In generation
+// (cuts_rows() of TensorTeam is false) all rows are own rows: tokens mostly come one at a time,
+// which leaves no rows to share, and a product reads its weights once for all rows.
 #pragma once
 
 #include "src/model/blocks/stage_pass.hpp"

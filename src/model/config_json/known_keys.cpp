@@ -1,5 +1,5 @@
-// SPDX-License-Identifier: Apache-2.0 tests/model/change_models.py tests with transformers what
-// each key does to each family.
+// SPDX-License-Identifier: Apache-2.0
+// tests/model/change_models.py tests with transformers what each key does to each family.
 #include "src/model/config_json/known_keys.hpp"
 
 #include <algorithm>

@@ -22,9 +22,9 @@ void print_window(const ModelConfig& config, nlohmann::ordered_json& json);
 /// message about a layer with a window whose size is missing.
 void read_layer_types(const ConfigValues& file, int64_t window, std::string_view given_by,
                       const HasWindow& otherwise, ModelConfig& config);
-/// For every family, after its own keys: layer_types must have one entry per layer and agree with
-/// the layers' windows. So a family that ignores the key, as its class in transformers does,
-/// refuses a file that means another model.
+/// For every family, after its own keys: layer_types, if given, must have one entry per layer and
+/// agree with the layers' windows. So a family that ignores the key, as its class in transformers
+/// does, refuses a file that means another model.
 void check_layer_types(const ConfigValues& file, const ModelConfig& config);
 /// One entry per layer.
 void print_layer_types(const ModelConfig& config, nlohmann::ordered_json& json);

@@ -1,7 +1,8 @@
-// SPDX-License-Identifier: Apache-2.0 Phi-3 and Phi-4 (Abdin et al. 2024, arXiv 2404.14219 and
-// 2412.08905): Llama whose files keep q, k and v in one tensor, and gate and up in another, with a
-// window in all layers or in none, and rotary positions of a part of every head where the file says
-// so. Its only scaling of positions is LongRoPE (Ding et al. 2024, arXiv 2402.13753).
+// SPDX-License-Identifier: Apache-2.0
+// Phi-3 and Phi-4 (Abdin et al. 2024, arXiv 2404.14219 and 2412.08905): Llama whose files keep q, k
+// and v in one tensor, and gate and up in another, with a window in all layers or in none, and
+// rotary positions of a part of every head where the file says so. Its only scaling of positions is
+// LongRoPE (Ding et al. 2024, arXiv 2402.13753).
 #include "src/model/config_json/decoder_keys.hpp"
 #include "src/model/config_json/rope_keys.hpp"
 #include "src/model/config_json/rotary_share.hpp"

@@ -1,6 +1,5 @@
-// SPDX-License-Identifier: Apache-2.0
-// Qwen 3's mixture of experts (Yang et al. 2025): Qwen 3 with experts, which have a size of their
-// own, in some layers or in all.
+// SPDX-License-Identifier: Apache-2.0 Qwen 3's mixture of experts (Yang et al. 2025): Qwen 3 with
+// experts, which have their own size, in some layers or in all.
 #include "src/model/config_json/decoder_keys.hpp"
 #include "src/model/config_json/window_keys.hpp"
 #include "src/model/families/families.hpp"

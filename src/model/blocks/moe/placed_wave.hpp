@@ -12,7 +12,7 @@
 namespace vocabpipe {
 
 /// A wave in the form that operators and messages take: sizes on the host, lists in memory that
-/// operators read. Members have the names and meanings of RoutingWave's.
+/// operators read. Fields have the meaning that they have in RoutingWave.
 struct PlacedWave {
     // The member as a home.
     std::vector<std::span<const int32_t>> tokens;  ///< [member]

@@ -1,6 +1,6 @@
-// SPDX-License-Identifier: Apache-2.0 Plans which rows the members of a team of experts send each
-// other, and the order in which they compute. A member is the home of its own tokens and the owner
-// of E / e consecutive experts.
+// SPDX-License-Identifier: Apache-2.0
+// Plans which rows the members of a team of experts send each other, and the order in which they
+// compute. A member is the home of its own tokens and the owner of E / e consecutive experts.
 #pragma once
 
 #include "vocabpipe/tile_map.hpp"

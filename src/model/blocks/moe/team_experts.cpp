@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+// Each wave takes four steps: place its lists, dispatch tokens, compute the experts on rows as they
+// arrive, and combine the results at the tokens' homes. F runs wave 0 last, so that its tensors are
+// in memory for the backward.
 #include "src/model/blocks/moe/team_experts.hpp"
 
 #include "src/model/blocks/whole_exchange.hpp"
