@@ -1,5 +1,5 @@
-// SPDX-License-Identifier: Apache-2.0 The links between the ranks of a mesh: one class of link per
-// axis.
+// SPDX-License-Identifier: Apache-2.0
+// The links between the ranks of a mesh: one class of link per axis.
 #pragma once
 
 #include "vocabpipe/device_spec.hpp"

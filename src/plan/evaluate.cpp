@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+// Two ways to time a candidate: simulated() lowers and simulates the whole step, as a run would
+// execute it; timed() only times the passes and adds the end of the step by formulas, for searches
+// that are too large to simulate.
 #include "src/plan/evaluate.hpp"
 
 #include "src/plan/list_memory.hpp"

@@ -1,5 +1,6 @@
-// SPDX-License-Identifier: Apache-2.0 The time of a transformer layer's linear layers on one rank,
-// with the exchanges of tensor and expert ranks inside passes.
+// SPDX-License-Identifier: Apache-2.0
+// The time of a transformer layer's linear layers on one rank, with the exchanges of tensor and
+// expert ranks inside passes.
 #pragma once
 
 #include "src/plan/device_links.hpp"

@@ -1,5 +1,5 @@
-// SPDX-License-Identifier: Apache-2.0 Parameters of the ranks at one place of the pipeline, by the
-// axis that adds up their gradients.
+// SPDX-License-Identifier: Apache-2.0
+// Parameters of the ranks at one place of the pipeline, by the axis that adds up their gradients.
 #pragma once
 
 #include "vocabpipe/lower.hpp"

@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+// make_plan() lists candidates, evaluates each on a few threads, and sorts the rows. Then it
+// evaluates the best rows again with varied assumptions, in the same order of passes, to show how
+// much the result depends on each.
 #include "vocabpipe/plan.hpp"
 
 #include "src/plan/candidates.hpp"

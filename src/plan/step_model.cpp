@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Turns a candidate into what lowering, simulation and the schedule families take: placement, costs
+// of passes and transfers, sizes of buffers, and persistent memory per rank.
 #include "src/plan/step_model.hpp"
 
 #include "schedules/placement.hpp"

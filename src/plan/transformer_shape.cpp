@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Counts of a mean layer: parameters, FLOPs, elements moved and bytes kept. Layers of different
+// kinds, such as MLP and experts, enter with their shares.
 #include "vocabpipe/transformer_shape.hpp"
 
 #include "vocabpipe/error.hpp"
