@@ -35,8 +35,8 @@ std::vector<StageLayers> stages_of(const ModelConfig& config, const ModelPartiti
     return stages;
 }
 
-/// Rank i of t has rows from n i / t on of the n rows that a place of the pipeline has of the
-/// vocabulary.
+/// A place of the pipeline has n rows of the vocabulary; of these, tensor rank i has those from n i
+/// / t on.
 ParameterRows vocabulary_part(const ModelConfig& config, const ShardMap& map, Mesh::Place place,
                               TeamPlace tensor) {
     const int64_t rows = map.rows(place.pipeline);

@@ -19,11 +19,11 @@ struct TensorNames {
     std::string attention_norm;       ///< of attention's input
     std::string qkv;                  ///< q | k | v
     std::string proj;                 ///< from the heads back into the residual stream
-    std::string post_attention_norm;  ///< of what attention adds to the residual stream
+    std::string post_attention_norm;  ///< of attention's output
     std::string mlp_norm;             ///< of the MLP's input
     std::string fc;                   ///< gate | up, or up
     std::string fc_proj;              ///< back into the residual stream
-    std::string post_mlp_norm;        ///< of what the MLP adds to the residual stream
+    std::string post_mlp_norm;        ///< of the MLP's output
     std::string q_norm = {};          ///< of q
     std::string k_norm = {};          ///< of k
     /// Names in files that keep q, k and v apart. Empty: files keep one tensor `qkv`, with the rows

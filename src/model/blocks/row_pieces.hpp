@@ -15,7 +15,7 @@ namespace vocabpipe {
 /// All rows of a tensor, for rows_of().
 inline constexpr RowRange kAllRows{.first = 0, .end = -1};
 
-/// These rows of the tensor; nothing of an empty one.
+/// These rows of the tensor; an empty tensor stays empty.
 template <typename Pointer>
 [[nodiscard]] BasicTensor<Pointer> rows_of(const BasicTensor<Pointer>& tensor, RowRange rows) {
     return !tensor || rows.end < 0 ? tensor : tensor.row_range(rows.first, rows.size());

@@ -33,7 +33,7 @@ struct Scratch {
     }
 };
 
-/// What a block asks of Scratch.
+/// The scratch that a block needs.
 struct ScratchSize {
     int64_t columns = 0;      ///< of all tokens
     int64_t own_columns = 0;  ///< of own rows only
@@ -62,7 +62,7 @@ struct ScratchFor {
 
 /// How a backward makes the gradients of weights.
 struct WeightGradients {
-    bool accumulate = false;  ///< adds to what is there
+    bool accumulate = false;  ///< adds to the present values
     /// A whole backward: norms and a team's RowLinear compute their weight gradients in
     /// backward_input(), which reads the same tensors; their backward_weight() does nothing.
     bool with_input = false;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Mistral (Jiang et al. 2023): Llama with a window in all layers, or in none. Ministral (2024) has
-// one in the layers that layer_types names; transformers reads a mistral with that key as one.
+// a window in the layers that layer_types names; transformers reads a mistral with that key as a
+// Ministral.
 #include "src/model/config_json/decoder_keys.hpp"
 #include "src/model/config_json/window_keys.hpp"
 #include "src/model/families/families.hpp"

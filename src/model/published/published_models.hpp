@@ -11,7 +11,7 @@ namespace vocabpipe {
 
 [[nodiscard]] std::vector<std::string> published_models();
 
-/// What --model names.
+/// The model that --model names.
 struct NamedModel {
     std::string name;  ///< of the published model, the file or the folder, without ".json"
     std::string path;  ///< of the config.json, for messages; a published model's name

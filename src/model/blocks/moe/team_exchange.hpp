@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What ranks that share the experts of a layer exchange inside its passes (COMET, Zhang et al.
-// 2025, arXiv 2502.19811): rows of tokens go to their experts and are computed as they arrive; what
-// the experts made comes home by panels of columns, each of which leaves when it is complete.
+// Exchanges inside the passes of a layer whose experts ranks share (COMET, Zhang et al. 2025, arXiv
+// 2502.19811): rows of tokens go to their experts and are computed as they arrive; the results come
+// home by panels of columns, each of which leaves when it is complete.
 #pragma once
 
 #include "src/model/blocks/moe/placed_wave.hpp"
@@ -56,13 +56,13 @@ using WorkOnRows = std::function<void(std::span<const RowRange>)>;
 /// Computes these columns of all rows of the wave: (rows, columns).
 using MakePanel = std::function<void(RowRange, Tensor)>;
 
-/// Dispatch: rows (R, h) = the copies of all members' `own` (n, h) tokens, sorted as the wave says.
+/// Dispatch: rows (R, h) = the copies of all members' `own` (n, h) tokens, sorted as in the wave.
 /// One copy of a token travels to a member. Rows are worked on as their copies arrive, own ones
 /// first. `meanwhile` runs when all own tokens have left; `work` may be empty.
 void dispatch_tokens(const TeamWave& team, ConstTensor own, const Meanwhile& meanwhile, Tensor rows,
                      const WorkOnRows& work);
 
-/// What combine_at_home() adds up.
+/// The terms and results of combine_at_home().
 struct Combination {
     ConstTensor weights = {};   ///< of rows: TeamMemory::weights; empty: all 1
     ConstTensor residual = {};  ///< (n, h) or empty
