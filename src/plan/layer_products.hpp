@@ -40,7 +40,7 @@ struct ExpertLoad {
     /// Waves that the rows take through that memory.
     [[nodiscard]] int waves() const;
 };
-/// `imbalance`: greatest load of a rank over the mean, at most worst_imbalance(). Without expert
+/// `imbalance`: greatest load of a rank over the mean, capped at worst_imbalance(). Without expert
 /// ranks the load is 1.
 [[nodiscard]] ExpertLoad expert_load(const ExpertsShape& moe, const Mesh& mesh, double imbalance);
 /// The greatest possible imbalance: all tokens go to experts of one rank.

@@ -154,7 +154,7 @@ std::vector<StageBytes> stage_bytes(const PlanOptions& options, const Candidate&
         const bool last = stage + 1 == candidate.layers_per_stage.size();
         StageBytes bytes;
         // The first layer's input is the stage's boundary, unless positions were added to it; the
-        // last stage's norm has an input of its own, and statistics.
+        // last stage's norm has its own input, and statistics.
         const bool adds_positions = stage == 0 && model.learned_positions > 0;
         const int inputs = (last ? 1 : 0) - (layers > 0 && !adds_positions ? 1 : 0);
         bytes.saved = layers * own * model.saved_bytes(element, held) + inputs * boundary;
@@ -242,7 +242,7 @@ StepModel step_model(const PlanOptions& options, const UnitCosts& units,
             Do::all_gather, {mesh.ranks_along(Axis::tensor, {}), -1, Axis::tensor}, boundary);
     }
     // The paper's lists leave C0 no slack; build them for its latency and one hop
-    // (docs/schedules.md, `--broadcast-margin`), within what a backward and its R can give.
+    // (docs/schedules.md, `--broadcast-margin`), at most half of a backward with its R.
     const PassCosts order = recomputes ? with_recomputation(costs) : costs;
     step.generate.rule.broadcast_margin = std::min(costs.c0 + costs.hop, order.mean(Op::B) / 2);
     return step;

@@ -39,8 +39,8 @@ inline constexpr int64_t kUpdateTraffic = 4 + 2 * 4 + 2 * 8 + 2;
 inline constexpr int64_t kNormTraffic = 4;
 
 /// From FLOPs, bytes and the device's efficiencies (docs/planning.md, "Costs"); or from the
-/// profile, where the options have one. They depend on the candidate's mesh, microbatch and
-/// recomputation only.
+/// profile, where the options have one. Of the candidate's properties only mesh, microbatch and
+/// recomputation matter.
 [[nodiscard]] UnitCosts unit_costs(const PlanOptions& options, const Candidate& candidate);
 
 }  // namespace vocabpipe
