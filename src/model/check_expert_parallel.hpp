@@ -6,11 +6,11 @@
 
 namespace vocabpipe {
 
-/// Whether `ranks` ranks can share the experts of the model's layers. Throws UsageError that names
-/// the flag, what cannot be shared, and the remedy. Nothing to say for 1.
+/// Checks that `ranks` ranks can share the experts of the model's layers. Throws UsageError that
+/// names the flag, what cannot be shared, and the remedy. 1 always passes.
 void check_expert_parallel(const ModelConfig& config, int ranks);
 
-/// Whether a mesh has room for its expert ranks: they divide its slices, and nest with its tensor
+/// Checks that the expert ranks fit the mesh: they divide its slices, and nest with its tensor
 /// ranks. Throws likewise.
 void check_expert_ranks(const Mesh& mesh);
 

@@ -7,9 +7,9 @@
 
 namespace vocabpipe {
 
-/// Whether `ranks` ranks can share the model's layers, with `tokens` tokens in a microbatch. Throws
-/// UsageError that names the flag, what cannot be cut, and the remedy. Rows of the vocabulary and
-/// experts are not this function's business. Nothing to say for 1.
+/// Checks that `ranks` ranks can share the model's layers, with `tokens` tokens in a microbatch.
+/// Throws UsageError that names the flag, what cannot be cut, and the remedy. Does not check rows
+/// of the vocabulary and experts. 1 always passes.
 void check_tensor_parallel(const ModelConfig& config, int ranks, int64_t tokens);
 
 }  // namespace vocabpipe

@@ -12,7 +12,7 @@ namespace vocabpipe {
 
 namespace {
 
-/// What selective recomputation reads and writes, in bytes per token: the mean of all layers.
+/// Bytes per token that selective recomputation reads and writes: the mean of all layers.
 double recomputed_bytes(const ModelConfig& config) {
     if (config.num_layers == 0) return 0;
     HeldParameters none;

@@ -14,7 +14,7 @@ namespace {
 struct Place {
     int64_t begin = 0;
     int64_t size = 0;
-    int64_t unit = 1;  ///< it may be cut at multiples of so many elements
+    int64_t unit = 1;  ///< elements; cuts are at multiples of it
 };
 
 std::vector<Place> places_of(const std::vector<LogicalParameter>& logical,
@@ -110,7 +110,7 @@ void own_part(const ModelConfig& config, const std::vector<ParameterBucket>& buc
             };
             const int64_t first = inside(bucket.cut.first[member]);
             part.owned = {first, inside(bucket.cut.first[member + 1]) - first};
-            // Which the first one writes to files.
+            // The first rank writes correction biases to files.
             const bool bias = logical[static_cast<size_t>(part.id)].correction_bias;
             if (bias) part.owned = {0, member == 0 ? ElementRange{}.count : 0};
         }

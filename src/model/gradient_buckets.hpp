@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which of a rank's weights the ranks that have them add up the gradients of at once, and which
-// part of them each rank updates.
+// Groups a rank's weights into buckets, whose gradients ranks add up together, and decides which
+// part of each bucket each rank updates.
 #pragma once
 
 #include "src/model/parameter_rows.hpp"
@@ -14,27 +14,29 @@
 
 namespace vocabpipe {
 
-/// Parameters start at multiples of this many elements of their bucket: cache lines in every type.
+/// Parameters start at multiples of this many elements of their bucket: whole cache lines in every
+/// type.
 inline constexpr int64_t kBucketAlignment = 32;
 [[nodiscard]] constexpr int64_t padded_elements(int64_t elements) {
     return (elements + kBucketAlignment - 1) / kBucketAlignment * kBucketAlignment;
 }
 
-/// Parameters of a rank that lie one after the other in its memory: those of one layer whose
-/// gradients are added up over one axis, of the final norm, or a single one. What is in a bucket,
-/// and so where its parts are cut, does not depend on how layers are spread over ranks, and is the
-/// same on all ranks that share a stage.
+/// Parameters of a rank that are adjacent in its memory: those of one layer whose gradients are
+/// added up over one axis, those of the final norm, or a single one. The content of a bucket, which
+/// also determines the cuts between its parts, does not depend on how layers spread over ranks, and
+/// is the same on all ranks that share a stage.
 struct ParameterBucket {
     std::vector<size_t> parameters;  ///< in the order of their memory
     GradientBucket cut;
 };
 
-/// Parameters in the order of their memory: as they are, but those of a layer by axis.
+/// Indices of parameters in the order of their memory: the given order, but the parameters of a
+/// layer sorted by axis.
 [[nodiscard]] std::vector<size_t> memory_order(const std::vector<ParameterRows>& rows);
 
-/// Of all parameters that are updated, in the order of their memory. Each has as many parts as its
-/// axis has members, also if that is a single one, which has nothing to add up. Parts are as equal
-/// as cuts between rows of matrices and between cache lines of vectors allow.
+/// The buckets of all updated parameters, in the order of their memory. Each has as many parts as
+/// its axis has members, even if there is one member and nothing to add up. Parts are as equal as
+/// cuts between rows of matrices and between cache lines of vectors allow.
 [[nodiscard]] std::vector<ParameterBucket> gradient_buckets(const ModelConfig& config,
                                                             const std::vector<ParameterRows>& rows,
                                                             const Mesh& mesh);

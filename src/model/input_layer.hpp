@@ -12,7 +12,7 @@ namespace vocabpipe {
 /// One shard of the token embedding (paper section 2, "input layer").
 class ShardedInputLayer final : public InputLayer {
 public:
-    /// `parameters`: one, the shard's rows of wte.
+    /// `parameters`: exactly one, the shard's rows of wte.
     explicit ShardedInputLayer(std::span<Parameter> parameters) : parameters_(parameters) {}
 
     [[nodiscard]] std::span<Parameter> parameters() override { return parameters_; }
@@ -23,9 +23,10 @@ public:
 
 private:
     std::span<Parameter> parameters_;
-    /// Of a tied weight: which rows have a gradient in this step. The microbatches' own memory.
+    /// Only for a tied weight: the tokens whose rows have a gradient in this step, in the
+    /// microbatches' own memory.
     std::vector<std::span<const int32_t>> tokens_of_step_;
-    /// Whether Reduce has taken all of the last step, so that there is nothing to clear.
+    /// Whether Reduce has consumed all gradients of the last step, so that none need clearing.
     bool taken_ = false;
 };
 

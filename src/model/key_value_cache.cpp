@@ -27,7 +27,7 @@ KeyValueCache::KeyValueCache(Device& device, const ModelConfig& config,
 }
 
 int64_t KeyValueCache::bytes(const ModelConfig& config, int64_t layers, int tensor) {
-    constexpr int64_t kAlignment = 256;  // of what kernels read as vectors
+    constexpr int64_t kAlignment = 256;  // kernels read vectors
     const int64_t of_layer = config.seq_length * columns(config, tensor) * size_of(config.dtype);
     return layers * ((of_layer + kAlignment - 1) / kAlignment * kAlignment);
 }

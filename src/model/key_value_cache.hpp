@@ -15,25 +15,25 @@ namespace vocabpipe {
 /// memory.
 class KeyValueCache {
 public:
-    /// For no tokens.
+    /// Room for no tokens.
     KeyValueCache() = default;
-    /// `layers`: of the model, in any order; for config.seq_length tokens. `tensor`: t, ranks that
-    /// share the heads. The device must outlive it.
+    /// Room for config.seq_length tokens. `layers`: numbers in the model, in any order. `tensor`:
+    /// t, ranks that share the heads. The device must outlive it.
     KeyValueCache(Device& device, const ModelConfig& config, const std::vector<int>& layers,
                   int tensor, const std::string& owner);
-    /// What it takes.
+    /// Bytes of the cache of this many layers.
     [[nodiscard]] static int64_t bytes(const ModelConfig& config, int64_t layers, int tensor);
 
-    /// Tokens of the sequence that are in it.
+    /// Tokens of the sequence in the cache.
     [[nodiscard]] int64_t tokens() const { return tokens_; }
     /// Tokens that fit.
     [[nodiscard]] int64_t positions() const { return positions_; }
     /// (positions, 2 kv_columns / t) in the run's type, k | v; `layer` of the model.
     [[nodiscard]] Tensor layer(int layer) const { return by_layer_[static_cast<size_t>(layer)]; }
 
-    /// After a forward of `count` tokens, which has filled their rows.
+    /// Call after a forward of `count` tokens has filled their rows.
     void add(int64_t count) { tokens_ += count; }
-    /// Another sequence begins.
+    /// Call before another sequence begins.
     void clear() { tokens_ = 0; }
 
 private:

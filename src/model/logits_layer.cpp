@@ -19,7 +19,7 @@ void LogitsLayer::score(Context& ctx, const Microbatch&, ConstTensor x, Tensor, 
     const int64_t rows = weight_.weight.rows;
     ctx.operators().logits_forward(ctx, x.row_range(token_, 1), weight_.weight, softcap_,
                                    Tensor(memory_.data(), 1, rows, DType::fp32));
-    // Other ranks are sent them, for a loss that nobody asks for.
+    // Statistics still go to the other ranks, for a loss that generation does not use.
     ctx.operators().set_zero(ctx, bytes_of<std::byte>(statistics));
 }
 

@@ -9,19 +9,19 @@
 
 namespace vocabpipe {
 
-/// Generation: the rows of the output projection that live on this rank, without a loss. S leaves
-/// the logits of one token.
+/// Generation: this rank's rows of the output projection, without a loss. S leaves the logits of
+/// one token.
 class LogitsLayer final : public OutputLayer {
 public:
     /// `weight`: the rank's rows; softcap as in ModelConfig. The device must outlive it.
     LogitsLayer(Device& device, const Parameter& weight, float softcap);
 
-    /// Microbatches that follow: the token that S scores, counted from 0. Those behind it only fill
-    /// the microbatch up.
+    /// Selects the token of the following microbatches that S scores, counted from 0. Tokens after
+    /// it only fill up the microbatch.
     void score_token(int64_t token) { token_ = token; }
 
-    /// Of the last forward, in the host's memory: one per row of this rank, the first of which is
-    /// first_row().
+    /// Logits of the last forward, in host memory: one per vocabulary row of this rank, from
+    /// first_row() on.
     [[nodiscard]] std::span<const float> logits();
     [[nodiscard]] int64_t first_row() const { return weight_.first_row; }
 

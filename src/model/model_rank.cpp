@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Sizes and modules of a rank come from the same lists (stages_of(), held_parameters()): the memory
+// plan needs no device, and the modules then find the parameters in the planned order.
 #include "vocabpipe/model_rank.hpp"
 
 #include "kernels/host/operators.hpp"
@@ -33,8 +35,8 @@ std::vector<StageLayers> stages_of(const ModelConfig& config, const ModelPartiti
     return stages;
 }
 
-/// Rank i of t has rows from n i / t on of the n rows that a place of the pipeline has of the
-/// vocabulary.
+/// A place of the pipeline has n rows of the vocabulary; of these, tensor rank i has those from n i
+/// / t on.
 ParameterRows vocabulary_part(const ModelConfig& config, const ShardMap& map, Mesh::Place place,
                               TeamPlace tensor) {
     const int64_t rows = map.rows(place.pipeline);
@@ -49,16 +51,16 @@ ParameterRows vocabulary_part(const ModelConfig& config, const ShardMap& map, Me
             .memory_rows = largest_part(rows, tensor.ranks)};
 }
 
-/// Over which gradients are added up.
+/// The axis over which gradients are added up.
 Axis axis_of(TensorCut cut, const ModelPartition& partition) {
     if (cut == TensorCut::experts && partition.expert > 1) return Axis::expert_data;
-    // Each tensor rank has other tokens, and so a part of the gradient.
+    // Each tensor rank has different tokens, and so a part of the gradient.
     const bool whole = cut == TensorCut::repeated || cut == TensorCut::experts;
     return whole && partition.tensor > 1 ? Axis::data_tensor : Axis::data;
 }
 
 /// All parameters of a rank of the world: its stages', then its input rows, then its output rows.
-/// What it updates of them is not set yet, and they are the same on all replicas.
+/// ParameterRows::owned is not set yet; the rest is the same on all replicas.
 std::vector<ParameterRows> held_parameters(const ModelConfig& config,
                                            const ModelPartition& partition,
                                            const Schedule& schedule, Mesh::Place place) {
@@ -96,7 +98,7 @@ std::vector<ParameterRows> held_parameters(const ModelConfig& config,
     return rows;
 }
 
-/// The same with what it updates of them.
+/// held_parameters() with ParameterRows::owned set.
 std::vector<ParameterRows> rank_parameters(const ModelConfig& config,
                                            const ModelPartition& partition,
                                            const Schedule& schedule, int rank) {
@@ -109,7 +111,7 @@ std::vector<ParameterRows> rank_parameters(const ModelConfig& config,
     return rows;
 }
 
-/// The same on all ranks at a place of the pipeline.
+/// The buckets of a rank; equal on all ranks at a place of the pipeline.
 std::vector<ParameterBucket> rank_buckets(const ModelConfig& config,
                                           const ModelPartition& partition, const Schedule& schedule,
                                           int pipeline_rank) {
@@ -128,7 +130,7 @@ std::vector<int> routed_layers_of(const ModelConfig& config, const StageLayers& 
     return layers;
 }
 
-/// And those of a pipeline rank.
+/// The layers of a pipeline rank that have experts.
 std::vector<int> routed_layers_of(const ModelConfig& config, const ModelPartition& partition,
                                   const Schedule& schedule, int pipeline_rank) {
     std::vector<int> layers;
@@ -141,8 +143,8 @@ std::vector<int> routed_layers_of(const ModelConfig& config, const ModelPartitio
     return layers;
 }
 
-/// `tensor_rank`: which of those that share the stage; all need as much memory. `expert_rank`: of
-/// those that share its experts, likewise.
+/// `tensor_rank`: number among the ranks that share the stage; `expert_rank`: among those that
+/// share its experts. Memory does not depend on either.
 StageOptions stage_options(const ModelPartition& partition, const StageLayers& layers,
                            int tensor_rank = 0, int expert_rank = 0) {
     return {.layers = layers,

@@ -11,7 +11,7 @@
 
 namespace vocabpipe {
 
-/// What the library's own checkpoints, optimizer and commands need of a ModelRank, in types that
+/// Access to a ModelRank for the library's own checkpoints, optimizer and commands, in types that
 /// are not installed.
 struct ModelRankInternals {
     [[nodiscard]] static ParameterStore& store(ModelRank& model) { return *model.store_; }

@@ -9,8 +9,9 @@
 
 namespace vocabpipe {
 
-/// Columns of a exp_logits in memory: every row begins at a multiple of 16 bytes, as tensor cores
-/// ask for, also where a vocabulary like GPT-2's 50257 makes shards of any size.
+/// Columns of exp_logits in memory for a shard of `rows` rows. Every row begins at a multiple of 16
+/// bytes, as tensor cores require, even if a vocabulary like GPT-2's 50257 makes shards of odd
+/// sizes.
 [[nodiscard]] constexpr int64_t exp_logits_columns(int64_t rows) {
     return (rows + 7) / 8 * 8;
 }
@@ -24,7 +25,7 @@ namespace vocabpipe {
 /// One shard of projection, softmax and cross-entropy in row-factor form (docs/numerics.md).
 class ShardedOutputLayer final : public OutputLayer {
 public:
-    /// `parameters`: one, the shard's rows of lm_head (or of wte when tied); `tokens`: of a
+    /// `parameters`: exactly one, the shard's rows of lm_head (or of wte when tied); `tokens`: per
     /// microbatch. With top_two it also scores sequences.
     ShardedOutputLayer(Device& device, std::span<Parameter> parameters, int64_t tokens,
                        kernels::LossOptions options);
@@ -55,7 +56,7 @@ private:
     [[nodiscard]] double* loss_of(size_t part) const {
         return reinterpret_cast<double*>(losses_.data()) + part;
     }
-    /// Without the columns that only pad.
+    /// The shard's columns, without the padding.
     template <typename Pointer>
     [[nodiscard]] BasicTensor<Pointer> of_shard(BasicTensor<Pointer> exp_logits) const {
         return exp_logits.column_range(0, shard_.rows);
@@ -70,10 +71,10 @@ private:
     kernels::VocabularyShard shard_;
     kernels::LossOptions training_;
     kernels::LossOptions options_;  ///< of the running step
-    int64_t sequences_ = 0;         ///< of a microbatch to be evaluated; 0: training
-    int64_t parts_ = 1;             ///< of a microbatch, each with a loss of its own
+    int64_t sequences_ = 0;         ///< per evaluated microbatch; 0: training
+    int64_t parts_ = 1;             ///< per microbatch; each has its own loss
     DeviceMemory losses_;           ///< doubles, per part; with top_two, then margins
-    DeviceMemory zeros_;            ///< as many, of the host: what they begin with
+    DeviceMemory zeros_;            ///< on the host: initial values of losses_
     size_t losses_of_step_ = 0;
     DeviceMemory token_losses_;  ///< (N) fp32 scratch, with top_two (2 N)
     DeviceMemory column_sum_;    ///< label smoothing: sum of the shard's rows

@@ -12,23 +12,23 @@ namespace vocabpipe {
 struct ParameterRows {
     int id = 0;
     TensorShard shard = {};
-    /// It has memory for so many rows, as all ranks that share the stage do: buckets are equally
-    /// long on them. At least those of the shard.
+    /// Rows that the rank has memory for: at least those of the shard. The same on all ranks that
+    /// share the stage, so that their buckets have the same length.
     int64_t memory_rows = 0;
-    /// Over which its gradients are added up.
+    /// The axis over which its gradients are added up.
     Axis axis = Axis::data;
-    /// A tied output weight beside the input weight of the same rank: shares its memory, gradient
-    /// and moments. The input layer adds up its part of the gradient apart.
+    /// A tied output weight on the rank that also has the input weight: shares its memory, gradient
+    /// and moments. The input layer sums its part of the gradient separately.
     bool shares_previous_weight = false;
     bool counted_elsewhere = false;
     GradientBucket::Of of = GradientBucket::Of::stage;
-    int stage = 0;  ///< global; of a stage's
-    /// Of the model; of the final norm the number of layers.
+    int stage = 0;  ///< global; for a stage's parameters
+    /// Number of the layer in the model; for the final norm the number of layers.
     static constexpr int kNoLayer = -1;
     int layer = kNoLayer;
-    ElementRange owned = {};  ///< of the shard: what this rank updates
+    ElementRange owned = {};  ///< elements of the shard that this rank updates
 
-    /// Elements of the shard, and those that it has memory for.
+    /// Elements of the shard, and elements that the rank has memory for.
     [[nodiscard]] int64_t size() const { return shard.size(); }
     [[nodiscard]] int64_t memory_size() const { return memory_rows * shard.column_count(); }
 };

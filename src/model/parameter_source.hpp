@@ -11,23 +11,23 @@
 
 namespace vocabpipe {
 
-/// Rows of a tensor of Hugging Face's files that are a part of a logical parameter.
+/// Rows of a tensor in Hugging Face files that form a part of a logical parameter.
 struct FilePart {
     std::string name;
     int64_t count = 0;     ///< rows of a matrix, elements of a vector
-    int64_t file_row = 0;  ///< the first of them in the tensor, which other parts may share
+    int64_t file_row = 0;  ///< first row in the tensor, which parts may share
 };
 
 /// How the ranks of tensor parallelism, or of expert parallelism, share a parameter.
 enum class TensorCut : uint8_t {
     repeated,  ///< each has all of it
-    rows,      ///< each has rows: of column-parallel weights, whose results are cut
-    columns,   ///< each has columns: of row-parallel weights, and of biases of cut results
-    experts,   ///< each rank of an expert team has rows: those of its experts
+    rows,      ///< each has rows: column-parallel weights, whose results are cut
+    columns,   ///< each has columns: row-parallel weights, and biases of cut results
+    experts,   ///< each rank of an expert team has the rows of its experts
 };
 
-/// One logical tensor of the model, whatever ranks hold it. Its index is its id: it seeds the
-/// initialisation and orders the gradient norm, so neither depends on p.
+/// One logical tensor of the model, independent of the ranks that hold it. Its index is its id,
+/// which seeds the initialisation and orders the gradient norm, so neither depends on p.
 struct LogicalParameter {
     std::string name;
     int64_t rows = 0;
@@ -40,45 +40,45 @@ struct LogicalParameter {
     bool correction_bias = false;
     /// Files keep [in, out] (GPT-2's Conv1D); linear weights are held as [out, in].
     bool transposed_in_files = false;
-    /// What files split it into, in the order of its rows: q, k, v; gate, up. Empty: nothing, the
-    /// name is the file's.
+    /// The tensors that files split it into, in the order of its rows: q, k, v; gate, up. Empty:
+    /// files have one tensor of this name.
     std::vector<FilePart> parts = {};
     TensorCut cut = TensorCut::repeated;
-    /// Rows, or columns, that are cut each for itself, one after the other: q, k, v; gate, up.
-    /// Empty: all of them at once.
+    /// Consecutive ranges of rows or columns that are cut separately: q, k, v; gate, up. Empty: one
+    /// range of all.
     std::vector<int64_t> ranges = {};
 };
 
-/// What the constructors of blocks ask for their parameters, one after the other. So a block writes
-/// each parameter down once: for the list of a model's parameters and for the memory of a rank's.
+/// Constructors of blocks ask it for their parameters, one after the other. So a block declares
+/// each parameter once, both for the list of a model's parameters and for the memory of a rank's.
 class ParameterSource {
 public:
     virtual ~ParameterSource() = default;
-    /// The next parameter of the block under construction. Null where there is no memory.
+    /// The next parameter of the block under construction. Null if it has no memory.
     virtual Parameter* next(LogicalParameter parameter) = 0;
 };
 
-/// Lists what is asked for.
+/// Lists the parameters that blocks ask for.
 class ParameterList final : public ParameterSource {
 public:
     Parameter* next(LogicalParameter parameter) override;
-    /// How many have been asked for: the id of the next.
+    /// The number of parameters listed so far: the id of the next.
     [[nodiscard]] int size() const { return static_cast<int>(all_.size()); }
-    /// All of them by id; leaves none.
+    /// Returns all parameters by id and empties the list.
     [[nodiscard]] std::vector<LogicalParameter> take() { return std::exchange(all_, {}); }
 
 private:
     std::vector<LogicalParameter> all_;
 };
 
-/// Hands out parameters that a rank holds.
+/// Hands out the parameters that a rank holds.
 class HeldParameters final : public ParameterSource {
 public:
-    /// Hands out none: for sizes alone.
+    /// Hands out null pointers, for blocks that only compute sizes.
     HeldParameters() = default;
     /// `held`: in the order in which blocks ask for them.
     explicit HeldParameters(std::span<Parameter> held) : rest_(held), any_(!held.empty()) {}
-    /// Throws Error for a parameter that does not come next.
+    /// Throws Error if `parameter` is not the next one.
     Parameter* next(LogicalParameter parameter) override;
 
 private:

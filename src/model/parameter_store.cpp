@@ -15,8 +15,8 @@ namespace vocabpipe {
 
 namespace {
 
-/// Weights and gradients of a parameter begin at the same element of their memory in every type:
-/// then what replicas exchange is the same range of both (gradient_buckets.hpp).
+/// Weights and gradients of a parameter begin at the same element of their memory in every type, so
+/// that replicas exchange the same range of both (gradient_buckets.hpp).
 struct Layout {
     explicit Layout(DType type)
         : biases(kBucketAlignment * 4),
@@ -28,7 +28,7 @@ struct Layout {
     Views weights, masters, gradients, moments;
 };
 
-/// fp32 of the elements that a replica updates: of a matrix its rows.
+/// fp32 values of the elements that a replica updates; in a matrix these are whole rows.
 Tensor take_owned(Views& views, const ElementRange& owned, int64_t rows, int64_t cols) {
     if (owned.count < 0) return views.take(rows, cols, DType::fp32);
     const bool whole_rows = owned.first % cols == 0 && owned.count % cols == 0;
@@ -64,8 +64,8 @@ std::vector<Parameter> lay_out(const ModelConfig& config, const std::vector<Para
             continue;
         }
         if (part.shares_previous_weight) {
-            // T writes every row of its gradient, G few of its own: so the sum is made where T's
-            // is, which is the one that replicas add up and the optimizer reads.
+            // T writes every row of its gradient, G few rows of its own. So the sum goes to T's
+            // gradient, which replicas add up and the optimizer reads.
             Parameter& first = parameters[i - 1];
             p.weight = first.weight;
             p.master = first.master;
@@ -144,7 +144,7 @@ void ParameterStore::initialise(Context& ctx, const ModelConfig& config, uint64_
                            reinterpret_cast<std::byte*>(values.as<float>() + uploaded));
             uploaded += std::exchange(filled, 0);
         };
-        // Always made on the host: then a run starts from the same bits on every device.
+        // Always computed on the host, so that a run starts from the same bits on every device.
         for_each_run(p.shard, of.cols, [&](const ElementRun& run) {
             for (int64_t at = 0; at < run.count;) {
                 const int64_t count = std::min(kStagedElements - filled, run.count - at);

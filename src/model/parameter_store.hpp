@@ -14,14 +14,14 @@
 
 namespace vocabpipe {
 
-/// What outlives the step: weights; gradients; and as the optimizer's, masters (bf16 only) and two
-/// moments. Not for training: neither gradients nor moments.
+/// Bytes that outlive the step: weights; gradients; and, for the optimizer, masters (bf16 only) and
+/// two moments. Without training neither gradients nor moments.
 [[nodiscard]] PersistentBytes persistent_bytes(const ModelConfig& config,
                                                const std::vector<ParameterRows>& rows,
                                                bool training);
 
-/// Owns weights, gradients and optimizer state of one rank in one allocation each, so that the
-/// planned figure is the resident one.
+/// Owns weights, gradients and optimizer state of one rank in one allocation each, so that resident
+/// bytes equal the planned bytes.
 class ParameterStore {
 public:
     /// The device must outlive it.
@@ -31,14 +31,14 @@ public:
 
     [[nodiscard]] std::vector<Parameter>& parameters() { return parameters_; }
     [[nodiscard]] const std::vector<int>& ids() const { return ids_; }
-    /// Whether the weight is that of a parameter before it.
+    /// Whether the parameter shares the weight of one before it.
     [[nodiscard]] bool shares_weight(size_t parameter) const { return shares_[parameter]; }
-    /// Where fp32 values of a whole weight can be put before take_values(): the weight itself, the
-    /// masters, or, where this rank has not all of these, the gradient.
+    /// Memory for fp32 values of a whole weight, which take_values() then reads: the weight itself,
+    /// the masters, or, where this rank has only a part of these, the gradient.
     [[nodiscard]] Tensor values_of(size_t parameter) const;
-    /// Makes weight and masters of them.
+    /// Sets weight and masters from values_of().
     void take_values(Context& ctx, size_t parameter) const;
-    /// Memory of what replicas reduce at once.
+    /// Memory of a bucket, which replicas reduce at once.
     [[nodiscard]] RankBucket bucket(size_t index) const;
     /// Fills the weights from the seed: element (r, c) of a logical tensor depends on seed, id, r
     /// and c only, so the model is the same for every p.

@@ -15,11 +15,11 @@ struct ParameterRange {
     int end = 0;
 };
 
-/// All logical parameters of a model and what they are.
+/// All logical parameters of a model, and which part of the model each belongs to.
 struct ModelParameters {
     std::vector<LogicalParameter> all;  ///< [id]
     int embedding = 0;
-    ParameterRange positions;            ///< empty without learned ones
+    ParameterRange positions;            ///< empty without learned positions
     std::vector<ParameterRange> layers;  ///< [layer]
     ParameterRange final_norm;
     int output = 0;  ///< the embedding's when tied
@@ -30,7 +30,7 @@ struct ModelParameters {
     return model_parameters(config).all;
 }
 
-/// What the files of the model's family call its tensors.
+/// Tensor names in the files of the model's family.
 [[nodiscard]] const TensorNames& tensor_names(const ModelConfig& config);
 
 }  // namespace vocabpipe

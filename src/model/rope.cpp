@@ -15,7 +15,7 @@ double ramp(double x, double low, double high) {
     return std::clamp((x - low) / (high - low), 0.0, 1.0);
 }
 
-/// Wavelengths beyond the trained length shrink to it, short ones stay.
+/// Llama 3 scaling: short wavelengths stay, long ones are stretched.
 double llama3(const Rope& rope, double frequency) {
     const double turns =
         static_cast<double>(rope.original_positions) * frequency / (2 * std::numbers::pi);
@@ -23,8 +23,8 @@ double llama3(const Rope& rope, double frequency) {
     return frequency * (kept + (1 - kept) / rope.factor);
 }
 
-/// Dimensions that turn often within the trained length stay, those that turn less than once are
-/// interpolated.
+/// YaRN: dimensions that turn often within the trained length stay, those that turn less than once
+/// are interpolated.
 class Yarn {
 public:
     Yarn(const Rope& rope, int64_t columns) : rope_(rope) {
@@ -53,7 +53,7 @@ private:
     double first_, last_;
 };
 
-/// Of cos and sin.
+/// The factor of cos and sin.
 double amplitude(const Rope& rope) {
     const bool longrope = rope.scaling == RopeScaling::longrope;
     if (rope.scaling != RopeScaling::yarn && !longrope) return 1;
@@ -69,8 +69,8 @@ double amplitude(const Rope& rope) {
     return both ? of(rope.mscale) / of(rope.mscale_all_dim) : of(1);
 }
 
-/// Dynamic NTK scaling (bloc97 and emozilla 2023): the longer the sequences, the longer all waves,
-/// but for the shortest.
+/// Dynamic NTK scaling (bloc97 and emozilla 2023): the longer the sequences, the longer all
+/// wavelengths except the shortest.
 double theta_of(const Rope& rope, int64_t columns, int64_t positions) {
     const bool grows = rope.scaling == RopeScaling::dynamic && rope.original_positions > 0 &&
                        positions > rope.original_positions;

@@ -9,7 +9,7 @@ namespace vocabpipe {
 
 namespace {
 
-/// Of the layers of a model, each kind once.
+/// The kinds of rotary positions among the layers of a model, each once.
 std::vector<Rope> kinds_of_rope(const ModelConfig& config) {
     std::vector<Rope> kinds;
     for (int layer = 0; layer < config.num_layers; ++layer) {

@@ -13,17 +13,17 @@
 
 namespace vocabpipe {
 
-/// The rotary_table() of every kind of rotary positions that the layers of a model have, in a
-/// device's memory.
+/// One rotary_table() for every kind of rotary positions among a model's layers, in a device's
+/// memory.
 class RotaryTables {
 public:
     /// The device must outlive it.
     RotaryTables(Device& device, const ModelConfig& config, const std::string& owner);
-    /// What all tables of a model take.
+    /// Bytes of all tables of a model.
     [[nodiscard]] static int64_t bytes(const ModelConfig& config);
 
-    /// (seq_length - first, rotary_size) fp32, from position `first`; `rope` is that of a layer of
-    /// the model.
+    /// (seq_length - first, rotary_size) fp32, from position `first`; `rope` must be that of a
+    /// layer of the model.
     [[nodiscard]] ConstTensor of(const Rope& rope, int64_t first = 0) const {
         const ConstTensor all = std::ranges::find(tables_, rope, &Table::rope)->values;
         return all.row_range(first, all.rows - first);

@@ -26,10 +26,10 @@ namespace vocabpipe {
     return config.moe.experts > 0 ? kernels::kExpertLoads + config.moe.experts : 0;
 }
 
-/// What the routers of a rank's layers did in a step, in memory of the device that begins as 0.
+/// Statistics of the routers of a rank's layers in a step, in device memory that begins as 0.
 class RouterSums {
 public:
-    /// `layers`: those of the rank with experts, by their numbers in the model, ascending.
+    /// `layers`: the rank's layers with experts, by their numbers in the model, ascending.
     RouterSums(Device& device, const ModelConfig& config, std::vector<int> layers,
                const std::string& owner)
         : each_(router_sums_of_layer(config)),
@@ -42,7 +42,7 @@ public:
     [[nodiscard]] static uint64_t bytes(const ModelConfig& config, int64_t layers) {
         return static_cast<uint64_t>(layers * router_sums_of_layer(config)) * sizeof(double);
     }
-    /// Of a layer of the model; empty where it is not on this rank or has no experts.
+    /// The sums of a layer of the model; empty if it is not on this rank or has no experts.
     [[nodiscard]] std::span<double> of(int layer) const {
         for (size_t i = 0; i < layers_.size(); ++i) {
             if (layers_[i] != layer) continue;

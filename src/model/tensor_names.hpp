@@ -6,8 +6,8 @@
 
 namespace vocabpipe {
 
-/// What the files of a family call the tensors of a model, without ".weight" and ".bias". Empty
-/// where the family has no such tensor.
+/// Tensor names in the files of a family, without ".weight" and ".bias". Empty where the family has
+/// no such tensor.
 struct TensorNames {
     std::string embedding;   ///< of tokens
     std::string positions;   ///< learned ones
@@ -16,31 +16,33 @@ struct TensorNames {
 
     // Within a layer, after "<layers><number>.".
 
-    std::string attention_norm;       ///< what attention reads
+    std::string attention_norm;       ///< of attention's input
     std::string qkv;                  ///< q | k | v
     std::string proj;                 ///< from the heads back into the residual stream
-    std::string post_attention_norm;  ///< of what attention adds to the residual stream
-    std::string mlp_norm;             ///< what the MLP reads
+    std::string post_attention_norm;  ///< of attention's output
+    std::string mlp_norm;             ///< of the MLP's input
     std::string fc;                   ///< gate | up, or up
     std::string fc_proj;              ///< back into the residual stream
-    std::string post_mlp_norm;        ///< of what the MLP adds to the residual stream
+    std::string post_mlp_norm;        ///< of the MLP's output
     std::string q_norm = {};          ///< of q
     std::string k_norm = {};          ///< of k
-    /// Files that keep q, k and v apart: their names. Empty: they keep one tensor `qkv`, with the
-    /// rows in that order.
+    /// Names in files that keep q, k and v apart. Empty: files keep one tensor `qkv`, with the rows
+    /// in that order.
     std::vector<std::string> qkv_parts = {};
     /// Likewise gate and up of `fc`.
     std::vector<std::string> fc_parts = {};
     std::string router = {};  ///< of layers with experts
-    /// Of it, what is added to scores before the choice; a whole name.
+    /// Whole name of the bias that is added to scores before the router chooses.
     std::string correction_bias = {};
     std::string experts = {};        ///< before the number of an expert: "mlp.experts."
-    std::string shared_gate = {};    ///< of an expert for all tokens, what its output is scaled by
+    std::string shared_gate = {};    ///< scales the output of the expert for all tokens
     std::string shared_expert = {};  ///< before its gate, up and down: "mlp.shared_expert."
-    /// Of one expert, after its number and a dot: gate, up, and back into the residual stream.
+    /// Names within one expert, after its number and a dot: gate, up, and back into the residual
+    /// stream.
     std::string expert_gate = {}, expert_up = {}, expert_down = {};
     /// transformers 5 may keep all experts of a layer together: "gate_up_proj", [experts, 2 f, h],
-    /// and "down_proj", [experts, h, f], without ".weight". What is before them: "mlp.experts.".
+    /// and "down_proj", [experts, h, f], without ".weight". This is the prefix of both:
+    /// "mlp.experts.".
     std::string stacked_experts = {};
     std::string stacked_router = {};  ///< the router of such files; empty: as `router`
     /// The rows of `qkv` are q, k and v of the first head, then of the second.
@@ -49,11 +51,11 @@ struct TensorNames {
     /// Files keep the linear weights of layers as [in, out] (GPT-2's Conv1D); they are held as
     /// [out, in].
     bool transposed = false;
-    /// What all names but the output's begin with. Files of the model without its output layer
-    /// leave it out.
+    /// The prefix of all names but the output's. Files of the model without its output layer leave
+    /// it out.
     std::string body = {};
     std::string output = "lm_head";  ///< of a model whose output weight is not the embedding
-    /// What transformers 5 calls the output, where its files may have that name; empty: the same.
+    /// The output's name in transformers 5, where its files may have another; empty: the same.
     std::string newer_output = {};
 };
 

@@ -26,7 +26,7 @@ TensorShard tensor_shard(const LogicalParameter& parameter, TeamPlace place) {
         }
         const int64_t part = range / place.ranks;
         const TensorShard::Range next{begin + part * place.rank, part};
-        // The parts of the only range, or of neighbours that touch, are one range.
+        // Parts of ranges that touch merge into one range.
         if (!held.empty() && held.back().first + held.back().count == next.first) {
             held.back().count += next.count;
         } else {

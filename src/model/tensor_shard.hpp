@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which part of a parameter the ranks of tensor parallelism hold (Megatron-LM, Shoeybi et al. 2019,
-// arXiv 1909.08053), and those of expert parallelism.
+// Which part of a parameter each rank of tensor parallelism (Megatron-LM, Shoeybi et al. 2019,
+// arXiv 1909.08053) or of expert parallelism holds.
 #pragma once
 
 #include "src/model/parameter_source.hpp"
@@ -19,30 +19,30 @@ struct TeamPlace {
     friend bool operator==(const TeamPlace&, const TeamPlace&) = default;
 };
 
-/// Of `count` things that `places` ranks share, rank i having those from count i / places on: the
-/// most that one has.
+/// The largest part of `count` items that `places` ranks share, rank i having those from count i /
+/// places on.
 [[nodiscard]] constexpr int64_t largest_part(int64_t count, int places) {
     return (count + places - 1) / places;
 }
 
-/// The part of one rank of the team that LogicalParameter::cut names. Every range of
+/// The part of the rank at `place` in the team that LogicalParameter::cut names. Every range of
 /// LogicalParameter::ranges is cut into `place.ranks` equal parts, so that rank i has its part of
-/// q, of k and of v. Throws UsageError if a range cannot be.
+/// q, of k and of v. Throws UsageError if a range cannot be cut so.
 [[nodiscard]] TensorShard tensor_shard(const LogicalParameter& parameter, TeamPlace place);
 
 /// The part of one rank among those that share `rows`, each of whose rows has `columns` elements:
 /// rank i has rows from rows.first + rows.count i / place.ranks on.
 [[nodiscard]] TensorShard row_shard(TensorShard::Range rows, int64_t columns, TeamPlace place);
 
-/// Elements that follow one another in a part, which is row-major, and in its logical tensor.
+/// Elements that are contiguous both in a part, which is row-major, and in its logical tensor.
 struct ElementRun {
-    int64_t held = 0;     ///< the first of them in the part
-    int64_t logical = 0;  ///< and in the logical tensor
+    int64_t held = 0;     ///< the first one's index in the part
+    int64_t logical = 0;  ///< and its index in the logical tensor
     int64_t count = 0;
 };
 
-/// Calls `work` with all runs of the part of a tensor of `logical_columns`, in order, each as long
-/// as it can be.
+/// Calls `work` with all runs of the part of a tensor of `logical_columns` columns, in order, each
+/// as long as possible.
 void for_each_run(const TensorShard& shard, int64_t logical_columns,
                   const std::function<void(const ElementRun&)>& work);
 

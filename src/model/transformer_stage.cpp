@@ -1,4 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+// All passes walk the same list: embedded tokens, layers, final norm; F and R forwards, the others
+// backwards. Each gives every block a StagePass with the memory and the pieces of rows that concern
+// it. B runs I and W of one layer before the next, so two boundary gradients suffice; I keeps the
+// gradient of every layer's output for W.
 #include "src/model/transformer_stage.hpp"
 
 #include "src/model/blocks/layer_options.hpp"
@@ -138,7 +142,7 @@ void TransformerStage::run(const StagePass& pass, ConstTensor x, Tensor y,
         pass.op().convert(pass.ctx, x, y);
     }
     const auto final_norm = [&, in = count == 0 ? x : ConstTensor(input_of(count))](RowRange rows) {
-        const Tensor out =  // for its statistics
+        const Tensor out =  // scratch if only statistics are needed
             y ? y : pass.scratch.own_rows(in.rows, hidden_size_);
         final_norm_->forward(pass, rows_of(in, rows), {}, rows_of(out, rows),
                              rows_of(saved.final_statistics, rows));
@@ -175,7 +179,7 @@ void TransformerStage::run_on_all_rows(StagePass pass, ConstTensor x, Tensor y, 
                     .team = {.link = pass.team.link},
                     .experts = pass.experts};
     run(whole, all_x.row_range(0, tokens_.all), all_y, saved);
-    // Rows that were added come last; a rank may have nothing else.
+    // Padding rows come last; a rank may have no other rows.
     const int64_t first = std::min(tiles_.rows(options_.tensor.rank).first, tokens_.all);
     const int64_t count = std::min(y.rows, tokens_.all - first);
     pass.op().convert(pass.ctx, ConstTensor(all_y).row_range(first, count), y.row_range(0, count));

@@ -26,41 +26,42 @@ namespace vocabpipe {
 struct StageLayers {
     int first = 0;
     int count = 0;
-    /// First stage of a model that scales embedded tokens or adds their positions.
+    /// First stage of a model that scales embedded tokens or adds learned positions.
     bool embedding = false;
     bool final_norm = false;  ///< last stage: ends with the final norm
 };
 
-/// What a stage is besides its model.
+/// Properties of a stage that its model does not determine.
 struct StageOptions {
     StageLayers layers;
     int64_t sequences = 1;  ///< per microbatch
-    int threads = 1;        ///< of the host's operators, which decide how large workspaces are
+    int threads = 1;        ///< of the host's operators; workspaces depend on it
     Recompute recompute = Recompute::none;
     /// Generation: F continues the sequence whose keys and values are kept here, and leaves nothing
-    /// for a backward. Any number of tokens, to which t ranks add some at the boundaries until t
-    /// divides them. Null: training.
+    /// for a backward. The number of tokens is arbitrary; t ranks pad boundaries to a multiple of
+    /// t. Null: training.
     const KeyValueCache* cache = nullptr;
     TeamPlace tensor = {};  ///< t ranks share the stage; parameters are this rank's tensor_shard()
-    int tensor_pieces = 1;  ///< K, pieces of a member's rows in what these ranks exchange
+    int tensor_pieces = 1;  ///< K, pieces of a member's rows in exchanges
     TeamPlace expert = {};  ///< e ranks share the experts of its layers
     double moe_row_factor = kMoeRowFactor;  ///< as in ModelPartition
     ExpertPieces expert_pieces = {};        ///< likewise
-    /// Where W adds up what routers did; null: nowhere.
+    /// Where W adds up statistics of routers; null: nowhere.
     const RouterSums* router_sums = nullptr;
 };
 
-/// All parameters of a stage, in the order that TransformerStage expects; not yet which part of
-/// them a rank holds.
+/// All parameters of a stage, in the order that TransformerStage expects, before they are cut among
+/// ranks.
 [[nodiscard]] std::vector<ParameterRows> stage_parameters(const ModelConfig& config,
                                                           const StageLayers& layers);
 
-/// Consecutive decoder layers; in the first stage what is done to embedded tokens before them, in
-/// the last one the final norm after them. What layers compute and keep is their blocks' business
-/// (src/model/blocks/); the stage hands them memory and each other's outputs. Shared by t ranks it
-/// has N/t rows of its boundaries x, y, dy and dx: rank i those from N i/t on. All but a selective
-/// R then use the link to the tensor ranks (Context::link()), whose members run the same passes in
-/// the same order. So do the passes of a stage whose experts e ranks share, with theirs.
+/// Consecutive decoder layers; in the first stage preceded by the preparation of embedded tokens,
+/// in the last one followed by the final norm. The layers' blocks (src/model/blocks/) decide what
+/// is computed and kept; the stage hands them memory and each other's outputs. If t ranks share the
+/// stage, it has N/t rows of its boundaries x, y, dy and dx: rank i those from N i/t on. All passes
+/// but a selective R then use the link to the tensor ranks (Context::link()), and all these ranks
+/// run the same passes in the same order. The same holds for e ranks that share experts, and their
+/// link.
 class TransformerStage final : public StageModule {
 public:
     /// `parameters`: this stage's part of a ParameterStore; `rotary`: null where no layer has
@@ -70,7 +71,7 @@ public:
                      const kernels::Operators& operators, std::span<Parameter> parameters,
                      const RotaryTables* rotary);
 
-    /// Not by a team, whose products take rows in an order of their own.
+    /// false in a team, whose products take rows in another order.
     [[nodiscard]] bool streams() const override { return options_.tensor.ranks == 1; }
     [[nodiscard]] StageBytes bytes() const override;
     [[nodiscard]] std::span<Parameter> parameters() override { return parameters_; }
@@ -90,20 +91,20 @@ public:
 private:
     /// What F leaves.
     struct Saved {
-        /// (N/t, h): what each layer reads, then what the final norm reads. Empty where that is the
+        /// (N/t, h): the input of each layer, then of the final norm. Empty where that is the
         /// stage's own input or output.
         std::vector<Tensor> inputs;
         std::vector<DecoderLayer::Saved> layers;
         Statistics final_statistics;
     };
-    /// What I leaves for W: all that B consumes on the spot.
+    /// What I leaves for W; B consumes all of it at once.
     struct ForWeight {
         std::vector<DecoderLayer::Gradients> layers;
         std::vector<Tensor> layer_dy;  ///< per layer (N/t, h): gradient of its output
         Tensor stage_dy;               ///< (N/t, h)
-        Tensor stage_dx;               ///< (N/t, h) of what the first layer reads
+        Tensor stage_dx;               ///< (N/t, h) of the first layer's input
     };
-    /// What B works in.
+    /// Scratch memory of B.
     struct BackwardMemory {
         Tensor next, other;  ///< (N/t, h): gradients of the inputs of two neighbouring layers
         Scratch scratch;
@@ -111,7 +112,7 @@ private:
     };
 
     [[nodiscard]] TokenViews tokens(Views& views) const;
-    /// Of the boundaries; none in a team.
+    /// Pieces of the boundaries; none in a team.
     [[nodiscard]] RowPieces input_pieces(Context& ctx) const {
         return streams() ? RowPieces::of_input(ctx, tokens_.all) : RowPieces();
     }
@@ -119,30 +120,31 @@ private:
         return streams() ? RowPieces::of_output(ctx, tokens_.all) : RowPieces();
     }
     Saved saved_views(Views& saved, Views& recomputed) const;
-    /// Without a backward layers use the same memory, one after the other.
+    /// Without a backward all layers use the same memory in turn.
     Saved forward_views(Views& memory) const;
     [[nodiscard]] Saved saved_views(Activations activations) const;
     ForWeight weight_views(Views& views) const;
     BackwardMemory backward_views(Views& views) const;
     Scratch scratch_views(Views& views) const;
-    /// Generation by a team: all rows of what F makes.
+    /// Whether this is generation by a team, where F needs memory for all rows of its output.
     [[nodiscard]] bool generates_in_team() const {
         return options_.cache != nullptr && options_.tensor.ranks > 1;
     }
     Tensor whole_output_view(Views& views) const;
-    /// Of W: what a tensor team gathers, or all that a team of experts needs; nothing alone.
+    /// Scratch of W: the tensor that a tensor team gathers, or all scratch for a team of experts;
+    /// empty without a team.
     Scratch weight_scratch_views(Views& views) const;
 
     /// Null for a team of one. Throws Error where the context has another link, or none.
     [[nodiscard]] static TileLink* link_to(Context& ctx, Axis axis, TeamPlace place);
     [[nodiscard]] StagePass begin_pass(Context& ctx, const Microbatch& microbatch) const;
-    /// W of layer `i`.
+    /// The pass that W of layer `i` sees.
     [[nodiscard]] StagePass weight_pass(const StagePass& pass, size_t i) const;
-    /// What layer `i`, or after the last one the final norm, reads.
+    /// Input of layer `i`; for i = number of layers, of the final norm.
     [[nodiscard]] static ConstTensor input(const Saved& saved, size_t i, ConstTensor x);
     /// F: fills `saved`. An empty y is not computed: the backward does not need it.
     void run(const StagePass& pass, ConstTensor x, Tensor y, const Saved& saved) const;
-    /// The same where members have N/t rows of x and y, and all N in between; `all_y` (N, h).
+    /// As run(), where members have N/t rows of x and y, and all N in between; `all_y` (N, h).
     void run_on_all_rows(StagePass pass, ConstTensor x, Tensor y, const Saved& saved,
                          Tensor all_y) const;
 

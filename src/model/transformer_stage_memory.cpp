@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where the passes of a stage find what they leave for each other: views of the bytes that the
-// executor hands them, and how many bytes these are.
+// The layout of what the passes of a stage leave for each other: views of the bytes that the
+// executor hands them, and the number of these bytes.
 #include "src/model/transformer_stage.hpp"
 
 #include <algorithm>
@@ -89,7 +89,7 @@ Tensor TransformerStage::whole_output_view(Views& memory) const {
 }
 
 Scratch TransformerStage::weight_scratch_views(Views& memory) const {
-    if (options_.expert.ranks > 1) return scratch_views(memory);  // for more waves than one
+    if (options_.expert.ranks > 1) return scratch_views(memory);  // in case of several waves
     Scratch scratch;
     if (options_.tensor.ranks > 1) scratch.gathered = tokens(memory).all().take(hidden_size_);
     return scratch;

@@ -22,7 +22,7 @@ class Views {
 public:
     Views() = default;
     explicit Views(Bytes bytes) : memory_(bytes.data()) {}
-    /// Of tensors, in bytes; only counts.
+    /// Only counts, with tensors aligned to `alignment` bytes.
     explicit Views(int64_t alignment) : alignment_(alignment) {}
 
     void place(Bytes bytes) { memory_ = bytes.data(); }

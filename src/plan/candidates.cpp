@@ -49,8 +49,8 @@ std::vector<int> chunks_of(const Generator& family, const std::vector<int>& aske
     return chunks;
 }
 
-/// Memory limits worth a row, in chunks: between ZB-H1 and ZB-H2, which are rows of their own; and
-/// all that a V pattern can use (its own limit) or what V-Half keeps.
+/// Memory limits worth a row, in chunks: one between ZB-H1 and ZB-H2, which have their own rows;
+/// for a V pattern all that it can use (its own limit), and the limit of V-Half.
 std::vector<int> memory_limits_of(const Generator& family, int ranks) {
     if (!family.memory_limit || ranks < 3) return {0};
     if (family.placement == Placement::straight) return {ranks + ranks / 2};
@@ -86,7 +86,7 @@ std::string refusal(const PlanOptions& options, const Generator& family, int ran
     }
     const int64_t stages = int64_t{ranks} * chunks;
     if (stages > std::numeric_limits<uint16_t>::max()) return "more than 65535 stages";
-    // One stage per rank may be empty: there is no way to use the GPUs otherwise.
+    // With one stage per rank, stages may be empty: else the GPUs could not be used.
     if (chunks > 1 && stages > options.model.num_layers) {
         return "more stages than the model's " + std::to_string(options.model.num_layers) +
                " layers";
@@ -94,7 +94,7 @@ std::string refusal(const PlanOptions& options, const Generator& family, int ran
     return {};
 }
 
-/// Why measured times are not of the passes that a candidate would have; empty: they are.
+/// The reason why measured times do not apply to a candidate's passes; empty: they apply.
 std::string other_passes(const PlannedPassTimes& times, const std::vector<int>& ranks,
                          VocabMode mode) {
     const std::string those = "the passes of " + times.name + " ";

@@ -11,13 +11,13 @@ namespace vocabpipe {
 
 struct Candidates {
     std::vector<Candidate> possible;
-    std::vector<std::pair<Candidate, std::string>> skipped;  ///< and why
+    std::vector<std::pair<Candidate, std::string>> skipped;  ///< with the reason
 };
 
 /// Mesh x microbatch size x recomputation x schedule x vocabulary mode x chunks x layer split, in
-/// this order. Skipped is a family that is asked for another number of chunks than it has, a split
-/// into more stages than layers although fewer chunks are possible, and what list_steps() skips.
-/// Throws UsageError for unknown schedules.
+/// this order. Skips families that do not have the requested number of chunks, splits into more
+/// stages than layers although fewer chunks are possible, and what list_steps() skips. Throws
+/// UsageError for unknown schedules.
 [[nodiscard]] Candidates list_candidates(const PlanOptions& options);
 
 }  // namespace vocabpipe

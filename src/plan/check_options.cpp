@@ -20,7 +20,7 @@ void require(const std::string& flag, int64_t value, int64_t least, int64_t most
                      std::to_string(least) + " to " + std::to_string(most));
 }
 
-/// Times that were measured are of ranks that share no layer.
+/// Refuses shared layers with measured times: those are for ranks that share no layer.
 void check_measured(const PlanOptions& options) {
     if (!options.profile && !options.pass_times) return;
     const std::string flag = options.profile ? "--profile" : "--pass-times";

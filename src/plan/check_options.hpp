@@ -5,8 +5,8 @@
 
 namespace vocabpipe {
 
-/// Throws UsageError naming the flag of an option that is out of range, or that does not go with
-/// others, whatever the mesh.
+/// Throws UsageError naming the flag of an option that is out of range, or that conflicts with
+/// others on every mesh.
 void check_options(const PlanOptions& options);
 
 }  // namespace vocabpipe

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What connects the ranks of a mesh: one class of link per axis.
+// The links between the ranks of a mesh: one class of link per axis.
 #pragma once
 
 #include "vocabpipe/device_spec.hpp"
@@ -16,14 +16,15 @@ class DeviceLinks {
 public:
     explicit DeviceLinks(const DeviceSpec& device);
 
-    /// The slowest link that these ranks of the world need.
+    /// The slowest link among these ranks of the world.
     [[nodiscard]] const Link& among(std::span<const int> ranks) const;
-    /// That of an axis' groups; the slowest of all, because a step waits for each of them.
+    /// The link of an axis' groups: the slowest of all groups, because a step waits for each of
+    /// them.
     [[nodiscard]] const Link& along(const Mesh& mesh, Axis axis) const {
         return spans_nodes(mesh, axis) ? between_ : inside_;
     }
-    /// Whether any group of the axis has ranks of several nodes. Of Axis::pipeline: any two
-    /// neighbours.
+    /// Whether any group of the axis has ranks on several nodes. For Axis::pipeline the groups are
+    /// pairs of neighbours.
     [[nodiscard]] bool spans_nodes(const Mesh& mesh, Axis axis) const;
 
 private:

@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+// Two ways to time a candidate: simulated() lowers and simulates the whole step, as a run would
+// execute it; timed() only times the passes and adds the end of the step by formulas, for searches
+// that are too large to simulate.
 #include "src/plan/evaluate.hpp"
 
 #include "src/plan/list_memory.hpp"
@@ -52,8 +55,8 @@ Outcome simulated(const Schedule& schedule, const StepModel& step, const PlanOpt
     return outcome;
 }
 
-/// Of one rank's weights that others have, too: adding up their gradients, and gathering what each
-/// updated.
+/// Communication for a rank's weights that others have, too: adding up their gradients, and
+/// gathering the parts that each rank updated.
 struct Exchange {
     int64_t sum_ns = 0, gather_ns = 0;
 };
@@ -75,8 +78,8 @@ Exchange exchange_of(const StepModel& step, int rank) {
     return exchange;
 }
 
-/// Report, its all-gather and the optimizer step come after the passes on every rank, and a tied
-/// weight's gradients from two ranks before them.
+/// On every rank Report, its all-gather and the optimizer step follow the passes. Before them come
+/// the sums of a tied weight's gradients from two ranks.
 Outcome timed(const Schedule& schedule, const StepModel& step) {
     const PassTimes times = time_passes(schedule, step.generate.costs);
     Outcome outcome{.live = list_memory(schedule, step.sizes)};
@@ -99,7 +102,7 @@ Outcome timed(const Schedule& schedule, const StepModel& step) {
             largest_share(schedule.input.vocab_size(), mesh.tensor) * step.sizes.hidden * 4;
         int64_t arrive = 0;
         if (!coincide) {
-            // Both ways, one after the other in the lane that they share.
+            // Both directions, one after the other in their common lane.
             arrive = std::max(ends[static_cast<size_t>(in)], ends[static_cast<size_t>(out)]) +
                      2 * PipelineCosts(step.costs).transfer_ns(Do::send, {{in, out}, -1}, bytes);
         }
@@ -109,7 +112,7 @@ Outcome timed(const Schedule& schedule, const StepModel& step) {
             const int64_t cost = rank_pass(rank, Reduce);
             ends[r] = std::max(ends[r], arrive) + cost;
             busy[r] += cost;
-            // The other side's gradient arrives when the activations are gone.
+            // The other rank's gradient arrives after the activations are freed.
             LiveBytes& live = outcome.live[r];
             if (!coincide && bytes > live.total()) live = {.communication = bytes};
         }

@@ -25,10 +25,9 @@ class Team {
 public:
     Team(int members, const Link& link) : members_(members), link_(link) {}
 
-    /// Of a product of `rows` rows (all members', or those that experts get), of which a row of
-    /// `row_bytes` travels before it or after it; in a combine by panels of columns in place of
-    /// pieces of rows. `fixed_ns`: a product costs besides, `piece_ns`:
-    /// every further one.
+    /// Nanoseconds of a product of `rows` rows (all members', or those of the experts), where for
+    /// each a row of `row_bytes` travels before or after the product; in a combine by panels of
+    /// columns instead of pieces of rows. `fixed_ns`: added once, `piece_ns`: added per piece.
     [[nodiscard]] double ns(OverlapOp op, double rows, double row_bytes, double rows_ns,
                             double fixed_ns, double piece_ns) const {
         if (members_ == 1) return rows_ns + fixed_ns + piece_ns;
@@ -37,7 +36,7 @@ public:
             link_, {.row_bytes = whole(row_bytes), .piece_ns = std::llround(piece_ns)}, kPieces);
         return static_cast<double>(choice.times.overlapped_ns) + fixed_ns;
     }
-    /// Of an exchange that nothing hides.
+    /// Nanoseconds of an exchange that nothing hides.
     [[nodiscard]] double exchange_ns(double rows, double row_bytes) const {
         if (members_ == 1) return 0;
         const double others = static_cast<double>(members_ - 1) / members_;
@@ -91,7 +90,7 @@ public:
 private:
     using enum OverlapOp;
 
-    /// A product of the tensor team; rows of `moved` elements travel.
+    /// Nanoseconds of a product of the tensor team; rows of `moved` elements travel.
     [[nodiscard]] double together(OverlapOp op, double n, double k, double moved) const {
         return tensor_.ns(op, all_, moved * kElement, products_.outputs_ns(all_, n, k), 0,
                           products_.fixed_ns(k));
@@ -104,7 +103,7 @@ private:
         sum_.backward += times * backward;
     }
 
-    /// Members gather x, and add up dx. W gathers x before its product.
+    /// Column-parallel: members gather x, and add up dx. W gathers x before its product.
     void add_columns(double in, double out, double times) {
         const double part = out / mesh_.tensor;
         const double input = together(gemm_reduce_scatter, in, part, in);
@@ -113,7 +112,7 @@ private:
         add(times, together(all_gather_gemm, part, in, in), input, weight, input + weight);
     }
 
-    /// Members add up y, and gather dy, once for both gradients of B.
+    /// Row-parallel: members add up y, and gather dy; B gathers it once for both gradients.
     void add_rows(double in, double out, double times) {
         const double part = in / mesh_.tensor;
         const double input = together(all_gather_gemm, part, out, out);
@@ -129,7 +128,7 @@ private:
         add(times, products_.ns(own_, out, in), input, weight, input + weight);
     }
 
-    /// Rows go to the ranks of their experts and come back; the gradient's the other way round.
+    /// Rows go to the ranks of their experts and come back; gradients take the reverse way.
     void add_experts(const TransformerShape::Matrix& matrix) {
         const bool first = std::exchange(first_of_experts_, false);
         const auto in = static_cast<double>(matrix.in);
@@ -137,7 +136,7 @@ private:
         const double experts = static_cast<double>(matrix.count) / mesh_.expert;
         const double mean = own_ * static_cast<double>(model_.moe.per_token);
         const double rows = mean * load_.rows;
-        // A token travels once to a rank, however many of its experts are there.
+        // A token travels to a rank once, however many of its experts are there.
         const double moved = static_cast<double>(model_.hidden_size) * kElement * copies_per_row();
         const auto travelling = [&](OverlapOp op, double n, double k) {
             return expert_.ns(op, rows, moved, products_.outputs_ns(rows, n, k),
@@ -147,8 +146,7 @@ private:
         double input = travelling(first ? gemm_combine : dispatch_gemm, in, out);
         const double weight =
             products_.outputs_ns(in, out, rows) + experts * products_.fixed_ns(rows / experts);
-        // Of rows beyond the memory only those of the first wave are kept: the others are
-        // dispatched and computed again.
+        // F keeps only the rows of the first wave: I dispatches and computes the other waves again.
         const int waves = load_.waves();
         input += forward * (waves - 1) / waves;
         add(matrix.of_layers, forward, input, weight, input + weight);
@@ -157,7 +155,7 @@ private:
         }
     }
 
-    /// Ranks that a token is sent to, over its k rows, if it chooses among all experts alike.
+    /// Ranks that a token is sent to, divided by its k rows, if all experts are equally likely.
     [[nodiscard]] double copies_per_row() const {
         const auto k = static_cast<double>(model_.moe.per_token);
         const auto all = static_cast<double>(model_.moe.experts);

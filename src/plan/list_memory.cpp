@@ -39,7 +39,7 @@ public:
 private:
     const StageBytes& stage(const Pass& pass) const { return sizes_.stages[pass.stage]; }
     bool at(size_t stage) const { return schedule_.rank_of_stage[stage] == rank_; }
-    /// What F leaves of the activations that can be made again: nothing where an R follows.
+    /// Bytes of recomputable activations that F leaves: 0 where an R follows.
     int64_t born(const Pass& forward) const {
         return recomputed_.contains({forward.stage, forward.microbatch})
                    ? 0
@@ -53,7 +53,7 @@ private:
             case F:
                 return stage(pass).forward_workspace + out(pass) + stage(pass).recomputed -
                        born(pass);
-            case R:  // beside the gradient, which may have arrived
+            case R:  // next to the gradient, which may have arrived
                 return stage(pass).forward_workspace + boundary_;
             case B:
                 return stage(pass).backward_workspace + out(pass);
@@ -70,7 +70,7 @@ private:
         }
     }
 
-    /// What a transformer pass hands on, and the next message of its kind, posted ahead.
+    /// The output of a transformer pass, and the next message of its kind, posted ahead.
     int64_t out(const Pass& pass) const {
         const bool forward = pass.op == F;
         const bool end = forward ? last(pass) : pass.stage == 0;
@@ -94,7 +94,7 @@ private:
         switch (pass.op) {
             case F:
                 alive_.activations += stage(pass).saved + born(pass);
-                // The first stage's input was summed up by the all-to-all after E already.
+                // The all-to-all after E already summed up the first stage's input.
                 if (!(pass.stage == 0 && holds_embedded())) alive_.activations += boundary_;
                 break;
             case R:
@@ -142,8 +142,8 @@ private:
 
     bool holds_embedded() const { return at(0) && input_shards_ > 0; }
 
-    /// One partial gradient is on its way at a time, and the blocks of the others' partials arrive
-    /// beside it.
+    /// One partial gradient is in flight at a time, next to the arriving blocks of the other ranks'
+    /// partials.
     void hold_gradient() {
         if (!train_) return;
         const int64_t bytes = partial_gradient();

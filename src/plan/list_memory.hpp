@@ -9,7 +9,7 @@
 
 namespace vocabpipe {
 
-/// Bytes alive on a rank at the moment when most are.
+/// Bytes alive on a rank at the live peak.
 struct LiveBytes {
     int64_t activations = 0;
     int64_t vocabulary = 0;
@@ -17,9 +17,9 @@ struct LiveBytes {
     [[nodiscard]] int64_t total() const { return activations + vocabulary + communication; }
 };
 
-/// What a lowered program's buffers would weigh, from the order of the passes alone: what F and I
-/// keep, stage boundaries with one receive posted ahead, the output layer's tensors from S to T,
-/// partial sums until the next vocabulary pass, and each pass's workspace. [rank]
+/// Estimates [rank] the buffers of a lowered program from the order of the passes only: tensors
+/// that F and I keep, stage boundaries with one receive posted ahead, the output layer's tensors
+/// from S to T, partial sums until the next vocabulary pass, and each pass's workspace.
 [[nodiscard]] std::vector<LiveBytes> list_memory(const Schedule& schedule, const StepSizes& sizes);
 
 }  // namespace vocabpipe

@@ -13,7 +13,7 @@ std::string text(int64_t number) {
     return std::to_string(number);
 }
 
-/// p, t and d that make up the GPUs.
+/// Meshes of p, t and d whose product is the number of GPUs.
 std::vector<Mesh> meshes(const PlanOptions& options) {
     std::vector<Mesh> result;
     const auto add = [&](int64_t pipeline, int tensor, int64_t data) {
@@ -67,7 +67,7 @@ std::string tensor_refusal(const TransformerShape& model, int ranks) {
     return {};
 }
 
-/// The same of expert ranks.
+/// Why expert ranks cannot share the model's experts; empty: they can.
 std::string expert_refusal(const TransformerShape& model, const Mesh& mesh) {
     if (mesh.expert == 1) return {};
     if (model.moe.layers == 0) return "the model has no experts: e must be 1";
@@ -82,7 +82,7 @@ std::string expert_refusal(const TransformerShape& model, const Mesh& mesh) {
     return {};
 }
 
-/// And of the step.
+/// Why the batch does not divide as the step needs; empty: it does.
 std::string batch_refusal(const PlanOptions& options, const Candidate& step) {
     const Mesh& mesh = step.mesh;
     const int64_t tokens = step.micro_batch_size * options.seq_length;

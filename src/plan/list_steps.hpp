@@ -5,9 +5,9 @@
 
 namespace vocabpipe {
 
-/// Mesh x microbatch size x recomputation, as candidates without a schedule. Skipped is what the
-/// model or the batch rules out. Throws UsageError where no p, t and d of the lists make up the
-/// GPUs.
+/// Mesh x microbatch size x recomputation, as candidates without a schedule. Skips those that the
+/// model or the batch rules out. Throws UsageError if no p, t and d of the lists multiply to the
+/// number of GPUs.
 [[nodiscard]] Candidates list_steps(const PlanOptions& options);
 
 }  // namespace vocabpipe

@@ -55,7 +55,7 @@ std::vector<PlaceParameters> count_parameters(const TransformerShape& model,
     const Mesh& mesh = candidate.mesh;
     const std::vector<int>& layers = candidate.layers_per_stage;
     const TransformerShape::LayerParameters layer = model.layer_parameters();
-    // Each tensor rank has other tokens, and so a part of the gradient of what all of them have.
+    // Each tensor rank has different tokens, and so a part of the gradient of repeated parameters.
     const Axis repeated = mesh.tensor > 1 ? Axis::data_tensor : Axis::data;
     std::vector<PlaceParameters> places(static_cast<size_t>(placement.ranks),
                                         PlaceParameters(mesh));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Parameters of the ranks at one place of the pipeline, by who adds up their gradients.
+// Parameters of the ranks at one place of the pipeline, by the axis that adds up their gradients.
 #pragma once
 
 #include "vocabpipe/lower.hpp"
@@ -11,31 +11,31 @@
 
 namespace vocabpipe {
 
-/// Of `count` things that `members` share as evenly as integers allow: the most that one has.
+/// The largest share when `members` share `count` items as evenly as integers allow.
 [[nodiscard]] constexpr int64_t largest_share(int64_t count, int members) {
     return (count + members - 1) / members;
 }
 
-/// Of a rank at one place of the pipeline: the one that has most, where vocabulary rows do not
-/// divide among tensor ranks.
+/// Parameters of a rank at one place of the pipeline: the rank with most, where vocabulary rows do
+/// not divide evenly among tensor ranks.
 class PlaceParameters {
 public:
     explicit PlaceParameters(const Mesh& mesh) : mesh_(mesh) {}
 
-    /// Elements whose gradients are added up over an axis, and where they are.
+    /// Adds elements whose gradients are added up over `axis`; `of` and `stage` say where they are.
     void add(GradientBucket::Of of, int stage, Axis axis, int64_t elements);
-    /// The output layer's rows are those of the input layer: one weight, two gradients.
+    /// The output layer's weight is that of the input layer: one weight, two gradients.
     void share_vocabulary() { shared_ = true; }
 
-    /// Elements that have a weight here.
+    /// Elements with a weight here.
     [[nodiscard]] int64_t stored() const;
-    /// And a gradient.
+    /// Elements with a gradient here.
     [[nodiscard]] int64_t differentiated() const;
-    /// That this rank updates, and has moments of.
+    /// Elements that this rank updates and has moments for.
     [[nodiscard]] int64_t updated() const;
-    /// Whose gradients it sums up for the norm.
+    /// Elements whose gradients it sums up for the norm.
     [[nodiscard]] int64_t reported() const;
-    /// What is added up, layer by layer as in a run.
+    /// The buckets that are added up, layer by layer as in a run.
     [[nodiscard]] std::vector<GradientBucket> buckets() const;
 
 private:
@@ -45,7 +45,7 @@ private:
         Axis axis = Axis::data;
         int64_t elements = 0;
     };
-    /// The other weight of a shared one.
+    /// Whether this is the second use of a shared weight.
     [[nodiscard]] bool is_copy(const Part& part) const {
         return shared_ && part.of == GradientBucket::Of::output;
     }
@@ -55,7 +55,8 @@ private:
     std::vector<Part> parts_;
 };
 
-/// [pipeline rank] Of a candidate whose stages and vocabulary rows are placed like this.
+/// [pipeline rank] Parameters of a candidate with its stages and vocabulary rows placed as in
+/// `placement`.
 [[nodiscard]] std::vector<PlaceParameters> count_parameters(const TransformerShape& model,
                                                             const Schedule& placement,
                                                             const Candidate& candidate);

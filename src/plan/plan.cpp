@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+// make_plan() lists candidates, evaluates each on a few threads, and sorts the rows. Then it
+// evaluates the best rows again with varied assumptions, in the same order of passes, to show how
+// much the result depends on each.
 #include "vocabpipe/plan.hpp"
 
 #include "src/plan/candidates.hpp"
@@ -68,12 +71,12 @@ private:
     const size_t all_;
 };
 
-/// Each class of operation has one efficiency; its time goes with 1 / efficiency.
+/// Each class of operation has one efficiency; its time is proportional to 1 / efficiency.
 constexpr std::string_view kVaried[] = {"dense_efficiency",       "attention_efficiency",
                                         "elementwise_efficiency", "link_efficiency",
                                         "network_efficiency",     "overlap_efficiency"};
 
-/// Other assumptions, and what each of them changes.
+/// Varied assumptions: the options of each, and its entry in the results.
 struct Variations {
     std::vector<PlanOptions> settings;
     std::vector<Sensitivity> results;
@@ -96,7 +99,7 @@ Variations efficiencies(const Plan& plan) {
     return all;
 }
 
-/// Of a best row that shares experts.
+/// Imbalances to try if the best row shares experts.
 Variations imbalances(const Plan& plan) {
     constexpr double kUneven = 1.5;
     const double worst =
@@ -116,7 +119,7 @@ void add_sensitivity(Plan& plan, Progress& progress) {
     const size_t rows =
         std::min(plan.rows.size(), static_cast<size_t>(plan.options.sensitivity_rows));
     if (rows == 0 || plan.options.profile) return;
-    // Rows that do not fit are no alternative to one that does.
+    // If the first row fits, rows that do not fit are no alternative to it.
     const bool fits = plan.rows.front().fits();
     size_t rivals = 1;
     while (rivals < rows && plan.rows[rivals].fits() == fits) ++rivals;
@@ -186,7 +189,7 @@ std::string to_string(const Candidate& candidate) {
     std::string text;
     if (!candidate.schedule.empty()) {
         text = schedule_text(candidate) + " " + std::string(to_string(candidate.vocab_mode));
-        // The one way to redistribute has the name of its vocabulary mode.
+        // The redistributed split has the same name as its vocabulary mode.
         if (candidate.split != LayerSplit::redistributed) {
             text += " " + std::string(to_string(candidate.split));
         }
@@ -258,8 +261,8 @@ Plan make_plan(const PlanOptions& options) {
                                                     to_string(plan.skipped.front().first) + ": " +
                                                     plan.skipped.front().second);
     }
-    // What does not fit is of interest by how little it lacks. Of candidates that take as long, the
-    // one with less memory comes first; then the order in which they were listed.
+    // Candidates that do not fit are sorted by the memory they lack. At equal time the one with
+    // less memory comes first; then the order in which they were listed.
     std::stable_sort(plan.rows.begin(), plan.rows.end(), [](const PlanRow& a, const PlanRow& b) {
         if (a.fits() != b.fits()) return a.fits();
         if (!a.fits() || a.step_ns == b.step_ns) return a.spare_bytes > b.spare_bytes;

@@ -55,7 +55,7 @@ json memory_json(const PlannedMemory& memory) {
     return result;
 }
 
-/// Of all schedules together: what they have in common.
+/// The values of a candidate that all its schedules share.
 json candidate_json(const Candidate& candidate) {
     const Mesh& mesh = candidate.mesh;
     json result = json::object();
@@ -77,7 +77,7 @@ json candidate_json(const Candidate& candidate) {
     return result;
 }
 
-/// Of every axis with several ranks: inside a node or between nodes.
+/// For every axis with several ranks: whether links are inside a node or between nodes.
 json links_json(const PlanOptions& options, const Mesh& mesh) {
     json links = json::object();
     if (options.profile) return links;

@@ -49,7 +49,7 @@ bool varies(const Plan& plan, T Candidate::*what) {
     return any(plan, [&](const Candidate& c) { return c.*what != first; });
 }
 
-/// What the best row's axes communicate over.
+/// The links that the best row's axes use.
 std::string links_text(const Plan& plan) {
     const Mesh& mesh = plan.rows.front().candidate.mesh;
     std::string text;
@@ -67,7 +67,7 @@ std::string links_text(const Plan& plan) {
     return text.empty() ? text : text + "\n";
 }
 
-/// Columns of what differs between the candidates, or is not usual.
+/// Columns for properties that differ between candidates, or are unusual.
 struct StepColumns {
     bool mesh = false, experts = false, size = false, recompute = false;
     explicit StepColumns(const Plan& plan)
@@ -167,7 +167,7 @@ std::string head(const Plan& plan) {
     return text;
 }
 
-/// Schedules and times of the best rows, with the columns of `steps` or without them.
+/// Schedules and times of the best rows, with the columns of `steps` unless null.
 std::string times_text(const Plan& plan, size_t shown, const StepColumns* steps) {
     TextTable times;
     const std::vector<std::string> none;
@@ -188,7 +188,7 @@ std::string times_text(const Plan& plan, size_t shown, const StepColumns* steps)
     return times.text();
 }
 
-/// The columns of a step in a table of their own, where they do not fit beside the times.
+/// The columns of a step in a separate table, where they do not fit next to the times.
 std::string steps_text(const Plan& plan, size_t shown, const StepColumns& steps) {
     const std::string together = times_text(plan, shown, &steps);
     if (together.find('\n') <= kTextWidth) return together;

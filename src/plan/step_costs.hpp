@@ -11,8 +11,8 @@
 
 namespace vocabpipe {
 
-/// Costs of one candidate's step on a device: passes by table, transfers by what connects the ranks
-/// that take part.
+/// Costs of one candidate's step on a device: passes from tables, transfers by the links between
+/// the participating ranks.
 class StepCosts final : public CostModel {
 public:
     explicit StepCosts(const DeviceSpec& device);
@@ -22,12 +22,12 @@ public:
     std::vector<TableCosts::OpCosts> stage_ns;  ///< [stage][op]: F, B, I, W, R
     /// [pipeline rank][op]: E, G, S, T, Reduce, Report, Update
     std::vector<TableCosts::OpCosts> rank_ns;
-    int slices = 1;  ///< Mesh::slices(): so many ranks of the world share a row
+    int slices = 1;  ///< Mesh::slices(): ranks of the world per row of the tables
 
     [[nodiscard]] int64_t pass_ns(int rank, const Pass& pass) const override;
     /// Latency and bytes over bandwidth: broadcasts are pipelined along a ring, so the message
     /// crosses every link once; gathers and exchanges send what the busiest rank sends or receives.
-    /// A group that spans nodes goes at the speed of one network adapter per rank.
+    /// A group that spans nodes has the speed of one network adapter per rank.
     [[nodiscard]] int64_t transfer_ns(Do what, const Group& group, int64_t bytes) const override;
     [[nodiscard]] int64_t local_ns(Do what, int64_t bytes) const override;
     [[nodiscard]] int64_t overlap_slowdown_permille(int rank, const Pass& pass) const override {
@@ -36,16 +36,18 @@ public:
     [[nodiscard]] int64_t fixed_step_ns() const override {
         return measured_ ? measured_->fixed_step_ns() : 0;
     }
-    /// A profile's own. Built-in devices were compared with published runs that have other lanes.
+    /// The order of the profile, if any. Built-in devices use `lanes`, like the published runs that
+    /// they were compared with.
     [[nodiscard]] CommunicationOrder communication_order() const override {
         return measured_ ? measured_->communication_order() : CommunicationOrder::lanes;
     }
-    /// Of a profile that was measured on hosts: those of GPUs say `streams` or `launches`.
+    /// Whether costs are a profile that was measured on hosts: those of GPUs say `streams` or
+    /// `launches`.
     [[nodiscard]] bool measured_on_hosts() const {
         return measured_ && communication_order() == CommunicationOrder::lanes;
     }
 
-    /// A message between neighbours of a pipeline: the slowest of `ranks` in a row.
+    /// A message between neighbours of a pipeline: the slowest hop among `ranks` consecutive ranks.
     [[nodiscard]] int64_t slowest_hop_ns(int ranks, int64_t bytes) const;
 
 private:
@@ -54,7 +56,7 @@ private:
     std::optional<TableCosts> measured_;
 };
 
-/// The same asked for pipeline ranks: of the first slice.
+/// The same costs indexed by pipeline rank: those of the first slice.
 class PipelineCosts final : public CostModel {
 public:
     /// `costs` must outlive it.

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Turns a candidate into what lowering, simulation and the schedule families take: placement, costs
+// of passes and transfers, sizes of buffers, and persistent memory per rank.
 #include "src/plan/step_model.hpp"
 
 #include "schedules/placement.hpp"
@@ -50,7 +52,8 @@ double reduce_traffic(const StepModel& step, int rank, const Candidate& candidat
     auto touched = static_cast<double>(largest_share(rows, candidate.mesh.tensor));
     // Each of two ranks reads its own and the other's gradient, and writes the sum.
     if (placement.input != placement.output) return 3 * kGradient * touched * hidden;
-    // A rank with both layers also clears what it adds; hosts do so in the rows of tokens alone.
+    // A rank with both layers also clears what it adds; hosts do so only in rows of tokens that
+    // occur.
     if (step.costs.measured_on_hosts()) {
         const int64_t tokens =
             candidate.microbatches * candidate.micro_batch_size * options.seq_length;
@@ -81,7 +84,7 @@ void set_costs(StepModel& step, const UnitCosts& units, const Candidate& candida
     }
     const double vocabulary = static_cast<double>(options.model.vocab_size);
     // Three products: logits in S, the input gradient in S (one barrier) or T, the weight gradient
-    // in T. Of the rest two thirds belong to S, which forms the softmax.
+    // in T. Two thirds of the remaining work belong to S, which forms the softmax.
     const bool early = placement.barriers == Barriers::one;
     const double softmax =
         sharded(candidate.vocab_mode) ? units.softmax_per_row : units.whole_softmax_per_row;
@@ -108,7 +111,7 @@ void set_costs(StepModel& step, const UnitCosts& units, const Candidate& candida
     }
 }
 
-/// Candidates whose passes were not measured have been skipped.
+/// Candidates without measured passes have been skipped before.
 void use_pass_times(StepCosts& costs, const PlannedPassTimes& times) {
     using enum Op;
     for (size_t stage = 0; stage < times.stage_ns.size(); ++stage) {
@@ -125,7 +128,7 @@ void use_pass_times(StepCosts& costs, const PlannedPassTimes& times) {
     }
 }
 
-/// Of the table of rotary positions.
+/// Bytes of the table of rotary positions.
 int64_t rotary_bytes(const TransformerShape& model, int64_t seq_length) {
     if (model.learned_positions > 0) return 0;
     return seq_length * (model.rotary_size > 0 ? model.rotary_size : model.head_size) * 4;
@@ -140,7 +143,7 @@ std::vector<StageBytes> stage_bytes(const PlanOptions& options, const Candidate&
     const int64_t boundary = own * model.hidden_size * element;
     const double held = expert_load(model.moe, mesh, 1).row_bound;
     const int64_t gradients_of_layer = own * model.for_weight_bytes(element, held);
-    // What a pass gathers of all tensor ranks, and what arrives from them.
+    // The tensor that a pass gathers from all tensor ranks; as large as what it receives from them.
     const int64_t gathered = mesh.tensor > 1 ? mesh.tensor * boundary : 0;
     // Rows on their way to experts of other ranks and back.
     const int64_t travelling = mesh.expert > 1 ? 2 * model.moe.per_token * boundary : 0;
@@ -151,7 +154,7 @@ std::vector<StageBytes> stage_bytes(const PlanOptions& options, const Candidate&
         const bool last = stage + 1 == candidate.layers_per_stage.size();
         StageBytes bytes;
         // The first layer's input is the stage's boundary, unless positions were added to it; the
-        // last stage's norm has an input of its own, and statistics.
+        // last stage's norm has its own input, and statistics.
         const bool adds_positions = stage == 0 && model.learned_positions > 0;
         const int inputs = (last ? 1 : 0) - (layers > 0 && !adds_positions ? 1 : 0);
         bytes.saved = layers * own * model.saved_bytes(element, held) + inputs * boundary;
@@ -161,11 +164,11 @@ std::vector<StageBytes> stage_bytes(const PlanOptions& options, const Candidate&
                      layers * own * model.recomputed_bytes(candidate.recompute, element, held));
         bytes.for_weight = layers * gradients_of_layer + 2 * boundary;
         bytes.forward_workspace = scratch;
-        // The gradient of a layer's output is one of the two that take turns.
+        // The gradient of a layer's output is one of the two boundary gradients that alternate.
         bytes.backward_workspace =
             (layers > 0 ? gradients_of_layer - boundary : 0) + scratch + 2 * boundary;
         bytes.input_gradient_workspace = scratch;
-        // Experts that ranks share need all of it again, for more rounds than one.
+        // Shared experts need all of the scratch again, in case of several waves.
         bytes.weight_gradient_workspace = mesh.expert > 1 ? scratch : gathered;
         stages.push_back(bytes);
     }
@@ -230,16 +233,16 @@ StepModel step_model(const PlanOptions& options, const UnitCosts& units,
     const bool recomputes = candidate.recompute != Recompute::none;
     PassCosts& costs = step.generate.costs;
     StepSizes of_slice = step.sizes;
-    of_slice.tokens = step.sizes.boundary_rows();  // what each slice sends and sums up
+    of_slice.tokens = step.sizes.boundary_rows();  // each slice sends and sums up its own rows
     costs = PassCosts::of(PipelineCosts(step.costs), of_slice, step.placement);
     const int64_t boundary = of_slice.tokens * of_slice.hidden * size_of(of_slice.dtype);
     costs.hop = step.costs.slowest_hop_ns(mesh.pipeline, boundary);
-    if (mesh.tensor > 1) {  // slices of X are put together for S
+    if (mesh.tensor > 1) {  // S needs X of all slices together
         costs.c0 += step.costs.transfer_ns(
             Do::all_gather, {mesh.ranks_along(Axis::tensor, {}), -1, Axis::tensor}, boundary);
     }
     // The paper's lists leave C0 no slack; build them for its latency and one hop
-    // (docs/schedules.md, `--broadcast-margin`), within what a backward and its R can give.
+    // (docs/schedules.md, `--broadcast-margin`), at most half of a backward with its R.
     const PassCosts order = recomputes ? with_recomputation(costs) : costs;
     step.generate.rule.broadcast_margin = std::min(costs.c0 + costs.hop, order.mean(Op::B) / 2);
     return step;

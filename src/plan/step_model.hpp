@@ -12,7 +12,7 @@
 namespace vocabpipe {
 
 /// Everything about one candidate except the order of its passes: where stages and vocabulary rows
-/// live, what passes cost and what buffers and parameters weigh.
+/// live, the costs of passes and the bytes of buffers and parameters.
 struct StepModel {
     ScheduleOptions generate;
     Schedule placement;  ///< no passes: ranks, stages, rank_of_stage, shard maps

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Counts of a mean layer: parameters, FLOPs, elements moved and bytes kept. Layers of different
+// kinds, such as MLP and experts, enter with their shares.
 #include "vocabpipe/transformer_shape.hpp"
 
 #include "vocabpipe/error.hpp"
@@ -23,7 +25,7 @@ void require(const TransformerShape& shape, const char* size, int64_t value, int
                      ": must be from " + std::to_string(least) + " to " + std::to_string(most));
 }
 
-/// Their share.
+/// Share of the layers that have experts.
 double layers_with_experts(const TransformerShape& s) {
     return s.moe.layers == 0 ? 0 : static_cast<double>(s.moe.layers) / s.num_layers;
 }
@@ -37,7 +39,7 @@ int64_t norm_parameters(const TransformerShape& s) {
     return (s.layer_norm ? 2 : 1) * s.hidden_size;
 }
 
-/// What norms of q and k leave besides q, k and v: statistics of so many vectors.
+/// Vectors per token for which norms of q and k keep statistics, besides q, k and v.
 int64_t normed_vectors(const TransformerShape& s) {
     if (!s.qk_norms) return 0;
     return s.qk_norms_by_head ? s.num_attention_heads + s.num_key_value_heads : 2;
@@ -54,7 +56,8 @@ int64_t qkv_of_norms(const TransformerShape& s) {
     return s.qk_norms ? qkv(s) : 0;
 }
 
-/// What the feed-forward part of a layer moves and keeps besides its linear layers, per token.
+/// Elements that the feed-forward part of a layer moves and keeps besides its linear layers, per
+/// token.
 struct FeedForward {
     double forward = 0, backward = 0, recompute = 0;   ///< elements read and written
     double saved = 0, recomputed = 0, for_weight = 0;  ///< elements kept
@@ -81,9 +84,10 @@ FeedForward mlp(bool gated, int64_t ffn_hidden_size) {
             .for_weight = (gated ? 2 : 1) * f};
 }
 
-/// Of k gated experts of `experts`. Rows are copied and, with weights, added up again; backward
-/// they are copied, scaled in both sizes, multiplied for the weights' gradients, and added up.
-/// `held`: memory for so many times these rows.
+/// Traffic and memory of k chosen gated experts among `experts`. Forward copies rows and adds them
+/// up with weights; backward copies them, scales them in both sizes, multiplies them for the
+/// weights' gradients, and adds them up. `held`: rows that memory has room for, as a multiple of
+/// these rows.
 FeedForward routed(int64_t hidden_size, int64_t ffn_hidden_size, int64_t experts, int64_t k,
                    double held) {
     const auto n = static_cast<double>(k);
@@ -99,7 +103,7 @@ FeedForward routed(int64_t hidden_size, int64_t ffn_hidden_size, int64_t experts
             .statistics = e + 1 + 4 * n};
 }
 
-/// Of the mean layer. `expert_rows` as in TransformerShape::saved_bytes().
+/// Traffic and memory of the mean layer. `expert_rows` as in TransformerShape::saved_bytes().
 FeedForward feed_forward(const TransformerShape& s, double expert_rows = 1) {
     const double sparse = layers_with_experts(s);
     FeedForward mean;
@@ -112,17 +116,17 @@ FeedForward feed_forward(const TransformerShape& s, double expert_rows = 1) {
     if (shared == 0) return mean;
     mean.add(s.moe.shared_gate ? routed(s.hidden_size, shared, 1, 1, 1) : mlp(s.gated_mlp, shared),
              sparse);
-    mean.for_weight += sparse * static_cast<double>(s.hidden_size);  // of x, through it
+    mean.for_weight += sparse * static_cast<double>(s.hidden_size);  // shared expert's dx
     return mean;
 }
 
-/// Norms of sublayer inputs, whose outputs linear layers read. Those of sublayer outputs go into
-/// the residual stream, which is kept.
+/// The number of norms of sublayer inputs, whose outputs linear layers read. Norms of sublayer
+/// outputs go into the residual stream, which is kept.
 int64_t norms_before_linear(const TransformerShape& s) {
     return s.pre_norms ? std::min(s.norms_per_layer, 2) : 0;
 }
 
-/// q and k are read and written by rotary positions; the mean of layers with and without.
+/// Elements of q and k that rotary positions read and write: the mean over all layers.
 double rotary(const TransformerShape& s) {
     if (s.learned_positions > 0) return 0;
     return 2.0 * static_cast<double>(s.num_attention_heads + s.num_key_value_heads) *
@@ -209,7 +213,7 @@ std::vector<TransformerShape::Matrix> TransformerShape::matrices() const {
     all.push_back({hidden_size, moe.experts, 1, 1, sparse});
     add_mlp(moe.ffn_hidden_size, sparse, Cut::experts, Cut::experts, moe.experts, rows);
     if (moe.shared_ffn_hidden_size > 0) {
-        // One with a gate is a mixture of one expert, which ranks do not share.
+        // A shared expert with a gate is a mixture of one expert, which tensor ranks do not share.
         add_mlp(moe.shared_ffn_hidden_size, sparse, moe.shared_gate ? Cut::repeated : Cut::columns,
                 moe.shared_gate ? Cut::repeated : Cut::rows);
     }
@@ -261,7 +265,8 @@ double TransformerShape::dense_flops() const {
 
 double TransformerShape::attention_flops(int64_t seq_length) const {
     // Two products of 2 d FLOPs per head and attended token. A causal row attends to half of the
-    // tokens in the mean; one with a window w < s to w of them but for the first w rows.
+    // tokens in the mean; a row with a window w < s attends to w of them, except for the first w
+    // rows.
     const auto s = static_cast<double>(seq_length);
     const double all = s / 2;
     double mean = all;
@@ -295,8 +300,8 @@ double TransformerShape::elementwise_backward() const {
 }
 
 int64_t TransformerShape::saved_bytes(int64_t element_bytes, double expert_rows) const {
-    // The residual stream before and, where the MLP reads it, after attention, what linear layers
-    // read of it through norms, and sublayer outputs that are normalised.
+    // The residual stream before attention and, where the MLP reads it, after it; its norms, which
+    // linear layers read; and sublayer outputs that are normalised.
     const int64_t before_linear = norms_before_linear(*this);
     const int64_t outputs = norms_per_layer > before_linear ? 2 : 0;
     const int64_t residual = parallel_residual ? 1 : 2;

@@ -19,7 +19,7 @@ UnitCosts from_device(const PlanOptions& options, const Candidate& candidate) {
     const DeviceSpec& device = options.device;
     const int64_t all_tokens = candidate.micro_batch_size * options.seq_length;
     const auto tokens = static_cast<double>(all_tokens);
-    // Heads and rows of the residual stream alike.
+    // Both heads and rows of the residual stream divide by t.
     const double own = tokens / candidate.mesh.tensor;
     const auto h = static_cast<double>(model.hidden_size);
     constexpr double kElement = 2;   // bytes of bf16
@@ -36,7 +36,7 @@ UnitCosts from_device(const PlanOptions& options, const Candidate& candidate) {
         layer_products(model, device, candidate.mesh, all_tokens, options.moe_imbalance);
     costs.forward =
         layer.forward + attention + own * model.elementwise_forward() * kElement / bytes_per_ns;
-    // Fused attention recomputes the scores: five products backward where there are two forward.
+    // Fused attention recomputes the scores: five products backward for two forward.
     const double backward =
         2.5 * attention + own * model.elementwise_backward() * kElement / bytes_per_ns;
     costs.input_gradient = layer.input_gradient + backward;
@@ -81,13 +81,15 @@ UnitCosts from_profile(const Profile& profile, const PlanOptions& options, Recom
     costs.backward = sum(profile.costs.stage_ns, B) / layers;
     costs.recompute =
         recompute_ns_per_layer(profile, recompute, options.model.elementwise_recompute());
-    // S has two products with one barrier and one otherwise, T the others of three, and the softmax
-    // is split two to one: two equations for a product and the softmax.
+    // S has two of the three products with one barrier and else one, T has the rest; the softmax is
+    // split two to one between S and T. So there are two equations for the time of a product and of
+    // the softmax.
     const double products = profile.barriers == Barriers::one ? 2 : 1;
     const double score = sum(profile.costs.rank_ns, S) / rows;
     const double weight = sum(profile.costs.rank_ns, T) / rows;
     const double both = score + weight;
-    // score = products p + 2/3 s, both = 3 p + s. With one barrier p cancels: all is product.
+    // score = products p + 2/3 s, both = 3 p + s. With one barrier the softmax cannot be told
+    // apart: all counts as product.
     costs.softmax_per_row = products == 2 ? 0 : std::clamp(3 * score - both, 0.0, both);
     costs.whole_softmax_per_row = costs.softmax_per_row;
     costs.logits.per_row = (both - costs.softmax_per_row) / 3;

@@ -7,7 +7,7 @@
 
 namespace vocabpipe {
 
-/// Nanoseconds of something that has as many rows as a rank holds of the vocabulary.
+/// Nanoseconds as a linear function of a rank's vocabulary rows.
 struct Rows {
     double fixed = 0;
     double per_row = 0;
@@ -24,13 +24,13 @@ struct UnitCosts {
     Rows logits;                       ///< the output layer's products: of S,
     Rows output_gradient;              ///< of its input, in S with one barrier and else in T,
     Rows output_weight_gradient;       ///< of T
-    double softmax_per_row = 0;        ///< everything of a sharded output layer that is no product
-    double whole_softmax_per_row = 0;  ///< of a whole one
-    double embedding = 0;              ///< E: the rows of all tokens, whatever the shard
+    double softmax_per_row = 0;        ///< sharded output layer without products
+    double whole_softmax_per_row = 0;  ///< whole output layer, likewise
+    double embedding = 0;              ///< E: rows of all tokens, for any shard
     double embedding_gradient = 0;     ///< G, all rows on one rank
-    double vocabulary_pass = 0;        ///< fixed, of E, G, S and T each
-    double per_parameter_byte = 0;     ///< norm and optimizer step, which are bound by memory
-    double overlapped = 1;             ///< F, B, I, W, R beside overlapped collectives, times this
+    double vocabulary_pass = 0;        ///< fixed part of each of E, G, S and T
+    double per_parameter_byte = 0;     ///< norm and optimizer step (memory-bound)
+    double overlapped = 1;             ///< factor of F, B, I, W, R during collectives
 };
 
 /// Bytes per parameter that a step reads and writes: the optimizer reads gradient, master and
@@ -39,7 +39,8 @@ inline constexpr int64_t kUpdateTraffic = 4 + 2 * 4 + 2 * 8 + 2;
 inline constexpr int64_t kNormTraffic = 4;
 
 /// From FLOPs, bytes and the device's efficiencies (docs/planning.md, "Costs"); or from the
-/// profile, where the options have one. Of the candidate its mesh, microbatch and recomputation.
+/// profile, where the options have one. Of the candidate's properties only mesh, microbatch and
+/// recomputation matter.
 [[nodiscard]] UnitCosts unit_costs(const PlanOptions& options, const Candidate& candidate);
 
 }  // namespace vocabpipe

@@ -14,7 +14,7 @@ void use_profile(PlanOptions& options, Profile profile) {
             "--profile: has no layer or no vocabulary row, so nothing can be scaled; profile a "
             "model with at least one of each");
     }
-    // What vocabpipe trains: a GPT with learned positions.
+    // Profiles describe a GPT with learned positions, which vocabpipe trains.
     options.model = {.name = "profiled GPT",
                      .num_layers = model.layers,
                      .hidden_size = model.hidden,

@@ -25,14 +25,14 @@ LinearOptions proj_options(const AttentionOptions& options) {
             .init_std = options.proj_init_std};
 }
 
-/// Of one of `ranks` ranks, which have equally many heads of each kind.
+/// The heads of one of `ranks` ranks; all have the same number of heads of each kind.
 kernels::AttentionShape shape_of_rank(kernels::AttentionShape shape, int ranks) {
     shape.heads /= ranks;
     shape.kv_heads /= ranks;
     return shape;
 }
 
-/// Mean over the queries of a sequence of the keys that one sees.
+/// The number of keys that a query sees: mean over the queries of a sequence.
 double mean_keys(int64_t seq_length, int64_t window) {
     const auto s = static_cast<double>(seq_length);
     const auto w = static_cast<double>(window);

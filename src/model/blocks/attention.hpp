@@ -16,32 +16,33 @@ namespace vocabpipe {
 struct AttentionOptions {
     LinearFiles qkv, proj;
     int64_t hidden_size = 0;
-    kernels::AttentionShape shape;  ///< its sequences and seq_length are the microbatch's
+    kernels::AttentionShape shape;  ///< passes set sequences and seq_length
     bool qkv_bias = false;
     bool proj_bias = false;
     float qkv_init_std = 0;
     float proj_init_std = 0;
     std::optional<QkNormOptions> qk_norm;  ///< before the rotary positions
-    std::optional<Rope> rope;              ///< none: positions are not attention's business
+    std::optional<Rope> rope;              ///< none: no rotary positions
     int tensor = 1;                        ///< t, ranks that share the heads
 };
 
 /// Causal self-attention with its projections, (N/t, h) to (N/t, h): q | k | v of x, then norms and
 /// rotary positions of q and k where the model has them, then the heads, then `proj`. Between the
-/// products a rank has all N tokens and its share of the heads; heads and columns below are those.
+/// products a rank has all N tokens and its share of the heads; `heads` and `columns` below count
+/// that share.
 class Attention {
 public:
     using Options = AttentionOptions;
     /// What F leaves. Tensors that a model lacks are empty.
     struct Saved {
         QkNorm::Saved qk_norm;
-        Tensor qkv;              ///< (N, qkv_columns) what the heads read
+        Tensor qkv;              ///< (N, qkv_columns) input of the heads
         Statistics log_sum_exp;  ///< (N, heads)
-        Tensor heads;            ///< (N, query_columns) what they make
+        Tensor heads;            ///< (N, query_columns) their output
     };
     /// What I leaves for W.
     struct Gradients {
-        Tensor qkv;     ///< (N, qkv_columns) of the product
+        Tensor qkv;     ///< (N, qkv_columns) of the product's result
         Tensor normed;  ///< (N, qkv_columns) after the norms of q and k, where there are any
     };
 
@@ -55,16 +56,16 @@ public:
     /// computed.
     void forward(const StagePass& pass, ConstTensor x, const Saved& saved, ConstTensor residual,
                  Tensor out) const;
-    /// Makes the cheap tensors of `saved` again from the costly ones.
+    /// Recomputes the cheap tensors of `saved` from the costly ones.
     void recompute(const StagePass& pass, ConstTensor x, const Saved& saved) const;
-    /// dy: of attention(x); dx: of x.
+    /// dy: gradient of attention(x); dx: of x.
     void backward_input(const StagePass& pass, ConstTensor dy, ConstTensor x, const Saved& saved,
                         const Gradients& gradients, Tensor dx) const;
     void backward_weight(const StagePass& pass, ConstTensor dy, ConstTensor x, const Saved& saved,
                          const Gradients& gradients) const;
 
-    /// Of a forward of all heads, per token: matrix products, the scores counted for the keys that
-    /// a query sees.
+    /// Forward FLOPs of all heads per token: matrix products only; scores count the keys a query
+    /// sees.
     [[nodiscard]] double flops(int64_t seq_length) const;
     /// Elements that recompute() reads and writes, per token; norms of q and k are not counted.
     [[nodiscard]] int64_t recompute_traffic() const { return 0; }
@@ -74,9 +75,9 @@ private:
     [[nodiscard]] kernels::AttentionShape shape(const StagePass& pass) const {
         return shape(pass.microbatch.sequences, pass.microbatch.seq_length);
     }
-    /// Norms and positions of q and k: from the product to what the heads read.
+    /// Applies norms and positions to q and k: from the product to the input of the heads.
     void finish_qkv(const StagePass& pass, const Saved& saved) const;
-    /// From what the heads read to what they make.
+    /// Computes the heads' output from their input.
     void attend(const StagePass& pass, const Saved& saved) const;
 
     AttentionOptions options_;

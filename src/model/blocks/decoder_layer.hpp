@@ -16,10 +16,10 @@ struct DecoderLayerOptions {
 /// Attention, then an MLP or experts, each added to the residual stream:
 ///     middle = x + attention(x),  out = middle + mlp(middle),
 /// or in parallel (GPT-NeoX) out = x + attention(x) + mlp(x), with the norms of Sublayer.
-/// Saved per layer with its input, in elements of the run's type per token: 2 h, in parallel h; 2 h
-/// with norms before the blocks, 2 h with norms after them; q k v (twice with norms of q and k),
-/// the heads' output, the MLP's two or three f, so 16 h for GPT-2's f = 4 h; plus fp32 row
-/// statistics; nothing of [s, s].
+/// Saved per layer, its input included, in elements of the run's type per token: 2 h (h if
+/// parallel); 2 h with norms before the blocks, 2 h with norms after them; q k v (twice with norms
+/// of q and k), the heads' output, the MLP's two or three f, so 16 h for GPT-2's f = 4 h; plus fp32
+/// row statistics. No tensor of shape [s, s] is saved.
 class DecoderLayer {
 public:
     /// What F leaves, besides the layer's input.
@@ -43,7 +43,7 @@ public:
 
     /// x, out (N/t, h). An empty `out` is not computed.
     void forward(const StagePass& pass, ConstTensor x, const Saved& saved, Tensor out) const;
-    /// Makes the cheap tensors of `saved` again.
+    /// Recomputes the cheap tensors of `saved`.
     void recompute(const StagePass& pass, ConstTensor x, const Saved& saved) const;
     /// dy, dx (N/t, h): gradients of `out` and of x.
     void backward_input(const StagePass& pass, ConstTensor dy, ConstTensor x, const Saved& saved,
@@ -51,7 +51,7 @@ public:
     void backward_weight(const StagePass& pass, ConstTensor dy, ConstTensor x, const Saved& saved,
                          const Gradients& gradients) const;
 
-    /// Of a forward, per token: matrix products only (docs/performance.md).
+    /// Forward FLOPs per token: matrix products only (docs/performance.md).
     [[nodiscard]] double flops(int64_t seq_length) const;
     /// Elements that recompute() reads and writes, per token.
     [[nodiscard]] int64_t recompute_traffic() const;
@@ -60,7 +60,7 @@ private:
     [[nodiscard]] ConstTensor mlp_input(ConstTensor x, const Saved& saved) const {
         return parallel_ ? x : ConstTensor(saved.middle);
     }
-    /// dy: of `out`.
+    /// dy: gradient of `out`.
     [[nodiscard]] ConstTensor attention_gradient(ConstTensor dy, const Gradients& gradients) const {
         return parallel_ ? dy : ConstTensor(gradients.middle);
     }

@@ -12,9 +12,10 @@ namespace vocabpipe {
 
 namespace {
 
-/// use(rows, position, length): rows of the own ones that are whole sequences of `length` tokens,
-/// the first of each at `position`. Alone all rows; the own rows of a team may begin and end within
-/// a sequence, which makes up to three such ranges.
+/// Calls use(rows, position, length) for ranges of the own rows: each is one or more runs of
+/// `length` tokens, and every run starts at `position` of its sequence. Without a team one range
+/// has all rows; own rows in a team may begin and end within a sequence, which makes up to three
+/// ranges.
 template <typename Use>
 void each_range(const StagePass& pass, int64_t own, const Use& use) {
     const int64_t length = pass.microbatch.seq_length;
@@ -27,7 +28,7 @@ void each_range(const StagePass& pass, int64_t own, const Use& use) {
     while (row < own) {
         const int64_t position = (first + row) % length;
         const int64_t rest = own - row;
-        // The rest of a sequence, or all that are whole, or the beginning of one.
+        // The rest of a sequence, or all whole sequences, or the beginning of one.
         const int64_t count = position > 0     ? std::min(length - position, rest)
                               : rest >= length ? rest / length * length
                                                : rest;

@@ -23,7 +23,7 @@ struct EmbeddedTokensOptions {
     float scale = 1;  ///< without learned positions
 };
 
-/// What a model does to embedded tokens before its first layer: adds learned positions, or scales.
+/// Prepares embedded tokens for the first layer: adds learned positions, or scales the tokens.
 class EmbeddedTokens {
 public:
     EmbeddedTokens(const EmbeddedTokensOptions& options, ParameterSource& parameters);

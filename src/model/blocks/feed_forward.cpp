@@ -6,7 +6,7 @@ namespace vocabpipe {
 StagePass FeedForward::pass_of_shared(const StagePass& pass, Bytes workspace) const {
     StagePass of_shared = pass;
     of_shared.scratch.workspace = workspace;
-    if (gated_shared_expert_) {  // its router has no choice, and each tensor rank its own tokens
+    if (gated_shared_expert_) {  // one expert: nothing is routed, nor exchanged
         of_shared.router_sums = {};
         of_shared.team = {};
     }

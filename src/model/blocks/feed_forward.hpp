@@ -12,17 +12,17 @@ namespace vocabpipe {
 struct FeedForwardOptions {
     int64_t hidden_size = 0;
     MlpOptions mlp;                 ///< without experts
-    std::optional<MoeOptions> moe;  ///< else with these
-    // Besides, one of these that computes every token, or none.
+    std::optional<MoeOptions> moe;  ///< with experts
+    // With `moe`, at most one shared expert, which computes every token.
     std::optional<MoeOptions> gated_shared_expert;
     std::optional<MlpOptions> shared_expert;
 };
 
-/// What a layer has after attention, (N/t, h) to (N/t, h): an MLP, or a mixture of experts.
+/// The part of a layer after attention, (N/t, h) to (N/t, h): an MLP, or a mixture of experts.
 class FeedForward {
 public:
     using Options = FeedForwardOptions;
-    /// What F leaves; of what the layer does not have, nothing.
+    /// What F leaves. Tensors of parts that the layer lacks are empty.
     struct Saved {
         Mlp::Saved mlp;
         Moe::Saved moe;
@@ -35,7 +35,7 @@ public:
         Moe::Gradients moe;
         Moe::Gradients gated_shared_expert;
         Mlp::Gradients shared_expert;
-        Tensor of_shared;  ///< (N/t, h) of x, through either of the two
+        Tensor of_shared;  ///< (N/t, h) of x, through the shared expert
     };
 
     FeedForward(const FeedForwardOptions& options, ParameterSource& parameters);
@@ -44,7 +44,7 @@ public:
     [[nodiscard]] Gradients gradient_views(TokenViews& views) const;
     [[nodiscard]] ScratchSize scratch(const ScratchFor& use) const;
 
-    // As of Mlp.
+    // These passes work as those of Mlp.
 
     void forward(const StagePass& pass, ConstTensor x, const Saved& saved, ConstTensor residual,
                  Tensor out) const;
@@ -58,14 +58,14 @@ public:
     [[nodiscard]] int64_t recompute_traffic() const;
 
 private:
-    /// Of the expert that computes every token.
+    /// The pass that the shared expert sees.
     [[nodiscard]] StagePass pass_of_shared(const StagePass& pass, Bytes workspace) const;
 
     int64_t hidden_size_;
-    // One of the two.
+    // Exactly one of the two.
     std::optional<Mlp> mlp_;
     std::optional<Moe> moe_;
-    // Besides moe_, one of these or none.
+    // With moe_, at most one of the two.
     std::optional<Moe> gated_shared_expert_;
     std::optional<Mlp> shared_expert_;
 };

@@ -13,7 +13,7 @@ namespace vocabpipe {
 
 namespace {
 
-/// With the whole names of the parts of one layer.
+/// Tensor names of one layer, with its prefix and number.
 TensorNames layer_names(const ModelConfig& config, int layer) {
     TensorNames names = tensor_names(config);
     const std::string prefix = names.layers + std::to_string(layer) + ".";
@@ -151,7 +151,7 @@ MoeOptions gated_shared_expert_options(const ModelConfig& config, int layer) {
     return options;
 }
 
-/// Without a gate it is an MLP.
+/// A shared expert without a gate is an MLP.
 MlpOptions shared_mlp_options(const ModelConfig& config, int layer, int tensor) {
     const std::string name = layer_names(config, layer).shared_expert;
     const TensorNames& names = tensor_names(config);

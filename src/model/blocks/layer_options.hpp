@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// From a model's configuration to the options of its blocks: the only place that says which layer
-// has what.
+// Derives the options of a model's blocks from its configuration. No other place decides which
+// layer has which blocks and options.
 #pragma once
 
 #include "src/model/blocks/decoder_layer.hpp"
@@ -14,16 +14,16 @@ namespace vocabpipe {
 /// Rotary positions of a layer that has them.
 [[nodiscard]] std::optional<Rope> rope_of_layer(const ModelConfig& config, int layer);
 
-/// Which ranks a layer meets.
+/// How ranks share a layer.
 struct LayerTeams {
     int tensor = 1;                     ///< t, ranks that share it
     int expert = 1;                     ///< e, ranks that share its experts
     double row_factor = kMoeRowFactor;  ///< ModelPartition::moe_row_factor
-    ExpertPieces expert_pieces = {};    ///< of what expert ranks exchange
+    ExpertPieces expert_pieces = {};    ///< of exchanges between expert ranks
     bool all_tokens = false;            ///< ExpertsOptions::all_tokens
 };
 
-// `layer`: of the model, from 0. `tensor`: t, ranks that share it.
+// `layer`: number in the model, from 0. `tensor`: t, ranks that share the layer.
 
 [[nodiscard]] AttentionOptions attention_options(const ModelConfig& config, int layer,
                                                  int tensor = 1);

@@ -27,7 +27,7 @@ std::vector<FilePart> file_parts(const LinearOptions& options, const char* suffi
     return parts;
 }
 
-/// LogicalParameter::ranges of what is cut range by range.
+/// LogicalParameter::ranges: more than one range is cut range by range.
 std::vector<int64_t> cut_ranges(const LinearOptions& options) {
     const bool several = options.cut == TensorCut::rows && options.out.size() > 1;
     return several ? options.out : std::vector<int64_t>();

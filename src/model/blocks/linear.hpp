@@ -13,21 +13,23 @@ namespace vocabpipe {
 /// How files hold a linear layer.
 struct LinearFiles {
     std::string name;                     ///< without ".weight" and ".bias"
-    std::vector<std::string> parts = {};  ///< the tensors that files split it into; empty: one
-    /// One tensor in as many groups of rows, each with its share of every range of `out`: with two
-    /// groups q0 k0 v0 q1 k1 v1. 0: range after range. Without parts, not transposed.
+    std::vector<std::string> parts = {};  ///< tensors of a split weight; empty: one tensor
+    /// The number of groups of rows in the one tensor, each with its share of every range of `out`:
+    /// two groups are q0 k0 v0 q1 k1 v1. 0: range after range. Groups require no parts and no
+    /// transposition.
     int64_t groups = 0;
     bool transposed = false;  ///< files keep [in, out] (GPT-2's Conv1D)
 };
 
 struct LinearOptions {
     LinearFiles files;
-    /// Rows of the weight, in as many ranges as the product has results side by side: q, k, v.
+    /// Rows of the weight: one range per result that the product puts side by side (q, k, v).
     std::vector<int64_t> out;
     int64_t in = 0;
     bool bias = false;
     float init_std = 0;
-    /// Of the weight. By rows the bias is cut with them, range by range; by columns it is repeated.
+    /// How the weight is cut. By rows, the bias is cut with it, range by range; by columns, every
+    /// rank has the whole bias.
     TensorCut cut = TensorCut::repeated;
 };
 
@@ -42,7 +44,7 @@ public:
     /// y = residual + x w^T + b, without residual if that is empty. residual (N, out) may alias y.
     /// An empty y is not computed.
     void forward_onto(const StagePass& pass, ConstTensor x, ConstTensor residual, Tensor y) const;
-    /// before = x w^T + b, y = gelu_tanh(before), or of the sum before it was rounded.
+    /// before = x w^T + b, y = gelu_tanh(before); y may be computed from the sum before rounding.
     void forward_gelu(const StagePass& pass, ConstTensor x, Tensor before, Tensor y) const;
     /// dx = dy w.
     void backward_input(const StagePass& pass, ConstTensor dy, Tensor dx) const;
@@ -50,15 +52,15 @@ public:
     void backward_input_gelu(const StagePass& pass, ConstTensor dy, ConstTensor before,
                              Tensor dx) const;
     void backward_weight(const StagePass& pass, ConstTensor dy, ConstTensor x) const;
-    /// The bias's gradient comes from `of_bias`, those rows of dy that this rank counts.
+    /// The bias's gradient comes from `of_bias`, the rows of dy that this rank counts.
     void backward_weight(const StagePass& pass, ConstTensor dy, ConstTensor x,
                          ConstTensor of_bias) const;
 
     /// (1, out), or empty.
     [[nodiscard]] ConstTensor bias() const;
-    /// Of forward_onto().
+    /// Scratch of forward_onto().
     [[nodiscard]] ScratchSize scratch() const { return {.own_columns = out_}; }
-    /// Of a forward, per token.
+    /// Forward FLOPs per token.
     [[nodiscard]] double flops() const {
         return 2 * static_cast<double>(in_) * static_cast<double>(out_);
     }

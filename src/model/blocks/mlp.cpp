@@ -57,7 +57,7 @@ void Mlp::forward(const StagePass& pass, ConstTensor x, const Saved& saved, Cons
     pass.output.each([&](RowRange rows) {
         const Tensor fc = rows_of(saved.fc, rows);
         const Tensor act = rows_of(saved.act, rows);
-        // GELU within the product may round differently from the one that recompute() runs.
+        // GELU fused into the product may round differently from the GELU that recompute() runs.
         if (!fused() || pass.recompute == Recompute::selective) {
             fc_.forward(pass, rows_of(x, rows), fc);
             activate(pass, fc, act);

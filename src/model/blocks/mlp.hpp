@@ -23,7 +23,7 @@ struct MlpOptions {
 };
 
 /// The feed-forward part of a layer, (N/t, h) to (N/t, h). Between the products a rank has all N
-/// tokens and its f, a t-th of the model's.
+/// tokens and its share of f: f below is the model's f / t.
 class Mlp {
 public:
     using Options = MlpOptions;
@@ -46,15 +46,15 @@ public:
     /// out = residual + mlp(x), without residual if that is empty. An empty `out` is not computed.
     void forward(const StagePass& pass, ConstTensor x, const Saved& saved, ConstTensor residual,
                  Tensor out) const;
-    /// Makes the cheap tensors of `saved` again from the costly ones.
+    /// Recomputes the cheap tensors of `saved` from the costly ones.
     void recompute(const StagePass& pass, ConstTensor x, const Saved& saved) const;
-    /// dy: of mlp(x); dx: of x.
+    /// dy: gradient of mlp(x); dx: of x.
     void backward_input(const StagePass& pass, ConstTensor dy, ConstTensor x, const Saved& saved,
                         const Gradients& gradients, Tensor dx) const;
     void backward_weight(const StagePass& pass, ConstTensor dy, ConstTensor x, const Saved& saved,
                          const Gradients& gradients) const;
 
-    /// Of a forward of all ranks, per token.
+    /// Forward FLOPs of all ranks, per token.
     [[nodiscard]] double flops(int64_t /*seq_length*/) const {
         return fc_.flops() + fc_proj_.flops();
     }
@@ -62,10 +62,10 @@ public:
     [[nodiscard]] int64_t recompute_traffic() const { return fc_columns() + ffn_columns(); }
 
 private:
-    /// f
+    /// f of this rank.
     [[nodiscard]] int64_t ffn_columns() const { return options_.ffn_hidden_size / options_.tensor; }
     [[nodiscard]] int64_t fc_columns() const { return (options_.gated ? 2 : 1) * ffn_columns(); }
-    /// Whether the products compute the activation, too.
+    /// Whether the products also compute the activation.
     [[nodiscard]] bool fused() const {
         return !options_.gated && options_.activation == kernels::Activation::gelu_tanh;
     }

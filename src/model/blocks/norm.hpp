@@ -24,17 +24,17 @@ class Norm {
 public:
     Norm(const NormOptions& options, ParameterSource& parameters);
 
-    /// What the backward reads besides x.
+    /// Row statistics that the backward reads besides x.
     [[nodiscard]] Statistics statistics_view(TokenViews& views) const;
 
     /// residual (N/t, h) or empty; y does not alias it.
     void forward(const StagePass& pass, ConstTensor x, ConstTensor residual, Tensor y,
                  Statistics statistics) const;
-    /// dx = residual + the gradient of x; residual (N/t, h) or empty may alias dx. In a whole
-    /// backward the gradients of the parameters as well.
+    /// dx = residual + the gradient of x; residual (N/t, h) or empty may alias dx. A whole backward
+    /// also makes the gradients of the parameters.
     void backward_input(const StagePass& pass, ConstTensor dy, ConstTensor x, Statistics statistics,
                         ConstTensor residual, Tensor dx) const;
-    /// Nothing in a whole backward.
+    /// Does nothing in a whole backward.
     void backward_weight(const StagePass& pass, ConstTensor dy, ConstTensor x,
                          Statistics statistics) const;
 

@@ -48,8 +48,8 @@ Statistics k_statistics(const QkNorm::Saved& saved) {
     return saved.statistics.column_range(1, 1);
 }
 
-/// Tensor ranks have some of the columns that a norm is over. What make(sums) makes of these
-/// becomes the sum of all ranks'. Returns the options of q and of k.
+/// Tensor ranks have some of the columns that a norm spans: the sums that make(sums) computes
+/// become sums over all ranks. Returns the options of q and of k.
 template <typename Make>
 std::array<kernels::RmsNormOptions, 2> over_all_heads(const StagePass& pass,
                                                       const kernels::AttentionShape& shape,

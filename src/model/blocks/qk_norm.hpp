@@ -13,12 +13,13 @@ namespace vocabpipe {
 struct QkNormOptions {
     std::string q_name, k_name;        ///< without ".weight"
     kernels::RmsNormOptions rms_norm;  ///< of both
-    bool by_head = true;               ///< else of all heads of q together, and of all of k
+    bool by_head = true;               ///< false: over all heads of q, and of k
 };
 
-/// RMSNorm of q and of k; v stays. By head: over the head_size of each, with one gamma for the
-/// heads of q and one for those of k (Qwen 3). Else over all columns of q and all of k (OLMo 2); of
-/// these tensor ranks have some each, and add up what they made of them.
+/// RMSNorm of q and of k; v stays as it is. By head: over the head_size columns of each head, with
+/// one gamma for the heads of q and one for those of k (Qwen 3). Otherwise over all columns of q
+/// and over all of k (OLMo 2); there each tensor rank has some of the columns, and the ranks add up
+/// their row sums.
 class QkNorm {
 public:
     /// What F leaves.
@@ -27,14 +28,14 @@ public:
         Statistics statistics;  ///< (N, heads + kv_heads), or (N, 2): of q, of k
     };
 
-    /// `shape`: of attention, which it comes before, of all heads; below of the rank's.
+    /// `shape`: all heads of the attention that follows; the functions below take the rank's heads.
     QkNorm(const QkNormOptions& options, const kernels::AttentionShape& shape,
            ParameterSource& parameters);
 
     [[nodiscard]] Saved saved_views(const kernels::AttentionShape& shape, SavedViews& views) const;
-    /// Of Scratch.
+    /// Scratch::workspace that the passes need.
     [[nodiscard]] int64_t workspace_bytes(const ScratchFor& use) const;
-    /// out (N, qkv_columns) = what saved.before is with its norms.
+    /// out (N, qkv_columns) = saved.before with q and k normalised.
     void forward(const StagePass& pass, const kernels::AttentionShape& shape, const Saved& saved,
                  Tensor out) const;
     /// dx (N, qkv_columns) does not alias dy.

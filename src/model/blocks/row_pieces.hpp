@@ -15,13 +15,14 @@ namespace vocabpipe {
 /// All rows of a tensor, for rows_of().
 inline constexpr RowRange kAllRows{.first = 0, .end = -1};
 
-/// These rows of the tensor; nothing of an empty one.
+/// These rows of the tensor; an empty tensor stays empty.
 template <typename Pointer>
 [[nodiscard]] BasicTensor<Pointer> rows_of(const BasicTensor<Pointer>& tensor, RowRange rows) {
     return !tensor || rows.end < 0 ? tensor : tensor.row_range(rows.first, rows.size());
 }
 
-/// While it lives, operators work on pieces of tensors of so many rows (Context::take_part_of).
+/// While it lives, operators get parts of tensors of `rows` rows and give the bits of one call with
+/// all of them (Context::take_part_of).
 class PartOfRows {
 public:
     PartOfRows(Context& ctx, int64_t rows) : ctx_(ctx) { ctx_.take_part_of(rows); }
@@ -33,14 +34,14 @@ private:
     Context& ctx_;
 };
 
-/// The rows that a block uses or makes, in the pieces in which they travel between ranks. By
-/// default all rows at once, which nobody waits for.
+/// The rows that a block reads or makes, in the pieces in which they travel between ranks. By
+/// default all rows are one piece without waits.
 class RowPieces {
 public:
     using Work = std::function<void(RowRange)>;
 
     RowPieces() = default;
-    /// Of the pass's input: every piece is waited for before it is worked on.
+    /// Pieces of the pass's input: each is awaited before it is worked on.
     [[nodiscard]] static RowPieces of_input(Context& ctx, int64_t rows) {
         StreamedRows* const streamed = ctx.streamed();
         if (streamed == nullptr) return {};
@@ -48,7 +49,7 @@ public:
         pieces.before_ = [streamed](RowRange piece) { streamed->need(piece.end); };
         return pieces;
     }
-    /// Of the pass's output: every piece may leave once it has been worked on.
+    /// Pieces of the pass's output: each may leave once it has been worked on.
     [[nodiscard]] static RowPieces of_output(Context& ctx, int64_t rows) {
         StreamedRows* const streamed = ctx.streamed();
         if (streamed == nullptr) return {};
@@ -59,7 +60,7 @@ public:
 
     /// false: all rows at once.
     [[nodiscard]] explicit operator bool() const { return !pieces_.empty(); }
-    /// What else is to be done with a piece before it is worked on, after what there is to do.
+    /// Adds work to be done just before a piece is worked on, after such work added earlier.
     [[nodiscard]] RowPieces prepared_by(Work work) const {
         RowPieces pieces = *this;
         pieces.before_ = [first = before_, then = std::move(work)](RowRange piece) {
@@ -68,7 +69,7 @@ public:
         };
         return pieces;
     }
-    /// And after it has been worked on, before what there is to do then.
+    /// Adds work to be done just after a piece has been worked on, before such work added earlier.
     [[nodiscard]] RowPieces finished_by(Work work) const {
         RowPieces pieces = *this;
         pieces.after_ = [first = std::move(work), then = after_](RowRange piece) {
@@ -78,7 +79,7 @@ public:
         return pieces;
     }
 
-    /// work(RowRange) for every piece, in order; for kAllRows where there are none.
+    /// Calls work(RowRange) for every piece, in order; once with kAllRows if there are no pieces.
     template <typename OfPiece>
     void each(OfPiece&& work) const {
         if (pieces_.empty()) {
@@ -92,7 +93,7 @@ public:
             if (after_) after_(piece);
         }
     }
-    /// All of it is there, or has been made.
+    /// Waits for all input, or releases all output.
     void all() const {
         each([](RowRange) {});
     }

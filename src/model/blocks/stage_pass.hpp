@@ -15,11 +15,11 @@
 
 namespace vocabpipe {
 
-/// Memory that blocks use in turn, each for the time of an operator or two.
+/// Memory that blocks use in turn, each for an operator or two.
 struct Scratch {
     Tensor rows;      ///< (N, ScratchSize::columns), and own rows with ScratchSize::own_columns
     Bytes workspace;  ///< ScratchSize::workspace
-    // Of a team, see tensor_team.hpp.
+    // Only in a team, see tensor_team.hpp.
     Tensor gathered = {};  ///< (N, h) of all members; partial products on their way to them
     Tensor received = {};  ///< partial products by member: (N, h) of the own rows; or (t N, h)
 
@@ -27,19 +27,19 @@ struct Scratch {
     [[nodiscard]] Tensor columns(int64_t cols) const {
         return {rows.data, rows.rows, cols, rows.dtype};
     }
-    /// (count, cols), dense, of at most as many elements as all own rows. The same memory.
+    /// (count, cols), dense, in the same memory; no more elements than all own rows have.
     [[nodiscard]] Tensor own_rows(int64_t count, int64_t cols) const {
         return {rows.data, count, cols, rows.dtype};
     }
 };
 
-/// What a block asks of Scratch.
+/// The scratch that a block needs.
 struct ScratchSize {
     int64_t columns = 0;      ///< of all tokens
-    int64_t own_columns = 0;  ///< of own rows alone
+    int64_t own_columns = 0;  ///< of own rows only
     int64_t workspace = 0;    ///< bytes
 
-    /// Enough for both.
+    /// The larger of both, member by member.
     [[nodiscard]] ScratchSize or_larger(const ScratchSize& other) const {
         return {.columns = std::max(columns, other.columns),
                 .own_columns = std::max(own_columns, other.own_columns),
@@ -47,7 +47,7 @@ struct ScratchSize {
     }
 };
 
-/// What decides how large the scratch of a microbatch is.
+/// What the size of a microbatch's scratch depends on.
 struct ScratchFor {
     const kernels::Operators& operators;
     int64_t sequences = 1;
@@ -62,28 +62,28 @@ struct ScratchFor {
 
 /// How a backward makes the gradients of weights.
 struct WeightGradients {
-    bool accumulate = false;  ///< adds to what is there
-    /// A whole backward: norms, and a team's RowLinear, make theirs in backward_input(), which
-    /// reads the same tensors, and leave nothing to backward_weight().
+    bool accumulate = false;  ///< adds to the present values
+    /// A whole backward: norms and a team's RowLinear compute their weight gradients in
+    /// backward_input(), which reads the same tensors; their backward_weight() does nothing.
     bool with_input = false;
 };
 
-/// Generation: what is kept of the tokens before this microbatch, which is one sequence.
+/// Generation: the keys and values kept of earlier tokens. The microbatch is one sequence.
 struct CachedTokens {
     Tensor keys_values;  ///< (positions, 2 kv_columns) of this layer: k | v; empty: none are kept
-    int64_t count = 0;   ///< tokens in it, the position of the microbatch's first
+    int64_t count = 0;   ///< cached tokens; the position of the microbatch's first token
 
     [[nodiscard]] explicit operator bool() const { return static_cast<bool>(keys_values); }
 };
 
 /// The ranks that share the stage, as a pass meets them.
 struct TensorTeam {
-    TileLink* link = nullptr;  ///< null: the rank has the stage alone
+    TileLink* link = nullptr;  ///< null: the rank does not share the stage
     /// The N tokens by member and piece. Null: generation, whose few tokens every member has.
     const TileMap* tiles = nullptr;
 
     [[nodiscard]] explicit operator bool() const { return link != nullptr; }
-    /// Whether a member has but N/t rows of the residual stream.
+    /// Whether a member has only N/t rows of the residual stream.
     [[nodiscard]] bool cuts_rows() const { return link != nullptr && tiles != nullptr; }
 };
 
@@ -98,13 +98,14 @@ struct StagePass {
     CachedTokens cached = {};
     TensorTeam team = {};
     TileLink* experts = nullptr;  ///< to the ranks that share the experts; null: none
-    /// W: where the router of this layer adds up what it did (Operators::sum_routing); empty:
+    /// W: where the router of this layer adds up its statistics (Operators::sum_routing); empty:
     /// nowhere.
     std::span<double> router_sums = {};
-    RowPieces input = {};   ///< of what the block reads; of the gradient it is given
-    RowPieces output = {};  ///< of what it makes
+    RowPieces input = {};   ///< of the block's input, or of the gradient it gets
+    RowPieces output = {};  ///< of the block's output
 
-    /// For the first of two blocks that run one after the other, and for the second.
+    /// The passes for the first and the second of two blocks that run one after the other: only the
+    /// first waits for input pieces, only the second releases output pieces.
     [[nodiscard]] StagePass first_part() const {
         StagePass pass = *this;
         pass.output = {};

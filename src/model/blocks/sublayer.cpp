@@ -71,7 +71,7 @@ void Sublayer<Block>::forward(const StagePass& pass, ConstTensor x, ConstTensor 
         return;
     }
     const auto post_norm = [&](RowRange rows) {
-        const Tensor sum =  // for its statistics
+        const Tensor sum =  // scratch if only statistics are needed
             out ? out : pass.scratch.own_rows(saved.out.rows, hidden_size_);
         post_norm_->forward(pass, rows_of(saved.out, rows), rows_of(residual, rows),
                             rows_of(sum, rows), rows_of(saved.post_statistics, rows));

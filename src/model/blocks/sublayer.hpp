@@ -15,19 +15,19 @@ namespace vocabpipe {
 
 template <class BlockOptions>
 struct SublayerOptions {
-    std::optional<NormOptions> norm;  ///< of what the block reads
+    std::optional<NormOptions> norm;  ///< of the block's input
     BlockOptions block;
-    std::optional<NormOptions> post_norm;  ///< of what goes into the residual stream
+    std::optional<NormOptions> post_norm;  ///< of what is added to the residual stream
 };
 
 /// A block in the residual stream:
 ///     out = residual + post_norm(block(norm(x))),
-/// either norm being optional. `residual` is x where sublayers follow each other. Block: Attention,
+/// with either norm optional. `residual` is x where sublayers follow each other. Block: Attention,
 /// FeedForward, or another class with their public functions.
 template <class Block>
 class Sublayer {
 public:
-    /// What F leaves. Tensors of norms that are not there are empty.
+    /// What F leaves. Tensors of absent norms are empty.
     struct Saved {
         Tensor norm;  ///< (N/t, h)
         Statistics norm_statistics;
@@ -37,7 +37,7 @@ public:
     };
     /// What I leaves for W.
     struct Gradients {
-        Tensor in;  ///< (N/t, h) of what the block reads
+        Tensor in;  ///< (N/t, h) of the block's input
         typename Block::Gradients block;
         Tensor out;  ///< (N/t, h) of Saved::out
     };
@@ -52,27 +52,27 @@ public:
     /// post norm residual may alias out.
     void forward(const StagePass& pass, ConstTensor x, ConstTensor residual, const Saved& saved,
                  Tensor out) const;
-    /// Makes the cheap tensors of `saved` again.
+    /// Recomputes the cheap tensors of `saved`.
     void recompute(const StagePass& pass, ConstTensor x, const Saved& saved) const;
-    /// dx (N/t, h) = residual + the gradient of x, dy being that of `out`. residual: what reaches x
-    /// around the block.
+    /// dx (N/t, h) = residual + the gradient of x; dy: gradient of `out`; residual: gradient that
+    /// reaches x around the block.
     void backward_input(const StagePass& pass, ConstTensor dy, ConstTensor x, const Saved& saved,
                         const Gradients& gradients, ConstTensor residual, Tensor dx) const;
     void backward_weight(const StagePass& pass, ConstTensor dy, ConstTensor x, const Saved& saved,
                          const Gradients& gradients) const;
 
-    /// As the block's, per token.
+    /// Forward FLOPs of the block, per token.
     [[nodiscard]] double flops(int64_t seq_length) const { return block_.flops(seq_length); }
     [[nodiscard]] int64_t recompute_traffic() const {
         return (norm_ ? norm_->forward_traffic() : 0) + block_.recompute_traffic();
     }
 
 private:
-    /// What the block reads: x, or its norm.
+    /// Input of the block: x, or its norm.
     [[nodiscard]] ConstTensor block_input(ConstTensor x, const Saved& saved) const {
         return norm_ ? ConstTensor(saved.norm) : x;
     }
-    /// Gradient of what the block makes.
+    /// Gradient of the block's output.
     [[nodiscard]] ConstTensor block_gradient(ConstTensor dy, const Gradients& gradients) const {
         return post_norm_ ? ConstTensor(gradients.out) : dy;
     }

@@ -19,7 +19,7 @@ Tensor all_rows(const StagePass& pass, Tensor memory, int64_t cols) {
     return {memory.data, pass.team.tiles->rows(), cols, memory.dtype};
 }
 
-/// TileLink's ends of every member's rows.
+/// The byte offsets at which the pieces of every member's rows end, for TileLink.
 std::vector<std::vector<int64_t>> ends_of(const TileMap& tiles, int64_t row_bytes) {
     std::vector<std::vector<int64_t>> ends;
     for (int member = 0; member < tiles.members(); ++member) {
@@ -37,8 +37,8 @@ void sum_on_all(const StagePass& pass, std::string_view name, const MakePartial&
     sum_whole(pass, link, name, partials, make_own, addends.bias, addends.residual, out);
 }
 
-/// An exchange is as many products, and as many waits, as there are pieces of all members: a device
-/// with streams takes no second one before the first has begun to run.
+/// Call after each product of an exchange. An exchange has a product and a wait per piece and
+/// member; a device with streams queues no second one before the first has begun to run.
 void end_part(const StagePass& pass) {
     pass.ctx.poll();
 }
@@ -94,7 +94,7 @@ void sum_rows(const StagePass& pass, std::string_view name, const MakePartial& m
     std::vector<TileLink::Outgoing> send(static_cast<size_t>(link.size()));
     std::vector<TileLink::Incoming> receive(send.size());
     for (int member = 0; member < link.size(); ++member) {
-        if (member == link.rank()) continue;  // is made where it is added up
+        if (member == link.rank()) continue;  // own rows are made in place
         const auto at = static_cast<size_t>(member);
         send[at] = {.bytes = bytes_of<const std::byte>(rows_of(leaving, tiles.rows(member))),
                     .ends = ends[at]};

@@ -5,8 +5,8 @@ namespace vocabpipe {
 
 namespace {
 
-constexpr double kSmallest = 1e-30;  // of what must be positive, also as a float
-constexpr double kLargest = 1e30;    // likewise finite
+constexpr double kSmallest = 1e-30;  // least positive value; positive as a float
+constexpr double kLargest = 1e30;    // likewise, finite as a float
 
 }  // namespace
 

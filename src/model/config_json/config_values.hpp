@@ -16,8 +16,8 @@ inline constexpr int64_t kMostPositions = int64_t{1} << 31;
 inline constexpr int64_t kWidest = int64_t{1} << 24;
 inline constexpr int64_t kMostHeads = int64_t{1} << 16;
 
-/// A config.json of a family that is being read. A key that is null counts as left out, as in
-/// transformers. InputFileErrors name file, key, value and limit.
+/// Reads a config.json of a family. A key that is null counts as left out, as in transformers.
+/// InputFileErrors name file, key, value and limit.
 class ConfigValues {
 public:
     /// The family must outlive this object.
@@ -30,12 +30,12 @@ public:
 
     [[nodiscard]] std::optional<StrictJson> given(std::string_view key) const;
     [[nodiscard]] bool flag(std::string_view key, bool otherwise) const;
-    /// Also as a float neither 0 nor infinite.
+    /// Neither 0 nor infinite when rounded to float.
     [[nodiscard]] double positive(std::string_view key, double otherwise) const;
     [[nodiscard]] double not_negative(std::string_view key, double otherwise) const;
     /// Columns of a matrix; the key must be there.
     [[nodiscard]] int64_t width(std::string_view key) const;
-    /// At least 1; `missing` where there is no such key, `null` where it is null.
+    /// At least 1 and at most `most`; `missing` if there is no such key, `null` if it is null.
     [[nodiscard]] int64_t size(std::string_view key, int64_t missing, int64_t null,
                                int64_t most) const;
 

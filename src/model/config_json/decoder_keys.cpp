@@ -12,7 +12,8 @@ namespace vocabpipe {
 
 namespace {
 
-/// Sets what differs from as many heads of keys as of queries, hidden size / heads each.
+/// Reads the number of key heads and the head size, where they are not the number of query heads
+/// and hidden size / heads.
 void read_grouped_heads(const ConfigValues& file, ModelConfig& c) {
     const int64_t heads = c.num_attention_heads;
     const auto kv_heads =

@@ -9,7 +9,8 @@
 #include <span>
 #include <string_view>
 
-// Keys of config.json that several families have, in and out. A family calls those that it has.
+// Reads and prints keys of config.json that several families have. A family calls the functions of
+// its keys.
 
 namespace vocabpipe {
 
@@ -22,7 +23,7 @@ inline constexpr std::array kGeluNames{
     NamedActivation{"gelu_pytorch_tanh", kernels::Activation::gelu_tanh},
     NamedActivation{"gelu_new", kernels::Activation::gelu_tanh},
     NamedActivation{"gelu", kernels::Activation::gelu}};
-/// Of a gated MLP.
+/// Names of activations in a gated MLP.
 inline constexpr std::array kGateNames{
     NamedActivation{"silu", kernels::Activation::silu},
     NamedActivation{"swish", kernels::Activation::silu},
@@ -30,29 +31,30 @@ inline constexpr std::array kGateNames{
     NamedActivation{"gelu_new", kernels::Activation::gelu_tanh},
     NamedActivation{"gelu", kernels::Activation::gelu}};
 
-/// hidden_act, or as the family calls it: one of `names`.
+/// Reads hidden_act, or the family's name of this key: one of `names`.
 [[nodiscard]] kernels::Activation read_activation(const ConfigValues& file,
                                                   std::span<const NamedActivation> names);
 
 /// Positions, feed-forward size and grouped heads.
 void read_decoder_sizes(const ConfigValues& file, ModelConfig& config);
-/// These, and rotary positions.
+/// read_decoder_sizes(), and rotary positions.
 void read_rotary_decoder(const ConfigValues& file, ModelConfig& config);
-/// Heads of keys and values, their size, rotary positions; attention_bias and mlp_bias where the
-/// family has these keys; and no dropout.
+/// The bias keys that a family has.
 struct BiasKeys {
     bool attention = false;
     bool mlp = false;
 };
+/// Prints heads of keys and values, their size, rotary positions, the given bias keys, and no
+/// dropout.
 void print_rotary_decoder(const ModelConfig& config, BiasKeys biases, nlohmann::ordered_json& json);
 
-/// attention_bias: of q, k, v and the projection after attention.
+/// attention_bias: biases of q, k, v and of the projection after attention.
 void read_attention_bias(const ConfigValues& file, ModelConfig& config);
 
-/// The row of a padding token learns like any other.
+/// Prints that there is no padding token: its embedding row learns like any other.
 void print_no_padding(nlohmann::ordered_json& json);
 
-/// As a user writes it: 1e-05, not 9.999999747378752e-06.
+/// The double with the shortest text that reads as `value`: 1e-05, not 9.999999747378752e-06.
 [[nodiscard]] double shortest(float value);
 
 }  // namespace vocabpipe

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// tests/model/change_models.py asks transformers what each key does to each family.
+// tests/model/change_models.py tests with transformers what each key does to each family.
 #include "src/model/config_json/known_keys.hpp"
 
 #include <algorithm>
@@ -10,7 +10,7 @@ namespace vocabpipe {
 
 namespace {
 
-/// Keys that say nothing of the model: who wrote it, and how programs handle it.
+/// Keys that do not describe the model: its author, and how programs handle it.
 constexpr std::array<std::string_view, 34> kOfPrograms{
     "_attn_implementation",
     "_attn_implementation_autoset",
@@ -92,7 +92,8 @@ constexpr std::array<std::string_view, 40> kOfGeneration{
     "vocab_file",
 };
 
-/// Dropout, which docs/models.md says is not there; other losses and heads; how matrices are cut.
+/// Dropout, which this program lacks (docs/models.md); other losses and heads; how matrices are
+/// cut.
 constexpr std::array<std::string_view, 33> kOfOtherTraining{
     "attention_dropout",
     "attention_probs_dropout_prob",

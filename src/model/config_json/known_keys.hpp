@@ -5,9 +5,9 @@
 
 namespace vocabpipe {
 
-/// Refuses a config.json with a key that nobody has read and that is not known to leave the model
-/// as it is: it may say something that the family's reader does not know of. Null is as good as no
-/// key. Call it when everything else has been read. Throws InputFileError.
+/// Refuses a config.json with an unread key unless the key is known not to change the model: it may
+/// describe something that the family's reader does not know. A null key counts as absent. Call it
+/// after everything else has been read. Throws InputFileError.
 void refuse_unknown_keys(const StrictJson& json);
 
 }  // namespace vocabpipe

@@ -24,7 +24,7 @@ const ModelFamily& family_of(const StrictJson& json) {
               nearest_family(name));
 }
 
-/// Keys that change what is computed and have one value that this program computes.
+/// Refuses other values of keys of which this program supports only one value.
 void refuse_others(const ConfigValues& file) {
     struct Needed {
         const char* key;

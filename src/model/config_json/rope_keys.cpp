@@ -11,10 +11,10 @@ namespace vocabpipe {
 
 namespace {
 
-constexpr double kLeastPositive = 1e-300;  // of what must be positive
+constexpr double kLeastPositive = 1e-300;  // least positive value
 constexpr std::string_view kFullLayers = "full_attention";
 constexpr std::string_view kWindowedLayers = "sliding_attention";
-constexpr size_t kMostPairs = size_t{1} << 15;  // of a head
+constexpr size_t kMostPairs = size_t{1} << 15;  // per head
 constexpr int64_t kMostRopePositions = int64_t{1} << 31;
 
 std::optional<StrictJson> given(const StrictJson& json, std::string_view key) {
@@ -36,7 +36,7 @@ std::string names_of(std::span<const NamedScaling> types) {
     return names;
 }
 
-/// Without a type, transformers 5 passes over what else is given, and transformers 4 fails.
+/// Without a type, transformers 5 ignores the other keys, and transformers 4 fails.
 void refuse_without_type(const StrictJson& json, std::span<const NamedScaling> types) {
     for (const auto& [key, value] : json.members()) {
         const bool of_every_type = key == "rope_theta" || key == "partial_rotary_factor" ||
@@ -47,8 +47,8 @@ void refuse_without_type(const StrictJson& json, std::span<const NamedScaling> t
     }
 }
 
-/// Given with the scaling, or for the whole model, which goes first for newer versions of
-/// transformers and counts nothing for older ones: both must be the same.
+/// The trained length stands with the scaling or at the top of the file; newer versions of
+/// transformers prefer the latter, older ones ignore it. So both must be equal.
 int64_t original_positions(const StrictJson& config, const StrictJson& scaling, int64_t otherwise) {
     constexpr const char* kKey = "original_max_position_embeddings";
     const auto inner = given(scaling, kKey);
@@ -78,8 +78,8 @@ std::vector<double> divisors(const StrictJson& list) {
     return values;
 }
 
-/// `json`: rope_scaling, rope_parameters or what the latter has of one kind of layers. `theta`:
-/// where that has none.
+/// `json`: rope_scaling, rope_parameters or the latter's object for one kind of layers. `theta`:
+/// the default base.
 Rope read_parameters(const StrictJson& config, const StrictJson& json, int64_t positions,
                      double theta, std::span<const NamedScaling> types) {
     json.only({"rope_type", "type", "rope_theta", "partial_rotary_factor", "factor",
@@ -147,7 +147,7 @@ std::optional<StrictJson> scaling_of(const StrictJson& config) {
 }  // namespace
 
 RopeScaling read_rope_type(const StrictJson& json, std::span<const NamedScaling> types) {
-    // Where the first is there, the second counts nothing, even if the first is null.
+    // If rope_type is present, even as null, `type` is ignored.
     const char* const key = json.has("rope_type") ? "rope_type" : "type";
     if (!json.has(key)) {
         refuse_without_type(json, types);

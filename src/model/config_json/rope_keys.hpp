@@ -23,31 +23,31 @@ inline constexpr std::array kRopeTypes{
     NamedScaling{"default", RopeScaling::none}, NamedScaling{"linear", RopeScaling::linear},
     NamedScaling{"dynamic", RopeScaling::dynamic}, NamedScaling{"llama3", RopeScaling::llama3},
     NamedScaling{"yarn", RopeScaling::yarn}};
-/// Phi-3's: su and yarn are older names of longrope there.
+/// Phi-3's types, where su and yarn are older names of longrope.
 inline constexpr std::array kPhiRopeTypes{
     NamedScaling{"default", RopeScaling::none}, NamedScaling{"longrope", RopeScaling::longrope},
     NamedScaling{"su", RopeScaling::longrope}, NamedScaling{"yarn", RopeScaling::longrope}};
 
-/// rope_type or type, its older name, of rope_scaling or rope_parameters; none where there is
-/// neither, nor any key that would need it. InputFileError for null and for another name.
+/// Reads rope_type, or `type`, its older name, in rope_scaling or rope_parameters; none if there is
+/// neither and no key that needs one. InputFileError for null and for another name.
 [[nodiscard]] RopeScaling read_rope_type(const StrictJson& json,
                                          std::span<const NamedScaling> types);
 
 /// Rotary positions of a config.json: rope_theta and rope_scaling, or rope_parameters. `positions`:
-/// max_position_embeddings, the trained length where none is given; `theta`: where the file has
-/// none; `types`: those that the family has. InputFileError for what is not computed.
+/// max_position_embeddings, the default of the trained length; `theta`: the default base; `types`:
+/// the family's types. InputFileError for unsupported values.
 [[nodiscard]] Rope read_rope(const StrictJson& config, int64_t positions, double theta,
                              std::span<const NamedScaling> types = kRopeTypes);
 
-/// Rotary positions of layers with the window and of all others, which Gemma 3 has: rope_theta and
-/// rope_scaling are of the others, rope_local_base_freq is of those with the window, and
+/// Rotary positions of layers with a window and of all others, as in Gemma 3: rope_theta and
+/// rope_scaling belong to the others, rope_local_base_freq to layers with the window, and
 /// rope_parameters has an object for each kind. Positions of layers with the window are not
 /// stretched.
 struct RopesOfLayers {
     Rope full;
     Rope windowed;
 };
-/// Takes the bases of `otherwise` where the file has none.
+/// `otherwise`: the default bases.
 [[nodiscard]] RopesOfLayers read_ropes_of_layers(const StrictJson& config, int64_t positions,
                                                  const RopesOfLayers& otherwise);
 

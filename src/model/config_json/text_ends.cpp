@@ -33,7 +33,7 @@ void read_text_ends(const ConfigValues& file, ModelConfig& c) {
 }
 
 void print_text_ends(const ModelConfig& c, nlohmann::ordered_json& json) {
-    json["bos_token_id"] = nullptr;  // by default a token that may be none here
+    json["bos_token_id"] = nullptr;  // the default may be no token of this model
     json["eos_token_id"] = nullptr;
     if (c.begin_of_text) json["bos_token_id"] = *c.begin_of_text;
     if (c.ends_of_text.size() == 1) {

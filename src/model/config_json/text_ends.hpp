@@ -7,11 +7,12 @@
 #include <nlohmann/json.hpp>
 
 // bos_token_id and eos_token_id: which tokens begin and end a text. Nothing is computed with them;
-// whoever generates with the model asks its config.json.
+// programs that generate with the model read them from its config.json.
 
 namespace vocabpipe {
 
-/// Passes over what is no token of the vocabulary, such as transformers' defaults of small models.
+/// Ignores values that are no tokens of the vocabulary, such as transformers' defaults in small
+/// models.
 void read_text_ends(const ConfigValues& file, ModelConfig& config);
 /// null where the model names none.
 void print_text_ends(const ModelConfig& config, nlohmann::ordered_json& json);

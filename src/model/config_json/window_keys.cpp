@@ -22,7 +22,7 @@ int64_t full_layers(const ConfigValues& file) {
     return value ? value->integer(0, INT32_MAX) : kDefault;
 }
 
-/// layer_types: whether each layer has a window. As many entries as layers.
+/// layer_types: whether each layer has a window. One entry per layer.
 std::vector<bool> windowed_by(const ConfigValues& file, const StrictJson& types, size_t layers) {
     const std::vector<StrictJson> entries = types.items(kMostLayers);
     if (entries.size() != layers) {

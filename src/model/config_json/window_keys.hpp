@@ -8,7 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <string_view>
 
-// Which layers of a model see a window of their tokens, as config.json says it.
+// Keys of config.json that say which layers of a model see only a window of tokens.
 
 namespace vocabpipe {
 
@@ -18,18 +18,18 @@ namespace vocabpipe {
 /// sliding_window: null where no layer has one.
 void print_window(const ModelConfig& config, nlohmann::ordered_json& json);
 
-/// Sets the windows of layer_types or, where the file has none, those of `otherwise`.
-/// `given_by` ends the message about a layer with a window whose size is not given.
+/// Sets windows by layer_types or, if the file has none, by `otherwise`. `given_by` ends the
+/// message about a layer with a window whose size is missing.
 void read_layer_types(const ConfigValues& file, int64_t window, std::string_view given_by,
                       const HasWindow& otherwise, ModelConfig& config);
-/// For every family, after its own keys: layer_types must be as many as layers and say what they
-/// are. So a family that passes over the key, as its class in transformers does, refuses a file
-/// that means another model.
+/// For every family, after its own keys: layer_types, if given, must have one entry per layer and
+/// agree with the layers' windows. So a family that ignores the key, as its class in transformers
+/// does, refuses a file that means another model.
 void check_layer_types(const ConfigValues& file, const ModelConfig& config);
 /// One entry per layer.
 void print_layer_types(const ModelConfig& config, nlohmann::ordered_json& json);
 
-/// Qwen's: use_sliding_window, and the window from max_window_layers on or in layer_types.
+/// Qwen's keys: use_sliding_window, and the window from max_window_layers on or in layer_types.
 void read_late_windows(const ConfigValues& file, ModelConfig& config);
 void print_late_windows(const ModelConfig& config, nlohmann::ordered_json& json);
 

@@ -16,7 +16,7 @@ namespace vocabpipe {
 
 class ConfigValues;
 
-/// What a config.json calls what every model has.
+/// Keys of config.json for values that every model has.
 struct ConfigKeys {
     const char* layers = "num_hidden_layers";
     const char* hidden = "hidden_size";
@@ -27,7 +27,7 @@ struct ConfigKeys {
     const char* activation = "hidden_act";
 };
 
-/// transformers' defaults of keys that a config.json may leave out.
+/// transformers' defaults for keys that a config.json may leave out.
 struct ConfigDefaults {
     int64_t positions = 0;  ///< 0: the key must be there
     const char* activation = "silu";
@@ -38,7 +38,7 @@ struct ConfigDefaults {
     bool tied = false;
 };
 
-/// How Megatron's flags describe a model by its parts.
+/// A model in Megatron's flags, which describe it by its parts.
 struct MegatronParts {
     bool swiglu = false;    ///< --swiglu
     bool rms_norm = false;  ///< --normalization RMSNorm
@@ -47,48 +47,50 @@ struct MegatronParts {
     bool operator==(const MegatronParts&) const = default;
 };
 
-/// Models that one class of transformers computes. All that this program knows of one family is
-/// said in one file of this folder; what several families share are functions that they call:
-/// rotary_decoder.hpp, and src/model/config_json/ for their config.json.
+/// The models of one class of transformers. One file of this folder holds all that this program
+/// knows of a family; families share code as functions that they call: rotary_decoder.hpp, and
+/// src/model/config_json/ for their config.json.
 struct ModelFamily {
     std::string_view name;          ///< model_type of config.json, --model-type
     std::string_view architecture;  ///< "architectures" of config.json: transformers' class
-    /// Another model_type that means the same here, because the keys say what differs.
+    /// Another model_type that is read in the same way, because keys express all differences.
     std::string_view other_name = {};
     ConfigKeys keys = {};
     ConfigDefaults defaults = {};
     TensorNames tensors;
-    /// Ends of names of tensors in files that are no weights: the masks and rotary frequencies of
-    /// old ones.
+    /// Suffixes of names of tensors in files that are no weights: masks and rotary frequencies in
+    /// old files.
     std::vector<std::string_view> no_weights = {};
     bool partial_rotary = false;  ///< rotary positions may turn a part of every head
     /// Whether its layers have experts.
     [[nodiscard]] bool has_experts() const { return !tensors.router.empty(); }
-    /// Without --model-type these parts mean this family.
+    /// The parts that select this family without --model-type.
     std::optional<MegatronParts> parts = {};
 
-    /// Sets what all models of the family have in common, given the sizes.
+    /// Sets the properties common to all models of the family; sizes are set already.
     void (*set)(ModelConfig& config);
     /// Reads the keys that parse_model_config() does not read for every family.
     void (*read)(const ConfigValues& file, ModelConfig& config);
     /// Adds the keys that print_model_config() does not print for every family.
     void (*print)(const ModelConfig& config, nlohmann::ordered_json& json);
-    /// Refuses what files of the family cannot say. UsageError with flag, value and remedy.
+    /// Refuses models that files of the family cannot express. UsageError with flag, value and
+    /// remedy.
     void (*check)(const ModelConfig& config) = [](const ModelConfig& /*config*/) {};
 };
 
 /// All families, in the order in which messages and help name them.
 [[nodiscard]] std::span<const ModelFamily> all_families();
 
-/// UsageError naming --model-type, the known families and the nearest of them for another name.
+/// Throws UsageError for another name, naming --model-type, the known families and the nearest of
+/// them.
 [[nodiscard]] const ModelFamily& model_family(std::string_view name);
 /// Null for another name.
 [[nodiscard]] const ModelFamily* find_family(std::string_view name);
 
 /// "gpt2, llama, ..."
 [[nodiscard]] std::string known_families();
-/// The end of a message about a model_type that is none of them: "; did you mean llama?", or "; the
-/// nearest is mistral, missing is a mixture of experts", or "".
+/// The end of a message about an unknown model_type: "; did you mean llama?", or "; the nearest is
+/// mistral, missing is a mixture of experts", or "".
 [[nodiscard]] std::string nearest_family(std::string_view name);
 
 /// The rows of the registry, each in the file of its name.

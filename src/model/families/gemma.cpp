@@ -13,7 +13,7 @@ namespace vocabpipe {
 
 namespace {
 
-/// The first files say gelu and mean its tanh form; transformers reads them so, too.
+/// The first files have "gelu" for its tanh form; transformers reads them in this way, too.
 constexpr std::array kGemmaNames{
     NamedActivation{"gelu_pytorch_tanh", kernels::Activation::gelu_tanh},
     NamedActivation{"gelu", kernels::Activation::gelu_tanh},

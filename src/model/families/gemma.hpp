@@ -5,7 +5,8 @@
 
 namespace vocabpipe {
 
-/// What all Gemmas have: GeGLU, norms that files keep as gamma - 1, embedded tokens times sqrt(h).
+/// Sets what all Gemmas have: GeGLU, norms that files keep as gamma - 1, embedded tokens times
+/// sqrt(h).
 void set_any_gemma(ModelConfig& config);
 
 }  // namespace vocabpipe

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Gemma 2 (Gemma Team 2024, arXiv 2408.00118): Gemma with norms of what goes into the residual,
-// soft-capped scores and logits, and a window in every other layer.
+// Gemma 2 (Gemma Team 2024, arXiv 2408.00118): Gemma with norms of the outputs of attention and
+// MLP, soft-capped scores and logits, and a window in every other layer.
 #include "src/model/config_json/decoder_keys.hpp"
 #include "src/model/config_json/window_keys.hpp"
 #include "src/model/families/families.hpp"

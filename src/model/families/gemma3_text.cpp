@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The text model of Gemma 3 (Gemma Team 2025, arXiv 2503.19786): Gemma 2 with norms of the heads of
 // q and k instead of soft-capped scores, and a window in five of six layers, whose rotary positions
-// have a base of their own.
+// have their own base.
 #include "src/model/config_json/decoder_keys.hpp"
 #include "src/model/config_json/rope_keys.hpp"
 #include "src/model/config_json/rotary_share.hpp"
@@ -55,7 +55,7 @@ void read_gemma3(const ConfigValues& file, ModelConfig& c) {
 
 void print_gemma3(const ModelConfig& c, nlohmann::ordered_json& json) {
     print_newer_gemma(c, json);
-    // With rope_theta and rope_scaling, also transformers 5 reads this older key.
+    // Next to rope_theta and rope_scaling, transformers 5 also reads this older key.
     json["rope_local_base_freq"] = c.windowed_rope.value_or(c.rope).theta;
 }
 

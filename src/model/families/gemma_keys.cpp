@@ -19,7 +19,7 @@ nlohmann::ordered_json number_or_null(float value) {
     return shortest(value);
 }
 
-/// The number whose reciprocal root is the scale of scores; transformers has a whole one.
+/// The number whose reciprocal square root scales the scores; an integer in transformers.
 nlohmann::ordered_json query_scalar(const ModelConfig& c) {
     if (c.attention_scale == 0) return c.head_size();
     const double scalar = 1 / (static_cast<double>(c.attention_scale) * c.attention_scale);

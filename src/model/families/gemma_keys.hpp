@@ -7,20 +7,20 @@
 
 #include <nlohmann/json.hpp>
 
-// Names of tensors and keys of config.json that Gemma 2 and those after it share.
+// Names of tensors and keys of config.json that Gemma 2 and later Gemmas share.
 
 namespace vocabpipe {
 
-/// Llama's, and norms of what goes into the residual stream. Llama's "post_attention_layernorm" is
-/// what the MLP begins with; here it normalises what attention adds.
+/// Llama's names, and norms of what is added to the residual stream. Llama's
+/// "post_attention_layernorm" normalises the MLP's input; here it normalises attention's output.
 [[nodiscard]] TensorNames names_of_newer_gemmas();
 
-/// A soft cap, where null stands for none. `missing`: where there is no such key.
+/// Reads a soft cap; null stands for none. `missing`: the default without the key.
 [[nodiscard]] float read_softcap(const ConfigValues& file, const char* key, float missing);
 
 /// Activation, attention_bias and query_pre_attn_scalar.
 void read_newer_gemma(const ConfigValues& file, ModelConfig& config);
-/// These, both soft caps, windows and all keys of a rotary decoder.
+/// The keys of read_newer_gemma(), both soft caps, windows and all keys of a rotary decoder.
 void print_newer_gemma(const ModelConfig& config, nlohmann::ordered_json& json);
 
 }  // namespace vocabpipe

@@ -44,7 +44,7 @@ void read_gpt_neox(const ConfigValues& file, ModelConfig& c) {
     c.rope = read_rope(file.json(), c.max_position_embeddings,
                        base ? base->number(kLeastTheta) : file.defaults().rope_theta);
     read_rotary_share(file, "rotary_pct", kRotaryShare, c);
-    const auto size = file.given("head_dim");  // transformers takes it for the angles alone
+    const auto size = file.given("head_dim");  // transformers uses it only for angles
     if (size && size->integer(1, kMostHeads) != c.head_size()) {
         size->fail("must be hidden_size / num_attention_heads in this family");
     }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Mistral (Jiang et al. 2023): Llama with a window in all layers, or in none. Ministral (2024) has
-// one in the layers that layer_types names; transformers reads a mistral with that key as one.
+// a window in the layers that layer_types names; transformers reads a mistral with that key as a
+// Ministral.
 #include "src/model/config_json/decoder_keys.hpp"
 #include "src/model/config_json/window_keys.hpp"
 #include "src/model/families/families.hpp"
@@ -24,7 +25,8 @@ void read_mistral(const ConfigValues& file, ModelConfig& c) {
     read_layer_types(file, read_window(file), "", every_layer, c);
 }
 
-/// layer_types where they differ, so that all other files stay those of Mistral's own class.
+/// Prints layer_types only if layers differ, so that all other files stay those of Mistral's own
+/// class.
 void print_mistral(const ModelConfig& c, nlohmann::ordered_json& json) {
     print_rotary_decoder(c, {}, json);
     print_window(c, json);

@@ -8,11 +8,11 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-// What families with a mixture of experts have in common.
+// Shared code of families with a mixture of experts.
 
 namespace vocabpipe {
 
-/// Sizes of the published models, where none are set: 8 experts, 2 per token.
+/// Sets the published models' sizes where none are set: 8 experts, 2 per token.
 void set_experts(ModelConfig& config);
 
 /// Reads num_local_experts or num_experts, as transformers 5 and 4 call them (`experts` where there
@@ -21,14 +21,15 @@ void set_experts(ModelConfig& config);
 void read_experts(const ConfigValues& file, int64_t experts, int64_t top_k, ModelConfig& config);
 /// InputFileError for more experts per token than the experts that `key` names.
 void check_per_token(const ConfigValues& file, const std::string& key, const ModelConfig& config);
-/// num_experts_per_tok, router_aux_loss_coef, and that transformers is to leave out router logits.
+/// num_experts_per_tok, router_aux_loss_coef, and a key that makes transformers omit router logits.
 void print_experts(const ModelConfig& config, nlohmann::ordered_json& json);
 
 /// decoder_sparse_step and mlp_only_layers: which layers have experts.
 void read_sparse_layers(const ConfigValues& file, ModelConfig& config);
 void print_sparse_layers(const ModelConfig& config, nlohmann::ordered_json& json);
 
-// Of ModelFamily::check: what files of a family cannot say. UsageErrors with flag and remedy.
+// For ModelFamily::check: refuse what files of a family cannot express. UsageErrors with flag and
+// remedy.
 
 /// Layers with an MLP.
 void refuse_dense_layers(const ModelConfig& config);

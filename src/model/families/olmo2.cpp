@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// OLMo 2 (Team OLMo 2025, arXiv 2501.00656): Llama with norms of what goes into the residual
-// instead of what attention and the MLP read, and of q and k, each over all of its heads.
+// OLMo 2 (Team OLMo 2025, arXiv 2501.00656): Llama with norms of the outputs of attention and MLP
+// instead of their inputs, and of q and k, each over all of its heads.
 #include "src/model/config_json/decoder_keys.hpp"
 #include "src/model/families/families.hpp"
 #include "src/model/families/rotary_decoder.hpp"
@@ -28,8 +28,8 @@ void print_olmo2(const ModelConfig& c, nlohmann::ordered_json& json) {
     print_no_padding(json);
 }
 
-/// In Llama's files "post_attention_layernorm" is what the MLP begins with; here it normalises what
-/// attention adds to the residual.
+/// In Llama's files "post_attention_layernorm" normalises the MLP's input; here it normalises
+/// attention's output.
 TensorNames olmo2_names() {
     TensorNames names = rotary_decoder_names();
     names.attention_norm = {};

@@ -9,8 +9,8 @@ namespace vocabpipe {
 /// A model_type of transformers that this program does not compute.
 struct OtherFamily {
     std::string_view name;
-    std::string_view nearest;  ///< of the families that it does compute
-    std::string_view missing;  ///< what it would have to compute besides
+    std::string_view nearest;  ///< the most similar supported family
+    std::string_view missing;  ///< what support would need in addition
 };
 [[nodiscard]] std::span<const OtherFamily> other_families();
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Phi-3 and Phi-4 (Abdin et al. 2024, arXiv 2404.14219 and 2412.08905): Llama whose files keep q, k
 // and v in one tensor, and gate and up in another, with a window in all layers or in none, and
-// rotary positions of a part of every head where the file says so. LongRoPE
-// alone stretches its positions (Ding et al. 2024, arXiv 2402.13753).
+// rotary positions of a part of every head where the file says so. Its only scaling of positions is
+// LongRoPE (Ding et al. 2024, arXiv 2402.13753).
 #include "src/model/config_json/decoder_keys.hpp"
 #include "src/model/config_json/rope_keys.hpp"
 #include "src/model/config_json/rotary_share.hpp"
@@ -27,10 +27,10 @@ void set_phi3(ModelConfig& c) {
     set_windows(c, c.sliding_window, each_layer);
 }
 
-/// LongRoPE: a divisor for each pair of columns that turn. transformers takes the trained length
-/// from outside of rope_scaling, whatever stands inside.
+/// LongRoPE: one divisor for each pair of columns that turn. transformers takes the trained length
+/// from outside rope_scaling and ignores the one inside.
 void check_divisors(const ConfigValues& file, const ModelConfig& c) {
-    constexpr int64_t kShortest = 2;  // its logarithm divides
+    constexpr int64_t kShortest = 2;  // its logarithm is a divisor
     (void)file.json().at("original_max_position_embeddings").integer(kShortest, kMostPositions);
     const auto pairs = static_cast<size_t>(c.rotary_size() / 2);
     for (const std::vector<double>& divisors : {c.rope.short_factors, c.rope.long_factors}) {
@@ -53,8 +53,8 @@ void read_phi3(const ConfigValues& file, ModelConfig& c) {
     set_windows(c, file.size("sliding_window", 0, 0, kMostPositions), each_layer);
 }
 
-/// With the keys that all versions of transformers take for Phi-3, and no other: type, the
-/// divisors, and the trained length outside.
+/// Prints only keys that all versions of transformers accept for Phi-3: type, the divisors, and the
+/// trained length outside rope_scaling.
 void print_longrope(const ModelConfig& c, nlohmann::ordered_json& json) {
     json["original_max_position_embeddings"] = c.rope.original_positions;
     nlohmann::ordered_json& scaling = json["rope_scaling"];

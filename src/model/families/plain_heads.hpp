@@ -5,8 +5,8 @@
 
 namespace vocabpipe {
 
-/// Refuses heads of keys and values that are fewer than those of queries, and heads that are not
-/// hidden size / heads wide: files of the family have no key for them. UsageError.
+/// Refuses fewer heads of keys and values than of queries, and heads that are not hidden size /
+/// heads wide: files of the family have no key for them. UsageError.
 void check_plain_heads(const ModelConfig& config);
 
 }  // namespace vocabpipe

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Qwen 2's mixture of experts (Yang et al. 2024, arXiv 2407.10671): Qwen 2 with experts in some
-// layers or in all, and besides an expert that computes every token and has a gate of its own.
+// layers or in all; these layers also have an expert that computes every token and has its own
+// gate.
 #include "src/model/config_json/decoder_keys.hpp"
 #include "src/model/config_json/window_keys.hpp"
 #include "src/model/families/families.hpp"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Qwen 3's mixture of experts (Yang et al. 2025): Qwen 3 with experts, which have a size of their
-// own, in some layers or in all.
+// Qwen 3's mixture of experts (Yang et al. 2025): Qwen 3 with experts, which have their own size,
+// in some layers or in all.
 #include "src/model/config_json/decoder_keys.hpp"
 #include "src/model/config_json/window_keys.hpp"
 #include "src/model/families/families.hpp"
@@ -23,7 +23,7 @@ void read_qwen3_moe(const ConfigValues& file, ModelConfig& c) {
     read_rotary_decoder(file, c);
     c.activation = read_activation(file, kGateNames);
     read_attention_bias(file, c);
-    // transformers' class has the window in all layers, whatever max_window_layers says.
+    // transformers' class has the window in all layers and ignores max_window_layers.
     set_windows(c, file.flag("use_sliding_window", false) ? read_window(file) : 0, every_layer);
     read_experts(file, 128, 8, c);
     c.moe.ffn_hidden_size =

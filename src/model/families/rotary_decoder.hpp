@@ -6,7 +6,7 @@
 
 #include <string_view>
 
-// What Llama and those that came after it have in common.
+// Shared code of Llama and the families derived from it.
 
 namespace vocabpipe {
 

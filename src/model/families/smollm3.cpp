@@ -37,7 +37,7 @@ void set_smollm3(ModelConfig& c) {
     set_roped(c, roped_by_interval(c, kRopeInterval));
 }
 
-/// no_rope_layers, whose 1 is a layer with rotary positions.
+/// Reads no_rope_layers, where 1 is a layer with rotary positions.
 std::vector<bool> read_roped(const ConfigValues& file, const ModelConfig& c) {
     const auto list = file.given("no_rope_layers");
     if (!list) {

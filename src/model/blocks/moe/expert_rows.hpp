@@ -12,19 +12,19 @@
 
 namespace vocabpipe {
 
-/// Which rows of a microbatch's experts are which token's (Operators::sort_by_expert()), as views
-/// of memory that F leaves. Numbers are 32-bit integers in tensors of 32-bit elements.
+/// Maps tokens of a microbatch to rows of the experts and back (Operators::sort_by_expert()), as
+/// views of memory that F leaves. Integers are 32-bit, in tensors of 32-bit elements.
 struct ExpertRows {
     int64_t experts = 0;
     int64_t per_token = 0;  ///< k
     Tensor weights;         ///< (N, k) fp32
     Tensor choice;          ///< (N, k) integers
-    // Of all tokens that the rank has; a team that dispatches them has those of a RoutingPlan.
+    // For all tokens of the rank. Empty in a team that dispatches tokens: it uses a RoutingPlan.
     Tensor row_of_slot;  ///< (N, k) integers
     Tensor slot_of_row;  ///< (N, k) integers
     Tensor row_begin;    ///< (1, E + 1) integers
 
-    /// `alone`: no other rank sends it tokens.
+    /// `alone`: no other rank sends tokens to this one.
     [[nodiscard]] static ExpertRows views(int64_t experts, int64_t per_token, bool alone,
                                           TokenViews& views) {
         ExpertRows rows{.experts = experts,
@@ -43,8 +43,8 @@ struct ExpertRows {
     [[nodiscard]] static std::span<int32_t> integers(const Tensor& of) {
         return {of.as<int32_t>(), static_cast<size_t>(of.size())};
     }
-    /// Rows of each expert in the host's memory, which grouped products need: on a device with
-    /// streams this waits until the router has run.
+    /// Rows of each expert in host memory, as grouped products need them. On a device with streams
+    /// this waits until the router has run.
     [[nodiscard]] std::vector<RowRange> on_host(const StagePass& pass) const {
         std::vector<int32_t> begin(static_cast<size_t>(experts + 1));
         pass.op().read_to_host(pass.ctx, integers(row_begin), begin);
@@ -54,7 +54,7 @@ struct ExpertRows {
     }
 };
 
-/// Memory of k rows per token as the rows themselves: (N, k cols) becomes (N k, cols).
+/// Views memory of k rows per token as separate rows: (N, k cols) becomes (N k, cols).
 [[nodiscard]] inline Tensor rows_of_slots(const Tensor& memory, int64_t per_token) {
     return {memory.data, memory.rows * per_token, memory.cols / per_token, memory.dtype};
 }

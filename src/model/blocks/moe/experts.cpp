@@ -11,7 +11,7 @@ namespace vocabpipe {
 
 namespace {
 
-/// The tensors of files: of every expert in turn its matrices `names`, each of `rows` rows.
+/// The tensors of files: for every expert in turn its matrices `names`, each of `rows` rows.
 std::vector<FilePart> parts_of_experts(const ExpertsOptions& options,
                                        const std::vector<std::string>& names, int64_t rows) {
     std::vector<FilePart> parts;
@@ -136,7 +136,7 @@ void Experts::backward_inside(const StagePass& pass, ConstTensor dy, const Exper
     const Tensor dact = pass.scratch.own_rows(saved.act.rows, options_.ffn_hidden_size);
     op.grouped_linear_backward_input(pass.ctx, gradients.out, weights_.down->weight, of_experts,
                                      dact);
-    // <dy, W act> = <W^T dy, act>: what the experts made need not be kept.
+    // <dy, W act> = <W^T dy, act>: the experts' output need not be kept.
     op.combine_backward_weights(pass.ctx, dact, saved.act, slots, dweights);
     op.scale_rows(pass.ctx, dact, slots, rows.weights, dact);
     op.scale_rows(pass.ctx, gradients.out, slots, rows.weights, gradients.out);

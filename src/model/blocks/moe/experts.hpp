@@ -19,8 +19,8 @@
 namespace vocabpipe {
 
 struct ExpertsOptions {
-    std::string name;                           ///< before the number of an expert, ends with a dot
-    bool numbered = true;                       ///< else there is one, whose names have no number
+    std::string name;                           ///< precedes an expert's number; ends with a dot
+    bool numbered = true;                       ///< false: one expert, without a number
     std::string gate_name, up_name, down_name;  ///< of one expert, without ".weight"
     int64_t hidden_size = 0;                    ///< h
     int64_t ffn_hidden_size = 0;                ///< f, of one expert
@@ -29,27 +29,27 @@ struct ExpertsOptions {
     kernels::Activation activation = kernels::Activation::silu;
     float gate_up_init_std = 0;
     float down_init_std = 0;
-    /// experts: the ranks of an expert team have E / `ranks` experts each, rank j those from
-    /// E j / ranks on; repeated: this rank has all of them.
+    /// experts: each rank of an expert team has E / `ranks` experts, rank j those from E j / ranks
+    /// on; repeated: this rank has all of them.
     TensorCut cut = TensorCut::repeated;
     int ranks = 1;  ///< e
-    /// Generation: every member of the team has all tokens, and adds up what the members made.
+    /// Generation: every member of the team has all tokens and adds up the members' results.
     bool all_tokens = false;
     ExpertPieces pieces = {};
     double row_factor = kMoeRowFactor;  ///< ModelPartition::moe_row_factor
 };
 
-/// This rank's part of gate_up (E 2 f, h) and down (E h, f), which hold all experts, one after the
-/// other; files have a tensor per expert and matrix.
+/// This rank's part of gate_up (E 2 f, h) and down (E h, f). Both hold all experts, one after the
+/// other; files have one tensor per expert and matrix.
 struct ExpertWeights {
     ExpertWeights(const ExpertsOptions& options, ParameterSource& parameters);
     Parameter* gate_up;
     Parameter* down;
 };
 
-/// Gated MLPs, one per expert, on the rows that the router sends to each: grouped products, whose
-/// work is that of N k rows however they are spread. The rank has all experts, or it has all tokens
-/// and forwards alone (ExpertsOptions::all_tokens); else see TeamExperts.
+/// Gated MLPs, one per expert, on the rows that the router sends to each. Grouped products do the
+/// work of N k rows, however these spread over the experts. The rank has all experts, or it has all
+/// tokens and runs forwards only (ExpertsOptions::all_tokens); for other teams see TeamExperts.
 class Experts {
 public:
     /// What F leaves, of N k rows sorted by expert.
@@ -60,7 +60,7 @@ public:
     };
     /// What I leaves for W.
     struct Gradients {
-        Tensor out;      ///< (N k, h) of what the experts make
+        Tensor out;      ///< (N k, h) of the experts' output
         Tensor gate_up;  ///< (N k, 2 f)
     };
 
@@ -68,21 +68,21 @@ public:
 
     [[nodiscard]] Saved saved_views(SavedViews& views) const;
     [[nodiscard]] Gradients gradient_views(TokenViews& views) const;
-    /// Columns per own token.
+    /// Scratch columns per own token.
     [[nodiscard]] int64_t scratch_columns() const;
 
-    /// Of Scratch, for its forward.
+    /// Scratch::workspace of a forward.
     [[nodiscard]] int64_t workspace_bytes(const ScratchFor& use) const;
 
-    /// out = residual + for every token the weighted sum of what its experts make. An empty `out`
-    /// is not computed. In a team members' sums are added up in member order, the same on all of
-    /// them, and rows of others' experts are not computed.
+    /// out = residual + the weighted sum of the outputs of each token's experts. An empty `out` is
+    /// not computed. In a team a member computes the rows of its own experts only, and adds up all
+    /// members' sums in member order, so that all get the same bits.
     void forward(const StagePass& pass, ConstTensor x, const ExpertRows& rows, const Saved& saved,
                  ConstTensor residual, Tensor out) const;
-    /// Makes the cheap tensors of `saved` again.
+    /// Recomputes the cheap tensors of `saved`.
     void recompute(const StagePass& pass, ConstTensor x, const ExpertRows& rows,
                    const Saved& saved) const;
-    /// dweights (N, k) fp32: of the rows' weights. dx (N, h) += the gradient of x is left to
+    /// dweights (N, k) fp32: gradient of the rows' weights. The gradient of x is left to
     /// add_input_gradient().
     void backward_inside(const StagePass& pass, ConstTensor dy, const ExpertRows& rows,
                          const Saved& saved, const Gradients& gradients, Tensor dweights) const;
@@ -93,18 +93,18 @@ public:
                          const Gradients& gradients) const;
 
     [[nodiscard]] const ExpertWeights& weights() const { return weights_; }
-    /// Of a forward, per token.
+    /// Forward FLOPs per token.
     [[nodiscard]] double flops() const;
     /// Elements that recompute() reads and writes, per token.
     [[nodiscard]] int64_t recompute_traffic() const;
 
 private:
-    /// (e N, h): of all members.
+    /// (e N, h): the sums of all members.
     [[nodiscard]] Tensor partials(Views& views, int64_t tokens, DType dtype) const;
 
     ExpertsOptions options_;
     ExpertWeights weights_;
-    /// Rows of each expert, by ExpertRows::row_begin: F alone waits for them.
+    /// Rows of each expert, keyed by ExpertRows::row_begin: only F waits for them.
     std::shared_ptr<KeptOnHost<std::vector<RowRange>>> kept_;
 };
 

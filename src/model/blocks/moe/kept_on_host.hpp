@@ -13,13 +13,13 @@
 
 namespace vocabpipe {
 
-/// What a forward learned on the host, for the passes that follow it on the same microbatch: on a
-/// device with streams it costs a wait. Such passes find it by where the forward has left a tensor,
-/// as they find the tensor. So there are as many as microbatches in flight.
+/// Keeps what a forward read back to the host for later passes of the same microbatch; on a device
+/// with streams each read costs a wait. The key is the memory of a tensor that the forward saved,
+/// so there is one entry per microbatch in flight.
 template <typename T>
 class KeptOnHost {
 public:
-    /// Forgets what was kept with memory that `at` has now.
+    /// Replaces all entries whose memory overlaps that of `at`.
     T& keep(const Tensor& at, T one) {
         const auto bytes = bytes_of<const std::byte>(at);
         const std::byte* const end = bytes.data() + bytes.size();
@@ -28,7 +28,7 @@ public:
         while (next != entries_.end() && before(next->first, end)) next = entries_.erase(next);
         return entries_.emplace_hint(next, bytes.data(), Entry{end, std::move(one)})->second.one;
     }
-    /// Throws UsageError where no forward has left any.
+    /// Throws UsageError where no forward has left an entry.
     [[nodiscard]] T& find(const Tensor& at) {
         const auto found = entries_.find(static_cast<const std::byte*>(at.data));
         if (found != entries_.end()) return found->second.one;
@@ -42,8 +42,7 @@ private:
     };
     static bool before(const std::byte* a, const std::byte* b) { return std::less<>()(a, b); }
 
-    std::map<const std::byte*, Entry, std::less<>>
-        entries_;  ///< ranges that have no byte in common
+    std::map<const std::byte*, Entry, std::less<>> entries_;  ///< ranges do not overlap
 };
 
 }  // namespace vocabpipe

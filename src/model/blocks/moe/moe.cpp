@@ -17,7 +17,7 @@ RouterBlockOptions router_options(const MoeOptions& options) {
 
 }  // namespace
 
-/// Of Scratch::workspace: what is held all along.
+/// The part of Scratch::workspace that is in use during the whole pass.
 struct Moe::Workspace {
     Tensor dweights;  ///< (N/t, k) fp32: gradient of the weights
     std::optional<TeamMemory> team;
@@ -105,7 +105,7 @@ void Moe::backward_input(const StagePass& pass, ConstTensor dy, ConstTensor x, c
     if (team_) {
         team_->backward_input(pass, *of.team, dy, x, saved.routes, saved.experts, gradients.experts,
                               of.dweights, dx, run_beside);
-        // Memory that messages have left.
+        // Messages no longer use this memory.
         const Tensor of_logits(of.team->home.data(), dx.rows, dx.cols, dx.dtype);
         router_.backward_input(of_router, of.dweights, saved.router, gradients.router, of_logits);
         pass.op().add(pass.ctx, dx, of_logits, dx);

@@ -16,30 +16,30 @@ struct MoeOptions {
     ExpertsOptions experts;
 };
 
-/// The feed-forward part of a layer with experts, (N/t, h) to (N/t, h). Its passes are those of
-/// Mlp. A team of experts is met in all of them; in W only where one wave is not enough for its
-/// rows.
+/// The feed-forward part of a layer with experts, (N/t, h) to (N/t, h). Its passes work as those of
+/// Mlp. All of them communicate with a team of experts; W only where the rows need more than one
+/// wave.
 class Moe {
 public:
     using Options = MoeOptions;
     struct Saved {
         Router::Saved router;
         Experts::Saved experts;
-        TeamRoutes routes;  ///< of a team
+        TeamRoutes routes;  ///< only in a team
     };
     struct Gradients {
         Router::Gradients router;
         Experts::Gradients experts;
     };
-    /// Work of another block, which runs while a team's first messages travel, else before all.
-    /// Gets the workspace that is free then.
+    /// Work of another block, which runs while a team's first messages travel; without a team it
+    /// runs first. Its argument is the workspace that is free then.
     using Beside = std::function<void(Bytes)>;
 
     Moe(const MoeOptions& options, ParameterSource& parameters);
 
     [[nodiscard]] Saved saved_views(SavedViews& views) const;
     [[nodiscard]] Gradients gradient_views(TokenViews& views) const;
-    /// With what runs beside it.
+    /// `beside`: scratch of the block that runs as Beside.
     [[nodiscard]] ScratchSize scratch(const ScratchFor& use, const ScratchSize& beside = {}) const;
 
     void forward(const StagePass& pass, ConstTensor x, const Saved& saved, ConstTensor residual,
@@ -60,7 +60,7 @@ private:
     int64_t per_token_;
     Router router_;
     Experts experts_;
-    std::optional<TeamExperts> team_;  ///< in place of experts_'s passes and memory
+    std::optional<TeamExperts> team_;  ///< replaces passes and memory of experts_
 };
 
 }  // namespace vocabpipe

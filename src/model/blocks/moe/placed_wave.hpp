@@ -11,17 +11,17 @@
 
 namespace vocabpipe {
 
-/// A wave as operators and messages take it: sizes on the host, and its lists where operators read.
-/// Names are RoutingWave's.
+/// A wave in the form that operators and messages take: sizes on the host, lists in memory that
+/// operators read. Fields have the meaning that they have in RoutingWave.
 struct PlacedWave {
-    // As a home.
+    // The member as a home.
     std::vector<std::span<const int32_t>> tokens;  ///< [member]
     std::span<const int32_t> copy_of_token;        ///< (n, e)
 
-    // As an owner of experts.
+    // The member as an owner of experts.
     std::vector<RowRange> copies;  ///< [source]
     std::vector<RowRange> rows;    ///< [own expert]
-    /// Rows of gather_routes()'s tensor: those of the weights of each copy's token.
+    /// For each copy, the row of gather_routes()'s tensor with the weights of its token.
     std::span<const int32_t> weights_of_copy;
     std::span<const int32_t> slot_of_row;
     std::span<const int32_t> row_of_slot;  ///< (copies, k)
@@ -31,10 +31,11 @@ struct PlacedWave {
     [[nodiscard]] int64_t copy_count() const { return std::ssize(weights_of_copy); }
 };
 
-/// Numbers in the lists of one wave at most.
+/// The most numbers that the lists of one wave can have.
 [[nodiscard]] int64_t most_list_numbers(const RoutingShape& shape);
 
-/// `memory`, of operators, gets the lists in place of those of another wave: most_list_numbers().
+/// Writes the lists to `memory` (most_list_numbers() numbers that operators can read), over those
+/// of another wave.
 [[nodiscard]] PlacedWave place_wave(Context& ctx, const RoutingShape& shape, RoutingWave wave,
                                     std::span<int32_t> memory);
 

@@ -11,7 +11,7 @@ namespace vocabpipe {
 
 namespace {
 
-/// G: what the microbatch's tokens weigh in the loss of the step.
+/// G: the weight of the microbatch's tokens in the loss of the step.
 double loss_weight(const StagePass& pass) {
     const std::span<const float> g = pass.microbatch.loss_gradient;
     if (pass.microbatch.loss_weight) return *pass.microbatch.loss_weight;

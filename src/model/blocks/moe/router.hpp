@@ -17,7 +17,7 @@ struct RouterBlockOptions {
     int64_t hidden_size = 0;
     int64_t experts = 0;
     kernels::RouterOptions routing;
-    /// Whole name of the bias that experts are chosen by besides their scores; empty: none.
+    /// Whole name of the bias that is added to the scores when experts are chosen; empty: none.
     std::string correction_bias;
     float aux_loss = 0;  ///< coefficient of the load balancing loss
     float z_loss = 0;    ///< of the squared log partition function
@@ -26,12 +26,12 @@ struct RouterBlockOptions {
 };
 
 /// Chooses the experts of every token: logits = x w^T in fp32, then Operators::router_forward().
-/// Its own losses, of a microbatch of N tokens whose loss gradients g_n add up to G:
+/// Its own losses for a microbatch of N tokens whose loss gradients g_n add up to G:
 ///     aux_loss G E / (k N^2) sum_e load_e P_e   (P_e = sum over tokens of the scores of e),
 ///     z_loss G / N sum_n (log Z_n)^2.
-/// Tensor ranks route N/t of these tokens each and add up load and P.
-/// The first is differentiated through P alone (Fedus, Zoph and Shazeer 2022). All of their factors
-/// are known to the stage, so nothing of them travels.
+/// Tensor ranks route N/t of these tokens each and add up load and P. The aux loss is
+/// differentiated through P only (Fedus, Zoph and Shazeer 2022). The stage knows all factors of
+/// both losses, so stages exchange nothing for them.
 class Router {
 public:
     /// What F leaves.
@@ -55,13 +55,14 @@ public:
 
     /// Uses pass.scratch.workspace in a tensor team, as backward_input() does.
     void forward(const StagePass& pass, ConstTensor x, const Saved& saved) const;
-    /// dweights (N, k) fp32: of ExpertRows::weights; dx (N, h): of x. Uses pass.scratch.workspace.
+    /// dweights (N, k) fp32: gradient of ExpertRows::weights; dx (N, h): of x. Uses
+    /// pass.scratch.workspace.
     void backward_input(const StagePass& pass, ConstTensor dweights, const Saved& saved,
                         const Gradients& gradients, Tensor dx) const;
     void backward_weight(const StagePass& pass, ConstTensor x, const Saved& saved,
                          const Gradients& gradients) const;
 
-    /// Of a forward, per token.
+    /// Forward FLOPs per token.
     [[nodiscard]] double flops() const {
         return 2 * static_cast<double>(options_.hidden_size) *
                static_cast<double>(options_.experts);

@@ -12,7 +12,7 @@ namespace vocabpipe {
 
 namespace {
 
-/// Of the least budget.
+/// The least budget, unless the worst case is smaller.
 constexpr int64_t kTileRows = 128;
 
 }  // namespace
@@ -126,7 +126,7 @@ void RoutingPlan::send_from_home(RoutingWave& wave, int number) const {
             for_copies(owner, [&](int source, int64_t token, int in) {
                 if (source == rank_ && in == number) send(token);
             });
-        } else if (number == 0) {  // without a walk through all members' tokens
+        } else if (number == 0) {  // no need to visit all members' tokens
             for (int64_t token = 0; token < shape_.tokens; ++token) {
                 if (rows_of(rank_, token, owner) > 0) send(token);
             }
@@ -197,7 +197,7 @@ void RoutingPlan::order_steps(RoutingWave& wave) const {
     const TileMap tiles = TileMap::of_counts(counts, TileMap::kFewest);
     for (int expert = 0; expert < tiles.members(); ++expert) {
         for (int tile = 0; tile < tiles.pieces(expert); ++tile) {
-            // Rows have the order of copies, so the last one comes last.
+            // Rows are in the order of copies, so the last row needs the last copy.
             const RowRange rows = tiles.rows(expert, tile);
             const auto last = wave.slot_of_row[static_cast<size_t>(rows.end - 1)];
             const auto step = step_of_copy[static_cast<size_t>(last / shape_.per_token)];

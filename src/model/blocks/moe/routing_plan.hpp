@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which rows the members of a team of experts send each other, and what they compute when. A member
-// is a home of its own tokens and the owner of E / e consecutive experts.
+// Plans which rows the members of a team of experts send each other, and the order in which they
+// compute. A member is the home of its own tokens and the owner of E / e consecutive experts.
 #pragma once
 
 #include "vocabpipe/tile_map.hpp"
@@ -11,50 +11,51 @@
 
 namespace vocabpipe {
 
-/// What is known of a team before its tokens have chosen.
+/// Sizes of a team that are known before tokens choose experts.
 struct RoutingShape {
     int members = 1;        ///< e
     int64_t tokens = 0;     ///< n, of each member
     int64_t experts = 0;    ///< E
-    int64_t per_token = 0;  ///< k, different experts each
+    int64_t per_token = 0;  ///< k, distinct experts of a token
     int64_t budget = 0;     ///< R: rows of a member's experts in one wave
-    int pieces = 1;         ///< K, of what one member sends another in a wave
+    int pieces = 1;         ///< K, pieces per wave, sender and receiver
 
-    /// Of a member.
+    /// Experts of one member.
     [[nodiscard]] int64_t own_experts() const { return experts / members; }
-    /// Members that a token can go to, and rows that its copy can make on one of them.
+    /// The most members that a token can go to, and the most rows of its copy on one of them.
     [[nodiscard]] int64_t most_copies() const;
     [[nodiscard]] int64_t most_rows_of_copy() const;
-    /// Rows of one member if all tokens choose its experts.
+    /// The most rows of a member: all tokens choose its experts.
     [[nodiscard]] int64_t most_rows() const;
-    /// Rows of an expert if all have equally many; at least 1.
+    /// Rows of an expert if all experts have the same number; at least 1.
     [[nodiscard]] int64_t mean_rows_of_expert() const;
-    /// Copies that a member receives in one wave at most: each makes a row.
+    /// The most copies that a member receives in one wave: each has at least one row.
     [[nodiscard]] int64_t most_received() const;
 };
 
-/// R: `factor` times the mean n k of rows per member, at least a tile, at most the worst case.
+/// R: `factor` times n k, the mean number of rows per member; at least 128 and the most rows of a
+/// copy, at most most_rows().
 [[nodiscard]] int64_t row_budget(const RoutingShape& shape, double factor);
 
-/// What one member sends, receives and computes in one wave. All numbers are those that Operators
-/// take as indices. Copies have the order in which they arrive: own ones, then those of rank - 1,
-/// rank - 2, ..., of each in the order of its tokens. Rows are sorted by expert, of each expert by
-/// copy; a copy has one row for each of its token's choices that is an expert of this member.
+/// What one member sends, receives and computes in one wave. All numbers are indices for Operators.
+/// Copies are in order of arrival: own ones, then those of rank - 1, rank - 2, ..., each member's
+/// in the order of its tokens. Rows are sorted by expert, then by copy; a copy has one row for each
+/// of its token's choices that is an expert of this member.
 struct RoutingWave {
-    /// Rows that the products compute at once: when the first `pieces` pieces of `source` are there
-    /// and all that arrive before them.
+    /// Rows that the products compute at once: when the first `pieces` pieces of `source`, and all
+    /// pieces that come before them, have arrived.
     struct Step {
         int source = 0;
         int pieces = 0;
         std::vector<RowRange> rows;  ///< [own expert]; cut as TileMap cuts
     };
 
-    // As a home.
+    // The member as a home.
     std::vector<std::vector<int32_t>> tokens;  ///< [member] own tokens with a copy there, ascending
-    std::vector<int32_t> copy_of_token;  ///< (n, e): which of tokens[member] it is; -1: of none
+    std::vector<int32_t> copy_of_token;        ///< (n, e): index into tokens[member], or -1
 
-    // As an owner of experts.
-    std::vector<RowRange> copies;        ///< [source] where its copies are
+    // The member as an owner of experts.
+    std::vector<RowRange> copies;        ///< [source] range of its copies
     std::vector<int32_t> token_of_copy;  ///< member n + token
     std::vector<RowRange> rows;          ///< [own expert]
     std::vector<int32_t> slot_of_row;    ///< copy k + choice of its token
@@ -65,26 +66,27 @@ struct RoutingWave {
     [[nodiscard]] int64_t copy_count() const { return static_cast<int64_t>(token_of_copy.size()); }
 };
 
-/// Pure: a function of all members' choices, from which every member computes what concerns it, so
-/// that no index travels and both ends of a message agree. A token goes once to a member, however
-/// many of its experts live there. A member whose experts have more than R rows takes them in
-/// several waves of whole copies, in the order of arrival; all members have the number of waves of
-/// the one that has most.
+/// A pure function of all members' choices. Every member computes its own part of it, so that no
+/// index travels and both ends of a message agree. A token goes to a member once, however many of
+/// its experts live there. A member whose experts have more than R rows takes them in several waves
+/// of whole copies, in order of arrival; all members run as many waves as the member that needs
+/// most.
 class RoutingPlan {
 public:
-    /// choices[member] (n k): experts of its tokens, which must outlive the plan. Throws UsageError
-    /// for another number of choices, experts that do not exist, or a budget that a copy exceeds.
+    /// choices[member] (n k): experts of its tokens; the memory must outlive the plan. Throws
+    /// UsageError for another number of choices, experts that do not exist, or a budget that a copy
+    /// exceeds.
     RoutingPlan(const RoutingShape& shape, int rank, std::vector<std::span<const int32_t>> choices);
 
-    /// One at least.
+    /// At least one.
     [[nodiscard]] int waves() const { return waves_; }
     [[nodiscard]] RoutingWave wave(int number) const;
 
 private:
-    /// Of a token of a member: how many of its choices are experts of `owner`.
+    /// How many choices of a token of `source` are experts of `owner`.
     [[nodiscard]] int64_t rows_of(int source, int64_t token, int owner) const;
-    /// In which wave `owner` takes each copy, in the order in which they arrive there; calls
-    /// take(source, token, wave).
+    /// Calls take(source, token, wave) for each copy in the order in which it arrives at `owner`,
+    /// with the wave in which `owner` takes it.
     template <typename Take>
     void for_copies(int owner, const Take& take) const;
     void send_from_home(RoutingWave& wave, int number) const;

@@ -12,7 +12,7 @@ namespace vocabpipe {
 
 namespace {
 
-constexpr int64_t kAlignment = 64;  // bytes, of what a message holds
+constexpr int64_t kAlignment = 64;  // bytes; each part of a message starts at a multiple
 
 int64_t aligned(int64_t bytes) {
     return (bytes + kAlignment - 1) / kAlignment * kAlignment;
@@ -26,26 +26,26 @@ std::span<const int32_t> part_of(std::span<const int32_t> numbers, RowRange rang
     return numbers.subspan(static_cast<size_t>(range.first), static_cast<size_t>(range.size()));
 }
 
-/// Bytes of what one member sends another of `copies` tokens at the end of a wave.
+/// Bytes that one member sends another for `copies` copies at the end of a wave.
 int64_t message_bytes(const TeamSizes& sizes, int64_t copies) {
     const int64_t dweights = copies * sizes.shape.per_token * size_of(DType::fp32);
     return aligned(aligned(dweights) + copies * sizes.hidden_size * size_of(sizes.dtype));
 }
 
-/// Those of messages of `copies` tokens together, however they are divided among the members.
+/// The most bytes of all such messages for `copies` copies, however these divide among the members.
 int64_t most_bytes(const TeamSizes& sizes, int64_t copies) {
     return message_bytes(sizes, copies) + 2 * kAlignment * sizes.shape.members;
 }
 
-/// The messages to or from the members at the end of a wave, in memory one after the other: of each
-/// its gradients of weights (copies, k), if they travel, then panel by panel its sums (copies,
+/// The messages to or from the members at the end of a wave, one after the other in memory. Each
+/// has the gradients of weights (copies, k), if they travel, then panel by panel the sums (copies,
 /// columns of the panel).
 class PanelMessages {
 public:
     PanelMessages(const TeamSizes& sizes, bool with_dweights, Bytes memory)
         : sizes_(sizes), columns_(sizes.columns()), with_dweights_(with_dweights), rest_(memory) {}
 
-    /// The next member's, of as many copies.
+    /// Adds the message of the next member, for this number of copies.
     void add(int64_t copies) {
         Message message{.copies = copies, .bytes = {}, .first_panel = 0, .ends = {}};
         if (copies > 0) {
@@ -166,7 +166,7 @@ void dispatch_tokens(const TeamWave& team, ConstTensor own, const Meanwhile& mea
     if (meanwhile) meanwhile();
     for (auto step = wave.steps.begin(); step != wave.steps.end();) {
         if (step->source != link.rank()) operation.wait(step->source, step->pieces);
-        std::vector<RowRange> there = step->rows;  // what else has come is worked on at once
+        std::vector<RowRange> there = step->rows;  // with rows that have arrived meanwhile
         while (++step != wave.steps.end() && operation.test(step->source, step->pieces)) {
             for (size_t expert = 0; expert < there.size(); ++expert) {
                 const RowRange more = step->rows[expert];
@@ -182,7 +182,7 @@ void dispatch_tokens(const TeamWave& team, ConstTensor own, const Meanwhile& mea
                                   rows_of(rows, of_expert));
         }
         if (work && count > 0) work(there);
-        pass.ctx.poll();  // a part of the pass: of a few launches for each expert
+        pass.ctx.poll();  // each round is a few launches per expert
     }
     operation.finish();
 }
@@ -200,7 +200,7 @@ void combine_at_home(const TeamWave& team, const MakePanel& make, const Combinat
     PanelMessages coming(team.sizes, with_dweights, team.memory.home);
     for (int member = 0; member < link.size(); ++member) {
         leaving.add(wave.copies[static_cast<size_t>(member)].size());
-        const bool self = member == link.rank();  // stays where it is made
+        const bool self = member == link.rank();  // own sums stay in place
         coming.add(self ? 0 : std::ssize(wave.tokens[static_cast<size_t>(member)]));
     }
     const auto from = [&](int member) -> const PanelMessages& {
@@ -214,7 +214,7 @@ void combine_at_home(const TeamWave& team, const MakePanel& make, const Combinat
     }
     const std::string what = "combine for " + std::string(team.name);
     TileLink::Operation operation = link.all_to_all(send, receive, {.what = what});
-    // work(member, copies), next members first, own copies last.
+    // Calls work(member, copies), next members first, own copies last.
     const auto for_homes = [&](const auto& work) {
         for (int i = 1; i <= link.size(); ++i) {
             const int member = link.to(i % link.size());
@@ -244,7 +244,7 @@ void combine_at_home(const TeamWave& team, const MakePanel& make, const Combinat
         pass.ctx.poll();
     }
     if (meanwhile) meanwhile();
-    // part(member) of every member that has some, once its first `pieces` pieces are there.
+    // Calls part(member) for every member with copies, once its first `pieces` pieces have arrived.
     const auto at_home = [&](int pieces, const auto& part) {
         std::vector<ConstTensor> parts(static_cast<size_t>(link.size()));
         for (int i = 0; i < link.size(); ++i) {

@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+// Each wave takes four steps: place its lists, dispatch tokens, compute the experts on rows as they
+// arrive, and combine the results at the tokens' homes. F runs wave 0 last, so that its tensors are
+// in memory for the backward.
 #include "src/model/blocks/moe/team_experts.hpp"
 
 #include "src/model/blocks/whole_exchange.hpp"
@@ -12,22 +15,22 @@ namespace vocabpipe {
 
 namespace {
 
-/// The rows that a wave has.
+/// The rows of a wave within memory for the budget.
 Tensor rows_in(const PlacedWave& wave, Tensor of_budget) {
     return of_budget.row_range(0, wave.row_count());
 }
 
 }  // namespace
 
-/// What F has read of a microbatch.
+/// What F read back to the host for a microbatch.
 struct TeamExperts::Kept {
     int waves = 1;
     PlacedWave first;
-    // Where one wave is not enough; `plan` reads `chosen`.
+    // Kept only with several waves; `plan` refers to `chosen`.
     std::vector<int32_t> chosen;
     std::optional<RoutingPlan> plan;
 
-    /// Waits until all members' choices are there.
+    /// Waits until all members' choices have arrived.
     Kept(const StagePass& pass, const RoutingShape& shape, const TeamRoutes& routes)
         : chosen(static_cast<size_t>(routes.chosen.size())) {
         pass.op().read_to_host(pass.ctx, ExpertRows::integers(routes.chosen), chosen);
@@ -48,7 +51,7 @@ struct TeamExperts::Kept {
     }
 };
 
-/// What the functions below share.
+/// The state that the functions below share.
 struct TeamExperts::Pass {
     const StagePass& pass;
     const TeamSizes sizes;
@@ -63,19 +66,19 @@ struct TeamExperts::Pass {
     [[nodiscard]] TeamWave team(const PlacedWave& wave, std::string_view name) const {
         return {.pass = pass, .sizes = sizes, .wave = wave, .memory = memory, .name = name};
     }
-    /// Its lists take the place of those of another wave.
+    /// Overwrites the lists of another wave.
     [[nodiscard]] PlacedWave place(int number) const {
         return place_wave(pass.ctx, sizes.shape, kept.plan->wave(number),
                           ExpertRows::integers(routes.lists));
     }
-    /// Those of the copies of a wave.
+    /// The weights of a wave's copies.
     [[nodiscard]] Tensor weights(const PlacedWave& wave) const {
         const Tensor weights = memory.weights.row_range(0, wave.copy_count());
         op().gather_rows(pass.ctx, routes.chosen, wave.weights_of_copy, 1, {}, weights);
         return weights;
     }
-    /// Products of some rows of an expert take the choices of so many, however many they are: how
-    /// rows come in pieces changes no bit.
+    /// Products choose kernels by the mean number of rows of an expert, so the pieces in which rows
+    /// come do not change bits.
     [[nodiscard]] PartOfRows products() const {
         return {pass.ctx, sizes.shape.mean_rows_of_expert()};
     }
@@ -200,7 +203,7 @@ void TeamExperts::make_gradients(const Pass& of, const PlacedWave& wave,
     const Tensor weights = of.weights(wave);
     const Tensor dweights = of.memory.dweights.row_range(0, wave.copy_count());
     op.set_zero(ctx, bytes_of<std::byte>(dweights));  // of other members' experts
-    // <dy, W act> = <W^T dy, act>: what the experts made need not be kept.
+    // <dy, W act> = <W^T dy, act>: the experts' output need not be kept.
     op.combine_backward_weights(ctx, rows_in(wave, dact), rows_in(wave, of.saved.act),
                                 wave.slot_of_row, dweights);
     for (const Tensor& gradient : {dact, dout}) {
@@ -266,7 +269,7 @@ void TeamExperts::backward_input(const StagePass& pass, const TeamMemory& memory
                         weight_gradients);
     }
     if (waves == 1 || pass.weight_gradients.with_input) return;
-    // W is to find wave 0.
+    // W expects wave 0 in memory.
     const PlacedWave wave = of.place(0);
     make_inside(of, wave, {});
     make_gradients(of, wave, {});
