@@ -10,6 +10,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <map>
 
 namespace vocabpipe::testing {
 namespace {
@@ -85,6 +86,35 @@ TEST(ChromeTrace, GivesOverlappingTransfersTracksOfTheirOwn) {
     }
     const Trace trace = written_and_read_back(timeline, programs, "slow receiver");
     ASSERT_NO_FATAL_FAILURE(expect_sound_trace(trace, timeline, programs));
+}
+
+// A run that was ended in its third forward.
+TEST(ChromeTrace, CountsMicrobatchesOnlyOfPassesThatRan) {
+    const std::vector<Program> programs =
+        lowered(generated({"gpipe", VocabMode::none, false}, 2, 3));
+    Timeline timeline;
+    for (uint32_t i = 0; i < programs[0].actions.size(); ++i) {
+        const Action& action = programs[0].actions[i];
+        if (action.what != Do::pass) continue;
+        const Pass& pass = programs[0].passes[action.item];
+        if (pass.op != Op::F || pass.microbatch == 2) continue;
+        timeline.spans.push_back({.action = i,
+                                  .rank = 0,
+                                  .lane = Lane::compute,
+                                  .begin_ns = 1000 * pass.microbatch,
+                                  .end_ns = 1000 * pass.microbatch + 900,
+                                  .cpu_ns = 900});
+    }
+    ASSERT_EQ(timeline.spans.size(), 2U);
+    const Trace trace = written_and_read_back(timeline, programs, "ended early");
+    EXPECT_EQ(trace.slices.size(), 2U);
+    std::map<int, int64_t> most;
+    for (const Trace::Counter& counter : trace.counters) {
+        if (counter.name == "bytes alive") continue;
+        most[counter.rank] = std::max(most[counter.rank], counter.value);
+    }
+    EXPECT_EQ(most[0], 2);
+    EXPECT_EQ(most[1], 0);
 }
 
 TEST(ChromeTrace, IsWrittenForATimelineWithoutSpans) {
