@@ -189,6 +189,14 @@ TEST_F(Output, CutsALongNameButNotTheColonBehindIt) {
                 HasSubstr(std::string(200, 'x') + "...: cannot open"));
 }
 
+// Byte 200 is the second one of the hundredth é.
+TEST_F(Output, CutsALongNameBetweenCharacters) {
+    std::string most = "x";
+    for (int i = 0; i < 99; ++i) most += "é";
+    EXPECT_THAT(tool("checkpoint inspect " + most + "éééé.safetensors").error,
+                HasSubstr(most + "...: cannot open"));
+}
+
 // A file where a folder is to be is a wrong command line, not a failure of the run.
 TEST_F(Output, RefusesAFileWhereAFolderIsToBe) {
     write_file(*folder_ / "a_file", "here");
