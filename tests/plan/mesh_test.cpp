@@ -136,6 +136,19 @@ TEST(PlanMesh, AnAxisUsesTheNetworkWhereItsGroupsDoNotFitIntoANode) {
     EXPECT_TRUE(links.spans_nodes(experts, Axis::expert_data));
 }
 
+TEST(PlanMesh, AMeshThatFillsOneNodeUsesNoNetwork) {
+    const DeviceLinks links(load_device("h100"));
+    for (const Axis axis : kAxes) {
+        EXPECT_FALSE(links.spans_nodes({.pipeline = 4, .tensor = 2}, axis)) << to_string(axis);
+        EXPECT_FALSE(links.spans_nodes({.pipeline = 2, .data = 4, .expert = 4}, axis))
+            << to_string(axis);
+    }
+    // One GPU more, and what every GPU takes part in crosses to the other node.
+    for (const Axis axis : {Axis::model, Axis::world, Axis::pipeline}) {
+        EXPECT_TRUE(links.spans_nodes({.pipeline = 9}, axis)) << to_string(axis);
+    }
+}
+
 TEST(PlanMesh, TensorRanksShareMemoryAndPayForWhatTheyExchange) {
     PlanOptions options = one_schedule();
     options.gpus = 1;
@@ -226,6 +239,7 @@ TEST(PlanExperts, ImbalanceCostsTimeUpToAllTokensOnOneRank) {
     EXPECT_EQ(worst_imbalance(moe, 1), 1);
     EXPECT_EQ(worst_imbalance(moe, 4), 4);
     EXPECT_EQ(worst_imbalance(moe, 8), 4) << "a rank's only expert gets half of the rows";
+    EXPECT_EQ(worst_imbalance({.experts = 8, .layers = 0}, 4), 1) << "no rows to be uneven";
     const Mesh mesh{.data = 4, .expert = 4};
     EXPECT_EQ(expert_load(moe, mesh, 1).waves(), 1);
     EXPECT_EQ(expert_load(moe, mesh, 1.5).waves(), 2);

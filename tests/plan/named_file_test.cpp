@@ -9,7 +9,9 @@
 #include <nlohmann/json.hpp>
 
 #include <fstream>
+#include <set>
 #include <sstream>
+#include <string_view>
 
 namespace vocabpipe::testing {
 namespace {
@@ -285,6 +287,46 @@ TEST(LoadDevice, NamesTheFigureThatIsBroken) {
     spec = device();
     spec["gpus_per_node"]["value"] = 2.5;
     EXPECT_THAT(device_error(spec), HasSubstr("gpus_per_node: 2.5 must be an integer"));
+}
+
+TEST(LoadDevice, AsksForAFigureThatIsNoNumber) {
+    json spec = device();
+    spec["memory_gib"].erase("value");
+    EXPECT_THAT(device_error(spec), HasSubstr("a.json: memory_gib: needs a \"value\" that is a "
+                                              "number"));
+    spec["memory_gib"]["value"] = "80";
+    EXPECT_THAT(device_error(spec), HasSubstr("memory_gib: needs a \"value\" that is a number"));
+    spec["memory_gib"] = nullptr;
+    EXPECT_THAT(device_error(spec), HasSubstr("a.json: memory_gib: is missing; add it"));
+    spec["memory_gib"] = 80;
+    EXPECT_THAT(device_error(spec), HasSubstr("memory_gib: must be an object in { }"));
+}
+
+// Efficiencies are shares of a peak. Only what comes on top of something else may be nothing.
+TEST(LoadDevice, FiguresMayBeAsLargeAsTheirLimitAndSomeMayBeZero) {
+    const std::set<std::string_view> on_top{"link_latency_us",
+                                            "network_latency_us",
+                                            "product_idle_outputs",
+                                            "softmax_bytes_per_logit",
+                                            "reserve_gib",
+                                            "whole_softmax_bytes_per_logit",
+                                            "vocabulary_pass_overhead_us"};
+    for (const DeviceFigure& figure : device_figures()) {
+        SCOPED_TRACE(figure.key);
+        const auto error_with = [&](double value) {
+            json spec = device();
+            spec[std::string(figure.key)]["value"] = value;
+            return device_error(spec);
+        };
+        const bool share = figure.key.ends_with("_efficiency");
+        EXPECT_EQ(error_with(share ? 1 : 1e9), "read");
+        EXPECT_THAT(error_with(share ? 1.25 : 2e9),
+                    HasSubstr(share ? "at most 1 (a share of the peak)" : "at most 1e9"));
+        const bool may_be_zero = on_top.contains(figure.key);
+        const char* least = may_be_zero ? "must be 0 or more" : "must be more than 0";
+        EXPECT_THAT(error_with(0), HasSubstr(may_be_zero ? "read" : least));
+        EXPECT_THAT(error_with(-1), HasSubstr(least));
+    }
 }
 
 TEST(LoadDevice, BuiltInFilesStateASourceForEveryNumber) {

@@ -95,6 +95,43 @@ TEST(Plan, LeavesOutVocabularyModesWithShardsOnOtherRanksThanMeasured) {
               "the passes of t.csv have the output layer on other ranks");
 }
 
+TEST(Plan, PassesMayTakeNoTimeWhereTheOutputLayerIsAndMustNotElsewhere) {
+    PlanOptions options = small_plan();
+    options.gpus = 2;
+    options.schedules = {"1f1b"};
+    options.vocab_modes = {VocabMode::none};  // the output layer is on the last rank
+    options.pass_times = two_stages();
+    const auto skipped = [&](int64_t first_s, int64_t last_t) {
+        options.pass_times->rank_ns[0][static_cast<size_t>(Op::S)] = first_s;
+        options.pass_times->rank_ns[1][static_cast<size_t>(Op::S)] = 500'000;
+        options.pass_times->rank_ns[1][static_cast<size_t>(Op::T)] = last_t;
+        const Candidates candidates = list_candidates(options);
+        EXPECT_EQ(candidates.possible.size() + candidates.skipped.size(), 1U);
+        return candidates.skipped.empty() ? "" : candidates.skipped.front().second;
+    };
+    const std::string elsewhere = "the passes of t.csv have the output layer on other ranks";
+    EXPECT_EQ(skipped(-1, 300'000), "");
+    EXPECT_EQ(skipped(-1, 0), "");
+    EXPECT_EQ(skipped(-1, -1), elsewhere) << "T was not measured";
+    EXPECT_EQ(skipped(0, 0), "");
+    EXPECT_EQ(skipped(1, 0), elsewhere);
+}
+
+TEST(Plan, ProgressCountsEveryCandidateAndEveryRowOfTheSensitivity) {
+    PlanOptions options = small_plan();
+    options.schedules = {"1f1b"};
+    options.vocab_modes = {VocabMode::none, VocabMode::one_barrier};
+    options.sensitivity_rows = 1;
+    for (const int threads : {1, 3}) {
+        options.threads = threads;
+        std::vector<std::pair<size_t, size_t>> reports;
+        options.progress = [&](size_t done, size_t all) { reports.emplace_back(done, all); };
+        EXPECT_EQ(make_plan(options).rows.size(), 2U);
+        EXPECT_THAT(reports,
+                    ::testing::ElementsAre(std::pair(1, 3), std::pair(2, 3), std::pair(3, 3)));
+    }
+}
+
 TEST(Plan, NamesARedistributedCandidateOnce) {
     EXPECT_EQ(to_string(Candidate{.schedule = "1f1b",
                                   .vocab_mode = VocabMode::redistributed,

@@ -78,5 +78,28 @@ TEST(PlanText, SaysWhatWasNotConsideredIfNothingFitsAndWhatIsTight) {
     EXPECT_THAT(text, HasSubstr("--expert-model-parallel-size) or more GPUs need less memory."));
 }
 
+TEST(PlanText, SaysWhetherAnotherRowWinsWithOtherEfficiencies) {
+    Plan plan = two_rows();
+    for (Sensitivity& s : plan.sensitivity) s.best_row = 0;
+    EXPECT_THAT(plan_text(plan, 2), HasSubstr("The winner does not change."));
+    Sensitivity& higher = plan.sensitivity[1];
+    higher.best_row = 1;
+    higher.step_ns = 2 * higher.best_step_ns;
+    const std::string text = plan_text(plan, 2);
+    EXPECT_THAT(text, Not(HasSubstr("The winner does not change.")));
+    EXPECT_THAT(text, HasSubstr("+10 %: " + to_string(plan.rows[1].candidate)));
+    EXPECT_THAT(text, HasSubstr("(100.00 % ahead)"));
+}
+
+TEST(PlanText, CountsStagesWithAsManyLayersUpToTheLastStage) {
+    Plan plan = two_rows();
+    std::vector<int>& layers = plan.rows.front().candidate.layers_per_stage;
+    layers = {4, 4, 4, 5, 5, 0, 0};
+    layers.pop_back();  // what lies behind the last stage is none
+    const std::string text = plan_text(plan, 1);
+    EXPECT_THAT(text, HasSubstr("3x4 2x5 1x0\n"));
+    EXPECT_THAT(text, HasSubstr("1 stage of the best row holds no transformer layer."));
+}
+
 }  // namespace
 }  // namespace vocabpipe::testing

@@ -10,6 +10,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <utility>
 #include <vector>
 
 namespace vocabpipe::testing {
@@ -167,6 +168,36 @@ TEST(StepModel, ReportAndUpdateGoThroughTheParametersOfARank) {
     const int64_t rest = layer + positions;
     EXPECT_EQ(pass_times(options, units, candidate, Report)[0], 4 * (rest + table));
     EXPECT_EQ(pass_times(options, units, candidate, Update)[0], 30 * (rest + table / 2));
+}
+
+// The first layer's input is the boundary that a stage receives, unless positions are added to it;
+// the last stage keeps the input of the last norm, and its mean and deviation.
+TEST(StepModel, AStageKeepsWhatItsLayersSaveBesideItsInput) {
+    PlanOptions options = thousand_rows();
+    const auto saved = [&](std::vector<int> layers) {
+        Candidate candidate = uneven(VocabMode::none);
+        candidate.layers_per_stage = std::move(layers);
+        const StepModel step = step_model(options, {}, candidate);
+        return std::pair(step.sizes.stages[0].saved, step.sizes.stages[1].saved);
+    };
+    const int64_t tokens = 1024, x = tokens * 1024 * 2, statistics = tokens * 2 * 4;
+    const int64_t layer = tokens * options.model.saved_bytes();
+    EXPECT_EQ(saved({1, 3}), std::pair(layer, 3 * layer + statistics));
+    EXPECT_EQ(saved({4, 0}), std::pair(4 * layer, x + statistics)) << "the norm is all there is";
+    EXPECT_EQ(saved({0, 4}), std::pair(int64_t{0}, 4 * layer + statistics));
+    options.model.learned_positions = 0;
+    EXPECT_EQ(saved({1, 3}), std::pair(layer - x, 3 * layer + statistics));
+    EXPECT_EQ(saved({0, 4}), std::pair(int64_t{0}, 4 * layer + statistics));
+}
+
+TEST(StepModel, StagesHaveExpertsWhereTheModelHas) {
+    PlanOptions options = thousand_rows();
+    const auto has_experts = [&] {
+        return step_model(options, {}, uneven(VocabMode::none)).sizes.has_experts;
+    };
+    EXPECT_THAT(has_experts(), ElementsAre(false, false));
+    options.model.moe = {.experts = 4, .per_token = 2, .ffn_hidden_size = 32, .layers = 1};
+    EXPECT_THAT(has_experts(), ElementsAre(true, true));
 }
 
 TEST(StepModel, ADeviceReservesMemoryAndARotaryTableIsAWeight) {

@@ -7,6 +7,8 @@
 
 #include <gtest/gtest.h>
 
+#include <string>
+
 namespace vocabpipe::testing {
 namespace {
 
@@ -100,6 +102,61 @@ TEST(TransformerShape, AWindowCutsAttentionOfEverySecondLayer) {
     EXPECT_DOUBLE_EQ(shape.attention_flops(4096), small_gpt().attention_flops(4096));
 }
 
+TEST(TransformerShape, AWindowLongerThanTheSequenceCutsNothing) {
+    TransformerShape shape = small_gpt();
+    shape.sliding_window = 4096;
+    shape.windowed_layers = shape.num_layers;
+    EXPECT_EQ(shape.attention_flops(1024), small_gpt().attention_flops(1024));
+}
+
+/// What a shared expert of 100 columns adds to a layer of Mixtral.
+struct AddedByShared {
+    double forward, backward, recompute;
+    int64_t saved, recomputed, for_weight;
+    AddedByShared(bool gate, int layers) {
+        TransformerShape without = load_model("mixtral-8x7b");
+        without.moe.layers = layers;
+        TransformerShape with = without;
+        with.moe.shared_ffn_hidden_size = 100;
+        with.moe.shared_gate = gate;
+        forward = with.elementwise_forward() - without.elementwise_forward();
+        backward = with.elementwise_backward() - without.elementwise_backward();
+        recompute = with.elementwise_recompute() - without.elementwise_recompute();
+        saved = with.saved_bytes() - without.saved_bytes();
+        recomputed = with.recomputed_bytes(Recompute::selective) -
+                     without.recomputed_bytes(Recompute::selective);
+        for_weight = with.for_weight_bytes() - without.for_weight_bytes();
+    }
+};
+
+// Its activation reads gate and up and writes their product; backward it reads them and dy, and
+// writes two gradients.
+TEST(TransformerShape, ASharedExpertIsAnMlpOfAllTokens) {
+    const AddedByShared shared(false, 32);
+    EXPECT_EQ(shared.forward, 3 * 100);
+    EXPECT_EQ(shared.backward, 5 * 100);
+    EXPECT_EQ(shared.recompute, 3 * 100);
+    EXPECT_EQ(shared.saved, 2 * 3 * 100);
+    EXPECT_EQ(shared.recomputed, 2 * 100);
+    // Gradients of gate and up, and that of x through them.
+    EXPECT_EQ(shared.for_weight, 2 * (2 * 100 + 4096));
+    const AddedByShared quarter(false, 8);
+    EXPECT_EQ(quarter.forward, 3 * 100 / 4);
+    EXPECT_EQ(quarter.backward, 5 * 100 / 4);
+}
+
+// Rows of h are copied (2) and added up (1), and the copy is kept; its router has one logit, its
+// log Z and four numbers of the choice.
+TEST(TransformerShape, ASharedExpertWithAGateIsAMixtureOfOne) {
+    const AddedByShared shared(true, 32);
+    EXPECT_EQ(shared.forward, 3 * 4096 + 3 * 100);
+    EXPECT_EQ(shared.backward, 5 * 4096 + 9 * 100);
+    EXPECT_EQ(shared.recompute, 2 * 4096 + 3 * 100);
+    EXPECT_EQ(shared.saved, 2 * (4096 + 3 * 100) + 4 * (1 + 1 + 4));
+    EXPECT_EQ(shared.recomputed, 2 * (4096 + 100));
+    EXPECT_EQ(shared.for_weight, 2 * (1 + 4096 + 2 * 100 + 4096));
+}
+
 TEST(TransformerShape, SavedBytesOfAGptAreThoseOfTheMemoryDocument) {
     // 8 h + 2 f elements of 2 bytes; mean and deviation of two norms and a row statistic per head.
     const TransformerShape gpt = small_gpt();
@@ -128,6 +185,32 @@ TEST(TransformerShape, ImpossibleSizesAreRefusedByName) {
     shape = small_gpt();
     shape.num_key_value_heads = 17;
     EXPECT_THROW(shape.check(), UsageError);
+}
+
+TEST(TransformerShape, ImpossibleSizesOfExpertsAreRefusedWhereALayerHasThem) {
+    const TransformerShape mixtral = load_model("mixtral-8x7b");
+    EXPECT_NO_THROW(mixtral.check());
+    const auto expect_refused = [&](auto ExpertsShape::*size, int value, const std::string& why) {
+        TransformerShape shape = mixtral;
+        shape.moe.*size = value;
+        try {
+            shape.check();
+            ADD_FAILURE() << why;
+        } catch (const UsageError& error) {
+            EXPECT_EQ(error.what(), "model mixtral-8x7b: " + why);
+        }
+    };
+    using E = ExpertsShape;
+    expect_refused(&E::experts, 5000, "experts 5000: must be from 1 to 4096");
+    expect_refused(&E::per_token, 9, "experts per token 9: must be from 1 to 8");
+    expect_refused(&E::ffn_hidden_size, 0,
+                   "feed-forward size of an expert 0: must be from 1 to 16777216");
+    expect_refused(&E::shared_ffn_hidden_size, -1,
+                   "feed-forward size of the shared expert -1: must be from 0 to 16777216");
+    expect_refused(&E::layers, 33, "layers with experts 33: must be from 0 to 32");
+    TransformerShape none = mixtral;
+    none.moe = {.per_token = 9};
+    EXPECT_NO_THROW(none.check()) << "no layer has any";
 }
 
 }  // namespace
