@@ -37,7 +37,10 @@ std::string wrap_text(std::string_view text, size_t indent, size_t used, size_t 
         const size_t spaces = std::min(text.find_first_not_of(' '), text.size());
         const size_t end = std::min(text.find_first_of(" \n", spaces), text.size());
         const std::string_view word = text.substr(spaces, end - spaces);
-        if (word.empty()) break;
+        if (word.empty()) {  // spaces at the end of a line
+            text.remove_prefix(end);
+            continue;
+        }
         if (begins || column + spaces + word.size() <= width) {
             result += text.substr(0, end);
             column += end;

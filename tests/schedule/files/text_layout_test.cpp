@@ -31,6 +31,7 @@ TEST(WrapText, LeavesAWordAtTheBeginningOfALineThatItIsTooLongFor) {
     EXPECT_EQ(wrap_text(word), word);
     EXPECT_EQ(wrap_text("a " + word), "a\n" + word);
     EXPECT_EQ(wrap_text("a   "), "a") << "spaces at the end";
+    EXPECT_EQ(wrap_text("a  \nb"), "a\nb") << "spaces at the end of a line";
 }
 
 TEST(Counted, KnowsOneFromMany) {
