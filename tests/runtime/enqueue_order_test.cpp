@@ -306,6 +306,20 @@ TEST_P(EnqueueOrder, OfPiecesEndsHoweverTheHostWaits) {
     }
 }
 
+TEST(ReportOfProgram, IsAPassWhateverTheItemsOfCommunicationAre) {
+    const ScheduleCase one = every_schedule(kRanks).front();
+    for (Program program : programs_of(one, 3, 1, 1)) {
+        const auto found = std::ranges::find_if(program.actions, [&](const Action& action) {
+            return action.what == Do::pass && program.passes[action.item].op == Op::Report;
+        });
+        ASSERT_NE(found, program.actions.end());
+        for (Action& action : program.actions) {  // a microbatch may have the number of a pass
+            if (action.what != Do::pass) action.item = found->item;
+        }
+        EXPECT_EQ(LoadedProgram(program, false).report, found - program.actions.begin());
+    }
+}
+
 INSTANTIATE_TEST_SUITE_P(Every, EnqueueOrder, ::testing::ValuesIn(every_schedule(kRanks)),
                          [](const auto& info) { return test_name(info.param); });
 

@@ -186,6 +186,10 @@ TEST(StreamingModules, HaveTheRowsThatTheyAskForWhileOthersAreMade) {
     const Timeline timeline = run_forward(first, second, program);
     EXPECT_LT(span_of(timeline, program, Do::pass).begin_ns,
               span_of(timeline, program, Do::receive).end_ns);
+    // The pass began with the first piece, and waited once for each of the others.
+    std::vector<int> pieces;
+    for (const PieceWait& wait : timeline.piece_waits) pieces.push_back(wait.piece);
+    EXPECT_EQ(pieces, (std::vector{2, 3, 4}));
 }
 
 }  // namespace
