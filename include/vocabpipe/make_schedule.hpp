@@ -11,8 +11,9 @@
 
 namespace vocabpipe {
 
-/// Parameters of a family's rule; 0: the family's default. A family refuses parameters that its
-/// rule does not read (Generator). Training, planning and the tool pass these through.
+/// Parameters of a family's rule; 0: the family's default. A family refuses a depth, a group
+/// size or a memory limit that its rule does not read (Generator). Training, planning and the tool
+/// pass these through.
 struct RuleOptions {
     int chunks = 0;         ///< v, stages per rank
     int warm_up_depth = 0;  ///< D of 1F1B; the default is 1, eager 2

@@ -199,11 +199,14 @@ void set_costs(ScheduledStep& step, const ScheduleFlags& flags, VocabMode mode, 
 
 /// Reads a schedule file, and refuses flags that do not apply to files.
 Schedule read_checked(const std::string& path, const ScheduleFlags& flags) {
-    for (const auto& [flag, value] : {std::pair{"--chunks", flags.rule.chunks},
-                                      std::pair{"--memory-limit", flags.rule.memory_limit},
-                                      std::pair{"--group-size", flags.rule.group_size},
-                                      std::pair{"--warm-up-depth", flags.rule.warm_up_depth}}) {
-        if (value == 0) continue;
+    const RuleOptions& rule = flags.rule;
+    for (const auto& [flag, given] :
+         {std::pair{"--chunks", rule.chunks != 0},
+          std::pair{"--memory-limit", rule.memory_limit != 0},
+          std::pair{"--group-size", rule.group_size != 0},
+          std::pair{"--warm-up-depth", rule.warm_up_depth != 0},
+          std::pair{"--broadcast-margin", rule.broadcast_margin != 0}}) {
+        if (!given) continue;
         throw UsageError(std::string(flag) + ": applies only to named schedules; " + path +
                          " is a file");
     }

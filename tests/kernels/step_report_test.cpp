@@ -12,13 +12,13 @@
 namespace vocabpipe::kernels {
 namespace {
 
-/// Of reports with one sum of squares, loss and stop request each.
+/// The scalars of a step whose reports have one sum of squares, loss and stop request each.
 StepScalars finished(std::vector<double> reports, StepScalars scalars = {.counted_tokens = 1}) {
     Context ctx({.threads = 1, .poll = {}});
     host::finish_report(ctx, reports, 3, 1, &scalars);
     return scalars;
 }
-/// Of one rank with this norm of its gradient.
+/// The scale on one rank whose gradient has this norm.
 float gradient_scale(double norm, float clip) {
     return finished({norm * norm, 0, 0}, {.clip_grad = clip, .counted_tokens = 1}).gradient_scale;
 }

@@ -111,7 +111,7 @@ TEST(FlopCosts, PassesTakeTheirFlopsAtTheNominalRate) {
                 EXPECT_EQ(ns(1, op), std::llround(3 * forward));
             }
             EXPECT_EQ(ns(1, Op::B), std::llround(2 * 3 * forward));
-            // Of 1001 rows, or of the 501 of the last rank: the most that a tensor rank has.
+            // The most rows that a tensor rank has of all 1001, or of the last rank's 501.
             const bool whole = mode == VocabMode::none;
             const double rows = tensor == 1 ? (whole ? 1001 : 501) : (whole ? 501 : 251);
             const double product = 2 * tokens * 80 * rows / kNominalFlopsPerNs;

@@ -109,7 +109,7 @@ TEST(TimedStep, OneRankRunsItsPassesAndThenTheEndOfTheStep) {
 
 TEST(TimedStep, RanksExchangeReportsBetweenReportAndUpdate) {
     EXPECT_EQ(Step(2).ns(), kPassesOfTwo + 600 + kReportsOfTwo + 7'000);
-    // Of four ranks each gets three parts, in two rounds. Times of F and B grow by 1000 a rank.
+    // Each of four ranks gets three parts, in two rounds. Times of F and B grow by 1000 a rank.
     const int64_t passes = 100 + 4 * 30'000 + 2 * (1 + 2 + 3) * 1000 + 6 * kHop + 300 + 400 + 200;
     EXPECT_EQ(Step(4).ns(), passes + 600 + 2 * kLatency + 3 * kReport + 7'000);
 }

@@ -21,7 +21,7 @@ constexpr StageBytes kDigits{.saved = 1,
                              .backward_workspace = 50'000,
                              .input_gradient_workspace = 600'000,
                              .weight_gradient_workspace = 7'000'000};
-/// Of them, what stays after a pass.
+/// The bytes of a stage that stay after a pass.
 constexpr StageBytes kKept{.saved = 1, .recomputed = 20, .for_weight = 300};
 constexpr int64_t kBoundary = 10 * 100 * 2;         // tokens, hidden size, bf16
 constexpr int64_t kStatistics = 10 * 4 * 4;         // of all tokens and one shard

@@ -36,7 +36,7 @@ PlanOptions thousand_rows() {
     options.model.vocab_size = 1000;
     return options;
 }
-/// Of both ranks.
+/// The times of a pass on both ranks.
 std::vector<int64_t> pass_times(const PlanOptions& options, const UnitCosts& units,
                                 const Candidate& candidate, Op op) {
     const StepModel step = step_model(options, units, candidate);
@@ -242,7 +242,7 @@ TEST(StepModel, TheMarginOfC0IsItAndAHopAndHalfABackwardAtMost) {
     EXPECT_EQ(margin(1000), (1000 + 3000) / 2 / 2);
 }
 
-/// Of ranks of `count` GPUs.
+/// The limits of all candidates for so many ranks, one GPU each.
 std::vector<int> memory_limits(const std::string& family, int ranks) {
     PlanOptions options = small_plan();
     options.gpus = ranks;

@@ -199,7 +199,7 @@ TEST(LayerProducts, ExpertRanksExchangeACopyPerRankThatATokenGoesTo) {
         PlanOptions options = with_experts(k);
         options.device.link_gb_per_s.value = 1e-3;
         options.device.link_latency_us.value = 7;
-        // Of two experts of four the second is on the other rank in 2 of 3 cases, and so 5 of 6
+        // The second of two experts, of four, is on the other rank in 2 of 3 cases, and so 5 of 6
         // copies are not the second at one rank: 2 (1 - 2/4 x 1/3) / 2.
         const double copies = k == 1 ? 1 : 5.0 / 6;
         const double exchange = 48 * static_cast<double>(k) * 8 * 2 * copies / 2 * 1e3 + 7000;

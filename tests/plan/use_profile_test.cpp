@@ -113,7 +113,7 @@ TEST(UseProfile, AByteOfAParameterTakesItsShareOfReportAndUpdate) {
     EXPECT_EQ(unit_costs(options, {}).per_parameter_byte, 0);
 }
 
-// Of three products and a softmax: score = p + 2/3 s, and both = 3 p + s.
+// Three products and a softmax: score = p + 2/3 s, and both = 3 p + s.
 TEST(UseProfile, ProductsAndSoftmaxOfTheOutputLayerFollowFromSAndT) {
     PlanOptions options = profiled();
     const auto costs = [&](Barriers barriers, int64_t score, int64_t weight) {
@@ -196,7 +196,7 @@ TEST(UseProfile, RecomputationCostsWhatWasMeasuredOrAllOfTheForward) {
     EXPECT_EQ(two_barriers(options, {2, 2}).costs.pass_ns(1, {Op::R, 1, 0}), 3'000);
 }
 
-// Of 64 tokens and two layers 4 h + 2 f elements of 4 bytes are read and written.
+// 4 h + 2 f elements of 4 bytes are read and written for each of 64 tokens and two layers.
 TEST(UseProfile, SelectiveRecomputationThatWasNotMeasuredTakesItsBytes) {
     PlanOptions options = profiled();
     options.recompute = {Recompute::selective};

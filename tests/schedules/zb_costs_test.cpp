@@ -133,7 +133,7 @@ TEST(ZeroBubbleGreedy, PutsALongerWIntoAHoleOnlyWhereItIsToldTo) {
               (Lists{first, "1F0 1I0 1F1 1I1 1W0 1F2 1I2 1W1 1W2"}));
 }
 
-/// Of rank 0, before its first I.
+/// Forwards of rank 0 before its first I.
 int greedy_warm_up(const UnitCosts& costs, int m, int limit, bool arrive_in_time) {
     const auto lists =
         greedy_zero_bubble({.ranks = 2, .microbatches = m, .costs = pass_costs(costs)}, limit,

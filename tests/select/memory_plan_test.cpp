@@ -104,7 +104,7 @@ TEST(MemoryPlan, GreedyHoldsAPartsSamplesAndTheEdgesInside) {
     EXPECT_EQ(term(whole.greedy, "samples of a part"), 1001 * per_sample);
     EXPECT_EQ(term(whole.greedy, "edges inside a part"), 8000U * 8);
     EXPECT_EQ(whole.edge_bytes, 8000U * 8);
-    // Of ten parts the largest has 101 samples, and both ends of an edge with 1 in 100.
+    // The largest of ten parts has 101 samples, and both ends of an edge with 1 in 100.
     const MemoryPlan tenth = plan_memory(with_hub(), 4, 10, rule_of("exact"), kBatchOfPlan);
     EXPECT_EQ(term(tenth.greedy, "samples of a part"), 101 * per_sample);
     const double expected = 8000.0 / 100;

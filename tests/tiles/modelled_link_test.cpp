@@ -53,7 +53,7 @@ public:
 class ModelledMessages : public ::testing::Test {
 protected:
     void link_of(const Link& link) { link_ = make_modelled_link(inner_, link); }
-    /// Of a message that its sender started so many turns ago.
+    /// Receives a message that its sender started so many turns ago.
     Ticket receive(double turns_ago, Channel channel = Channel::forward) {
         inner_.stamps.push_back(now_ns() - turns(turns_ago));
         return link_->start({.what = Do::receive,

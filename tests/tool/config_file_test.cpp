@@ -169,6 +169,22 @@ TEST_F(Config, MayBeginWithAByteOrderMark) {
     EXPECT_EQ(lr_, 3e-4);
 }
 
+TEST_F(Config, HasItsFlagsInTheOrderOfItsLines) {
+    const std::vector<TomlAssignment> all =
+        read_toml("z = [3, 1]\n[b]\ny = 2.50\n[a]\nx = {w = 7, v = 8}\n");
+    std::vector<std::string> text;
+    for (const TomlAssignment& one : all) {
+        text.push_back(std::to_string(one.line) + one.key + one.values.back());
+    }
+    EXPECT_THAT(text, ElementsAre("1z1", "3y2.50", "5w7", "5v8"));
+}
+
+TEST_F(Config, PrintsControlCharactersAsTomlHasThem) {
+    const std::string odd = "a\r\x01\x7f\tb\nc";
+    EXPECT_EQ(toml_value(odd), "\"a\\u000d\\u0001\\u007f\\tb\\nc\"");
+    EXPECT_THAT(read_toml("x = " + toml_value(odd)).front().values, ElementsAre(odd));
+}
+
 TEST_F(Config, PrintedReadsBackTheSame) {
     parse("lr = 3e-4\nlayout = 'a \"b\" \\c'\n",
           {"--data-path", "x", "y", "--bf16", "--micro-batch-size", "4"});

@@ -98,6 +98,19 @@ TEST(ScheduleShow, PrintsFormatsThatCanBeReadAgain) {
     }
 }
 
+// The margin is in the unit of --costs: 210 - 20 is below 2 F, and the order is that of 190.
+TEST(ScheduleShow, BuildsTheOrderForTheBackwardLessTheBroadcastMargin) {
+    const auto order = [](const std::string& costs) {
+        return run("show 1f1b --pp 4 --microbatches 8 --vocab-mode one_barrier --format csv "
+                   "--costs " +
+                   costs)
+            .output;
+    };
+    const std::string of_190 = order("100,190,30");
+    EXPECT_NE(order("100,210,30"), of_190);
+    EXPECT_EQ(order("100,210,30 --broadcast-margin 20"), of_190);
+}
+
 TEST(ScheduleShow, TakesAFileAndAVocabMode) {
     const Outcome plain = run("show " + kExamples + "/dualpipe_v.csv --width 100");
     EXPECT_THAT(plain.output, HasSubstr("dualpipe_v.csv none, 2 ranks, 4 microbatches"));
@@ -189,6 +202,8 @@ TEST(ScheduleShow, RefusesImpossibleOptions) {
     expect_refused(run("show " + csv + " --vocab-mode none --vocab-size 0"), ExitCode::usage,
                    "--vocab-size 0: must be at least 1");
     expect_refused(run("show " + csv + " --chunks 2"), ExitCode::usage, "--chunks");
+    expect_refused(run("show " + csv + " --broadcast-margin 2"), ExitCode::usage,
+                   "--broadcast-margin: applies only to named schedules");
     expect_refused(run("show " + csv + " --microbatches 5"), ExitCode::usage, "has 4");
     expect_refused(run("show " + csv + " --pp 3"), ExitCode::input_file, "expected 3 ranks");
     expect_refused(run("show " + kExamples + "/uneven_shards.json --vocab-mode none"),

@@ -73,7 +73,7 @@ TEST_F(ControlGroup, IsAsSmallAsTheSmallestAboveIt) {
     EXPECT_EQ(groups.cpu_group, folder_ / "v2/system.slice/job 1");
 }
 
-// Of groups that allow as much, the first one is named: the one of the process itself.
+// The first of groups that allow as much is named: the one of the process itself.
 TEST_F(ControlGroup, NamesTheInnermostOfGroupsThatAllowAsManyProcessors) {
     group("v2/outer/inner");
     mounted("/", "v2", "cgroup2", "rw");

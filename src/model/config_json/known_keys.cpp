@@ -11,7 +11,7 @@ namespace vocabpipe {
 namespace {
 
 /// Keys that do not describe the model: its author, and how programs handle it.
-constexpr std::array<std::string_view, 34> kOfPrograms{
+constexpr auto kOfPrograms = std::to_array<std::string_view>({
     "_attn_implementation",
     "_attn_implementation_autoset",
     "_name_or_path",
@@ -46,20 +46,18 @@ constexpr std::array<std::string_view, 34> kOfPrograms{
     "unsloth_version",
     "use_bfloat16",
     "use_cache",
-};
+});
 
-/// How text is made and which tokens have a meaning (text_ends.hpp reads the others).
-constexpr std::array<std::string_view, 40> kOfGeneration{
+/// How text is made, and which tokens have a meaning beside those of text_ends.hpp.
+constexpr auto kOfGeneration = std::to_array<std::string_view>({
     "bad_words_ids",
     "begin_suppress_tokens",
-    "bos_token_id",
     "cls_token_id",
     "decoder_start_token_id",
     "diversity_penalty",
     "do_sample",
     "early_stopping",
     "encoder_no_repeat_ngram_size",
-    "eos_token_id",
     "exponential_decay_length_penalty",
     "forced_bos_token_id",
     "forced_eos_token_id",
@@ -90,11 +88,11 @@ constexpr std::array<std::string_view, 40> kOfGeneration{
     "typical_p",
     "unk_token_id",
     "vocab_file",
-};
+});
 
 /// Dropout, which this program lacks (docs/models.md); other losses and heads; how matrices are
 /// cut.
-constexpr std::array<std::string_view, 33> kOfOtherTraining{
+constexpr auto kOfOtherTraining = std::to_array<std::string_view>({
     "attention_dropout",
     "attention_probs_dropout_prob",
     "attn_pdrop",
@@ -109,7 +107,6 @@ constexpr std::array<std::string_view, 33> kOfOtherTraining{
     "ep_size",
     "hidden_dropout",
     "hidden_dropout_prob",
-    "initializer_range",
     "max_sequence_length",
     "model_max_length",
     "n_ctx",
@@ -128,10 +125,10 @@ constexpr std::array<std::string_view, 33> kOfOtherTraining{
     "summary_type",
     "summary_use_proj",
     "unsloth_fixed",
-};
+});
 
 /// Keys of other families, which transformers ignores where the family's own class lacks them.
-constexpr std::array<std::string_view, 59> kOfOtherFamilies{
+constexpr auto kOfOtherFamilies = std::to_array<std::string_view>({
     "_sliding_window_pattern",
     "activation_function",
     "attention_bias",
@@ -191,7 +188,7 @@ constexpr std::array<std::string_view, 59> kOfOtherFamilies{
     "topk_method",
     "use_parallel_residual",
     "use_sliding_window",
-};
+});
 
 bool is_known(std::string_view key) {
     const auto among = [key](const auto& keys) {

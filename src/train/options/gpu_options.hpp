@@ -8,7 +8,7 @@ namespace vocabpipe {
 
 /// Matrix products and attention on GPUs; see CudaDeviceOptions. Bits depend on all of these.
 struct GpuOptions {
-    std::optional<int> left_multiprocessors;  // none: as many as NCCL may hold
+    std::optional<int> left_multiprocessors;  // --left-multiprocessors; none: what NCCL may hold
     std::string product_choices_file;         // --product-choices; empty: none
     std::string product_choices;              // the text of --product-choices FILE; empty: none
     bool nondeterministic_attention = false;  // --nondeterministic-attention

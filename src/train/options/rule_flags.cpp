@@ -43,7 +43,7 @@ std::vector<Flag> rule_flags(RuleOptions& rule) {
          .help = "Part of B to reserve for the broadcast of X, in the unit of the costs F,B "
                  "(nanoseconds where they are measured)",
          .unit = "COST",
-         .range = between(0, 0x1p36)},
+         .range = between(0, kMostCost)},
     };
 }
 

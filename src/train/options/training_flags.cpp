@@ -2,6 +2,7 @@
 // The flags about training: data, learning rate, optimizer, evaluation.
 #include "src/support/parse_number.hpp"
 #include "src/train/optimizer/parameter_groups.hpp"
+#include "src/train/options/rule_flags.hpp"
 #include "src/train/options/train_flags.hpp"
 #include "vocabpipe/error.hpp"
 #include "vocabpipe/lower.hpp"
@@ -16,9 +17,6 @@
 namespace vocabpipe {
 
 namespace {
-
-/// Largest cost of a pass, in any unit: a sixteenth of what make_schedule() allows.
-constexpr double kMostCost = 0x1p36;
 
 BatchSizeRampUp ramp_up_from(const std::vector<std::string>& words) {
     if (words.size() != 3) {

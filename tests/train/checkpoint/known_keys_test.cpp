@@ -32,31 +32,24 @@ TEST(KnownKeys, LeaveTheModelAsItIs) {
 }
 
 TEST(StrictJsonDocument, NamesKeysAsTheyAreUnlessALineCannotHoldThem) {
-    const auto refusal = [](const std::string& text) {
-        try {
-            StrictJson::parse(text, "file").only({"b"});
-        } catch (const InputFileError& error) {
-            return std::string(error.what());
-        }
-        return std::string("accepted");
+    const auto only_b = [](const std::string& text) {
+        StrictJson::parse(text, "file").only({"b"});
     };
-    EXPECT_EQ(refusal(R"({"b":1})"), "accepted");
+    const auto refusal = [&](const std::string& text) {
+        return message_of<InputFileError>([&] { only_b(text); });
+    };
+    EXPECT_NO_THROW(only_b(R"({"b":1})"));
     EXPECT_EQ(refusal(R"({"a b":1})"), "file: unknown key \"a b\"; use one of b");
     EXPECT_EQ(refusal(R"({"a\nb":1})"), "file: unknown key \"\"a\\nb\"\"; use one of b");
 }
 
 TEST(StrictJsonDocument, IsRefusedForTheFirstFaultInIt) {
     const auto refusal = [](const std::string& text) {
-        try {
-            (void)StrictJson::parse(text, "file");
-        } catch (const InputFileError& error) {
-            return std::string(error.what());
-        }
-        return std::string("accepted");
+        return message_of<InputFileError>([&] { (void)StrictJson::parse(text, "file"); });
     };
     const std::string deepest = std::string(31, '[') + std::string(31, ']');
     const std::string deeper = "[" + deepest + "]";
-    EXPECT_EQ(refusal(R"({"a":)" + deepest + "}"), "accepted");
+    EXPECT_NO_THROW((void)StrictJson::parse(R"({"a":)" + deepest + "}", "file"));
     EXPECT_EQ(refusal(R"({"a":)" + deeper + R"(,"a":1})"), "file: nested deeper than 32 levels");
     EXPECT_EQ(refusal(R"({"a":)" + deepest + R"(,"a":)" + deeper + "}"),
               "file: \"a\" appears twice in one object; keep one");

@@ -25,7 +25,7 @@ using ::testing::IsEmpty;
 using ::testing::StartsWith;
 using Names = std::set<std::string>;
 
-/// Of the names those that begin so.
+/// The names that begin so.
 Names with(const std::string& begin, const Names& names) {
     Names found;
     for (const std::string& name : names) {
