@@ -29,7 +29,7 @@ names_in() { grep -o '`[^`]*`' <<<"$1" | tr -d '`'; }
 
 # The folders of the tree; others are a reader's own.
 folders='(include|src|kernels|schedules|tests|benchmarks|examples|docs)'
-kinds='\.(c|h|cu)pp|\.cuh?|\.hpp|\.sh|\.py|\.cmake|\.txt|\.md|\.json'
+kinds='\.[ch]pp|\.cuh?|\.sh|\.py|\.cmake|\.txt|\.md|\.json'
 for document in "$@"; do
     while IFS= read -r cell; do
         folder=

@@ -95,7 +95,7 @@ def files_of(root):
     listed = subprocess.run(
         ["git", "-C", root, "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
         check=True, capture_output=True, text=True)
-    return [path for path in listed.stdout.split("\0") if path and (root / path).is_file()]
+    return {path for path in listed.stdout.split("\0") if path and (root / path).is_file()}
 
 
 def choose(root, count, seed, dropped=()):
@@ -115,7 +115,7 @@ def choose(root, count, seed, dropped=()):
             raise Stale(f"by_hand.txt: two mutants of {path} overlap at `{what}`")
         taken[path].append((begin, end))
         add(path, begin, end, text, what)
-    sources = [path for path in files_of(root) if path.endswith((".cpp", ".hpp"))] if count else []
+    sources = sorted(path for path in files_of(root) if path.endswith((".cpp", ".hpp"))) if count else []
     for path, site in by_rule(root, sources, count, seed, dropped, taken):
         add(path, site.begin, site.end, site.text, site.rule)
     return mutants, edits
@@ -124,7 +124,11 @@ def choose(root, count, seed, dropped=()):
 def plant(root, copy, count, seed, dropped=()):
     """Writes the copy and returns the list of mutants. Files that stay as they are keep their times."""
     mutants, edits = choose(root, count, seed, dropped)
-    for path in files_of(root):
+    paths = files_of(root)
+    for old in copy.rglob("*"):
+        if old.is_file() and str(old.relative_to(copy)) not in paths:
+            old.unlink()
+    for path in paths:
         target = copy / path
         target.parent.mkdir(parents=True, exist_ok=True)
         content = (root / path).read_bytes()
