@@ -14,11 +14,11 @@
 //
 // Sides take turns in going first. #wrong: tensors that ranks did not get back as they were saved.
 #include "src/support/crc32c.hpp"
-#include "src/tool/launch.hpp"
+#include "src/tool/launch/launch.hpp"
 #include "src/train/checkpoint/load_checkpoint.hpp"
 #include "src/train/checkpoint/model_tensors.hpp"
 #include "src/train/checkpoint/save_checkpoint.hpp"
-#include "src/train/run/training_plan.hpp"
+#include "src/train/plan/training_plan.hpp"
 #include "vocabpipe/context.hpp"
 #include "vocabpipe/error.hpp"
 

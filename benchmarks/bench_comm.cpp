@@ -11,9 +11,9 @@
 // Data are bytes. time: by the host's clock on the slowest rank, from the start of n operations
 // until the device is idle, divided by n. Columns: see comm_bench.hpp.
 #include "benchmarks/comm_bench.hpp"
-#include "src/tool/devices.hpp"
-#include "src/tool/launch.hpp"
-#include "src/tool/run_signals.hpp"
+#include "src/tool/launch/devices.hpp"
+#include "src/tool/launch/launch.hpp"
+#include "src/tool/launch/run_signals.hpp"
 #include "vocabpipe/error.hpp"
 
 #include <unistd.h>

@@ -21,11 +21,11 @@
 // result that differ from the blocking one in a bit.
 #include "benchmarks/team_bench.hpp"
 #include "src/runtime/transport/transport.hpp"
-#include "src/tool/devices.hpp"
-#include "src/tool/launch.hpp"
-#include "src/tool/launchers.hpp"
-#include "src/train/measure/timed_overlap.hpp"
-#include "src/train/run/rank_placement.hpp"
+#include "src/step/rank_placement.hpp"
+#include "src/tool/launch/devices.hpp"
+#include "src/tool/launch/launch.hpp"
+#include "src/tool/launch/launchers.hpp"
+#include "src/train/profile/timed_overlap.hpp"
 #include "vocabpipe/error.hpp"
 #include "vocabpipe/overlap.hpp"
 

@@ -13,13 +13,13 @@
 // a line says which code computed (cuda_counters). aim: goal for the ratio of medians, if one is
 // set.
 #include "benchmarks/timed_steps.hpp"
-#include "src/tool/devices.hpp"
+#include "src/tool/launch/devices.hpp"
 #include "vocabpipe/error.hpp"
 
 #ifdef VOCABPIPE_WITH_CUDA
 #include "benchmarks/print_note.hpp"
 #include "kernels/cuda/product_choices.hpp"
-#include "src/tool/product_cache.hpp"
+#include "src/tool/train/product_cache.hpp"
 #include "vocabpipe/context.hpp"
 #include "vocabpipe/cuda/counters.hpp"
 #endif

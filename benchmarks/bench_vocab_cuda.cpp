@@ -31,7 +31,7 @@
 #include "kernels/cuda/gemm.hpp"
 #include "kernels/cuda/operators.hpp"
 #include "kernels/cuda/product_choices.hpp"
-#include "src/tool/product_cache.hpp"
+#include "src/tool/train/product_cache.hpp"
 #include "vocabpipe/error.hpp"
 
 namespace {

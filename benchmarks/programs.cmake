@@ -5,7 +5,7 @@ set(VOCABPIPE_BENCH_STEP_SOURCES
   ${CMAKE_CURRENT_LIST_DIR}/bench_step.cpp)
 set(VOCABPIPE_BENCH_STEP_CUDA_SOURCES
   ${CMAKE_CURRENT_LIST_DIR}/product_timer_cuda.cpp
-  ${PROJECT_SOURCE_DIR}/src/tool/product_cache.cpp)
+  ${PROJECT_SOURCE_DIR}/src/tool/train/product_cache.cpp)
 set(VOCABPIPE_BENCH_EXPERTS_SOURCES
   ${CMAKE_CURRENT_LIST_DIR}/bench_experts.cpp
   ${CMAKE_CURRENT_LIST_DIR}/operator_device.cpp)

@@ -2,9 +2,9 @@
 #include "benchmarks/team_bench.hpp"
 
 #include "src/support/parse_number.hpp"
-#include "src/tool/launch.hpp"
-#include "src/tool/launchers.hpp"
-#include "src/tool/run_signals.hpp"
+#include "src/tool/launch/launch.hpp"
+#include "src/tool/launch/launchers.hpp"
+#include "src/tool/launch/run_signals.hpp"
 #include "vocabpipe/error.hpp"
 
 #include <atomic>

@@ -5,7 +5,7 @@
 #include "kernels/host/operators.hpp"
 #include "kernels/host/random.hpp"
 #include "src/runtime/wait.hpp"
-#include "src/train/run/random_batch.hpp"
+#include "src/step/random_batch.hpp"
 #include "vocabpipe/model_flops.hpp"
 #include "vocabpipe/trained_rank.hpp"
 

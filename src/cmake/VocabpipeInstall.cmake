@@ -7,7 +7,9 @@ include(GNUInstallDirs)
 
 # Those that link before those that are linked: the order of the .pc files' Libs.
 set(VOCABPIPE_SCHEDULE_LIBRARIES plan schedules model_config programs support)
-set(VOCABPIPE_RUNTIME_LIBRARIES train select_files batches checkpoint step optimizer checkpoint_format data model blocks executor kernels)
+get_target_property(VOCABPIPE_TRAIN_LIBRARIES vocabpipe_train INTERFACE_LINK_LIBRARIES)
+list(TRANSFORM VOCABPIPE_TRAIN_LIBRARIES REPLACE "^vocabpipe_" "")
+set(VOCABPIPE_RUNTIME_LIBRARIES ${VOCABPIPE_TRAIN_LIBRARIES} select_files checkpoint step batches optimizer checkpoint_format data model blocks executor kernels)
 set(VOCABPIPE_CUDA_LIBRARIES cuda cuda_kernels)
 
 set(package_folder "${CMAKE_INSTALL_LIBDIR}/cmake/vocabpipe")
@@ -28,7 +30,7 @@ endfunction()
 
 set(VOCABPIPE_COMPONENTS schedule runtime)
 install(TARGETS vocabpipe_schedule EXPORT vocabpipe-schedule)
-install(TARGETS vocabpipe_runtime vocabpipe EXPORT vocabpipe-runtime)
+install(TARGETS vocabpipe_train vocabpipe_runtime vocabpipe EXPORT vocabpipe-runtime)
 vocabpipe_install_component(schedule ${VOCABPIPE_SCHEDULE_LIBRARIES})
 vocabpipe_install_component(runtime ${VOCABPIPE_RUNTIME_LIBRARIES})
 if(VOCABPIPE_ENABLE_CUDA)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/tool/commands.hpp"
+#include "src/tool/support/commands.hpp"
 
 namespace vocabpipe::tool {
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // vocabpipe completion: generates the shells' completion of train_gpt and vocabpipe from their
 // flags.
-#include "src/tool/commands.hpp"
-#include "src/tool/help_text.hpp"
-#include "src/tool/train_program.hpp"
+#include "src/tool/support/commands.hpp"
+#include "src/tool/support/help_text.hpp"
+#include "src/tool/train/train_program.hpp"
 
 #include <cstdio>
 #include <memory>

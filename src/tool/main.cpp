@@ -7,11 +7,11 @@
 #include <string>
 #include <system_error>
 
-#include "src/tool/commands.hpp"
-#include "src/tool/flag_parser.hpp"
-#include "src/tool/interrupt.hpp"
-#include "src/tool/launch.hpp"
-#include "src/tool/text.hpp"
+#include "src/tool/launch/launch.hpp"
+#include "src/tool/support/commands.hpp"
+#include "src/tool/support/flag_parser.hpp"
+#include "src/tool/support/interrupt.hpp"
+#include "src/tool/support/text.hpp"
 #include "vocabpipe/error.hpp"
 
 namespace vocabpipe::tool {

@@ -7,8 +7,8 @@
 // prints "VICTIM stands" and stays there, as a rank does whose pass takes long.
 #include "src/runtime/tile_link/host.hpp"
 #include "src/runtime/wait.hpp"
-#include "src/tool/launch.hpp"
-#include "src/tool/run_signals.hpp"
+#include "src/tool/launch/launch.hpp"
+#include "src/tool/launch/run_signals.hpp"
 
 #include <unistd.h>
 

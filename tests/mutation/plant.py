@@ -18,7 +18,7 @@ from cxx_sites import ASKED, File
 # Host code, in parts that are reported together; the first that fits.
 PARTS = [("kernels", "kernels/host/"), ("kernels", "kernels/reference/"), ("schedules", "schedules/"),
          ("schedule", "src/schedule/"), ("plan", "src/plan/"), ("runtime", "src/runtime/"),
-         ("model", "src/model/"), ("train", "src/train/"), ("select", "src/select/"), ("tool", "src/tool/"),
+         ("model", "src/model/"), ("train", "src/train/"), ("step", "src/step/"), ("select", "src/select/"), ("tool", "src/tool/"),
          ("support", "src/support/"), ("schedule", "include/vocabpipe/")]
 # What neither runs on hosts nor in a test of a program.
 LEFT_OUT = ("/cuda/", "/nccl/", "/wasm/")

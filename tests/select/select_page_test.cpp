@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "src/select/files/subset_file.hpp"
-#include "src/tool/sample_texts.hpp"
-#include "src/tool/selection_page.hpp"
+#include "src/tool/data/sample_texts.hpp"
+#include "src/tool/select/selection_page.hpp"
 #include "src/train/data/megatron_writer.hpp"
 #include "src/train/select/chosen_samples.hpp"
 #include "src/train/select/kept_shares.hpp"

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // --config: what a file says, what the command line says, and what is wrong with a file.
-#include "src/tool/config_file.hpp"
+#include "src/tool/support/config_file.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "src/tool/flag_parser.hpp"
-#include "src/tool/toml_reader.hpp"
+#include "src/tool/support/flag_parser.hpp"
+#include "src/tool/support/toml_reader.hpp"
 #include "tests/train/data/expect_error.hpp"
 #include "tests/train/data/temp_folder.hpp"
 #include "vocabpipe/error.hpp"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/tool/growing_text.hpp"
+#include "src/tool/support/growing_text.hpp"
 
 #include <gtest/gtest.h>
 

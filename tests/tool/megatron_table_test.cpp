@@ -11,8 +11,8 @@
 #include <string>
 #include <vector>
 
-#include "src/tool/flag_parser.hpp"
-#include "src/tool/train_program.hpp"
+#include "src/tool/support/flag_parser.hpp"
+#include "src/tool/train/train_program.hpp"
 #include "src/train/options/choose_schedule.hpp"
 #include "src/train/options/megatron_table.hpp"
 #include "src/train/options/train_flags.hpp"

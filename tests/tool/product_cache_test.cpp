@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Timed products from run to run, on the stand-in toolkit.
-#include "src/tool/product_cache.hpp"
+#include "src/tool/train/product_cache.hpp"
 
 #include <cublasLt.h>
 #include <gmock/gmock.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/tool/quantity.hpp"
+#include "src/tool/support/quantity.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/tool/run_signals.hpp"
+#include "src/tool/launch/run_signals.hpp"
 
 #include "kernels/host/gemm.hpp"
 #include "tests/kernels/matrix.hpp"

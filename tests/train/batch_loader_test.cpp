@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/train/run/batch_loader.hpp"
+#include "src/step/batch_loader.hpp"
 
 #include "tests/train/numbered_samples.hpp"
 #include "vocabpipe/error.hpp"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/train/run/batch_size_schedule.hpp"
+#include "src/train/options/batch_size_schedule.hpp"
 #include "tests/train/data/expect_error.hpp"
 #include "vocabpipe/error.hpp"
 

@@ -5,7 +5,7 @@
 
 #include <filesystem>
 
-#include "src/train/measure/process_memory.hpp"
+#include "src/support/process_memory.hpp"
 #include "tests/train/data/temp_folder.hpp"
 
 namespace vocabpipe::testing {

@@ -4,7 +4,7 @@
 #include "src/runtime/device/forwarding_device.hpp"
 #include "src/schedule/slice_causes.hpp"
 #include "src/train/data/megatron_writer.hpp"
-#include "src/train/measure/profile_machine.hpp"
+#include "src/train/profile/profile_machine.hpp"
 #include "src/train/run/trainer.hpp"
 #include "tests/runtime/cuda_devices.hpp"
 #include "tests/train/data/temp_folder.hpp"

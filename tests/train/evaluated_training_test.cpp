@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Runs that evaluate, and runs whose batches grow, through train().
 #include "src/train/checkpoint/checkpoint_folder.hpp"
-#include "src/train/measure/planned_memory.hpp"
+#include "src/train/plan/planned_memory.hpp"
 #include "tests/train/checkpoint/checkpoint_run.hpp"
 #include "tests/train/data/choice_file.hpp"
 #include "tests/train/data/expect_error.hpp"

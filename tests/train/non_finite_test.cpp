@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // NaN and infinity in a weight, or only in what a step makes of good weights.
-#include "src/train/optimizer/non_finite.hpp"
+#include "src/step/optimizer/non_finite.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -12,8 +12,8 @@
 #include <span>
 
 #include "src/model/parameters.hpp"
+#include "src/step/random_batch.hpp"
 #include "src/train/checkpoint/checkpoint_folder.hpp"
-#include "src/train/run/random_batch.hpp"
 #include "tests/train/checkpoint/checkpoint_run.hpp"
 #include "vocabpipe/error.hpp"
 #include "vocabpipe/trained_rank.hpp"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/train/log/plan_table.hpp"
+#include "src/train/plan/plan_table.hpp"
 
 #include <gtest/gtest.h>
 

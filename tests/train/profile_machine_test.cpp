@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Profiles of this machine under a tiny model: complete, and fit for what they are made for.
-#include "src/train/measure/profile_machine.hpp"
+#include "src/train/profile/profile_machine.hpp"
 
-#include "src/train/run/training_plan.hpp"
+#include "src/train/plan/training_plan.hpp"
 #include "vocabpipe/error.hpp"
 #include "vocabpipe/simulate.hpp"
 

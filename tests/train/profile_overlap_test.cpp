@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tables of this machine under a tiny model: all products of a team, each with a choice.
-#include "src/train/measure/profile_overlap.hpp"
+#include "src/train/profile/profile_overlap.hpp"
 
 #include "vocabpipe/error.hpp"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/train/run/same_on_every_rank.hpp"
+#include "src/step/same_on_every_rank.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

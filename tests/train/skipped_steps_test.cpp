@@ -10,7 +10,7 @@
 #include <string>
 #include <string_view>
 
-#include "src/train/run/random_batch.hpp"
+#include "src/step/random_batch.hpp"
 #include "vocabpipe/error.hpp"
 
 namespace vocabpipe::testing {

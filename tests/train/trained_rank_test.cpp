@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "vocabpipe/trained_rank.hpp"
 
-#include "src/train/run/random_batch.hpp"
+#include "src/step/random_batch.hpp"
 #include "tests/support/schedule_cases.hpp"
 #include "vocabpipe/checkpoint.hpp"
 #include "vocabpipe/error.hpp"

@@ -4,7 +4,7 @@
 #include "schedules/families.hpp"
 #include "src/schedule/html/run_data.hpp"
 #include "src/support/text_layout.hpp"
-#include "src/tool/step_costs.hpp"
+#include "src/tool/schedule/step_costs.hpp"
 #include "vocabpipe/error.hpp"
 #include "vocabpipe/make_order.hpp"
 #include "vocabpipe/step_pieces.hpp"

@@ -3,6 +3,7 @@
 
 #include "src/runtime/wait.hpp"
 #include "src/support/crc32c.hpp"
+#include "src/train/options/check_options.hpp"
 
 #include <algorithm>
 #include <cstdio>
@@ -22,17 +23,6 @@ EvaluationShape shape_of(const TrainingPlan& plan, const EvaluationData& data) {
 }
 
 }  // namespace
-
-bool validates(const TrainOptions& options) {
-    const DataOptions& data = options.data;
-    if (options.evaluation.iters == 0) return false;
-    return !data.valid_path.empty() ||
-           (!data.split.empty() && SplitProportions(data.split)[DataSplit::valid] > 0);
-}
-
-bool evaluates(const TrainOptions& options) {
-    return validates(options) || !options.evaluation.multiple_choice_path.empty();
-}
 
 EvaluationData open_evaluation_data(const TrainOptions& options, const TrainingData* data) {
     EvaluationData opened;

@@ -7,7 +7,7 @@
 #include "src/train/evaluate/validation_loss.hpp"
 #include "src/train/log/metrics_file.hpp"
 #include "src/train/options/train_options.hpp"
-#include "src/train/run/training_plan.hpp"
+#include "src/train/plan/training_plan.hpp"
 #include "vocabpipe/trained_rank.hpp"
 
 #include <cstdint>
@@ -28,11 +28,6 @@ struct EvaluationData {
     /// What must be the same on every rank, besides the run's data: one line, or none.
     [[nodiscard]] std::vector<std::string> fingerprint() const;
 };
-
-/// Whether a run computes a validation loss, i.e. has data for it.
-[[nodiscard]] bool validates(const TrainOptions& options);
-/// Whether a run evaluates anything.
-[[nodiscard]] bool evaluates(const TrainOptions& options);
 
 /// Opens the data that the options ask for; `data` are the run's, null if it has none. Validation
 /// data are read unshuffled. InputFileError, UsageError.

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/train/measure/end_report.hpp"
 
+#include "src/support/process_memory.hpp"
 #include "src/train/log/run_outputs.hpp"
-#include "src/train/measure/plan_profile.hpp"
-#include "src/train/measure/planned_memory.hpp"
-#include "src/train/measure/process_memory.hpp"
+#include "src/train/plan/plan_profile.hpp"
+#include "src/train/plan/planned_memory.hpp"
 #include "vocabpipe/profile.hpp"
 #include "vocabpipe/simulate.hpp"
 

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "src/train/measure/run_meter.hpp"
-#include "src/train/run/training_plan.hpp"
+#include "src/train/plan/training_plan.hpp"
 #include "vocabpipe/trained_rank.hpp"
 
 #include <cstddef>

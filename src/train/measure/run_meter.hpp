@@ -4,7 +4,7 @@
 #include "src/train/measure/measure_links.hpp"
 #include "src/train/measure/pass_meter.hpp"
 #include "src/train/measure/run_report.hpp"
-#include "src/train/run/training_plan.hpp"
+#include "src/train/plan/training_plan.hpp"
 #include "vocabpipe/trained_rank.hpp"
 
 #include <cstdint>

@@ -31,18 +31,6 @@ private:
     std::vector<int64_t> durations_;
 };
 
-/// Compiled or packed products, stacks and the allocator's slack: once per process, after a step of
-/// a transformer (docs/memory.md, "measured constants").
-inline constexpr int64_t kHostKernelBytes = int64_t{16} << 20;
-
-/// Products of experts on hosts without AVX-512: oneDNN compiles one for every number of rows that
-/// an expert gets. Bytes of one, kinds of product per layer shape, and distinct numbers of rows
-/// over their mean (docs/memory.md, likewise). An engine keeps at most kMostHostProducts.
-inline constexpr int64_t kHostProductBytes = int64_t{48} << 10;
-inline constexpr int64_t kExpertProducts = 8;
-inline constexpr double kRowNumbersPerMean = 1.5;
-inline constexpr int64_t kMostHostProducts = 2048;
-
 struct RankReport {
     double busy_share = 0;
     double bubble = 0;

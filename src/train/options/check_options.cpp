@@ -5,11 +5,11 @@
 
 #include "src/model/config_json/model_config_json.hpp"
 #include "src/model/parameters.hpp"
+#include "src/step/optimizer/parameter_groups.hpp"
+#include "src/step/same_on_every_rank.hpp"
 #include "src/support/crc32c.hpp"
-#include "src/train/evaluate/evaluation.hpp"
-#include "src/train/optimizer/parameter_groups.hpp"
+#include "src/train/data/data_split.hpp"
 #include "src/train/options/train_flags.hpp"
-#include "src/train/run/same_on_every_rank.hpp"
 #include "vocabpipe/error.hpp"
 
 #include <algorithm>
@@ -140,6 +140,17 @@ void check_team(const TrainOptions& o, const std::string& kind, int size) {
 }
 
 }  // namespace
+
+bool validates(const TrainOptions& options) {
+    const DataOptions& data = options.data;
+    if (options.evaluation.iters == 0) return false;
+    return !data.valid_path.empty() ||
+           (!data.split.empty() && SplitProportions(data.split)[DataSplit::valid] > 0);
+}
+
+bool evaluates(const TrainOptions& options) {
+    return validates(options) || !options.evaluation.multiple_choice_path.empty();
+}
 
 void check_options(const TrainOptions& options, int ranks) {
     TrainOptions o = options;  // the rows need a mutable object

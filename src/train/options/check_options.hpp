@@ -19,6 +19,11 @@ namespace vocabpipe {
 /// the ranks do not divide.
 [[nodiscard]] Mesh mesh_of(const TrainOptions& options, int ranks);
 
+/// Whether a run computes a validation loss, i.e. has data for it.
+[[nodiscard]] bool validates(const TrainOptions& options);
+/// Whether a run evaluates anything.
+[[nodiscard]] bool evaluates(const TrainOptions& options);
+
 /// UsageError with flag, value and limit for all that the options alone show.
 void check_options(const TrainOptions& options, int ranks);
 /// The part of it that keeps products of sizes within 64 bits; call it before computing with them.

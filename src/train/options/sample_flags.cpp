@@ -3,7 +3,7 @@
 // learning-rate schedule.
 #include "src/train/options/train_flags.hpp"
 
-#include "src/train/run/batch_size_schedule.hpp"
+#include "src/train/options/batch_size_schedule.hpp"
 #include "vocabpipe/error.hpp"
 
 #include <string>

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "src/step/rank_placement.hpp"
 #include "src/train/data/data_options.hpp"
-#include "src/train/evaluate/evaluation_options.hpp"
+#include "src/train/options/batch_size_schedule.hpp"
+#include "src/train/options/evaluation_options.hpp"
 #include "src/train/options/gpu_options.hpp"
-#include "src/train/run/batch_size_schedule.hpp"
-#include "src/train/run/rank_placement.hpp"
 #include "vocabpipe/learning_rate.hpp"
 #include "vocabpipe/lower.hpp"
 #include "vocabpipe/make_schedule.hpp"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The flags about training: data, learning rate, optimizer, evaluation.
+#include "src/step/optimizer/parameter_groups.hpp"
 #include "src/support/parse_number.hpp"
-#include "src/train/optimizer/parameter_groups.hpp"
 #include "src/train/options/rule_flags.hpp"
 #include "src/train/options/train_flags.hpp"
 #include "vocabpipe/error.hpp"

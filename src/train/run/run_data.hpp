@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "src/step/batch_loader.hpp"
 #include "src/train/data/training_data.hpp"
 #include "src/train/data/watched_files.hpp"
 #include "src/train/evaluate/evaluation.hpp"
 #include "src/train/options/train_options.hpp"
-#include "src/train/run/batch_loader.hpp"
 #include "src/train/select/chosen_samples.hpp"
 #include "vocabpipe/mesh.hpp"
 

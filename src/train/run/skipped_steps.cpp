@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/train/run/skipped_steps.hpp"
 
-#include "src/train/optimizer/non_finite.hpp"
+#include "src/step/optimizer/non_finite.hpp"
 #include "vocabpipe/error.hpp"
 
 #include <string>

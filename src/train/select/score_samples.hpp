@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "src/step/rank_placement.hpp"
 #include "src/train/data/data_options.hpp"
-#include "src/train/run/rank_placement.hpp"
 #include "src/train/select/sample_scores.hpp"
 #include "vocabpipe/device.hpp"
 #include "vocabpipe/schedule.hpp"

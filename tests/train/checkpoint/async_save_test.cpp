@@ -16,7 +16,7 @@
 #include "src/runtime/device/forwarding_device.hpp"
 #include "src/train/checkpoint/load_checkpoint.hpp"
 #include "src/train/checkpoint/save_checkpoint.hpp"
-#include "src/train/measure/planned_memory.hpp"
+#include "src/train/plan/planned_memory.hpp"
 #include "tests/train/checkpoint/checkpoint_run.hpp"
 #include "tests/train/data/expect_error.hpp"
 #include "tests/train/data/file_size_limit.hpp"

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/step/optimizer/parameter_groups.hpp"
+
+#include "src/support/parse_number.hpp"
+#include "vocabpipe/error.hpp"
+
+#include <fnmatch.h>
+#include <algorithm>
+#include <cstdio>
+
+namespace vocabpipe {
+
+namespace {
+
+bool matches(const ParameterGroup& group, std::string_view name) {
+    return ::fnmatch(group.pattern.c_str(), std::string(name).c_str(), 0) == 0;
+}
+
+/// Index of the first group that has the tensor; groups.size(): none.
+size_t group_of(const std::vector<ParameterGroup>& groups, std::string_view name) {
+    size_t i = 0;
+    while (i < groups.size() && !matches(groups[i], name)) ++i;
+    return i;
+}
+
+[[noreturn]] void refuse(const std::string& text, const std::string& why) {
+    throw UsageError("--param-group " + text + ": " + why +
+                     "; use 'PATTERN:weight_decay=0,lr_mult=0.1' with one or both settings");
+}
+
+float setting(const std::string& text, const std::string& value) {
+    const std::optional<float> number = parse_number<float>(value);
+    if (!number || *number < 0) {
+        refuse(text, "'" + value + "' is not a finite number of at least 0");
+    }
+    return *number;
+}
+
+}  // namespace
+
+ParameterGroup parse_parameter_group(const std::string& text) {
+    ParameterGroup group;
+    group.text = text;
+    const size_t colon = text.rfind(':');
+    if (colon == std::string::npos || colon == 0) refuse(text, "has no PATTERN:");
+    group.pattern = text.substr(0, colon);
+    std::optional<float> multiplier;
+    for (size_t at = colon + 1; at <= text.size();) {
+        const size_t end = std::min(text.find(',', at), text.size());
+        const std::string part = text.substr(at, end - at);
+        const size_t equals = std::min(part.find('='), part.size());
+        const std::string key = part.substr(0, equals);
+        std::optional<float>* const target = key == "weight_decay" ? &group.weight_decay
+                                             : key == "lr_mult"    ? &multiplier
+                                                                   : nullptr;
+        if (target == nullptr || equals == part.size()) {
+            refuse(text, "'" + part + "' is neither weight_decay=X nor lr_mult=Y");
+        }
+        if (*target) refuse(text, "sets " + key + " twice");
+        *target = setting(text, part.substr(equals + 1));
+        at = end + 1;
+    }
+    group.lr_multiplier = multiplier.value_or(1);
+    return group;
+}
+
+ParameterSettings parameter_settings(const std::vector<ParameterGroup>& groups,
+                                     std::string_view name, bool decays, float weight_decay) {
+    ParameterSettings settings{.weight_decay = decays ? weight_decay : 0};
+    const size_t of = group_of(groups, name);
+    if (of == groups.size()) return settings;
+    settings.weight_decay = groups[of].weight_decay.value_or(settings.weight_decay);
+    settings.lr_multiplier = groups[of].lr_multiplier;
+    return settings;
+}
+
+void check_parameter_groups(const std::vector<ParameterGroup>& groups,
+                            const std::vector<LogicalParameter>& tensors) {
+    std::vector<int> members(groups.size() + 1);
+    for (const LogicalParameter& p : tensors) {
+        if (!p.correction_bias) ++members[group_of(groups, p.name)];
+    }
+    for (size_t i = 0; i < groups.size(); ++i) {
+        if (members[i] > 0) continue;
+        std::string example;
+        for (const LogicalParameter& p : tensors) {
+            if (p.correction_bias) continue;  // the optimizer has no settings for it
+            if (example.empty() && matches(groups[i], p.name)) example = p.name;
+        }
+        throw UsageError("--param-group " + groups[i].text +
+                         (example.empty()
+                              ? ": matches no tensor of the model; names look like " +
+                                    tensors.front().name + " and " + tensors.back().name
+                              : ": matches only tensors of earlier groups, such as " + example +
+                                    "; the first match counts, so put this group earlier"));
+    }
+}
+
+std::string describe_parameter_groups(const std::vector<ParameterGroup>& groups,
+                                      const std::vector<LogicalParameter>& tensors,
+                                      float weight_decay) {
+    if (groups.empty()) return {};
+    struct Members {
+        int64_t tensors = 0, elements = 0;
+        float least = 0, most = 0;  ///< weight decay
+    };
+    std::vector<Members> members(groups.size() + 1);
+    for (const LogicalParameter& p : tensors) {
+        if (p.correction_bias) continue;
+        Members& m = members[group_of(groups, p.name)];
+        const float decay =
+            parameter_settings(groups, p.name, p.weight_decay, weight_decay).weight_decay;
+        m.least = m.tensors == 0 ? decay : std::min(m.least, decay);
+        m.most = m.tensors == 0 ? decay : std::max(m.most, decay);
+        ++m.tensors;
+        m.elements += p.rows * p.cols;
+    }
+    std::string lines;
+    for (size_t i = 0; i < members.size(); ++i) {
+        const Members& m = members[i];
+        if (m.tensors == 0) continue;
+        char decay[64];
+        if (m.least == m.most) {
+            std::snprintf(decay, sizeof decay, "%g", static_cast<double>(m.most));
+        } else {
+            std::snprintf(decay, sizeof decay, "%g (vectors %g)", static_cast<double>(m.most),
+                          static_cast<double>(m.least));
+        }
+        char rest[160];
+        std::snprintf(rest, sizeof rest,
+                      ": %lld tensors, %.2f M elements, weight decay %s, learning rate x %g\n",
+                      static_cast<long long>(m.tensors), static_cast<double>(m.elements) * 1e-6,
+                      decay,
+                      static_cast<double>(i < groups.size() ? groups[i].lr_multiplier : 1.0F));
+        lines += "parameter group " +
+                 (i < groups.size() ? "'" + groups[i].pattern + "'"
+                                    : std::string("of all other tensors")) +
+                 rest;
+    }
+    return lines;
+}
+
+}  // namespace vocabpipe

@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: Apache-2.0
+// vocabpipe data inspect: checks token files and shows their contents.
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <system_error>
+#include <vector>
+
+#include "src/support/text_layout.hpp"
+#include "src/tool/support/commands.hpp"
+#include "src/tool/support/quantity.hpp"
+#include "src/tool/support/text.hpp"
+#include "src/train/data/byte_tokenizer.hpp"
+#include "src/train/data/check_tokens.hpp"
+#include "src/train/data/data_paths.hpp"
+#include "src/train/data/data_split.hpp"
+#include "src/train/data/find_end_of_document.hpp"
+#include "src/train/data/sentencepiece_tokenizer.hpp"
+#include "vocabpipe/open_tokens.hpp"
+
+namespace vocabpipe::tool {
+
+namespace {
+
+constexpr int64_t kFirstTokens = 16;   // printed as numbers
+constexpr int64_t kTextTokens = 1024;  // decoded, up to the end of the first document
+constexpr size_t kTextBytes = 300;     // printed
+
+struct InspectArguments {
+    std::vector<std::string> path;  // a name, or weights and names of a blend
+    std::string split;
+    int64_t vocab_size = 0;  // 0: not given
+    std::string tokenizer_model;
+    std::string format = "auto";
+};
+
+constexpr size_t kKeys = 15;  // width of the keys
+
+void print(const char* key, const std::string& value) {
+    std::printf("%-*s%s\n", static_cast<int>(kKeys), key, wrap_text(value, kKeys, kKeys).c_str());
+}
+
+void print(const char* key, int64_t value) {
+    print(key, std::to_string(value));
+}
+
+/// The given model, else bytes if the ids look like bytes, else PREFIX.model if it has enough
+/// pieces, else none.
+std::unique_ptr<Tokenizer> find_tokenizer(const InspectArguments& options,
+                                          const TokenSource& source, const TokenRange& range) {
+    if (!options.tokenizer_model.empty()) {
+        auto given = std::make_unique<SentencePieceTokenizer>(
+            SentencePieceTokenizer::load(options.tokenizer_model));
+        check_tokens(source, given->vocab_size());
+        return given;
+    }
+    if (range.max == ByteTokenizer::kEndOfDocument && range.min >= 0) {
+        return std::make_unique<ByteTokenizer>();
+    }
+    std::error_code ignored;
+    const std::string beside = source.info().name + ".model";
+    if (std::filesystem::is_regular_file(beside, ignored)) {
+        auto found = std::make_unique<SentencePieceTokenizer>(SentencePieceTokenizer::load(beside));
+        if (range.max < found->vocab_size()) {
+            return found;
+        }
+    }
+    return nullptr;
+}
+
+void print_text(const Tokenizer& tokenizer, const std::vector<int32_t>& tokens) {
+    const auto end = std::find(tokens.begin(), tokens.end(), tokenizer.end_of_document());
+    print("first text", quoted(tokenizer.decode({tokens.begin(), end}), kTextBytes));
+}
+
+/// Returns why no run can train on these parts; empty: one can.
+std::string print_parts(const std::shared_ptr<const TokenSource>& source, const std::string& text) {
+    const SplitProportions proportions(text);
+    std::string why;
+    for (const DataSplit split : kDataSplits) {
+        const auto part = cut_split(source, proportions, split);
+        const int64_t documents = part->info().documents;
+        print(std::string(to_string(split)).c_str(),
+              (documents < 0 ? "" : counted(documents, "document") + ", ") +
+                  counted(part->size(), "token"));
+        // No run reads the test part, so it may be empty.
+        if (part->size() == 0 && proportions[split] > 0 && split != DataSplit::test) {
+            why = empty_part(source->info(), split);
+        }
+    }
+    return why;
+}
+
+struct Inspected {
+    int64_t vocab_size = 0;  ///< smallest one with all of its tokens
+    std::string obstacle;    ///< why no run can train on it; empty: one can
+};
+
+Inspected inspect_one(const InspectArguments& options, const std::string& path) {
+    Inspected result;
+    const std::shared_ptr<const TokenSource> source =
+        open_tokens(path, parse_data_format(options.format));
+    const TokenSourceInfo& info = source->info();
+    const TokenRange range =
+        options.vocab_size > 0 ? check_tokens(*source, options.vocab_size) : token_range(*source);
+    print("data", info.name);
+    print("format", info.format);
+    if (info.files.size() != 1) {
+        print("files", static_cast<int64_t>(info.files.size()));
+    }
+    if (info.documents >= 0) {
+        print("documents", info.documents);
+    }
+    if (info.sequences >= 0 && info.sequences != info.documents) {
+        print("sequences", info.sequences);
+    }
+    print("tokens", source->size());
+    if (!options.split.empty()) {
+        result.obstacle = print_parts(source, options.split);
+    }
+    print("token type", std::string(token_type_name(info.type)));
+    print("bytes", info.bytes);
+    if (source->size() == 0) {
+        return result;
+    }
+    print("token ids", std::to_string(range.min) + " to " + std::to_string(range.max));
+    if (const auto end = find_end_of_document(*source)) {
+        print("documents end", "with token " + std::to_string(*end));
+    }
+    const std::unique_ptr<Tokenizer> tokenizer = find_tokenizer(options, *source, range);
+    std::vector<int32_t> tokens(static_cast<size_t>(std::min(kTextTokens, source->size())));
+    source->read(0, tokens);
+    std::string first;
+    for (size_t i = 0; i < tokens.size() && i < static_cast<size_t>(kFirstTokens); ++i) {
+        first += (i == 0 ? "" : " ") + std::to_string(tokens[i]);
+    }
+    print("first tokens", first + (source->size() > kFirstTokens ? " ..." : ""));
+    if (tokenizer) {
+        print("tokenizer", tokenizer->name());
+        print_text(*tokenizer, tokens);
+    }
+    const int64_t vocab_size = options.vocab_size > 0 ? options.vocab_size
+                               : tokenizer            ? tokenizer->vocab_size()
+                                                      : 0;
+    result.vocab_size = std::max(vocab_size, int64_t{range.max} + 1);
+    return result;
+}
+
+void inspect(const InspectArguments& options) {
+    const std::vector<WeightedPath> blend = parse_data_paths("data inspect", options.path);
+    int64_t vocab_size = 0;
+    std::string obstacle;
+    std::string flag = "--data-path";
+    for (const WeightedPath& part : blend) {
+        if (blend.size() > 1) {
+            print("share", percent_text(part.weight));
+        }
+        const Inspected one = inspect_one(options, part.path);
+        vocab_size = std::max(vocab_size, one.vocab_size);
+        if (!one.obstacle.empty()) obstacle = one.obstacle;
+    }
+    if (vocab_size == 0) {
+        return;
+    }
+    if (!obstacle.empty()) {
+        print("cannot train", obstacle);
+        return;
+    }
+    for (const std::string& word : options.path) {
+        flag += " " + word;
+    }
+    // On one line, however long, so that it can be copied.
+    const std::string flags = flag + (options.split.empty() ? "" : " --split " + options.split) +
+                              " --vocab-size " + std::to_string(vocab_size) +
+                              (options.format == "auto" ? "" : " --data-format " + options.format);
+    std::printf("%-*s%s\n", static_cast<int>(kKeys), "train with", flags.c_str());
+}
+
+}  // namespace
+
+Command data_inspect_command() {
+    const auto o = std::make_shared<InspectArguments>();
+    return {.name = "inspect",
+            .description = "Check token files and show their contents",
+            .flags = {{.flags = {{.names = "path",
+                                  .value = &o->path,
+                                  .help = "Prefix of a .bin/.idx pair, llm.c files or raw files (a "
+                                          "name, a quoted pattern or a comma-separated list), or a "
+                                          "blend: WEIGHT PATH WEIGHT PATH ..."},
+                                 {.names = "--split",
+                                  .value = &o->split,
+                                  .help = "Proportions of the training, validation and test parts "
+                                          "to show, such as 969,30,1"},
+                                 {.names = "--vocab-size",
+                                  .value = &o->vocab_size,
+                                  .help = "Fail if a token id is not below this size",
+                                  .range = between(1, 0x1p31),
+                                  .absent = 0},
+                                 {.names = "--tokenizer-model",
+                                  .value = &o->tokenizer_model,
+                                  .help = "SentencePiece .model file for showing text",
+                                  .unset = "PREFIX.model"},
+                                 {.names = "--data-format",
+                                  .value = &o->format,
+                                  .help = "Format of the files: auto, or raw-u8, raw-u16 or "
+                                          "raw-u32 for files without a header",
+                                  .choices = {"auto", "raw-u8", "raw-u16", "raw-u32"}}}}},
+            .run = [o](const GivenFlags&) { inspect(*o); }};
+}
+
+}  // namespace vocabpipe::tool

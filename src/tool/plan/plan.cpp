@@ -1,0 +1,264 @@
+// SPDX-License-Identifier: Apache-2.0
+// vocabpipe plan: time and memory of training steps, before any GPU is rented.
+#include <algorithm>
+#include <charconv>
+#include <cstdio>
+#include <memory>
+#include <optional>
+#include <sstream>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <vector>
+
+#include "src/model/published/published_models.hpp"
+#include "src/support/names_of.hpp"
+#include "src/support/output_check.hpp"
+#include "src/support/output_file.hpp"
+#include "src/tool/model/config_notes.hpp"
+#include "src/tool/schedule/pass_times_file.hpp"
+#include "src/tool/support/commands.hpp"
+#include "src/tool/support/progress.hpp"
+#include "src/train/options/train_flags.hpp"
+#include "vocabpipe/error.hpp"
+#include "vocabpipe/plan.hpp"
+
+namespace vocabpipe::tool {
+
+namespace {
+
+struct PlanArguments {
+    std::string model, gpu, profile, pass_times, html;
+    // Comma-separated.
+    std::string schedules, modes, chunks, tensor, pipeline, data, expert, sizes, recompute;
+    PlanOptions options;
+    std::optional<int64_t> vocab_size;
+    std::optional<double> memory_gib;
+    int64_t top = 15;
+    bool json = false;
+};
+
+/// The entries of a comma-separated list; none for "".
+std::vector<std::string> entries(std::string_view flag, const std::string& text) {
+    std::vector<std::string> result;
+    if (text.empty()) return result;
+    for (size_t at = 0; at <= text.size();) {
+        const size_t end = std::min(text.find(',', at), text.size());
+        result.push_back(text.substr(at, end - at));
+        if (result.back().empty()) {
+            throw UsageError(std::string(flag) + " " + text +
+                             ": has an empty entry; separate the entries with one comma");
+        }
+        at = end + 1;
+    }
+    return result;
+}
+
+/// The words of "a, b, c".
+std::vector<std::string> words_of(const std::string& list) {
+    std::vector<std::string> words;
+    std::istringstream text(list);
+    for (std::string word; std::getline(text >> std::ws, word, ',');) words.push_back(word);
+    return words;
+}
+
+/// The numbers of a list. An empty list changes nothing.
+template <typename Number>
+void read_numbers(std::string_view flag, const std::string& list, std::vector<Number>& numbers) {
+    if (!list.empty()) numbers.clear();
+    for (const std::string& text : entries(flag, list)) {
+        Number value = 0;
+        const char* const end = text.data() + text.size();
+        const auto read = std::from_chars(text.data(), end, value);
+        if (read.ec != std::errc() || read.ptr != end || (text.size() > 1 && text[0] == '0')) {
+            throw UsageError(std::string(flag) + " " + text +
+                             ": is not a number, or is out of range; use a decimal integer");
+        }
+        numbers.push_back(value);
+    }
+}
+
+void read_lists(const PlanArguments& arguments, PlanOptions& options) {
+    read_numbers("--chunks", arguments.chunks, options.chunks);
+    read_numbers("--tensor-model-parallel-size", arguments.tensor, options.tensor);
+    read_numbers("--pipeline-model-parallel-size", arguments.pipeline, options.pipeline);
+    read_numbers("--data-parallel-size", arguments.data, options.data);
+    read_numbers("--expert-model-parallel-size", arguments.expert, options.expert);
+    read_numbers("--micro-batch-size", arguments.sizes, options.micro_batch_sizes);
+    if (!arguments.recompute.empty()) options.recompute.clear();
+    for (const std::string& name : entries("--recompute-granularity", arguments.recompute)) {
+        options.recompute.push_back(recompute_from(name));
+    }
+    options.schedules = entries("--schedules", arguments.schedules);
+    for (const std::string& name : entries("--vocab-modes", arguments.modes)) {
+        options.vocab_modes.push_back(vocab_mode_from(name));
+    }
+}
+
+void plan_steps(PlanArguments arguments) {
+    PlanOptions& options = arguments.options;
+    if (!arguments.profile.empty()) {
+        use_profile(options, read_profile(arguments.profile));
+    } else {
+        if (arguments.model.empty() || arguments.gpu.empty()) {
+            throw UsageError(
+                std::string(arguments.model.empty() ? "--model" : "--gpu") +
+                ": is required; set --model, --gpu and --seq-length, or --profile FILE");
+        }
+        options.model = load_model(arguments.model);
+        print_config_notes(named_model(arguments.model).path);
+        options.device = load_device(arguments.gpu);
+    }
+    if (arguments.vocab_size) options.model.vocab_size = *arguments.vocab_size;
+    if (arguments.memory_gib) options.memory_gib = *arguments.memory_gib;
+    if (!arguments.pass_times.empty()) {
+        options.pass_times = read_planned_pass_times(arguments.pass_times);
+    }
+    read_lists(arguments, options);
+    std::unique_ptr<OutputFile> page;  // an invalid name fails before the work, not after it
+    if (!arguments.html.empty()) {
+        OutputCheck({arguments.model, arguments.gpu, arguments.profile, arguments.pass_times})
+            .add("--html", arguments.html, page_output());
+        page = std::make_unique<OutputFile>(arguments.html);
+    }
+    Plan plan;
+    {
+        ProgressLine line(/*everywhere=*/true);
+        options.progress = [&](size_t done, size_t all) {
+            line.show("evaluated " + std::to_string(done) + " of " + std::to_string(all) +
+                      " candidates and variations");
+        };
+        plan = make_plan(options);
+    }
+    if (page) {
+        page->write(plan_html(plan));
+        page->publish();
+    }
+    const std::string text =
+        arguments.json ? plan_json(plan) : plan_text(plan, static_cast<size_t>(arguments.top));
+    std::fwrite(text.data(), 1, text.size(), stdout);
+}
+
+}  // namespace
+
+Command plan_command() {
+    const auto a = std::make_shared<PlanArguments>();
+    PlanOptions& o = a->options;
+    return {
+        .name = "plan",
+        .description = "Predict step time, MFU and memory of every schedule and vocabulary mode",
+        .flags =
+            {{.flags = {{.names = "--model",
+                         .value = &a->model,
+                         .help = "Built-in name or Hugging Face config.json: " + known_models(),
+                         .choices = words_of(known_models()),
+                         .free = true},
+                        {.names = "--gpus",
+                         .value = &o.gpus,
+                         .help = "Number of GPUs, one per rank",
+                         .required = true},
+                        {.names = "--gpu",
+                         .value = &a->gpu,
+                         .help = "Built-in name or hardware file: " + known_devices(),
+                         .choices = words_of(known_devices()),
+                         .free = true},
+                        {.names = "--seq-length",
+                         .value = &o.seq_length,
+                         .help = "Tokens per sequence",
+                         .absent = 0},
+                        {.names = "--profile",
+                         .value = &a->profile,
+                         .help =
+                             "Profile with the measured costs of a model on a machine; replaces "
+                             "--model, --gpu, --seq-length and --micro-batch-size",
+                         .excludes = {"--model", "--gpu", "--seq-length", "--micro-batch-size"}},
+                        {.names = "--pass-times",
+                         .value = &a->pass_times,
+                         .help =
+                             "CSV file (rank,op,stage,ns) of pass times that replace those of the "
+                             "GPU or profile; candidates with other stages are skipped"},
+                        {.names = "--vocab-size",
+                         .value = &a->vocab_size,
+                         .help = "Vocabulary size in rows",
+                         .range = at_least(1),
+                         .unset = "the model's"},
+                        {.names = "--tensor-model-parallel-size",
+                         .value = &a->tensor,
+                         .help = "Ranks that share a stage, separated by commas",
+                         .unset = "1"},
+                        {.names = "--pipeline-model-parallel-size",
+                         .value = &a->pipeline,
+                         .help = "Ranks of a pipeline, separated by commas",
+                         .unset = "GPUs / (tensor ranks x replicas)"},
+                        {.names = "--data-parallel-size",
+                         .value = &a->data,
+                         .help = "Replicas, separated by commas",
+                         .unset = "what the other two leave; 1 where no pipeline size is set"},
+                        {.names = "--expert-model-parallel-size",
+                         .value = &a->expert,
+                         .help = "Ranks that share the experts of a layer, separated by commas",
+                         .unset = "1"},
+                        {.names = "--moe-imbalance",
+                         .value = &o.moe_imbalance,
+                         .help = "Greatest load of the ranks that share experts over their mean; "
+                                 "assumed",
+                         .range = at_least(1)},
+                        {.names = "--micro-batch-size",
+                         .value = &a->sizes,
+                         .help = "Sequences per microbatch, separated by commas",
+                         .unset = "1"},
+                        {.names = "--global-batch-size",
+                         .value = &o.global_batch_size,
+                         .help = "Sequences per step",
+                         .required = true},
+                        {.names = "--memory-gib",
+                         .value = &a->memory_gib,
+                         .help = "Memory per GPU, in GiB",
+                         .range = above(0),
+                         .unset = "the device's"},
+                        {.names = "--schedules",
+                         .value = &a->schedules,
+                         .help = "Names of schedules, separated by commas",
+                         .choices = schedule_names(),
+                         .free = true,
+                         .unset = "all"},
+                        {.names = "--vocab-modes",
+                         .value = &a->modes,
+                         .help = "Vocabulary modes, separated by commas: "
+                                 "none,redistributed,interlaced,one_barrier,two_barriers",
+                         .choices = vocab_mode_names(),
+                         .free = true,
+                         .unset = "all"},
+                        {.names = "--chunks",
+                         .value = &a->chunks,
+                         .help = "Stages per rank, separated by commas",
+                         .unset = "the family's own; 2 and 4 where any number works"},
+                        {.names = "--recompute-granularity",
+                         .value = &a->recompute,
+                         .help = "What candidates recompute before backwards, separated by commas: "
+                                 "none,selective,full",
+                         .choices = recompute_names(),
+                         .free = true,
+                         .unset = "none"},
+                        {.names = "--evaluation",
+                         .value = named(&o.evaluation, evaluation_from),
+                         .help = "How to predict times: auto, simulation or pass_times",
+                         .choices = names_of({Evaluation::automatic, Evaluation::simulation,
+                                              Evaluation::pass_times})},
+                        {.names = "--top",
+                         .value = &a->top,
+                         .help = "Number of rows to print",
+                         .range = at_least(1)},
+                        {.names = "--threads",
+                         .value = &o.threads,
+                         .help = "Number of threads; 0: as many as the machine runs at once"},
+                        {.names = "--json",
+                         .value = &a->json,
+                         .help = "Print everything as JSON to standard output"},
+                        {.names = "--html",
+                         .value = &a->html,
+                         .help = "Write a page with sortable tables to this file"}}}},
+        .run = [a](const GivenFlags&) { plan_steps(*a); }};
+}
+
+}  // namespace vocabpipe::tool

@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/tool/schedule/pass_times_file.hpp"
+
+#include "src/support/parse_number.hpp"
+#include "src/support/read_whole_file.hpp"
+#include "vocabpipe/error.hpp"
+
+#include <algorithm>
+#include <array>
+#include <iterator>
+#include <map>
+#include <optional>
+#include <string_view>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+namespace vocabpipe::tool {
+
+namespace {
+
+constexpr std::string_view kHeader = "rank,op,stage,ns";
+constexpr int64_t kMostNs = int64_t{1} << 40;  // as in profiles
+constexpr int kMostRanks = 65535;              // stage numbers have 16 bits
+constexpr int64_t kMostStages = 65535;
+constexpr int kNoRank = -1;  // for a stage without a row so far
+
+using Key = std::tuple<int, Op, int>;  // rank, op, stage (0 where the op has none)
+
+class Reader {
+public:
+    /// `rank_of_stage`: the schedule's; empty: determined by the rows.
+    Reader(int ranks, std::vector<int> rank_of_stage, const std::string& path)
+        : most_ranks_(ranks), rank_of_stage_(std::move(rank_of_stage)), path_(path) {
+        grows_ = rank_of_stage_.empty();
+    }
+
+    void read() {
+        const std::string text = read_whole_file(path_, "check the name and the permissions");
+        bool header = false;
+        for (size_t at = 0; at < text.size();) {
+            const size_t end = std::min(text.find('\n', at), text.size());
+            std::string_view line = std::string_view(text).substr(at, end - at);
+            if (line.ends_with('\r')) line.remove_suffix(1);
+            at = end + 1;
+            ++number_;
+            if (line.empty() || line.front() == '#') continue;
+            if (header) {
+                row(line);
+            } else if (line != kHeader) {
+                fail("must begin with the line " + std::string(kHeader));
+            }
+            header = true;
+        }
+        if (!header) fail("is empty; it must begin with the line " + std::string(kHeader));
+        if (grows_ && rank_of_stage_.empty()) fail("has no row for a stage");
+    }
+
+    [[nodiscard]] const std::vector<int>& rank_of_stage() const { return rank_of_stage_; }
+    [[nodiscard]] int ranks() const { return ranks_; }  ///< the largest rank with a row, plus one
+
+    /// Sets the costs that have a row. `keep`: the others stay; else they are 0, and F and a
+    /// backward of every stage are required.
+    void set_stages(std::vector<TableCosts::OpCosts>& stage_ns, bool keep) const;
+    void set_ranks(std::vector<TableCosts::OpCosts>& rank_ns) const;
+
+private:
+    [[noreturn]] void fail(const std::string& what) const {
+        throw InputFileError(path_ + ":" + std::to_string(number_) + ": " + what);
+    }
+
+    int64_t integer(std::string_view name, std::string_view text, int64_t least,
+                    int64_t most) const {
+        const std::optional<int64_t> value = parse_number<int64_t>(text);
+        if (!value || *value < least || *value > most) {
+            fail(std::string(name) + " \"" + std::string(text) + "\": must be an integer from " +
+                 std::to_string(least) + " to " + std::to_string(most));
+        }
+        return *value;
+    }
+
+    Op op_of(std::string_view text) const {
+        std::string known;
+        for (size_t op = 0; op < kOpTraits.size(); ++op) {
+            if (kOpTraits[op].name == text) return static_cast<Op>(op);
+            known += (known.empty() ? "" : ", ") + std::string(kOpTraits[op].name);
+        }
+        fail("op \"" + std::string(text) + "\": must be one of " + known);
+    }
+
+    void row(std::string_view line) {
+        std::array<std::string_view, 4> cells;
+        size_t count = 0;
+        for (size_t at = 0; at <= line.size(); ++count) {
+            const size_t end = std::min(line.find(',', at), line.size());
+            if (count < cells.size()) cells[count] = line.substr(at, end - at);
+            at = end + 1;
+        }
+        if (count != cells.size()) fail("has " + std::to_string(count) + " cells; expected 4");
+        const auto rank = static_cast<int>(integer("rank", cells[0], 0, most_ranks_ - 1));
+        ranks_ = std::max(ranks_, rank + 1);
+        const Op op = op_of(cells[1]);
+        int stage = 0;
+        if (traits(op).has_stage) {
+            const int64_t last = grows_ ? kMostStages - 1 : std::ssize(rank_of_stage_) - 1;
+            stage = static_cast<int>(integer("stage", cells[2], 0, last));
+            const auto at = static_cast<size_t>(stage);
+            if (at >= rank_of_stage_.size()) rank_of_stage_.resize(at + 1, kNoRank);
+            if (rank_of_stage_[at] == kNoRank) rank_of_stage_[at] = rank;
+            if (const int of = rank_of_stage_[at]; of != rank) {
+                fail("stage " + std::to_string(stage) + ": is on rank " + std::to_string(of) +
+                     ", not on rank " + std::to_string(rank));
+            }
+        } else if (cells[2] != "-" && !cells[2].empty()) {
+            fail("stage \"" + std::string(cells[2]) + "\": " + std::string(cells[1]) +
+                 " has no stage; write -");
+        }
+        // Schedules require transformer passes to take time.
+        const int64_t ns = integer("ns", cells[3], traits(op).has_stage ? 1 : 0, kMostNs);
+        if (!times_.emplace(Key{rank, op, stage}, ns).second) {
+            fail(std::string(cells[1]) + " already has a row for this rank and stage");
+        }
+    }
+
+    const int most_ranks_;
+    std::vector<int> rank_of_stage_;
+    const std::string& path_;
+    bool grows_ = false;
+    int ranks_ = 0;
+    int number_ = 0;
+    std::map<Key, int64_t> times_;
+};
+
+void Reader::set_stages(std::vector<TableCosts::OpCosts>& stage_ns, bool keep) const {
+    using enum Op;
+    for (size_t stage = 0; stage < rank_of_stage_.size(); ++stage) {
+        const int rank = rank_of_stage_[stage];
+        if (!keep) stage_ns[stage] = {};
+        const auto cost = [&](Op op) -> int64_t& {
+            return stage_ns[stage][static_cast<size_t>(op)];
+        };
+        const auto given = [&](Op op) {
+            return times_.contains({rank, op, static_cast<int>(stage)});
+        };
+        for (const Op op : {F, B, I, W, R}) {
+            if (given(op)) cost(op) = times_.at({rank, op, static_cast<int>(stage)});
+        }
+        if (given(I) != given(W)) {
+            throw InputFileError(path_ + ": stage " + std::to_string(stage) +
+                                 " has only one of I and W; add the other, or use B alone");
+        }
+        if (!keep && (!given(F) || !(given(B) || given(I)))) {
+            throw InputFileError(path_ + ": stage " + std::to_string(stage) +
+                                 (rank == kNoRank ? "" : " of rank " + std::to_string(rank)) +
+                                 " has no row for " + (given(F) ? "B, or for I and W" : "F"));
+        }
+        if (given(B) && !given(I)) {
+            cost(I) = cost(B) / 2;
+            cost(W) = cost(B) - cost(I);
+        } else if (given(I) && !given(B)) {
+            cost(B) = cost(I) + cost(W);
+        }
+    }
+}
+
+void Reader::set_ranks(std::vector<TableCosts::OpCosts>& rank_ns) const {
+    using enum Op;
+    for (size_t rank = 0; rank < rank_ns.size(); ++rank) {
+        for (const Op op : {E, G, S, T, Reduce, Report, Update}) {
+            const auto found = times_.find({static_cast<int>(rank), op, 0});
+            if (found != times_.end()) rank_ns[rank][static_cast<size_t>(op)] = found->second;
+        }
+    }
+}
+
+}  // namespace
+
+void set_pass_times(ScheduledStep& step, const std::string& path, bool keep) {
+    Reader reader(step.schedule.ranks, step.schedule.rank_of_stage, path);
+    reader.read();
+    reader.set_stages(step.costs.stage_ns, keep);
+    if (!keep) {
+        for (TableCosts::OpCosts& costs : step.costs.rank_ns) costs = {};
+    }
+    reader.set_ranks(step.costs.rank_ns);
+}
+
+PlannedPassTimes read_planned_pass_times(const std::string& path) {
+    Reader reader(kMostRanks, {}, path);
+    reader.read();
+    PlannedPassTimes times{.name = path, .rank_of_stage = reader.rank_of_stage()};
+    times.stage_ns.resize(times.rank_of_stage.size());
+    reader.set_stages(times.stage_ns, false);
+    TableCosts::OpCosts nothing;
+    nothing.fill(-1);
+    times.rank_ns.assign(static_cast<size_t>(reader.ranks()), nothing);
+    reader.set_ranks(times.rank_ns);
+    return times;
+}
+
+}  // namespace vocabpipe::tool

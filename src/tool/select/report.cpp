@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+// vocabpipe select run: its tables and its JSON report.
+#include <nlohmann/json.hpp>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "src/select/files/fixed_point.hpp"
+#include "src/support/json_text.hpp"
+#include "src/support/process_memory.hpp"
+#include "src/support/text_layout.hpp"
+#include "src/tool/select/select_run.hpp"
+#include "src/tool/support/quantity.hpp"
+
+namespace vocabpipe::tool {
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+std::string hexadecimal(uint64_t number) {
+    return format("%016llx", static_cast<unsigned long long>(number));
+}
+
+Json json_of(const MessageCount& count) {
+    return {{"messages", count.messages},
+            {"sent_to_other_ranks", count.sent},
+            {"sent_bytes", count.bytes}};
+}
+
+Json json_of(const std::vector<MemoryPlan::Term>& terms) {
+    Json json = Json::object();
+    for (const auto& [name, bytes] : terms) json[name] = bytes;
+    return json;
+}
+
+void row(TextTable& table, const std::string& name, std::string value) {
+    table.row({name, std::move(value)}, {true, true});
+}
+
+std::string objective_text(int64_t objective) {
+    return std::to_string(objective) +
+           format(" (%.6g)", static_cast<double>(objective) / kFixedPointOne);
+}
+
+}  // namespace
+
+void print_selection_plan(const SelectRunArguments& arguments, const SelectRunResult& result,
+                          int ranks) {
+    TextTable table;
+    row(table, "samples", std::to_string(result.sizes.nodes));
+    row(table, "to choose", std::to_string(result.k));
+    row(table, "row entries", std::to_string(result.sizes.entries));
+    const bool looked = result.sizes.longest_row > 0 || result.sizes.entries == 0;
+    row(table, "longest row",
+        looked ? std::to_string(result.sizes.longest_row) : "not read; the memory is a least");
+    row(table, "ranks", std::to_string(ranks));
+    row(table, "bounding", to_string(arguments.bounding));
+    row(table, "partitions",
+        std::to_string(arguments.partitions) +
+            (arguments.adaptive ? " in the first round, then fewer" : ""));
+    row(table, "rounds", std::to_string(arguments.partitions == 1 ? 1 : arguments.rounds));
+    const auto terms = [&](const std::vector<MemoryPlan::Term>& some, const std::string& when) {
+        for (const auto& [name, bytes] : some) row(table, name + when, bytes_text(bytes));
+    };
+    terms(result.plan.always, "");
+    terms(result.plan.bounding, ", first");
+    terms(result.plan.greedy, ", then");
+    row(table, "memory per rank", bytes_text(result.plan.total()));
+    std::printf("%s", table.text().c_str());
+}
+
+void print_selection(const SelectRunArguments& arguments, const SelectRunResult& result) {
+    const SelectionProgress& progress = result.selection->progress();
+    const BoundingReport& bounding = progress.bounding;
+    TextTable table;
+    row(table, "samples",
+        std::to_string(result.sizes.nodes) + ", without neighbors " +
+            std::to_string(result.selection->isolated()));
+    row(table, "bounding",
+        to_string(arguments.bounding) + ": " + std::to_string(bounding.selected) + " selected, " +
+            std::to_string(bounding.discarded) + " discarded in " +
+            counted(std::ssize(bounding.steps), "step"));
+    for (const RoundReport& round : progress.rounds) {
+        row(table, "round " + std::to_string(round.round),
+            std::to_string(round.kept) + " of " + std::to_string(round.input) + " kept in " +
+                counted(round.parts, "partition") + ", objective " +
+                objective_text(round.objective));
+    }
+    row(table, "objective", objective_text(result.selection->objective()));
+    row(table, "subset", arguments.output + ": " + counted(result.k, "sample"));
+    std::printf("%s", table.text().c_str());
+}
+
+std::string selection_report(const SelectRunArguments& arguments, const SelectRunResult& result,
+                             const SelectContext& context) {
+    const SelectionProgress& progress = result.selection->progress();
+    const BoundingReport& bounding = progress.bounding;
+    Json flags = Json::object();
+    for (const auto& [flag, value] : arguments.deciding(result.k)) flags[flag] = value;
+    Json steps = Json::array();
+    for (const BoundingStep& step : bounding.steps) {
+        steps.push_back({{"kind", step.grow ? "grow" : "shrink"},
+                         {"threshold", step.threshold},
+                         {"count", step.decided}});
+    }
+    Json rounds = Json::array();
+    for (const RoundReport& round : progress.rounds) {
+        rounds.push_back({{"round", round.round},
+                          {"input", round.input},
+                          {"target", round.target},
+                          {"partitions", round.parts},
+                          {"quota", round.quota},
+                          {"kept", round.kept},
+                          {"objective", round.objective}});
+    }
+    Json seconds = Json::object();
+    for (const std::string& phase : result.seconds.phases()) {
+        seconds[phase] = result.seconds.of(phase);
+    }
+    Json terms = Json::object();
+    terms["always"] = json_of(result.plan.always);
+    terms["bounding"] = json_of(result.plan.bounding);
+    terms["greedy"] = json_of(result.plan.greedy);
+    const Corpus& corpus = context.graph.corpus();
+    const Json json{{"vocabpipe_selection", 1},
+                    {"inputs",
+                     {{"graph", arguments.graph},
+                      {"graph_fingerprint", hexadecimal(progress.graph)},
+                      {"utility", arguments.utility},
+                      {"utility_fingerprint", hexadecimal(progress.utility)}}},
+                    {"corpus", {{"data", corpus.data}, {"seq_length", corpus.seq_length}}},
+                    {"output", arguments.output},
+                    {"flags", flags},
+                    {"ranks", context.world.size()},
+                    {"samples", result.sizes.nodes},
+                    {"isolated_samples", result.selection->isolated()},
+                    {"chosen", result.k},
+                    {"edges", result.sizes.entries / 2},
+                    {"longest_row", result.sizes.longest_row},
+                    {"bounding",
+                     {{"selected", bounding.selected},
+                      {"discarded", bounding.discarded},
+                      {"left_to_choose", bounding.k_left},
+                      {"open", bounding.open},
+                      {"steps", steps},
+                      {"traffic", json_of(progress.bounding_messages)},
+                      {"rejoin_tuples", bounding.rejoin_tuples}}},
+                    {"objective_after_bounding", progress.bounded_objective},
+                    {"rounds", rounds},
+                    {"objective", result.selection->objective()},
+                    {"traffic", json_of(progress.all_messages)},
+                    {"memory",
+                     {{"limit_bytes", arguments.memory},
+                      {"planned_bytes", result.plan.total()},
+                      {"peak_bytes", result.used_bytes},
+                      {"process_peak_bytes", process_memory().peak},
+                      {"planned_terms", terms}}},
+                    {"resumed", result.selection->resumed()},
+                    {"seconds", seconds}};
+    return json_text(json, 1) + "\n";
+}
+
+}  // namespace vocabpipe::tool

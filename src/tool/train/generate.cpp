@@ -1,0 +1,353 @@
+// SPDX-License-Identifier: Apache-2.0
+// vocabpipe generate: continues a text with a saved model. Rank 0 reads the prompt and prints; all
+// ranks draw the same tokens.
+#include <algorithm>
+#include <cstddef>
+#include <cstring>
+#include <filesystem>
+#include <iostream>
+#include <memory>
+#include <optional>
+#include <random>
+#include <span>
+#include <string>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "src/step/rank_placement.hpp"
+#include "src/support/process_memory.hpp"
+#include "src/tool/launch/devices.hpp"
+#include "src/tool/launch/launch.hpp"
+#include "src/tool/launch/launchers.hpp"
+#include "src/tool/launch/run_signals.hpp"
+#include "src/tool/model/config_notes.hpp"
+#include "src/tool/support/commands.hpp"
+#include "src/tool/support/growing_text.hpp"
+#include "src/tool/support/quantity.hpp"
+#include "src/train/checkpoint/load_checkpoint.hpp"
+#include "src/train/data/byte_tokenizer.hpp"
+#include "src/train/data/sentencepiece_tokenizer.hpp"
+#include "src/train/generate/text_generator.hpp"
+#include "vocabpipe/error.hpp"
+
+namespace vocabpipe::tool {
+
+namespace {
+
+struct GenerateArguments {
+    std::string load;
+    std::string prompt;
+    std::string tokenizer_model;
+    std::string tokenizer = "auto";
+    bool no_bos = false;
+    int64_t max_new_tokens = 100;
+    int64_t seq_length = 0;  // 0: prompt and new tokens, within the model's positions
+    SamplingOptions sampling;
+    uint64_t seed = 1234;
+    Launch launch{.transport = started_by_mpirun() ? "mpi" : "threads"};
+    int tensor = 1;  // --tensor-model-parallel-size
+    int expert = 1;  // --expert-model-parallel-size
+    std::string device = "host";
+    int threads_per_rank = 0;  // 0: the rank's share of the cores
+};
+
+/// The given tokenizer, else tokenizer.model next to the weights, else bytes if the vocabulary has
+/// their size.
+std::unique_ptr<Tokenizer> find_tokenizer(const GenerateArguments& o, const std::string& folder,
+                                          int64_t vocab_size) {
+    const auto sentencepiece = [&](const std::string& path) {
+        auto found = std::make_unique<SentencePieceTokenizer>(SentencePieceTokenizer::load(path));
+        if (found->vocab_size() > vocab_size) {
+            throw UsageError("--tokenizer-model " + path + ": has " +
+                             std::to_string(found->vocab_size()) +
+                             " pieces, the model's vocabulary " + std::to_string(vocab_size) +
+                             " rows; give the one that the model was trained with");
+        }
+        return found;
+    };
+    if (!o.tokenizer_model.empty()) return sentencepiece(o.tokenizer_model);
+    const std::string beside = folder + "/tokenizer.model";
+    std::error_code ignored;
+    if (o.tokenizer != "bytes" && std::filesystem::is_regular_file(beside, ignored)) {
+        return sentencepiece(beside);
+    }
+    if (o.tokenizer == "bytes" || vocab_size == ByteTokenizer::kVocabSize) {
+        return std::make_unique<ByteTokenizer>();
+    }
+    throw UsageError(folder +
+                     ": has no tokenizer.model; give --tokenizer-model FILE (SentencePiece), "
+                     "or --tokenizer bytes");
+}
+
+std::string size_text(int64_t bytes) {
+    return bytes_text(static_cast<uint64_t>(bytes));
+}
+
+/// Checks that all ranks of this host fit into its memory: an error message instead of a failed
+/// allocation or a killed process.
+void check_memory(const TextGeneratorOptions& options, const std::vector<RankPlacement>& placements,
+                  int rank, bool ranks_are_threads) {
+    const RankPlacement& mine = placements[static_cast<size_t>(rank)];
+    TextGeneratorBytes needed;
+    int ranks = 0;
+    for (int other = 0; std::cmp_less(other, placements.size()); ++other) {
+        const RankPlacement& place = placements[static_cast<size_t>(other)];
+        const bool shares = ranks_are_threads || !mine.memory;
+        if (place.host != mine.host || (!shares && other != rank)) continue;
+        const TextGeneratorBytes of = TextGenerator::bytes(options, other);
+        needed.weights += of.weights;
+        needed.context += of.context;
+        ++ranks;
+    }
+    const int64_t available =
+        mine.memory ? static_cast<int64_t>(mine.memory->free) : available_memory();
+    if (needed.total() <= available) return;
+    throw OutOfMemoryError(
+        "the model needs " + size_text(needed.weights) + " and a context of " +
+        std::to_string(options.model.seq_length) + " tokens " + size_text(needed.context) +
+        (ranks > 1 ? " on " + std::to_string(ranks) + " ranks" : "") + ", " + size_text(available) +
+        " are available; use a smaller --seq-length, more hosts, or a smaller model");
+}
+
+/// Standard input, up to a limit: /dev/zero would fill the memory.
+std::string read_prompt() {
+    constexpr size_t kMostBytes = size_t{1} << 20;  // more than the context of any model
+    std::string prompt(kMostBytes + 1, '\0');
+    std::cin.read(prompt.data(), static_cast<std::streamsize>(prompt.size()));
+    prompt.resize(static_cast<size_t>(std::cin.gcount()));
+    if (prompt.size() > kMostBytes) {
+        throw UsageError("--prompt -: standard input has more than " + std::to_string(kMostBytes) +
+                         " bytes; give a shorter text");
+    }
+    return prompt;
+}
+
+/// The text on rank 0; only that rank reads the prompt and has a tokenizer.
+class Text {
+public:
+    Text(const GenerateArguments& o, const Checkpoint& checkpoint)
+        : tokenizer_(find_tokenizer(o, checkpoint.folder(), checkpoint.config().vocab_size)),
+          printed_([this](std::span<const int32_t> ids) { return tokenizer_->decode(ids); }) {
+        const int64_t vocab_size = checkpoint.config().vocab_size;
+        // Only models from elsewhere were trained with begin_of_document().
+        std::error_code ignored;
+        const bool own = std::filesystem::exists(checkpoint.training_path(), ignored);
+        if (!own && !o.no_bos && tokenizer_->begin_of_document() >= 0) {
+            prompt_.push_back(tokenizer_->begin_of_document());
+        }
+        tokenizer_->encode(o.prompt == "-" ? read_prompt() : o.prompt, prompt_);
+        if (prompt_.empty()) prompt_.push_back(tokenizer_->end_of_document());
+        for (const int32_t id : prompt_) {
+            if (id < vocab_size) continue;
+            throw UsageError("--tokenizer " + tokenizer_->name() + ": the prompt has token " +
+                             std::to_string(id) + ", the model's vocabulary has " +
+                             std::to_string(vocab_size) +
+                             " rows; use the tokenizer that the model was trained with");
+        }
+    }
+
+    [[nodiscard]] const std::vector<int32_t>& prompt() const { return prompt_; }
+    [[nodiscard]] int32_t end_of_document() const { return tokenizer_->end_of_document(); }
+    void print(std::span<const int32_t> ids) { std::cout << printed_.next(ids) << std::flush; }
+    void print_end(std::span<const int32_t> ids) { std::cout << printed_.last(ids) << "\n"; }
+
+private:
+    std::unique_ptr<Tokenizer> tokenizer_;
+    GrowingText printed_;
+    std::vector<int32_t> prompt_;
+};
+
+/// Rank 0's ids, on every rank.
+std::vector<int32_t> from_first(Communicator& world, const std::vector<int32_t>& mine) {
+    const auto all = world.all_gather(std::as_bytes(std::span(mine)));
+    std::vector<int32_t> first(all.front().size() / sizeof(int32_t));
+    std::memcpy(first.data(), all.front().data(), all.front().size());
+    return first;
+}
+
+/// Whether a signal told any rank to end.
+bool told_to_end(Communicator& world) {
+    const int signal = ending_signal();
+    const auto all = world.all_gather(std::as_bytes(std::span(&signal, 1)));
+    return std::ranges::any_of(all, [](const std::vector<std::byte>& one) {
+        return std::ranges::any_of(one, [](std::byte b) { return b != std::byte{0}; });
+    });
+}
+
+/// Ranks per place in the pipeline.
+int ranks_of_stage(const GenerateArguments& o) {
+    return std::max(o.tensor, o.expert);
+}
+
+/// UsageError unless `ranks` divides into groups that share a stage or its experts.
+void check_teams(const GenerateArguments& o, int ranks) {
+    for (const auto& [kind, size] : {std::pair("tensor", o.tensor), {"expert", o.expert}}) {
+        if (size == 1) continue;
+        const std::string flag =
+            "--" + std::string(kind) + "-model-parallel-size " + std::to_string(size);
+        if (o.device != "host") {
+            throw UsageError(flag + ": " + kind +
+                             " ranks run on the host only; use --device host, or 1");
+        }
+        if (ranks % size != 0) {
+            throw UsageError(flag + ": must divide the number of ranks, " + std::to_string(ranks));
+        }
+    }
+}
+
+void generate_on(Communicator& world, const GenerateArguments& o) {
+    std::optional<Checkpoint> checkpoint;
+    std::optional<Text> text;  // of rank 0
+    world.agree([&] {
+        check_teams(o, world.size());
+        checkpoint.emplace(find_checkpoint(o.load, /*weights_only=*/true));
+        check_positions(checkpoint->config(), o.seq_length);
+        if (world.rank() == 0) {
+            print_config_notes(checkpoint->config_path());
+            text.emplace(o, *checkpoint);
+        }
+    });
+    std::vector<int32_t> ids = from_first(world, text ? text->prompt() : std::vector<int32_t>());
+    const int32_t end = from_first(world, {text ? text->end_of_document() : 0}).front();
+
+    std::vector<RankPlacement> placements = find_placements(world);
+    const RankPlacement& place = placements[static_cast<size_t>(world.rank())];
+    std::unique_ptr<Device> device;
+    TextGeneratorOptions options{.model = checkpoint->config(),
+                                 .ranks = world.size() / ranks_of_stage(o),
+                                 .tensor = o.tensor,
+                                 .expert = o.expert};
+    world.agree([&] {
+        const auto make = device_factory(o.device, o.launch.ranks_are_threads());
+        device = make ? make(place) : make_host_device();
+    });
+    describe_devices(world, *device, placements);
+    world.agree([&] {
+        const int64_t positions = options.model.max_position_embeddings;
+        const int64_t longest =
+            o.max_new_tokens < positions ? std::ssize(ids) + o.max_new_tokens : positions;
+        options.model.seq_length = o.seq_length > 0 ? o.seq_length : std::min(longest, positions);
+        options.model.check();
+        options.threads_per_rank = o.threads_per_rank > 0 ? o.threads_per_rank : place.threads();
+        options.operators = &device->operators();
+        check_memory(options, placements, world.rank(), o.launch.ranks_are_threads());
+    });
+    checkpoint->verify(world);
+    TextGenerator generator(world, *device, options);
+    world.agree([&] { checkpoint->fill(generator.model(), generator.context()); });
+
+    std::mt19937_64 random(o.seed);  // the same numbers on every rank
+    if (text) text->print(ids);
+    for (int64_t i = 0; i < o.max_new_tokens && !told_to_end(world); ++i) {
+        generator.read(ids);
+        const double u = static_cast<double>(random() >> 11) * 0x1p-53;
+        const int32_t id = generator.next(o.sampling, u);
+        if (id == end) break;
+        ids.push_back(id);
+        if (text) text->print(ids);
+    }
+    if (text) text->print_end(ids);
+}
+
+void generate_text(GenerateArguments& o) {
+    if (o.launch.ranks_are_threads() && !o.launch.ranks) o.launch.ranks = ranks_of_stage(o);
+    check_launch(o.launch);
+    install_run_signals(o.launch.exit_signal);
+    const int code =
+        run_ranks("vocabpipe", o.launch, [&](Communicator& world) { generate_on(world, o); });
+    if (code != 0) throw Reported{code};
+    if (ending_signal() != 0) throw Reported{128 + ending_signal()};
+}
+
+}  // namespace
+
+Command generate_command() {
+    const auto o = std::make_shared<GenerateArguments>();
+    return comparing_flags(
+        {.name = "generate",
+         .description = "Continue a text with a saved model, as it is generated\n"
+                        "  vocabpipe generate --load FOLDER --prompt TEXT\n"
+                        "  mpirun -np 4 vocabpipe generate --load FOLDER --prompt TEXT \\\n"
+                        "      --tensor-model-parallel-size 2",
+         .flags =
+             {{.flags = {{.names = "--load",
+                          .value = &o->load,
+                          .help = "Folder of steps (the newest is used), a step, or a model",
+                          .required = true},
+                         {.names = "--prompt",
+                          .value = &o->prompt,
+                          .help = "Text to continue; - reads standard input"},
+                         {.names = "--tokenizer-model",
+                          .value = &o->tokenizer_model,
+                          .help = "SentencePiece model",
+                          .unset = "tokenizer.model beside the weights"},
+                         {.names = "--tokenizer",
+                          .value = &o->tokenizer,
+                          .help = "auto or bytes",
+                          .choices = {"auto", "bytes"},
+                          .excludes = {"--tokenizer-model"}},
+                         {.names = "--no-bos",
+                          .value = &o->no_bos,
+                          .help = "Do not put the tokenizer's <s> before the prompt. A model that "
+                                  "this library trained never gets it"},
+                         {.names = "--max-new-tokens",
+                          .value = &o->max_new_tokens,
+                          .help = "Maximum number of tokens to add",
+                          .range = at_least(1)},
+                         {.names = "--seq-length",
+                          .value = &o->seq_length,
+                          .help = "Maximum length of the context. When it is full, its older half "
+                                  "is dropped",
+                          .range = at_least(1),
+                          .unset = "prompt and new tokens, at most the model's positions"}}},
+              {.title = "Sampling",
+               .flags = {{.names = "--temperature",
+                          .value = &o->sampling.temperature,
+                          .help = "Divides the logits; 0 always takes the likeliest token",
+                          .range = at_least(0)},
+                         {.names = "--top-k",
+                          .value = &o->sampling.top_k,
+                          .help = "Sample from the k likeliest tokens; 0: from all tokens",
+                          .range = at_least(0)},
+                         {.names = "--top-p",
+                          .value = &o->sampling.top_p,
+                          .help = "Sample from the likeliest tokens that together have this "
+                                  "probability",
+                          .range = between(0, 1)},
+                         {.names = "--seed",
+                          .value = &o->seed,
+                          .help = "Seed of the sampling. The text is the same for every number of "
+                                  "ranks"}}},
+              launch_flags(o->launch),
+              {.title = "Devices",
+               .flags = {{.names = "--tensor-model-parallel-size",
+                          .value = &o->tensor,
+                          .help = "Ranks that share each stage of the pipeline, which the other "
+                                  "ranks make longer. Any number, whatever the model was trained "
+                                  "with",
+                          .unit = "RANKS",
+                          .range = at_least(1)},
+                         {.names = "--expert-model-parallel-size",
+                          .value = &o->expert,
+                          .help = "Ranks that share the experts of each layer: the tensor ranks of "
+                                  "a stage, some of them, or several such groups. Any number, "
+                                  "whatever the model was trained with",
+                          .unit = "RANKS",
+                          .range = at_least(1)},
+                         {.names = "--device",
+                          .value = &o->device,
+                          .help = "host, or cuda: one GPU per rank; with --transport threads ranks "
+                                  "may share one",
+                          .choices = {"host", "cuda"}},
+                         {.names = "--threads-per-rank",
+                          .value = &o->threads_per_rank,
+                          .help = "OpenMP threads per rank",
+                          .range = between(1, 1024),
+                          .unset = "the rank's share of the cores",
+                          .absent = 0}}}},
+         .run = [o](const GivenFlags&) { generate_text(*o); }},
+        o->launch);
+}
+
+}  // namespace vocabpipe::tool
