@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Plans a step: distributes layers, derives sizes and costs, orders the passes by these costs, and
-// lowers the order to programs.
+// Plans a step: places, prices and orders it (costs/cost_source.hpp), and lowers the order to
+// programs.
 #include "vocabpipe/step_plan.hpp"
 
+#include "src/step/costs/cost_source.hpp"
 #include "vocabpipe/error.hpp"
 #include "vocabpipe/flop_costs.hpp"
 #include "vocabpipe/make_order.hpp"
@@ -12,8 +13,10 @@
 #include "vocabpipe/with_recomputation.hpp"
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <utility>
+#include <vector>
 
 namespace vocabpipe {
 
@@ -44,19 +47,6 @@ ScheduleOptions order_options(const ModelConfig& model, const StepCluster& clust
             .vocab_size = model.vocab_size,
             .rule = schedule.rule,
             .costs = nominal_costs(schedule)};
-}
-
-/// Layers per stage that balance the output layer's cost, in transformer layers including their R.
-std::vector<int> even_layers(const ModelConfig& model, const StepSchedule& schedule,
-                             const Schedule& placed) {
-    const PassCosts costs = nominal_costs(schedule);
-    const auto trained = static_cast<double>(costs.mean(Op::F) + costs.mean(Op::B));
-    const double again =
-        schedule.recompute == Recompute::none ? 0 : static_cast<double>(costs.mean(Op::R));
-    // A model without layers has custom stages.
-    const double output =
-        model.num_layers == 0 ? 0 : output_layer_in_layers(model) * trained / (trained + again);
-    return layers_per_stage(model.num_layers, placed.rank_of_stage, schedule.vocab_mode, output);
 }
 
 /// The only place where the library's own trainers make programs.
@@ -115,6 +105,72 @@ ExpertPieces expert_pieces_of(const ModelConfig& model, const StepCluster& clust
     return pieces;
 }
 
+/// Costs and sizes of a model on a cluster: from FLOPs, or as measured there.
+class ModelCosts final : public CostSource {
+public:
+    /// All must outlive it.
+    ModelCosts(const ModelConfig& model, const StepCluster& cluster, const StepSchedule& schedule,
+               const StepWork& work)
+        : model_(model), cluster_(cluster), schedule_(schedule), work_(work) {}
+
+    /// As given; else balanced by the output layer's cost, in transformer layers with their R.
+    [[nodiscard]] std::vector<int> layers_per_stage(std::span<const int> rank_of_stage,
+                                                    VocabMode mode) const override {
+        if (!schedule_.layers_per_stage.empty()) return schedule_.layers_per_stage;
+        const PassCosts costs = nominal_costs(schedule_);
+        const auto trained = static_cast<double>(costs.mean(Op::F) + costs.mean(Op::B));
+        const double again =
+            schedule_.recompute == Recompute::none ? 0 : static_cast<double>(costs.mean(Op::R));
+        // A model without layers has custom stages.
+        const double output = model_.num_layers == 0
+                                  ? 0
+                                  : output_layer_in_layers(model_) * trained / (trained + again);
+        return vocabpipe::layers_per_stage(model_.num_layers, rank_of_stage, mode, output);
+    }
+
+    [[nodiscard]] ModelPartition partition(std::vector<int> layers) const {
+        return {.layers_per_stage = std::move(layers),
+                .micro_batch_size = work_.micro_batch_size,
+                .replicas = cluster_.replicas,
+                .tensor = cluster_.tensor,
+                .expert = cluster_.expert,
+                .moe_row_factor = schedule_.moe_row_factor,
+                .expert_pieces = expert_pieces_of(model_, cluster_, schedule_, work_),
+                .tensor_pieces = tensor_pieces_of(model_, cluster_, schedule_, work_),
+                .threads_per_rank = cluster_.threads_per_rank,
+                .recompute = schedule_.recompute,
+                .optimizer = work_.optimizer,
+                .training = work_.training,
+                .scores = work_.scores,
+                .operators = cluster_.operators,
+                .stage_bytes = schedule_.stage_bytes};
+    }
+
+    /// The order follows measured costs; without any, those that the schedule asks for.
+    [[nodiscard]] StepPrice price(const Schedule& placed,
+                                  const std::vector<int>& layers) const override {
+        const ModelPartition partition = this->partition(layers);
+        StepPrice price;
+        price.sizes = step_sizes(model_, partition, placed);
+        price.costs = cluster_.costs ? *cluster_.costs : flop_costs(model_, partition, placed);
+        price.costs.communication = cluster_.communication;  // of this cluster, not of the profile
+        price.costs.layers_per_stage = model_.num_layers / static_cast<double>(placed.stages);
+        price.order = nominal_costs(schedule_);
+        if (cluster_.costs) {
+            price.costs.slices = 1;  // the order is one pipeline's
+            price.order = PassCosts::of(price.costs, price.sizes, placed);
+        }
+        price.costs.slices = partition.mesh(placed.ranks).slices();
+        return price;
+    }
+
+private:
+    const ModelConfig& model_;
+    const StepCluster& cluster_;
+    const StepSchedule& schedule_;
+    const StepWork& work_;
+};
+
 void check_stages(const char* what, size_t given, int stages) {
     if (given == 0 || given == static_cast<size_t>(stages)) return;
     throw UsageError(std::string(what) + " are set for " + std::to_string(given) +
@@ -126,39 +182,18 @@ void check_stages(const char* what, size_t given, int stages) {
 
 StepPlan place_step(const ModelConfig& model, const StepCluster& cluster,
                     const StepSchedule& schedule, const StepWork& work) {
-    StepPlan plan{.model = model,
-                  .schedule = placement_of(source_of(schedule),
-                                           order_options(model, cluster, schedule, work))};
-    check_stages("layers_per_stage", schedule.layers_per_stage.size(), plan.schedule.stages);
-    check_stages("stage_bytes", schedule.stage_bytes.size(), plan.schedule.stages);
-    plan.partition = {.layers_per_stage = schedule.layers_per_stage.empty()
-                                              ? even_layers(model, schedule, plan.schedule)
-                                              : schedule.layers_per_stage,
-                      .micro_batch_size = work.micro_batch_size,
-                      .replicas = cluster.replicas,
-                      .tensor = cluster.tensor,
-                      .expert = cluster.expert,
-                      .moe_row_factor = schedule.moe_row_factor,
-                      .expert_pieces = expert_pieces_of(model, cluster, schedule, work),
-                      .tensor_pieces = tensor_pieces_of(model, cluster, schedule, work),
-                      .threads_per_rank = cluster.threads_per_rank,
-                      .recompute = schedule.recompute,
-                      .optimizer = work.optimizer,
-                      .training = work.training,
-                      .scores = work.scores,
-                      .operators = cluster.operators,
-                      .stage_bytes = schedule.stage_bytes};
-    plan.sizes = step_sizes(model, plan.partition, plan.schedule);
-    plan.costs = cluster.costs ? *cluster.costs : flop_costs(model, plan.partition, plan.schedule);
-    plan.costs.communication = cluster.communication;  // of this cluster, not of the profile
-    plan.costs.layers_per_stage = model.num_layers / static_cast<double>(plan.schedule.stages);
-    plan.order_costs = nominal_costs(schedule);
-    if (cluster.costs) {
-        plan.costs.slices = 1;  // the order is one pipeline's
-        plan.order_costs = PassCosts::of(plan.costs, plan.sizes, plan.schedule);
-    }
-    plan.costs.slices = plan.mesh().slices();
-    return plan;
+    Schedule placed =
+        placement_of(source_of(schedule), order_options(model, cluster, schedule, work));
+    check_stages("layers_per_stage", schedule.layers_per_stage.size(), placed.stages);
+    check_stages("stage_bytes", schedule.stage_bytes.size(), placed.stages);
+    const ModelCosts costs(model, cluster, schedule, work);
+    PricedStep step = price_step(costs, std::move(placed), schedule.vocab_mode);
+    return {.model = model,
+            .partition = costs.partition(step.layers),
+            .schedule = std::move(step.schedule),
+            .sizes = std::move(step.price.sizes),
+            .costs = std::move(step.price.costs),
+            .order_costs = std::move(step.price.order)};
 }
 
 StepPlan plan_step(const ModelConfig& model, const StepCluster& cluster,

@@ -3,7 +3,7 @@
 // (src/tool/wasm), and drawn in place of the runs.
 
 const kModes = ['none', 'redistributed', 'interlaced', 'one_barrier', 'two_barriers'];
-const kTicks = 12;            // of a unit: kTicksPerUnit of src/tool/schedule/step_costs.hpp
+const kTicks = 12;            // of a unit: kTicksPerUnit of src/tool/schedule/figure_costs.hpp
 const kMostInForm = 50000;   // passes: they are made, in a few seconds, while the page waits
 
 /** The generators, from gzip in base64. */

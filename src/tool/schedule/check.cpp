@@ -8,7 +8,7 @@
 
 #include "src/support/text_layout.hpp"
 #include "src/tool/schedule/schedule_files.hpp"
-#include "src/tool/schedule/schedule_source.hpp"
+#include "src/tool/schedule/scheduled_step.hpp"
 #include "src/tool/support/commands.hpp"
 #include "src/tool/support/long_work.hpp"
 #include "vocabpipe/error.hpp"

@@ -175,14 +175,17 @@ void Reader::set_ranks(std::vector<TableCosts::OpCosts>& rank_ns) const {
 
 }  // namespace
 
-void set_pass_times(ScheduledStep& step, const std::string& path, bool keep) {
-    Reader reader(step.schedule.ranks, step.schedule.rank_of_stage, path);
+StepPrice PassTimesFile::price(const Schedule& placed, const std::vector<int>& layers) const {
+    StepPrice price = others_->price(placed, layers);
+    Reader reader(placed.ranks, placed.rank_of_stage, path_);
     reader.read();
-    reader.set_stages(step.costs.stage_ns, keep);
-    if (!keep) {
-        for (TableCosts::OpCosts& costs : step.costs.rank_ns) costs = {};
+    reader.set_stages(price.costs.stage_ns, keep_);
+    if (!keep_) {
+        for (TableCosts::OpCosts& costs : price.costs.rank_ns) costs = {};
     }
-    reader.set_ranks(step.costs.rank_ns);
+    reader.set_ranks(price.costs.rank_ns);
+    price.order = PassCosts::of(price.costs, price.sizes, placed);
+    return price;
 }
 
 PlannedPassTimes read_planned_pass_times(const std::string& path) {

@@ -10,7 +10,7 @@
 #include <memory>
 
 #include "src/support/text_layout.hpp"
-#include "src/tool/schedule/schedule_source.hpp"
+#include "src/tool/schedule/scheduled_step.hpp"
 #include "src/tool/schedule/time_grid.hpp"
 #include "src/tool/support/commands.hpp"
 #include "src/tool/support/long_work.hpp"

@@ -12,7 +12,7 @@
 #include "src/support/json_text.hpp"
 #include "src/support/output_check.hpp"
 #include "src/support/text_layout.hpp"
-#include "src/tool/schedule/schedule_source.hpp"
+#include "src/tool/schedule/scheduled_step.hpp"
 #include "src/tool/support/commands.hpp"
 #include "src/tool/support/long_work.hpp"
 #include "src/tool/support/quantity.hpp"

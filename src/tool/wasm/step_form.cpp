@@ -4,9 +4,11 @@
 #include "schedules/families.hpp"
 #include "src/schedule/html/run_data.hpp"
 #include "src/support/text_layout.hpp"
-#include "src/tool/schedule/step_costs.hpp"
+#include "src/tool/schedule/figure_costs.hpp"
 #include "vocabpipe/error.hpp"
 #include "vocabpipe/make_order.hpp"
+#include "vocabpipe/receive_early.hpp"
+#include "vocabpipe/simulate.hpp"
 #include "vocabpipe/step_pieces.hpp"
 
 #include <charconv>
@@ -18,7 +20,7 @@ namespace vocabpipe::tool {
 
 namespace {
 
-/// As `make_step()` in schedule_source.cpp, without files.
+/// As `make_step()` in scheduled_step.cpp, without files.
 RecordedRun run_of(const std::string& name, ScheduleFlags flags) {
     const VocabMode mode = flags.vocab_mode.value_or(VocabMode::none);
     ScheduleOptions options{.ranks = flags.pp,
@@ -27,31 +29,20 @@ RecordedRun run_of(const std::string& name, ScheduleFlags flags) {
                             .vocab_size = int64_t{32000} * flags.pp,
                             .rule = flags.rule};
     const OrderSource source{.name = name};
-    ScheduledStep step;
-    step.schedule = placement_of(source, options);
-    const StageCosts costs = parse_stage_costs(flags.costs, kTicksPerUnit);
-    std::vector<int> layers;
-    if (flags.num_layers > 0) {
-        const double output = 2.0 * static_cast<double>(costs.vocabulary) * flags.num_layers /
-                              static_cast<double>(costs.forward + costs.backward);
-        layers = layers_per_stage(flags.num_layers, step.schedule.rank_of_stage, mode, output);
-    } else if (mode == VocabMode::redistributed) {
+    if (flags.num_layers == 0 && mode == VocabMode::redistributed) {
         throw UsageError("redistributed: set the number of layers, on which depends what moves");
     }
-    step.ticks_per_unit = kTicksPerUnit;
-    set_costs(step, costs, layers, flags, Recompute::none);
-    step.costs.layers_per_stage =
-        flags.num_layers == 0 ? 4 : static_cast<double>(flags.num_layers) / step.schedule.stages;
-    options.costs = PassCosts::of(step.costs, step.sizes, step.schedule);
-    step.schedule = make_order(source, options);
+    PricedStep step = price_step(FigureCosts(figures_of(flags), Recompute::none),
+                                 placement_of(source, options), mode);
+    order_step(step, source, options);
+    const TableCosts& costs = step.price.costs;
     const EarlyReceives made =
-        lower_step(step.schedule, step.sizes, step.costs, {.receive_ahead = 0, .pieces = 1});
+        lower_step(step.schedule, step.price.sizes, costs, {.receive_ahead = 0, .pieces = 1});
     const std::vector<Program> programs = made.lowered.all();
     const std::string title = name + " " + std::string(to_string(mode)) + ", " +
                               counted(flags.pp, "rank") + ", " +
                               counted(flags.microbatches, "microbatch", "microbatches");
-    RecordedRun run =
-        record(simulate(programs, step.costs, step.options).timeline, programs, title);
+    RecordedRun run = record(simulate(programs, costs).timeline, programs, title);
     run.ticks_per_unit = kTicksPerUnit;
     run.costs = costs_text(flags);
     return run;

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/tool/schedule/step_costs.hpp"
+#include "src/tool/schedule/figure_costs.hpp"
 
 #include "vocabpipe/error.hpp"
-#include "vocabpipe/transformer_shape.hpp"
 #include "vocabpipe/with_recomputation.hpp"
 
 #include <algorithm>
@@ -24,12 +23,6 @@ int64_t scaled(int64_t value, double by) {
     return std::llround(static_cast<double>(value) * by);
 }
 
-/// Fraction of the output layer's products that S computes: scores, and with one barrier also the
-/// input gradient (arXiv 2411.05288, sections 4.2 and 4.3).
-double score_part(Barriers barriers) {
-    return barriers == Barriers::one ? 2.0 / 3 : 1.0 / 3;
-}
-
 /// Cost of R, for a stage whose F costs `forward`. Norms and the activation read and write 12 h
 /// elements of two bytes per token and layer (f = 4 h), F computes 24 h^2 FLOPs; a device computes
 /// about 200 FLOPs in the time of a byte (A100 153, H100 295: dense bf16 over memory bandwidth of
@@ -40,23 +33,13 @@ int64_t selective_cost(int64_t forward, int64_t hidden_size) {
     return std::max<int64_t>(scaled(forward, part), 1);
 }
 
-/// The shape of a layer, for what is recomputed. A profile does not record the family: assumes a
-/// GPT.
-TransformerShape layer_of(const ProfiledModel& model) {
-    return {.hidden_size = model.hidden, .ffn_hidden_size = model.ffn_hidden, .layer_norm = true};
-}
-
-}  // namespace
-
+/// Cost of R after an F of `forward`; 0 for none.
 int64_t recompute_cost(int64_t forward, Recompute recompute, int64_t hidden_size) {
     if (recompute == Recompute::none) return 0;
     return recompute == Recompute::full ? forward : selective_cost(forward, hidden_size);
 }
 
-double recompute_ns_per_layer(const Profile& profile, Recompute recompute) {
-    return vocabpipe::recompute_ns_per_layer(profile, recompute,
-                                             layer_of(profile.model).elementwise_recompute());
-}
+}  // namespace
 
 StageCosts parse_stage_costs(const std::string& text, int ticks) {
     constexpr int64_t kMost = int64_t{1} << 36;  // a sixteenth of what make_schedule() allows
@@ -103,9 +86,44 @@ std::string costs_text(const ScheduleFlags& flags) {
     return text;
 }
 
-void set_costs(ScheduledStep& step, const StageCosts& costs, const std::vector<int>& layers,
-               const ScheduleFlags& flags, Recompute recompute) {
-    const Schedule& schedule = step.schedule;
+FigureCostOptions figures_of(const ScheduleFlags& flags) {
+    const bool ns = flags.figures_are_ns || !flags.pass_times.empty();
+    return {.costs = flags.costs,
+            .ticks_per_unit = ns ? 0 : kTicksPerUnit,
+            .latency = flags.latency,
+            .hop = flags.hop,
+            .num_layers = flags.num_layers,
+            .seq_length = flags.seq_length,
+            .micro_batch_size = flags.micro_batch_size,
+            .hidden_size = flags.hidden_size};
+}
+
+FigureCosts::FigureCosts(FigureCostOptions options, Recompute recompute)
+    : options_(std::move(options)),
+      recompute_(recompute),
+      figures_(parse_stage_costs(options_.costs, std::max(options_.ticks_per_unit, 1))) {}
+
+std::vector<int> FigureCosts::layers_per_stage(std::span<const int> rank_of_stage,
+                                               VocabMode mode) const {
+    const int layers = options_.num_layers;
+    if (layers == 0) {
+        if (mode != VocabMode::redistributed) return {};
+        throw UsageError(
+            "--vocab-mode redistributed: requires --num-layers, because the layers that move "
+            "depend on it");
+    }
+    const StageCosts ticks = parse_stage_costs(options_.costs, kTicksPerUnit);
+    const int64_t again = recompute_cost(ticks.forward, recompute_, options_.hidden_size);
+    const double output =  // in transformer layers
+        2.0 * static_cast<double>(ticks.vocabulary) * layers /
+        static_cast<double>(ticks.forward + ticks.backward + again);
+    return vocabpipe::layers_per_stage(layers, rank_of_stage, mode, output);
+}
+
+StepPrice FigureCosts::price(const Schedule& schedule, const std::vector<int>& layers) const {
+    const StageCosts& costs = figures_;
+    const FigureCostOptions& flags = options_;
+    StepPrice step;
     const int stages = schedule.stages;
     // Costs are per rank's layers, so that schedules with other numbers of stages run the same
     // model.
@@ -135,7 +153,7 @@ void set_costs(ScheduledStep& step, const StageCosts& costs, const std::vector<i
         of(pass, Op::B) = scaled(costs.backward, part);
         of(pass, Op::I) = of(pass, Op::B) / 2;
         of(pass, Op::W) = of(pass, Op::B) - of(pass, Op::I);
-        of(pass, Op::R) = recompute_cost(of(pass, Op::F), recompute, flags.hidden_size);
+        of(pass, Op::R) = recompute_cost(of(pass, Op::F), recompute_, flags.hidden_size);
         step.costs.stage_ns.push_back(pass);
         // Activations of this library's transformer layer with a feed-forward size of 4 h
         // (docs/memory.md): 8 h + 2 f per token for the backward, of which 2 h + f are outputs of
@@ -145,7 +163,7 @@ void set_costs(ScheduledStep& step, const StageCosts& costs, const std::vector<i
                                      .forward_workspace = row,
                                      .backward_workspace = 13 * row,
                                      .input_gradient_workspace = row});
-        divide_saved(step.sizes.stages.back(), recompute, scaled(6 * row, count));
+        divide_saved(step.sizes.stages.back(), recompute_, scaled(6 * row, count));
     }
     for (int rank = 0; rank < schedule.ranks; ++rank) {
         TableCosts::OpCosts pass{};
@@ -160,109 +178,15 @@ void set_costs(ScheduledStep& step, const StageCosts& costs, const std::vector<i
         step.costs.rank_ns.push_back(pass);
         step.sizes.shards.push_back({.exp_logits = tokens * schedule.output.rows(rank) * kBytes});
     }
-    const int64_t ticks_per_unit = std::max(step.ticks_per_unit, 1);
+    const int64_t ticks_per_unit = std::max(flags.ticks_per_unit, 1);
     step.costs.latency_ns = flags.latency * ticks_per_unit;
     if (flags.hop > 0) {
         step.costs.bytes_per_ns =
             static_cast<double>(row) / static_cast<double>(flags.hop * ticks_per_unit);
     }
-}
-
-void set_costs(ScheduledStep& step, const Profile& profile, const std::vector<int>& layers) {
-    const Schedule& schedule = step.schedule;
-    step.ticks_per_unit = 0;
-    step.costs = profile.costs;
-    step.sizes = profile.sizes;
-    const bool same_stages =
-        profile.rank_of_stage == schedule.rank_of_stage && profile.model.layers_per_stage == layers;
-    const bool same_shards = profile.input == schedule.input && profile.output == schedule.output;
-    const bool same_split = profile.barriers == schedule.barriers;
-    if (same_stages && same_shards && same_split) {
-        step.persistent = profile.persistent;
-        return;
-    }
-    if (!same_stages) {
-        TableCosts::OpCosts sum{};
-        StageBytes bytes;
-        const double measured = std::max(profile.model.layers, 1);
-        for (int stage = 0; stage < profile.stages(); ++stage) {
-            const auto s = static_cast<size_t>(stage);
-            for (size_t op = 0; op < sum.size(); ++op) sum[op] += profile.costs.stage_ns[s][op];
-            bytes.saved += profile.sizes.stages[s].saved;
-            bytes.recomputed += profile.sizes.stages[s].recomputed;
-            bytes.for_weight += profile.sizes.stages[s].for_weight;
-            const auto largest = [&](int64_t StageBytes::*of_op) {
-                bytes.*of_op = std::max(bytes.*of_op, profile.sizes.stages[s].*of_op);
-            };
-            largest(&StageBytes::forward_workspace);
-            largest(&StageBytes::backward_workspace);
-            largest(&StageBytes::input_gradient_workspace);
-            largest(&StageBytes::weight_gradient_workspace);
-        }
-        step.costs.stage_ns.clear();
-        step.sizes.stages.clear();
-        for (const int count : layers) {
-            TableCosts::OpCosts pass{};
-            for (size_t op = 0; op < sum.size(); ++op) {
-                pass[op] = scaled(sum[op], count / measured);
-            }
-            step.costs.stage_ns.push_back(pass);
-            StageBytes of_stage = bytes;  // workspace does not grow with layers
-            of_stage.saved = scaled(bytes.saved, count / measured);
-            of_stage.recomputed = scaled(bytes.recomputed, count / measured);
-            of_stage.for_weight = scaled(bytes.for_weight, count / measured);
-            step.sizes.stages.push_back(of_stage);
-        }
-    }
-    // Totals over all measured ranks: the output layer's products scale with rows; other costs are
-    // the same for every rank that has rows.
-    TableCosts::OpCosts sum{};
-    ShardBytes bytes;
-    for (int rank = 0; rank < profile.ranks(); ++rank) {
-        const auto r = static_cast<size_t>(rank);
-        for (size_t op = 0; op < sum.size(); ++op) {
-            const int64_t cost = profile.costs.rank_ns[r][op];
-            const bool adds = static_cast<Op>(op) == Op::S || static_cast<Op>(op) == Op::T;
-            sum[op] = adds ? sum[op] + cost : std::max(sum[op], cost);
-        }
-        bytes.exp_logits += profile.sizes.shards[r].exp_logits;
-        bytes.score_workspace += profile.sizes.shards[r].score_workspace;
-        bytes.weight_gradient_workspace += profile.sizes.shards[r].weight_gradient_workspace;
-    }
-    const int64_t products = of(sum, Op::S) + of(sum, Op::T);
-    step.costs.rank_ns.clear();
-    step.sizes.shards.clear();
-    for (int rank = 0; rank < schedule.ranks; ++rank) {
-        const double share = static_cast<double>(schedule.output.rows(rank)) /
-                             static_cast<double>(profile.output.vocab_size());
-        TableCosts::OpCosts pass = sum;
-        of(pass, Op::S) = scaled(products, share * score_part(schedule.barriers));
-        of(pass, Op::T) = scaled(products, share) - of(pass, Op::S);
-        if (schedule.input.rows(rank) == 0) of(pass, Op::E) = of(pass, Op::G) = 0;
-        step.costs.rank_ns.push_back(pass);
-        step.sizes.shards.push_back(
-            {.exp_logits = scaled(bytes.exp_logits, share),
-             .score_workspace = scaled(bytes.score_workspace, share),
-             .weight_gradient_workspace = scaled(bytes.weight_gradient_workspace, share)});
-    }
-    step.title += ", costs scaled from a profile of " + std::to_string(profile.ranks()) + " ranks";
-}
-
-void set_recomputation(ScheduledStep& step, const Profile& profile, const std::vector<int>& layers,
-                       Recompute recompute) {
-    if (recomputed_in(profile) == recompute) return;
-    const int64_t selective =
-        step.sizes.tokens *
-        layer_of(profile.model).recomputed_bytes(Recompute::selective, size_of(step.sizes.dtype));
-    const double ns = recompute_ns_per_layer(profile, recompute);
-    for (size_t stage = 0; stage < layers.size(); ++stage) {
-        divide_saved(step.sizes.stages[stage], recompute, layers[stage] * selective);
-        TableCosts::OpCosts& pass = step.costs.stage_ns[stage];
-        of(pass, Op::R) =
-            recompute == Recompute::full
-                ? of(pass, Op::F)
-                : std::min(of(pass, Op::F), std::max<int64_t>(scaled(layers[stage], ns), 1));
-    }
+    step.costs.layers_per_stage = mean_layers(layers, stages);
+    step.order = PassCosts::of(step.costs, step.sizes, schedule);
+    return step;
 }
 
 }  // namespace vocabpipe::tool

@@ -1,0 +1,263 @@
+// SPDX-License-Identifier: Apache-2.0
+// From flags to a step: makes or reads the schedule, takes costs from figures, a profile or pass
+// times, then lowers and simulates it.
+#include "src/tool/schedule/scheduled_step.hpp"
+
+#include "src/step/costs/profile_costs.hpp"
+#include "src/support/process_memory.hpp"
+#include "src/support/text_layout.hpp"
+#include "src/tool/schedule/figure_costs.hpp"
+#include "src/tool/schedule/pass_times_file.hpp"
+#include "src/tool/schedule/schedule_files.hpp"
+#include "src/tool/support/long_work.hpp"
+#include "src/tool/support/progress.hpp"
+#include "src/train/options/rule_flags.hpp"
+#include "vocabpipe/error.hpp"
+#include "vocabpipe/lower.hpp"
+#include "vocabpipe/make_order.hpp"
+#include "vocabpipe/overlap_table.hpp"
+#include "vocabpipe/receive_early.hpp"
+#include "vocabpipe/step_pieces.hpp"
+#include "vocabpipe/transformer_shape.hpp"
+#include "vocabpipe/with_recomputation.hpp"
+
+#include <algorithm>
+#include <filesystem>
+#include <memory>
+#include <numeric>
+#include <optional>
+#include <utility>
+
+namespace vocabpipe::tool {
+
+namespace {
+
+/// The profile in a file; none for figures such as "12,24".
+std::optional<Profile> profile_of(const std::string& costs) {
+    std::error_code ignored;
+    const bool figures = costs.find(',') != std::string::npos ||
+                         costs.find_first_not_of("-0123456789") == std::string::npos;
+    if (figures && !std::filesystem::exists(costs, ignored)) return std::nullopt;
+    return read_profile(costs);
+}
+
+/// UsageError if the step would have more than `most` passes; assumes at most three passes per
+/// stage and four per rank for each microbatch.
+void check_size(const Schedule& schedule, int64_t most) {
+    const int64_t per_microbatch = int64_t{3} * schedule.stages + int64_t{4} * schedule.ranks;
+    if (schedule.microbatches <= most / per_microbatch) return;
+    throw UsageError("--microbatches " + std::to_string(schedule.microbatches) + ": with " +
+                     counted(schedule.stages, "stage") + ", a step has up to " +
+                     std::to_string(per_microbatch * schedule.microbatches) +
+                     " passes, but at most " + std::to_string(most) +
+                     " are supported; use at most " + std::to_string(most / per_microbatch) +
+                     " (the middle of a step only repeats)");
+}
+
+/// OutOfMemoryError if programs would not fit in memory. Two sets of them exist, as two ways to
+/// receive are compared; each rank's program lists all ranks that it meets, with a part for each if
+/// the vocabulary is sharded.
+void check_program_memory(const Schedule& schedule) {
+    constexpr double kBytesPerPass = 800;
+    const double ranks = schedule.ranks;
+    const bool sharded = schedule.output.owners().size() > 1;
+    const double lists = ranks * ranks * (sizeof(int) + (sharded ? 3 * sizeof(int64_t) : 0));
+    const double passes = kBytesPerPass * 2 * schedule.stages * schedule.microbatches;
+    const double bytes = 2 * (lists + passes);
+    const auto available = static_cast<double>(available_memory());
+    if (bytes <= available) return;
+    constexpr double kGib = 1 << 30;
+    throw OutOfMemoryError("--pp " + std::to_string(schedule.ranks) + ": programs of " +
+                           counted(schedule.ranks, "rank") + " and " +
+                           counted(schedule.microbatches, "microbatch", "microbatches") +
+                           format(" need at least %.1f GiB, but only %.1f GiB are available; use "
+                                  "fewer of them",
+                                  bytes / kGib, available / kGib));
+}
+
+int needed(std::string_view flag, int value, int otherwise) {
+    if (value == 0) value = otherwise;
+    if (value >= 1) return value;
+    throw UsageError(std::string(flag) + ": is required; use an integer of at least 1");
+}
+
+/// "hidden size 4096, 1 x 2048 tokens per microbatch, bf16, 4 layers, 128000 vocabulary rows".
+std::string memory_of(const ScheduledStep& step, const ScheduleFlags& flags,
+                      const std::vector<int>& layers, const std::optional<Profile>& profile) {
+    const int64_t micro_batch_size =
+        profile ? profile->model.micro_batch_size : flags.micro_batch_size;
+    const int64_t seq_length = profile ? profile->model.seq_length : flags.seq_length;
+    const int64_t count = layers.empty()
+                              ? step.schedule.ranks
+                              : std::accumulate(layers.begin(), layers.end(), int64_t{0});
+    std::string text = "hidden size " + std::to_string(step.sizes.hidden) + ", " +
+                       std::to_string(micro_batch_size) + " x " + std::to_string(seq_length) +
+                       " tokens per microbatch, " +
+                       (step.sizes.dtype == DType::bf16 ? "bf16" : "fp32") + ", ";
+    // Some profiles do not record how many layers they measured.
+    if (count > 0) text += counted(count, "layer") + ", ";
+    text += counted(step.schedule.output.vocab_size(), "vocabulary row");
+    return text + (step.persistent.empty() ? "; without weights and optimizer" : "");
+}
+
+/// The layer of the profiled model, for what a selective R makes again. A profile does not record
+/// the family: assumes a GPT.
+SelectiveWork selective_work(const Profile& profile) {
+    const TransformerShape layer{.hidden_size = profile.model.hidden,
+                                 .ffn_hidden_size = profile.model.ffn_hidden,
+                                 .layer_norm = true};
+    return {.elements = layer.elementwise_recompute(),
+            .bytes = layer.recomputed_bytes(Recompute::selective, size_of(profile.sizes.dtype))};
+}
+
+/// Costs from a profile or from figures, and from a file of pass times where there is one. The
+/// profile must outlive them.
+std::unique_ptr<CostSource> cost_source(const ScheduleFlags& flags, Recompute recompute,
+                                        const std::optional<Profile>& profile) {
+    std::unique_ptr<CostSource> costs;
+    if (profile) {
+        costs = std::make_unique<ProfileCosts>(*profile, recompute, selective_work(*profile),
+                                               flags.num_layers);
+    } else {
+        costs = std::make_unique<FigureCosts>(figures_of(flags), recompute);
+    }
+    if (flags.pass_times.empty()) return costs;
+    return std::make_unique<PassTimesFile>(flags.pass_times, std::move(costs), profile.has_value());
+}
+
+/// Sets what lowering and simulation take besides the schedule, and what people read about it.
+void describe_price(ScheduledStep& step, PricedStep& priced, const ScheduleFlags& flags,
+                    const std::optional<Profile>& profile) {
+    step.schedule = priced.schedule;
+    step.sizes = std::move(priced.price.sizes);
+    step.costs = std::move(priced.price.costs);
+    step.persistent = std::move(priced.price.persistent);
+    if (!priced.price.remark.empty()) step.title += ", " + priced.price.remark;
+    if (!profile) step.ticks_per_unit = figures_of(flags).ticks_per_unit;
+    if (!flags.overlap_table.empty()) {
+        if (step.ticks_per_unit > 0) {
+            throw UsageError("--overlap-table " + flags.overlap_table +
+                             ": is in nanoseconds, but --costs " + flags.costs +
+                             " is not; give a profile or --pass-times");
+        }
+        step.costs.piece_ns = piece_price(read_overlap_table(flags.overlap_table));
+    }
+    if (flags.communication_order) step.costs.communication = *flags.communication_order;
+    if (step.costs.communication != CommunicationOrder::lanes) {
+        step.title += ", communication order " + std::string(to_string(step.costs.communication));
+    }
+    step.memory_of = memory_of(step, flags, priced.layers, profile);
+    step.costs_of = profile ? "of profile " + flags.costs : costs_text(flags);
+    if (!flags.pass_times.empty()) step.costs_of += ", pass times of " + flags.pass_times;
+    step.options = {.wait_for_reports = !flags.no_optimizer_barrier,
+                    .persistent = step.persistent,
+                    .cores = flags.cores > 0 ? flags.cores
+                             : profile       ? profile->cores
+                                             : 0};
+}
+
+/// Reads a schedule file, and refuses flags that do not apply to files.
+Schedule read_checked(const std::string& path, const ScheduleFlags& flags) {
+    const RuleOptions& rule = flags.rule;
+    for (const auto& [flag, given] :
+         {std::pair{"--chunks", rule.chunks != 0},
+          std::pair{"--memory-limit", rule.memory_limit != 0},
+          std::pair{"--group-size", rule.group_size != 0},
+          std::pair{"--warm-up-depth", rule.warm_up_depth != 0},
+          std::pair{"--broadcast-margin", rule.broadcast_margin != 0}}) {
+        if (!given) continue;
+        throw UsageError(std::string(flag) + ": applies only to named schedules; " + path +
+                         " is a file");
+    }
+    Schedule schedule = read_schedule_file(path, {.dialect = flags.dialect, .ranks = flags.pp});
+    if (flags.microbatches != 0 && flags.microbatches != schedule.microbatches) {
+        throw UsageError("--microbatches " + std::to_string(flags.microbatches) +
+                         ": does not match " + path + ", which has " +
+                         std::to_string(schedule.microbatches));
+    }
+    if (flags.vocab_mode && schedule.output.vocab_size() > 0) {
+        throw UsageError("--vocab-mode " + std::string(to_string(*flags.vocab_mode)) + ": " + path +
+                         " already has vocabulary passes; omit the flag");
+    }
+    return schedule;
+}
+
+}  // namespace
+
+ScheduledStep make_step(const std::string& name, const ScheduleFlags& asked, int64_t most_passes) {
+    ScheduleFlags flags = asked;
+    const std::optional<Profile> profile = profile_of(flags.costs);
+    const bool is_file = names_schedule_file(name);
+    const Schedule from_file = is_file ? read_checked(name, flags) : Schedule{};
+    if (is_file) {
+        flags.pp = from_file.ranks;
+        flags.microbatches = from_file.microbatches;
+    } else {
+        check_schedule_name(name);  // an unknown name is reported first
+    }
+    flags.pp = needed("--pp", flags.pp, profile ? profile->ranks() : 0);
+    ScheduleOptions options;
+    options.ranks = flags.pp;
+    options.microbatches = needed("--microbatches", flags.microbatches, 0);
+    options.vocab_mode = flags.vocab_mode.value_or(VocabMode::none);
+    options.vocab_size = flags.vocab_size > 0 ? flags.vocab_size
+                         : profile            ? profile->model.vocab
+                                              : int64_t{32000} * flags.pp;
+    options.rule = flags.rule;
+    const bool complete_file = is_file && from_file.output.vocab_size() > 0;
+    const bool own_recomputation = is_file && has_recomputation(from_file);
+    const Recompute recompute = granularity(flags.recompute, own_recomputation, name);
+    ScheduledStep step;
+    step.title = name + (complete_file ? "" : " " + std::string(to_string(options.vocab_mode))) +
+                 ", " + counted(options.ranks, "rank") + ", " +
+                 counted(options.microbatches, "microbatch", "microbatches");
+    if (recompute != Recompute::none) {
+        step.title += ", " + std::string(to_string(recompute)) + " recomputation";
+    }
+    const OrderSource source{.name = name,
+                             .passes = is_file ? &from_file : nullptr,
+                             .recompute = recompute != Recompute::none && !own_recomputation};
+    Schedule placed = placement_of(source, options);
+    if (most_passes > 0) {
+        check_size(placed, most_passes);
+        check_program_memory(placed);
+    }
+    const std::unique_ptr<CostSource> costs = cost_source(flags, recompute, profile);
+    PricedStep priced = price_step(*costs, std::move(placed), options.vocab_mode);
+    describe_price(step, priced, flags, profile);
+    options.rule.broadcast_margin *= std::max(step.ticks_per_unit, 1);
+    ProgressLine line(/*everywhere=*/true);
+    options.search_progress = [&](int64_t done) {
+        line.show("searched " + std::to_string(done) + " of " +
+                  std::to_string(options.rule.search_moves) + " moves");
+    };
+    order_step(priced, source, options);
+    step.schedule = std::move(priced.schedule);
+    return step;
+}
+
+SimulatedStep simulate_step(const std::string& schedule, const ScheduleFlags& flags) {
+    SimulatedStep result;
+    std::optional<LongWork> work;
+    // A search shows its own progress.
+    if (flags.rule.search_moves == 0) work.emplace("simulating " + schedule);
+    result.step = make_step(schedule, flags, kMostPassesToLower);
+    if (!work) work.emplace("simulating " + schedule);
+    result.step.costs.slices = result.step.mesh().slices();
+    const ScheduledStep& step = result.step;
+    LowerOptions lowering{.receive_ahead = receive_ahead_from(flags.receive_ahead),
+                          .pieces = tile_pieces_from(flags.tile_pieces)};
+    // If messages take no time, pieces gain nothing.
+    if (lowering.pieces == 0 && step.costs.bytes_per_ns == 0) lowering.pieces = 1;
+    EarlyReceives made = lower_step(step.schedule, step.sizes, step.costs, lowering, step.options);
+    result.programs = std::move(made.lowered).all();
+    result.receive_ahead = made.receive_ahead;
+    result.pieces = made.pieces;
+    if (made.pieces > 1) {
+        result.step.title += ", boundaries by " + std::to_string(made.pieces) + " pieces";
+    }
+    result.simulation = simulate(result.programs, step.costs, step.options);
+    return result;
+}
+
+}  // namespace vocabpipe::tool
