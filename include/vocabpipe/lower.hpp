@@ -104,9 +104,6 @@ struct LowerOptions {
     /// the transfer behind one pass and keeps the buffer no longer. Recomputations do not count as
     /// passes.
     int receive_ahead = 1;
-    /// Overlapped pairs (Pass::with_next). The executor runs passes one after the other, so a pair
-    /// that waits for the inputs of both members only loses time there.
-    Pairs pairs = Pairs::apart;
     /// Default: the same bits on every transport.
     Reductions reductions = Reductions::ordered;
     /// Pieces of rows (TileMap::even) in which boundaries between stages and the broadcast of X are

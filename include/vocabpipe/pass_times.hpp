@@ -23,8 +23,7 @@ struct PassTimes {
 
 /// Throws ScheduleError if the lists deadlock. The schedule must be valid otherwise; its shard maps
 /// may have 0 rows (transformer passes only).
-[[nodiscard]] PassTimes time_passes(const Schedule& schedule, const PassCosts& costs,
-                                    Pairs pairs = Pairs::apart);
+[[nodiscard]] PassTimes time_passes(const Schedule& schedule, const PassCosts& costs);
 
 /// Largest number of activations alive on every rank, in chunks: one from the start of F to the end
 /// of W or B. I frees none: W still needs the stage's input and the output gradient.

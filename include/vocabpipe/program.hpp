@@ -135,11 +135,6 @@ struct Edge {
     uint32_t after = 0;   ///< index into Program::actions
 };
 
-/// How an overlapped pair runs: `apart`, its members one after the other, each with its own inputs
-/// and outputs (as in a runtime without real overlap); or as one pass that waits for the inputs of
-/// both and lasts their sum or as long as the longer one.
-enum class Pairs : uint8_t { apart, sum, longest };
-
 /// Id of a program in an executor, from 0; chosen by the caller.
 using ProgramId = size_t;
 
@@ -148,11 +143,7 @@ struct Program {
     int rank = 0;          ///< rank that runs it
     int ranks = 0;         ///< of the world
     int microbatches = 0;  ///< of one step
-    /// How the passes with Pass::with_next were lowered. Only a simulation of `longest` reads it
-    /// (the pair takes as long as its longer member); else the edges suffice. The executor runs the
-    /// members in turn.
-    Pairs pairs = Pairs::apart;
-    uint64_t hash = 0;  ///< of all ranks' programs together: equal on every rank or nothing runs
+    uint64_t hash = 0;     ///< of all ranks' programs together: equal on every rank or nothing runs
     std::vector<Pass> passes;           ///< in the order of the schedule
     std::vector<Group> groups;          ///< groups of which the rank is a member
     std::vector<Reduction> reductions;  ///< kOutputReduction, ..., and others that the rank uses

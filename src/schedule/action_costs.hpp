@@ -11,16 +11,6 @@
 
 namespace vocabpipe {
 
-/// Time of pass `item`. With Pairs::longest the second member of a pair takes the excess over the
-/// first.
-[[nodiscard]] inline int64_t pass_duration(const CostModel& costs, int rank,
-                                           const std::vector<Pass>& passes, uint32_t item,
-                                           Pairs pairs) {
-    const int64_t own = costs.pass_ns(rank, passes[item]);
-    const bool second = pairs == Pairs::longest && item > 0 && passes[item - 1].with_next;
-    return second ? std::max<int64_t>(0, own - costs.pass_ns(rank, passes[item - 1])) : own;
-}
-
 /// Bytes that one participant of a communication sends.
 template <typename BytesOf>
 [[nodiscard]] int64_t bytes_sent(Do what, std::span<const uint32_t> operands, BytesOf&& bytes_of) {

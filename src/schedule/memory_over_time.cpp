@@ -16,20 +16,12 @@ struct Life {
     int64_t dies_ns = std::numeric_limits<int64_t>::min();
 };
 
-/// When each action runs. The members of a pair that was lowered as one run at the same time.
+/// When each action runs.
 std::vector<Life> runs_of(const Program& program, size_t rank, const SpansByAction& spans) {
     std::vector<Life> runs(program.actions.size());
-    Life* opened = nullptr;  // the first member of a pair
     for (uint32_t i = 0; i < program.actions.size(); ++i) {
         const Span* span = spans.of(rank, i);
-        if (span == nullptr) continue;
-        runs[i] = {span->begin_ns, span->end_ns};
-        if (program.pairs == Pairs::apart || program.actions[i].what != Do::pass) continue;
-        if (opened != nullptr) {
-            runs[i].born_ns = opened->born_ns;
-            opened->dies_ns = runs[i].dies_ns;
-        }
-        opened = program.passes[program.actions[i].item].with_next ? &runs[i] : nullptr;
+        if (span != nullptr) runs[i] = {span->begin_ns, span->end_ns};
     }
     return runs;
 }

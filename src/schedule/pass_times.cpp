@@ -17,10 +17,9 @@ using enum Op;
 /// producer.
 class Clock {
 public:
-    Clock(const Schedule& schedule, const PassCosts& costs, Pairs pairs)
+    Clock(const Schedule& schedule, const PassCosts& costs)
         : schedule_(schedule),
           costs_(costs),
-          pairs_(pairs),
           inputs_(schedule, costs),
           events_(inputs_.events()),
           next_waiter_(static_cast<size_t>(schedule.ranks), kNobody),
@@ -90,24 +89,14 @@ private:
         const auto r = static_cast<size_t>(rank);
         const std::vector<Pass>& passes = list(rank);
         for (size_t& i = position_[r]; i < passes.size();) {
-            const bool joined =
-                pairs_ != Pairs::apart && passes[i].with_next && i + 1 < passes.size();
             int64_t at = free_at_[r];
             if (!available(rank, passes[i], at)) return;
-            if (joined && !available(rank, passes[i + 1], at)) return;
-            const int64_t first = costs_(rank, passes[i]);
-            int64_t end = at + first;
-            if (joined) {
-                const int64_t second = costs_(rank, passes[i + 1]);
-                end = at + (pairs_ == Pairs::sum ? first + second : std::max(first, second));
-            }
-            for (size_t k = i; k <= i + (joined ? 1 : 0); ++k) {
-                times_.begin[r][k] = at;
-                times_.end[r][k] = end;
-                finish(passes[k], end, ready);
-            }
+            const int64_t end = at + costs_(rank, passes[i]);
+            times_.begin[r][i] = at;
+            times_.end[r][i] = end;
+            finish(passes[i], end, ready);
             free_at_[r] = end;
-            i += joined ? 2 : 1;
+            ++i;
         }
     }
 
@@ -124,9 +113,7 @@ private:
         for (size_t r = 0; r < times_.begin.size(); ++r) {
             int64_t busy = 0;
             for (size_t i = 0; i < times_.begin[r].size(); ++i) {
-                const bool again = i > 0 && times_.begin[r][i] == times_.begin[r][i - 1] &&
-                                   pairs_ != Pairs::apart && schedule_.passes[r][i - 1].with_next;
-                if (!again) busy += times_.end[r][i] - times_.begin[r][i];
+                busy += times_.end[r][i] - times_.begin[r][i];
             }
             times_.busy.push_back(busy);
             times_.span.push_back(0);
@@ -141,7 +128,6 @@ private:
 
     const Schedule& schedule_;
     const PassCosts& costs_;
-    const Pairs pairs_;
     const PassInputs inputs_;
     std::vector<Event> events_;
     std::vector<int> next_waiter_;
@@ -152,8 +138,8 @@ private:
 
 }  // namespace
 
-PassTimes time_passes(const Schedule& schedule, const PassCosts& costs, Pairs pairs) {
-    return Clock(schedule, costs, pairs).run();
+PassTimes time_passes(const Schedule& schedule, const PassCosts& costs) {
+    return Clock(schedule, costs).run();
 }
 
 std::vector<int> peak_chunks(const Schedule& schedule) {

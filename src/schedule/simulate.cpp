@@ -236,9 +236,7 @@ private:
         const Pass& pass = program.passes[action.item];
         state.running = index;
         state.slowdown = costs_.overlap_slowdown_permille(static_cast<int>(rank), pass);
-        state.work =
-            (SimulatedRank::kFull + state.slowdown) *
-            pass_duration(costs_, program.rank, program.passes, action.item, program.pairs);
+        state.work = (SimulatedRank::kFull + state.slowdown) * costs_.pass_ns(program.rank, pass);
         state.since_ns = now;
         if (state.stream) state.stream = {};
         if (state.edges.streams(index)) {

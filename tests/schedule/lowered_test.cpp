@@ -138,7 +138,7 @@ TEST(Lowered, BoundariesAreOfOneToSixtyFourPieces) {
 }
 
 TEST(Lowered, RefusesMoreReductionsThanTheirNumbersHold) {
-    lowering::Graph graph(1, Pairs::apart);
+    lowering::Graph graph(1);
     for (int i = 0; i < UINT16_MAX; ++i) graph.add_reduction({});
     EXPECT_EQ(graph.add_reduction({}), UINT16_MAX);
     EXPECT_THROW(graph.add_reduction({}), UsageError);

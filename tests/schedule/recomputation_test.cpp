@@ -153,17 +153,14 @@ TEST_P(EveryRecomputedSchedule, IsValidProvenAndKeepsWhatItRecomputesNoLongerTha
             SCOPED_TRACE("p=" + std::to_string(p) + " m=" + std::to_string(m));
             const Schedule schedule = with_recomputation(generated(GetParam(), p, m));
             ASSERT_EQ(brute_force_fault(schedule), "");
-            for (const Pairs pairs : {Pairs::apart, Pairs::sum}) {
-                const TableCosts costs = uneven_costs(schedule);
-                const std::vector<Program> programs =
-                    lower(schedule, sizes_to_recompute(schedule), costs, {.pairs = pairs});
-                const auto stuck = find_deadlock(programs);
-                ASSERT_FALSE(stuck.has_value()) << *stuck;
-                ASSERT_GT(simulate(programs, costs).summary.step_ns, 0);
-                if (pairs != Pairs::apart) continue;
-                for (const Program& program : programs) {
-                    ASSERT_NO_FATAL_FAILURE(expect_lives_from_recomputation_to_backward(program));
-                }
+            const TableCosts costs = uneven_costs(schedule);
+            const std::vector<Program> programs =
+                lower(schedule, sizes_to_recompute(schedule), costs);
+            const auto stuck = find_deadlock(programs);
+            ASSERT_FALSE(stuck.has_value()) << *stuck;
+            ASSERT_GT(simulate(programs, costs).summary.step_ns, 0);
+            for (const Program& program : programs) {
+                ASSERT_NO_FATAL_FAILURE(expect_lives_from_recomputation_to_backward(program));
             }
         }
     }

@@ -28,8 +28,8 @@ TableCosts table_of(const nlohmann::json& cost, int64_t latency, const Schedule&
     return costs;
 }
 
-TimelineSummary run(const Schedule& schedule, const TableCosts& costs, Pairs pairs) {
-    const LowerOptions options{.receive_ahead = kAsSoonAsSent, .pairs = pairs};
+TimelineSummary summary_of(const Schedule& schedule, const TableCosts& costs) {
+    const LowerOptions options{.receive_ahead = kAsSoonAsSent};
     return simulate(lower(schedule, sizes_for(schedule), costs, options), costs).summary;
 }
 
@@ -37,15 +37,15 @@ TimelineSummary run(const Schedule& schedule, const TableCosts& costs, Pairs pai
 int expect_figures(const nlohmann::json& oracle) {
     SCOPED_TRACE(oracle.at("id").get<std::string>());
     const Schedule schedule = insert_vocabulary(schedule_of(oracle), {.mode = VocabMode::none});
+    // Their figures are of pairs that are one node, which no program has (oracle_times_test.cpp).
+    for (const std::vector<Pass>& list : schedule.passes) {
+        if (std::ranges::any_of(list, &Pass::with_next)) return 0;
+    }
     int compared = 0;
     for (const auto& figures : oracle.at("metrics")) {
-        // Units of up to three passes: their longest member is no member of the pair (F, B).
-        const bool longest = figures.value("pair_duration", "sum") == "max";
-        if (longest && oracle.at("id") == "dualpipev_jaxpp_p4_m8") continue;
         SCOPED_TRACE(figures.dump());
-        const TimelineSummary summary = run(
-            schedule, table_of(figures.at("cost"), figures.at("latency").get<int64_t>(), schedule),
-            longest ? Pairs::longest : Pairs::sum);
+        const TimelineSummary summary = summary_of(
+            schedule, table_of(figures.at("cost"), figures.at("latency").get<int64_t>(), schedule));
         std::vector<int64_t> spans;
         std::vector<int64_t> idle;
         for (const RankSummary& rank : summary.ranks) {
@@ -61,7 +61,7 @@ int expect_figures(const nlohmann::json& oracle) {
     return compared;
 }
 
-TEST(SimulatedOracleLists, HaveTheirFiguresInEveryPlacementPairsIncluded) {
+TEST(SimulatedOracleLists, HaveTheirFiguresInEveryPlacement) {
     int figures = 0;
     std::map<std::string, int> of_schedule;
     for (const auto& oracle : oracles().at("cases")) {
@@ -70,9 +70,9 @@ TEST(SimulatedOracleLists, HaveTheirFiguresInEveryPlacementPairsIncluded) {
         of_schedule[oracle.at("schedule").get<std::string>()] += compared;
     }
     for (const auto& oracle : oracles().at("closed_form_zb_k")) figures += expect_figures(oracle);
-    EXPECT_EQ(figures, 178);
+    EXPECT_EQ(figures, 151);
     for (const char* schedule : {"GPipe", "1F1B", "Eager1F1B", "Interleaved1F1B", "LoopedBFS",
-                                 "ZB-H1", "ZB-V (heuristic)", "V-Half", "V-Min", "DualPipeV"}) {
+                                 "ZB-H1", "ZB-V (heuristic)", "V-Half", "V-Min"}) {
         EXPECT_GT(of_schedule[schedule], 0) << schedule;
     }
 }
@@ -98,8 +98,7 @@ TEST(SimulatedPrograms, TakeWhatThePassLevelClockSaysIfCommunicationIsFree) {
         const std::vector<Program> programs =
             lower(schedule, sizes, costs, {.receive_ahead = kAsSoonAsSent});
         const Simulation simulation = simulate(programs, costs);
-        const PassTimes times =
-            time_passes(schedule, PassCosts::of(costs, sizes, schedule), Pairs::apart);
+        const PassTimes times = time_passes(schedule, PassCosts::of(costs, sizes, schedule));
         ASSERT_EQ(simulation.summary.makespan_ns, times.makespan);
         ASSERT_EQ(simulation.summary.largest_span_ns, times.largest_span);
         for (const Span& span : simulation.timeline.spans) {
@@ -124,9 +123,8 @@ TEST(SimulatedPrograms, TakeWhatPassCostsPredictForShardedVocabularies) {
                 for (int64_t& cost : row) cost *= 10;
             }
             const StepSizes sizes = sizes_for(schedule);
-            const TimelineSummary summary = run(schedule, costs, Pairs::apart);
-            const PassTimes times =
-                time_passes(schedule, PassCosts::of(costs, sizes, schedule), Pairs::apart);
+            const TimelineSummary summary = summary_of(schedule, costs);
+            const PassTimes times = time_passes(schedule, PassCosts::of(costs, sizes, schedule));
             EXPECT_EQ(summary.makespan_ns, times.makespan);
             EXPECT_EQ(summary.largest_span_ns, times.largest_span);
         }

@@ -6,6 +6,7 @@
 #include "vocabpipe/pass_times.hpp"
 
 #include "tests/schedules/oracles.hpp"
+#include "tests/schedules/paired_times.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -33,9 +34,8 @@ int expect_figures(const nlohmann::json& oracle) {
         const bool longest = figures.value("pair_duration", "sum") == "max";
         if (longest && oracle.at("id") == "dualpipev_jaxpp_p4_m8") continue;
         SCOPED_TRACE(figures.dump());
-        const Pairs pairs = longest ? Pairs::longest : Pairs::sum;
-        const PassTimes times = time_passes(
-            schedule, costs_of(figures.at("cost"), figures.at("latency").get<int64_t>()), pairs);
+        const PassTimes times = time_pairs(
+            schedule, costs_of(figures.at("cost"), figures.at("latency").get<int64_t>()), longest);
         EXPECT_EQ(times.makespan, figures.at("makespan").get<int64_t>());
         EXPECT_EQ(times.largest_span, figures.at("max_span").get<int64_t>());
         EXPECT_EQ(times.span, figures.at("span_per_rank").get<std::vector<int64_t>>());

@@ -4,6 +4,7 @@
 #include "vocabpipe/pass_times.hpp"
 #include "vocabpipe/validate.hpp"
 
+#include "tests/schedules/paired_times.hpp"
 #include "tests/schedules/transformer_schedule.hpp"
 #include "tests/support/brute_force_checker.hpp"
 
@@ -131,7 +132,7 @@ TEST(DualPipeV, IdlesAsLongAsTheFormulaSaysAndHoldsOneChunkMoreThanZbV) {
                 const Schedule schedule =
                     transformer_passes_of("dualpipe-v", {.ranks = p, .microbatches = m});
                 EXPECT_THAT(peak_chunks(schedule), Each(2 * p + 1));
-                const PassTimes times = time_passes(schedule, pass_costs(costs), Pairs::sum);
+                const PassTimes times = time_pairs(schedule, pass_costs(costs));
                 int64_t idle = 0;
                 for (size_t r = 0; r < times.span.size(); ++r) {
                     idle = std::max(idle, times.span[r] - times.busy[r]);
@@ -147,8 +148,8 @@ TEST(DualPipeV, IdlesAsLongAsTheFormulaSaysAndHoldsOneChunkMoreThanZbV) {
 // Without real overlap: 54 with indivisible pairs, 51 with the pairs taken apart (4.6).
 TEST(DualPipeV, IsAsFastAsZbVWithItsPairsTakenApart) {
     const Schedule schedule = transformer_passes_of("dualpipe-v", {.ranks = 4, .microbatches = 8});
-    EXPECT_EQ(time_passes(schedule, pass_costs({}), Pairs::sum).makespan, 54);
-    EXPECT_EQ(time_passes(schedule, pass_costs({}), Pairs::apart).makespan, 51);
+    EXPECT_EQ(time_pairs(schedule, pass_costs({})).makespan, 54);
+    EXPECT_EQ(time_passes(schedule, pass_costs({})).makespan, 51);
 }
 
 // Half a pair is an ordinary pass.

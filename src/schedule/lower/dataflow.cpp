@@ -18,8 +18,8 @@ namespace {
 /// Computes the times of the nodes of a dataflow.
 class Durations {
 public:
-    Durations(const Dataflow& flow, const CostModel& costs, Mesh mesh, Pairs pairs)
-        : flow_(flow), costs_(costs), mesh_(mesh), pairs_(pairs) {}
+    Durations(const Dataflow& flow, const CostModel& costs, Mesh mesh)
+        : flow_(flow), costs_(costs), mesh_(mesh) {}
 
     [[nodiscard]] int64_t of(const Node& node) const {
         const std::span<const Part> parts(flow_.parts.data() + node.first_part, node.part_count);
@@ -27,8 +27,8 @@ public:
         const Part& first = parts.front();
         switch (traits(first.what).kind) {
             case ActionKind::pass:
-                return pass_duration(costs_, mesh_.world_rank(first.rank, 0),
-                                     flow_.passes[first.rank], first.item, pairs_);
+                return costs_.pass_ns(mesh_.world_rank(first.rank, 0),
+                                      flow_.passes[first.rank][first.item]);
             case ActionKind::local:
                 return costs_.local_ns(first.what, bytes_touched(operands(first), sizes));
             case ActionKind::communication:
@@ -78,7 +78,6 @@ private:
     const Dataflow& flow_;
     const CostModel& costs_;
     const Mesh mesh_;
-    const Pairs pairs_;
 };
 
 }  // namespace
@@ -96,7 +95,7 @@ Dataflow build_dataflow(const Schedule& schedule, const StepSizes& sizes, const 
     if (step.backward) add_end_of_step(step);
     const int pieces = step.pieces;
     Dataflow flow = step.graph.take();
-    const Durations durations(flow, costs, sizes.mesh(schedule.ranks), options.pairs);
+    const Durations durations(flow, costs, sizes.mesh(schedule.ranks));
     for (Node& node : flow.nodes) node.duration_ns = durations.of(node);
     if (!flow.streamed.empty()) {
         for (Node& node : flow.nodes) node.stream = durations.stream_of(node, pieces);

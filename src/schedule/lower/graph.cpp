@@ -22,8 +22,7 @@ uint64_t hash_of(const Group& group) {
 
 }  // namespace
 
-Graph::Graph(int ranks, Pairs pairs)
-    : pairs_(pairs), ranks_(static_cast<size_t>(ranks)), last_pass_(ranks_, kNoNode) {
+Graph::Graph(int ranks) : ranks_(static_cast<size_t>(ranks)), last_pass_(ranks_, kNoNode) {
     flow_.passes.resize(ranks_);
 }
 
@@ -58,45 +57,20 @@ uint32_t Graph::append_pass(int rank, const Pass& pass) {
 // --- edges ---------------------------------------------------------------------------------------
 
 void Graph::add_edge(uint32_t before, uint32_t after) {
-    if (pairs_ != Pairs::apart) {
-        before = last_of_pair(before);
-        after = first_of_pair(after);
-    }
     flow_.edges.emplace_back(before, after);
 }
 
 void Graph::add_streamed_edge(uint32_t before, uint32_t after) {
-    const bool apart = pairs_ == Pairs::apart ||
-                       (last_of_pair(before) == before && first_of_pair(before) == before &&
-                        last_of_pair(after) == after && first_of_pair(after) == after);
-    if (apart) {
-        flow_.streamed.resize(flow_.edges.size(), false);
-        flow_.streamed.push_back(true);
-    }
+    flow_.streamed.resize(flow_.edges.size(), false);
+    flow_.streamed.push_back(true);
     add_edge(before, after);
 }
 
 void Graph::post_ahead(uint32_t message, uint32_t consumer, int passes) {
-    if (pairs_ != Pairs::apart) consumer = first_of_pair(consumer);
     const uint32_t posted_with = passes_before(consumer, passes);
     if (posted_with != kNoNode && first_part(posted_with).item > 0) {
         add_edge(posted_with - 1, message);
     }
-}
-
-bool Graph::opens_pair(uint32_t pass_node) const {
-    const Part& part = first_part(pass_node);
-    return part.what == Do::pass && flow_.passes[part.rank][part.item].with_next;
-}
-
-uint32_t Graph::last_of_pair(uint32_t node) const {
-    return opens_pair(node) ? node + 1 : node;
-}
-
-uint32_t Graph::first_of_pair(uint32_t node) const {
-    const Part& part = first_part(node);
-    const bool second = part.what == Do::pass && part.item > 0 && opens_pair(node - 1);
-    return second ? node - 1 : node;
 }
 
 /// The pass `count` passes before another one on its rank.

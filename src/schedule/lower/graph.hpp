@@ -17,7 +17,7 @@ inline constexpr uint32_t kNoNode = UINT32_MAX;
 class Graph {
 public:
     /// For `ranks` pipeline ranks.
-    Graph(int ranks, Pairs pairs);
+    explicit Graph(int ranks);
 
     /// A node without parts; the parts of a node are added before the next node.
     uint32_t add_node(Lane lane);
@@ -47,11 +47,9 @@ public:
         return last_pass_[static_cast<size_t>(rank)];
     }
 
-    /// `before` completes before `after` starts. A pair that is lowered as one waits for the inputs
-    /// of both members before its first, and its outputs are complete after its second.
+    /// `before` completes before `after` starts.
     void add_edge(uint32_t before, uint32_t after);
-    /// The same, but `after` may start with the first rows of `before`. For a pair that is lowered
-    /// as one it is a plain edge.
+    /// The same, but `after` may start with the first rows of `before`.
     void add_streamed_edge(uint32_t before, uint32_t after);
     /// Posts the receive of pass `consumer` `passes` passes before it and not earlier, because its
     /// buffer would live for nothing. Recomputations do not count: compared to a transfer they may
@@ -92,13 +90,9 @@ private:
         return flow_.parts[flow_.nodes[node].first_part];
     }
     // The listed passes of a rank are consecutive nodes.
-    [[nodiscard]] bool opens_pair(uint32_t pass_node) const;
-    [[nodiscard]] uint32_t last_of_pair(uint32_t node) const;
-    [[nodiscard]] uint32_t first_of_pair(uint32_t node) const;
     [[nodiscard]] uint32_t passes_before(uint32_t pass_node, int count) const;
 
     Dataflow flow_;
-    Pairs pairs_;
     size_t ranks_;
     std::unordered_map<uint64_t, uint16_t> pair_groups_;  ///< source * ranks + destination
     std::unordered_multimap<uint64_t, uint16_t> groups_;  ///< by hash_of()

@@ -63,17 +63,6 @@ void check_sizes(const Schedule& schedule, const StepSizes& sizes, const Mesh& m
     }
 }
 
-/// Gives both members of a pair that is lowered as one the same time, because they need their
-/// memory at once.
-void join_pairs(const Dataflow& flow, std::vector<Place>& places) {
-    for (uint32_t node = 0; node + 1 < flow.nodes.size(); ++node) {
-        const Part& part = flow.parts[flow.nodes[node].first_part];
-        if (part.what != Do::pass || !flow.passes[part.rank][part.item].with_next) continue;
-        places[node].end_ns = places[node + 1].end_ns;
-        places[node + 1].start_ns = places[node].start_ns;
-    }
-}
-
 }  // namespace
 
 Lowered lower_world(const Schedule& schedule, const StepSizes& sizes, const CostModel& costs,
@@ -93,13 +82,11 @@ Lowered lower_world(const Schedule& schedule, const StepSizes& sizes, const Cost
     check_sizes(schedule, sizes, mesh);
     check_world_costs(costs, mesh);
     const Dataflow flow = lowering::build_dataflow(schedule, sizes, costs, options);
-    std::vector<Place> places = lowering::order_globally(flow, costs.communication_order());
-    if (options.pairs != Pairs::apart) join_pairs(flow, places);
+    const std::vector<Place> places = lowering::order_globally(flow, costs.communication_order());
     Lowered world = lowering::project(flow, places, mesh, lowering::stage_teams(sizes));
     for (Program& program : world.pipeline) {
         program.ranks = mesh.size();
         program.microbatches = schedule.microbatches;
-        program.pairs = options.pairs;
     }
     const uint64_t hash = lowering::hash_of(world, flow);
     for (Program& program : world.pipeline) program.hash = hash;

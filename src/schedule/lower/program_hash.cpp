@@ -42,7 +42,7 @@ void add_buffers(Hash& hash, const Program& program, std::span<const SliceBlock>
 void add_program(Hash& hash, const Lowered& world, size_t pipeline_rank, const Dataflow& flow,
                  int slice) {
     const Program& program = world.pipeline[pipeline_rank];
-    hash.add(static_cast<int>(program.pairs));
+    hash.add(0);  // a field that programs had; hashes stay as they were recorded
     for (const Action& a : program.actions) {
         const Axis together = met_in(program, a, flow.groups, world.stage_teams);
         hash.add(static_cast<int>(a.what) | static_cast<int>(a.lane) << 8 |

@@ -48,7 +48,7 @@ StepGraph::StepGraph(const Schedule& of, const StepSizes& with, const LowerOptio
                  ? uint8_t{1}
                  : static_cast<uint8_t>(TileMap::even(with.tokens, 1, by.pieces).pieces(0))),
       shards(with.tensor > 1 ? Axis::model : Axis::pipeline),
-      graph(of.ranks, by.pairs),
+      graph(of.ranks),
       passes(of, graph) {
     // kOutputReduction, kInputReduction, kOutputConversion.
     graph.add_reduction(slice_blocks(sizes, output_owners.size(), DType::fp32));
