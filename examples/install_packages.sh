@@ -8,13 +8,13 @@
 #   examples/install_packages.sh --full   also what tests/run.sh --full needs: a browser (300 MB), Slurm, sshd
 set -euo pipefail
 
-packages=(g++ cmake ninja-build libopenmpi-dev openmpi-bin libdnnl-dev libcli11-dev
+packages=(g++ cmake ninja-build libopenmpi-dev openmpi-bin libdnnl-dev
     libtomlplusplus-dev nlohmann-json3-dev libsentencepiece-dev bible-kjv bible-kjv-text)
 case "${1:-}" in
     "") ;;
     --cache) packages=(ccache) ;;
     --tests | --full)
-        packages+=(libgtest-dev libgmock-dev librapidcheck-dev libbenchmark-dev clang-format pkgconf
+        packages+=(libgtest-dev libgmock-dev librapidcheck-dev libbenchmark-dev libcli11-dev clang-format pkgconf
             procps iproute2 doxygen mkdocs mkdocs-material xz-utils)
         ;;
     *)

@@ -80,7 +80,7 @@ std::vector<Pass> list_of(const ScheduleOptions& options, int64_t g, int64_t blo
 Schedule group_interleaved(const ScheduleOptions& options) {
     const int g = options.rule.group_size == 0 ? options.ranks : options.rule.group_size;
     if (g > options.ranks) {
-        throw UsageError("--group-size " + std::to_string(g) + ": must be at most " +
+        throw UsageError("RuleOptions::group_size " + std::to_string(g) + ": must be at most " +
                          std::to_string(options.ranks) +
                          " for group-interleaved, one microbatch per rank");
     }

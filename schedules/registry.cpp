@@ -120,21 +120,21 @@ void require_at_most(std::string_view option, int64_t value, int64_t most) {
 }
 
 void check(const ScheduleOptions& options) {
-    require_at_least("--pp", options.ranks, 1);
+    require_at_least("ScheduleOptions::ranks", options.ranks, 1);
     // Stage numbers have 16 bits (Pass::stage).
-    require_at_most("--pp", options.ranks, std::numeric_limits<uint16_t>::max());
-    require_at_least("--microbatches", options.microbatches, 1);
+    require_at_most("ScheduleOptions::ranks", options.ranks, std::numeric_limits<uint16_t>::max());
+    require_at_least("ScheduleOptions::microbatches", options.microbatches, 1);
     // Far above any batch; keeps every count of the rules within an int.
-    require_at_most("--microbatches", options.microbatches, 1 << 24);
-    require_at_least("--vocab-size", options.vocab_size, 1);
+    require_at_most("ScheduleOptions::microbatches", options.microbatches, 1 << 24);
+    require_at_least("ScheduleOptions::vocab_size", options.vocab_size, 1);
     // Keeps vocab_size * ranks within 64 bits (ShardMap::even).
-    require_at_most("--vocab-size", options.vocab_size, int64_t{1} << 40);
-    require_at_least("--broadcast-margin", options.rule.broadcast_margin, 0);
-    require_at_least("--chunks", options.rule.chunks, 0);
-    require_at_least("--warm-up-depth", options.rule.warm_up_depth, 0);
-    require_at_least("--group-size", options.rule.group_size, 0);
-    require_at_least("--memory-limit", options.rule.memory_limit, 0);
-    require_at_least("--search-moves", options.rule.search_moves, 0);
+    require_at_most("ScheduleOptions::vocab_size", options.vocab_size, int64_t{1} << 40);
+    require_at_least("RuleOptions::broadcast_margin", options.rule.broadcast_margin, 0);
+    require_at_least("RuleOptions::chunks", options.rule.chunks, 0);
+    require_at_least("RuleOptions::warm_up_depth", options.rule.warm_up_depth, 0);
+    require_at_least("RuleOptions::group_size", options.rule.group_size, 0);
+    require_at_least("RuleOptions::memory_limit", options.rule.memory_limit, 0);
+    require_at_least("RuleOptions::search_moves", options.rule.search_moves, 0);
 }
 
 /// Making a list takes about 70 bytes per pass: refuses a mistyped number before it fills the
@@ -144,11 +144,11 @@ void check_size(const ScheduleOptions& options) {
     const int64_t stages = int64_t{options.ranks} * options.rule.chunks;
     // F, I and W of every stage, S, T, E and G of every rank, at most.
     const int64_t of_microbatch = 3 * stages + int64_t{4} * options.ranks;
-    require_at_most("--pp x --chunks", of_microbatch, kMostPasses);
+    require_at_most("ScheduleOptions::ranks x RuleOptions::chunks", of_microbatch, kMostPasses);
     const int64_t most = kMostPasses / of_microbatch;
     if (options.microbatches <= most) return;
-    throw UsageError("--microbatches " + std::to_string(options.microbatches) + ": with " +
-                     std::to_string(stages) + " stages, a step has up to " +
+    throw UsageError("ScheduleOptions::microbatches " + std::to_string(options.microbatches) +
+                     ": with " + std::to_string(stages) + " stages, a step has up to " +
                      std::to_string(of_microbatch * options.microbatches) +
                      " passes, but at most " + std::to_string(kMostPasses) +
                      " are supported; use at most " + std::to_string(most));
@@ -161,7 +161,7 @@ void check_moves(const Schedule& schedule, int64_t moves) {
     for (const std::vector<Pass>& list : schedule.passes) passes += std::ssize(list);
     const int64_t most = std::min(kMostSearchMoves, kMostTimed / std::max<int64_t>(passes, 1));
     if (moves <= most) return;
-    throw UsageError("--search-moves " + std::to_string(moves) + ": with " +
+    throw UsageError("RuleOptions::search_moves " + std::to_string(moves) + ": with " +
                      std::to_string(passes) + " passes, the search would take hours; use at most " +
                      std::to_string(most));
 }
@@ -223,7 +223,8 @@ const Generator& generator(std::string_view name) {
     if (found == kGenerators.end()) {
         if (name == "dualpipe") {
             throw UsageError(
-                "--schedule dualpipe: its ranks hold two copies of the model's stages, but a stage "
+                "OrderSource::name dualpipe: its ranks hold two copies of the model's stages, but "
+                "a stage "
                 "must be on one rank; use dualpipe-v, which has the same overlapped pairs with one "
                 "copy");
         }
@@ -233,7 +234,7 @@ const Generator& generator(std::string_view name) {
             known += (known.empty() ? "" : ", ") + std::string(g.name);
             names.push_back(g.name);
         }
-        throw UsageError("--schedule " + std::string(name) + ": must be one of " + known +
+        throw UsageError("OrderSource::name " + std::string(name) + ": must be one of " + known +
                          did_you_mean(name, names));
     }
     return *found;
@@ -248,8 +249,9 @@ ScheduleOptions resolve(const Generator& family, const ScheduleOptions& asked) {
     ScheduleOptions options = asked;
     if (options.rule.chunks == 0) options.rule.chunks = family.chunks;
     if (options.rule.chunks != family.chunks && !family.any_chunks) {
-        throw UsageError("--chunks " + std::to_string(options.rule.chunks) + ": does not match " +
-                         std::string(family.name) + ", which has " + std::to_string(family.chunks));
+        throw UsageError("RuleOptions::chunks " + std::to_string(options.rule.chunks) +
+                         ": does not match " + std::string(family.name) + ", which has " +
+                         std::to_string(family.chunks));
     }
     const auto refuse = [&](const char* option, int value, bool Generator::*reads) {
         if (value == 0 || family.*reads) return;
@@ -260,16 +262,16 @@ ScheduleOptions resolve(const Generator& family, const ScheduleOptions& asked) {
         throw UsageError(std::string(option) + " " + std::to_string(value) + ": " +
                          std::string(family.name) + " does not use it; only " + others + " do");
     };
-    refuse("--warm-up-depth", options.rule.warm_up_depth, &Generator::warm_up_depth);
-    refuse("--group-size", options.rule.group_size, &Generator::group_size);
-    refuse("--memory-limit", options.rule.memory_limit, &Generator::memory_limit);
+    refuse("RuleOptions::warm_up_depth", options.rule.warm_up_depth, &Generator::warm_up_depth);
+    refuse("RuleOptions::group_size", options.rule.group_size, &Generator::group_size);
+    refuse("RuleOptions::memory_limit", options.rule.memory_limit, &Generator::memory_limit);
     // Stage numbers have 16 bits (Pass::stage).
     constexpr int kMostStages = std::numeric_limits<uint16_t>::max();
     if (options.rule.chunks > kMostStages / options.ranks) {
-        throw UsageError("--chunks " + std::to_string(options.rule.chunks) + ": must be at most " +
-                         std::to_string(kMostStages / options.ranks) + " on " +
-                         std::to_string(options.ranks) + " ranks, because a schedule has at most " +
-                         std::to_string(kMostStages) + " stages");
+        throw UsageError(
+            "RuleOptions::chunks " + std::to_string(options.rule.chunks) + ": must be at most " +
+            std::to_string(kMostStages / options.ranks) + " on " + std::to_string(options.ranks) +
+            " ranks, because a schedule has at most " + std::to_string(kMostStages) + " stages");
     }
     check_size(options);
     check_costs(options.costs, options.ranks * options.rule.chunks, options.ranks);
@@ -318,7 +320,7 @@ Schedule finish_schedule(Schedule schedule, const ScheduleOptions& options) {
 
 std::vector<int> layers_per_stage(int num_layers, int stages, VocabMode mode,
                                   double output_layer_in_layers) {
-    require_at_least("--num-layers", num_layers, 0);
+    require_at_least("ModelConfig::num_layers", num_layers, 0);
     if (stages < 1) {
         throw UsageError("a schedule of " + std::to_string(stages) +
                          " stages: must have at least 1");

@@ -300,7 +300,7 @@ Schedule v_search(const ScheduleOptions& options) {
     }
     int least = limit + 1;
     while (least < most && !Search(options, least).run()) ++least;
-    throw UsageError("--memory-limit " + std::to_string(options.rule.memory_limit) +
+    throw UsageError("RuleOptions::memory_limit " + std::to_string(options.rule.memory_limit) +
                      ": v-search has no pattern for " + std::to_string(options.ranks) +
                      " ranks and " + std::to_string(options.microbatches) +
                      " microbatches with so few chunks alive; use at least " +

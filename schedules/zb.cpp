@@ -124,8 +124,9 @@ Schedule with_cap(const ScheduleOptions& options, int limit) {
         }
     }
     Fastest fastest(options);
-    for (const auto& [k, warm_up] : candidates) {
+    for (const auto& candidate : candidates) {
         fastest.consider(straight(options, [&](int rank) {
+            const auto& [k, warm_up] = candidate;
             return list_of(options, k, warm_up[static_cast<size_t>(rank)], rank);
         }));
     }
@@ -144,7 +145,7 @@ Schedule zb(const ScheduleOptions& options) {
     const int p = options.ranks;
     const int k = options.rule.memory_limit == 0 ? p : options.rule.memory_limit;
     if (k < p) {
-        throw UsageError("--memory-limit " + std::to_string(k) + ": must be at least " +
+        throw UsageError("RuleOptions::memory_limit " + std::to_string(k) + ": must be at least " +
                          std::to_string(p) +
                          ", because zb keeps one microbatch in flight for each of the " +
                          std::to_string(p) + " ranks; V schedules need less");

@@ -97,7 +97,7 @@ public:
 private:
     [[noreturn]] void too_small(int limit, int least) const {
         throw UsageError(
-            "--memory-limit " + std::to_string(limit) + ": the schedule with " +
+            "RuleOptions::memory_limit " + std::to_string(limit) + ": the schedule with " +
             std::string(to_string(mode_)) + " vocabulary layers needs at least " +
             std::to_string(least) +
             " chunks on the fullest rank, vocabulary barriers included; use a larger limit");
@@ -317,7 +317,7 @@ private:
 
 Schedule insert_vocabulary(const Schedule& base, const InsertOptions& options) {
     if (options.vocab_size < 1) {
-        throw UsageError("--vocab-size " + std::to_string(options.vocab_size) +
+        throw UsageError("InsertOptions::vocab_size " + std::to_string(options.vocab_size) +
                          ": must be at least 1");
     }
     validate(base);

@@ -9,6 +9,7 @@
 
 #include "src/tool/launch/launch.hpp"
 #include "src/tool/support/commands.hpp"
+#include "src/tool/support/flag_names.hpp"
 #include "src/tool/support/flag_parser.hpp"
 #include "src/tool/support/interrupt.hpp"
 #include "src/tool/support/text.hpp"
@@ -46,7 +47,8 @@ int main(int argc, char** argv) {
     try {
         return tool::run(argc, argv);
     } catch (const Error& error) {
-        return tool::report(error.what(), error.exit_code());
+        return tool::report(tool::with_flags(error.what(), tool::Caller::vocabpipe),
+                            error.exit_code());
     } catch (const tool::Reported& reported) {
         return reported.exit_code;
     } catch (const tool::Interrupted& interrupted) {

@@ -158,7 +158,7 @@ TEST(InsertVocabulary, NamesTheLimitThatNoPlacementKeeps) {
         (void)insert_vocabulary(base_1f1b(4, 16), {.vocab_size = 100, .chunk_limit = 2});
         FAIL() << "was accepted";
     } catch (const UsageError& error) {
-        EXPECT_THAT(error.what(), HasSubstr("--memory-limit 2: the schedule"));
+        EXPECT_THAT(error.what(), HasSubstr("RuleOptions::memory_limit 2: the schedule"));
         EXPECT_THAT(error.what(), HasSubstr("needs"));
     }
 }

@@ -184,9 +184,9 @@ TEST(GroupInterleaved, RefusesGroupsLargerThanThePipeline) {
                                     {.ranks = 4, .microbatches = 8, .rule = {.group_size = 5}});
         FAIL() << "accepted";
     } catch (const UsageError& error) {
-        EXPECT_STREQ(
-            error.what(),
-            "--group-size 5: must be at most 4 for group-interleaved, one microbatch per rank");
+        EXPECT_STREQ(error.what(),
+                     "RuleOptions::group_size 5: must be at most 4 for group-interleaved, one "
+                     "microbatch per rank");
     }
 }
 

@@ -18,6 +18,7 @@ PassTimes time_pairs(const Schedule& schedule, const PassCosts& costs, bool long
     const auto arrival = [&](int rank, const Pass& pass) -> std::optional<int64_t> {
         const PassInputs::Need need = inputs.need(rank, pass);
         if (need.event == PassInputs::kNothing) return 0;
+        if (inputs.producers(need.event) == 0) return need.latency;  // no vocabulary passes
         const auto found = events.find(need.event);
         if (found == events.end() || found->second.first < inputs.producers(need.event)) return {};
         return found->second.second + need.latency;

@@ -47,17 +47,19 @@ TEST(Registry, NamesTheKnownFamiliesForAnUnknownOne) {
 
 TEST(Registry, RefusesSizesThatFillTheMemoryAndSearchesThatDoNotEnd) {
     EXPECT_EQ(refusal("1f1b", {.ranks = 1000, .microbatches = 100'000, .vocab_size = 1}),
-              "--microbatches 100000: with 1000 stages, a step has up to 700000000 passes, but at "
+              "ScheduleOptions::microbatches 100000: with 1000 stages, a step has up to 700000000 "
+              "passes, but at "
               "most 20000000 are supported; use at most 2857");
     ScheduleOptions options = usual();
     options.rule.search_moves = int64_t{1} << 40;
     EXPECT_THAT(refusal("1f1b", options),
-                AllOf(HasSubstr("--search-moves 1099511627776: with "),
+                AllOf(HasSubstr("RuleOptions::search_moves 1099511627776: with "),
                       HasSubstr(" passes, the search would take hours; use at most 100000000")));
     options = {
         .ranks = 16, .microbatches = 256, .vocab_size = 1, .rule = {.search_moves = 100'000'000}};
     EXPECT_EQ(refusal("1f1b", options),
-              "--search-moves 100000000: with 9216 passes, the search would take hours; use at "
+              "RuleOptions::search_moves 100000000: with 9216 passes, the search would take hours; "
+              "use at "
               "most 29826161");
     options.rule.search_moves = 1;
     EXPECT_EQ(refusal("1f1b", options), "accepted");
@@ -75,10 +77,10 @@ TEST(Registry, AcceptsTheMostMovesThatARefusalNames) {
 }
 
 TEST(Registry, SaysWhatToUseInPlaceOfTwoCopies) {
-    EXPECT_EQ(
-        refusal("dualpipe", usual()),
-        "--schedule dualpipe: its ranks hold two copies of the model's stages, but a stage must be "
-        "on one rank; use dualpipe-v, which has the same overlapped pairs with one copy");
+    EXPECT_EQ(refusal("dualpipe", usual()),
+              "OrderSource::name dualpipe: its ranks hold two copies of the model's stages, but a "
+              "stage must be "
+              "on one rank; use dualpipe-v, which has the same overlapped pairs with one copy");
 }
 
 TEST(Registry, NamesOptionValueAndLimitOfImpossibleOptions) {
@@ -87,13 +89,16 @@ TEST(Registry, NamesOptionValueAndLimitOfImpossibleOptions) {
         change(options);
         return refusal("1f1b", options);
     };
-    EXPECT_EQ(refused([](auto& o) { o.ranks = 0; }), "--pp 0: must be at least 1");
-    EXPECT_EQ(refused([](auto& o) { o.ranks = 65536; }), "--pp 65536: must be at most 65535");
+    EXPECT_EQ(refused([](auto& o) { o.ranks = 0; }),
+              "ScheduleOptions::ranks 0: must be at least 1");
+    EXPECT_EQ(refused([](auto& o) { o.ranks = 65536; }),
+              "ScheduleOptions::ranks 65536: must be at most 65535");
     EXPECT_EQ(refused([](auto& o) { o.microbatches = -3; }),
-              "--microbatches -3: must be at least 1");
+              "ScheduleOptions::microbatches -3: must be at least 1");
     EXPECT_EQ(refused([](auto& o) { o.microbatches = std::numeric_limits<int>::max(); }),
-              "--microbatches 2147483647: must be at most 16777216");
-    EXPECT_EQ(refused([](auto& o) { o.vocab_size = 0; }), "--vocab-size 0: must be at least 1");
+              "ScheduleOptions::microbatches 2147483647: must be at most 16777216");
+    EXPECT_EQ(refused([](auto& o) { o.vocab_size = 0; }),
+              "ScheduleOptions::vocab_size 0: must be at least 1");
     EXPECT_EQ(refused([](auto& o) { o.costs.stage[0][0] = -1; }),
               "cost of F of stage 0 is -1: must be from 0 to 2^40");
     EXPECT_EQ(refused([](auto& o) { o.costs.stage.resize(3); }),
@@ -101,23 +106,26 @@ TEST(Registry, NamesOptionValueAndLimitOfImpossibleOptions) {
     EXPECT_EQ(refused([](auto& o) { o.costs.rank.clear(); }),
               "costs are set for 0 ranks, but the schedule has 2");
     EXPECT_EQ(refused([](auto& o) { o.rule.broadcast_margin = -1; }),
-              "--broadcast-margin -1: must be at least 0");
+              "RuleOptions::broadcast_margin -1: must be at least 0");
 }
 
 TEST(Registry, RefusesOptionsThatTheFamilyWouldIgnore) {
     ScheduleOptions options = usual();
     options.rule.group_size = 3;
-    EXPECT_EQ(refusal("1f1b", options),
-              "--group-size 3: 1f1b does not use it; only interleaved, group-interleaved, "
-              "interleaved-zb do");
+    EXPECT_EQ(
+        refusal("1f1b", options),
+        "RuleOptions::group_size 3: 1f1b does not use it; only interleaved, group-interleaved, "
+        "interleaved-zb do");
     EXPECT_EQ(refusal("interleaved", options), "accepted");
     options = usual();
     options.rule.memory_limit = 4;
-    EXPECT_THAT(refusal("zb-h1", options), HasSubstr("--memory-limit 4: zb-h1 does not use it"));
+    EXPECT_THAT(refusal("zb-h1", options),
+                HasSubstr("RuleOptions::memory_limit 4: zb-h1 does not use it"));
     EXPECT_EQ(refusal("zb", options), "accepted");
     options = usual();
     options.rule.warm_up_depth = 2;
-    EXPECT_THAT(refusal("gpipe", options), HasSubstr("--warm-up-depth 2: gpipe does not use"));
+    EXPECT_THAT(refusal("gpipe", options),
+                HasSubstr("RuleOptions::warm_up_depth 2: gpipe does not use"));
     EXPECT_EQ(refusal("1f1b", options), "accepted");
 }
 
@@ -186,7 +194,7 @@ TEST(LayersPerStage, DoesNotRoundUpWhatIsWhole) {
 
 TEST(LayersPerStage, RefusesWhatIsNoNumberOfLayers) {
     EXPECT_THAT([] { (void)layers_per_stage(-1, 2, VocabMode::none, 0); },
-                ThrowsMessage<UsageError>("--num-layers -1: must be at least 0"));
+                ThrowsMessage<UsageError>("ModelConfig::num_layers -1: must be at least 0"));
     EXPECT_THAT([] { (void)layers_per_stage(4, 0, VocabMode::none, 0); },
                 ThrowsMessage<UsageError>("a schedule of 0 stages: must have at least 1"));
     EXPECT_THROW((void)layers_per_stage(4, 2, VocabMode::redistributed, -1), UsageError);

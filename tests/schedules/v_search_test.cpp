@@ -63,8 +63,9 @@ TEST(VSearch, RefusesALimitThatNoPatternKeeps) {
             ADD_FAILURE() << "p=" << p;
         } catch (const UsageError& error) {
             EXPECT_EQ(std::string(error.what()),
-                      "--memory-limit " + std::to_string(limit) + ": v-search has no pattern for " +
-                          std::to_string(p) + " ranks and " + std::to_string(2 * p) +
+                      "RuleOptions::memory_limit " + std::to_string(limit) +
+                          ": v-search has no pattern for " + std::to_string(p) + " ranks and " +
+                          std::to_string(2 * p) +
                           " microbatches with so few chunks alive; use at least " +
                           std::to_string(limit + 1));
         }

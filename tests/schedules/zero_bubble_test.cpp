@@ -99,9 +99,10 @@ TEST(ZeroBubble, RefusesLessMemoryThanOneMicrobatchPerRank) {
                                     {.ranks = 4, .microbatches = 8, .rule = {.memory_limit = 3}});
         FAIL() << "accepted";
     } catch (const UsageError& error) {
-        EXPECT_STREQ(error.what(),
-                     "--memory-limit 3: must be at least 4, because zb keeps one microbatch in "
-                     "flight for each of the 4 ranks; V schedules need less");
+        EXPECT_STREQ(
+            error.what(),
+            "RuleOptions::memory_limit 3: must be at least 4, because zb keeps one microbatch in "
+            "flight for each of the 4 ranks; V schedules need less");
     }
 }
 

@@ -242,7 +242,7 @@ TEST(StepPlan, RefusesWhatDoesNotFitTheStages) {
         },
         ThrowsMessage<UsageError>(HasSubstr("stage_bytes are set for 4 stages")));
     EXPECT_THAT([&] { (void)plan_step(model, {.ranks = 0}, {}, kWork); },
-                ThrowsMessage<UsageError>("--pp 0: must be at least 1"));
+                ThrowsMessage<UsageError>("ScheduleOptions::ranks 0: must be at least 1"));
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 #include "src/tool/launch/launchers.hpp"
 #include "src/tool/launch/run_signals.hpp"
 #include "src/tool/launch/watchdog.hpp"
+#include "src/tool/support/flag_names.hpp"
 #include "src/tool/support/text.hpp"
 #include "src/train/run/run_limits.hpp"
 
@@ -60,7 +61,8 @@ int signal_from(const std::string& name) {
 int report(const char* program, const std::string& what, ExitCode code, bool print) {
     if (print) {
         std::fflush(stdout);
-        std::fprintf(stderr, "%s: error: %s\n", program, short_line(what).c_str());
+        const std::string named = with_flags(what, Caller::train_gpt);
+        std::fprintf(stderr, "%s: error: %s\n", program, short_line(named).c_str());
     }
     return static_cast<int>(code);
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Parses command lines with CLI11, which is set up from the table of flags; error messages are made
-// here.
+// Reads the words of a command line: first all words, then the config file, then the values. So a
+// misspelt flag is reported before a wrong value, and --help answers whatever else is wrong.
 #include "src/tool/support/flag_parser.hpp"
 
 #include "src/support/nearest_name.hpp"
@@ -8,131 +8,15 @@
 #include "src/tool/support/help_text.hpp"
 #include "vocabpipe/error.hpp"
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cctype>
-#include <memory>
+#include <map>
 #include <string_view>
 #include <utility>
 
 namespace vocabpipe::tool {
 
 namespace {
-
-void add_switch(CLI::App& app, const Flag& flag) {
-    app.add_flag(flag.names, *std::get<bool*>(flag.value))
-        ->check(CLI::Validator(
-            [name = flag.name()](std::string& value) {
-                if (value == "true" || value == "false") return std::string();
-                throw UsageError(name + " " + value +
-                                 ": is a switch; omit the value, or use true or false");
-            },
-            ""));
-}
-
-/// Adds --config, which the parser reads before it sets other flags.
-void add_config(CLI::App& app, const Flag& flag) {
-    app.set_config(flag.names)
-        ->check(CLI::Validator(
-            [&flag](std::string& path) {
-                flag.set({path});
-                return std::string();
-            },
-            ""));
-}
-
-void add_flag(CLI::App& app, const Flag& flag) {
-    if (flag.is_switch()) return add_switch(app, flag);
-    CLI::Option* const option =
-        app.add_option(flag.names, CLI::callback_t([&flag](const CLI::results_t& words) {
-                           flag.set(words);
-                           return true;
-                       }));
-    option->required(flag.must_be_given());
-    if (!flag.is_list()) {
-        option->expected(flag.words);
-        return;
-    }
-    option->expected(1, CLI::detail::expected_max_vector_size)
-        ->allow_extra_args(std::holds_alternative<std::vector<std::string>*>(flag.value));
-    if (flag.repeats || flag.is_positional()) {
-        option->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
-    } else {
-        option->trigger_on_parse();  // the last occurrence counts, as with flags of one word
-    }
-}
-
-GivenFlags given_in(const CLI::App& app, const Command& command) {
-    GivenFlags given;
-    for (const FlagGroup& group : command.flags) {
-        for (const Flag& flag : group.flags) {
-            const CLI::Option& option = *app.get_option(flag.name());
-            if (!option.empty()) given.emplace(flag.name(), option.results());
-        }
-    }
-    return given;
-}
-
-/// Passes the assignments of a ConfigFile to the parser.
-class ConfigItems final : public CLI::Config {
-public:
-    ConfigItems(const CLI::App& app, const Command& command) : app_(app), command_(command) {}
-
-    [[nodiscard]] std::vector<CLI::ConfigItem> from_config(std::istream& /*input*/) const override {
-        std::vector<CLI::ConfigItem> items;
-        for (TomlAssignment& one : command_.config->read(given_in(app_, command_))) {
-            items.push_back({.name = std::move(one.key), .inputs = std::move(one.values)});
-        }
-        return items;
-    }
-    [[nodiscard]] std::string to_config(const CLI::App* /*app*/, bool /*defaults*/,
-                                        bool /*descriptions*/,
-                                        std::string /*prefix*/) const override {
-        return "";  // never called
-    }
-
-private:
-    const CLI::App& app_;
-    const Command& command_;
-};
-
-/// Adds the flags and subcommands of `command`, which must outlive `app`.
-void add_to(CLI::App& app, const Command& command) {
-    for (const FlagGroup& group : command.flags) {
-        for (const Flag& flag : group.flags) {
-            if (command.config != nullptr && flag.name() == ConfigFile::kFlag) {
-                add_config(app, flag);
-            } else {
-                add_flag(app, flag);
-            }
-        }
-    }
-    for (const FlagGroup& group : command.flags) {
-        for (const Flag& flag : group.flags) {
-            for (const std::string& other : flag.excludes) {
-                app.get_option(flag.name())->excludes(app.get_option(other));
-            }
-        }
-    }
-    for (const Command& sub : command.commands) add_to(*app.add_subcommand(sub.name), sub);
-    if (!command.commands.empty()) app.require_subcommand(1);
-}
-
-/// The deepest subcommand that was given, and the names on the path to it.
-struct Place {
-    const CLI::App* app;
-    const Command* command;
-    std::string path;
-};
-Place place_in(const CLI::App& app, const Command& program) {
-    Place at{&app, &program, program.name};
-    while (!at.app->get_subcommands().empty()) {
-        at.app = at.app->get_subcommands().front();
-        at.command = &*std::ranges::find(at.command->commands, at.app->get_name(), &Command::name);
-        at.path += " " + at.command->name;
-    }
-    return at;
-}
 
 /// "--name" of "--name=value"; "" if it is no flag, such as a negative number.
 std::string flag_in(const std::string& word) {
@@ -141,134 +25,268 @@ std::string flag_in(const std::string& word) {
     return is_flag ? word.substr(0, word.find('=')) : "";
 }
 
-/// Unknown flags among `words`, in their order.
-std::string unknown_flags(const CLI::App& command, const Refusal& refusal,
-                          const std::vector<std::string>& words) {
-    std::vector<std::string> names;
-    for (const CLI::Option* option : command.get_options()) {
-        for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
-    }
-    const std::vector<std::string_view> known(names.begin(), names.end());
-    std::string text;
-    for (const std::string& word : words) {
-        const std::string flag = flag_in(word);
-        if (flag.empty() || flag == "--") continue;
-        const std::string refused = refusal ? refusal(flag) : "";
-        text += (text.empty() ? "" : "; ") + flag + ": " +
-                (refused.empty() ? "unknown flag" + did_you_mean(flag, known) : refused);
-    }
-    return text;
-}
+class CommandWords {
+public:
+    /// `answers`: --help and --version are flags.
+    CommandWords(const Command& program, const std::vector<std::string>& words, bool answers)
+        : program_(program), words_(words), at_(&program), path_(program.name), answers_(answers) {}
 
-const Flag* flag_named(const std::vector<FlagGroup>& groups, const std::string& name) {
-    for (const FlagGroup& group : groups) {
-        for (const Flag& flag : group.flags) {
-            const std::vector<std::string> names = flag.spellings();
-            if (std::ranges::find(names, name) != names.end()) return &flag;
-        }
-    }
-    return nullptr;
-}
-
-/// UsageError if a flag that needs a value is followed by another flag: the value was an empty
-/// variable of a script, and the parser would take the flag as the value.
-void check_values_follow(const Command& program, const std::vector<std::string>& words) {
-    const Command* at = &program;
-    for (size_t i = 0; i < words.size() && words[i] != "--"; ++i) {
-        const auto sub = std::ranges::find(at->commands, words[i], &Command::name);
-        if (sub != at->commands.end()) at = &*sub;
-        const Flag* const flag = flag_named(at->flags, words[i]);
-        if (flag == nullptr || flag->is_switch()) continue;
-        for (int value = 1; value <= flag->words && i + 1 < words.size(); ++value) {
-            const std::string& next = words[++i];
-            if (flag_in(next).empty()) continue;
-            std::string remedy = flag->without_value;
-            if (remedy.empty() && flag->words == 1) {
-                remedy = "write " + flag->name() + "=" + next + " if that is the value";
+    CommandLine read() {
+        bool flags_may_follow = true;
+        for (next_ = 0; next_ < words_.size();) {
+            const std::string& word = words_[next_++];
+            if (flags_may_follow && word == "--") {
+                flags_may_follow = false;
+            } else if (flags_may_follow && !flag_in(word).empty()) {
+                read_flag(word);
+            } else if (flags_may_follow && enters(word)) {
+                continue;
+            } else {
+                read_argument(word);
             }
-            throw UsageError(words[i - static_cast<size_t>(value)] +
-                             ": expected a value, got the flag " + next +
-                             (remedy.empty() ? "" : "; " + remedy));
+        }
+        if (!answer_.empty()) return {at_, {}, answer_};
+        check_words();
+        CommandLine line{at_, given(), ""};
+        if (program_.config != nullptr) {
+            read_config(line.given);
+            line.given = given();
+        }
+        set_values();
+        check_given();
+        return line;
+    }
+
+private:
+    template <typename Visit>
+    void each_flag(Visit&& visit) const {
+        for (const FlagGroup& group : at_->flags) {
+            for (const Flag& flag : group.flags) visit(flag);
         }
     }
-}
 
-std::string wrong_subcommand(const Place& at, const std::string& given) {
-    std::vector<std::string_view> known;
-    std::string all;
-    for (const Command& sub : at.command->commands) {
-        known.push_back(sub.name);
-        all += (all.empty() ? "" : ", ") + sub.name;
+    const Flag* flag_named(const std::string& name) const {
+        const Flag* found = nullptr;
+        each_flag([&](const Flag& flag) {
+            const std::vector<std::string> names = flag.spellings();
+            if (std::ranges::find(names, name) != names.end()) found = &flag;
+        });
+        return found;
     }
-    return given.empty() ? at.path + ": requires a subcommand: " + all
-                         : given + ": unknown subcommand of " + at.path + "; use one of " + all +
-                               did_you_mean(given, known);
-}
 
-/// The message for words that `app` could not parse.
-std::string what_is_wrong(const CLI::App& app, const Place& at, const CLI::ParseError& error) {
-    const std::vector<std::string> left = app.remaining(/*recurse=*/true);
-    const bool extras = dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr;
-    // A missing flag may be a misspelt one.
-    if (extras || dynamic_cast<const CLI::RequiredError*>(&error) != nullptr) {
-        std::string unknown = unknown_flags(*at.app, at.command->refusal, left);
-        if (!unknown.empty()) return unknown;
-        if (!at.command->commands.empty()) {
-            return wrong_subcommand(at, left.empty() ? "" : left.front());
+    bool enters(const std::string& word) {
+        const auto sub = std::ranges::find(at_->commands, word, &Command::name);
+        if (sub == at_->commands.end()) return false;
+        at_ = &*sub;
+        path_ += " " + word;
+        return true;
+    }
+
+    /// The positional argument that the next word belongs to; null: none is left.
+    const Flag* next_argument() const {
+        const Flag* found = nullptr;
+        each_flag([&](const Flag& flag) {
+            const bool takes = flag.is_list() || !words_of_.contains(&flag);
+            if (found == nullptr && flag.is_positional() && takes) found = &flag;
+        });
+        return found;
+    }
+
+    /// Positional arguments that have no word yet.
+    size_t missing_arguments() const {
+        size_t count = 0;
+        each_flag([&](const Flag& flag) {
+            count += flag.is_positional() && !words_of_.contains(&flag) ? 1 : 0;
+        });
+        return count;
+    }
+
+    void read_argument(const std::string& word) {
+        const Flag* const flag = next_argument();
+        if (flag == nullptr) {
+            extras_.push_back(word);
+        } else {
+            words_of_[flag].push_back(word);
         }
-        if (extras && !left.empty()) return left.front() + ": unexpected argument";
     }
-    const std::string what = error.what();
-    // "--lr: 1 required  missing"
-    const bool no_value =
-        dynamic_cast<const CLI::ArgumentMismatch*>(&error) != nullptr && what.ends_with("missing");
-    return no_value ? what.substr(0, what.find(": ")) + ": expected a value" : what;
-}
 
-void parse(CLI::App& app, std::vector<std::string> words) {
-    std::ranges::reverse(words);  // CLI11 expects the reverse order
-    app.parse(std::move(words));
-}
+    bool answers(const std::string& name) {
+        if (!answers_) return false;
+        if (name == "-h" || name == "--help") {
+            answer_ = help_text(*at_, path_);
+        } else if (name == "--version" && !at_->version.empty()) {
+            answer_ = at_->version + "\n";
+        } else {
+            return false;
+        }
+        return true;
+    }
+
+    void read_flag(const std::string& word) {
+        const std::string name = flag_in(word);
+        const Flag* const flag = flag_named(name);
+        if (flag == nullptr) {
+            if (!answers(name)) unknown_.push_back(name);
+            return;
+        }
+        std::vector<std::string> values;
+        if (name.size() < word.size()) values.push_back(word.substr(name.size() + 1));
+        if (flag->is_switch()) {
+            read_switch(*flag, name, values);
+            return;
+        }
+        const auto least = static_cast<size_t>(flag->words);
+        while (values.size() < least && next_ < words_.size()) {
+            const std::string& value = words_[next_];
+            if (!flag_in(value).empty()) refuse_value(*flag, name, value);
+            values.push_back(value);
+            ++next_;
+        }
+        if (values.size() < least) refuse(name + ": expected a value");
+        // A list takes what follows, but leaves a word to each positional argument that lacks one.
+        while (flag->is_list() && next_ < words_.size() && flag_in(words_[next_]).empty() &&
+               words_.size() - next_ > missing_arguments()) {
+            values.push_back(words_[next_++]);
+        }
+        std::vector<std::string>& all = words_of_[flag];
+        if (!flag->repeats) all.clear();  // the last one counts: scripts append overriding flags
+        all.insert(all.end(), values.begin(), values.end());
+    }
+
+    void read_switch(const Flag& flag, const std::string& name,
+                     const std::vector<std::string>& values) {
+        const std::string value = values.empty() ? "true" : values.front();
+        if (value != "true" && value != "false") {
+            throw UsageError(flag.name() + " " + value +
+                             ": is a switch; omit the value, or use true or false");
+        }
+        // "--yes,!--no": the second means that the first is false.
+        const bool inverts = ("," + flag.names + ",").find(",!" + name + ",") != std::string::npos;
+        words_of_[&flag] = {(value == "true") != inverts ? "true" : "false"};
+    }
+
+    /// The value was an empty variable of a script: the next flag is none.
+    [[noreturn]] static void refuse_value(const Flag& flag, const std::string& name,
+                                          const std::string& next) {
+        std::string remedy = flag.without_value;
+        if (remedy.empty() && flag.words == 1) {
+            remedy = "write " + flag.name() + "=" + next + " if that is the value";
+        }
+        throw UsageError(name + ": expected a value, got the flag " + next +
+                         (remedy.empty() ? "" : "; " + remedy));
+    }
+
+    [[noreturn]] void refuse(const std::string& what) const {
+        throw UsageError(what + (answers_ ? "; see " + path_ + " --help" : ""));
+    }
+
+    /// Unknown flags in their order, each with the nearest known one.
+    std::string unknown_flags() const {
+        std::vector<std::string> names;
+        const auto add = [&](const Flag& flag) {
+            for (std::string& name : flag.spellings()) {
+                if (name.starts_with("--")) names.push_back(std::move(name));
+            }
+        };
+        each_flag(add);
+        if (answers_) std::ranges::for_each(standard_flags(*at_), add);
+        const std::vector<std::string_view> known(names.begin(), names.end());
+        std::string text;
+        for (const std::string& flag : unknown_) {
+            const std::string refused = at_->refusal ? at_->refusal(flag) : "";
+            text += (text.empty() ? "" : "; ") + flag + ": " +
+                    (refused.empty() ? "unknown flag" + did_you_mean(flag, known) : refused);
+        }
+        return text;
+    }
+
+    std::string wrong_subcommand() const {
+        std::vector<std::string_view> known;
+        std::string all;
+        for (const Command& sub : at_->commands) {
+            known.push_back(sub.name);
+            all += (all.empty() ? "" : ", ") + sub.name;
+        }
+        if (extras_.empty()) return path_ + ": requires a subcommand: " + all;
+        return extras_.front() + ": unknown subcommand of " + path_ + "; use one of " + all +
+               did_you_mean(extras_.front(), known);
+    }
+
+    void check_words() const {
+        if (!unknown_.empty()) refuse(unknown_flags());
+        if (!at_->commands.empty()) refuse(wrong_subcommand());
+        if (!extras_.empty()) refuse(extras_.front() + ": unexpected argument");
+    }
+
+    GivenFlags given() const {
+        GivenFlags result;
+        for (const auto& [flag, words] : words_of_) result.emplace(flag->name(), words);
+        return result;
+    }
+
+    /// Adds the flags of the config file that the words lack.
+    void read_config(const GivenFlags& given) {
+        const Flag* const flag = flag_named(ConfigFile::kFlag);
+        const auto found = words_of_.find(flag);
+        if (found == words_of_.end()) return;
+        flag->set(found->second);
+        for (TomlAssignment& one : program_.config->read(given)) {
+            const Flag* const set = flag_named("--" + one.key);
+            if (!given.contains(set->name())) words_of_[set] = std::move(one.values);
+        }
+    }
+
+    /// In the order of the rows.
+    void set_values() const {
+        each_flag([&](const Flag& flag) {
+            const auto found = words_of_.find(&flag);
+            if (found == words_of_.end()) return;
+            if (flag.is_switch()) {
+                *std::get<bool*>(flag.value) = found->second.back() == "true";
+            } else {
+                flag.set(found->second);
+            }
+        });
+    }
+
+    void check_given() const {
+        const auto excludes = [](const Flag& flag, const std::string& other) {
+            return std::ranges::find(flag.excludes, other) != flag.excludes.end();
+        };
+        each_flag([&](const Flag& flag) {
+            if (!words_of_.contains(&flag)) {
+                if (flag.must_be_given()) refuse(flag.name() + " is required");
+                return;
+            }
+            for (const auto& [other, words] : words_of_) {
+                if (excludes(flag, other->name()) || excludes(*other, flag.name())) {
+                    refuse(flag.name() + " excludes " + other->name());
+                }
+            }
+        });
+    }
+
+    const Command& program_;
+    const std::vector<std::string>& words_;
+    const Command* at_;  ///< the deepest subcommand so far
+    std::string path_;   ///< its name, with those above it
+    bool answers_;
+    size_t next_ = 0;
+    std::map<const Flag*, std::vector<std::string>> words_of_;
+    std::vector<std::string> unknown_;  ///< flags
+    std::vector<std::string> extras_;   ///< words without a place
+    std::string answer_;
+};
 
 }  // namespace
 
 CommandLine read_command_line(const Command& program, const std::vector<std::string>& words) {
-    CLI::App app("", program.name);
-    app.option_defaults()->take_last();  // as in argparse: scripts append overriding flags
-    if (!program.version.empty()) app.set_version_flag("--version", program.version);
-    add_to(app, program);
-    if (program.config != nullptr) {
-        app.config_formatter(std::make_shared<ConfigItems>(app, program));
-    }
-    check_values_follow(program, words);
-    std::string answer;
-    try {
-        parse(app, words);
-    } catch (const CLI::CallForHelp&) {
-        const Place at = place_in(app, program);
-        answer = help_text(*at.command, at.path);
-    } catch (const CLI::CallForVersion&) {
-        answer = program.version + "\n";
-    } catch (const CLI::ParseError& error) {
-        const Place at = place_in(app, program);
-        throw UsageError(what_is_wrong(app, at, error) + "; see " + at.path + " --help");
-    }
-    const Place at = place_in(app, program);
-    return {at.command, given_in(*at.app, *at.command), answer};
+    return CommandWords(program, words, /*answers=*/true).read();
 }
 
 void read_flags(const std::vector<FlagGroup>& flags, const std::vector<std::string>& words) {
     const Command alone{.flags = flags};
-    CLI::App app;
-    app.set_help_flag();
-    app.option_defaults()->take_last();
-    add_to(app, alone);
-    check_values_follow(alone, words);
-    try {
-        parse(app, words);
-    } catch (const CLI::ParseError& error) {
-        throw UsageError(what_is_wrong(app, {&app, &alone, ""}, error));
-    }
+    (void)CommandWords(alone, words, /*answers=*/false).read();
 }
 
 }  // namespace vocabpipe::tool

@@ -3,6 +3,7 @@
 #include "src/tool/launch/launch.hpp"
 #include "src/tool/launch/launchers.hpp"
 #include "src/tool/launch/run_signals.hpp"
+#include "src/tool/support/flag_names.hpp"
 #include "src/tool/support/flag_parser.hpp"
 #include "src/tool/support/terminal.hpp"
 #include "src/tool/support/text.hpp"
@@ -28,7 +29,8 @@ int main(int argc, char** argv) {
     tool::TrainProgram program;
     TrainOptions& options = program.options();
     /// Appends the place in the config file that a flag comes from.
-    const auto with_source = [&](const std::string& what) {
+    const auto with_source = [&](const std::string& text) {
+        const std::string what = tool::with_flags(text, tool::Caller::train_gpt);
         return what + program.config().source_of(what);
     };
     const auto refuse = [&](const std::string& what, ExitCode code) {

@@ -22,7 +22,7 @@ ln -sfn /usr/include/nlohmann "$folder/include/nlohmann"
 flags="--target=wasm32-wasi -std=c++20 -Oz -fexceptions -ffunction-sections -fdata-sections -DNDEBUG
     -I. -Iinclude -I$folder/include"
 sources=(src/tool/wasm/step_form.cpp src/tool/schedule/figure_costs.cpp
-    src/step/costs/cost_source.cpp schedules/*.cpp src/schedule/lower/*.cpp
+    src/step/costs/cost_source.cpp src/tool/support/flag_names.cpp schedules/*.cpp src/schedule/lower/*.cpp
     src/schedule/validate/*.cpp
     src/schedule/html/run_data.cpp src/support/nearest_name.cpp src/support/text_layout.cpp)
 for source in src/schedule/*.cpp; do

@@ -5,6 +5,7 @@
 #include "src/schedule/html/run_data.hpp"
 #include "src/support/text_layout.hpp"
 #include "src/tool/schedule/figure_costs.hpp"
+#include "src/tool/support/flag_names.hpp"
 #include "vocabpipe/error.hpp"
 #include "vocabpipe/make_order.hpp"
 #include "vocabpipe/receive_early.hpp"
@@ -96,7 +97,8 @@ void* __cxa_allocate_exception(size_t bytes) noexcept {
 }
 
 [[noreturn]] void __cxa_throw(void* thrown, void*, void (*)(void*)) {
-    refused(static_cast<const std::exception*>(thrown)->what());
+    const std::string what = static_cast<const std::exception*>(thrown)->what();
+    refused(tool::with_flags(what, tool::Caller::vocabpipe).c_str());
     std::abort();
 }
 
