@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# On a machine with a GPU: tests, measures, and prints the table for docs/performance.md. Runs what
-# benchmarks/gpu_bundle.sh packed elsewhere, or builds here. docs/gpus.md, "Running on a borrowed machine".
+# On a machine with a GPU: tests, measures, and prints the table for benchmarks/results/. Runs what
+# benchmarks/gpu_bundle.sh packed elsewhere, or builds here. docs/gpu-measurements.md, "Running on a borrowed machine".
 #
 #   benchmarks/gpu.sh [OPTION...] [PART...] [-- CMAKE_ARGUMENT...]
 #

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Builds here, for a machine with a GPU and without a network, and packs what benchmarks/gpu.sh runs
 # there: stripped programs, the shared libraries that such a machine lacks, a text to train on. Needs
-# nvcc, and no GPU. docs/gpus.md, "Running on a borrowed machine".
+# nvcc, and no GPU. docs/gpu-measurements.md, "Running on a borrowed machine".
 #
 #   benchmarks/gpu_bundle.sh [OPTION...] [-- CMAKE_ARGUMENT...]
 #

@@ -163,7 +163,7 @@ loss_distance() { # metrics of the host, of the GPU
         END { if (wrong || NR == 0) print "nan"; else printf "%.2e\n", worst }'
 }
 
-loss_bound=1e-4 # fp32, so that only the order of sums differs: docs/performance.md, "GPUs"
+loss_bound=1e-4 # fp32, so that only the order of sums differs: benchmarks/results/h200.md, "Loss curve on GPUs"
 
 compare_losses() { # ranks
     local distance

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # VocabPipe and PyTorch on the same GPU, in turns: the output layer, training steps of GPT-2, the grouped
-# products of a mixture of experts. Prints a table of ratios. docs/gpus.md, "Comparing with PyTorch on the GPU".
+# products of a mixture of experts. Prints a table of ratios. docs/gpu-measurements.md, "Comparing with PyTorch on the GPU".
 #
 #   benchmarks/gpu_peers.sh --programs FOLDER [OPTION...] [PART...]
 #

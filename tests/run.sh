@@ -91,7 +91,7 @@ else
         schedule_test model_test
 fi
 
-# GPUs: what is carried to one is built and packed, as docs/gpus.md says, where there is a toolkit; what needs
+# GPUs: what is carried to one is built and packed, as docs/gpu-measurements.md says, where there is a toolkit; what needs
 # a GPU is skipped, visibly. Everything with MPI besides: --full.
 step "cuda"
 if command -v nvcc >/dev/null; then

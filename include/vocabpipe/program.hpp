@@ -16,20 +16,87 @@ namespace vocabpipe {
 
 /// What an action does. The struct of the same name in src/schedule/operands.hpp lists its buffers
 /// in order; its row in src/schedule/ops.hpp holds its other properties.
+///
+/// In a communication every rank of the action's group takes part, at the same Action::order, and
+/// starts without waiting for the others. Parts and blocks are in the order of Group::ranks. Rows,
+/// columns and types of blocks are those of the action's Reduction. Bytes move as they are: reduce
+/// alone computes. The buffers of an action are apart, except where its kind says "in place". A
+/// function of MPI stands for its nonblocking form, too.
 enum class Do : uint8_t {
-    pass,             ///< of the schedule, or of the end of the step
-    send,             ///< to the second rank of the group
-    receive,          ///< from the first rank of the group
-    broadcast,        ///< from the group's root
-    all_gather,       ///< the members' parts, of one size, go to every member, in group order
-    all_to_all,       ///< row block i of every member's partial goes to member i
-    gather,           ///< the members' row blocks go to the root, in group order
-    all_gather_v,     ///< the members' row blocks go to every member
-    combine_softmax,  ///< softmax factors of all shards' statistics; with one barrier also
-                      ///< completes the input gradient in place
-    ordered_sum,      ///< adds blocks in group order and converts to the sum's type
-    reduce,  ///< the sum of the members' partials, in their type and in any order, goes to the root
-             ///< only
+    /// A pass of the schedule, or of the end of the step: no communication.
+    pass,
+
+    /// Sends a message to the second rank of the group, which receives it. Messages of one lane
+    /// between two ranks arrive in the order sent. With Action::pieces, rows travel by pieces.
+    /// * `message`: read; as large as the receiver's.
+    /// * Equivalent to: ncclSend, MPI_Send
+    send,
+
+    /// Receives the message of the first rank of the group.
+    /// * `message`: written, all of it.
+    /// * Equivalent to: ncclRecv, MPI_Recv
+    receive,
+
+    /// Copies the buffer of the root, a member, to all other ranks of the group. With
+    /// Action::pieces, rows travel by pieces.
+    /// * `message`: read on the root, written elsewhere; one size.
+    /// * In place: always, as a rank has one buffer.
+    /// * Equivalent to: ncclBroadcast, MPI_Bcast
+    broadcast,
+
+    /// Puts the parts of all ranks one behind the other, on every rank.
+    /// * `mine`: read; one size on all ranks.
+    /// * `all`: written; group size times as large.
+    /// * In place: transports allow that `mine` is this rank's part of `all`; programs have two
+    ///   buffers.
+    /// * Equivalent to: ncclAllGather, MPI_Allgather
+    all_gather,
+
+    /// Sends row block i of every rank's partial to rank i: the first part of an ordered reduction.
+    /// * `partial`: read; the row blocks of all ranks, in Reduction::partial. Block i has one size
+    ///   on all ranks, and another block may have another size. Gaps between blocks
+    ///   (Reduction::last_row) stay.
+    /// * `blocks`: written; this rank's block of every partial. Where `partial` is in a bucket of
+    ///   gradients, this rank's own block is left out: the ordered_sum finds it in the bucket.
+    /// * Equivalent to: MPI_Alltoallv; over NCCL, ncclSend and ncclRecv in a group
+    all_to_all,
+
+    /// Puts the row blocks of all ranks into their places, on the root, a member that may have no
+    /// rows: the last part of an ordered reduction.
+    /// * `block`: read; this rank's rows, in Reduction::result. A root without rows has none.
+    /// * `whole`: written on the root; other ranks have none.
+    /// * Equivalent to: MPI_Gatherv; over NCCL, ncclSend and ncclRecv in a group
+    gather,
+
+    /// Puts the row blocks of all ranks into their places, on every rank.
+    /// * `block`: read; this rank's rows, in Reduction::result.
+    /// * `whole`: written, but for a block that is in place.
+    /// * In place: always in programs, where `whole` is a bucket of weights and `block` this rank's
+    ///   part of it.
+    /// * Equivalent to: MPI_Allgatherv; over NCCL, ncclSend and ncclRecv in a group
+    all_gather_v,
+
+    /// A local action: the softmax factors of this rank's shard.
+    /// * `statistics`: read; of all shards, in group order.
+    /// * `factors`: written; none in an evaluation.
+    /// * `input_gradient`: completed in place, with one barrier; else none.
+    combine_softmax,
+
+    /// A local action: adds up blocks in group order, in fp32, and rounds once. The bits are the
+    /// same on every transport and device.
+    /// * `blocks`: read; one for each rank of the group, in Reduction::partial.
+    /// * `sum`: written, in Reduction::result.
+    /// * In place: a `sum` in a bucket of gradients begins as this rank's own block, which is not
+    ///   read from `blocks`.
+    ordered_sum,
+
+    /// Adds up the partials of all ranks on the root, a member (Reductions::native).
+    /// * `partial`: read; all rows, in Reduction::partial.
+    /// * `sum`: written on the root, as large and in the same type; other ranks have none.
+    /// * Order of the sum: the transport's. With messages the root adds in group order, in fp32,
+    ///   and rounds once; NCCL has its own order and rounding. Copies between GPUs refuse.
+    /// * Equivalent to: ncclReduce with ncclSum, MPI_Reduce with MPI_SUM
+    reduce,
 };
 
 /// Ordered queues of a rank. Compute actions run to completion one after the other; communication

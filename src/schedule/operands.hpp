@@ -16,7 +16,8 @@
 namespace vocabpipe {
 
 // The members of these structs are ids of buffers of the rank's program, in the order in which
-// Program::operands stores them; kNoBuffer stands for a buffer that the action does not need.
+// Program::operands stores them; kNoBuffer stands for a buffer that the action does not need. What
+// a communication does with each of them, on which ranks, is said at Do.
 
 /// The buffers that one member of a communication sends and receives.
 struct SentAndReceived {
@@ -35,36 +36,36 @@ struct ReceiveOperands {
     [[nodiscard]] constexpr SentAndReceived moved() const { return {.received = message}; }
 };
 struct BroadcastOperands {
-    uint32_t message = kNoBuffer;  ///< the root's goes to every other member's
+    uint32_t message = kNoBuffer;  ///< read on the root, written elsewhere
     [[nodiscard]] constexpr SentAndReceived moved() const {
         return {.sent = message, .received = message};
     }
 };
 struct AllGatherOperands {
     uint32_t mine = kNoBuffer;
-    uint32_t all = kNoBuffer;  ///< the members' parts, in group order
+    uint32_t all = kNoBuffer;  ///< group size times the bytes of `mine`
     [[nodiscard]] constexpr SentAndReceived moved() const {
         return {.sent = mine, .received = all};
     }
 };
 struct AllToAllOperands {
-    uint32_t partial = kNoBuffer;  ///< its row block i goes to member i
-    uint32_t blocks = kNoBuffer;   ///< this member's row block of every partial, in group order
+    uint32_t partial = kNoBuffer;  ///< row blocks of all members
+    uint32_t blocks = kNoBuffer;   ///< group size times the member's own row block
     [[nodiscard]] constexpr SentAndReceived moved() const {
         return {.sent = partial, .received = blocks};
     }
 };
 /// For gather, where only the root has a `whole`, and all_gather_v, where every member has one.
 struct GatherOperands {
-    uint32_t block = kNoBuffer;
-    uint32_t whole = kNoBuffer;  ///< the members' row blocks, in group order
+    uint32_t block = kNoBuffer;  ///< none where the root of a gather owns no rows
+    uint32_t whole = kNoBuffer;  ///< row blocks of all members
     [[nodiscard]] constexpr SentAndReceived moved() const {
         return {.sent = block, .received = whole};
     }
 };
 struct NativeReduceOperands {
-    uint32_t partial = kNoBuffer;
-    uint32_t sum = kNoBuffer;  ///< only on the root
+    uint32_t partial = kNoBuffer;  ///< all rows
+    uint32_t sum = kNoBuffer;      ///< of the same size, only on the root
     [[nodiscard]] constexpr SentAndReceived moved() const {
         return {.sent = partial, .received = sum};
     }
@@ -73,8 +74,8 @@ struct NativeReduceOperands {
 // --- local actions -------------------------------------------------------------------------------
 
 struct CombineSoftmaxOperands {
-    uint32_t statistics = kNoBuffer;  ///< of all shards
-    uint32_t factors = kNoBuffer;
+    uint32_t statistics = kNoBuffer;      ///< of all shards
+    uint32_t factors = kNoBuffer;         ///< none in an evaluation
     uint32_t input_gradient = kNoBuffer;  ///< with one barrier: completed in place
 };
 struct OrderedSumOperands {

@@ -1,7 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # Every page of docs/ is in the navigation (docs/mkdocs.yml) and in the table of README.md, under the same heading and
-# in the same order; and all links between pages lead to a file, and to a heading of it.
+# in the same order; and all links between pages, records of benchmarks and the page of the stand-in for CUDA lead to a
+# file, and to a heading of it.
 #
 #   tests/docs/navigation.sh
 set -uo pipefail
@@ -50,6 +51,7 @@ while IFS=: read -r page link; do
     elif [[ $link == *#* ]] && ! anchors "$file" | grep -qxF -- "${link#*#}"; then
         fail "$page links to $link, but $file has no such heading"
     fi
-done < <(grep -o '](\([^)]*\))' README.md docs/*.md docs/*/*.md | sed 's/](\(.*\))$/\1/' | grep -v ':http')
+done < <(grep -o '](\([^)]*\))' README.md docs/*.md docs/*/*.md benchmarks/results/*.md tests/cuda_stand_in/*.md |
+    sed 's/](\(.*\))$/\1/' | grep -v ':http')
 echo "$(in_navigation | wc -l) pages, $links links, $failed failed"
 [ "$failed" -eq 0 ] && [ "$links" -gt 0 ]

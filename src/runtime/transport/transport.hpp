@@ -56,17 +56,21 @@ inline constexpr int kChannels = 8;  ///< channel numbers are below
     return static_cast<int>(std::find(ranks.begin(), ranks.end(), rank) - ranks.begin());
 }
 
-/// One rank's part of a communication.
+/// One rank's part of a communication, which Do describes.
 struct Transfer {
     Do what = Do::send;
     Channel channel = Channel::collective;
     std::span<const int> ranks;  ///< members; send and receive: source, destination
     int root = -1;
-    DType type = DType::fp32;  ///< of the elements; only for reduce
-    std::span<const std::byte> send;
+    DType type = DType::fp32;         ///< of the elements; only for reduce
+    std::span<const std::byte> send;  ///< what this rank reads; of a broadcast, on the root alone
+    /// What this rank writes: nothing for send, and elsewhere than on the root for gather and
+    /// reduce. `send` or this rank's part of it may be the same memory (broadcast, all_gather,
+    /// gather, all_gather_v): then the part is not copied.
     std::span<std::byte> receive;
     /// Byte at which each member's block begins, in `send` (all_to_all) or in `receive`
-    /// (all_gather_v; gather: on the root). Group size + 1 entries.
+    /// (all_gather_v; gather: on the root). Group size entries, and where `block_end` is empty one
+    /// more, the end of the last block.
     std::span<const int64_t> block_begin;
     /// Byte at which each block ends; empty: where the next one begins.
     std::span<const int64_t> block_end;

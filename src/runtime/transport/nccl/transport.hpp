@@ -44,7 +44,8 @@ struct Options {
 /// one after the other: while NCCL reports one as in progress, later ones wait here.
 ///
 /// Communicators: one of all ranks, for collectives of all; one each for forward and backward
-/// messages, so that neither waits for the other's end (it does wait for its start: docs/gpus.md);
+/// messages, so that neither waits for the other's end (it does wait for its start:
+/// benchmarks/results/gpu-notes.md);
 /// one per smaller group, made by prepare(); one per team of a tile link, made by join(), so that
 /// steps of a link wait for no other communication's end.
 class NcclTransport final : public Transport, public LinkTransport {
