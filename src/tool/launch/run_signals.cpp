@@ -29,8 +29,9 @@ IgnoredAtStart ignored_at_start;
 
 /// Runs before the constructors of libraries, as that of UCX, which MPI loads, takes SIGHUP.
 /// Sanitizers are not ready yet.
-[[gnu::no_sanitize("address", "thread", "undefined")]] void look_what_is_ignored(int, char**,
-                                                                                 char**) {
+__attribute__((no_sanitize("address", "thread", "undefined"))) void look_what_is_ignored(int,
+                                                                                         char**,
+                                                                                         char**) {
     struct sigaction given {};
     ignored_at_start.interrupt =
         sigaction(SIGINT, nullptr, &given) == 0 && given.sa_handler == SIG_IGN;

@@ -8,7 +8,6 @@
 #include "vocabpipe/error.hpp"
 
 #include <cstdint>
-#include <ranges>
 #include <span>
 #include <vector>
 
@@ -38,8 +37,8 @@ bool is_described(const std::string& folder) {
 
 std::string newest_described_step(const std::string& root) {
     const std::vector<SavedStep> steps = complete_steps(root);
-    for (const SavedStep& step : steps | std::views::reverse) {
-        if (is_described(step.folder)) return step.folder;
+    for (auto step = steps.rbegin(); step != steps.rend(); ++step) {
+        if (is_described(step->folder)) return step->folder;
     }
     return steps.back().folder;
 }

@@ -14,7 +14,6 @@
 #include <cstdio>
 #include <functional>
 #include <optional>
-#include <ranges>
 #include <system_error>
 #include <utility>
 
@@ -111,9 +110,10 @@ std::vector<CheckpointSource> sources(Communicator& communicator, const TrainOpt
         std::vector<std::string> folders{source.folder};
         if (passes_over_damage(options) && source.training && source.folder != options.load) {
             folders.clear();
-            for (const SavedStep& step : named_steps(options.load) | std::views::reverse) {
+            for (const SavedStep& step : named_steps(options.load)) {
                 folders.push_back(step.folder);
             }
+            std::ranges::reverse(folders);  // the newest first
         }
         for (const std::string& folder : folders) {
             found += (source.training ? 't' : 'w') + folder + '\0';
