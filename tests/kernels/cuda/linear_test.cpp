@@ -4,7 +4,7 @@
 #include "kernels/reference/operators.hpp"
 #include "tests/kernels/activations.hpp"
 #include "tests/kernels/cuda/device_matrix.hpp"
-#include "tests/kernels/cuda/sums.hpp"
+#include "tests/kernels/sums.hpp"
 
 namespace vocabpipe::kernels::test {
 namespace {

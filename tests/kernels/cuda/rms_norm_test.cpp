@@ -3,8 +3,8 @@
 
 #include "kernels/reference/operators.hpp"
 #include "tests/kernels/cuda/device_matrix.hpp"
-#include "tests/kernels/cuda/sums.hpp"
 #include "tests/kernels/rms_norm_oracle.hpp"
+#include "tests/kernels/sums.hpp"
 
 namespace vocabpipe::kernels::test {
 namespace {
