@@ -123,7 +123,21 @@ protected:
         return usual;
     }
 
-    Context host{{.threads = 1, .poll = {}}};  ///< for the reference
+    /// The same of several results.
+    template <typename Make>
+    void expect_same_bits_with_any_threads(const Make& make) const {
+        const std::vector<Matrix> usual = make(ctx());
+        for (Context* other : device_->threads()) {
+            if (other == &ctx()) continue;
+            const std::vector<Matrix> found = make(*other);
+            for (size_t i = 0; i < usual.size(); ++i) {
+                EXPECT_TRUE(found[i].same_bits(usual[i]))
+                    << "result " << i << ", " << other->threads() << " threads";
+            }
+        }
+    }
+
+    mutable Context host{{.threads = 1, .poll = {}}};  ///< for the reference
 
 private:
     std::unique_ptr<TestDevice> device_;
@@ -134,6 +148,13 @@ class TypedOperatorTest : public OperatorTest<DType> {
 protected:
     [[nodiscard]] DType type() const { return parameter<1>(); }
 };
+
+/// What a sum in fp32 is added to; without `accumulate` it must not be read.
+[[nodiscard]] inline Matrix start_of_sum(int64_t rows, int64_t cols, bool accumulate, unsigned seed,
+                                         int64_t gap = 3) {
+    return accumulate ? random_with_gap(rows, cols, DType::fp32, gap, seed)
+                      : Matrix(rows, cols, DType::fp32, gap);
+}
 
 /// Without the reference: for what it does not promise.
 [[nodiscard]] inline std::vector<DeviceUnderTest> product_devices() {
