@@ -38,6 +38,12 @@ public:
     double early_rounding(const ConstTensor& out, int addends) const override {
         return rounded_early(out.dtype, out, addends);
     }
+    bool adds_through_scratch() const override { return false; }
+    // cuBLASLt may take tanh from the special function unit, to 2^-11 of its value: half of that in
+    // the sigmoid, doubled to be safe.
+    double fused_gelu_error(DType type) const override {
+        return type == DType::bf16 ? 0x1p-11 : 0.0;
+    }
 
 private:
     Device usual_;

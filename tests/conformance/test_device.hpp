@@ -40,6 +40,10 @@ public:
     [[nodiscard]] virtual double early_rounding(const ConstTensor& /*out*/, int /*addends*/) const {
         return 0;
     }
+    /// Whether linear_add_forward() rounds the product before it adds a residual of out's type.
+    [[nodiscard]] virtual bool adds_through_scratch() const { return true; }
+    /// Error of the sigmoid in gelu_tanh that is computed together with a product into `type`.
+    [[nodiscard]] virtual double fused_gelu_error(DType /*type*/) const { return 0; }
 };
 
 struct DeviceUnderTest {
