@@ -42,6 +42,9 @@ public:
     }
     /// Whether linear_add_forward() rounds the product before it adds a residual of out's type.
     [[nodiscard]] virtual bool adds_through_scratch() const { return true; }
+    /// Whether vocabulary_score() goes through the columns in chunks where its workspace is smaller
+    /// than what it asks for.
+    [[nodiscard]] virtual bool scores_in_chunks() const { return false; }
     /// Error of the sigmoid in gelu_tanh that is computed together with a product into `type`.
     [[nodiscard]] virtual double fused_gelu_error(DType /*type*/) const { return 0; }
 };

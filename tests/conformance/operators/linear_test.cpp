@@ -16,7 +16,7 @@ const LinearSizes kLinearSizes[] = {{1, 1, 1, 3},     {1, 17, 3, 3},    {3, 1, 1
 /// |gelu'| < 1.13.
 constexpr double kSteepest = 1.13;
 
-using Bound = std::function<double(int64_t, int64_t)>;
+using LinearBound = std::function<double(int64_t, int64_t)>;
 
 /// x, w and a bias, the exact product and the product of magnitudes.
 struct LinearProblem {
@@ -34,8 +34,8 @@ struct LinearProblem {
         reference::linear_forward(ctx, x.magnitude(), w.magnitude(), some(bias_magnitude), scale);
     }
     /// A sum of `terms` products, to which y = x w adds `addends` numbers more.
-    [[nodiscard]] Bound bound(const TestDevice& device, int64_t terms, const ConstTensor& y,
-                              int addends) const {
+    [[nodiscard]] LinearBound bound(const TestDevice& device, int64_t terms, const ConstTensor& y,
+                                    int addends) const {
         return [this, once = sum_bound(scale, exact, terms, y.dtype),
                 early = device.early_rounding(y, addends)](int64_t row, int64_t col) {
             return once(row, col) + early * (1 + std::abs(exact.get(row, col)));
