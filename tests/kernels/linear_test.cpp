@@ -7,27 +7,10 @@
 
 #include "kernels/host/gemm.hpp"
 #include "kernels/host/operators.hpp"
-#include "kernels/reference/operators.hpp"
 #include "tests/kernels/matrix.hpp"
 
 namespace vocabpipe::kernels::test {
 namespace {
-
-struct LinearSizes {
-    int64_t n, in, out;
-};
-const LinearSizes kLinearSizes[] = {{1, 1, 1},   {1, 17, 3},   {3, 1, 17},    {17, 3, 1},
-                                    {17, 33, 9}, {64, 64, 64}, {129, 65, 40}, {40, 129, 257}};
-
-/// A sum of k fp32 products in any order errs by at most (k + 2) eps times the sum of magnitudes;
-/// the result is then rounded to its type.
-std::function<double(int64_t, int64_t)> sum_bound(const Matrix& magnitude, const Matrix& exact,
-                                                  int64_t terms, DType result) {
-    return [&magnitude, &exact, terms, result](int64_t row, int64_t col) {
-        return static_cast<double>(terms + 2) * kEps32 * magnitude.get(row, col) +
-               unit_roundoff(result) * std::abs(exact.get(row, col)) * 1.01;
-    };
-}
 
 class LinearOfType : public testing::TestWithParam<std::tuple<DType, DType>> {
 protected:
@@ -35,87 +18,6 @@ protected:
     DType out_type() const { return std::get<1>(GetParam()); }
     Context ctx{{.threads = 1, .poll = {}}};
 };
-
-TEST_P(LinearOfType, ForwardAgreesWithTheReference) {
-    for (const auto& [n, in, out] : kLinearSizes) {
-        for (const bool with_bias : {false, true}) {
-            SCOPED_TRACE(testing::Message() << n << " x " << in << " x " << out);
-            const auto x = Matrix::random(n, in, in_type(), 1);
-            const auto w = Matrix::random(out, in, in_type(), 2);
-            const auto bias = Matrix::random(1, out, in_type(), 3);
-            const auto bias_magnitude = bias.magnitude();
-            Matrix y(n, out, out_type()), exact(n, out, DType::fp64), scale(n, out, DType::fp64);
-            const auto some = [&](const Matrix& m) { return with_bias ? m.view() : ConstTensor{}; };
-            host::linear_forward(ctx, x, w, some(bias), y);
-            reference::linear_forward(ctx, x, w, some(bias), exact);
-            reference::linear_forward(ctx, x.magnitude(), w.magnitude(), some(bias_magnitude),
-                                      scale);
-            expect_close(y, exact, sum_bound(scale, exact, in + 1, out_type()));
-        }
-    }
-}
-
-TEST_P(LinearOfType, InputGradientAgreesWithTheReference) {
-    for (const auto& [n, in, out] : kLinearSizes) {
-        SCOPED_TRACE(testing::Message() << n << " x " << in << " x " << out);
-        const auto dy = Matrix::random(n, out, in_type(), 1);
-        const auto w = Matrix::random(out, in, in_type(), 2);
-        Matrix dx(n, in, out_type()), exact(n, in, DType::fp64), scale(n, in, DType::fp64);
-        host::linear_backward_input(ctx, dy, w, dx);
-        reference::linear_backward_input(ctx, dy, w, exact);
-        reference::linear_backward_input(ctx, dy.magnitude(), w.magnitude(), scale);
-        expect_close(dx, exact, sum_bound(scale, exact, out, out_type()));
-    }
-}
-
-TEST_P(LinearOfType, WeightGradientAgreesWithTheReferenceAndAccumulates) {
-    for (const auto& [n, in, out] : kLinearSizes) {
-        for (const bool accumulate : {false, true}) {
-            SCOPED_TRACE(testing::Message() << n << " x " << in << " x " << out << accumulate);
-            const auto dy = Matrix::random(n, out, in_type(), 1);
-            const auto x = Matrix::random(n, in, in_type(), 2);
-            auto dw =
-                accumulate ? Matrix::random(out, in, DType::fp32, 3) : Matrix(out, in, DType::fp32);
-            auto dbias =
-                accumulate ? Matrix::random(1, out, DType::fp32, 4) : Matrix(1, out, DType::fp32);
-            auto exact = dw.as(DType::fp64), exact_bias = dbias.as(DType::fp64);
-            auto scale = dw.magnitude(), scale_bias = dbias.magnitude();
-            host::linear_backward_weight(ctx, dy, x, dw, dbias, accumulate);
-            reference::linear_backward_weight(ctx, dy, x, exact, exact_bias, accumulate);
-            reference::linear_backward_weight(ctx, dy.magnitude(), x.magnitude(), scale, scale_bias,
-                                              accumulate);
-            expect_close(dw, exact, sum_bound(scale, exact, n + 1, DType::fp32));
-            expect_close(dbias, exact_bias, sum_bound(scale_bias, exact_bias, n + 1, DType::fp32));
-            auto alone =
-                accumulate ? Matrix::random(1, out, DType::fp32, 4) : Matrix(1, out, DType::fp32);
-            host::linear_backward_weight(ctx, dy, x.view().column_range(0, 0),
-                                         dw.view().column_range(0, 0), alone, accumulate);
-            EXPECT_TRUE(alone.same_bits(dbias)) << "dbias alone";
-        }
-    }
-}
-
-TEST_P(LinearOfType, BitsAreTheSameForOneAndTwoThreads) {
-    Context two({.threads = 2, .poll = {}});
-    const int64_t n = 130, in = 257, out = 515;
-    const auto x = Matrix::random(n, in, in_type(), 1);
-    const auto dy = Matrix::random(n, out, in_type(), 2);
-    const auto w = Matrix::random(out, in, in_type(), 3);
-    Matrix y1(n, out, out_type()), y2(n, out, out_type());
-    Matrix dx1(n, in, out_type()), dx2(n, in, out_type());
-    Matrix dw1(out, in, DType::fp32), dw2(out, in, DType::fp32);
-    Matrix db1(1, out, DType::fp32), db2(1, out, DType::fp32);
-    host::linear_forward(ctx, x, w, {}, y1);
-    host::linear_backward_input(ctx, dy, w, dx1);
-    host::linear_backward_weight(ctx, dy, x, dw1, db1, false);
-    host::linear_forward(two, x, w, {}, y2);
-    host::linear_backward_input(two, dy, w, dx2);
-    host::linear_backward_weight(two, dy, x, dw2, db2, false);
-    EXPECT_TRUE(y1.same_bits(y2));
-    EXPECT_TRUE(dx1.same_bits(dx2));
-    EXPECT_TRUE(dw1.same_bits(dw2));
-    EXPECT_TRUE(db1.same_bits(db2));
-}
 
 // The vocabulary layer's exact tests stand on this.
 TEST_P(LinearOfType, RowShardsOfTheWeightGiveTheBitsOfTheWhole) {
@@ -163,27 +65,6 @@ INSTANTIATE_TEST_SUITE_P(Types, LinearOfType,
                              return std::string(name_of(std::get<0>(info.param))) + "_to_" +
                                     name_of(std::get<1>(info.param));
                          });
-
-TEST(ReferenceLinear, GradientsAreThoseOfFiniteDifferences) {
-    Context ctx({.threads = 1, .poll = {}});
-    const int64_t n = 5, in = 4, out = 3;
-    auto x = Matrix::random(n, in, DType::fp64, 1);
-    auto w = Matrix::random(out, in, DType::fp64, 2);
-    auto bias = Matrix::random(1, out, DType::fp64, 3);
-    const auto dy = Matrix::random(n, out, DType::fp64, 4);
-    const auto loss = [&] {
-        Matrix y(n, out, DType::fp64);
-        reference::linear_forward(ctx, x, w, bias, y);
-        return dot(y, dy);
-    };
-    Matrix dx(n, in, DType::fp64), dw(out, in, DType::fp64), dbias(1, out, DType::fp64);
-    reference::linear_backward_input(ctx, dy, w, dx);
-    reference::linear_backward_weight(ctx, dy, x, dw, dbias, false);
-    const auto bound = [](int64_t, int64_t) { return kDifferenceBound; };
-    expect_close(dx, numeric_gradient(x, loss), bound);
-    expect_close(dw, numeric_gradient(w, loss), bound);
-    expect_close(dbias, numeric_gradient(bias, loss), bound);
-}
 
 TEST(Gemm, MultipliesEveryCombinationOfTransposes) {
     Context ctx({.threads = 1, .poll = {}});

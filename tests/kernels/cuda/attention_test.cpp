@@ -6,7 +6,7 @@
 #include "kernels/cuda/attention_statistics.hpp"
 #include "tests/kernels/attention_oracle.hpp"
 #include "tests/kernels/cuda/device_matrix.hpp"
-#include "tests/kernels/cuda/sums.hpp"
+#include "tests/kernels/sums.hpp"
 
 namespace vocabpipe::kernels::test {
 namespace {

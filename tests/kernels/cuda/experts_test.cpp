@@ -8,9 +8,9 @@
 #include "kernels/host/operators.hpp"
 #include "kernels/reference/operators.hpp"
 #include "tests/kernels/cuda/device_matrix.hpp"
-#include "tests/kernels/cuda/sums.hpp"
 #include "tests/kernels/expert_cases.hpp"
 #include "tests/kernels/router_cases.hpp"
+#include "tests/kernels/sums.hpp"
 
 namespace vocabpipe::kernels::test {
 namespace {

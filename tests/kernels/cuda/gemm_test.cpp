@@ -5,7 +5,7 @@
 
 #include "kernels/cuda/tiled_gemm.hpp"
 #include "tests/kernels/cuda/device_matrix.hpp"
-#include "tests/kernels/cuda/sums.hpp"
+#include "tests/kernels/sums.hpp"
 
 namespace vocabpipe::kernels::test {
 namespace {

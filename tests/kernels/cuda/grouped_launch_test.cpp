@@ -15,8 +15,8 @@
 #include "kernels/cuda/operators.hpp"
 #include "kernels/reference/operators.hpp"
 #include "tests/kernels/cuda/device_matrix.hpp"
-#include "tests/kernels/cuda/sums.hpp"
 #include "tests/kernels/expert_cases.hpp"
+#include "tests/kernels/sums.hpp"
 
 namespace vocabpipe::kernels::test {
 namespace {

@@ -12,7 +12,7 @@
 #include "kernels/cuda/operators.hpp"
 #include "kernels/cuda/product_plan.hpp"
 #include "tests/kernels/cuda/device_matrix.hpp"
-#include "tests/kernels/cuda/sums.hpp"
+#include "tests/kernels/sums.hpp"
 #include "tests/support/cuda_stand_in/control.hpp"
 #include "tests/support/cuda_stand_in/multiprocessors.hpp"
 #include "vocabpipe/error.hpp"

@@ -6,7 +6,7 @@
 
 #include "kernels/cuda/operators.hpp"
 #include "tests/kernels/cuda/device_matrix.hpp"
-#include "tests/kernels/cuda/sums.hpp"
+#include "tests/kernels/sums.hpp"
 
 namespace vocabpipe::kernels::test {
 namespace {

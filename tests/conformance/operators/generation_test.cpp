@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/conformance/operator_test.hpp"
+#include "tests/kernels/generation_cases.hpp"
+
+namespace vocabpipe::kernels::test {
+namespace {
+
+using Generation = TypedOperatorTest;
+
+TEST_P(Generation, CachedAttentionIsThatOfTheLastTokensOfASequence) {
+    for (const CachedCase& one : kCachedCases) {
+        SCOPED_TRACE(testing::Message() << one.shape.heads << " heads of " << one.shape.head_size);
+        const CachedTensors tensors(one, type());
+        const Uploaded q = up(tensors.q), kv = up(tensors.kv);
+        const Uploaded out = poison(one.queries, one.shape.query_columns(), type());
+        const Matrix result = with_any_threads([&](Context& ctx) {
+            ops().cached_attention_forward(ctx, q, kv, one.shape, out);
+            return out.download();
+        });
+        expect_close(result, tensors.exact(host), tensors.bound());
+    }
+}
+
+TEST_P(Generation, LogitsAgreeWithTheReference) {
+    for (const float softcap : {0.0F, 3.0F}) {
+        for (const int64_t h : {1, 17, 64, 200, 520}) {
+            const auto x = Matrix::random(1, h, type(), 1), w = Matrix::random(37, h, type(), 2);
+            const Uploaded z = poison(1, 37, DType::fp32);
+            Matrix exact(1, 37, DType::fp64);
+            ops().logits_forward(ctx(), up(x), up(w), softcap, z);
+            reference::logits_forward(host, x, w, softcap, exact);
+            // h products of at most 1, added up in fp32; the cap's slope is at most 1
+            expect_close(z.download(), exact, [&](int64_t, int64_t) {
+                return static_cast<double>(h + 20) * static_cast<double>(h) * kEps32;
+            });
+        }
+    }
+}
+
+TEST_P(Generation, BitsOfATokenDoNotDependOnItsCompany) {
+    const CachedCase& one = kCachedCases[3];
+    const CachedTensors tensors(one, type());
+    const Uploaded q = up(tensors.q), kv = up(tensors.kv);
+    const Uploaded together = poison(one.queries, one.shape.query_columns(), type());
+    const Uploaded alone = poison(one.queries, one.shape.query_columns(), type());
+    ops().cached_attention_forward(ctx(), q, kv, one.shape, together);
+    for (int64_t n = 0; n < one.queries; ++n) {
+        AttentionShape up_to = one.shape;
+        up_to.seq_length = one.shape.seq_length - one.queries + n + 1;
+        ops().cached_attention_forward(ctx(), q.view().row_range(n, 1),
+                                       kv.view().row_range(0, up_to.seq_length), up_to,
+                                       alone.view().row_range(n, 1));
+    }
+    EXPECT_TRUE(together.download().same_bits(alone.download()));
+}
+
+TEST_P(Generation, LogitsOfShardsAreThoseOfTheWholeToTheBit) {
+    struct Vocabulary {
+        int64_t rows, hidden;
+        std::vector<int64_t> cuts;
+    };
+    for (const auto& [rows, h, cuts] : {Vocabulary{1009, 77, {0, 336, 336, 337, 1009}},
+                                        {37, 1, {0, 8, 8, 9, 37}},
+                                        {37, 17, {0, 8, 8, 9, 37}},
+                                        {37, 64, {0, 8, 8, 9, 37}},
+                                        {37, 520, {0, 8, 8, 9, 37}}}) {
+        for (const float softcap : {0.0F, 3.0F}) {
+            const Uploaded x = up(Matrix::random(1, h, type(), 1));
+            const Uploaded w = up(Matrix::random(rows, h, type(), 2));
+            const Uploaded whole = poison(1, rows, DType::fp32),
+                           parts = poison(1, rows, DType::fp32);
+            const Matrix expected = with_any_threads([&](Context& ctx) {
+                ops().logits_forward(ctx, x, w, softcap, whole);
+                return whole.download();
+            });
+            for (size_t i = 0; i + 1 < cuts.size(); ++i) {
+                const int64_t count = cuts[i + 1] - cuts[i];
+                ops().logits_forward(ctx(), x, w.view().row_range(cuts[i], count), softcap,
+                                     parts.view().column_range(cuts[i], count));
+            }
+            EXPECT_TRUE(parts.download().same_bits(expected)) << "h " << h;
+        }
+    }
+}
+
+INSTANTIATE_TEST_SUITE_P(Devices, Generation,
+                         testing::Combine(testing::ValuesIn(devices_under_test()), kTypes), kNames);
+
+using GenerationArguments = OperatorTest<>;
+
+TEST_P(GenerationArguments, FitTogether) {
+    const AttentionShape shape{
+        .sequences = 1, .seq_length = 5, .heads = 2, .head_size = 4, .kv_heads = 1};
+    const Uploaded q = poison(6, 8, DType::fp32), kv = poison(5, 8, DType::fp32);
+    const Uploaded out = poison(6, 8, DType::fp32);
+    EXPECT_THROW(ops().cached_attention_forward(ctx(), q, kv, shape, out), UsageError);
+    const Uploaded w = poison(3, 7, DType::fp32), z = poison(1, 3, DType::fp32);
+    EXPECT_THROW(ops().logits_forward(ctx(), q, w, 0, z), UsageError);
+}
+
+INSTANTIATE_TEST_SUITE_P(Devices, GenerationArguments,
+                         testing::Combine(testing::ValuesIn(product_devices())), kNames);
+
+TEST(ReferenceGeneration, CachedAttentionOfAWholeSequenceIsCausalAttention) {
+    Context ctx({.threads = 1, .poll = {}});
+    const AttentionShape shape{.sequences = 1,
+                               .seq_length = 40,
+                               .heads = 6,
+                               .head_size = 10,
+                               .kv_heads = 2,
+                               .softcap = 3,
+                               .window = 17};
+    const auto qkv = Matrix::random(40, shape.qkv_columns(), DType::fp64, 1, -2.0, 2.0);
+    Matrix whole(40, shape.query_columns(), DType::fp64), last = whole.as(DType::fp64);
+    Matrix log_sum_exp(40, shape.heads, DType::fp64);
+    reference::causal_attention_forward(ctx, qkv, shape, {}, whole, log_sum_exp, {});
+    const ConstTensor all = qkv.view();
+    const int64_t q = shape.query_columns();
+    reference::cached_attention_forward(ctx, all.column_range(0, q),
+                                        all.column_range(q, 2 * shape.kv_columns()), shape, last);
+    expect_close(last, whole, [](int64_t, int64_t) { return 1e-13; });
+}
+
+}  // namespace
+}  // namespace vocabpipe::kernels::test
