@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/tool/architecture_flags.hpp"
 
+#include "src/model/config/fields.hpp"
 #include "src/model/config_json/model_config_json.hpp"
 #include "src/model/config_json/rotary_share.hpp"
 #include "src/model/families/families.hpp"
@@ -129,13 +130,12 @@ void ArchitectureFlags::take(ModelConfig file, const std::string& path) {
     const ModelConfig flags = std::exchange(model_, std::move(file));
     print_config_notes(path);
     model_.seq_length = flags.seq_length;
-    model_.label_smoothing = flags.label_smoothing;
-    model_.z_loss = flags.z_loss;
-    model_.moe.aux_loss = flags.moe.aux_loss;
-    model_.moe.z_loss = flags.moe.z_loss;
+    for (const ModelField& field : model_fields(model_)) {
+        if (!field.is_of_run()) continue;
+        const auto words = read_.find(field.flag.name());
+        if (words != read_.end()) field.flag.set(words->second);
+    }
     set_bias_rate();
-    if (read_.contains("--init-method-std")) model_.init_std = flags.init_std;
-    if (read_.contains("--dtype")) model_.dtype = flags.dtype;
     if (model_.learned_positions && model_.seq_length > model_.max_position_embeddings) {
         throw UsageError("--seq-length " + std::to_string(model_.seq_length) + ": " + path +
                          " has " + std::to_string(model_.max_position_embeddings) +
