@@ -32,6 +32,8 @@ struct ModelField {
     /// Its flag. Without one it has no names, only a `value`, which points into the ModelConfig; or
     /// not even that, where no Flag can hold it: then `text` has the value.
     Flag flag = {};
+    /// A family sets the member after the flags were read; a given flag then sets it once more.
+    bool by_family = false;
     /// The value in messages where it is not the member itself; "" where it has no meaning.
     std::function<std::string()> text = {};
     /// What makes a run's value that of a file; empty: the flag with the file's value, or --model.

@@ -34,8 +34,6 @@ std::vector<Flag> flags_of_fields(ModelConfig& model, UnresolvedFlags& unresolve
         {"--swiglu", &u.swiglu},
         {"--normalization", &u.normalization},
         {"--position-embedding-type", &u.positions},
-        {"--norm-epsilon", &u.norm_epsilon},
-        {"--rotary-base", &u.rotary_base},
         {"--rotary-percent", &u.rotary_percent},
         {"--moe-layer-freq", &u.moe_layer_freq},
         {"--moe-router-pre-softmax", &u.moe_pre_softmax},
@@ -47,6 +45,11 @@ std::vector<Flag> flags_of_fields(ModelConfig& model, UnresolvedFlags& unresolve
         if (field.flag.names.empty() || !(field.*belongs)()) continue;
         const auto value = kept.find(field.flag.names);
         if (value != kept.end()) field.flag.value = value->second;
+        if (field.by_family) {
+            field.flag.value =
+                FlagText{.set = [flag = field.flag](const auto& words) { flag.set(words); },
+                         .get = [] { return std::string(); }};
+        }
         flags.push_back(std::move(field.flag));
     }
     return flags;
