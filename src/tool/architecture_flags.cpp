@@ -231,12 +231,11 @@ void ArchitectureFlags::refuse_contradictions() const {
                "rotary positions of whole heads");
     }
     if (!model_family(m.family).has_experts()) {
-        for (const char* const flag :
-             {"--num-experts", "--moe-router-topk", "--moe-ffn-hidden-size", "--moe-layer-freq",
-              "--moe-router-pre-softmax", "--moe-shared-expert-intermediate-size",
-              "--moe-router-score-function", "--moe-router-num-groups", "--moe-router-group-topk",
-              "--moe-router-topk-scaling-factor"}) {
-            if (read_.contains(flag)) refuse(flag, "no experts");
+        for (const ModelField& field : model_fields(model_)) {
+            const bool of_experts = field.is_architecture() && field.member.starts_with("moe.");
+            if (of_experts && read_.contains(field.flag.name())) {
+                refuse(field.flag.name(), "no experts");
+            }
         }
     }
     const bool sigmoid = m.moe.score == kernels::RouterScore::sigmoid;

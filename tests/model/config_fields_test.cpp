@@ -6,7 +6,7 @@
 
 #include <gtest/gtest.h>
 
-#include <iterator>
+#include <map>
 #include <regex>
 #include <set>
 #include <sstream>
@@ -15,26 +15,46 @@
 namespace vocabpipe::testing {
 namespace {
 
-/// Adds the members that a header declares with four spaces in front, which functions have not.
-void add_members(const std::string& header, const std::string& prefix,
-                 std::set<std::string>& members) {
-    static const std::regex kMember(R"(^    (?:std::)?[\w:]+(?:<[\w:]+>)? (\w+)(?: = [^;(]*)?;.*)");
+/// The members that a header declares, with its comments, beside a member or above it.
+std::map<std::string, std::string> members_in(const std::string& header) {
+    static const std::regex kMember(
+        R"(    (?:std::)?[\w:]+(?:<[\w:]+>)? (\w+)(?: = [^;(]*)?;(?: +///< (.*))?)");
+    static const std::regex kAbove(R"(    /// (.*))");
+    std::map<std::string, std::string> members;
     std::istringstream in(read_file(VOCABPIPE_HEADERS "/" + header));
     std::smatch match;
+    std::string above;
     bool in_struct = false;
     for (std::string line; std::getline(in, line);) {
         if (line.starts_with("struct M")) in_struct = true;
         if (line.starts_with("};")) in_struct = false;
-        if (in_struct && std::regex_match(line, match, kMember))
-            members.insert(prefix + match.str(1));
+        if (!in_struct) continue;
+        if (std::regex_match(line, match, kAbove)) {
+            above += (above.empty() ? "" : " ") + match.str(1);
+            continue;
+        }
+        if (std::regex_match(line, match, kMember)) {
+            members[match.str(1)] = match[2].matched ? match.str(2) : above;
+        }
+        above.clear();
     }
+    return members;
+}
+
+/// As the rows name them.
+std::map<std::string, std::string> all_members() {
+    std::map<std::string, std::string> members = members_in("model_config.hpp");
+    members["rope.theta"] = "base of the angles";  // it has a flag and a key of its own
+    members.erase("moe");
+    for (const auto& [name, comment] : members_in("moe_config.hpp")) {
+        members["moe." + name] = comment;
+    }
+    return members;
 }
 
 TEST(ConfigFields, AreAllMembersOnce) {
-    std::set<std::string> members{"rope.theta"};  // it has a flag and a key of its own
-    add_members("model_config.hpp", "", members);
-    add_members("moe_config.hpp", "moe.", members);
-    EXPECT_EQ(members.erase("moe"), 1U);
+    std::set<std::string> members;
+    for (const auto& [name, comment] : all_members()) members.insert(name);
     std::set<std::string> rows;
     ModelConfig model;
     for (const ModelField& field : model_fields(model)) {
@@ -50,11 +70,12 @@ std::string table_of_fields() {
     const auto cell = [](const std::string& text) {
         return text.empty() ? std::string(" |") : " `" + text + "` |";
     };
+    const std::map<std::string, std::string> members = all_members();
     std::string table = "| member | key | flag | scope | what |\n|---|---|---|---|---|\n";
     for (const ModelField& field : model_fields(model)) {
         table += "|" + cell(std::string(field.member)) + cell(field.key) + cell(field.flag.name()) +
                  " " + std::string(to_string(field.scope)) + " | " +
-                 (field.about.empty() ? field.flag.help : field.about) + " |\n";
+                 members.at(std::string(field.member)) + " |\n";
     }
     return table;
 }

@@ -32,20 +32,15 @@ std::string activation_text(kernels::Activation activation) {
     return "GELU's tanh form";
 }
 
-/// "layers 0, 2", or `none`.
-template <typename Has>
-std::string layers_text(const ModelConfig& m, const std::string& none, const Has& has) {
-    std::string layers;
-    for (int i = 0; i < m.num_layers; ++i) {
-        if (has(i)) layers += (layers.empty() ? "layers " : ", ") + std::to_string(i);
-    }
-    return layers.empty() ? none : layers;
-}
-
 std::string windows_text(const ModelConfig& m) {
-    const std::string layers = layers_text(m, "", [&m](int layer) { return m.window(layer) > 0; });
+    const std::string layers = layers_text(m, [&m](int layer) { return m.window(layer) > 0; });
     return layers.empty() ? "no window"
                           : "a window of " + std::to_string(m.sliding_window) + " in " + layers;
+}
+
+std::string layers_without_rope(const ModelConfig& m) {
+    const std::string layers = layers_text(m, [&m](int layer) { return !m.has_rope(layer); });
+    return layers.empty() ? "no layer" : layers;
 }
 
 /// For a value that only models with rotary positions have.
@@ -68,7 +63,6 @@ std::vector<ModelField> size_fields(ModelConfig& m) {
     return {
         {.member = "family",
          .key = "model_type",
-         .about = "Model family",
          .flag = {.names = "--model-type",
                   .value = &m.family,
                   .help = "Model family: " + known_families(),
@@ -155,7 +149,6 @@ std::vector<ModelField> size_fields(ModelConfig& m) {
                   .unit = "ROWS",
                   .range = between(1, INT32_MAX)}},
         {.member = "gated",
-         .about = "The MLP multiplies activation(gate) by up",
          .flag = {.names = "--swiglu",
                   .value = &m.gated,
                   .help =
@@ -203,7 +196,6 @@ std::vector<ModelField> size_fields(ModelConfig& m) {
         {.member = "rotary_channels",
          .key = "rotary_pct",
          .called = "what rotary positions turn (rotary_pct)",
-         .about = "Columns of a head that rotary positions turn; 0: all",
          .flag = {.names = "--rotary-percent",
                   .help = "Share of every head that rotary positions turn, from 0 to 1 (gpt_neox, "
                           "phi3)",
@@ -224,7 +216,6 @@ std::vector<ModelField> family_fields(ModelConfig& m) {
     return {
         {.member = "tied",
          .key = "tie_word_embeddings",
-         .about = "Input and output layer share their weight",
          .flag = {.names = "--untie-embeddings-and-output-weights",
                   .value = &m.tied,
                   .help = "Give the output layer its own weight",
@@ -234,76 +225,40 @@ std::vector<ModelField> family_fields(ModelConfig& m) {
                  return std::string(m.tied ? "remove" : "add") +
                         " --untie-embeddings-and-output-weights";
              }},
-        {.member = "norm_weight_offset",
-         .about = "What files subtract from the weights of norms",
-         .flag = {.value = &m.norm_weight_offset}},
-        {.member = "pre_norms",
-         .about = "Norms before attention and the MLP",
-         .flag = {.value = &m.pre_norms}},
-        {.member = "post_norms",
-         .about = "Norms of what is added to the residual stream",
-         .flag = {.value = &m.post_norms}},
-        {.member = "qk_norm", .about = "RMSNorm of q and k", .flag = {.value = &m.qk_norm}},
-        {.member = "qk_norm_by_head",
-         .about = "Norms of q and k are of each head, not of all heads together",
-         .flag = {.value = &m.qk_norm_by_head}},
-        {.member = "parallel_residual",
-         .key = "use_parallel_residual",
-         .about = "The MLP reads what attention reads",
-         .flag = {.value = &m.parallel_residual}},
+        field_of("norm_weight_offset", &m.norm_weight_offset),
+        field_of("pre_norms", &m.pre_norms),
+        field_of("post_norms", &m.post_norms),
+        field_of("qk_norm", &m.qk_norm),
+        field_of("qk_norm_by_head", &m.qk_norm_by_head),
+        field_of("parallel_residual", &m.parallel_residual, "use_parallel_residual"),
         {.member = "activation",
          .key = keys.activation,
-         .about = "Activation function of the MLP",
          .text = [&m] { return activation_text(m.activation); }},
-        {.member = "qkv_bias",
-         .key = "attention_bias",
-         .about = "Biases of q, k and v",
-         .flag = {.value = &m.qkv_bias}},
-        {.member = "attention_output_bias",
-         .key = "attention_bias",
-         .about = "Bias of the projection after attention",
-         .flag = {.value = &m.attention_output_bias}},
-        {.member = "mlp_bias",
-         .key = "mlp_bias",
-         .about = "Biases of both products of the MLP",
-         .flag = {.value = &m.mlp_bias}},
+        field_of("qkv_bias", &m.qkv_bias, "attention_bias"),
+        field_of("attention_output_bias", &m.attention_output_bias, "attention_bias"),
+        field_of("mlp_bias", &m.mlp_bias, "mlp_bias"),
         {.member = "rope",
          .key = "rope_scaling",
-         .about = "How rotary positions are stretched",
          .text = of_rotary(m, [&m] { return scaling_text(m.rope); })},
         {.member = "windowed_rope",
          .key = "rope_local_base_freq",
-         .about = "Base of rotary positions in layers with a window",
          .text = of_rotary(m, [&m] { return number(m.windowed_rope.value_or(m.rope).theta); })},
         {.member = "roped",
          .key = "no_rope_layers",
          .called = "what has no rotary positions (no_rope_layers)",
          .scope = FieldScope::layer,
-         .about = "Whether the layer has rotary positions",
-         .text = of_rotary(
-             m,
-             [&m] { return layers_text(m, "no layer", [&m](int i) { return !m.has_rope(i); }); })},
-        {.member = "attention_softcap",
-         .key = "attn_logit_softcapping",
-         .about = "Soft cap of scores; 0: none",
-         .flag = {.value = &m.attention_softcap}},
-        {.member = "logit_softcap",
-         .key = "final_logit_softcapping",
-         .about = "Soft cap of logits; 0: none",
-         .flag = {.value = &m.logit_softcap}},
+         .text = of_rotary(m, [&m] { return layers_without_rope(m); })},
+        field_of("attention_softcap", &m.attention_softcap, "attn_logit_softcapping"),
+        field_of("logit_softcap", &m.logit_softcap, "final_logit_softcapping"),
         {.member = "attention_scale",
          .key = "query_pre_attn_scalar",
          .called = "the scale of attention (query_pre_attn_scalar)",
-         .about = "Factor of scores; 0: 1 / sqrt(head size)",
          .flag = {.value = &m.attention_scale}},
-        {.member = "embedding_scale",
-         .about = "Factor of embedded tokens",
-         .flag = {.value = &m.embedding_scale}},
+        field_of("embedding_scale", &m.embedding_scale),
         {.member = "windowed",
          .key = "layer_types",
          .called = "attention (sliding_window, layer_types)",
          .scope = FieldScope::layer,
-         .about = "Whether the layer has the window",
          .text = [&m] { return windows_text(m); }},
     };
 }

@@ -13,14 +13,6 @@ std::string notation_of_layers(const std::vector<bool>& layers) {
     return text;
 }
 
-std::string layers_with_experts(const ModelConfig& m) {
-    std::string layers;
-    for (int i = 0; i < m.num_layers; ++i) {
-        if (m.moe.in_layer(i)) layers += (layers.empty() ? "layers " : ", ") + std::to_string(i);
-    }
-    return layers;
-}
-
 }  // namespace
 
 std::vector<ModelField> expert_fields(ModelConfig& m) {
@@ -79,10 +71,9 @@ std::vector<ModelField> expert_fields(ModelConfig& m) {
                   .unit = "LAYERS",
                   .unset = "all layers",
                   .meaning = [&e] { return notation_of_layers(e.sparse); }},
-         .text = [&m] { return layers_with_experts(m); }},
+         .text = [&m] { return layers_text(m, [&m](int i) { return m.moe.in_layer(i); }); }},
         {.member = "moe.normalize",
          .key = "norm_topk_prob",
-         .about = "A token's weights of experts are divided by their sum",
          .flag = {.names = "--moe-router-pre-softmax",
                   .value = &e.normalize,
                   .help = "Weight experts by their score among all experts, instead of among those "
@@ -120,15 +111,9 @@ std::vector<ModelField> expert_fields(ModelConfig& m) {
                   .help = "What a token's weights of experts are multiplied by (dots1)",
                   .unit = "X",
                   .range = above(0)}},
-        {.member = "moe.shared_expert",
-         .about = "Adds an expert that computes every token",
-         .flag = {.value = &e.shared_expert}},
-        {.member = "moe.shared_gate",
-         .about = "The shared expert's output is multiplied by the sigmoid of a product",
-         .flag = {.value = &e.shared_gate}},
-        {.member = "moe.correction_bias",
-         .about = "Experts are chosen by score + bias, one per expert and layer",
-         .flag = {.value = &e.correction_bias}},
+        field_of("moe.shared_expert", &e.shared_expert),
+        field_of("moe.shared_gate", &e.shared_gate),
+        field_of("moe.correction_bias", &e.correction_bias),
     };
     for (ModelField& field : fields) {  // a model without experts has nothing to compare
         const auto text = field.text ? field.text : [field] { return field.value_text(); };

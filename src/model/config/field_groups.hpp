@@ -3,6 +3,9 @@
 
 #include "src/model/config/fields.hpp"
 
+#include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 // The parts of model_fields(), in this order.
@@ -17,5 +20,21 @@ namespace vocabpipe {
 [[nodiscard]] std::vector<ModelField> family_fields(ModelConfig& model);
 /// What a run or a program that generates says of a model.
 [[nodiscard]] std::vector<ModelField> run_fields(ModelConfig& model);
+
+/// A member that a family sets and no flag does.
+template <typename Value>
+[[nodiscard]] ModelField field_of(std::string_view member, Value* value, std::string key = {}) {
+    return {.member = member, .key = std::move(key), .flag = {.value = value}};
+}
+
+/// "layers 0, 2"; "" for none.
+template <typename Has>
+[[nodiscard]] std::string layers_text(const ModelConfig& model, const Has& has) {
+    std::string layers;
+    for (int i = 0; i < model.num_layers; ++i) {
+        if (has(i)) layers += (layers.empty() ? "layers " : ", ") + std::to_string(i);
+    }
+    return layers;
+}
 
 }  // namespace vocabpipe

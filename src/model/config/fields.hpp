@@ -28,7 +28,6 @@ struct ModelField {
     std::string key = {};     ///< in config.json, as the model's family calls it; empty: none
     std::string called = {};  ///< in messages; empty: the key, or the member without one
     FieldScope scope = FieldScope::model;
-    std::string about = {};  ///< what the member is; empty: as the flag's help has it
     /// Its flag. Without one it has no names, only a `value`, which points into the ModelConfig; or
     /// not even that, where no Flag can hold it: then `text` has the value.
     Flag flag = {};

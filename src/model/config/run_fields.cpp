@@ -7,9 +7,8 @@
 namespace vocabpipe {
 
 std::vector<ModelField> run_fields(ModelConfig& m) {
-    return {
+    std::vector<ModelField> fields{
         {.member = "seq_length",
-         .scope = FieldScope::run,
          .flag = {.names = "--seq-length",
                   .value = &m.seq_length,
                   .help = "Sequence length",
@@ -18,7 +17,6 @@ std::vector<ModelField> run_fields(ModelConfig& m) {
                   .decides = Decides::samples}},
         {.member = "dtype",
          .key = "torch_dtype",
-         .scope = FieldScope::run,
          .flag = {.names = "--dtype",
                   .value = FlagText{
                       .set =
@@ -32,21 +30,18 @@ std::vector<ModelField> run_fields(ModelConfig& m) {
                   .choices = {"fp32", "bf16"}}},
         {.member = "init_std",
          .key = "initializer_range",
-         .scope = FieldScope::run,
          .flag = {.names = "--init-method-std",
                   .value = &m.init_std,
                   .help = "Standard deviation of initial weights",
                   .unit = "X",
                   .range = at_least(0)}},
         {.member = "label_smoothing",
-         .scope = FieldScope::run,
          .flag = {.names = "--label-smoothing",
                   .value = &m.label_smoothing,
                   .help = "Share of the loss that is spread evenly over all tokens, in [0, 1)",
                   .unit = "X",
                   .range = fraction_below_1()}},
         {.member = "z_loss",
-         .scope = FieldScope::run,
          .flag = {.names = "--z-loss",
                   .value = &m.z_loss,
                   .help = "Weight of the squared log partition function in the loss",
@@ -54,14 +49,12 @@ std::vector<ModelField> run_fields(ModelConfig& m) {
                   .range = at_least(0)}},
         {.member = "moe.aux_loss",
          .key = "router_aux_loss_coef",
-         .scope = FieldScope::run,
          .flag = {.names = "--moe-aux-loss-coeff",
                   .value = &m.moe.aux_loss,
                   .help = "Weight of the load balancing loss of a layer's experts",
                   .unit = "X",
                   .range = at_least(0)}},
         {.member = "moe.bias_rate",
-         .scope = FieldScope::run,
          .flag = {.names = "--moe-router-bias-update-rate",
                   .value = &m.moe.bias_rate,
                   .help = "What a step adds to or takes from the correction bias of an expert",
@@ -71,7 +64,6 @@ std::vector<ModelField> run_fields(ModelConfig& m) {
                   .meaning =
                       [&m] { return m.moe.bias_rate > 0 ? shortest_text(m.moe.bias_rate) : ""; }}},
         {.member = "moe.z_loss",
-         .scope = FieldScope::run,
          .flag = {.names = "--moe-z-loss-coeff",
                   .value = &m.moe.z_loss,
                   .help = "Weight of the squared log partition function of a layer's router",
@@ -79,15 +71,15 @@ std::vector<ModelField> run_fields(ModelConfig& m) {
                   .range = at_least(0)}},
         {.member = "begin_of_text",
          .key = "bos_token_id",
-         .scope = FieldScope::text,
-         .about = "Token that begins a text",
          .text = [&m] { return m.begin_of_text ? std::to_string(*m.begin_of_text) : ""; }},
         {.member = "ends_of_text",
          .key = "eos_token_id",
-         .scope = FieldScope::text,
-         .about = "Tokens that end a text",
          .text = [&m] { return nlohmann::json(m.ends_of_text).dump(); }},
     };
+    for (ModelField& field : fields) {
+        field.scope = field.flag.names.empty() ? FieldScope::text : FieldScope::run;
+    }
+    return fields;
 }
 
 }  // namespace vocabpipe
