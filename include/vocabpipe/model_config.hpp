@@ -18,13 +18,13 @@ enum class Normalization : uint8_t { layer_norm, rms_norm };
 
 /// A decoder with causal attention. The defaults are GPT-2's.
 struct ModelConfig {
-    /// Decides the names in files and config.json; one of model_families(). What the model computes
-    /// is given by the options below, which set_family() sets.
+    /// One of model_families(), which decides the names in files and config.json. What the model
+    /// computes is given by the options below, which set_family() sets.
     std::string family = "gpt2";
 
-    int num_layers = 2;               ///< L
-    int64_t hidden_size = 64;         ///< h
-    int64_t ffn_hidden_size = 256;    ///< f
+    int num_layers = 2;               ///< L, transformer layers
+    int64_t hidden_size = 64;         ///< h, columns between layers
+    int64_t ffn_hidden_size = 256;    ///< f, columns within the MLP
     int64_t num_attention_heads = 4;  ///< heads of queries
     int64_t num_query_groups = 0;     ///< heads of keys and values; 0: num_attention_heads
     int64_t kv_channels = 0;          ///< size of a head; 0: hidden_size / num_attention_heads
@@ -32,33 +32,33 @@ struct ModelConfig {
     /// With learned positions their rows, which limit seq_length; with rotary ones the trained
     /// length, which does not.
     int64_t max_position_embeddings = 64;
-    int64_t vocab_size = 256;   ///< V
+    int64_t vocab_size = 256;   ///< V, without padding
     bool tied = true;           ///< input and output layer share their weight
-    DType dtype = DType::fp32;  ///< of weights and activations; sums and moments are fp32
+    DType dtype = DType::fp32;  ///< type of weights and activations; sums and moments are fp32
 
-    Normalization normalization = Normalization::layer_norm;  ///< of all norms but q's and k's
-    float norm_epsilon = 1e-5F;                               ///< added to the variance
+    Normalization normalization = Normalization::layer_norm;  ///< kind of all norms but q's and k's
+    float norm_epsilon = 1e-5F;                               ///< what norms add to the variance
     float norm_weight_offset = 0;                             ///< 1: files keep gamma - 1 (Gemma)
     bool pre_norms = true;          ///< norms before attention and the MLP
     bool post_norms = false;        ///< norms of what is added to the residual (Gemma 2)
     bool qk_norm = false;           ///< RMSNorm of q and k
     bool qk_norm_by_head = true;    ///< per head (Qwen 3), else over all heads together (OLMo 2)
-    bool learned_positions = true;  ///< else rotary
-    Rope rope;                      ///< of rotary positions
+    bool learned_positions = true;  ///< learned positions, else rotary ones
+    Rope rope;                      ///< rotary positions, where layers have them
     std::vector<bool> roped;        ///< [layer] whether it has rotary positions; empty: all have
     /// d of the rotary angles: the first columns of a head, which are rotated; 0: all. With an odd
     /// d one more column is rotated, as in transformers.
     int64_t rotary_channels = 0;
     bool parallel_residual = false;  ///< the MLP reads what attention reads; no post_norms
     bool gated = false;              ///< activation(gate) * up instead of activation(up)
-    kernels::Activation activation = kernels::Activation::gelu_tanh;  ///< of the MLP
+    kernels::Activation activation = kernels::Activation::gelu_tanh;  ///< activation of the MLP
     bool qkv_bias = true;                                             ///< bias of q, k and v
     bool attention_output_bias = true;  ///< bias of the projection after attention
     bool mlp_bias = true;               ///< bias of both products of the MLP
-    float attention_scale = 0;          ///< of scores; 0: 1 / sqrt(head size)
-    float attention_softcap = 0;        ///< 0: none
-    float logit_softcap = 0;            ///< 0: none
-    float embedding_scale = 1;          ///< of embedded tokens; sqrt(h) in Gemma
+    float attention_scale = 0;          ///< factor of scores; 0: 1 / sqrt(head size)
+    float attention_softcap = 0;        ///< soft cap of scores; 0: none
+    float logit_softcap = 0;            ///< soft cap of logits; 0: none
+    float embedding_scale = 1;          ///< factor of embedded tokens; sqrt(h) in Gemma
     int64_t sliding_window = 0;         ///< tokens that a layer with a window sees
     std::vector<bool> windowed;         ///< [layer] whether it has the window; empty: none has
     /// Rotary positions of layers with the window; none: `rope`, as in all other layers.

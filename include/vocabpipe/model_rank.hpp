@@ -36,7 +36,7 @@ struct ModelPartition {
     Recompute recompute = Recompute::none;  ///< what R makes again
     bool optimizer = true;                  ///< false: gradients only (tests)
     bool training = true;                   ///< false: no gradients and moments either
-    bool scores = false;  ///< evaluation also finds OutputLayer::margins() and hidden_sums()
+    bool scores = false;  ///< evaluation also finds what data selection scores samples by
     /// Operators of the device, which decide the sizes of workspaces; null: the host's.
     const kernels::Operators* operators = nullptr;
     /// [global stage] Bytes of your own stages (ModelRank::replace_stage); empty: the model's.

@@ -155,25 +155,12 @@ public:
     [[nodiscard]] virtual bool streams() const { return false; }
     /// The shard's rows of the projection, one parameter; or none.
     [[nodiscard]] virtual std::span<Parameter> parameters() = 0;
-    /// For evaluation, from the next step on: losses() are the plain cross-entropies, without the
-    /// training-only terms, and one per sequence: [microbatch][sequence]. 0: back to the losses of
-    /// training. A layer that cannot do this ignores it.
-    virtual void evaluate_sequences(int64_t /*sequences of a microbatch*/) {}
     /// Before every step, by the executor: sets the losses to 0.
     virtual void begin_step(int /*microbatches*/) {}
     /// [microbatch] of the running step: sum over tokens of loss_n * |g_n|, so with g = 1 / counted
     /// tokens its share of the mean loss. Equal on every rank with output rows. In the device's
     /// memory; empty if the layer computes no loss.
     [[nodiscard]] virtual std::span<const double> losses() const { return {}; }
-    /// In an evaluation that scores sequences (ModelPartition::scores), [microbatch][sequence] of
-    /// the running step, stored as losses(): sum over counted tokens of P1 - P2, the probabilities
-    /// of the two likeliest tokens.
-    [[nodiscard]] virtual std::span<const double> margins() const { return {}; }
-    /// Likewise, the sum of x over the sequence's tokens: kSumRows equal rows of h elements per
-    /// sequence. Only on the rank with the first row of the vocabulary, from which losses are
-    /// taken.
-    [[nodiscard]] virtual std::span<const float> hidden_sums() const { return {}; }
-    static constexpr int64_t kSumRows = 8;  ///< fewest rows of a product; all are equal
     /// S. x (N, h); exp_logits (N, columns), all of ShardBytes::exp_logits; statistics (N,
     /// StepSizes::statistics) fp32, of this shard's logits z: a reference m near their maximum;
     /// sum of exp(z - m) over all rows but the label's; the label's z, 0 if another shard has it;

@@ -26,9 +26,9 @@ struct ExpertPieces {
 /// A mixture of experts in place of the MLP: a router sends every token to `top_k` of the experts,
 /// gated MLPs of their own. No token is dropped.
 struct MoeConfig {
-    int64_t experts = 0;          ///< E; 0: a model without experts
+    int64_t experts = 0;          ///< E, experts of a layer; 0: a model without experts
     int64_t top_k = 2;            ///< k, experts of a token
-    int64_t ffn_hidden_size = 0;  ///< of one expert; 0: ModelConfig::ffn_hidden_size
+    int64_t ffn_hidden_size = 0;  ///< f of one expert; 0: that of the MLP
     /// Adds an expert that computes every token.
     bool shared_expert = false;
     /// The shared expert's output is multiplied by the sigmoid of a product of the token (Qwen 2);
@@ -37,10 +37,10 @@ struct MoeConfig {
     /// Feed-forward size of the shared expert; 0: ModelConfig::ffn_hidden_size with shared_gate,
     /// else that of one expert.
     int64_t shared_ffn_hidden_size = 0;
-    kernels::RouterScore score = kernels::RouterScore::softmax;  ///< chooses the k best
+    kernels::RouterScore score = kernels::RouterScore::softmax;  ///< what the k best are chosen by
     bool normalize = true;   ///< a token's k weights are divided by their sum
-    float scaling = 1;       ///< then multiplied by this
-    int64_t groups = 1;      ///< of neighboring experts, equally many in each
+    float scaling = 1;       ///< what these weights are then multiplied by
+    int64_t groups = 1;      ///< groups of neighboring experts, equally many in each
     int64_t top_groups = 1;  ///< a token chooses from the experts of this many of them
     /// Experts are chosen by score + bias, one fp32 bias per expert and layer (DeepSeek-V3).
     bool correction_bias = false;

@@ -4,6 +4,7 @@
 #include "src/model/blocks/row_pieces.hpp"
 
 #include <cstring>
+#include <utility>
 
 namespace vocabpipe {
 
@@ -62,11 +63,12 @@ ShardedOutputLayer::ShardedOutputLayer(Device& device, std::span<Parameter> para
 }
 
 void ShardedOutputLayer::begin_step(int microbatches) {
+    const int64_t sequences = std::exchange(next_sequences_, 0);
     options_ = training_;
-    if (sequences_ > 0) {
+    if (sequences > 0) {
         options_ = {.logit_softcap = training_.logit_softcap, .top_two = training_.top_two};
     }
-    parts_ = sequences_ > 0 ? sequences_ : 1;
+    parts_ = sequences > 0 ? sequences : 1;
     losses_of_step_ = static_cast<size_t>(microbatches * parts_);
     const uint64_t bytes = losses_of_step_ * (options_.top_two ? 2 : 1) * sizeof(double);
     if (losses_.size() < bytes) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "src/model/sequence_output.hpp"
 #include "vocabpipe/device.hpp"
 #include "vocabpipe/modules.hpp"
 #include "vocabpipe/operators.hpp"
@@ -23,7 +24,7 @@ namespace vocabpipe {
                                             int64_t hidden, int64_t rows, DType dtype);
 
 /// One shard of projection, softmax and cross-entropy in row-factor form (docs/numerics.md).
-class ShardedOutputLayer final : public OutputLayer {
+class ShardedOutputLayer final : public OutputLayer, public SequenceOutput {
 public:
     /// `parameters`: exactly one, the shard's rows of lm_head (or of wte when tied); `tokens`: per
     /// microbatch. With top_two it also scores sequences.
@@ -33,7 +34,7 @@ public:
     [[nodiscard]] bool streams() const override { return true; }
     [[nodiscard]] std::span<Parameter> parameters() override { return parameters_; }
     void begin_step(int microbatches) override;
-    void evaluate_sequences(int64_t sequences) override { sequences_ = sequences; }
+    void evaluate_next_step(int64_t sequences) override { next_sequences_ = sequences; }
     [[nodiscard]] std::span<const double> losses() const override {
         return {loss_of(0), losses_of_step_};
     }
@@ -71,7 +72,7 @@ private:
     kernels::VocabularyShard shard_;
     kernels::LossOptions training_;
     kernels::LossOptions options_;  ///< of the running step
-    int64_t sequences_ = 0;         ///< per evaluated microbatch; 0: training
+    int64_t next_sequences_ = 0;    ///< per microbatch of the next step; 0: it trains
     int64_t parts_ = 1;             ///< per microbatch; each has its own loss
     DeviceMemory losses_;           ///< doubles, per part; with top_two, then margins
     DeviceMemory zeros_;            ///< on the host: initial values of losses_

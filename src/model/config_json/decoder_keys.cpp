@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/model/config_json/decoder_keys.hpp"
 
+#include "src/model/config/fields.hpp"
 #include "src/model/config_json/rope_keys.hpp"
 #include "src/model/config_json/rotary_share.hpp"
 
 #include <charconv>
 #include <string>
 #include <system_error>
+#include <variant>
+#include <vector>
 
 namespace vocabpipe {
 
@@ -30,6 +33,15 @@ void read_grouped_heads(const ConfigValues& file, ModelConfig& c) {
                          (channels > 0 ? "head_dim" : "hidden_size / num_attention_heads") +
                          "); rotary positions need an even number");
     }
+}
+
+/// The members that a switch sets.
+std::vector<bool*> members_of(ModelConfig& c, std::string_view key) {
+    std::vector<bool*> members;
+    for (const ModelField& field : model_fields(c)) {
+        if (field.key == key) members.push_back(std::get<bool*>(field.flag.value));
+    }
+    return members;
 }
 
 }  // namespace
@@ -63,17 +75,26 @@ void read_rotary_decoder(const ConfigValues& file, ModelConfig& c) {
     refuse_rotary_share(file);
 }
 
-void print_rotary_decoder(const ModelConfig& c, BiasKeys biases, nlohmann::ordered_json& json) {
+void print_rotary_decoder(const ModelConfig& c, nlohmann::ordered_json& json) {
     json["num_key_value_heads"] = c.kv_heads();
     json["head_dim"] = c.head_size();
     print_rope(c.rope, json);
-    if (biases.attention) json["attention_bias"] = c.qkv_bias;
-    if (biases.mlp) json["mlp_bias"] = c.mlp_bias;
+    print_switches(c, json);
     json["attention_dropout"] = 0.0;
 }
 
-void read_attention_bias(const ConfigValues& file, ModelConfig& c) {
-    c.qkv_bias = c.attention_output_bias = file.flag("attention_bias", false);
+void read_switches(const ConfigValues& file, ModelConfig& c) {
+    for (const ConfigSwitch& one : model_family(c.family).switches) {
+        const bool value = file.flag(one.key, one.otherwise);
+        for (bool* const member : members_of(c, one.key)) *member = value;
+    }
+}
+
+void print_switches(const ModelConfig& config, nlohmann::ordered_json& json) {
+    ModelConfig c = config;  // the rows need a mutable object
+    for (const ConfigSwitch& one : model_family(c.family).switches) {
+        json[one.key] = *members_of(c, one.key).front();
+    }
 }
 
 void print_no_padding(nlohmann::ordered_json& json) {

@@ -39,17 +39,13 @@ inline constexpr std::array kGateNames{
 void read_decoder_sizes(const ConfigValues& file, ModelConfig& config);
 /// read_decoder_sizes(), and rotary positions.
 void read_rotary_decoder(const ConfigValues& file, ModelConfig& config);
-/// The bias keys that a family has.
-struct BiasKeys {
-    bool attention = false;
-    bool mlp = false;
-};
-/// Prints heads of keys and values, their size, rotary positions, the given bias keys, and no
+/// Prints heads of keys and values, their size, rotary positions, the family's switches, and no
 /// dropout.
-void print_rotary_decoder(const ModelConfig& config, BiasKeys biases, nlohmann::ordered_json& json);
+void print_rotary_decoder(const ModelConfig& config, nlohmann::ordered_json& json);
 
-/// attention_bias: biases of q, k, v and of the projection after attention.
-void read_attention_bias(const ConfigValues& file, ModelConfig& config);
+/// ModelFamily::switches; parse_model_config() reads them for every family.
+void read_switches(const ConfigValues& file, ModelConfig& config);
+void print_switches(const ModelConfig& config, nlohmann::ordered_json& json);
 
 /// Prints that there is no padding token: its embedding row learns like any other.
 void print_no_padding(nlohmann::ordered_json& json);

@@ -2,8 +2,14 @@
 // tests/model/change_models.py tests with transformers what each key does to each family.
 #include "src/model/config_json/known_keys.hpp"
 
+#include "src/model/config/fields.hpp"
+#include "src/model/families/families.hpp"
+
 #include <algorithm>
 #include <array>
+#include <functional>
+#include <set>
+#include <string>
 #include <string_view>
 
 namespace vocabpipe {
@@ -127,75 +133,51 @@ constexpr auto kOfOtherTraining = std::to_array<std::string_view>({
     "unsloth_fixed",
 });
 
-/// Keys of other families, which transformers ignores where the family's own class lacks them.
+/// Keys of families beside those of model_fields(). transformers ignores them where the family's
+/// own class lacks them.
 constexpr auto kOfOtherFamilies = std::to_array<std::string_view>({
     "_sliding_window_pattern",
-    "activation_function",
-    "attention_bias",
-    "attn_logit_softcapping",
     "clip_qkv",
     "decoder_sparse_step",
-    "final_logit_softcapping",
     "first_k_dense_replace",
-    "head_dim",
-    "hidden_act",
-    "hidden_activation",
-    "hidden_size",
-    "intermediate_size",
-    "layer_norm_eps",
-    "layer_norm_epsilon",
-    "layer_types",
-    "max_position_embeddings",
     "max_window_layers",
-    "mlp_bias",
-    "mlp_only_layers",
-    "moe_intermediate_size",
     "moe_layer_freq",
-    "n_embd",
-    "n_group",
-    "n_head",
-    "n_inner",
-    "n_layer",
-    "n_positions",
     "n_routed_experts",
     "n_shared_experts",
     "no_rope_layer_interval",
-    "no_rope_layers",
-    "norm_topk_prob",
-    "num_attention_heads",
-    "num_experts",
-    "num_experts_per_tok",
-    "num_hidden_layers",
-    "num_key_value_heads",
     "num_local_experts",
     "original_max_position_embeddings",
     "partial_rotary_factor",
     "qkv_bias",
-    "query_pre_attn_scalar",
-    "rms_norm_eps",
-    "rope_local_base_freq",
     "rope_parameters",
-    "rope_scaling",
-    "rope_theta",
     "rotary_emb_base",
-    "rotary_pct",
-    "routed_scaling_factor",
-    "scoring_func",
-    "shared_expert_intermediate_size",
-    "sliding_window",
     "sliding_window_pattern",
-    "topk_group",
     "topk_method",
-    "use_parallel_residual",
     "use_sliding_window",
 });
+
+/// Keys of the fields of every family, which transformers ignores likewise.
+const std::set<std::string, std::less<>>& keys_of_fields() {
+    static const std::set<std::string, std::less<>> kKeys = [] {
+        std::set<std::string, std::less<>> keys;
+        for (const ModelFamily& family : all_families()) {
+            ModelConfig model;
+            model.family = family.name;
+            for (const ModelField& field : model_fields(model)) {
+                if (!field.key.empty()) keys.insert(field.key);
+            }
+        }
+        return keys;
+    }();
+    return kKeys;
+}
 
 bool is_known(std::string_view key) {
     const auto among = [key](const auto& keys) {
         return std::ranges::find(keys, key) != keys.end();
     };
     return among(kOfPrograms) || among(kOfGeneration) || among(kOfOtherTraining) ||
-           among(kOfOtherFamilies);
+           among(kOfOtherFamilies) || keys_of_fields().contains(key);
 }
 
 }  // namespace

@@ -73,6 +73,7 @@ ModelConfig parse_model_config(std::string_view text, const std::string& path) {
     c.tied = file.flag("tie_word_embeddings", family.defaults.tied);
     c.norm_epsilon = static_cast<float>(file.positive(keys.epsilon, family.defaults.epsilon));
     c.init_std = static_cast<float>(file.not_negative("initializer_range", c.init_std));
+    read_switches(file, c);
     family.read(file, c);
     check_layer_types(file, c);
     read_text_ends(file, c);

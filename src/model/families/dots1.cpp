@@ -74,7 +74,6 @@ void read_groups(const ConfigValues& file, ModelConfig& c) {
 void read_dots1(const ConfigValues& file, ModelConfig& c) {
     read_rotary_decoder(file, c);
     c.activation = read_activation(file, kGateNames);
-    read_attention_bias(file, c);
     read_windows(file, c);
     c.moe.experts = file.json().at("n_routed_experts").integer(1, kMostExperts);
     c.moe.top_k = file.json().at("num_experts_per_tok").integer(1, kMostExperts);
@@ -91,7 +90,7 @@ void read_dots1(const ConfigValues& file, ModelConfig& c) {
 }
 
 void print_dots1(const ModelConfig& c, nlohmann::ordered_json& json) {
-    print_rotary_decoder(c, {.attention = true}, json);
+    print_rotary_decoder(c, json);
     int full = 0;
     while (full < c.num_layers && c.window(full) == 0) ++full;
     json["max_window_layers"] = full;
@@ -138,6 +137,7 @@ ModelFamily families::dots1() {
     return {.name = "dots1",
             .architecture = "Dots1ForCausalLM",
             .defaults = {.positions = 2048, .kv_heads = 32},
+            .switches = {{"attention_bias"}},
             .tensors = dots1_names(),
             .no_weights = {kRotaryFrequencies},
             .set = set_dots1,

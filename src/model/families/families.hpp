@@ -38,6 +38,13 @@ struct ConfigDefaults {
     bool tied = false;
 };
 
+/// A key of config.json that is true or false and sets the fields with this key
+/// (src/model/config/fields.hpp).
+struct ConfigSwitch {
+    std::string_view key;
+    bool otherwise = false;  ///< transformers' default
+};
+
 /// A model in Megatron's flags, which describe it by its parts.
 struct MegatronParts {
     bool swiglu = false;    ///< --swiglu
@@ -57,6 +64,7 @@ struct ModelFamily {
     std::string_view other_name = {};
     ConfigKeys keys = {};
     ConfigDefaults defaults = {};
+    std::vector<ConfigSwitch> switches = {};
     TensorNames tensors;
     /// Suffixes of names of tensors in files that are no weights: masks and rotary frequencies in
     /// old files.

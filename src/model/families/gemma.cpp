@@ -22,11 +22,10 @@ constexpr std::array kGemmaNames{
 void read_gemma(const ConfigValues& file, ModelConfig& c) {
     read_rotary_decoder(file, c);
     c.activation = read_activation(file, kGemmaNames);
-    read_attention_bias(file, c);
 }
 
 void print_gemma(const ModelConfig& c, nlohmann::ordered_json& json) {
-    print_rotary_decoder(c, {.attention = true}, json);
+    print_rotary_decoder(c, json);
     print_no_padding(json);
 }
 
@@ -47,6 +46,7 @@ ModelFamily families::gemma() {
                          .kv_heads = 16,
                          .head_size = 256,
                          .tied = true},
+            .switches = {{"attention_bias"}},
             .tensors = rotary_decoder_names(),
             .no_weights = {kRotaryFrequencies},
             .set = set_any_gemma,

@@ -46,6 +46,7 @@ ModelFamily families::gemma2() {
                          .kv_heads = 4,
                          .head_size = 256,
                          .tied = true},
+            .switches = {{"attention_bias"}},
             .tensors = names_of_newer_gemmas(),
             .no_weights = {kRotaryFrequencies},
             .set = set_gemma2,

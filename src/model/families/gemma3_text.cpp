@@ -70,6 +70,7 @@ ModelFamily families::gemma3_text() {
                          .kv_heads = 4,
                          .head_size = 256,
                          .tied = true},
+            .switches = {{"attention_bias"}},
             .tensors = names_of_newer_gemmas(),
             .no_weights = {kRotaryFrequencies},
             .set = set_gemma3,

@@ -46,14 +46,13 @@ float read_softcap(const ConfigValues& file, const char* key, float missing) {
 
 void read_newer_gemma(const ConfigValues& file, ModelConfig& c) {
     c.activation = read_activation(file, kGateNames);
-    read_attention_bias(file, c);
     const double scalar = file.positive("query_pre_attn_scalar", kQueryScalar);
     const bool usual = scalar == static_cast<double>(c.head_size());
     c.attention_scale = usual ? 0 : static_cast<float>(1 / std::sqrt(scalar));
 }
 
 void print_newer_gemma(const ModelConfig& c, nlohmann::ordered_json& json) {
-    print_rotary_decoder(c, {.attention = true}, json);
+    print_rotary_decoder(c, json);
     json["query_pre_attn_scalar"] = query_scalar(c);
     json["attn_logit_softcapping"] = number_or_null(c.attention_softcap);
     json["final_logit_softcapping"] = number_or_null(c.logit_softcap);

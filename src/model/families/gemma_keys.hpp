@@ -18,7 +18,7 @@ namespace vocabpipe {
 /// Reads a soft cap; null stands for none. `missing`: the default without the key.
 [[nodiscard]] float read_softcap(const ConfigValues& file, const char* key, float missing);
 
-/// Activation, attention_bias and query_pre_attn_scalar.
+/// Activation and query_pre_attn_scalar.
 void read_newer_gemma(const ConfigValues& file, ModelConfig& config);
 /// The keys of read_newer_gemma(), both soft caps, windows and all keys of a rotary decoder.
 void print_newer_gemma(const ModelConfig& config, nlohmann::ordered_json& json);

@@ -38,8 +38,6 @@ void read_gpt_neox(const ConfigValues& file, ModelConfig& c) {
         file.size(file.keys().positions, positions, positions, kMostPositions);
     c.ffn_hidden_size = file.width(file.keys().ffn);
     c.activation = read_activation(file, kNeoxNames);
-    c.qkv_bias = c.attention_output_bias = file.flag("attention_bias", true);
-    c.parallel_residual = file.flag("use_parallel_residual", true);
     const auto base = file.given("rotary_emb_base");
     c.rope = read_rope(file.json(), c.max_position_embeddings,
                        base ? base->number(kLeastTheta) : file.defaults().rope_theta);
@@ -55,8 +53,7 @@ void print_gpt_neox(const ModelConfig& c, nlohmann::ordered_json& json) {
     json.erase("rope_theta");
     json["rotary_emb_base"] = c.rope.theta;
     json["rotary_pct"] = rotary_share(c);
-    json["use_parallel_residual"] = c.parallel_residual;
-    json["attention_bias"] = c.qkv_bias;
+    print_switches(c, json);
     json["attention_dropout"] = 0.0;
     json["hidden_dropout"] = 0.0;
 }
@@ -68,6 +65,8 @@ ModelFamily families::gpt_neox() {
             .architecture = "GPTNeoXForCausalLM",
             .keys = {.epsilon = "layer_norm_eps"},
             .defaults = {.positions = 2048, .activation = "gelu", .epsilon = 1e-5},
+            .switches = {{.key = "use_parallel_residual", .otherwise = true},
+                         {.key = "attention_bias", .otherwise = true}},
             .tensors = {.embedding = "gpt_neox.embed_in",
                         .positions = {},
                         .layers = "gpt_neox.layers.",

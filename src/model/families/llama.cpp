@@ -16,12 +16,10 @@ void set_llama(ModelConfig& c) {
 void read_llama(const ConfigValues& file, ModelConfig& c) {
     read_rotary_decoder(file, c);
     c.activation = read_activation(file, kGateNames);
-    read_attention_bias(file, c);
-    c.mlp_bias = file.flag("mlp_bias", false);
 }
 
 void print_llama(const ModelConfig& c, nlohmann::ordered_json& json) {
-    print_rotary_decoder(c, {.attention = true, .mlp = true}, json);
+    print_rotary_decoder(c, json);
     print_no_padding(json);
 }
 
@@ -31,6 +29,7 @@ ModelFamily families::llama() {
     return {.name = "llama",
             .architecture = "LlamaForCausalLM",
             .defaults = {.positions = 2048},
+            .switches = {{"attention_bias"}, {"mlp_bias"}},
             .tensors = rotary_decoder_names(),
             .no_weights = {kRotaryFrequencies},
             .parts = MegatronParts{.swiglu = true, .rms_norm = true, .rope = true},

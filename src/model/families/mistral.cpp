@@ -28,7 +28,7 @@ void read_mistral(const ConfigValues& file, ModelConfig& c) {
 /// Prints layer_types only if layers differ, so that all other files stay those of Mistral's own
 /// class.
 void print_mistral(const ModelConfig& c, nlohmann::ordered_json& json) {
-    print_rotary_decoder(c, {}, json);
+    print_rotary_decoder(c, json);
     print_window(c, json);
     if (std::ranges::find(c.windowed, false) != c.windowed.end()) print_layer_types(c, json);
     print_no_padding(json);

@@ -27,7 +27,7 @@ void read_mixtral(const ConfigValues& file, ModelConfig& c) {
 }
 
 void print_mixtral(const ModelConfig& c, nlohmann::ordered_json& json) {
-    print_rotary_decoder(c, {}, json);
+    print_rotary_decoder(c, json);
     print_window(c, json);
     json["num_local_experts"] = c.moe.experts;
     print_experts(c, json);

@@ -20,11 +20,10 @@ void set_olmo2(ModelConfig& c) {
 void read_olmo2(const ConfigValues& file, ModelConfig& c) {
     read_rotary_decoder(file, c);
     c.activation = read_activation(file, kGateNames);
-    read_attention_bias(file, c);
 }
 
 void print_olmo2(const ModelConfig& c, nlohmann::ordered_json& json) {
-    print_rotary_decoder(c, {.attention = true}, json);
+    print_rotary_decoder(c, json);
     print_no_padding(json);
 }
 
@@ -45,6 +44,7 @@ ModelFamily families::olmo2() {
     return {.name = "olmo2",
             .architecture = "Olmo2ForCausalLM",
             .defaults = {.positions = 2048, .epsilon = 1e-5},
+            .switches = {{"attention_bias"}},
             .tensors = olmo2_names(),
             .no_weights = {kRotaryFrequencies},
             .set = set_olmo2,

@@ -25,7 +25,6 @@ void set_olmoe(ModelConfig& c) {
 void read_olmoe(const ConfigValues& file, ModelConfig& c) {
     read_rotary_decoder(file, c);
     c.activation = read_activation(file, kGateNames);
-    read_attention_bias(file, c);
     if (const auto clip = file.given("clip_qkv")) clip->fail("is not supported; it must be null");
     if (c.kv_channels > 0) {
         file.json().at("head_dim").fail("must be hidden_size / num_attention_heads in this family");
@@ -35,7 +34,7 @@ void read_olmoe(const ConfigValues& file, ModelConfig& c) {
 }
 
 void print_olmoe(const ModelConfig& c, nlohmann::ordered_json& json) {
-    print_rotary_decoder(c, {.attention = true}, json);
+    print_rotary_decoder(c, json);
     json["clip_qkv"] = nullptr;
     json["num_experts"] = c.moe.experts;
     json["norm_topk_prob"] = c.moe.normalize;
@@ -63,6 +62,7 @@ ModelFamily families::olmoe() {
     return {.name = "olmoe",
             .architecture = "OlmoeForCausalLM",
             .defaults = {.positions = 4096, .epsilon = 1e-5},
+            .switches = {{"attention_bias"}},
             .tensors = olmoe_names(),
             .no_weights = {kRotaryFrequencies},
             .set = set_olmoe,

@@ -67,7 +67,7 @@ void print_longrope(const ModelConfig& c, nlohmann::ordered_json& json) {
 }
 
 void print_phi3(const ModelConfig& c, nlohmann::ordered_json& json) {
-    print_rotary_decoder(c, {}, json);
+    print_rotary_decoder(c, json);
     if (c.rope.scaling == RopeScaling::longrope) print_longrope(c, json);
     if (c.rotary_channels > 0) json["partial_rotary_factor"] = rotary_share(c);
     json["resid_pdrop"] = 0.0;

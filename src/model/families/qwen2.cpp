@@ -22,7 +22,7 @@ void read_qwen2(const ConfigValues& file, ModelConfig& c) {
 }
 
 void print_qwen2(const ModelConfig& c, nlohmann::ordered_json& json) {
-    print_rotary_decoder(c, {}, json);
+    print_rotary_decoder(c, json);
     print_late_windows(c, json);
     print_no_padding(json);
 }

@@ -46,7 +46,7 @@ void read_qwen2_moe(const ConfigValues& file, ModelConfig& c) {
 }
 
 void print_qwen2_moe(const ModelConfig& c, nlohmann::ordered_json& json) {
-    print_rotary_decoder(c, {}, json);
+    print_rotary_decoder(c, json);
     json["qkv_bias"] = c.qkv_bias;
     json["use_sliding_window"] = !c.windowed.empty();
     print_window(c, json);

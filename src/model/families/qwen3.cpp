@@ -18,12 +18,11 @@ void set_qwen3(ModelConfig& c) {
 void read_qwen3(const ConfigValues& file, ModelConfig& c) {
     read_rotary_decoder(file, c);
     c.activation = read_activation(file, kGateNames);
-    read_attention_bias(file, c);
     read_late_windows(file, c);
 }
 
 void print_qwen3(const ModelConfig& c, nlohmann::ordered_json& json) {
-    print_rotary_decoder(c, {.attention = true}, json);
+    print_rotary_decoder(c, json);
     print_late_windows(c, json);
     print_no_padding(json);
 }
@@ -34,6 +33,7 @@ ModelFamily families::qwen3() {
     return {.name = "qwen3",
             .architecture = "Qwen3ForCausalLM",
             .defaults = {.positions = 32768, .kv_heads = 32, .head_size = 128},
+            .switches = {{"attention_bias"}},
             .tensors = rotary_decoder_names(),
             .no_weights = {kRotaryFrequencies},
             .set = set_qwen3,

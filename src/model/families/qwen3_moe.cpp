@@ -22,7 +22,6 @@ void set_qwen3_moe(ModelConfig& c) {
 void read_qwen3_moe(const ConfigValues& file, ModelConfig& c) {
     read_rotary_decoder(file, c);
     c.activation = read_activation(file, kGateNames);
-    read_attention_bias(file, c);
     // transformers' class has the window in all layers and ignores max_window_layers.
     set_windows(c, file.flag("use_sliding_window", false) ? read_window(file) : 0, every_layer);
     read_experts(file, 128, 8, c);
@@ -33,7 +32,7 @@ void read_qwen3_moe(const ConfigValues& file, ModelConfig& c) {
 }
 
 void print_qwen3_moe(const ModelConfig& c, nlohmann::ordered_json& json) {
-    print_rotary_decoder(c, {.attention = true}, json);
+    print_rotary_decoder(c, json);
     json["use_sliding_window"] = !c.windowed.empty();
     print_window(c, json);
     json["num_experts"] = c.moe.experts;
@@ -56,6 +55,7 @@ ModelFamily families::qwen3_moe() {
     return {.name = "qwen3_moe",
             .architecture = "Qwen3MoeForCausalLM",
             .defaults = {.positions = 32768, .kv_heads = 4, .head_size = 0},
+            .switches = {{"attention_bias"}},
             .tensors = qwen3_moe_names(),
             .no_weights = {kRotaryFrequencies},
             .set = set_qwen3_moe,

@@ -58,8 +58,6 @@ std::vector<bool> read_roped(const ConfigValues& file, const ModelConfig& c) {
 void read_smollm3(const ConfigValues& file, ModelConfig& c) {
     read_rotary_decoder(file, c);
     c.activation = read_activation(file, kGateNames);
-    read_attention_bias(file, c);
-    c.mlp_bias = file.flag("mlp_bias", false);
     set_roped(c, read_roped(file, c));
     const bool windows = file.flag("use_sliding_window", false) && file.given("sliding_window");
     read_layer_types(
@@ -68,7 +66,7 @@ void read_smollm3(const ConfigValues& file, ModelConfig& c) {
 }
 
 void print_smollm3(const ModelConfig& c, nlohmann::ordered_json& json) {
-    print_rotary_decoder(c, {.attention = true, .mlp = true}, json);
+    print_rotary_decoder(c, json);
     std::vector<int> has;
     for (int layer = 0; layer < c.num_layers; ++layer) has.push_back(c.has_rope(layer) ? 1 : 0);
     json["no_rope_layers"] = has;
@@ -84,6 +82,7 @@ ModelFamily families::smollm3() {
     return {.name = "smollm3",
             .architecture = "SmolLM3ForCausalLM",
             .defaults = {.positions = 32768, .kv_heads = 4, .rope_theta = kRopeTheta, .tied = true},
+            .switches = {{"attention_bias"}, {"mlp_bias"}},
             .tensors = rotary_decoder_names(),
             .no_weights = {kRotaryFrequencies},
             .set = set_smollm3,

@@ -129,13 +129,8 @@ void ArchitectureFlags::take(ModelConfig file, const std::string& path) {
     const ModelConfig flags = std::exchange(model_, std::move(file));
     print_config_notes(path);
     model_.seq_length = flags.seq_length;
-    model_.label_smoothing = flags.label_smoothing;
-    model_.z_loss = flags.z_loss;
-    model_.moe.aux_loss = flags.moe.aux_loss;
-    model_.moe.z_loss = flags.moe.z_loss;
+    set_again([](const ModelField& field) { return field.is_of_run(); });
     set_bias_rate();
-    if (read_.contains("--init-method-std")) model_.init_std = flags.init_std;
-    if (read_.contains("--dtype")) model_.dtype = flags.dtype;
     if (model_.learned_positions && model_.seq_length > model_.max_position_embeddings) {
         throw UsageError("--seq-length " + std::to_string(model_.seq_length) + ": " + path +
                          " has " + std::to_string(model_.max_position_embeddings) +
@@ -162,8 +157,7 @@ void ArchitectureFlags::complete(const std::string& loaded) {
     }
     if (given_.moe_pre_softmax) m.moe.normalize = false;
     set_bias_rate();
-    if (given_.norm_epsilon) m.norm_epsilon = *given_.norm_epsilon;
-    if (given_.rotary_base) m.rope.theta = *given_.rotary_base;
+    set_again([](const ModelField& field) { return field.by_family; });
     if (given_.rotary_percent) set_rotary_percent(*given_.rotary_percent);
     if (given_.group_query_attention && m.num_query_groups == 0) {
         throw UsageError("--group-query-attention: requires --num-query-groups");
@@ -180,6 +174,13 @@ void ArchitectureFlags::complete(const std::string& loaded) {
         m.ends_of_text = file->ends_of_text;
     }
     m.tied = !given_.untie;
+}
+
+void ArchitectureFlags::set_again(bool (*chosen)(const ModelField&)) {
+    for (const ModelField& field : model_fields(model_)) {
+        const auto words = read_.find(field.flag.name());
+        if (words != read_.end() && chosen(field)) field.flag.set(words->second);
+    }
 }
 
 void ArchitectureFlags::set_bias_rate() {
@@ -221,9 +222,8 @@ void ArchitectureFlags::refuse_contradictions() const {
         refuse("--position-embedding-type " + given_.positions,
                m.learned_positions ? "learned positions" : "rotary positions");
     }
-    if (given_.rotary_base && m.learned_positions) refuse("--rotary-base", "learned positions");
-    if (given_.rotary_percent && m.learned_positions) {
-        refuse("--rotary-percent", "learned positions");
+    for (const char* const flag : {"--rotary-base", "--rotary-percent"}) {
+        if (read_.contains(flag) && m.learned_positions) refuse(flag, "learned positions");
     }
     if (given_.rotary_percent && *given_.rotary_percent != 1 &&
         !model_family(m.family).partial_rotary) {
@@ -231,12 +231,11 @@ void ArchitectureFlags::refuse_contradictions() const {
                "rotary positions of whole heads");
     }
     if (!model_family(m.family).has_experts()) {
-        for (const char* const flag :
-             {"--num-experts", "--moe-router-topk", "--moe-ffn-hidden-size", "--moe-layer-freq",
-              "--moe-router-pre-softmax", "--moe-shared-expert-intermediate-size",
-              "--moe-router-score-function", "--moe-router-num-groups", "--moe-router-group-topk",
-              "--moe-router-topk-scaling-factor"}) {
-            if (read_.contains(flag)) refuse(flag, "no experts");
+        for (const ModelField& field : model_fields(model_)) {
+            const bool of_experts = field.is_architecture() && field.member.starts_with("moe.");
+            if (of_experts && read_.contains(field.flag.name())) {
+                refuse(field.flag.name(), "no experts");
+            }
         }
     }
     const bool sigmoid = m.moe.score == kernels::RouterScore::sigmoid;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "src/model/config/fields.hpp"
 #include "src/tool/support/command.hpp"
 #include "src/train/options/train_flags.hpp"
 #include "vocabpipe/model_config.hpp"
@@ -26,6 +27,8 @@ private:
     void take(ModelConfig file, const std::string& path);
     void complete(const std::string& loaded);
     void set_rotary_percent(double share);
+    /// Sets the given flags of these fields once more, after a file or a family has set its own.
+    void set_again(bool (*chosen)(const ModelField& field));
     void set_bias_rate();
     /// UsageError if flags contradict the family.
     void refuse_contradictions() const;

@@ -14,7 +14,7 @@ SequenceLosses::SequenceLosses(TrainedRank& rank, size_t plan, const EvaluationS
     : rank_(rank),
       plan_(plan),
       world_(rank.communicator()),
-      output_(rank.output()),
+      output_(sequence_output(rank.output())),
       shape_(shape),
       abandon_(std::move(abandon)),
       batch_(shape),
@@ -49,16 +49,16 @@ std::vector<SequenceLoss> SequenceLosses::of(int64_t count, const FillSequence& 
 }
 
 void SequenceLosses::run(std::vector<SequenceLoss>& mine) {
-    if (output_ != nullptr) output_->evaluate_sequences(shape_.micro_batch_size);
+    if (output_ != nullptr) output_->evaluate_next_step(shape_.micro_batch_size);
     rank_.run(batch_.microbatches(), plan_);
-    if (output_ != nullptr) output_->evaluate_sequences(0);
     if (shape_.mesh.pipeline_rank(world_.rank()) != shape_.loss_rank) return;
-    if (output_->losses().size() != sums_.size()) {
+    const std::span<const double> losses = rank_.output()->losses();
+    if (losses.size() != sums_.size()) {
         throw UsageError(
             "evaluation: the output layer does not provide losses by sequence; implement "
-            "OutputLayer::evaluate_sequences()");
+            "SequenceOutput");
     }
-    rank_.device().download(reinterpret_cast<const std::byte*>(output_->losses().data()),
+    rank_.device().download(reinterpret_cast<const std::byte*>(losses.data()),
                             std::as_writable_bytes(std::span(sums_)));
     for (size_t row = 0; row < sums_.size(); ++row) {
         mine.push_back({.sum = sums_[row], .tokens = batch_.counted(static_cast<int64_t>(row))});

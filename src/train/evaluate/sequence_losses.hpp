@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "src/model/sequence_output.hpp"
 #include "src/train/evaluate/sequence_batch.hpp"
-#include "vocabpipe/modules.hpp"
 #include "vocabpipe/trained_rank.hpp"
 
 #include <cstddef>
@@ -40,7 +40,7 @@ private:
     TrainedRank& rank_;
     size_t plan_;
     Communicator& world_;
-    OutputLayer* output_;  ///< null without output rows
+    SequenceOutput* output_;  ///< null without output rows
     EvaluationShape shape_;
     std::function<bool()> abandon_;
     SequenceBatch batch_;

@@ -40,8 +40,6 @@ struct UnresolvedFlags {
     bool swiglu = false;                   // --swiglu
     std::string normalization, positions;  // --normalization, --position-embedding-type
     bool group_query_attention = false;    // --group-query-attention
-    std::optional<float> norm_epsilon;     // --norm-epsilon; none: the family's
-    std::optional<double> rotary_base;     // --rotary-base
     std::optional<double> rotary_percent;  // --rotary-percent
     std::string moe_layer_freq;            // --moe-layer-freq; empty: all layers
     bool moe_pre_softmax = false;          // --moe-router-pre-softmax

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/train/select/sample_scores.hpp"
 
+#include "src/model/sequence_output.hpp"
 #include "src/select/files/fixed_point.hpp"
 #include "vocabpipe/error.hpp"
 
@@ -63,23 +64,24 @@ int64_t SampleScores::sample(int64_t row) const {
 }
 
 void SampleScores::run() {
-    OutputLayer* const output = rank_.output();
-    if (output != nullptr) output->evaluate_sequences(shape_.micro_batch_size);
+    SequenceOutput* const output = sequence_output(rank_.output());
+    if (output != nullptr) output->evaluate_next_step(shape_.micro_batch_size);
     rank_.run(batch_.microbatches());
     if (!has_results()) return;
     const auto samples = static_cast<size_t>(shape_.sequences_per_replica());
-    if (output->margins().size() != samples || output->losses().size() != samples ||
+    const std::span<const double> losses = rank_.output()->losses();
+    if (output == nullptr || output->margins().size() != samples || losses.size() != samples ||
         output->hidden_sums().empty()) {
         throw UsageError(
             "scoring: the output layer does not provide margins and hidden states by sequence; "
-            "set StepWork::scores, and implement OutputLayer::margins() and hidden_sums()");
+            "set StepWork::scores, and implement SequenceOutput");
     }
     const auto download = [&](auto from, auto& to) {
         to.resize(from.size());
         rank_.device().download(reinterpret_cast<const std::byte*>(from.data()),
                                 std::as_writable_bytes(std::span(to)));
     };
-    download(output->losses(), losses_);
+    download(losses, losses_);
     download(output->margins(), margins_);
     download(output->hidden_sums(), hidden_sums_);
 }
@@ -91,7 +93,7 @@ SampleSums SampleScores::sums(int64_t row) const {
 
 void SampleScores::hidden_mean(int64_t row, std::span<float> to) const {
     const size_t begin =
-        static_cast<size_t>(row) * static_cast<size_t>(OutputLayer::kSumRows) * to.size();
+        static_cast<size_t>(row) * static_cast<size_t>(SequenceOutput::kSumRows) * to.size();
     const auto tokens = static_cast<float>(shape_.seq_length);
     for (size_t i = 0; i < to.size(); ++i) to[i] = hidden_sums_[begin + i] / tokens;
 }

@@ -525,65 +525,6 @@ TEST(ModelConfigFile, RefusesRotaryPositionsThatAreNotComputed) {
     EXPECT_THAT(refused(both), HasSubstr("rope_scaling: is set together with rope_parameters"));
 }
 
-TEST(ModelConfigFile, NamesKeyBothValuesAndTheFlagWhereTheRunIsAnotherModel) {
-    const auto against = [](const ModelConfig& file) {
-        return [file](auto change) { return refused_run(file, change); };
-    };
-    const auto gpt2_run = against(parsed(gpt2()));
-    EXPECT_EQ(gpt2_run([](ModelConfig& c) { c.hidden_size = 64; }),
-              "d/config.json: n_embd is 768, but this run has 64; set --hidden-size 768");
-    EXPECT_THAT(gpt2_run([](ModelConfig& c) { c.num_layers = 2; }),
-                HasSubstr("set --num-layers 12"));
-    EXPECT_THAT(gpt2_run([](ModelConfig& c) { c.vocab_size = 2; }),
-                HasSubstr("--vocab-size 50257"));
-    EXPECT_THAT(gpt2_run([](ModelConfig& c) { c.max_position_embeddings = 2; }),
-                HasSubstr("--max-position-embeddings 1024"));
-    EXPECT_THAT(gpt2_run([](ModelConfig& c) { c.num_attention_heads = 2; }),
-                HasSubstr("--num-attention-heads 12"));
-    EXPECT_THAT(gpt2_run([](ModelConfig& c) { c.ffn_hidden_size = 2; }),
-                HasSubstr("--ffn-hidden-size 3072"));
-    EXPECT_THAT(gpt2_run([](ModelConfig& c) { c.tied = false; }),
-                HasSubstr("remove --untie-embeddings-and-output-weights"));
-    EXPECT_THAT(
-        gpt2_run([](ModelConfig& c) { c.norm_epsilon = 1e-6F; }),
-        HasSubstr("layer_norm_epsilon is 1e-05, but this run has 1e-06; set --norm-epsilon"));
-
-    json gemma = with(rotary("gemma2"), "sliding_window", 7);
-    const auto run = against(parsed(gemma));
-    EXPECT_THAT(run([](ModelConfig& c) { set_family(c, "qwen3"); }),
-                HasSubstr("model_type is gemma2, but this run has qwen3; set --model-type gemma2"));
-    EXPECT_THAT(
-        run([](ModelConfig& c) { c.num_query_groups = 2; }),
-        HasSubstr("num_key_value_heads is 4, but this run has 2; set --num-query-groups 4"));
-    EXPECT_THAT(run([](ModelConfig& c) { c.kv_channels = 8; }), HasSubstr("--kv-channels 256"));
-    EXPECT_THAT(
-        run([](ModelConfig& c) { c.rope.theta = 5; }),
-        HasSubstr("rope_theta is 10000.0, but this run has 5.0; set --rotary-base 10000.0"));
-    EXPECT_THAT(run([](ModelConfig& c) { c.rope.scaling = RopeScaling::linear; }),
-                HasSubstr("rope_scaling is null, but this run has {"));
-    EXPECT_THAT(run([](ModelConfig& c) { c.qkv_bias = true; }),
-                HasSubstr("attention_bias is false, but this run has true; set --model d, which "
-                          "reads the whole model from the file"));
-    EXPECT_THAT(run([](ModelConfig& c) { c.attention_softcap = 1; }),
-                HasSubstr("attn_logit_softcapping is 50.0, but this run has 1.0; set --model d"));
-    EXPECT_THAT(run([](ModelConfig& c) { c.logit_softcap = 0; }),
-                HasSubstr("final_logit_softcapping"));
-    EXPECT_THAT(run([](ModelConfig& c) { c.attention_scale = 1; }),
-                HasSubstr("query_pre_attn_scalar"));
-    EXPECT_THAT(run([](ModelConfig& c) { c.activation = kernels::Activation::silu; }),
-                HasSubstr("hidden_activation is GELU's tanh form, but this run has silu"));
-    EXPECT_THAT(run([](ModelConfig& c) { c.windowed[0] = false; }),
-                AllOf(HasSubstr("is a window of 7 in layers 0, 2"),
-                      HasSubstr("this run has a window of 7 in layers 2")));
-    EXPECT_THAT(run([](ModelConfig& c) { c.sliding_window = 0; }), HasSubstr("--sliding-window 7"));
-    EXPECT_THAT(run([](ModelConfig& c) { c.windowed.clear(); }), HasSubstr("has no window"));
-    EXPECT_THAT(
-        against(parsed(rotary("gemma3_text")))([](ModelConfig& c) { c.windowed_rope->theta = 5; }),
-        HasSubstr("rope_local_base_freq is 10000.0, but this run has 5.0; set --model d"));
-    EXPECT_THAT(against(parsed(rotary("llama")))([](ModelConfig& c) { c.mlp_bias = true; }),
-                HasSubstr("mlp_bias is false"));
-}
-
 TEST(TrainingState, ReadsBackWhatItPrintsAndNoticesEveryChange) {
     const TrainingState state{.step = 7,
                               .consumed_samples = 56,

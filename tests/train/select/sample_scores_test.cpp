@@ -3,6 +3,7 @@
 // what the output layer is given.
 #include "src/train/select/sample_scores.hpp"
 
+#include "src/model/sequence_output.hpp"
 #include "tests/model/model_cases.hpp"
 #include "tests/model/model_run.hpp"
 #include "tests/train/evaluation_run.hpp"
@@ -33,16 +34,21 @@ struct ScoredSample {
 };
 
 /// The layer of the model, which also adds up its input in plain loops.
-class WatchedOutput final : public OutputLayer {
+class WatchedOutput final : public OutputLayer, public SequenceOutput {
 public:
-    explicit WatchedOutput(OutputLayer& layer) : layer_(layer) {}
+    explicit WatchedOutput(OutputLayer& layer)
+        : layer_(layer), by_sequence_(*sequence_output(&layer)) {}
     [[nodiscard]] std::span<Parameter> parameters() override { return layer_.parameters(); }
-    void evaluate_sequences(int64_t sequences) override { layer_.evaluate_sequences(sequences); }
+    void evaluate_next_step(int64_t sequences) override {
+        by_sequence_.evaluate_next_step(sequences);
+    }
     void begin_step(int microbatches) override { layer_.begin_step(microbatches); }
     [[nodiscard]] std::span<const double> losses() const override { return layer_.losses(); }
-    [[nodiscard]] std::span<const double> margins() const override { return layer_.margins(); }
+    [[nodiscard]] std::span<const double> margins() const override {
+        return by_sequence_.margins();
+    }
     [[nodiscard]] std::span<const float> hidden_sums() const override {
-        return layer_.hidden_sums();
+        return by_sequence_.hidden_sums();
     }
     void score(Context& ctx, const Microbatch& microbatch, ConstTensor x, Tensor exp_logits,
                Tensor statistics, Bytes workspace) override {
@@ -80,6 +86,7 @@ public:
 
 private:
     OutputLayer& layer_;
+    SequenceOutput& by_sequence_;
 };
 
 /// kSamples sequences, some labels of which are not counted; the second has none that is.
