@@ -11,6 +11,7 @@
 #include <set>
 #include <sstream>
 #include <string>
+#include <variant>
 
 namespace vocabpipe::testing {
 namespace {
@@ -59,6 +60,9 @@ TEST(ConfigFields, AreAllMembersOnce) {
     ModelConfig model;
     for (const ModelField& field : model_fields(model)) {
         EXPECT_TRUE(rows.emplace(field.member).second) << field.member << " has two rows";
+        const auto* const value = std::get_if<bool*>(&field.flag.value);
+        EXPECT_TRUE(field.text || value == nullptr || *value != nullptr)
+            << field.member << " has neither text nor value";
     }
     EXPECT_EQ(rows, members) << "give every member a row in src/model/config/";
 }
