@@ -10,6 +10,7 @@
 #include "src/train/options/train_flags.hpp"
 #include "vocabpipe/error.hpp"
 
+#include <algorithm>
 #include <charconv>
 #include <cstdio>
 #include <functional>
