@@ -11,11 +11,11 @@
 #include "vocabpipe/error.hpp"
 
 #include <algorithm>
+#include <algorithm>
 #include <charconv>
 #include <cstdio>
 #include <functional>
 #include <optional>
-#include <system_error>
 #include <utility>
 
 namespace vocabpipe {
