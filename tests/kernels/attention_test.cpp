@@ -399,7 +399,7 @@ TEST(ReferenceAttention, GradientIsThatOfFiniteDifferences) {
         auto qkv = Matrix::random(n, width, DType::fp64, 1, -2.0, 2.0);
         const auto dout = Matrix::random(n, h, DType::fp64, 2);
         Matrix out(n, h, DType::fp64), log_sum_exp(n, shape.heads, DType::fp64);
-        const auto loss = [&] {
+        const auto loss = [&, shape = shape, &first_visible = first_visible] {
             reference::causal_attention_forward(ctx, qkv, shape, first_visible, out, log_sum_exp,
                                                 {});
             return dot(out, dout);

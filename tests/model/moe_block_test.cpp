@@ -225,7 +225,8 @@ TEST_P(MoeBlock, MakesWhatItsDefinitionSaysAndItsSlopes) {
     EXPECT_THAT(whole.gradients, ::testing::SizeIs(::testing::Ge(3U)));
     for (const auto& [name, gradient] : whole.gradients) {
         expect_slopes(
-            gradient, [&](size_t i) { return loss.slope(loss.weights.at(name)[i]); }, name);
+            gradient,
+            [&loss, &name = name](size_t i) { return loss.slope(loss.weights.at(name)[i]); }, name);
     }
     for (const Recompute recompute : {Recompute::none, Recompute::selective}) {
         run.recompute = recompute;

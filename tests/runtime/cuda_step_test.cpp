@@ -43,7 +43,7 @@ TEST_P(CudaStep, NeitherWaitsForTheDeviceNorAllocatesAfterTheFirstOne) {
         std::mutex mutex;
         std::condition_variable all_here;
         int arrived = 0;
-        const auto meet = [&](const std::function<void()>& work) {
+        const auto meet = [&, ranks = ranks](const std::function<void()>& work) {
             std::unique_lock lock(mutex);
             const int round = arrived / ranks;
             if (++arrived % ranks == 0) {

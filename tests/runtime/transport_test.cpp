@@ -500,7 +500,7 @@ TEST_P(Ranks, SizeMismatchIsAnErrorAndNoHang) {
     for (const auto& [sent, expected] : {std::pair{10, 20}, std::pair{20, 10}}) {
         std::atomic<int> errors{0};
         std::atomic<int> size{0};
-        world().run([&](Communicator& c) {
+        world().run([&, sent = sent, expected = expected](Communicator& c) {
             Transport& t = c.transport();
             size = t.size();
             if (t.size() < 2 || t.rank() > 1) return;

@@ -28,7 +28,7 @@ TEST_P(NativeReductions, ReplaceExchangeFoldAndGatherWhereTheRootOwnsRows) {
 
             int64_t native = 0;   // parts of reduces
             int64_t ordered = 0;  // parts of exchanges
-            const auto expect = [&](const std::vector<int>& owners, int root) {
+            const auto expect = [&, m = m](const std::vector<int>& owners, int root) {
                 if (owners.size() < 2) return;
                 const bool owns = std::find(owners.begin(), owners.end(), root) != owners.end();
                 (owns ? native : ordered) += m * static_cast<int64_t>(owners.size());

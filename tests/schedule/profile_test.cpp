@@ -156,7 +156,7 @@ TEST(Profile, ComesBackAsItWasWritten) {
 TEST(Profile, WithoutAKeyIsRefusedWithTheKey) {
     const nlohmann::json whole = nlohmann::json::parse(some_text());
     for (const auto& [key, value] : whole.items()) {
-        EXPECT_THAT(refusal_after([&](auto& d) { d.erase(key); }),
+        EXPECT_THAT(refusal_after([&key = key](auto& d) { d.erase(key); }),
                     HasSubstr("\"" + key + "\" is missing"));
     }
     EXPECT_EQ(refusal_after([](auto& d) { d["costs"]["stage_ns"][2].erase("F"); }),

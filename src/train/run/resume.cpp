@@ -11,7 +11,6 @@
 #include "vocabpipe/error.hpp"
 
 #include <algorithm>
-#include <algorithm>
 #include <charconv>
 #include <cstdio>
 #include <functional>

@@ -140,7 +140,7 @@ TEST_P(EmbeddingOrder, ScatterAddsRepeatedIdsInOrder) {
     for (const auto& [first, count] : {std::pair{0, 11}, {3, 5}, {10, 1}, {11, 0}}) {
         for (const bool accumulate : {false, true}) {
             const auto before = start(count, accumulate, 2);
-            const Matrix actual = with_any_threads([&](Context& ctx) {
+            const Matrix actual = with_any_threads([&, first = first](Context& ctx) {
                 const Uploaded dshard = up(before);
                 ops().embedding_scatter_add(ctx, ids_there, gradient, first, dshard, accumulate);
                 return dshard.download();

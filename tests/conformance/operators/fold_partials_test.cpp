@@ -29,11 +29,12 @@ TEST_P(FoldPartials, AddsMembersThenBiasThenResidualWhichMayBeTheResult) {
                 const Uploaded members = up(partials), on_device = up(bias), out = up(residual);
                 const ConstTensor some_bias = with_bias ? ConstTensor(on_device) : ConstTensor();
                 const ConstTensor some_residual = with_residual ? ConstTensor(out) : ConstTensor();
-                const Matrix actual = with_any_threads([&](Context& ctx) {
-                    const Uploaded apart = poison(rows, cols, type(), gap);
-                    ops().fold_partials(ctx, members, count, some_bias, some_residual, apart);
-                    return apart.download();
-                });
+                const Matrix actual =
+                    with_any_threads([&, rows = rows, cols = cols, gap = gap](Context& ctx) {
+                        const Uploaded apart = poison(rows, cols, type(), gap);
+                        ops().fold_partials(ctx, members, count, some_bias, some_residual, apart);
+                        return apart.download();
+                    });
                 EXPECT_TRUE(actual.same_bits(expected));
                 EXPECT_TRUE(actual.gaps_are_intact());
                 ops().fold_partials(ctx(), members, count, some_bias, some_residual, out);

@@ -55,19 +55,20 @@ TEST_P(Rotary, RotatesQAndKByTheirPositionAndLeavesTheRest) {
                 (forward ? reference::rotary_forward : reference::rotary_backward)(host, table,
                                                                                    shape, exact);
                 const Uploaded on_device = up(table);
-                const Matrix result = with_any_threads([&](Context& ctx) {
+                const Matrix result = with_any_threads([&, shape = shape](Context& ctx) {
                     const Uploaded rotates = up(qkv);
                     (forward ? ops().rotary_forward : ops().rotary_backward)(ctx, on_device, shape,
                                                                              rotates);
                     return rotates.download();
                 });
                 // |a c| + |b s| <= 2, a rounding of each and of their sum
-                expect_close(result, exact, [&](int64_t row, int64_t col) {
-                    const bool v = col >= shape.query_columns() + shape.kv_columns();
-                    if (v || col % shape.head_size >= rotated) return 0.0;
-                    return 4 * kEps32 +
-                           unit_roundoff(type()) * std::abs(exact.get(row, col)) * 1.01;
-                });
+                expect_close(
+                    result, exact, [&, shape = shape, rotated = rotated](int64_t row, int64_t col) {
+                        const bool v = col >= shape.query_columns() + shape.kv_columns();
+                        if (v || col % shape.head_size >= rotated) return 0.0;
+                        return 4 * kEps32 +
+                               unit_roundoff(type()) * std::abs(exact.get(row, col)) * 1.01;
+                    });
             }
         }
     }

@@ -130,7 +130,8 @@ TEST_F(Experts, OrderAndRowsAgreeWithTheReference) {
                 EXPECT_EQ(row_of_slot.download(), rows);
                 EXPECT_EQ(slot_of_row.download(), slot_numbers);
 
-                const auto random = [&](int64_t count, int64_t width, DType of, unsigned seed) {
+                const auto random = [gap = gap](int64_t count, int64_t width, DType of,
+                                                unsigned seed) {
                     Matrix result(count, width, of, gap);
                     const auto values = Matrix::random(count, width, of, seed);
                     for (int64_t row = 0; row < count; ++row) {

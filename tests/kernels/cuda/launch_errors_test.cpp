@@ -20,7 +20,7 @@ using testing::HasSubstr;
 using testing::ThrowsMessage;
 
 /// How a message begins; of what a lambda function launches, clang 14 knows the place alone.
-std::string from(const std::string& name, const std::string& file) {
+std::string from([[maybe_unused]] const std::string& name, const std::string& file) {
 #ifdef __cpp_lib_source_location
     return "operator " + name + " (" + file + ":";
 #else

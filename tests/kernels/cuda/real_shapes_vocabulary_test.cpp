@@ -301,7 +301,7 @@ std::vector<int64_t> sampled_rows(const LayerProblem& p, const ExactTokens& exac
 
 void expect_weight_gradient(const LayerProblem& p, const ExactTokens& exact,
                             const LayerOutputs& outputs) {
-    const auto [tokens, hidden, vocab, sampled_tokens, sampled] = p.shape;
+    const int64_t tokens = p.shape.tokens, hidden = p.shape.hidden, vocab = p.shape.vocab;
     const std::vector<int64_t> rows = sampled_rows(p, exact);
     const std::vector<double> log_z = log_sums(p, outputs.statistics);
     const double logit_error = *std::ranges::max_element(exact.logit_error);
