@@ -18,7 +18,9 @@ double recomputed_bytes(const ModelConfig& config) {
     HeldParameters none;
     int64_t elements = 0;
     for (int layer = 0; layer < config.num_layers; ++layer) {
-        elements += DecoderLayer(decoder_layer_options(config, layer), none).recompute_traffic();
+        elements += DecoderLayer(decoder_layer_options(config, layer), none)
+                        .work(config.seq_length)
+                        .moved.recompute;
     }
     return static_cast<double>(elements * size_of(config.dtype)) / config.num_layers;
 }

@@ -17,7 +17,9 @@ double layers_flops_per_token(const ModelConfig& config) {
     HeldParameters none;
     double flops = 0;
     for (int layer = 0; layer < config.num_layers; ++layer) {
-        flops += DecoderLayer(decoder_layer_options(config, layer), none).flops(config.seq_length);
+        flops += DecoderLayer(decoder_layer_options(config, layer), none)
+                     .work(config.seq_length)
+                     .flops();
     }
     return flops;
 }

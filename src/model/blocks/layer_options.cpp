@@ -69,6 +69,7 @@ AttentionOptions attention_options(const ModelConfig& config, int layer, int ten
                              .qkv_init_std = config.init_std,
                              .proj_init_std = init_std_into_residual(config),
                              .rope = rope_of_layer(config, layer),
+                             .rotary_size = config.rotary_size(),
                              .tensor = tensor};
     if (config.qk_norm) {
         options.qk_norm = {.q_name = names.q_norm,
