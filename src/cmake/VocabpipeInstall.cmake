@@ -6,10 +6,10 @@ include(CMakePackageConfigHelpers)
 include(GNUInstallDirs)
 
 # Those that link before those that are linked: the order of the .pc files' Libs.
-set(VOCABPIPE_SCHEDULE_LIBRARIES plan step_costs schedules model_config programs support)
+set(VOCABPIPE_SCHEDULE_LIBRARIES plan step_costs schedules blocks model_config programs support)
 get_target_property(VOCABPIPE_TRAIN_LIBRARIES vocabpipe_train INTERFACE_LINK_LIBRARIES)
 list(TRANSFORM VOCABPIPE_TRAIN_LIBRARIES REPLACE "^vocabpipe_" "")
-set(VOCABPIPE_RUNTIME_LIBRARIES ${VOCABPIPE_TRAIN_LIBRARIES} select_files checkpoint step batches optimizer checkpoint_format data model blocks executor kernels)
+set(VOCABPIPE_RUNTIME_LIBRARIES ${VOCABPIPE_TRAIN_LIBRARIES} select_files checkpoint step batches optimizer checkpoint_format data model executor kernels)
 set(VOCABPIPE_CUDA_LIBRARIES cuda cuda_kernels)
 
 set(package_folder "${CMAKE_INSTALL_LIBDIR}/cmake/vocabpipe")

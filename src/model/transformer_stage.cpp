@@ -61,10 +61,8 @@ TransformerStage::TransformerStage(const ModelConfig& config, const StageOptions
       tiles_(TileMap::even(largest_part(tokens_.all, options.tensor.ranks) * options.tensor.ranks,
                            options.tensor.ranks, options.tensor_pieces)),
       hidden_size_(config.hidden_size),
-      dtype_(config.dtype),
       parameters_(parameters),
-      rotary_(rotary),
-      scratch_{.own_columns = config.hidden_size} {
+      rotary_(rotary) {
     const LayerTeams teams{.tensor = options.tensor.ranks,
                            .expert = options.expert.ranks,
                            .row_factor = options.moe_row_factor,
@@ -78,14 +76,20 @@ TransformerStage::TransformerStage(const ModelConfig& config, const StageOptions
     if (options.layers.embedding) embedded_tokens_.emplace(embedded_tokens_options(config), held);
     if (options.layers.final_norm) final_norm_.emplace(final_norm_options(config), held);
 
-    for (const DecoderLayer& layer : layers_) {
-        scratch_ = scratch_.or_larger(layer.scratch({.operators = operators,
-                                                     .sequences = options.sequences,
-                                                     .seq_length = config.seq_length,
-                                                     .dtype = config.dtype,
-                                                     .threads = options.threads,
-                                                     .tensor = options.tensor.ranks}));
-    }
+    std::vector<const DecoderLayer*> layers;
+    for (const DecoderLayer& layer : layers_) layers.push_back(&layer);
+    memory_ = StageMemory({.hidden_size = config.hidden_size,
+                           .embeds = options.layers.embedding,
+                           .generates = options.cache != nullptr,
+                           .recompute = options.recompute,
+                           .expert = options.expert.ranks},
+                          std::move(layers), final_norm_ ? &*final_norm_ : nullptr,
+                          {.operators = operators,
+                           .sequences = options.sequences,
+                           .seq_length = config.seq_length,
+                           .dtype = config.dtype,
+                           .threads = options.threads,
+                           .tensor = options.tensor.ranks});
 }
 
 TileLink* TransformerStage::link_to(Context& ctx, Axis axis, TeamPlace place) {
@@ -189,13 +193,14 @@ void TransformerStage::run_on_all_rows(StagePass pass, ConstTensor x, Tensor y, 
 
 void TransformerStage::forward(Context& ctx, const Microbatch& microbatch, ConstTensor x, Tensor y,
                                Activations activations, Bytes workspace) {
-    Views memory(workspace);
+    Views views(workspace);
     StagePass pass = begin_pass(ctx, microbatch);
-    pass.scratch = scratch_views(memory);
+    pass.scratch = memory_.scratch_views(views);
     if (generates_in_team()) {
-        run_on_all_rows(pass, x, y, saved_views(activations), whole_output_view(memory));
+        run_on_all_rows(pass, x, y, memory_.saved_views(activations),
+                        memory_.whole_output_view(views));
     } else {
-        run(pass, x, y, saved_views(activations));
+        run(pass, x, y, memory_.saved_views(activations));
     }
 }
 
@@ -206,10 +211,10 @@ void TransformerStage::recompute(Context& ctx, const Microbatch& microbatch, Con
         forward(ctx, microbatch, x, {}, activations, workspace);
         return;
     }
-    const Saved saved = saved_views(activations);
-    Views memory(workspace);
+    const Saved saved = memory_.saved_views(activations);
+    Views views(workspace);
     StagePass pass = begin_pass(ctx, microbatch);
-    pass.scratch = scratch_views(memory);
+    pass.scratch = memory_.scratch_views(views);
     for (size_t i = 0; i < layers_.size(); ++i) {
         if (i > 0) ctx.poll();
         layers_[i].recompute(pass, input(saved, i, x), saved.layers[i]);
@@ -220,9 +225,9 @@ void TransformerStage::backward(Context& ctx, const Microbatch& microbatch, Cons
                                 ConstTensor x, Activations activations, Tensor dx, Bytes workspace,
                                 bool accumulate) {
     const size_t count = layers_.size();
-    const Saved saved = saved_views(activations);
+    const Saved saved = memory_.saved_views(activations);
     Views views(workspace);
-    BackwardMemory memory = backward_views(views);
+    StageMemory::Backward memory = memory_.backward_views(views);
     StagePass pass = begin_pass(ctx, microbatch);
     pass.scratch = memory.scratch;
     pass.weight_gradients = {.accumulate = accumulate, .with_input = true};
@@ -260,12 +265,12 @@ void TransformerStage::backward_input(Context& ctx, const Microbatch& microbatch
                                       ConstTensor x, Activations activations, Tensor dx,
                                       Bytes for_weight, Bytes workspace) {
     const size_t count = layers_.size();
-    const Saved saved = saved_views(activations);
+    const Saved saved = memory_.saved_views(activations);
     Views weight_memory(for_weight);
-    const ForWeight left = weight_views(weight_memory);
-    Views memory(workspace);
+    const ForWeight left = memory_.weight_views(weight_memory);
+    Views views(workspace);
     StagePass pass = begin_pass(ctx, microbatch);
-    pass.scratch = scratch_views(memory);
+    pass.scratch = memory_.scratch_views(views);
 
     const Tensor last = count == 0 ? dx : left.layer_dy.back();
     const auto keep = [&](RowRange rows) {
@@ -295,12 +300,12 @@ void TransformerStage::backward_weight(Context& ctx, const Microbatch& microbatc
                                        Activations activations, Bytes for_weight, Bytes workspace,
                                        bool accumulate) {
     const size_t count = layers_.size();
-    const Saved saved = saved_views(activations);
+    const Saved saved = memory_.saved_views(activations);
     Views weight_memory(for_weight);
-    const ForWeight left = weight_views(weight_memory);
-    Views memory(workspace);
+    const ForWeight left = memory_.weight_views(weight_memory);
+    Views views(workspace);
     StagePass pass = begin_pass(ctx, microbatch);
-    pass.scratch = weight_scratch_views(memory);
+    pass.scratch = memory_.weight_scratch_views(views);
     pass.weight_gradients.accumulate = accumulate;
 
     if (final_norm_) {

@@ -4,6 +4,7 @@
 #include "src/model/blocks/decoder_layer.hpp"
 #include "src/model/blocks/embedded_tokens.hpp"
 #include "src/model/blocks/norm.hpp"
+#include "src/model/blocks/stage_memory.hpp"
 #include "src/model/key_value_cache.hpp"
 #include "src/model/parameter_rows.hpp"
 #include "src/model/rotary_tables.hpp"
@@ -70,10 +71,11 @@ public:
     TransformerStage(const ModelConfig& config, const StageOptions& options,
                      const kernels::Operators& operators, std::span<Parameter> parameters,
                      const RotaryTables* rotary);
+    TransformerStage(const TransformerStage&) = delete;
 
     /// false in a team, whose products take rows in another order.
     [[nodiscard]] bool streams() const override { return options_.tensor.ranks == 1; }
-    [[nodiscard]] StageBytes bytes() const override;
+    [[nodiscard]] StageBytes bytes() const override { return memory_.bytes(); }
     [[nodiscard]] std::span<Parameter> parameters() override { return parameters_; }
     void forward(Context& ctx, const Microbatch& microbatch, ConstTensor x, Tensor y,
                  Activations activations, Bytes workspace) override;
@@ -89,29 +91,9 @@ public:
                          bool accumulate) override;
 
 private:
-    /// What F leaves.
-    struct Saved {
-        /// (N/t, h): the input of each layer, then of the final norm. Empty where that is the
-        /// stage's own input or output.
-        std::vector<Tensor> inputs;
-        std::vector<DecoderLayer::Saved> layers;
-        Statistics final_statistics;
-    };
-    /// What I leaves for W; B consumes all of it at once.
-    struct ForWeight {
-        std::vector<DecoderLayer::Gradients> layers;
-        std::vector<Tensor> layer_dy;  ///< per layer (N/t, h): gradient of its output
-        Tensor stage_dy;               ///< (N/t, h)
-        Tensor stage_dx;               ///< (N/t, h) of the first layer's input
-    };
-    /// Scratch memory of B.
-    struct BackwardMemory {
-        Tensor next, other;  ///< (N/t, h): gradients of the inputs of two neighbouring layers
-        Scratch scratch;
-        std::vector<DecoderLayer::Gradients> layers;  ///< all in the same memory
-    };
+    using Saved = StageMemory::Saved;
+    using ForWeight = StageMemory::ForWeight;
 
-    [[nodiscard]] TokenViews tokens(Views& views) const;
     /// Pieces of the boundaries; none in a team.
     [[nodiscard]] RowPieces input_pieces(Context& ctx) const {
         return streams() ? RowPieces::of_input(ctx, tokens_.all) : RowPieces();
@@ -119,21 +101,10 @@ private:
     [[nodiscard]] RowPieces output_pieces(Context& ctx) const {
         return streams() ? RowPieces::of_output(ctx, tokens_.all) : RowPieces();
     }
-    Saved saved_views(Views& saved, Views& recomputed) const;
-    /// Without a backward all layers use the same memory in turn.
-    Saved forward_views(Views& memory) const;
-    [[nodiscard]] Saved saved_views(Activations activations) const;
-    ForWeight weight_views(Views& views) const;
-    BackwardMemory backward_views(Views& views) const;
-    Scratch scratch_views(Views& views) const;
-    /// Whether this is generation by a team, where F needs memory for all rows of its output.
+    /// Whether this is generation by a team.
     [[nodiscard]] bool generates_in_team() const {
         return options_.cache != nullptr && options_.tensor.ranks > 1;
     }
-    Tensor whole_output_view(Views& views) const;
-    /// Scratch of W: the tensor that a tensor team gathers, or all scratch for a team of experts;
-    /// empty without a team.
-    Scratch weight_scratch_views(Views& views) const;
 
     /// Null for a team of one. Throws Error where the context has another link, or none.
     [[nodiscard]] static TileLink* link_to(Context& ctx, Axis axis, TeamPlace place);
@@ -152,13 +123,12 @@ private:
     TokenCounts tokens_;
     TileMap tiles_;  ///< rows of the boundaries of t members
     int64_t hidden_size_;
-    DType dtype_;
     std::span<Parameter> parameters_;
     const RotaryTables* rotary_;
     std::vector<DecoderLayer> layers_;
     std::optional<EmbeddedTokens> embedded_tokens_;
     std::optional<Norm> final_norm_;
-    ScratchSize scratch_;
+    StageMemory memory_;  ///< of these blocks
 };
 
 }  // namespace vocabpipe

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "src/plan/profiled_model.hpp"
 #include "vocabpipe/error.hpp"
 #include "vocabpipe/plan.hpp"
 
@@ -14,21 +15,7 @@ void use_profile(PlanOptions& options, Profile profile) {
             "--profile: has no layer or no vocabulary row, so nothing can be scaled; profile a "
             "model with at least one of each");
     }
-    // Profiles describe a GPT with learned positions, which vocabpipe trains.
-    options.model = {.name = "profiled GPT",
-                     .num_layers = model.layers,
-                     .hidden_size = model.hidden,
-                     .ffn_hidden_size = model.ffn_hidden,
-                     .num_attention_heads = model.heads,
-                     .num_key_value_heads = model.heads,
-                     .head_size = model.hidden / model.heads,
-                     .vocab_size = model.vocab,
-                     .learned_positions = model.seq_length,
-                     .layer_norm = true,
-                     .qkv_bias = true,
-                     .attention_output_bias = true,
-                     .mlp_bias = true,
-                     .tied = profile.sizes.tied};
+    options.model = {.name = "profiled GPT", .config = profiled_config(profile)};
     options.seq_length = model.seq_length;
     options.micro_batch_sizes = {model.micro_batch_size};
     options.device.name = profile.device;

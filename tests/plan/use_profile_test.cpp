@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Plans from measured costs: the profiled split comes back, other splits are scaled from it.
+#include "src/plan/profiled_model.hpp"
 #include "src/plan/step_model.hpp"
 #include "tests/plan/plan_cases.hpp"
 #include "vocabpipe/error.hpp"
@@ -49,6 +50,8 @@ Profile measured() {
     profile.sizes.tokens = 64;
     profile.sizes.hidden = 64;
     profile.sizes.dtype = DType::fp32;
+    profile.sizes.stages.assign(2, {.saved = 100});
+    profile.sizes.shards.assign(2, {.exp_logits = 64 * 500 * 4});
     profile.persistent = {{.weights = 400'000, .gradients = 400'000, .optimizer = 800'000},
                           {.weights = 400'000, .gradients = 400'000, .optimizer = 800'000}};
     return profile;
@@ -71,7 +74,7 @@ StepModel two_barriers(const PlanOptions& options, std::vector<int> layers) {
                               .micro_batch_size = options.micro_batch_sizes.front(),
                               .recompute = options.recompute.front(),
                               .microbatches = 8};
-    return step_model(options, unit_costs(options, candidate), candidate);
+    return step_model(options, {}, candidate);
 }
 
 TEST(UseProfile, TheProfiledSplitHasTheMeasuredCosts) {
@@ -101,45 +104,22 @@ TEST(UseProfile, OtherSplitsAreScaledByLayersAndRows) {
     EXPECT_NEAR(static_cast<double>(step.costs.pass_ns(0, {Op::T, 0, 0})), 5'000, 2);
 }
 
-// Both ranks' Report and Update over 4 bytes of 100'000 gradients and 30 of as many updates each.
-TEST(UseProfile, AByteOfAParameterTakesItsShareOfReportAndUpdate) {
+TEST(UseProfile, ReplicasUpdateTheirPartsOfTheParameters) {
     PlanOptions options = profiled();
-    const double bytes = 2 * (100'000 * 4 + 100'000 * 30);
-    EXPECT_DOUBLE_EQ(unit_costs(options, {}).per_parameter_byte, 2 * 3'500 / bytes);
-    options.profile->sizes.dtype = DType::bf16;  // with master weights
-    for (PersistentBytes& rank : options.profile->persistent) rank.optimizer = 1'200'000;
-    EXPECT_DOUBLE_EQ(unit_costs(options, {}).per_parameter_byte, 2 * 3'500 / bytes);
-    options.profile->persistent.clear();
-    EXPECT_EQ(unit_costs(options, {}).per_parameter_byte, 0);
-}
-
-// Three products and a softmax: score = p + 2/3 s, and both = 3 p + s.
-TEST(UseProfile, ProductsAndSoftmaxOfTheOutputLayerFollowFromSAndT) {
-    PlanOptions options = profiled();
-    const auto costs = [&](Barriers barriers, int64_t score, int64_t weight) {
-        options.profile->barriers = barriers;
-        for (TableCosts::OpCosts& rank : options.profile->costs.rank_ns) {
-            at(rank, Op::S) = score;
-            at(rank, Op::T) = weight;
-        }
-        const UnitCosts units = unit_costs(options, {});
-        EXPECT_EQ(units.whole_softmax_per_row, units.softmax_per_row);
-        EXPECT_EQ(units.output_gradient.per_row, units.logits.per_row);
-        EXPECT_EQ(units.output_weight_gradient.per_row, units.logits.per_row);
-        return std::pair(units.logits.per_row, units.softmax_per_row);
-    };
-    // 500 rows on each of two ranks.
-    EXPECT_EQ(costs(Barriers::two, 8'000, 10'000), std::pair(8.0, 12.0));
-    EXPECT_EQ(costs(Barriers::two, 3'000, 15'000), std::pair(12.0, 0.0)) << "not less than none";
-    EXPECT_EQ(costs(Barriers::two, 18'000, 9'000), std::pair(0.0, 54.0)) << "not more than all";
-    EXPECT_EQ(costs(Barriers::one, 12'000, 6'000), std::pair(12.0, 0.0));
-}
-
-TEST(UseProfile, EGoesThroughAllTokensOnEveryRankAndGThroughAPart) {
-    PlanOptions options = profiled();
-    for (TableCosts::OpCosts& rank : options.profile->costs.rank_ns) at(rank, Op::G) = 4'000;
-    EXPECT_EQ(unit_costs(options, {}).embedding, 9'000);
-    EXPECT_EQ(unit_costs(options, {}).embedding_gradient, 2 * 4'000);
+    options.gpus = 4;
+    options.pipeline = {2};
+    options.data = {2};
+    const Candidate candidate{.schedule = "1f1b",
+                              .vocab_mode = VocabMode::two_barriers,
+                              .layers_per_stage = {2, 2},
+                              .mesh = {.pipeline = 2, .data = 2},
+                              .micro_batch_size = 2,
+                              .microbatches = 4};
+    const StepModel step = step_model(options, {}, candidate);
+    EXPECT_NEAR(static_cast<double>(step.costs.pass_ns(0, {.op = Op::Update})), 1'500, 20);
+    EXPECT_NEAR(static_cast<double>(step.costs.pass_ns(0, {.op = Op::Report})), 250, 5);
+    EXPECT_EQ(step.sizes.replicas, 2);
+    EXPECT_EQ(step.sizes.buckets.size(), 2U);
 }
 
 TEST(UseProfile, WhatBelongsToNoActionComesOnTop) {
@@ -155,18 +135,6 @@ TEST(UseProfile, WhatBelongsToNoActionComesOnTop) {
     }
 }
 
-TEST(UseProfile, OnHostsReduceGoesThroughTheRowsOfTokens) {
-    PlanOptions options = profiled();
-    const auto rows = [&] {
-        const double byte = unit_costs(options, {}).per_parameter_byte;
-        const StepModel step = two_barriers(options, {2, 2});
-        return static_cast<double>(step.costs.pass_ns(0, {.op = Op::Reduce})) / (4 * 64 * 4 * byte);
-    };
-    EXPECT_NEAR(rows(), 8 * 64 / 2, 1) << "8 microbatches of 64 tokens, two ranks";
-    options.profile->costs.communication = CommunicationOrder::streams;
-    EXPECT_NEAR(rows(), 500, 1);
-}
-
 TEST(UseProfile, OnHostsGradientsTravelByShorterPieces) {
     PlanOptions options = profiled();
     options.schedules = {"1f1b"};
@@ -174,8 +142,8 @@ TEST(UseProfile, OnHostsGradientsTravelByShorterPieces) {
     options.data = {2};
     options.vocab_modes = {VocabMode::none};
     options.evaluation = Evaluation::simulation;
-    options.model.num_layers = 1;
-    options.model.hidden_size = 1024;  // more weights than activations
+    options.model.config.num_layers = 1;
+    options.model.config.hidden_size = 1024;  // more weights than activations
     const auto live = [&] {
         const PlannedMemory worst = make_plan(options).rows.at(0).worst;
         return worst.activations + worst.vocabulary + worst.communication;
@@ -209,12 +177,13 @@ TEST(UseProfile, SelectiveRecomputationThatWasNotMeasuredTakesItsBytes) {
     EXPECT_EQ(cost(0), 20'000);  // not measured either
 }
 
-TEST(UseProfile, ABackwardAndItsRecomputationGiveTheMarginOfC0) {
-    PlanOptions options = profiled();
-    options.profile->costs.latency_ns = 1'000'000;
-    EXPECT_EQ(two_barriers(options, {2, 2}).generate.rule.broadcast_margin, 44'000 / 2);
-    options.recompute = {Recompute::full};
-    EXPECT_EQ(two_barriers(options, {2, 2}).generate.rule.broadcast_margin, (44'000 + 20'000) / 2);
+TEST(UseProfile, TheOrderIsThatOfTrainingAndSimulation) {
+    const StepModel step = two_barriers(profiled(), {2, 2});
+    EXPECT_EQ(step.generate.rule.broadcast_margin, 0);
+    const Profile profile = measured();
+    const StepPrice price = costs_of(profile, Recompute::none).price(step.placement, {2, 2});
+    EXPECT_EQ(step.generate.costs.mean(Op::F), price.order.mean(Op::F));
+    EXPECT_EQ(step.generate.costs.hop, price.order.hop);
 }
 
 TEST(UseProfile, APlanFromAProfileHasTimesAndMemoryButNoMfu) {

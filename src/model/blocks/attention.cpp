@@ -152,9 +152,17 @@ void Attention::backward_weight(const StagePass& pass, ConstTensor dy, ConstTens
     qkv_.backward_weight(pass, gradients.qkv, x);
 }
 
-double Attention::flops(int64_t seq_length) const {
-    const auto q = static_cast<double>(options_.shape.query_columns());
-    return qkv_.flops() + proj_.flops() + 4 * q * mean_keys(seq_length, options_.shape.window);
+BlockWork Attention::work(int64_t seq_length) const {
+    const kernels::AttentionShape& all = options_.shape;
+    // Norms copy v.
+    const int64_t normed = qk_norm_ ? all.qkv_columns() : 0;
+    const int64_t rotated = options_.rope ? (all.heads + all.kv_heads) * options_.rotary_size : 0;
+    return {.products = {qkv_.product(), proj_.product()},
+            .heads_flops =
+                4 * static_cast<double>(all.query_columns()) * mean_keys(seq_length, all.window),
+            .moved = {.forward = 2 * normed + 2 * rotated,
+                      .backward = 3 * normed + 2 * rotated,
+                      .recompute_heads = qk_norm_ ? 2 * normed + 2 * rotated : 0}};
 }
 
 }  // namespace vocabpipe

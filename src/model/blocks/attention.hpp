@@ -23,6 +23,7 @@ struct AttentionOptions {
     float proj_init_std = 0;
     std::optional<QkNormOptions> qk_norm;  ///< before the rotary positions
     std::optional<Rope> rope;              ///< none: no rotary positions
+    int64_t rotary_size = 0;               ///< columns of a head that `rope` rotates
     int tensor = 1;                        ///< t, ranks that share the heads
 };
 
@@ -64,11 +65,7 @@ public:
     void backward_weight(const StagePass& pass, ConstTensor dy, ConstTensor x, const Saved& saved,
                          const Gradients& gradients) const;
 
-    /// Forward FLOPs of all heads per token: matrix products only; scores count the keys a query
-    /// sees.
-    [[nodiscard]] double flops(int64_t seq_length) const;
-    /// Elements that recompute() reads and writes, per token; norms of q and k are not counted.
-    [[nodiscard]] int64_t recompute_traffic() const { return 0; }
+    [[nodiscard]] BlockWork work(int64_t seq_length) const;
 
 private:
     [[nodiscard]] kernels::AttentionShape shape(int64_t sequences, int64_t seq_length) const;

@@ -26,8 +26,7 @@ public:
     /// Gathers x again, because F does not keep the gathered tensor.
     void backward_weight(const StagePass& pass, ConstTensor dy, ConstTensor x) const;
 
-    /// Forward FLOPs of all members, per token.
-    [[nodiscard]] double flops() const { return product_.flops(); }
+    [[nodiscard]] BlockProduct product() const { return product_.product(); }
 
 private:
     std::string name_;
@@ -53,8 +52,7 @@ public:
 
     /// Scratch of forward_onto().
     [[nodiscard]] ScratchSize scratch() const { return product_.scratch(); }
-    /// Forward FLOPs of all members, per token.
-    [[nodiscard]] double flops() const { return product_.flops(); }
+    [[nodiscard]] BlockProduct product() const { return product_.product(); }
 
 private:
     std::string name_;

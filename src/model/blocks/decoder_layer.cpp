@@ -57,12 +57,10 @@ void DecoderLayer::backward_weight(const StagePass& pass, ConstTensor dy, ConstT
                                gradients.attention);
 }
 
-double DecoderLayer::flops(int64_t seq_length) const {
-    return attention_.flops(seq_length) + mlp_.flops(seq_length);
-}
-
-int64_t DecoderLayer::recompute_traffic() const {
-    return attention_.recompute_traffic() + mlp_.recompute_traffic();
+BlockWork DecoderLayer::work(int64_t seq_length) const {
+    BlockWork work = attention_.work(seq_length);
+    work.add(mlp_.work(seq_length));
+    return work;
 }
 
 }  // namespace vocabpipe

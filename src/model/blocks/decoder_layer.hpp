@@ -51,10 +51,7 @@ public:
     void backward_weight(const StagePass& pass, ConstTensor dy, ConstTensor x, const Saved& saved,
                          const Gradients& gradients) const;
 
-    /// Forward FLOPs per token: matrix products only (docs/performance.md).
-    [[nodiscard]] double flops(int64_t seq_length) const;
-    /// Elements that recompute() reads and writes, per token.
-    [[nodiscard]] int64_t recompute_traffic() const;
+    [[nodiscard]] BlockWork work(int64_t seq_length) const;
 
 private:
     [[nodiscard]] ConstTensor mlp_input(ConstTensor x, const Saved& saved) const {

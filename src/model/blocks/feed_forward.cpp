@@ -126,17 +126,12 @@ void FeedForward::backward_weight(const StagePass& pass, ConstTensor dy, ConstTe
     }
 }
 
-double FeedForward::flops(int64_t seq_length) const {
-    if (mlp_) return mlp_->flops(seq_length);
-    return moe_->flops() + (gated_shared_expert_ ? gated_shared_expert_->flops() : 0) +
-           (shared_expert_ ? shared_expert_->flops(seq_length) : 0);
-}
-
-int64_t FeedForward::recompute_traffic() const {
-    if (mlp_) return mlp_->recompute_traffic();
-    return moe_->recompute_traffic() +
-           (gated_shared_expert_ ? gated_shared_expert_->recompute_traffic() : 0) +
-           (shared_expert_ ? shared_expert_->recompute_traffic() : 0);
+BlockWork FeedForward::work(int64_t seq_length) const {
+    if (mlp_) return mlp_->work(seq_length);
+    BlockWork work = moe_->work();
+    if (gated_shared_expert_) work.add(gated_shared_expert_->work());
+    if (shared_expert_) work.add(shared_expert_->work(seq_length));
+    return work;
 }
 
 }  // namespace vocabpipe

@@ -54,8 +54,7 @@ public:
     void backward_weight(const StagePass& pass, ConstTensor dy, ConstTensor x, const Saved& saved,
                          const Gradients& gradients) const;
 
-    [[nodiscard]] double flops(int64_t seq_length) const;
-    [[nodiscard]] int64_t recompute_traffic() const;
+    [[nodiscard]] BlockWork work(int64_t seq_length) const;
 
 private:
     /// The pass that the shared expert sees.

@@ -69,6 +69,7 @@ AttentionOptions attention_options(const ModelConfig& config, int layer, int ten
                              .qkv_init_std = config.init_std,
                              .proj_init_std = init_std_into_residual(config),
                              .rope = rope_of_layer(config, layer),
+                             .rotary_size = config.rotary_size(),
                              .tensor = tensor};
     if (config.qk_norm) {
         options.qk_norm = {.q_name = names.q_norm,
@@ -198,6 +199,10 @@ DecoderLayerOptions decoder_layer_options(const ModelConfig& config, int layer,
         options.mlp.post_norm = norm_options(config, names.post_mlp_norm);
     }
     return options;
+}
+
+bool has_embedded_tokens(const ModelConfig& config) {
+    return config.learned_positions || config.embedding_scale != 1;
 }
 
 EmbeddedTokensOptions embedded_tokens_options(const ModelConfig& config) {

@@ -38,6 +38,7 @@ std::vector<int64_t> cut_ranges(const LinearOptions& options) {
 Linear::Linear(const LinearOptions& options, ParameterSource& parameters)
     : in_(options.in),
       out_(std::reduce(options.out.begin(), options.out.end())),
+      cut_(options.cut),
       weight_(parameters.next({.name = options.files.name + ".weight",
                                .rows = out_,
                                .cols = in_,

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "src/model/blocks/block_work.hpp"
 #include "src/model/blocks/stage_pass.hpp"
 #include "src/model/parameter_source.hpp"
 
@@ -60,14 +61,12 @@ public:
     [[nodiscard]] ConstTensor bias() const;
     /// Scratch of forward_onto().
     [[nodiscard]] ScratchSize scratch() const { return {.own_columns = out_}; }
-    /// Forward FLOPs per token.
-    [[nodiscard]] double flops() const {
-        return 2 * static_cast<double>(in_) * static_cast<double>(out_);
-    }
+    [[nodiscard]] BlockProduct product() const { return {.in = in_, .out = out_, .cut = cut_}; }
 
 private:
     int64_t in_;
     int64_t out_;
+    TensorCut cut_;
     Parameter* weight_;
     Parameter* bias_;  ///< null: none
 };

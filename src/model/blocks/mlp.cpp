@@ -99,4 +99,12 @@ void Mlp::backward_weight(const StagePass& pass, ConstTensor dy, ConstTensor x, 
     fc_.backward_weight(pass, gradients.fc, x);
 }
 
+BlockWork Mlp::work(int64_t /*seq_length*/) const {
+    // The activation reads `fc` and writes `act`; its backward reads `fc` and the gradient of `act`
+    // and writes that of `fc`.
+    const int64_t fc = fc_columns() * options_.tensor, act = options_.ffn_hidden_size;
+    return {.products = {fc_.product(), fc_proj_.product()},
+            .moved = {.forward = fc + act, .backward = 2 * fc + act, .recompute = fc + act}};
+}
+
 }  // namespace vocabpipe

@@ -54,12 +54,7 @@ public:
     void backward_weight(const StagePass& pass, ConstTensor dy, ConstTensor x, const Saved& saved,
                          const Gradients& gradients) const;
 
-    /// Forward FLOPs of all ranks, per token.
-    [[nodiscard]] double flops(int64_t /*seq_length*/) const {
-        return fc_.flops() + fc_proj_.flops();
-    }
-    /// Elements that recompute() reads and writes, per token.
-    [[nodiscard]] int64_t recompute_traffic() const { return fc_columns() + ffn_columns(); }
+    [[nodiscard]] BlockWork work(int64_t seq_length) const;
 
 private:
     /// f of this rank.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "src/model/blocks/block_work.hpp"
 #include "src/model/blocks/stage_pass.hpp"
 #include "src/model/blocks/token_views.hpp"
 #include "src/model/parameter_source.hpp"
@@ -38,8 +39,10 @@ public:
     void backward_weight(const StagePass& pass, ConstTensor dy, ConstTensor x,
                          Statistics statistics) const;
 
-    /// Elements that a forward reads and writes, per token.
-    [[nodiscard]] int64_t forward_traffic() const { return 2 * options_.size; }
+    /// A forward reads x and writes y; a backward reads x and dy and writes dx.
+    [[nodiscard]] MovedElements moved() const {
+        return {.forward = 2 * options_.size, .backward = 3 * options_.size};
+    }
 
 private:
     [[nodiscard]] kernels::RmsNormOptions rms_norm() const {

@@ -122,6 +122,22 @@ void Sublayer<Block>::backward_weight(const StagePass& pass, ConstTensor dy, Con
     if (norm_) norm_->backward_weight(pass, gradients.in, x, saved.norm_statistics);
 }
 
+template <class Block>
+BlockWork Sublayer<Block>::work(int64_t seq_length) const {
+    BlockWork work = block_.work(seq_length);
+    // The residual and the block's output are read and their sum is written; gradients likewise.
+    work.moved.forward += 3 * hidden_size_;
+    work.moved.backward += 3 * hidden_size_;
+    for (const std::optional<Norm>* norm : {&norm_, &post_norm_}) {
+        if (!*norm) continue;
+        const MovedElements moved = (*norm)->moved();
+        work.moved.forward += moved.forward;
+        work.moved.backward += moved.backward;
+        if (norm == &norm_) work.moved.recompute += moved.forward;
+    }
+    return work;
+}
+
 template class Sublayer<Attention>;
 template class Sublayer<Mlp>;
 template class Sublayer<FeedForward>;

@@ -61,11 +61,7 @@ public:
     void backward_weight(const StagePass& pass, ConstTensor dy, ConstTensor x, const Saved& saved,
                          const Gradients& gradients) const;
 
-    /// Forward FLOPs of the block, per token.
-    [[nodiscard]] double flops(int64_t seq_length) const { return block_.flops(seq_length); }
-    [[nodiscard]] int64_t recompute_traffic() const {
-        return (norm_ ? norm_->forward_traffic() : 0) + block_.recompute_traffic();
-    }
+    [[nodiscard]] BlockWork work(int64_t seq_length) const;
 
 private:
     /// Input of the block: x, or its norm.

@@ -3,6 +3,7 @@
 // times, then lowers and simulates it.
 #include "src/tool/schedule/scheduled_step.hpp"
 
+#include "src/plan/profiled_model.hpp"
 #include "src/step/costs/profile_costs.hpp"
 #include "src/support/process_memory.hpp"
 #include "src/support/text_layout.hpp"
@@ -18,7 +19,6 @@
 #include "vocabpipe/overlap_table.hpp"
 #include "vocabpipe/receive_early.hpp"
 #include "vocabpipe/step_pieces.hpp"
-#include "vocabpipe/transformer_shape.hpp"
 #include "vocabpipe/with_recomputation.hpp"
 
 #include <algorithm>
@@ -98,16 +98,6 @@ std::string memory_of(const ScheduledStep& step, const ScheduleFlags& flags,
     if (count > 0) text += counted(count, "layer") + ", ";
     text += counted(step.schedule.output.vocab_size(), "vocabulary row");
     return text + (step.persistent.empty() ? "; without weights and optimizer" : "");
-}
-
-/// The layer of the profiled model, for what a selective R makes again. A profile does not record
-/// the family: assumes a GPT.
-SelectiveWork selective_work(const Profile& profile) {
-    const TransformerShape layer{.hidden_size = profile.model.hidden,
-                                 .ffn_hidden_size = profile.model.ffn_hidden,
-                                 .layer_norm = true};
-    return {.elements = layer.elementwise_recompute(),
-            .bytes = layer.recomputed_bytes(Recompute::selective, size_of(profile.sizes.dtype))};
 }
 
 /// Costs from a profile or from figures, and from a file of pass times where there is one. The

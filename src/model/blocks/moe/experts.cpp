@@ -165,15 +165,19 @@ void Experts::backward_weight(const StagePass& pass, const ExpertRows& rows, con
                                       weights_.gate_up->gradient, accumulate);
 }
 
-double Experts::flops() const {
-    constexpr double kMatrices = 3;
-    return 2 * kMatrices * static_cast<double>(options_.per_token) *
-           static_cast<double>(options_.hidden_size) *
-           static_cast<double>(options_.ffn_hidden_size);
-}
-
-int64_t Experts::recompute_traffic() const {
-    return options_.per_token * (2 * options_.hidden_size + 3 * options_.ffn_hidden_size);
+BlockWork Experts::work() const {
+    const int64_t k = options_.per_token, h = options_.hidden_size, f = options_.ffn_hidden_size;
+    const auto product = [&](int64_t in, int64_t out) {
+        return BlockProduct{
+            .in = in, .out = out, .cut = options_.cut, .experts = options_.experts, .per_token = k};
+    };
+    // Forward copies rows, activates them, and adds them up with weights. Backward copies rows of
+    // dy, multiplies rows of f for the weights' gradients, scales rows of both sizes, goes back
+    // through the activation, and adds up.
+    return {.products = {product(h, 2 * f), product(f, h)},
+            .moved = {.forward = k * (3 * h + 3 * f),
+                      .backward = k * (5 * h + 9 * f),
+                      .recompute = k * (2 * h + 3 * f)}};
 }
 
 }  // namespace vocabpipe

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "src/model/blocks/block_work.hpp"
 #include "src/model/blocks/moe/expert_rows.hpp"
 #include "src/model/blocks/moe/kept_on_host.hpp"
 #include "src/model/blocks/stage_pass.hpp"
@@ -93,10 +94,7 @@ public:
                          const Gradients& gradients) const;
 
     [[nodiscard]] const ExpertWeights& weights() const { return weights_; }
-    /// Forward FLOPs per token.
-    [[nodiscard]] double flops() const;
-    /// Elements that recompute() reads and writes, per token.
-    [[nodiscard]] int64_t recompute_traffic() const;
+    [[nodiscard]] BlockWork work() const;
 
 private:
     /// (e N, h): the sums of all members.

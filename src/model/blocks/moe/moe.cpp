@@ -131,4 +131,10 @@ void Moe::backward_weight(const StagePass& pass, ConstTensor dy, ConstTensor x, 
     router_.backward_weight(pass, x, saved.router, gradients.router);
 }
 
+BlockWork Moe::work() const {
+    BlockWork work{.products = {router_.product()}};
+    work.add(experts_.work());
+    return work;
+}
+
 }  // namespace vocabpipe

@@ -50,8 +50,7 @@ public:
     void backward_weight(const StagePass& pass, ConstTensor dy, ConstTensor x, const Saved& saved,
                          const Gradients& gradients) const;
 
-    [[nodiscard]] double flops() const { return router_.flops() + experts_.flops(); }
-    [[nodiscard]] int64_t recompute_traffic() const { return experts_.recompute_traffic(); }
+    [[nodiscard]] BlockWork work() const;
 
 private:
     struct Workspace;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "src/model/blocks/block_work.hpp"
 #include "src/model/blocks/moe/expert_rows.hpp"
 #include "src/model/blocks/stage_pass.hpp"
 #include "src/model/blocks/token_views.hpp"
@@ -62,10 +63,8 @@ public:
     void backward_weight(const StagePass& pass, ConstTensor x, const Saved& saved,
                          const Gradients& gradients) const;
 
-    /// Forward FLOPs per token.
-    [[nodiscard]] double flops() const {
-        return 2 * static_cast<double>(options_.hidden_size) *
-               static_cast<double>(options_.experts);
+    [[nodiscard]] BlockProduct product() const {
+        return {.in = options_.hidden_size, .out = options_.experts};
     }
 
 private:

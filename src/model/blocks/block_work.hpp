@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "src/model/parameter_source.hpp"
+
+#include <cstdint>
+#include <vector>
+
+namespace vocabpipe {
+
+/// A product of a block with one of its weights: `out` columns from `in` columns of every row.
+struct BlockProduct {
+    int64_t in = 0;
+    int64_t out = 0;
+    TensorCut cut = TensorCut::repeated;  ///< how ranks share the weight (out, in)
+    int64_t experts = 1;                  ///< E, weights; each row takes one of them
+    int64_t per_token = 1;                ///< k, rows of a token
+
+    /// Forward FLOPs per token.
+    [[nodiscard]] double flops() const {
+        return 2 * static_cast<double>(per_token) * static_cast<double>(in) *
+               static_cast<double>(out);
+    }
+};
+
+/// Elements that operators other than products read and write, each operator by itself.
+struct MovedElements {
+    int64_t forward = 0;
+    int64_t backward = 0;
+    int64_t recompute = 0;  ///< by a selective R
+    /// Also by a selective R: norms and positions of q and k. flop_costs() leaves them out.
+    int64_t recompute_heads = 0;
+};
+
+/// What the passes of a block do, per token and on all ranks that share it. Cost models add up the
+/// work of blocks.
+struct BlockWork {
+    std::vector<BlockProduct> products = {};
+    double heads_flops = 0;  ///< forward FLOPs of attention's heads
+    MovedElements moved = {};
+
+    void add(const BlockWork& other) {
+        products.insert(products.end(), other.products.begin(), other.products.end());
+        heads_flops += other.heads_flops;
+        for (int64_t MovedElements::*const in :
+             {&MovedElements::forward, &MovedElements::backward, &MovedElements::recompute,
+              &MovedElements::recompute_heads}) {
+            moved.*in += other.moved.*in;
+        }
+    }
+    /// Forward FLOPs: matrix products only; scores count the keys a query sees.
+    [[nodiscard]] double flops() const {
+        double sum = 0;
+        for (const BlockProduct& product : products) sum += product.flops();
+        return sum + heads_flops;
+    }
+};
+
+}  // namespace vocabpipe
