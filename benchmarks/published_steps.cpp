@@ -45,18 +45,13 @@ PlanOptions PublishedStep::plan(const DeviceSpec& a100) const {
     options.device = a100;
     options.device.reserve_gib.value = 0;
     options.model = {.name = "gpt",
-                     .num_layers = layers,
-                     .hidden_size = hidden,
-                     .ffn_hidden_size = 4 * hidden,
-                     .num_attention_heads = heads,
-                     .num_key_value_heads = heads,
-                     .head_size = hidden / heads,
-                     .vocab_size = vocab,
-                     .learned_positions = seq_length,
-                     .layer_norm = true,
-                     .qkv_bias = true,
-                     .attention_output_bias = true,
-                     .mlp_bias = true};
+                     .config = {.num_layers = layers,
+                                .hidden_size = hidden,
+                                .ffn_hidden_size = 4 * hidden,
+                                .num_attention_heads = heads,
+                                .max_position_embeddings = seq_length,
+                                .vocab_size = vocab,
+                                .tied = false}};
     options.gpus = gpus;
     options.seq_length = seq_length;
     options.global_batch_size = 128;

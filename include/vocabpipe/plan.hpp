@@ -3,9 +3,9 @@
 
 #include "vocabpipe/device_spec.hpp"
 #include "vocabpipe/mesh.hpp"
+#include "vocabpipe/model_config.hpp"
 #include "vocabpipe/profile.hpp"
 #include "vocabpipe/schedule.hpp"
-#include "vocabpipe/transformer_shape.hpp"
 
 #include <array>
 #include <cstdint>
@@ -36,6 +36,19 @@ enum class LayerSplit : uint8_t {
 };
 [[nodiscard]] std::string_view to_string(LayerSplit split);
 
+/// The model to train. PlanOptions has the length of its sequences, and its type is bf16, or that
+/// of the profile.
+struct PlannedModel {
+    std::string name;    ///< as in load_model(), or of the file
+    ModelConfig config;  ///< sizes and blocks of the layers
+};
+/// Names of the built-in models.
+[[nodiscard]] std::string known_models();
+/// A built-in model, or a Hugging Face config.json of one of model_families(). Throws UsageError
+/// for a name that is neither built in nor a file, with the nearest known one; InputFileError
+/// naming file, key, value and limit.
+[[nodiscard]] PlannedModel load_model(const std::string& name_or_path);
+
 /// Measured times of passes, for candidates whose stages and shards of the vocabulary are on the
 /// same ranks; the other candidates are skipped.
 struct PlannedPassTimes {
@@ -50,8 +63,8 @@ struct PlannedPassTimes {
 /// What to plan. Every GPU is one rank. A list holds alternatives: every combination is a
 /// candidate.
 struct PlanOptions {
-    TransformerShape model;  ///< the model to train
-    DeviceSpec device;       ///< the GPUs to train it on
+    PlannedModel model;  ///< the model to train
+    DeviceSpec device;   ///< the GPUs to train it on
     /// Measured costs of passes and messages, scaled by layers and vocabulary rows, instead of the
     /// device's: model, sequence and microbatch are then the profiled ones (use_profile()),
     /// memory_gib must be given, and there is neither MFU nor sensitivity.

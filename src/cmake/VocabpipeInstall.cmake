@@ -6,8 +6,8 @@ include(CMakePackageConfigHelpers)
 include(GNUInstallDirs)
 
 # Those that link before those that are linked: the order of the .pc files' Libs.
-set(VOCABPIPE_SCHEDULE_LIBRARIES plan schedules model_config programs support)
-set(VOCABPIPE_RUNTIME_LIBRARIES train select_files batches checkpoint step optimizer checkpoint_format data model blocks executor kernels)
+set(VOCABPIPE_SCHEDULE_LIBRARIES plan schedules blocks model_config programs support)
+set(VOCABPIPE_RUNTIME_LIBRARIES train select_files batches checkpoint step optimizer checkpoint_format data model executor kernels)
 set(VOCABPIPE_CUDA_LIBRARIES cuda cuda_kernels)
 
 set(package_folder "${CMAKE_INSTALL_LIBDIR}/cmake/vocabpipe")

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "vocabpipe/flop_costs.hpp"
 
-#include "src/model/blocks/layer_options.hpp"
+#include "src/model/blocks/model_layers.hpp"
 #include "src/model/tensor_shard.hpp"
 #include "vocabpipe/model_flops.hpp"
 
@@ -15,12 +15,10 @@ namespace {
 /// Bytes per token that selective recomputation reads and writes: the mean of all layers.
 double recomputed_bytes(const ModelConfig& config) {
     if (config.num_layers == 0) return 0;
-    HeldParameters none;
+    const ModelLayers layers(config);
     int64_t elements = 0;
-    for (int layer = 0; layer < config.num_layers; ++layer) {
-        elements += DecoderLayer(decoder_layer_options(config, layer), none)
-                        .work(config.seq_length)
-                        .moved.recompute;
+    for (int layer = 0; layer < layers.count(); ++layer) {
+        elements += layers[layer].block.work(config.seq_length).moved.recompute;
     }
     return static_cast<double>(elements * size_of(config.dtype)) / config.num_layers;
 }

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "vocabpipe/model_flops.hpp"
 
-#include "src/model/blocks/layer_options.hpp"
+#include "src/model/blocks/model_layers.hpp"
+
+#include <numeric>
+#include <vector>
 
 namespace vocabpipe {
 
@@ -14,14 +17,9 @@ double output_flops_per_token(const ModelConfig& config) {
 }  // namespace
 
 double layers_flops_per_token(const ModelConfig& config) {
-    HeldParameters none;
-    double flops = 0;
-    for (int layer = 0; layer < config.num_layers; ++layer) {
-        flops += DecoderLayer(decoder_layer_options(config, layer), none)
-                     .work(config.seq_length)
-                     .flops();
-    }
-    return flops;
+    const std::vector<double> flops = ModelLayers(config).map(
+        [&](const CountedLayer& layer) { return layer.block.work(config.seq_length).flops(); });
+    return std::accumulate(flops.begin(), flops.end(), 0.0);
 }
 
 double forward_flops_per_token(const ModelConfig& config) {

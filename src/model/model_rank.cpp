@@ -4,6 +4,7 @@
 #include "vocabpipe/model_rank.hpp"
 
 #include "kernels/host/operators.hpp"
+#include "src/model/blocks/layer_options.hpp"
 #include "src/model/input_layer.hpp"
 #include "src/model/model_rank_internals.hpp"
 #include "src/model/output_layer.hpp"
@@ -30,7 +31,7 @@ std::vector<StageLayers> stages_of(const ModelConfig& config, const ModelPartiti
         throw UsageError("the stages hold " + std::to_string(first) +
                          " layers, but --num-layers is " + std::to_string(config.num_layers));
     }
-    stages.front().embedding = config.learned_positions || config.embedding_scale != 1;
+    stages.front().embedding = has_embedded_tokens(config);
     stages.back().final_norm = true;
     return stages;
 }
@@ -51,14 +52,6 @@ ParameterRows vocabulary_part(const ModelConfig& config, const ShardMap& map, Me
             .memory_rows = largest_part(rows, tensor.ranks)};
 }
 
-/// The axis over which gradients are added up.
-Axis axis_of(TensorCut cut, const ModelPartition& partition) {
-    if (cut == TensorCut::experts && partition.expert > 1) return Axis::expert_data;
-    // Each tensor rank has different tokens, and so a part of the gradient.
-    const bool whole = cut == TensorCut::repeated || cut == TensorCut::experts;
-    return whole && partition.tensor > 1 ? Axis::data_tensor : Axis::data;
-}
-
 /// All parameters of a rank of the world: its stages', then its input rows, then its output rows.
 /// ParameterRows::owned is not set yet; the rest is the same on all replicas.
 std::vector<ParameterRows> held_parameters(const ModelConfig& config,
@@ -75,7 +68,7 @@ std::vector<ParameterRows> held_parameters(const ModelConfig& config,
             const LogicalParameter& of = model.all[static_cast<size_t>(part.id)];
             part.shard = tensor_shard(of, of.cut == TensorCut::experts ? expert : tensor);
             part.memory_rows = part.shard.row_count();
-            part.axis = axis_of(of.cut, partition);
+            part.axis = gradient_axis(of.cut, partition.tensor, partition.expert);
             part.stage = static_cast<int>(s);
             rows.push_back(part);
         }

@@ -12,6 +12,13 @@ Parameter* ParameterList::next(LogicalParameter parameter) {
     return nullptr;
 }
 
+Parameter* ParameterCount::next(LogicalParameter parameter) {
+    (parameter.correction_bias ? correction_biases_
+                               : elements_[static_cast<size_t>(parameter.cut)]) +=
+        parameter.rows * parameter.cols;
+    return nullptr;
+}
+
 Parameter* HeldParameters::next(LogicalParameter parameter) {
     if (!any_) return nullptr;
     if (rest_.empty() || rest_.front().name != parameter.name) {

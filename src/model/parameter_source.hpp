@@ -3,6 +3,8 @@
 
 #include "vocabpipe/modules.hpp"
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -69,6 +71,21 @@ public:
 
 private:
     std::vector<LogicalParameter> all_;
+};
+
+/// Adds up the elements of the parameters that blocks ask for.
+class ParameterCount final : public ParameterSource {
+public:
+    Parameter* next(LogicalParameter parameter) override;
+    /// Elements of all ranks that share a parameter, without correction biases.
+    [[nodiscard]] int64_t elements(TensorCut cut) const {
+        return elements_[static_cast<size_t>(cut)];
+    }
+    [[nodiscard]] int64_t correction_biases() const { return correction_biases_; }
+
+private:
+    std::array<int64_t, 4> elements_{};  ///< [TensorCut]
+    int64_t correction_biases_ = 0;
 };
 
 /// Hands out the parameters that a rank holds.

@@ -3,6 +3,7 @@
 
 #include "src/model/blocks/layer_options.hpp"
 #include "src/model/families/families.hpp"
+#include "vocabpipe/parameter_count.hpp"
 
 #include <utility>
 
@@ -42,6 +43,21 @@ ModelParameters model_parameters(const ModelConfig& c) {
     parameters.output = c.tied ? parameters.embedding : listed_since().first;
     parameters.all = list.take();
     return parameters;
+}
+
+int64_t parameter_count(const ModelConfig& config) {
+    int64_t sum = 0;
+    for (const LogicalParameter& p : logical_parameters(config)) sum += p.rows * p.cols;
+    return sum;
+}
+
+int64_t active_parameter_count(const ModelConfig& config) {
+    int64_t sum = 0;
+    for (const LogicalParameter& p : logical_parameters(config)) {
+        const int64_t all = p.rows * p.cols;
+        sum += p.cut == TensorCut::experts ? all / config.moe.experts * config.moe.top_k : all;
+    }
+    return sum;
 }
 
 }  // namespace vocabpipe

@@ -37,6 +37,13 @@ TensorShard tensor_shard(const LogicalParameter& parameter, TeamPlace place) {
     return shard;
 }
 
+Axis gradient_axis(TensorCut cut, int tensor, int expert) {
+    if (cut == TensorCut::experts && expert > 1) return Axis::expert_data;
+    // Each tensor rank has different tokens, and so a part of the gradient.
+    const bool whole = cut == TensorCut::repeated || cut == TensorCut::experts;
+    return whole && tensor > 1 ? Axis::data_tensor : Axis::data;
+}
+
 TensorShard row_shard(TensorShard::Range rows, int64_t columns, TeamPlace place) {
     const auto cut = [&](int i) { return rows.first + rows.count * i / place.ranks; };
     const int64_t first = cut(place.rank);

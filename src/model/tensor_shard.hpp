@@ -4,6 +4,7 @@
 #pragma once
 
 #include "src/model/parameter_source.hpp"
+#include "vocabpipe/mesh.hpp"
 #include "vocabpipe/tensor_shard.hpp"
 
 #include <cstdint>
@@ -29,6 +30,10 @@ struct TeamPlace {
 /// LogicalParameter::ranges is cut into `place.ranks` equal parts, so that rank i has its part of
 /// q, of k and of v. Throws UsageError if a range cannot be cut so.
 [[nodiscard]] TensorShard tensor_shard(const LogicalParameter& parameter, TeamPlace place);
+
+/// The axis over which gradients of parameters with this cut are added up, if `tensor` ranks share
+/// a stage and `expert` ranks its experts.
+[[nodiscard]] Axis gradient_axis(TensorCut cut, int tensor, int expert);
 
 /// The part of one rank among those that share `rows`, each of whose rows has `columns` elements:
 /// rank i has rows from rows.first + rows.count i / place.ranks on.

@@ -3,11 +3,13 @@
 
 #include "schedules/placement.hpp"
 #include "src/plan/list_steps.hpp"
+#include "src/plan/planned_config.hpp"
 #include "src/plan/unit_costs.hpp"
 #include "src/support/nearest_name.hpp"
 #include "src/support/text_layout.hpp"
 #include "vocabpipe/error.hpp"
 #include "vocabpipe/make_schedule.hpp"
+#include "vocabpipe/model_flops.hpp"
 
 #include <algorithm>
 #include <array>
@@ -63,18 +65,20 @@ std::vector<LayerSplit> splits_of(VocabMode mode, int layers, int stages) {
     return {LayerSplit::front, LayerSplit::back};
 }
 
-std::vector<int> split_layers(const PlanOptions& options, const UnitCosts& units, LayerSplit split,
-                              const std::vector<int>& rank_of_stage) {
-    const TransformerShape& model = options.model;
-    // A layer's forward and backward are three times these FLOPs, its R comes on top.
-    const double longer = 1 + units.recompute / std::max(units.forward + units.backward, 1.0);
-    const double layer = (model.dense_flops() + model.attention_flops(options.seq_length)) * longer;
-    const double output =
-        2.0 * static_cast<double>(model.hidden_size) * static_cast<double>(model.vocab_size);
+/// The output layer in units of a mean layer, by FLOPs; an R makes its layers longer.
+double output_in_layers(const PlanOptions& options, const Candidate& step) {
+    LayerCosts all;
+    for (const LayerCosts& layer : unit_costs(options, step).layers) all.add(layer);
+    const double longer = 1 + all.recompute / std::max(all.forward + all.backward, 1.0);
+    return output_layer_in_layers(planned_config(options)) / longer;
+}
+
+std::vector<int> split_layers(int layer_count, LayerSplit split,
+                              const std::vector<int>& rank_of_stage, double output_in_layers) {
     std::vector<int> layers = layers_per_stage(
-        model.num_layers, rank_of_stage,
+        layer_count, rank_of_stage,
         split == LayerSplit::redistributed ? VocabMode::redistributed : VocabMode::none,
-        output / layer);
+        output_in_layers);
     if (split == LayerSplit::back) std::reverse(layers.begin(), layers.end());
     return layers;
 }
@@ -87,8 +91,8 @@ std::string refusal(const PlanOptions& options, const Generator& family, int ran
     const int64_t stages = int64_t{ranks} * chunks;
     if (stages > std::numeric_limits<uint16_t>::max()) return "more than 65535 stages";
     // With one stage per rank, stages may be empty: else the GPUs could not be used.
-    if (chunks > 1 && stages > options.model.num_layers) {
-        return "more stages than the model's " + std::to_string(options.model.num_layers) +
+    if (chunks > 1 && stages > options.model.config.num_layers) {
+        return "more stages than the model's " + std::to_string(options.model.config.num_layers) +
                " layers";
     }
     return {};
@@ -143,7 +147,8 @@ void add_candidates(const PlanOptions& options, const Candidate& step, Candidate
         modes = modes.first(1);
         of.resize(1);
     }
-    const UnitCosts units = unit_costs(options, step);
+    const int layers = options.model.config.num_layers;
+    const double output = output_in_layers(options, step);
     for (const Generator* family : of) {
         for (const VocabMode mode : modes) {
             for (const int chunks : chunks_of(*family, options.chunks)) {
@@ -164,9 +169,9 @@ void add_candidates(const PlanOptions& options, const Candidate& step, Candidate
                     }
                 }
                 const int stages = ranks * chunks;
-                for (const LayerSplit split : splits_of(mode, options.model.num_layers, stages)) {
+                for (const LayerSplit split : splits_of(mode, layers, stages)) {
                     candidate.split = split;
-                    candidate.layers_per_stage = split_layers(options, units, split, of_stage);
+                    candidate.layers_per_stage = split_layers(layers, split, of_stage, output);
                     for (const int limit : memory_limits_of(*family, ranks)) {
                         candidate.memory_limit = limit;
                         result.possible.push_back(candidate);

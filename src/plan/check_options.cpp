@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/plan/check_options.hpp"
 
+#include "src/plan/planned_config.hpp"
 #include "src/support/text_layout.hpp"
 #include "vocabpipe/error.hpp"
 
@@ -8,6 +9,7 @@
 #include <cmath>
 #include <iterator>
 #include <string>
+#include <tuple>
 #include <utility>
 
 namespace vocabpipe {
@@ -18,6 +20,20 @@ void require(const std::string& flag, int64_t value, int64_t least, int64_t most
     if (value >= least && value <= most) return;
     throw UsageError(flag + " " + std::to_string(value) + ": must be from " +
                      std::to_string(least) + " to " + std::to_string(most));
+}
+
+/// Refuses what would be beyond 63 bits in products of sizes: far above any model.
+void check_sizes(const PlannedModel& model) {
+    const ModelConfig& c = model.config;
+    for (const auto& [name, size, most] :
+         {std::tuple<const char*, int64_t, int64_t>{"layers", c.num_layers, 1 << 16},
+          {"hidden size", c.hidden_size, 1 << 24},
+          {"feed-forward size", c.ffn_hidden_size, 1 << 24},
+          {"attention heads", c.num_attention_heads, 1 << 16},
+          {"learned positions", c.learned_positions ? c.max_position_embeddings : 1,
+           int64_t{1} << 32}}) {
+        require("model " + model.name + ": " + name, size, 1, most);
+    }
 }
 
 /// Refuses shared layers with measured times: those are for ranks that share no layer.
@@ -47,7 +63,7 @@ void check_measured(const PlanOptions& options) {
 }  // namespace
 
 void check_options(const PlanOptions& options) {
-    options.model.check();
+    check_sizes(options.model);
     require("--gpus", options.gpus, 1, 1 << 14);
     require("--seq-length", options.seq_length, 1, int64_t{1} << 24);
     for (const int64_t size : options.micro_batch_sizes) {
@@ -82,12 +98,14 @@ void check_options(const PlanOptions& options) {
     for (const int chunks : options.chunks) require("--chunks", chunks, 1, 1 << 10);
     require("--threads", options.threads, 0, 1 << 10);
     require("--sensitivity-rows", options.sensitivity_rows, 0, 1 << 10);
-    const TransformerShape& model = options.model;
-    if (model.learned_positions > 0 && options.seq_length > model.learned_positions) {
-        throw UsageError("--seq-length " + std::to_string(options.seq_length) + ": " + model.name +
-                         " has " + std::to_string(model.learned_positions) +
+    const ModelConfig& config = options.model.config;
+    if (config.learned_positions && options.seq_length > config.max_position_embeddings) {
+        throw UsageError("--seq-length " + std::to_string(options.seq_length) + ": " +
+                         options.model.name + " has " +
+                         std::to_string(config.max_position_embeddings) +
                          " learned positions; use a shorter sequence or edit the model's file");
     }
+    planned_config(options).check();
     const auto divides = [&](int64_t size) { return options.global_batch_size % size == 0; };
     if (std::none_of(options.micro_batch_sizes.begin(), options.micro_batch_sizes.end(), divides)) {
         throw UsageError("--global-batch-size " + std::to_string(options.global_batch_size) +

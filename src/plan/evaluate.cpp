@@ -4,10 +4,12 @@
 // that are too large to simulate.
 #include "src/plan/evaluate.hpp"
 
+#include "src/model/tensor_shard.hpp"
 #include "src/plan/list_memory.hpp"
-#include "src/plan/place_parameters.hpp"
+#include "src/plan/planned_config.hpp"
 #include "src/plan/step_model.hpp"
 #include "vocabpipe/make_order.hpp"
+#include "vocabpipe/model_flops.hpp"
 #include "vocabpipe/pass_times.hpp"
 #include "vocabpipe/receive_early.hpp"
 #include "vocabpipe/simulate.hpp"
@@ -99,7 +101,7 @@ Outcome timed(const Schedule& schedule, const StepModel& step) {
         const int in = schedule.input.owners().front();
         const int out = schedule.output.owners().front();
         const int64_t bytes =
-            largest_share(schedule.input.vocab_size(), mesh.tensor) * step.sizes.hidden * 4;
+            largest_part(schedule.input.vocab_size(), mesh.tensor) * step.sizes.hidden * 4;
         int64_t arrive = 0;
         if (!coincide) {
             // Both directions, one after the other in their common lane.
@@ -141,17 +143,18 @@ Outcome timed(const Schedule& schedule, const StepModel& step) {
     return outcome;
 }
 
-}  // namespace
-
-Schedule order_passes(const PlanOptions& options, const Candidate& candidate) {
-    return make_order(
-        {.name = candidate.schedule, .recompute = candidate.recompute != Recompute::none},
-        step_model(options, unit_costs(options, candidate), candidate).generate);
+StepModel model_of(const PlanOptions& options, const Candidate& candidate) {
+    return step_model(options, unit_costs(options, candidate), candidate);
 }
 
-PlanRow evaluate(const PlanOptions& options, const Candidate& candidate, const Schedule& order,
-                 Evaluation evaluation) {
-    const StepModel step = step_model(options, unit_costs(options, candidate), candidate);
+Schedule order_passes(const StepModel& step, const Candidate& candidate) {
+    return make_order(
+        {.name = candidate.schedule, .recompute = candidate.recompute != Recompute::none},
+        step.generate);
+}
+
+PlanRow row_of(const PlanOptions& options, const Candidate& candidate, const StepModel& step,
+               const Schedule& order, Evaluation evaluation) {
     const Outcome outcome =
         evaluation == Evaluation::simulation ? simulated(order, step, options) : timed(order, step);
     PlanRow row{.candidate = candidate, .step_ns = outcome.step_ns, .bubble = outcome.bubble};
@@ -160,7 +163,7 @@ PlanRow evaluate(const PlanOptions& options, const Candidate& candidate, const S
         static_cast<double>(options.global_batch_size) * static_cast<double>(options.seq_length);
     row.tokens_per_second = tokens / seconds;
     if (!options.profile) {
-        row.mfu = 3 * options.model.forward_flops(options.seq_length) * tokens /
+        row.mfu = 3 * forward_flops_per_token(planned_config(options)) * tokens /
                   (seconds * options.gpus * options.device.peak_tflops.value * 1e12);
     }
     for (size_t rank = 0; rank < step.persistent.size(); ++rank) {
@@ -176,6 +179,22 @@ PlanRow evaluate(const PlanOptions& options, const Candidate& candidate, const S
         options.memory_gib > 0 ? options.memory_gib : options.device.memory_gib.value;
     row.spare_bytes = static_cast<int64_t>(gib * static_cast<double>(1 << 30)) - row.worst.total();
     return row;
+}
+
+}  // namespace
+
+Schedule order_passes(const PlanOptions& options, const Candidate& candidate) {
+    return order_passes(model_of(options, candidate), candidate);
+}
+
+PlanRow evaluate(const PlanOptions& options, const Candidate& candidate, const Schedule& order,
+                 Evaluation evaluation) {
+    return row_of(options, candidate, model_of(options, candidate), order, evaluation);
+}
+
+PlanRow evaluate(const PlanOptions& options, const Candidate& candidate, Evaluation evaluation) {
+    const StepModel step = model_of(options, candidate);
+    return row_of(options, candidate, step, order_passes(step, candidate), evaluation);
 }
 
 int64_t count_passes(const Candidate& candidate) {

@@ -13,6 +13,10 @@ namespace vocabpipe {
 [[nodiscard]] PlanRow evaluate(const PlanOptions& options, const Candidate& candidate,
                                const Schedule& order, Evaluation evaluation);
 
+/// With its passes ordered for its costs.
+[[nodiscard]] PlanRow evaluate(const PlanOptions& options, const Candidate& candidate,
+                               Evaluation evaluation);
+
 /// Passes of all ranks of a candidate; the time to simulate it is proportional to them.
 [[nodiscard]] int64_t count_passes(const Candidate& candidate);
 

@@ -52,35 +52,32 @@ private:
 /// One layer's products, added up.
 class Layer {
 public:
-    Layer(const TransformerShape& model, const DeviceSpec& device, const Mesh& mesh, int64_t tokens,
-          double imbalance)
-        : model_(model),
-          products_(device),
+    Layer(const DeviceSpec& device, const Mesh& mesh, int64_t tokens, const ExpertLoad& load)
+        : products_(device),
           links_(device),
           mesh_(mesh),
           tensor_(mesh.tensor, links_.along(mesh, Axis::tensor)),
           expert_(mesh.expert, links_.along(mesh, Axis::expert)),
-          load_(expert_load(model.moe, mesh, imbalance)),
+          load_(load),
           all_(static_cast<double>(tokens)),
           own_(all_ / mesh.tensor) {}
 
-    LayerProducts sum() {
-        for (const TransformerShape::Matrix& matrix : model_.matrices()) {
-            const auto in = static_cast<double>(matrix.in);
-            const auto out = static_cast<double>(matrix.out);
-            using Cut = TransformerShape::Cut;
-            switch (matrix.cut) {
-                case Cut::columns:
-                    add_columns(in, out, matrix.of_layers);
+    LayerProducts sum(const std::vector<BlockProduct>& products) {
+        for (const BlockProduct& product : products) {
+            const auto in = static_cast<double>(product.in);
+            const auto out = static_cast<double>(product.out);
+            switch (product.cut) {
+                case TensorCut::rows:
+                    add_column_parallel(in, out);
                     break;
-                case Cut::rows:
-                    add_rows(in, out, matrix.of_layers);
+                case TensorCut::columns:
+                    add_row_parallel(in, out);
                     break;
-                case Cut::repeated:
-                    add_repeated(in, out, matrix.of_layers);
+                case TensorCut::repeated:
+                    add_repeated(in, out);
                     break;
-                case Cut::experts:
-                    add_experts(matrix);
+                case TensorCut::experts:
+                    add_experts(product);
                     break;
             }
         }
@@ -96,48 +93,47 @@ private:
                           products_.fixed_ns(k));
     }
 
-    void add(double times, double forward, double input, double weight, double backward) {
-        sum_.forward += times * forward;
-        sum_.input_gradient += times * input;
-        sum_.weight_gradient += times * weight;
-        sum_.backward += times * backward;
+    void add(double forward, double input, double weight, double backward) {
+        sum_.forward += forward;
+        sum_.input_gradient += input;
+        sum_.weight_gradient += weight;
+        sum_.backward += backward;
     }
 
-    /// Column-parallel: members gather x, and add up dx. W gathers x before its product.
-    void add_columns(double in, double out, double times) {
+    /// Members gather x, and add up dx. W gathers x before its product.
+    void add_column_parallel(double in, double out) {
         const double part = out / mesh_.tensor;
         const double input = together(gemm_reduce_scatter, in, part, in);
         const double weight =
             products_.ns(in, part, all_) + tensor_.exchange_ns(all_, in * kElement);
-        add(times, together(all_gather_gemm, part, in, in), input, weight, input + weight);
+        add(together(all_gather_gemm, part, in, in), input, weight, input + weight);
     }
 
-    /// Row-parallel: members add up y, and gather dy; B gathers it once for both gradients.
-    void add_rows(double in, double out, double times) {
+    /// Members add up y, and gather dy; B gathers it once for both gradients.
+    void add_row_parallel(double in, double out) {
         const double part = in / mesh_.tensor;
         const double input = together(all_gather_gemm, part, out, out);
         const double weight = products_.ns(part, out, all_);
         const double again = tensor_.exchange_ns(all_, out * kElement);
-        add(times, together(gemm_reduce_scatter, out, part, out), input, weight + again,
-            input + weight);
+        add(together(gemm_reduce_scatter, out, part, out), input, weight + again, input + weight);
     }
 
-    void add_repeated(double in, double out, double times) {
+    void add_repeated(double in, double out) {
         const double input = products_.ns(own_, in, out);
         const double weight = products_.ns(in, out, own_);
-        add(times, products_.ns(own_, out, in), input, weight, input + weight);
+        add(products_.ns(own_, out, in), input, weight, input + weight);
     }
 
     /// Rows go to the ranks of their experts and come back; gradients take the reverse way.
-    void add_experts(const TransformerShape::Matrix& matrix) {
+    void add_experts(const BlockProduct& product) {
         const bool first = std::exchange(first_of_experts_, false);
-        const auto in = static_cast<double>(matrix.in);
-        const auto out = static_cast<double>(matrix.out);
-        const double experts = static_cast<double>(matrix.count) / mesh_.expert;
-        const double mean = own_ * static_cast<double>(model_.moe.per_token);
+        const auto in = static_cast<double>(product.in);
+        const auto out = static_cast<double>(product.out);
+        const double experts = static_cast<double>(product.experts) / mesh_.expert;
+        const double mean = own_ * static_cast<double>(product.per_token);
         const double rows = mean * load_.rows;
         // A token travels to a rank once, however many of its experts are there.
-        const double moved = static_cast<double>(model_.hidden_size) * kElement * copies_per_row();
+        const double moved = (first ? in : out) * kElement * copies_per_row(product);
         const auto travelling = [&](OverlapOp op, double n, double k) {
             return expert_.ns(op, rows, moved, products_.outputs_ns(rows, n, k),
                               experts * products_.fixed_ns(k), 0);
@@ -149,16 +145,14 @@ private:
         // F keeps only the rows of the first wave: I dispatches and computes the other waves again.
         const int waves = load_.waves();
         input += forward * (waves - 1) / waves;
-        add(matrix.of_layers, forward, input, weight, input + weight);
-        if (first) {
-            sum_.recompute += matrix.of_layers * expert_.exchange_ns(rows, moved);
-        }
+        add(forward, input, weight, input + weight);
+        if (first) sum_.recompute += expert_.exchange_ns(rows, moved);
     }
 
     /// Ranks that a token is sent to, divided by its k rows, if all experts are equally likely.
-    [[nodiscard]] double copies_per_row() const {
-        const auto k = static_cast<double>(model_.moe.per_token);
-        const auto all = static_cast<double>(model_.moe.experts);
+    [[nodiscard]] double copies_per_row(const BlockProduct& product) const {
+        const auto k = static_cast<double>(product.per_token);
+        const auto all = static_cast<double>(product.experts);
         const double elsewhere = all - all / mesh_.expert;
         double none_here = 1;
         for (double chosen = 0; chosen < k; ++chosen) {
@@ -167,7 +161,6 @@ private:
         return mesh_.expert * (1 - none_here) / k;
     }
 
-    const TransformerShape& model_;
     const Products products_;
     const DeviceLinks links_;
     const Mesh& mesh_;
@@ -184,22 +177,21 @@ int ExpertLoad::waves() const {
     return std::max(1, static_cast<int>(std::ceil(rows / row_bound - 1e-9)));
 }
 
-double worst_imbalance(const ExpertsShape& moe, int expert_ranks) {
-    if (expert_ranks == 1 || moe.layers == 0) return 1;
-    const double at_one_rank =
-        static_cast<double>(std::min(moe.per_token, moe.experts / expert_ranks));
-    return expert_ranks * at_one_rank / static_cast<double>(moe.per_token);
+double worst_imbalance(const MoeConfig& moe, int expert_ranks) {
+    if (expert_ranks == 1 || moe.experts == 0) return 1;
+    const double at_one_rank = static_cast<double>(std::min(moe.top_k, moe.experts / expert_ranks));
+    return expert_ranks * at_one_rank / static_cast<double>(moe.top_k);
 }
 
-ExpertLoad expert_load(const ExpertsShape& moe, const Mesh& mesh, double imbalance) {
+ExpertLoad expert_load(const MoeConfig& moe, const Mesh& mesh, double imbalance) {
     const double worst = worst_imbalance(moe, mesh.expert);
     return {.rows = std::min(imbalance, worst),
             .row_bound = mesh.expert == 1 ? 1 : std::min(kMoeRowFactor, worst)};
 }
 
-LayerProducts layer_products(const TransformerShape& model, const DeviceSpec& device,
-                             const Mesh& mesh, int64_t tokens, double imbalance) {
-    return Layer(model, device, mesh, tokens, imbalance).sum();
+LayerProducts layer_products(const std::vector<BlockProduct>& products, const DeviceSpec& device,
+                             const Mesh& mesh, int64_t tokens, const ExpertLoad& load) {
+    return Layer(device, mesh, tokens, load).sum(products);
 }
 
 }  // namespace vocabpipe

@@ -3,12 +3,14 @@
 // expert ranks inside passes.
 #pragma once
 
+#include "src/model/blocks/block_work.hpp"
 #include "src/plan/device_links.hpp"
 #include "vocabpipe/device_spec.hpp"
 #include "vocabpipe/mesh.hpp"
-#include "vocabpipe/transformer_shape.hpp"
+#include "vocabpipe/moe_config.hpp"
 
 #include <cstdint>
+#include <vector>
 
 namespace vocabpipe {
 
@@ -42,11 +44,11 @@ struct ExpertLoad {
 };
 /// `imbalance`: greatest load of a rank over the mean, capped at worst_imbalance(). Without expert
 /// ranks the load is 1.
-[[nodiscard]] ExpertLoad expert_load(const ExpertsShape& moe, const Mesh& mesh, double imbalance);
+[[nodiscard]] ExpertLoad expert_load(const MoeConfig& moe, const Mesh& mesh, double imbalance);
 /// The greatest possible imbalance: all tokens go to experts of one rank.
-[[nodiscard]] double worst_imbalance(const ExpertsShape& moe, int expert_ranks);
+[[nodiscard]] double worst_imbalance(const MoeConfig& moe, int expert_ranks);
 
-/// Nanoseconds of all products of one layer, with the exchanges that computing does not hide.
+/// Nanoseconds of all products of a layer, with the exchanges that computing does not hide.
 struct LayerProducts {
     double forward = 0;          ///< F
     double input_gradient = 0;   ///< I
@@ -55,9 +57,10 @@ struct LayerProducts {
     double recompute = 0;        ///< selective R: dispatch to experts again
 };
 
-/// Products of the mean layer, for a microbatch of `tokens` that t ranks share. Exchanges overlap
-/// with products as in overlap(), with the best number of pieces.
-[[nodiscard]] LayerProducts layer_products(const TransformerShape& model, const DeviceSpec& device,
-                                           const Mesh& mesh, int64_t tokens, double imbalance);
+/// Products of a layer, for a microbatch of `tokens` that t ranks share. Exchanges overlap with
+/// products as in overlap(), with the best number of pieces.
+[[nodiscard]] LayerProducts layer_products(const std::vector<BlockProduct>& products,
+                                           const DeviceSpec& device, const Mesh& mesh,
+                                           int64_t tokens, const ExpertLoad& load);
 
 }  // namespace vocabpipe

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/plan/list_steps.hpp"
 
+#include "src/model/router_sums.hpp"
 #include "vocabpipe/error.hpp"
 
 #include <cstdint>
@@ -47,33 +48,32 @@ std::vector<Mesh> meshes(const PlanOptions& options) {
 }
 
 /// Why tensor ranks cannot share the model's layers; empty: they can.
-std::string tensor_refusal(const TransformerShape& model, int ranks) {
+std::string tensor_refusal(const ModelConfig& config, int ranks) {
     if (ranks == 1) return {};
     const auto refused = [&](int64_t count) { return count % ranks != 0; };
     const auto why = [&](int64_t count, const char* what) {
         return "t=" + text(ranks) + " does not divide the " + text(count) + " " + what;
     };
-    if (refused(model.num_attention_heads)) return why(model.num_attention_heads, "heads");
-    if (refused(model.num_key_value_heads))
-        return why(model.num_key_value_heads, "key/value heads");
-    const bool has_mlp = model.moe.layers < model.num_layers;
-    if (has_mlp && refused(model.ffn_hidden_size)) {
-        return why(model.ffn_hidden_size, "columns of the MLP");
+    if (refused(config.num_attention_heads)) return why(config.num_attention_heads, "heads");
+    if (refused(config.kv_heads())) return why(config.kv_heads(), "key/value heads");
+    const auto routed = static_cast<int>(routed_layers(config).size());
+    if (routed < config.num_layers && refused(config.ffn_hidden_size)) {
+        return why(config.ffn_hidden_size, "columns of the MLP");
     }
-    const int64_t shared = model.moe.layers > 0 ? model.moe.shared_ffn_hidden_size : 0;
-    if (shared > 0 && !model.moe.shared_gate && refused(shared)) {
-        return why(shared, "columns of the shared expert");
+    const bool shared = routed > 0 && config.moe.shared_expert && !config.moe.shared_gate;
+    if (shared && refused(config.shared_ffn_hidden_size())) {
+        return why(config.shared_ffn_hidden_size(), "columns of the shared expert");
     }
     return {};
 }
 
 /// Why expert ranks cannot share the model's experts; empty: they can.
-std::string expert_refusal(const TransformerShape& model, const Mesh& mesh) {
+std::string expert_refusal(const MoeConfig& moe, const Mesh& mesh) {
     if (mesh.expert == 1) return {};
-    if (model.moe.layers == 0) return "the model has no experts: e must be 1";
+    if (moe.experts == 0) return "the model has no experts: e must be 1";
     const std::string e = "e=" + text(mesh.expert);
-    if (model.moe.experts % mesh.expert != 0) {
-        return e + " does not divide the " + text(model.moe.experts) + " experts";
+    if (moe.experts % mesh.expert != 0) {
+        return e + " does not divide the " + text(moe.experts) + " experts";
     }
     if (mesh.slices() % mesh.expert != 0) return e + " does not divide t d";
     if (!mesh.teams_nest()) {
@@ -90,8 +90,8 @@ std::string batch_refusal(const PlanOptions& options, const Candidate& step) {
         return "t=" + text(mesh.tensor) + " does not divide the " + text(tokens) +
                " tokens of a microbatch";
     }
-    if (options.model.vocab_size / mesh.pipeline < mesh.tensor) {
-        return "a vocabulary of " + text(options.model.vocab_size) +
+    if (options.model.config.vocab_size / mesh.pipeline < mesh.tensor) {
+        return "a vocabulary of " + text(options.model.config.vocab_size) +
                " rows (--vocab-size) has less than one for every rank";
     }
     if (options.global_batch_size % (step.micro_batch_size * mesh.data) != 0) {
@@ -103,8 +103,8 @@ std::string batch_refusal(const PlanOptions& options, const Candidate& step) {
 
 std::string refusal(const PlanOptions& options, const Candidate& step) {
     for (std::string why :
-         {tensor_refusal(options.model, step.mesh.tensor), expert_refusal(options.model, step.mesh),
-          batch_refusal(options, step)}) {
+         {tensor_refusal(options.model.config, step.mesh.tensor),
+          expert_refusal(options.model.config.moe, step.mesh), batch_refusal(options, step)}) {
         if (!why.empty()) return why;
     }
     return {};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/model/config_json/model_config_json.hpp"
 #include "src/model/published/published_models.hpp"
-#include "vocabpipe/transformer_shape.hpp"
+#include "vocabpipe/plan.hpp"
 
 namespace vocabpipe {
 
@@ -11,11 +11,9 @@ std::string known_models() {
     return names;
 }
 
-TransformerShape load_model(const std::string& name_or_path) {
+PlannedModel load_model(const std::string& name_or_path) {
     const NamedModel model = named_model(name_or_path);
-    TransformerShape shape = shape_of(parse_model_config(model.text, model.path));
-    shape.name = model.name;
-    return shape;
+    return {.name = model.name, .config = parse_model_config(model.text, model.path)};
 }
 
 }  // namespace vocabpipe

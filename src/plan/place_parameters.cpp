@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/plan/place_parameters.hpp"
 
-#include <cmath>
+#include "src/model/blocks/layer_options.hpp"
+#include "src/model/tensor_shard.hpp"
+
+#include <map>
+#include <utility>
 
 namespace vocabpipe {
 
@@ -24,14 +28,14 @@ int64_t PlaceParameters::differentiated() const {
 int64_t PlaceParameters::updated() const {
     int64_t sum = 0;
     for (const Part& part : parts_) {
-        if (!is_copy(part)) sum += largest_share(part.elements, mesh_.size_of(part.axis));
+        if (!is_copy(part)) sum += largest_part(part.elements, mesh_.size_of(part.axis));
     }
     return sum;
 }
 
 int64_t PlaceParameters::reported() const {
     int64_t sum = 0;
-    for (const Part& part : parts_) sum += largest_share(part.elements, mesh_.size_of(part.axis));
+    for (const Part& part : parts_) sum += largest_part(part.elements, mesh_.size_of(part.axis));
     return sum;
 }
 
@@ -49,39 +53,51 @@ std::vector<GradientBucket> PlaceParameters::buckets() const {
     return buckets;
 }
 
-std::vector<PlaceParameters> count_parameters(const TransformerShape& model,
+namespace {
+
+/// Adds the parameters of blocks, one bucket per axis, as a run does for each layer.
+void add_blocks(PlaceParameters& place, int stage, const ParameterCount& count, const Mesh& mesh) {
+    std::map<Axis, int64_t> elements;
+    for (const auto& [cut, ranks] : {std::pair{TensorCut::repeated, 1},
+                                     {TensorCut::rows, mesh.tensor},
+                                     {TensorCut::columns, mesh.tensor},
+                                     {TensorCut::experts, mesh.expert}}) {
+        elements[gradient_axis(cut, mesh.tensor, mesh.expert)] += count.elements(cut) / ranks;
+    }
+    for (const auto& [axis, of_axis] : elements) {
+        place.add(GradientBucket::Of::stage, stage, axis, of_axis);
+    }
+    place.add_correction_biases(count.correction_biases());
+}
+
+}  // namespace
+
+std::vector<PlaceParameters> count_parameters(const ModelConfig& config, const ModelLayers& layers,
                                               const Schedule& placement,
                                               const Candidate& candidate) {
     const Mesh& mesh = candidate.mesh;
-    const std::vector<int>& layers = candidate.layers_per_stage;
-    const TransformerShape::LayerParameters layer = model.layer_parameters();
-    // Each tensor rank has different tokens, and so a part of the gradient of repeated parameters.
-    const Axis repeated = mesh.tensor > 1 ? Axis::data_tensor : Axis::data;
+    ParameterCount positions, final_norm;
+    (void)EmbeddedTokens(embedded_tokens_options(config), positions);
+    (void)Norm(final_norm_options(config), final_norm);
     std::vector<PlaceParameters> places(static_cast<size_t>(placement.ranks),
                                         PlaceParameters(mesh));
-    for (size_t stage = 0; stage < layers.size(); ++stage) {
-        PlaceParameters& place = places[static_cast<size_t>(placement.rank_of_stage[stage])];
-        const int s = static_cast<int>(stage);
-        const auto add = [&](Axis axis, double elements) {
-            place.add(GradientBucket::Of::stage, s, axis, std::llround(elements));
-        };
-        for (int i = 0; i < layers[stage]; ++i) {
-            add(Axis::data, layer.cut / mesh.tensor);
-            add(repeated, layer.repeated);
-            add(mesh.expert > 1 ? Axis::expert_data : repeated, layer.experts / mesh.expert);
-        }
-        const auto hidden = static_cast<double>(model.hidden_size);
-        if (stage == 0) add(repeated, static_cast<double>(model.learned_positions) * hidden);
-        if (stage + 1 == layers.size()) add(repeated, (model.layer_norm ? 2 : 1) * hidden);
+    const int stages = static_cast<int>(candidate.layers_per_stage.size());
+    for (int stage = 0, layer = 0; stage < stages; ++stage) {
+        const auto s = static_cast<size_t>(stage);
+        PlaceParameters& place = places[static_cast<size_t>(placement.rank_of_stage[s])];
+        const int end = layer + candidate.layers_per_stage[s];
+        for (; layer < end; ++layer) add_blocks(place, stage, layers[layer].parameters, mesh);
+        if (stage == 0) add_blocks(place, stage, positions, mesh);
+        if (stage + 1 == stages) add_blocks(place, stage, final_norm, mesh);
     }
     for (int k = 0; k < placement.ranks; ++k) {
         PlaceParameters& place = places[static_cast<size_t>(k)];
         const auto rows = [&](const ShardMap& map) {
-            return largest_share(map.rows(k), mesh.tensor) * model.hidden_size;
+            return largest_part(map.rows(k), mesh.tensor) * config.hidden_size;
         };
         place.add(GradientBucket::Of::input, 0, Axis::data, rows(placement.input));
         place.add(GradientBucket::Of::output, 0, Axis::data, rows(placement.output));
-        if (model.tied && placement.input == placement.output) place.share_vocabulary();
+        if (config.tied && placement.input == placement.output) place.share_vocabulary();
     }
     return places;
 }

@@ -2,6 +2,7 @@
 // Parameters of the ranks at one place of the pipeline, by the axis that adds up their gradients.
 #pragma once
 
+#include "src/model/blocks/model_layers.hpp"
 #include "vocabpipe/lower.hpp"
 #include "vocabpipe/plan.hpp"
 #include "vocabpipe/schedule.hpp"
@@ -11,11 +12,6 @@
 
 namespace vocabpipe {
 
-/// The largest share when `members` share `count` items as evenly as integers allow.
-[[nodiscard]] constexpr int64_t largest_share(int64_t count, int members) {
-    return (count + members - 1) / members;
-}
-
 /// Parameters of a rank at one place of the pipeline: the rank with most, where vocabulary rows do
 /// not divide evenly among tensor ranks.
 class PlaceParameters {
@@ -24,11 +20,14 @@ public:
 
     /// Adds elements whose gradients are added up over `axis`; `of` and `stage` say where they are.
     void add(GradientBucket::Of of, int stage, Axis axis, int64_t elements);
+    /// Adds numbers that routers have besides: fp32, without gradients and moments.
+    void add_correction_biases(int64_t count) { correction_biases_ += count; }
     /// The output layer's weight is that of the input layer: one weight, two gradients.
     void share_vocabulary() { shared_ = true; }
 
     /// Elements with a weight here.
     [[nodiscard]] int64_t stored() const;
+    [[nodiscard]] int64_t correction_biases() const { return correction_biases_; }
     /// Elements with a gradient here.
     [[nodiscard]] int64_t differentiated() const;
     /// Elements that this rank updates and has moments for.
@@ -52,12 +51,14 @@ private:
 
     Mesh mesh_;
     bool shared_ = false;
+    int64_t correction_biases_ = 0;
     std::vector<Part> parts_;
 };
 
-/// [pipeline rank] Parameters of a candidate with its stages and vocabulary rows placed as in
-/// `placement`.
-[[nodiscard]] std::vector<PlaceParameters> count_parameters(const TransformerShape& model,
+/// [pipeline rank] Parameters of a candidate of a model with these layers, with its stages and
+/// vocabulary rows placed as in `placement`.
+[[nodiscard]] std::vector<PlaceParameters> count_parameters(const ModelConfig& config,
+                                                            const ModelLayers& layers,
                                                             const Schedule& placement,
                                                             const Candidate& candidate);
 

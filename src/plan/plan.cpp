@@ -103,7 +103,7 @@ Variations efficiencies(const Plan& plan) {
 Variations imbalances(const Plan& plan) {
     constexpr double kUneven = 1.5;
     const double worst =
-        worst_imbalance(plan.options.model.moe, plan.rows.front().candidate.mesh.expert);
+        worst_imbalance(plan.options.model.config.moe, plan.rows.front().candidate.mesh.expert);
     Variations all;
     if (worst <= 1) return all;
     for (const double imbalance : {std::min(kUneven, worst), worst}) {
@@ -241,8 +241,7 @@ Plan make_plan(const PlanOptions& options) {
     Progress progress(options, possible.size() + varied);
     for_all(possible.size(), options.threads, [&](size_t i) {
         try {
-            const Schedule order = order_passes(options, possible[i]);
-            rows[i] = evaluate(options, possible[i], order, plan.evaluation);
+            rows[i] = evaluate(options, possible[i], plan.evaluation);
         } catch (const UsageError& error) {
             reasons[i] = error.what();
         }

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "src/model/router_sums.hpp"
 #include "src/support/json_text.hpp"
+#include "vocabpipe/parameter_count.hpp"
 #include "vocabpipe/plan.hpp"
 
 #include <nlohmann/json.hpp>
@@ -10,24 +12,27 @@ namespace {
 
 using json = nlohmann::ordered_json;
 
-json model_json(const TransformerShape& model) {
+json model_json(const PlannedModel& model) {
+    const ModelConfig& config = model.config;
     json result{{"name", model.name},
-                {"parameters", model.parameters()},
-                {"num_layers", model.num_layers},
-                {"hidden_size", model.hidden_size},
-                {"ffn_hidden_size", model.ffn_hidden_size},
-                {"num_attention_heads", model.num_attention_heads},
-                {"num_key_value_heads", model.num_key_value_heads},
-                {"head_size", model.head_size},
-                {"vocab_size", model.vocab_size},
-                {"tied", model.tied}};
-    if (model.moe.layers > 0) {
-        result["active_parameters"] = model.active_parameters();
-        result["num_experts"] = model.moe.experts;
-        result["experts_per_token"] = model.moe.per_token;
-        result["expert_ffn_hidden_size"] = model.moe.ffn_hidden_size;
-        result["shared_expert_ffn_hidden_size"] = model.moe.shared_ffn_hidden_size;
-        result["layers_with_experts"] = model.moe.layers;
+                {"parameters", parameter_count(config)},
+                {"num_layers", config.num_layers},
+                {"hidden_size", config.hidden_size},
+                {"ffn_hidden_size", config.ffn_hidden_size},
+                {"num_attention_heads", config.num_attention_heads},
+                {"num_key_value_heads", config.kv_heads()},
+                {"head_size", config.head_size()},
+                {"vocab_size", config.vocab_size},
+                {"tied", config.tied}};
+    const MoeConfig& moe = config.moe;
+    if (moe.experts > 0) {
+        result["active_parameters"] = active_parameter_count(config);
+        result["num_experts"] = moe.experts;
+        result["experts_per_token"] = moe.top_k;
+        result["expert_ffn_hidden_size"] = config.expert_ffn_hidden_size();
+        result["shared_expert_ffn_hidden_size"] =
+            moe.shared_expert ? config.shared_ffn_hidden_size() : 0;
+        result["layers_with_experts"] = routed_layers(config).size();
     }
     return result;
 }

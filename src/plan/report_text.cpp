@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "vocabpipe/plan.hpp"
 
+#include "src/model/router_sums.hpp"
 #include "src/support/text_layout.hpp"
+#include "vocabpipe/parameter_count.hpp"
 
 #include <algorithm>
 #include <map>
@@ -112,17 +114,18 @@ std::vector<std::string> joined(std::vector<std::string> a, const std::vector<st
 std::string head(const Plan& plan) {
     const PlanOptions& o = plan.options;
     std::string text;
+    const ModelConfig& config = o.model.config;
     text +=
         format("model    %s: %.2f B parameters, %d layers, hidden %lld, V %lld%s\n",
-               o.model.name.c_str(), static_cast<double>(o.model.parameters()) * 1e-9,
-               o.model.num_layers, static_cast<long long>(o.model.hidden_size),
-               static_cast<long long>(o.model.vocab_size), o.model.tied ? ", tied embeddings" : "");
-    if (o.model.moe.layers > 0) {
-        text +=
-            format("         %lld experts in %d layers, %lld per token, %.2f B parameters active; ",
-                   static_cast<long long>(o.model.moe.experts), o.model.moe.layers,
-                   static_cast<long long>(o.model.moe.per_token),
-                   static_cast<double>(o.model.active_parameters()) * 1e-9);
+               o.model.name.c_str(), static_cast<double>(parameter_count(config)) * 1e-9,
+               config.num_layers, static_cast<long long>(config.hidden_size),
+               static_cast<long long>(config.vocab_size), config.tied ? ", tied embeddings" : "");
+    if (config.moe.experts > 0) {
+        text += format(
+            "         %lld experts in %zu layers, %lld per token, %.2f B parameters active; ",
+            static_cast<long long>(config.moe.experts), routed_layers(config).size(),
+            static_cast<long long>(config.moe.top_k),
+            static_cast<double>(active_parameter_count(config)) * 1e-9);
         text += any(plan, [](const Candidate& c) { return c.mesh.expert > 1; })
                     ? format(
                           "of ranks that share a layer's, the fullest has %.2f times the mean "

@@ -4,12 +4,19 @@
 #include "src/plan/step_model.hpp"
 
 #include "schedules/placement.hpp"
-#include "src/plan/layer_products.hpp"
+#include "src/model/blocks/model_layers.hpp"
+#include "src/model/blocks/stage_memory.hpp"
+#include "src/model/rotary_tables.hpp"
+#include "src/model/tensor_shard.hpp"
 #include "src/plan/place_parameters.hpp"
+#include "src/plan/planned_config.hpp"
 #include "vocabpipe/with_recomputation.hpp"
 
 #include <algorithm>
 #include <cmath>
+#include <map>
+#include <tuple>
+#include <utility>
 
 namespace vocabpipe {
 
@@ -17,10 +24,6 @@ namespace {
 
 constexpr int64_t kGradient = 4;  // bytes of fp32
 constexpr int64_t kReport = 64;   // bytes of norms and losses of one rank
-
-DType dtype_of(const PlanOptions& options) {
-    return options.profile ? options.profile->sizes.dtype : DType::bf16;
-}
 
 /// Two moments in fp32, and a master weight where the weight has 16 bits.
 int64_t optimizer_bytes(DType dtype) {
@@ -39,7 +42,7 @@ Schedule place(const PlanOptions& options, const Candidate& candidate) {
     placement.microbatches = candidate.microbatches;
     placement.rank_of_stage =
         rank_of_stage(generator(candidate.schedule).placement, ranks, candidate.chunks);
-    place_vocabulary(placement, candidate.vocab_mode, options.model.vocab_size);
+    place_vocabulary(placement, candidate.vocab_mode, options.model.config.vocab_size);
     return placement;
 }
 
@@ -48,8 +51,8 @@ double reduce_traffic(const StepModel& step, int rank, const Candidate& candidat
                       const PlanOptions& options) {
     const Schedule& placement = step.placement;
     const int64_t rows = std::max(placement.input.rows(rank), placement.output.rows(rank));
-    const auto hidden = static_cast<double>(options.model.hidden_size);
-    auto touched = static_cast<double>(largest_share(rows, candidate.mesh.tensor));
+    const auto hidden = static_cast<double>(options.model.config.hidden_size);
+    auto touched = static_cast<double>(largest_part(rows, candidate.mesh.tensor));
     // Each of two ranks reads its own and the other's gradient, and writes the sum.
     if (placement.input != placement.output) return 3 * kGradient * touched * hidden;
     // A rank with both layers also clears what it adds; hosts do so only in rows of tokens that
@@ -57,7 +60,7 @@ double reduce_traffic(const StepModel& step, int rank, const Candidate& candidat
     if (step.costs.measured_on_hosts()) {
         const int64_t tokens =
             candidate.microbatches * candidate.micro_batch_size * options.seq_length;
-        const double share = touched / static_cast<double>(options.model.vocab_size);
+        const double share = touched / static_cast<double>(options.model.config.vocab_size);
         touched = std::min(touched, static_cast<double>(tokens) * share);
     }
     return 4 * kGradient * touched * hidden;
@@ -72,17 +75,19 @@ void set_costs(StepModel& step, const UnitCosts& units, const Candidate& candida
     const Schedule& placement = step.placement;
     const bool overlaps = placement.ranks > 1 && sharded(candidate.vocab_mode);
     const double slower = overlaps ? units.overlapped : 1;
+    auto next = units.layers.begin();
     for (const int layers : candidate.layers_per_stage) {
         TableCosts::OpCosts stage{};
-        const double all = layers * slower;
-        set(stage, F, all * units.forward);
-        set(stage, I, all * units.input_gradient);
-        set(stage, W, all * units.weight_gradient);
-        set(stage, B, all * units.backward);
-        if (candidate.recompute != Recompute::none) set(stage, R, all * units.recompute);
+        LayerCosts all;
+        for (const auto end = next + layers; next != end; ++next) all.add(*next);
+        set(stage, F, slower * all.forward);
+        set(stage, I, slower * all.input_gradient);
+        set(stage, W, slower * all.weight_gradient);
+        set(stage, B, slower * all.backward);
+        if (candidate.recompute != Recompute::none) set(stage, R, slower * all.recompute);
         step.costs.stage_ns.push_back(stage);
     }
-    const double vocabulary = static_cast<double>(options.model.vocab_size);
+    const double vocabulary = static_cast<double>(options.model.config.vocab_size);
     // Three products: logits in S, the input gradient in S (one barrier) or T, the weight gradient
     // in T. Two thirds of the remaining work belong to S, which forms the softmax.
     const bool early = placement.barriers == Barriers::one;
@@ -91,7 +96,7 @@ void set_costs(StepModel& step, const UnitCosts& units, const Candidate& candida
     for (int r = 0; r < placement.ranks; ++r) {
         // Tensor ranks share the rows of a place, and work on all tokens.
         const auto rows =
-            static_cast<double>(largest_share(placement.output.rows(r), candidate.mesh.tensor));
+            static_cast<double>(largest_part(placement.output.rows(r), candidate.mesh.tensor));
         const double input_share = static_cast<double>(placement.input.rows(r)) / vocabulary;
         const PlaceParameters& own = parameters[static_cast<size_t>(r)];
         TableCosts::OpCosts rank{};
@@ -128,70 +133,63 @@ void use_pass_times(StepCosts& costs, const PlannedPassTimes& times) {
     }
 }
 
-/// Bytes of the table of rotary positions.
-int64_t rotary_bytes(const TransformerShape& model, int64_t seq_length) {
-    if (model.learned_positions > 0) return 0;
-    return seq_length * (model.rotary_size > 0 ? model.rotary_size : model.head_size) * 4;
-}
-
-std::vector<StageBytes> stage_bytes(const PlanOptions& options, const Candidate& candidate,
-                                    const StepSizes& sizes) {
-    const TransformerShape& model = options.model;
-    const Mesh& mesh = candidate.mesh;
-    const int64_t element = size_of(sizes.dtype);
-    const int64_t own = sizes.boundary_rows();
-    const int64_t boundary = own * model.hidden_size * element;
-    const double held = expert_load(model.moe, mesh, 1).row_bound;
-    const int64_t gradients_of_layer = own * model.for_weight_bytes(element, held);
-    // The tensor that a pass gathers from all tensor ranks; as large as what it receives from them.
-    const int64_t gathered = mesh.tensor > 1 ? mesh.tensor * boundary : 0;
-    // Rows on their way to experts of other ranks and back.
-    const int64_t travelling = mesh.expert > 1 ? 2 * model.moe.per_token * boundary : 0;
-    const int64_t scratch = own * model.scratch_columns(held) * element + 2 * gathered + travelling;
-    std::vector<StageBytes> stages;
-    for (size_t stage = 0; stage < candidate.layers_per_stage.size(); ++stage) {
-        const int64_t layers = candidate.layers_per_stage[stage];
-        const bool last = stage + 1 == candidate.layers_per_stage.size();
-        StageBytes bytes;
-        // The first layer's input is the stage's boundary, unless positions were added to it; the
-        // last stage's norm has its own input, and statistics.
-        const bool adds_positions = stage == 0 && model.learned_positions > 0;
-        const int inputs = (last ? 1 : 0) - (layers > 0 && !adds_positions ? 1 : 0);
-        bytes.saved = layers * own * model.saved_bytes(element, held) + inputs * boundary;
-        if (last) bytes.saved += own * (model.layer_norm ? 2 : 1) * size_of(DType::fp32);
-        bytes.saved = std::max<int64_t>(bytes.saved, 0);
-        divide_saved(bytes, candidate.recompute,
-                     layers * own * model.recomputed_bytes(candidate.recompute, element, held));
-        bytes.for_weight = layers * gradients_of_layer + 2 * boundary;
-        bytes.forward_workspace = scratch;
-        // The gradient of a layer's output is one of the two boundary gradients that alternate.
-        bytes.backward_workspace =
-            (layers > 0 ? gradients_of_layer - boundary : 0) + scratch + 2 * boundary;
-        bytes.input_gradient_workspace = scratch;
-        // Shared experts need all of the scratch again, in case of several waves.
-        bytes.weight_gradient_workspace = mesh.expert > 1 ? scratch : gathered;
-        stages.push_back(bytes);
+/// Sets what each stage needs, and whether it has experts.
+void set_stages(StepSizes& sizes, const ModelConfig& config, const ModelLayers& layers,
+                const Candidate& candidate) {
+    // Attention's workspace is left out: 4 bytes per token and head on GPUs.
+    kernels::Operators operators{};
+    operators.attention_workspace_bytes = [](kernels::AttentionShape, DType, int) {
+        return int64_t{0};
+    };
+    HeldParameters none;
+    const Norm final_norm(final_norm_options(config), none);
+    // Most stages are alike.
+    std::map<std::tuple<std::vector<const DecoderLayer*>, bool, bool>, StageBytes> known;
+    const int stages = static_cast<int>(candidate.layers_per_stage.size());
+    for (int stage = 0, layer = 0; stage < stages; ++stage) {
+        const int end = layer + candidate.layers_per_stage[static_cast<size_t>(stage)];
+        std::vector<const DecoderLayer*> blocks;
+        bool experts = false;
+        for (; layer < end; ++layer) {
+            blocks.push_back(&layers[layer].block);
+            experts = experts || config.moe.in_layer(layer);
+        }
+        const bool embeds = stage == 0 && has_embedded_tokens(config);
+        const bool last = stage + 1 == stages;
+        const auto [found, added] = known.try_emplace({blocks, embeds, last});
+        if (added) {
+            found->second = StageMemory({.hidden_size = config.hidden_size,
+                                         .embeds = embeds,
+                                         .recompute = candidate.recompute,
+                                         .expert = candidate.mesh.expert},
+                                        std::move(blocks), last ? &final_norm : nullptr,
+                                        {.operators = operators,
+                                         .sequences = candidate.micro_batch_size,
+                                         .seq_length = config.seq_length,
+                                         .dtype = config.dtype,
+                                         .tensor = candidate.mesh.tensor})
+                                .bytes();
+        }
+        sizes.stages.push_back(found->second);
+        sizes.has_experts.push_back(experts);
     }
-    return stages;
 }
 
-StepSizes sizes_of(const PlanOptions& options, const Schedule& placement,
+StepSizes sizes_of(const ModelConfig& config, const ModelLayers& layers, const Schedule& placement,
                    const Candidate& candidate) {
-    const TransformerShape& model = options.model;
     StepSizes sizes;
-    sizes.tokens = candidate.micro_batch_size * options.seq_length;
-    sizes.hidden = model.hidden_size;
-    sizes.dtype = dtype_of(options);
+    sizes.tokens = candidate.micro_batch_size * config.seq_length;
+    sizes.hidden = config.hidden_size;
+    sizes.dtype = config.dtype;
     sizes.replicas = candidate.mesh.data;
     sizes.tensor = candidate.mesh.tensor;
     sizes.expert = candidate.mesh.expert;
-    sizes.has_experts.assign(candidate.layers_per_stage.size(), model.moe.layers > 0);
-    sizes.tied = model.tied;
+    sizes.tied = config.tied;
     sizes.report_bytes = kReport;
-    sizes.stages = stage_bytes(options, candidate, sizes);
+    set_stages(sizes, config, layers, candidate);
     for (int rank = 0; rank < placement.ranks; ++rank) {
         const int64_t logits =
-            sizes.tokens * largest_share(placement.output.rows(rank), candidate.mesh.tensor);
+            sizes.tokens * largest_part(placement.output.rows(rank), candidate.mesh.tensor);
         // Exponentials stay from S to T; fp32 logits live within S.
         sizes.shards.push_back(
             {.exp_logits = logits * size_of(sizes.dtype), .score_workspace = logits * 4});
@@ -208,18 +206,22 @@ StepModel step_model(const PlanOptions& options, const UnitCosts& units,
         .placement = place(options, candidate),
         .costs = options.profile ? StepCosts(options.profile->costs) : StepCosts(options.device)};
     step.costs.slices = mesh.slices();
+    const ModelConfig config = planned_config(options);
+    const ModelLayers layers(config, {.tensor = mesh.tensor, .expert = mesh.expert});
     const std::vector<PlaceParameters> parameters =
-        count_parameters(options.model, step.placement, candidate);
+        count_parameters(config, layers, step.placement, candidate);
     set_costs(step, units, candidate, parameters, options);
     if (options.pass_times) use_pass_times(step.costs, *options.pass_times);
-    step.sizes = sizes_of(options, step.placement, candidate);
+    step.sizes = sizes_of(config, layers, step.placement, candidate);
     const auto reserve =
         static_cast<int64_t>(options.device.reserve_gib.value * static_cast<double>(1 << 30));
-    const int64_t rotary = rotary_bytes(options.model, options.seq_length);
+    const int64_t rotary = RotaryTables::bytes(config);
     for (int rank = 0; rank < mesh.pipeline; ++rank) {
         const PlaceParameters& own = parameters[static_cast<size_t>(rank)];
         step.persistent.push_back({.rank = rank * mesh.slices(),
-                                   .weights = own.stored() * size_of(step.sizes.dtype) + rotary,
+                                   .weights = own.stored() * size_of(step.sizes.dtype) +
+                                              own.correction_biases() * size_of(DType::fp32) +
+                                              rotary,
                                    .gradients = own.differentiated() * kGradient,
                                    .optimizer = own.updated() * optimizer_bytes(step.sizes.dtype),
                                    .reserve = reserve});
@@ -228,7 +230,7 @@ StepModel step_model(const PlanOptions& options, const UnitCosts& units,
     step.generate = {.ranks = mesh.pipeline,
                      .microbatches = candidate.microbatches,
                      .vocab_mode = candidate.vocab_mode,
-                     .vocab_size = options.model.vocab_size,
+                     .vocab_size = options.model.config.vocab_size,
                      .rule = {.chunks = candidate.chunks, .memory_limit = candidate.memory_limit}};
     const bool recomputes = candidate.recompute != Recompute::none;
     PassCosts& costs = step.generate.costs;

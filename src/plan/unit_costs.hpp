@@ -4,6 +4,7 @@
 #include "vocabpipe/plan.hpp"
 
 #include <cstdint>
+#include <vector>
 
 namespace vocabpipe {
 
@@ -14,13 +15,26 @@ struct Rows {
     [[nodiscard]] double of(double rows) const { return fixed + rows * per_row; }
 };
 
+/// Nanoseconds of the passes of one transformer layer.
+struct LayerCosts {
+    double forward = 0;          ///< F
+    double input_gradient = 0;   ///< I
+    double weight_gradient = 0;  ///< W
+    double backward = 0;         ///< B
+    double recompute = 0;        ///< R
+
+    void add(const LayerCosts& other) {
+        for (double LayerCosts::*const pass :
+             {&LayerCosts::forward, &LayerCosts::input_gradient, &LayerCosts::weight_gradient,
+              &LayerCosts::backward, &LayerCosts::recompute}) {
+            this->*pass += other.*pass;
+        }
+    }
+};
+
 /// Nanoseconds of the units that every pass of a step is made of, for one microbatch on one rank.
 struct UnitCosts {
-    double forward = 0;                ///< one transformer layer: F
-    double input_gradient = 0;         ///< I
-    double weight_gradient = 0;        ///< W
-    double backward = 0;               ///< B
-    double recompute = 0;              ///< R
+    std::vector<LayerCosts> layers;    ///< [layer of the model]
     Rows logits;                       ///< the output layer's products: of S,
     Rows output_gradient;              ///< of its input, in S with one barrier and else in T,
     Rows output_weight_gradient;       ///< of T

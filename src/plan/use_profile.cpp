@@ -16,19 +16,13 @@ void use_profile(PlanOptions& options, Profile profile) {
     }
     // Profiles describe a GPT with learned positions, which vocabpipe trains.
     options.model = {.name = "profiled GPT",
-                     .num_layers = model.layers,
-                     .hidden_size = model.hidden,
-                     .ffn_hidden_size = model.ffn_hidden,
-                     .num_attention_heads = model.heads,
-                     .num_key_value_heads = model.heads,
-                     .head_size = model.hidden / model.heads,
-                     .vocab_size = model.vocab,
-                     .learned_positions = model.seq_length,
-                     .layer_norm = true,
-                     .qkv_bias = true,
-                     .attention_output_bias = true,
-                     .mlp_bias = true,
-                     .tied = profile.sizes.tied};
+                     .config = {.num_layers = model.layers,
+                                .hidden_size = model.hidden,
+                                .ffn_hidden_size = model.ffn_hidden,
+                                .num_attention_heads = model.heads,
+                                .max_position_embeddings = model.seq_length,
+                                .vocab_size = model.vocab,
+                                .tied = profile.sizes.tied}};
     options.seq_length = model.seq_length;
     options.micro_batch_sizes = {model.micro_batch_size};
     options.device.name = profile.device;

@@ -109,7 +109,7 @@ void plan_steps(PlanArguments arguments) {
         print_config_notes(named_model(arguments.model).path);
         options.device = load_device(arguments.gpu);
     }
-    if (arguments.vocab_size) options.model.vocab_size = *arguments.vocab_size;
+    if (arguments.vocab_size) options.model.config.vocab_size = *arguments.vocab_size;
     if (arguments.memory_gib) options.memory_gib = *arguments.memory_gib;
     if (!arguments.pass_times.empty()) {
         options.pass_times = read_planned_pass_times(arguments.pass_times);

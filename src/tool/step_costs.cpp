@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/tool/step_costs.hpp"
 
+#include "src/model/blocks/model_layers.hpp"
 #include "vocabpipe/error.hpp"
-#include "vocabpipe/transformer_shape.hpp"
 #include "vocabpipe/with_recomputation.hpp"
 
 #include <algorithm>
@@ -40,10 +40,22 @@ int64_t selective_cost(int64_t forward, int64_t hidden_size) {
     return std::max<int64_t>(scaled(forward, part), 1);
 }
 
-/// The shape of a layer, for what is recomputed. A profile does not record the family: assumes a
-/// GPT.
-TransformerShape layer_of(const ProfiledModel& model) {
-    return {.hidden_size = model.hidden, .ffn_hidden_size = model.ffn_hidden, .layer_norm = true};
+/// A layer of the profiled model, for what is recomputed; heads do not matter there. A profile does
+/// not record the family: assumes a GPT.
+CountedLayer layer_of(const ProfiledModel& model) {
+    ModelConfig config;
+    config.hidden_size = model.hidden;
+    config.ffn_hidden_size = model.ffn_hidden;
+    config.num_attention_heads = 1;
+    return {config, 0, {}};
+}
+
+/// Bytes that F of this layer leaves and a selective R makes again.
+int64_t recomputed_bytes(const CountedLayer& layer, int64_t tokens, DType dtype) {
+    Views costly, cheap(int64_t{1});
+    SavedViews views{.costly = {costly, tokens, dtype}, .cheap = {cheap, tokens, dtype}};
+    (void)layer.block.saved_views(views);
+    return cheap.used();
 }
 
 }  // namespace
@@ -54,8 +66,9 @@ int64_t recompute_cost(int64_t forward, Recompute recompute, int64_t hidden_size
 }
 
 double recompute_ns_per_layer(const Profile& profile, Recompute recompute) {
+    const BlockWork work = layer_of(profile.model).block.work(profile.model.seq_length);
     return vocabpipe::recompute_ns_per_layer(profile, recompute,
-                                             layer_of(profile.model).elementwise_recompute());
+                                             static_cast<double>(work.moved.recompute));
 }
 
 StageCosts parse_stage_costs(const std::string& text, int ticks) {
@@ -252,8 +265,7 @@ void set_recomputation(ScheduledStep& step, const Profile& profile, const std::v
                        Recompute recompute) {
     if (recomputed_in(profile) == recompute) return;
     const int64_t selective =
-        step.sizes.tokens *
-        layer_of(profile.model).recomputed_bytes(Recompute::selective, size_of(step.sizes.dtype));
+        recomputed_bytes(layer_of(profile.model), step.sizes.tokens, step.sizes.dtype);
     const double ns = recompute_ns_per_layer(profile, recompute);
     for (size_t stage = 0; stage < layers.size(); ++stage) {
         divide_saved(step.sizes.stages[stage], recompute, layers[stage] * selective);

@@ -28,7 +28,7 @@ ModelConfig published(const std::string& name) {
     return parse_model_config(model.text, model.path);
 }
 
-/// What training needs beside the sizes, which TransformerShape's test counts.
+/// What training needs beside the sizes, whose products the test of blocks' work counts.
 struct Trained {
     double theta;
     float epsilon;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Plans over several axes: which meshes there are, what links their ranks use, what sharing costs
 // and saves.
+#include "src/model/blocks/model_layers.hpp"
 #include "src/plan/candidates.hpp"
 #include "src/plan/device_links.hpp"
 #include "src/plan/layer_products.hpp"
@@ -48,15 +49,15 @@ std::set<std::string> reasons(const PlanOptions& options) {
 PlanOptions experts() {
     PlanOptions options = one_schedule();
     options.model = {.name = "experts",
-                     .num_layers = 4,
-                     .hidden_size = 1024,
-                     .ffn_hidden_size = 2048,
-                     .num_attention_heads = 16,
-                     .num_key_value_heads = 8,
-                     .head_size = 64,
-                     .vocab_size = 32000,
-                     .gated_mlp = true,
-                     .moe = {.experts = 8, .per_token = 2, .ffn_hidden_size = 2048, .layers = 4}};
+                     .config = {.num_layers = 4,
+                                .hidden_size = 1024,
+                                .ffn_hidden_size = 2048,
+                                .num_attention_heads = 16,
+                                .num_query_groups = 8,
+                                .vocab_size = 32000}};
+    set_family(options.model.config, "mixtral");
+    options.model.config.moe.experts = 8;
+    options.model.config.tied = false;
     return options;
 }
 
@@ -235,11 +236,11 @@ TEST(PlanExperts, ExpertRanksHoldTheirExpertsAlone) {
 
 // Eight experts, two of them for each token.
 TEST(PlanExperts, ImbalanceCostsTimeUpToAllTokensOnOneRank) {
-    const ExpertsShape moe{.experts = 8, .per_token = 2, .ffn_hidden_size = 1, .layers = 1};
+    const MoeConfig moe{.experts = 8, .top_k = 2};
     EXPECT_EQ(worst_imbalance(moe, 1), 1);
     EXPECT_EQ(worst_imbalance(moe, 4), 4);
     EXPECT_EQ(worst_imbalance(moe, 8), 4) << "a rank's only expert gets half of the rows";
-    EXPECT_EQ(worst_imbalance({.experts = 8, .layers = 0}, 4), 1) << "no rows to be uneven";
+    EXPECT_EQ(worst_imbalance({.experts = 0}, 4), 1) << "no rows to be uneven";
     const Mesh mesh{.data = 4, .expert = 4};
     EXPECT_EQ(expert_load(moe, mesh, 1).waves(), 1);
     EXPECT_EQ(expert_load(moe, mesh, 1.5).waves(), 2);
@@ -270,9 +271,13 @@ TEST(PlanExperts, ProductsOfSharedExpertsAreAsMuchWork) {
     options.device.product_idle_outputs.value = 0;
     options.device.link_gb_per_s.value = 1e9;
     options.device.link_latency_us.value = 0;
-    const LayerProducts alone = layer_products(options.model, options.device, {.data = 4}, 1024, 1);
+    const BlockWork layer = ModelLayers(options.model.config)[0].block.work(1024);
+    const Mesh experts_shared{.data = 4, .expert = 4};
+    const LayerProducts alone =
+        layer_products(layer.products, options.device, {.data = 4}, 1024, {});
     const LayerProducts shared =
-        layer_products(options.model, options.device, {.data = 4, .expert = 4}, 1024, 1);
+        layer_products(layer.products, options.device, experts_shared, 1024,
+                       expert_load(options.model.config.moe, experts_shared, 1));
     EXPECT_NEAR(shared.forward, alone.forward, 0.01 * alone.forward);
     EXPECT_NEAR(shared.backward, alone.backward, 0.01 * alone.backward);
 }

@@ -6,20 +6,15 @@
 namespace vocabpipe::testing {
 
 /// A GPT small enough to evaluate in milliseconds, with a vocabulary that matters.
-inline TransformerShape small_gpt() {
+inline PlannedModel small_gpt() {
     return {.name = "small",
-            .num_layers = 8,
-            .hidden_size = 1024,
-            .ffn_hidden_size = 4096,
-            .num_attention_heads = 16,
-            .num_key_value_heads = 16,
-            .head_size = 64,
-            .vocab_size = 64000,
-            .learned_positions = 2048,
-            .layer_norm = true,
-            .qkv_bias = true,
-            .attention_output_bias = true,
-            .mlp_bias = true};
+            .config = {.num_layers = 8,
+                       .hidden_size = 1024,
+                       .ffn_hidden_size = 4096,
+                       .num_attention_heads = 16,
+                       .max_position_embeddings = 2048,
+                       .vocab_size = 64000,
+                       .tied = false}};
 }
 
 inline PlanOptions small_plan() {

@@ -12,6 +12,7 @@
 
 #include <map>
 #include <numeric>
+#include <type_traits>
 
 namespace vocabpipe::testing {
 namespace {
@@ -146,7 +147,7 @@ TEST(Plan, PassTimesAndSimulationAgree) {
          {std::pair{false, Recompute::none}, std::pair{true, Recompute::none},
           std::pair{false, Recompute::selective}, std::pair{false, Recompute::full}}) {
         PlanOptions options = small_plan();
-        options.model.tied = tied;
+        options.model.config.tied = tied;
         options.recompute = {recompute};
         options.sensitivity_rows = 0;
         options.evaluation = Evaluation::simulation;
@@ -241,7 +242,7 @@ TEST(Plan, ShardingKeepsMfuFlatWhereWholeVocabularyLayersLoseIt) {
     options.sensitivity_rows = 0;
     std::map<VocabMode, std::pair<double, double>> mfu;
     for (const int64_t vocab : {32'000, 1'000'000}) {
-        options.model.vocab_size = vocab;
+        options.model.config.vocab_size = vocab;
         for (const PlanRow& row : make_plan(options).rows) {
             auto& [small, large] = mfu[row.candidate.vocab_mode];
             (vocab == 32'000 ? small : large) = row.mfu;
@@ -292,7 +293,7 @@ TEST(Plan, FamiliesThatTradeMemoryAreTriedWithLessOfIt) {
 
 TEST(Plan, LeftOverLayersGoToTheFrontOrToTheBack) {
     PlanOptions options = small_plan();
-    options.model.num_layers = 10;
+    options.model.config.num_layers = 10;
     options.schedules = {"1f1b"};
     options.vocab_modes = {VocabMode::one_barrier, VocabMode::redistributed};
     const Candidates candidates = list_candidates(options);
@@ -306,7 +307,7 @@ TEST(Plan, LeftOverLayersGoToTheFrontOrToTheBack) {
 // The output layer is worth fewer layers that recompute.
 TEST(Plan, RecomputationMovesFewerLayersAwayFromTheOutputLayer) {
     PlanOptions options = small_plan();
-    options.model.num_layers = 18;
+    options.model.config.num_layers = 18;
     options.schedules = {"1f1b"};
     options.vocab_modes = {VocabMode::redistributed};
     const auto of_last = [&](Recompute recompute) {
@@ -319,7 +320,7 @@ TEST(Plan, RecomputationMovesFewerLayersAwayFromTheOutputLayer) {
 
 TEST(Plan, MoreGpusThanLayersLeavesStagesEmpty) {
     PlanOptions options = small_plan();
-    options.model.num_layers = 3;
+    options.model.config.num_layers = 3;
     options.schedules = {"1f1b"};
     const Plan plan = make_plan(options);
     for (const PlanRow& row : plan.rows) {
@@ -358,6 +359,28 @@ TEST(Plan, ALowerEfficiencyNeverMakesAStepShorter) {
         }
         EXPECT_LE(s.best_step_ns, s.step_ns);
     }
+}
+
+TEST(Plan, RefusesImpossibleSizesOfTheModel) {
+    const auto refusal = [](auto ModelConfig::*size, int64_t value) {
+        PlanOptions options = small_plan();
+        using Size = std::remove_reference_t<decltype(options.model.config.*size)>;
+        options.model.config.*size = static_cast<Size>(value);
+        return error_of(options);
+    };
+    EXPECT_EQ(refusal(&ModelConfig::hidden_size, 0),
+              "model small: hidden size 0: must be from 1 to 16777216");
+    EXPECT_EQ(refusal(&ModelConfig::num_layers, 65537),
+              "model small: layers 65537: must be from 1 to 65536");
+    EXPECT_EQ(refusal(&ModelConfig::num_query_groups, 17),
+              "--num-query-groups 17: must divide --num-attention-heads 16");
+    EXPECT_THAT(refusal(&ModelConfig::vocab_size, int64_t{1} << 31),
+                HasSubstr("at most 2147483647"));
+    PlanOptions options = small_plan();
+    set_family(options.model.config, "mixtral");
+    options.model.config.moe.experts = 8;
+    options.model.config.moe.top_k = 9;
+    EXPECT_EQ(error_of(options), "--moe-router-topk 9: must be from 1 to --num-experts 8");
 }
 
 TEST(Plan, RefusesImpossibleOptionsByFlag) {

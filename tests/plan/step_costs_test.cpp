@@ -4,6 +4,7 @@
 
 #include "src/plan/step_model.hpp"
 #include "tests/plan/plan_cases.hpp"
+#include "vocabpipe/parameter_count.hpp"
 
 #include <gtest/gtest.h>
 
@@ -69,7 +70,7 @@ TEST(StepCosts, GroupsOfThreeTakeTwoRoundsToReachAll) {
 
 TEST(StepCosts, ReduceMovesTheGradientsOfATiedWeight) {
     PlanOptions options = small_plan();
-    options.model.tied = true;
+    options.model.config.tied = true;
     Candidate candidate{.schedule = "1f1b",
                         .layers_per_stage = {2, 2, 2, 2},
                         .mesh = {.pipeline = 4},
@@ -91,10 +92,11 @@ TEST(UnitCosts, SmallProductsAreLessEfficientThanLargeOnes) {
     PlanOptions options = small_plan();
     const auto per_flop = [&](double idle, int64_t width) {
         options.device.product_idle_outputs.value = idle;
-        options.model.hidden_size = 1024 * width;
-        options.model.ffn_hidden_size = 4096 * width;
-        options.model.num_attention_heads = options.model.num_key_value_heads = 16 * width;
-        return unit_costs(options, {}).weight_gradient / options.model.dense_flops();
+        options.model.config.hidden_size = 1024 * width;
+        options.model.config.ffn_hidden_size = 4096 * width;
+        options.model.config.num_attention_heads = 16 * width;
+        const int64_t products = (4 + 2 * 4) * 1024 * 1024 * width * width;
+        return unit_costs(options, {}).layers[0].weight_gradient / static_cast<double>(products);
     };
     EXPECT_NEAR(per_flop(0, 2) / per_flop(0, 1), 1.0, 1e-12);
     const double idle = 3538944;
@@ -107,7 +109,7 @@ TEST(UnitCosts, SmallProductsAreLessEfficientThanLargeOnes) {
     for (const double outputs : {3.0, 1.0, 4.0, 4.0}) {
         ns += 2 * 1024 * (outputs * 1024 * 1024 + idle) / rate;
     }
-    EXPECT_NEAR(unit_costs(options, {}).weight_gradient, ns, 1e-6 * ns);
+    EXPECT_NEAR(unit_costs(options, {}).layers[0].weight_gradient, ns, 1e-6 * ns);
 }
 
 TEST(StepModel, PassesOfAPublishedRunTakeTheTimesThatItMeasured) {
@@ -117,18 +119,13 @@ TEST(StepModel, PassesOfAPublishedRunTakeTheTimesThatItMeasured) {
     PlanOptions options;
     options.device = load_device("a100");
     options.model = {.name = "4b",
-                     .num_layers = 32,
-                     .hidden_size = 3072,
-                     .ffn_hidden_size = 12288,
-                     .num_attention_heads = 24,
-                     .num_key_value_heads = 24,
-                     .head_size = 128,
-                     .vocab_size = 256000,
-                     .learned_positions = 2048,
-                     .layer_norm = true,
-                     .qkv_bias = true,
-                     .attention_output_bias = true,
-                     .mlp_bias = true};
+                     .config = {.num_layers = 32,
+                                .hidden_size = 3072,
+                                .ffn_hidden_size = 12288,
+                                .num_attention_heads = 24,
+                                .max_position_embeddings = 2048,
+                                .vocab_size = 256000,
+                                .tied = false}};
     options.gpus = 8;
     options.seq_length = 2048;
     options.global_batch_size = 128;
@@ -152,7 +149,7 @@ TEST(StepModel, PassesOfAPublishedRunTakeTheTimesThatItMeasured) {
     const StepModel sharded = step_model(options, units, candidate);
     EXPECT_NEAR(ms(sharded, 1, Op::F) + ms(sharded, 1, Op::B), 33.79, 0.15);
     EXPECT_NEAR(ms(sharded, 1, Op::S) + ms(sharded, 1, Op::T), 8.356, 0.1);
-    options.model.vocab_size = 32000;
+    options.model.config.vocab_size = 32000;
     const StepModel small = step_model(options, units, candidate);
     EXPECT_NEAR(ms(small, 1, Op::S) + ms(small, 1, Op::T), 1.540, 0.05);
 }
@@ -172,10 +169,10 @@ TEST(StepModel, EveryParameterIsCountedOnceOverAllRanks) {
             EXPECT_EQ(rank.optimizer, 6 * rank.weights);
             EXPECT_EQ(rank.gradients, 2 * rank.weights);
         }
-        EXPECT_EQ(weights, 2 * options.model.parameters());
+        EXPECT_EQ(weights, 2 * parameter_count(options.model.config));
     }
     // A tied weight on two ranks is stored by both; sharded, each shard serves both layers.
-    options.model.tied = true;
+    options.model.config.tied = true;
     for (const bool sharded : {false, true}) {
         const Candidate candidate{.schedule = "1f1b",
                                   .vocab_mode = sharded ? VocabMode::one_barrier : VocabMode::none,
@@ -187,8 +184,8 @@ TEST(StepModel, EveryParameterIsCountedOnceOverAllRanks) {
              step_model(options, unit_costs(options, candidate), candidate).persistent) {
             weights += rank.weights;
         }
-        const int64_t table = options.model.vocab_size * options.model.hidden_size;
-        EXPECT_EQ(weights, 2 * (options.model.parameters() + (sharded ? 0 : table)));
+        const int64_t table = options.model.config.vocab_size * options.model.config.hidden_size;
+        EXPECT_EQ(weights, 2 * (parameter_count(options.model.config) + (sharded ? 0 : table)));
     }
 }
 

@@ -32,13 +32,19 @@ Candidate uneven(VocabMode mode, int tensor = 1) {
 PlanOptions thousand_rows() {
     PlanOptions options = small_plan();
     options.gpus = 2;
-    options.model.num_layers = 4;
-    options.model.vocab_size = 1000;
+    options.model.config.num_layers = 4;
+    options.model.config.vocab_size = 1000;
     return options;
 }
+/// Costs of four equal layers, beside others.
+UnitCosts of_layers(const LayerCosts& layer, UnitCosts others = {}) {
+    others.layers.assign(4, layer);
+    return others;
+}
 /// The times of a pass on both ranks.
-std::vector<int64_t> pass_times(const PlanOptions& options, const UnitCosts& units,
+std::vector<int64_t> pass_times(const PlanOptions& options, UnitCosts units,
                                 const Candidate& candidate, Op op) {
+    units.layers.resize(4);
     const StepModel step = step_model(options, units, candidate);
     std::vector<int64_t> times;
     for (int rank = 0; rank < 2; ++rank) {
@@ -50,12 +56,12 @@ std::vector<int64_t> pass_times(const PlanOptions& options, const UnitCosts& uni
 
 TEST(StepModel, PassesOfAStageAreThoseOfItsLayers) {
     const PlanOptions options = thousand_rows();
-    const UnitCosts units{.forward = 100,
-                          .input_gradient = 110,
-                          .weight_gradient = 120,
-                          .backward = 230,
-                          .recompute = 40,
-                          .overlapped = 1.5};
+    const UnitCosts units = of_layers({.forward = 100,
+                                       .input_gradient = 110,
+                                       .weight_gradient = 120,
+                                       .backward = 230,
+                                       .recompute = 40},
+                                      {.overlapped = 1.5});
     const auto times = [&](VocabMode mode, Op op, Recompute recompute = Recompute::none) {
         Candidate candidate = uneven(mode);
         candidate.recompute = recompute;
@@ -85,7 +91,8 @@ TEST(StepModel, OneRankHasNoCollectivesToOverlap) {
     Candidate candidate = uneven(VocabMode::one_barrier);
     candidate.layers_per_stage = {4};
     candidate.mesh.pipeline = 1;
-    const StepModel step = step_model(options, {.forward = 100, .overlapped = 1.5}, candidate);
+    const StepModel step =
+        step_model(options, of_layers({.forward = 100}, {.overlapped = 1.5}), candidate);
     EXPECT_EQ(step.costs.pass_ns(0, {F, 0, 0}), 400);
 }
 
@@ -164,7 +171,7 @@ TEST(StepModel, ReportAndUpdateGoThroughTheParametersOfARank) {
     EXPECT_THAT(pass_times(options, units, candidate, Update), ElementsAre(15 * first, 15 * last));
     // A rank with both layers of a tied weight has two gradients of it, and updates it once.
     candidate = uneven(VocabMode::one_barrier);
-    options.model.tied = true;
+    options.model.config.tied = true;
     const int64_t rest = layer + positions;
     EXPECT_EQ(pass_times(options, units, candidate, Report)[0], 4 * (rest + table));
     EXPECT_EQ(pass_times(options, units, candidate, Update)[0], 30 * (rest + table / 2));
@@ -177,39 +184,52 @@ TEST(StepModel, AStageKeepsWhatItsLayersSaveBesideItsInput) {
     const auto saved = [&](std::vector<int> layers) {
         Candidate candidate = uneven(VocabMode::none);
         candidate.layers_per_stage = std::move(layers);
-        const StepModel step = step_model(options, {}, candidate);
+        const StepModel step = step_model(options, of_layers({}), candidate);
         return std::pair(step.sizes.stages[0].saved, step.sizes.stages[1].saved);
     };
     const int64_t tokens = 1024, x = tokens * 1024 * 2, statistics = tokens * 2 * 4;
-    const int64_t layer = tokens * options.model.saved_bytes();
+    // 8 h + 2 f elements; mean and deviation of two norms, and a number per head.
+    const int64_t layer = tokens * (2 * (8 * 1024 + 2 * 4096) + 4 * (2 * 2 + 16));
     EXPECT_EQ(saved({1, 3}), std::pair(layer, 3 * layer + statistics));
-    EXPECT_EQ(saved({4, 0}), std::pair(4 * layer, x + statistics)) << "the norm is all there is";
+    EXPECT_EQ(saved({4, 0}), std::pair(4 * layer, statistics)) << "the norm reads the boundary";
     EXPECT_EQ(saved({0, 4}), std::pair(int64_t{0}, 4 * layer + statistics));
-    options.model.learned_positions = 0;
+    options.model.config.learned_positions = false;
     EXPECT_EQ(saved({1, 3}), std::pair(layer - x, 3 * layer + statistics));
     EXPECT_EQ(saved({0, 4}), std::pair(int64_t{0}, 4 * layer + statistics));
+    options.model.config.embedding_scale = 2;  // scaled tokens are kept as those with positions
+    EXPECT_EQ(saved({1, 3}), std::pair(layer, 3 * layer + statistics));
 }
 
-TEST(StepModel, StagesHaveExpertsWhereTheModelHas) {
+TEST(StepModel, StagesHaveExpertsWhereTheirLayersHave) {
     PlanOptions options = thousand_rows();
     const auto has_experts = [&] {
-        return step_model(options, {}, uneven(VocabMode::none)).sizes.has_experts;
+        return step_model(options, of_layers({}), uneven(VocabMode::none)).sizes.has_experts;
     };
     EXPECT_THAT(has_experts(), ElementsAre(false, false));
-    options.model.moe = {.experts = 4, .per_token = 2, .ffn_hidden_size = 32, .layers = 1};
+    options.model.config.moe = {.experts = 4, .top_k = 2, .ffn_hidden_size = 32};
     EXPECT_THAT(has_experts(), ElementsAre(true, true));
+    options.model.config.moe.sparse = {false, false, false, true};
+    EXPECT_THAT(has_experts(), ElementsAre(false, true));
 }
 
 TEST(StepModel, ADeviceReservesMemoryAndARotaryTableIsAWeight) {
     PlanOptions options = thousand_rows();
     options.device.reserve_gib.value = 1.5;
     const Candidate candidate = uneven(VocabMode::none);
-    const auto rank = [&](size_t r) { return step_model(options, {}, candidate).persistent[r]; };
+    const auto rank = [&](size_t r) {
+        return step_model(options, of_layers({}), candidate).persistent[r];
+    };
     EXPECT_EQ(rank(0).reserve, 3 * (int64_t{1} << 29));
     const int64_t learned = rank(1).weights;
-    options.model.learned_positions = 0;
+    ModelConfig& config = options.model.config;
+    config.learned_positions = false;
     EXPECT_EQ(rank(1).weights - learned, 1024 * 64 * 4) << "tokens, columns of a head, fp32";
-    options.model.rotary_size = 16;
+    config.sliding_window = 8;
+    config.windowed = {true, false, false, false};
+    config.windowed_rope = Rope{.theta = 100};
+    EXPECT_EQ(rank(1).weights - learned, 2 * 1024 * 64 * 4) << "two kinds of positions";
+    config.windowed_rope.reset();
+    config.rotary_channels = 16;
     EXPECT_EQ(rank(1).weights - learned, 1024 * 16 * 4);
 }
 
@@ -221,11 +241,13 @@ TEST(StepModel, TensorRanksPutSlicesOfXTogetherForS) {
     options.device.gpus_per_node.value = 64;
     const int64_t x = 1024 * 1024 * 2;
     const PassCosts alone =
-        step_model(options, {.forward = 1}, uneven(VocabMode::one_barrier)).generate.costs;
+        step_model(options, of_layers({.forward = 1}), uneven(VocabMode::one_barrier))
+            .generate.costs;
     EXPECT_EQ(alone.hop, 7 + x);
     EXPECT_EQ(alone.c0, 7 + x);
     const PassCosts two =
-        step_model(options, {.forward = 1}, uneven(VocabMode::one_barrier, 2)).generate.costs;
+        step_model(options, of_layers({.forward = 1}), uneven(VocabMode::one_barrier, 2))
+            .generate.costs;
     EXPECT_EQ(two.hop, 7 + x / 2);
     EXPECT_EQ(two.c0, 7 + x / 2 + 7 + x / 2);
 }
@@ -235,7 +257,8 @@ TEST(StepModel, TheMarginOfC0IsItAndAHopAndHalfABackwardAtMost) {
     options.device.link_gb_per_s.value = options.device.link_efficiency.value = 1;
     options.device.link_latency_us.value = 7e-3;
     const auto margin = [&](double backward) {
-        return step_model(options, {.backward = backward}, uneven(VocabMode::one_barrier))
+        return step_model(options, of_layers({.backward = backward}),
+                          uneven(VocabMode::one_barrier))
             .generate.rule.broadcast_margin;
     };
     EXPECT_EQ(margin(1e9), 2 * (7 + 1024 * 1024 * 2));
@@ -282,11 +305,11 @@ TEST(Candidates, ChunksMayBeAsManyAsLayersAndNoMore) {
         return listed;
     };
     EXPECT_THAT(chunks(), ElementsAre(2));
-    options.model.num_layers = 16;
+    options.model.config.num_layers = 16;
     EXPECT_THAT(chunks(), ElementsAre(2, 4));
-    options.model.num_layers = 15;
+    options.model.config.num_layers = 15;
     EXPECT_THAT(chunks(), ElementsAre(2, 2)) << "front and back";
-    options.model.num_layers = 16;
+    options.model.config.num_layers = 16;
     options.chunks = {3, 4};
     EXPECT_THAT(chunks(), ElementsAre(3, 3, 4));
 }
@@ -295,9 +318,9 @@ TEST(ListSteps, EveryTensorRankHasARowOfTheVocabulary) {
     PlanOptions options = small_plan();
     options.gpus = 8;
     options.tensor = {4};
-    options.model.vocab_size = 8;  // four rows for each of two places
+    options.model.config.vocab_size = 8;  // four rows for each of two places
     EXPECT_EQ(list_steps(options).possible.size(), 1U);
-    options.model.vocab_size = 7;
+    options.model.config.vocab_size = 7;
     const Candidates refused = list_steps(options);
     EXPECT_EQ(refused.possible.size(), 0U);
     ASSERT_EQ(refused.skipped.size(), 1U);
@@ -328,29 +351,32 @@ TEST(ListSteps, TensorRanksDivideWhatTheyShare) {
         return steps.skipped.empty() ? std::string() : steps.skipped.front().second;
     };
     EXPECT_EQ(reason(), "");
-    options.model.num_attention_heads = 18;
+    options.model.config.num_attention_heads = 18;
     EXPECT_EQ(reason(), "t=4 does not divide the 18 heads");
     options.model = small_gpt();
-    options.model.num_key_value_heads = 2;
+    options.model.config.num_query_groups = 2;
     EXPECT_EQ(reason(), "t=4 does not divide the 2 key/value heads");
     options.model = small_gpt();
-    options.model.ffn_hidden_size = 4098;
+    options.model.config.ffn_hidden_size = 4098;
     EXPECT_EQ(reason(), "t=4 does not divide the 4098 columns of the MLP");
     // Experts in all layers in place of it; their shared one has columns, too, unless it is gated.
-    options.model.moe = {.experts = 4, .per_token = 2, .ffn_hidden_size = 30, .layers = 8};
+    MoeConfig& moe = options.model.config.moe;
+    moe = {.experts = 4, .top_k = 2, .ffn_hidden_size = 30};
     EXPECT_EQ(reason(), "");
-    options.model.moe.shared_ffn_hidden_size = 30;
+    moe.shared_expert = true;
+    moe.shared_gate = false;
     EXPECT_EQ(reason(), "t=4 does not divide the 30 columns of the shared expert");
-    options.model.moe.shared_gate = true;
+    moe.shared_gate = true;
     EXPECT_EQ(reason(), "");
-    options.model.moe.layers = 7;
+    moe.sparse.assign(8, true);
+    moe.sparse.front() = false;
     EXPECT_EQ(reason(), "t=4 does not divide the 4098 columns of the MLP");
 }
 
 TEST(ListSteps, ExpertTeamsNestWithTensorTeams) {
     PlanOptions options = small_plan();
     options.gpus = 6;
-    options.model.moe = {.experts = 6, .per_token = 2, .ffn_hidden_size = 30, .layers = 8};
+    options.model.config.moe = {.experts = 6, .top_k = 2, .ffn_hidden_size = 30};
     options.pipeline = {1};
     options.global_batch_size = 6;
     options.tensor = {2};

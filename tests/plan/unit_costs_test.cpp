@@ -2,6 +2,7 @@
 // What units of work cost on a device: one rate at a time, all others being too fast to see.
 #include "src/plan/unit_costs.hpp"
 
+#include "src/model/blocks/model_layers.hpp"
 #include "src/plan/layer_products.hpp"
 #include "tests/plan/plan_cases.hpp"
 
@@ -18,15 +19,12 @@ namespace {
 PlanOptions on_device() {
     PlanOptions options;
     options.model = {.name = "narrow",
-                     .num_layers = 2,
-                     .hidden_size = 8,
-                     .ffn_hidden_size = 32,
-                     .num_attention_heads = 2,
-                     .num_key_value_heads = 2,
-                     .head_size = 4,
-                     .vocab_size = 100,
-                     .learned_positions = 16,
-                     .layer_norm = true};
+                     .config = {.num_layers = 2,
+                                .hidden_size = 8,
+                                .ffn_hidden_size = 32,
+                                .num_attention_heads = 2,
+                                .max_position_embeddings = 16,
+                                .vocab_size = 100}};
     options.seq_length = 16;
     DeviceSpec& device = options.device;
     device.gpus_per_node.value = 64;
@@ -43,6 +41,10 @@ Candidate of_candidate(int tensor = 1, Recompute recompute = Recompute::none) {
     return {.mesh = {.tensor = tensor}, .micro_batch_size = 3, .recompute = recompute};
 }
 constexpr double kTokens = 48;
+/// Of the first layer.
+LayerCosts layer_costs(const PlanOptions& options, const Candidate& candidate) {
+    return unit_costs(options, candidate).layers.front();
+}
 
 void expect_near(double actual, double expected) {
     EXPECT_NEAR(actual, expected, 1e-9 * expected + 1e-9);
@@ -52,7 +54,7 @@ TEST(UnitCosts, AttentionTakesItsFlopsAndBackwardTwoAndAHalfTimesAsMany) {
     PlanOptions options = on_device();
     options.device.attention_efficiency.value = 0.25;
     for (const int tensor : {1, 2}) {
-        const UnitCosts costs = unit_costs(options, of_candidate(tensor));
+        const LayerCosts costs = layer_costs(options, of_candidate(tensor));
         // Two products of 2 h FLOPs per token and token that it sees, 8 in the mean.
         const double forward = kTokens / tensor * 4 * 8 * 8 / 250;
         // Tensor ranks take a nanosecond of each of four products at least.
@@ -72,16 +74,16 @@ TEST(UnitCosts, NormsResidualsAndActivationsMoveTheirBytes) {
     const double forward = kTokens * (2 * 2 * 8 + 2 * 3 * 8 + 2 * 32) * 2 / 2;
     const double backward = kTokens * (2 * 3 * 8 + 2 * 3 * 8 + 3 * 32) * 2 / 2;
     const double again = kTokens * (2 * 2 * 8 + 2 * 32) * 2 / 2;
-    const UnitCosts plain = unit_costs(options, of_candidate());
+    const LayerCosts plain = layer_costs(options, of_candidate());
     expect_near(plain.forward, forward);
     expect_near(plain.input_gradient, backward);
     expect_near(plain.backward, backward);
     expect_near(plain.weight_gradient, 0);
     EXPECT_EQ(plain.recompute, 0);
-    expect_near(unit_costs(options, of_candidate(1, Recompute::selective)).recompute, again);
-    expect_near(unit_costs(options, of_candidate(1, Recompute::full)).recompute, forward);
+    expect_near(layer_costs(options, of_candidate(1, Recompute::selective)).recompute, again);
+    expect_near(layer_costs(options, of_candidate(1, Recompute::full)).recompute, forward);
     // Tensor ranks have rows of their own.
-    const UnitCosts half = unit_costs(options, of_candidate(2, Recompute::selective));
+    const LayerCosts half = layer_costs(options, of_candidate(2, Recompute::selective));
     expect_near(half.recompute, again / 2);
     EXPECT_NEAR(half.forward, forward / 2, 4) << "a nanosecond of each product";
     EXPECT_NEAR(half.input_gradient, backward / 2, 4);
@@ -102,7 +104,7 @@ TEST(UnitCosts, ProductsTakeTheirOutputsAndIdleOnes) {
         product(n, h, 3 * h) + product(n, h, h) + product(n, h, f) + product(n, f, h);
     const double weight =
         product(3 * h, h, n) + product(h, h, n) + product(f, h, n) + product(h, f, n);
-    const UnitCosts costs = unit_costs(options, of_candidate());
+    const LayerCosts costs = layer_costs(options, of_candidate());
     expect_near(costs.forward, forward);
     expect_near(costs.input_gradient, input);
     expect_near(costs.weight_gradient, weight);
@@ -153,7 +155,9 @@ TEST(UnitCosts, AStepReadsAndWritesGradientMasterMomentsAndWeight) {
 
 /// A link of this many bytes per ns, and products that take no time.
 LayerProducts over_link(const PlanOptions& options, const Mesh& mesh, double imbalance = 1) {
-    return layer_products(options.model, options.device, mesh, 48, imbalance);
+    const ModelConfig& config = options.model.config;
+    return layer_products(ModelLayers(config)[0].block.work(options.seq_length).products,
+                          options.device, mesh, 48, expert_load(config.moe, mesh, imbalance));
 }
 
 // Each member gets the half that it has not; each of four products takes a nanosecond at least.
@@ -189,8 +193,7 @@ TEST(LayerProducts, TensorRanksHaveAPartOfTheProducts) {
 /// Four experts of 16 columns, of which a token has k.
 PlanOptions with_experts(int64_t k) {
     PlanOptions options = on_device();
-    options.model.gated_mlp = true;
-    options.model.moe = {.experts = 4, .per_token = k, .ffn_hidden_size = 16, .layers = 2};
+    options.model.config.moe = {.experts = 4, .top_k = k, .ffn_hidden_size = 16};
     return options;
 }
 
@@ -283,29 +286,33 @@ TEST(LayerProducts, ExpertsHideTheirExchangesAsOverlapSays) {
               hidden(gemm_combine, up) + hidden(dispatch_gemm, down));
 }
 
-TEST(LayerProducts, ExpertsOfSomeLayersExchangeInThese) {
+TEST(UnitCosts, ExpertsOfSomeLayersExchangeInThese) {
     PlanOptions options = with_experts(1);
     options.device.link_gb_per_s.value = 1e-3;
     const Mesh mesh{.data = 2, .expert = 2};
     const double all = over_link(options, mesh).recompute;
-    options.model.moe.layers = 1;
-    expect_near(over_link(options, mesh).recompute, all / 2);
+    EXPECT_GT(all, 0);
+    options.model.config.moe.sparse = {false, true};
+    Candidate candidate = of_candidate(1, Recompute::selective);
+    candidate.mesh = mesh;
+    const auto recompute = [&](size_t layer) {
+        return unit_costs(options, candidate).layers[layer].recompute;
+    };
+    expect_near(recompute(0), 0);
+    expect_near(recompute(1), all);
     // On nodes of one GPU each they do so through the network.
     options.device.network_gb_per_s.value = 1e-2;
     options.device.gpus_per_node.value = 1;
-    expect_near(over_link(options, mesh).recompute, all / 2 / 10);
-    Candidate candidate = of_candidate(1, Recompute::selective);
-    candidate.mesh = mesh;
-    expect_near(unit_costs(options, candidate).recompute, all / 2 / 10);
+    expect_near(recompute(1), all / 10);
 }
 
 TEST(LayerProducts, MemoryOfRowsIsForAQuarterMoreThanEvenWhereThereCanBeMore) {
     const Mesh mesh{.data = 2, .expert = 2};
-    EXPECT_EQ(expert_load(with_experts(2).model.moe, mesh, 1).row_bound, 1.25);
-    EXPECT_EQ(expert_load(with_experts(4).model.moe, mesh, 1).row_bound, 1)
+    EXPECT_EQ(expert_load(with_experts(2).model.config.moe, mesh, 1).row_bound, 1.25);
+    EXPECT_EQ(expert_load(with_experts(4).model.config.moe, mesh, 1).row_bound, 1)
         << "every token goes to all experts";
-    EXPECT_EQ(expert_load(with_experts(3).model.moe, mesh, 9).row_bound, 1.25);
-    EXPECT_EQ(expert_load(with_experts(3).model.moe, mesh, 9).rows, 2 * 2 / 3.0);
+    EXPECT_EQ(expert_load(with_experts(3).model.config.moe, mesh, 9).row_bound, 1.25);
+    EXPECT_EQ(expert_load(with_experts(3).model.config.moe, mesh, 9).rows, 2 * 2 / 3.0);
 }
 
 // What goes beyond the memory for 1.25 times the mean is computed in a second round, for which I
@@ -319,51 +326,6 @@ TEST(LayerProducts, RowsBeyondTheMemoryAreComputedAgain) {
     EXPECT_NEAR(more.forward - even.forward, 0.5 * experts, 10);
     EXPECT_NEAR(more.input_gradient - even.input_gradient, 0.5 * experts + 1.5 * experts / 2, 10);
     EXPECT_NEAR(more.weight_gradient - even.weight_gradient, 0.5 * experts, 10);
-}
-
-TEST(TransformerShape, ElementsThatMoveAreThoseOfEachOperator) {
-    TransformerShape shape = on_device().model;  // h = 8, f = 32, q = k = v = 8
-    EXPECT_EQ(shape.elementwise_forward(), 2 * 2 * 8 + 2 * 3 * 8 + 2 * 32);
-    EXPECT_EQ(shape.elementwise_backward(), 2 * 3 * 8 + 2 * 3 * 8 + 3 * 32);
-    TransformerShape other = shape;
-    const auto more = [&] {
-        return std::pair(other.elementwise_forward() - shape.elementwise_forward(),
-                         other.elementwise_backward() - shape.elementwise_backward());
-    };
-    other.norms_per_layer = 4;
-    EXPECT_EQ(more(), std::pair(2.0 * 2 * 8, 2.0 * 3 * 8));
-    other = shape;
-    other.gated_mlp = true;
-    EXPECT_EQ(more(), std::pair(32.0, 2 * 32.0));
-    other = shape;
-    other.qk_norms = true;  // of q, k and v, which are one tensor
-    EXPECT_EQ(more(), std::pair(2 * 24.0, 3 * 24.0));
-    other = shape;
-    other.learned_positions = 0;  // q and k are read and written
-    EXPECT_EQ(more(), std::pair(2 * 16.0, 2 * 16.0));
-    other.rotary_size = 2;
-    EXPECT_EQ(more(), std::pair(2 * 8.0, 2 * 8.0));
-    other.layers_without_rope = 1;
-    EXPECT_EQ(more(), std::pair(8.0, 8.0));
-}
-
-TEST(TransformerShape, ElementsThatMoveForExpertsAreThoseOfTheirRows) {
-    const TransformerShape dense = [] {
-        TransformerShape shape = on_device().model;
-        shape.gated_mlp = true;
-        return shape;
-    }();
-    TransformerShape sparse = dense;
-    sparse.moe = {.experts = 4, .per_token = 2, .ffn_hidden_size = 16, .layers = 2};
-    // Rows of h are copied (2) and added up (1); the activation reads 2 f and writes f.
-    EXPECT_EQ(sparse.elementwise_forward() - dense.elementwise_forward(),
-              2 * (3 * 8 + 3 * 16) - 3 * 32);
-    EXPECT_EQ(sparse.elementwise_backward() - dense.elementwise_backward(),
-              2 * (5 * 8 + 9 * 16) - 5 * 32);
-    EXPECT_EQ(sparse.elementwise_recompute(), 2 * 2 * 8 + 2 * (2 * 8 + 3 * 16));
-    sparse.moe.layers = 1;  // the mean of both kinds of layers
-    EXPECT_EQ(sparse.elementwise_forward() - dense.elementwise_forward(),
-              (2 * (3 * 8 + 3 * 16) - 3 * 32) / 2);
 }
 
 }  // namespace

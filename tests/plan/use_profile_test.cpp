@@ -174,8 +174,8 @@ TEST(UseProfile, OnHostsGradientsTravelByShorterPieces) {
     options.data = {2};
     options.vocab_modes = {VocabMode::none};
     options.evaluation = Evaluation::simulation;
-    options.model.num_layers = 1;
-    options.model.hidden_size = 1024;  // more weights than activations
+    options.model.config.num_layers = 1;
+    options.model.config.hidden_size = 1024;  // more weights than activations
     const auto live = [&] {
         const PlannedMemory worst = make_plan(options).rows.at(0).worst;
         return worst.activations + worst.vocabulary + worst.communication;

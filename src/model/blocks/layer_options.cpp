@@ -201,6 +201,10 @@ DecoderLayerOptions decoder_layer_options(const ModelConfig& config, int layer,
     return options;
 }
 
+bool has_embedded_tokens(const ModelConfig& config) {
+    return config.learned_positions || config.embedding_scale != 1;
+}
+
 EmbeddedTokensOptions embedded_tokens_options(const ModelConfig& config) {
     // Rounded as Gemma's own code rounds it.
     EmbeddedTokensOptions options{

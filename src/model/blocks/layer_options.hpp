@@ -33,6 +33,8 @@ struct LayerTeams {
 [[nodiscard]] DecoderLayerOptions decoder_layer_options(const ModelConfig& config, int layer,
                                                         const LayerTeams& teams = {});
 
+/// Whether the first layer reads anything else than rows of the embedding.
+[[nodiscard]] bool has_embedded_tokens(const ModelConfig& config);
 [[nodiscard]] EmbeddedTokensOptions embedded_tokens_options(const ModelConfig& config);
 [[nodiscard]] NormOptions final_norm_options(const ModelConfig& config);
 
