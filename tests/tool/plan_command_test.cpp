@@ -5,10 +5,13 @@
 
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <sstream>
 #include <string>
 
+#include "tests/schedule/small_profile.hpp"
 #include "tests/tool/run_program.hpp"
+#include "vocabpipe/profile.hpp"
 
 namespace vocabpipe {
 namespace {
@@ -39,6 +42,38 @@ TEST(PlanCommand, PlansGemmaOnSixteenGpus) {
           "9 of 9 candidates shown"}) {
         EXPECT_THAT(testing::unwrapped(outcome.output), HasSubstr(part));
     }
+}
+
+// One rule scales a profile (src/step/costs/): every row is the simulation of the same profile.
+TEST(PlanCommand, PredictsFromAProfileWhatSimulateDoes) {
+    const TempFolder folder;
+    Profile profile = testing::small_profile();
+    profile.model.layers = 16;
+    profile.model.layers_per_stage = {8, 8};
+    write_profile(folder / "p.json", profile);
+    const Outcome plan = vocabpipe_in(
+        folder,
+        "plan --profile p.json --gpus 4 --global-batch-size 8 --memory-gib 9 --evaluation "
+        "simulation --chunks 1,2 --recompute-granularity none,selective,full --json");
+    ASSERT_EQ(plan.exit_code, 0) << plan.error;
+    const auto rows = nlohmann::json::parse(plan.output)["rows"];
+    EXPECT_GT(rows.size(), 100U);
+    std::set<std::string> compared;
+    for (const auto& row : rows) {
+        const std::string name = row["schedule"], mode = row["vocab_mode"],
+                          recompute = row["recompute"];
+        // One row of each kind; the front is the split that a simulation takes by itself.
+        if (row["split"] == "back" || !compared.insert(name + mode).second) continue;
+        std::string arguments = "simulate " + name + " --costs p.json --pp 4 --tile-pieces 1" +
+                                " --json --vocab-mode " + mode + " --recompute-granularity " +
+                                recompute + " --microbatches " + row["microbatches"].dump();
+        if (row["memory_limit"] != 0) arguments += " --memory-limit " + row["memory_limit"].dump();
+        if (row["chunks"] != 1) arguments += " --chunks " + row["chunks"].dump();
+        const Outcome outcome = vocabpipe_in(folder, arguments);
+        ASSERT_EQ(outcome.exit_code, 0) << outcome.error;
+        EXPECT_EQ(nlohmann::json::parse(outcome.output)["step"], row["step_ns"]) << arguments;
+    }
+    EXPECT_GT(compared.size(), 60U);
 }
 
 TEST(PlanCommand, CountsExperts) {
