@@ -68,7 +68,7 @@ TEST(PlanCommand, PredictsFromAProfileWhatSimulateDoes) {
                                 " --json --vocab-mode " + mode + " --recompute-granularity " +
                                 recompute + " --microbatches " + row["microbatches"].dump();
         if (row["memory_limit"] != 0) arguments += " --memory-limit " + row["memory_limit"].dump();
-        if (row["chunks"] != 1) arguments += " --chunks " + row["chunks"].dump();
+        arguments += " --chunks " + row["chunks"].dump();
         const Outcome outcome = vocabpipe_in(folder, arguments);
         ASSERT_EQ(outcome.exit_code, 0) << outcome.error;
         EXPECT_EQ(nlohmann::json::parse(outcome.output)["step"], row["step_ns"]) << arguments;
