@@ -142,7 +142,7 @@ private:
             values.push_back(value);
             ++next_;
         }
-        if (values.size() < least) refuse(name + ": expected a value");
+        if (values.empty()) refuse(name + ": expected a value");  // of some, the row says how many
         // A list takes what follows, but leaves a word to each positional argument that lacks one.
         while (flag->is_list() && next_ < words_.size() && flag_in(words_[next_]).empty() &&
                words_.size() - next_ > missing_arguments()) {
