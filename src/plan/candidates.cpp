@@ -78,11 +78,15 @@ std::vector<int> split_layers(const PlanOptions& options, Recompute recompute, L
                               const std::vector<int>& rank_of_stage, double output_in_layers) {
     const VocabMode mode =
         split == LayerSplit::redistributed ? VocabMode::redistributed : VocabMode::none;
-    std::vector<int> layers =
-        options.profile
-            ? costs_of(*options.profile, recompute).layers_per_stage(rank_of_stage, mode)
-            : layers_per_stage(options.model.config.num_layers, rank_of_stage, mode,
-                               output_in_layers);
+    const int count = options.model.config.num_layers;
+    std::vector<int> layers;
+    if (options.profile) {
+        const bool as_profiled = count == options.profile->model.layers;
+        layers = costs_of(*options.profile, recompute, as_profiled ? 0 : count)
+                     .layers_per_stage(rank_of_stage, mode);
+    } else {
+        layers = layers_per_stage(count, rank_of_stage, mode, output_in_layers);
+    }
     if (split == LayerSplit::back) std::reverse(layers.begin(), layers.end());
     return layers;
 }

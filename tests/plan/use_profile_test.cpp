@@ -50,6 +50,7 @@ Profile measured() {
     profile.sizes.tokens = 64;
     profile.sizes.hidden = 64;
     profile.sizes.dtype = DType::fp32;
+    profile.sizes.report_bytes = 64;
     profile.sizes.stages.assign(2, {.saved = 100});
     profile.sizes.shards.assign(2, {.exp_logits = 64 * 500 * 4});
     profile.persistent = {{.weights = 400'000, .gradients = 400'000, .optimizer = 800'000},
@@ -138,14 +139,17 @@ TEST(UseProfile, WhatBelongsToNoActionComesOnTop) {
 }
 
 TEST(UseProfile, OnHostsGradientsTravelByShorterPieces) {
+    Profile profile = measured();
+    profile.model.layers = 2;
+    profile.model.layers_per_stage = {1, 1};
+    profile.model.hidden = 1024;  // more weights than activations
     PlanOptions options = profiled();
+    use_profile(options, profile);
     options.schedules = {"1f1b"};
     options.pipeline = {1};
     options.data = {2};
     options.vocab_modes = {VocabMode::none};
     options.evaluation = Evaluation::simulation;
-    options.model.config.num_layers = 1;
-    options.model.config.hidden_size = 1024;  // more weights than activations
     const auto live = [&] {
         const PlannedMemory worst = make_plan(options).rows.at(0).worst;
         return worst.activations + worst.vocabulary + worst.communication;

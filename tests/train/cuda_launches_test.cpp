@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // How many kernels and products a training step launches on one GPU: what decides whether CUDA
-// graphs would pay (benchmarks/results/gpu-notes.md). The numbers are printed; the bounds keep them from creeping up.
+// graphs would pay (benchmarks/results/gpu-notes.md). The numbers are printed; the bounds keep them
+// from creeping up.
 #include "src/train/data/megatron_writer.hpp"
 #include "src/train/run/trainer.hpp"
 #include "tests/runtime/cuda_devices.hpp"
