@@ -35,11 +35,20 @@ public:
         }
         usual_.download(from, to.data(), to.size());
     }
+#ifdef VOCABPIPE_ON_STAND_IN
+    bool slow() const override {
+        return true;
+    }
+#endif
     double early_rounding(const ConstTensor& out, int addends) const override {
         return rounded_early(out.dtype, out, addends);
     }
-    bool adds_through_scratch() const override { return false; }
-    bool scores_in_chunks() const override { return true; }
+    bool adds_through_scratch() const override {
+        return false;
+    }
+    bool scores_in_chunks() const override {
+        return true;
+    }
     // cuBLASLt may take tanh from the special function unit, to 2^-11 of its value: half of that in
     // the sigmoid, doubled to be safe.
     double fused_gelu_error(DType type) const override {

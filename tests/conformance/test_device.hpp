@@ -35,6 +35,8 @@ public:
     /// Waits for all operators that were called, and throws what went wrong in them.
     virtual void download(const std::byte* from, std::span<std::byte> to) = 0;
 
+    /// Large cases are left out where this is true.
+    [[nodiscard]] virtual bool slow() const { return false; }
     /// Error in units of |result| + 1 of a product that is rounded to the type of `out` before
     /// `addends` numbers of at most 1 (bias, residual) are added. 0: it is rounded once.
     [[nodiscard]] virtual double early_rounding(const ConstTensor& /*out*/, int /*addends*/) const {

@@ -20,6 +20,7 @@ struct RouterCase {
     RouterOptions options;
     bool with_bias = false;
 
+    friend std::string name_of(const RouterCase& c) { return c.name; }
     friend void PrintTo(const RouterCase& c, std::ostream* out) { *out << c.name; }
 };
 
