@@ -63,12 +63,14 @@ public:
         ++done_;
         if (report_) report_(done_, all_);
     }
+    /// So many steps are not needed after all.
+    void leave_out(size_t steps) { all_ -= steps; }
 
 private:
     std::mutex mutex_;
     const std::function<void(size_t, size_t)>& report_;
     size_t done_ = 0;
-    const size_t all_;
+    size_t all_;
 };
 
 /// Each class of operation has one efficiency; its time is proportional to 1 / efficiency.
@@ -123,6 +125,7 @@ void add_sensitivity(Plan& plan, Progress& progress) {
     const bool fits = plan.rows.front().fits();
     size_t rivals = 1;
     while (rivals < rows && plan.rows[rivals].fits() == fits) ++rivals;
+    progress.leave_out(static_cast<size_t>(plan.options.sensitivity_rows) - rivals);
 
     Variations all = efficiencies(plan);
     const size_t count = all.settings.size();

@@ -131,6 +131,11 @@ TEST(Plan, ProgressCountsEveryCandidateAndEveryRowOfTheSensitivity) {
         EXPECT_THAT(reports,
                     ::testing::ElementsAre(std::pair(1, 3), std::pair(2, 3), std::pair(3, 3)));
     }
+    options.sensitivity_rows = 9;  // more than there are rows
+    std::pair<size_t, size_t> last;
+    options.progress = [&](size_t done, size_t all) { last = {done, all}; };
+    EXPECT_EQ(make_plan(options).rows.size(), 2U);
+    EXPECT_EQ(last, std::pair(size_t{4}, size_t{4}));
 }
 
 TEST(Plan, NamesARedistributedCandidateOnce) {

@@ -52,11 +52,6 @@ GraphFile::GraphFile(const std::string& path)
     }
 }
 
-uint64_t GraphFile::bytes() const {
-    return static_cast<uint64_t>(nodes() + 1) * sizeof(int64_t) +
-           static_cast<uint64_t>(entries_) * kEntryBytes;
-}
-
 uint64_t GraphRows::bytes(int64_t longest_row, uint64_t buffer_bytes) {
     return buffer_bytes + static_cast<uint64_t>(longest_row) * kEntryBytes;
 }

@@ -33,8 +33,6 @@ public:
     [[nodiscard]] int64_t nodes() const { return corpus_.samples; }
     /// Neighbours in all rows: twice the edges.
     [[nodiscard]] int64_t entries() const { return entries_; }
-    /// Bytes of the tensors.
-    [[nodiscard]] uint64_t bytes() const;
 
 private:
     friend class GraphRows;

@@ -148,16 +148,11 @@ void describe_price(ScheduledStep& step, PricedStep& priced, const ScheduleFlags
 
 /// Reads a schedule file, and refuses flags that do not apply to files.
 Schedule read_checked(const std::string& path, const ScheduleFlags& flags) {
-    const RuleOptions& rule = flags.rule;
-    for (const auto& [flag, given] :
-         {std::pair{"--chunks", rule.chunks != 0},
-          std::pair{"--memory-limit", rule.memory_limit != 0},
-          std::pair{"--group-size", rule.group_size != 0},
-          std::pair{"--warm-up-depth", rule.warm_up_depth != 0},
-          std::pair{"--broadcast-margin", rule.broadcast_margin != 0}}) {
-        if (!given) continue;
-        throw UsageError(std::string(flag) + ": applies only to named schedules; " + path +
-                         " is a file");
+    RuleOptions rule = flags.rule;
+    rule.search_moves = 0;  // a search takes any list
+    for (const Flag& flag : rule_flags(rule)) {
+        if (flag.text() == "0") continue;  // not given
+        throw UsageError(flag.name() + ": applies only to named schedules; " + path + " is a file");
     }
     Schedule schedule = read_schedule_file(path, {.dialect = flags.dialect, .ranks = flags.pp});
     if (flags.microbatches != 0 && flags.microbatches != schedule.microbatches) {
