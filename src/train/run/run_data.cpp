@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/train/run/run_data.hpp"
 
+#include "src/train/options/check_options.hpp"
 #include "src/train/run/resume.hpp"
 
 #include <utility>
