@@ -110,11 +110,13 @@ void set_costs(StepModel& step, const UnitCosts& units, const Candidate& candida
     }
 }
 
-/// Takes costs, sizes and order from the profile, as simulations of it do (src/step/costs/). With
-/// replicas, each rank adds up and updates its part of the parameters.
-void set_profiled(StepModel& step, const Profile& profile, const Candidate& candidate,
-                  const ModelConfig& config, const ModelLayers& layers,
-                  const std::vector<PlaceParameters>& parameters) {
+/// Takes costs and sizes from the profile, as simulations of it do (src/step/costs/). With
+/// replicas, each rank adds up and updates its part of the parameters. Returns the measured bytes
+/// of a rank's parameters, where the step is placed as profiled.
+std::vector<PersistentBytes> set_profiled(StepModel& step, const Profile& profile,
+                                          const Candidate& candidate, const ModelConfig& config,
+                                          const ModelLayers& layers,
+                                          const std::vector<PlaceParameters>& parameters) {
     using enum Op;
     StepPrice price =
         costs_of(profile, candidate.recompute).price(step.placement, candidate.layers_per_stage);
@@ -122,16 +124,7 @@ void set_profiled(StepModel& step, const Profile& profile, const Candidate& cand
     step.costs.rank_ns = std::move(price.costs.rank_ns);
     step.sizes = std::move(price.sizes);
     step.sizes.replicas = candidate.mesh.data;
-    step.generate.costs = price.order;
-    if (candidate.mesh.data == 1) {
-        for (size_t rank = 0; rank < price.persistent.size(); ++rank) {
-            const PersistentBytes& measured = price.persistent[rank];
-            step.persistent[rank].weights = static_cast<int64_t>(measured.weights);
-            step.persistent[rank].gradients = static_cast<int64_t>(measured.gradients);
-            step.persistent[rank].optimizer = static_cast<int64_t>(measured.optimizer);
-        }
-        return;
-    }
+    if (candidate.mesh.data == 1) return std::move(price.persistent);
     Candidate alone = candidate;
     alone.mesh.data = 1;
     const std::vector<PlaceParameters> whole =
@@ -145,6 +138,7 @@ void set_profiled(StepModel& step, const Profile& profile, const Candidate& cand
         share(Report, parameters[rank].reported(), whole[rank].reported());
         share(Update, parameters[rank].updated(), whole[rank].updated());
     }
+    return {};
 }
 
 /// Candidates without measured passes have been skipped before.
@@ -241,36 +235,39 @@ StepModel step_model(const PlanOptions& options, const UnitCosts& units,
     const ModelLayers layers(config, {.tensor = mesh.tensor, .expert = mesh.expert});
     const std::vector<PlaceParameters> parameters =
         count_parameters(config, layers, step.placement, candidate);
-    step.sizes = sizes_of(config, layers, step.placement, candidate);
+    std::vector<PersistentBytes> measured;
+    if (options.profile) {
+        measured = set_profiled(step, *options.profile, candidate, config, layers, parameters);
+    } else {
+        step.sizes = sizes_of(config, layers, step.placement, candidate);
+        set_costs(step, units, candidate, parameters, options);
+    }
+    if (options.pass_times) use_pass_times(step.costs, *options.pass_times);
     const auto reserve =
         static_cast<int64_t>(options.device.reserve_gib.value * static_cast<double>(1 << 30));
     const int64_t rotary = RotaryTables::bytes(config);
     for (int rank = 0; rank < mesh.pipeline; ++rank) {
         const PlaceParameters& own = parameters[static_cast<size_t>(rank)];
-        step.persistent.push_back({.rank = rank * mesh.slices(),
-                                   .weights = own.stored() * size_of(step.sizes.dtype) +
-                                              own.correction_biases() * size_of(DType::fp32) +
-                                              rotary,
-                                   .gradients = own.differentiated() * kGradient,
-                                   .optimizer = own.updated() * optimizer_bytes(step.sizes.dtype),
-                                   .reserve = reserve});
+        PlannedMemory memory{.rank = rank * mesh.slices(),
+                             .weights = own.stored() * size_of(config.dtype) +
+                                        own.correction_biases() * size_of(DType::fp32) + rotary,
+                             .gradients = own.differentiated() * kGradient,
+                             .optimizer = own.updated() * optimizer_bytes(config.dtype),
+                             .reserve = reserve};
+        if (!measured.empty()) {
+            const PersistentBytes& bytes = measured[static_cast<size_t>(rank)];
+            memory.weights = static_cast<int64_t>(bytes.weights);
+            memory.gradients = static_cast<int64_t>(bytes.gradients);
+            memory.optimizer = static_cast<int64_t>(bytes.optimizer);
+        }
+        step.persistent.push_back(memory);
+        if (mesh.slices() > 1) step.sizes.buckets.push_back(own.buckets());
     }
     step.generate = {.ranks = mesh.pipeline,
                      .microbatches = candidate.microbatches,
                      .vocab_mode = candidate.vocab_mode,
                      .vocab_size = options.model.config.vocab_size,
                      .rule = {.chunks = candidate.chunks, .memory_limit = candidate.memory_limit}};
-    if (options.profile) {
-        set_profiled(step, *options.profile, candidate, config, layers, parameters);
-    } else {
-        set_costs(step, units, candidate, parameters, options);
-    }
-    if (mesh.slices() > 1) {
-        step.sizes.buckets.clear();
-        for (const PlaceParameters& own : parameters) step.sizes.buckets.push_back(own.buckets());
-    }
-    if (options.pass_times) use_pass_times(step.costs, *options.pass_times);
-    if (options.profile && !options.pass_times) return step;  // ordered by what was measured
     const bool recomputes = candidate.recompute != Recompute::none;
     PassCosts& costs = step.generate.costs;
     StepSizes of_slice = step.sizes;
@@ -282,9 +279,10 @@ StepModel step_model(const PlanOptions& options, const UnitCosts& units,
         costs.c0 += step.costs.transfer_ns(
             Do::all_gather, {mesh.ranks_along(Axis::tensor, {}), -1, Axis::tensor}, boundary);
     }
+    // Training from a profile gives C0 no slack by itself, and a plan from it predicts that.
+    if (options.profile) return step;
     // The paper's lists leave C0 no slack; build them for its latency and one hop
     // (docs/schedules.md, `--broadcast-margin`), at most half of a backward with its R.
-    if (options.profile) return step;  // as training does by itself
     const PassCosts order = recomputes ? with_recomputation(costs) : costs;
     step.generate.rule.broadcast_margin = std::min(costs.c0 + costs.hop, order.mean(Op::B) / 2);
     return step;

@@ -7,7 +7,7 @@
 #include "src/tool/data/data_flags.hpp"
 #include "src/tool/support/commands.hpp"
 #include "src/tool/support/interrupt.hpp"
-#include "src/tool/support/select_progress.hpp"
+#include "src/tool/support/phase_progress.hpp"
 #include "src/tool/support/text.hpp"
 #include "src/train/options/train_flags.hpp"
 #include "src/train/select/filter_data.hpp"

@@ -86,34 +86,26 @@ std::string costs_text(const ScheduleFlags& flags) {
     return text;
 }
 
-FigureCostOptions figures_of(const ScheduleFlags& flags) {
-    const bool ns = flags.figures_are_ns || !flags.pass_times.empty();
-    return {.costs = flags.costs,
-            .ticks_per_unit = ns ? 0 : kTicksPerUnit,
-            .latency = flags.latency,
-            .hop = flags.hop,
-            .num_layers = flags.num_layers,
-            .seq_length = flags.seq_length,
-            .micro_batch_size = flags.micro_batch_size,
-            .hidden_size = flags.hidden_size};
+int ticks_per_unit(const ScheduleFlags& flags) {
+    return flags.figures_are_ns || !flags.pass_times.empty() ? 0 : kTicksPerUnit;
 }
 
-FigureCosts::FigureCosts(FigureCostOptions options, Recompute recompute)
-    : options_(std::move(options)),
+FigureCosts::FigureCosts(const ScheduleFlags& flags, Recompute recompute)
+    : flags_(flags),
       recompute_(recompute),
-      figures_(parse_stage_costs(options_.costs, std::max(options_.ticks_per_unit, 1))) {}
+      figures_(parse_stage_costs(flags.costs, std::max(ticks_per_unit(flags), 1))) {}
 
 std::vector<int> FigureCosts::layers_per_stage(std::span<const int> rank_of_stage,
                                                VocabMode mode) const {
-    const int layers = options_.num_layers;
+    const int layers = flags_.num_layers;
     if (layers == 0) {
         if (mode != VocabMode::redistributed) return {};
         throw UsageError(
             "--vocab-mode redistributed: requires --num-layers, because the layers that move "
             "depend on it");
     }
-    const StageCosts ticks = parse_stage_costs(options_.costs, kTicksPerUnit);
-    const int64_t again = recompute_cost(ticks.forward, recompute_, options_.hidden_size);
+    const StageCosts ticks = parse_stage_costs(flags_.costs, kTicksPerUnit);
+    const int64_t again = recompute_cost(ticks.forward, recompute_, flags_.hidden_size);
     const double output =  // in transformer layers
         2.0 * static_cast<double>(ticks.vocabulary) * layers /
         static_cast<double>(ticks.forward + ticks.backward + again);
@@ -122,7 +114,7 @@ std::vector<int> FigureCosts::layers_per_stage(std::span<const int> rank_of_stag
 
 StepPrice FigureCosts::price(const Schedule& schedule, const std::vector<int>& layers) const {
     const StageCosts& costs = figures_;
-    const FigureCostOptions& flags = options_;
+    const ScheduleFlags& flags = flags_;
     StepPrice step;
     const int stages = schedule.stages;
     // Costs are per rank's layers, so that schedules with other numbers of stages run the same
@@ -178,11 +170,10 @@ StepPrice FigureCosts::price(const Schedule& schedule, const std::vector<int>& l
         step.costs.rank_ns.push_back(pass);
         step.sizes.shards.push_back({.exp_logits = tokens * schedule.output.rows(rank) * kBytes});
     }
-    const int64_t ticks_per_unit = std::max(flags.ticks_per_unit, 1);
-    step.costs.latency_ns = flags.latency * ticks_per_unit;
+    const int64_t ticks = std::max(ticks_per_unit(flags), 1);
+    step.costs.latency_ns = flags.latency * ticks;
     if (flags.hop > 0) {
-        step.costs.bytes_per_ns =
-            static_cast<double>(row) / static_cast<double>(flags.hop * ticks_per_unit);
+        step.costs.bytes_per_ns = static_cast<double>(row) / static_cast<double>(flags.hop * ticks);
     }
     step.costs.layers_per_stage = mean_layers(layers, stages);
     step.order = PassCosts::of(step.costs, step.sizes, schedule);

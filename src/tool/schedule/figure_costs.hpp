@@ -27,24 +27,14 @@ struct StageCosts {
 /// Keeps F / 3, and a quarter of that, whole.
 inline constexpr int kTicksPerUnit = 12;
 
-/// Figures in place of measurements, and the model that decides bytes.
-struct FigureCostOptions {
-    std::string costs;                   ///< text of `--costs`
-    int ticks_per_unit = kTicksPerUnit;  ///< 0: figures are nanoseconds
-    int64_t latency = 0;                 ///< units per message
-    int64_t hop = 0;                     ///< units that a boundary travels; 0: no time
-    int num_layers = 0;                  ///< 0: all stages are alike
-    int64_t seq_length = 2048;           ///< as in ScheduleFlags
-    int64_t micro_batch_size = 1;
-    int64_t hidden_size = 4096;
-};
-[[nodiscard]] FigureCostOptions figures_of(const ScheduleFlags& flags);
+/// Ticks per unit of the figures; 0: they are nanoseconds.
+[[nodiscard]] int ticks_per_unit(const ScheduleFlags& flags);
 
 /// Costs that are figures, for a GPT in bf16 with a feed-forward size of 4 h.
 class FigureCosts final : public CostSource {
 public:
-    /// Throws as parse_stage_costs().
-    FigureCosts(FigureCostOptions options, Recompute recompute);
+    /// The flags must outlive it. Throws as parse_stage_costs().
+    FigureCosts(const ScheduleFlags& flags, Recompute recompute);
 
     [[nodiscard]] std::vector<int> layers_per_stage(std::span<const int> rank_of_stage,
                                                     VocabMode mode) const override;
@@ -53,7 +43,7 @@ public:
                                   const std::vector<int>& layers) const override;
 
 private:
-    FigureCostOptions options_;
+    const ScheduleFlags& flags_;
     Recompute recompute_;
     StageCosts figures_;
 };

@@ -100,8 +100,8 @@ std::string memory_of(const ScheduledStep& step, const ScheduleFlags& flags,
     return text + (step.persistent.empty() ? "; without weights and optimizer" : "");
 }
 
-/// Costs from a profile or from figures, and from a file of pass times where there is one. The
-/// profile must outlive them.
+/// Costs from a profile or from figures, and from a file of pass times where there is one. Flags
+/// and profile must outlive them.
 std::unique_ptr<CostSource> cost_source(const ScheduleFlags& flags, Recompute recompute,
                                         const std::optional<Profile>& profile) {
     std::unique_ptr<CostSource> costs;
@@ -109,21 +109,21 @@ std::unique_ptr<CostSource> cost_source(const ScheduleFlags& flags, Recompute re
         costs = std::make_unique<ProfileCosts>(*profile, recompute, selective_work(*profile),
                                                flags.num_layers);
     } else {
-        costs = std::make_unique<FigureCosts>(figures_of(flags), recompute);
+        costs = std::make_unique<FigureCosts>(flags, recompute);
     }
     if (flags.pass_times.empty()) return costs;
     return std::make_unique<PassTimesFile>(flags.pass_times, std::move(costs), profile.has_value());
 }
 
-/// Sets what lowering and simulation take besides the schedule, and what people read about it.
-void describe_price(ScheduledStep& step, PricedStep& priced, const ScheduleFlags& flags,
-                    const std::optional<Profile>& profile) {
-    step.schedule = priced.schedule;
-    step.sizes = std::move(priced.price.sizes);
-    step.costs = std::move(priced.price.costs);
-    step.persistent = std::move(priced.price.persistent);
-    if (!priced.price.remark.empty()) step.title += ", " + priced.price.remark;
-    if (!profile) step.ticks_per_unit = figures_of(flags).ticks_per_unit;
+/// Takes what lowering and simulation need besides the schedule, and what people read about it; all
+/// of the price but the costs for its order.
+void take_price(ScheduledStep& step, StepPrice& price, const ScheduleFlags& flags,
+                const std::optional<Profile>& profile) {
+    step.sizes = std::move(price.sizes);
+    step.costs = std::move(price.costs);
+    step.persistent = std::move(price.persistent);
+    if (!price.remark.empty()) step.title += ", " + price.remark;
+    if (!profile) step.ticks_per_unit = ticks_per_unit(flags);
     if (!flags.overlap_table.empty()) {
         if (step.ticks_per_unit > 0) {
             throw UsageError("--overlap-table " + flags.overlap_table +
@@ -136,7 +136,6 @@ void describe_price(ScheduledStep& step, PricedStep& priced, const ScheduleFlags
     if (step.costs.communication != CommunicationOrder::lanes) {
         step.title += ", communication order " + std::string(to_string(step.costs.communication));
     }
-    step.memory_of = memory_of(step, flags, priced.layers, profile);
     step.costs_of = profile ? "of profile " + flags.costs : costs_text(flags);
     if (!flags.pass_times.empty()) step.costs_of += ", pass times of " + flags.pass_times;
     step.options = {.wait_for_reports = !flags.no_optimizer_barrier,
@@ -209,7 +208,7 @@ ScheduledStep make_step(const std::string& name, const ScheduleFlags& asked, int
     }
     const std::unique_ptr<CostSource> costs = cost_source(flags, recompute, profile);
     PricedStep priced = price_step(*costs, std::move(placed), options.vocab_mode);
-    describe_price(step, priced, flags, profile);
+    take_price(step, priced.price, flags, profile);
     options.rule.broadcast_margin *= std::max(step.ticks_per_unit, 1);
     ProgressLine line(/*everywhere=*/true);
     options.search_progress = [&](int64_t done) {
@@ -218,6 +217,7 @@ ScheduledStep make_step(const std::string& name, const ScheduleFlags& asked, int
     };
     order_step(priced, source, options);
     step.schedule = std::move(priced.schedule);
+    step.memory_of = memory_of(step, flags, priced.layers, profile);
     return step;
 }
 

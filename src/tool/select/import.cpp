@@ -11,7 +11,7 @@
 #include "src/support/process_memory.hpp"
 #include "src/support/text_layout.hpp"
 #include "src/tool/support/commands.hpp"
-#include "src/tool/support/select_progress.hpp"
+#include "src/tool/support/phase_progress.hpp"
 
 namespace vocabpipe::tool {
 

@@ -19,8 +19,8 @@
 #include "src/tool/launch/run_signals.hpp"
 #include "src/tool/select/select_run.hpp"
 #include "src/tool/support/commands.hpp"
+#include "src/tool/support/phase_progress.hpp"
 #include "src/tool/support/quantity.hpp"
-#include "src/tool/support/select_progress.hpp"
 #include "vocabpipe/error.hpp"
 
 namespace vocabpipe::tool {

@@ -10,7 +10,7 @@
 #include "src/tool/launch/launchers.hpp"
 #include "src/tool/launch/run_signals.hpp"
 #include "src/tool/support/commands.hpp"
-#include "src/tool/support/select_progress.hpp"
+#include "src/tool/support/phase_progress.hpp"
 #include "src/tool/support/text.hpp"
 #include "src/train/options/train_flags.hpp"
 #include "src/train/select/score_samples.hpp"

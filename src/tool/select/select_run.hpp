@@ -6,7 +6,7 @@
 #include "src/select/selection.hpp"
 #include "src/tool/launch/launch.hpp"
 #include "src/tool/launch/launchers.hpp"
-#include "src/tool/support/select_progress.hpp"
+#include "src/tool/support/phase_progress.hpp"
 
 #include <cstdint>
 #include <map>

@@ -20,7 +20,7 @@
 #include "src/support/text_layout.hpp"
 #include "src/tool/select/select_run.hpp"
 #include "src/tool/support/commands.hpp"
-#include "src/tool/support/select_progress.hpp"
+#include "src/tool/support/phase_progress.hpp"
 #include "vocabpipe/error.hpp"
 
 namespace vocabpipe::tool {

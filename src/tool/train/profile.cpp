@@ -8,7 +8,7 @@
 #include "src/tool/model/model_flags.hpp"
 #include "src/tool/support/commands.hpp"
 #include "src/tool/support/long_work.hpp"
-#include "src/tool/support/select_progress.hpp"
+#include "src/tool/support/phase_progress.hpp"
 #include "src/tool/support/text.hpp"
 #include "src/train/options/choose_schedule.hpp"
 #include "src/train/profile/profile_machine.hpp"

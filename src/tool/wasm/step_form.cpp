@@ -33,8 +33,8 @@ RecordedRun run_of(const std::string& name, ScheduleFlags flags) {
     if (flags.num_layers == 0 && mode == VocabMode::redistributed) {
         throw UsageError("redistributed: set the number of layers, on which depends what moves");
     }
-    PricedStep step = price_step(FigureCosts(figures_of(flags), Recompute::none),
-                                 placement_of(source, options), mode);
+    PricedStep step =
+        price_step(FigureCosts(flags, Recompute::none), placement_of(source, options), mode);
     order_step(step, source, options);
     const TableCosts& costs = step.price.costs;
     const EarlyReceives made =
