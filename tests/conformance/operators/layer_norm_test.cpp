@@ -1,19 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "tests/conformance/norm_sizes.hpp"
 #include "tests/conformance/operator_test.hpp"
 
 namespace vocabpipe::kernels::test {
 namespace {
 
 constexpr float kEpsilon = 1e-5F;
-struct LayerNormSizes {
-    int64_t n, h, gap;
-};
-// The last two are longer than what a block of a GPU keeps in registers.
-const LayerNormSizes kLayerNormSizes[] = {{1, 1, 3},    {3, 2, 3},   {5, 17, 3},  {17, 129, 3},
-                                          {9, 64, 8},   {2, 768, 8}, {70, 40, 0}, {2, 768, 3},
-                                          {2, 1100, 3}, {2, 8320, 8}};
-const LayerNormSizes kManyRows[] = {{1, 1, 3},   {3, 2, 3},    {5, 17, 3},   {17, 129, 3},
-                                    {2, 768, 3}, {150, 40, 8}, {300, 33, 3}, {131, 515, 3}};
+const NormSizes kManyRows[] = {{1, 1, 3},   {3, 2, 3},    {5, 17, 3},   {17, 129, 3},
+                               {2, 768, 3}, {150, 40, 8}, {300, 33, 3}, {131, 515, 3}};
 
 // With |x| <= 1.5 the mean of h terms errs by at most 2 h eps, which z feels multiplied by
 // inverse_std; the relative error of inverse_std is at most (h + 8) eps plus that of the
@@ -34,7 +28,7 @@ protected:
 };
 
 TEST_P(LayerNorm, ForwardAgreesWithTheReference) {
-    for (const auto& [n, h, gap] : kLayerNormSizes) {
+    for (const auto& [n, h, gap] : kNormSizes) {
         SCOPED_TRACE(testing::Message() << n << " x " << h);
         const auto x = random_with_gap(n, h, type(), gap, 1, -0.5, 1.5);
         const auto gamma = random_with_gap(1, h, type(), gap, 2, 0.5, 1.5);
@@ -59,7 +53,7 @@ TEST_P(LayerNorm, ForwardAgreesWithTheReference) {
 }
 
 TEST_P(LayerNorm, InputGradientAgreesWithTheReferenceAndMayOverwriteWhatItReads) {
-    for (const LayerNormSizes& s : kLayerNormSizes) {
+    for (const NormSizes& s : kNormSizes) {
         for (const bool with_residual : {false, true}) {
             SCOPED_TRACE(testing::Message() << s.n << " x " << s.h << " " << with_residual);
             const auto x = random_with_gap(s.n, s.h, type(), s.gap, 1, -0.5, 1.5);
@@ -145,13 +139,7 @@ using LayerNormBits = LayerNorm;
 // Split backwards must have the bits of whole ones.
 TEST_P(LayerNormBits, AllGradientsAtOnceAreThoseOfEachAlone) {
     for (Context* context : device().workspaces()) {
-        for (const auto& [n, h, gap] : {LayerNormSizes{1, 1, 3},
-                                        {17, 129, 3},
-                                        {21, 768, 8},
-                                        {70, 40, 0},
-                                        {3, 1100, 3},
-                                        {3, 8192, 8},
-                                        {2, 8320, 8}}) {
+        for (const auto& [n, h, gap] : kNormSizesOfBits) {
             for (const bool accumulate : {false, true}) {
                 SCOPED_TRACE(testing::Message() << n << " x " << h);
                 Context& ctx = *context;

@@ -1,17 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "tests/conformance/norm_sizes.hpp"
 #include "tests/conformance/operator_test.hpp"
 #include "tests/kernels/rms_norm_oracle.hpp"
 
 namespace vocabpipe::kernels::test {
 namespace {
 
-struct RmsNormSizes {
-    int64_t n, h, gap;
-};
-// The last two are longer than what a block of a GPU keeps in registers.
-const RmsNormSizes kRmsNormSizes[] = {{1, 1, 3},    {3, 2, 3},   {5, 17, 3},  {17, 129, 3},
-                                      {9, 64, 8},   {2, 768, 8}, {70, 40, 0}, {2, 768, 3},
-                                      {2, 1100, 3}, {2, 8320, 8}};
 const RmsNormOptions kRmsNormOptions[] = {{}, {.epsilon = 1e-2F, .weight_offset = 1}};
 
 using RmsNorm = TypedOperatorTest;
@@ -19,7 +13,7 @@ using RmsNorm = TypedOperatorTest;
 /// Calls body(sizes, options, with_residual) for all of them.
 template <typename Body>
 void for_all_norms(Body&& body) {
-    for (const RmsNormSizes& sizes : kRmsNormSizes) {
+    for (const NormSizes& sizes : kNormSizes) {
         for (const RmsNormOptions& options : kRmsNormOptions) {
             for (const bool with_residual : {false, true}) {
                 SCOPED_TRACE(testing::Message()
@@ -31,7 +25,7 @@ void for_all_norms(Body&& body) {
 }
 
 TEST_P(RmsNorm, ForwardAgreesWithTheReferenceAndMayOverwriteTheResidual) {
-    for_all_norms([&](const RmsNormSizes& s, const RmsNormOptions& options, bool with_residual) {
+    for_all_norms([&](const NormSizes& s, const RmsNormOptions& options, bool with_residual) {
         const auto x = random_with_gap(s.n, s.h, type(), s.gap, 1, -0.5, 1.5);
         const auto gamma = random_with_gap(1, s.h, type(), s.gap, 2, -0.5, 1.5);
         const auto residual = random_with_gap(s.n, s.h, type(), s.gap, 3);
@@ -56,7 +50,7 @@ TEST_P(RmsNorm, ForwardAgreesWithTheReferenceAndMayOverwriteTheResidual) {
 }
 
 TEST_P(RmsNorm, InputGradientAgreesWithTheReferenceAndMayOverwriteWhatItReads) {
-    for_all_norms([&](const RmsNormSizes& s, const RmsNormOptions& options, bool with_residual) {
+    for_all_norms([&](const NormSizes& s, const RmsNormOptions& options, bool with_residual) {
         const auto x = random_with_gap(s.n, s.h, type(), s.gap, 1, -0.5, 1.5);
         const auto dy = random_with_gap(s.n, s.h, type(), s.gap, 2);
         const auto gamma = random_with_gap(1, s.h, type(), s.gap, 3, -0.5, 1.5);
@@ -88,7 +82,7 @@ TEST_P(RmsNorm, InputGradientAgreesWithTheReferenceAndMayOverwriteWhatItReads) {
 }
 
 TEST_P(RmsNorm, WeightGradientAgreesWithTheReferenceAndAccumulates) {
-    for (const auto& [n, h, gap] : {RmsNormSizes{1, 1, 3},
+    for (const auto& [n, h, gap] : {NormSizes{1, 1, 3},
                                     {3, 2, 3},
                                     {5, 17, 3},
                                     {17, 129, 3},
@@ -121,7 +115,7 @@ TEST_P(RmsNorm, WeightGradientAgreesWithTheReferenceAndAccumulates) {
 // Two tensor ranks have some of the columns each.
 TEST_P(RmsNorm, OfSomeColumnsAgreesWithTheReferenceOfAll) {
     const RmsNormOptions& options = kRmsNormOptions[1];
-    for (const auto& [n, h, gap] : {RmsNormSizes{1, 2, 3},
+    for (const auto& [n, h, gap] : {NormSizes{1, 2, 3},
                                     {3, 3, 3},
                                     {5, 18, 3},
                                     {5, 34, 3},
@@ -185,13 +179,7 @@ using RmsNormBits = TypedOperatorTest;
 // Split backwards must have the bits of whole ones.
 TEST_P(RmsNormBits, AllGradientsAtOnceAreThoseOfEachAlone) {
     for (Context* context : device().workspaces()) {
-        for (const auto& [n, h, gap] : {RmsNormSizes{1, 1, 3},
-                                        {17, 129, 3},
-                                        {21, 768, 8},
-                                        {70, 40, 0},
-                                        {3, 1100, 3},
-                                        {3, 8192, 8},
-                                        {2, 8320, 8}}) {
+        for (const auto& [n, h, gap] : kNormSizesOfBits) {
             for (const bool accumulate : {false, true}) {
                 SCOPED_TRACE(testing::Message() << n << " x " << h);
                 Context& ctx = *context;
