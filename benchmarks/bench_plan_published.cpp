@@ -1,70 +1,106 @@
 // SPDX-License-Identifier: Apache-2.0
 // bench_plan_published: the predictions of `vocabpipe plan` from sizes alone, next to published
-// steps on A100 GPUs, and the worst errors of each group of rows.
+// runs. One table of the errors of each group, for the rows that constants were fitted to and for
+// the others; with --rows every row.
 //
-//   build/bin/bench_plan_published [FILE [HARDWARE]]
-#include "benchmarks/published_steps.hpp"
+//   build/bin/bench_plan_published [--rows] [--pass-times] [--hardware FOLDER] [FILE...]
+//
+// FOLDER has other hardware files than src/plan/hardware: a100.json, h100.json, h200.json.
+// --pass-times: without simulations, in a second.
+#include "benchmarks/prediction_errors.hpp"
+#include "benchmarks/published_runs.hpp"
 #include "vocabpipe/error.hpp"
 
 #include <algorithm>
 #include <cstdio>
 #include <map>
 #include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
 
 namespace {
 
 using namespace vocabpipe;
 
-struct Range {
-    double least = 1e9, most = 0;
-    int rows = 0;
-    void take(double ratio) {
-        least = std::min(least, ratio);
-        most = std::max(most, ratio);
-        ++rows;
-    }
-};
+/// By group, then of the rows fitted to and of the others.
+using Groups = std::map<std::string, std::map<bool, std::vector<Prediction>>>;
 
-void print(const std::string& path, const DeviceSpec& device) {
-    std::printf("%-7s %-13s %4s %5s %6s %6s %9s %9s %6s %6s %6s %6s %6s %6s\n", "# sched", "mode",
-                "gpus", "seq", "vocab", "hidden", "measured", "predicted", "ratio", "MFU", "pred.",
-                "GiB", "pred.", "ratio");
-    std::map<std::string, Range> times, memories;
-    for (const PublishedStep& row : read_published_steps(path)) {
-        const PlanRow planned = row.predict(device);
-        const double gib = static_cast<double>(planned.worst.total()) / (1 << 30);
-        std::printf("%-7s %-13s %4d %5ld %6ld %6ld ", row.schedule.c_str(),
-                    std::string(to_string(row.mode)).c_str(), row.gpus,
-                    static_cast<long>(row.seq_length), static_cast<long>(row.vocab),
-                    static_cast<long>(row.hidden));
-        const double step_ms = static_cast<double>(planned.step_ns) * 1e-6;
-        if (!row.measured) {
-            std::printf("%9s %9.1f %6s %6s %6s %6s %6.2f %6s\n", "no memory", step_ms, "-", "-",
-                        "-", "-", gib, "-");
-            continue;
-        }
-        const double ratio = row.time_ratio(planned);
-        const double memory = row.memory_ratio(planned);
-        std::printf("%9.1f %9.1f %6.3f %6.2f %6.2f %6.2f %6.2f %6.3f\n", row.measured->step_ms,
-                    step_ms, ratio, row.measured->mfu_percent, row.measured->mfu_percent / ratio,
-                    row.measured->memory_gib, gib, memory);
-        std::fflush(stdout);
-        times[row.group()].take(ratio);
-        memories[row.group()].take(memory);
+void print_row(const PublishedRun& run, const Prediction& row, const PlanRow& planned) {
+    std::printf("%-44s %-44s", run.cell.c_str(), to_string(planned.candidate).c_str());
+    if (row.measured > 0) {
+        std::printf(" %9.3f %9.3f %6.3f", row.measured, row.predicted,
+                    row.predicted / row.measured);
+    } else {
+        std::printf(" %9s %9.3f %6s", "no memory", row.predicted, "-");
     }
-    for (const auto& [group, time] : times) {
-        const Range& memory = memories[group];
-        std::printf("# %-15s %2d rows: time %.3f .. %.3f, memory %.3f .. %.3f of the measured\n",
-                    group.c_str(), time.rows, time.least, time.most, memory.least, memory.most);
+    std::printf(" %7.2f GiB", row.predicted_gib);
+    if (row.measured_gib > 0) std::printf(" %6.3f", row.predicted_gib / row.measured_gib);
+    std::printf("%s\n", row.fits ? "" : "  does not fit");
+}
+
+void predict(const std::string& path, const Devices& devices, bool all_rows, bool fast,
+             Groups& groups) {
+    PublishedRuns runs = read_published_runs(path, devices);
+    for (PublishedRun& run : runs.runs) {
+        if (fast) run.options.evaluation = Evaluation::pass_times;
+        const PlanRow planned = make_plan(run.options).rows.front();
+        const Prediction row{
+            .cell = run.cell,
+            .predicted = static_cast<double>(planned.step_ns) * 1e-9,
+            .measured = run.step_seconds.value_or(0),
+            .fits = planned.fits(),
+            .predicted_gib = static_cast<double>(planned.worst.total()) / (1 << 30),
+            .measured_gib = run.memory_gib.value_or(0)};
+        if (all_rows) print_row(run, row, planned);
+        groups[run.group][run.held_out].push_back(row);
+    }
+    for (const auto& [reason, rows] : runs.left_out) {
+        std::printf("# %s: %d rows left out: %s\n", path.c_str(), rows, reason.c_str());
+    }
+}
+
+void print(const Groups& groups) {
+    std::printf("%-46s %-6s %4s %6s %6s %6s %6s %5s %6s %7s %6s %9s %9s\n", "# group", "rows",
+                "n", "median", "error", "p10", "p90", "cells", "rank", "regret", "memory",
+                "recall", "precision");
+    for (const auto& [group, halves] : groups) {
+        for (const auto& [held_out, predictions] : halves) {
+            const PredictionErrors e = errors_of(predictions);
+            std::printf("%-46s %-6s %4d %6.3f %5.1f%% %6.3f %6.3f", group.c_str(),
+                        held_out ? "others" : "fitted", e.rows, e.median, 100 * e.error, e.p10,
+                        e.p90);
+            if (e.cells > 0) {
+                std::printf(" %5d %6.3f %6.1f%%", e.cells, e.correlation, 100 * e.regret);
+            } else {
+                std::printf(" %5s %6s %7s", "-", "-", "-");
+            }
+            e.memory > 0 ? std::printf(" %6.3f", e.memory) : std::printf(" %6s", "-");
+            std::printf(" %4d/%-4d %4d/%-4d\n", e.found, e.found + e.missed, e.found,
+                        e.found + e.refused);
+        }
     }
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
+    std::vector<std::string> files(argv + 1, argv + argc);
+    const bool all_rows = std::erase(files, "--rows") > 0;
+    const bool fast = std::erase(files, "--pass-times") > 0;
+    Devices devices = load_device;
+    if (const auto flag = std::find(files.begin(), files.end(), "--hardware");
+        flag != files.end() && flag + 1 != files.end()) {
+        devices = [folder = *(flag + 1)](const std::string& name) {
+            return load_device(folder + "/" + name + ".json");
+        };
+        files.erase(flag, flag + 2);
+    }
+    if (files.empty()) files = {VOCABPIPE_PUBLISHED_STEPS, VOCABPIPE_PUBLISHED_TRUTH};
     try {
-        print(argc > 1 ? argv[1] : VOCABPIPE_PUBLISHED_STEPS,
-              load_device(argc > 2 ? argv[2] : "a100"));
+        Groups groups;
+        for (const std::string& file : files) predict(file, devices, all_rows, fast, groups);
+        print(groups);
     } catch (const Error& error) {
         std::fprintf(stderr, "bench_plan_published: error: %s\n", error.what());
         return static_cast<int>(error.exit_code());

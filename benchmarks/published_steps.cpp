@@ -1,35 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "benchmarks/published_steps.hpp"
 
+#include "benchmarks/csv_rows.hpp"
 #include "vocabpipe/error.hpp"
 
-#include <fstream>
-#include <sstream>
+#include <stdexcept>
 
 namespace vocabpipe {
 
 namespace {
 
-std::vector<std::string> cells(const std::string& line) {
-    std::vector<std::string> result;
-    std::istringstream in(line + ',');
-    for (std::string cell; std::getline(in, cell, ',');) result.push_back(cell);
-    return result;
-}
-
-PublishedStep parse(const std::vector<std::string>& text) {
-    PublishedStep step{.schedule = text[0],
-                       .mode = vocab_mode_from(text[1]),
-                       .gpus = std::stoi(text[2]),
-                       .seq_length = std::stoll(text[3]),
-                       .vocab = std::stoll(text[4]),
-                       .hidden = std::stoll(text[5]),
-                       .heads = std::stoll(text[6]),
-                       .layers = std::stoi(text[7])};
-    if (!text[9].empty()) {
-        step.measured = {.mfu_percent = std::stod(text[8]),
-                         .step_ms = std::stod(text[9]),
-                         .memory_gib = std::stod(text[10])};
+PublishedStep parse(const CsvRow& row) {
+    PublishedStep step{.schedule = row["schedule"],
+                       .mode = vocab_mode_from(row["vocab_mode"]),
+                       .gpus = std::stoi(row["gpus"]),
+                       .seq_length = std::stoll(row["seq"]),
+                       .vocab = std::stoll(row["vocab"]),
+                       .hidden = std::stoll(row["hidden"]),
+                       .heads = std::stoll(row["heads"]),
+                       .layers = std::stoi(row["layers"])};
+    if (!row["iter_ms"].empty()) {
+        step.measured = {.mfu_percent = std::stod(row["mfu_pct"]),
+                         .step_ms = std::stod(row["iter_ms"]),
+                         .memory_gib = std::stod(row["peak_mem_gib"])};
     }
     return step;
 }
@@ -58,9 +51,13 @@ PlanOptions PublishedStep::plan(const DeviceSpec& a100) const {
     options.schedules = {schedule};
     options.vocab_modes = {mode};
     options.sensitivity_rows = 0;
+    options.trainer.kernels = KernelYear::y2023;
     // The published 1F1B is Megatron-LM's, which posts a receive just before it waits for it
     // (p2p_communication.py); the published V-Half posts it a pass earlier if it can.
-    if (schedule == "1f1b") options.receive_ahead = 1;
+    if (schedule == "1f1b") {
+        options.receive_ahead = 1;
+        options.trainer.overlap_messages = false;
+    }
     return options;
 }
 
@@ -77,23 +74,13 @@ double PublishedStep::memory_ratio(const PlanRow& predicted) const {
 }
 
 std::vector<PublishedStep> read_published_steps(const std::string& path) {
-    std::ifstream in(path);
-    if (!in) throw InputFileError(path + ": cannot be read");
+    CsvFile file(path);
     std::vector<PublishedStep> steps;
-    int number = 0;
-    for (std::string line; std::getline(in, line);) {
-        ++number;
-        if (line.starts_with('#') || line.starts_with("schedule,")) continue;
-        const std::vector<std::string> text = cells(line);
-        constexpr size_t kCells = 11;
-        if (text.size() != kCells) {
-            throw InputFileError(path + ":" + std::to_string(number) + ": has " +
-                                 std::to_string(text.size()) + " cells, expected 11");
-        }
+    while (const std::optional<CsvRow> row = file.next()) {
         try {
-            steps.push_back(parse(text));
+            steps.push_back(parse(*row));
         } catch (const std::logic_error&) {  // of std::stod and the like
-            throw InputFileError(path + ":" + std::to_string(number) + ": not a number");
+            throw InputFileError(file.place() + ": not a number");
         }
     }
     return steps;

@@ -26,9 +26,9 @@ struct Figure {
 /// One accelerator and how machines of it are connected. An efficiency is the share of the peak
 /// rate that a class of operation reaches in training.
 ///
-/// A matrix product of m x n outputs over k terms takes 2 k (m n + product_idle_outputs) FLOPs at
-/// dense_efficiency of the peak: its last wave of tiles is seldom full, and no unit is busy while
-/// it starts and ends. So small products are less efficient than large ones, by one rule for all.
+/// A matrix product of m x n outputs over k terms takes 2 m n (k + product_startup_terms) FLOPs at
+/// dense_efficiency of the peak, and product_overhead_us: tensor cores idle while a tile starts and
+/// ends, so products over few terms are less efficient than those over many.
 struct DeviceSpec {
     std::string name;               ///< as in load_device()
     Figure gpus_per_node;           ///< GPUs of one machine, connected by links
@@ -40,11 +40,14 @@ struct DeviceSpec {
     Figure link_latency_us;         ///< of a message inside a node
     Figure network_latency_us;      ///< of a message between nodes
     Figure dense_efficiency;        ///< the largest matrix products, of peak_tflops
-    Figure product_idle_outputs;    ///< outputs that a product could have computed in its idle time
+    Figure product_startup_terms;   ///< terms that a product could add while its tiles start and end
+    Figure product_overhead_us;     ///< fixed time of a product and the small kernels around it
     Figure attention_efficiency;    ///< causal attention, of peak_tflops, masked half not counted
+    Figure flash_attention_2_efficiency;  ///< the same with the kernels of 2023
     Figure elementwise_efficiency;  ///< norms, activations, optimizer, of memory_gb_per_s
-    Figure link_efficiency;         ///< long messages between two devices, of either link
-    Figure network_efficiency;      ///< collectives that span nodes, of network_gb_per_s
+    Figure link_efficiency;         ///< collectives inside a node, of link_gb_per_s
+    Figure message_efficiency;      ///< messages between two devices of a node, likewise
+    Figure network_efficiency;      ///< what spans nodes, of network_gb_per_s
     Figure softmax_bytes_per_logit;  ///< memory traffic of a sharded output layer besides products
     Figure whole_softmax_bytes_per_logit;  ///< of a whole one, which merges nothing
     Figure vocabulary_pass_overhead_us;    ///< fixed time of E, G, S and T each
@@ -59,7 +62,7 @@ struct DeviceFigure {
     bool may_be_zero;            ///< else it must be positive
     bool is_share;               ///< at most 1
 };
-[[nodiscard]] const std::array<DeviceFigure, 19>& device_figures();
+[[nodiscard]] const std::array<DeviceFigure, 22>& device_figures();
 
 /// Names of the built-in devices.
 [[nodiscard]] std::string known_devices();

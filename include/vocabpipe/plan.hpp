@@ -4,6 +4,7 @@
 #include "vocabpipe/device_spec.hpp"
 #include "vocabpipe/mesh.hpp"
 #include "vocabpipe/model_config.hpp"
+#include "vocabpipe/planned_trainer.hpp"
 #include "vocabpipe/profile.hpp"
 #include "vocabpipe/schedule.hpp"
 
@@ -33,6 +34,7 @@ enum class LayerSplit : uint8_t {
     front,  ///< as even as integers allow, the remainder to the first stages
     back,   ///< the same, the remainder to the last stages: less memory where most is in flight
     redistributed,  ///< away from the output layer (VocabMode::redistributed)
+    given,          ///< PlanOptions::layers_per_stage
 };
 [[nodiscard]] std::string_view to_string(LayerSplit split);
 
@@ -83,6 +85,7 @@ struct PlanOptions {
     std::vector<int64_t> micro_batch_sizes{1};  ///< sequences per microbatch
     int64_t global_batch_size = 0;              ///< sequences per step
     double memory_gib = 0;                      ///< per GPU; 0: the device's
+    PlannedTrainer trainer;                     ///< how the trainer works, where trainers differ
     /// What R makes again before each backward.
     std::vector<Recompute> recompute{Recompute::none};
     /// Largest load among the ranks that share experts over their mean load, in every layer; at
@@ -95,6 +98,9 @@ struct PlanOptions {
     std::vector<std::string> schedules;  ///< empty: every built-in family
     std::vector<VocabMode> vocab_modes;  ///< empty: every mode
     std::vector<int> chunks;  ///< empty: the family's own, and also 2 and 4 if it takes any number
+    /// [stage] The split of the layers, instead of those of LayerSplit; candidates with another
+    /// number of stages are skipped. Empty: all splits of LayerSplit.
+    std::vector<int> layers_per_stage;
     Evaluation evaluation = Evaluation::automatic;  ///< how step times are found
     int threads = 0;                                ///< 0: all of the machine
     int sensitivity_rows = 5;  ///< best rows evaluated again at +-10 %; 0: no sensitivity

@@ -60,7 +60,9 @@ std::vector<int> memory_limits_of(const Generator& family, int ranks) {
     return {0, ranks + 2};
 }
 
-std::vector<LayerSplit> splits_of(VocabMode mode, int layers, int stages) {
+std::vector<LayerSplit> splits_of(const PlanOptions& options, VocabMode mode, int stages) {
+    if (!options.layers_per_stage.empty()) return {LayerSplit::given};
+    const int layers = options.model.config.num_layers;
     if (mode == VocabMode::redistributed) return {LayerSplit::redistributed};
     if (layers % stages == 0) return {LayerSplit::front};
     return {LayerSplit::front, LayerSplit::back};
@@ -76,6 +78,7 @@ double output_in_layers(const PlanOptions& options, const Candidate& step) {
 
 std::vector<int> split_layers(const PlanOptions& options, Recompute recompute, LayerSplit split,
                               const std::vector<int>& rank_of_stage, double output_in_layers) {
+    if (split == LayerSplit::given) return options.layers_per_stage;
     const VocabMode mode =
         split == LayerSplit::redistributed ? VocabMode::redistributed : VocabMode::none;
     const int count = options.model.config.num_layers;
@@ -98,6 +101,10 @@ std::string refusal(const PlanOptions& options, const Generator& family, int ran
     }
     const int64_t stages = int64_t{ranks} * chunks;
     if (stages > std::numeric_limits<uint16_t>::max()) return "more than 65535 stages";
+    if (!options.layers_per_stage.empty() && std::ssize(options.layers_per_stage) != stages) {
+        return "has " + counted(stages, "stage") + ", but --layers-per-stage has " +
+               counted(std::ssize(options.layers_per_stage), "entry");
+    }
     // With one stage per rank, stages may be empty: else the GPUs could not be used.
     if (chunks > 1 && stages > options.model.config.num_layers) {
         return "more stages than the model's " + std::to_string(options.model.config.num_layers) +
@@ -155,7 +162,6 @@ void add_candidates(const PlanOptions& options, const Candidate& step, Candidate
         modes = modes.first(1);
         of.resize(1);
     }
-    const int layers = options.model.config.num_layers;
     const double output = options.profile ? 0 : output_in_layers(options, step);
     for (const Generator* family : of) {
         for (const VocabMode mode : modes) {
@@ -177,7 +183,7 @@ void add_candidates(const PlanOptions& options, const Candidate& step, Candidate
                     }
                 }
                 const int stages = ranks * chunks;
-                for (const LayerSplit split : splits_of(mode, layers, stages)) {
+                for (const LayerSplit split : splits_of(options, mode, stages)) {
                     candidate.split = split;
                     candidate.layers_per_stage =
                         split_layers(options, step.recompute, split, of_stage, output);

@@ -16,20 +16,32 @@ class DeviceLinks {
 public:
     explicit DeviceLinks(const DeviceSpec& device);
 
-    /// The slowest link among these ranks of the world.
-    [[nodiscard]] const Link& among(std::span<const int> ranks) const;
+    /// The slowest link among these ranks of the world, for collectives.
+    [[nodiscard]] const Link& among(std::span<const int> ranks) const {
+        return in_one_node(ranks) ? inside_ : between_;
+    }
+    /// The link of a message between two ranks.
+    [[nodiscard]] const Link& of_message(std::span<const int> ranks) const {
+        return in_one_node(ranks) ? message_inside_ : between_;
+    }
     /// The link of an axis' groups: the slowest of all groups, because a step waits for each of
     /// them.
     [[nodiscard]] const Link& along(const Mesh& mesh, Axis axis) const {
         return spans_nodes(mesh, axis) ? between_ : inside_;
     }
+    /// Nanoseconds in which NCCL's rings gather `bytes` in all from these ranks, or add up as many of
+    /// each and leave everyone a part. In every node as many adapters send as the group has ranks
+    /// there. `share`: of link_efficiency.
+    [[nodiscard]] double ring_ns(std::span<const int> ranks, double bytes, double share = 1) const;
     /// Whether any group of the axis has ranks on several nodes. For Axis::pipeline the groups are
     /// pairs of neighbours.
     [[nodiscard]] bool spans_nodes(const Mesh& mesh, Axis axis) const;
 
 private:
+    [[nodiscard]] bool in_one_node(std::span<const int> ranks) const;
+
     int gpus_per_node_ = 1;
-    Link inside_, between_;
+    Link inside_, message_inside_, between_;
 };
 
 }  // namespace vocabpipe

@@ -55,9 +55,9 @@ std::string_view to_string(Basis basis) {
     return kBases[static_cast<size_t>(basis)];
 }
 
-const std::array<DeviceFigure, 19>& device_figures() {
+const std::array<DeviceFigure, 22>& device_figures() {
     using D = DeviceSpec;
-    static constexpr std::array<DeviceFigure, 19> kFigures{{
+    static constexpr std::array<DeviceFigure, 22> kFigures{{
         {"gpus_per_node", &D::gpus_per_node, false, false},
         {"peak_tflops", &D::peak_tflops, false, false},
         {"memory_gib", &D::memory_gib, false, false},
@@ -67,10 +67,13 @@ const std::array<DeviceFigure, 19>& device_figures() {
         {"link_latency_us", &D::link_latency_us, true, false},
         {"network_latency_us", &D::network_latency_us, true, false},
         {"dense_efficiency", &D::dense_efficiency, false, true},
-        {"product_idle_outputs", &D::product_idle_outputs, true, false},
+        {"product_startup_terms", &D::product_startup_terms, true, false},
+        {"product_overhead_us", &D::product_overhead_us, true, false},
         {"attention_efficiency", &D::attention_efficiency, false, true},
+        {"flash_attention_2_efficiency", &D::flash_attention_2_efficiency, false, true},
         {"elementwise_efficiency", &D::elementwise_efficiency, false, true},
         {"link_efficiency", &D::link_efficiency, false, true},
+        {"message_efficiency", &D::message_efficiency, false, true},
         {"network_efficiency", &D::network_efficiency, false, true},
         {"softmax_bytes_per_logit", &D::softmax_bytes_per_logit, true, false},
         {"whole_softmax_bytes_per_logit", &D::whole_softmax_bytes_per_logit, true, false},

@@ -20,20 +20,20 @@ int64_t whole(double value) {
     return std::max<int64_t>(1, std::llround(value));
 }
 
-/// Ranks that compute products together.
+/// Ranks that compute the products of experts together.
 class Team {
 public:
     Team(int members, const Link& link) : members_(members), link_(link) {}
 
-    /// Nanoseconds of a product of `rows` rows (all members', or those of the experts), where for
-    /// each a row of `row_bytes` travels before or after the product; in a combine by panels of
-    /// columns instead of pieces of rows. `fixed_ns`: added once, `piece_ns`: added per piece.
+    /// Nanoseconds of a product of `rows` rows, where for each a row of `row_bytes` travels before
+    /// or after the product; in a combine by panels of columns instead of pieces of rows.
+    /// `fixed_ns` is added.
     [[nodiscard]] double ns(OverlapOp op, double rows, double row_bytes, double rows_ns,
-                            double fixed_ns, double piece_ns) const {
-        if (members_ == 1) return rows_ns + fixed_ns + piece_ns;
+                            double fixed_ns) const {
+        if (members_ == 1) return rows_ns + fixed_ns;
         const PieceChoice choice = choose_pieces(
             {.op = op, .rows = whole(rows), .members = members_, .compute_ns = whole(rows_ns)},
-            link_, {.row_bytes = whole(row_bytes), .piece_ns = std::llround(piece_ns)}, kPieces);
+            link_, {.row_bytes = whole(row_bytes)}, kPieces);
         return static_cast<double>(choice.times.overlapped_ns) + fixed_ns;
     }
     /// Nanoseconds of an exchange that nothing hides.
@@ -52,11 +52,13 @@ private:
 /// One layer's products, added up.
 class Layer {
 public:
-    Layer(const DeviceSpec& device, const Mesh& mesh, int64_t tokens, const ExpertLoad& load)
+    Layer(const DeviceSpec& device, const KernelRates& kernels, const Mesh& mesh, int64_t tokens,
+          const ExpertLoad& load)
         : products_(device),
           links_(device),
           mesh_(mesh),
-          tensor_(mesh.tensor, links_.along(mesh, Axis::tensor)),
+          kernels_(kernels),
+          tensor_ranks_(mesh.ranks_along(Axis::tensor, {})),
           expert_(mesh.expert, links_.along(mesh, Axis::expert)),
           load_(load),
           all_(static_cast<double>(tokens)),
@@ -87,41 +89,37 @@ public:
 private:
     using enum OverlapOp;
 
-    /// Nanoseconds of a product of the tensor team; rows of `moved` elements travel.
-    [[nodiscard]] double together(OverlapOp op, double n, double k, double moved) const {
-        return tensor_.ns(op, all_, moved * kElement, products_.outputs_ns(all_, n, k), 0,
-                          products_.fixed_ns(k));
+    /// What computing does not hide of gathering rows of n elements from the tensor ranks, or of
+    /// adding up theirs.
+    [[nodiscard]] double exposed(double n) const {
+        if (mesh_.tensor == 1) return 0;
+        return (1 - kernels_.tensor_overlap) *
+               links_.ring_ns(tensor_ranks_, all_ * n * kElement, kernels_.tensor_exchange);
     }
 
-    void add(double forward, double input, double weight, double backward) {
+    void add(double forward, double input, double weight) {
         sum_.forward += forward;
         sum_.input_gradient += input;
         sum_.weight_gradient += weight;
-        sum_.backward += backward;
+        sum_.backward += input + weight;
     }
 
-    /// Members gather x, and add up dx. W gathers x before its product.
+    /// Members gather x, and add up dx.
     void add_column_parallel(double in, double out) {
         const double part = out / mesh_.tensor;
-        const double input = together(gemm_reduce_scatter, in, part, in);
-        const double weight =
-            products_.ns(in, part, all_) + tensor_.exchange_ns(all_, in * kElement);
-        add(together(all_gather_gemm, part, in, in), input, weight, input + weight);
+        add(products_.ns(all_, part, in) + exposed(in), products_.ns(all_, in, part) + exposed(in),
+            products_.ns(in, part, all_));
     }
 
-    /// Members add up y, and gather dy; B gathers it once for both gradients.
+    /// Members add up y, and gather dy.
     void add_row_parallel(double in, double out) {
         const double part = in / mesh_.tensor;
-        const double input = together(all_gather_gemm, part, out, out);
-        const double weight = products_.ns(part, out, all_);
-        const double again = tensor_.exchange_ns(all_, out * kElement);
-        add(together(gemm_reduce_scatter, out, part, out), input, weight + again, input + weight);
+        add(products_.ns(all_, out, part) + exposed(out),
+            products_.ns(all_, part, out) + exposed(out), products_.ns(part, out, all_));
     }
 
     void add_repeated(double in, double out) {
-        const double input = products_.ns(own_, in, out);
-        const double weight = products_.ns(in, out, own_);
-        add(products_.ns(own_, out, in), input, weight, input + weight);
+        add(products_.ns(own_, out, in), products_.ns(own_, in, out), products_.ns(in, out, own_));
     }
 
     /// Rows go to the ranks of their experts and come back; gradients take the reverse way.
@@ -136,16 +134,16 @@ private:
         const double moved = (first ? in : out) * kElement * copies_per_row(product);
         const auto travelling = [&](OverlapOp op, double n, double k) {
             return expert_.ns(op, rows, moved, products_.outputs_ns(rows, n, k),
-                              experts * products_.fixed_ns(k), 0);
+                              experts * products_.fixed_ns());
         };
         const double forward = travelling(first ? dispatch_gemm : gemm_combine, out, in);
         double input = travelling(first ? gemm_combine : dispatch_gemm, in, out);
         const double weight =
-            products_.outputs_ns(in, out, rows) + experts * products_.fixed_ns(rows / experts);
+            experts * products_.ns(in, out, rows / experts);
         // F keeps only the rows of the first wave: I dispatches and computes the other waves again.
         const int waves = load_.waves();
         input += forward * (waves - 1) / waves;
-        add(forward, input, weight, input + weight);
+        add(forward, input, weight);
         if (first) sum_.recompute += expert_.exchange_ns(rows, moved);
     }
 
@@ -164,7 +162,9 @@ private:
     const Products products_;
     const DeviceLinks links_;
     const Mesh& mesh_;
-    const Team tensor_, expert_;
+    const KernelRates& kernels_;
+    const std::vector<int> tensor_ranks_;
+    const Team expert_;
     const ExpertLoad load_;
     const double all_, own_;
     bool first_of_experts_ = true;
@@ -190,8 +190,9 @@ ExpertLoad expert_load(const MoeConfig& moe, const Mesh& mesh, double imbalance)
 }
 
 LayerProducts layer_products(const std::vector<BlockProduct>& products, const DeviceSpec& device,
-                             const Mesh& mesh, int64_t tokens, const ExpertLoad& load) {
-    return Layer(device, mesh, tokens, load).sum(products);
+                             const KernelRates& kernels, const Mesh& mesh, int64_t tokens,
+                             const ExpertLoad& load) {
+    return Layer(device, kernels, mesh, tokens, load).sum(products);
 }
 
 }  // namespace vocabpipe

@@ -5,6 +5,7 @@
 
 #include "src/model/blocks/block_work.hpp"
 #include "src/plan/device_links.hpp"
+#include "src/plan/kernel_rates.hpp"
 #include "vocabpipe/device_spec.hpp"
 #include "vocabpipe/mesh.hpp"
 #include "vocabpipe/moe_config.hpp"
@@ -19,20 +20,22 @@ class Products {
 public:
     explicit Products(const DeviceSpec& device)
         : flops_per_ns_(device.peak_tflops.value * 1e3 * device.dense_efficiency.value),
-          idle_(device.product_idle_outputs.value) {}
+          startup_(device.product_startup_terms.value),
+          overhead_ns_(device.product_overhead_us.value * 1e3) {}
     /// The part that grows with the number of outputs.
     [[nodiscard]] double outputs_ns(double m, double n, double k) const {
-        return 2 * k * m * n / flops_per_ns_;
+        return 2 * m * n * (k + startup_) / flops_per_ns_;
     }
-    /// The fixed part of every product over k terms, for any number of outputs.
-    [[nodiscard]] double fixed_ns(double k) const { return 2 * k * idle_ / flops_per_ns_; }
+    /// The fixed part of every product.
+    [[nodiscard]] double fixed_ns() const { return overhead_ns_; }
     /// The whole product.
     [[nodiscard]] double ns(double m, double n, double k) const {
-        return outputs_ns(m, n, k) + fixed_ns(k);
+        return outputs_ns(m, n, k) + fixed_ns();
     }
+    [[nodiscard]] double flops_per_ns() const { return flops_per_ns_; }
 
 private:
-    double flops_per_ns_, idle_;
+    double flops_per_ns_, startup_, overhead_ns_;
 };
 
 /// How the tokens of a microbatch spread over the experts of a layer, for the rank with most rows.
@@ -53,14 +56,16 @@ struct LayerProducts {
     double forward = 0;          ///< F
     double input_gradient = 0;   ///< I
     double weight_gradient = 0;  ///< W
-    double backward = 0;         ///< B, which gathers once; I and W gather each
+    double backward = 0;         ///< B = I + W
     double recompute = 0;        ///< selective R: dispatch to experts again
 };
 
-/// Products of a layer, for a microbatch of `tokens` that t ranks share. Exchanges overlap with
-/// products as in overlap(), with the best number of pieces.
+/// Products of a layer, for a microbatch of `tokens` that t ranks share. Of the exchanges of tensor
+/// ranks the part is added that kernels of the trainer do not hide (KernelRates); those of experts
+/// overlap with products as in overlap(), with the best number of pieces.
 [[nodiscard]] LayerProducts layer_products(const std::vector<BlockProduct>& products,
-                                           const DeviceSpec& device, const Mesh& mesh,
-                                           int64_t tokens, const ExpertLoad& load);
+                                           const DeviceSpec& device, const KernelRates& kernels,
+                                           const Mesh& mesh, int64_t tokens,
+                                           const ExpertLoad& load);
 
 }  // namespace vocabpipe

@@ -25,7 +25,8 @@ int64_t PlaceParameters::differentiated() const {
     return sum;
 }
 
-int64_t PlaceParameters::updated() const {
+int64_t PlaceParameters::updated(int zero) const {
+    if (zero == 0) return stored();
     int64_t sum = 0;
     for (const Part& part : parts_) {
         if (!is_copy(part)) sum += largest_part(part.elements, mesh_.size_of(part.axis));

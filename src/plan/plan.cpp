@@ -170,7 +170,7 @@ Evaluation evaluation_from(std::string_view name) {
 }
 
 std::string_view to_string(LayerSplit split) {
-    constexpr std::string_view kNames[] = {"front", "back", "redistributed"};
+    constexpr std::string_view kNames[] = {"front", "back", "redistributed", "given"};
     return kNames[static_cast<size_t>(split)];
 }
 

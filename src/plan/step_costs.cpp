@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/plan/step_costs.hpp"
 
+#include "src/plan/kernel_rates.hpp"
 #include "src/schedule/ops.hpp"
+#include "vocabpipe/tensor.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -9,8 +11,22 @@
 
 namespace vocabpipe {
 
-StepCosts::StepCosts(const DeviceSpec& device)
+namespace {
+
+constexpr double kSummed = 4;  // bytes of gradients in a program
+
+/// Whether the action adds up or gathers parameters of replicas.
+bool of_replicas(Do what, Axis axis) {
+    const bool replicas =
+        axis == Axis::data || axis == Axis::data_tensor || axis == Axis::expert_data;
+    return replicas && (what == Do::all_to_all || what == Do::all_gather_v);
+}
+
+}  // namespace
+
+StepCosts::StepCosts(const DeviceSpec& device, const PlannedTrainer& trainer)
     : links_(device),
+      trainer_(trainer),
       local_bytes_per_ns_(device.memory_gb_per_s.value * device.elementwise_efficiency.value) {}
 
 StepCosts::StepCosts(TableCosts links) : measured_(std::move(links)) {}
@@ -23,8 +39,12 @@ int64_t StepCosts::pass_ns(int rank, const Pass& pass) const {
 
 int64_t StepCosts::transfer_ns(Do what, const Group& group, int64_t bytes) const {
     if (measured_) return measured_->transfer_ns(what, group, bytes);
+    if (trainer_.exchange == GradientExchange::ring && of_replicas(what, group.axis)) {
+        return std::llround(replicas_ns(what, group, static_cast<double>(bytes)));
+    }
     const ActionTraits& row = traits(what);
-    const Link& link = links_->among(group.ranks);
+    const Link& link =
+        what == Do::send ? links_->of_message(group.ranks) : links_->among(group.ranks);
     const auto members = static_cast<double>(group.ranks.size());
     auto latency = static_cast<double>(link.latency_ns);
     double sent = static_cast<double>(bytes);
@@ -32,6 +52,16 @@ int64_t StepCosts::transfer_ns(Do what, const Group& group, int64_t bytes) const
     if (row.volume == Volume::per_peer) sent *= members - 1;
     if (row.volume == Volume::by_blocks) sent *= (members - 1) / members;
     return std::llround(latency + sent / link.bytes_per_ns);
+}
+
+double StepCosts::replicas_ns(Do what, const Group& group, double bytes) const {
+    const bool sums = what == Do::all_to_all;
+    const auto members = static_cast<double>(group.ranks.size());
+    const double width = static_cast<double>(size_of(trainer_.gradients)) / kSummed;
+    // A gather is given one rank's part. Without ZeRO the sums are gathered, not the weights.
+    const double all = sums ? bytes * width : bytes * members;
+    const double exposed = 1 - kernel_rates(trainer_.kernels).gradient_overlap;
+    return exposed * links_->ring_ns(group.ranks, all) * (sums ? sums_per_step : 1);
 }
 
 int64_t StepCosts::local_ns(Do what, int64_t bytes) const {

@@ -4,6 +4,7 @@
 #include "src/plan/device_links.hpp"
 #include "vocabpipe/cost_model.hpp"
 #include "vocabpipe/device_spec.hpp"
+#include "vocabpipe/planned_trainer.hpp"
 
 #include <cstdint>
 #include <optional>
@@ -15,19 +16,22 @@ namespace vocabpipe {
 /// the participating ranks.
 class StepCosts final : public CostModel {
 public:
-    explicit StepCosts(const DeviceSpec& device);
+    StepCosts(const DeviceSpec& device, const PlannedTrainer& trainer);
     /// Links as measured: latency and rates of `links`, between any ranks.
     explicit StepCosts(TableCosts links);
 
     std::vector<TableCosts::OpCosts> stage_ns;  ///< [stage][op]: F, B, I, W, R
     /// [pipeline rank][op]: E, G, S, T, Reduce, Report, Update
     std::vector<TableCosts::OpCosts> rank_ns;
-    int slices = 1;  ///< Mesh::slices(): ranks of the world per row of the tables
+    int sums_per_step = 1;  ///< times that replicas add up their gradients
+    int slices = 1;         ///< Mesh::slices(): ranks of the world per row of the tables
 
     [[nodiscard]] int64_t pass_ns(int rank, const Pass& pass) const override;
     /// Latency and bytes over bandwidth: broadcasts are pipelined along a ring, so the message
     /// crosses every link once; gathers and exchanges send what the busiest rank sends or receives.
-    /// A group that spans nodes has the speed of one network adapter per rank.
+    /// A group that spans nodes has the speed of one network adapter per rank. What replicas
+    /// exchange goes as PlannedTrainer::exchange says, in the trainer's type of gradients, less
+    /// what passes hide of it.
     [[nodiscard]] int64_t transfer_ns(Do what, const Group& group, int64_t bytes) const override;
     [[nodiscard]] int64_t local_ns(Do what, int64_t bytes) const override;
     [[nodiscard]] int64_t overlap_slowdown_permille(int rank, const Pass& pass) const override {
@@ -51,7 +55,10 @@ public:
     [[nodiscard]] int64_t slowest_hop_ns(int ranks, int64_t bytes) const;
 
 private:
+    [[nodiscard]] double replicas_ns(Do what, const Group& group, double bytes) const;
+
     std::optional<DeviceLinks> links_;  ///< of a device
+    PlannedTrainer trainer_;            ///< on a device
     double local_bytes_per_ns_ = 1;
     std::optional<TableCosts> measured_;
 };

@@ -11,6 +11,7 @@
 #include "src/plan/place_parameters.hpp"
 #include "src/plan/planned_config.hpp"
 #include "src/plan/profiled_model.hpp"
+#include "src/plan/trainer_memory.hpp"
 #include "vocabpipe/with_recomputation.hpp"
 
 #include <algorithm>
@@ -23,12 +24,17 @@ namespace vocabpipe {
 
 namespace {
 
-constexpr int64_t kGradient = 4;  // bytes of fp32
+constexpr int64_t kSum = 4;       // bytes of fp32
 constexpr int64_t kReport = 64;   // bytes of norms and losses of one rank
 
 /// Two moments in fp32, and a master weight where the weight has 16 bits.
 int64_t optimizer_bytes(DType dtype) {
     return 2 * 4 + (dtype == DType::bf16 ? 4 : 0);
+}
+
+int64_t gradients_of(const PlaceParameters& own, const PlannedTrainer& trainer) {
+    const int64_t elements = trainer.zero < 2 ? own.differentiated() : own.reported();
+    return elements * size_of(trainer.gradients);
 }
 
 int64_t ns(double value) {
@@ -55,9 +61,9 @@ double reduce_traffic(const StepModel& step, int rank, const Candidate& candidat
     const auto hidden = static_cast<double>(options.model.config.hidden_size);
     const auto touched = static_cast<double>(largest_part(rows, candidate.mesh.tensor));
     // Each of two ranks reads its own and the other's gradient, and writes the sum.
-    if (placement.input != placement.output) return 3 * kGradient * touched * hidden;
+    if (placement.input != placement.output) return 3 * kSum * touched * hidden;
     // A rank with both layers also clears what it adds.
-    return 4 * kGradient * touched * hidden;
+    return 4 * kSum * touched * hidden;
 }
 
 void set_costs(StepModel& step, const UnitCosts& units, const Candidate& candidate,
@@ -94,9 +100,14 @@ void set_costs(StepModel& step, const UnitCosts& units, const Candidate& candida
         const double input_share = static_cast<double>(placement.input.rows(r)) / vocabulary;
         const PlaceParameters& own = parameters[static_cast<size_t>(r)];
         TableCosts::OpCosts rank{};
+        // Without a parallel loss each tensor rank forms the softmax of all rows of its place.
+        const bool alone = !options.trainer.parallel_loss && candidate.mesh.tensor > 1;
+        const auto held = static_cast<double>(placement.output.rows(r));
+        const double softmax_rows = alone ? held : rows;
+        const double gather = alone ? units.gathered_logits.of(held) : 0;
         const double gradient = units.output_gradient.of(rows);
-        const double score = units.logits.of(rows) + rows * softmax * 2 / 3;
-        const double weight = units.output_weight_gradient.of(rows) + rows * softmax / 3;
+        const double score = units.logits.of(rows) + gather + softmax_rows * softmax * 2 / 3;
+        const double weight = units.output_weight_gradient.of(rows) + softmax_rows * softmax / 3;
         set(rank, S, rows == 0 ? 0 : units.vocabulary_pass + score + (early ? gradient : 0));
         set(rank, T, rows == 0 ? 0 : units.vocabulary_pass + weight + (early ? 0 : gradient));
         set(rank, E, input_share > 0 ? units.vocabulary_pass + units.embedding : 0);
@@ -105,8 +116,27 @@ void set_costs(StepModel& step, const UnitCosts& units, const Candidate& candida
         const double byte = units.per_parameter_byte;
         set(rank, Reduce, reduce_traffic(step, r, candidate, options) * byte);
         set(rank, Report, kNormTraffic * static_cast<double>(own.reported()) * byte);
-        set(rank, Update, kUpdateTraffic * static_cast<double>(own.updated()) * byte);
+        set(rank, Update,
+            kUpdateTraffic * static_cast<double>(own.updated(options.trainer.zero)) * byte);
         step.costs.rank_ns.push_back(rank);
+    }
+}
+
+/// Makes every pass wait for the boundary that it sends.
+void wait_for_messages(StepModel& step) {
+    const std::vector<int>& rank_of_stage = step.placement.rank_of_stage;
+    const int64_t boundary =
+        step.sizes.boundary_rows() * step.sizes.hidden * size_of(step.sizes.dtype);
+    const auto wait = [&](size_t stage, size_t receiver, std::initializer_list<Op> ops) {
+        const int from = rank_of_stage[stage], to = rank_of_stage[receiver];
+        if (from == to) return;
+        const int64_t message =
+            PipelineCosts(step.costs).transfer_ns(Do::send, {{from, to}, -1}, boundary);
+        for (const Op op : ops) step.costs.stage_ns[stage][static_cast<size_t>(op)] += message;
+    };
+    for (size_t stage = 0; stage + 1 < rank_of_stage.size(); ++stage) {
+        wait(stage, stage + 1, {Op::F});
+        wait(stage + 1, stage, {Op::I, Op::B});
     }
 }
 
@@ -136,7 +166,7 @@ std::vector<PersistentBytes> set_profiled(StepModel& step, const Profile& profil
                       static_cast<double>(std::max<int64_t>(all, 1)));
         };
         share(Report, parameters[rank].reported(), whole[rank].reported());
-        share(Update, parameters[rank].updated(), whole[rank].updated());
+        share(Update, parameters[rank].updated(1), whole[rank].updated(1));
     }
     return {};
 }
@@ -159,8 +189,8 @@ void use_pass_times(StepCosts& costs, const PlannedPassTimes& times) {
 }
 
 /// Sets what each stage needs, and whether it has experts.
-void set_stages(StepSizes& sizes, const ModelConfig& config, const ModelLayers& layers,
-                const Candidate& candidate) {
+void set_stages(StepSizes& sizes, const PlanOptions& options, const ModelConfig& config,
+                const ModelLayers& layers, const Candidate& candidate) {
     // Attention's workspace is left out: 4 bytes per token and head on GPUs.
     kernels::Operators operators{};
     operators.attention_workspace_bytes = [](kernels::AttentionShape, DType, int) {
@@ -181,27 +211,29 @@ void set_stages(StepSizes& sizes, const ModelConfig& config, const ModelLayers& 
         }
         const bool embeds = stage == 0 && has_embedded_tokens(config);
         const bool last = stage + 1 == stages;
-        const auto [found, added] = known.try_emplace({blocks, embeds, last});
+        const std::vector<const DecoderLayer*> stage_blocks = blocks;
+        const auto [found, added] = known.try_emplace({std::move(blocks), embeds, last});
         if (added) {
             found->second = StageMemory({.hidden_size = config.hidden_size,
                                          .embeds = embeds,
                                          .recompute = candidate.recompute,
                                          .expert = candidate.mesh.expert},
-                                        std::move(blocks), last ? &final_norm : nullptr,
+                                        stage_blocks, last ? &final_norm : nullptr,
                                         {.operators = operators,
                                          .sequences = candidate.micro_batch_size,
                                          .seq_length = config.seq_length,
                                          .dtype = config.dtype,
                                          .tensor = candidate.mesh.tensor})
                                 .bytes();
+            add_trainer_bytes(found->second, options.trainer, candidate, config, stage_blocks);
         }
         sizes.stages.push_back(found->second);
         sizes.has_experts.push_back(experts);
     }
 }
 
-StepSizes sizes_of(const ModelConfig& config, const ModelLayers& layers, const Schedule& placement,
-                   const Candidate& candidate) {
+StepSizes sizes_of(const PlanOptions& options, const ModelConfig& config, const ModelLayers& layers,
+                   const Schedule& placement, const Candidate& candidate) {
     StepSizes sizes;
     sizes.tokens = candidate.micro_batch_size * config.seq_length;
     sizes.hidden = config.hidden_size;
@@ -211,13 +243,16 @@ StepSizes sizes_of(const ModelConfig& config, const ModelLayers& layers, const S
     sizes.expert = candidate.mesh.expert;
     sizes.tied = config.tied;
     sizes.report_bytes = kReport;
-    set_stages(sizes, config, layers, candidate);
+    set_stages(sizes, options, config, layers, candidate);
     for (int rank = 0; rank < placement.ranks; ++rank) {
         const int64_t logits =
             sizes.tokens * largest_part(placement.output.rows(rank), candidate.mesh.tensor);
         // Exponentials stay from S to T; fp32 logits live within S.
+        const int64_t loss = options.trainer.parallel_loss
+                                 ? logits * 4
+                                 : sizes.tokens * placement.output.rows(rank) * kUnfusedLossBytes;
         sizes.shards.push_back(
-            {.exp_logits = logits * size_of(sizes.dtype), .score_workspace = logits * 4});
+            {.exp_logits = logits * size_of(sizes.dtype), .score_workspace = loss});
     }
     return sizes;
 }
@@ -229,8 +264,9 @@ StepModel step_model(const PlanOptions& options, const UnitCosts& units,
     const Mesh& mesh = candidate.mesh;
     StepModel step{
         .placement = place(options, candidate),
-        .costs = options.profile ? StepCosts(options.profile->costs) : StepCosts(options.device)};
+        .costs = options.profile ? StepCosts(options.profile->costs) : StepCosts(options.device, options.trainer)};
     step.costs.slices = mesh.slices();
+    if (options.trainer.zero == 2) step.costs.sums_per_step = candidate.microbatches;
     const ModelConfig config = planned_config(options);
     const ModelLayers layers(config, {.tensor = mesh.tensor, .expert = mesh.expert});
     const std::vector<PlaceParameters> parameters =
@@ -239,8 +275,9 @@ StepModel step_model(const PlanOptions& options, const UnitCosts& units,
     if (options.profile) {
         measured = set_profiled(step, *options.profile, candidate, config, layers, parameters);
     } else {
-        step.sizes = sizes_of(config, layers, step.placement, candidate);
+        step.sizes = sizes_of(options, config, layers, step.placement, candidate);
         set_costs(step, units, candidate, parameters, options);
+        if (!options.trainer.overlap_messages) wait_for_messages(step);
     }
     if (options.pass_times) use_pass_times(step.costs, *options.pass_times);
     const auto reserve =
@@ -251,8 +288,9 @@ StepModel step_model(const PlanOptions& options, const UnitCosts& units,
         PlannedMemory memory{.rank = rank * mesh.slices(),
                              .weights = own.stored() * size_of(config.dtype) +
                                         own.correction_biases() * size_of(DType::fp32) + rotary,
-                             .gradients = own.differentiated() * kGradient,
-                             .optimizer = own.updated() * optimizer_bytes(config.dtype),
+                             .gradients = gradients_of(own, options.trainer),
+                             .optimizer = own.updated(options.trainer.zero) *
+                                          optimizer_bytes(config.dtype),
                              .reserve = reserve};
         if (!measured.empty()) {
             const PersistentBytes& bytes = measured[static_cast<size_t>(rank)];

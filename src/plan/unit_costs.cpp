@@ -2,6 +2,7 @@
 #include "src/plan/unit_costs.hpp"
 
 #include "src/model/blocks/model_layers.hpp"
+#include "src/plan/kernel_rates.hpp"
 #include "src/plan/layer_products.hpp"
 
 #include <algorithm>
@@ -19,34 +20,75 @@ double moved_bytes_per_ns(const DeviceSpec& device) {
 
 /// [m, rows] outputs, or [rows, m], over k terms.
 Rows rows_of_outputs(const Products& products, double m, double k) {
-    return {.fixed = products.fixed_ns(k), .per_row = products.outputs_ns(m, 1, k)};
+    return {.fixed = products.fixed_ns(), .per_row = products.outputs_ns(m, 1, k)};
+}
+/// [m, n] outputs over as many terms as rows.
+Rows rows_of_terms(const Products& products, double m, double n) {
+    const double none = products.ns(m, n, 0);
+    return {.fixed = none, .per_row = products.ns(m, n, 1) - none};
+}
+
+struct AttentionCosts {
+    double forward = 0, backward = 0;
+};
+/// Of a rank's heads, for `own` of the tokens that all ranks' heads work on.
+AttentionCosts attention_costs(const PlanOptions& options, const BlockWork& work, double own) {
+    const DeviceSpec& device = options.device;
+    const KernelRates& kernels = kernel_rates(options.trainer.kernels);
+    if (kernels.score_bytes_forward == 0) {
+        const Figure& efficiency = kernels.newest_attention ? device.attention_efficiency
+                                                            : device.flash_attention_2_efficiency;
+        const double forward =
+            own * work.heads_flops / (device.peak_tflops.value * 1e3 * efficiency.value);
+        // It recomputes the scores: five products backward for two forward.
+        return {.forward = forward, .backward = 2.5 * forward};
+    }
+    // All scores are computed, those of masked pairs too.
+    const double flops = 2 * own * work.heads_flops;
+    const double scores =
+        own * static_cast<double>(work.heads) * static_cast<double>(options.seq_length);
+    const double flops_per_ns = Products(device).flops_per_ns();
+    const auto ns = [&](double products, double bytes) {
+        return products * flops / flops_per_ns + scores * bytes / moved_bytes_per_ns(device);
+    };
+    return {.forward = ns(1, kernels.score_bytes_forward),
+            .backward = ns(2, kernels.score_bytes_backward)};
 }
 
 LayerCosts layer_on_device(const PlanOptions& options, const Candidate& candidate,
                            const BlockWork& work) {
     const DeviceSpec& device = options.device;
+    const KernelRates& kernels = kernel_rates(options.trainer.kernels);
     const Mesh& mesh = candidate.mesh;
     const int64_t tokens = candidate.micro_batch_size * options.seq_length;
-    // Both heads and rows of the residual stream divide by t.
     const double own = static_cast<double>(tokens) / mesh.tensor;
-    const double attention = own * work.heads_flops /
-                             (device.peak_tflops.value * 1e3 * device.attention_efficiency.value);
-    const auto moving = [&](int64_t elements) {
-        return own * static_cast<double>(elements) * kElementBytes / moved_bytes_per_ns(device);
+    const double own_rows = options.trainer.sequence_parallel ? own : static_cast<double>(tokens);
+    const auto moving = [&](int64_t MovedElements::*pass) {
+        const auto residual = static_cast<double>(work.moved_of_residual.*pass);
+        const double heads_and_columns = static_cast<double>(work.moved.*pass) - residual;
+        return (own * heads_and_columns * kernels.activation_moves +
+                own_rows * residual * kernels.residual_moves) *
+               kElementBytes / moved_bytes_per_ns(device);
     };
     const LayerProducts products =
-        layer_products(work.products, device, mesh, tokens,
+        layer_products(work.products, device, kernels, mesh, tokens,
                        expert_load(options.model.config.moe, mesh, options.moe_imbalance));
-    // Fused attention recomputes the scores: five products backward for two forward.
-    const double backward = 2.5 * attention + moving(work.moved.backward);
-    LayerCosts costs{.forward = products.forward + attention + moving(work.moved.forward),
-                     .input_gradient = products.input_gradient + backward,
-                     .weight_gradient = products.weight_gradient,
-                     .backward = products.backward + backward};
+    const AttentionCosts attention = attention_costs(options, work, own);
+    const double launch = kernels.layer_launch_us * 1e3;
+    const double input_gradient = attention.backward + moving(&MovedElements::backward);
+    LayerCosts costs{
+        .forward = std::max(products.forward + attention.forward + moving(&MovedElements::forward),
+                            launch),
+        .input_gradient = std::max(products.input_gradient + input_gradient, launch),
+        .weight_gradient = std::max(products.weight_gradient, launch / 2)};
+    costs.backward = std::max(products.backward + input_gradient, 1.5 * launch);
     if (candidate.recompute == Recompute::full) costs.recompute = costs.forward;
     if (candidate.recompute == Recompute::selective) {
-        costs.recompute =
-            products.recompute + moving(work.moved.recompute + work.moved.recompute_heads);
+        // Where scores are in memory, the heads are what is made again (Korthikanti et al. 2022).
+        costs.recompute = kernels.score_bytes_forward > 0
+                              ? attention.forward
+                              : products.recompute + moving(&MovedElements::recompute) +
+                                    moving(&MovedElements::recompute_heads);
     }
     return costs;
 }
@@ -66,11 +108,17 @@ UnitCosts unit_costs(const PlanOptions& options, const Candidate& candidate) {
         return layer_on_device(options, candidate, layer.block.work(options.seq_length));
     });
     costs.logits = rows_of_outputs(products, tokens, h);
-    costs.output_gradient = {.per_row = products.ns(tokens, h, 1)};
+    costs.output_gradient = rows_of_terms(products, tokens, h);
     costs.output_weight_gradient = rows_of_outputs(products, h, tokens);
     costs.softmax_per_row = tokens * device.softmax_bytes_per_logit.value / bytes_per_ns;
     costs.whole_softmax_per_row =
         tokens * device.whole_softmax_bytes_per_logit.value / bytes_per_ns;
+    const auto gather = [&](double rows) {
+        return DeviceLinks(device).ring_ns(candidate.mesh.ranks_along(Axis::tensor, {}),
+                                           rows * tokens * kElementBytes,
+                                           kernel_rates(options.trainer.kernels).tensor_exchange);
+    };
+    costs.gathered_logits = {.fixed = gather(0), .per_row = gather(1) - gather(0)};
     costs.embedding = 2 * tokens * h * kElementBytes / bytes_per_ns;  // rows read, rows written
     // dy is read, and the rows of all tokens are read, added to and written.
     costs.embedding_gradient = tokens * h * (kElementBytes + 2 * kGradient) / bytes_per_ns;

@@ -40,6 +40,7 @@ struct UnitCosts {
     Rows output_weight_gradient;       ///< of T
     double softmax_per_row = 0;        ///< sharded output layer without products
     double whole_softmax_per_row = 0;  ///< whole output layer, likewise
+    Rows gathered_logits;              ///< tensor ranks gather each other's
     double embedding = 0;              ///< E: rows of all tokens, for any shard
     double embedding_gradient = 0;     ///< G, all rows on one rank
     double vocabulary_pass = 0;        ///< fixed part of each of E, G, S and T

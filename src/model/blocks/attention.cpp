@@ -160,6 +160,7 @@ BlockWork Attention::work(int64_t seq_length) const {
     return {.products = {qkv_.product(), proj_.product()},
             .heads_flops =
                 4 * static_cast<double>(all.query_columns()) * mean_keys(seq_length, all.window),
+            .heads = all.heads,
             .moved = {.forward = 2 * normed + 2 * rotated,
                       .backward = 3 * normed + 2 * rotated,
                       .recompute_heads = qk_norm_ ? 2 * normed + 2 * rotated : 0}};

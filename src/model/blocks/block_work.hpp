@@ -30,6 +30,14 @@ struct MovedElements {
     int64_t recompute = 0;  ///< by a selective R
     /// Also by a selective R: norms and positions of q and k. flop_costs() leaves them out.
     int64_t recompute_heads = 0;
+
+    void add(const MovedElements& other) {
+        for (int64_t MovedElements::*const in :
+             {&MovedElements::forward, &MovedElements::backward, &MovedElements::recompute,
+              &MovedElements::recompute_heads}) {
+            this->*in += other.*in;
+        }
+    }
 };
 
 /// What the passes of a block do, per token and on all ranks that share it. Cost models add up the
@@ -37,16 +45,17 @@ struct MovedElements {
 struct BlockWork {
     std::vector<BlockProduct> products = {};
     double heads_flops = 0;  ///< forward FLOPs of attention's heads
+    int64_t heads = 0;       ///< attention heads: each has a score per pair of tokens
     MovedElements moved = {};
+    /// The part of `moved` that belongs to the residual stream: norms of its rows and additions.
+    MovedElements moved_of_residual = {};
 
     void add(const BlockWork& other) {
         products.insert(products.end(), other.products.begin(), other.products.end());
         heads_flops += other.heads_flops;
-        for (int64_t MovedElements::*const in :
-             {&MovedElements::forward, &MovedElements::backward, &MovedElements::recompute,
-              &MovedElements::recompute_heads}) {
-            moved.*in += other.moved.*in;
-        }
+        heads += other.heads;
+        moved.add(other.moved);
+        moved_of_residual.add(other.moved_of_residual);
     }
     /// Forward FLOPs: matrix products only; scores count the keys a query sees.
     [[nodiscard]] double flops() const {

@@ -126,15 +126,13 @@ template <class Block>
 BlockWork Sublayer<Block>::work(int64_t seq_length) const {
     BlockWork work = block_.work(seq_length);
     // The residual and the block's output are read and their sum is written; gradients likewise.
-    work.moved.forward += 3 * hidden_size_;
-    work.moved.backward += 3 * hidden_size_;
+    MovedElements moved{.forward = 3 * hidden_size_, .backward = 3 * hidden_size_};
     for (const std::optional<Norm>* norm : {&norm_, &post_norm_}) {
         if (!*norm) continue;
-        const MovedElements moved = (*norm)->moved();
-        work.moved.forward += moved.forward;
-        work.moved.backward += moved.backward;
-        if (norm == &norm_) work.moved.recompute += moved.forward;
+        moved.add((*norm)->moved());
+        if (norm == &norm_) moved.recompute += (*norm)->moved().forward;
     }
+    work.add({.moved = moved, .moved_of_residual = moved});
     return work;
 }
 

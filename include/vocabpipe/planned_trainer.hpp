@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "vocabpipe/tensor.hpp"
+
+#include <cstdint>
+#include <string_view>
+
+namespace vocabpipe {
+
+/// The kernels of a trainer, by the year in which trainers had them.
+enum class KernelYear : uint8_t {
+    y2022,  ///< scores of attention in memory, fused softmax; exchanges of tensor ranks in the open
+    y2023,  ///< FlashAttention 2 and fused norms; exchanges of tensor ranks in the open
+    y2025,  ///< newest attention of the device; products hide most of what tensor ranks exchange
+};
+[[nodiscard]] std::string_view to_string(KernelYear year);
+/// "2022", "2023" or "2025". Throws UsageError naming the valid ones.
+[[nodiscard]] KernelYear kernel_year_from(std::string_view name);
+
+/// How replicas add up their gradients.
+enum class GradientExchange : uint8_t {
+    ring,        ///< NCCL's rings: the GPUs of a node use all its adapters for one sum
+    all_to_all,  ///< this library's: bits do not depend on the number of replicas
+};
+[[nodiscard]] std::string_view to_string(GradientExchange exchange);
+/// Throws UsageError naming the valid ones.
+[[nodiscard]] GradientExchange gradient_exchange_from(std::string_view name);
+
+/// Bytes per logit of a loss that is written with a framework's operators: logits in 16 and 32 bits,
+/// log-probabilities, and gradients of both (fitted to published runs, docs/planning.md).
+inline constexpr int kUnfusedLossBytes = 27;
+
+/// What differs between trainers that run the same steps on the same devices. A profile was
+/// measured with one trainer, so it has none of this.
+struct PlannedTrainer {
+    KernelYear kernels = KernelYear::y2025;  ///< the newest are what people start with
+    DType gradients = DType::fp32;  ///< summed up in this type; bf16 where Megatron has
+                                    ///< --grad-reduce-in-bf16
+    GradientExchange exchange = GradientExchange::ring;  ///< what NCCL does for every trainer else
+    /// Whether tensor ranks share rows of the residual stream, as train_gpt's always do. Else each
+    /// holds all of them, and norms and residuals take all tokens.
+    bool sequence_parallel = true;
+    /// Whether tensor ranks share the loss as they share the logits. Else each gathers the logits of
+    /// all rows, and the loss keeps kUnfusedLossBytes of each.
+    bool parallel_loss = true;
+    /// Whether passes go on while the messages of the pipeline travel. Megatron's 1F1B waits for
+    /// what it sends (--no-overlap-p2p-communication for interleaved schedules).
+    bool overlap_messages = true;
+    /// Layers that a full R makes at a time (Megatron's --recompute-num-layers of the uniform
+    /// method): their inputs stay in memory. 0: all of a stage at once, as train_gpt does.
+    int recompute_layers = 0;
+    /// ZeRO's stage: what a replica holds of its share only. 0: nothing, 1: the optimizer's state,
+    /// 2: gradients, too, which are then added up after every microbatch.
+    int zero = 1;
+};
+
+}  // namespace vocabpipe

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/plan/kernel_rates.hpp"
+
+#include "vocabpipe/error.hpp"
+
+#include <array>
+#include <string>
+
+namespace vocabpipe {
+
+namespace {
+
+constexpr std::array kYears{KernelYear::y2022, KernelYear::y2023, KernelYear::y2025};
+constexpr std::array kExchanges{GradientExchange::ring, GradientExchange::all_to_all};
+
+/// The value of that name. Throws UsageError with all names.
+template <class Values>
+auto named(const char* flag, std::string_view name, const Values& values) {
+    std::string names;
+    for (const auto value : values) {
+        if (to_string(value) == name) return value;
+        names += (names.empty() ? "" : ", ") + std::string(to_string(value));
+    }
+    throw UsageError(std::string(flag) + " " + std::string(name) + ": must be one of " + names);
+}
+
+}  // namespace
+
+std::string_view to_string(KernelYear year) {
+    constexpr std::string_view kNames[] = {"2022", "2023", "2025"};
+    return kNames[static_cast<size_t>(year)];
+}
+
+KernelYear kernel_year_from(std::string_view name) {
+    return named("--kernels", name, kYears);
+}
+
+std::string_view to_string(GradientExchange exchange) {
+    constexpr std::string_view kNames[] = {"ring", "all_to_all"};
+    return kNames[static_cast<size_t>(exchange)];
+}
+
+GradientExchange gradient_exchange_from(std::string_view name) {
+    return named("--gradient-exchange", name, kExchanges);
+}
+
+const KernelRates& kernel_rates(KernelYear year) {
+    static constexpr KernelRates k2022{.score_bytes_forward = 8,
+                                       .score_bytes_backward = 28,
+                                       .score_bytes_saved = 5,
+                                       .layer_launch_us = 970};
+    static constexpr KernelRates k2023{.residual_moves = 2.4,
+                                       .activation_moves = 3.5,
+                                       .tensor_exchange = 0.83,
+                                       .layer_launch_us = 600};
+    static constexpr KernelRates k2025{.newest_attention = true,
+                                       .tensor_overlap = 0.77,
+                                       .gradient_overlap = 0.95,
+                                       .layer_launch_us = 300};
+    switch (year) {
+        case KernelYear::y2022:
+            return k2022;
+        case KernelYear::y2023:
+            return k2023;
+        case KernelYear::y2025:
+            break;
+    }
+    return k2025;
+}
+
+}  // namespace vocabpipe
