@@ -60,25 +60,30 @@ void predict(const std::string& path, const Devices& devices, bool all_rows, boo
     }
 }
 
+void print(const std::string& group, const char* rows, const PredictionErrors& e, bool choices) {
+    std::printf("%-46s %-6s %4d %6.3f %5.1f%% %6.3f %6.3f", group.c_str(), rows, e.rows, e.median,
+                100 * e.error, e.p10, e.p90);
+    if (choices && e.cells > 0) {
+        std::printf(" %5d %6.3f %6.1f%%", e.cells, e.correlation, 100 * e.regret);
+    } else {
+        std::printf(" %5s %6s %7s", "-", "-", "-");
+    }
+    e.memory > 0 ? std::printf(" %6.3f", e.memory) : std::printf(" %6s", "-");
+    std::printf(" %4d/%-4d %4d/%-4d\n", e.found, e.found + e.missed, e.found, e.found + e.refused);
+}
+
 void print(const Groups& groups) {
     std::printf("%-46s %-6s %4s %6s %6s %6s %6s %5s %6s %7s %6s %9s %9s\n", "# group", "rows",
                 "n", "median", "error", "p10", "p90", "cells", "rank", "regret", "memory",
                 "recall", "precision");
     for (const auto& [group, halves] : groups) {
+        std::vector<Prediction> all;
         for (const auto& [held_out, predictions] : halves) {
-            const PredictionErrors e = errors_of(predictions);
-            std::printf("%-46s %-6s %4d %6.3f %5.1f%% %6.3f %6.3f", group.c_str(),
-                        held_out ? "others" : "fitted", e.rows, e.median, 100 * e.error, e.p10,
-                        e.p90);
-            if (e.cells > 0) {
-                std::printf(" %5d %6.3f %6.1f%%", e.cells, e.correlation, 100 * e.regret);
-            } else {
-                std::printf(" %5s %6s %7s", "-", "-", "-");
-            }
-            e.memory > 0 ? std::printf(" %6.3f", e.memory) : std::printf(" %6s", "-");
-            std::printf(" %4d/%-4d %4d/%-4d\n", e.found, e.found + e.missed, e.found,
-                        e.found + e.refused);
+            print(group, held_out ? "others" : "fitted", errors_of(predictions), false);
+            all.insert(all.end(), predictions.begin(), predictions.end());
         }
+        // Somebody chooses among the rows of both halves.
+        if (halves.size() > 1) print(group, "all", errors_of(all), true);
     }
 }
 

@@ -20,6 +20,9 @@ struct LeftOut {
     std::string reason;
 };
 
+/// Of the runs whose batch and sequences are not given.
+constexpr int64_t kSixMicrobatches = 32, kSixLength = 4096;
+
 bool has(const std::string& text, const char* part) {
     return text.find(part) != std::string::npos;
 }
@@ -45,27 +48,29 @@ KernelYear kernels_of(const CsvRow& row) {
 }
 
 ModelConfig model_of(const CsvRow& row) {
-    ModelConfig config{.num_layers = static_cast<int>(number(row, "layers")),
-                       .hidden_size = number(row, "hidden"),
-                       .max_position_embeddings = number(row, "seq"),
-                       .vocab_size = number(row, "vocab"),
-                       .tied = false};
-    const int64_t head = config.hidden_size % 128 == 0 ? 128 : 96;
-    config.num_attention_heads = static_cast<int>(number(row, "heads", config.hidden_size / head));
-    config.num_query_groups =
-        static_cast<int>(number(row, "kv_heads", config.num_attention_heads));
-    config.ffn_hidden_size = number(row, "ffn");
+    ModelConfig config;
+    const int64_t hidden = number(row, "hidden"), ffn = number(row, "ffn");
+    const int64_t heads = number(row, "heads", hidden / (hidden % 128 == 0 ? 128 : 96));
+    const int64_t groups = number(row, "kv_heads", heads);
+    const int64_t experts = number(row, "experts", 0);
     // Gated feed-forward parts are narrower than those of a GPT, or experts.
-    config.gated = config.ffn_hidden_size != 4 * config.hidden_size;
-    if (config.gated) {
-        config.learned_positions = false;
-        config.normalization = Normalization::rms_norm;
-        config.qkv_bias = config.attention_output_bias = config.mlp_bias = false;
-    }
-    if (const int64_t experts = number(row, "experts", 0); experts > 0) {
-        config.moe = {.experts = experts,
-                      .top_k = number(row, "topk"),
-                      .ffn_hidden_size = config.ffn_hidden_size};
+    const bool gated = ffn != 4 * hidden;
+    set_family(config, experts > 0       ? "qwen3_moe"
+                       : gated           ? "llama"
+                       : groups == heads ? "gpt2"
+                                         : "starcoder2");
+    config.num_layers = static_cast<int>(number(row, "layers"));
+    config.hidden_size = hidden;
+    config.ffn_hidden_size = ffn;
+    config.num_attention_heads = heads;
+    config.num_query_groups = groups;
+    config.max_position_embeddings = number(row, "seq", kSixLength);
+    config.vocab_size = number(row, "vocab");
+    config.tied = false;
+    if (experts > 0) {
+        config.moe.experts = experts;
+        config.moe.top_k = number(row, "topk");
+        config.moe.ffn_hidden_size = ffn;
     }
     return config;
 }
@@ -100,15 +105,20 @@ PlanOptions options_of(const CsvRow& row, const Devices& devices) {
     PlanOptions options;
     const std::string& gpu = row["gpu"];
     const bool a100 = gpu.starts_with("A100"), h100 = gpu.starts_with("H100");
-    if (!a100 && !h100 && !gpu.starts_with("H200")) throw LeftOut{"GPU " + gpu};
-    options.device = devices(a100 ? "a100" : h100 ? "h100" : "h200");
-    if (row["precision"].starts_with("FP8")) throw LeftOut{"fp8"};
+    const bool mi300x = gpu == "MI300X";
+    if (!a100 && !h100 && !mi300x && !gpu.starts_with("H200")) throw LeftOut{"GPU " + gpu};
+    options.device = mi300x ? load_device(VOCABPIPE_MI300X)
+                            : devices(a100   ? "a100"
+                                      : h100 ? "h100"
+                                             : "h200");
     if (number(row, "cp", 1) != 1) throw LeftOut{"context parallel ranks"};
     if (row["zero"] == "fsdp") throw LeftOut{"FSDP"};
     options.model = {.name = row["model"], .config = model_of(row)};
-    options.seq_length = number(row, "seq");
+    // Six schedules on one workload, whose size is not given; 32 microbatches fit.
+    const bool six = mi300x && row["seq"].empty();
+    options.seq_length = six ? kSixLength : number(row, "seq");
     options.gpus = static_cast<int>(number(row, "gpus"));
-    options.global_batch_size = number(row, "gbs");
+    options.global_batch_size = six ? kSixMicrobatches : number(row, "gbs");
     options.tensor = {static_cast<int>(number(row, "tp"))};
     options.pipeline = {static_cast<int>(number(row, "pp"))};
     options.data = {static_cast<int>(number(row, "dp"))};
@@ -132,12 +142,18 @@ PlanOptions options_of(const CsvRow& row, const Devices& devices) {
         options.chunks = {static_cast<int>(chunks)};
         if (chunks == 0) options.chunks = {2, 3, 4};
     }
+    if (six) {
+        const std::string& name = row["schedule"];
+        options.schedules = {name.substr(0, name.find(' '))};
+        options.evaluation = Evaluation::simulation;
+    }
     const std::string& recompute = row["recompute"];
     options.recompute = {recompute.starts_with("full")        ? Recompute::full
                          : recompute.starts_with("selective") ? Recompute::selective
                                                               : Recompute::none};
     PlannedTrainer& trainer = options.trainer;
     trainer.kernels = kernels_of(row);
+    trainer.fp8 = row["precision"].starts_with("FP8");
     trainer.recompute_layers = 1;
     // Megatron and DeepSpeed overlap messages of interleaved schedules only.
     trainer.overlap_messages = !straight;
@@ -155,7 +171,7 @@ PlanOptions options_of(const CsvRow& row, const Devices& devices) {
     options.sensitivity_rows = 0;
     // Trainers post a receive when they are about to wait for it.
     options.receive_ahead = 1;
-    options.evaluation = Evaluation::pass_times;
+    if (!six) options.evaluation = Evaluation::pass_times;
     return options;
 }
 
@@ -176,7 +192,8 @@ std::optional<double> seconds_of(const CsvRow& row) {
     if (!row["step_s"].empty()) return std::stod(row["step_s"]);
     const double gpus = static_cast<double>(number(row, "gpus"));
     if (!row["tokens_s_gpu"].empty()) {
-        return static_cast<double>(number(row, "gbs") * number(row, "seq")) /
+        return static_cast<double>(number(row, "gbs", kSixMicrobatches) *
+                                   number(row, "seq", kSixLength)) /
                (std::stod(row["tokens_s_gpu"]) * gpus);
     }
     if (row["tflops_gpu"].empty()) throw LeftOut{"no time"};
@@ -197,7 +214,7 @@ PublishedRun run_of(const CsvRow& row, bool held_out, const Devices& devices) {
         kernel = note.substr(at + 7, note.find(';', at) - at - 7);
         if (row["sp"] == "1") kernel += " sp";
     }
-    run.group = row["gpu"].substr(0, 4) + " " + short_source(row["source"]) + " " + kernel;
+    run.group = row["gpu"].substr(0, row["gpu"].find('-')) + " " + short_source(row["source"]) + " " + kernel;
     for (const char* column : {"model", "gpus", "seq", "gbs"}) run.cell += row[column] + " ";
     run.cell += run.group + " " + row["recompute"];
     if (trainer.kernels != KernelYear::y2022) run.cell += std::string(to_string(trainer.kernels));

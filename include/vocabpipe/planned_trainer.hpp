@@ -35,6 +35,7 @@ inline constexpr int kUnfusedLossBytes = 27;
 /// measured with one trainer, so it has none of this.
 struct PlannedTrainer {
     KernelYear kernels = KernelYear::y2025;  ///< the newest are what people start with
+    bool fp8 = false;  ///< products of layers take operands of 8 bits (Megatron's --fp8-format)
     DType gradients = DType::fp32;  ///< summed up in this type; bf16 where Megatron has
                                     ///< --grad-reduce-in-bf16
     GradientExchange exchange = GradientExchange::ring;  ///< what NCCL does for every trainer else

@@ -52,12 +52,12 @@ private:
 /// One layer's products, added up.
 class Layer {
 public:
-    Layer(const DeviceSpec& device, const KernelRates& kernels, const Mesh& mesh, int64_t tokens,
+    Layer(const DeviceSpec& device, const PlannedTrainer& trainer, const Mesh& mesh, int64_t tokens,
           const ExpertLoad& load)
-        : products_(device),
+        : products_(device, trainer.fp8 ? device.fp8_speedup.value : 1),
           links_(device),
           mesh_(mesh),
-          kernels_(kernels),
+          kernels_(kernel_rates(trainer.kernels)),
           tensor_ranks_(mesh.ranks_along(Axis::tensor, {})),
           expert_(mesh.expert, links_.along(mesh, Axis::expert)),
           load_(load),
@@ -190,9 +190,9 @@ ExpertLoad expert_load(const MoeConfig& moe, const Mesh& mesh, double imbalance)
 }
 
 LayerProducts layer_products(const std::vector<BlockProduct>& products, const DeviceSpec& device,
-                             const KernelRates& kernels, const Mesh& mesh, int64_t tokens,
+                             const PlannedTrainer& trainer, const Mesh& mesh, int64_t tokens,
                              const ExpertLoad& load) {
-    return Layer(device, kernels, mesh, tokens, load).sum(products);
+    return Layer(device, trainer, mesh, tokens, load).sum(products);
 }
 
 }  // namespace vocabpipe

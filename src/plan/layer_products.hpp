@@ -18,8 +18,9 @@ namespace vocabpipe {
 /// Nanoseconds of matrix products on a device: m x n outputs over k terms (DeviceSpec).
 class Products {
 public:
-    explicit Products(const DeviceSpec& device)
-        : flops_per_ns_(device.peak_tflops.value * 1e3 * device.dense_efficiency.value),
+    /// `speedup`: of products with narrower operands.
+    explicit Products(const DeviceSpec& device, double speedup = 1)
+        : flops_per_ns_(device.peak_tflops.value * 1e3 * device.dense_efficiency.value * speedup),
           startup_(device.product_startup_terms.value),
           overhead_ns_(device.product_overhead_us.value * 1e3) {}
     /// The part that grows with the number of outputs.
@@ -64,7 +65,7 @@ struct LayerProducts {
 /// ranks the part is added that kernels of the trainer do not hide (KernelRates); those of experts
 /// overlap with products as in overlap(), with the best number of pieces.
 [[nodiscard]] LayerProducts layer_products(const std::vector<BlockProduct>& products,
-                                           const DeviceSpec& device, const KernelRates& kernels,
+                                           const DeviceSpec& device, const PlannedTrainer& trainer,
                                            const Mesh& mesh, int64_t tokens,
                                            const ExpertLoad& load);
 

@@ -71,7 +71,7 @@ LayerCosts layer_on_device(const PlanOptions& options, const Candidate& candidat
                kElementBytes / moved_bytes_per_ns(device);
     };
     const LayerProducts products =
-        layer_products(work.products, device, kernels, mesh, tokens,
+        layer_products(work.products, device, options.trainer, mesh, tokens,
                        expert_load(options.model.config.moe, mesh, options.moe_imbalance));
     const AttentionCosts attention = attention_costs(options, work, own);
     const double launch = kernels.layer_launch_us * 1e3;
