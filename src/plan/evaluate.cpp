@@ -14,6 +14,7 @@
 #include "vocabpipe/receive_early.hpp"
 #include "vocabpipe/simulate.hpp"
 
+#include <algorithm>
 #include <numeric>
 #include <utility>
 #include <vector>
@@ -54,16 +55,43 @@ Outcome simulated(const Schedule& schedule, const StepModel& step, const PlanOpt
     return outcome;
 }
 
+PassEnds ends_of(const Schedule& schedule, const PassTimes& times) {
+    const auto ranks = static_cast<size_t>(schedule.ranks);
+    const std::vector<int64_t> none(ranks, 0);
+    PassEnds ends{.rank = none,
+                  .stage = std::vector<int64_t>(static_cast<size_t>(schedule.stages), 0),
+                  .input = none,
+                  .output = none};
+    for (size_t rank = 0; rank < ranks; ++rank) {
+        const std::vector<Pass>& list = schedule.passes[rank];
+        for (size_t i = 0; i < list.size(); ++i) {
+            const int64_t end = times.end[rank][i];
+            ends.rank[rank] = std::max(ends.rank[rank], end);
+            switch (list[i].op) {
+                case B:
+                case W:
+                    ends.stage[list[i].stage] = std::max(ends.stage[list[i].stage], end);
+                    break;
+                case G:
+                    ends.input[rank] = end;
+                    break;
+                case T:
+                    ends.output[rank] = end;
+                    break;
+                default:
+                    break;
+            }
+        }
+    }
+    return ends;
+}
+
 /// Passes as they follow from each other, and then the end of the step by formulas.
 Outcome timed(const Schedule& schedule, const StepModel& step) {
     const PassTimes times = time_passes(schedule, step.generate.costs);
     const EndOfStep end(step);
     Outcome outcome{.live = list_memory(schedule, step.sizes)};
-    std::vector<int64_t> ends;
     int64_t busy = 0;
-    for (const std::vector<int64_t>& of_rank : times.end) {
-        ends.push_back(of_rank.empty() ? 0 : of_rank.back());
-    }
     for (const std::vector<int64_t>& of_ranks : {times.busy, end.busy_ns()}) {
         busy = std::accumulate(of_ranks.begin(), of_ranks.end(), busy);
     }
@@ -72,7 +100,7 @@ Outcome timed(const Schedule& schedule, const StepModel& step) {
         const int64_t received = end.received_bytes();
         if (end.receives(rank) && received > live.total()) live = {.communication = received};
     }
-    outcome.step_ns = end.step_ns(std::move(ends));
+    outcome.step_ns = end.step_ns(ends_of(schedule, times));
     outcome.bubble = 1 - static_cast<double>(busy) / (static_cast<double>(outcome.step_ns) *
                                                       static_cast<double>(schedule.ranks));
     return outcome;

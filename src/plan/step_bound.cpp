@@ -33,9 +33,13 @@ public:
         find_first_passes();
     }
 
-    /// [rank] No passes end earlier.
-    [[nodiscard]] std::vector<int64_t> ends() const {
-        std::vector<int64_t> ends(own_.size(), 0);
+    /// No passes end earlier.
+    [[nodiscard]] PassEnds ends() const {
+        PassEnds result{.rank = std::vector<int64_t>(own_.size(), 0),
+                        .stage = std::vector<int64_t>(stages_, 0),
+                        .input = std::vector<int64_t>(own_.size(), 0),
+                        .output = {}};
+        std::vector<int64_t>& ends = result.rank;
         for (size_t r = 0; r < own_.size(); ++r) {
             const int64_t backwards = sum(r, [&](size_t s) { return work(s); });
             const int64_t after_first = microbatches_ * (backwards + of_rank(r, G));
@@ -44,8 +48,11 @@ public:
             ends[r] = std::max({microbatches_ * of_rank(r, E) + all, first_forward(r) + all,
                                 first_backward(r) + after_first});
         }
-        add_way_to_first_stage(ends);
-        return ends;
+        for (size_t r = 0; r < own_.size(); ++r) {
+            result.output.push_back(forward_end_.back() + microbatches_ * of_rank(r, T));
+        }
+        add_way_to_first_stage(result);
+        return result;
     }
 
     /// Raises each end to the time that activations need in `memory` bytes.
@@ -173,7 +180,7 @@ private:
 
     /// The last backward of a rank's lowest stage follows all its forwards and backwards, and what
     /// the output layer needs for them. From there it goes to the first stage.
-    void add_way_to_first_stage(std::vector<int64_t>& ends) const {
+    void add_way_to_first_stage(PassEnds& ends) const {
         int64_t at = 0;  // end of some backward of stage s, W not included
         for (size_t s = stages_; s-- > 0;) {
             if (s + 1 < stages_) at += hop(s + 1, s) + critical(s);
@@ -186,12 +193,14 @@ private:
                 at = std::max(
                     {at, first_forward(r) + before + backwards, first_backward(r) + backwards});
             }
-            ends[r] = std::max(ends[r], at + work(s) - critical(s));
+            ends.stage[s] =
+                std::max(at + work(s) - critical(s), backward_begin_[s] + microbatches_ * work(s));
+            ends.rank[r] = std::max(ends.rank[r], ends.stage[s]);
         }
         for (size_t r = 0; r < own_.size(); ++r) {
             if (of_rank(r, G) == 0) continue;
-            ends[r] =
-                std::max(ends[r], at + (r == rank_of(0) ? 0 : costs_.gradient) + of_rank(r, G));
+            ends.input[r] = at + (r == rank_of(0) ? 0 : costs_.gradient) + of_rank(r, G);
+            ends.rank[r] = std::max(ends.rank[r], ends.input[r]);
         }
     }
 
@@ -211,10 +220,10 @@ private:
 StepBound bound_step(const StepModel& step, const Candidate& candidate, int64_t memory) {
     const Bound bound(step, candidate);
     const EndOfStep end(step);
-    std::vector<int64_t> ends = bound.ends();
-    StepBound result{.step_ns = end.step_ns(ends), .memory_bytes = bound.memory_bytes()};
-    bound.fit(ends, memory);
-    result.fitting_step_ns = end.step_ns(std::move(ends));
+    PassEnds ends = bound.ends();
+    StepBound result{.step_ns = end.least_step_ns(ends), .memory_bytes = bound.memory_bytes()};
+    bound.fit(ends.rank, memory);
+    result.fitting_step_ns = end.least_step_ns(std::move(ends));
     return result;
 }
 
