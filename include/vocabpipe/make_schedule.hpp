@@ -59,6 +59,7 @@ struct Generator {
     Placement placement = Placement::straight;  ///< of its stages
     int chunks = 1;                             ///< v when the caller gives none
     bool any_chunks = false;                    ///< whether other v are possible
+    bool splits_backward = false;               ///< may run I and W instead of B
     // Options that the rule reads; make_schedule() refuses those that it would ignore.
     bool warm_up_depth = false;  ///< reads RuleOptions::warm_up_depth
     bool group_size = false;     ///< reads RuleOptions::group_size

@@ -21,7 +21,8 @@ namespace vocabpipe {
 
 /// How a candidate's step time is found.
 enum class Evaluation : uint8_t {
-    automatic,   ///< simulation if all candidates together are small enough, else pass_times
+    automatic,   ///< simulation if all candidates together are small enough, else search
+    search,      ///< pass_times of what may be among the best, then simulation of the best
     simulation,  ///< generate, lower, simulate: with queues of collectives and lifetimes of buffers
     pass_times,  ///< time_passes() and the memory of the lists: faster, but without queues
 };
@@ -102,12 +103,21 @@ struct PlanOptions {
     /// number of stages are skipped. Empty: all splits of LayerSplit.
     std::vector<int> layers_per_stage;
     Evaluation evaluation = Evaluation::automatic;  ///< how step times are found
-    int threads = 0;                                ///< 0: all of the machine
+    /// Rows that a search proves to be the best by pass times, and simulates; at least 1.
+    int best = 10;
+    int threads = 0;           ///< 0: all of the machine
     int sensitivity_rows = 5;  ///< best rows evaluated again at +-10 %; 0: no sensitivity
-    /// Called from time to time with the candidates done and their total, from any thread but never
-    /// concurrently.
-    std::function<void(size_t, size_t)> progress;
+    /// Called from time to time with a phase of the work, how much of it is done and its total as
+    /// far as is known, from any thread but never concurrently.
+    std::function<void(std::string_view, size_t, size_t)> progress;
+    /// Asked from time to time, from any thread: true ends the work early with the rows so far.
+    std::function<bool()> stop;
 };
+
+/// Lists every size for the GPUs, the model and the batch: t, p and e that divide them, with the d
+/// that is left; 1, 2, 4 and 8 sequences per microbatch; and every recomputation. Of a profile,
+/// which knows no tensor or expert ranks and one microbatch, only p and recomputation.
+void list_all_sizes(PlanOptions& options);
 
 /// Puts a profile and what it was measured with into the options. Throws UsageError if it measured
 /// no layer or no vocabulary row.
@@ -159,7 +169,8 @@ struct Candidate {
 
 /// Results of a candidate.
 struct PlanRow {
-    Candidate candidate;  ///< which one
+    Candidate candidate;                             ///< which one
+    Evaluation evaluation = Evaluation::simulation;  ///< simulation or pass_times
     int64_t step_ns = 0;  ///< first start to last end over all ranks, optimizer step included
     double tokens_per_second = 0;      ///< of all replicas
     double mfu = 0;                    ///< 3 x forward FLOPs of the model / (step x GPUs x peak)
@@ -181,11 +192,24 @@ struct Sensitivity {
     int64_t best_step_ns = 0;      ///< of that row, with the change
 };
 
-/// All candidates, best first.
+/// What became of the possible candidates.
+struct PlanSearch {
+    size_t candidates = 0;  ///< all of them
+    size_t slower = 0;      ///< not evaluated: a lower bound of the step exceeds the best rows'
+    size_t too_large = 0;   ///< not evaluated: a lower bound of the memory exceeds a GPU's
+    size_t timed = 0;       ///< by pass times
+    size_t simulated = 0;   ///< those of a search were timed, too
+    bool complete = true;   ///< false: PlanOptions::stop ended the work early
+};
+
+/// Candidates, best first: all, or those that a search evaluated.
 struct Plan {
     PlanOptions options;                             ///< as given
     Evaluation evaluation = Evaluation::simulation;  ///< method that was used
-    std::vector<PlanRow> rows;                       ///< those that fit first, then by step time
+    PlanSearch search;                               ///< how many were evaluated
+    /// Those that fit first, of these the simulated ones, then by step time; then those that do
+    /// not fit by the memory that they lack. Of a search, the first PlanOptions::best are the best.
+    std::vector<PlanRow> rows;
     std::vector<std::pair<Candidate, std::string>> skipped;  ///< and why
     std::vector<Sensitivity> sensitivity;  ///< of the best row; empty without sensitivity
     /// The same for other values of PlanOptions::moe_imbalance: 1.5 and the worst case of the best
@@ -198,8 +222,9 @@ struct Plan {
 [[nodiscard]] bool spans_nodes(const DeviceSpec& device, const Mesh& mesh, Axis axis);
 
 /// Evaluates every mesh x microbatch size x recomputation x schedule x vocabulary mode x layer
-/// split x chunks. The order of rows depends only on the options, not on threads. Throws UsageError
-/// for impossible options or if no candidate is possible.
+/// split x chunks, or with a search those that may be among the best. Rows and their order depend
+/// only on the options, not on threads. Throws UsageError for impossible options or if no candidate
+/// is possible.
 [[nodiscard]] Plan make_plan(const PlanOptions& options);
 
 /// For a terminal: the options, the best `rows` rows as a table, the sensitivity, and what was

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "vocabpipe/cost_model.hpp"
+#include "vocabpipe/lowered.hpp"
 #include "vocabpipe/memory_over_time.hpp"
 #include "vocabpipe/program.hpp"
 #include "vocabpipe/timeline.hpp"
@@ -21,6 +22,8 @@ struct SimulateOptions {
     /// Cores that all ranks share: while more passes run than there are cores, each runs at
     /// cores / passes of its speed. 0: every rank has a core, or a device, of its own.
     int cores = 0;
+    /// Copies of the programs that run at the same time and share the cores.
+    int copies = 1;
 };
 
 /// A simulated step.
@@ -39,6 +42,14 @@ struct Simulation {
 /// the next whole nanosecond. The result does not depend on the order in which simultaneous events
 /// are processed. Throws UsageError if the programs get stuck.
 [[nodiscard]] Simulation simulate(const std::vector<Program>& programs, const CostModel& costs,
+                                  const SimulateOptions& options = {});
+
+/// The same for a world, in the time and memory of one pipeline: slices run copies of the same
+/// programs, so one of them stands for all, and a communication between slices lasts as long as in
+/// the slowest of its groups. Equal to the simulation of all ranks where all slices have links of
+/// the same kinds; else at least as long in every communication. `costs` are asked for ranks of the
+/// world; ranks of the result are those of the pipeline.
+[[nodiscard]] Simulation simulate(const Lowered& world, const CostModel& costs,
                                   const SimulateOptions& options = {});
 
 }  // namespace vocabpipe

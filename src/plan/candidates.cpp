@@ -43,8 +43,15 @@ std::vector<const Generator*> families(const std::vector<std::string>& asked) {
     return result;
 }
 
+/// Of the numbers asked for, those that a family can have. A family with one chunk stays with it:
+/// the numbers are for families that have several. Where none is possible the first one is refused.
 std::vector<int> chunks_of(const Generator& family, const std::vector<int>& asked) {
-    if (!asked.empty()) return asked;
+    if (!asked.empty()) {
+        if (family.any_chunks) return asked;
+        const bool possible = family.chunks == 1 ||
+                              std::find(asked.begin(), asked.end(), family.chunks) != asked.end();
+        return {possible ? family.chunks : asked.front()};
+    }
     std::vector<int> chunks{family.chunks};
     if (family.any_chunks) chunks.insert(chunks.end(), {2, 4});
     std::sort(chunks.begin(), chunks.end());
@@ -162,6 +169,7 @@ void add_candidates(const PlanOptions& options, const Candidate& step, Candidate
         modes = modes.first(1);
         of.resize(1);
     }
+    const bool whole = std::find(modes.begin(), modes.end(), VocabMode::none) != modes.end();
     const double output = options.profile ? 0 : output_in_layers(options, step);
     for (const Generator* family : of) {
         for (const VocabMode mode : modes) {
@@ -184,9 +192,17 @@ void add_candidates(const PlanOptions& options, const Candidate& step, Candidate
                 }
                 const int stages = ranks * chunks;
                 for (const LayerSplit split : splits_of(options, mode, stages)) {
+                    const auto split_as = [&](LayerSplit as) {
+                        return split_layers(options, step.recompute, as, of_stage, output);
+                    };
                     candidate.split = split;
-                    candidate.layers_per_stage =
-                        split_layers(options, step.recompute, split, of_stage, output);
+                    candidate.layers_per_stage = split_as(split);
+                    if (split == LayerSplit::redistributed && whole &&
+                        (candidate.layers_per_stage == split_as(LayerSplit::front) ||
+                         candidate.layers_per_stage == split_as(LayerSplit::back))) {
+                        result.skipped.emplace_back(candidate, "has the layers of none");
+                        continue;
+                    }
                     for (const int limit : memory_limits_of(*family, ranks)) {
                         candidate.memory_limit = limit;
                         result.possible.push_back(candidate);

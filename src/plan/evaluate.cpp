@@ -4,7 +4,7 @@
 // that are too large to simulate.
 #include "src/plan/evaluate.hpp"
 
-#include "src/model/tensor_shard.hpp"
+#include "src/plan/end_of_step.hpp"
 #include "src/plan/list_memory.hpp"
 #include "src/plan/planned_config.hpp"
 #include "src/plan/step_model.hpp"
@@ -16,6 +16,8 @@
 
 #include <algorithm>
 #include <numeric>
+#include <utility>
+#include <vector>
 
 namespace vocabpipe {
 
@@ -34,11 +36,7 @@ Outcome simulated(const Schedule& schedule, const StepModel& step, const PlanOpt
     LowerOptions lowering{.receive_ahead = options.receive_ahead};
     if (step.costs.measured_on_hosts()) lowering.bucket_piece = kBucketPieceOfHosts;
     const Lowered lowered = lower_step(schedule, step.sizes, step.costs, lowering, how).lowered;
-    const auto summary = [&](const std::vector<Program>& programs) {
-        return simulate(programs, step.costs, how).summary;
-    };
-    const bool alone = lowered.mesh.slices() == 1;
-    const TimelineSummary all = alone ? summary(lowered.pipeline) : summary(lowered.all());
+    const TimelineSummary all = simulate(lowered, step.costs, how).summary;
     Outcome outcome{.step_ns = all.step_ns, .bubble = all.bubble};
     for (const Program& program : lowered.pipeline) {
         const auto bytes = [&](std::initializer_list<Purpose> purposes) {
@@ -57,89 +55,54 @@ Outcome simulated(const Schedule& schedule, const StepModel& step, const PlanOpt
     return outcome;
 }
 
-/// Communication for a rank's weights that others have, too: adding up their gradients, and
-/// gathering the parts that each rank updated.
-struct Exchange {
-    int64_t sum_ns = 0, gather_ns = 0;
-};
-Exchange exchange_of(const StepModel& step, int rank) {
-    Exchange exchange;
-    const Mesh mesh = step.sizes.mesh(step.placement.ranks);
-    if (mesh.slices() == 1) return exchange;
-    for (const GradientBucket& bucket : step.sizes.buckets[static_cast<size_t>(rank)]) {
-        const int64_t members = mesh.size_of(bucket.axis);
-        if (members == 1) continue;
-        const Group group{mesh.ranks_along(bucket.axis, {.pipeline = rank}), -1, bucket.axis};
-        const int64_t elements = bucket.first.back();
-        const int64_t own = elements / members;
-        exchange.sum_ns += step.costs.transfer_ns(Do::all_to_all, group, elements * 4) +
-                           step.costs.local_ns(Do::ordered_sum, (elements + own) * 4);
-        exchange.gather_ns +=
-            step.costs.transfer_ns(Do::all_gather_v, group, own * size_of(step.sizes.dtype));
+PassEnds ends_of(const Schedule& schedule, const PassTimes& times) {
+    const auto ranks = static_cast<size_t>(schedule.ranks);
+    const std::vector<int64_t> none(ranks, 0);
+    PassEnds ends{.rank = none,
+                  .stage = std::vector<int64_t>(static_cast<size_t>(schedule.stages), 0),
+                  .input = none,
+                  .output = none};
+    for (size_t rank = 0; rank < ranks; ++rank) {
+        const std::vector<Pass>& list = schedule.passes[rank];
+        for (size_t i = 0; i < list.size(); ++i) {
+            const int64_t end = times.end[rank][i];
+            ends.rank[rank] = std::max(ends.rank[rank], end);
+            switch (list[i].op) {
+                case B:
+                case W:
+                    ends.stage[list[i].stage] = std::max(ends.stage[list[i].stage], end);
+                    break;
+                case G:
+                    ends.input[rank] = end;
+                    break;
+                case T:
+                    ends.output[rank] = end;
+                    break;
+                default:
+                    break;
+            }
+        }
     }
-    return exchange;
+    return ends;
 }
 
-/// On every rank Report, its all-gather and the optimizer step follow the passes. Before them come
-/// the sums of a tied weight's gradients from two ranks.
+/// Passes as they follow from each other, and then the end of the step by formulas.
 Outcome timed(const Schedule& schedule, const StepModel& step) {
     const PassTimes times = time_passes(schedule, step.generate.costs);
+    const EndOfStep end(step);
     Outcome outcome{.live = list_memory(schedule, step.sizes)};
-    const Mesh mesh = step.sizes.mesh(schedule.ranks);
-    const auto rank_pass = [&](int rank, Op op) {
-        return step.costs.pass_ns(rank * mesh.slices(), {.op = op});
-    };
-    std::vector<int64_t> busy = times.busy;
-    int64_t gathered = 0;
-    std::vector<int64_t> ends(static_cast<size_t>(schedule.ranks), 0);
-    for (int rank = 0; rank < schedule.ranks; ++rank) {
-        const auto r = static_cast<size_t>(rank);
-        if (!times.end[r].empty()) ends[r] = times.end[r].back();
-    }
-    if (step.sizes.tied) {
-        const bool coincide = schedule.input == schedule.output;
-        const int in = schedule.input.owners().front();
-        const int out = schedule.output.owners().front();
-        const int64_t bytes =
-            largest_part(schedule.input.vocab_size(), mesh.tensor) * step.sizes.hidden * 4;
-        int64_t arrive = 0;
-        if (!coincide) {
-            // Both directions, one after the other in their common lane.
-            arrive = std::max(ends[static_cast<size_t>(in)], ends[static_cast<size_t>(out)]) +
-                     2 * PipelineCosts(step.costs).transfer_ns(Do::send, {{in, out}, -1}, bytes);
-        }
-        for (int rank = 0; rank < schedule.ranks; ++rank) {
-            if (schedule.input.rows(rank) == 0 && schedule.output.rows(rank) == 0) continue;
-            const auto r = static_cast<size_t>(rank);
-            const int64_t cost = rank_pass(rank, Reduce);
-            ends[r] = std::max(ends[r], arrive) + cost;
-            busy[r] += cost;
-            // The other rank's gradient arrives after the activations are freed.
-            LiveBytes& live = outcome.live[r];
-            if (!coincide && bytes > live.total()) live = {.communication = bytes};
-        }
-    }
-    std::vector<Exchange> exchanges;
-    for (int rank = 0; rank < schedule.ranks; ++rank) {
-        const auto r = static_cast<size_t>(rank);
-        exchanges.push_back(exchange_of(step, rank));
-        busy[r] += rank_pass(rank, Report) + rank_pass(rank, Update);
-        gathered = std::max(gathered, ends[r] + exchanges[r].sum_ns + rank_pass(rank, Report));
-    }
-    if (mesh.size() > 1) {
-        std::vector<int> everyone(static_cast<size_t>(mesh.size()));
-        std::iota(everyone.begin(), everyone.end(), 0);
-        gathered += step.costs.transfer_ns(Do::all_gather, {everyone, -1}, step.sizes.report_bytes);
+    int64_t busy = 0;
+    for (const std::vector<int64_t>& of_ranks : {times.busy, end.busy_ns()}) {
+        busy = std::accumulate(of_ranks.begin(), of_ranks.end(), busy);
     }
     for (int rank = 0; rank < schedule.ranks; ++rank) {
-        const int64_t updated = gathered + rank_pass(rank, Update);
-        outcome.step_ns =
-            std::max(outcome.step_ns, updated + exchanges[static_cast<size_t>(rank)].gather_ns);
+        LiveBytes& live = outcome.live[static_cast<size_t>(rank)];
+        const int64_t received = end.received_bytes();
+        if (end.receives(rank) && received > live.total()) live = {.communication = received};
     }
-    outcome.step_ns += step.costs.fixed_step_ns();
-    const double all = static_cast<double>(std::accumulate(busy.begin(), busy.end(), int64_t{0}));
-    outcome.bubble =
-        1 - all / (static_cast<double>(outcome.step_ns) * static_cast<double>(schedule.ranks));
+    outcome.step_ns = end.step_ns(ends_of(schedule, times));
+    outcome.bubble = 1 - static_cast<double>(busy) / (static_cast<double>(outcome.step_ns) *
+                                                      static_cast<double>(schedule.ranks));
     return outcome;
 }
 
@@ -159,7 +122,10 @@ PlanRow row_of(const PlanOptions& options, const Candidate& candidate, const Ste
                const Schedule& order, Evaluation evaluation) {
     const Outcome outcome =
         evaluation == Evaluation::simulation ? simulated(order, step, options) : timed(order, step);
-    PlanRow row{.candidate = candidate, .step_ns = outcome.step_ns, .bubble = outcome.bubble};
+    PlanRow row{.candidate = candidate,
+                .evaluation = evaluation,
+                .step_ns = outcome.step_ns,
+                .bubble = outcome.bubble};
     const double seconds = static_cast<double>(outcome.step_ns) * 1e-9;
     const double tokens =
         static_cast<double>(options.global_batch_size) * static_cast<double>(options.seq_length);
@@ -177,13 +143,17 @@ PlanRow row_of(const PlanOptions& options, const Candidate& candidate, const Ste
         row.ranks.push_back(memory);
         if (memory.total() > row.worst.total()) row.worst = memory;
     }
-    const double gib =
-        options.memory_gib > 0 ? options.memory_gib : options.device.memory_gib.value;
-    row.spare_bytes = static_cast<int64_t>(gib * static_cast<double>(1 << 30)) - row.worst.total();
+    row.spare_bytes = memory_of(options) - row.worst.total();
     return row;
 }
 
 }  // namespace
+
+int64_t memory_of(const PlanOptions& options) {
+    const double gib =
+        options.memory_gib > 0 ? options.memory_gib : options.device.memory_gib.value;
+    return static_cast<int64_t>(gib * static_cast<double>(1 << 30));
+}
 
 Schedule order_passes(const PlanOptions& options, const Candidate& candidate) {
     return order_passes(model_of(options, candidate), candidate);
@@ -204,7 +174,7 @@ int64_t count_passes(const Candidate& candidate) {
     const int recomputes = candidate.recompute == Recompute::none ? 0 : 1;
     const int64_t transformer = ranks * candidate.chunks * (3 + recomputes);
     const int64_t vocabulary = sharded(candidate.vocab_mode) ? ranks * 4 : 4;
-    return (transformer + vocabulary) * candidate.microbatches * candidate.mesh.slices();
+    return (transformer + vocabulary) * candidate.microbatches;
 }
 
 }  // namespace vocabpipe

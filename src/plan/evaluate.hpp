@@ -17,7 +17,10 @@ namespace vocabpipe {
 [[nodiscard]] PlanRow evaluate(const PlanOptions& options, const Candidate& candidate,
                                Evaluation evaluation);
 
-/// Passes of all ranks of a candidate; the time to simulate it is proportional to them.
+/// Bytes of a GPU's memory.
+[[nodiscard]] int64_t memory_of(const PlanOptions& options);
+
+/// Passes of one pipeline of a candidate; the time to simulate it is proportional to them.
 [[nodiscard]] int64_t count_passes(const Candidate& candidate);
 
 }  // namespace vocabpipe

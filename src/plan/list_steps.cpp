@@ -4,7 +4,12 @@
 #include "src/model/router_sums.hpp"
 #include "vocabpipe/error.hpp"
 
+#include <algorithm>
+#include <array>
 #include <cstdint>
+#include <iterator>
+#include <utility>
+#include <vector>
 
 namespace vocabpipe {
 
@@ -111,6 +116,29 @@ std::string refusal(const PlanOptions& options, const Candidate& step) {
 }
 
 }  // namespace
+
+void list_all_sizes(PlanOptions& options) {
+    const ModelConfig& config = options.model.config;
+    options.recompute = {Recompute::none, Recompute::selective, Recompute::full};
+    options.data.clear();
+    options.pipeline.clear();
+    for (int ranks = 1; ranks <= options.gpus; ++ranks) {
+        if (options.gpus % ranks == 0) options.pipeline.push_back(ranks);
+    }
+    if (options.profile) return;
+    const auto choose = [&](auto& list, const auto& possible, const auto& divides) {
+        list.clear();
+        std::copy_if(possible.begin(), possible.end(), std::back_inserter(list), divides);
+    };
+    const std::vector<int> divisors = options.pipeline;
+    choose(options.tensor, divisors,
+           [&](int ranks) { return tensor_refusal(config, ranks).empty(); });
+    choose(options.expert, divisors, [&](int ranks) {
+        return ranks == 1 || (config.moe.experts > 0 && config.moe.experts % ranks == 0);
+    });
+    choose(options.micro_batch_sizes, std::array<int64_t, 4>{1, 2, 4, 8},
+           [&](int64_t size) { return options.global_batch_size % size == 0; });
+}
 
 Candidates list_steps(const PlanOptions& options) {
     Candidates result;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// make_plan() lists candidates, evaluates each on a few threads, and sorts the rows. Then it
-// evaluates the best rows again with varied assumptions, in the same order of passes, to show how
-// much the result depends on each.
+// make_plan() lists candidates and evaluates them, or searches for the best. Then it evaluates the
+// best rows again with varied assumptions, in the same order of passes, to show how much the result
+// depends on each.
 #include "vocabpipe/plan.hpp"
 
 #include "src/plan/candidates.hpp"
@@ -9,69 +9,22 @@
 #include "src/plan/device_links.hpp"
 #include "src/plan/evaluate.hpp"
 #include "src/plan/layer_products.hpp"
-#include "src/support/control_groups.hpp"
+#include "src/plan/parallel.hpp"
+#include "src/plan/plan_progress.hpp"
+#include "src/plan/search.hpp"
 #include "vocabpipe/error.hpp"
 
 #include <algorithm>
-#include <atomic>
-#include <exception>
 #include <iterator>
-#include <mutex>
-#include <optional>
-#include <thread>
+#include <utility>
 
 namespace vocabpipe {
 
 namespace {
 
-/// Lowering and simulating takes about 5 us per pass (docs/planning.md), so this many are 20 s of
-/// one core.
-constexpr int64_t kPassesToSimulate = 4'000'000;
-
-/// Runs work(i) for every i < count on a few threads; the first exception by index is thrown.
-void for_all(size_t count, int threads, const std::function<void(size_t)>& work) {
-    std::atomic<size_t> next{0};
-    std::vector<std::exception_ptr> errors(count);
-    const auto loop = [&] {
-        for (size_t i = next++; i < count; i = next++) {
-            try {
-                work(i);
-            } catch (...) {
-                errors[i] = std::current_exception();
-            }
-        }
-    };
-    const double cores = std::max(1U, std::thread::hardware_concurrency());
-    const auto hardware =
-        static_cast<size_t>(std::max(1.0, std::min(cores, control_groups().cpus.value_or(cores))));
-    const size_t wanted = threads > 0 ? static_cast<size_t>(threads) : hardware;
-    {
-        std::vector<std::jthread> pool;
-        for (size_t t = 1; t < std::min(wanted, count); ++t) pool.emplace_back(loop);
-        loop();
-    }
-    for (const std::exception_ptr& error : errors) {
-        if (error) std::rethrow_exception(error);
-    }
-}
-
-class Progress {
-public:
-    Progress(const PlanOptions& options, size_t all) : report_(options.progress), all_(all) {}
-    void step() {
-        const std::lock_guard lock(mutex_);
-        ++done_;
-        if (report_) report_(done_, all_);
-    }
-    /// So many steps are not needed after all.
-    void leave_out(size_t steps) { all_ -= steps; }
-
-private:
-    std::mutex mutex_;
-    const std::function<void(size_t, size_t)>& report_;
-    size_t done_ = 0;
-    size_t all_;
-};
+/// Lowering and simulating takes about 5 us per pass, several times where receives are tried early
+/// (docs/planning.md), so this many are some 15 s of one core.
+constexpr int64_t kPassesToSimulate = 1'000'000;
 
 /// Each class of operation has one efficiency; its time is proportional to 1 / efficiency.
 constexpr std::string_view kVaried[] = {"dense_efficiency",       "attention_efficiency",
@@ -117,15 +70,20 @@ Variations imbalances(const Plan& plan) {
     return all;
 }
 
-void add_sensitivity(Plan& plan, Progress& progress) {
+void add_sensitivity(Plan& plan) {
     const size_t rows =
         std::min(plan.rows.size(), static_cast<size_t>(plan.options.sensitivity_rows));
     if (rows == 0 || plan.options.profile) return;
-    // If the first row fits, rows that do not fit are no alternative to it.
+    // If the first row fits, rows that do not fit are no alternative to it; nor do times of two
+    // kinds compare.
     const bool fits = plan.rows.front().fits();
+    const Evaluation how = plan.rows.front().evaluation;
     size_t rivals = 1;
-    while (rivals < rows && plan.rows[rivals].fits() == fits) ++rivals;
-    progress.leave_out(static_cast<size_t>(plan.options.sensitivity_rows) - rivals);
+    while (rivals < rows && plan.rows[rivals].fits() == fits &&
+           plan.rows[rivals].evaluation == how) {
+        ++rivals;
+    }
+    PlanProgress progress(plan.options, "varying efficiencies", rivals);
 
     Variations all = efficiencies(plan);
     const size_t count = all.settings.size();
@@ -133,12 +91,11 @@ void add_sensitivity(Plan& plan, Progress& progress) {
     std::move(uneven.settings.begin(), uneven.settings.end(), std::back_inserter(all.settings));
     std::move(uneven.results.begin(), uneven.results.end(), std::back_inserter(all.results));
     std::vector<int64_t> step_ns(all.settings.size() * rivals);
-    for_all(rivals, plan.options.threads, [&](size_t rival) {
+    for_all(rivals, plan.options.threads, {}, [&](size_t rival) {
         const Candidate& candidate = plan.rows[rival].candidate;
         const Schedule order = order_passes(plan.options, candidate);
         for (size_t s = 0; s < all.settings.size(); ++s) {
-            step_ns[s * rivals + rival] =
-                evaluate(all.settings[s], candidate, order, plan.evaluation).step_ns;
+            step_ns[s * rivals + rival] = evaluate(all.settings[s], candidate, order, how).step_ns;
         }
         progress.step();
     });
@@ -156,17 +113,17 @@ void add_sensitivity(Plan& plan, Progress& progress) {
 }  // namespace
 
 std::string_view to_string(Evaluation evaluation) {
-    constexpr std::string_view kNames[] = {"auto", "simulation", "pass_times"};
+    constexpr std::string_view kNames[] = {"auto", "search", "simulation", "pass_times"};
     return kNames[static_cast<size_t>(evaluation)];
 }
 
 Evaluation evaluation_from(std::string_view name) {
-    for (const Evaluation evaluation :
-         {Evaluation::automatic, Evaluation::simulation, Evaluation::pass_times}) {
+    for (const Evaluation evaluation : {Evaluation::automatic, Evaluation::search,
+                                        Evaluation::simulation, Evaluation::pass_times}) {
         if (to_string(evaluation) == name) return evaluation;
     }
     throw UsageError("--evaluation " + std::string(name) +
-                     ": must be one of auto, simulation, pass_times");
+                     ": must be one of auto, search, simulation, pass_times");
 }
 
 std::string_view to_string(LayerSplit split) {
@@ -234,43 +191,23 @@ Plan make_plan(const PlanOptions& options) {
     if (plan.evaluation == Evaluation::automatic) {
         int64_t passes = 0;
         for (const Candidate& candidate : possible) passes += count_passes(candidate);
-        plan.evaluation =
-            passes <= kPassesToSimulate ? Evaluation::simulation : Evaluation::pass_times;
+        plan.evaluation = passes <= kPassesToSimulate ? Evaluation::simulation : Evaluation::search;
     }
 
-    std::vector<std::optional<PlanRow>> rows(possible.size());
-    std::vector<std::string> reasons(possible.size());
-    const size_t varied = options.profile ? 0 : static_cast<size_t>(options.sensitivity_rows);
-    Progress progress(options, possible.size() + varied);
-    for_all(possible.size(), options.threads, [&](size_t i) {
-        try {
-            rows[i] = evaluate(options, possible[i], plan.evaluation);
-        } catch (const UsageError& error) {
-            reasons[i] = error.what();
-        }
-        progress.step();
-    });
-    for (size_t i = 0; i < possible.size(); ++i) {
-        if (rows[i]) {
-            plan.rows.push_back(std::move(*rows[i]));
-        } else {
-            plan.skipped.emplace_back(possible[i], reasons[i]);
-        }
-    }
+    Evaluated evaluated = plan.evaluation == Evaluation::search
+                              ? search_best(options, possible)
+                              : evaluate_all(options, possible, plan.evaluation);
+    plan.rows = std::move(evaluated.rows);
+    plan.search = evaluated.counts;
+    std::move(evaluated.skipped.begin(), evaluated.skipped.end(), std::back_inserter(plan.skipped));
+    if (!plan.search.complete) return plan;
     if (plan.rows.empty()) {
         throw UsageError(plan.skipped.empty() ? "nothing to plan: no schedule is selected"
                                               : "no candidate is possible: " +
                                                     to_string(plan.skipped.front().first) + ": " +
                                                     plan.skipped.front().second);
     }
-    // Candidates that do not fit are sorted by the memory they lack. At equal time the one with
-    // less memory comes first; then the order in which they were listed.
-    std::stable_sort(plan.rows.begin(), plan.rows.end(), [](const PlanRow& a, const PlanRow& b) {
-        if (a.fits() != b.fits()) return a.fits();
-        if (!a.fits() || a.step_ns == b.step_ns) return a.spare_bytes > b.spare_bytes;
-        return a.step_ns < b.step_ns;
-    });
-    add_sensitivity(plan, progress);
+    add_sensitivity(plan);
     return plan;
 }
 

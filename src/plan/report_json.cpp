@@ -97,6 +97,7 @@ json links_json(const PlanOptions& options, const Mesh& mesh) {
 json row_json(const PlanOptions& options, const PlanRow& row) {
     json result = candidate_json(row.candidate);
     result["links"] = links_json(options, row.candidate.mesh);
+    result["evaluation"] = to_string(row.evaluation);
     result["step_ns"] = row.step_ns;
     result["tokens_per_second"] = row.tokens_per_second;
     result["mfu"] = row.mfu > 0 ? json(row.mfu) : json(nullptr);
@@ -107,6 +108,12 @@ json row_json(const PlanOptions& options, const PlanRow& row) {
     result["ranks"] = json::array();
     for (const PlannedMemory& rank : row.ranks) result["ranks"].push_back(memory_json(rank));
     return result;
+}
+
+json search_json(const PlanSearch& search) {
+    return {{"candidates", search.candidates}, {"slower", search.slower},
+            {"too_large", search.too_large},   {"timed", search.timed},
+            {"simulated", search.simulated},   {"complete", search.complete}};
 }
 
 json sensitivity_json(const Sensitivity& s) {
@@ -130,6 +137,7 @@ std::string plan_json(const Plan& plan) {
                 {"global_batch_size", options.global_batch_size},
                 {"moe_imbalance", options.moe_imbalance},
                 {"evaluation", to_string(plan.evaluation)},
+                {"search", search_json(plan.search)},
                 {"rows", json::array()},
                 {"sensitivity", json::array()},
                 {"imbalance", json::array()},

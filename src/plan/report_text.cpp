@@ -111,6 +111,24 @@ std::vector<std::string> joined(std::vector<std::string> a, const std::vector<st
     return a;
 }
 
+/// How the times were found, and what a search left out.
+std::string times_line(const Plan& plan) {
+    const PlanSearch& search = plan.search;
+    std::string text = "times    ";
+    if (plan.evaluation == Evaluation::simulation) {
+        text += "simulation of the lowered programs\n";
+    } else if (plan.evaluation == Evaluation::pass_times) {
+        text += "pass times (collectives cost their latency and do not queue)\n";
+    } else {
+        text += format(
+            "search: of %zu candidates, %zu were timed and the best %zu simulated; by lower bounds "
+            "%zu are slower and %zu do not fit\n",
+            search.candidates, search.timed, search.simulated, search.slower, search.too_large);
+    }
+    if (!search.complete) text += "         interrupted: the rows are those so far\n";
+    return text;
+}
+
 std::string head(const Plan& plan) {
     const PlanOptions& o = plan.options;
     std::string text;
@@ -163,10 +181,7 @@ std::string head(const Plan& plan) {
         text += o.profile ? "\n" : ", whose FLOPs do not count in MFU\n";
     }
     if (shared && !o.profile) text += links_text(plan);
-    text += "times    ";
-    text += plan.evaluation == Evaluation::simulation
-                ? "simulation of the lowered programs\n"
-                : "pass times (collectives cost their latency and do not queue)\n";
+    text += times_line(plan);
     return text;
 }
 

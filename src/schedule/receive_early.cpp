@@ -45,11 +45,7 @@ EarlyReceives lower_receiving_early(const Schedule& schedule, const StepSizes& s
         with.receive_ahead = receive_ahead;
         Candidate made{.lowered = lower_world(schedule, sizes, costs, with),
                        .receive_ahead = receive_ahead};
-        const auto timed = [&](const std::vector<Program>& programs) {
-            return simulate(programs, costs, simulation).summary.step_ns;
-        };
-        const Lowered& world = made.lowered;  // with one slice the programs exist already
-        made.step_ns = world.mesh.slices() == 1 ? timed(world.pipeline) : timed(world.all());
+        made.step_ns = simulate(made.lowered, costs, simulation).summary.step_ns;
         for (const Program& program : made.lowered.pipeline) {
             made.arena_bytes = std::max(made.arena_bytes, program.arena_bytes);
         }

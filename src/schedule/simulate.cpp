@@ -37,6 +37,7 @@ public:
         : programs_(programs),
           costs_(costs),
           own_cores_(options.cores == 0),
+          copies_(options.copies),
           share_{.cores = own_cores_ ? 1 : options.cores,
                  .sharing = own_cores_ ? 1 : options.cores},
           order_(costs.communication_order()),
@@ -270,7 +271,7 @@ private:
     /// `passes` run from now on.
     void share_cores(int passes, int64_t now) {
         passes_ = passes;
-        const int64_t sharing = own_cores_ ? 1 : std::max<int64_t>(passes, share_.cores);
+        const int64_t sharing = own_cores_ ? 1 : std::max<int64_t>(passes * copies_, share_.cores);
         if (sharing == share_.sharing) return;
         for (SimulatedRank& state : ranks_) {
             if (state.is_working()) state.work_until(now, state.speed(), share_);
@@ -478,8 +479,9 @@ private:
     const std::vector<Program>& programs_;
     const CostModel& costs_;
     const bool own_cores_;
+    const int64_t copies_;
     CoreShare share_;
-    int passes_ = 0;  ///< passes running now
+    int passes_ = 0;  ///< passes running now, without those of copies
     const CommunicationOrder order_;
     std::vector<SimulatedRank> ranks_;
     std::vector<uint32_t> base_;  ///< [rank] id of its first action; ranks + 1 entries

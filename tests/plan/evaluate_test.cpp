@@ -181,9 +181,16 @@ TEST(TimedStep, ATensorRankSendsItsShareOfATiedWeight) {
     Step step(2);
     step.candidate.mesh.tensor = 2;
     step.options.model.config.vocab_size = 1001;
-    const int64_t untied = step.ns();
-    step.options.model.config.tied = true;
-    EXPECT_EQ(step.ns() - untied, 2 * (kLatency + 501 * kHidden * 4) + 50'000);
+    const auto longer = [&] {
+        step.options.model.config.tied = false;
+        const int64_t untied = step.ns();
+        step.options.model.config.tied = true;
+        return step.ns() - untied;
+    };
+    // Sums over tensor ranks hide behind it, which they do not without it.
+    const int64_t most = 2 * (kLatency + 501 * kHidden * 4) + 50'000;
+    EXPECT_LE(longer(), most);
+    EXPECT_GT(longer(), most - 2'000);
 }
 
 // Live at the end: both sides' gradients, unless passes held more.
@@ -204,53 +211,90 @@ TEST(TimedStep, ATiedGradientOfTheOtherSideArrivesWhenActivationsAreGone) {
     EXPECT_GT(large.ranks[3].activations + large.ranks[3].vocabulary, kTable);
 }
 
-// With E elements in a bucket, each of two replicas sends and receives blocks of E / 2 fp32
-// gradients, reads E and writes E / 2 of them, and gets E / 2 weights of 2 bytes.
-TEST(TimedStep, ReplicasAddUpEveryBucketAndGatherItsWeights) {
+// Statistics and factors of 8 tokens, which pass times of a whole output layer leave out.
+constexpr int64_t kSoftmaxSums = 8 * (4 + 2) * 4;
+
+// Of the layer, the positions, the last norm and both tables. The simulation runs each exchange:
+// one rank's step has no other message, so both agree.
+TEST(TimedStep, ReplicasAddUpEveryBucketAsInTheProgram) {
+    for (const int replicas : {2, 4}) {
+        Step step(1);
+        const int64_t alone = step.ns();
+        step.candidate.mesh.data = replicas;
+        for (const bool slow : {false, true}) {
+            if (slow) step.options.device.link_gb_per_s.value = 0.01;
+            const int64_t with = step.ns();
+            EXPECT_GT(with, alone);
+            EXPECT_EQ(with, step.row(Evaluation::simulation).step_ns - kSoftmaxSums)
+                << replicas << slow;
+        }
+    }
+}
+
+// Two pieces travel at a time, here those of one bucket.
+TEST(TimedStep, LargeBucketsAreAddedUpInPieces) {
     Step step(1);
+    step.candidate.mesh.data = 2;
+    step.options.device.link_gb_per_s.value = 1e-3;
+    step.options.model.config.hidden_size = 64;
+    step.options.model.config.vocab_size = 400'000;  // three pieces and a little
+    EXPECT_NEAR(static_cast<double>(step.ns()) /
+                    static_cast<double>(step.row(Evaluation::simulation).step_ns),
+                1, 1e-3);
+}
+
+// Gradients of a last stage travel while the other ranks still compute.
+TEST(TimedStep, ExchangesHideBehindOtherPasses) {
+    Step step(2);
+    step.candidate.microbatches = 3;
     const int64_t alone = step.ns();
     step.candidate.mesh.data = 2;
-    const int64_t elements = parameter_count(step.options.model.config);
-    // The layer, positions, the last norm, and both tables.
-    const int64_t latencies = 5 * 2 * kLatency;
-    EXPECT_EQ(step.ns() - alone, elements * (2 + 4 + 2 + 1) + latencies + kLatency + kReport);
+    const int64_t replicas = step.ns();
+    EXPECT_NEAR(static_cast<double>(replicas),
+                static_cast<double>(step.row(Evaluation::simulation).step_ns),
+                0.01 * static_cast<double>(replicas));
+    // If the tables, nearly all of the parameters, came after the passes of their ranks:
+    const int64_t table = kRows * kHidden;
+    EXPECT_LT(replicas - alone, 2 * table * (2 + 4 + 2) + table);
+    EXPECT_GT(replicas, alone);
 }
 
 TEST(TimedStep, ExpertsThatNobodyElseHasAreNotAddedUp) {
     Step step(1);
-    step.options.model.config.moe = {.experts = 4, .top_k = 2, .ffn_hidden_size = 8};
+    step.options.model.config.moe = {.experts = 4, .top_k = 2, .ffn_hidden_size = 256};
     step.candidate.mesh.data = 2;
     const int64_t all = step.ns();
     step.candidate.mesh.expert = 2;
-    // In a bucket of the layer's, of which the rest is still added up.
-    const int64_t elements = 4 * 3 * kHidden * 8;
-    EXPECT_EQ(all - step.ns(), elements * (2 + 4 + 2 + 1));
+    // In a bucket of the layer's, of which the rest is still added up: half of its weights are
+    // gathered at the end, and it is the longest.
+    EXPECT_GT(all - step.ns(), 4 * 3 * kHidden * 256);
+    EXPECT_EQ(step.ns(), step.row(Evaluation::simulation).step_ns - kSoftmaxSums);
 }
 
 TEST(TimedStep, ReplicasAddUpATiedWeightOnceWhereItIsOne) {
     Step step(2, VocabMode::one_barrier);
     step.candidate.mesh.data = 2;
+    step.options.device.link_gb_per_s.value = 0.1;  // both tables take longest
     const int64_t untied = step.ns();
     step.options.model.config.tied = true;
     const int64_t shard = kRows / 2 * kHidden;
-    EXPECT_EQ(untied + 50'000 - step.ns(), shard * (2 + 4 + 2 + 1) + 2 * kLatency);
+    EXPECT_GT(untied - step.ns(), shard * 4);
+    EXPECT_NEAR(static_cast<double>(step.ns()),
+                static_cast<double>(step.row(Evaluation::simulation).step_ns),
+                0.03 * static_cast<double>(step.ns()));
 }
 
 TEST(TimedStep, TheSlowestExchangeOfReplicasCounts) {
-    const auto exchange = [&](int layers_of_last) {
+    for (const int layers_of_last : {1, 3, 5}) {
         Step step(2);
         step.options.model.config.num_layers = 1 + layers_of_last;
         step.candidate.layers_per_stage = {1, layers_of_last};
         step.candidate.mesh.data = 2;
         // The last rank is done first: its report takes so long that it decides.
         step.of_rank(1, Report) = 10'000'000;
-        return step.ns();
-    };
-    ModelConfig model = Step(1).options.model.config;
-    const int64_t one = parameter_count(model);
-    model.num_layers = 2;
-    const int64_t layer = parameter_count(model) - one;
-    EXPECT_EQ(exchange(5) - exchange(3), 2 * (layer * (2 + 4 + 2 + 1) + 2 * kLatency));
+        EXPECT_NEAR(static_cast<double>(step.ns()),
+                    static_cast<double>(step.row(Evaluation::simulation).step_ns), 2'000.0);
+    }
 }
 
 TEST(TimedStep, BubbleIsWhatNoPassFills) {
@@ -372,7 +416,7 @@ TEST(Evaluate, OrdersRecomputationsWhereThereAreAny) {
     EXPECT_EQ(recomputations(Recompute::full), 2);
 }
 
-TEST(Evaluate, CountsThePassesOfAllRanks) {
+TEST(Evaluate, CountsThePassesOfOnePipeline) {
     Candidate candidate{.schedule = "1f1b",
                         .vocab_mode = VocabMode::none,
                         .chunks = 2,
@@ -385,7 +429,7 @@ TEST(Evaluate, CountsThePassesOfAllRanks) {
     candidate.vocab_mode = VocabMode::interlaced;
     EXPECT_EQ(count_passes(candidate), (6 * 4 + 3 * 4) * 5);
     candidate.mesh = {.pipeline = 3, .data = 2, .tensor = 2};
-    EXPECT_EQ(count_passes(candidate), (6 * 4 + 3 * 4) * 5 * 4);
+    EXPECT_EQ(count_passes(candidate), (6 * 4 + 3 * 4) * 5);
 }
 
 }  // namespace

@@ -12,7 +12,12 @@
 
 #include <map>
 #include <numeric>
+#include <set>
+#include <string>
+#include <string_view>
 #include <type_traits>
+#include <utility>
+#include <vector>
 
 namespace vocabpipe::testing {
 namespace {
@@ -122,20 +127,23 @@ TEST(Plan, ProgressCountsEveryCandidateAndEveryRowOfTheSensitivity) {
     PlanOptions options = small_plan();
     options.schedules = {"1f1b"};
     options.vocab_modes = {VocabMode::none, VocabMode::one_barrier};
+    const auto reports = [&] {
+        std::vector<std::string> seen;
+        options.progress = [&](std::string_view phase, size_t done, size_t all) {
+            seen.push_back(std::string(phase) + " " + std::to_string(done) + "/" +
+                           std::to_string(all));
+        };
+        EXPECT_EQ(make_plan(options).rows.size(), 2U);
+        return seen;
+    };
     options.sensitivity_rows = 1;
     for (const int threads : {1, 3}) {
         options.threads = threads;
-        std::vector<std::pair<size_t, size_t>> reports;
-        options.progress = [&](size_t done, size_t all) { reports.emplace_back(done, all); };
-        EXPECT_EQ(make_plan(options).rows.size(), 2U);
-        EXPECT_THAT(reports,
-                    ::testing::ElementsAre(std::pair(1, 3), std::pair(2, 3), std::pair(3, 3)));
+        EXPECT_THAT(reports(), ::testing::ElementsAre("simulating 1/2", "simulating 2/2",
+                                                      "varying efficiencies 1/1"));
     }
     options.sensitivity_rows = 9;  // more than there are rows
-    std::pair<size_t, size_t> last;
-    options.progress = [&](size_t done, size_t all) { last = {done, all}; };
-    EXPECT_EQ(make_plan(options).rows.size(), 2U);
-    EXPECT_EQ(last, std::pair(size_t{4}, size_t{4}));
+    EXPECT_EQ(reports().back(), "varying efficiencies 2/2");
 }
 
 TEST(Plan, NamesARedistributedCandidateOnce) {
@@ -246,11 +254,12 @@ TEST(Plan, ShardingKeepsMfuFlatWhereWholeVocabularyLayersLoseIt) {
     options.schedules = {"1f1b"};
     options.sensitivity_rows = 0;
     std::map<VocabMode, std::pair<double, double>> mfu;
-    for (const int64_t vocab : {32'000, 1'000'000}) {
-        options.model.config.vocab_size = vocab;
-        for (const PlanRow& row : make_plan(options).rows) {
-            auto& [small, large] = mfu[row.candidate.vocab_mode];
-            (vocab == 32'000 ? small : large) = row.mfu;
+    for (const VocabMode mode : kModes) {
+        options.vocab_modes = {mode};
+        for (const int64_t vocab : {32'000, 1'000'000}) {
+            options.model.config.vocab_size = vocab;
+            auto& [small, large] = mfu[mode];
+            (vocab == 32'000 ? small : large) = make_plan(options).rows.front().mfu;
         }
     }
     for (const VocabMode mode : kModes) {
@@ -338,19 +347,55 @@ TEST(Plan, MoreGpusThanLayersLeavesStagesEmpty) {
 
 TEST(Plan, SkipsWhatIsImpossibleAndSaysWhy) {
     PlanOptions options = small_plan();
-    options.schedules = {"1f1b", "interleaved"};
-    options.chunks = {2, 4};
+    options.schedules = {"v-half", "interleaved"};
+    options.chunks = {4};
+    options.schedules.emplace_back("1f1b");
     const Plan plan = make_plan(options);
-    ASSERT_FALSE(plan.skipped.empty());
     bool fixed = false;
     bool stages = false;
     for (const auto& [candidate, reason] : plan.skipped) {
-        fixed = fixed || (candidate.schedule == "1f1b" && reason == "has 1 chunk per rank");
+        fixed = fixed || (candidate.schedule == "v-half" && reason == "has 2 chunks per rank");
         stages = stages || reason == "more stages than the model's 8 layers";
     }
     EXPECT_TRUE(fixed);
     EXPECT_TRUE(stages);
-    EXPECT_THAT(plan_text(plan, 5), HasSubstr("1f1b: has 1 chunk per rank"));
+    EXPECT_THAT(plan_text(plan, 5), HasSubstr("v-half: has 2 chunks per rank"));
+}
+
+TEST(Plan, NumbersOfChunksAreForFamiliesWithSeveral) {
+    PlanOptions options = small_plan();
+    options.model.config.num_layers = 20;
+    options.schedules = {"1f1b", "interleaved", "v-half"};
+    options.vocab_modes = {VocabMode::none};
+    const auto chunks = [&](std::vector<int> asked) {
+        options.chunks = std::move(asked);
+        std::set<std::string> found;
+        for (const Candidate& c : list_candidates(options).possible) {
+            found.insert(c.schedule + " " + std::to_string(c.chunks));
+        }
+        return found;
+    };
+    using ::testing::ElementsAre;
+    EXPECT_THAT(chunks({2, 5}),
+                ElementsAre("1f1b 1", "interleaved 2", "interleaved 5", "v-half 2"));
+    EXPECT_THAT(chunks({5}), ElementsAre("1f1b 1", "interleaved 5"));
+    EXPECT_THAT(chunks({1}), ElementsAre("1f1b 1", "interleaved 1"));
+}
+
+TEST(Plan, RedistributedWithTheLayersOfNoneIsOneRow) {
+    PlanOptions options = small_plan();
+    options.schedules = {"1f1b"};
+    options.vocab_modes = {VocabMode::none, VocabMode::redistributed};
+    options.model.config.vocab_size = 100;  // nothing to move layers for
+    Candidates candidates = list_candidates(options);
+    EXPECT_EQ(candidates.possible.size(), 1U);
+    ASSERT_EQ(candidates.skipped.size(), 1U);
+    EXPECT_EQ(candidates.skipped.front().second, "has the layers of none");
+    options.vocab_modes = {VocabMode::redistributed};
+    EXPECT_EQ(list_candidates(options).possible.size(), 1U);
+    options.vocab_modes = {VocabMode::none, VocabMode::redistributed};
+    options.model.config.vocab_size = 1'000'000;
+    EXPECT_EQ(list_candidates(options).possible.size(), 2U);
 }
 
 TEST(Plan, ALowerEfficiencyNeverMakesAStepShorter) {
@@ -404,10 +449,10 @@ TEST(Plan, RefusesImpossibleOptionsByFlag) {
     EXPECT_THAT(error_of(options), HasSubstr("--schedules 1f1bb: must be one of"));
     EXPECT_THAT(error_of(options), HasSubstr("did you mean 1f1b?"));
     options = small_plan();
-    options.schedules = {"1f1b"};
+    options.schedules = {"v-half"};
     options.chunks = {3};
     EXPECT_THAT(error_of(options),
-                HasSubstr("no candidate is possible: 1f1b none front v=3: has 1"));
+                HasSubstr("no candidate is possible: v-half none front v=3: has 2"));
 }
 
 }  // namespace

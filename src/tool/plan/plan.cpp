@@ -18,24 +18,26 @@
 #include "src/tool/model/config_notes.hpp"
 #include "src/tool/schedule/pass_times_file.hpp"
 #include "src/tool/support/commands.hpp"
-#include "src/tool/support/progress.hpp"
+#include "src/tool/support/interrupt.hpp"
+#include "src/tool/support/phase_progress.hpp"
 #include "src/train/options/train_flags.hpp"
 #include "vocabpipe/error.hpp"
 #include "vocabpipe/plan.hpp"
+#include "vocabpipe/receive_early.hpp"
 
 namespace vocabpipe::tool {
 
 namespace {
 
 struct PlanArguments {
-    std::string model, gpu, profile, pass_times, html;
+    std::string model, gpu, profile, pass_times, html, receive_ahead = "auto";
     // Comma-separated.
     std::string schedules, modes, chunks, tensor, pipeline, data, expert, sizes, recompute;
     PlanOptions options;
     std::optional<int64_t> vocab_size;
     std::optional<double> memory_gib;
     int64_t top = 15;
-    bool json = false;
+    bool json = false, all_sizes = false;
 };
 
 /// The entries of a comma-separated list; none for "".
@@ -79,6 +81,7 @@ void read_numbers(std::string_view flag, const std::string& list, std::vector<Nu
 }
 
 void read_lists(const PlanArguments& arguments, PlanOptions& options) {
+    if (arguments.all_sizes) list_all_sizes(options);
     read_numbers("--chunks", arguments.chunks, options.chunks);
     read_numbers("--tensor-model-parallel-size", arguments.tensor, options.tensor);
     read_numbers("--pipeline-model-parallel-size", arguments.pipeline, options.pipeline);
@@ -110,6 +113,7 @@ void plan_steps(PlanArguments arguments) {
         options.device = load_device(arguments.gpu);
     }
     if (arguments.vocab_size) options.model.config.vocab_size = *arguments.vocab_size;
+    options.receive_ahead = receive_ahead_from(arguments.receive_ahead);
     if (arguments.memory_gib) options.memory_gib = *arguments.memory_gib;
     if (!arguments.pass_times.empty()) {
         options.pass_times = read_planned_pass_times(arguments.pass_times);
@@ -121,15 +125,18 @@ void plan_steps(PlanArguments arguments) {
             .add("--html", arguments.html, page_output());
         page = std::make_unique<OutputFile>(arguments.html);
     }
+    const InterruptGuard interrupt;
+    options.stop = [&] { return interrupt.signal() != 0; };
+    options.best = std::max(options.best, static_cast<int>(std::min<int64_t>(arguments.top, 100)));
     Plan plan;
     {
-        ProgressLine line(/*everywhere=*/true);
-        options.progress = [&](size_t done, size_t all) {
-            line.show("evaluated " + std::to_string(done) + " of " + std::to_string(all) +
-                      " candidates and variations");
+        PhaseProgress shown(true);
+        options.progress = [&](std::string_view phase, size_t done, size_t all) {
+            shown.show(phase.data(), static_cast<int64_t>(done), static_cast<int64_t>(all));
         };
         plan = make_plan(options);
     }
+    if (plan.rows.empty()) interrupt.check();  // else they are those so far
     if (page) {
         page->write(plan_html(plan));
         page->publish();
@@ -137,6 +144,7 @@ void plan_steps(PlanArguments arguments) {
     const std::string text =
         arguments.json ? plan_json(plan) : plan_text(plan, static_cast<size_t>(arguments.top));
     std::fwrite(text.data(), 1, text.size(), stdout);
+    interrupt.check();
 }
 
 }  // namespace
@@ -207,6 +215,11 @@ Command plan_command() {
                          .value = &a->sizes,
                          .help = "Sequences per microbatch, separated by commas",
                          .unset = "1"},
+                        {.names = "--all-sizes",
+                         .value = &a->all_sizes,
+                         .help = "Try every p, t, d, e, microbatch size (1 to 8) and "
+                                 "recomputation that these GPUs, the model and the batch allow, "
+                                 "of the lists that are not set"},
                         {.names = "--global-batch-size",
                          .value = &o.global_batch_size,
                          .help = "Sequences per step",
@@ -240,11 +253,18 @@ Command plan_command() {
                          .choices = recompute_names(),
                          .free = true,
                          .unset = "none"},
+                        {.names = "--receive-ahead",
+                         .value = &a->receive_ahead,
+                         .help = "How many passes before its use a simulation posts a receive, or "
+                                 "auto: as early as useful within the memory limit",
+                         .unit = "PASSES",
+                         .choices = {"auto"},
+                         .free = true},
                         {.names = "--evaluation",
                          .value = named(&o.evaluation, evaluation_from),
-                         .help = "How to predict times: auto, simulation or pass_times",
-                         .choices = names_of({Evaluation::automatic, Evaluation::simulation,
-                                              Evaluation::pass_times})},
+                         .help = "How to predict times: auto, search, simulation or pass_times",
+                         .choices = names_of({Evaluation::automatic, Evaluation::search,
+                                              Evaluation::simulation, Evaluation::pass_times})},
                         {.names = "--top",
                          .value = &a->top,
                          .help = "Number of rows to print",

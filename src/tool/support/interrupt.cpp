@@ -28,10 +28,12 @@ InterruptGuard::~InterruptGuard() {
     if (std::signal(SIGHUP, SIG_DFL) == SIG_IGN) std::signal(SIGHUP, SIG_IGN);
 }
 
+int InterruptGuard::signal() const {
+    return static_cast<int>(received);
+}
+
 void InterruptGuard::check() const {
-    if (received != 0) {
-        throw Interrupted{static_cast<int>(received)};
-    }
+    if (signal() != 0) throw Interrupted{signal()};
 }
 
 }  // namespace vocabpipe::tool

@@ -19,6 +19,8 @@ public:
     InterruptGuard& operator=(const InterruptGuard&) = delete;
 
     void check() const;
+    /// The signal that was received; 0: none. May be called from any thread.
+    [[nodiscard]] int signal() const;
 };
 
 }  // namespace vocabpipe::tool
