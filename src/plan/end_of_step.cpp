@@ -49,6 +49,7 @@ EndOfStep::Exchange EndOfStep::exchange_of(int rank, int64_t piece) const {
 }
 
 int64_t EndOfStep::ready_ns(const Sum& sum, size_t rank, const PassEnds& ends) const {
+    if (!step_.costs.overlaps_gradients()) return ends.rank[rank];
     switch (sum.bucket->of) {
         case GradientBucket::Of::input:
             return ends.input[rank];

@@ -55,7 +55,7 @@ const KernelRates& kernel_rates(KernelYear year) {
                                        .layer_launch_us = 600};
     static constexpr KernelRates k2025{.newest_attention = true,
                                        .tensor_overlap = 0.77,
-                                       .gradient_overlap = 0.95,
+                                       .overlaps_replicas = true,
                                        .layer_launch_us = 300};
     switch (year) {
         case KernelYear::y2022:

@@ -24,8 +24,10 @@ struct KernelRates {
     double tensor_exchange = 1;
     /// Share of these exchanges that products hide.
     double tensor_overlap = 0;
-    /// Share of what replicas exchange that passes hide.
-    double gradient_overlap = 0;
+    /// Whether replicas add up gradients while passes go on, and gather weights while the passes of
+    /// the next step do (Megatron's --overlap-grad-reduce and --overlap-param-gather). Else they do
+    /// so after the last pass.
+    bool overlaps_replicas = false;
     /// Microseconds that the host needs to launch a layer's forward: the least it can take. A
     /// backward takes one and a half times as many.
     double layer_launch_us = 0;

@@ -54,14 +54,19 @@ int64_t StepCosts::transfer_ns(Do what, const Group& group, int64_t bytes) const
     return std::llround(latency + sent / link.bytes_per_ns);
 }
 
+bool StepCosts::overlaps_gradients() const {
+    return measured_ || trainer_.exchange == GradientExchange::all_to_all ||
+           kernel_rates(trainer_.kernels).overlaps_replicas;
+}
+
 double StepCosts::replicas_ns(Do what, const Group& group, double bytes) const {
     const bool sums = what == Do::all_to_all;
+    if (!sums && kernel_rates(trainer_.kernels).overlaps_replicas) return 0;
     const auto members = static_cast<double>(group.ranks.size());
     const double width = static_cast<double>(size_of(trainer_.gradients)) / kSummed;
     // A gather is given one rank's part. Without ZeRO the sums are gathered, not the weights.
     const double all = sums ? bytes * width : bytes * members;
-    const double exposed = 1 - kernel_rates(trainer_.kernels).gradient_overlap;
-    return exposed * links_->ring_ns(group.ranks, all) * (sums ? sums_per_step : 1);
+    return links_->ring_ns(group.ranks, all) * (sums ? sums_per_step : 1);
 }
 
 int64_t StepCosts::local_ns(Do what, int64_t bytes) const {

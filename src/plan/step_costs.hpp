@@ -30,8 +30,7 @@ public:
     /// Latency and bytes over bandwidth: broadcasts are pipelined along a ring, so the message
     /// crosses every link once; gathers and exchanges send what the busiest rank sends or receives.
     /// A group that spans nodes has the speed of one network adapter per rank. What replicas
-    /// exchange goes as PlannedTrainer::exchange says, in the trainer's type of gradients, less
-    /// what passes hide of it.
+    /// exchange goes as PlannedTrainer::exchange says, in the trainer's type of gradients.
     [[nodiscard]] int64_t transfer_ns(Do what, const Group& group, int64_t bytes) const override;
     [[nodiscard]] int64_t local_ns(Do what, int64_t bytes) const override;
     [[nodiscard]] int64_t overlap_slowdown_permille(int rank, const Pass& pass) const override {
@@ -50,6 +49,9 @@ public:
     [[nodiscard]] bool measured_on_hosts() const {
         return measured_ && communication_order() == CommunicationOrder::lanes;
     }
+
+    /// Whether replicas add up gradients while passes go on, else after the last one of a rank.
+    [[nodiscard]] bool overlaps_gradients() const;
 
     /// A message between neighbours of a pipeline: the slowest hop among `ranks` consecutive ranks.
     [[nodiscard]] int64_t slowest_hop_ns(int ranks, int64_t bytes) const;
