@@ -177,9 +177,9 @@ PlanRow row_of(const PlanOptions& options, const Candidate& candidate, const Ste
         row.ranks.push_back(memory);
         if (memory.total() > row.worst.total()) row.worst = memory;
     }
-    const double gib =
-        options.memory_gib > 0 ? options.memory_gib : options.device.memory_gib.value;
-    row.spare_bytes = static_cast<int64_t>(gib * static_cast<double>(1 << 30)) - row.worst.total();
+    row.spare_bytes =
+        static_cast<int64_t>(options.gpu_memory_gib() * static_cast<double>(1 << 30)) -
+        row.worst.total();
     return row;
 }
 

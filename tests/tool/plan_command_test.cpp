@@ -39,7 +39,7 @@ TEST(PlanCommand, PlansGemmaOnSixteenGpus) {
          {"model gemma-2-9b: 9.24 B parameters, 42 layers, hidden 3584, V 256000, tied",
           "machine 16 x H100 80 GB SXM, 8 per node, 79.65 GiB each; MFU of 989.4 TFLOP/s (dense)",
           "64 microbatches of 1; pipeline parallel over all GPUs", "1f1b one_barrier", "10x3 6x2",
-          "9 of 9 candidates shown"}) {
+          "9 of 9 rows that fit shown."}) {
         EXPECT_THAT(testing::unwrapped(outcome.output), HasSubstr(part));
     }
 }
