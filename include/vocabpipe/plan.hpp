@@ -252,8 +252,8 @@ struct TrainFlag {
 [[nodiscard]] std::string train_command(const PlanOptions& options, const Candidate& candidate);
 
 /// For a terminal: what is missing if nothing fits, the options, the best `rows` rows as a table,
-/// what vocabulary parallelism changes, the command of row `command` (from 0; none: of the first if
-/// it fits), what was skipped, and the sensitivity. UsageError if there is no such row.
+/// what vocabulary parallelism changes, the command of the row `command` (an index of rows; none:
+/// of the first if it fits), what was skipped, and the sensitivity.
 [[nodiscard]] std::string plan_text(const Plan& plan, size_t rows,
                                     std::optional<size_t> command = {});
 /// The whole plan (docs/planning.md, "JSON output").

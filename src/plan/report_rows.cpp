@@ -27,7 +27,8 @@ std::string layers_text(const std::vector<int>& layers) {
 
 /// What is left of the memory, with a mark where that is little.
 std::string spare_text(const PlanOptions& options, const PlanRow& row) {
-    return (is_tight(options, row) ? "*" : "") + gib_text(row.spare_bytes);
+    return (is_tight(options, row) ? "*" : "") +
+           format("%.1f", static_cast<double>(row.spare_bytes) / (1 << 30));
 }
 
 /// Columns for properties that differ between candidates, or are unusual.
@@ -77,7 +78,7 @@ std::string times_text(const Plan& plan, size_t shown, const StepColumns* steps)
     TextTable times;
     const std::vector<std::string> none;
     times.row(joined({"", "schedule", "vocab mode", "v"}, steps ? steps->heads() : none,
-                     {"step ms", "tokens/s", "MFU %", "bubble %", "spare GiB"}),
+                     {"step ms", "tokens/s", "MFU %", "bubble", "spare"}),
               {false, true, true});
     for (size_t i = 0; i < shown; ++i) {
         const PlanRow& row = plan.rows[i];
@@ -121,9 +122,10 @@ std::string memory_text(const Plan& plan, size_t shown) {
                     layers_text(row.candidate.layers_per_stage)});
     }
     const Figure& reserve = plan.options.device.reserve_gib;
-    return wrap_text(format("Layers by stage, and GiB of the rank that needs most; total includes "
-                            "%.2f GiB reserve (%s):",
-                            reserve.value, std::string(to_string(reserve.basis)).c_str())) +
+    return wrap_text(format(
+               "Bubble in %%. In GiB: spare above, and the memory of the rank that needs most; "
+               "total includes %.2f reserve (%s). Layers by stage:",
+               reserve.value, std::string(to_string(reserve.basis)).c_str())) +
            "\n" + memory.text();
 }
 

@@ -2,7 +2,6 @@
 #include "src/model/router_sums.hpp"
 #include "src/plan/report_parts.hpp"
 #include "src/support/text_layout.hpp"
-#include "vocabpipe/error.hpp"
 #include "vocabpipe/parameter_count.hpp"
 
 #include <algorithm>
@@ -166,10 +165,6 @@ std::string skipped_text(const Plan& plan) {
 }  // namespace
 
 std::string plan_text(const Plan& plan, size_t rows, std::optional<size_t> command) {
-    if (command && *command >= plan.rows.size()) {
-        throw UsageError("--show-command " + std::to_string(*command + 1) + ": the plan has " +
-                         counted(std::ssize(plan.rows), "row") + "; use one of their numbers");
-    }
     std::string text = nothing_fits_text(plan);
     const bool fits = text.empty();
     text += wrap_text(head(plan), 9) + "\n" + rows_text(plan, rows) + vocabulary_text(plan);

@@ -2,7 +2,6 @@
 // What plans say beside their rows: what is tight, what would fit, what vocabulary parallelism
 // changes.
 #include "tests/plan/plan_cases.hpp"
-#include "vocabpipe/error.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -67,7 +66,7 @@ TEST(PlanAdvice, MarksRowsWithLittleToSpare) {
     const Plan tight = make_plan(options);
     EXPECT_TRUE(is_tight(options, tight.rows.front()));
     const std::string text = plan_text(tight, 5);
-    EXPECT_THAT(text, ::testing::ContainsRegex(" \\*[0-9]+\\.[0-9][0-9]\n"));
+    EXPECT_THAT(text, ::testing::ContainsRegex(" \\*[0-9]+\\.[0-9]\n"));
     EXPECT_THAT(text, HasSubstr("* Less than 5 % of the memory to spare"));
     EXPECT_EQ(json::parse(plan_json(tight))["rows"][0]["tight"], true);
 }
@@ -186,7 +185,6 @@ TEST(PlanAdvice, ShowsTheCommandOfTheRowThatIsAsked) {
     EXPECT_THAT(first, HasSubstr("To train row 1: mpirun -np 4 train_gpt --model small "));
     EXPECT_THAT(first, HasSubstr("--vocab-mode one_barrier"));
     EXPECT_THAT(flowing(plan_text(plan, 1, 1)), HasSubstr("--vocab-mode none"));
-    EXPECT_THROW((void)plan_text(plan, 1, 2), UsageError);
     EXPECT_EQ(json::parse(plan_json(plan))["rows"][1]["command"],
               train_command(plan.options, plan.rows[1].candidate));
 }

@@ -120,10 +120,6 @@ public:
             throw UsageError("--write-config " + config_->path() +
                              ": no row fits; choose one with --show-command N");
         }
-        if (config_ && row.value_or(0) >= plan.rows.size()) {
-            throw UsageError("--show-command " + std::to_string(*row + 1) + ": the plan has " +
-                             counted(std::ssize(plan.rows), "row") + "; use one of their numbers");
-        }
         if (page_) publish(*page_, plan_html(plan));
         if (config_) publish(*config_, row_config(plan, row.value_or(0)));
     }
@@ -170,15 +166,20 @@ void plan_steps(PlanArguments arguments) {
     }
     std::optional<size_t> row;
     if (arguments.command) row = static_cast<size_t>(*arguments.command - 1);
+    if (row && *row >= plan.rows.size()) {
+        throw UsageError("--show-command " + std::to_string(*row + 1) + ": the plan has " +
+                         counted(std::ssize(plan.rows), "row") + "; use one of their numbers");
+    }
     const std::string text =
         arguments.json ? plan_json(plan) : plan_text(plan, static_cast<size_t>(arguments.top), row);
     files.write(plan, row);
     std::fwrite(text.data(), 1, text.size(), stdout);
     if (arguments.config.empty() || arguments.json) return;
     const std::string command = train_command(options, plan.rows[row.value_or(0)].candidate);
-    std::printf(
-        "\n%s: %s train_gpt --config %s --data-path PREFIX\n", one_line(arguments.config).c_str(),
-        command.substr(0, command.find(" train_gpt")).c_str(), one_line(arguments.config).c_str());
+    const std::string launcher = command.substr(0, command.find(" train_gpt"));
+    const std::string file = one_line(arguments.config);
+    std::printf("\n%s: %s train_gpt --config %s --data-path PREFIX\n", file.c_str(),
+                launcher.c_str(), file.c_str());
 }
 
 }  // namespace
