@@ -152,7 +152,7 @@ TEST(PlanCommand, WritesJsonAndAPage) {
 
 TEST(PlanCommand, WritesTheFlagsOfARowForTrainGpt) {
     const TempFolder folder;
-    const std::string plan = std::string(kGemma) + "--vocab-modes one_barrier,two_barriers ";
+    const std::string plan = std::string(kGemma) + "--evaluation pass_times --vocab-modes one_barrier,two_barriers ";
     const Outcome best = vocabpipe_in(folder, plan + "--write-config run.toml");
     ASSERT_EQ(best.exit_code, 0) << best.error;
     EXPECT_THAT(best.output, HasSubstr("run.toml: mpirun -np 16 --hostfile HOSTS train_gpt "
@@ -189,7 +189,7 @@ TEST(PlanCommand, WritesTheFlagsOfARowForTrainGpt) {
 TEST(PlanCommand, WritesNoFlagsWhereNothingFits) {
     const TempFolder folder;
     const std::string plan =
-        std::string(kGemma) + "--vocab-modes one_barrier --memory-gib 20 --write-config run.toml ";
+        std::string(kGemma) + "--evaluation pass_times --vocab-modes one_barrier --memory-gib 20 --write-config run.toml ";
     const Outcome none = vocabpipe_in(folder, plan);
     EXPECT_EQ(none.exit_code, 2);
     EXPECT_THAT(
