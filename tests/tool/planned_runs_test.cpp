@@ -164,9 +164,9 @@ TEST_P(PlannedRuns, AreWhatWasPlanned) {
     EXPECT_EQ(file.output, flags.output) << file.error;
     EXPECT_THAT(file.output, HasSubstr("micro-batch-size = "));
 
-    // Costs are measured, and the order is made again, after the third step.
+    // Until costs are measured, which comes after the third step, the order is that of FLOPs.
     const Outcome run = in_folder(
-        here(command, "--train-iters 6 --report run.json --distributed-timeout-seconds 60"));
+        here(command, "--train-iters 3 --report run.json --distributed-timeout-seconds 60"));
     ASSERT_EQ(run.exit_code, 0) << command << "\n" << run.error;
     EXPECT_EQ(places_of_run(run.output), places_of_row(row)) << run.output;
     const std::string said = testing::unwrapped(run.output);
@@ -188,7 +188,7 @@ TEST_P(PlannedRuns, AreWhatWasPlanned) {
         EXPECT_NEAR(ran["persistent_bytes"].get<double>(), persistent, 0.001 * persistent);
         const auto all = persistent + static_cast<double>(sum_of(
                                           memory, {"activations", "vocabulary", "communication"}));
-        // Orders follow costs, predicted or measured, and attention on hosts has a workspace.
+        // Orders follow costs, predicted or of FLOPs, and attention on hosts has a workspace.
         const double ran_all =
             ran["persistent_bytes"].get<double>() + ran["live_peak_bytes"].get<double>();
         EXPECT_NEAR(ran_all, all, GetParam().tolerance * all);
@@ -201,7 +201,7 @@ INSTANTIATE_TEST_SUITE_P(
         PlanCase{"replicas_by_profile",
                  "--profile host.json --memory-gib 1 --global-batch-size 16 --data-parallel-size 2 "
                  "--schedules 1f1b,interleaved,gpipe",
-                 "2 replicas x 2 ranks x 1 thread", 0.15},
+                 "2 replicas x 2 ranks x 1 thread", 0.25},
         PlanCase{"whole_vocabulary_by_profile",
                  "--profile host.json --memory-gib 1 --global-batch-size 8 --schedules 1f1b "
                  "--vocab-modes redistributed",
@@ -209,15 +209,15 @@ INSTANTIATE_TEST_SUITE_P(
         PlanCase{"tensor_ranks",
                  "--model llama.json --gpu core.json --seq-length 64 --global-batch-size 8 "
                  "--tensor-model-parallel-size 2 --vocab-size 3000",
-                 "2 tensor ranks x 2 pipeline ranks", 0.15},
+                 "2 tensor ranks x 2 pipeline ranks", 0.05},
         PlanCase{"experts",
                  "--model mixture.json --gpu core.json --seq-length 64 --global-batch-size 8 "
                  "--data-parallel-size 2 --expert-model-parallel-size 2",
-                 "experts shared by 2", 0.25},
+                 "experts shared by 2", 0.15},
         PlanCase{"memory_limit_and_recomputation",
                  "--model llama.json --gpu core.json --seq-length 64 --global-batch-size 16 "
                  "--micro-batch-size 2 --schedules zb --recompute-granularity full",
-                 "full recomputation", 0.5}),
+                 "full recomputation", 0.25}),
     [](const auto& info) { return info.param.name; });
 
 }  // namespace
