@@ -73,37 +73,48 @@ std::vector<std::string> joined(std::vector<std::string> a, const std::vector<st
     return a;
 }
 
-/// Schedules and times of the best rows, with the columns of `steps` unless null.
-std::string times_text(const Plan& plan, size_t shown, const StepColumns* steps) {
+/// Schedules and times of the best rows, with the columns of `steps` unless null. Tokens per second
+/// say the same as the step, so that they may be left out.
+std::string times_text(const Plan& plan, size_t shown, const StepColumns* steps, bool tokens) {
     TextTable times;
-    const std::vector<std::string> none;
-    times.row(joined({"", "schedule", "vocab mode", "v"}, steps ? steps->heads() : none,
-                     {"step ms", "tokens/s", "MFU %", "bubble", "spare"}),
+    const auto step_cells = [&](const auto& of) {
+        return steps ? of(*steps) : std::vector<std::string>();
+    };
+    const auto with_tokens = [&](std::vector<std::string> cells, std::string text) {
+        if (tokens) cells.insert(cells.begin() + 1, std::move(text));
+        return cells;
+    };
+    times.row(joined({"", "schedule", "vocab mode", "v"},
+                     step_cells([](const StepColumns& s) { return s.heads(); }),
+                     with_tokens({"step ms", "MFU %", "bubble", "spare"}, "tokens/s")),
               {false, true, true});
     for (size_t i = 0; i < shown; ++i) {
         const PlanRow& row = plan.rows[i];
-        times.row(joined({std::to_string(i + 1), schedule_text(row.candidate),
-                          std::string(to_string(row.candidate.vocab_mode)),
-                          std::to_string(row.candidate.chunks)},
-                         steps ? steps->cells(row.candidate) : none,
-                         {format("%.1f", static_cast<double>(row.step_ns) * 1e-6),
-                          format("%.0f", row.tokens_per_second),
-                          plan.options.profile ? "-" : format("%.2f", 100 * row.mfu),
-                          format("%.2f", 100 * row.bubble), spare_text(plan.options, row)}));
+        times.row(
+            joined({std::to_string(i + 1), schedule_text(row.candidate),
+                    std::string(to_string(row.candidate.vocab_mode)),
+                    std::to_string(row.candidate.chunks)},
+                   step_cells([&](const StepColumns& s) { return s.cells(row.candidate); }),
+                   with_tokens({format("%.1f", static_cast<double>(row.step_ns) * 1e-6),
+                                plan.options.profile ? "-" : format("%.2f", 100 * row.mfu),
+                                format("%.2f", 100 * row.bubble), spare_text(plan.options, row)},
+                               format("%.0f", row.tokens_per_second))));
     }
     return times.text();
 }
 
 /// The columns of a step in a separate table, where they do not fit next to the times.
 std::string steps_text(const Plan& plan, size_t shown, const StepColumns& steps) {
-    const std::string together = times_text(plan, shown, &steps);
-    if (together.find('\n') <= kTextWidth) return together;
+    for (const bool tokens : {true, false}) {
+        const std::string together = times_text(plan, shown, &steps, tokens);
+        if (together.find('\n') <= kTextWidth) return together;
+    }
     TextTable table;
     table.row(joined({""}, steps.heads(), {}));
     for (size_t i = 0; i < shown; ++i) {
         table.row(joined({std::to_string(i + 1)}, steps.cells(plan.rows[i].candidate), {}));
     }
-    return times_text(plan, shown, nullptr) + "\n" + table.text();
+    return times_text(plan, shown, nullptr, true) + "\n" + table.text();
 }
 
 /// Memory of the fullest rank, by purpose.
