@@ -4,8 +4,8 @@
 
 #include "src/support/text_layout.hpp"
 
-#include <algorithm>
 #include <cmath>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -23,13 +23,26 @@ std::string row_text(const Plan& plan, size_t row) {
     return "row " + std::to_string(row + 1) + " (" + to_string(plan.rows[row].candidate) + ")";
 }
 
+/// Where the next flag of a command begins, with its blank; its end if none does. Quoted words may
+/// hold anything.
+size_t next_flag(const std::string& command, size_t at) {
+    bool quoted = false;
+    for (size_t i = at; i < command.size(); ++i) {
+        if (command[i] == '\'') quoted = !quoted;
+        if (quoted) continue;
+        if (command[i] == '\\') ++i;  // what is escaped outside of quotes
+        if (i > at && command.compare(i, 3, " --") == 0) return i;
+    }
+    return command.size();
+}
+
 /// A command on lines of a terminal, each but the last with a backslash. Flags stay with their
 /// values.
 std::string shell_lines(const std::string& command) {
     constexpr size_t kWidth = kTextWidth - 2;  // a blank and the backslash
     std::string text, line = "    ";
     for (size_t at = 0; at < command.size();) {
-        const size_t end = std::min(command.find(" --", at + 1), command.size());
+        const size_t end = next_flag(command, at);
         const size_t blank = command[at] == ' ' ? 1 : 0;
         if (line.size() + end - at > kWidth) {
             text += line + " \\\n";

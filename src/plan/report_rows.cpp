@@ -4,6 +4,9 @@
 #include "src/support/text_layout.hpp"
 
 #include <algorithm>
+#include <cstddef>
+#include <iterator>
+#include <ranges>
 #include <string>
 #include <utility>
 #include <vector>

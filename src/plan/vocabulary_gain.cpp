@@ -2,6 +2,7 @@
 #include "vocabpipe/plan.hpp"
 
 #include <cstddef>
+#include <cstdint>
 #include <optional>
 
 namespace vocabpipe {

@@ -134,6 +134,22 @@ TEST(PlanAdvice, TriesChangesTogetherWhereNoneSuffices) {
     EXPECT_THAT(plan.remedies.back().flags, StartsWith("--recompute-granularity full --gpus "));
 }
 
+TEST(PlanAdvice, TriesMoreRanksForExperts) {
+    PlanOptions options = plain_plan({VocabMode::one_barrier});
+    options.model = load_model("mixtral-8x7b");
+    options.gpus = 16;
+    options.seq_length = 512;
+    options.data = {4};
+    const Plan plan = with_remedies(options);
+    EXPECT_THAT(flags_of(plan), ::testing::Contains("--expert-model-parallel-size 2"));
+    for (const Remedy& remedy : plan.remedies) {
+        if (remedy.flags != "--expert-model-parallel-size 2") continue;
+        EXPECT_TRUE(remedy.row.fits());
+        EXPECT_EQ(remedy.row.candidate.mesh.expert, 2);
+        EXPECT_EQ(remedy.row.candidate.mesh.data, 4);
+    }
+}
+
 TEST(PlanAdvice, HasNoRemediesWhereARowFits) {
     EXPECT_TRUE(find_remedies(make_plan(plain_plan({VocabMode::none}))).empty());
 }
@@ -177,6 +193,20 @@ TEST(PlanAdvice, SaysNothingOfVocabularyParallelismWithoutBothKinds) {
     EXPECT_FALSE(vocabulary_gain(plan));
     EXPECT_THAT(plan_text(plan, 2), Not(HasSubstr("Vocabulary parallelism")));
     EXPECT_TRUE(json::parse(plan_json(plan))["vocabulary"].is_null());
+}
+
+TEST(PlanAdvice, BreaksNoQuotedWordOfACommand) {
+    PlanOptions options = plain_plan({VocabMode::one_barrier});
+    options.model.source = "it's a --long folder/" + std::string(60, 'x') + " --here/config.json";
+    const Plan plan = make_plan(options);
+    const std::string text = plan_text(plan, 1);
+    std::string joined = text.substr(text.find("    mpirun"));
+    joined = joined.substr(4, joined.find("\n\n") - 4);
+    for (size_t at; (at = joined.find(" \\\n        ")) != std::string::npos;) {
+        joined.replace(at, 11, " ");
+    }
+    EXPECT_EQ(joined, train_command(options, plan.rows[0].candidate));
+    EXPECT_THAT(joined, HasSubstr("--model 'it'\\''s a --long folder/xxx"));
 }
 
 TEST(PlanAdvice, ShowsTheCommandOfTheRowThatIsAsked) {
