@@ -152,7 +152,8 @@ TEST(PlanCommand, WritesJsonAndAPage) {
 
 TEST(PlanCommand, WritesTheFlagsOfARowForTrainGpt) {
     const TempFolder folder;
-    const std::string plan = std::string(kGemma) + "--evaluation pass_times --vocab-modes one_barrier,two_barriers ";
+    const std::string plan =
+        std::string(kGemma) + "--evaluation pass_times --vocab-modes one_barrier,two_barriers ";
     const Outcome best = vocabpipe_in(folder, plan + "--write-config run.toml");
     ASSERT_EQ(best.exit_code, 0) << best.error;
     EXPECT_THAT(best.output, HasSubstr("run.toml: mpirun -np 16 --hostfile HOSTS train_gpt "
@@ -188,8 +189,9 @@ TEST(PlanCommand, WritesTheFlagsOfARowForTrainGpt) {
 
 TEST(PlanCommand, WritesNoFlagsWhereNothingFits) {
     const TempFolder folder;
-    const std::string plan =
-        std::string(kGemma) + "--evaluation pass_times --vocab-modes one_barrier --memory-gib 20 --write-config run.toml ";
+    const std::string plan = std::string(kGemma) +
+                             "--evaluation pass_times --vocab-modes one_barrier --memory-gib 20 "
+                             "--write-config run.toml ";
     const Outcome none = vocabpipe_in(folder, plan);
     EXPECT_EQ(none.exit_code, 2);
     EXPECT_THAT(
@@ -319,9 +321,10 @@ INSTANTIATE_TEST_SUITE_P(
                  "--gpus 4: does not match the passes of one.csv, which are for 1 rank"},
         BadInput{"--model gemma-2-9b --top 0" + kRest, 2, "--top 0: must be at least 1"},
         BadInput{"--model gemma-2-9b --show-command 0" + kRest, 2, "--show-command 0: must be"},
-        BadInput{"--model gemma-2-9b --schedules gpipe --vocab-modes none --show-command 999 --json" +
-                     kRest,
-                 2, "--show-command 999: the plan has "},
+        BadInput{
+            "--model gemma-2-9b --schedules gpipe --vocab-modes none --show-command 999 --json" +
+                kRest,
+            2, "--show-command 999: the plan has "},
         BadInput{"--model gemma-2-9b --write-config none/run.toml" + kRest, 1, "none/run.toml"},
         BadInput{"--model gemma-2-9b --evaluation guess" + kRest, 2, "--evaluation guess"},
         BadInput{"--model gpt3-175b --gpus 4 --gpu h100 --seq-length 4096 --global-batch-size 8", 2,
