@@ -44,6 +44,9 @@ enum class LayerSplit : uint8_t {
 struct PlannedModel {
     std::string name;    ///< as in load_model(), or of the file
     ModelConfig config;  ///< sizes and blocks of the layers
+    std::string source;  ///< what load_model() was called with; empty: name
+    /// Rows of the vocabulary that the model's file says; 0: config.vocab_size is not changed.
+    int64_t file_vocab_size = 0;
 };
 /// Names of the built-in models.
 [[nodiscard]] std::string known_models();
@@ -112,6 +115,11 @@ struct PlanOptions {
     std::function<void(std::string_view, size_t, size_t)> progress;
     /// Asked from time to time, from any thread: true ends the work early with the rows so far.
     std::function<bool()> stop;
+
+    /// Memory of a GPU: memory_gib, or the device's.
+    [[nodiscard]] double gpu_memory_gib() const {
+        return memory_gib > 0 ? memory_gib : device.memory_gib.value;
+    }
 };
 
 /// Lists every size for the GPUs, the model and the batch: t, p and e that divide them, with the d
@@ -202,6 +210,12 @@ struct PlanSearch {
     bool complete = true;   ///< false: PlanOptions::stop ended the work early
 };
 
+/// A change that makes the nearest row of a plan need less memory.
+struct Remedy {
+    std::string flags;  ///< of vocabpipe plan: "--gpus 32"
+    PlanRow row;        ///< the nearest row with this change, planned
+};
+
 /// Candidates, best first: all, or those that a search evaluated.
 struct Plan {
     PlanOptions options;                             ///< as given
@@ -215,6 +229,8 @@ struct Plan {
     /// The same for other values of PlanOptions::moe_imbalance: 1.5 and the worst case of the best
     /// row. Empty if that shares no experts.
     std::vector<Sensitivity> imbalance;
+    /// Where no row fits, changes that need less memory; set by the caller, with find_remedies().
+    std::vector<Remedy> remedies;
 };
 
 /// Whether some group of the axis communicates between nodes of the device, with ranks placed as
@@ -227,9 +243,50 @@ struct Plan {
 /// is possible.
 [[nodiscard]] Plan make_plan(const PlanOptions& options);
 
-/// For a terminal: the options, the best `rows` rows as a table, the sensitivity, and what was
-/// skipped.
-[[nodiscard]] std::string plan_text(const Plan& plan, size_t rows);
+/// Changes of one option each (and of three together if none of them suffices) with which the
+/// plan's first row needs less memory, tried one after the other: more recomputation, smaller
+/// microbatches, more tensor and expert ranks, more GPUs. Empty if the first row fits, and where no
+/// change is possible.
+[[nodiscard]] std::vector<Remedy> find_remedies(const Plan& plan);
+
+/// Share of the memory below which spare memory is marked: published runs took up to 3.7 % more
+/// than planned (docs/planning.md, "Accuracy").
+inline constexpr double kTightShare = 0.05;
+/// Whether the row fits with less than kTightShare of the memory to spare.
+[[nodiscard]] inline bool is_tight(const PlanOptions& options, const PlanRow& row) {
+    const double all = options.gpu_memory_gib() * static_cast<double>(1 << 30);
+    return row.fits() && static_cast<double>(row.spare_bytes) < kTightShare * all;
+}
+
+/// The best rows with and without sharded vocabulary layers.
+struct VocabularyGain {
+    size_t with = 0;          ///< index of the best row whose vocabulary layers are sharded
+    size_t without = 0;       ///< of the best row with whole ones; the nearest if none fits
+    double step_ratio = 1;    ///< step time with over without
+    double memory_ratio = 1;  ///< memory of the fullest rank, with over without
+};
+/// What vocabulary parallelism changes. None without a row of both kinds that have several ranks of
+/// a pipeline, or if none with sharded layers fits.
+[[nodiscard]] std::optional<VocabularyGain> vocabulary_gain(const Plan& plan);
+
+/// A flag of train_gpt.
+struct TrainFlag {
+    std::string name;   ///< "--schedule"
+    std::string value;  ///< empty: a switch
+};
+/// What trains a row with train_gpt: all flags but the data and the length of the run. The order of
+/// passes is made for the costs that the run measures (--schedule-costs auto).
+[[nodiscard]] std::vector<TrainFlag> train_flags_of(const PlanOptions& options,
+                                                    const Candidate& candidate);
+/// The same as one line for a shell: mpirun on as many ranks, with --data-path PREFIX. Where ranks
+/// are on several nodes, HOSTS is Open MPI's file of hosts.
+[[nodiscard]] std::string train_command(const PlanOptions& options, const Candidate& candidate);
+
+/// For a terminal: what is missing if nothing fits, the options, the best `rows` rows as a table,
+/// what vocabulary parallelism changes, the command of the row `command` (an index of rows; none:
+/// of the first if it fits), what was skipped, and the sensitivity.
+[[nodiscard]] std::string plan_text(const Plan& plan, size_t rows,
+                                    std::optional<size_t> command = {});
 /// The whole plan (docs/planning.md, "JSON output").
 [[nodiscard]] std::string plan_json(const Plan& plan);
 /// One self-contained page: a table that sorts by click, bars for memory by purpose.

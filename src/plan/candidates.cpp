@@ -77,8 +77,8 @@ std::vector<LayerSplit> splits_of(const PlanOptions& options, VocabMode mode, in
 
 /// The output layer in units of a mean layer, by FLOPs; an R makes its layers longer.
 double output_in_layers(const PlanOptions& options, const Candidate& step) {
-    LayerCosts all;
-    for (const LayerCosts& layer : unit_costs(options, step).layers) all.add(layer);
+    LayerTimes all;
+    for (const LayerTimes& layer : unit_costs(options, step).layers) all.add(layer);
     const double longer = 1 + all.recompute / std::max(all.forward + all.backward, 1.0);
     return output_layer_in_layers(planned_config(options)) / longer;
 }

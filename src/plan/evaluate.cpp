@@ -150,9 +150,7 @@ PlanRow row_of(const PlanOptions& options, const Candidate& candidate, const Ste
 }  // namespace
 
 int64_t memory_of(const PlanOptions& options) {
-    const double gib =
-        options.memory_gib > 0 ? options.memory_gib : options.device.memory_gib.value;
-    return static_cast<int64_t>(gib * static_cast<double>(1 << 30));
+    return static_cast<int64_t>(options.gpu_memory_gib() * static_cast<double>(1 << 30));
 }
 
 Schedule order_passes(const PlanOptions& options, const Candidate& candidate) {

@@ -13,7 +13,11 @@ std::string known_models() {
 
 PlannedModel load_model(const std::string& name_or_path) {
     const NamedModel model = named_model(name_or_path);
-    return {.name = model.name, .config = parse_model_config(model.text, model.path)};
+    PlannedModel planned{.name = model.name,
+                         .config = parse_model_config(model.text, model.path),
+                         .source = name_or_path};
+    planned.file_vocab_size = planned.config.vocab_size;
+    return planned;
 }
 
 }  // namespace vocabpipe

@@ -6,6 +6,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include <optional>
+
 namespace vocabpipe {
 
 namespace {
@@ -102,7 +104,9 @@ json row_json(const PlanOptions& options, const PlanRow& row) {
     result["tokens_per_second"] = row.tokens_per_second;
     result["mfu"] = row.mfu > 0 ? json(row.mfu) : json(nullptr);
     result["bubble"] = row.bubble;
+    result["command"] = train_command(options, row.candidate);
     result["fits"] = row.fits();
+    result["tight"] = is_tight(options, row);
     result["spare_bytes"] = row.spare_bytes;
     result["worst_rank"] = memory_json(row.worst);
     result["ranks"] = json::array();
@@ -122,6 +126,26 @@ json sensitivity_json(const Sensitivity& s) {
             {"best_row", s.best_row}, {"best_step_ns", s.best_step_ns}};
 }
 
+json remedy_json(const Remedy& remedy) {
+    const PlanRow& row = remedy.row;
+    json result = candidate_json(row.candidate);
+    result.update({{"flags", remedy.flags},
+                   {"step_ns", row.step_ns},
+                   {"fits", row.fits()},
+                   {"spare_bytes", row.spare_bytes},
+                   {"total_bytes", row.worst.total()}});
+    return result;
+}
+
+json vocabulary_json(const Plan& plan) {
+    const std::optional<VocabularyGain> gain = vocabulary_gain(plan);
+    if (!gain) return nullptr;
+    return {{"with_row", gain->with},
+            {"without_row", gain->without},
+            {"step_ratio", gain->step_ratio},
+            {"memory_ratio", gain->memory_ratio}};
+}
+
 }  // namespace
 
 std::string plan_json(const Plan& plan) {
@@ -131,18 +155,20 @@ std::string plan_json(const Plan& plan) {
                 {"device", options.profile ? json(nullptr) : device_json(options.device)},
                 {"profile", options.profile ? profile_json(*options.profile) : json(nullptr)},
                 {"gpus", options.gpus},
-                {"memory_gib",
-                 options.memory_gib > 0 ? options.memory_gib : options.device.memory_gib.value},
+                {"memory_gib", options.gpu_memory_gib()},
                 {"seq_length", options.seq_length},
                 {"global_batch_size", options.global_batch_size},
                 {"moe_imbalance", options.moe_imbalance},
                 {"evaluation", to_string(plan.evaluation)},
                 {"search", search_json(plan.search)},
+                {"vocabulary", vocabulary_json(plan)},
                 {"rows", json::array()},
+                {"remedies", json::array()},
                 {"sensitivity", json::array()},
                 {"imbalance", json::array()},
                 {"skipped", json::array()}};
     for (const PlanRow& row : plan.rows) result["rows"].push_back(row_json(options, row));
+    for (const Remedy& remedy : plan.remedies) result["remedies"].push_back(remedy_json(remedy));
     for (const Sensitivity& s : plan.sensitivity) {
         result["sensitivity"].push_back(sensitivity_json(s));
     }

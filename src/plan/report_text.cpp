@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "vocabpipe/plan.hpp"
-
 #include "src/model/router_sums.hpp"
+#include "src/plan/report_parts.hpp"
 #include "src/support/text_layout.hpp"
 #include "vocabpipe/parameter_count.hpp"
 
@@ -14,42 +13,6 @@
 namespace vocabpipe {
 
 namespace {
-
-/// Published runs took up to 3.7 % more memory than planned (docs/planning.md, "Accuracy").
-constexpr double kTight = 0.05;
-
-std::string gib(int64_t bytes) {
-    return format("%.2f", static_cast<double>(bytes) / (1 << 30));
-}
-
-/// "4 4 4 5 5 5 5 0" as "3x4 4x5 1x0".
-std::string layers_text(const std::vector<int>& layers) {
-    std::string text;
-    for (size_t i = 0; i < layers.size();) {
-        size_t end = i;
-        while (end < layers.size() && layers[end] == layers[i]) ++end;
-        text +=
-            (text.empty() ? "" : " ") + std::to_string(end - i) + "x" + std::to_string(layers[i]);
-        i = end;
-    }
-    return text;
-}
-
-template <typename Holds>
-bool any(const Plan& plan, Holds&& holds) {
-    return std::any_of(plan.rows.begin(), plan.rows.end(),
-                       [&](const PlanRow& row) { return holds(row.candidate); });
-}
-
-bool has_slices(const Candidate& candidate) {
-    return candidate.mesh.slices() > 1;
-}
-
-template <typename T>
-bool varies(const Plan& plan, T Candidate::*what) {
-    const T& first = plan.rows.front().candidate.*what;
-    return any(plan, [&](const Candidate& c) { return c.*what != first; });
-}
 
 /// The links that the best row's axes use.
 std::string links_text(const Plan& plan) {
@@ -67,48 +30,6 @@ std::string links_text(const Plan& plan) {
                                          : " ranks inside a node");
     }
     return text.empty() ? text : text + "\n";
-}
-
-/// Columns for properties that differ between candidates, or are unusual.
-struct StepColumns {
-    bool mesh = false, experts = false, size = false, recompute = false;
-    explicit StepColumns(const Plan& plan)
-        : mesh(any(plan, has_slices)),
-          experts(any(plan, [](const Candidate& c) { return c.mesh.expert > 1; })),
-          size(mesh || varies(plan, &Candidate::micro_batch_size)),
-          recompute(varies(plan, &Candidate::recompute)) {}
-
-    [[nodiscard]] std::vector<std::string> heads() const {
-        std::vector<std::string> cells;
-        if (mesh) cells.insert(cells.end(), {"p", "t", "d"});
-        if (experts) cells.emplace_back("e");
-        if (size) cells.insert(cells.end(), {"b", "m"});
-        if (recompute) cells.emplace_back("recompute");
-        return cells;
-    }
-    [[nodiscard]] std::vector<std::string> cells(const Candidate& candidate) const {
-        const Mesh& of = candidate.mesh;
-        std::vector<std::string> cells;
-        if (mesh) {
-            for (const int ranks : {of.pipeline, of.tensor, of.data}) {
-                cells.push_back(std::to_string(ranks));
-            }
-        }
-        if (experts) cells.push_back(std::to_string(of.expert));
-        if (size) {
-            cells.push_back(std::to_string(candidate.micro_batch_size));
-            cells.push_back(std::to_string(candidate.microbatches));
-        }
-        if (recompute) cells.emplace_back(to_string(candidate.recompute));
-        return cells;
-    }
-};
-
-std::vector<std::string> joined(std::vector<std::string> a, const std::vector<std::string>& b,
-                                const std::vector<std::string>& c) {
-    a.insert(a.end(), b.begin(), b.end());
-    a.insert(a.end(), c.begin(), c.end());
-    return a;
 }
 
 /// How the times were found, and what a search left out.
@@ -144,14 +65,14 @@ std::string head(const Plan& plan) {
             static_cast<long long>(config.moe.experts), routed_layers(config).size(),
             static_cast<long long>(config.moe.top_k),
             static_cast<double>(active_parameter_count(config)) * 1e-9);
-        text += any(plan, [](const Candidate& c) { return c.mesh.expert > 1; })
+        text += any_candidate(plan, [](const Candidate& c) { return c.mesh.expert > 1; })
                     ? format(
                           "of ranks that share a layer's, the fullest has %.2f times the mean "
                           "rows (assumed)\n",
                           o.moe_imbalance)
                     : "all of a layer on one GPU\n";
     }
-    const double memory = o.memory_gib > 0 ? o.memory_gib : o.device.memory_gib.value;
+    const double memory = o.gpu_memory_gib();
     if (o.profile) {
         text += format(
             "machine  %d ranks as profiled on %.60s (%.60s), %.2f GiB each; peak unknown, so no "
@@ -164,7 +85,7 @@ std::string head(const Plan& plan) {
                    o.device.peak_tflops.value);
     }
     const Candidate& best = plan.rows.front().candidate;
-    const bool shared = any(plan, has_slices);
+    const bool shared = any_candidate(plan, has_slices);
     text +=
         format("step     %lld sequences of %lld tokens",
                static_cast<long long>(o.global_batch_size), static_cast<long long>(o.seq_length));
@@ -173,7 +94,7 @@ std::string head(const Plan& plan) {
                        best.microbatches, static_cast<long long>(best.micro_batch_size));
     }
     text += "\n";
-    if (any(plan, [](const Candidate& c) { return c.recompute != Recompute::none; })) {
+    if (any_candidate(plan, [](const Candidate& c) { return c.recompute != Recompute::none; })) {
         text += "         ";
         if (!varies(plan, &Candidate::recompute))
             text += std::string(to_string(best.recompute)) + " ";
@@ -182,95 +103,6 @@ std::string head(const Plan& plan) {
     }
     if (shared && !o.profile) text += links_text(plan);
     text += times_line(plan);
-    return text;
-}
-
-/// Schedules and times of the best rows, with the columns of `steps` unless null.
-std::string times_text(const Plan& plan, size_t shown, const StepColumns* steps) {
-    TextTable times;
-    const std::vector<std::string> none;
-    times.row(joined({"", "schedule", "vocab mode", "v"}, steps ? steps->heads() : none,
-                     {"step ms", "tokens/s", "MFU %", "bubble %"}),
-              {false, true, true});
-    for (size_t i = 0; i < shown; ++i) {
-        const PlanRow& row = plan.rows[i];
-        times.row(joined({std::to_string(i + 1), schedule_text(row.candidate),
-                          std::string(to_string(row.candidate.vocab_mode)),
-                          std::to_string(row.candidate.chunks)},
-                         steps ? steps->cells(row.candidate) : none,
-                         {format("%.1f", static_cast<double>(row.step_ns) * 1e-6),
-                          format("%.0f", row.tokens_per_second),
-                          plan.options.profile ? "-" : format("%.2f", 100 * row.mfu),
-                          format("%.2f", 100 * row.bubble)}));
-    }
-    return times.text();
-}
-
-/// The columns of a step in a separate table, where they do not fit next to the times.
-std::string steps_text(const Plan& plan, size_t shown, const StepColumns& steps) {
-    const std::string together = times_text(plan, shown, &steps);
-    if (together.find('\n') <= kTextWidth) return together;
-    TextTable table;
-    table.row(joined({""}, steps.heads(), {}));
-    for (size_t i = 0; i < shown; ++i) {
-        table.row(joined({std::to_string(i + 1)}, steps.cells(plan.rows[i].candidate), {}));
-    }
-    return times_text(plan, shown, nullptr) + "\n" + table.text();
-}
-
-std::string rows_text(const Plan& plan, size_t rows) {
-    const size_t shown = std::min(rows, plan.rows.size());
-    const StepColumns steps(plan);
-    TextTable memory;
-    memory.row({"", "rank", "weights", "grads", "optim", "activ", "vocab", "comm", "total", "spare",
-                "layers"},
-               {false, false, false, false, false, false, false, false, false, false, true});
-    for (size_t i = 0; i < shown; ++i) {
-        const PlanRow& row = plan.rows[i];
-        const PlannedMemory& worst = row.worst;
-        memory.row({std::to_string(i + 1), std::to_string(worst.rank), gib(worst.weights),
-                    gib(worst.gradients), gib(worst.optimizer), gib(worst.activations),
-                    gib(worst.vocabulary), gib(worst.communication), gib(worst.total()),
-                    gib(row.spare_bytes), layers_text(row.candidate.layers_per_stage)});
-    }
-    std::string text = steps_text(plan, shown, steps);
-    text +=
-        "\n" +
-        wrap_text(format("Layers by stage, and GiB of the rank that needs most; total includes "
-                         "%.2f GiB reserve (%s); spare below 0 means too little memory:",
-                         plan.options.device.reserve_gib.value,
-                         std::string(to_string(plan.options.device.reserve_gib.basis)).c_str())) +
-        "\n" + memory.text() + "\n";
-    const auto fitting = std::count_if(plan.rows.begin(), plan.rows.end(),
-                                       [](const PlanRow& row) { return row.fits(); });
-    text += format("%zu of %zu candidates shown, %lld fit.\n", shown, plan.rows.size(),
-                   static_cast<long long>(fitting));
-    if (fitting == 0) {
-        text += wrap_text(
-                    "Nothing fits. Recomputation (--recompute-granularity), a smaller "
-                    "--micro-batch-size, tensor or expert ranks (--tensor-model-parallel-size, "
-                    "--expert-model-parallel-size) or more GPUs need less memory.") +
-                "\n";
-    }
-    const double all = plan.options.memory_gib > 0 ? plan.options.memory_gib
-                                                   : plan.options.device.memory_gib.value;
-    const auto tight = std::count_if(plan.rows.begin(), plan.rows.end(), [&](const PlanRow& row) {
-        return row.fits() &&
-               static_cast<double>(row.spare_bytes) < kTight * all * static_cast<double>(1 << 30);
-    });
-    if (tight > 0) {
-        text += wrap_text(format("%lld of these have less than %.0f %% of the memory to spare and "
-                                 "may run out.",
-                                 static_cast<long long>(tight), 100 * kTight)) +
-                "\n";
-    }
-    const int empty =
-        static_cast<int>(std::count(plan.rows.front().candidate.layers_per_stage.begin(),
-                                    plan.rows.front().candidate.layers_per_stage.end(), 0));
-    if (empty > 0) {
-        text += format("%d stage%s of the best row hold%s no transformer layer.\n", empty,
-                       empty == 1 ? "" : "s", empty == 1 ? "s" : "");
-    }
     return text;
 }
 
@@ -347,9 +179,15 @@ std::string skipped_text(const Plan& plan) {
 
 }  // namespace
 
-std::string plan_text(const Plan& plan, size_t rows) {
-    return wrap_text(head(plan), 9) + "\n" + rows_text(plan, rows) +
-           wrap_text(skipped_text(plan), 2) + sensitivity_text(plan) + imbalance_text(plan);
+std::string plan_text(const Plan& plan, size_t rows, std::optional<size_t> command) {
+    std::string text = nothing_fits_text(plan);
+    const bool fits = text.empty();
+    text += wrap_text(head(plan), 9) + "\n" + rows_text(plan, rows) + vocabulary_text(plan);
+    if (fits || command) text += command_text(plan, command.value_or(0));
+    const std::string skipped = wrap_text(skipped_text(plan), 2);
+    if (!skipped.empty()) text += "\n" + skipped;
+    // What cannot run has no step to vary.
+    return fits ? text + sensitivity_text(plan) + imbalance_text(plan) : text;
 }
 
 }  // namespace vocabpipe

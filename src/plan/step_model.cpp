@@ -78,7 +78,7 @@ void set_costs(StepModel& step, const UnitCosts& units, const Candidate& candida
     auto next = units.layers.begin();
     for (const int layers : candidate.layers_per_stage) {
         TableCosts::OpCosts stage{};
-        LayerCosts all;
+        LayerTimes all;
         for (const auto end = next + layers; next != end; ++next) all.add(*next);
         set(stage, F, slower * all.forward);
         set(stage, I, slower * all.input_gradient);

@@ -55,7 +55,7 @@ AttentionCosts attention_costs(const PlanOptions& options, const BlockWork& work
             .backward = ns(2, kernels.score_bytes_backward)};
 }
 
-LayerCosts layer_on_device(const PlanOptions& options, const Candidate& candidate,
+LayerTimes layer_on_device(const PlanOptions& options, const Candidate& candidate,
                            const BlockWork& work) {
     const DeviceSpec& device = options.device;
     const KernelRates& kernels = kernel_rates(options.trainer.kernels);
@@ -76,7 +76,7 @@ LayerCosts layer_on_device(const PlanOptions& options, const Candidate& candidat
     const AttentionCosts attention = attention_costs(options, work, own);
     const double launch = kernels.layer_launch_us * 1e3;
     const double input_gradient = attention.backward + moving(&MovedElements::backward);
-    LayerCosts costs{
+    LayerTimes costs{
         .forward = std::max(products.forward + attention.forward + moving(&MovedElements::forward),
                             launch),
         .input_gradient = std::max(products.input_gradient + input_gradient, launch),

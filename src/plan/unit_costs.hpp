@@ -16,17 +16,17 @@ struct Rows {
 };
 
 /// Nanoseconds of the passes of one transformer layer.
-struct LayerCosts {
+struct LayerTimes {
     double forward = 0;          ///< F
     double input_gradient = 0;   ///< I
     double weight_gradient = 0;  ///< W
     double backward = 0;         ///< B
     double recompute = 0;        ///< R
 
-    void add(const LayerCosts& other) {
-        for (double LayerCosts::*const pass :
-             {&LayerCosts::forward, &LayerCosts::input_gradient, &LayerCosts::weight_gradient,
-              &LayerCosts::backward, &LayerCosts::recompute}) {
+    void add(const LayerTimes& other) {
+        for (double LayerTimes::*const pass :
+             {&LayerTimes::forward, &LayerTimes::input_gradient, &LayerTimes::weight_gradient,
+              &LayerTimes::backward, &LayerTimes::recompute}) {
             this->*pass += other.*pass;
         }
     }
@@ -34,7 +34,7 @@ struct LayerCosts {
 
 /// Nanoseconds of the units that every pass of a step is made of, for one microbatch on one rank.
 struct UnitCosts {
-    std::vector<LayerCosts> layers;    ///< [layer of the model]
+    std::vector<LayerTimes> layers;    ///< [layer of the model]
     Rows logits;                       ///< the output layer's products: of S,
     Rows output_gradient;              ///< of its input, in S with one barrier and else in T,
     Rows output_weight_gradient;       ///< of T

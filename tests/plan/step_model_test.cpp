@@ -37,7 +37,7 @@ PlanOptions thousand_rows() {
     return options;
 }
 /// Costs of four equal layers, beside others.
-UnitCosts of_layers(const LayerCosts& layer, UnitCosts others = {}) {
+UnitCosts of_layers(const LayerTimes& layer, UnitCosts others = {}) {
     others.layers.assign(4, layer);
     return others;
 }

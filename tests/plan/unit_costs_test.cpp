@@ -42,7 +42,7 @@ Candidate of_candidate(int tensor = 1, Recompute recompute = Recompute::none) {
 }
 constexpr double kTokens = 48;
 /// Of the first layer.
-LayerCosts layer_costs(const PlanOptions& options, const Candidate& candidate) {
+LayerTimes layer_costs(const PlanOptions& options, const Candidate& candidate) {
     return unit_costs(options, candidate).layers.front();
 }
 
@@ -54,7 +54,7 @@ TEST(UnitCosts, AttentionTakesItsFlopsAndBackwardTwoAndAHalfTimesAsMany) {
     PlanOptions options = on_device();
     options.device.attention_efficiency.value = 0.25;
     for (const int tensor : {1, 2}) {
-        const LayerCosts costs = layer_costs(options, of_candidate(tensor));
+        const LayerTimes costs = layer_costs(options, of_candidate(tensor));
         // Two products of 2 h FLOPs per token and token that it sees, 8 in the mean.
         const double forward = kTokens / tensor * 4 * 8 * 8 / 250;
         // Tensor ranks take a nanosecond of each of four products at least.
@@ -74,7 +74,7 @@ TEST(UnitCosts, NormsResidualsAndActivationsMoveTheirBytes) {
     const double forward = kTokens * (2 * 2 * 8 + 2 * 3 * 8 + 2 * 32) * 2 / 2;
     const double backward = kTokens * (2 * 3 * 8 + 2 * 3 * 8 + 3 * 32) * 2 / 2;
     const double again = kTokens * (2 * 2 * 8 + 2 * 32) * 2 / 2;
-    const LayerCosts plain = layer_costs(options, of_candidate());
+    const LayerTimes plain = layer_costs(options, of_candidate());
     expect_near(plain.forward, forward);
     expect_near(plain.input_gradient, backward);
     expect_near(plain.backward, backward);
@@ -83,7 +83,7 @@ TEST(UnitCosts, NormsResidualsAndActivationsMoveTheirBytes) {
     expect_near(layer_costs(options, of_candidate(1, Recompute::selective)).recompute, again);
     expect_near(layer_costs(options, of_candidate(1, Recompute::full)).recompute, forward);
     // Tensor ranks have rows of their own.
-    const LayerCosts half = layer_costs(options, of_candidate(2, Recompute::selective));
+    const LayerTimes half = layer_costs(options, of_candidate(2, Recompute::selective));
     expect_near(half.recompute, again / 2);
     EXPECT_NEAR(half.forward, forward / 2, 4) << "a nanosecond of each product";
     EXPECT_NEAR(half.input_gradient, backward / 2, 4);
@@ -104,7 +104,7 @@ TEST(UnitCosts, ProductsTakeTheirOutputsAndIdleOnes) {
         product(n, h, 3 * h) + product(n, h, h) + product(n, h, f) + product(n, f, h);
     const double weight =
         product(3 * h, h, n) + product(h, h, n) + product(f, h, n) + product(h, f, n);
-    const LayerCosts costs = layer_costs(options, of_candidate());
+    const LayerTimes costs = layer_costs(options, of_candidate());
     expect_near(costs.forward, forward);
     expect_near(costs.input_gradient, input);
     expect_near(costs.weight_gradient, weight);

@@ -189,7 +189,13 @@ TEST(Flags, OfTrainingAndPlanningNameTheSamePublishedModels) {
     }
     EXPECT_EQ(known_models(), all);
     EXPECT_EQ(resolved("--model llama-3-8b").rope.theta, 5e5);
-    for (const std::string flag : {"--num-layers 2", "--vocab-size 32000", "--model-type llama",
+    const ModelConfig retokenized = resolved("--model llama-3-8b --vocab-size 32000");
+    EXPECT_EQ(retokenized.vocab_size, 32000);
+    EXPECT_EQ(retokenized.num_layers, 32);
+    EXPECT_FALSE(retokenized.begin_of_text);  // 128000 is no token of it
+    EXPECT_TRUE(retokenized.ends_of_text.empty());
+    EXPECT_EQ(resolved("--model gemma-2-9b --vocab-size 32000").begin_of_text, 2);
+    for (const std::string flag : {"--num-layers 2", "--hidden-size 64", "--model-type llama",
                                    "--untie-embeddings-and-output-weights"}) {
         const std::string name = flag.substr(0, flag.find(' '));
         EXPECT_EQ(testing::message_of<UsageError>([&] { resolved("--model llama-3-8b " + flag); }),

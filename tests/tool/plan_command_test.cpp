@@ -39,7 +39,7 @@ TEST(PlanCommand, PlansGemmaOnSixteenGpus) {
          {"model gemma-2-9b: 9.24 B parameters, 42 layers, hidden 3584, V 256000, tied",
           "machine 16 x H100 80 GB SXM, 8 per node, 79.65 GiB each; MFU of 989.4 TFLOP/s (dense)",
           "64 microbatches of 1; pipeline parallel over all GPUs", "1f1b one_barrier", "10x3 6x2",
-          "9 of 9 candidates shown"}) {
+          "9 of 9 rows that fit shown."}) {
         EXPECT_THAT(testing::unwrapped(outcome.output), HasSubstr(part));
     }
 }
@@ -148,6 +148,60 @@ TEST(PlanCommand, WritesJsonAndAPage) {
     EXPECT_EQ(plan["evaluation"], "pass_times");
     EXPECT_EQ(plan["rows"].size(), 4U);
     EXPECT_THAT(testing::read_file(folder / "plan.html"), HasSubstr("<!doctype html>"));
+}
+
+TEST(PlanCommand, WritesTheFlagsOfARowForTrainGpt) {
+    const TempFolder folder;
+    const std::string plan =
+        std::string(kGemma) + "--evaluation pass_times --vocab-modes one_barrier,two_barriers ";
+    const Outcome best = vocabpipe_in(folder, plan + "--write-config run.toml");
+    ASSERT_EQ(best.exit_code, 0) << best.error;
+    EXPECT_THAT(best.output, HasSubstr("run.toml: mpirun -np 16 --hostfile HOSTS train_gpt "
+                                       "--config run.toml --data-path PREFIX\n"));
+    const std::string file = testing::read_file(folder / "run.toml");
+    EXPECT_THAT(file, ::testing::StartsWith("# Flags of train_gpt, from vocabpipe plan\n"
+                                            "# gemma-2-9b on 16 GPUs (H100 80 GB SXM):\n"));
+    for (const char* line :
+         {"model = \"gemma-2-9b\"\n", "pipeline-model-parallel-size = 16\n",
+          "schedule = \"1f1b\"\n", "global-batch-size = 64\n", "dtype = \"bf16\"\n"}) {
+        EXPECT_THAT(file, HasSubstr(line));
+    }
+    EXPECT_THAT(testing::unwrapped(best.output), HasSubstr("To train row 1: mpirun -np 16"));
+
+    // Another row replaces the file; nothing else is replaced.
+    const auto rows = nlohmann::json::parse(vocabpipe_in(folder, plan + "--json").output)["rows"];
+    for (size_t row = 0; row < rows.size(); ++row) {
+        const Outcome other = vocabpipe_in(folder, plan +
+                                                       "--json --write-config run.toml "
+                                                       "--show-command " +
+                                                       std::to_string(row + 1));
+        ASSERT_EQ(other.exit_code, 0) << other.error;
+        EXPECT_THAT(testing::read_file(folder / "run.toml"),
+                    HasSubstr("vocab-mode = " + rows[row]["vocab_mode"].dump()));
+    }
+    testing::write_file(folder / "mine.toml", "lr = 1\n");
+    const Outcome refused = vocabpipe_in(folder, plan + "--write-config mine.toml");
+    EXPECT_EQ(refused.exit_code, 2);
+    EXPECT_THAT(refused.error, HasSubstr("--write-config mine.toml: already exists and is not a "
+                                         "config file from vocabpipe plan"));
+    EXPECT_EQ(testing::read_file(folder / "mine.toml"), "lr = 1\n");
+}
+
+TEST(PlanCommand, WritesNoFlagsWhereNothingFits) {
+    const TempFolder folder;
+    const std::string plan = std::string(kGemma) +
+                             "--evaluation pass_times --vocab-modes one_barrier --memory-gib 20 "
+                             "--write-config run.toml ";
+    const Outcome none = vocabpipe_in(folder, plan);
+    EXPECT_EQ(none.exit_code, 2);
+    EXPECT_THAT(
+        none.error,
+        HasSubstr("--write-config run.toml: no row fits; choose one with --show-command N"));
+    EXPECT_FALSE(std::filesystem::exists(folder / "run.toml"));
+    const Outcome chosen = vocabpipe_in(folder, plan + "--show-command 1");
+    EXPECT_EQ(chosen.exit_code, 0) << chosen.error;
+    EXPECT_THAT(testing::unwrapped(chosen.output), HasSubstr("row 1, which does not fit:"));
+    EXPECT_TRUE(std::filesystem::exists(folder / "run.toml"));
 }
 
 TEST(PlanCommand, ReadsModelsAndDevicesFromFiles) {
@@ -266,6 +320,12 @@ INSTANTIATE_TEST_SUITE_P(
         BadInput{"--model gemma-2-9b --pass-times one.csv" + kRest, 2,
                  "--gpus 4: does not match the passes of one.csv, which are for 1 rank"},
         BadInput{"--model gemma-2-9b --top 0" + kRest, 2, "--top 0: must be at least 1"},
+        BadInput{"--model gemma-2-9b --show-command 0" + kRest, 2, "--show-command 0: must be"},
+        BadInput{
+            "--model gemma-2-9b --schedules gpipe --vocab-modes none --show-command 999 --json" +
+                kRest,
+            2, "--show-command 999: the plan has "},
+        BadInput{"--model gemma-2-9b --write-config none/run.toml" + kRest, 1, "none/run.toml"},
         BadInput{"--model gemma-2-9b --evaluation guess" + kRest, 2, "--evaluation guess"},
         BadInput{"--model gpt3-175b --gpus 4 --gpu h100 --seq-length 4096 --global-batch-size 8", 2,
                  "--seq-length 4096: gpt3-175b has 2048 learned positions"},

@@ -25,6 +25,8 @@ namespace {
 constexpr std::string_view kRmsNorm = "RMSNorm";
 constexpr std::string_view kRope = "rope";
 constexpr std::string_view kSigmoid = "sigmoid";
+/// The one flag that changes what --model says: another tokenizer for the same layers.
+constexpr std::string_view kVocabSize = "--vocab-size";
 constexpr float kDefaultBiasRate = 1e-3F;  // Megatron's
 
 std::string flags_of(const MegatronParts& parts) {
@@ -106,18 +108,26 @@ std::optional<ModelConfig> readable_model(const std::string& folder) {
 }  // namespace
 
 void ArchitectureFlags::resolve(const std::string& loaded) {
-    // Flags must not repeat config.json: all rows but the first, --model itself.
+    // All rows but the first, --model itself.
     const std::vector<Flag> rows = architecture_flags(model_, given_).flags;
-    const auto said = std::find_if(rows.begin() + 1, rows.end(),
-                                   [&](const Flag& flag) { return read_.contains(flag.name()); });
-    const bool by_flags = said != rows.end();
+    const bool by_flags = std::any_of(rows.begin() + 1, rows.end(), [&](const Flag& flag) {
+        return read_.contains(flag.name());
+    });
     if (!given_.config.empty()) {
-        if (by_flags) {
-            throw UsageError(said->name() + ": --model " + given_.config +
+        // Flags must not repeat config.json.
+        const auto twice = std::find_if(rows.begin() + 1, rows.end(), [&](const Flag& flag) {
+            return flag.name() != kVocabSize && read_.contains(flag.name());
+        });
+        if (twice != rows.end()) {
+            throw UsageError(twice->name() + ": --model " + given_.config +
                              " already sets this; remove one of the two");
         }
         const NamedModel model = named_model(given_.config);
         take(parse_model_config(model.text, model.path), model.path);
+        set_again([](const ModelField& field) { return field.flag.names == kVocabSize; });
+        const auto beyond = [&](int32_t token) { return token >= model_.vocab_size; };
+        if (model_.begin_of_text && beyond(*model_.begin_of_text)) model_.begin_of_text.reset();
+        std::erase_if(model_.ends_of_text, beyond);
     } else if (!by_flags && !loaded.empty()) {
         take(load_model_config(loaded), model_config_path(loaded));
     } else {

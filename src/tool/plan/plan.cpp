@@ -15,11 +15,14 @@
 #include "src/support/names_of.hpp"
 #include "src/support/output_check.hpp"
 #include "src/support/output_file.hpp"
+#include "src/support/text_layout.hpp"
 #include "src/tool/model/config_notes.hpp"
+#include "src/tool/plan/row_config.hpp"
 #include "src/tool/schedule/pass_times_file.hpp"
 #include "src/tool/support/commands.hpp"
 #include "src/tool/support/interrupt.hpp"
 #include "src/tool/support/phase_progress.hpp"
+#include "src/tool/support/text.hpp"
 #include "src/train/options/train_flags.hpp"
 #include "vocabpipe/error.hpp"
 #include "vocabpipe/plan.hpp"
@@ -30,13 +33,14 @@ namespace vocabpipe::tool {
 namespace {
 
 struct PlanArguments {
-    std::string model, gpu, profile, pass_times, html, receive_ahead = "auto";
+    std::string model, gpu, profile, pass_times, html, config, receive_ahead = "auto";
     // Comma-separated.
     std::string schedules, modes, chunks, tensor, pipeline, data, expert, sizes, recompute;
     PlanOptions options;
     std::optional<int64_t> vocab_size;
     std::optional<double> memory_gib;
     int64_t top = 15;
+    std::optional<int64_t> command;  // a row's number, from 1
     bool json = false, all_sizes = false;
 };
 
@@ -98,6 +102,40 @@ void read_lists(const PlanArguments& arguments, PlanOptions& options) {
     }
 }
 
+/// The files that a plan writes.
+class PlanFiles {
+public:
+    /// Throws UsageError for a file that must not be replaced, OutputFileError.
+    explicit PlanFiles(const PlanArguments& arguments) {
+        OutputCheck check(
+            {arguments.model, arguments.gpu, arguments.profile, arguments.pass_times});
+        const auto open = [&](const char* flag, const std::string& path, const OutputKind& kind) {
+            if (path.empty()) return std::unique_ptr<OutputFile>();
+            check.add(flag, path, kind);
+            return std::make_unique<OutputFile>(path);
+        };
+        page_ = open("--html", arguments.html, page_output());
+        config_ = open("--write-config", arguments.config, row_config_output());
+    }
+    /// `row`: as --show-command chose it. UsageError if it chose none and none fits.
+    void write(const Plan& plan, std::optional<size_t> row) {
+        if (config_ && !row && !plan.rows.front().fits()) {
+            throw UsageError("--write-config " + config_->path() +
+                             ": no row fits; choose one with --show-command N");
+        }
+        if (page_) publish(*page_, plan_html(plan));
+        if (config_) publish(*config_, row_config(plan, row.value_or(0)));
+    }
+
+private:
+    static void publish(OutputFile& file, const std::string& text) {
+        file.write(text);
+        file.publish();
+    }
+
+    std::unique_ptr<OutputFile> page_, config_;
+};
+
 void plan_steps(PlanArguments arguments) {
     PlanOptions& options = arguments.options;
     if (!arguments.profile.empty()) {
@@ -119,12 +157,7 @@ void plan_steps(PlanArguments arguments) {
         options.pass_times = read_planned_pass_times(arguments.pass_times);
     }
     read_lists(arguments, options);
-    std::unique_ptr<OutputFile> page;  // an invalid name fails before the work, not after it
-    if (!arguments.html.empty()) {
-        OutputCheck({arguments.model, arguments.gpu, arguments.profile, arguments.pass_times})
-            .add("--html", arguments.html, page_output());
-        page = std::make_unique<OutputFile>(arguments.html);
-    }
+    PlanFiles files(arguments);  // invalid names fail before the work, not after it
     const InterruptGuard interrupt;
     options.stop = [&] { return interrupt.signal() != 0; };
     options.best = std::max(options.best, static_cast<int>(std::min<int64_t>(arguments.top, 100)));
@@ -135,16 +168,26 @@ void plan_steps(PlanArguments arguments) {
             shown.show(phase.data(), static_cast<int64_t>(done), static_cast<int64_t>(all));
         };
         plan = make_plan(options);
+        plan.remedies = find_remedies(plan);
     }
     if (plan.rows.empty()) interrupt.check();  // else they are those so far
-    if (page) {
-        page->write(plan_html(plan));
-        page->publish();
+    std::optional<size_t> row;
+    if (arguments.command) row = static_cast<size_t>(*arguments.command - 1);
+    if (row && *row >= plan.rows.size()) {
+        throw UsageError("--show-command " + std::to_string(*row + 1) + ": the plan has " +
+                         counted(std::ssize(plan.rows), "row") + "; use one of their numbers");
     }
     const std::string text =
-        arguments.json ? plan_json(plan) : plan_text(plan, static_cast<size_t>(arguments.top));
+        arguments.json ? plan_json(plan) : plan_text(plan, static_cast<size_t>(arguments.top), row);
+    files.write(plan, row);
     std::fwrite(text.data(), 1, text.size(), stdout);
     interrupt.check();
+    if (arguments.config.empty() || arguments.json) return;
+    const std::string command = train_command(options, plan.rows[row.value_or(0)].candidate);
+    const std::string launcher = command.substr(0, command.find(" train_gpt"));
+    const std::string file = one_line(arguments.config);
+    std::printf("\n%s: %s train_gpt --config %s --data-path PREFIX\n", file.c_str(),
+                launcher.c_str(), file.c_str());
 }
 
 }  // namespace
@@ -277,7 +320,16 @@ Command plan_command() {
                          .help = "Print everything as JSON to standard output"},
                         {.names = "--html",
                          .value = &a->html,
-                         .help = "Write a page with sortable tables to this file"}}}},
+                         .help = "Write a page with sortable tables to this file"},
+                        {.names = "--show-command",
+                         .value = &a->command,
+                         .help = "Print the train_gpt command of the row with this number",
+                         .range = at_least(1),
+                         .unset = "that of the first row, if it fits"},
+                        {.names = "--write-config",
+                         .value = &a->config,
+                         .help = "Write the flags of that row for train_gpt --config to this "
+                                 "file"}}}},
         .run = [a](const GivenFlags&) { plan_steps(*a); }};
 }
 

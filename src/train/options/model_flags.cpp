@@ -75,15 +75,16 @@ std::vector<std::string> vocab_mode_names() {
 FlagGroup architecture_flags(ModelConfig& m, UnresolvedFlags& u) {
     FlagGroup group{
         .title = "Model",
-        .flags = {{.names = "--model",
-                   .value = &u.config,
-                   .help = "Hugging Face config.json, its folder, or a published model: " +
-                           joined(published_models()) +
-                           "; use it instead of the other flags of this group",
-                   .unit = "PATH",
-                   .choices = published_models(),
-                   .free = true,
-                   .ranks = RanksCompare::nothing}}};
+        .flags = {
+            {.names = "--model",
+             .value = &u.config,
+             .help = "Hugging Face config.json, its folder, or a published model: " +
+                     joined(published_models()) +
+                     "; use it instead of the other flags of this group, but for --vocab-size",
+             .unit = "PATH",
+             .choices = published_models(),
+             .free = true,
+             .ranks = RanksCompare::nothing}}};
     for (Flag& flag : flags_of_fields(m, u, &ModelField::is_architecture)) {
         const bool groups = flag.names == "--num-query-groups";
         group.flags.push_back(std::move(flag));

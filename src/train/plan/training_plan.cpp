@@ -28,6 +28,14 @@ PassCosts given_costs(const TrainOptions& options, Recompute recompute) {
     return costs;
 }
 
+/// What passes cost by the FLOPs of their layers, until they are measured. Nothing is known of
+/// links.
+PassCosts costs_by_flops(const StepPlan& placed) {
+    PassCosts costs = PassCosts::of(placed.costs, placed.sizes, placed.schedule);
+    costs.hop = costs.c0 = costs.c1 = costs.reduce = costs.gradient = 0;
+    return costs;
+}
+
 bool is_schedule_file(const std::string& name) {
     return name.ends_with(".csv") || name.ends_with(".json");
 }
@@ -66,6 +74,9 @@ TrainingPlan::TrainingPlan(const TrainOptions& options, std::vector<RankPlacemen
             layers_with_ends(options_.model.num_layers, placed.rank_of_stage, options_.end_layers);
     }
     if (!options_.cost_file.empty()) cluster_.costs = costs_of_file(options_, place());
+    if (!options_.schedule_costs && options_.cost_file.empty()) {
+        first_costs_ = costs_by_flops(place());
+    }
     if (!options_.overlap_table.empty()) {
         cluster_.overlap = read_overlap_table(options_.overlap_table);
     }
@@ -115,14 +126,14 @@ StepWork TrainingPlan::work(int microbatches) const {
 StepSchedule TrainingPlan::order() const {
     RuleOptions rule = options_.rule;
     rule.chunks = chunks();
-    if (!cluster_.costs) rule.broadcast_margin *= kUnit;
+    if (!cluster_.costs && !first_costs_) rule.broadcast_margin *= kUnit;
     return {.name = options_.schedule,
             .passes = file_ ? &*file_ : nullptr,
             .vocab_mode = options_.vocab_mode,
             .rule = rule,
             .recompute = recompute_,
             .layers_per_stage = layers_,
-            .costs = given_costs(options_, recompute_),
+            .costs = first_costs_ ? *first_costs_ : given_costs(options_, recompute_),
             .receive_ahead = options_.receive_ahead,
             .reductions = options_.reductions,
             .pieces = options_.tile_pieces,

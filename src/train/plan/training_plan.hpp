@@ -85,6 +85,7 @@ private:
     std::vector<std::string> notes_;         ///< about the file
     Recompute recompute_ = Recompute::none;  ///< what R recomputes
     std::vector<int> layers_;                ///< per stage, where flags say so; else empty
+    std::optional<PassCosts> first_costs_;   ///< with --schedule-costs auto, until it measured
     std::vector<StepPlan> steps_;
 };
 

@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where nothing fits: the nearest row, planned again with one option changed at a time.
+#include "src/plan/evaluate.hpp"
+#include "vocabpipe/error.hpp"
+#include "vocabpipe/plan.hpp"
+
+#include <algorithm>
+#include <cstdint>
+#include <iterator>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace vocabpipe {
+
+namespace {
+
+constexpr int kMostGpus = 1 << 14;  // as check_options()
+
+/// Passes that are simulated: a second's work. Beyond that, pass times are within 5 % of it.
+constexpr int64_t kPassesOfRemedies = 200'000;
+
+/// Plans nothing but this candidate.
+PlanOptions narrowed(const Plan& plan, const Candidate& to) {
+    PlanOptions options = plan.options;
+    options.schedules = {to.schedule};
+    options.vocab_modes = {to.vocab_mode};
+    options.chunks = {to.chunks};
+    options.tensor = {to.mesh.tensor};
+    options.pipeline = {to.mesh.pipeline};
+    options.data = {to.mesh.data};
+    options.expert = {to.mesh.expert};
+    options.micro_batch_sizes = {to.micro_batch_size};
+    options.recompute = {to.recompute};
+    options.sensitivity_rows = 0;
+    options.progress = {};
+    return options;
+}
+
+std::string number(const char* flag, int64_t value) {
+    return std::string(flag) + " " + std::to_string(value);
+}
+
+class Remedies {
+public:
+    explicit Remedies(const Plan& plan)
+        : plan_(plan), nearest_(plan.rows.front()), base_(narrowed(plan, nearest_.candidate)) {}
+
+    std::vector<Remedy> all() {
+        recompute();
+        smaller_microbatch();
+        tensor_ranks();
+        expert_ranks();
+        more_gpus(base_, "");
+        const auto fits = [](const Remedy& remedy) { return remedy.row.fits(); };
+        if (std::ranges::none_of(found_, fits)) together();
+        return std::move(found_);
+    }
+
+private:
+    /// The best row of the options; none if they are impossible.
+    std::optional<PlanRow> best_row(PlanOptions options) const {
+        const int64_t passes = count_passes(nearest_.candidate) * options.gpus / base_.gpus;
+        options.evaluation =
+            passes <= kPassesOfRemedies ? plan_.evaluation : Evaluation::pass_times;
+        try {
+            return make_plan(options).rows.front();
+        } catch (const UsageError&) {
+            return std::nullopt;
+        }
+    }
+
+    /// Keeps what needs less memory than the row without it; whether it fits.
+    bool try_out(const std::string& flags, const PlanOptions& options) {
+        std::optional<PlanRow> row = best_row(options);
+        if (!row || row->spare_bytes <= nearest_.spare_bytes) return false;
+        found_.push_back({flags, std::move(*row)});
+        return found_.back().row.fits();
+    }
+
+    void recompute() {
+        for (const Recompute more : {Recompute::selective, Recompute::full}) {
+            if (more <= nearest_.candidate.recompute) continue;
+            PlanOptions options = base_;
+            options.recompute = {more};
+            const bool fits =
+                try_out("--recompute-granularity " + std::string(to_string(more)), options);
+            if (fits) return;
+        }
+    }
+
+    void smaller_microbatch() {
+        if (nearest_.candidate.micro_batch_size == 1) return;
+        PlanOptions options = base_;
+        options.micro_batch_sizes = {1};
+        (void)try_out(number("--micro-batch-size", 1), options);
+    }
+
+    /// Doubled until they fit or cannot be: instead of replicas, which share no weights, else of
+    /// ranks of the pipeline.
+    void tensor_ranks() {
+        if (plan_.options.profile || plan_.options.pass_times) return;
+        const Mesh& mesh = nearest_.candidate.mesh;
+        for (int by = 2; by <= mesh.pipeline * mesh.data; by *= 2) {
+            const bool of_data = mesh.data % by == 0;
+            if (!of_data && mesh.pipeline % by != 0) return;
+            PlanOptions options = base_;
+            options.tensor = {mesh.tensor * by};
+            (of_data ? options.data
+                     : options.pipeline) = {(of_data ? mesh.data : mesh.pipeline) / by};
+            if (try_out(number("--tensor-model-parallel-size", options.tensor.front()), options)) {
+                return;
+            }
+        }
+    }
+
+    void expert_ranks() {
+        const Mesh& mesh = nearest_.candidate.mesh;
+        if (plan_.options.model.config.moe.experts == 0 || plan_.options.profile) return;
+        for (int by = 2; mesh.expert * by <= mesh.slices(); by *= 2) {
+            PlanOptions options = base_;
+            options.expert = {mesh.expert * by};
+            if (try_out(number("--expert-model-parallel-size", options.expert.front()), options)) {
+                return;
+            }
+        }
+    }
+
+    /// A longer pipeline, doubled until it fits, has no layer for every stage, or needs no less.
+    /// Only the last length is kept.
+    void more_gpus(const PlanOptions& from, const std::string& with) {
+        if (plan_.options.pass_times) return;
+        const int64_t stages = std::ssize(nearest_.candidate.layers_per_stage);
+        std::optional<Remedy> longest;
+        int64_t spare = nearest_.spare_bytes;
+        PlanOptions options = from;
+        for (int64_t by = 2; stages * by <= from.model.config.num_layers; by *= 2) {
+            if (options.gpus > kMostGpus / 2) break;
+            options.gpus *= 2;
+            options.pipeline.front() *= 2;
+            std::optional<PlanRow> row = best_row(options);
+            if (!row || row->spare_bytes <= spare) break;
+            spare = row->spare_bytes;
+            longest = {with + number("--gpus", options.gpus), std::move(*row)};
+            if (longest->row.fits()) break;
+        }
+        if (longest) found_.push_back(std::move(*longest));
+    }
+
+    void together() {
+        PlanOptions options = base_;
+        options.recompute = {Recompute::full};
+        std::string flags = "--recompute-granularity full ";
+        if (!plan_.options.profile && nearest_.candidate.micro_batch_size > 1) {
+            options.micro_batch_sizes = {1};
+            flags += "--micro-batch-size 1 ";
+        }
+        more_gpus(options, flags);
+    }
+
+    const Plan& plan_;
+    const PlanRow& nearest_;
+    const PlanOptions base_;
+    std::vector<Remedy> found_;
+};
+
+}  // namespace
+
+std::vector<Remedy> find_remedies(const Plan& plan) {
+    if (plan.rows.empty() || plan.rows.front().fits()) return {};
+    return Remedies(plan).all();
+}
+
+}  // namespace vocabpipe
