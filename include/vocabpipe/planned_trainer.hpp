@@ -4,6 +4,7 @@
 #include "vocabpipe/tensor.hpp"
 
 #include <cstdint>
+#include <string>
 #include <string_view>
 
 namespace vocabpipe {
@@ -54,6 +55,14 @@ struct PlannedTrainer {
     /// ZeRO's stage: what a replica holds of its share only. 0: nothing, 1: the optimizer's state,
     /// 2: gradients, too, which are then added up after every microbatch.
     int zero = 1;
+
+    /// "fp32" or "bf16".
+    [[nodiscard]] std::string_view gradient_type() const {
+        return gradients == DType::bf16 ? "bf16" : "fp32";
+    }
+    friend bool operator==(const PlannedTrainer&, const PlannedTrainer&) = default;
 };
+/// "kernels of 2025, gradients in fp32 over rings, ZeRO 1", and what else differs from the default.
+[[nodiscard]] std::string to_string(const PlannedTrainer& trainer);
 
 }  // namespace vocabpipe

@@ -60,6 +60,36 @@ void check_measured(const PlanOptions& options) {
     }
 }
 
+/// A split that the user gives must hold the model's layers.
+void check_layers(const PlanOptions& options) {
+    const std::vector<int>& layers = options.layers_per_stage;
+    if (layers.empty()) return;
+    int64_t sum = 0;
+    for (const int count : layers) {
+        require("--layers-per-stage", count, 0, options.model.config.num_layers);
+        sum += count;
+    }
+    if (sum == options.model.config.num_layers) return;
+    throw UsageError("--layers-per-stage: has " + std::to_string(sum) + " layers, but " +
+                     options.model.name + " has " +
+                     std::to_string(options.model.config.num_layers));
+}
+
+/// Refuses a trainer beside a profile, which was measured with one.
+void check_trainer(const PlanOptions& options) {
+    const PlannedTrainer& trainer = options.trainer;
+    require("--recompute-num-layers", trainer.recompute_layers, 0, 1 << 16);
+    require("--zero-stage", trainer.zero, 0, 2);
+    if (options.profile && trainer != PlannedTrainer()) {
+        throw UsageError("--profile: was measured with train_gpt; leave out what describes "
+                         "another trainer, or use --gpu");
+    }
+    if (trainer.fp8 && options.device.fp8_speedup.value == 1) {
+        throw UsageError("--fp8: " + options.device.name +
+                         " multiplies 8-bit floats no faster (fp8_speedup); leave it out");
+    }
+}
+
 }  // namespace
 
 void check_options(const PlanOptions& options) {
@@ -80,6 +110,8 @@ void check_options(const PlanOptions& options) {
                          ": must be at least 1, where all ranks have equally many rows");
     }
     check_measured(options);
+    check_layers(options);
+    check_trainer(options);
     require("--global-batch-size", options.global_batch_size, 1, int64_t{1} << 24);
     if (!std::isfinite(options.memory_gib) || options.memory_gib < 0 || options.memory_gib > 1e6) {
         throw UsageError("--memory-gib " + std::to_string(options.memory_gib) +

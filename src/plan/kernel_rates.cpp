@@ -44,6 +44,22 @@ GradientExchange gradient_exchange_from(std::string_view name) {
     return named("--gradient-exchange", name, kExchanges);
 }
 
+std::string to_string(const PlannedTrainer& trainer) {
+    std::string text = "kernels of " + std::string(to_string(trainer.kernels)) +
+                       (trainer.fp8 ? " with fp8" : "") + ", gradients in " +
+                       std::string(trainer.gradient_type()) + " over " +
+                       (trainer.exchange == GradientExchange::ring ? "rings" : "all_to_all") +
+                       ", ZeRO " + std::to_string(trainer.zero);
+    if (!trainer.sequence_parallel) text += ", no sequence parallelism";
+    if (!trainer.parallel_loss) text += ", no parallel loss";
+    if (!trainer.overlap_messages) text += ", passes wait for messages";
+    if (trainer.recompute_layers > 0) {
+        text += ", full recomputation of " + std::to_string(trainer.recompute_layers) +
+                " at a time";
+    }
+    return text;
+}
+
 const KernelRates& kernel_rates(KernelYear year) {
     static constexpr KernelRates k2022{.score_bytes_forward = 8,
                                        .score_bytes_backward = 28,

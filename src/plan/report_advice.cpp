@@ -116,6 +116,13 @@ std::string command_text(const Plan& plan, size_t row) {
         notes += format(" HOSTS: a file with a line \"name slots=%.0f\" for each node.",
                         plan.options.device.gpus_per_node.value);
     }
+    PlannedTrainer own;  // what train_gpt does
+    own.exchange = GradientExchange::all_to_all;
+    own.kernels = plan.options.trainer.kernels;
+    if (!plan.options.profile && candidate.mesh.data > 1 && plan.options.trainer != own) {
+        notes += " train_gpt adds up gradients in fp32 by --gradient-exchange all_to_all: plan with "
+                 "it for this run's times.";
+    }
     if (plan.options.profile) {
         notes +=
             " A profile does not record the family of its model: the flags are those of a GPT.";

@@ -114,6 +114,18 @@ json row_json(const PlanOptions& options, const PlanRow& row) {
     return result;
 }
 
+json trainer_json(const PlannedTrainer& trainer) {
+    return {{"kernels", to_string(trainer.kernels)},
+            {"fp8", trainer.fp8},
+            {"grad_dtype", trainer.gradient_type()},
+            {"gradient_exchange", to_string(trainer.exchange)},
+            {"sequence_parallel", trainer.sequence_parallel},
+            {"parallel_loss", trainer.parallel_loss},
+            {"overlap_p2p_communication", trainer.overlap_messages},
+            {"recompute_num_layers", trainer.recompute_layers},
+            {"zero_stage", trainer.zero}};
+}
+
 json search_json(const PlanSearch& search) {
     return {{"candidates", search.candidates}, {"slower", search.slower},
             {"too_large", search.too_large},   {"timed", search.timed},
@@ -159,6 +171,7 @@ std::string plan_json(const Plan& plan) {
                 {"seq_length", options.seq_length},
                 {"global_batch_size", options.global_batch_size},
                 {"moe_imbalance", options.moe_imbalance},
+                {"trainer", options.profile ? json(nullptr) : trainer_json(options.trainer)},
                 {"evaluation", to_string(plan.evaluation)},
                 {"search", search_json(plan.search)},
                 {"vocabulary", vocabulary_json(plan)},

@@ -84,6 +84,7 @@ std::string head(const Plan& plan) {
                    o.gpus, o.device.name.c_str(), o.device.gpus_per_node.value, memory,
                    o.device.peak_tflops.value);
     }
+    if (!o.profile) text += "trainer  " + to_string(o.trainer) + "\n";
     const Candidate& best = plan.rows.front().candidate;
     const bool shared = any_candidate(plan, has_slices);
     text +=

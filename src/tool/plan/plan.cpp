@@ -18,6 +18,7 @@
 #include "src/support/text_layout.hpp"
 #include "src/tool/model/config_notes.hpp"
 #include "src/tool/plan/row_config.hpp"
+#include "src/tool/plan/trainer_flags.hpp"
 #include "src/tool/schedule/pass_times_file.hpp"
 #include "src/tool/support/commands.hpp"
 #include "src/tool/support/interrupt.hpp"
@@ -35,7 +36,7 @@ namespace {
 struct PlanArguments {
     std::string model, gpu, profile, pass_times, html, config, receive_ahead = "auto";
     // Comma-separated.
-    std::string schedules, modes, chunks, tensor, pipeline, data, expert, sizes, recompute;
+    std::string schedules, modes, chunks, layers, tensor, pipeline, data, expert, sizes, recompute;
     PlanOptions options;
     std::optional<int64_t> vocab_size;
     std::optional<double> memory_gib;
@@ -87,6 +88,7 @@ void read_numbers(std::string_view flag, const std::string& list, std::vector<Nu
 void read_lists(const PlanArguments& arguments, PlanOptions& options) {
     if (arguments.all_sizes) list_all_sizes(options);
     read_numbers("--chunks", arguments.chunks, options.chunks);
+    read_numbers("--layers-per-stage", arguments.layers, options.layers_per_stage);
     read_numbers("--tensor-model-parallel-size", arguments.tensor, options.tensor);
     read_numbers("--pipeline-model-parallel-size", arguments.pipeline, options.pipeline);
     read_numbers("--data-parallel-size", arguments.data, options.data);
@@ -289,6 +291,11 @@ Command plan_command() {
                          .value = &a->chunks,
                          .help = "Stages per rank, separated by commas",
                          .unset = "the family's own; 2 and 4 where any number works"},
+                        {.names = "--layers-per-stage",
+                         .value = &a->layers,
+                         .help = "Layers of every stage, separated by commas, instead of the "
+                                 "planner's own splits",
+                         .unset = "the planner's splits"},
                         {.names = "--recompute-granularity",
                          .value = &a->recompute,
                          .help = "What candidates recompute before backwards, separated by commas: "
@@ -329,7 +336,8 @@ Command plan_command() {
                         {.names = "--write-config",
                          .value = &a->config,
                          .help = "Write the flags of that row for train_gpt --config to this "
-                                 "file"}}}},
+                                 "file"}}},
+             trainer_flags(o.trainer)},
         .run = [a](const GivenFlags&) { plan_steps(*a); }};
 }
 
