@@ -44,14 +44,8 @@ void predict(const std::string& path, const Devices& devices, bool all_rows, boo
     PublishedRuns runs = read_published_runs(path, devices);
     for (PublishedRun& run : runs.runs) {
         if (fast) run.options.evaluation = Evaluation::pass_times;
-        const PlanRow planned = make_plan(run.options).rows.front();
-        const Prediction row{
-            .cell = run.cell,
-            .predicted = static_cast<double>(planned.step_ns) * 1e-9,
-            .measured = run.step_seconds.value_or(0),
-            .fits = planned.fits(),
-            .predicted_gib = static_cast<double>(planned.worst.total()) / (1 << 30),
-            .measured_gib = run.memory_gib.value_or(0)};
+        const PlanRow planned = predict(run);
+        const Prediction row = compare(run, planned);
         if (all_rows) print_row(run, row, planned);
         groups[run.group][run.held_out].push_back(row);
     }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "benchmarks/prediction_errors.hpp"
 #include "vocabpipe/plan.hpp"
 
 #include <functional>
@@ -21,6 +22,10 @@ struct PublishedRun {
     /// Half of the rows; constants are fitted to the other half.
     bool held_out = false;
 };
+
+/// The best row of a plan for the run, and its comparison with what was published.
+[[nodiscard]] PlanRow predict(const PublishedRun& run);
+[[nodiscard]] Prediction compare(const PublishedRun& run, const PlanRow& predicted);
 
 struct PublishedRuns {
     std::vector<PublishedRun> runs;

@@ -225,6 +225,19 @@ PublishedRun run_of(const CsvRow& row, bool held_out, const Devices& devices) {
 
 }  // namespace
 
+PlanRow predict(const PublishedRun& run) {
+    return make_plan(run.options).rows.front();
+}
+
+Prediction compare(const PublishedRun& run, const PlanRow& predicted) {
+    return {.cell = run.cell,
+            .predicted = static_cast<double>(predicted.step_ns) * 1e-9,
+            .measured = run.step_seconds.value_or(0),
+            .fits = predicted.fits(),
+            .predicted_gib = static_cast<double>(predicted.worst.total()) / (1 << 30),
+            .measured_gib = run.memory_gib.value_or(0)};
+}
+
 PublishedRuns read_published_runs(const std::string& path, const Devices& devices) {
     PublishedRuns result;
     bool odd = false;

@@ -42,6 +42,7 @@ struct DeviceSpec {
     Figure dense_efficiency;        ///< the largest matrix products, of peak_tflops
     Figure product_startup_terms;   ///< terms that a product could add while its tiles start and end
     Figure product_overhead_us;     ///< fixed time of a product and the small kernels around it
+    Figure layer_launch_us;         ///< least time of a layer's forward: the host launches kernels
     Figure fp8_speedup;             ///< of the products of layers with operands of 8 bits
     Figure attention_efficiency;    ///< causal attention, of peak_tflops, masked half not counted
     Figure flash_attention_2_efficiency;  ///< the same with the kernels of 2023
@@ -63,7 +64,7 @@ struct DeviceFigure {
     bool may_be_zero;            ///< else it must be positive
     bool is_share;               ///< at most 1
 };
-[[nodiscard]] const std::array<DeviceFigure, 23>& device_figures();
+[[nodiscard]] const std::array<DeviceFigure, 24>& device_figures();
 
 /// Names of the built-in devices.
 [[nodiscard]] std::string known_devices();

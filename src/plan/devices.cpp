@@ -55,9 +55,9 @@ std::string_view to_string(Basis basis) {
     return kBases[static_cast<size_t>(basis)];
 }
 
-const std::array<DeviceFigure, 23>& device_figures() {
+const std::array<DeviceFigure, 24>& device_figures() {
     using D = DeviceSpec;
-    static constexpr std::array<DeviceFigure, 23> kFigures{{
+    static constexpr std::array<DeviceFigure, 24> kFigures{{
         {"gpus_per_node", &D::gpus_per_node, false, false},
         {"peak_tflops", &D::peak_tflops, false, false},
         {"memory_gib", &D::memory_gib, false, false},
@@ -69,6 +69,7 @@ const std::array<DeviceFigure, 23>& device_figures() {
         {"dense_efficiency", &D::dense_efficiency, false, true},
         {"product_startup_terms", &D::product_startup_terms, true, false},
         {"product_overhead_us", &D::product_overhead_us, true, false},
+        {"layer_launch_us", &D::layer_launch_us, true, false},
         {"fp8_speedup", &D::fp8_speedup, false, false},
         {"attention_efficiency", &D::attention_efficiency, false, true},
         {"flash_attention_2_efficiency", &D::flash_attention_2_efficiency, false, true},

@@ -28,9 +28,6 @@ struct KernelRates {
     /// the next step do (Megatron's --overlap-grad-reduce and --overlap-param-gather). Else they do
     /// so after the last pass.
     bool overlaps_replicas = false;
-    /// Microseconds that the host needs to launch a layer's forward: the least it can take. A
-    /// backward takes one and a half times as many.
-    double layer_launch_us = 0;
 };
 
 [[nodiscard]] const KernelRates& kernel_rates(KernelYear year);

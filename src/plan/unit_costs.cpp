@@ -74,7 +74,7 @@ LayerTimes layer_on_device(const PlanOptions& options, const Candidate& candidat
         layer_products(work.products, device, options.trainer, mesh, tokens,
                        expert_load(options.model.config.moe, mesh, options.moe_imbalance));
     const AttentionCosts attention = attention_costs(options, work, own);
-    const double launch = kernels.layer_launch_us * 1e3;
+    const double launch = device.layer_launch_us.value * 1e3;  // a backward launches 1.5 as many
     const double input_gradient = attention.backward + moving(&MovedElements::backward);
     LayerTimes costs{
         .forward = std::max(products.forward + attention.forward + moving(&MovedElements::forward),

@@ -268,15 +268,15 @@ TEST(PlanExperts, ImbalanceCostsTimeUpToAllTokensOnOneRank) {
 // and what they cost less are larger products.
 TEST(PlanExperts, ProductsOfSharedExpertsAreAsMuchWork) {
     PlanOptions options = experts();
-    options.device.product_idle_outputs.value = 0;
+    options.device.product_startup_terms.value = options.device.product_overhead_us.value = 0;
     options.device.link_gb_per_s.value = 1e9;
     options.device.link_latency_us.value = 0;
     const BlockWork layer = ModelLayers(options.model.config)[0].block.work(1024);
     const Mesh experts_shared{.data = 4, .expert = 4};
     const LayerProducts alone =
-        layer_products(layer.products, options.device, {.data = 4}, 1024, {});
+        layer_products(layer.products, options.device, options.trainer, {.data = 4}, 1024, {});
     const LayerProducts shared =
-        layer_products(layer.products, options.device, experts_shared, 1024,
+        layer_products(layer.products, options.device, options.trainer, experts_shared, 1024,
                        expert_load(options.model.config.moe, experts_shared, 1));
     EXPECT_NEAR(shared.forward, alone.forward, 0.01 * alone.forward);
     EXPECT_NEAR(shared.backward, alone.backward, 0.01 * alone.backward);

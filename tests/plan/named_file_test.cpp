@@ -196,7 +196,9 @@ TEST(LoadDevice, AsksForAFigureThatIsNoNumber) {
 TEST(LoadDevice, FiguresMayBeAsLargeAsTheirLimitAndSomeMayBeZero) {
     const std::set<std::string_view> on_top{"link_latency_us",
                                             "network_latency_us",
-                                            "product_idle_outputs",
+                                            "product_startup_terms",
+                                            "product_overhead_us",
+                                            "layer_launch_us",
                                             "softmax_bytes_per_logit",
                                             "reserve_gib",
                                             "whole_softmax_bytes_per_logit",

@@ -19,11 +19,11 @@ constexpr int64_t kMessage = 12'582'912;  // bytes: 2048 tokens of 3072 16-bit e
 
 TEST(StepCosts, AMessageInsideANodeTakesLatencyAndBytesOverTheLinksRate) {
     const DeviceSpec a100 = load_device("a100");
-    const StepCosts costs(a100);
+    const StepCosts costs(a100, {});
     EXPECT_EQ(costs.transfer_ns(Do::send, {{6, 7}, -1}, kMessage),
-              std::llround(10e3 + kMessage / (300.0 * 0.8)));
+              std::llround(10e3 + kMessage / (300.0 * a100.message_efficiency.value)));
     EXPECT_EQ(costs.transfer_ns(Do::send, {{7, 8}, -1}, kMessage),
-              std::llround(20e3 + kMessage / (25.0 * 0.45)));
+              std::llround(20e3 + kMessage / (25.0 * a100.network_efficiency.value)));
     EXPECT_EQ(costs.slowest_hop_ns(8, kMessage),
               costs.transfer_ns(Do::send, {{0, 1}, -1}, kMessage));
     EXPECT_EQ(costs.slowest_hop_ns(9, kMessage),
@@ -32,19 +32,19 @@ TEST(StepCosts, AMessageInsideANodeTakesLatencyAndBytesOverTheLinksRate) {
 }
 
 TEST(StepCosts, AGroupGoesAtTheSpeedOfTheSlowestLinkItSpans) {
-    const StepCosts costs(load_device("a100"));
+    const StepCosts costs(load_device("a100"), {});
     EXPECT_LT(costs.transfer_ns(Do::broadcast, {{0, 1, 2, 3}, 3}, kMessage),
               costs.transfer_ns(Do::broadcast, {{6, 7, 8, 9}, 9}, kMessage));
 }
 
 TEST(StepCosts, CollectivesBetweenNodesGoAtTheRateOfMessages) {
     const DeviceSpec a100 = load_device("a100");
-    const StepCosts costs(a100);
+    const StepCosts costs(a100, {});
     const double rate = a100.network_gb_per_s.value * a100.network_efficiency.value;
     EXPECT_EQ(costs.transfer_ns(Do::all_to_all, {{7, 8}, 7}, kMessage),
               std::llround(20e3 + kMessage / 2.0 / rate));
     EXPECT_EQ(costs.transfer_ns(Do::all_to_all, {{6, 7}, 7}, kMessage),
-              std::llround(10e3 + kMessage / 2.0 / (300.0 * 0.8)));
+              std::llround(10e3 + kMessage / 2.0 / (300.0 * a100.link_efficiency.value)));
 }
 
 // Latencies of ceil(log2 k) rounds where everybody gets everything; bytes of each peer's part.
@@ -52,7 +52,7 @@ TEST(StepCosts, GroupsOfThreeTakeTwoRoundsToReachAll) {
     DeviceSpec device = load_device("a100");
     device.link_gb_per_s.value = device.link_efficiency.value = 1;
     device.link_latency_us.value = 1;
-    const StepCosts costs(device);
+    const StepCosts costs(device, {});
     const auto ns = [&](Do what, std::vector<int> ranks) {
         return costs.transfer_ns(what, {std::move(ranks), -1}, 600);
     };
@@ -87,29 +87,34 @@ TEST(StepCosts, ReduceMovesTheGradientsOfATiedWeight) {
     for (const int rank : {0, 3}) EXPECT_NEAR(passes(VocabMode::one_barrier, rank), 4 / 4.0, 1e-3);
 }
 
-TEST(UnitCosts, SmallProductsAreLessEfficientThanLargeOnes) {
-    // Per FLOP, a layer of twice the width takes less time, and without idle outputs as long.
-    PlanOptions options = small_plan();
-    const auto per_flop = [&](double idle, int64_t width) {
-        options.device.product_idle_outputs.value = idle;
-        options.model.config.hidden_size = 1024 * width;
-        options.model.config.ffn_hidden_size = 4096 * width;
-        options.model.config.num_attention_heads = 16 * width;
-        const int64_t products = (4 + 2 * 4) * 1024 * 1024 * width * width;
-        return unit_costs(options, {}).layers[0].weight_gradient / static_cast<double>(products);
+// NCCL's rings: as many adapters of a node send as the group has ranks there.
+TEST(StepCosts, ReplicasAddUpTheirGradientsOverRings) {
+    DeviceSpec device = load_device("h100");
+    device.link_gb_per_s.value = device.link_efficiency.value = 1;
+    device.network_gb_per_s.value = 0.1;
+    device.network_efficiency.value = 1;
+    device.link_latency_us.value = 1;
+    device.network_latency_us.value = 2;
+    PlannedTrainer trainer{.kernels = KernelYear::y2022};
+    const std::vector<int> inside{0, 4}, two_nodes{0, 4, 8, 12}, far{0, 8};
+    const auto ns = [&](Do what, std::vector<int> ranks) {
+        return StepCosts(device, trainer)
+            .transfer_ns(what, {std::move(ranks), -1, Axis::data}, 1200);
     };
-    EXPECT_NEAR(per_flop(0, 2) / per_flop(0, 1), 1.0, 1e-12);
-    const double idle = 3538944;
-    EXPECT_LT(per_flop(idle, 2), 0.8 * per_flop(idle, 1));
-    // [h, 4 h] outputs over 1024 tokens, written out for one of the four products.
-    options.device.product_idle_outputs.value = idle;
-    options.model = small_gpt();
-    const double rate = 312e3 * options.device.dense_efficiency.value;
-    double ns = 0;
-    for (const double outputs : {3.0, 1.0, 4.0, 4.0}) {
-        ns += 2 * 1024 * (outputs * 1024 * 1024 + idle) / rate;
-    }
-    EXPECT_NEAR(unit_costs(options, {}).layers[0].weight_gradient, ns, 1e-6 * ns);
+    EXPECT_EQ(ns(Do::all_to_all, inside), 1000 + 600);
+    EXPECT_EQ(ns(Do::all_to_all, two_nodes), 2000 + 900 / 0.2);
+    EXPECT_EQ(ns(Do::all_to_all, far), 2000 + 600 / 0.1);
+    // A gather is given one rank's part.
+    EXPECT_EQ(ns(Do::all_gather_v, two_nodes), 2000 + 3 * 1200 / 0.2);
+    trainer.gradients = DType::bf16;
+    EXPECT_EQ(ns(Do::all_to_all, two_nodes), 2000 + 450 / 0.2);
+    EXPECT_EQ(ns(Do::all_gather_v, two_nodes), 2000 + 3 * 1200 / 0.2);
+    // Newer trainers gather weights while the next step runs.
+    trainer.kernels = KernelYear::y2025;
+    EXPECT_EQ(ns(Do::all_gather_v, two_nodes), 0);
+    // This library's exchange: every rank sends everyone's part through its own adapter.
+    trainer.exchange = GradientExchange::all_to_all;
+    EXPECT_EQ(ns(Do::all_to_all, two_nodes), 2000 + 900 / 0.1);
 }
 
 TEST(StepModel, PassesOfAPublishedRunTakeTheTimesThatItMeasured) {
