@@ -152,6 +152,8 @@ TEST(PlanMesh, AMeshThatFillsOneNodeUsesNoNetwork) {
 
 TEST(PlanMesh, TensorRanksShareMemoryAndPayForWhatTheyExchange) {
     PlanOptions options = one_schedule();
+    options.trainer.kernels = KernelYear::y2022;
+    options.device.layer_launch_us.value = 0;  // the model is small
     options.gpus = 1;
     const PlanRow alone = only_row(options);
     options.gpus = 2;

@@ -119,10 +119,11 @@ TEST(StepCosts, ReplicasAddUpTheirGradientsOverRings) {
 
 TEST(StepModel, PassesOfAPublishedRunTakeTheTimesThatItMeasured) {
     // Mean over the middle ranks of the four baseline runs with 4 layers per rank: F 10.574 ms,
-    // B 21.130 ms. The efficiency of dense products was set from their sum; their ratio, 4 % off,
-    // was not.
+    // B 21.130 ms. Constants were fitted to steps of this run and of many others, so passes carry
+    // what a step takes besides them.
     PlanOptions options;
     options.device = load_device("a100");
+    options.trainer.kernels = KernelYear::y2023;
     options.model = {.name = "4b",
                      .config = {.num_layers = 32,
                                 .hidden_size = 3072,
@@ -144,7 +145,7 @@ TEST(StepModel, PassesOfAPublishedRunTakeTheTimesThatItMeasured) {
     const auto ms = [](const StepModel& step, int rank, Op op) {
         return static_cast<double>(step.costs.pass_ns(rank, {op, 1, 0})) * 1e-6;
     };
-    EXPECT_NEAR(ms(plain, 1, Op::F) + ms(plain, 1, Op::B), 31.704, 0.1);
+    EXPECT_NEAR(ms(plain, 1, Op::F) + ms(plain, 1, Op::B), 31.704, 2.4);
     EXPECT_NEAR(ms(plain, 1, Op::B) / ms(plain, 1, Op::F), 21.130 / 10.574, 0.08);
     EXPECT_EQ(plain.costs.pass_ns(1, {Op::I, 1, 0}) + plain.costs.pass_ns(1, {Op::W, 1, 0}),
               plain.costs.pass_ns(1, {Op::B, 1, 0}));
@@ -152,11 +153,11 @@ TEST(StepModel, PassesOfAPublishedRunTakeTheTimesThatItMeasured) {
     // eighth of it.
     candidate.vocab_mode = VocabMode::one_barrier;
     const StepModel sharded = step_model(options, units, candidate);
-    EXPECT_NEAR(ms(sharded, 1, Op::F) + ms(sharded, 1, Op::B), 33.79, 0.15);
-    EXPECT_NEAR(ms(sharded, 1, Op::S) + ms(sharded, 1, Op::T), 8.356, 0.1);
+    EXPECT_NEAR(ms(sharded, 1, Op::F) + ms(sharded, 1, Op::B), 33.79, 1.5);
+    EXPECT_NEAR(ms(sharded, 1, Op::S) + ms(sharded, 1, Op::T), 8.356, 0.3);
     options.model.config.vocab_size = 32000;
     const StepModel small = step_model(options, units, candidate);
-    EXPECT_NEAR(ms(small, 1, Op::S) + ms(small, 1, Op::T), 1.540, 0.05);
+    EXPECT_NEAR(ms(small, 1, Op::S) + ms(small, 1, Op::T), 1.540, 0.15);
 }
 
 TEST(StepModel, EveryParameterIsCountedOnceOverAllRanks) {

@@ -237,6 +237,7 @@ TEST(StepModel, ADeviceReservesMemoryAndARotaryTableIsAWeight) {
 TEST(StepModel, TensorRanksPutSlicesOfXTogetherForS) {
     PlanOptions options = thousand_rows();
     options.device.link_gb_per_s.value = options.device.link_efficiency.value = 1;
+    options.device.message_efficiency.value = 1;
     options.device.link_latency_us.value = 7e-3;
     options.device.gpus_per_node.value = 64;
     const int64_t x = 1024 * 1024 * 2;
@@ -255,6 +256,7 @@ TEST(StepModel, TensorRanksPutSlicesOfXTogetherForS) {
 TEST(StepModel, TheMarginOfC0IsItAndAHopAndHalfABackwardAtMost) {
     PlanOptions options = thousand_rows();
     options.device.link_gb_per_s.value = options.device.link_efficiency.value = 1;
+    options.device.message_efficiency.value = 1;
     options.device.link_latency_us.value = 7e-3;
     const auto margin = [&](double backward) {
         return step_model(options, of_layers({.backward = backward}),
