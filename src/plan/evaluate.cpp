@@ -29,11 +29,21 @@ struct Outcome {
     std::vector<LiveBytes> live;  ///< [rank]
 };
 
-Outcome simulated(const Schedule& schedule, const StepModel& step, const PlanOptions& options) {
-    const SimulateOptions how{.cores = options.profile ? options.profile->cores : 0};
+SimulateOptions simulate_options(const PlanOptions& options) {
+    return {.cores = options.profile ? options.profile->cores : 0};
+}
+
+Lowered lower_candidate(const Schedule& schedule, const StepModel& step,
+                        const PlanOptions& options) {
     LowerOptions lowering{.receive_ahead = options.receive_ahead};
     if (step.costs.measured_on_hosts()) lowering.bucket_piece = kBucketPieceOfHosts;
-    const Lowered lowered = lower_step(schedule, step.sizes, step.costs, lowering, how).lowered;
+    return lower_step(schedule, step.sizes, step.costs, lowering, simulate_options(options))
+        .lowered;
+}
+
+Outcome simulated(const Schedule& schedule, const StepModel& step, const PlanOptions& options) {
+    const SimulateOptions how = simulate_options(options);
+    const Lowered lowered = lower_candidate(schedule, step, options);
     const auto summary = [&](const std::vector<Program>& programs) {
         return simulate(programs, step.costs, how).summary;
     };
@@ -197,6 +207,22 @@ PlanRow evaluate(const PlanOptions& options, const Candidate& candidate, const S
 PlanRow evaluate(const PlanOptions& options, const Candidate& candidate, Evaluation evaluation) {
     const StepModel step = model_of(options, candidate);
     return row_of(options, candidate, step, order_passes(step, candidate), evaluation);
+}
+
+RecordedRun record_step(const PlanOptions& options, const Candidate& candidate) {
+    const StepModel step = model_of(options, candidate);
+    const Lowered lowered = lower_candidate(order_passes(step, candidate), step, options);
+    const std::vector<Program> programs = lowered.all();
+    std::vector<PersistentBytes> persistent;
+    for (int rank = 0; rank < lowered.mesh.size(); ++rank) {
+        const PlannedMemory& memory =
+            step.persistent[static_cast<size_t>(lowered.mesh.place(rank).pipeline)];
+        persistent.push_back({.weights = static_cast<uint64_t>(memory.weights),
+                              .gradients = static_cast<uint64_t>(memory.gradients),
+                              .optimizer = static_cast<uint64_t>(memory.optimizer)});
+    }
+    return record(simulate(programs, step.costs, simulate_options(options)).timeline, programs,
+                  to_string(candidate), persistent, lowered.mesh);
 }
 
 int64_t count_passes(const Candidate& candidate) {

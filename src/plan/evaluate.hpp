@@ -2,6 +2,7 @@
 #pragma once
 
 #include "vocabpipe/plan.hpp"
+#include "vocabpipe/recorded_run.hpp"
 
 namespace vocabpipe {
 
@@ -16,6 +17,9 @@ namespace vocabpipe {
 /// With its passes ordered for its costs.
 [[nodiscard]] PlanRow evaluate(const PlanOptions& options, const Candidate& candidate,
                                Evaluation evaluation);
+
+/// The candidate's step as simulation evaluates it, for pictures, with the memory of every rank.
+[[nodiscard]] RecordedRun record_step(const PlanOptions& options, const Candidate& candidate);
 
 /// Passes of all ranks of a candidate; the time to simulate it is proportional to them.
 [[nodiscard]] int64_t count_passes(const Candidate& candidate);
