@@ -143,7 +143,8 @@ TEST_F(PlanPage, LeadsFromAPointToItsRowAndBack) {
 
 TEST_F(PlanPage, DrawsTheTimelineOfARow) {
     const Json drawn = asked(plan_html(plan()), R"(
-        document.querySelector('#detail button').click();
+        const icons = [...document.querySelectorAll('#rows .icon')];
+        icons[0].click();
         const frame = document.querySelector('#timeline-view iframe');
         await new Promise((resolve) => setTimeout(resolve, 3000));
         const inner = frame.contentDocument, canvas = inner.querySelector('canvas');
@@ -152,7 +153,7 @@ TEST_F(PlanPage, DrawsTheTimelineOfARow) {
         select(plan.rows[1], 'table');
         document.querySelector('#detail button').click();
         await new Promise((resolve) => setTimeout(resolve, 3000));
-        return {cards: inner.getElementById('cards').textContent, drawn: canvas.width > 300, open,
+        return {icons: icons.length, rows: plan.rows.length, cards: inner.getElementById('cards').textContent, drawn: canvas.width > 300, open,
                 frames: document.querySelectorAll('iframe').length,
                 second: document.querySelector('iframe').contentDocument.getElementById('cards').textContent,
                 name: plan.rows.slice(0, 2).map((row) => `${row.schedule} ${row.vocab_mode}`)};)");
@@ -161,6 +162,7 @@ TEST_F(PlanPage, DrawsTheTimelineOfARow) {
     EXPECT_THAT(drawn.at("second").get<std::string>(),
                 ::testing::StartsWith(drawn.at("name").at(1).get<std::string>()));
     EXPECT_EQ(drawn.at("drawn"), true);
+    EXPECT_EQ(drawn.at("icons"), std::min<int>(10, drawn.at("rows")));
     EXPECT_EQ(drawn.at("open"), true);
     EXPECT_EQ(drawn.at("frames"), 1);
 }
@@ -175,7 +177,7 @@ TEST_F(PlanPage, ScalesBarsToTheMemoryOfAGpu) {
           gradients_bytes: 0, optimizer_bytes: 0, activations_bytes: 0, vocabulary_bytes: 0, communication_bytes: 0,
           reserve_bytes: 0});
         return {half: at(bar(memory(0.5))), much: at(bar(memory(20))),
-                rows: [...document.querySelectorAll('#rows svg')].map(at).map(({limit}) => limit)};)");
+                rows: [...document.querySelectorAll('#rows .bar svg')].map(at).map(({limit}) => limit)};)");
     EXPECT_NEAR(bars.at("half").at("limit").get<double>(), 256, 1e-9);
     EXPECT_NEAR(bars.at("half").at("most").get<double>(), 128, 1e-9);
     EXPECT_EQ(bars.at("half").at("cut"), false);

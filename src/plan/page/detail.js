@@ -19,6 +19,17 @@ function openTimeline(row) {
   view.showModal();
 }
 
+/** A small button with three bars, for tables. */
+function timelineButton(row, parent) {
+  const button = make(parent, 'button', 'icon');
+  button.type = 'button';
+  button.title = 'Timeline';
+  button.setAttribute('aria-label', 'Timeline of ' + nameOf(row));
+  const svg = makeSvg(button, 'svg', {viewBox: '0 0 14 12', width: 14, height: 12});
+  for (const [x, y, width] of [[0, 0, 9], [2, 4.5, 9], [4, 9, 10]]) makeSvg(svg, 'rect', {x, y, width, height: 3, rx: 1});
+  button.addEventListener('click', () => openTimeline(row));
+}
+
 /** Copies the text, also where a page of a file may not use the clipboard. */
 async function copy(content, button) {
   try {

@@ -83,6 +83,7 @@ function redrawChart() {
 
 const rowTable = table('rows', rowColumns, plan.rows, (r) => r.fits ? '' : 'short', (row, tr) => {
   elements.set(row.index, tr);
+  if (timelineOf(row) !== null) timelineButton(row, tr.cells[0]);
   tr.classList.toggle('on', row === selected);
   tr.addEventListener('pointerenter', () => mark(row, 'marked', true));
   tr.addEventListener('pointerleave', () => mark(row, 'marked', false));
