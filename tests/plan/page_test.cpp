@@ -96,6 +96,20 @@ TEST_F(PlanPageScripts, SpreadAxesOverTheirValues) {
     EXPECT_NEAR(told_.at("one").get<double>(), 0.5, 1e-9);
 }
 
+TEST_F(PlanPageScripts, SayWhatWouldFitAndWhatShardingChanges) {
+    const Json& advice = told_.at("advice");
+    EXPECT_EQ(advice.at(0), "");
+    EXPECT_EQ(advice.at(1),
+              "The nearest row with --gpus 8: 1.0 GiB spare, 5.0 ms; with --micro-batch-size 1: 2.0 "
+              "GiB too much, 7.5 ms.");
+    const Json& names = told_.at("names");
+    EXPECT_EQ(advice.at(2), "Sharded vocabulary layers: the best row with them (" +
+                                names.at(1).get<std::string>() +
+                                ") is 12.5 % faster and needs 2.0 % more memory than the best one "
+                                "without (" +
+                                names.at(0).get<std::string>() + ").");
+}
+
 TEST_F(PlanPageScripts, NameRowsAndWhatIsSpare) {
     for (size_t i = 0; i < plan_.rows.size(); ++i) {
         const std::string name = told_.at("names").at(i);

@@ -13,9 +13,9 @@ for (const [, attributes, data] of page.matchAll(/<script type="application\/jso
 }
 const script = page.slice(page.lastIndexOf('<script>') + 8, page.lastIndexOf('</script>'));
 globalThis.document = {getElementById: (id) => elements[id]};
-const {plan, filterOf, rowColumns, frontierOf, axisOf, nameOf, spareText, tickText} = vm.runInThisContext(
+const {plan, filterOf, rowColumns, frontierOf, axisOf, nameOf, spareText, tickText, adviceOf} = vm.runInThisContext(
     '(() => {' + script.slice(0, script.indexOf('// The row that is selected')) +
-    '; return {plan, filterOf, rowColumns, frontierOf, axisOf, nameOf, spareText, tickText}; })()');
+    '; return {plan, filterOf, rowColumns, frontierOf, axisOf, nameOf, spareText, tickText, adviceOf}; })()');
 
 const counts = {};
 for (const words of ['zb-v', 'ZB one_barrier', 'schedule=1f1b', 'p=4', 'p<4', 'peak>=0', 'peak<0', 'zb-v p=1',
@@ -33,5 +33,9 @@ console.log(JSON.stringify({
   ofPlan: frontierOf(plan.rows).map((r) => r.index),
   linear: {ticks: linear.ticks, middle: linear.at(40), low: linear.at(20) > 100, high: linear.at(60) < 500},
   log: {ticks: log.ticks.map(tickText), middle: log.at(10)},
+  advice: [adviceOf({rows: plan.rows}), adviceOf({rows: plan.rows, remedies: [
+    {flags: '--gpus 8', step_ns: 5e6, fits: true, spare_bytes: 2 ** 30},
+    {flags: '--micro-batch-size 1', step_ns: 7.5e6, fits: false, spare_bytes: -(2 ** 31)}]}),
+    adviceOf({rows: plan.rows, vocabulary: {with_row: 1, without_row: 0, step_ratio: 0.875, memory_ratio: 1.02}})],
   one: axisOf([7, 7], 0, 1).at(7),
 }));

@@ -45,6 +45,23 @@ const number = (heading, value, digits, wide) => [heading, value, fixed(value, d
 const spareText = (row) => row.fits ? `${gib(row.spare_bytes).toFixed(1)} GiB spare${row.tight ? ', tight' : ''}`
   : `${gib(-row.spare_bytes).toFixed(1)} GiB too much`;
 
+// "12.3 % faster"; ratio: new over old.
+const change = (ratio, less, more) => `${(100 * Math.abs(ratio - 1)).toFixed(1)} % ${ratio <= 1 ? less : more}`;
+
+/** What would make a plan fit in which nothing does, and what sharding the vocabulary layers changes. */
+function adviceOf({rows, remedies = [], vocabulary = null}) {
+  const remedy = ({flags, step_ns, ...row}) => `with ${flags}: ${spareText(row)}, ${(step_ns / 1e6).toFixed(1)} ms`;
+  const told = remedies.map(remedy);
+  const advice = told.length > 0 ? [`The nearest row ${told.join('; ')}.`] : [];
+  if (vocabulary) {
+    const {with_row: shared, without_row: whole, step_ratio: step, memory_ratio: memory} = vocabulary;
+    advice.push(`Sharded vocabulary layers: the best row with them (${nameOf(rows[shared])}) is ` +
+      `${change(step, 'faster', 'slower')} and needs ${change(memory, 'less', 'more')} memory than the best one ` +
+      `without (${nameOf(rows[whole])}).`);
+  }
+  return advice.join(' ');
+}
+
 // A bar of memory by purpose, in which a GPU's memory has the same length everywhere. What is longer
 // than the bar is cut, with a mark.
 const kBarScale = 1.25;  // of a GPU's memory

@@ -61,6 +61,7 @@ function showDetail(row) {
   fact('bubble', (100 * row.bubble).toFixed(2) + ' %');
   fact('fullest rank', peakOf(row).toFixed(2) + ' GiB');
   fact('memory', spareText(row), row.fits ? '' : 'bad');
+  if (row.evaluation) fact('time by', row.evaluation.replace('_', ' '));
   fact('microbatches', String(row.microbatches));
   fact('stages x layers', layers(row.layers_per_stage));
   fact('axes over the network', network(row));

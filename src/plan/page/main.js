@@ -13,6 +13,7 @@ const best = plan.rows[0];
 byId('best').className = best.fits ? '' : 'bad';
 text('best', (best.fits ? 'Fastest that fits: ' : 'Nothing fits. Nearest: ') +
   `${nameOf(best)}, ${(best.step_ns / 1e6).toFixed(1)} ms per step, ${spareText(best)}.`);
+text('advice', adviceOf(plan));
 for (const [name, colour] of purposes) {
   const key = make(byId('keys'), 'span', 'key');
   make(key, 'i').style.background = colour;
