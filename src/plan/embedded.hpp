@@ -8,6 +8,6 @@
 namespace vocabpipe::embedded {
 
 [[nodiscard]] std::span<const File> hardware();
-[[nodiscard]] std::span<const File> pages();
+[[nodiscard]] std::span<const File> page();  ///< parts of the page
 
 }  // namespace vocabpipe::embedded

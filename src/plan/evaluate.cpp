@@ -31,11 +31,21 @@ struct Outcome {
     std::vector<LiveBytes> live;  ///< [rank]
 };
 
-Outcome simulated(const Schedule& schedule, const StepModel& step, const PlanOptions& options) {
-    const SimulateOptions how{.cores = options.profile ? options.profile->cores : 0};
+SimulateOptions simulate_options(const PlanOptions& options) {
+    return {.cores = options.profile ? options.profile->cores : 0};
+}
+
+Lowered lower_candidate(const Schedule& schedule, const StepModel& step,
+                        const PlanOptions& options) {
     LowerOptions lowering{.receive_ahead = options.receive_ahead};
     if (step.costs.measured_on_hosts()) lowering.bucket_piece = kBucketPieceOfHosts;
-    const Lowered lowered = lower_step(schedule, step.sizes, step.costs, lowering, how).lowered;
+    return lower_step(schedule, step.sizes, step.costs, lowering, simulate_options(options))
+        .lowered;
+}
+
+Outcome simulated(const Schedule& schedule, const StepModel& step, const PlanOptions& options) {
+    const SimulateOptions how = simulate_options(options);
+    const Lowered lowered = lower_candidate(schedule, step, options);
     const TimelineSummary all = simulate(lowered, step.costs, how).summary;
     Outcome outcome{.step_ns = all.step_ns, .bubble = all.bubble};
     for (const Program& program : lowered.pipeline) {
@@ -165,6 +175,19 @@ PlanRow evaluate(const PlanOptions& options, const Candidate& candidate, const S
 PlanRow evaluate(const PlanOptions& options, const Candidate& candidate, Evaluation evaluation) {
     const StepModel step = model_of(options, candidate);
     return row_of(options, candidate, step, order_passes(step, candidate), evaluation);
+}
+
+RecordedRun record_step(const PlanOptions& options, const Candidate& candidate) {
+    const StepModel step = model_of(options, candidate);
+    const Lowered lowered = lower_candidate(order_passes(step, candidate), step, options);
+    std::vector<PersistentBytes> persistent;
+    for (const PlannedMemory& memory : step.persistent) {
+        persistent.push_back({.weights = static_cast<uint64_t>(memory.weights),
+                              .gradients = static_cast<uint64_t>(memory.gradients),
+                              .optimizer = static_cast<uint64_t>(memory.optimizer)});
+    }
+    return record(simulate(lowered, step.costs, simulate_options(options)).timeline,
+                  lowered.pipeline, to_string(candidate), persistent);
 }
 
 int64_t count_passes(const Candidate& candidate) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "vocabpipe/plan.hpp"
+#include "vocabpipe/recorded_run.hpp"
 
 namespace vocabpipe {
 
@@ -19,6 +20,9 @@ namespace vocabpipe {
 
 /// Bytes of a GPU's memory.
 [[nodiscard]] int64_t memory_of(const PlanOptions& options);
+
+/// The candidate's step as simulation evaluates it, for pictures, with the memory of every rank.
+[[nodiscard]] RecordedRun record_step(const PlanOptions& options, const Candidate& candidate);
 
 /// Passes of one pipeline of a candidate; the time to simulate it is proportional to them.
 [[nodiscard]] int64_t count_passes(const Candidate& candidate);

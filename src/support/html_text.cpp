@@ -17,4 +17,11 @@ std::string html_text(std::string_view text) {
     return result;
 }
 
+std::string script_text(std::string json) {
+    for (size_t at = json.find('<'); at != std::string::npos; at = json.find('<', at)) {
+        json.replace(at, 1, "\\u003c");
+    }
+    return json;
+}
+
 }  // namespace vocabpipe

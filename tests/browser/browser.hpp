@@ -53,8 +53,10 @@ protected:
     }
 
     /// Writes a copy of the page with a script at its end, opens it, and returns what the script
-    /// returned as JSON. A script that awaits runs in virtual time: it cannot measure.
-    nlohmann::json asked(const std::string& page, const std::string& script) {
+    /// returned as JSON. `flags`: further ones, each with a space after it. A script that awaits
+    /// runs in virtual time: it cannot measure.
+    nlohmann::json asked(const std::string& page, const std::string& script,
+                         const std::string& flags = "") {
         write_file(folder_ / "asked.html",
                    page + "<script>\nasync function ask() {" + script +
                        "}\nask().then((answer) => { document.title = JSON.stringify(answer); },\n"
@@ -64,7 +66,7 @@ protected:
             script.find("await") == std::string::npos ? "" : "--virtual-time-budget=20000 ";
         // Virtual time waits for no other thread, such as one that compiles WebAssembly.
         for (int i = 0; i < 10; ++i) {
-            const std::string dom = open("asked.html", time + "--dump-dom").output;
+            const std::string dom = open("asked.html", flags + time + "--dump-dom").output;
             const size_t begin = dom.find("<title>") + 7;
             const std::string title = dom.substr(begin, dom.find("</title>") - begin);
             if (nlohmann::json::accept(title)) return nlohmann::json::parse(title);

@@ -5,6 +5,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+#include <vector>
 
 namespace vocabpipe::testing {
 namespace {
@@ -12,6 +15,20 @@ namespace {
 using nlohmann::json;
 using ::testing::HasSubstr;
 using ::testing::Not;
+
+/// Takes the elements with JSON out of the page, and returns what they hold.
+std::vector<std::string> data_of(std::string& page) {
+    constexpr std::string_view kBegin = "<script type=\"application/json\"";
+    constexpr std::string_view kEnd = "</script>";
+    std::vector<std::string> data;
+    for (size_t at = page.find(kBegin); at != std::string::npos; at = page.find(kBegin)) {
+        const size_t begin = page.find('>', at) + 1;
+        const size_t end = page.find(kEnd, at);
+        data.push_back(page.substr(begin, end - begin));
+        page.erase(at, end + kEnd.size() - at);
+    }
+    return data;
+}
 
 Plan two_rows() {
     PlanOptions options = small_plan();
@@ -50,13 +67,57 @@ TEST(PlanReports, TextShowsTheBestRowsAndTheBasisOfEfficiencies) {
 
 TEST(PlanReports, PageIsSelfContainedAndKeepsNamesFromEndingItsScript) {
     const std::string page = plan_html(two_rows());
-    EXPECT_THAT(page, HasSubstr("\"version\": 2"));
-    EXPECT_THAT(page, Not(HasSubstr("/*PLAN*/null")));
-    EXPECT_EQ(page.find("</script>"), page.rfind("</script>"));
-    EXPECT_THAT(page, Not(HasSubstr("src=")));
-    EXPECT_THAT(page, Not(HasSubstr("href=")));
-    EXPECT_THAT(page, Not(HasSubstr("url(")));
-    EXPECT_THAT(page, Not(HasSubstr("@import")));
+    std::string rest = page;  // without data: timelines are pages of their own
+    const std::vector<std::string> data = data_of(rest);
+    ASSERT_EQ(data.size(), 4U);  // the plan, the parts of a timeline, two rows
+    EXPECT_THAT(rest, Not(HasSubstr("/* s")));
+    EXPECT_THAT(rest, Not(HasSubstr("<!-- data -->")));
+    EXPECT_EQ(rest.find("</script>"), rest.rfind("</script>"));
+    EXPECT_THAT(rest, Not(HasSubstr("src=")));
+    EXPECT_THAT(rest, Not(HasSubstr("href=")));
+    EXPECT_THAT(rest, Not(HasSubstr("url(")));
+    EXPECT_THAT(rest, Not(HasSubstr("@import")));
+}
+
+TEST(PlanReports, PageHoldsThePlanAndTheTimelinesOfItsBestRows) {
+    PlanOptions options = small_plan();
+    options.sensitivity_rows = 0;
+    options.schedules = {"1f1b", "zb-v", "v-half", "gpipe"};
+    const Plan plan = make_plan(options);
+    ASSERT_GT(plan.rows.size(), 11U);
+    std::string page = plan_html(plan);
+    const std::vector<std::string> data = data_of(page);
+    ASSERT_EQ(data.size(), 12U);
+    EXPECT_EQ(json::parse(data[0]), json::parse(plan_json(plan)));
+    const json parts = json::parse(data[1]);
+    EXPECT_THAT(parts["before"].get<std::string>(), ::testing::StartsWith("<!DOCTYPE html>"));
+    EXPECT_THAT(parts["after"].get<std::string>(), ::testing::EndsWith("</html>\n"));
+    for (size_t row = 0; row < 10; ++row) {
+        const std::string run = json::parse(data[2 + row]).get<std::string>();
+        const size_t begin = run.find('>') + 1;
+        const json timeline = json::parse(run.substr(begin, run.rfind('<') - begin));
+        EXPECT_EQ(timeline["title"], to_string(plan.rows[row].candidate));
+        EXPECT_EQ(timeline["ranks"], 4);
+        EXPECT_NEAR(timeline["makespan"].get<double>(), static_cast<double>(plan.rows[row].step_ns),
+                    1)
+            << row;
+        EXPECT_NEAR(timeline["bubble"].get<double>(), plan.rows[row].bubble, 1e-9) << row;
+        EXPECT_EQ(timeline["memory"].size(), 4U);
+    }
+}
+
+TEST(PlanReports, PageLeavesOutTimelinesOfTooManyPasses) {
+    PlanOptions options = small_plan();
+    options.sensitivity_rows = 0;
+    options.schedules = {"1f1b"};
+    options.vocab_modes = {VocabMode::none, VocabMode::one_barrier};
+    options.evaluation = Evaluation::pass_times;
+    options.global_batch_size = 1000;  // 16 and 28 passes of a microbatch, at most 25,000
+    const Plan plan = make_plan(options);
+    ASSERT_EQ(plan.rows.front().candidate.vocab_mode, VocabMode::one_barrier);
+    std::string page = plan_html(plan);
+    EXPECT_EQ(data_of(page).size(), 3U);
+    EXPECT_THAT(plan_html(plan), HasSubstr("data-row=\"1\""));
 }
 
 TEST(PlanText, SaysWhetherAnotherRowWinsWithOtherEfficiencies) {

@@ -79,7 +79,7 @@ TEST_F(Output, OfEveryCommandFits80Columns) {
           "simulate 1f1b --pp 2 --microbatches 8 --vocab-mode one_barrier --costs profile.json",
           "timeline 1f1b zb-v,vocab-mode=interlaced traces/1f1b-one_barrier-p2.json --pp 8 "
           "--microbatches 24 --html page.html",
-          "explain 1f1b --pp 4 --microbatches 8 --rank 0 --at 150",
+          "explain 1f1b --pp 4 --microbatches 8 --rank 0 --at 2000",
           "explain v-half --vocab-mode one_barrier --pp 2 --microbatches 8 --costs profile.json "
           "--rank 1 --at 0.1ms",
           "plan --model llama-3-8b --gpus 8 --gpu h100 --seq-length 4096 --global-batch-size 32 "

@@ -56,8 +56,10 @@ TEST(ScheduleShow, DrawsOneRowPerRankAlongTime) {
     // busy for 2 (F + S + T + B) = 80 ticks = 6.67 F; rank 0 ends with the last G at 107 ticks.
     EXPECT_EQ(outcome.output,
               "gpipe none, 2 ranks, 2 microbatches\n"
-              "costs: F,B 1,1 for a rank's layers; I and W: half of B; S and T with an even\n"
-              "share of the vocabulary: a third of F; E and G: a quarter of that; message: 0\n\n"
+              "times in the unit of the costs of a rank: F 1, B 1, V 0.33; V: S, and T, of an\n"
+              "  even share of the rows; I, W: half of B; E, G: a quarter of V\n"
+              "vocabulary mode none, the schedule as published, because no --vocab-mode is\n"
+              "  given (train_gpt: one_barrier)\n\n"
               "        0              5\n"
               "rank 0 |F0-F1-..............B0-B1-\n"
               "rank 1 |...F0-S0T0F1-S1T1B0-B1-...\n\n"
@@ -116,7 +118,7 @@ TEST(ScheduleShow, TakesAFileAndAVocabMode) {
     EXPECT_THAT(plain.output, HasSubstr("dualpipe_v.csv none, 2 ranks, 4 microbatches"));
     const Outcome with =
         run("show " + kExamples + "/dualpipe_v.csv --vocab-mode one_barrier --format csv");
-    EXPECT_THAT(with.output, StartsWith("vocabpipe 1,barriers one,input 0 32000 64000,"));
+    EXPECT_THAT(with.output, StartsWith("vocabpipe 1,barriers one,input 0 25152 50304,"));
 }
 
 TEST(ScheduleShow, TakesTheTimesOfAProfile) {

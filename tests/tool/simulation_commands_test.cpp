@@ -86,10 +86,10 @@ TEST(SimulateCommand, PrintsTimeBubbleAndMemoryPerRank) {
         folder, "simulate 1f1b --pp 4 --microbatches 8 --costs 10,20,0 --hidden-size 1024");
     EXPECT_EQ(outcome.exit_code, 0);
     EXPECT_EQ(outcome.error, "");
-    EXPECT_THAT(outcome.output, StartsWith("1f1b none, 4 ranks, 8 microbatches\n"
-                                           "times in the unit of --costs\n"
-                                           "makespan      330\n"
-                                           "largest span  330\n"));
+    EXPECT_THAT(outcome.output,
+                AllOf(StartsWith("1f1b none, 4 ranks, 8 microbatches\n"
+                                 "times in the unit of the costs of a rank: F 10, B 20, V 0; V: "),
+                      HasSubstr("\nmakespan      330\nlargest span  330\n")));
     EXPECT_THAT(outcome.output, HasSubstr("bubble        27.27 %\n"));
     EXPECT_THAT(outcome.output, HasSubstr("\n   0   240    90  72.73 %\n"));
     EXPECT_THAT(outcome.output, HasSubstr("\n   3   240    90  72.73 %\n"));
@@ -157,8 +157,9 @@ TEST(SimulateCommand, MovesLayersAwayFromTheOutputLayer) {
         "1f1b --vocab-mode redistributed --pp 4 --microbatches 8 --costs 12,24,6 --num-layers 16 "
         "--recompute-granularity full");
     EXPECT_EQ(recomputing.at("by_rank").at(3).at("busy"), 8 * (8 * 6 + 12));
-    EXPECT_THAT(refused("simulate 1f1b --vocab-mode redistributed --pp 4 --microbatches 8", 2),
-                HasSubstr("--num-layers"));
+    EXPECT_THAT(
+        refused("simulate 1f1b --vocab-mode redistributed --pp 4 --microbatches 8 --costs 1,2", 2),
+        HasSubstr("--num-layers"));
 }
 
 // A third of 1 for S and T, a quarter of that for E and G: nothing is rounded away.
@@ -239,12 +240,14 @@ TEST(SimulateCommand, TakesSchedulesFromFiles) {
                       .exit_code,
                   0);
     }
-    const Json whole = Json::parse(vocabpipe_in(folder, "simulate whole.json --json").output);
+    const Json whole =
+        Json::parse(vocabpipe_in(folder, "simulate whole.json --costs 12,24 --json").output);
     EXPECT_EQ(whole.at("title"), "whole.json, 3 ranks, 7 microbatches");
     EXPECT_EQ(whole.at("stages"), 6);
     // Vocabulary passes are added to a file that has none.
     const Json base = Json::parse(
-        vocabpipe_in(folder, "simulate base.csv --vocab-mode two_barriers --json").output);
+        vocabpipe_in(folder, "simulate base.csv --vocab-mode two_barriers --costs 12,24 --json")
+            .output);
     EXPECT_EQ(base.at("by_rank").at(1).at("busy"), whole.at("by_rank").at(1).at("busy"));
     EXPECT_EQ(vocabpipe_in(folder, "timeline base.csv whole.json --html x.html").exit_code, 0);
     EXPECT_THAT(vocabpipe_in(folder, "explain base.csv").output, HasSubstr("critical path"));
@@ -426,10 +429,10 @@ TEST(TimelineCommand, StacksSchedulesAndTraces) {
 
 TEST(TimelineCommand, SaysCostsAndTitleInPageAndPicture) {
     const TempFolder folder;
-    const Outcome outcome = vocabpipe_in(
-        folder,
-        "timeline 1f1b 1f1b,costs=10,20 --pp 2 --microbatches 4 --latency 2 --html out.html "
-        "--svg out.svg --title 'A and B'");
+    const Outcome outcome = vocabpipe_in(folder,
+                                         "timeline 1f1b,costs=12,24,4 1f1b,costs=10,20 --pp 2 "
+                                         "--microbatches 4 --latency 2 --html out.html "
+                                         "--svg out.svg --title 'A and B'");
     EXPECT_EQ(outcome.exit_code, 0) << outcome.error;
     const std::string page = testing::read_file(folder / "out.html");
     EXPECT_THAT(page, HasSubstr(R"("costs":"F 12, B 24, V 4, latency 2")"));
@@ -667,7 +670,7 @@ TEST(PassTimesFile, GivesEveryPassItsOwnTime) {
     EXPECT_EQ(json["by_rank"][1]["busy"], 4 * 5900);
     const Outcome shown =
         vocabpipe_in(folder, "schedule show 1f1b --pp 2 --microbatches 4 --pass-times t.csv");
-    EXPECT_THAT(shown.output, HasSubstr("costs: pass times from t.csv"));
+    EXPECT_THAT(shown.output, HasSubstr("costs: pass times of t.csv"));
     EXPECT_THAT(shown.output, HasSubstr("makespan 26.60 us"));
 }
 

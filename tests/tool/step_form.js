@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // node step_form.js PAGE TEXT: what the generators inside a timeline page make for the lines of TEXT,
-// each "family mode p m chunks layers F,B,V latency", is what `vocabpipe timeline` wrote of the same
+// each "family mode p m chunks layers F,B,V latency" ("-": without costs), is what `vocabpipe timeline` wrote of the same
 // steps as the runs of PAGE. Or, with a line that begins with "refused", that they refuse it.
 'use strict';
 const fs = require('fs');
@@ -27,7 +27,7 @@ async function main() {
     const refusal = words[0] === 'refused' && words.shift();
     const [family, mode, pp, microbatches, chunks, layers, costs, latency] = words;
     const asked = {family, mode, pp: Number(pp), microbatches: Number(microbatches),
-                   chunks: Number(chunks), layers: Number(layers), costs, latency: Number(latency)};
+                   chunks: Number(chunks), layers: Number(layers), costs: costs.replace('-', ''), latency: Number(latency)};
     let made = null;
     try {
       made = work.stepOf(module, asked);

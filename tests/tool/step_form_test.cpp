@@ -27,18 +27,20 @@ struct FormStep {
     [[nodiscard]] std::string line() const {
         return family + " " + std::string(to_string(mode)) + " " + std::to_string(ranks) + " " +
                std::to_string(microbatches) + " " + std::to_string(chunks) + " " +
-               std::to_string(layers) + " " + costs + " " + std::to_string(latency);
+               std::to_string(layers) + " " + (costs.empty() ? "-" : costs) + " " +
+               std::to_string(latency);
     }
     /// As `vocabpipe timeline` does.
     [[nodiscard]] std::string run() const {
         return family + ",vocab-mode=" + std::string(to_string(mode)) +
                ",pp=" + std::to_string(ranks) + ",microbatches=" + std::to_string(microbatches) +
                (chunks > 0 ? ",chunks=" + std::to_string(chunks) : "") +
-               (layers > 0 ? ",num-layers=" + std::to_string(layers) : "") + ",costs=" + costs +
+               (layers > 0 ? ",num-layers=" + std::to_string(layers) : "") +
+               (costs.empty() ? "" : ",costs=" + costs) +
                (latency > 0 ? ",latency=" + std::to_string(latency) : "");
     }
     [[nodiscard]] bool possible() const {
-        if (mode == VocabMode::redistributed && layers == 0) return false;
+        if (mode == VocabMode::redistributed && layers == 0 && !costs.empty()) return false;
         try {
             (void)placement_of(family, {.ranks = ranks,
                                         .microbatches = microbatches,
@@ -62,6 +64,7 @@ std::vector<FormStep> form_steps() {
             const int layers = mode == VocabMode::redistributed ? 16 : 0;
             steps.push_back({name, mode, 4, 8, 0, layers, "12,24,4", 0});
             steps.push_back({name, mode, 2, 6, 0, 16, "10,23,7", 1});
+            steps.push_back({name, mode, 4, 8, 0, 0, "", 0});
         }
         steps.push_back({name, VocabMode::two_barriers, 8, 16, 0, 0, "3,5,0", 2});
         steps.push_back({name, VocabMode::one_barrier, 3, 9, 3, 0, "12,24,4", 0});

@@ -53,11 +53,11 @@ let generators = null;
 /** What a run of the page was made of, as far as its title and costs tell. */
 function askedOf(run) {
   const title = /^(\S+) (\w+), (\d+) ranks?, (\d+) microbatch/.exec(run ? run.title : '');
-  const costs = /F (\d+), B (\d+), V (\d+)/.exec(run ? run.costs : '');
+  const costs = /^F (\d+), B (\d+), V (\d+)(?![.\d ])/.exec(run ? run.costs : '');
   const latency = /latency (\d+)/.exec(run ? run.costs : '');
   return {family: title ? title[1] : '1f1b', mode: title ? title[2] : 'one_barrier',
           pp: title ? title[3] : 4, microbatches: title ? title[4] : 8, chunks: '', layers: '',
-          F: costs ? costs[1] : 12, B: costs ? costs[2] : 24, V: costs ? costs[3] : 4,
+          F: costs ? costs[1] : '', B: costs ? costs[2] : '', V: costs ? costs[3] : '',
           latency: latency ? latency[1] : 0};
 }
 
@@ -65,10 +65,10 @@ const kFields = [
   ['family', 'schedule', ''], ['mode', 'vocabulary mode', ''],
   ['pp', 'ranks p', 'Pipeline ranks'], ['microbatches', 'microbatches m', 'Microbatches per step'],
   ['chunks', 'stages per rank', "Empty: the schedule's own"],
-  ['layers', 'layers', 'Of the model; empty: one per rank. Redistributed needs it'],
-  ['F', 'cost F', 'Forward of the layers of a rank'],
+  ['layers', 'layers', 'Of the model; empty: one per rank, which redistributed cannot divide, or 96 without costs'],
+  ['F', 'cost F', 'Forward of the layers of a rank. All costs empty: FLOPs of GPT-3 175B, where a layer is 12'],
   ['B', 'cost B', 'Backward of the layers of a rank; I and W are halves of it'],
-  ['V', 'cost S, T', 'Of an even share of the vocabulary; E and G are quarters of it'],
+  ['V', 'cost S, T', 'Of an even share of the vocabulary; E and G are quarters of it; empty: F / 3'],
   ['latency', 'latency', 'Of a message'],
 ];
 
@@ -86,7 +86,7 @@ async function buildForm() {
     if (list === null) {
       field.type = 'number';
       field.min = id === 'V' || id === 'latency' ? 0 : 1;
-      field.required = id !== 'chunks' && id !== 'layers';
+      field.required = id === 'pp' || id === 'microbatches' || id === 'latency';
     } else {
       for (const value of list) make(field, 'option', '', value);
     }
@@ -105,8 +105,9 @@ function drawForm() {
   const form = element('form');
   const value = (name) => form.elements[name].value;
   const refuse = (text) => { element('refused').textContent = text; };
+  const costs = ['F', 'B', 'V'].map(value);
   const asked = {family: value('family'), mode: value('mode'),
-                 costs: `${value('F')},${value('B')},${value('V')}`, pp: Number(value('pp')),
+                 costs: costs.filter((figure) => figure !== '').join(','), pp: Number(value('pp')),
                  microbatches: Number(value('microbatches')), chunks: Number(value('chunks')),
                  layers: Number(value('layers')), latency: Number(value('latency'))};
   refuse('');

@@ -61,10 +61,9 @@ void explain_step(const ExplainArguments& options, const GivenFlags& given) {
     const std::string name = take_own_flags(options.schedule, flags);
     const SimulatedStep simulated = simulate_step(name, flags);
     const Timeline& timeline = simulated.simulation.timeline;
-    std::string text = one_line(simulated.step.title) + "\n";
+    std::string text;
     const int ticks = simulated.step.ticks_per_unit;
     const auto time = [&](int64_t ns) { return time_text(ns, ticks); };
-    text += "\n";
     if (!options.at.empty()) {
         const int64_t at = parse_time("--at", options.at, ticks);
         const int64_t makespan = simulated.simulation.summary.makespan_ns;
@@ -80,7 +79,7 @@ void explain_step(const ExplainArguments& options, const GivenFlags& given) {
         const LongWork work("explaining " + name);
         text += to_text(critical_path(timeline, simulated.programs), time);
     }
-    std::printf("%s", wrap_text(text, 4).c_str());
+    std::printf("%s\n%s", heading(simulated.step).c_str(), wrap_text(text, 4).c_str());
 }
 
 }  // namespace

@@ -19,8 +19,45 @@ int64_t& of(TableCosts::OpCosts& costs, Op op) {
     return costs[static_cast<size_t>(op)];
 }
 
+int64_t scaled(double value, double by) {
+    return std::llround(value * by);
+}
 int64_t scaled(int64_t value, double by) {
-    return std::llround(static_cast<double>(value) * by);
+    return scaled(static_cast<double>(value), by);
+}
+
+/// Whether layers and vocabulary are the same for any number of ranks.
+bool of_one_model(const ScheduleFlags& flags) {
+    return flags.costs.empty() && flags.pass_times.empty();
+}
+
+/// Without --costs: F of a layer, in units.
+constexpr int kLayerForward = 12;
+
+/// S, and T, of all vocabulary rows over F of a layer: 3 h V FLOPs per token over 24 h^2 + 2 s h
+/// (causal attention; f = 4 h). S and T are two thirds and one third of 6 h V, or half each.
+double vocabulary_layers(const FiguredModel& model, int64_t seq_length) {
+    return 3.0 * static_cast<double>(model.vocabulary_rows) /
+           (24.0 * static_cast<double>(model.hidden_size) + 2.0 * static_cast<double>(seq_length));
+}
+
+StageCosts stage_costs(const ScheduleFlags& flags, int ranks, int ticks) {
+    if (!flags.costs.empty()) return parse_stage_costs(flags.costs, ticks);
+    const FiguredModel model = figured_model(flags, ranks);
+    const double layer = kLayerForward * ticks;
+    const double forward = layer * static_cast<double>(model.layers) / ranks;
+    return {.forward = std::max<int64_t>(std::llround(forward), 1),
+            .backward = std::max<int64_t>(std::llround(2 * forward), 2),
+            .vocabulary = layer * vocabulary_layers(model, flags.seq_length) / ranks};
+}
+
+/// "12", "3.33": at most two decimals.
+std::string figure_text(double ticks) {
+    std::array<char, 32> text;
+    std::snprintf(text.data(), text.size(), "%.2f", ticks / kTicksPerUnit);
+    std::string figure = text.data();
+    if (figure.ends_with(".00")) figure.resize(figure.size() - 3);
+    return figure;
 }
 
 /// Cost of R, for a stage whose F costs `forward`. Norms and the activation read and write 12 h
@@ -44,43 +81,56 @@ int64_t recompute_cost(int64_t forward, Recompute recompute, int64_t hidden_size
 StageCosts parse_stage_costs(const std::string& text, int ticks) {
     constexpr int64_t kMost = int64_t{1} << 36;  // a sixteenth of what make_schedule() allows
     StageCosts costs;
+    int64_t vocabulary = 0;
     int used = 0;
     int count = 0;
     if (std::sscanf(text.c_str(), "%" SCNd64 ",%" SCNd64 "%n", &costs.forward, &costs.backward,
                     &used) == 2) {
         count = 2;
         int more = 0;
-        if (std::sscanf(text.c_str() + used, ",%" SCNd64 "%n", &costs.vocabulary, &more) == 1) {
+        if (std::sscanf(text.c_str() + used, ",%" SCNd64 "%n", &vocabulary, &more) == 1) {
             count = 3;
             used += more;
         }
     }
     const auto fits = [](int64_t value) { return value >= 0 && value <= kMost; };
     if (count == 0 || static_cast<size_t>(used) != text.size() || costs.forward < 1 ||
-        costs.backward < 1 || !fits(costs.forward) || !fits(costs.backward) ||
-        !fits(costs.vocabulary)) {
+        costs.backward < 1 || !fits(costs.forward) || !fits(costs.backward) || !fits(vocabulary)) {
         throw UsageError("--costs " + text +
                          ": must be F,B or F,B,V in integers from 1 to 2^36 (V from 0), such as "
                          "12,24,4, or a profile file");
     }
     costs.forward *= ticks;
     costs.backward *= ticks;
-    costs.vocabulary = count == 2 ? costs.forward / 3 : costs.vocabulary * ticks;
+    costs.vocabulary = static_cast<double>(count == 2 ? costs.forward / 3 : vocabulary * ticks);
     return costs;
 }
 
-std::string costs_text(const ScheduleFlags& flags) {
-    const StageCosts costs = parse_stage_costs(flags.costs, kTicksPerUnit);
-    const auto figure = [](int64_t ticks) {
-        std::string text = std::to_string(ticks / kTicksPerUnit);
-        if (ticks % kTicksPerUnit == 0) return text;
-        std::array<char, 16> part;
-        std::snprintf(part.data(), part.size(), "%.2f",
-                      static_cast<double>(ticks % kTicksPerUnit) / kTicksPerUnit);
-        return text + (part.data() + 1);  // without its 0
-    };
-    std::string text = "F " + figure(costs.forward) + ", B " + figure(costs.backward) + ", V " +
-                       figure(costs.vocabulary);
+FiguredModel figured_model(const ScheduleFlags& flags, int ranks) {
+    // GPT-3 175B, whose vocabulary Megatron-LM pads to a multiple of 128.
+    constexpr FiguredModel kModel{.layers = 96, .hidden_size = 12288, .vocabulary_rows = 50304};
+    FiguredModel model = kModel;
+    if (!of_one_model(flags)) {
+        model = {.layers = ranks, .hidden_size = 4096, .vocabulary_rows = int64_t{32000} * ranks};
+    }
+    if (flags.num_layers > 0) model.layers = flags.num_layers;
+    if (flags.hidden_size > 0) model.hidden_size = flags.hidden_size;
+    if (flags.vocab_size > 0) model.vocabulary_rows = flags.vocab_size;
+    return model;
+}
+
+std::string costs_text(const ScheduleFlags& flags, int ranks) {
+    const StageCosts costs = stage_costs(flags, ranks, kTicksPerUnit);
+    std::string text = "F " + figure_text(static_cast<double>(costs.forward)) + ", B " +
+                       figure_text(static_cast<double>(costs.backward)) + ", V " +
+                       figure_text(costs.vocabulary);
+    if (flags.costs.empty()) {
+        const FiguredModel model = figured_model(flags, ranks);
+        text += " (" + std::to_string(model.layers) + " layers of F " +
+                std::to_string(kLayerForward) + ", hidden size " +
+                std::to_string(model.hidden_size) + ", " + std::to_string(model.vocabulary_rows) +
+                " vocabulary rows)";
+    }
     if (flags.latency > 0) text += ", latency " + std::to_string(flags.latency);
     if (flags.hop > 0) text += ", hop " + std::to_string(flags.hop);
     return text;
@@ -91,30 +141,35 @@ int ticks_per_unit(const ScheduleFlags& flags) {
 }
 
 FigureCosts::FigureCosts(const ScheduleFlags& flags, Recompute recompute)
-    : flags_(flags),
-      recompute_(recompute),
-      figures_(parse_stage_costs(flags.costs, std::max(ticks_per_unit(flags), 1))) {}
+    : flags_(flags), recompute_(recompute) {
+    if (!flags.costs.empty()) static_cast<void>(parse_stage_costs(flags.costs));  // refuses
+}
 
 std::vector<int> FigureCosts::layers_per_stage(std::span<const int> rank_of_stage,
                                                VocabMode mode) const {
-    const int layers = flags_.num_layers;
-    if (layers == 0) {
+    if (flags_.num_layers == 0) {
         if (mode != VocabMode::redistributed) return {};
-        throw UsageError(
-            "--vocab-mode redistributed: requires --num-layers, because the layers that move "
-            "depend on it");
+        if (!of_one_model(flags_)) {
+            throw UsageError(
+                "--vocab-mode redistributed: requires --num-layers, because the layers that move "
+                "depend on it");
+        }
     }
-    const StageCosts ticks = parse_stage_costs(flags_.costs, kTicksPerUnit);
-    const int64_t again = recompute_cost(ticks.forward, recompute_, flags_.hidden_size);
+    const int ranks = 1 + *std::ranges::max_element(rank_of_stage);
+    const FiguredModel model = figured_model(flags_, ranks);
+    const StageCosts ticks = stage_costs(flags_, ranks, kTicksPerUnit);
+    const int64_t again = recompute_cost(ticks.forward, recompute_, model.hidden_size);
     const double output =  // in transformer layers
-        2.0 * static_cast<double>(ticks.vocabulary) * layers /
+        2.0 * ticks.vocabulary * static_cast<double>(model.layers) /
         static_cast<double>(ticks.forward + ticks.backward + again);
-    return vocabpipe::layers_per_stage(layers, rank_of_stage, mode, output);
+    return vocabpipe::layers_per_stage(static_cast<int>(model.layers), rank_of_stage, mode, output);
 }
 
 StepPrice FigureCosts::price(const Schedule& schedule, const std::vector<int>& layers) const {
-    const StageCosts& costs = figures_;
     const ScheduleFlags& flags = flags_;
+    const int ticks = std::max(ticks_per_unit(flags), 1);
+    const StageCosts costs = stage_costs(flags, schedule.ranks, ticks);
+    const FiguredModel model = figured_model(flags, schedule.ranks);
     StepPrice step;
     const int stages = schedule.stages;
     // Costs are per rank's layers, so that schedules with other numbers of stages run the same
@@ -124,28 +179,29 @@ StepPrice FigureCosts::price(const Schedule& schedule, const std::vector<int>& l
                        : std::accumulate(layers.begin(), layers.end(), 0.0) / schedule.ranks;
     const int64_t tokens = flags.seq_length * flags.micro_batch_size;
     constexpr int64_t kMostElements = int64_t{1} << 40;  // of a boundary: more than any memory
-    if (tokens > kMostElements / flags.hidden_size) {
+    if (tokens > kMostElements / model.hidden_size) {
         throw UsageError("--seq-length " + std::to_string(flags.seq_length) +
                          " with --micro-batch-size " + std::to_string(flags.micro_batch_size) +
-                         " and --hidden-size " + std::to_string(flags.hidden_size) +
+                         " and --hidden-size " + std::to_string(model.hidden_size) +
                          ": their product must be at most 2^40");
     }
     constexpr int64_t kBytes = 2;  // bf16
-    const int64_t row = tokens * flags.hidden_size * kBytes;
+    const int64_t row = tokens * model.hidden_size * kBytes;
     step.sizes.tokens = tokens;
-    step.sizes.hidden = flags.hidden_size;
+    step.sizes.hidden = model.hidden_size;
     step.sizes.dtype = DType::bf16;
     step.sizes.report_bytes = 64;  // norms and loss: a few numbers
     for (int stage = 0; stage < stages; ++stage) {
         const double part = (layers.empty() ? 1 : layers[static_cast<size_t>(stage)]) / per_rank;
-        const double count =
-            layers.empty() ? part : part * per_rank;  // layers, one per rank if not given
+        const double count =  // layers; equal parts of them if not given
+            layers.empty() ? part * static_cast<double>(model.layers) / schedule.ranks
+                           : part * per_rank;
         TableCosts::OpCosts pass{};
         of(pass, Op::F) = scaled(costs.forward, part);
         of(pass, Op::B) = scaled(costs.backward, part);
         of(pass, Op::I) = of(pass, Op::B) / 2;
         of(pass, Op::W) = of(pass, Op::B) - of(pass, Op::I);
-        of(pass, Op::R) = recompute_cost(of(pass, Op::F), recompute_, flags.hidden_size);
+        of(pass, Op::R) = recompute_cost(of(pass, Op::F), recompute_, model.hidden_size);
         step.costs.stage_ns.push_back(pass);
         // Activations of this library's transformer layer with a feed-forward size of 4 h
         // (docs/memory.md): 8 h + 2 f per token for the backward, of which 2 h + f are outputs of
@@ -165,17 +221,19 @@ StepPrice FigureCosts::price(const Schedule& schedule, const std::vector<int>& l
         };
         of(pass, Op::S) = of(pass, Op::T) = scaled(costs.vocabulary, share(schedule.output));
         if (schedule.input.rows(rank) > 0) {
-            of(pass, Op::E) = of(pass, Op::G) = costs.vocabulary / 4;  // rows of all tokens
+            // Of all tokens.
+            of(pass, Op::E) = of(pass, Op::G) = static_cast<int64_t>(costs.vocabulary / 4);
         }
         step.costs.rank_ns.push_back(pass);
         step.sizes.shards.push_back({.exp_logits = tokens * schedule.output.rows(rank) * kBytes});
     }
-    const int64_t ticks = std::max(ticks_per_unit(flags), 1);
     step.costs.latency_ns = flags.latency * ticks;
     if (flags.hop > 0) {
         step.costs.bytes_per_ns = static_cast<double>(row) / static_cast<double>(flags.hop * ticks);
     }
-    step.costs.layers_per_stage = mean_layers(layers, stages);
+    step.costs.layers_per_stage = layers.empty() && of_one_model(flags)
+                                      ? static_cast<double>(model.layers) / stages
+                                      : mean_layers(layers, stages);
     step.order = PassCosts::of(step.costs, step.sizes, schedule);
     return step;
 }

@@ -12,7 +12,7 @@
 
 namespace vocabpipe::tool {
 
-/// Pass times of a CSV file "rank,op,stage,ns" (--pass-times; docs/profiles.md) in place of those
+/// Pass times of a CSV file "rank,op,stage,ns" (--pass-times; docs/plan-with-your-own-times.md) in place of those
 /// that others give. Missing halves of a backward follow from B = I + W, or I = W = B / 2.
 class PassTimesFile final : public CostSource {
 public:

@@ -22,8 +22,7 @@ struct ScheduleFlags {
     int64_t vocab_size = 0;
     std::optional<Recompute> recompute;        // none: Recompute::none, or full for a file with R
     CsvDialect dialect = CsvDialect::current;  // of a PyTorch CSV
-    // Round numbers, equal for all stages: B = 2 F, and an even share of the output layer is F / 3.
-    std::string costs = "12,24,4";
+    std::string costs;            // F,B or F,B,V or a profile; empty: FLOPs of figured_model()
     std::string pass_times;       // a file; empty: none
     bool figures_are_ns = false;  // of --costs F,B; not a flag: set if measured runs are drawn, too
     int64_t latency = 0;
@@ -31,7 +30,7 @@ struct ScheduleFlags {
     int num_layers = 0;
     int64_t seq_length = 2048;  // a common training length; only memory depends on it
     int64_t micro_batch_size = 1;
-    int64_t hidden_size = 4096;  // that of a 7B model
+    int64_t hidden_size = 0;
     bool no_optimizer_barrier = false;
     int cores = 0;
     std::optional<CommunicationOrder> communication_order;  // none: the profile's, or lanes

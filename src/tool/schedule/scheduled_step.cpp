@@ -12,6 +12,7 @@
 #include "src/tool/schedule/schedule_files.hpp"
 #include "src/tool/support/long_work.hpp"
 #include "src/tool/support/progress.hpp"
+#include "src/tool/support/text.hpp"
 #include "src/train/options/rule_flags.hpp"
 #include "vocabpipe/error.hpp"
 #include "vocabpipe/lower.hpp"
@@ -88,7 +89,7 @@ std::string memory_of(const ScheduledStep& step, const ScheduleFlags& flags,
         profile ? profile->model.micro_batch_size : flags.micro_batch_size;
     const int64_t seq_length = profile ? profile->model.seq_length : flags.seq_length;
     const int64_t count = layers.empty()
-                              ? step.schedule.ranks
+                              ? figured_model(flags, step.schedule.ranks).layers
                               : std::accumulate(layers.begin(), layers.end(), int64_t{0});
     std::string text = "hidden size " + std::to_string(step.sizes.hidden) + ", " +
                        std::to_string(micro_batch_size) + " x " + std::to_string(seq_length) +
@@ -127,8 +128,8 @@ void take_price(ScheduledStep& step, StepPrice& price, const ScheduleFlags& flag
     if (!flags.overlap_table.empty()) {
         if (step.ticks_per_unit > 0) {
             throw UsageError("--overlap-table " + flags.overlap_table +
-                             ": is in nanoseconds, but --costs " + flags.costs +
-                             " is not; give a profile or --pass-times");
+                             ": is in nanoseconds, but the costs are not; give --costs a profile, "
+                             "or --pass-times");
         }
         step.costs.piece_ns = piece_price(read_overlap_table(flags.overlap_table));
     }
@@ -136,8 +137,12 @@ void take_price(ScheduledStep& step, StepPrice& price, const ScheduleFlags& flag
     if (step.costs.communication != CommunicationOrder::lanes) {
         step.title += ", communication order " + std::string(to_string(step.costs.communication));
     }
-    step.costs_of = profile ? "of profile " + flags.costs : costs_text(flags);
-    if (!flags.pass_times.empty()) step.costs_of += ", pass times of " + flags.pass_times;
+    const std::string file = flags.pass_times.empty() ? "" : "pass times of " + flags.pass_times;
+    if (profile) {
+        step.costs_of = "of profile " + flags.costs + (file.empty() ? "" : ", " + file);
+    } else {
+        step.costs_of = file.empty() ? costs_text(flags, flags.pp) : file;
+    }
     step.options = {.wait_for_reports = !flags.no_optimizer_barrier,
                     .persistent = step.persistent,
                     .cores = flags.cores > 0 ? flags.cores
@@ -186,12 +191,14 @@ ScheduledStep make_step(const std::string& name, const ScheduleFlags& asked, int
     options.vocab_mode = flags.vocab_mode.value_or(VocabMode::none);
     options.vocab_size = flags.vocab_size > 0 ? flags.vocab_size
                          : profile            ? profile->model.vocab
-                                              : int64_t{32000} * flags.pp;
+                                              : figured_model(flags, flags.pp).vocabulary_rows;
     options.rule = flags.rule;
     const bool complete_file = is_file && from_file.output.vocab_size() > 0;
+    if (complete_file) flags.vocab_size = from_file.output.vocab_size();
     const bool own_recomputation = is_file && has_recomputation(from_file);
     const Recompute recompute = granularity(flags.recompute, own_recomputation, name);
     ScheduledStep step;
+    step.default_mode = !flags.vocab_mode && !complete_file;
     step.title = name + (complete_file ? "" : " " + std::string(to_string(options.vocab_mode))) +
                  ", " + counted(options.ranks, "rank") + ", " +
                  counted(options.microbatches, "microbatch", "microbatches");
@@ -219,6 +226,25 @@ ScheduledStep make_step(const std::string& name, const ScheduleFlags& asked, int
     step.schedule = std::move(priced.schedule);
     step.memory_of = memory_of(step, flags, priced.layers, profile);
     return step;
+}
+
+std::string heading(const ScheduledStep& step) {
+    std::string text = wrap_text(one_line(step.title)) + "\n";
+    text += step.ticks_per_unit > 0
+                ? wrap_text("times in the unit of the costs of a rank: " + one_line(step.costs_of) +
+                                "; V: S, and T, of an even share of the rows; I, W: half of B; E, "
+                                "G: a quarter of V",
+                            2)
+                : wrap_text("costs: " + one_line(step.costs_of), 2);
+    text += "\n";
+    if (step.default_mode) {
+        text += wrap_text(
+                    "vocabulary mode none, the schedule as published, because no "
+                    "--vocab-mode is given (train_gpt: one_barrier)",
+                    2) +
+                "\n";
+    }
+    return text;
 }
 
 SimulatedStep simulate_step(const std::string& schedule, const ScheduleFlags& flags) {

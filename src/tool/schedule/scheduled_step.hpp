@@ -23,12 +23,17 @@ struct ScheduledStep {
     int ticks_per_unit = 0;                   ///< if costs are figures; 0: costs are nanoseconds
     std::vector<PersistentBytes> persistent;  ///< [rank of the world]; empty: unknown
     SimulateOptions options;
-    std::string memory_of;  ///< what `sizes` describe, for people
-    std::string costs_of;   ///< where the costs come from, for people
+    std::string memory_of;      ///< what `sizes` describe, for people
+    std::string costs_of;       ///< where the costs come from, for people
+    bool default_mode = false;  ///< no flag and no file says what happens to the vocabulary
 
     /// The simulated world: one pipeline, or with tensor ranks if the profile has them.
     [[nodiscard]] Mesh mesh() const { return sizes.mesh(schedule.ranks); }
 };
+
+/// What a command prints first: title, costs, and why the vocabulary mode is what it is if nobody
+/// chose it. Lines of at most 80 columns, with a newline at the end.
+[[nodiscard]] std::string heading(const ScheduledStep& step);
 
 /// Limit for schedules that are lowered, at some 800 bytes and 4 us per pass; checked before
 /// anything is made. make_schedule() allows more, for schedules that are only ordered and shown.

@@ -26,22 +26,10 @@ namespace {
 
 struct ShowArguments {
     std::string name;
-    // With these costs a column of the grid is a fraction of F, whatever the figures.
-    ScheduleFlags flags{.costs = "1,2"};
+    ScheduleFlags flags;
     std::string format = "grid";
     int width = 0;  // 0: the terminal's
 };
-
-std::string text_of_costs(const ScheduleFlags& flags, const ScheduledStep& step) {
-    if (!flags.pass_times.empty()) return "pass times from " + flags.pass_times;
-    if (step.ticks_per_unit == 0) return "measured, " + flags.costs;
-    const auto figures = std::count(flags.costs.begin(), flags.costs.end(), ',') + 1;
-    return (figures == 3 ? "F,B,V " : "F,B ") + flags.costs +
-           " for a rank's layers; I and W: half of B; S and T with an even share of the "
-           "vocabulary: " +
-           (figures == 3 ? "V" : "a third of F") +
-           "; E and G: a quarter of that; message: " + std::to_string(flags.latency + flags.hop);
-}
 
 int terminal_width() {
     constexpr int kWithoutTerminal = kTextWidth;
@@ -97,8 +85,7 @@ void print_ranks(const Schedule& schedule, const PassTimes& times, int ticks_per
 void print_grid(const ShowArguments& options, const ScheduledStep& step) {
     const Schedule& schedule = step.schedule;
     const PassTimes times = time_passes(schedule, PassCosts::of(step.costs, step.sizes, schedule));
-    std::printf("%s\n%s\n\n", wrap_text(one_line(step.title)).c_str(),
-                wrap_text("costs: " + text_of_costs(options.flags, step)).c_str());
+    std::printf("%s\n", heading(step).c_str());
     // Costs in nanoseconds have no unit: take about a microsecond.
     const int64_t unit = step.ticks_per_unit > 0 ? step.ticks_per_unit : 1000;
     const std::string grid = time_grid(

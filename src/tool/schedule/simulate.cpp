@@ -57,12 +57,34 @@ std::string mib(uint64_t bytes) {
     return text.data();
 }
 
+/// What a whole output layer does to the bubble, if it makes its rank the busiest by at least a
+/// hundredth; else "".
+std::string whole_layer_text(const SimulatedStep& run) {
+    const std::vector<int> owners = run.step.schedule.output.owners();
+    const std::vector<RankSummary>& ranks = run.simulation.summary.ranks;
+    if (owners.size() != 1 || run.step.schedule.ranks == 1 || run.step.mesh().slices() > 1) {
+        return "";
+    }
+    double mean = 0;
+    int64_t most = 0;
+    for (const RankSummary& rank : ranks) {
+        mean += static_cast<double>(rank.busy_ns) / static_cast<double>(ranks.size());
+        most = std::max(most, rank.busy_ns);
+    }
+    const auto owner = static_cast<size_t>(owners.front());
+    if (ranks[owner].busy_ns < most || static_cast<double>(most) < 1.01 * mean) return "";
+    return "rank " + std::to_string(owner) + " has the whole output layer and is busy " +
+           percent_text(static_cast<double>(most) / mean - 1) +
+           " longer than the mean rank, which alone makes a bubble of " +
+           percent_text(1 - mean / static_cast<double>(most)) +
+           "; --vocab-mode one_barrier gives every rank a share";
+}
+
 void print_table(const SimulatedStep& run) {
     const TimelineSummary& summary = run.simulation.summary;
     const int ticks = run.step.ticks_per_unit;
     const auto time = [&](int64_t value) { return time_text(value, ticks); };
-    std::printf("%s\n", wrap_text(one_line(run.step.title)).c_str());
-    if (ticks > 0) std::printf("times in the unit of --costs\n");
+    std::printf("%s\n", heading(run.step).c_str());
     std::printf("makespan      %s\n", time(summary.makespan_ns).c_str());
     std::printf("largest span  %s\n", time(summary.largest_span_ns).c_str());
     if (summary.fixed_ns > 0) std::printf("fixed         %s\n", time(summary.fixed_ns).c_str());
@@ -70,6 +92,9 @@ void print_table(const SimulatedStep& run) {
                 summary.barrier ? "makespan: the optimizer step waits for every rank"
                                 : "largest span: steps of different ranks overlap");
     std::printf("bubble        %s\n", percent_text(summary.bubble).c_str());
+    if (const std::string why = whole_layer_text(run); !why.empty()) {
+        std::printf("because       %s\n", wrap_text(why, 14, 14).c_str());
+    }
     if (run.receive_ahead == kAsSoonAsSent) {
         std::printf("receives      as soon as sent\n");
     } else if (run.receive_ahead > 1) {
@@ -122,6 +147,7 @@ void print_json(const SimulatedStep& run) {
                           : nlohmann::ordered_json(static_cast<double>(value) / ticks);
     };
     nlohmann::ordered_json json{{"title", run.step.title},
+                                {"costs", run.step.costs_of},
                                 {"ranks", run.step.mesh().size()},
                                 {"stages", run.step.schedule.stages},
                                 {"microbatches", run.step.schedule.microbatches},

@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -44,6 +45,12 @@ void print_summary(const std::vector<RecordedRun>& runs) {
                    percent_text(summary.bubble), one_line(run.title)});
     }
     std::printf("%s", table.text().c_str());
+    std::set<std::string> told;
+    for (const RecordedRun& run : runs) {
+        if (run.costs.empty() || !told.insert(run.costs).second) continue;
+        const char* what = run.ticks_per_unit > 0 ? "times in the unit of the costs: " : "costs: ";
+        std::printf("%s\n", wrap_text(what + one_line(run.costs), 2).c_str());
+    }
 }
 
 void draw_timeline(const TimelineArguments& options) {

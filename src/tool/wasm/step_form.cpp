@@ -27,10 +27,10 @@ RecordedRun run_of(const std::string& name, ScheduleFlags flags) {
     ScheduleOptions options{.ranks = flags.pp,
                             .microbatches = flags.microbatches,
                             .vocab_mode = mode,
-                            .vocab_size = int64_t{32000} * flags.pp,
+                            .vocab_size = figured_model(flags, flags.pp).vocabulary_rows,
                             .rule = flags.rule};
     const OrderSource source{.name = name};
-    if (flags.num_layers == 0 && mode == VocabMode::redistributed) {
+    if (!flags.costs.empty() && flags.num_layers == 0 && mode == VocabMode::redistributed) {
         throw UsageError("redistributed: set the number of layers, on which depends what moves");
     }
     PricedStep step =
@@ -45,7 +45,7 @@ RecordedRun run_of(const std::string& name, ScheduleFlags flags) {
                               counted(flags.microbatches, "microbatch", "microbatches");
     RecordedRun run = record(simulate(programs, costs).timeline, programs, title);
     run.ticks_per_unit = kTicksPerUnit;
-    run.costs = costs_text(flags);
+    run.costs = costs_text(flags, flags.pp);
     return run;
 }
 
