@@ -102,6 +102,7 @@ constexpr std::array kGenerators{
               .placement = Placement::v_shape,
               .chunks = 2,
               .splits_backward = true,
+              .searches = true,
               .memory_limit = true,
               .make = v_search},
     Generator{.name = "v-1f1b",

@@ -60,6 +60,9 @@ struct Generator {
     int chunks = 1;                             ///< v when the caller gives none
     bool any_chunks = false;                    ///< whether other v are possible
     bool splits_backward = false;               ///< may run I and W instead of B
+    /// The rule tries many orders, which takes long. Of the costs it reads those of stages and the
+    /// hop; vocabulary modes do not matter.
+    bool searches = false;
     // Options that the rule reads; make_schedule() refuses those that it would ignore.
     bool warm_up_depth = false;  ///< reads RuleOptions::warm_up_depth
     bool group_size = false;     ///< reads RuleOptions::group_size

@@ -4,7 +4,9 @@
 #include "src/model/tensor_shard.hpp"
 
 #include <algorithm>
+#include <iterator>
 #include <limits>
+#include <map>
 #include <numeric>
 #include <utility>
 
@@ -30,20 +32,34 @@ EndOfStep::EndOfStep(const StepModel& step)
 EndOfStep::Exchange EndOfStep::exchange_of(int rank, int64_t piece) const {
     Exchange exchange;
     if (mesh_.slices() == 1) return exchange;
+    struct Known {
+        Group group;
+        std::map<int64_t, std::pair<Sum, int64_t>>
+            of;  ///< [elements] sum, gather; layers are alike
+    };
+    std::map<Axis, Known> known;
     for (const GradientBucket& bucket : step_.sizes.buckets[static_cast<size_t>(rank)]) {
-        const int64_t members = mesh_.size_of(bucket.axis);
+        const int64_t members = std::ssize(bucket.first) - 1;
         const int64_t elements = bucket.first.back();
         if (members == 1 || elements == 0) continue;
-        const Group group{mesh_.ranks_along(bucket.axis, {.pipeline = rank}), -1, bucket.axis};
-        Sum sum{.bucket = &bucket, .pieces = std::max<int64_t>(1, elements / piece)};
-        const int64_t length = elements / sum.pieces;
-        sum.travel_ns = step_.costs.transfer_ns(Do::all_to_all, group, length * 4);
-        sum.add_ns = step_.costs.local_ns(Do::ordered_sum, (length + length / members) * 4);
+        auto& [group, of] = known[bucket.axis];
+        if (group.ranks.empty()) {
+            group = {mesh_.ranks_along(bucket.axis, {.pipeline = rank}), -1, bucket.axis};
+        }
+        const auto [found, added] = of.try_emplace(elements);
+        auto& [sum, gather_ns] = found->second;
+        if (added) {
+            sum.pieces = std::max<int64_t>(1, elements / piece);
+            const int64_t length = elements / sum.pieces;
+            sum.travel_ns = step_.costs.transfer_ns(Do::all_to_all, group, length * 4);
+            sum.add_ns = step_.costs.local_ns(Do::ordered_sum, (length + length / members) * 4);
+            gather_ns = step_.costs.transfer_ns(Do::all_gather_v, group,
+                                                elements / members * size_of(step_.sizes.dtype));
+        }
         exchange.sums.push_back(sum);
-        const int64_t gather = step_.costs.transfer_ns(
-            Do::all_gather_v, group, elements / members * size_of(step_.sizes.dtype));
+        exchange.sums.back().bucket = &bucket;
         exchange.gather_ns =
-            at_once_ ? std::max(exchange.gather_ns, gather) : exchange.gather_ns + gather;
+            at_once_ ? std::max(exchange.gather_ns, gather_ns) : exchange.gather_ns + gather_ns;
     }
     return exchange;
 }

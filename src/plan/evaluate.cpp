@@ -8,7 +8,6 @@
 #include "src/plan/list_memory.hpp"
 #include "src/plan/planned_config.hpp"
 #include "src/plan/step_model.hpp"
-#include "vocabpipe/make_order.hpp"
 #include "vocabpipe/model_flops.hpp"
 #include "vocabpipe/pass_times.hpp"
 #include "vocabpipe/receive_early.hpp"
@@ -122,12 +121,6 @@ StepModel model_of(const PlanOptions& options, const Candidate& candidate) {
     return step_model(options, units, candidate);
 }
 
-Schedule order_passes(const StepModel& step, const Candidate& candidate) {
-    return make_order(
-        {.name = candidate.schedule, .recompute = candidate.recompute != Recompute::none},
-        step.generate);
-}
-
 PlanRow row_of(const PlanOptions& options, const Candidate& candidate, const StepModel& step,
                const Schedule& order, Evaluation evaluation) {
     const Outcome outcome =
@@ -164,7 +157,7 @@ int64_t memory_of(const PlanOptions& options) {
 }
 
 Schedule order_passes(const PlanOptions& options, const Candidate& candidate) {
-    return order_passes(model_of(options, candidate), candidate);
+    return OrderCache().order(model_of(options, candidate), candidate);
 }
 
 PlanRow evaluate(const PlanOptions& options, const Candidate& candidate, const Schedule& order,
@@ -172,9 +165,10 @@ PlanRow evaluate(const PlanOptions& options, const Candidate& candidate, const S
     return row_of(options, candidate, model_of(options, candidate), order, evaluation);
 }
 
-PlanRow evaluate(const PlanOptions& options, const Candidate& candidate, Evaluation evaluation) {
+PlanRow evaluate(const PlanOptions& options, const Candidate& candidate, Evaluation evaluation,
+                 OrderCache& orders) {
     const StepModel step = model_of(options, candidate);
-    return row_of(options, candidate, step, order_passes(step, candidate), evaluation);
+    return row_of(options, candidate, step, orders.order(step, candidate), evaluation);
 }
 
 RecordedRun record_step(const PlanOptions& options, const Candidate& candidate) {

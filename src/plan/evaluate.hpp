@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "src/plan/order_cache.hpp"
 #include "vocabpipe/plan.hpp"
 #include "vocabpipe/recorded_run.hpp"
 
@@ -16,7 +17,7 @@ namespace vocabpipe {
 
 /// With its passes ordered for its costs.
 [[nodiscard]] PlanRow evaluate(const PlanOptions& options, const Candidate& candidate,
-                               Evaluation evaluation);
+                               Evaluation evaluation, OrderCache& orders);
 
 /// Bytes of a GPU's memory.
 [[nodiscard]] int64_t memory_of(const PlanOptions& options);

@@ -46,8 +46,17 @@ std::vector<GradientBucket> PlaceParameters::buckets() const {
         if (is_copy(part)) continue;
         GradientBucket bucket{.of = part.of, .stage = part.stage, .axis = part.axis, .first = {}};
         const int members = mesh_.size_of(part.axis);
+        bucket.first.reserve(static_cast<size_t>(members) + 1);
+        // elements * member / members, without a division for each of thousands of replicas.
+        int64_t first = 0, rest = 0;
         for (int member = 0; member <= members; ++member) {
-            bucket.first.push_back(part.elements * member / members);
+            bucket.first.push_back(first);
+            first += part.elements / members;
+            rest += part.elements % members;
+            if (rest >= members) {
+                rest -= members;
+                ++first;
+            }
         }
         buckets.push_back(std::move(bucket));
     }

@@ -15,6 +15,7 @@
 #include "vocabpipe/error.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <iterator>
 #include <utility>
 
@@ -92,10 +93,21 @@ void add_sensitivity(Plan& plan) {
     std::move(uneven.results.begin(), uneven.results.end(), std::back_inserter(all.results));
     std::vector<int64_t> step_ns(all.settings.size() * rivals);
     for_all(rivals, plan.options.threads, {}, [&](size_t rival) {
-        const Candidate& candidate = plan.rows[rival].candidate;
-        const Schedule order = order_passes(plan.options, candidate);
+        const PlanRow& row = plan.rows[rival];
+        const Schedule order = order_passes(plan.options, row.candidate);
+        const auto ns = [&](const PlanOptions& options, Evaluation by) {
+            return evaluate(options, row.candidate, order, by).step_ns;
+        };
+        // Large steps take long to simulate: what a search found varies as its pass times do.
+        const bool searched = plan.evaluation == Evaluation::search;
+        const auto timed =
+            static_cast<double>(searched ? ns(plan.options, Evaluation::pass_times) : row.step_ns);
         for (size_t s = 0; s < all.settings.size(); ++s) {
-            step_ns[s * rivals + rival] = evaluate(all.settings[s], candidate, order, how).step_ns;
+            const int64_t varied = ns(all.settings[s], searched ? Evaluation::pass_times : how);
+            step_ns[s * rivals + rival] = searched
+                                              ? std::llround(static_cast<double>(row.step_ns) /
+                                                             timed * static_cast<double>(varied))
+                                              : varied;
         }
         progress.step();
     });

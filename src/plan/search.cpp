@@ -2,6 +2,7 @@
 #include "src/plan/search.hpp"
 
 #include "src/plan/evaluate.hpp"
+#include "src/plan/order_cache.hpp"
 #include "src/plan/parallel.hpp"
 #include "src/plan/plan_progress.hpp"
 #include "src/plan/step_bound.hpp"
@@ -54,7 +55,7 @@ public:
         std::vector<std::string> reasons(indices.size());
         for_all(indices.size(), options_.threads, options_.stop, [&](size_t i) {
             try {
-                rows[i] = evaluate(options_, candidates_[indices[i]], how);
+                rows[i] = evaluate(options_, candidates_[indices[i]], how, orders_);
             } catch (const UsageError& error) {
                 reasons[i] = error.what();
             }
@@ -198,6 +199,7 @@ private:
     const PlanOptions& options_;
     const std::vector<Candidate>& candidates_;
     const size_t wanted_;
+    OrderCache orders_;
     std::vector<StepBound> bounds_;                        ///< [candidate]
     std::vector<Found> found_;                             ///< best first
     std::vector<std::pair<size_t, std::string>> skipped_;  ///< candidate, reason

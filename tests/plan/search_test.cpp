@@ -4,10 +4,14 @@
 
 #include "src/plan/candidates.hpp"
 #include "src/plan/evaluate.hpp"
+#include "src/plan/order_cache.hpp"
 #include "src/plan/step_bound.hpp"
 #include "src/plan/step_model.hpp"
 #include "src/plan/unit_costs.hpp"
 #include "tests/plan/plan_cases.hpp"
+#include "vocabpipe/error.hpp"
+#include "vocabpipe/make_order.hpp"
+#include "vocabpipe/make_schedule.hpp"
 #include "vocabpipe/model_config.hpp"
 
 #include <gmock/gmock.h>
@@ -173,7 +177,10 @@ TEST_F(SearchedPlan, SortsTheBestBySimulatedStep) {
     const Evaluated found = search_best(*options_, *candidates_);
     for (size_t i = 0; i < 10; ++i) {
         const PlanRow& row = found.rows[i];
-        EXPECT_EQ(row.step_ns, evaluate(*options_, row.candidate, Evaluation::simulation).step_ns);
+        EXPECT_EQ(row.step_ns,
+                  evaluate(*options_, row.candidate, order_passes(*options_, row.candidate),
+                           Evaluation::simulation)
+                      .step_ns);
         EXPECT_TRUE(row.fits());
         EXPECT_GE(row.step_ns, found.rows[i == 0 ? 0 : i - 1].step_ns);
     }
@@ -209,6 +216,65 @@ TEST_F(SearchedPlan, StoppedEndsWithTheRowsSoFar) {
             [](const PlanRow& a, const PlanRow& b) { return a.fits() && !b.fits(); }));
         EXPECT_THAT(plan_text(plan, 3), HasSubstr("interrupted: the rows are those so far"));
         EXPECT_TRUE(make_plan(small_plan()).search.complete);
+    }
+}
+
+TEST_F(SearchedPlan, VariesEfficienciesOfTheBestSimulatedRows) {
+    PlanOptions options = *options_;
+    options.evaluation = Evaluation::search;
+    options.sensitivity_rows = 2;
+    const Plan plan = make_plan(options);
+    ASSERT_EQ(plan.sensitivity.size(), 12U);
+    const auto step = static_cast<double>(plan.rows.front().step_ns);
+    for (const Sensitivity& s : plan.sensitivity) {
+        const double ratio = static_cast<double>(s.step_ns) / step;
+        EXPECT_GE(ratio, s.factor < 1 ? 1.0 : 0.9) << s.figure;
+        EXPECT_LE(ratio, s.factor < 1 ? 1 / 0.9 : 1.0) << s.figure;
+    }
+}
+
+TEST(OrderCache, GivesTheOrderOfTheFamilyInEveryMode) {
+    PlanOptions options = small_plan();
+    options.schedules = {"v-search", "1f1b"};
+    options.recompute = {Recompute::none, Recompute::selective};
+    OrderCache orders;
+    for (const Candidate& candidate : list_candidates(options).possible) {
+        const StepModel step = step_model(options, unit_costs(options, candidate), candidate);
+        const Schedule expected = make_order(
+            {.name = candidate.schedule, .recompute = candidate.recompute != Recompute::none},
+            step.generate);
+        EXPECT_EQ(orders.order(step, candidate).passes, expected.passes) << to_string(candidate);
+    }
+}
+
+TEST(OrderCache, RefusesAsOftenAsItIsAsked) {
+    PlanOptions options = small_plan();
+    Candidate candidate{.schedule = "v-search",
+                        .chunks = 2,
+                        .memory_limit = 1,
+                        .layers_per_stage = std::vector<int>(8, 1),
+                        .mesh = {.pipeline = 4},
+                        .microbatches = 8};
+    const StepModel step = step_model(options, unit_costs(options, candidate), candidate);
+    OrderCache orders;
+    for (int asked = 0; asked < 2; ++asked) {
+        EXPECT_THROW((void)orders.order(step, candidate), UsageError);
+    }
+}
+
+// What lower bounds take for granted of a family.
+TEST(Generators, SayWhetherTheySplitBackwards) {
+    for (const Generator& family : generators()) {
+        const Schedule schedule = make_schedule(family.name, {.ranks = 4,
+                                                              .microbatches = 8,
+                                                              .vocab_mode = VocabMode::none,
+                                                              .vocab_size = 100,
+                                                              .rule = {.chunks = family.chunks}});
+        bool splits = false;
+        for (const std::vector<Pass>& list : schedule.passes) {
+            for (const Pass& pass : list) splits = splits || pass.op == Op::I;
+        }
+        EXPECT_EQ(family.splits_backward, splits) << family.name;
     }
 }
 

@@ -96,7 +96,8 @@ TEST(SimulatedSlice, EvaluatesALargeWorldByItself) {
                               .mesh = {.pipeline = 4, .data = 1024},
                               .microbatches = 4};
     options.receive_ahead = 1;
-    const PlanRow row = evaluate(options, candidate, Evaluation::simulation);
+    const PlanRow row =
+        evaluate(options, candidate, order_passes(options, candidate), Evaluation::simulation);
     EXPECT_EQ(row.ranks.size(), 4U);
     EXPECT_EQ(row.ranks[1].rank, 1024);
     EXPECT_GT(row.step_ns, 0);

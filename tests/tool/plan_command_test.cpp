@@ -134,6 +134,43 @@ TEST(PlanCommand, KeepsTo80ColumnsWithEveryAxis) {
                 ::testing::ContainsRegex("schedule +vocab mode +v +step ms +tokens/s"));
 }
 
+TEST(PlanCommand, SearchesAllSizes) {
+    const TempFolder folder;
+    const std::string command =
+        "plan --model llama-3.2-1b --gpus 8 --gpu h100 --seq-length 512 --global-batch-size 16 "
+        "--all-sizes --data-parallel-size 2,4 --evaluation search --top 12";
+    const Outcome outcome = vocabpipe_in(folder, command + " --json");
+    ASSERT_EQ(outcome.exit_code, 0) << outcome.error;
+    const auto plan = nlohmann::json::parse(outcome.output);
+    const auto& search = plan["search"];
+    EXPECT_EQ(search["complete"], true);
+    EXPECT_EQ(search["simulated"], 12);
+    EXPECT_EQ(plan["rows"].size(), search["timed"]);
+    EXPECT_LT(search["timed"], search["candidates"]);
+    EXPECT_EQ(plan["rows"][0]["evaluation"], "simulation");
+    for (const auto& row : plan["rows"]) {
+        EXPECT_TRUE(row["data"] == 2 || row["data"] == 4) << "a list that is given stays";
+    }
+    EXPECT_THAT(vocabpipe_in(folder, command).output, HasSubstr("and the best 12 simulated"));
+}
+
+TEST(PlanCommand, PostsReceivesAsAsked) {
+    const TempFolder folder;
+    const auto step = [&](const std::string& ahead) {
+        const Outcome outcome =
+            vocabpipe_in(folder, std::string(kGemma) +
+                                     "--schedules v-half --vocab-modes two_barriers --json "
+                                     "--evaluation simulation --receive-ahead " +
+                                     ahead);
+        EXPECT_EQ(outcome.exit_code, 0) << outcome.error;
+        return nlohmann::json::parse(outcome.output)["rows"][0]["step_ns"].get<int64_t>();
+    };
+    EXPECT_LT(step("auto"), step("1"));
+    const Outcome refused = vocabpipe_in(folder, std::string(kGemma) + "--receive-ahead 0");
+    EXPECT_EQ(refused.exit_code, 2);
+    EXPECT_THAT(refused.error, HasSubstr("--receive-ahead 0: must be auto or an integer"));
+}
+
 TEST(PlanCommand, WritesJsonAndAPage) {
     const TempFolder folder;
     const Outcome outcome = vocabpipe_in(
