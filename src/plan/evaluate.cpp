@@ -173,7 +173,7 @@ PlanRow evaluate(const PlanOptions& options, const Candidate& candidate, Evaluat
 
 RecordedRun record_step(const PlanOptions& options, const Candidate& candidate) {
     const StepModel step = model_of(options, candidate);
-    const Lowered lowered = lower_candidate(order_passes(step, candidate), step, options);
+    const Lowered lowered = lower_candidate(OrderCache().order(step, candidate), step, options);
     std::vector<PersistentBytes> persistent;
     for (const PlannedMemory& memory : step.persistent) {
         persistent.push_back({.weights = static_cast<uint64_t>(memory.weights),
