@@ -44,10 +44,14 @@ void predict(const std::string& path, const Devices& devices, bool all_rows, boo
     PublishedRuns runs = read_published_runs(path, devices);
     for (PublishedRun& run : runs.runs) {
         if (fast) run.options.evaluation = Evaluation::pass_times;
-        const PlanRow planned = predict(run);
-        const Prediction row = compare(run, planned);
-        if (all_rows) print_row(run, row, planned);
-        groups[run.group][run.held_out].push_back(row);
+        try {
+            const PlanRow planned = predict(run);
+            const Prediction row = compare(run, planned);
+            if (all_rows) print_row(run, row, planned);
+            groups[run.group][run.held_out].push_back(row);
+        } catch (const UsageError& error) {
+            ++runs.left_out[error.what()];
+        }
     }
     for (const auto& [reason, rows] : runs.left_out) {
         std::printf("# %s: %d rows left out: %s\n", path.c_str(), rows, reason.c_str());
@@ -67,9 +71,9 @@ void print(const std::string& group, const char* rows, const PredictionErrors& e
 }
 
 void print(const Groups& groups) {
-    std::printf("%-46s %-6s %4s %6s %6s %6s %6s %5s %6s %7s %6s %9s %9s\n", "# group", "rows",
-                "n", "median", "error", "p10", "p90", "cells", "rank", "regret", "memory",
-                "recall", "precision");
+    std::printf("%-46s %-6s %4s %6s %6s %6s %6s %5s %6s %7s %6s %9s %9s\n", "# group", "rows", "n",
+                "median", "error", "p10", "p90", "cells", "rank", "regret", "memory", "recall",
+                "precision");
     for (const auto& [group, halves] : groups) {
         std::vector<Prediction> all;
         for (const auto& [held_out, predictions] : halves) {

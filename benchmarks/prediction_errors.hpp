@@ -20,16 +20,16 @@ struct Prediction {
 
 /// How well a group of runs is predicted. Times are of runs that ran.
 struct PredictionErrors {
-    int rows = 0;                   ///< that ran
-    double median = 0;              ///< predicted / measured
-    double error = 0;               ///< median of |predicted / measured - 1|
-    double p10 = 0, p90 = 0;        ///< of predicted / measured
-    int cells = 0;                  ///< with at least four rows that ran
-    double correlation = 0;         ///< of ranks (Spearman), mean over cells
-    double regret = 0;              ///< measured time of our choice over the best's, less 1; mean
-    double memory = 0;              ///< median of predicted / measured
-    int found = 0, missed = 0;      ///< rows out of memory that are predicted so, or to fit
-    int kept = 0, refused = 0;      ///< rows that ran that are predicted to fit, or not to
+    int rows = 0;               ///< that ran
+    double median = 0;          ///< predicted / measured
+    double error = 0;           ///< median of |predicted / measured - 1|
+    double p10 = 0, p90 = 0;    ///< of predicted / measured
+    int cells = 0;              ///< with at least four rows that ran
+    double correlation = 0;     ///< of ranks (Spearman), mean over cells
+    double regret = 0;          ///< measured time of our choice over the best's, less 1; mean
+    double memory = 0;          ///< median of predicted / measured
+    int found = 0, missed = 0;  ///< rows out of memory that are predicted so, or to fit
+    int kept = 0, refused = 0;  ///< rows that ran that are predicted to fit, or not to
     /// Of the rows that ran out of memory, the share found; 1 without such rows.
     [[nodiscard]] double recall() const;
     /// Of the rows predicted to run out of memory, the share that did; 1 without such rows.

@@ -106,7 +106,7 @@ StepSizes published_sizes(const PublishedRow& row, int stages) {
     constexpr int64_t kHidden = 3072;
     constexpr int64_t kLayers = 32;
     StepSizes sizes{.tokens = kTokens, .hidden = kHidden, .dtype = DType::bf16};
-    // 34 N h bytes per layer, as published runs keep (docs/planning.md, "Memory differences"). From
+    // 34 N h bytes per layer, as published runs keep (docs/planning-accuracy.md, "Memory"). From
     // I to W also the output gradients of the layer's linear parts: 7 h + f elements
     // (docs/memory.md).
     const int64_t layer = kTokens * kHidden * kLayers / stages;

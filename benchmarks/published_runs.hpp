@@ -23,7 +23,8 @@ struct PublishedRun {
     bool held_out = false;
 };
 
-/// The best row of a plan for the run, and its comparison with what was published.
+/// The best row of a plan for the run, and its comparison with what was published. Throws
+/// UsageError if no plan can have the run.
 [[nodiscard]] PlanRow predict(const PublishedRun& run);
 [[nodiscard]] Prediction compare(const PublishedRun& run, const PlanRow& predicted);
 
@@ -36,8 +37,8 @@ struct PublishedRuns {
 using Devices = std::function<DeviceSpec(const std::string& name)>;
 
 /// Reads a table of published runs: either columns schedule, vocab_mode, gpus, seq, vocab, ...
-/// (PublishedStep), or columns source, model, gpu, gpus, tp, pp, dp, ... (data/published_truth.csv).
-/// Throws InputFileError.
+/// (PublishedStep), or columns source, model, gpu, gpus, tp, pp, dp, ...
+/// (data/published_truth.csv). Throws InputFileError.
 [[nodiscard]] PublishedRuns read_published_runs(const std::string& path,
                                                 const Devices& devices = load_device);
 

@@ -23,6 +23,8 @@ struct LeftOut {
 /// Of the runs whose batch and sequences are not given.
 constexpr int64_t kSixMicrobatches = 32, kSixLength = 4096;
 
+constexpr double kSmallA100 = 39.5;  // GiB, as nvidia-smi reports
+
 bool has(const std::string& text, const char* part) {
     return text.find(part) != std::string::npos;
 }
@@ -80,8 +82,9 @@ ModelConfig model_of(const CsvRow& row) {
 std::vector<int> cut_by_parameters(const ModelConfig& config, int stages) {
     const auto h = static_cast<double>(config.hidden_size);
     const double of_layer =
-        2 * h * h + 2 * h * h * static_cast<double>(config.kv_heads()) /
-                        static_cast<double>(config.num_attention_heads) +
+        2 * h * h +
+        2 * h * h * static_cast<double>(config.kv_heads()) /
+            static_cast<double>(config.num_attention_heads) +
         (config.gated ? 3 : 2) * h * static_cast<double>(config.ffn_hidden_size);
     const double table = h * static_cast<double>(config.vocab_size) / of_layer;  // in layers
     const auto cut = [&](double most) {
@@ -111,6 +114,7 @@ PlanOptions options_of(const CsvRow& row, const Devices& devices) {
                             : devices(a100   ? "a100"
                                       : h100 ? "h100"
                                              : "h200");
+    if (gpu.ends_with("40GB")) options.memory_gib = kSmallA100;
     if (number(row, "cp", 1) != 1) throw LeftOut{"context parallel ranks"};
     if (row["zero"] == "fsdp") throw LeftOut{"FSDP"};
     options.model = {.name = row["model"], .config = model_of(row)};
@@ -175,12 +179,10 @@ PlanOptions options_of(const CsvRow& row, const Devices& devices) {
     return options;
 }
 
-/// FLOPs of a step as Megatron-LM counts them, with the square of attention and, where the published
-/// rate says so, full recomputation (Narayanan et al. 2021, appendix).
+/// FLOPs of a step as Megatron-LM counts them, with the square of attention and, where the
+/// published rate says so, full recomputation (Narayanan et al. 2021, appendix).
 double megatron_flops(const CsvRow& row) {
-    const auto value = [&](const char* column) {
-        return static_cast<double>(number(row, column));
-    };
+    const auto value = [&](const char* column) { return static_cast<double>(number(row, column)); };
     const double h = value("hidden"), s = value("seq"), l = value("layers"), v = value("vocab");
     const bool recomputes = row["recompute"].starts_with("full");
     return (recomputes ? 96 : 72) * value("gbs") * s * l * h * h *
@@ -206,18 +208,17 @@ std::string short_source(const std::string& source) {
 }
 
 PublishedRun run_of(const CsvRow& row, bool held_out, const Devices& devices) {
-    PublishedRun run{  .options = options_of(row, devices), .step_seconds = seconds_of(row)};
-    const PlannedTrainer& trainer = run.options.trainer;
+    PublishedRun run{.options = options_of(row, devices), .step_seconds = seconds_of(row)};
     const std::string& note = row["note"];
     std::string kernel = row["precision"];
     if (const size_t at = note.find("kernel="); at != std::string::npos) {
         kernel = note.substr(at + 7, note.find(';', at) - at - 7);
         if (row["sp"] == "1") kernel += " sp";
     }
-    run.group = row["gpu"].substr(0, row["gpu"].find('-')) + " " + short_source(row["source"]) + " " + kernel;
+    run.group = row["gpu"].substr(0, row["gpu"].find('-')) + " " + short_source(row["source"]) +
+                " " + kernel;
     for (const char* column : {"model", "gpus", "seq", "gbs"}) run.cell += row[column] + " ";
-    run.cell += run.group + " " + row["recompute"];
-    if (trainer.kernels != KernelYear::y2022) run.cell += std::string(to_string(trainer.kernels));
+    run.cell += run.group;
     if (!row["peak_mem_gb"].empty()) run.memory_gib = std::stod(row["peak_mem_gb"]);
     run.held_out = held_out;
     return run;

@@ -250,7 +250,7 @@ struct Plan {
 [[nodiscard]] std::vector<Remedy> find_remedies(const Plan& plan);
 
 /// Share of the memory below which spare memory is marked: published runs took up to 3.7 % more
-/// than planned (docs/planning.md, "Accuracy").
+/// than planned (docs/planning-accuracy.md).
 inline constexpr double kTightShare = 0.05;
 /// Whether the row fits with less than kTightShare of the memory to spare.
 [[nodiscard]] inline bool is_tight(const PlanOptions& options, const PlanRow& row) {

@@ -29,7 +29,7 @@ enum class GradientExchange : uint8_t {
 [[nodiscard]] GradientExchange gradient_exchange_from(std::string_view name);
 
 /// Bytes per logit of a loss that is written with a framework's operators: logits in 16 and 32 bits,
-/// log-probabilities, and gradients of both (fitted to published runs, docs/planning.md).
+/// log-probabilities, and gradients of both (fitted to published runs, docs/planning-accuracy.md).
 inline constexpr int kUnfusedLossBytes = 27;
 
 /// What differs between trainers that run the same steps on the same devices. A profile was

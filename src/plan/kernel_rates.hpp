@@ -6,7 +6,7 @@
 namespace vocabpipe {
 
 /// What kernels of a year do differently from those of other years, on every device. The figures
-/// were fitted to published runs (docs/planning.md, "What the constants were fitted to").
+/// were fitted to published runs (docs/planning-accuracy.md).
 struct KernelRates {
     /// Attention keeps its scores in memory and moves so many bytes per score, forward and
     /// backward, besides four and eight FLOPs per score and element of a head. 0: it does not

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Predictions beside published runs: the figures of docs/planning.md, which bench_plan_published
+// Predictions beside published runs: the figures of docs/planning-accuracy.md, which bench_plan_published
 // prints.
 #include "benchmarks/prediction_errors.hpp"
 #include "benchmarks/published_runs.hpp"
@@ -15,7 +15,7 @@ namespace vocabpipe::testing {
 namespace {
 
 /// Errors that were reached, rounded up, of all rows of a group. Where the table of
-/// docs/planning.md improves, these follow.
+/// docs/planning-accuracy.md improves, these follow.
 struct Bound {
     int rows = 0;
     double least = 0, most = 0;  ///< median of predicted / measured
@@ -81,7 +81,7 @@ TEST(PublishedRuns, OfTheVocabularyPaperArePredictedFromSizesAlone) {
         for (const Prediction& row : rows) {
             if (row.measured == 0) continue;
             EXPECT_NEAR(row.predicted_gib, row.measured_gib, 0.085 * row.measured_gib);
-            // One run's layers are split in a way that is not published (docs/planning.md).
+            // One run's layers are split in a way that is not published (docs/planning-accuracy.md).
             if (row.predicted / row.measured < 0.9) continue;
             EXPECT_NEAR(row.predicted, row.measured, 0.075 * row.measured) << group << row.cell;
         }
