@@ -105,7 +105,7 @@ public:
             result.skipped.emplace_back(candidates_[index], std::move(reason));
         }
         const size_t seen = result.rows.size() + skipped_.size() + result.counts.too_large;
-        result.counts.slower = candidates_.size() - std::min(seen, candidates_.size());
+        if (result.counts.complete) result.counts.slower = candidates_.size() - seen;
         return result;
     }
 
