@@ -48,7 +48,8 @@ struct Simulation {
 /// programs, so one of them stands for all, and a communication between slices lasts as long as in
 /// the slowest of its groups. Equal to the simulation of all ranks where all slices have links of
 /// the same kinds; else at least as long in every communication. `costs` are asked for ranks of the
-/// world; ranks of the result are those of the pipeline.
+/// world, and SimulateOptions::persistent holds all of these; ranks of the result are those of the
+/// pipeline.
 [[nodiscard]] Simulation simulate(const Lowered& world, const CostModel& costs,
                                   const SimulateOptions& options = {});
 

@@ -40,6 +40,9 @@ std::string times_line(const Plan& plan) {
         text += "simulation of the lowered programs\n";
     } else if (plan.evaluation == Evaluation::pass_times) {
         text += "pass times (collectives cost their latency and do not queue)\n";
+    } else if (!search.complete) {
+        text += format("search: of %zu candidates, %zu were timed and %zu simulated\n",
+                       search.candidates, search.timed, search.simulated);
     } else {
         text += format(
             "search: of %zu candidates, %zu were timed and the best %zu simulated; by lower bounds "

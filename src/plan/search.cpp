@@ -22,7 +22,7 @@ namespace {
 
 /// Candidates that are timed before the search looks whether it is done: the same number on any
 /// number of threads, so that rows do not depend on threads.
-constexpr size_t kBatch = 32;
+constexpr size_t kBatch = 96;
 
 /// A row and its candidate's place in the list.
 struct Found {
@@ -105,7 +105,7 @@ public:
             result.skipped.emplace_back(candidates_[index], std::move(reason));
         }
         const size_t seen = result.rows.size() + skipped_.size() + result.counts.too_large;
-        result.counts.slower = candidates_.size() - std::min(seen, candidates_.size());
+        if (result.counts.complete) result.counts.slower = candidates_.size() - seen;
         return result;
     }
 
@@ -163,9 +163,13 @@ private:
             if (end == next) break;
             progress.expect(counts_.timed + end - next);
             end = std::min(end, next + kBatch);
-            evaluate_these({indices.begin() + static_cast<std::ptrdiff_t>(next),
-                            indices.begin() + static_cast<std::ptrdiff_t>(end)},
-                           Evaluation::pass_times, progress);
+            std::vector<size_t> batch(indices.begin() + static_cast<std::ptrdiff_t>(next),
+                                      indices.begin() + static_cast<std::ptrdiff_t>(end));
+            // Candidates that share an order (OrderCache) apart, so that threads do not wait.
+            std::stable_sort(batch.begin(), batch.end(), [&](size_t a, size_t b) {
+                return candidates_[a].vocab_mode < candidates_[b].vocab_mode;
+            });
+            evaluate_these(batch, Evaluation::pass_times, progress);
             next = end;
         }
         return indices.size() - next;

@@ -74,6 +74,13 @@ private:
 Simulation simulate(const Lowered& world, const CostModel& costs, const SimulateOptions& options) {
     SimulateOptions of_slice = options;
     of_slice.copies *= world.mesh.slices();
+    if (!options.persistent.empty()) {
+        of_slice.persistent.clear();
+        for (int k = 0; k < world.mesh.pipeline; ++k) {
+            of_slice.persistent.push_back(
+                options.persistent.at(static_cast<size_t>(k * world.mesh.slices())));
+        }
+    }
     return simulate(world.pipeline, SliceCosts(world, costs), of_slice);
 }
 

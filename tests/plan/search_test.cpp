@@ -211,6 +211,7 @@ TEST_F(SearchedPlan, StoppedEndsWithTheRowsSoFar) {
         const Plan plan = make_plan(options);
         EXPECT_EQ(plan.rows.size(), 40U);
         EXPECT_FALSE(plan.search.complete);
+        EXPECT_EQ(plan.search.slower, 0U);
         EXPECT_TRUE(std::is_sorted(
             plan.rows.begin(), plan.rows.end(),
             [](const PlanRow& a, const PlanRow& b) { return a.fits() && !b.fits(); }));

@@ -85,6 +85,23 @@ TEST(SimulatedSlice, SharesCoresWithItsCopies) {
     }
 }
 
+TEST(SimulatedSlice, HasThePersistentBytesOfItsRanks) {
+    PlanOptions options = small_plan();
+    const Candidate candidate{.schedule = "1f1b",
+                              .layers_per_stage = {4, 4},
+                              .mesh = {.pipeline = 2, .data = 2},
+                              .microbatches = 4};
+    const StepModel step = step_model(options, unit_costs(options, candidate), candidate);
+    const Lowered lowered =
+        lower_world(order_passes(options, candidate), step.sizes, step.costs, {});
+    SimulateOptions how;
+    for (const uint64_t weights : {1, 2, 3, 4}) how.persistent.push_back({.weights = weights});
+    const Simulation simulation = simulate(lowered, step.costs, how);
+    ASSERT_EQ(simulation.memory.size(), 2U);
+    EXPECT_EQ(simulation.memory[0].persistent.weights, 1U);
+    EXPECT_EQ(simulation.memory[1].persistent.weights, 3U);
+}
+
 // One slice of 4,096 ranks takes the memory and the time of a pipeline.
 TEST(SimulatedSlice, EvaluatesALargeWorldByItself) {
     PlanOptions options = small_plan();

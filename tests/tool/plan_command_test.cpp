@@ -159,7 +159,7 @@ TEST(PlanCommand, PostsReceivesAsAsked) {
     const auto step = [&](const std::string& ahead) {
         const Outcome outcome =
             vocabpipe_in(folder, std::string(kGemma) +
-                                     "--schedules v-half --vocab-modes two_barriers --json "
+                                     "--schedules zb-v --vocab-modes one_barrier --json "
                                      "--evaluation simulation --receive-ahead " +
                                      ahead);
         EXPECT_EQ(outcome.exit_code, 0) << outcome.error;
