@@ -28,8 +28,9 @@ enum class GradientExchange : uint8_t {
 /// Throws UsageError naming the valid ones.
 [[nodiscard]] GradientExchange gradient_exchange_from(std::string_view name);
 
-/// Bytes per logit of a loss that is written with a framework's operators: logits in 16 and 32 bits,
-/// log-probabilities, and gradients of both (fitted to published runs, docs/planning-accuracy.md).
+/// Bytes per logit of a loss that is written with a framework's operators: logits in 16 and 32
+/// bits, log-probabilities, and gradients of both (fitted to published runs,
+/// docs/planning-accuracy.md).
 inline constexpr int kUnfusedLossBytes = 27;
 
 /// What differs between trainers that run the same steps on the same devices. A profile was
@@ -43,8 +44,8 @@ struct PlannedTrainer {
     /// Whether tensor ranks share rows of the residual stream, as train_gpt's always do. Else each
     /// holds all of them, and norms and residuals take all tokens.
     bool sequence_parallel = true;
-    /// Whether tensor ranks share the loss as they share the logits. Else each gathers the logits of
-    /// all rows, and the loss keeps kUnfusedLossBytes of each.
+    /// Whether tensor ranks share the loss as they share the logits. Else each gathers the logits
+    /// of all rows, and the loss keeps kUnfusedLossBytes of each.
     bool parallel_loss = true;
     /// Whether passes go on while the messages of the pipeline travel. Megatron's 1F1B waits for
     /// what it sends (--no-overlap-p2p-communication for interleaved schedules).

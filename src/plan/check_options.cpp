@@ -81,8 +81,9 @@ void check_trainer(const PlanOptions& options) {
     require("--recompute-num-layers", trainer.recompute_layers, 0, 1 << 16);
     require("--zero-stage", trainer.zero, 0, 2);
     if (options.profile && trainer != PlannedTrainer()) {
-        throw UsageError("--profile: was measured with train_gpt; leave out what describes "
-                         "another trainer, or use --gpu");
+        throw UsageError(
+            "--profile: was measured with train_gpt; leave out what describes "
+            "another trainer, or use --gpu");
     }
     if (trainer.fp8 && options.device.fp8_speedup.value == 1) {
         throw UsageError("--fp8: " + options.device.name +

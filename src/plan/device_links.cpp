@@ -11,9 +11,8 @@ DeviceLinks::DeviceLinks(const DeviceSpec& device)
     : gpus_per_node_(static_cast<int>(std::min(device.gpus_per_node.value, 1e6))),
       inside_{.bytes_per_ns = device.link_gb_per_s.value * device.link_efficiency.value,
               .latency_ns = std::llround(device.link_latency_us.value * 1e3)},
-      message_inside_{
-          .bytes_per_ns = device.link_gb_per_s.value * device.message_efficiency.value,
-          .latency_ns = inside_.latency_ns},
+      message_inside_{.bytes_per_ns = device.link_gb_per_s.value * device.message_efficiency.value,
+                      .latency_ns = inside_.latency_ns},
       between_{.bytes_per_ns = device.network_gb_per_s.value * device.network_efficiency.value,
                .latency_ns = std::llround(device.network_latency_us.value * 1e3)} {}
 

@@ -54,22 +54,19 @@ std::string to_string(const PlannedTrainer& trainer) {
     if (!trainer.parallel_loss) text += ", no parallel loss";
     if (!trainer.overlap_messages) text += ", passes wait for messages";
     if (trainer.recompute_layers > 0) {
-        text += ", full recomputation of " + std::to_string(trainer.recompute_layers) +
-                " at a time";
+        text +=
+            ", full recomputation of " + std::to_string(trainer.recompute_layers) + " at a time";
     }
     return text;
 }
 
 const KernelRates& kernel_rates(KernelYear year) {
-    static constexpr KernelRates k2022{.score_bytes_forward = 8,
-                                       .score_bytes_backward = 28,
-                                       .score_bytes_saved = 5};
-    static constexpr KernelRates k2023{.residual_moves = 2.4,
-                                       .activation_moves = 3.5,
-                                       .tensor_exchange = 0.83};
-    static constexpr KernelRates k2025{.newest_attention = true,
-                                       .tensor_overlap = 0.77,
-                                       .overlaps_replicas = true};
+    static constexpr KernelRates k2022{
+        .score_bytes_forward = 8, .score_bytes_backward = 28, .score_bytes_saved = 5};
+    static constexpr KernelRates k2023{
+        .residual_moves = 2.4, .activation_moves = 3.5, .tensor_exchange = 0.83};
+    static constexpr KernelRates k2025{
+        .newest_attention = true, .tensor_overlap = 0.77, .overlaps_replicas = true};
     switch (year) {
         case KernelYear::y2022:
             return k2022;

@@ -138,8 +138,7 @@ private:
         };
         const double forward = travelling(first ? dispatch_gemm : gemm_combine, out, in);
         double input = travelling(first ? gemm_combine : dispatch_gemm, in, out);
-        const double weight =
-            experts * products_.ns(in, out, rows / experts);
+        const double weight = experts * products_.ns(in, out, rows / experts);
         // F keeps only the rows of the first wave: I dispatches and computes the other waves again.
         const int waves = load_.waves();
         input += forward * (waves - 1) / waves;

@@ -30,8 +30,8 @@ public:
     [[nodiscard]] int64_t correction_biases() const { return correction_biases_; }
     /// Elements with a gradient here.
     [[nodiscard]] int64_t differentiated() const;
-    /// Elements that this rank updates and has moments for: all that it stores with `zero` = 0, else
-    /// a share.
+    /// Elements that this rank updates and has moments for: all that it stores with `zero` = 0,
+    /// else a share.
     [[nodiscard]] int64_t updated(int zero = 1) const;
     /// Elements whose gradients it sums up for the norm.
     [[nodiscard]] int64_t reported() const;

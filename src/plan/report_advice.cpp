@@ -120,8 +120,9 @@ std::string command_text(const Plan& plan, size_t row) {
     own.exchange = GradientExchange::all_to_all;
     own.kernels = plan.options.trainer.kernels;
     if (!plan.options.profile && candidate.mesh.data > 1 && plan.options.trainer != own) {
-        notes += " train_gpt adds up gradients in fp32 by --gradient-exchange all_to_all: plan with "
-                 "it for this run's times.";
+        notes +=
+            " train_gpt adds up gradients in fp32 by --gradient-exchange all_to_all: plan with "
+            "it for this run's times.";
     }
     if (plan.options.profile) {
         notes +=

@@ -24,8 +24,8 @@ namespace vocabpipe {
 
 namespace {
 
-constexpr int64_t kSum = 4;       // bytes of fp32
-constexpr int64_t kReport = 64;   // bytes of norms and losses of one rank
+constexpr int64_t kSum = 4;      // bytes of fp32
+constexpr int64_t kReport = 64;  // bytes of norms and losses of one rank
 
 /// Two moments in fp32, and a master weight where the weight has 16 bits.
 int64_t optimizer_bytes(DType dtype) {
@@ -262,9 +262,9 @@ StepSizes sizes_of(const PlanOptions& options, const ModelConfig& config, const 
 StepModel step_model(const PlanOptions& options, const UnitCosts& units,
                      const Candidate& candidate) {
     const Mesh& mesh = candidate.mesh;
-    StepModel step{
-        .placement = place(options, candidate),
-        .costs = options.profile ? StepCosts(options.profile->costs) : StepCosts(options.device, options.trainer)};
+    StepModel step{.placement = place(options, candidate),
+                   .costs = options.profile ? StepCosts(options.profile->costs)
+                                            : StepCosts(options.device, options.trainer)};
     step.costs.slices = mesh.slices();
     if (options.trainer.zero == 2) step.costs.sums_per_step = candidate.microbatches;
     const ModelConfig config = planned_config(options);
@@ -285,13 +285,13 @@ StepModel step_model(const PlanOptions& options, const UnitCosts& units,
     const int64_t rotary = RotaryTables::bytes(config);
     for (int rank = 0; rank < mesh.pipeline; ++rank) {
         const PlaceParameters& own = parameters[static_cast<size_t>(rank)];
-        PlannedMemory memory{.rank = rank * mesh.slices(),
-                             .weights = own.stored() * size_of(config.dtype) +
-                                        own.correction_biases() * size_of(DType::fp32) + rotary,
-                             .gradients = gradients_of(own, options.trainer),
-                             .optimizer = own.updated(options.trainer.zero) *
-                                          optimizer_bytes(config.dtype),
-                             .reserve = reserve};
+        PlannedMemory memory{
+            .rank = rank * mesh.slices(),
+            .weights = own.stored() * size_of(config.dtype) +
+                       own.correction_biases() * size_of(DType::fp32) + rotary,
+            .gradients = gradients_of(own, options.trainer),
+            .optimizer = own.updated(options.trainer.zero) * optimizer_bytes(config.dtype),
+            .reserve = reserve};
         if (!measured.empty()) {
             const PersistentBytes& bytes = measured[static_cast<size_t>(rank)];
             memory.weights = static_cast<int64_t>(bytes.weights);

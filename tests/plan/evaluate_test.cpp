@@ -51,8 +51,9 @@ struct Step {
                                     .tied = false}};
         options.device = load_device("a100");
         DeviceSpec& device = options.device;
-        for (Figure* rate : {&device.link_gb_per_s, &device.link_efficiency, &device.message_efficiency,
-                             &device.memory_gb_per_s, &device.elementwise_efficiency}) {
+        for (Figure* rate :
+             {&device.link_gb_per_s, &device.link_efficiency, &device.message_efficiency,
+              &device.memory_gb_per_s, &device.elementwise_efficiency}) {
             rate->value = 1;
         }
         device.link_latency_us.value = kLatency * 1e-3;

@@ -99,9 +99,10 @@ TEST_F(PlanPageScripts, SpreadAxesOverTheirValues) {
 TEST_F(PlanPageScripts, SayWhatWouldFitAndWhatShardingChanges) {
     const Json& advice = told_.at("advice");
     EXPECT_EQ(advice.at(0), "");
-    EXPECT_EQ(advice.at(1),
-              "The nearest row with --gpus 8: 1.0 GiB spare, 5.0 ms; with --micro-batch-size 1: 2.0 "
-              "GiB too much, 7.5 ms.");
+    EXPECT_EQ(
+        advice.at(1),
+        "The nearest row with --gpus 8: 1.0 GiB spare, 5.0 ms; with --micro-batch-size 1: 2.0 "
+        "GiB too much, 7.5 ms.");
     const Json& names = told_.at("names");
     EXPECT_EQ(advice.at(2), "Sharded vocabulary layers: the best row with them (" +
                                 names.at(1).get<std::string>() +

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Predictions beside published runs: the figures of docs/planning-accuracy.md, which bench_plan_published
-// prints.
+// Predictions beside published runs: the figures of docs/planning-accuracy.md, which
+// bench_plan_published prints.
 #include "benchmarks/prediction_errors.hpp"
 #include "benchmarks/published_runs.hpp"
 #include "benchmarks/published_steps.hpp"
@@ -81,7 +81,8 @@ TEST(PublishedRuns, OfTheVocabularyPaperArePredictedFromSizesAlone) {
         for (const Prediction& row : rows) {
             if (row.measured == 0) continue;
             EXPECT_NEAR(row.predicted_gib, row.measured_gib, 0.085 * row.measured_gib);
-            // One run's layers are split in a way that is not published (docs/planning-accuracy.md).
+            // One run's layers are split in a way that is not published
+            // (docs/planning-accuracy.md).
             if (row.predicted / row.measured < 0.9) continue;
             EXPECT_NEAR(row.predicted, row.measured, 0.075 * row.measured) << group << row.cell;
         }

@@ -12,8 +12,8 @@
 namespace vocabpipe::testing {
 namespace {
 
-constexpr int64_t kTokens = 1024;    // one sequence
-constexpr int64_t kRow = 1024 * 2;   // bytes of a row of the residual stream
+constexpr int64_t kTokens = 1024;   // one sequence
+constexpr int64_t kRow = 1024 * 2;  // bytes of a row of the residual stream
 constexpr int64_t kHeads = 16;
 
 /// 100 bytes saved and 4000 recomputed by two layers.

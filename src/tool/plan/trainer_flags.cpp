@@ -54,7 +54,8 @@ FlagGroup trainer_flags(PlannedTrainer& trainer) {
                      "always)"},
             {.names = "--overlap-p2p-communication,!--no-overlap-p2p-communication",
              .value = &trainer.overlap_messages,
-             .help = "Passes go on while messages of the pipeline travel; Megatron's 1F1B does not"},
+             .help =
+                 "Passes go on while messages of the pipeline travel; Megatron's 1F1B does not"},
             {.names = "--recompute-num-layers",
              .value = &trainer.recompute_layers,
              .help = "Layers that full recomputation makes at a time, whose inputs are kept; 0: "

@@ -12,8 +12,9 @@
 
 namespace vocabpipe::tool {
 
-/// Pass times of a CSV file "rank,op,stage,ns" (--pass-times; docs/plan-with-your-own-times.md) in place of those
-/// that others give. Missing halves of a backward follow from B = I + W, or I = W = B / 2.
+/// Pass times of a CSV file "rank,op,stage,ns" (--pass-times; docs/plan-with-your-own-times.md) in
+/// place of those that others give. Missing halves of a backward follow from B = I + W, or I = W =
+/// B / 2.
 class PassTimesFile final : public CostSource {
 public:
     /// `keep`: a pass without a row keeps its cost; else F and a backward of every stage are
