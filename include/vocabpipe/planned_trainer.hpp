@@ -61,6 +61,7 @@ struct PlannedTrainer {
     [[nodiscard]] std::string_view gradient_type() const {
         return gradients == DType::bf16 ? "bf16" : "fp32";
     }
+    /// Member by member.
     friend bool operator==(const PlannedTrainer&, const PlannedTrainer&) = default;
 };
 /// "kernels of 2025, gradients in fp32 over rings, ZeRO 1", and what else differs from the default.
