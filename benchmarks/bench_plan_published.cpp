@@ -27,7 +27,8 @@ using namespace vocabpipe;
 using Groups = std::map<std::string, std::map<bool, std::vector<Prediction>>>;
 
 void print_row(const PublishedRun& run, const Prediction& row, const PlanRow& planned) {
-    std::printf("%-44s %-44s", run.cell.c_str(), to_string(planned.candidate).c_str());
+    std::printf("%-6s %-60s %-44s", run.held_out ? "others" : "fitted", run.cell.c_str(),
+                to_string(planned.candidate).c_str());
     if (row.measured > 0) {
         std::printf(" %9.3f %9.3f %6.3f", row.measured, row.predicted,
                     row.predicted / row.measured);

@@ -62,9 +62,9 @@ std::string to_string(const PlannedTrainer& trainer) {
 
 const KernelRates& kernel_rates(KernelYear year) {
     static constexpr KernelRates k2022{
-        .score_bytes_forward = 8, .score_bytes_backward = 28, .score_bytes_saved = 5};
+        .score_bytes_forward = 9, .score_bytes_backward = 33, .score_bytes_saved = 5};
     static constexpr KernelRates k2023{
-        .residual_moves = 2.4, .activation_moves = 3.5, .tensor_exchange = 0.83};
+        .residual_moves = 2.3, .activation_moves = 3.3, .tensor_exchange = 0.90};
     static constexpr KernelRates k2025{
         .newest_attention = true, .tensor_overlap = 0.77, .overlaps_replicas = true};
     switch (year) {
