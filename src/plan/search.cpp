@@ -182,16 +182,26 @@ private:
         return value(found_[wanted_ - 1].row);
     }
 
+    /// Simulates the best by pass times, until as many of them as wanted fit by simulation, too.
     void simulate_best() {
-        std::vector<size_t> best;
-        for (size_t i = 0; i < std::min(wanted_, found_.size()); ++i) {
-            best.push_back(found_[i].index);
-        }
         std::vector<Found> timed(std::make_move_iterator(found_.begin()),
                                  std::make_move_iterator(found_.end()));
         found_.clear();
-        PlanProgress progress(options_, "simulating the best", best.size());
-        evaluate_these(best, Evaluation::simulation, progress);
+        PlanProgress progress(options_, "simulating the best", wanted_);
+        const auto fitting = [&] {
+            return static_cast<size_t>(std::count_if(found_.begin(), found_.end(),
+                                                     [](const Found& f) { return f.row.fits(); }));
+        };
+        size_t next = 0;
+        while (next < timed.size() && fitting() < wanted_ && !stopped()) {
+            // Once as many as wanted are simulated, one that does not fit replaces nothing.
+            if (next >= wanted_ && !timed[next].row.fits()) break;
+            const size_t end = std::min(timed.size(), next + wanted_ - fitting());
+            std::vector<size_t> batch;
+            for (; next < end; ++next) batch.push_back(timed[next].index);
+            progress.expect(next);
+            evaluate_these(batch, Evaluation::simulation, progress);
+        }
         std::vector<bool> simulated(candidates_.size(), false);
         for (const Found& found : found_) simulated[found.index] = true;
         for (Found& found : timed) {
