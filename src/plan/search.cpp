@@ -23,6 +23,8 @@ namespace {
 /// Candidates that are timed before the search looks whether it is done: the same number on any
 /// number of threads, so that rows do not depend on threads.
 constexpr size_t kBatch = 96;
+/// The same of one kind of vocabulary layers, and at most so many.
+constexpr size_t kBatchOfKind = 16, kMostOfKind = 192;
 
 /// A row and its candidate's place in the list.
 struct Found {
@@ -41,6 +43,12 @@ bool better(const Found& a, const Found& b) {
                           -row.spare_bytes, found.index);
     };
     return by(a) < by(b);
+}
+
+/// Whether vocabulary layers are sharded over several ranks of a pipeline. Reports compare the best
+/// row of both kinds.
+bool shards(const Candidate& candidate) {
+    return candidate.mesh.pipeline > 1 && sharded(candidate.vocab_mode);
 }
 
 class Search {
@@ -92,6 +100,7 @@ public:
                 too_large, progress, [](const StepBound& bound) { return bound.memory_bytes; },
                 [](const PlanRow& row) { return std::optional(row.worst.total()); });
         }
+        for (const bool kind : {true, false}) find_some(kind, may_fit, progress);
         if (!stopped()) simulate_best();
     }
 
@@ -182,6 +191,37 @@ private:
         return value(found_[wanted_ - 1].row);
     }
 
+    /// Times candidates whose vocabulary layers are sharded, or not, if no row of this kind fits
+    /// yet: the most promising ones, until none of the next can be faster than one that fits.
+    void find_some(bool kind, std::vector<size_t> indices, PlanProgress& progress) {
+        if (fits_of(kind, Evaluation::pass_times)) return;
+        std::vector<bool> timed(candidates_.size(), false);
+        for (const Found& found : found_) timed[found.index] = true;
+        std::erase_if(indices,
+                      [&](size_t i) { return timed[i] || shards(candidates_[i]) != kind; });
+        const auto bound = [&](size_t i) { return bounds_[i].fitting_step_ns; };
+        std::stable_sort(indices.begin(), indices.end(),
+                         [&](size_t a, size_t b) { return bound(a) < bound(b); });
+        indices.resize(std::min(indices.size(), kMostOfKind));
+        while (!indices.empty() && !stopped()) {
+            const size_t count = std::min(indices.size(), kBatchOfKind);
+            progress.expect(counts_.timed + count);
+            evaluate_these({indices.begin(), indices.begin() + static_cast<std::ptrdiff_t>(count)},
+                           Evaluation::pass_times, progress);
+            indices.erase(indices.begin(), indices.begin() + static_cast<std::ptrdiff_t>(count));
+            const Found* const best = fits_of(kind, Evaluation::pass_times);
+            if (best && (indices.empty() || best->row.step_ns <= bound(indices.front()))) return;
+        }
+    }
+
+    /// The best row of this kind that fits, if any.
+    [[nodiscard]] const Found* fits_of(bool kind, Evaluation how) const {
+        const auto found = std::find_if(found_.begin(), found_.end(), [&](const Found& f) {
+            return f.row.fits() && f.row.evaluation == how && shards(f.row.candidate) == kind;
+        });
+        return found == found_.end() ? nullptr : &*found;
+    }
+
     /// Simulates the best by pass times, until as many of them as wanted fit by simulation, too.
     void simulate_best() {
         std::vector<Found> timed(std::make_move_iterator(found_.begin()),
@@ -201,6 +241,14 @@ private:
             for (; next < end; ++next) batch.push_back(timed[next].index);
             progress.expect(next);
             evaluate_these(batch, Evaluation::simulation, progress);
+        }
+        for (const bool kind : {true, false}) {
+            if (fits_of(kind, Evaluation::simulation)) continue;
+            const auto first = std::find_if(
+                timed.begin() + static_cast<std::ptrdiff_t>(next), timed.end(),
+                [&](const Found& f) { return f.row.fits() && shards(f.row.candidate) == kind; });
+            if (first == timed.end()) continue;
+            evaluate_these({first->index}, Evaluation::simulation, progress);
         }
         std::vector<bool> simulated(candidates_.size(), false);
         for (const Found& found : found_) simulated[found.index] = true;
