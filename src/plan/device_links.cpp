@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <map>
 
 namespace vocabpipe {
 
@@ -23,17 +22,25 @@ bool DeviceLinks::in_one_node(std::span<const int> ranks) const {
 
 double DeviceLinks::ring_ns(std::span<const int> ranks, double bytes, double share) const {
     const auto members = static_cast<double>(ranks.size());
-    std::map<int, int> in_node;
-    for (const int rank : ranks) ++in_node[rank / gpus_per_node_];
-    const int fewest =
-        std::min_element(in_node.begin(), in_node.end(), [](const auto& a, const auto& b) {
-            return a.second < b.second;
-        })->second;
     const double sent = bytes * (members - 1) / members;
     const double inside = sent / (inside_.bytes_per_ns * share);
-    if (in_node.size() == 1) return static_cast<double>(inside_.latency_ns) + inside;
+    if (in_one_node(ranks)) return static_cast<double>(inside_.latency_ns) + inside;
+    const int fewest = fewest_in_a_node(ranks);
     const double between = sent / (between_.bytes_per_ns * fewest);
     return static_cast<double>(between_.latency_ns) + std::max(fewest > 1 ? inside : 0, between);
+}
+
+int DeviceLinks::fewest_in_a_node(std::span<const int> ranks) const {
+    auto fewest = static_cast<int>(ranks.size());
+    int here = 0;
+    for (size_t i = 0; i < ranks.size(); ++i) {
+        ++here;
+        const bool last = i + 1 == ranks.size();
+        if (!last && ranks[i + 1] / gpus_per_node_ == ranks[i] / gpus_per_node_) continue;
+        fewest = std::min(fewest, here);
+        here = 0;
+    }
+    return fewest;
 }
 
 bool DeviceLinks::spans_nodes(const Mesh& mesh, Axis axis) const {
