@@ -110,7 +110,7 @@ std::string refusal(const PlanOptions& options, const Generator& family, int ran
     if (stages > std::numeric_limits<uint16_t>::max()) return "more than 65535 stages";
     if (!options.layers_per_stage.empty() && std::ssize(options.layers_per_stage) != stages) {
         return "has " + counted(stages, "stage") + ", but --layers-per-stage has " +
-               counted(std::ssize(options.layers_per_stage), "entry");
+               counted(std::ssize(options.layers_per_stage), "number");
     }
     // With one stage per rank, stages may be empty: else the GPUs could not be used.
     if (chunks > 1 && stages > options.model.config.num_layers) {
@@ -197,8 +197,10 @@ void add_candidates(const PlanOptions& options, const Candidate& step, Candidate
                     };
                     candidate.split = split;
                     candidate.layers_per_stage = split_as(split);
-                    if (split == LayerSplit::redistributed && whole &&
-                        (candidate.layers_per_stage == split_as(LayerSplit::front) ||
+                    // Among them those that the user gives.
+                    if (mode == VocabMode::redistributed && whole &&
+                        (split == LayerSplit::given ||
+                         candidate.layers_per_stage == split_as(LayerSplit::front) ||
                          candidate.layers_per_stage == split_as(LayerSplit::back))) {
                         result.skipped.emplace_back(candidate, "has the layers of none");
                         continue;

@@ -10,6 +10,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
 #include <numeric>
 #include <set>
@@ -56,6 +57,25 @@ PlannedPassTimes two_stages() {
     times.stage_ns = {stage, stage};
     times.rank_ns = {nothing, nothing};
     return times;
+}
+
+TEST(Plan, TakesTheLayersOfEveryStageThatTheUserGives) {
+    PlanOptions options = small_plan();  // 8 layers on 4 GPUs
+    options.layers_per_stage = {3, 2, 2, 1};
+    const Plan plan = make_plan(options);
+    std::set<VocabMode> modes;
+    for (const PlanRow& row : plan.rows) {
+        EXPECT_EQ(row.candidate.layers_per_stage, options.layers_per_stage);
+        EXPECT_EQ(row.candidate.split, LayerSplit::given);
+        modes.insert(row.candidate.vocab_mode);
+    }
+    EXPECT_TRUE(modes.contains(VocabMode::none));
+    EXPECT_FALSE(modes.contains(VocabMode::redistributed)) << "has the layers of none";
+    EXPECT_TRUE(std::ranges::any_of(plan.skipped, [](const auto& skipped) {
+        return skipped.second == "has 8 stages, but --layers-per-stage has 4 numbers";
+    }));
+    options.layers_per_stage = {3, 2, 2, 2};
+    EXPECT_THROW((void)make_plan(options), UsageError);
 }
 
 TEST(Plan, UsesMeasuredPassTimesWhereStagesAreOnTheSameRanks) {
