@@ -39,7 +39,7 @@ EndOfStep::Exchange EndOfStep::exchange_of(int rank, int64_t piece) const {
     };
     std::map<Axis, Known> known;
     for (const GradientBucket& bucket : step_.sizes.buckets[static_cast<size_t>(rank)]) {
-        const int64_t members = std::ssize(bucket.first) - 1;
+        const int64_t members = mesh_.size_of(bucket.axis);
         const int64_t elements = bucket.first.back();
         if (members == 1 || elements == 0) continue;
         auto& [group, of] = known[bucket.axis];

@@ -40,12 +40,12 @@ int64_t PlaceParameters::reported() const {
     return sum;
 }
 
-std::vector<GradientBucket> PlaceParameters::buckets() const {
+std::vector<GradientBucket> PlaceParameters::buckets(bool parts) const {
     std::vector<GradientBucket> buckets;
     for (const Part& part : parts_) {
         if (is_copy(part)) continue;
         GradientBucket bucket{.of = part.of, .stage = part.stage, .axis = part.axis, .first = {}};
-        const int members = mesh_.size_of(part.axis);
+        const int members = parts ? mesh_.size_of(part.axis) : 1;
         bucket.first.reserve(static_cast<size_t>(members) + 1);
         // elements * member / members, without a division for each of thousands of replicas.
         int64_t first = 0, rest = 0;

@@ -36,7 +36,8 @@ public:
     /// Elements whose gradients it sums up for the norm.
     [[nodiscard]] int64_t reported() const;
     /// The buckets that are added up, layer by layer as in a run.
-    [[nodiscard]] std::vector<GradientBucket> buckets() const;
+    /// `parts`: where each member's part begins; else only the begin and the end of a bucket.
+    [[nodiscard]] std::vector<GradientBucket> buckets(bool parts = true) const;
 
 private:
     struct Part {

@@ -142,8 +142,9 @@ private:
                 options_.profile ? UnitCosts() : unit_costs(options_, candidates_[first[step]]);
             for (size_t i = first[step]; i < first[step + 1]; ++i) {
                 try {
-                    bounds_[i] = bound_step(step_model(options_, units, candidates_[i]),
-                                            candidates_[i], memory);
+                    bounds_[i] = bound_step(
+                        step_model(options_, units, candidates_[i], /*bucket_parts=*/false),
+                        candidates_[i], memory);
                 } catch (const UsageError&) {
                     // Without a bound it is evaluated, which says why it is impossible.
                 }

@@ -259,8 +259,8 @@ StepSizes sizes_of(const PlanOptions& options, const ModelConfig& config, const 
 
 }  // namespace
 
-StepModel step_model(const PlanOptions& options, const UnitCosts& units,
-                     const Candidate& candidate) {
+StepModel step_model(const PlanOptions& options, const UnitCosts& units, const Candidate& candidate,
+                     bool bucket_parts) {
     const Mesh& mesh = candidate.mesh;
     StepModel step{.placement = place(options, candidate),
                    .costs = options.profile ? StepCosts(options.profile->costs)
@@ -299,7 +299,7 @@ StepModel step_model(const PlanOptions& options, const UnitCosts& units,
             memory.optimizer = static_cast<int64_t>(bytes.optimizer);
         }
         step.persistent.push_back(memory);
-        if (mesh.slices() > 1) step.sizes.buckets.push_back(own.buckets());
+        if (mesh.slices() > 1) step.sizes.buckets.push_back(own.buckets(bucket_parts));
     }
     step.generate = {.ranks = mesh.pipeline,
                      .microbatches = candidate.microbatches,

@@ -22,7 +22,8 @@ struct StepModel {
     std::vector<PlannedMemory> persistent;
 };
 
+/// `bucket_parts`: needed to lower the step; bounds and pass times take the ends of a bucket.
 [[nodiscard]] StepModel step_model(const PlanOptions& options, const UnitCosts& units,
-                                   const Candidate& candidate);
+                                   const Candidate& candidate, bool bucket_parts = true);
 
 }  // namespace vocabpipe

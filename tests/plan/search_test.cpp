@@ -67,8 +67,8 @@ std::vector<std::string> names_of(const std::vector<PlanRow>& rows, size_t most)
 }
 
 StepBound bound_of(const PlanOptions& options, const Candidate& candidate) {
-    return bound_step(step_model(options, unit_costs(options, candidate), candidate), candidate,
-                      memory_of(options));
+    return bound_step(step_model(options, unit_costs(options, candidate), candidate, false),
+                      candidate, memory_of(options));
 }
 
 class SearchedPlan : public ::testing::Test {
