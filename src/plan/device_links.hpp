@@ -29,8 +29,8 @@ public:
     [[nodiscard]] const Link& along(const Mesh& mesh, Axis axis) const {
         return spans_nodes(mesh, axis) ? between_ : inside_;
     }
-    /// Nanoseconds in which NCCL's rings gather `bytes` in all from these ranks, which ascend, or add
-    /// up as many of each and leave everyone a part. In every node as many adapters send as the
+    /// Nanoseconds in which NCCL's rings gather `bytes` in all from these ranks, which ascend, or
+    /// add up as many of each and leave everyone a part. In every node as many adapters send as the
     /// group has ranks there. `share`: of link_efficiency.
     [[nodiscard]] double ring_ns(std::span<const int> ranks, double bytes, double share = 1) const;
     /// Whether any group of the axis has ranks on several nodes. For Axis::pipeline the groups are
