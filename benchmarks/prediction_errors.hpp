@@ -30,9 +30,9 @@ struct PredictionErrors {
     double memory = 0;          ///< median of predicted / measured
     int found = 0, missed = 0;  ///< rows out of memory that are predicted so, or to fit
     int kept = 0, refused = 0;  ///< rows that ran that are predicted to fit, or not to
-    /// Of the rows that ran out of memory, the share found; 1 without such rows.
+    /// Share of the rows that ran out of memory that is found; 1 without such rows.
     [[nodiscard]] double recall() const;
-    /// Of the rows predicted to run out of memory, the share that did; 1 without such rows.
+    /// Share of the rows predicted to run out of memory that did; 1 without such rows.
     [[nodiscard]] double precision() const;
 };
 

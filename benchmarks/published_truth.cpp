@@ -20,7 +20,7 @@ struct LeftOut {
     std::string reason;
 };
 
-/// Of the runs whose batch and sequences are not given.
+/// Microbatches and tokens per sequence assumed where a publication gives none.
 constexpr int64_t kSixMicrobatches = 32, kSixLength = 4096;
 
 constexpr double kSmallA100 = 39.5;  // GiB, as nvidia-smi reports

@@ -120,6 +120,10 @@ struct PlanOptions {
     [[nodiscard]] double gpu_memory_gib() const {
         return memory_gib > 0 ? memory_gib : device.memory_gib.value;
     }
+    /// The same in bytes.
+    [[nodiscard]] int64_t gpu_memory_bytes() const {
+        return static_cast<int64_t>(gpu_memory_gib() * static_cast<double>(1 << 30));
+    }
 };
 
 /// Lists every size for the GPUs, the model and the batch: t, p and e that divide them, with the d
@@ -166,6 +170,12 @@ struct Candidate {
     int64_t micro_batch_size = 1;           ///< sequences
     Recompute recompute = Recompute::none;  ///< before each backward
     int microbatches = 0;                   ///< per step and replica
+
+    /// Whether ranks share the vocabulary layers. In a pipeline of one rank none is sharded,
+    /// whatever the mode.
+    [[nodiscard]] bool shards_vocabulary() const {
+        return mesh.pipeline > 1 && sharded(vocab_mode);
+    }
 };
 /// "p=2 t=4": p, and t, d and e where above 1.
 [[nodiscard]] std::string mesh_text(const Mesh& mesh);
@@ -254,7 +264,7 @@ struct Plan {
 inline constexpr double kTightShare = 0.05;
 /// Whether the row fits with less than kTightShare of the memory to spare.
 [[nodiscard]] inline bool is_tight(const PlanOptions& options, const PlanRow& row) {
-    const double all = options.gpu_memory_gib() * static_cast<double>(1 << 30);
+    const auto all = static_cast<double>(options.gpu_memory_bytes());
     return row.fits() && static_cast<double>(row.spare_bytes) < kTightShare * all;
 }
 
@@ -289,7 +299,8 @@ struct TrainFlag {
                                     std::optional<size_t> command = {});
 /// The whole plan (docs/planning.md, "JSON output").
 [[nodiscard]] std::string plan_json(const Plan& plan);
-/// One self-contained page: a table that sorts by click, bars for memory by purpose.
+/// One self-contained page: a chart of the rows with filters, a table that sorts by click,
+/// timelines of the best rows, bars for memory by purpose.
 [[nodiscard]] std::string plan_html(const Plan& plan);
 
 }  // namespace vocabpipe

@@ -43,7 +43,7 @@ std::vector<const Generator*> families(const std::vector<std::string>& asked) {
     return result;
 }
 
-/// Of the numbers asked for, those that a family can have. A family with one chunk stays with it:
+/// Those of the numbers asked for that a family can have. A family with one chunk stays with it:
 /// the numbers are for families that have several. Where none is possible the first one is refused.
 std::vector<int> chunks_of(const Generator& family, const std::vector<int>& asked) {
     if (!asked.empty()) {
@@ -197,7 +197,7 @@ void add_candidates(const PlanOptions& options, const Candidate& step, Candidate
                     };
                     candidate.split = split;
                     candidate.layers_per_stage = split_as(split);
-                    // Among them those that the user gives.
+                    // Layers that the user gives are those of none, too.
                     if (mode == VocabMode::redistributed && whole &&
                         (split == LayerSplit::given ||
                          candidate.layers_per_stage == split_as(LayerSplit::front) ||

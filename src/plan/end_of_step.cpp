@@ -96,8 +96,8 @@ int64_t EndOfStep::summed_ns(size_t rank, const PassEnds& ends) const {
     return latest;
 }
 
-/// Of any order of the buckets: all pieces of a bucket follow its last gradient, and of all pieces
-/// two are on their way at a time.
+/// A bound for any order of the buckets: all pieces of a bucket follow its last gradient, and two
+/// of all pieces are on their way at a time.
 int64_t EndOfStep::least_summed_ns(size_t rank, const PassEnds& ends) const {
     const std::vector<Sum>& sums = exchanges_[rank].sums;
     if (sums.empty()) return 0;

@@ -146,15 +146,11 @@ PlanRow row_of(const PlanOptions& options, const Candidate& candidate, const Ste
         row.ranks.push_back(memory);
         if (memory.total() > row.worst.total()) row.worst = memory;
     }
-    row.spare_bytes = memory_of(options) - row.worst.total();
+    row.spare_bytes = options.gpu_memory_bytes() - row.worst.total();
     return row;
 }
 
 }  // namespace
-
-int64_t memory_of(const PlanOptions& options) {
-    return static_cast<int64_t>(options.gpu_memory_gib() * static_cast<double>(1 << 30));
-}
 
 Schedule order_passes(const PlanOptions& options, const Candidate& candidate) {
     return OrderCache().order(model_of(options, candidate), candidate);

@@ -19,9 +19,6 @@ namespace vocabpipe {
 [[nodiscard]] PlanRow evaluate(const PlanOptions& options, const Candidate& candidate,
                                Evaluation evaluation, OrderCache& orders);
 
-/// Bytes of a GPU's memory.
-[[nodiscard]] int64_t memory_of(const PlanOptions& options);
-
 /// The candidate's step as simulation evaluates it, for pictures, with the memory of every rank.
 [[nodiscard]] RecordedRun record_step(const PlanOptions& options, const Candidate& candidate);
 

@@ -45,12 +45,6 @@ bool better(const Found& a, const Found& b) {
     return by(a) < by(b);
 }
 
-/// Whether vocabulary layers are sharded over several ranks of a pipeline. Reports compare the best
-/// row of both kinds.
-bool shards(const Candidate& candidate) {
-    return candidate.mesh.pipeline > 1 && sharded(candidate.vocab_mode);
-}
-
 class Search {
 public:
     Search(const PlanOptions& options, const std::vector<Candidate>& candidates)
@@ -83,7 +77,7 @@ public:
     void search() {
         find_bounds();
         if (stopped()) return;
-        const int64_t memory = memory_of(options_);
+        const int64_t memory = options_.gpu_memory_bytes();
         std::vector<size_t> may_fit, too_large;
         for (size_t i = 0; i < candidates_.size(); ++i) {
             (bounds_[i].memory_bytes <= memory ? may_fit : too_large).push_back(i);
@@ -135,7 +129,7 @@ private:
             if (i == 0 || step_of(i) != step_of(i - 1)) first.push_back(i);
         }
         first.push_back(candidates_.size());
-        const int64_t memory = memory_of(options_);
+        const int64_t memory = options_.gpu_memory_bytes();
         PlanProgress progress(options_, "finding lower bounds", candidates_.size());
         for_all(first.size() - 1, options_.threads, options_.stop, [&](size_t step) {
             const UnitCosts units =
@@ -194,12 +188,14 @@ private:
 
     /// Times candidates whose vocabulary layers are sharded, or not, if no row of this kind fits
     /// yet: the most promising ones, until none of the next can be faster than one that fits.
+    /// Reports compare the best row of both kinds.
     void find_some(bool kind, std::vector<size_t> indices, PlanProgress& progress) {
         if (fits_of(kind, Evaluation::pass_times)) return;
         std::vector<bool> timed(candidates_.size(), false);
         for (const Found& found : found_) timed[found.index] = true;
-        std::erase_if(indices,
-                      [&](size_t i) { return timed[i] || shards(candidates_[i]) != kind; });
+        std::erase_if(indices, [&](size_t i) {
+            return timed[i] || candidates_[i].shards_vocabulary() != kind;
+        });
         const auto bound = [&](size_t i) { return bounds_[i].fitting_step_ns; };
         std::stable_sort(indices.begin(), indices.end(),
                          [&](size_t a, size_t b) { return bound(a) < bound(b); });
@@ -218,7 +214,8 @@ private:
     /// The best row of this kind that fits, if any.
     [[nodiscard]] const Found* fits_of(bool kind, Evaluation how) const {
         const auto found = std::find_if(found_.begin(), found_.end(), [&](const Found& f) {
-            return f.row.fits() && f.row.evaluation == how && shards(f.row.candidate) == kind;
+            return f.row.fits() && f.row.evaluation == how &&
+                   f.row.candidate.shards_vocabulary() == kind;
         });
         return found == found_.end() ? nullptr : &*found;
     }
@@ -245,9 +242,11 @@ private:
         }
         for (const bool kind : {true, false}) {
             if (fits_of(kind, Evaluation::simulation)) continue;
-            const auto first = std::find_if(
-                timed.begin() + static_cast<std::ptrdiff_t>(next), timed.end(),
-                [&](const Found& f) { return f.row.fits() && shards(f.row.candidate) == kind; });
+            const auto first =
+                std::find_if(timed.begin() + static_cast<std::ptrdiff_t>(next), timed.end(),
+                             [&](const Found& f) {
+                                 return f.row.fits() && f.row.candidate.shards_vocabulary() == kind;
+                             });
             if (first == timed.end()) continue;
             evaluate_these({first->index}, Evaluation::simulation, progress);
         }

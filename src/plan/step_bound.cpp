@@ -77,7 +77,7 @@ public:
         }
     }
 
-    /// Of the rank that needs most: what it keeps of one microbatch between the forward and the
+    /// Bytes that the rank that needs most keeps of one microbatch between the forward and the
     /// backward of its highest stage.
     [[nodiscard]] int64_t memory_bytes() const {
         int64_t most = 0;
@@ -115,7 +115,7 @@ private:
         return splits_ ? std::min(of_stage(stage, I) + of_stage(stage, W), of_stage(stage, B))
                        : of_stage(stage, B);
     }
-    /// Of E, G, S or T on a rank; 0 where it has no rows.
+    /// Nanoseconds of E, G, S or T on a rank; 0 where it has no rows.
     [[nodiscard]] int64_t of_rank(size_t rank, Op op) const {
         const auto r = static_cast<int>(rank);
         const ShardMap& map = op == E || op == G ? placement_.input : placement_.output;

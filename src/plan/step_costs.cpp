@@ -64,7 +64,7 @@ double StepCosts::replicas_ns(Do what, const Group& group, double bytes) const {
     if (!sums && kernel_rates(trainer_.kernels).overlaps_replicas) return 0;
     const auto members = static_cast<double>(group.ranks.size());
     const double width = static_cast<double>(size_of(trainer_.gradients)) / kSummed;
-    // A gather is given one rank's part. Without ZeRO the sums are gathered, not the weights.
+    // A gather is given one rank's part.
     const double all = sums ? bytes * width : bytes * members;
     return links_->ring_ns(group.ranks, all) * (sums ? sums_per_step : 1);
 }

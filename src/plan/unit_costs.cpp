@@ -31,7 +31,7 @@ Rows rows_of_terms(const Products& products, double m, double n) {
 struct AttentionCosts {
     double forward = 0, backward = 0;
 };
-/// Of a rank's heads, for `own` of the tokens that all ranks' heads work on.
+/// Nanoseconds of a rank's heads, for `own` of the tokens that all ranks' heads work on.
 AttentionCosts attention_costs(const PlanOptions& options, const BlockWork& work, double own) {
     const DeviceSpec& device = options.device;
     const KernelRates& kernels = kernel_rates(options.trainer.kernels);

@@ -8,12 +8,9 @@
 namespace vocabpipe {
 
 std::optional<VocabularyGain> vocabulary_gain(const Plan& plan) {
-    // In a pipeline of one rank no layer is sharded, whatever the mode; it counts as without.
     const auto first = [&](bool shards) -> std::optional<size_t> {
         for (size_t i = 0; i < plan.rows.size(); ++i) {
-            const Candidate& candidate = plan.rows[i].candidate;
-            const bool has = candidate.mesh.pipeline > 1 && sharded(candidate.vocab_mode);
-            if (has == shards) return i;
+            if (plan.rows[i].candidate.shards_vocabulary() == shards) return i;
         }
         return std::nullopt;
     };

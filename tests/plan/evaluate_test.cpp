@@ -215,8 +215,8 @@ TEST(TimedStep, ATiedGradientOfTheOtherSideArrivesWhenActivationsAreGone) {
 // Statistics and factors of 8 tokens, which pass times of a whole output layer leave out.
 constexpr int64_t kSoftmaxSums = 8 * (4 + 2) * 4;
 
-// Of the layer, the positions, the last norm and both tables. The simulation runs each exchange:
-// one rank's step has no other message, so both agree.
+// The buckets are the layer, the positions, the last norm and both tables. The simulation runs each
+// exchange: one rank's step has no other message, so both agree.
 TEST(TimedStep, ReplicasAddUpEveryBucketAsInTheProgram) {
     for (const int replicas : {2, 4}) {
         Step step(1);

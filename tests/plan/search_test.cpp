@@ -68,7 +68,7 @@ std::vector<std::string> names_of(const std::vector<PlanRow>& rows, size_t most)
 
 StepBound bound_of(const PlanOptions& options, const Candidate& candidate) {
     return bound_step(step_model(options, unit_costs(options, candidate), candidate, false),
-                      candidate, memory_of(options));
+                      candidate, options.gpu_memory_bytes());
 }
 
 class SearchedPlan : public ::testing::Test {
@@ -95,7 +95,7 @@ protected:
     }
     static std::vector<PlanRow> best_of(const PlanOptions& options) {
         std::vector<PlanRow> rows = all_->rows;
-        for (PlanRow& row : rows) row.spare_bytes = memory_of(options) - row.worst.total();
+        for (PlanRow& row : rows) row.spare_bytes = options.gpu_memory_bytes() - row.worst.total();
         std::map<std::string, size_t> place;
         for (size_t i = 0; i < candidates_->size(); ++i) place[to_string((*candidates_)[i])] = i;
         std::stable_sort(rows.begin(), rows.end(), [&](const PlanRow& a, const PlanRow& b) {
@@ -125,7 +125,7 @@ TEST_F(SearchedPlan, NoStepIsShorterAndNoneNeedsLessMemoryThanItsBound) {
             const StepBound bound = bound_of(options, row.candidate);
             ASSERT_LE(bound.step_ns, row.step_ns) << text_of(row);
             ASSERT_LE(bound.memory_bytes, row.worst.total()) << text_of(row);
-            if (row.worst.total() <= memory_of(options)) {
+            if (row.worst.total() <= options.gpu_memory_bytes()) {
                 ASSERT_LE(bound.fitting_step_ns, row.step_ns) << text_of(row);
             }
             ASSERT_GE(bound.fitting_step_ns, bound.step_ns) << text_of(row);

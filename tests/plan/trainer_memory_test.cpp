@@ -53,7 +53,7 @@ TEST(TrainerMemory, KernelsOf2022SaveScores) {
     const auto scores = static_cast<int64_t>(kTokens / 2 * kHeads * kTokens *
                                              kernel_rates(trainer.kernels).score_bytes_saved);
     EXPECT_EQ(with(trainer, Recompute::none).saved, 100 + 2 * scores);
-    // Of one layer at a time where they are made again.
+    // Where they are made again, one layer's scores exist at a time.
     const StageBytes selective = with(trainer, Recompute::selective);
     EXPECT_EQ(selective.saved, 100);
     EXPECT_EQ(selective.backward_workspace, scores);

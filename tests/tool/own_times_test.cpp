@@ -48,7 +48,8 @@ std::string trace_of(std::initializer_list<std::string> events) {
 
 TEST(OwnTimes, ComeFromTracesOfPyTorch) {
     const TempFolder folder;
-    // Of a GPU the median of what it did, not the time on the CPU; sends and other names are none.
+    // The time of a GPU is the median of what it did, not of the CPU; sends and other names are
+    // none.
     write_file(folder / "0.json",
                trace_of({"user_annotation PP:0F0 900", "gpu_user_annotation PP:0F0 10.5",
                          "gpu_user_annotation PP:0F1 11.5", "gpu_user_annotation PP:0F12 99",
@@ -56,7 +57,7 @@ TEST(OwnTimes, ComeFromTracesOfPyTorch) {
                          "gpu_user_annotation PP:2I0 8", "gpu_user_annotation PP:2W0 6",
                          "gpu_user_annotation PP:0SEND_F0 5", "kernel PP:0F0 3",
                          "gpu_user_annotation Optimizer 1"}));
-    // Of a CPU the shortest.
+    // The time of a CPU is its shortest.
     write_file(folder / "1.json",
                trace_of({"user_annotation PP:1F0 50", "user_annotation PP:1F1 12.25",
                          "user_annotation PP:1B0 30", "user_annotation PP:3F0 9",

@@ -221,7 +221,7 @@ StepPrice FigureCosts::price(const Schedule& schedule, const std::vector<int>& l
         };
         of(pass, Op::S) = of(pass, Op::T) = scaled(costs.vocabulary, share(schedule.output));
         if (schedule.input.rows(rank) > 0) {
-            // Of all tokens.
+            // A rank looks up all tokens, whatever its share of the rows.
             of(pass, Op::E) = of(pass, Op::G) = static_cast<int64_t>(costs.vocabulary / 4);
         }
         step.costs.rank_ns.push_back(pass);
