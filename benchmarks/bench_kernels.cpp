@@ -161,14 +161,20 @@ void Attention(benchmark::State& state) {
     const RandomTensor sums(n, shape.heads, DType::fp32);
     const RandomTensor workspace(1, host::attention_workspace_bytes(shape, type, threads) / 4 + 1,
                                  DType::fp32);
-    host::causal_attention_forward(ctx, qkv, shape, first_visible, out, sums, workspace.span());
+    const auto queries = [&](Tensor of) { return of.column_range(0, h); };
+    const auto keys_values = [&](Tensor of) { return of.column_range(h, 2 * shape.kv_columns()); };
+    const auto forward = [&] {
+        host::causal_attention_forward(ctx, queries(qkv), keys_values(qkv), shape, first_visible,
+                                       out, sums, workspace.span());
+    };
+    forward();
     for (auto _ : state) {
         if (backward) {
-            host::causal_attention_backward(ctx, dout, qkv, out, sums, shape, first_visible, dqkv,
+            host::causal_attention_backward(ctx, dout, queries(qkv), keys_values(qkv), out, sums,
+                                            shape, first_visible, queries(dqkv), keys_values(dqkv),
                                             workspace.span());
         } else {
-            host::causal_attention_forward(ctx, qkv, shape, first_visible, out, sums,
-                                           workspace.span());
+            forward();
         }
     }
     const double products = backward ? 5.0 : 2.0;

@@ -13,20 +13,24 @@
 
 namespace vocabpipe::kernels {
 
-inline void require_attention(ConstTensor qkv, const AttentionShape& shape,
+inline void require_attention(ConstTensor q, ConstTensor kv, const AttentionShape& shape,
                               std::span<const int32_t> first_visible, ConstTensor out,
                               ConstTensor log_sum_exp) {
     require(shape.kv_heads > 0 && shape.heads % shape.kv_heads == 0, "kv_heads that divide heads");
     require(shape.scale >= 0 && shape.softcap >= 0 && shape.window >= 0,
             "scale, softcap and window of 0 or more");
-    require(has_shape(qkv, shape.tokens(), shape.qkv_columns()), "qkv of shape (N, qkv_columns)");
-    require(has_shape(out, shape.tokens(), shape.query_columns()),
-            "out of shape (N, query_columns)");
-    require(has_shape(log_sum_exp, shape.tokens(), shape.heads) && log_sum_exp.dtype == DType::fp32,
-            "log_sum_exp of shape (N, heads) fp32");
-    require(qkv.dtype == out.dtype, "one type for qkv and out");
-    require(first_visible.empty() || std::ssize(first_visible) == shape.tokens(),
-            "first_visible of N tokens, or of none");
+    require(shape.queries >= 0 && shape.queries <= shape.seq_length,
+            "queries from 0 to seq_length");
+    require(has_shape(q, shape.query_tokens(), shape.query_columns()),
+            "q of shape (query_tokens, query_columns)");
+    require(has_shape(kv, shape.tokens(), 2 * shape.kv_columns()), "kv of shape (N, 2 kv_columns)");
+    require(same_shape(out, q), "out of q's shape");
+    require(has_shape(log_sum_exp, shape.query_tokens(), shape.heads) &&
+                log_sum_exp.dtype == DType::fp32,
+            "log_sum_exp of shape (query_tokens, heads) fp32");
+    require(q.dtype == kv.dtype && q.dtype == out.dtype, "one type for q, kv and out");
+    require(first_visible.empty() || std::ssize(first_visible) == shape.query_tokens(),
+            "first_visible of all queries, or of none");
 }
 
 /// In addition to require_attention(), where the host can read `first_visible`: a query sees
@@ -34,17 +38,19 @@ inline void require_attention(ConstTensor qkv, const AttentionShape& shape,
 inline void require_visible_tokens(const AttentionShape& shape,
                                    std::span<const int32_t> first_visible) {
     for (size_t n = 0; n < first_visible.size(); ++n) {
-        const int64_t query = static_cast<int64_t>(n) % shape.seq_length;
+        const int64_t query = shape.first_query() + static_cast<int64_t>(n) % shape.query_count();
         require(first_visible[n] >= 0 && first_visible[n] <= query,
-                "first_visible from 0 to the token's own index in its sequence");
+                "first_visible from 0 to the query's own token in its sequence");
     }
 }
 
 /// In addition to require_attention().
-inline void require_attention_gradients(ConstTensor dout, ConstTensor qkv, ConstTensor out,
-                                        ConstTensor dqkv) {
-    require(same_shape(dout, out) && same_shape(dqkv, qkv), "gradients shaped as their tensors");
-    require(dout.dtype == qkv.dtype && dqkv.dtype == qkv.dtype, "one type for all gradients");
+inline void require_attention_gradients(ConstTensor dout, ConstTensor q, ConstTensor kv,
+                                        ConstTensor dq, ConstTensor dkv) {
+    require(same_shape(dout, q) && same_shape(dq, q) && same_shape(dkv, kv),
+            "gradients shaped as their tensors");
+    require(dout.dtype == q.dtype && dq.dtype == q.dtype && dkv.dtype == q.dtype,
+            "one type for all gradients");
 }
 
 inline void require_cached_attention(ConstTensor q, ConstTensor kv, const AttentionShape& shape,

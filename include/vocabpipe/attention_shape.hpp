@@ -6,8 +6,10 @@
 namespace vocabpipe::kernels {
 
 /// Token rows are grouped by sequence: row n is token n % seq_length of sequence n / seq_length.
-/// q, k and v of a token lie side by side in one row: a heads of q, g of k, g of v, each of
-/// head_size. Query head i reads key/value head i / (a / g) (grouped-query attention).
+/// In a row, heads of head_size lie side by side: a heads of q, g of k, g of v. Query head i reads
+/// key/value head i / (a / g) (grouped-query attention). Queries are all tokens of a sequence, or
+/// its last ones: row n of theirs is token first_query() + n % query_count() of sequence
+/// n / query_count().
 struct AttentionShape {
     int64_t sequences = 0;   ///< of a microbatch
     int64_t seq_length = 0;  ///< s, tokens
@@ -16,10 +18,17 @@ struct AttentionShape {
     int64_t kv_heads = 0;    ///< g, of keys and values; divides a; g = a: multi-head attention
     float scale = 0;         ///< of scores q k; 0: 1 / sqrt(d)
     float softcap = 0;       ///< c: scores become c tanh(score / c); 0: none
-    int64_t window = 0;      ///< query i sees keys i - window < j <= i; 0: all j <= i
+    int64_t window = 0;      ///< token i sees keys i - window < j <= i; 0: all j <= i
+    int64_t queries = 0;     ///< per sequence: the last ones of seq_length; 0: all
 
     /// N, tokens of a microbatch.
     [[nodiscard]] int64_t tokens() const { return sequences * seq_length; }
+    /// Queries of a sequence.
+    [[nodiscard]] int64_t query_count() const { return queries > 0 ? queries : seq_length; }
+    /// The token of a sequence that is its first query.
+    [[nodiscard]] int64_t first_query() const { return seq_length - query_count(); }
+    /// Queries of a microbatch.
+    [[nodiscard]] int64_t query_tokens() const { return sequences * query_count(); }
     /// Columns of q and of attention's output: a d.
     [[nodiscard]] int64_t query_columns() const { return heads * head_size; }
     /// Columns of k, and of v: g d.

@@ -132,26 +132,32 @@ struct Operators {
     /// Bytes of `workspace` that forward and backward need with `threads` threads of the host and
     /// tensors of `type`.
     int64_t (*attention_workspace_bytes)(AttentionShape shape, DType type, int threads);
-    /// Per sequence and query head, with q, k, v (s, head_size), over the keys j that query i sees:
+    /// Per sequence and query head, over the keys j that query i sees, both counted as tokens of
+    /// the sequence:
     ///   out_i = sum_j p_ij v_j,  p_ij = exp(s_ij - log_sum_exp_i),  s_ij = scale q_i k_j,
     ///   soft-capped.
-    /// qkv (N, qkv_columns): columns q | k | v, each with the heads side by side; out (N,
-    /// query_columns); log_sum_exp (N, heads) fp32, natural logarithm of the sum over the scores.
-    /// first_visible (N): for each query the first key of its sequence that it may see, besides the
-    /// limits of the shape; from 0 to the query's own index, which only the host checks. Empty: 0
-    /// for all. `workspace` is 64-byte aligned and holds nothing between calls.
-    void (*causal_attention_forward)(Context& ctx, ConstTensor qkv, AttentionShape shape,
-                                     std::span<const int32_t> first_visible, Tensor out,
-                                     Tensor log_sum_exp, std::span<std::byte> workspace);
-    /// dqkv (N, qkv_columns) = gradient of causal_attention_forward; p is recomputed from qkv and
-    /// log_sum_exp:
+    /// With M = shape.query_tokens() and N = shape.tokens(): q, out (M, query_columns); kv (N,
+    /// 2 kv_columns): columns k | v; log_sum_exp (M, heads) fp32, natural logarithm of the sum over
+    /// the scores. first_visible (M): for each query the first key of its sequence that it may see,
+    /// besides the limits of the shape; from 0 to the query's own token, which only the host
+    /// checks. Empty: 0 for all. `workspace` is 64-byte aligned and holds nothing between calls. If
+    /// shape.first_query() is a multiple of 64, a query's rows of out, log_sum_exp and dq (below)
+    /// have the bits that they have among all queries of the sequence; not so on a GPU where cuDNN
+    /// computes all of them.
+    void (*causal_attention_forward)(Context& ctx, ConstTensor q, ConstTensor kv,
+                                     AttentionShape shape, std::span<const int32_t> first_visible,
+                                     Tensor out, Tensor log_sum_exp,
+                                     std::span<std::byte> workspace);
+    /// dq, dkv (shaped as q, kv) = gradient of causal_attention_forward; p is recomputed from q, kv
+    /// and log_sum_exp:
     ///   dv_j = sum_i p_ij dout_i,  ds_ij = p_ij (dout_i v_j - dout_i out_i) d s_ij / d (q_i k_j),
     ///   dq_i = sum_j ds_ij k_j,  dk_j = sum_i ds_ij q_i,
-    /// dk and dv summed over the query heads that read the key/value head.
-    void (*causal_attention_backward)(Context& ctx, ConstTensor dout, ConstTensor qkv,
+    /// dk and dv summed over the query heads that read the key/value head; 0 for keys that no query
+    /// sees.
+    void (*causal_attention_backward)(Context& ctx, ConstTensor dout, ConstTensor q, ConstTensor kv,
                                       ConstTensor out, ConstTensor log_sum_exp,
                                       AttentionShape shape, std::span<const int32_t> first_visible,
-                                      Tensor dqkv, std::span<std::byte> workspace);
+                                      Tensor dq, Tensor dkv, std::span<std::byte> workspace);
 
     // Generation: one more token of a sequence whose keys and values are cached.
 

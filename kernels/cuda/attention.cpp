@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attention by cuDNN where it applies; by our own kernels elsewhere and for documents in a
-// sequence.
+// Attention by cuDNN where it applies; by our own kernels elsewhere, for documents in a sequence
+// and for a part of its queries.
 #include "kernels/cuda/operators.hpp"
 
 #include <algorithm>
@@ -20,14 +20,13 @@ namespace {
 /// The kernels count tokens of a sequence in int, up to a tile beyond its end.
 constexpr int64_t kLongestSequence = int64_t{1} << 30;
 
-void require_arguments(ConstTensor qkv, const AttentionShape& shape,
+void require_arguments(ConstTensor q, ConstTensor kv, const AttentionShape& shape,
                        std::span<const int32_t> first_visible, ConstTensor out,
                        ConstTensor log_sum_exp, std::span<std::byte> workspace) {
-    require_attention(qkv, shape, first_visible, out, log_sum_exp);
+    require_attention(q, kv, shape, first_visible, out, log_sum_exp);
     require(shape.seq_length <= kLongestSequence, "a sequence of at most 2^30 tokens");
-    require(
-        static_cast<int64_t>(workspace.size()) >= attention_workspace_bytes(shape, qkv.dtype, 1),
-        "workspace of attention_workspace_bytes()");
+    require(static_cast<int64_t>(workspace.size()) >= attention_workspace_bytes(shape, q.dtype, 1),
+            "workspace of attention_workspace_bytes()");
 }
 
 void end_cudnn_attention(CallSite ctx, const AttentionShape& shape) {
@@ -41,40 +40,41 @@ void end_cudnn_attention(CallSite ctx, const AttentionShape& shape) {
 
 }  // namespace
 
-/// 4 bytes per token and query head, or cuDNN's need, if that is more.
+/// 4 bytes per query and its heads, or cuDNN's need, if that is more.
 int64_t attention_workspace_bytes(AttentionShape shape, DType type, int) {
     return std::max(attention_backward_bytes(shape), cudnn_attention_workspace_bytes(shape, type));
 }
 
-void causal_attention_forward(Context& ctx, ConstTensor qkv, AttentionShape shape,
+void causal_attention_forward(Context& ctx, ConstTensor q, ConstTensor kv, AttentionShape shape,
                               std::span<const int32_t> first_visible, Tensor out,
                               Tensor log_sum_exp, std::span<std::byte> workspace) {
-    require_arguments(qkv, shape, first_visible, out, log_sum_exp, workspace);
+    require_arguments(q, kv, shape, first_visible, out, log_sum_exp, workspace);
     if (out.size() == 0) return;
     if (first_visible.empty() &&
-        try_cudnn_attention_forward(ctx, qkv, shape, out, log_sum_exp, workspace)) {
+        try_cudnn_attention_forward(ctx, q, kv, shape, out, log_sum_exp, workspace)) {
         end_cudnn_attention(ctx, shape);
         return;
     }
     ++ctx.cuda().counters().own_attentions;
-    attention_forward(ctx, qkv, shape, first_visible, out, log_sum_exp);
+    attention_forward(ctx, q, kv, shape, first_visible, out, log_sum_exp);
 }
 
-void causal_attention_backward(Context& ctx, ConstTensor dout, ConstTensor qkv, ConstTensor out,
-                               ConstTensor log_sum_exp, AttentionShape shape,
-                               std::span<const int32_t> first_visible, Tensor dqkv,
+void causal_attention_backward(Context& ctx, ConstTensor dout, ConstTensor q, ConstTensor kv,
+                               ConstTensor out, ConstTensor log_sum_exp, AttentionShape shape,
+                               std::span<const int32_t> first_visible, Tensor dq, Tensor dkv,
                                std::span<std::byte> workspace) {
-    require_arguments(qkv, shape, first_visible, out, log_sum_exp, workspace);
-    require_attention_gradients(dout, qkv, out, dqkv);
+    require_arguments(q, kv, shape, first_visible, out, log_sum_exp, workspace);
+    require_attention_gradients(dout, q, kv, dq, dkv);
     if (out.size() == 0) return;
-    if (first_visible.empty() &&
-        try_cudnn_attention_backward(ctx, dout, qkv, out, log_sum_exp, shape, dqkv, workspace)) {
+    if (first_visible.empty() && try_cudnn_attention_backward(ctx, dout, q, kv, out, log_sum_exp,
+                                                              shape, dq, dkv, workspace)) {
         if (ctx.cuda().attention_may_vary()) ++ctx.cuda().counters().varying_attentions;
         end_cudnn_attention(ctx, shape);
         return;
     }
     ++ctx.cuda().counters().own_attentions;
-    attention_backward(ctx, dout, qkv, out, log_sum_exp, shape, first_visible, dqkv, workspace);
+    attention_backward(ctx, dout, q, kv, out, log_sum_exp, shape, first_visible, dq, dkv,
+                       workspace);
 }
 
 }  // namespace vocabpipe::kernels::cuda

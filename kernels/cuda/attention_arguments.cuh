@@ -19,16 +19,17 @@ namespace vocabpipe::kernels::cuda {
 /// A score is factor * (q k), or factor * tanh(inner * q k) if it is capped. Sizes within a
 /// sequence fit int.
 struct AttentionScores {
-    int seq_length, heads, kv_heads, head_size;
+    int queries, seq_length, heads, kv_heads, head_size;
     int window;                    ///< seq_length if there is none
-    const int32_t* first_visible;  ///< (N), or null: 0 for all
+    const int32_t* first_visible;  ///< of all queries, or null: 0
     bool capped;
     float factor, inner, scale;
 
     static constexpr float kLog2E = 1.44269504F;
 
     AttentionScores(const AttentionShape& shape, std::span<const int32_t> mask)
-        : seq_length(static_cast<int>(shape.seq_length)),
+        : queries(static_cast<int>(shape.query_count())),
+          seq_length(static_cast<int>(shape.seq_length)),
           heads(static_cast<int>(shape.heads)),
           kv_heads(static_cast<int>(shape.kv_heads)),
           head_size(static_cast<int>(shape.head_size)),
@@ -44,11 +45,15 @@ struct AttentionScores {
 
     /// Query heads that read one head of keys.
     [[nodiscard]] __host__ __device__ int sharers() const { return heads / kv_heads; }
-    /// The first key that a query of a sequence sees; the last one is its own.
-    [[nodiscard]] __device__ __forceinline__ int first_key(int sequence, int query) const {
-        const int by_window = query + 1 - window;
+    /// The token of a sequence that is its first query.
+    [[nodiscard]] __device__ __forceinline__ int first_query() const {
+        return seq_length - queries;
+    }
+    /// The first key that query `row` of a sequence sees; the last one is its own.
+    [[nodiscard]] __device__ __forceinline__ int first_key(int sequence, int row) const {
+        const int by_window = first_query() + row + 1 - window;
         const int by_document =
-            first_visible == nullptr ? 0 : first_visible[int64_t{sequence} * seq_length + query];
+            first_visible == nullptr ? 0 : first_visible[int64_t{sequence} * queries + row];
         return by_document > by_window ? by_document : by_window;
     }
     /// Turns products q k into scores without the factor.
@@ -63,36 +68,46 @@ struct AttentionScores {
     }
 };
 
-/// Heads that lie next to each other in the columns of rows, one row per token.
+/// Heads that lie next to each other in the columns of rows, one row per query or per key.
 template <typename T>
 struct Heads {
     T* data;
     int64_t stride;
+    int rows;  ///< of a sequence
 
-    /// Token `row` of a sequence's head, at column `col` of the head.
+    /// Row `row` of a sequence's head, at column `col` of the head.
     [[nodiscard]] __device__ __forceinline__ T* at(const AttentionScores& s, int sequence, int head,
                                                    int row, int col) const {
-        return data + (int64_t{sequence} * s.seq_length + row) * stride +
-               int64_t{head} * s.head_size + col;
+        return data + (int64_t{sequence} * rows + row) * stride + int64_t{head} * s.head_size + col;
     }
     /// The part of a tile that starts there.
     template <int kRows, int kCols>
     [[nodiscard]] __device__ __forceinline__ Part<std::remove_const_t<T>> part(
         const AttentionScores& s, int sequence, int head, int row, int col) const {
-        return {at(s, sequence, head, row, col), stride, min(kRows, s.seq_length - row),
+        return {at(s, sequence, head, row, col), stride, min(kRows, rows - row),
                 min(kCols, s.head_size - col)};
     }
 };
 
-/// Columns q | k | v of qkv or dqkv.
+template <typename T, typename Pointer>
+[[nodiscard]] Heads<T> query_heads(const BasicTensor<Pointer>& tensor,
+                                   const AttentionShape& shape) {
+    return {tensor.template as<std::remove_const_t<T>>(), tensor.stride,
+            static_cast<int>(shape.query_count())};
+}
+
+/// q and k | v, or their gradients.
 template <typename T>
 struct Projections {
     Heads<T> q, k, v;
 
-    Projections(T* data, int64_t stride, const AttentionShape& shape)
-        : q{data, stride},
-          k{data + shape.query_columns(), stride},
-          v{data + shape.query_columns() + shape.kv_columns(), stride} {}
+    template <typename Pointer>
+    Projections(const BasicTensor<Pointer>& q_, const BasicTensor<Pointer>& kv,
+                const AttentionShape& shape)
+        : q(query_heads<T>(q_, shape)),
+          k{kv.template as<std::remove_const_t<T>>(), kv.stride,
+            static_cast<int>(shape.seq_length)},
+          v{k.data + shape.kv_columns(), kv.stride, k.rows} {}
 };
 
 /// Whether all heads of tensors can be read 16 bytes at a time.
@@ -118,10 +133,11 @@ void with_attention_tiles(DType type, const AttentionShape& shape, Function&& fu
     });
 }
 
-/// A block for each tile of rows of each of `heads` heads of each sequence, and in the second
-/// dimension for each piece of kCols columns.
-[[nodiscard]] inline dim3 attention_grid(const AttentionShape& shape, int64_t heads, int cols) {
-    const int64_t tiles = (shape.seq_length + kAttentionRows - 1) / kAttentionRows;
+/// A block for each tile of `rows` rows of each of `heads` heads of each sequence, and in the
+/// second dimension for each piece of kCols columns.
+[[nodiscard]] inline dim3 attention_grid(const AttentionShape& shape, int64_t rows, int64_t heads,
+                                         int cols) {
+    const int64_t tiles = (rows + kAttentionRows - 1) / kAttentionRows;
     return dim3(static_cast<unsigned>(tiles * heads * shape.sequences),
                 static_cast<unsigned>((shape.head_size + cols - 1) / cols));
 }

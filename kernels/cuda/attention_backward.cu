@@ -20,19 +20,19 @@ namespace {
 constexpr int kDeltaThreads = 256;
 constexpr int kDeltaLanes = 8;  // lanes per row of a head
 
-/// delta (sequence, head, token) = sum over a head's columns of dout out
+/// delta (sequence, head, query) = sum over a head's columns of dout out
 template <typename T, int kCount>
 __global__ void __launch_bounds__(kDeltaThreads)
     attention_delta_kernel(AttentionScores s, Heads<const T> dout, Heads<const T> out,
                            int64_t count, float* delta) {
     const int64_t index =
-        (int64_t{blockIdx.x} * kDeltaThreads + threadIdx.x) / kDeltaLanes;  // (token, head)
+        (int64_t{blockIdx.x} * kDeltaThreads + threadIdx.x) / kDeltaLanes;  // (query, head)
     float sum = 0.0F;
-    const int64_t token = index / s.heads;
+    const int64_t row = index / s.heads;
     const int head = static_cast<int>(index % s.heads);
     if (index < count) {
-        const T* left = dout.data + token * dout.stride + int64_t{head} * s.head_size;
-        const T* right = out.data + token * out.stride + int64_t{head} * s.head_size;
+        const T* left = dout.data + row * dout.stride + int64_t{head} * s.head_size;
+        const T* right = out.data + row * out.stride + int64_t{head} * s.head_size;
         for (int i = static_cast<int>(threadIdx.x) % kDeltaLanes * kCount; i < s.head_size;
              i += kDeltaLanes * kCount) {
             const auto a = loaded<T, kCount>(left + i);
@@ -42,7 +42,7 @@ __global__ void __launch_bounds__(kDeltaThreads)
     }
     sum = warp_sum<kDeltaLanes>(sum);
     if (index < count && threadIdx.x % kDeltaLanes == 0) {
-        delta[(token / s.seq_length * s.heads + head) * s.seq_length + token % s.seq_length] = sum;
+        delta[(row / s.queries * s.heads + head) * s.queries + row % s.queries] = sum;
     }
 }
 
@@ -65,13 +65,13 @@ struct Query {
 
     template <typename T>
     __device__ __forceinline__ static Query of(const Arguments<T>& a, int sequence, int head,
-                                               int query) {
-        const int length = a.s.seq_length;
-        if (query >= length) return {0.0F, 0.0F, length};
-        return {a.log_sum_exp[(int64_t{sequence} * length + query) * a.log_sum_exp_stride + head] *
+                                               int row) {
+        const int queries = a.s.queries;
+        if (row >= queries) return {0.0F, 0.0F, a.s.seq_length};
+        return {a.log_sum_exp[(int64_t{sequence} * queries + row) * a.log_sum_exp_stride + head] *
                     AttentionScores::kLog2E,
-                a.delta[(int64_t{sequence} * a.s.heads + head) * length + query],
-                a.s.first_key(sequence, query)};
+                a.delta[(int64_t{sequence} * a.s.heads + head) * queries + row],
+                a.s.first_key(sequence, row)};
     }
     /// The data of a lane's query, token `query` of the sequence; arbitrary beyond the sequence.
     [[nodiscard]] __device__ __forceinline__ Query of_lane(const AttentionScores& s, int lane,
@@ -101,7 +101,8 @@ __global__ void __launch_bounds__(kAttentionThreads, (kOfKeys ? 2 : kBlocks<T, k
     __shared__ Exchange<T, kPassing> exchange, exchange_of_values;
 
     const AttentionScores& s = a.s;
-    const int tiles = (s.seq_length + kAttentionRows - 1) / kAttentionRows;
+    const int own_rows = kOfKeys ? s.seq_length : s.queries;
+    const int tiles = (own_rows + kAttentionRows - 1) / kAttentionRows;
     const int tile = static_cast<int>(blockIdx.x % static_cast<unsigned>(tiles));
     // The first keys are seen by the most queries, the last queries see the most keys: these start
     // first.
@@ -116,18 +117,25 @@ __global__ void __launch_bounds__(kAttentionThreads, (kOfKeys ? 2 : kBlocks<T, k
     const Place place = Place::of_this_thread();
     const int lane = static_cast<int>(threadIdx.x) % kWarpThreads;
 
+    // Rows from `begin` to `end` pass. The tokens of the block's first row, and of row 0 of those
+    // that pass:
+    const int first_token = kOfKeys ? first : s.first_query() + first;
+    const int passing_token = kOfKeys ? s.first_query() : 0;
     Query own_query[2];
-    int begin = first, end = min(first + kAttentionRows, s.seq_length), turns = 1;
+    int begin, end, turns = 1;
     if constexpr (kOfKeys) {
-        end = static_cast<int>(
-            min(int64_t{s.seq_length}, int64_t{first} + kAttentionRows - 1 + s.window));
+        begin = max(0, first - s.first_query());
+        end = static_cast<int>(min(
+            int64_t{s.queries}, int64_t{first} + kAttentionRows - 1 + s.window - s.first_query()));
         turns = s.sharers();
     } else {
+        begin = first_token;
+        end = min(first_token + kAttentionRows, s.seq_length);
         for (int half = 0; half < 2; ++half) {
             own_query[half] = Query::of(a, sequence, head, first + place.first_row + 8 * half);
         }
         for (int row = lane; row < kAttentionRows; row += kWarpThreads) {
-            if (first + row < s.seq_length) begin = min(begin, s.first_key(sequence, first + row));
+            if (first + row < s.queries) begin = min(begin, s.first_key(sequence, first + row));
         }
         begin = max(0, warp_min(begin)) / kPassing * kPassing;
     }
@@ -146,7 +154,7 @@ __global__ void __launch_bounds__(kAttentionThreads, (kOfKeys ? 2 : kBlocks<T, k
                     for (int i = 0; i < kPerLane; ++i) {
                         const int row = i * kWarpThreads + lane;
                         passing_queries[i] = Query::of(a, sequence, query_head(),
-                                                       row < kPassing ? at + row : s.seq_length);
+                                                       row < kPassing ? at + row : s.queries);
                         least = min(least, passing_queries[i].first_key);
                     }
                     if (s.first_visible == nullptr || warp_min(least) < first + kAttentionRows) {
@@ -208,8 +216,9 @@ __global__ void __launch_bounds__(kAttentionThreads, (kOfKeys ? 2 : kBlocks<T, k
         const int now = at;
         // Whether one of the warp's rows may see, or be seen by, a row of this tile.
         const int warp_first = first + place.warp_row;
-        const bool sees = warp_first < s.seq_length &&
-                          (kOfKeys ? warp_first < now + kPassing : now < warp_first + kWarpRows);
+        const int warp_token = first_token + place.warp_row, now_token = passing_token + now;
+        const bool sees = warp_first < own_rows && (kOfKeys ? warp_token < now_token + kPassing
+                                                            : now_token < warp_token + kWarpRows);
         Query queries[kPerLane];
         for (int chunk = first_chunk;;) {
             __syncthreads();  // the previous tiles have been read
@@ -243,14 +252,14 @@ __global__ void __launch_bounds__(kAttentionThreads, (kOfKeys ? 2 : kBlocks<T, k
                 const int col = 8 * n + place.first_column + e;
                 Query passing_query;
                 if constexpr (kOfKeys) {
-                    passing_query =
-                        queries[n * 8 / kWarpThreads].of_lane(s, col % kWarpThreads, now + col);
+                    passing_query = queries[n * 8 / kWarpThreads].of_lane(s, col % kWarpThreads,
+                                                                          now_token + col);
                 }
 #pragma unroll
                 for (int half = 0; half < 2; ++half) {
-                    const int row = first + place.first_row + 8 * half;
-                    const int key = kOfKeys ? row : now + col;
-                    const int token = kOfKeys ? now + col : row;
+                    const int own_token = first_token + place.first_row + 8 * half;
+                    const int key = kOfKeys ? own_token : now_token + col;
+                    const int token = kOfKeys ? now_token + col : own_token;
                     const Query& query = kOfKeys ? passing_query : own_query[half];
                     float& score = scores[n][2 * half + e];
                     float& gradient = gradients[n][2 * half + e];
@@ -272,7 +281,7 @@ __global__ void __launch_bounds__(kAttentionThreads, (kOfKeys ? 2 : kBlocks<T, k
     const int column = own_chunk * kCols;
     const auto store = [&](const auto& of, const Heads<T>& to) {
         store_sums<T, kCols>(of, one, to.at(s, sequence, head, first, column), to.stride,
-                             s.seq_length - first, s.head_size - column);
+                             own_rows - first, s.head_size - column);
     };
     if constexpr (kOfKeys) {
         store(sums, a.dqkv.k);
@@ -285,36 +294,38 @@ __global__ void __launch_bounds__(kAttentionThreads, (kOfKeys ? 2 : kBlocks<T, k
 }  // namespace
 
 int64_t attention_backward_bytes(const AttentionShape& shape) {
-    return shape.tokens() * shape.heads * size_of(DType::fp32);
+    return shape.query_tokens() * shape.heads * size_of(DType::fp32);
 }
 
-void attention_backward(CallSite ctx, ConstTensor dout, ConstTensor qkv, ConstTensor out,
-                        ConstTensor log_sum_exp, const AttentionShape& shape,
-                        std::span<const int32_t> first_visible, Tensor dqkv,
+void attention_backward(CallSite ctx, ConstTensor dout, ConstTensor q, ConstTensor kv,
+                        ConstTensor out, ConstTensor log_sum_exp, const AttentionShape& shape,
+                        std::span<const int32_t> first_visible, Tensor dq, Tensor dkv,
                         std::span<std::byte> workspace) {
     auto* delta = reinterpret_cast<float*>(workspace.data());
     const AttentionScores scores(shape, first_visible);
-    with_attention_tiles(qkv.dtype, shape, [&]<typename T, int kCols>() {
-        const Heads<const T> gradients{dout.as<T>(), dout.stride};
-        const Heads<const T> results{out.as<T>(), out.stride};
-        const int64_t count = shape.tokens() * shape.heads;
+    with_attention_tiles(q.dtype, shape, [&]<typename T, int kCols>() {
+        const auto gradients = query_heads<const T>(dout, shape);
+        const auto results = query_heads<const T>(out, shape);
+        const int64_t count = shape.query_tokens() * shape.heads;
         launch(ctx,
                heads_are_aligned<__nv_bfloat16>(shape, dout, out) ? attention_delta_kernel<T, 8>
                                                                   : attention_delta_kernel<T, 1>,
                dim3(blocks_for(count * kDeltaLanes, kDeltaThreads)), dim3(kDeltaThreads), scores,
                gradients, results, count, delta);
         const Arguments<T> arguments{.s = scores,
-                                     .qkv = {qkv.as<T>(), qkv.stride, shape},
+                                     .qkv = {q, kv, shape},
                                      .dout = gradients,
-                                     .dqkv = {dqkv.as<T>(), dqkv.stride, shape},
+                                     .dqkv = {dq, dkv, shape},
                                      .log_sum_exp = log_sum_exp.as<float>(),
                                      .log_sum_exp_stride = log_sum_exp.stride,
                                      .delta = delta,
-                                     .vectors = heads_are_aligned<T>(shape, qkv, dout)};
+                                     .vectors = heads_are_aligned<T>(shape, q, kv, dout)};
         launch(ctx, attention_gradient_kernel<T, kCols, true>,
-               attention_grid(shape, shape.kv_heads, kCols), dim3(kAttentionThreads), arguments);
+               attention_grid(shape, shape.seq_length, shape.kv_heads, kCols),
+               dim3(kAttentionThreads), arguments);
         launch(ctx, attention_gradient_kernel<T, kCols, false>,
-               attention_grid(shape, shape.heads, kCols), dim3(kAttentionThreads), arguments);
+               attention_grid(shape, shape.query_count(), shape.heads, kCols),
+               dim3(kAttentionThreads), arguments);
     });
 }
 

@@ -48,8 +48,8 @@ int64_t sharers(AttentionShape shape) {
 }
 
 bool may_apply(AttentionShape shape, DType type) {
-    return type == DType::bf16 && shape.seq_length > 1 && shape.head_size % 8 == 0 &&
-           shape.head_size > 0 && shape.head_size <= 256 &&
+    return type == DType::bf16 && shape.seq_length > 1 && shape.first_query() == 0 &&
+           shape.head_size % 8 == 0 && shape.head_size > 0 && shape.head_size <= 256 &&
            score_bytes_per_pair(shape) * sharers(shape) <= kCudnnScoreBytes;
 }
 
@@ -91,7 +91,7 @@ struct PlanKey {
     int64_t sequences, seq_length, heads, kv_heads, head_size;
     float scale, softcap;
     int64_t window;  ///< 0: none
-    int64_t qkv_stride, out_stride, dout_stride, dqkv_stride;
+    int64_t q_stride, kv_stride, out_stride, dout_stride, dq_stride, dkv_stride;
 
     auto operator<=>(const PlanKey&) const = default;
 };
@@ -193,9 +193,9 @@ Plan plan(cudnnHandle_t handle, const PlanKey& key) {
     g->set_io_data_type(cudnn_frontend::DataType_t::BFLOAT16)
         .set_intermediate_data_type(cudnn_frontend::DataType_t::FLOAT)
         .set_compute_data_type(cudnn_frontend::DataType_t::FLOAT);
-    const auto q = input(*g, key, kQ, key.qkv_stride);
-    const auto k = input(*g, key, kK, key.qkv_stride);
-    const auto v = input(*g, key, kV, key.qkv_stride);
+    const auto q = input(*g, key, kQ, key.q_stride);
+    const auto k = input(*g, key, kK, key.kv_stride);
+    const auto v = input(*g, key, kV, key.kv_stride);
     const auto cap = key.softcap > 0 ? std::make_shared<SoftCap>(*g, key) : nullptr;
     if (key.backward) {
         const auto out = input(*g, key, kOut, key.out_stride);
@@ -209,9 +209,9 @@ Plan plan(cudnnHandle_t handle, const PlanKey& key) {
         }
         options.set_deterministic_algorithm(!key.may_vary);
         const auto [dq, dk, dv] = g->sdpa_backward(q, k, v, out, dout, stats, options);
-        output(dq, key, kDQ, key.dqkv_stride);
-        output(dk, key, kDK, key.dqkv_stride);
-        output(dv, key, kDV, key.dqkv_stride);
+        output(dq, key, kDQ, key.dq_stride);
+        output(dk, key, kDK, key.dkv_stride);
+        output(dv, key, kDV, key.dkv_stride);
     } else {
         auto options = causal<graph::SDPA_attributes>("attention", key, cap);
         options.set_generate_stats(true);
@@ -290,10 +290,12 @@ PlanKey plan_key(bool backward, AttentionShape shape) {
                                       : 1.0F / std::sqrt(static_cast<float>(shape.head_size)),
             .softcap = shape.softcap,
             .window = shape.window < shape.seq_length ? shape.window : 0,
-            .qkv_stride = 0,
+            .q_stride = 0,
+            .kv_stride = 0,
             .out_stride = 0,
             .dout_stride = 0,
-            .dqkv_stride = 0};
+            .dq_stride = 0,
+            .dkv_stride = 0};
 }
 
 void* pointer(ConstTensor t) {
@@ -307,23 +309,24 @@ int64_t cudnn_attention_workspace_bytes(AttentionShape shape, DType type) {
     return std::max(statistics_bytes(shape) + kEngineBytes, backward_bytes(shape));
 }
 
-bool try_cudnn_attention_forward(CallSite ctx, ConstTensor qkv, AttentionShape shape, Tensor out,
-                                 Tensor log_sum_exp, std::span<std::byte> workspace) {
-    const int64_t needed = cudnn_attention_workspace_bytes(shape, qkv.dtype);
-    if (needed == 0 || static_cast<int64_t>(workspace.size()) < needed || !aligned(qkv) ||
-        !aligned(out)) {
+bool try_cudnn_attention_forward(CallSite ctx, ConstTensor q, ConstTensor kv, AttentionShape shape,
+                                 Tensor out, Tensor log_sum_exp, std::span<std::byte> workspace) {
+    const int64_t needed = cudnn_attention_workspace_bytes(shape, q.dtype);
+    if (needed == 0 || static_cast<int64_t>(workspace.size()) < needed || !aligned(q) ||
+        !aligned(kv) || !aligned(out)) {
         return false;
     }
     PlanKey key = plan_key(false, shape);
-    key.qkv_stride = qkv.stride;
+    key.q_stride = q.stride;
+    key.kv_stride = kv.stride;
     key.out_stride = out.stride;
     auto* statistics = reinterpret_cast<float*>(workspace.data());
     Engine& engine = ctx.cuda();
-    const int64_t queries = shape.query_columns(), keys = shape.kv_columns();
+    const int64_t keys = shape.kv_columns();
     if (!plans_of(engine).run(key, engine.stream(),
-                              {{kQ, pointer(qkv)},
-                               {kK, pointer(qkv.column_range(queries, keys))},
-                               {kV, pointer(qkv.column_range(queries + keys, keys))},
+                              {{kQ, pointer(q)},
+                               {kK, pointer(kv)},
+                               {kV, pointer(kv.column_range(keys, keys))},
                                {kOut, out.data},
                                {kStatistics, statistics}},
                               workspace.subspan(static_cast<size_t>(statistics_bytes(shape))))) {
@@ -333,12 +336,12 @@ bool try_cudnn_attention_forward(CallSite ctx, ConstTensor qkv, AttentionShape s
     return true;
 }
 
-bool try_cudnn_attention_backward(CallSite ctx, ConstTensor dout, ConstTensor qkv, ConstTensor out,
-                                  ConstTensor log_sum_exp, AttentionShape shape, Tensor dqkv,
-                                  std::span<std::byte> workspace) {
-    const int64_t needed = cudnn_attention_workspace_bytes(shape, qkv.dtype);
-    if (needed == 0 || static_cast<int64_t>(workspace.size()) < needed || !aligned(qkv) ||
-        !aligned(out) || !aligned(dout) || !aligned(dqkv)) {
+bool try_cudnn_attention_backward(CallSite ctx, ConstTensor dout, ConstTensor q, ConstTensor kv,
+                                  ConstTensor out, ConstTensor log_sum_exp, AttentionShape shape,
+                                  Tensor dq, Tensor dkv, std::span<std::byte> workspace) {
+    const int64_t needed = cudnn_attention_workspace_bytes(shape, q.dtype);
+    if (needed == 0 || static_cast<int64_t>(workspace.size()) < needed || !aligned(q) ||
+        !aligned(kv) || !aligned(out) || !aligned(dout) || !aligned(dq) || !aligned(dkv)) {
         return false;
     }
     auto* statistics = reinterpret_cast<float*>(workspace.data());
@@ -348,7 +351,6 @@ bool try_cudnn_attention_backward(CallSite ctx, ConstTensor dout, ConstTensor qk
         may_vary && bytes_beside_scores(shape) <= static_cast<int64_t>(workspace.size())
             ? shape
             : backward_part(shape);
-    const int64_t queries = shape.query_columns(), keys = shape.kv_columns();
     for (int64_t sequence = 0; sequence < shape.sequences; sequence += largest.sequences) {
         for (int64_t first = 0; first < shape.kv_heads; first += largest.kv_heads) {
             AttentionShape part = largest;
@@ -364,30 +366,32 @@ bool try_cudnn_attention_backward(CallSite ctx, ConstTensor dout, ConstTensor qk
                             statistics);
             PlanKey key = plan_key(true, part);
             key.may_vary = may_vary;
-            key.qkv_stride = qkv.stride;
+            key.q_stride = q.stride;
+            key.kv_stride = kv.stride;
             key.out_stride = out.stride;
             key.dout_stride = dout.stride;
-            key.dqkv_stride = dqkv.stride;
+            key.dq_stride = dq.stride;
+            key.dkv_stride = dkv.stride;
             const auto of_queries = [&](ConstTensor tensor) {
                 return pointer(cut(tensor, first_query * shape.head_size, part.query_columns()));
             };
             /// which 0: keys, 1: values
             const auto of_keys = [&](ConstTensor tensor, int64_t which) {
-                return pointer(cut(tensor, queries + which * keys + first * shape.head_size,
+                return pointer(cut(tensor, which * shape.kv_columns() + first * shape.head_size,
                                    part.kv_columns()));
             };
             // The first part shows whether cuDNN has plans; the others are equal or smaller.
             if (!plans_of(engine).run(
                     key, engine.stream(),
-                    {{kQ, of_queries(qkv)},
-                     {kK, of_keys(qkv, 0)},
-                     {kV, of_keys(qkv, 1)},
+                    {{kQ, of_queries(q)},
+                     {kK, of_keys(kv, 0)},
+                     {kV, of_keys(kv, 1)},
                      {kOut, of_queries(out)},
                      {kDOut, of_queries(dout)},
                      {kStatistics, statistics},
-                     {kDQ, of_queries(dqkv)},
-                     {kDK, of_keys(dqkv, 0)},
-                     {kDV, of_keys(dqkv, 1)}},
+                     {kDQ, of_queries(dq)},
+                     {kDK, of_keys(dkv, 0)},
+                     {kDV, of_keys(dkv, 1)}},
                     workspace.subspan(static_cast<size_t>(statistics_bytes(part))))) {
                 return false;
             }

@@ -92,9 +92,9 @@ __global__ void __launch_bounds__(kAttentionThreads, (kBlocks<T, kCols>))
     __shared__ Exchange<T, kTileKeys> exchange;
 
     const AttentionScores& s = a.s;
-    const int tiles = (s.seq_length + kAttentionRows - 1) / kAttentionRows;
+    const int tiles = (s.queries + kAttentionRows - 1) / kAttentionRows;
     // The last queries see the most keys: they start first.
-    const int first_query =
+    const int first_row =
         (tiles - 1 - static_cast<int>(blockIdx.x % static_cast<unsigned>(tiles))) * kAttentionRows;
     const int pair = static_cast<int>(blockIdx.x / static_cast<unsigned>(tiles));
     const int head = pair % s.heads;
@@ -104,18 +104,19 @@ __global__ void __launch_bounds__(kAttentionThreads, (kBlocks<T, kCols>))
     const int column = static_cast<int>(blockIdx.y) * kCols;
 
     const Place place = Place::of_this_thread();
-    const int query = first_query + place.first_row;  // and the eighth after it
+    const int first_query = s.first_query() + first_row;  // its token, which is also a key
+    const int query = first_query + place.first_row;      // and the eighth after it
     int seen_from[2];
     int begin = first_query;
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-        const bool exists = query + 8 * half < s.seq_length;
-        seen_from[half] = exists ? s.first_key(sequence, query + 8 * half) : 0;
+        const int row = first_row + place.first_row + 8 * half;
+        seen_from[half] = row < s.queries ? s.first_key(sequence, row) : 0;
     }
     for (int row = static_cast<int>(threadIdx.x) % kWarpThreads; row < kAttentionRows;
          row += kWarpThreads) {
-        if (first_query + row < s.seq_length) {
-            begin = min(begin, s.first_key(sequence, first_query + row));
+        if (first_row + row < s.queries) {
+            begin = min(begin, s.first_key(sequence, first_row + row));
         }
     }
     begin = max(0, warp_min(begin)) / kTileKeys * kTileKeys;
@@ -123,7 +124,7 @@ __global__ void __launch_bounds__(kAttentionThreads, (kBlocks<T, kCols>))
 
     const auto load_queries = [&](int col) {
         copy(queries,
-             a.qkv.q.template part<kAttentionRows, kCols>(s, sequence, head, first_query, col),
+             a.qkv.q.template part<kAttentionRows, kCols>(s, sequence, head, first_row, col),
              a.vectors);
     };
     // Rows of k and v pass through registers, unless they are too short or badly aligned.
@@ -194,28 +195,29 @@ __global__ void __launch_bounds__(kAttentionThreads, (kBlocks<T, kCols>))
     for (int half = 0; half < 2; ++half) {
         const float sum = warp_sum<4>(softmax.sum[half]);
         inverse[half] = 1.0F / sum;
-        const int row = query + 8 * half;
-        if (column == 0 && place.first_column == 0 && row < s.seq_length) {
-            a.log_sum_exp[(int64_t{sequence} * s.seq_length + row) * a.log_sum_exp_stride + head] =
+        const int row = first_row + place.first_row + 8 * half;
+        if (column == 0 && place.first_column == 0 && row < s.queries) {
+            a.log_sum_exp[(int64_t{sequence} * s.queries + row) * a.log_sum_exp_stride + head] =
                 s.factor * softmax.largest[half] + logf(sum);
         }
     }
-    store_sums<T, kCols>(sums, inverse, a.out.at(s, sequence, head, first_query, column),
-                         a.out.stride, s.seq_length - first_query, s.head_size - column);
+    store_sums<T, kCols>(sums, inverse, a.out.at(s, sequence, head, first_row, column),
+                         a.out.stride, s.queries - first_row, s.head_size - column);
 }
 
 }  // namespace
 
-void attention_forward(CallSite ctx, ConstTensor qkv, const AttentionShape& shape,
+void attention_forward(CallSite ctx, ConstTensor q, ConstTensor kv, const AttentionShape& shape,
                        std::span<const int32_t> first_visible, Tensor out, Tensor log_sum_exp) {
-    with_attention_tiles(qkv.dtype, shape, [&]<typename T, int kCols>() {
+    with_attention_tiles(q.dtype, shape, [&]<typename T, int kCols>() {
         const Arguments<T> arguments{.s = {shape, first_visible},
-                                     .qkv = {qkv.as<T>(), qkv.stride, shape},
-                                     .out = {out.as<T>(), out.stride},
+                                     .qkv = {q, kv, shape},
+                                     .out = query_heads<T>(out, shape),
                                      .log_sum_exp = log_sum_exp.as<float>(),
                                      .log_sum_exp_stride = log_sum_exp.stride,
-                                     .vectors = heads_are_aligned<T>(shape, qkv)};
-        launch(ctx, attention_forward_kernel<T, kCols>, attention_grid(shape, shape.heads, kCols),
+                                     .vectors = heads_are_aligned<T>(shape, q, kv)};
+        launch(ctx, attention_forward_kernel<T, kCols>,
+               attention_grid(shape, shape.query_count(), shape.heads, kCols),
                dim3(kAttentionThreads), arguments);
     });
 }

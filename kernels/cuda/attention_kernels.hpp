@@ -6,8 +6,7 @@
 // the row's largest score so far) is rounded to the run's type before it multiplies v, and so are p
 // and ds in the gradient. Sums are fp32, each in one block of one kernel and in one order: dq over
 // keys, dk and dv over the query heads that read the key head, and within them over queries, both
-// ascending.
-// dv over the query heads that read the key head, and within them over queries, both ascending.
+// ascending. Tiles of queries begin at the first query.
 #pragma once
 
 #include <cstddef>
@@ -20,15 +19,15 @@
 
 namespace vocabpipe::kernels::cuda {
 
-void attention_forward(CallSite ctx, ConstTensor qkv, const AttentionShape& shape,
+void attention_forward(CallSite ctx, ConstTensor q, ConstTensor kv, const AttentionShape& shape,
                        std::span<const int32_t> first_visible, Tensor out, Tensor log_sum_exp);
 
-/// Bytes of attention_backward()'s workspace: dout . out of every token and query head, fp32.
+/// Bytes of attention_backward()'s workspace: dout . out of every query and its heads, fp32.
 [[nodiscard]] int64_t attention_backward_bytes(const AttentionShape& shape);
 
-void attention_backward(CallSite ctx, ConstTensor dout, ConstTensor qkv, ConstTensor out,
-                        ConstTensor log_sum_exp, const AttentionShape& shape,
-                        std::span<const int32_t> first_visible, Tensor dqkv,
+void attention_backward(CallSite ctx, ConstTensor dout, ConstTensor q, ConstTensor kv,
+                        ConstTensor out, ConstTensor log_sum_exp, const AttentionShape& shape,
+                        std::span<const int32_t> first_visible, Tensor dq, Tensor dkv,
                         std::span<std::byte> workspace);
 
 }  // namespace vocabpipe::kernels::cuda

@@ -25,14 +25,15 @@ constexpr int64_t round_up(int64_t value, int64_t multiple) {
 }
 
 int64_t block_rows(AttentionShape shape) {
-    return std::min(kBlockRows, shape.seq_length);
+    return std::min(kBlockRows, shape.query_count());
 }
-/// The most keys that a block of queries sees.
+/// The most keys that a whole block of queries sees.
 int64_t block_keys(AttentionShape shape) {
-    return shape.window > 0 ? std::min(shape.window - 1 + block_rows(shape), shape.seq_length)
+    return shape.window > 0 ? std::min(shape.window - 1 + kBlockRows, shape.seq_length)
                             : shape.seq_length;
 }
-/// Rows of scores are a multiple of 16 elements long: whole 512-bit vectors of fp32.
+/// Rows of scores are a multiple of 16 elements long: whole 512-bit vectors of fp32. Their length
+/// does not depend on the number of queries, so neither do a block's products and their bits.
 int64_t score_stride(AttentionShape shape) {
     return round_up(block_keys(shape), 16);
 }
@@ -92,7 +93,7 @@ public:
     template <typename Prepare>
     Steps(const AttentionShape& shape, std::span<const int32_t> first_visible, Prepare&& prepare)
         : of_(first_visible.empty() ? 1 : static_cast<size_t>(shape.sequences)) {
-        const auto length = first_visible.empty() ? 0 : static_cast<size_t>(shape.seq_length);
+        const auto length = first_visible.empty() ? 0 : static_cast<size_t>(shape.query_count());
         for (size_t sequence = 0; sequence < of_.size(); ++sequence) {
             const auto blocks = row_blocks(shape, first_visible.subspan(sequence * length, length));
             for (const RowBlock& block : blocks) {
@@ -130,24 +131,43 @@ void for_each_head(Context& ctx, AttentionShape shape, int64_t together, Body&& 
     for (int64_t group = 0; group < groups; ++group) run_group(group, omp_get_thread_num());
 }
 
-void require_arguments(Context& ctx, ConstTensor qkv, AttentionShape shape,
+void require_arguments(Context& ctx, ConstTensor q, ConstTensor kv, AttentionShape shape,
                        std::span<const int32_t> first_visible, ConstTensor out,
                        ConstTensor log_sum_exp, std::span<std::byte> workspace) {
-    require_attention(qkv, shape, first_visible, out, log_sum_exp);
+    require_attention(q, kv, shape, first_visible, out, log_sum_exp);
     require_visible_tokens(shape, first_visible);
     require(static_cast<int64_t>(workspace.size()) >=
-                attention_workspace_bytes(shape, qkv.dtype, ctx.threads()),
+                attention_workspace_bytes(shape, q.dtype, ctx.threads()),
             "workspace of attention_workspace_bytes()");
 }
 
+/// The columns of a tensor of queries that are a head's in one sequence.
+template <typename AnyTensor>
+AnyTensor of_queries(AnyTensor tensor, const AttentionShape& shape, int64_t sequence,
+                     int64_t head) {
+    return tensor.row_range(sequence * shape.query_count(), shape.query_count())
+        .column_range(head * shape.head_size, shape.head_size);
+}
+/// The columns of k | v, or of their gradients, that a query head reads in one sequence.
+template <typename AnyTensor>
+struct KeysValues {
+    AnyTensor k, v;
+
+    KeysValues(AnyTensor kv, const AttentionShape& shape, int64_t sequence, int64_t head) {
+        const AnyTensor tokens = kv.row_range(sequence * shape.seq_length, shape.seq_length);
+        const int64_t column = head / (shape.heads / shape.kv_heads) * shape.head_size;
+        k = tokens.column_range(column, shape.head_size);
+        v = tokens.column_range(shape.kv_columns() + column, shape.head_size);
+    }
+};
+
 template <typename T>
-void forward(Context& ctx, ConstTensor qkv, AttentionShape shape,
+void forward(Context& ctx, ConstTensor q, ConstTensor kv, AttentionShape shape,
              std::span<const int32_t> first_visible, Tensor out, Tensor log_sum_exp,
              std::span<std::byte> workspace) {
     const int64_t d = shape.head_size;
     const int64_t stride = score_stride(shape);
     const Score score(shape);
-    const int64_t queries_per_key = shape.heads / shape.kv_heads;
 
     struct Products {
         Matmul* scores;  ///< (rows, keys) = q k^T
@@ -158,49 +178,49 @@ void forward(Context& ctx, ConstTensor qkv, AttentionShape shape,
         const MatmulShape scores{.m = block.rows,
                                  .n = block.keys(),
                                  .k = d,
-                                 .a_stride = qkv.stride,
-                                 .b_stride = qkv.stride,
+                                 .a_stride = q.stride,
+                                 .b_stride = kv.stride,
                                  .c_stride = stride,
-                                 .ab_type = qkv.dtype,
+                                 .ab_type = q.dtype,
                                  .transpose_b = true};
         const MatmulShape weighted{.m = block.rows,
                                    .n = d,
                                    .k = block.keys(),
                                    .a_stride = stride,
-                                   .b_stride = qkv.stride,
+                                   .b_stride = kv.stride,
                                    .c_stride = d,
-                                   .ab_type = qkv.dtype};
+                                   .ab_type = q.dtype};
         return {&prepare_matmul(engine, scores), &prepare_matmul(engine, weighted)};
     };
     const Steps<Products> steps(shape, first_visible, prepare);
 
     for_each_head(ctx, shape, 1, [&](int64_t sequence, int64_t head, int thread) {
-        const Blocks work = blocks_of_thread(workspace, thread, shape, qkv.dtype);
+        const Blocks work = blocks_of_thread(workspace, thread, shape, q.dtype);
         T* p = static_cast<T*>(work.probabilities);
-        const T* tokens = qkv.as<T>() + sequence * shape.seq_length * qkv.stride;
-        const T* q = tokens + head * d;
-        const T* k = tokens + shape.query_columns() + head / queries_per_key * d;
-        const T* v = k + shape.kv_columns();
+        const T* q_head = of_queries(q, shape, sequence, head).template as<T>();
+        const KeysValues keys(kv, shape, sequence, head);
+        T* out_head = of_queries(out, shape, sequence, head).template as<T>();
+        float* sums =
+            log_sum_exp.as<float>() + sequence * shape.query_count() * log_sum_exp.stride + head;
         float inverse_sum[kBlockRows];
         for (const auto& [block, products] : steps.of(sequence)) {
-            run_matmul(ctx.engine(), *products.scores, thread, q + block.begin * qkv.stride,
-                       k + block.first_key * qkv.stride, work.scores);
-            const int64_t first_row = sequence * shape.seq_length + block.begin;
+            const int64_t first_key = block.first_key * kv.stride;
+            run_matmul(ctx.engine(), *products.scores, thread, q_head + block.begin * q.stride,
+                       keys.k.template as<T>() + first_key, work.scores);
             for (int64_t i = 0; i < block.rows; ++i) {
                 float maximum;
                 const float sum = softmax_row(work.scores + i * stride, block.visible(i),
                                               block.keys(), score, maximum, p + i * stride);
                 inverse_sum[i] = 1.0F / sum;
-                log_sum_exp.as<float>()[(first_row + i) * log_sum_exp.stride + head] =
-                    maximum + std::log(sum);
+                sums[(block.begin + i) * log_sum_exp.stride] = maximum + std::log(sum);
             }
             // The product takes probabilities that are not normalised; dividing its rows is less
             // work.
             float* product = work.dv;
-            run_matmul(ctx.engine(), *products.out, thread, p, v + block.first_key * qkv.stride,
+            run_matmul(ctx.engine(), *products.out, thread, p, keys.v.template as<T>() + first_key,
                        product);
             for (int64_t i = 0; i < block.rows; ++i) {
-                T* to = out.as<T>() + (first_row + i) * out.stride + head * d;
+                T* to = out_head + (block.begin + i) * out.stride;
 #pragma omp simd
                 for (int64_t j = 0; j < d; ++j) {
                     to[j] = from_float<T>(product[i * d + j] * inverse_sum[i]);
@@ -211,9 +231,9 @@ void forward(Context& ctx, ConstTensor qkv, AttentionShape shape,
 }
 
 template <bool kCapped, typename T>
-void backward(Context& ctx, ConstTensor dout, ConstTensor qkv, ConstTensor out,
+void backward(Context& ctx, ConstTensor dout, ConstTensor q, ConstTensor kv, ConstTensor out,
               ConstTensor log_sum_exp, AttentionShape shape, std::span<const int32_t> first_visible,
-              Tensor dqkv, std::span<std::byte> workspace) {
+              Tensor dq, Tensor dkv, std::span<std::byte> workspace) {
     const int64_t d = shape.head_size;
     const int64_t stride = score_stride(shape);
     const Score score(shape);
@@ -231,11 +251,12 @@ void backward(Context& ctx, ConstTensor dout, ConstTensor qkv, ConstTensor out,
     };
     const auto prepare_block = [&](const RowBlock& block, bool is_last) {
         const auto prepare = [&](MatmulShape matmul) {
-            matmul.ab_type = qkv.dtype;
+            matmul.ab_type = q.dtype;
             return &prepare_matmul(ctx.engine(), matmul);
         };
         MatmulShape scores{.m = block.rows, .n = block.keys(), .k = d};
-        scores.a_stride = scores.b_stride = qkv.stride;
+        scores.a_stride = q.stride;
+        scores.b_stride = kv.stride;
         scores.c_stride = stride;
         scores.transpose_b = true;
         MatmulShape dp = scores;
@@ -246,23 +267,23 @@ void backward(Context& ctx, ConstTensor dout, ConstTensor qkv, ConstTensor out,
         dv.c_stride = d;
         dv.transpose_a = true;
         MatmulShape dk = dv;
-        dk.b_stride = qkv.stride;
+        dk.b_stride = q.stride;
         Products products{};
         if (is_last) {
             products.first_dv = prepare(dv);
             products.first_dk = prepare(dk);
         }
         dv.accumulate = dk.accumulate = true;
-        MatmulShape dq{.m = block.rows, .n = d, .k = block.keys()};
-        dq.a_stride = stride;
-        dq.b_stride = qkv.stride;
-        dq.c_stride = dqkv.stride;
-        dq.c_type = dqkv.dtype;
+        MatmulShape for_dq{.m = block.rows, .n = d, .k = block.keys()};
+        for_dq.a_stride = stride;
+        for_dq.b_stride = kv.stride;
+        for_dq.c_stride = dq.stride;
+        for_dq.c_type = dq.dtype;
         products.scores = prepare(scores);
         products.dp = prepare(dp);
         products.dv = prepare(dv);
         products.dk = prepare(dk);
-        products.dq = prepare(dq);
+        products.dq = prepare(for_dq);
         return products;
     };
     const Steps<Products> steps(shape, first_visible, prepare_block);
@@ -270,15 +291,16 @@ void backward(Context& ctx, ConstTensor dout, ConstTensor qkv, ConstTensor out,
     // One thread sums dk and dv of the heads that share k and v, in order.
     for_each_head(ctx, shape, queries_per_key, [&](int64_t sequence, int64_t head, int thread) {
         auto& engine = ctx.engine();
-        const Blocks work = blocks_of_thread(workspace, thread, shape, qkv.dtype);
+        const Blocks work = blocks_of_thread(workspace, thread, shape, q.dtype);
         T* p = static_cast<T*>(work.probabilities);
         T* ds = static_cast<T*>(work.score_gradient);
-        const int64_t token = sequence * shape.seq_length;
-        const int64_t k_column = shape.query_columns() + head / queries_per_key * d;
-        const T* q = qkv.as<T>() + token * qkv.stride + head * d;
-        const T* k = qkv.as<T>() + token * qkv.stride + k_column;
-        const T* v = k + shape.kv_columns();
-        T* dq = dqkv.as<T>() + token * dqkv.stride + head * d;
+        const T* q_head = of_queries(q, shape, sequence, head).template as<T>();
+        const T* dout_head = of_queries(dout, shape, sequence, head).template as<T>();
+        const T* out_head = of_queries(out, shape, sequence, head).template as<T>();
+        T* dq_head = of_queries(dq, shape, sequence, head).template as<T>();
+        const KeysValues keys(kv, shape, sequence, head);
+        const float* sums =
+            log_sum_exp.as<float>() + sequence * shape.query_count() * log_sum_exp.stride + head;
         const bool first_head = head % queries_per_key == 0;
         const auto& of_sequence = steps.of(sequence);
         if (first_head) {  // keys that the last block does not see
@@ -287,12 +309,13 @@ void backward(Context& ctx, ConstTensor dout, ConstTensor qkv, ConstTensor out,
         }
         for (size_t index = of_sequence.size(); index-- > 0;) {
             const auto& [block, product] = of_sequence[index];
-            const T* q_block = q + block.begin * qkv.stride;
-            const T* dout_block = dout.as<T>() + (token + block.begin) * dout.stride + head * d;
-            const T* out_block = out.as<T>() + (token + block.begin) * out.stride + head * d;
-            const int64_t first_key = block.first_key * qkv.stride;
-            run_matmul(engine, *product.scores, thread, q_block, k + first_key, work.scores);
-            run_matmul(engine, *product.dp, thread, dout_block, v + first_key, work.gradients);
+            const T* q_block = q_head + block.begin * q.stride;
+            const T* dout_block = dout_head + block.begin * dout.stride;
+            const T* out_block = out_head + block.begin * out.stride;
+            const T* k = keys.k.template as<T>() + block.first_key * kv.stride;
+            const T* v = keys.v.template as<T>() + block.first_key * kv.stride;
+            run_matmul(engine, *product.scores, thread, q_block, k, work.scores);
+            run_matmul(engine, *product.dp, thread, dout_block, v, work.gradients);
             for (int64_t i = 0; i < block.rows; ++i) {
                 float delta = 0.0F;  // dout . out = sum_j p_j dp_j
                 const T* dout_row = dout_block + i * dout.stride;
@@ -300,8 +323,7 @@ void backward(Context& ctx, ConstTensor dout, ConstTensor qkv, ConstTensor out,
 #pragma omp simd reduction(+ : delta)
                 for (int64_t j = 0; j < d; ++j)
                     delta += to_float(dout_row[j]) * to_float(out_row[j]);
-                const float row_log_sum =
-                    log_sum_exp.as<float>()[(token + block.begin + i) * log_sum_exp.stride + head];
+                const float row_log_sum = sums[(block.begin + i) * log_sum_exp.stride];
                 softmax_gradient_row<kCapped>(work.scores + i * stride, work.gradients + i * stride,
                                               block.visible(i), block.keys(), score, row_log_sum,
                                               delta, p + i * stride, ds + i * stride);
@@ -311,43 +333,42 @@ void backward(Context& ctx, ConstTensor dout, ConstTensor qkv, ConstTensor out,
                        work.dv + block.first_key * d);
             run_matmul(engine, stores ? *product.first_dk : *product.dk, thread, ds, q_block,
                        work.dk + block.first_key * d);
-            run_matmul(engine, *product.dq, thread, ds, k + first_key,
-                       dq + block.begin * dqkv.stride);
+            run_matmul(engine, *product.dq, thread, ds, k, dq_head + block.begin * dq.stride);
         }
         if ((head + 1) % queries_per_key != 0) return;
-        const auto store = [&](const float* from, T* to) {
-            for (int64_t t = 0; t < shape.seq_length; ++t) {
+        const auto store = [&](const float* from, Tensor to) {
+            for (int64_t t = 0; t < to.rows; ++t) {
+                T* row = to.as<T>() + t * to.stride;
 #pragma omp simd
-                for (int64_t j = 0; j < d; ++j) {
-                    to[t * dqkv.stride + j] = from_float<T>(from[t * d + j]);
-                }
+                for (int64_t j = 0; j < d; ++j) row[j] = from_float<T>(from[t * d + j]);
             }
         };
-        T* dk = dqkv.as<T>() + token * dqkv.stride + k_column;
-        store(work.dk, dk);
-        store(work.dv, dk + shape.kv_columns());
+        const KeysValues gradients(dkv, shape, sequence, head);
+        store(work.dk, gradients.k);
+        store(work.dv, gradients.v);
     });
 }
 
 /// A query head of a sequence.
-AttentionHead panel_head(ConstTensor qkv, AttentionShape shape,
+AttentionHead panel_head(ConstTensor q, ConstTensor kv, AttentionShape shape,
                          std::span<const int32_t> first_visible, int64_t sequence, int64_t head) {
     const Score score(shape);
-    const int64_t token = sequence * shape.seq_length;
-    const ConstTensor tokens = qkv.row_range(token, shape.seq_length);
-    const int64_t d = shape.head_size;
-    const int64_t k = shape.query_columns() + head / (shape.heads / shape.kv_heads) * d;
-    return {.type = qkv.dtype,
+    const KeysValues keys(kv, shape, sequence, head);
+    return {.type = q.dtype,
+            .queries = shape.query_count(),
             .length = shape.seq_length,
-            .size = d,
-            .q = tokens.column_range(head * d, d).data,
-            .k = tokens.column_range(k, d).data,
-            .v = tokens.column_range(k + shape.kv_columns(), d).data,
-            .stride = qkv.stride,
+            .size = shape.head_size,
+            .q = of_queries(q, shape, sequence, head).data,
+            .k = keys.k.data,
+            .v = keys.v.data,
+            .q_stride = q.stride,
+            .kv_stride = kv.stride,
             .scale = score.scale,
             .cap = score.cap,
             .window = shape.window,
-            .first_visible = first_visible.empty() ? nullptr : first_visible.data() + token};
+            .first_visible = first_visible.empty()
+                                 ? nullptr
+                                 : first_visible.data() + sequence * shape.query_count()};
 }
 
 std::byte* panel_memory(std::span<std::byte> workspace, int thread, AttentionShape shape,
@@ -355,51 +376,46 @@ std::byte* panel_memory(std::span<std::byte> workspace, int thread, AttentionSha
     return workspace.data() + thread * bytes_per_thread(shape, type);
 }
 
-void forward_in_panels(Context& ctx, ConstTensor qkv, AttentionShape shape,
+void forward_in_panels(Context& ctx, ConstTensor q, ConstTensor kv, AttentionShape shape,
                        std::span<const int32_t> first_visible, Tensor out, Tensor log_sum_exp,
                        std::span<std::byte> workspace) {
     for_each_head(ctx, shape, 1, [&](int64_t sequence, int64_t head, int thread) {
-        const int64_t token = sequence * shape.seq_length;
-        const Tensor of_head = out.row_range(token, shape.seq_length)
-                                   .column_range(head * shape.head_size, shape.head_size);
+        const int64_t row = sequence * shape.query_count();
         attention_panels_forward(
-            panel_head(qkv, shape, first_visible, sequence, head),
-            {.out = of_head.data,
+            panel_head(q, kv, shape, first_visible, sequence, head),
+            {.out = of_queries(out, shape, sequence, head).data,
              .stride = out.stride,
-             .log_sum_exp = log_sum_exp.as<float>() + token * log_sum_exp.stride + head,
+             .log_sum_exp = log_sum_exp.as<float>() + row * log_sum_exp.stride + head,
              .log_sum_exp_stride = log_sum_exp.stride},
-            panel_memory(workspace, thread, shape, qkv.dtype));
+            panel_memory(workspace, thread, shape, q.dtype));
     });
 }
 
-void backward_in_panels(Context& ctx, ConstTensor dout, ConstTensor qkv, ConstTensor out,
-                        ConstTensor log_sum_exp, AttentionShape shape,
-                        std::span<const int32_t> first_visible, Tensor dqkv,
+void backward_in_panels(Context& ctx, ConstTensor dout, ConstTensor q, ConstTensor kv,
+                        ConstTensor out, ConstTensor log_sum_exp, AttentionShape shape,
+                        std::span<const int32_t> first_visible, Tensor dq, Tensor dkv,
                         std::span<std::byte> workspace) {
     const int64_t queries_per_key = shape.heads / shape.kv_heads;
     // One thread sums dk and dv of the heads that share k and v, in order.
     for_each_head(ctx, shape, queries_per_key, [&](int64_t sequence, int64_t head, int thread) {
-        const int64_t token = sequence * shape.seq_length;
-        const int64_t d = shape.head_size;
-        const int64_t k = shape.query_columns() + head / queries_per_key * d;
-        const auto part = [&](auto tensor, int64_t column) {
-            return tensor.row_range(token, shape.seq_length).column_range(column, d).data;
-        };
+        const int64_t row = sequence * shape.query_count();
+        const KeysValues gradients(dkv, shape, sequence, head);
         attention_panels_backward(
-            panel_head(qkv, shape, first_visible, sequence, head),
-            {.dout = part(dout, head * d),
-             .out = part(out, head * d),
+            panel_head(q, kv, shape, first_visible, sequence, head),
+            {.dout = of_queries(dout, shape, sequence, head).data,
+             .out = of_queries(out, shape, sequence, head).data,
              .dout_stride = dout.stride,
              .out_stride = out.stride,
-             .log_sum_exp = log_sum_exp.as<float>() + token * log_sum_exp.stride + head,
+             .log_sum_exp = log_sum_exp.as<float>() + row * log_sum_exp.stride + head,
              .log_sum_exp_stride = log_sum_exp.stride,
-             .dq = part(dqkv, head * d),
-             .dk = part(dqkv, k),
-             .dv = part(dqkv, k + shape.kv_columns()),
-             .stride = dqkv.stride,
+             .dq = of_queries(dq, shape, sequence, head).data,
+             .dk = gradients.k.data,
+             .dv = gradients.v.data,
+             .dq_stride = dq.stride,
+             .dkv_stride = dkv.stride,
              .first = head % queries_per_key == 0,
              .last = (head + 1) % queries_per_key == 0},
-            panel_memory(workspace, thread, shape, qkv.dtype));
+            panel_memory(workspace, thread, shape, q.dtype));
     });
 }
 
@@ -409,37 +425,37 @@ int64_t attention_workspace_bytes(AttentionShape shape, DType type, int threads)
     return bytes_per_thread(shape, type) * threads;
 }
 
-void causal_attention_forward(Context& ctx, ConstTensor qkv, AttentionShape shape,
+void causal_attention_forward(Context& ctx, ConstTensor q, ConstTensor kv, AttentionShape shape,
                               std::span<const int32_t> first_visible, Tensor out,
                               Tensor log_sum_exp, std::span<std::byte> workspace) {
-    require_arguments(ctx, qkv, shape, first_visible, out, log_sum_exp, workspace);
+    require_arguments(ctx, q, kv, shape, first_visible, out, log_sum_exp, workspace);
     if (out.size() == 0) return;
     ctx.engine().bind_thread();
-    if (multiplies_with_avx512(ctx.engine(), qkv.dtype)) {
-        return forward_in_panels(ctx, qkv, shape, first_visible, out, log_sum_exp, workspace);
+    if (multiplies_with_avx512(ctx.engine(), q.dtype)) {
+        return forward_in_panels(ctx, q, kv, shape, first_visible, out, log_sum_exp, workspace);
     }
-    with_type(qkv.dtype, [&]<typename T>() {
-        forward<T>(ctx, qkv, shape, first_visible, out, log_sum_exp, workspace);
+    with_type(q.dtype, [&]<typename T>() {
+        forward<T>(ctx, q, kv, shape, first_visible, out, log_sum_exp, workspace);
     });
 }
 
 /// One thread adds up dk and dv of a key head, so at most sequences * kv_heads threads work.
-void causal_attention_backward(Context& ctx, ConstTensor dout, ConstTensor qkv, ConstTensor out,
-                               ConstTensor log_sum_exp, AttentionShape shape,
-                               std::span<const int32_t> first_visible, Tensor dqkv,
+void causal_attention_backward(Context& ctx, ConstTensor dout, ConstTensor q, ConstTensor kv,
+                               ConstTensor out, ConstTensor log_sum_exp, AttentionShape shape,
+                               std::span<const int32_t> first_visible, Tensor dq, Tensor dkv,
                                std::span<std::byte> workspace) {
-    require_arguments(ctx, qkv, shape, first_visible, out, log_sum_exp, workspace);
-    require_attention_gradients(dout, qkv, out, dqkv);
+    require_arguments(ctx, q, kv, shape, first_visible, out, log_sum_exp, workspace);
+    require_attention_gradients(dout, q, kv, dq, dkv);
     if (out.size() == 0) return;
     ctx.engine().bind_thread();
-    if (multiplies_with_avx512(ctx.engine(), qkv.dtype)) {
-        return backward_in_panels(ctx, dout, qkv, out, log_sum_exp, shape, first_visible, dqkv,
+    if (multiplies_with_avx512(ctx.engine(), q.dtype)) {
+        return backward_in_panels(ctx, dout, q, kv, out, log_sum_exp, shape, first_visible, dq, dkv,
                                   workspace);
     }
-    with_type(qkv.dtype, [&]<typename T>() {
+    with_type(q.dtype, [&]<typename T>() {
         (shape.softcap > 0 ? backward<true, T>
-                           : backward<false, T>)(ctx, dout, qkv, out, log_sum_exp, shape,
-                                                 first_visible, dqkv, workspace);
+                           : backward<false, T>)(ctx, dout, q, kv, out, log_sum_exp, shape,
+                                                 first_visible, dq, dkv, workspace);
     });
 }
 

@@ -6,9 +6,10 @@ namespace vocabpipe::kernels::host {
 std::vector<RowBlock> row_blocks(const AttentionShape& shape,
                                  std::span<const int32_t> first_visible) {
     std::vector<RowBlock> result;
-    for (int64_t begin = 0; begin < shape.seq_length; begin += kBlockRows) {
-        const int64_t rows = std::min(kBlockRows, shape.seq_length - begin);
-        int64_t first = shape.window > 0 ? std::max<int64_t>(begin - shape.window + 1, 0) : 0;
+    for (int64_t begin = 0; begin < shape.query_count(); begin += kBlockRows) {
+        const int64_t rows = std::min(kBlockRows, shape.query_count() - begin);
+        const int64_t token = shape.first_query() + begin;
+        int64_t first = shape.window > 0 ? std::max<int64_t>(token - shape.window + 1, 0) : 0;
         const int32_t* of_rows = nullptr;
         if (!first_visible.empty()) {
             of_rows = first_visible.data() + begin;
@@ -19,6 +20,7 @@ std::vector<RowBlock> row_blocks(const AttentionShape& shape,
         }
         result.push_back({.begin = begin,
                           .rows = rows,
+                          .token = token,
                           .first_key = first,
                           .window = shape.window,
                           .first_visible = of_rows});

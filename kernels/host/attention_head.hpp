@@ -47,21 +47,22 @@ protected:
         return static_cast<std::byte*>(data) + index * stride * kSize;
     }
 
-    /// Prefetches a row: rows are so far apart that the CPU does not predict the next one.
-    void prefetch(const void* from, int64_t stride, int64_t index) const {
-        if (index >= head_.length) return;
+    /// Prefetches a row, if there are so many: rows are so far apart that the CPU does not predict
+    /// the next one.
+    void prefetch(const void* from, int64_t stride, int64_t index, int64_t rows) const {
+        if (index >= rows) return;
         const std::byte* const begin = row(from, index, stride);
         const int64_t bytes = head_.size * kSize;
         for (int64_t at = 0; at < bytes; at += 64) __builtin_prefetch(begin + at, 0, 3);
         __builtin_prefetch(begin + bytes - 1, 0, 3);
     }
 
-    /// Rows side by side; words beyond a row's are zeros.
-    void pack_rows(const void* from, int64_t rows, Word* to) const {
+    /// Rows of keys or values side by side; words beyond a row's are zeros.
+    void pack_rows(const void* from, Word* to) const {
         constexpr int64_t kTermsOfVector = kLanes * kWordTerms<type>;
-        for (int64_t i = 0; i < rows; ++i, to += sizes_.row_words) {
-            prefetch(from, head_.stride, i + kAhead);
-            const std::byte* const source = row(from, i, head_.stride);
+        for (int64_t i = 0; i < head_.length; ++i, to += sizes_.row_words) {
+            prefetch(from, head_.kv_stride, i + kAhead, head_.length);
+            const std::byte* const source = row(from, i, head_.kv_stride);
             for (int64_t j = 0; j < sizes_.row_words; j += kLanes) {
                 const int64_t left = head_.size - j * kWordTerms<type>;
                 const std::byte* const at = source + j * int64_t{sizeof(Word)};
@@ -93,11 +94,12 @@ protected:
     /// Sets the block's queries.
     void set_block(int64_t begin) {
         begin_ = begin;
-        rows_ = smaller(kQueries, head_.length - begin);
-        first_key_ = begin;
+        token_ = head_.length - head_.queries + begin;
+        rows_ = smaller(kQueries, head_.queries - begin);
+        first_key_ = token_;
         last_first_ = 0;
         for (int64_t i = 0; i < kQueries; ++i) {
-            int64_t first = head_.window > 0 ? larger(begin + i - head_.window + 1, 0) : 0;
+            int64_t first = head_.window > 0 ? larger(token_ + i - head_.window + 1, 0) : 0;
             if (head_.first_visible != nullptr && i < rows_) {
                 first = larger(first, head_.first_visible[begin + i]);
             }
@@ -107,20 +109,20 @@ protected:
             last_first_ = larger(last_first_, first);
         }
         first_key_ -= first_key_ % kWordTerms<DType::bf16>;
-        pack_lanes(row(head_.q, begin, head_.stride), head_.stride, rows_, at_.q);
+        pack_lanes(row(head_.q, begin, head_.q_stride), head_.q_stride, rows_, at_.q);
     }
-    [[nodiscard]] int64_t end_key() const { return begin_ + rows_; }
+    [[nodiscard]] int64_t end_key() const { return token_ + rows_; }
 
     /// Whether all queries of the block see all of these keys.
     [[nodiscard]] bool all_see(int64_t key, int64_t count) const {
-        return key >= last_first_ && key + count - 1 <= begin_;
+        return key >= last_first_ && key + count - 1 <= token_;
     }
     /// The queries of a vector that see a key.
     [[nodiscard]] __mmask16 who_see(int64_t key, int64_t vector) const {
         const auto number = _mm512_set1_epi32(static_cast<int>(key));
         const auto first = _mm512_load_si512(at_.first + vector * kLanes);
-        // Query i is at begin + i.
-        const int64_t hidden = key - begin_ - vector * kLanes;
+        // Query i is token token_ + i.
+        const int64_t hidden = key - token_ - vector * kLanes;
         const auto causal = hidden <= 0        ? 0xffffU
                             : hidden >= kLanes ? 0U
                                                : (0xffffU << hidden) & 0xffffU;
@@ -133,19 +135,19 @@ protected:
     };
     /// Vectors of queries of which some may see some of these keys.
     [[nodiscard]] Range vectors_that_see(int64_t key, int64_t count) const {
-        Range range{larger(key - begin_, 0) / kLanes, vectors_of(rows_)};
+        Range range{larger(key - token_, 0) / kLanes, vectors_of(rows_)};
         if (head_.window > 0) {
             const int64_t last = key + count + head_.window - 1;  // one past the last query
-            range.end = smaller(range.end, vectors_of(larger(last - begin_, 0)));
+            range.end = smaller(range.end, vectors_of(larger(last - token_, 0)));
         }
         return range;
     }
     /// Words of a block of `count` keys from `key` on that some of `rows` queries may see.
     [[nodiscard]] Range words_seen(int64_t query, int64_t rows, int64_t key, int64_t count) const {
-        const int64_t last = begin_ + query + rows;  // one past the last key
+        const int64_t last = token_ + query + rows;  // one past the last key
         Range range{0, words_of<type>(larger(smaller(count, last - key), 0))};
         if (head_.window > 0) {
-            const int64_t first = begin_ + query - head_.window + 1;
+            const int64_t first = token_ + query - head_.window + 1;
             range.begin = larger(first - key, 0) / kWordTerms<type>;
         }
         return range;
@@ -181,6 +183,7 @@ protected:
     const Sizes<type> sizes_;
     const Memory at_;
     int64_t begin_ = 0, rows_ = 0;            ///< the block of queries
+    int64_t token_ = 0;                       ///< of the block's first query
     int64_t first_key_ = 0, last_first_ = 0;  ///< first key that any query sees, that all see
 };
 

@@ -21,9 +21,9 @@ public:
         : Base(head, memory), to_(to) {}
 
     void run() {
-        this->pack_rows(head_.k, head_.length, at_.k_rows);
-        this->pack_terms(head_.v, head_.stride, head_.length, at_.terms);
-        for (int64_t begin = 0; begin < head_.length; begin += kQueries) {
+        this->pack_rows(head_.k, at_.k_rows);
+        this->pack_terms(head_.v, head_.kv_stride, head_.length, at_.terms);
+        for (int64_t begin = 0; begin < head_.queries; begin += kQueries) {
             this->set_block(begin);
             for (int64_t i = 0; i < kQueries; ++i) {
                 at_.maximum[i] = kLowest;
@@ -44,7 +44,7 @@ private:
         for (int64_t j = 0; j < count; j += kRowsOfTile) {
             const int64_t rows = smaller(kRowsOfTile, count - j);
             for (int64_t i = 0; key + count == this->end_key() && i < rows; ++i) {
-                this->prefetch(head_.q, head_.stride, begin_ + kQueries + j + i);
+                this->prefetch(head_.q, head_.q_stride, begin_ + kQueries + j + i, head_.queries);
             }
             this->multiply_lanes(at_.k_rows + (key + j) * sizes_.row_words, rows, at_.q,
                                  this->vectors_that_see(key + j, rows), at_.scores + j * kQueries);

@@ -20,16 +20,17 @@ namespace vocabpipe::kernels::host {
 /// A query head of one sequence, in elements of `type`.
 struct AttentionHead {
     DType type = DType::fp32;
-    int64_t length = 0;  ///< tokens
-    int64_t size = 0;    ///< head size
+    int64_t queries = 0;  ///< the last of the tokens
+    int64_t length = 0;   ///< tokens, all of them keys
+    int64_t size = 0;     ///< head size
     const void* q = nullptr;
     const void* k = nullptr;
     const void* v = nullptr;
-    int64_t stride = 0;  ///< of q, k and v
+    int64_t q_stride = 0, kv_stride = 0;
     float scale = 0;
     float cap = 0;
     int64_t window = 0;
-    const int32_t* first_visible = nullptr;  ///< for all tokens; null: 0
+    const int32_t* first_visible = nullptr;  ///< for all queries; null: 0
 };
 
 /// Bytes of memory for either direction; the same on every machine, so that plans for others are
@@ -55,7 +56,7 @@ struct AttentionGradients {
     void* dq = nullptr;
     void* dk = nullptr;
     void* dv = nullptr;
-    int64_t stride = 0;  ///< of dq, dk and dv
+    int64_t dq_stride = 0, dkv_stride = 0;
     /// Whether this is the first, the last of the query heads that read the same keys: sums of dk
     /// and dv stay in `memory` in between, and the last head stores them.
     bool first = true, last = true;

@@ -21,9 +21,9 @@ public:
 
     void run() {
         if (to_.first) {
-            this->pack_rows(head_.k, head_.length, at_.k_rows);
-            this->pack_rows(head_.v, head_.length, at_.v_rows);
-            this->pack_terms(head_.k, head_.stride, head_.length, at_.terms);
+            this->pack_rows(head_.k, at_.k_rows);
+            this->pack_rows(head_.v, at_.v_rows);
+            this->pack_terms(head_.k, head_.kv_stride, head_.length, at_.terms);
             const int64_t count = head_.length * sizes_.columns;
             for (int64_t i = 0; i < count; i += kLanes) {
                 _mm512_store_ps(at_.dk + i, _mm512_setzero_ps());
@@ -31,17 +31,21 @@ public:
             }
         }
         for (int64_t i = 0; i < kQueries; ++i) at_.kept[i] = 1;
-        for (int64_t begin = 0; begin < head_.length; begin += kQueries) {
+        for (int64_t begin = 0; begin < head_.queries; begin += kQueries) {
             this->set_block(begin);
             set_gradients();
             for (int64_t key = first_key_; key < this->end_key(); key += kKeys) {
                 block(key, smaller(kKeys, this->end_key() - key));
             }
-            store(at_.sums, rows_, head_.scale, this->row(to_.dq, begin, to_.stride));
+            store(at_.sums, rows_, head_.scale, this->row(to_.dq, begin, to_.dq_stride),
+                  to_.dq_stride);
         }
         if (!to_.last) return;
-        store(at_.dk, head_.length, head_.scale, static_cast<std::byte*>(to_.dk));
-        store(at_.dv, head_.length, 1, static_cast<std::byte*>(to_.dv));
+        const auto store_keys = [&](const float* sums, float factor, void* to) {
+            store(sums, head_.length, factor, static_cast<std::byte*>(to), to_.dkv_stride);
+        };
+        store_keys(at_.dk, head_.scale, to_.dk);
+        store_keys(at_.dv, 1, to_.dv);
     }
 
 private:
@@ -49,7 +53,7 @@ private:
         const std::byte* const dout = this->row(to_.dout, begin_, to_.dout_stride);
         this->pack_lanes(dout, to_.dout_stride, rows_, at_.dout);
         this->pack_terms(dout, to_.dout_stride, rows_, at_.dout_terms);
-        this->pack_terms(this->row(head_.q, begin_, head_.stride), head_.stride, rows_,
+        this->pack_terms(this->row(head_.q, begin_, head_.q_stride), head_.q_stride, rows_,
                          at_.q_terms);
         for (int64_t i = 0; i < kQueries; ++i) at_.maximum[i] = at_.total[i] = 0;
         for (int64_t i = 0; i < rows_; ++i) {
@@ -93,9 +97,9 @@ private:
     /// Prefetches `rows` rows of the next block of queries.
     void prefetch_next(int64_t row, int64_t rows) const {
         for (int64_t i = begin_ + kQueries + row; i < begin_ + kQueries + row + rows; ++i) {
-            this->prefetch(head_.q, head_.stride, i);
-            this->prefetch(to_.dout, to_.dout_stride, i);
-            this->prefetch(to_.out, to_.out_stride, i);
+            this->prefetch(head_.q, head_.q_stride, i, head_.queries);
+            this->prefetch(to_.dout, to_.dout_stride, i, head_.queries);
+            this->prefetch(to_.out, to_.out_stride, i, head_.queries);
         }
     }
 
@@ -165,12 +169,12 @@ private:
         }
     }
 
-    void store(const float* sums, int64_t rows, float factor, std::byte* to) const {
+    void store(const float* sums, int64_t rows, float factor, std::byte* to, int64_t stride) const {
         const __m512 factors = _mm512_set1_ps(factor);
         for (int64_t i = 0; i < rows; ++i) {
             for_each_vector(head_.size, [&](int64_t j, __mmask16 mask) {
                 store_floats<type>(
-                    to + (i * to_.stride + j) * Base::kSize, mask,
+                    to + (i * stride + j) * Base::kSize, mask,
                     _mm512_mul_ps(_mm512_load_ps(sums + i * sizes_.columns + j), factors));
             });
         }

@@ -131,16 +131,17 @@ inline void check(names::rotary_backward, Context&, ConstTensor table, const Att
                   Tensor dqkv) {
     require_rotary(table, shape, dqkv);
 }
-inline void check(names::causal_attention_forward, Context&, ConstTensor qkv, AttentionShape shape,
-                  std::span<const int32_t> first_visible, Tensor out, Tensor log_sum_exp,
-                  std::span<std::byte>) {
-    require_attention(qkv, shape, first_visible, out, log_sum_exp);
+inline void check(names::causal_attention_forward, Context&, ConstTensor q, ConstTensor kv,
+                  AttentionShape shape, std::span<const int32_t> first_visible, Tensor out,
+                  Tensor log_sum_exp, std::span<std::byte>) {
+    require_attention(q, kv, shape, first_visible, out, log_sum_exp);
 }
-inline void check(names::causal_attention_backward, Context&, ConstTensor dout, ConstTensor qkv,
-                  ConstTensor out, ConstTensor log_sum_exp, AttentionShape shape,
-                  std::span<const int32_t> first_visible, Tensor dqkv, std::span<std::byte>) {
-    require_attention(qkv, shape, first_visible, out, log_sum_exp);
-    require_attention_gradients(dout, qkv, out, dqkv);
+inline void check(names::causal_attention_backward, Context&, ConstTensor dout, ConstTensor q,
+                  ConstTensor kv, ConstTensor out, ConstTensor log_sum_exp, AttentionShape shape,
+                  std::span<const int32_t> first_visible, Tensor dq, Tensor dkv,
+                  std::span<std::byte>) {
+    require_attention(q, kv, shape, first_visible, out, log_sum_exp);
+    require_attention_gradients(dout, q, kv, dq, dkv);
 }
 inline void check(names::cached_attention_forward, Context&, ConstTensor q, ConstTensor kv,
                   const AttentionShape& shape, Tensor out) {

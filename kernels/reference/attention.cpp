@@ -11,28 +11,31 @@ namespace vocabpipe::kernels::reference {
 
 namespace {
 
-/// One head of one sequence: elements (t, i) of its parts of the packed tensors.
+/// One head of one sequence. Queries and keys are counted as tokens of the sequence.
 struct Head {
     AttentionShape shape;
     std::span<const int32_t> first_visible;
     int64_t sequence, head;
 
-    [[nodiscard]] int64_t row(int64_t t) const { return sequence * shape.seq_length + t; }
-    /// part 0, 1, 2: q, k, v of qkv; 0 for out.
-    [[nodiscard]] int64_t col(int64_t part, int64_t i) const {
-        if (part == 0) return head * shape.head_size + i;
-        const int64_t kv_head = head * shape.kv_heads / shape.heads;
-        return shape.query_columns() + (part - 1) * shape.kv_columns() + kv_head * shape.head_size +
-               i;
+    /// Rows of q, out and their gradients, and of kv.
+    [[nodiscard]] int64_t query_row(int64_t query) const {
+        return sequence * shape.query_count() + query - shape.first_query();
     }
+    [[nodiscard]] int64_t key_row(int64_t key) const { return sequence * shape.seq_length + key; }
+    /// Columns of q, out and their gradients, and of k and v in kv.
+    [[nodiscard]] int64_t query_col(int64_t i) const { return head * shape.head_size + i; }
+    [[nodiscard]] int64_t key_col(int64_t i) const {
+        return head * shape.kv_heads / shape.heads * shape.head_size + i;
+    }
+    [[nodiscard]] int64_t value_col(int64_t i) const { return shape.kv_columns() + key_col(i); }
     [[nodiscard]] double scale() const {
         return shape.scale != 0 ? static_cast<double>(shape.scale)
                                 : 1.0 / std::sqrt(static_cast<double>(shape.head_size));
     }
-    [[nodiscard]] double score(ConstTensor qkv, int64_t query, int64_t key) const {
+    [[nodiscard]] double score(ConstTensor q, ConstTensor kv, int64_t query, int64_t key) const {
         double sum = 0.0;
         for (int64_t i = 0; i < shape.head_size; ++i) {
-            sum += get(qkv, row(query), col(0, i)) * get(qkv, row(key), col(1, i));
+            sum += get(q, query_row(query), query_col(i)) * get(kv, key_row(key), key_col(i));
         }
         const auto cap = static_cast<double>(shape.softcap);
         return cap > 0 ? cap * std::tanh(sum * scale() / cap) : sum * scale();
@@ -46,7 +49,7 @@ struct Head {
     [[nodiscard]] int64_t first_key(int64_t query) const {
         const int64_t first = shape.window > 0 ? std::max<int64_t>(query - shape.window + 1, 0) : 0;
         if (first_visible.empty()) return first;
-        return std::max<int64_t>(first, first_visible[static_cast<size_t>(row(query))]);
+        return std::max<int64_t>(first, first_visible[static_cast<size_t>(query_row(query))]);
     }
 };
 
@@ -54,35 +57,39 @@ void add_to(Tensor tensor, int64_t row, int64_t col, double value) {
     set(tensor, row, col, get(tensor, row, col) + value);
 }
 
+/// Calls body(head, query).
 template <typename Body>
-void for_each_head(Context& ctx, AttentionShape shape, std::span<const int32_t> first_visible,
-                   Body&& body) {
+void for_each_query(Context& ctx, AttentionShape shape, std::span<const int32_t> first_visible,
+                    Body&& body) {
     for (int64_t sequence = 0; sequence < shape.sequences; ++sequence) {
         for (int64_t head = 0; head < shape.heads; ++head) {
-            body(Head{shape, first_visible, sequence, head});
+            for (int64_t query = shape.first_query(); query < shape.seq_length; ++query) {
+                body(Head{shape, first_visible, sequence, head}, query);
+            }
             ctx.poll();
         }
     }
 }
 
-void forward_row(const Head& head, ConstTensor qkv, int64_t query, Tensor out, Tensor log_sum_exp) {
+void forward_row(const Head& head, ConstTensor q, ConstTensor kv, int64_t query, Tensor out,
+                 Tensor log_sum_exp) {
     double maximum = -std::numeric_limits<double>::infinity();
     for (int64_t key = head.first_key(query); key <= query; ++key) {
-        maximum = std::max(maximum, head.score(qkv, query, key));
+        maximum = std::max(maximum, head.score(q, kv, query, key));
     }
     double sum = 0.0;
     for (int64_t key = head.first_key(query); key <= query; ++key) {
-        sum += std::exp(head.score(qkv, query, key) - maximum);
+        sum += std::exp(head.score(q, kv, query, key) - maximum);
     }
     const double row_log_sum = maximum + std::log(sum);
-    set(log_sum_exp, head.row(query), head.head, row_log_sum);
+    set(log_sum_exp, head.query_row(query), head.head, row_log_sum);
     for (int64_t i = 0; i < head.shape.head_size; ++i) {
         double value = 0.0;
         for (int64_t key = head.first_key(query); key <= query; ++key) {
-            const double p = std::exp(head.score(qkv, query, key) - row_log_sum);
-            value += p * get(qkv, head.row(key), head.col(2, i));
+            const double p = std::exp(head.score(q, kv, query, key) - row_log_sum);
+            value += p * get(kv, head.key_row(key), head.value_col(i));
         }
-        set(out, head.row(query), head.col(0, i), value);
+        set(out, head.query_row(query), head.query_col(i), value);
     }
 }
 
@@ -92,46 +99,44 @@ int64_t attention_workspace_bytes(AttentionShape, DType, int) {
     return 0;
 }
 
-void causal_attention_forward(Context& ctx, ConstTensor qkv, AttentionShape shape,
+void causal_attention_forward(Context& ctx, ConstTensor q, ConstTensor kv, AttentionShape shape,
                               std::span<const int32_t> first_visible, Tensor out,
                               Tensor log_sum_exp, std::span<std::byte>) {
-    for_each_head(ctx, shape, first_visible, [&](const Head& head) {
-        for (int64_t query = 0; query < shape.seq_length; ++query) {
-            forward_row(head, qkv, query, out, log_sum_exp);
-        }
+    for_each_query(ctx, shape, first_visible, [&](const Head& head, int64_t query) {
+        forward_row(head, q, kv, query, out, log_sum_exp);
     });
 }
 
-/// dqkv should be fp64: its elements are the accumulators.
-void causal_attention_backward(Context& ctx, ConstTensor dout, ConstTensor qkv, ConstTensor out,
-                               ConstTensor log_sum_exp, AttentionShape shape,
-                               std::span<const int32_t> first_visible, Tensor dqkv,
+/// dq and dkv should be fp64: their elements are the accumulators.
+void causal_attention_backward(Context& ctx, ConstTensor dout, ConstTensor q, ConstTensor kv,
+                               ConstTensor out, ConstTensor log_sum_exp, AttentionShape shape,
+                               std::span<const int32_t> first_visible, Tensor dq, Tensor dkv,
                                std::span<std::byte>) {
     const int64_t d = shape.head_size;
-    for (int64_t n = 0; n < dqkv.rows; ++n) {
-        for (int64_t i = 0; i < dqkv.cols; ++i) set(dqkv, n, i, 0.0);
+    for (const Tensor& sums : {dq, dkv}) {
+        for (int64_t n = 0; n < sums.rows; ++n) {
+            for (int64_t i = 0; i < sums.cols; ++i) set(sums, n, i, 0.0);
+        }
     }
-    for_each_head(ctx, shape, first_visible, [&](const Head& head) {
-        for (int64_t query = 0; query < shape.seq_length; ++query) {
-            const int64_t row = head.row(query);
-            double delta = 0.0;
+    for_each_query(ctx, shape, first_visible, [&](const Head& head, int64_t query) {
+        const int64_t row = head.query_row(query);
+        double delta = 0.0;
+        for (int64_t i = 0; i < d; ++i) {
+            delta += get(dout, row, head.query_col(i)) * get(out, row, head.query_col(i));
+        }
+        for (int64_t key = head.first_key(query); key <= query; ++key) {
+            const int64_t key_row = head.key_row(key);
+            const double score = head.score(q, kv, query, key);
+            const double p = std::exp(score - get(log_sum_exp, row, head.head));
+            double dp = 0.0;
             for (int64_t i = 0; i < d; ++i) {
-                delta += get(dout, row, head.col(0, i)) * get(out, row, head.col(0, i));
+                dp += get(dout, row, head.query_col(i)) * get(kv, key_row, head.value_col(i));
             }
-            for (int64_t key = head.first_key(query); key <= query; ++key) {
-                const int64_t key_row = head.row(key);
-                const double score = head.score(qkv, query, key);
-                const double p = std::exp(score - get(log_sum_exp, row, head.head));
-                double dp = 0.0;
-                for (int64_t i = 0; i < d; ++i) {
-                    dp += get(dout, row, head.col(0, i)) * get(qkv, key_row, head.col(2, i));
-                }
-                const double ds = p * (dp - delta) * head.slope(score);
-                for (int64_t i = 0; i < d; ++i) {
-                    add_to(dqkv, row, head.col(0, i), ds * get(qkv, key_row, head.col(1, i)));
-                    add_to(dqkv, key_row, head.col(1, i), ds * get(qkv, row, head.col(0, i)));
-                    add_to(dqkv, key_row, head.col(2, i), p * get(dout, row, head.col(0, i)));
-                }
+            const double ds = p * (dp - delta) * head.slope(score);
+            for (int64_t i = 0; i < d; ++i) {
+                add_to(dq, row, head.query_col(i), ds * get(kv, key_row, head.key_col(i)));
+                add_to(dkv, key_row, head.key_col(i), ds * get(q, row, head.query_col(i)));
+                add_to(dkv, key_row, head.value_col(i), p * get(dout, row, head.query_col(i)));
             }
         }
     });

@@ -10,6 +10,7 @@
 #include <span>
 #include <vector>
 
+#include "tests/kernels/fused_qkv.hpp"
 #include "tests/kernels/matrix.hpp"
 #include "vocabpipe/attention_shape.hpp"
 
@@ -20,17 +21,19 @@ inline double score_scale(AttentionShape shape) {
                            : 1 / std::sqrt(static_cast<double>(shape.head_size));
 }
 
-/// first_visible of sequences in which a document begins at each of these of all N tokens, besides
-/// at the sequences' own beginnings.
+/// first_visible of the queries of sequences in which a document begins at each of these of all N
+/// tokens, besides at the sequences' own beginnings.
 inline std::vector<int32_t> documents(const AttentionShape& shape,
                                       std::initializer_list<int64_t> beginnings) {
-    std::vector<int32_t> first_visible(static_cast<size_t>(shape.tokens()));
+    std::vector<int32_t> first_visible;
     int64_t beginning = 0;
     for (int64_t n = 0; n < shape.tokens(); ++n) {
         if (n % shape.seq_length == 0 || std::ranges::find(beginnings, n) != beginnings.end()) {
             beginning = n % shape.seq_length;
         }
-        first_visible[static_cast<size_t>(n)] = static_cast<int32_t>(beginning);
+        if (n % shape.seq_length >= shape.first_query()) {
+            first_visible.push_back(static_cast<int32_t>(beginning));
+        }
     }
     return first_visible;
 }
@@ -38,18 +41,20 @@ inline std::vector<int32_t> documents(const AttentionShape& shape,
 /// Attention by the textbook with whole (s, s) matrices in fp64, and beside every result a bound of
 /// the error that an operator may make: fp32 sums, p and ds rounded to the run's type.
 struct Naive {
-    Matrix out, out_bound, log_sum_exp, dqkv, dqkv_bound;
+    Matrix out, out_bound, log_sum_exp, dq, dq_bound, dkv, dkv_bound;
 
-    Naive(const Matrix& qkv, const Matrix& dout, AttentionShape shape, DType type,
+    Naive(ConstTensor q, ConstTensor kv, const Matrix& dout, AttentionShape shape, DType type,
           std::span<const int32_t> first_visible = {})
-        : out(zeros(shape.tokens(), shape.query_columns())),
+        : out(zeros(shape.query_tokens(), shape.query_columns())),
           out_bound(out),
-          log_sum_exp(zeros(shape.tokens(), shape.heads)),
-          dqkv(zeros(shape.tokens(), shape.qkv_columns())),
-          dqkv_bound(dqkv) {
+          log_sum_exp(zeros(shape.query_tokens(), shape.heads)),
+          dq(out),
+          dq_bound(out),
+          dkv(zeros(shape.tokens(), 2 * shape.kv_columns())),
+          dkv_bound(dkv) {
         for (int64_t sequence = 0; sequence < shape.sequences; ++sequence) {
             for (int64_t head = 0; head < shape.heads; ++head) {
-                one_head(qkv, dout, shape, first_visible, sequence, head, type);
+                one_head(q, kv, dout, shape, first_visible, sequence, head, type);
             }
         }
         // The results are rounded once more.
@@ -63,8 +68,13 @@ struct Naive {
             }
         };
         round(out, out_bound);
-        round(dqkv, dqkv_bound);
+        round(dq, dq_bound);
+        round(dkv, dkv_bound);
     }
+    Naive(const Matrix& qkv, const Matrix& dout, AttentionShape shape, DType type,
+          std::span<const int32_t> first_visible = {})
+        : Naive(queries_of(qkv, shape), keys_values_of(qkv, shape), dout, shape, type,
+                first_visible) {}
 
 private:
     static Matrix zeros(int64_t rows, int64_t cols) {
@@ -74,31 +84,39 @@ private:
         matrix.set(row, col, matrix.get(row, col) + value);
     }
 
-    void one_head(const Matrix& qkv, const Matrix& dout, AttentionShape shape,
+    void one_head(ConstTensor q_, ConstTensor kv, const Matrix& dout, AttentionShape shape,
                   std::span<const int32_t> first_visible, int64_t sequence, int64_t head,
                   DType type) {
         const int64_t s = shape.seq_length, d = shape.head_size;
         const int64_t sharing = shape.heads / shape.kv_heads;  // query heads of a key
         const int64_t base = sequence * s, col = head * d;
-        const int64_t k_col = shape.query_columns() + head / sharing * d;
+        // The row of token i of the sequence is base_q + i.
+        const int64_t base_q = sequence * shape.query_count() - shape.first_query();
+        const int64_t k_col = head / sharing * d;
         const int64_t v_col = k_col + shape.kv_columns();
         const double scale = score_scale(shape);
         const auto cap = static_cast<double>(shape.softcap);
         const double narrow = type == DType::bf16 ? kEps16 * 1.01 : 0.0;
         const double rounding = unit_roundoff(type) * 1.01;
-        const auto q = [&](int64_t t, int64_t i) { return qkv.get(base + t, col + i); };
-        const auto k = [&](int64_t t, int64_t i) { return qkv.get(base + t, k_col + i); };
-        const auto v = [&](int64_t t, int64_t i) { return qkv.get(base + t, v_col + i); };
-        const auto g = [&](int64_t t, int64_t i) { return dout.get(base + t, col + i); };
+        const auto q = [&](int64_t t, int64_t i) {
+            return reference::get(q_, base_q + t, col + i);
+        };
+        const auto k = [&](int64_t t, int64_t i) {
+            return reference::get(kv, base + t, k_col + i);
+        };
+        const auto v = [&](int64_t t, int64_t i) {
+            return reference::get(kv, base + t, v_col + i);
+        };
+        const auto g = [&](int64_t t, int64_t i) { return dout.get(base_q + t, col + i); };
         const auto terms_d = static_cast<double>(d + 2);
         const auto terms_s = static_cast<double>(sharing * s + 2);
-        for (int64_t i = 0; i < s; ++i) {
+        for (int64_t i = shape.first_query(); i < s; ++i) {
             std::vector<double> score(static_cast<size_t>(s)), p(score), p_error(score), dp(score);
             std::vector<double> dp_error(score), slope(score), slope_error(score);
             double sum = 0.0, largest_error = 0.0;
             int64_t first = shape.window > 0 ? std::max<int64_t>(i - shape.window + 1, 0) : 0;
             if (!first_visible.empty()) {
-                first = std::max<int64_t>(first, first_visible[static_cast<size_t>(base + i)]);
+                first = std::max<int64_t>(first, first_visible[static_cast<size_t>(base_q + i)]);
             }
             for (int64_t j = first; j <= i; ++j) {
                 const auto at = static_cast<size_t>(j);
@@ -127,7 +145,7 @@ private:
                 dp_error[at] = terms_d * kEps32 * dp_magnitude;
             }
             const double lse = std::log(sum);
-            log_sum_exp.set(base + i, head, lse);
+            log_sum_exp.set(base_q + i, head, lse);
             // p = exp(score - lse): both exponents' errors and exp's own 2 ulp
             const double relative = 4 * largest_error + (4 * std::abs(lse) + terms_s + 16) * kEps32;
             double delta = 0.0, delta_magnitude = 0.0;
@@ -136,14 +154,14 @@ private:
                 p[at] = std::exp(score[at] - lse);
                 p_error[at] = p[at] * (relative + narrow);
                 for (int64_t c = 0; c < d; ++c) {
-                    add(out, base + i, col + c, p[at] * v(j, c));
-                    add(out_bound, base + i, col + c,
+                    add(out, base_q + i, col + c, p[at] * v(j, c));
+                    add(out_bound, base_q + i, col + c,
                         (p_error[at] + p[at] * terms_s * kEps32) * std::abs(v(j, c)));
                 }
             }
             for (int64_t c = 0; c < d; ++c) {
-                delta += g(i, c) * out.get(base + i, col + c);
-                delta_magnitude += std::abs(g(i, c) * out.get(base + i, col + c));
+                delta += g(i, c) * out.get(base_q + i, col + c);
+                delta_magnitude += std::abs(g(i, c) * out.get(base_q + i, col + c));
             }
             for (int64_t j = first; j <= i; ++j) {
                 const auto at = static_cast<size_t>(j);
@@ -156,12 +174,12 @@ private:
                     p[at] * slope[at] * scale * difference_error +
                     p[at] * std::abs(dp[at] - delta) * slope_error[at] * scale;
                 for (int64_t c = 0; c < d; ++c) {
-                    add(dqkv, base + i, col + c, ds * k(j, c));
-                    add(dqkv, base + j, k_col + c, ds * q(i, c));
-                    add(dqkv, base + j, v_col + c, p[at] * g(i, c));
-                    add(dqkv_bound, base + i, col + c, ds_error * std::abs(k(j, c)));
-                    add(dqkv_bound, base + j, k_col + c, ds_error * std::abs(q(i, c)));
-                    add(dqkv_bound, base + j, v_col + c,
+                    add(dq, base_q + i, col + c, ds * k(j, c));
+                    add(dkv, base + j, k_col + c, ds * q(i, c));
+                    add(dkv, base + j, v_col + c, p[at] * g(i, c));
+                    add(dq_bound, base_q + i, col + c, ds_error * std::abs(k(j, c)));
+                    add(dkv_bound, base + j, k_col + c, ds_error * std::abs(q(i, c)));
+                    add(dkv_bound, base + j, v_col + c,
                         (p_error[at] + p[at] * terms_s * kEps32) * std::abs(g(i, c)));
                 }
             }
@@ -183,6 +201,22 @@ inline std::function<double(int64_t, int64_t)> log_sum_exp_bound(const Naive& na
 
 inline auto within(const Matrix& bound) {
     return [&bound](int64_t row, int64_t col) { return bound.get(row, col); };
+}
+
+/// dqkv: gradients of q | k | v. Without `bound`: the textbook's bounds.
+inline void expect_gradients(const Matrix& dqkv, const Naive& naive,
+                             const std::function<double(int64_t, int64_t)>& bound = {}) {
+    const auto joined = [](const Matrix& q, const Matrix& kv) {
+        Matrix both(q.rows(), q.cols() + kv.cols(), DType::fp64);
+        for (int64_t row = 0; row < both.rows(); ++row) {
+            for (int64_t col = 0; col < both.cols(); ++col) {
+                both.set(row, col, col < q.cols() ? q.get(row, col) : kv.get(row, col - q.cols()));
+            }
+        }
+        return both;
+    };
+    const Matrix bounds = joined(naive.dq_bound, naive.dkv_bound);
+    expect_close(dqkv, joined(naive.dq, naive.dkv), bound ? bound : within(bounds));
 }
 
 }  // namespace vocabpipe::kernels::test

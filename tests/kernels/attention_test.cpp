@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <utility>
+
 #include "kernels/reference/operators.hpp"
 #include "tests/kernels/attention_oracle.hpp"
 #include "tests/kernels/matrix.hpp"
@@ -67,6 +69,28 @@ private:
     std::vector<Line> storage_;
 };
 
+/// out, log_sum_exp and dqkv.
+std::vector<Matrix> run_on_host(const AttentionShape& shape, const Matrix& qkv, const Matrix& dout,
+                                int threads, std::span<const int32_t> first_visible = {}) {
+    const DType type = qkv.type();
+    const int64_t n = shape.tokens(), h = shape.query_columns(), width = shape.qkv_columns();
+    Context ctx({.threads = threads, .poll = {}});
+    Matrix out(n, h, type), log_sum_exp(n, shape.heads, DType::fp32), dqkv(n, width, type);
+    Workspace workspace(host::attention_workspace_bytes(shape, type, threads));
+    host::causal_attention_forward(ctx, queries_of(qkv, shape), keys_values_of(qkv, shape), shape,
+                                   first_visible, out, log_sum_exp, workspace.span());
+    host::causal_attention_backward(ctx, dout, queries_of(qkv, shape), keys_values_of(qkv, shape),
+                                    out, log_sum_exp, shape, first_visible, queries_of(dqkv, shape),
+                                    keys_values_of(dqkv, shape), workspace.span());
+    return {out, log_sum_exp, dqkv};
+}
+std::vector<Matrix> run_on_host(const AttentionShape& shape, DType type, int threads,
+                                std::span<const int32_t> first_visible = {}) {
+    return run_on_host(
+        shape, Matrix::random(shape.tokens(), shape.qkv_columns(), type, 1, -2.0, 2.0),
+        Matrix::random(shape.tokens(), shape.query_columns(), type, 2), threads, first_visible);
+}
+
 class AttentionOfType : public testing::TestWithParam<DType> {
 protected:
     Context ctx{{.threads = 1, .poll = {}}};
@@ -83,14 +107,11 @@ TEST_P(AttentionOfType, AgreesWithTheTextbookInBothDirections) {
         const auto qkv = Matrix::random(n, width, type, 1, -2.0, 2.0);
         const auto dout = Matrix::random(n, h, type, 2);
         const Naive naive(qkv, dout, shape, type);
-        Matrix out(n, h, type), log_sum_exp(n, shape.heads, DType::fp32), dqkv(n, width, type);
-        Workspace workspace(host::attention_workspace_bytes(shape, type, 1));
-        host::causal_attention_forward(ctx, qkv, shape, {}, out, log_sum_exp, workspace.span());
-        host::causal_attention_backward(ctx, dout, qkv, out, log_sum_exp, shape, {}, dqkv,
-                                        workspace.span());
+        const auto results = run_on_host(shape, qkv, dout, 1);
+        const Matrix &out = results[0], &log_sum_exp = results[1], &dqkv = results[2];
         expect_close(out, naive.out, within(naive.out_bound));
         expect_close(log_sum_exp, naive.log_sum_exp, log_sum_exp_bound(naive, shape));
-        expect_close(dqkv, naive.dqkv, within(naive.dqkv_bound));
+        expect_gradients(dqkv, naive);
     }
 }
 
@@ -138,37 +159,12 @@ TEST_P(AttentionOfType, AgreesWithTheTextbookWithinDocuments) {
         const auto qkv = Matrix::random(n, width, type, 1, -2.0, 2.0);
         const auto dout = Matrix::random(n, h, type, 2);
         const Naive naive(qkv, dout, shape, type, first_visible);
-        Matrix out(n, h, type), log_sum_exp(n, shape.heads, DType::fp32), dqkv(n, width, type);
-        Workspace workspace(host::attention_workspace_bytes(shape, type, 1));
-        host::causal_attention_forward(ctx, qkv, shape, first_visible, out, log_sum_exp,
-                                       workspace.span());
-        host::causal_attention_backward(ctx, dout, qkv, out, log_sum_exp, shape, first_visible,
-                                        dqkv, workspace.span());
+        const auto results = run_on_host(shape, qkv, dout, 1, first_visible);
+        const Matrix &out = results[0], &log_sum_exp = results[1], &dqkv = results[2];
         expect_close(out, naive.out, within(naive.out_bound));
         expect_close(log_sum_exp, naive.log_sum_exp, log_sum_exp_bound(naive, shape));
-        expect_close(dqkv, naive.dqkv, within(naive.dqkv_bound));
+        expect_gradients(dqkv, naive);
     }
-}
-
-/// out, log_sum_exp and dqkv.
-std::vector<Matrix> run_on_host(const AttentionShape& shape, const Matrix& qkv, const Matrix& dout,
-                                int threads, std::span<const int32_t> first_visible = {}) {
-    const DType type = qkv.type();
-    const int64_t n = shape.tokens(), h = shape.query_columns(), width = shape.qkv_columns();
-    Context ctx({.threads = threads, .poll = {}});
-    Matrix out(n, h, type), log_sum_exp(n, shape.heads, DType::fp32), dqkv(n, width, type);
-    Workspace workspace(host::attention_workspace_bytes(shape, type, threads));
-    host::causal_attention_forward(ctx, qkv, shape, first_visible, out, log_sum_exp,
-                                   workspace.span());
-    host::causal_attention_backward(ctx, dout, qkv, out, log_sum_exp, shape, first_visible, dqkv,
-                                    workspace.span());
-    return {out, log_sum_exp, dqkv};
-}
-std::vector<Matrix> run_on_host(const AttentionShape& shape, DType type, int threads,
-                                std::span<const int32_t> first_visible = {}) {
-    return run_on_host(
-        shape, Matrix::random(shape.tokens(), shape.qkv_columns(), type, 1, -2.0, 2.0),
-        Matrix::random(shape.tokens(), shape.query_columns(), type, 2), threads, first_visible);
 }
 
 TEST_P(AttentionOfType, BitsAreTheSameForAnyNumberOfThreads) {
@@ -267,12 +263,8 @@ TEST_P(AttentionOfType, NeverReadsBlocksOfKeysOfEarlierDocuments) {
         for (int64_t i = 0; i < 24; ++i) qkv.set(t, i, NAN);
     }
     const auto dout = Matrix::random(256, 8, type, 2);
-    Matrix out(256, 8, type), log_sum_exp(256, 1, DType::fp32), dqkv(256, 24, type);
-    Workspace workspace(host::attention_workspace_bytes(shape, type, 1));
-    host::causal_attention_forward(ctx, qkv, shape, first_visible, out, log_sum_exp,
-                                   workspace.span());
-    host::causal_attention_backward(ctx, dout, qkv, out, log_sum_exp, shape, first_visible, dqkv,
-                                    workspace.span());
+    const auto results = run_on_host(shape, qkv, dout, 1, first_visible);
+    const Matrix &out = results[0], &dqkv = results[2];
     for (int64_t t = 128; t < 256; ++t) {
         EXPECT_TRUE(std::isfinite(out.get(t, 0)) && std::isfinite(dqkv.get(t, 0))) << t;
     }
@@ -287,20 +279,29 @@ TEST_P(AttentionOfType, NeverReadsKeysThatNoQueryOfABlockSees) {
         for (int64_t i = 0; i < 24; ++i) qkv.set(t, i, NAN);
     }
     const auto dout = Matrix::random(200, 8, type, 2);
-    Matrix out(200, 8, type), log_sum_exp(200, 1, DType::fp32), dqkv(200, 24, type);
-    Workspace workspace(host::attention_workspace_bytes(shape, type, 1));
-    host::causal_attention_forward(ctx, qkv, shape, {}, out, log_sum_exp, workspace.span());
-    host::causal_attention_backward(ctx, dout, qkv, out, log_sum_exp, shape, {}, dqkv,
-                                    workspace.span());
+    const auto results = run_on_host(shape, qkv, dout, 1);
+    const Matrix &out = results[0], &dqkv = results[2];
     EXPECT_TRUE(std::isnan(out.get(39, 0)) && std::isnan(dqkv.get(39, 0)));
     for (int64_t t = 64; t < 200; ++t) {
         EXPECT_TRUE(std::isfinite(out.get(t, 0)) && std::isfinite(dqkv.get(t, 0))) << t;
     }
-    auto longer = shape, whole = shape;
-    longer.seq_length = whole.seq_length = 2000;
-    whole.window = 0;
-    EXPECT_LT(host::attention_workspace_bytes(longer, type, 1),
-              host::attention_workspace_bytes(whole, type, 1));
+}
+
+TEST_P(AttentionOfType, NeedsLessMemoryWithAWindowOrFewQueries) {
+    const AttentionShape whole{
+        .sequences = 1, .seq_length = 2000, .heads = 1, .head_size = 8, .kv_heads = 1};
+    AttentionShape window = whole, queries = whole;
+    window.window = 20;
+    queries.queries = 10;
+    const auto bytes = [&](const AttentionShape& shape) {
+        return host::attention_workspace_bytes(shape, GetParam(), 1);
+    };
+    EXPECT_LT(bytes(window), bytes(whole));
+    EXPECT_LT(bytes(queries), bytes(whole));
+    for (const int64_t n : {64, 1000, 2000}) {
+        queries.queries = n;
+        EXPECT_EQ(bytes(queries), bytes(whole)) << n;
+    }
 }
 
 TEST_P(AttentionOfType, SurvivesScoresFarOutsideTheRangeOfExp) {
@@ -310,7 +311,8 @@ TEST_P(AttentionOfType, SurvivesScoresFarOutsideTheRangeOfExp) {
     const auto qkv = Matrix::random(70, 48, type, 1, -100.0, 100.0);
     Matrix out(70, 16, type), log_sum_exp(70, 1, DType::fp32);
     Workspace workspace(host::attention_workspace_bytes(shape, type, 1));
-    host::causal_attention_forward(ctx, qkv, shape, {}, out, log_sum_exp, workspace.span());
+    host::causal_attention_forward(ctx, queries_of(qkv, shape), keys_values_of(qkv, shape), shape,
+                                   {}, out, log_sum_exp, workspace.span());
     for (int64_t row = 0; row < 70; ++row) {
         // a convex combination of values within +-100
         for (int64_t col = 0; col < 16; ++col) EXPECT_LE(std::abs(out.get(row, col)), 100.5);
@@ -329,7 +331,8 @@ TEST(Attention, PollsBetweenHeadsOnOneThread) {
     const auto qkv = Matrix::random(8, 36, DType::fp32, 1);
     Matrix out(8, 12, DType::fp32), log_sum_exp(8, 3, DType::fp32);
     Workspace workspace(host::attention_workspace_bytes(shape, DType::fp32, 1));
-    host::causal_attention_forward(ctx, qkv, shape, {}, out, log_sum_exp, workspace.span());
+    host::causal_attention_forward(ctx, queries_of(qkv, shape), keys_values_of(qkv, shape), shape,
+                                   {}, out, log_sum_exp, workspace.span());
     EXPECT_EQ(polls, 6);
 }
 
@@ -341,7 +344,8 @@ TEST(Attention, RefusesHeadsThatCannotShareKeys) {
     Matrix out(2, 12, DType::fp32), log_sum_exp(2, 3, DType::fp32);
     Workspace workspace(host::attention_workspace_bytes(shape, DType::fp32, 1));
     EXPECT_THROW(
-        host::causal_attention_forward(ctx, qkv, shape, {}, out, log_sum_exp, workspace.span()),
+        host::causal_attention_forward(ctx, queries_of(qkv, shape), keys_values_of(qkv, shape),
+                                       shape, {}, out, log_sum_exp, workspace.span()),
         UsageError);
 }
 
@@ -382,13 +386,72 @@ TEST(ReferenceAttention, IsTheTextbooksInBothDirections) {
         const Naive naive(qkv, dout, shape, DType::fp64, first_visible);
         Matrix out(n, h, DType::fp64), log_sum_exp(n, shape.heads, DType::fp64);
         Matrix dqkv(n, width, DType::fp64);
-        reference::causal_attention_forward(ctx, qkv, shape, first_visible, out, log_sum_exp, {});
-        reference::causal_attention_backward(ctx, dout, qkv, out, log_sum_exp, shape, first_visible,
-                                             dqkv, {});
+        reference::causal_attention_forward(ctx, queries_of(qkv, shape), keys_values_of(qkv, shape),
+                                            shape, first_visible, out, log_sum_exp, {});
+        reference::causal_attention_backward(
+            ctx, dout, queries_of(qkv, shape), keys_values_of(qkv, shape), out, log_sum_exp, shape,
+            first_visible, queries_of(dqkv, shape), keys_values_of(dqkv, shape), {});
         const auto bound = [](int64_t, int64_t) { return 1e-12; };
         expect_close(out, naive.out, bound);
         expect_close(log_sum_exp, naive.log_sum_exp, bound);
-        expect_close(dqkv, naive.dqkv, bound);
+        expect_gradients(dqkv, naive, bound);
+    }
+}
+
+TEST(ReferenceAttention, PartsOfTheQueriesHaveTheRowsOfAllAndAddUpToTheGradientsOfKeys) {
+    Context ctx({.threads = 1, .poll = {}});
+    const auto bound = [](int64_t, int64_t) { return 1e-12; };
+    for (const auto& [shape, first_visible] : small_cases()) {
+        const int64_t n = shape.tokens(), h = shape.query_columns(),
+                      kv_columns = 2 * shape.kv_columns();
+        const auto q = Matrix::random(n, h, DType::fp64, 1, -2.0, 2.0);
+        const auto kv = Matrix::random(n, kv_columns, DType::fp64, 2, -2.0, 2.0);
+        const auto dout = Matrix::random(n, h, DType::fp64, 3);
+        const auto zeros = [&] {
+            return Matrix(n, kv_columns, DType::fp64).mapped(DType::fp64, [](double) {
+                return 0.0;
+            });
+        };
+        Matrix out(n, h, DType::fp64), log_sum_exp(n, shape.heads, DType::fp64),
+            dq(n, h, DType::fp64);
+        Matrix dkv = zeros(), sums = zeros();
+        reference::causal_attention_forward(ctx, q, kv, shape, first_visible, out, log_sum_exp, {});
+        reference::causal_attention_backward(ctx, dout, q, kv, out, log_sum_exp, shape,
+                                             first_visible, dq, dkv, {});
+        Matrix part_out(n, h, DType::fp64), part_sums(n, shape.heads, DType::fp64),
+            part_dq(n, h, DType::fp64);
+        for (int64_t sequence = 0; sequence < shape.sequences; ++sequence) {
+            const int64_t token = sequence * shape.seq_length;
+            for (const auto& [begin, end] : {std::pair<int64_t, int64_t>{0, 1}, {1, 4}, {4, 5}}) {
+                AttentionShape part = shape;
+                part.sequences = 1;
+                part.seq_length = end;
+                part.queries = end - begin;
+                const int64_t first = token + begin, count = end - begin;
+                const auto rows = [&](auto& of) { return of.view().row_range(first, count); };
+                const auto visible =
+                    first_visible.empty()
+                        ? std::span<const int32_t>()
+                        : std::span(first_visible)
+                              .subspan(static_cast<size_t>(first), static_cast<size_t>(count));
+                const ConstTensor keys = kv.view().row_range(token, end);
+                Matrix part_dkv(end, kv_columns, DType::fp64);
+                reference::causal_attention_forward(ctx, rows(q), keys, part, visible,
+                                                    rows(part_out), rows(part_sums), {});
+                reference::causal_attention_backward(ctx, rows(dout), rows(q), keys, rows(part_out),
+                                                     rows(part_sums), part, visible, rows(part_dq),
+                                                     part_dkv, {});
+                for (int64_t t = 0; t < end; ++t) {
+                    for (int64_t i = 0; i < kv_columns; ++i) {
+                        sums.set(token + t, i, sums.get(token + t, i) + part_dkv.get(t, i));
+                    }
+                }
+            }
+        }
+        expect_close(part_out, out, bound);
+        expect_close(part_sums, log_sum_exp, bound);
+        expect_close(part_dq, dq, bound);
+        expect_close(sums, dkv, bound);
     }
 }
 
@@ -400,14 +463,16 @@ TEST(ReferenceAttention, GradientIsThatOfFiniteDifferences) {
         const auto dout = Matrix::random(n, h, DType::fp64, 2);
         Matrix out(n, h, DType::fp64), log_sum_exp(n, shape.heads, DType::fp64);
         const auto loss = [&, shape = shape, &first_visible = first_visible] {
-            reference::causal_attention_forward(ctx, qkv, shape, first_visible, out, log_sum_exp,
-                                                {});
+            reference::causal_attention_forward(ctx, queries_of(qkv, shape),
+                                                keys_values_of(qkv, shape), shape, first_visible,
+                                                out, log_sum_exp, {});
             return dot(out, dout);
         };
         loss();
         Matrix dqkv(n, width, DType::fp64);
-        reference::causal_attention_backward(ctx, dout, qkv, out, log_sum_exp, shape, first_visible,
-                                             dqkv, {});
+        reference::causal_attention_backward(
+            ctx, dout, queries_of(qkv, shape), keys_values_of(qkv, shape), out, log_sum_exp, shape,
+            first_visible, queries_of(dqkv, shape), keys_values_of(dqkv, shape), {});
         expect_close(dqkv, numeric_gradient(qkv, loss),
                      [](int64_t, int64_t) { return kDifferenceBound; });
     }

@@ -10,6 +10,7 @@
 #include <cmath>
 #include <functional>
 #include <span>
+#include <utility>
 #include <vector>
 
 namespace vocabpipe::kernels {
@@ -45,21 +46,28 @@ void expect_each_needed(
 /// 6 tokens; 4 heads of queries, 2 of keys and values, of 6.
 constexpr AttentionShape kShape{
     .sequences = 2, .seq_length = 3, .heads = 4, .head_size = 6, .kv_heads = 2};
-constexpr int64_t kTokens = 6, kQuery = 24, kQkv = 48;
+constexpr int64_t kTokens = 6, kQuery = 24, kKeysValues = 24, kQkv = 48;
 
 TEST(AttentionChecks, TakeNoOtherShapesOrTypes) {
-    const Tensor qkv = tensor(kTokens, kQkv), out = tensor(kTokens, kQuery);
-    expect_each_needed<3>({qkv, out, tensor(kTokens, 4, DType::fp32)},
-                          [](const auto& a) { require_attention(a[0], kShape, {}, a[1], a[2]); });
-    expect_each_needed<2>(
-        {out, qkv}, [&](const auto& a) { require_attention_gradients(a[0], qkv, out, a[1]); });
+    AttentionShape shape = kShape;
+    for (const int64_t queries : {0, 3, 2}) {
+        shape.queries = queries;
+        const int64_t rows = shape.query_tokens();
+        const Tensor q = tensor(rows, kQuery), kv = tensor(kTokens, kKeysValues);
+        expect_each_needed<4>({q, kv, q, tensor(rows, 4, DType::fp32)}, [&](const auto& a) {
+            require_attention(a[0], a[1], shape, {}, a[2], a[3]);
+        });
+        expect_each_needed<3>({q, q, kv}, [&](const auto& a) {
+            require_attention_gradients(a[0], q, kv, a[1], a[2]);
+        });
+    }
 }
 
 TEST(AttentionChecks, TakeNoNegativeOptionsAndOnlyHeadsThatCanShareKeys) {
     const auto check = [](AttentionShape shape) {
-        require_attention(tensor(kTokens, shape.qkv_columns()), shape, {},
-                          tensor(kTokens, shape.query_columns()),
-                          tensor(kTokens, shape.heads, DType::fp32));
+        const Tensor q = tensor(shape.query_tokens(), shape.query_columns());
+        require_attention(q, tensor(kTokens, 2 * shape.kv_columns()), shape, {}, q,
+                          tensor(q.rows, shape.heads, DType::fp32));
     };
     EXPECT_NO_THROW(check(kShape));
     for (const auto& change : std::initializer_list<std::function<void(AttentionShape&)>>{
@@ -67,6 +75,8 @@ TEST(AttentionChecks, TakeNoNegativeOptionsAndOnlyHeadsThatCanShareKeys) {
              [](AttentionShape& shape) { shape.kv_heads = 0; },
              [](AttentionShape& shape) { shape.scale = -1; },
              [](AttentionShape& shape) { shape.softcap = -1; },
+             [](AttentionShape& shape) { shape.queries = -1; },
+             [](AttentionShape& shape) { shape.queries = 4; },
              [](AttentionShape& shape) { shape.window = -1; }}) {
         AttentionShape shape = kShape;
         change(shape);
@@ -74,30 +84,40 @@ TEST(AttentionChecks, TakeNoNegativeOptionsAndOnlyHeadsThatCanShareKeys) {
     }
 }
 
-TEST(AttentionChecks, TakeAFirstVisibleTokenForEveryTokenOrNone) {
-    const Tensor qkv = tensor(kTokens, kQkv), out = tensor(kTokens, kQuery);
-    const std::vector<int32_t> first_visible(7);
-    for (const size_t count : {0, 1, 5, 6, 7}) {
-        const auto check = [&] {
-            require_attention(qkv, kShape, std::span(first_visible).first(count), out,
-                              tensor(kTokens, 4, DType::fp32));
-        };
-        if (count == 0 || count == 6) {
-            EXPECT_NO_THROW(check()) << count;
-        } else {
-            EXPECT_THROW(check(), UsageError) << count;
+TEST(AttentionChecks, TakeAFirstVisibleTokenForEveryQueryOrNone) {
+    AttentionShape shape = kShape;
+    for (const int64_t queries : {0, 2}) {
+        shape.queries = queries;
+        const Tensor q = tensor(shape.query_tokens(), kQuery), kv = tensor(kTokens, kKeysValues);
+        const std::vector<int32_t> first_visible(7);
+        for (const size_t count : {0, 1, 3, 4, 5, 6, 7}) {
+            const auto check = [&] {
+                require_attention(q, kv, shape, std::span(first_visible).first(count), q,
+                                  tensor(q.rows, 4, DType::fp32));
+            };
+            if (count == 0 || count == static_cast<size_t>(q.rows)) {
+                EXPECT_NO_THROW(check()) << count;
+            } else {
+                EXPECT_THROW(check(), UsageError) << count;
+            }
         }
     }
 }
 
-TEST(AttentionChecks, TakeNoFirstVisibleTokenBehindTheTokenItselfOrBeforeItsSequence) {
-    const std::vector<int32_t> latest{0, 1, 2, 0, 1, 2};
-    EXPECT_NO_THROW(require_visible_tokens(kShape, latest));
-    for (size_t n = 0; n < latest.size(); ++n) {
-        for (const int32_t wrong : {latest[n] + 1, -1}) {
-            std::vector<int32_t> changed = latest;
-            changed[n] = wrong;
-            EXPECT_THROW(require_visible_tokens(kShape, changed), UsageError) << n << " " << wrong;
+TEST(AttentionChecks, TakeNoFirstVisibleTokenBehindTheQueryItselfOrBeforeItsSequence) {
+    AttentionShape last_two = kShape;
+    last_two.queries = 2;
+    for (const auto& [shape, latest] :
+         {std::pair<AttentionShape, std::vector<int32_t>>{kShape, {0, 1, 2, 0, 1, 2}},
+          {last_two, {1, 2, 1, 2}}}) {
+        EXPECT_NO_THROW(require_visible_tokens(shape, latest));
+        for (size_t n = 0; n < latest.size(); ++n) {
+            for (const int32_t wrong : {latest[n] + 1, -1}) {
+                std::vector<int32_t> changed = latest;
+                changed[n] = wrong;
+                EXPECT_THROW(require_visible_tokens(shape, changed), UsageError)
+                    << n << " " << wrong;
+            }
         }
     }
 }

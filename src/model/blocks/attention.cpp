@@ -32,6 +32,14 @@ kernels::AttentionShape shape_of_rank(kernels::AttentionShape shape, int ranks) 
     return shape;
 }
 
+/// Columns of q, and of k and v, in rows of all three.
+Tensor queries_of(Tensor qkv, const kernels::AttentionShape& shape) {
+    return qkv.column_range(0, shape.query_columns());
+}
+Tensor keys_values_of(Tensor qkv, const kernels::AttentionShape& shape) {
+    return qkv.column_range(shape.query_columns(), 2 * shape.kv_columns());
+}
+
 /// The number of keys that a query sees: mean over the queries of a sequence.
 double mean_keys(int64_t seq_length, int64_t window) {
     const auto s = static_cast<double>(seq_length);
@@ -92,21 +100,18 @@ void Attention::finish_qkv(const StagePass& pass, const Saved& saved) const {
 
 void Attention::attend(const StagePass& pass, const Saved& saved) const {
     const kernels::AttentionShape of = shape(pass);
+    const Tensor q = queries_of(saved.qkv, of), kv = keys_values_of(saved.qkv, of);
     const CachedTokens& cached = pass.cached;
     if (cached) {
-        const ConstTensor keys_values =
-            ConstTensor(saved.qkv).column_range(of.query_columns(), 2 * of.kv_columns());
-        pass.op().convert(pass.ctx, keys_values,
-                          cached.keys_values.row_range(cached.count, of.seq_length));
+        pass.op().convert(pass.ctx, kv, cached.keys_values.row_range(cached.count, of.seq_length));
     }
     if (cached.count > 0) {
         kernels::AttentionShape all = of;
         all.seq_length = cached.count + of.seq_length;
         pass.op().cached_attention_forward(
-            pass.ctx, ConstTensor(saved.qkv).column_range(0, of.query_columns()),
-            cached.keys_values.row_range(0, all.seq_length), all, saved.heads);
+            pass.ctx, q, cached.keys_values.row_range(0, all.seq_length), all, saved.heads);
     } else {
-        pass.op().causal_attention_forward(pass.ctx, saved.qkv, of, pass.microbatch.first_visible,
+        pass.op().causal_attention_forward(pass.ctx, q, kv, of, pass.microbatch.first_visible,
                                            saved.heads, saved.log_sum_exp, pass.scratch.workspace);
     }
 }
@@ -131,9 +136,10 @@ void Attention::backward_input(const StagePass& pass, ConstTensor dy, ConstTenso
     const Tensor dheads = pass.scratch.columns(shape_.query_columns());
     proj_.backward_input(pass, dy, saved.heads, dheads);
     const Tensor dqkv = qk_norm_ ? gradients.normed : gradients.qkv;
-    op.causal_attention_backward(pass.ctx, dheads, saved.qkv, saved.heads, saved.log_sum_exp,
-                                 shape(pass), pass.microbatch.first_visible, dqkv,
-                                 pass.scratch.workspace);
+    op.causal_attention_backward(
+        pass.ctx, dheads, queries_of(saved.qkv, shape_), keys_values_of(saved.qkv, shape_),
+        saved.heads, saved.log_sum_exp, shape(pass), pass.microbatch.first_visible,
+        queries_of(dqkv, shape_), keys_values_of(dqkv, shape_), pass.scratch.workspace);
     if (options_.rope) {
         op.rotary_backward(pass.ctx, pass.rotary->of(*options_.rope), shape(pass), dqkv);
     }

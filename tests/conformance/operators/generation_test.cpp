@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/conformance/operator_test.hpp"
+#include "tests/kernels/fused_qkv.hpp"
 #include "tests/kernels/generation_cases.hpp"
 
 namespace vocabpipe::kernels::test {
@@ -113,11 +114,10 @@ TEST(ReferenceGeneration, CachedAttentionOfAWholeSequenceIsCausalAttention) {
     const auto qkv = Matrix::random(40, shape.qkv_columns(), DType::fp64, 1, -2.0, 2.0);
     Matrix whole(40, shape.query_columns(), DType::fp64), last = whole.as(DType::fp64);
     Matrix log_sum_exp(40, shape.heads, DType::fp64);
-    reference::causal_attention_forward(ctx, qkv, shape, {}, whole, log_sum_exp, {});
-    const ConstTensor all = qkv.view();
-    const int64_t q = shape.query_columns();
-    reference::cached_attention_forward(ctx, all.column_range(0, q),
-                                        all.column_range(q, 2 * shape.kv_columns()), shape, last);
+    reference::causal_attention_forward(ctx, queries_of(qkv, shape), keys_values_of(qkv, shape),
+                                        shape, {}, whole, log_sum_exp, {});
+    reference::cached_attention_forward(ctx, queries_of(qkv, shape), keys_values_of(qkv, shape),
+                                        shape, last);
     expect_close(last, whole, [](int64_t, int64_t) { return 1e-13; });
 }
 

@@ -3,6 +3,7 @@
 #include "kernels/cuda/operators.hpp"
 
 #include "tests/kernels/cuda/device_matrix.hpp"
+#include "tests/kernels/fused_qkv.hpp"
 #include "tests/support/cuda_stand_in/control.hpp"
 
 namespace vocabpipe::kernels::test {
@@ -25,11 +26,14 @@ TEST(CudaAttentionLaunches, AreOneForwardAndThreeBackward) {
             static_cast<size_t>(cuda::attention_workspace_bytes(shape, type, 1)));
         const auto launches = [] { return cuda_stand_in::counters().kernel_launches; };
         const auto before = launches();
-        cuda::causal_attention_forward(device.context(), qkv, shape, {}, out, log_sum_exp,
+        cuda::causal_attention_forward(device.context(), queries_of(qkv, shape),
+                                       keys_values_of(qkv, shape), shape, {}, out, log_sum_exp,
                                        workspace);
         EXPECT_EQ(launches() - before, 1U);
-        cuda::causal_attention_backward(device.context(), dout, qkv, out, log_sum_exp, shape, {},
-                                        dqkv, workspace);
+        cuda::causal_attention_backward(device.context(), dout, queries_of(qkv, shape),
+                                        keys_values_of(qkv, shape), out, log_sum_exp, shape, {},
+                                        queries_of(dqkv, shape), keys_values_of(dqkv, shape),
+                                        workspace);
         EXPECT_EQ(launches() - before, 1U + 3U);
         device.finish();
     }

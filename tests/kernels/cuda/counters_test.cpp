@@ -9,6 +9,7 @@
 #include "kernels/cuda/operators.hpp"
 #include "kernels/cuda/product_plan.hpp"
 #include "tests/kernels/cuda/device_matrix.hpp"
+#include "tests/kernels/fused_qkv.hpp"
 #include "tests/support/cuda_stand_in/control.hpp"
 
 namespace vocabpipe::kernels::test {
@@ -60,8 +61,11 @@ TEST_F(CudaCounts, AttentionByOwnKernelsIsCountedInBothDirections) {
     const DeviceBytes workspace(
         static_cast<size_t>(cuda::attention_workspace_bytes(shape, type, 1)));
     Context& ctx = device.context();
-    cuda::causal_attention_forward(ctx, qkv, shape, {}, out, log_sum_exp, workspace);
-    cuda::causal_attention_backward(ctx, out, qkv, out, log_sum_exp, shape, {}, dqkv, workspace);
+    cuda::causal_attention_forward(ctx, queries_of(qkv, shape), keys_values_of(qkv, shape), shape,
+                                   {}, out, log_sum_exp, workspace);
+    cuda::causal_attention_backward(ctx, out, queries_of(qkv, shape), keys_values_of(qkv, shape),
+                                    out, log_sum_exp, shape, {}, queries_of(dqkv, shape),
+                                    keys_values_of(dqkv, shape), workspace);
     device.finish();
     EXPECT_EQ(numbers(ctx.cuda().counters()), numbers({.own_attentions = 2}));
 }

@@ -22,6 +22,7 @@
 #include "tests/kernels/cuda/device_matrix.hpp"
 #include "tests/kernels/cuda/error_factors.hpp"
 #include "tests/kernels/cuda/large_matrix.hpp"
+#include "tests/kernels/fused_qkv.hpp"
 #include "vocabpipe/attention_shape.hpp"
 
 namespace vocabpipe::kernels::test {
@@ -75,8 +76,11 @@ AttentionOutputs run_attention(const AttentionProblem& p) {
     const LargeOnDevice dqkv(device, shape.tokens(), shape.qkv_columns(), DType::bf16);
     const DeviceBytes workspace(
         static_cast<size_t>(cuda::attention_workspace_bytes(shape, DType::bf16, 1)));
-    cuda::causal_attention_forward(ctx, qkv, shape, {}, out, log_sum_exp, workspace);
-    cuda::causal_attention_backward(ctx, dout, qkv, out, log_sum_exp, shape, {}, dqkv, workspace);
+    cuda::causal_attention_forward(ctx, queries_of(qkv, shape), keys_values_of(qkv, shape), shape,
+                                   {}, out, log_sum_exp, workspace);
+    cuda::causal_attention_backward(ctx, dout, queries_of(qkv, shape), keys_values_of(qkv, shape),
+                                    out, log_sum_exp, shape, {}, queries_of(dqkv, shape),
+                                    keys_values_of(dqkv, shape), workspace);
     AttentionOutputs outputs{out.download(), log_sum_exp.download(), dqkv.download()};
     EXPECT_EQ(outputs.out.count_not_finite(), 0) << p.name("out");
     EXPECT_EQ(outputs.log_sum_exp.count_not_finite(), 0) << p.name("log_sum_exp");
