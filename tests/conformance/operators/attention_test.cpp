@@ -1,0 +1,240 @@
+// SPDX-License-Identifier: Apache-2.0
+// Attention of the last queries of a sequence, with q and kv in tensors of their own. Whole
+// sequences are in the tests of each device, at sizes that fit its tiles.
+#include "tests/conformance/operator_test.hpp"
+#include "tests/kernels/attention_oracle.hpp"
+
+namespace vocabpipe::kernels::test {
+namespace {
+
+struct QueriesCase {
+    AttentionShape shape;
+    std::initializer_list<int64_t> beginnings;  ///< documents(); none: no mask
+};
+
+const QueriesCase kCases[] = {
+    // one query; some; all
+    {{.sequences = 1, .seq_length = 9, .heads = 1, .head_size = 4, .kv_heads = 1, .queries = 1},
+     {}},
+    {{.sequences = 2, .seq_length = 70, .heads = 2, .head_size = 8, .kv_heads = 2, .queries = 5},
+     {}},
+    {{.sequences = 2, .seq_length = 40, .heads = 2, .head_size = 8, .kv_heads = 2, .queries = 40},
+     {}},
+    // several blocks of queries that begin at a block of keys, and that do not
+    {{.sequences = 2, .seq_length = 150, .heads = 4, .head_size = 24, .kv_heads = 2, .queries = 86},
+     {}},
+    {{.sequences = 1,
+      .seq_length = 200,
+      .heads = 3,
+      .head_size = 17,
+      .kv_heads = 1,
+      .queries = 131},
+     {}},
+    // keys before all windows; windows within a block, and longer than the queries
+    {{.sequences = 2,
+      .seq_length = 200,
+      .heads = 2,
+      .head_size = 8,
+      .kv_heads = 2,
+      .window = 17,
+      .queries = 70},
+     {}},
+    {{.sequences = 1,
+      .seq_length = 150,
+      .heads = 2,
+      .head_size = 136,
+      .kv_heads = 1,
+      .window = 80,
+      .queries = 30},
+     {}},
+    {{.sequences = 2,
+      .seq_length = 9,
+      .heads = 1,
+      .head_size = 8,
+      .kv_heads = 1,
+      .window = 1,
+      .queries = 3},
+     {}},
+    // all of it
+    {{.sequences = 2,
+      .seq_length = 150,
+      .heads = 6,
+      .head_size = 16,
+      .kv_heads = 2,
+      .scale = 0.25F,
+      .softcap = 3,
+      .window = 33,
+      .queries = 50},
+     {}},
+    // documents before, at and after the first query, in one sequence or the other; with a window
+    {{.sequences = 2, .seq_length = 130, .heads = 4, .head_size = 8, .kv_heads = 2, .queries = 66},
+     {10, 64, 129, 130 + 64, 130 + 100}},
+    {{.sequences = 1,
+      .seq_length = 300,
+      .heads = 2,
+      .head_size = 5,
+      .kv_heads = 1,
+      .softcap = 2,
+      .window = 70,
+      .queries = 101},
+     {40, 205, 280}},
+};
+
+class Attention : public OperatorTest<DType> {
+protected:
+    [[nodiscard]] DType type() const { return parameter<1>(); }
+
+    /// out, log_sum_exp, dq and dkv of tensors on the device.
+    [[nodiscard]] std::vector<Matrix> run(Context& ctx, const AttentionShape& shape, ConstTensor q,
+                                          ConstTensor kv, ConstTensor dout,
+                                          const std::vector<int32_t>& first_visible) const {
+        // The reference adds up in the elements of gradients.
+        const DType sums = parameter<0>().reference ? DType::fp64 : type();
+        const int64_t rows = shape.query_tokens(), h = shape.query_columns();
+        const Uploaded out = poison(rows, h, type(), 1), dq = poison(rows, h, sums, 5);
+        const Uploaded log_sum_exp = poison(rows, shape.heads, DType::fp32);
+        const Uploaded dkv = poison(shape.tokens(), 2 * shape.kv_columns(), sums, 2);
+        const auto mask = up(first_visible);
+        const int64_t bytes = ops().attention_workspace_bytes(shape, type(), ctx.threads());
+        const Workspace forward(device(), bytes), backward(device(), bytes);
+        ops().causal_attention_forward(ctx, q, kv, shape, mask, out, log_sum_exp, forward);
+        ops().causal_attention_backward(ctx, dout, q, kv, out, log_sum_exp, shape, mask, dq, dkv,
+                                        backward);
+        return {out.download(), log_sum_exp.download(), dq.download(), dkv.download()};
+    }
+};
+
+TEST_P(Attention, OfTheLastQueriesAgreesWithTheTextbookInBothDirections) {
+    for (const auto& [shape, beginnings] : kCases) {
+        for (const int64_t gap : {3, 8}) {
+            SCOPED_TRACE(testing::Message()
+                         << shape.queries << " of " << shape.seq_length << " tokens, "
+                         << shape.heads << " heads of " << shape.head_size << ", window "
+                         << shape.window << ", " << beginnings.size() << " beginnings, gap "
+                         << gap);
+            const std::vector<int32_t> first_visible =
+                beginnings.size() == 0 ? std::vector<int32_t>() : documents(shape, beginnings);
+            const int64_t rows = shape.query_tokens(), h = shape.query_columns();
+            const auto q = random_with_gap(rows, h, type(), gap, 1, -2.0, 2.0);
+            const auto kv = random_with_gap(shape.tokens(), 2 * shape.kv_columns(), type(), 2 * gap,
+                                            2, -2.0, 2.0);
+            const auto dout = random_with_gap(rows, h, type(), 3 * gap, 3);
+            const Naive naive(q.view(), kv.view(), dout, shape, type(), first_visible);
+            const auto results = run(ctx(), shape, up(q), up(kv), up(dout), first_visible);
+            expect_close(results[0], naive.out, within(naive.out_bound));
+            expect_close(results[1], naive.log_sum_exp, log_sum_exp_bound(naive, shape));
+            expect_close(results[2], naive.dq, within(naive.dq_bound));
+            expect_close(results[3], naive.dkv, within(naive.dkv_bound));
+        }
+    }
+}
+
+TEST_P(Attention, OfTheLastQueriesHasTheSameBitsWithAnyThreads) {
+    for (const auto& [shape, beginnings] : kCases) {
+        const auto first_visible = documents(shape, beginnings);
+        const int64_t rows = shape.query_tokens(), h = shape.query_columns();
+        const Uploaded q = up(Matrix::random(rows, h, type(), 1));
+        const Uploaded kv = up(Matrix::random(shape.tokens(), 2 * shape.kv_columns(), type(), 2));
+        const Uploaded dout = up(Matrix::random(rows, h, type(), 3));
+        expect_same_bits_with_any_threads(
+            [&](Context& ctx) { return run(ctx, shape, q, kv, dout, first_visible); });
+    }
+}
+
+INSTANTIATE_TEST_SUITE_P(Devices, Attention,
+                         testing::Combine(testing::ValuesIn(devices_under_test()), kTypes), kNames);
+
+const QueriesCase kBitsCases[] = {
+    {{.sequences = 1, .seq_length = 200, .heads = 4, .head_size = 16, .kv_heads = 2}, {}},
+    {{.sequences = 1, .seq_length = 200, .heads = 2, .head_size = 20, .kv_heads = 2, .window = 50},
+     {}},
+    {{.sequences = 1,
+      .seq_length = 192,
+      .heads = 2,
+      .head_size = 8,
+      .kv_heads = 1,
+      .softcap = 2,
+      .window = 100},
+     {37, 70, 150, 191}},
+    {{.sequences = 1, .seq_length = 201, .heads = 2, .head_size = 8, .kv_heads = 1}, {1, 64, 130}},
+};
+
+using AttentionBits = Attention;
+
+TEST_P(AttentionBits, OfAQueryDoNotDependOnHowManyBlocksOfQueriesAreBeforeIt) {
+    for (const auto& [shape, beginnings] : kBitsCases) {
+        const int64_t s = shape.seq_length, h = shape.query_columns();
+        const Uploaded q = up(Matrix::random(s, h, type(), 1, -2.0, 2.0));
+        const Uploaded kv = up(Matrix::random(s, 2 * shape.kv_columns(), type(), 2, -2.0, 2.0));
+        const Uploaded dout = up(Matrix::random(s, h, type(), 3));
+        // Always with a mask: without one, a GPU may compute all queries by cuDNN, and some itself.
+        const auto all = run(ctx(), shape, q, kv, dout, documents(shape, beginnings));
+        for (const int64_t first : {64, 128}) {
+            AttentionShape last = shape;
+            last.queries = s - first;
+            const auto rows = [&](const Uploaded& of) {
+                return of.view().row_range(first, last.queries);
+            };
+            const auto mask = documents(last, beginnings);
+            for (Context* threads : device().threads()) {
+                const auto some = run(*threads, last, rows(q), kv, rows(dout), mask);
+                for (const size_t i : {0, 1, 2}) {  // out, log_sum_exp, dq
+                    Matrix expected(last.queries, all[i].cols(), all[i].type());
+                    for (int64_t row = 0; row < expected.rows(); ++row) {
+                        for (int64_t col = 0; col < expected.cols(); ++col) {
+                            expected.set(row, col, all[i].get(first + row, col));
+                        }
+                    }
+                    EXPECT_TRUE(some[i].same_bits(expected))
+                        << "result " << i << " of queries from " << first << " on, "
+                        << threads->threads() << " threads";
+                }
+            }
+        }
+    }
+}
+
+INSTANTIATE_TEST_SUITE_P(Devices, AttentionBits,
+                         testing::Combine(testing::ValuesIn(product_devices()), kTypes), kNames);
+
+using AttentionArguments = OperatorTest<>;
+
+TEST_P(AttentionArguments, FitTogether) {
+    const AttentionShape shape{
+        .sequences = 2, .seq_length = 5, .heads = 4, .head_size = 2, .kv_heads = 2, .queries = 3};
+    const DType type = DType::fp32;
+    const Uploaded q = poison(6, 8, type), kv = poison(10, 8, type), sums = poison(6, 4, type);
+    const Workspace workspace(device(), int64_t{1} << 20);
+    const auto forward = [&](const AttentionShape& of, const Uploaded& q_, const Uploaded& kv_,
+                             const Uploaded& out, const Uploaded& log_sum_exp,
+                             const std::vector<int32_t>& mask = {}) {
+        const auto first_visible = up(mask);
+        ops().causal_attention_forward(ctx(), q_, kv_, of, first_visible, out, log_sum_exp,
+                                       workspace);
+    };
+    const Uploaded tokens = poison(10, 8, type), narrow = poison(10, 4, type);
+    EXPECT_THROW(forward(shape, tokens, kv, q, sums), UsageError);
+    EXPECT_THROW(forward(shape, q, q, q, sums), UsageError);
+    EXPECT_THROW(forward(shape, q, narrow, q, sums), UsageError);
+    EXPECT_THROW(forward(shape, q, kv, tokens, sums), UsageError);
+    EXPECT_THROW(forward(shape, q, kv, q, poison(10, 4, type)), UsageError);
+    EXPECT_THROW(forward(shape, q, kv, q, sums, std::vector<int32_t>(10)), UsageError);
+    for (const int64_t queries : {-1, 0, 2, 6}) {
+        AttentionShape other = shape;
+        other.queries = queries;
+        EXPECT_THROW(forward(other, q, kv, q, sums), UsageError) << queries;
+    }
+    const auto backward = [&](const Uploaded& dout, const Uploaded& dq, const Uploaded& dkv) {
+        ops().causal_attention_backward(ctx(), dout, q, kv, q, sums, shape, {}, dq, dkv, workspace);
+    };
+    EXPECT_THROW(backward(tokens, q, kv), UsageError);
+    EXPECT_THROW(backward(q, tokens, kv), UsageError);
+    EXPECT_THROW(backward(q, q, q), UsageError);
+    EXPECT_THROW(backward(q, q, narrow), UsageError);
+}
+
+INSTANTIATE_TEST_SUITE_P(Devices, AttentionArguments,
+                         testing::Combine(testing::ValuesIn(product_devices())), kNames);
+
+}  // namespace
+}  // namespace vocabpipe::kernels::test
