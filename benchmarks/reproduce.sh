@@ -153,7 +153,7 @@ train() { # name, ranks, steps, flags
     local name=$1 ranks=$2 steps=$3
     shift 3
     if [ ! -f "$here/text.idx" ]; then
-        cat README.md docs/*.md >"$here/text.txt"
+        inputs text "$here"
         to data.log "$bin/vocabpipe" data prepare --input "$here/text.txt" --output "$here/text" --tokenizer bytes
     fi
     to "$name.log" mpirun -np "$ranks" "$bin/train_gpt" --data-path "$here/text" --vocab-size 8000 --num-layers 4 \
@@ -163,13 +163,13 @@ train() { # name, ranks, steps, flags
 
 run_losses() {
     local flags=(--untie-embeddings-and-output-weights --micro-batch-size 1) mode
-    train 1-none 1 200 "${flags[@]}" --schedule 1f1b --vocab-mode none
+    train 1-none 1 100 "${flags[@]}" --schedule 1f1b --vocab-mode none
     for mode in none redistributed interlaced one_barrier two_barriers; do
-        train 2-$mode 2 200 "${flags[@]}" --schedule 1f1b --vocab-mode $mode
+        train 2-$mode 2 100 "${flags[@]}" --schedule 1f1b --vocab-mode $mode
     done
     for mode in one_barrier two_barriers; do
-        train 2-v-half-$mode 2 200 "${flags[@]}" --schedule v-half --vocab-mode $mode
-        train 4-$mode 4 200 "${flags[@]}" --schedule 1f1b --vocab-mode $mode
+        train 2-v-half-$mode 2 100 "${flags[@]}" --schedule v-half --vocab-mode $mode
+        train 4-$mode 4 100 "${flags[@]}" --schedule 1f1b --vocab-mode $mode
     done
 }
 

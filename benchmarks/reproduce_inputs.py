@@ -3,6 +3,7 @@
 """Inputs of benchmarks/reproduce.sh, each made to the folder that is named:
 
     reproduce_inputs.py samples FOLDER    50,000 samples in 100 classes: x.npy, u.npy
+    reproduce_inputs.py text FOLDER       300 KB of made-up words: text.txt
     reproduce_inputs.py graphs FOLDER     25 graphs of 14 samples, for brute force
     reproduce_inputs.py models FOLDER     config.json of the vocabulary paper's models
     reproduce_inputs.py free-links FOLDER a100.json whose links cost nothing
@@ -42,6 +43,21 @@ def make_samples(folder):
                for i in range(samples)))
     write_npy(folder / "u.npy", (samples,), "<f8",
               (struct.pack("<d", source.random()) for _ in range(samples)))
+
+
+def make_text(folder):
+    """Words of syllables, short ones often; a word is mostly followed by one of its four."""
+    source = random.Random(3)
+    syllables = [a + b for a in "bdfgklmnprstvz" for b in "aeiou"]
+    words = ["".join(source.choices(syllables, k=1 + i // 150)) for i in range(600)]
+    weights = [1 / (i + 1) for i in range(len(words))]
+    followers = {w: source.choices(words, weights, k=4) for w in words}
+    word, text = words[0], []
+    for _ in range(80000):
+        word = source.choice(followers[word]) if source.random() < 0.7 else \
+            source.choices(words, weights)[0]
+        text.append(word + (".\n" if source.random() < 0.1 else " "))
+    (folder / "text.txt").write_text("".join(text))
 
 
 def make_graphs(folder):
@@ -145,8 +161,9 @@ def make_jaxpp(folder):
 
 
 def main():
-    makers = {"samples": make_samples, "graphs": make_graphs, "models": make_models,
-              "free-links": make_free_links, "schedule": make_schedule, "jaxpp": make_jaxpp}
+    makers = {"samples": make_samples, "text": make_text, "graphs": make_graphs,
+              "models": make_models, "free-links": make_free_links, "schedule": make_schedule,
+              "jaxpp": make_jaxpp}
     if len(sys.argv) != 3 or sys.argv[1] not in makers:
         sys.exit(f"reproduce_inputs.py: error: needs one of {', '.join(makers)}, and a folder")
     folder = pathlib.Path(sys.argv[2])
