@@ -1,13 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "vocabpipe/mesh.hpp"
+
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string_view>
+#include <vector>
 
 namespace vocabpipe {
+
+class Communicator;
+
+/// Whom a tile link joins.
+struct TileLinkOptions {
+    std::vector<int> ranks;  ///< members, in ranks of the world; all members give the same order
+    /// Called while a wait finds nothing new, so that other work of the rank advances; may be
+    /// empty. On a device with streams only while the host waits for another host.
+    std::function<void()> poll;
+};
 
 /// One rank's end of a team of ranks that compute together: inside a pass they exchange tensors in
 /// pieces, which travel as soon as they are made and are used as soon as they arrive (TileLink,
@@ -18,9 +32,10 @@ namespace vocabpipe {
 /// step and of all earlier ones: it releases in the order of to() and waits in the order of from()
 /// (docs/overlap.md).
 ///
-/// All members start the same operations in the same order, one at a time. Waits let the other
-/// communication of the rank advance. Errors are CommunicationErrors naming operation, layer,
-/// member and piece; after an error the link is unusable.
+/// All members start the same operations in the same order. Links of open_tile_link() have several
+/// under way at once, those of a Device one at a time. Waits let the other communication of the
+/// rank advance. Errors are CommunicationErrors naming operation, layer, member and piece; after an
+/// error the link is unusable.
 class TileLink {
 public:
     /// Data for one member, in pieces.
@@ -88,10 +103,11 @@ public:
     /// where the two are not the same memory. Receives are posted here, so memory must be free now.
     /// An all-gather sends the same part to all; a reduce-scatter sends each member its rows, for
     /// the receiver to add up in the order of members. Throws UsageError for a wrong number of
-    /// parts, for ends that do not fit, or if the last operation has not finished.
+    /// parts, for ends that do not fit, or if the last operation has not finished on a link that
+    /// runs one at a time.
     [[nodiscard]] virtual Operation all_to_all(std::span<const Outgoing> send,
                                                std::span<const Incoming> receive, Name name) = 0;
-    /// Advances the operation in progress; never blocks. For Context::poll() inside products.
+    /// Advances what is in progress; never blocks. For Context::poll() inside products.
     virtual void poll() = 0;
 
     /// The i-th member to wait for, i = 0 .. size - 1: this rank, rank - 1, rank - 2, ... Pieces
@@ -100,5 +116,19 @@ public:
     /// The i-th member to release for: this rank, rank + 1, rank + 2, ...
     [[nodiscard]] int to(int i) const { return (rank() + i) % size(); }
 };
+
+/// A link between memory of hosts over any group of ranks of the world, for programs that bring
+/// their own passes. Its messages meet neither the library's nor those of other links. Operations
+/// of several links, and several of one link, may be under way at once and finish in any order;
+/// what arrives for an operation that this rank has not started is kept meanwhile. Members that
+/// open several links of the same ranks do so in the same order; nobody waits here. `world` must
+/// outlive the link and stay where it is. Throws UsageError unless the ranks are distinct, exist,
+/// and have this rank among them. (TileLink, arXiv 2503.20313; docs/tiles.md)
+[[nodiscard]] std::unique_ptr<TileLink> open_tile_link(Communicator& world,
+                                                       TileLinkOptions options);
+/// The same for this rank's group along an axis of a mesh that has the size of the world, otherwise
+/// UsageError.
+[[nodiscard]] std::unique_ptr<TileLink> open_tile_link(Communicator& world, const Mesh& mesh,
+                                                       Axis axis, std::function<void()> poll = {});
 
 }  // namespace vocabpipe

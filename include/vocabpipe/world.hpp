@@ -14,6 +14,7 @@
 namespace vocabpipe {
 
 class AbandonLine;
+class TileMail;
 class Transport;
 
 /// When a waiting rank gives up.
@@ -65,6 +66,8 @@ public:
     [[nodiscard]] Transport& transport() { return *transport_; }
     /// Lets the ranks abandon a step together; for the executor.
     [[nodiscard]] AbandonLine& abandon_line();
+    /// Carries the messages of open_tile_link() and open_symmetric_memory().
+    [[nodiscard]] TileMail& tile_mail();
     /// The options of the world, with the timeout of set_timeout() if it was called.
     [[nodiscard]] const WaitOptions& wait_options() const { return wait_; }
     /// This rank's deadline from now on: the first step may take much longer than the others.
@@ -91,6 +94,7 @@ private:
 
     std::unique_ptr<Transport> transport_;
     std::unique_ptr<AbandonLine> abandon_line_;  ///< null until first used
+    std::unique_ptr<TileMail> tile_mail_;        ///< null until first used
     WaitOptions wait_;
 };
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/runtime/abandon_line.hpp"
+#include "src/runtime/tile_link/mail.hpp"
 #include "src/runtime/transport/transport.hpp"
 #include "src/runtime/wait.hpp"
 #include "vocabpipe/error.hpp"
@@ -46,6 +47,11 @@ int Communicator::size() const {
 AbandonLine& Communicator::abandon_line() {
     if (!abandon_line_) abandon_line_ = std::make_unique<AbandonLine>(*transport_);
     return *abandon_line_;
+}
+
+TileMail& Communicator::tile_mail() {
+    if (!tile_mail_) tile_mail_ = std::make_unique<TileMail>(*transport_);
+    return *tile_mail_;
 }
 
 void Communicator::wait_for(std::span<const uint32_t> tickets) {

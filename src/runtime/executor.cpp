@@ -4,7 +4,6 @@
 #include "src/runtime/clock_alignment.hpp"
 #include "src/runtime/executor_internals.hpp"
 #include "src/runtime/run_step.hpp"
-#include "src/runtime/tile_link/options.hpp"
 #include "vocabpipe/error.hpp"
 #include "vocabpipe/tile_link.hpp"
 
@@ -29,8 +28,7 @@ public:
           memory_(device, modules_, sizes_),
           context_(device.context(options.threads, [this] { poll(); })),
           options_(std::move(options)),
-          links_{connect_team(device, Axis::tensor, Channel::tensor),
-                 connect_team(device, Axis::expert, Channel::expert)},
+          links_{connect_team(device, Axis::tensor), connect_team(device, Axis::expert)},
           runner_({.communicator = communicator,
                    .device = device,
                    .lanes = *lanes_,
@@ -124,17 +122,16 @@ private:
     }
 
     /// A link to the ranks with which this rank computes layers; null: none.
-    std::unique_ptr<TileLink> connect_team(Device& device, Axis axis, Channel channel) {
+    std::unique_ptr<TileLink> connect_team(Device& device, Axis axis) {
         const Mesh mesh = sizes_.mesh(communicator_.size() / (sizes_.replicas * sizes_.tensor));
         const int members = mesh.size_of(axis);
         if (members == 1) return nullptr;
         const TileLinkOptions options{
             .ranks = mesh.ranks_along(axis, mesh.place(communicator_.rank())),
-            .channel = channel,
             .poll = [this] { runner_.poll_within_pass(); }};
         std::unique_ptr<TileLink> link;
         with_peers([&] {
-            link = device.open_tile_link(transport_, communicator_.wait_options(), options);
+            link = device.open_tile_link(transport_, communicator_.wait_options(), options, axis);
         });
         return link;
     }

@@ -2,6 +2,7 @@
 // Random schedules that run on a world of threads, against the single-rank oracle.
 #pragma once
 
+#include "tests/support/number_of_cases.hpp"
 #include "tests/support/pipeline_run.hpp"
 #include "vocabpipe/schedule.hpp"
 
@@ -9,7 +10,6 @@
 #include <rapidcheck.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <memory>
 #include <string>
 #include <utility>
@@ -21,15 +21,6 @@ inline constexpr int kMostRanks = 4;
 inline constexpr int kMostStages = 6;
 inline constexpr int kMostMicrobatches = 5;
 inline constexpr int64_t kTokensOfSequence = 5;
-
-/// VOCABPIPE_PROPERTY_CASES, or `usual`, of which sanitizers run a fifth: they are slower.
-inline int number_of_cases(int usual) {
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-    usual /= 5;
-#endif
-    const char* text = std::getenv("VOCABPIPE_PROPERTY_CASES");
-    return text == nullptr ? usual : std::max(1, std::atoi(text));
-}
 
 /// Messages are small and passes short: this long without progress is a hang on any machine.
 inline World& world_of(int ranks) {

@@ -2,6 +2,7 @@
 #include "tests/support/blocking_device.hpp"
 
 #include "src/runtime/device/forwarding_device.hpp"
+#include "src/runtime/tile_link/checks.hpp"
 #include "src/runtime/tile_link/host.hpp"
 #include "tests/support/blocking_exchange.hpp"
 #include "vocabpipe/tile_link.hpp"
@@ -86,11 +87,13 @@ public:
         communicator_ = &communicator;
         return ForwardingDevice::open_transport(communicator);
     }
-    [[nodiscard]] std::unique_ptr<TileLink> open_tile_link(
-        Transport& /*transport*/, const WaitOptions& wait,
-        const TileLinkOptions& options) override {
+    [[nodiscard]] std::unique_ptr<TileLink> open_tile_link(Transport& /*transport*/,
+                                                           const WaitOptions& wait,
+                                                           const TileLinkOptions& options,
+                                                           Axis axis) override {
         return std::make_unique<BlockingLink>(
-            *this, make_host_tile_link(communicator_->transport(), wait, options));
+            *this, make_host_tile_link(communicator_->transport(), wait, options,
+                                       tile_link::channel_of(axis)));
     }
 
 private:

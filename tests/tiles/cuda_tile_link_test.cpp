@@ -56,7 +56,7 @@ struct PassEnd {
                                                  Channel channel = Channel::tensor) const {
         if (ranks.empty()) ranks = all_ranks(control.size());
         return make_stream_tile_link(*transport, control.wait_options(), pass.get(),
-                                     {.ranks = std::move(ranks), .channel = channel, .poll = {}});
+                                     {.ranks = std::move(ranks), .poll = {}}, channel);
     }
     /// A pass writes to, or reads from, the GPU's memory. `host` must stay until it is drained.
     void write(std::span<std::byte> target, const HostBytes& host) const {

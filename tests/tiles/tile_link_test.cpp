@@ -183,8 +183,8 @@ TEST_P(TileLinkRanks, TeamsOfSomeRanksAndBothChannelsDoNotDisturbEachOther) {
         // Even and odd ranks are teams, and all of them another one.
         std::vector<int> ranks;
         for (int r = c.rank() % 2; r < c.size(); r += 2) ranks.push_back(r);
-        const auto team = make_host_tile_link(c.transport(), c.wait_options(),
-                                              {.ranks = ranks, .channel = Channel::expert});
+        const auto team =
+            make_host_tile_link(c.transport(), c.wait_options(), {.ranks = ranks}, Channel::expert);
         const auto all = link_of(c);
         std::mt19937 random(static_cast<unsigned>(c.rank()));
         for (unsigned seed = 100; seed < 105; ++seed) {

@@ -54,9 +54,11 @@ public:
     [[nodiscard]] std::unique_ptr<Transport> open_transport(Communicator& communicator) override {
         return inner_->open_transport(communicator);
     }
-    [[nodiscard]] std::unique_ptr<TileLink> open_tile_link(
-        Transport& transport, const WaitOptions& wait, const TileLinkOptions& options) override {
-        return inner_->open_tile_link(transport, wait, options);
+    [[nodiscard]] std::unique_ptr<TileLink> open_tile_link(Transport& transport,
+                                                           const WaitOptions& wait,
+                                                           const TileLinkOptions& options,
+                                                           Axis axis) override {
+        return inner_->open_tile_link(transport, wait, options, axis);
     }
 
 private:

@@ -2,6 +2,7 @@
 #include "src/runtime/tile_link/host.hpp"
 #include "kernels/host/operators.hpp"
 #include "src/runtime/lanes.hpp"
+#include "src/runtime/tile_link/checks.hpp"
 #include "src/runtime/transport/transport.hpp"
 #include "vocabpipe/device.hpp"
 #include "vocabpipe/error.hpp"
@@ -56,9 +57,11 @@ public:
     }
     [[nodiscard]] std::unique_ptr<Lanes> open_lanes() override { return std::make_unique<Lanes>(); }
     [[nodiscard]] std::unique_ptr<Transport> open_transport(Communicator&) override { return {}; }
-    [[nodiscard]] std::unique_ptr<TileLink> open_tile_link(
-        Transport& transport, const WaitOptions& wait, const TileLinkOptions& options) override {
-        return make_host_tile_link(transport, wait, options);
+    [[nodiscard]] std::unique_ptr<TileLink> open_tile_link(Transport& transport,
+                                                           const WaitOptions& wait,
+                                                           const TileLinkOptions& options,
+                                                           Axis axis) override {
+        return make_host_tile_link(transport, wait, options, tile_link::channel_of(axis));
     }
 };
 

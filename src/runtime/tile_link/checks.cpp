@@ -39,6 +39,13 @@ int own_member(std::span<const int> ranks, int rank, int world_size) {
     return self;
 }
 
+Channel channel_of(Axis axis) {
+    if (axis == Axis::tensor) return Channel::tensor;
+    if (axis == Axis::expert) return Channel::expert;
+    throw UsageError("tile link: axis " + std::string(to_string(axis)) +
+                     ": devices link tensor and expert ranks; for others call open_tile_link()");
+}
+
 std::string text_of(const TileLink::Name& name) {
     std::string text(name.what);
     if (name.layer >= 0) text += ", layer " + std::to_string(name.layer);

@@ -14,6 +14,10 @@ namespace vocabpipe::tile_link {
 /// have it among them.
 [[nodiscard]] int own_member(std::span<const int> ranks, int rank, int world_size);
 
+/// The channel of a team that computes layers together. Throws UsageError for axes other than
+/// tensor and expert.
+[[nodiscard]] Channel channel_of(Axis axis);
+
 /// "all-gather of qkv, layer 7".
 [[nodiscard]] std::string text_of(const TileLink::Name& name);
 

@@ -66,10 +66,8 @@ void HostExchange::post_receives(int member) {
     for (; box.started < box.pieces(); ++box.started) {
         const auto at = static_cast<size_t>(box.started);
         const auto post = [&](std::span<std::byte> bytes) {
-            return team_.transport.start({.what = Do::receive,
-                                          .channel = team_.options.channel,
-                                          .ranks = ranks,
-                                          .receive = bytes});
+            return team_.transport.start(
+                {.what = Do::receive, .channel = team_.channel, .ranks = ranks, .receive = bytes});
         };
         say_where(
             [&] {
@@ -88,7 +86,7 @@ void HostExchange::start_send(int member, int piece) {
     const std::span<const int> ranks = team_.to[static_cast<size_t>(member)];
     const auto start = [&](std::span<const std::byte> what) {
         return team_.transport.start(
-            {.what = Do::send, .channel = team_.options.channel, .ranks = ranks, .send = what});
+            {.what = Do::send, .channel = team_.channel, .ranks = ranks, .send = what});
     };
     say_where(
         [&] {

@@ -19,6 +19,7 @@ struct HostTeam {
     Transport& transport;
     const WaitOptions& wait;
     TileLinkOptions options;
+    Channel channel = Channel::tensor;        ///< no other use between these ranks
     int self = 0;                             ///< this rank's number in the team
     std::vector<std::array<int, 2>> to = {};  ///< (this rank, member) for transfers
     std::vector<std::array<int, 2>> from = {};

@@ -9,8 +9,10 @@ namespace vocabpipe {
 
 namespace {
 
-HostTeam make_team(Transport& transport, const WaitOptions& wait, TileLinkOptions options) {
-    HostTeam team{.transport = transport, .wait = wait, .options = std::move(options)};
+HostTeam make_team(Transport& transport, const WaitOptions& wait, TileLinkOptions options,
+                   Channel channel) {
+    HostTeam team{
+        .transport = transport, .wait = wait, .options = std::move(options), .channel = channel};
     team.self = tile_link::own_member(team.options.ranks, transport.rank(), transport.size());
     for (const int peer : team.options.ranks) {
         team.to.push_back({transport.rank(), peer});
@@ -22,9 +24,9 @@ HostTeam make_team(Transport& transport, const WaitOptions& wait, TileLinkOption
 }  // namespace
 
 std::unique_ptr<TileLink> make_host_tile_link(Transport& transport, const WaitOptions& wait,
-                                              TileLinkOptions options) {
+                                              TileLinkOptions options, Channel channel) {
     return std::make_unique<tile_link::LinkOfTeam<HostTeam, HostExchange>>(
-        make_team(transport, wait, std::move(options)));
+        make_team(transport, wait, std::move(options), channel));
 }
 
 }  // namespace vocabpipe

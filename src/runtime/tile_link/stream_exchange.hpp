@@ -30,6 +30,7 @@ struct StreamTeam {
     const WaitOptions& wait;
     cudaStream_t pass = nullptr;  ///< stream of the passes
     TileLinkOptions options;
+    Channel channel = Channel::tensor;
     int self = 0;                                            ///< this rank's number in the team
     int number = 0;                                          ///< number of the team in `steps`
     cuda::Stream stream{};                                   ///< the link's own

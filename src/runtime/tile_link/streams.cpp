@@ -29,24 +29,26 @@ cuda::Stream make_link_stream() {
 }
 
 StreamTeam make_team(Transport& transport, const WaitOptions& wait, cudaStream_t pass,
-                     TileLinkOptions options) {
+                     TileLinkOptions options, Channel channel) {
     StreamTeam team{.transport = transport,
                     .steps = steps_of(transport),
                     .wait = wait,
                     .pass = pass,
-                    .options = std::move(options)};
+                    .options = std::move(options),
+                    .channel = channel};
     team.self = tile_link::own_member(team.options.ranks, transport.rank(), transport.size());
     team.stream = make_link_stream();
-    team.number = team.steps.join({team.options.ranks, team.options.channel, team.stream.get()});
+    team.number = team.steps.join({team.options.ranks, team.channel, team.stream.get()});
     return team;
 }
 
 }  // namespace
 
 std::unique_ptr<TileLink> make_stream_tile_link(Transport& transport, const WaitOptions& wait,
-                                                cudaStream_t pass, TileLinkOptions options) {
+                                                cudaStream_t pass, TileLinkOptions options,
+                                                Channel channel) {
     return std::make_unique<tile_link::LinkOfTeam<StreamTeam, StreamExchange>>(
-        make_team(transport, wait, pass, std::move(options)));
+        make_team(transport, wait, pass, std::move(options), channel));
 }
 
 void join_no_tile_link(Transport& transport) {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "src/runtime/tile_link/options.hpp"
 #include "src/runtime/transport/link_transport.hpp"
 #include "vocabpipe/tile_link.hpp"
 #include "vocabpipe/world.hpp"
@@ -21,7 +20,8 @@ namespace vocabpipe {
 [[nodiscard]] std::unique_ptr<TileLink> make_stream_tile_link(Transport& transport,
                                                               const WaitOptions& wait,
                                                               cudaStream_t pass,
-                                                              TileLinkOptions options);
+                                                              TileLinkOptions options,
+                                                              Channel channel = Channel::tensor);
 
 /// For a rank without a team, while others make their links.
 void join_no_tile_link(Transport& transport);

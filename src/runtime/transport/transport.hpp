@@ -22,8 +22,9 @@ enum class Channel : uint8_t {
     tensor = 5,   ///< inside passes (tile_link.hpp): the team that shares a stage
     expert = 6,   ///< the team that shares a layer's experts
     abandon = 7,  ///< abandons the running step (abandon_line.hpp)
+    mail = 8,     ///< links and symmetric memory that users open (tile_link/mail.hpp)
 };
-inline constexpr int kChannels = 8;  ///< channel numbers are below
+inline constexpr int kChannels = 9;  ///< channel numbers are below
 
 [[nodiscard]] constexpr Channel channel_of(Lane lane) {
     return lane == Lane::forward    ? Channel::forward
@@ -47,6 +48,8 @@ inline constexpr int kChannels = 8;  ///< channel numbers are below
             return "expert";
         case Channel::abandon:
             return "abandon";
+        case Channel::mail:
+            return "mail";
     }
     return "unknown";
 }

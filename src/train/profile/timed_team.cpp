@@ -39,7 +39,7 @@ void until_idle(const Communicator& world, Device& device) {
 
 std::unique_ptr<TileLink> link_of_all(Communicator& world, Device& device, Transport& transport) {
     return device.open_tile_link(transport, world.wait_options(),
-                                 {.ranks = all_ranks(world), .poll = {}});
+                                 {.ranks = all_ranks(world), .poll = {}}, Axis::tensor);
 }
 
 ModelledTeamLink::ModelledTeamLink(Communicator& world, int64_t bytes, double seconds)

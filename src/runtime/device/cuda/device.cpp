@@ -5,6 +5,7 @@
 #include "kernels/cuda/pinned_memory.hpp"
 #include "kernels/cuda/product_choices.hpp"
 #include "src/runtime/device/cuda/lanes.hpp"
+#include "src/runtime/tile_link/checks.hpp"
 #include "src/runtime/tile_link/streams.hpp"
 #include "src/runtime/transport/device_copies/transport.hpp"
 #include "src/runtime/transport/nccl/transport.hpp"
@@ -127,10 +128,12 @@ public:
         if (communicator.size() > 1) leave_to_nccl();
         return nccl::make_transport(communicator, streams);
     }
-    [[nodiscard]] std::unique_ptr<TileLink> open_tile_link(
-        Transport& transport, const WaitOptions& wait, const TileLinkOptions& options) override {
-        std::unique_ptr<TileLink> link =
-            make_stream_tile_link(transport, wait, streams_.of(Lane::compute), options);
+    [[nodiscard]] std::unique_ptr<TileLink> open_tile_link(Transport& transport,
+                                                           const WaitOptions& wait,
+                                                           const TileLinkOptions& options,
+                                                           Axis axis) override {
+        std::unique_ptr<TileLink> link = make_stream_tile_link(
+            transport, wait, streams_.of(Lane::compute), options, tile_link::channel_of(axis));
         ++links_;
         if (options_.transport == CudaTransport::nccl) leave_to_nccl();
         return link;
