@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -90,6 +92,13 @@ struct Transfer {
     }
 };
 
+/// What a rank shares with another one.
+enum class Nearness : uint8_t {
+    far,      ///< messages alone
+    host,     ///< memory of /dev/shm
+    process,  ///< all memory: they are threads
+};
+
 /// Handle of a started transfer.
 using Ticket = uint32_t;
 
@@ -100,6 +109,14 @@ public:
     virtual ~Transport() = default;
     [[nodiscard]] virtual int rank() const = 0;
     [[nodiscard]] virtual int size() const = 0;
+    /// What this rank shares with another one; equal on both.
+    [[nodiscard]] virtual Nearness nearness(int /*peer*/) const { return Nearness::far; }
+    /// The object that ranks of one process share under a key: the first that asks makes it, and
+    /// it lives as long as one of them holds it. Null elsewhere.
+    [[nodiscard]] virtual std::shared_ptr<void> share_in_process(
+        uint64_t /*key*/, const std::function<std::shared_ptr<void>()>& /*make*/) {
+        return nullptr;
+    }
     /// Makes communicators and connections before the first step of new programs, so that no step
     /// has to. `routes`: of all ranks, equal on every rank. No transfer may be open. Collective.
     virtual void prepare(const std::vector<Route>& /*routes*/) {}

@@ -3,18 +3,10 @@
 
 #include "vocabpipe/error.hpp"
 
-#include <fcntl.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <array>
 #include <bit>
-#include <cerrno>
 #include <cstring>
 #include <new>
-#include <random>
-#include <system_error>
 
 namespace vocabpipe::shared_memory {
 
@@ -25,28 +17,6 @@ constexpr size_t kLeastRingBytes = size_t{4} << 10;
 constexpr size_t kMostBytes = size_t{32} << 20;  // half of /dev/shm in containers by default
 constexpr int kUsedChannels = kChannels - 1;     // numbered from 1
 constexpr size_t kPage = 4096;
-
-std::string text_of(int error) {
-    return std::generic_category().message(error);
-}
-
-std::string new_name() {
-    std::random_device random;
-    std::string name = "/vocabpipe-" + std::to_string(::getpid());
-    for (int i = 0; i < 3; ++i) name += "-" + std::to_string(random());
-    return name;
-}
-
-/// Owns a file descriptor.
-struct File {
-    explicit File(int opened) : number(opened) {}
-    ~File() {
-        if (number >= 0) ::close(number);
-    }
-    File(const File&) = delete;
-    File& operator=(const File&) = delete;
-    int number;
-};
 
 }  // namespace
 
@@ -101,52 +71,14 @@ size_t SegmentLayout::bytes() const {
 
 // --- memory --------------------------------------------------------------------------------------
 
-Segment::Segment(std::string name, const SegmentLayout& layout)
-    : name_(std::move(name)), layout_(layout) {}
-
-Segment::~Segment() {
-    remove();
-    if (memory_ != nullptr) ::munmap(memory_, layout_.bytes());
-}
-
-void Segment::remove() noexcept {
-    if (named_) ::shm_unlink(name_.c_str());
-    named_ = false;
-}
-
-void Segment::map(int file) {
-    void* const memory =
-        ::mmap(nullptr, layout_.bytes(), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
-    if (memory == MAP_FAILED) {
-        throw CommunicationError("cannot map " + std::to_string(layout_.bytes()) +
-                                 " bytes of /dev/shm: " + text_of(errno));
-    }
-    memory_ = static_cast<std::byte*>(memory);
-}
-
 std::shared_ptr<Segment> Segment::create(const SegmentLayout& layout) {
-    const std::shared_ptr<Segment> segment(new Segment(new_name(), layout));
-    const File file(::shm_open(segment->name_.c_str(), O_RDWR | O_CREAT | O_EXCL, 0600));
-    if (file.number < 0) {
-        throw CommunicationError("cannot create a file in /dev/shm: " + text_of(errno));
-    }
-    segment->named_ = true;
-    // Without this, a full /dev/shm would end the rank that writes with SIGBUS.
-    int error = EINTR;
-    while (error == EINTR) {
-        error = ::posix_fallocate(file.number, 0, static_cast<off_t>(layout.bytes()));
-    }
-    if (error != 0) {
-        throw CommunicationError("/dev/shm has no room for " + std::to_string(layout.bytes()) +
-                                 " bytes: " + text_of(error));
-    }
-    segment->map(file.number);
-    new (segment->memory_) Header;
+    const std::shared_ptr<Segment> segment(new Segment(Mapping::create(layout.bytes()), layout));
+    std::byte* const memory = segment->mapping_->data();
+    new (memory) Header;
     for (int source = 0; source < layout.ranks(); ++source) {
         for (int destination = 0; destination < layout.ranks(); ++destination) {
             for (int channel = 1; channel < kChannels && source != destination; ++channel) {
-                new (segment->memory_ +
-                     layout.counters(source, destination, static_cast<Channel>(channel)))
+                new (memory + layout.counters(source, destination, static_cast<Channel>(channel)))
                     RingCounters;
             }
         }
@@ -155,32 +87,20 @@ std::shared_ptr<Segment> Segment::create(const SegmentLayout& layout) {
 }
 
 std::shared_ptr<Segment> Segment::open(const std::string& name, const SegmentLayout& layout) {
-    const std::shared_ptr<Segment> segment(new Segment(name, layout));
-    const File file(::shm_open(name.c_str(), O_RDWR, 0));
-    struct stat status {};
-    if (file.number < 0 || ::fstat(file.number, &status) != 0) {
-        throw CommunicationError("cannot open /dev/shm" + name +
-                                 " of another rank: " + text_of(errno));
-    }
-    if (static_cast<size_t>(status.st_size) != layout.bytes()) {
-        throw CommunicationError("/dev/shm" + name + " has " + std::to_string(status.st_size) +
-                                 " bytes, expected " + std::to_string(layout.bytes()));
-    }
-    segment->map(file.number);
-    return segment;
+    return std::shared_ptr<Segment>(new Segment(Mapping::open(name, layout.bytes()), layout));
 }
 
 Segment::Header& Segment::header() const {
-    return *std::launder(reinterpret_cast<Header*>(memory_));
+    return *std::launder(reinterpret_cast<Header*>(mapping_->data()));
 }
 
 RingCounters& Segment::counters(int source, int destination, Channel channel) const {
-    return *std::launder(
-        reinterpret_cast<RingCounters*>(memory_ + layout_.counters(source, destination, channel)));
+    return *std::launder(reinterpret_cast<RingCounters*>(
+        mapping_->data() + layout_.counters(source, destination, channel)));
 }
 
 std::span<std::byte> Segment::ring(int source, int destination, Channel channel) const {
-    return {memory_ + layout_.ring(source, destination, channel), layout_.ring_bytes()};
+    return {mapping_->data() + layout_.ring(source, destination, channel), layout_.ring_bytes()};
 }
 
 // --- abort ---------------------------------------------------------------------------------------

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "src/runtime/transport/shared_memory/mapping.hpp"
 #include "src/runtime/transport/shared_memory/ring.hpp"
 #include "src/runtime/transport/transport.hpp"
 
@@ -8,6 +9,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 
 namespace vocabpipe::shared_memory {
 
@@ -38,19 +40,17 @@ private:
 /// it; the memory is freed with the last of them, however that one ends.
 class Segment {
 public:
-    /// Makes a segment under a new name and allocates all of it, so that writing cannot fail later.
-    /// Throws CommunicationError with bytes and remedy if /dev/shm is full or missing.
+    /// Makes a segment as Mapping::create().
     [[nodiscard]] static std::shared_ptr<Segment> create(const SegmentLayout& layout);
-    /// Opens a segment that another rank has created. Throws CommunicationError.
+    /// Opens a segment that another rank has created, as Mapping::open().
     [[nodiscard]] static std::shared_ptr<Segment> open(const std::string& name,
                                                        const SegmentLayout& layout);
-    ~Segment();  ///< also removes the name if this rank created it
     Segment(const Segment&) = delete;
     Segment& operator=(const Segment&) = delete;
 
-    [[nodiscard]] const std::string& name() const { return name_; }
+    [[nodiscard]] const std::string& name() const { return mapping_->name(); }
     [[nodiscard]] const SegmentLayout& layout() const { return layout_; }
-    void remove() noexcept;
+    void remove() noexcept { mapping_->remove(); }
 
     [[nodiscard]] RingCounters& counters(int source, int destination, Channel channel) const;
     [[nodiscard]] std::span<std::byte> ring(int source, int destination, Channel channel) const;
@@ -62,14 +62,12 @@ public:
 
 private:
     struct Header;
-    Segment(std::string name, const SegmentLayout& layout);
-    void map(int file);
+    Segment(std::unique_ptr<Mapping> mapping, const SegmentLayout& layout)
+        : mapping_(std::move(mapping)), layout_(layout) {}
     [[nodiscard]] Header& header() const;
 
-    std::string name_;
+    std::unique_ptr<Mapping> mapping_;
     SegmentLayout layout_;
-    bool named_ = false;  ///< the name exists, and this rank must remove it
-    std::byte* memory_ = nullptr;
 };
 
 }  // namespace vocabpipe::shared_memory

@@ -46,6 +46,10 @@ public:
 
     [[nodiscard]] int rank() const override { return rank_; }
     [[nodiscard]] int size() const override { return static_cast<int>(peers_.size()); }
+    [[nodiscard]] Nearness nearness(int peer) const override {
+        const bool here = peer == rank_ || !peers_[static_cast<size_t>(peer)].out.empty();
+        return here ? Nearness::host : Nearness::far;
+    }
     void prepare(const std::vector<Route>& routes) override {
         if (others_ != nullptr) others_->prepare(routes);
     }

@@ -8,6 +8,7 @@
 #include <atomic>
 #include <cstring>
 #include <deque>
+#include <map>
 #include <mutex>
 
 namespace vocabpipe::threads {
@@ -53,9 +54,17 @@ public:
         throw CommunicationError(reason_);
     }
 
+    std::shared_ptr<void> share(uint64_t key, const std::function<std::shared_ptr<void>()>& make) {
+        const std::lock_guard lock(mutex_);
+        std::shared_ptr<void> object = shared_[key].lock();
+        if (!object) shared_[key] = object = make();
+        return object;
+    }
+
 private:
     int ranks_;
     std::vector<Mailbox> boxes_;
+    std::map<uint64_t, std::weak_ptr<void>> shared_;
     std::mutex mutex_;
     std::atomic<bool> aborted_{false};
     std::string reason_;
@@ -82,6 +91,11 @@ public:
 
     [[nodiscard]] int rank() const override { return rank_; }
     [[nodiscard]] int size() const override { return hub_->ranks(); }
+    [[nodiscard]] Nearness nearness(int) const override { return Nearness::process; }
+    [[nodiscard]] std::shared_ptr<void> share_in_process(
+        uint64_t key, const std::function<std::shared_ptr<void>()>& make) override {
+        return hub_->share(key, make);
+    }
     void check_health() override { hub_->throw_if_aborted(); }
     void abort(const std::string& reason) noexcept override { hub_->abort(reason); }
 
