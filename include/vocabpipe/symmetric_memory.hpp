@@ -16,7 +16,7 @@ class Communicator;
 
 /// Options of open_symmetric_memory(); all but `poll` are equal on all members.
 struct SymmetricMemoryOptions {
-    std::vector<int> ranks;  ///< members, in ranks of the world
+    std::vector<int> ranks;  ///< members, in ranks of the world; empty: all of them
     int64_t bytes = 0;       ///< of each member's buffer
     int signals = 0;         ///< counters of each member; each takes a cache line
     /// Called while a wait finds nothing new, so that other work of the rank advances; may be

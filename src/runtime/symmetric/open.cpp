@@ -97,6 +97,7 @@ std::unique_ptr<Peers> make_peers(Communicator& world, const SymmetricMemoryOpti
 
 std::unique_ptr<SymmetricMemory> open_symmetric_memory(Communicator& world,
                                                        SymmetricMemoryOptions options) {
+    if (options.ranks.empty()) options.ranks = tile_link::all_ranks(world.size());
     const int self = tile_link::own_member(options.ranks, world.rank(), world.size());
     if (options.bytes < 0 || options.signals < 0) {
         throw UsageError("symmetric memory: " + std::to_string(options.bytes) + " bytes and " +

@@ -4,6 +4,7 @@
 #include "vocabpipe/error.hpp"
 
 #include <algorithm>
+#include <numeric>
 
 namespace vocabpipe::tile_link {
 
@@ -37,6 +38,12 @@ int own_member(std::span<const int> ranks, int rank, int world_size) {
         throw UsageError("tile link: rank " + std::to_string(rank) + " is no member of its team");
     }
     return self;
+}
+
+std::vector<int> all_ranks(int world_size) {
+    std::vector<int> ranks(static_cast<size_t>(world_size));
+    std::iota(ranks.begin(), ranks.end(), 0);
+    return ranks;
 }
 
 Channel channel_of(Axis axis) {

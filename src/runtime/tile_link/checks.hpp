@@ -7,12 +7,16 @@
 
 #include <span>
 #include <string>
+#include <vector>
 
 namespace vocabpipe::tile_link {
 
 /// The number of `rank` in the team. Throws UsageError unless the ranks are distinct, exist, and
 /// have it among them.
 [[nodiscard]] int own_member(std::span<const int> ranks, int rank, int world_size);
+
+/// 0, 1, ..., world_size - 1.
+[[nodiscard]] std::vector<int> all_ranks(int world_size);
 
 /// The channel of a team that computes layers together. Throws UsageError for axes other than
 /// tensor and expert.

@@ -45,6 +45,7 @@ void MailLink::arrived(int rank, const Letter& letter) {
 }
 
 std::unique_ptr<TileLink> open_tile_link(Communicator& world, TileLinkOptions options) {
+    if (options.ranks.empty()) options.ranks = tile_link::all_ranks(world.size());
     return std::make_unique<MailLink>(world, std::move(options));
 }
 
