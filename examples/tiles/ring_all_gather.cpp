@@ -44,7 +44,6 @@ int main(int argc, char** argv) {
         const size_t part = memory->bytes().size() / size_t(size);
         const size_t first = part * size_t(ranks.rank());
         for (size_t i = first; i < first + part; ++i) memory->bytes()[i] = value(i);
-
         TileOperation x(*memory, {"ring all-gather of x", functions, grid.columns});
         for (const TileStep& step : steps[size_t(ranks.rank())]) {
             if (step.action == TileAction::wait) x.wait(step.tile);

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Broadcast down a binary tree: rank r gets tiles from rank (r - 1) / 2 and hands each on to ranks
-// 2 r + 1 and 2 r + 2, while the next one is on its way. Parents only say that a tile is there, and
-// children pull it.
+// Broadcast down a binary tree: rank (r - 1) / 2 says to r that a tile is there, and r pulls it and
+// says so to ranks 2 r + 1 and 2 r + 2, while the next one is on its way.
 //
 //     tree_broadcast 4              four threads
 //     mpirun -np 4 tree_broadcast   four processes
