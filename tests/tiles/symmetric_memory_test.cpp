@@ -5,8 +5,7 @@
 // VOCABPIPE_PROPERTY_CASES: random programs on each world (default 200, with sanitizers 40).
 #include "vocabpipe/symmetric_memory.hpp"
 #include "tests/support/number_of_cases.hpp"
-#include "tests/support/test_world.hpp"
-#include "tests/tiles/faulty_transport.hpp"
+#include "tests/tiles/on_every_rank.hpp"
 #include "vocabpipe/error.hpp"
 #include "vocabpipe/tile_link.hpp"
 
@@ -38,25 +37,12 @@ std::vector<int> everyone(int size) {
     return ranks;
 }
 
-/// Runs on every rank; `messages`: over a transport that says of no two ranks that they are near.
-void run(TestWorld world, bool messages, const std::function<void(Communicator&)>& body) {
-    world.run([&](Communicator& c) {
-        if (!messages) {
-            body(c);
-            return;
-        }
-        Communicator apart(std::make_unique<testing::FaultyTransport>(c.transport()),
-                           c.wait_options());
-        body(apart);
-    });
-}
-
 /// Ranks (under mpirun it is what mpirun started), and whether they use messages alone.
 class SymmetricMemoryRanks : public ::testing::TestWithParam<std::tuple<int, bool>> {
 protected:
     static void on_every_rank(const std::function<void(Communicator&)>& body) {
-        run(TestWorld(std::get<0>(GetParam()), {.timeout_seconds = 10}), std::get<1>(GetParam()),
-            body);
+        testing::on_every_rank(TestWorld(std::get<0>(GetParam()), {.timeout_seconds = 10}),
+                               std::get<1>(GetParam()), body);
     }
 };
 
@@ -392,7 +378,7 @@ protected:
     /// What a world of two ends with.
     static std::string error_of(WaitOptions wait, const std::function<void(Communicator&)>& body) {
         try {
-            run(TestWorld(2, std::move(wait)), GetParam(), body);
+            testing::on_every_rank(TestWorld(2, std::move(wait)), GetParam(), body);
         } catch (const CommunicationError& error) {
             EXPECT_EQ(error.exit_code(), ExitCode::communication);
             return error.what();
