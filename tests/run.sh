@@ -72,15 +72,18 @@ teams='*TensorTeams*gpt2*:*TensorTeams*gemma2*:*CutLinears*'
 experts='*ExpertTeams*qwen2_moe*:*ExpertWaves.Leave*'
 # Batches are made on a thread beside the steps.
 loaders='*BatchLoader*'
+# Links and memory that users open.
+memories='*SymmetricMemory*:*TileOperation*'
 # What one thread computes from schedules alone.
 pure='-*EnqueueOrder*'
 if [ $full = 0 ]; then
-    sanitize tsan "$slice:$families:$teams:$experts:$loaders$pure" \
-        runtime_test transport_test tile_link_test tensor_test expert_test mesh_test train_inputs_test
+    sanitize tsan "$slice:$families:$teams:$experts:$loaders:$memories$pure" \
+        runtime_test transport_test tile_link_test open_tile_link_test symmetric_memory_test tensor_test \
+        expert_test mesh_test train_inputs_test
     sanitize asan "$slice:$families:$loaders:Models/Recomputation*$pure" runtime_test mesh_test train_inputs_test
 else
-    sanitize tsan '*' runtime_test transport_test tile_link_test tensor_test expert_test mesh_test \
-        train_inputs_test soak_test expert_ranks_test
+    sanitize tsan '*' runtime_test transport_test tile_link_test open_tile_link_test symmetric_memory_test \
+        tensor_test expert_test mesh_test train_inputs_test soak_test expert_ranks_test
     # Streams of the stand-in toolkit are threads: a missing wait between lanes is a race. Its tests are
     # slow to build and to run here, so these alone.
     streams='*1f1b_interlaced_p3_copies*:*gpipe_redistributed_p3_copies*:*zb_h1_one_barrier_p3_copies*'
