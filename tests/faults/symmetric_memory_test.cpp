@@ -43,8 +43,7 @@ TEST_P(SymmetricMemoryMember, ThatIsKilledLeavesNoSpinner) {
         if (std::sscanf(line.c_str(), "rank %d pid %d", &rank, &pid) == 2) pids[rank] = pid;
     }
     ASSERT_EQ(pids.size(), static_cast<size_t>(kRanks)) << job.output();
-    // The right neighbour of the victim lacks its tile of round 5; rank 0 that of its own
-    // neighbour.
+    // Until rank 2 waits for the tile of round 5; rank 0 soon lacks one of rank 2.
     std::this_thread::sleep_for(std::chrono::milliseconds(300));
     signal_process(pids.at(kVictim), SIGKILL);
     EXPECT_NE(job.wait(seconds(15)), 0);

@@ -51,6 +51,14 @@ std::unique_ptr<SymmetricMemory> memory_of(Communicator& c, int64_t bytes, int s
                                  {.ranks = everyone(c.size()), .bytes = bytes, .signals = signals});
 }
 
+TEST_P(SymmetricMemoryRanks, IsOpenOnAllWhenOneComputes) {
+    on_every_rank([](Communicator& c) {
+        const auto memory = memory_of(c, 8, 1);
+        c.barrier();  // polls nothing of the memory
+        memory->close();
+    });
+}
+
 TEST_P(SymmetricMemoryRanks, PushThenWaitMovesATileAndRaisesItsSignal) {
     on_every_rank([](Communicator& c) {
         for (int64_t length : {1, 1000, 300'000}) {

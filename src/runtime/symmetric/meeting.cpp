@@ -52,14 +52,17 @@ std::vector<std::string> Meeting::gather(const std::string& mine) {
         mail_, wait_, options_.poll,
         [&] {
             const std::ptrdiff_t member = missing();
-            if (member == std::ssize(here.there)) return Found::all;
+            // What was sent must be taken, too: afterwards this rank may not poll for long.
+            if (member == std::ssize(here.there) && mail_.idle(options_.ranks)) return Found::all;
             return std::exchange(seen, member) == member ? Found::nothing : Found::something;
         },
         [&] {
+            std::string text = "rank " + std::to_string(mail_.transport().rank()) +
+                               ": opening of symmetric memory: waits for ";
             const auto member = static_cast<size_t>(missing());
-            return "rank " + std::to_string(mail_.transport().rank()) +
-                   ": opening of symmetric memory: waits for member " + std::to_string(member) +
-                   " (rank " + std::to_string(options_.ranks[member]) + ")";
+            if (member == options_.ranks.size()) return text + "its messages to be taken";
+            return text + "member " + std::to_string(member) + " (rank " +
+                   std::to_string(options_.ranks[member]) + ")";
         });
     std::vector<std::string> texts = std::move(here.texts);
     open_.erase(number);

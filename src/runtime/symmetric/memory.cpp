@@ -119,7 +119,8 @@ public:
     void close() override {
         barrier();
         wait_by_mail(
-            mail_, wait_, options_.poll, [&] { return mail_.idle() ? Found::all : Found::nothing; },
+            mail_, wait_, options_.poll,
+            [&] { return mail_.idle(options_.ranks) ? Found::all : Found::nothing; },
             [&] { return text_of({}, "its last messages to be taken"); });
         closed_ = true;
     }

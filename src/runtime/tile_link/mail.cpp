@@ -212,9 +212,11 @@ bool TileMail::advance() {
     return moved;
 }
 
-bool TileMail::idle() const {
-    return std::all_of(peers_.begin(), peers_.end(),
-                       [](const auto& peer) { return peer.second.sending.empty(); });
+bool TileMail::idle(std::span<const int> ranks) const {
+    return std::all_of(ranks.begin(), ranks.end(), [this](int rank) {
+        const auto peer = peers_.find(rank);
+        return peer == peers_.end() || peer->second.sending.empty();
+    });
 }
 
 void TileMail::cancel() noexcept {

@@ -68,8 +68,8 @@ public:
 
     /// Advances everything; returns whether something came or has been sent. Never blocks.
     bool advance();
-    /// Whether everything has been sent.
-    [[nodiscard]] bool idle() const;
+    /// Whether these ranks have taken everything that was sent to them.
+    [[nodiscard]] bool idle(std::span<const int> ranks) const;
     /// Withdraws everything, and ends the mail: for a rank that ends with an error.
     void cancel() noexcept;
 
