@@ -18,16 +18,16 @@ enum class TileAction : uint8_t {
 
 /// One step of a member, in its order.
 struct TileStep {
-    TileAction action = TileAction::make;
-    int operation = 0;  ///< index in the operations of prove_tiles()
-    int64_t tile = 0;
-    int member = -1;  ///< make: where; -1: f_R of the tile
+    TileAction action = TileAction::make;  ///< what it does
+    int operation = 0;                     ///< index in the operations of prove_tiles()
+    int64_t tile = 0;                      ///< with which tile of the operation
+    int member = -1;                       ///< make: where; -1: f_R of the tile
 };
 
 /// An operation to prove, once through.
 struct ProvedOperation {
-    std::string name;  ///< for messages
-    TileFunctions functions;
+    std::string name;         ///< for messages
+    TileFunctions functions;  ///< f_S is not needed
 };
 
 /// Proves before a run that members who take these steps in order end, however long any of them
