@@ -21,9 +21,9 @@ struct TileArea {
 /// 4): static formulas, or look-ups in dynamic tables (functions_of()). They depend on the tile
 /// alone, so that all members compute the same.
 struct TileFunctions {
-    int64_t tiles = 0;                        ///< how many
+    int64_t tiles = 0;                       ///< how many
     std::function<TileArea(int64_t)> shape;  ///< f_S: its rows and columns
-    std::function<int(int64_t)> member;       ///< f_R: the member whose it is
+    std::function<int(int64_t)> member;      ///< f_R: the member whose it is
     /// f_C: the signal that says it is there; of several tiles: that all of them are.
     std::function<int(int64_t)> signal;
 };
@@ -31,8 +31,8 @@ struct TileFunctions {
 /// Dynamic tables, [tile], such as routing makes them.
 struct TileTables {
     std::vector<TileArea> shape;  ///< f_S
-    std::vector<int> member;       ///< f_R
-    std::vector<int> signal;       ///< f_C
+    std::vector<int> member;      ///< f_R
+    std::vector<int> signal;      ///< f_C
 };
 /// Functions that keep the tables. Throws UsageError for tables of different lengths.
 [[nodiscard]] TileFunctions functions_of(TileTables tables);

@@ -121,9 +121,9 @@ public:
 /// their own passes; without ranks in `options`, over all. Its messages meet neither the library's
 /// nor those of other links. Operations of several links, and several of one link, may be under way
 /// at once and finish in any order; what arrives for an operation that this rank has not started is
-/// kept meanwhile. Members that open several links of the same ranks do so in the same order; nobody
-/// waits here. `world` must outlive the link and stay where it is. Throws UsageError unless the
-/// ranks are distinct, exist, and have this rank among them. (TileLink, arXiv 2503.20313;
+/// kept meanwhile. Members that open several links of the same ranks do so in the same order;
+/// nobody waits here. `world` must outlive the link and stay where it is. Throws UsageError unless
+/// the ranks are distinct, exist, and have this rank among them. (TileLink, arXiv 2503.20313;
 /// docs/tiles.md)
 [[nodiscard]] std::unique_ptr<TileLink> open_tile_link(Communicator& world,
                                                        TileLinkOptions options);

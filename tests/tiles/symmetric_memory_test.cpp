@@ -2,7 +2,8 @@
 // Symmetric memory and its signals. One source, four programs (test_world.hpp); worlds of threads
 // run every test by messages, too.
 //
-// VOCABPIPE_PROPERTY_CASES: random programs on each world (default 200, with sanitizers 40).
+// VOCABPIPE_PROPERTY_CASES: ten times the random programs on each world (default 2000, with
+// sanitizers 400).
 #include "vocabpipe/symmetric_memory.hpp"
 #include "tests/support/number_of_cases.hpp"
 #include "tests/tiles/on_every_rank.hpp"
@@ -349,7 +350,7 @@ void run_program(Communicator& c, unsigned seed) {
 }
 
 TEST_P(SymmetricMemoryRanks, RandomProgramsEndWithTheRightBytesWhateverTheDelays) {
-    const int programs = testing::number_of_cases(200);
+    const int programs = std::max(1, testing::number_of_cases(2000) / 10);
     on_every_rank([&](Communicator& c) {
         for (int seed = 0; seed < programs; ++seed) run_program(c, static_cast<unsigned>(seed));
         c.barrier();

@@ -5,6 +5,7 @@
 #include "src/runtime/wait.hpp"
 #include "vocabpipe/error.hpp"
 
+#include <cstdint>
 #include <functional>
 
 namespace vocabpipe {
