@@ -48,7 +48,7 @@ struct GradientBucket {
 
 /// Sizes of everything that moves or lives in a step: the model's side of the memory plan.
 struct StepSizes {
-    int64_t tokens = 0;              ///< N, tokens per microbatch
+    int64_t tokens = 0;              ///< N, tokens per microbatch, of one context rank
     int64_t hidden = 0;              ///< h
     DType dtype = DType::fp32;       ///< of activations, boundaries and exp_logits
     std::vector<StageBytes> stages;  ///< [global stage]
@@ -57,6 +57,8 @@ struct StepSizes {
     /// Per rank, for norms and loss at the end of the step; 0: gradients only, no optimizer step.
     int64_t report_bytes = 0;
     int replicas = 1;  ///< pipelines that train side by side (Mesh::data)
+    /// C, ranks that share the sequences of a replica (Mesh::context); `tokens` are those of one.
+    int context = 1;
     /// t, ranks that share a stage (Mesh::tensor). Each has tokens / t rows of a boundary, rank i
     /// from row tokens i / t on. Divides the tokens.
     int tensor = 1;
@@ -70,7 +72,11 @@ struct StepSizes {
     std::vector<std::vector<GradientBucket>> buckets;
     /// How the ranks of the world divide; `pipeline`: ranks of the schedule.
     [[nodiscard]] Mesh mesh(int pipeline) const {
-        return {.pipeline = pipeline, .data = replicas, .tensor = tensor, .expert = expert};
+        return {.pipeline = pipeline,
+                .data = replicas,
+                .tensor = tensor,
+                .expert = expert,
+                .context = context};
     }
     /// Rows of a boundary on one rank.
     [[nodiscard]] int64_t boundary_rows() const { return tokens / tensor; }

@@ -10,18 +10,20 @@ namespace vocabpipe {
 
 /// Which coordinates of the mesh vary inside a group of ranks that communicate.
 enum class Axis : uint8_t {
-    pipeline,     ///< k: the ranks of one pipeline, in one slice
-    model,        ///< k and i: all ranks of one replica
-    tensor,       ///< i: ranks that share a stage of one replica
-    expert,       ///< j: ranks that share the experts of a layer
-    data,         ///< r: the same part of every replica
-    data_tensor,  ///< r and i: all ranks at one place of the pipeline
-    expert_data,  ///< q: ranks that hold the same experts
-    world,        ///< all ranks
+    pipeline,        ///< k: the ranks of one pipeline, in one slice
+    model,           ///< k and i: all ranks that compute with the same tokens
+    tensor,          ///< i: ranks that share a stage
+    context,         ///< c: ranks that share the sequences of one replica
+    context_tensor,  ///< c and i: all ranks of one replica at one place of the pipeline
+    expert,          ///< j: ranks that share the experts of a layer
+    data,            ///< r and c: ranks with the same weights and different tokens
+    data_tensor,     ///< r, c and i: all ranks at one place of the pipeline
+    expert_data,     ///< q: ranks that hold the same experts
+    world,           ///< all ranks
 };
-inline constexpr std::array kAxes{Axis::pipeline,    Axis::model, Axis::tensor,
-                                  Axis::expert,      Axis::data,  Axis::data_tensor,
-                                  Axis::expert_data, Axis::world};
+inline constexpr std::array kAxes{
+    Axis::pipeline, Axis::model, Axis::tensor,      Axis::context,     Axis::context_tensor,
+    Axis::expert,   Axis::data,  Axis::data_tensor, Axis::expert_data, Axis::world};
 [[nodiscard]] std::string_view to_string(Axis axis);
 
 /// Whether groups of the axis have ranks at every place of the pipeline.
@@ -29,25 +31,29 @@ inline constexpr std::array kAxes{Axis::pipeline,    Axis::model, Axis::tensor,
     return axis == Axis::pipeline || axis == Axis::model || axis == Axis::world;
 }
 
-/// How the ranks of a world divide: `data` replicas train on different data, each a pipeline of
-/// `pipeline` ranks, whose stages `tensor` ranks share. World rank = (k d + r) t + i, as in
-/// Megatron's default order (tp-cp-ep-dp-pp): tensor ranks are neighbours, then replicas of the
-/// same pipeline rank, so that mpirun puts ranks that communicate most on one host.
+/// How the ranks of a world divide: `data` replicas train on different sequences, each a pipeline
+/// of `pipeline` ranks, whose stages `tensor` ranks share; `context` such pipelines share the
+/// tokens of a replica's sequences (context_cut.hpp). World rank = ((k d + r) C + c) t + i, as in
+/// Megatron's default order (tp-cp-ep-dp-pp): tensor ranks are neighbours, then context ranks, then
+/// replicas of the same pipeline rank, so that mpirun puts ranks that communicate most on one host.
 ///
-/// The d t ranks at one place of the pipeline are numbered c = r t + i; the ranks with equal c are
-/// a *slice*, and slices run copies of the same programs. Experts are spread over neighbouring
-/// slices: j = c mod e says which experts a rank holds, and q = c / e which copy of them.
+/// The d C t ranks at one place of the pipeline are numbered (r C + c) t + i; the ranks with equal
+/// numbers are a *slice*, and slices run copies of the same programs. Experts are spread over
+/// neighbouring slices: j = slice mod e says which experts a rank holds, and q = slice / e which
+/// copy of them.
 struct Mesh {
     int pipeline = 1;  ///< p, ranks of one pipeline
     int data = 1;      ///< d, replicas
     int tensor = 1;    ///< t, ranks that share a stage
-    int expert = 1;    ///< e, ranks that share a layer's experts; divides d t
+    int expert = 1;    ///< e, ranks that share a layer's experts; divides d C t
+    int context = 1;   ///< C, ranks that share a replica's sequences
 
     /// Coordinates of a rank.
     struct Place {
         int pipeline = 0;  ///< k
         int data = 0;      ///< r
         int tensor = 0;    ///< i
+        int context = 0;   ///< c
         /// Member by member.
         friend bool operator==(const Place&, const Place&) = default;
     };
@@ -62,19 +68,22 @@ struct Mesh {
 
     /// Ranks of the world.
     [[nodiscard]] constexpr int size() const { return pipeline * slices(); }
-    /// Copies of a pipeline, d t.
-    [[nodiscard]] constexpr int slices() const { return data * tensor; }
+    /// Copies of a pipeline, d C t.
+    [[nodiscard]] constexpr int slices() const { return data * context * tensor; }
     /// The rank of the world at this place.
     [[nodiscard]] constexpr int world_rank(Place place) const {
         return place.pipeline * slices() + slice(place);
     }
-    /// The same for tensor rank 0.
+    /// The same for context rank 0 and tensor rank 0.
     [[nodiscard]] constexpr int world_rank(int pipeline_rank, int replica) const {
-        return world_rank(Place{pipeline_rank, replica, 0});
+        return world_rank(Place{.pipeline = pipeline_rank, .data = replica});
     }
     /// Where a rank of the world is.
     [[nodiscard]] constexpr Place place(int world_rank) const {
-        return {pipeline_rank(world_rank), replica(world_rank), world_rank % tensor};
+        return {.pipeline = pipeline_rank(world_rank),
+                .data = replica(world_rank),
+                .tensor = world_rank % tensor,
+                .context = world_rank / tensor % context};
     }
     /// k, place in the pipeline of a rank of the world.
     [[nodiscard]] constexpr int pipeline_rank(int world_rank) const {
@@ -82,19 +91,20 @@ struct Mesh {
     }
     /// r, replica of a rank of the world.
     [[nodiscard]] constexpr int replica(int world_rank) const {
-        return world_rank % slices() / tensor;
+        return world_rank % slices() / (context * tensor);
     }
-    /// c, which slice a place belongs to.
+    /// Which slice a place belongs to.
     [[nodiscard]] constexpr int slice(Place place) const {
-        return place.data * tensor + place.tensor;
+        return (place.data * context + place.context) * tensor + place.tensor;
     }
 
     /// j, which experts a place holds among those that share them.
     [[nodiscard]] constexpr int expert_rank(Place place) const { return slice(place) % expert; }
 
-    /// The ranks of a tensor team are all in one expert team, or the other way round.
+    /// The ranks of a tensor team are all in one expert team, or the other way round; and so are
+    /// those of context_tensor.
     [[nodiscard]] constexpr bool teams_nest() const {
-        return tensor % expert == 0 || expert % tensor == 0;
+        return nests(expert, tensor) && nests(expert, context * tensor);
     }
 
     /// Slices that the group of the axis through `slice` joins, in the order of its members.
@@ -106,11 +116,15 @@ struct Mesh {
         return slices_along(axis, 0).count * (spans_pipeline(axis) ? pipeline : 1);
     }
     /// Throws UsageError unless all numbers are positive, expert ranks divide the slices, and
-    /// tensor and expert teams nest.
+    /// their teams nest with those of tensor and context ranks.
     void check() const;
 
     /// Member by member.
     friend bool operator==(const Mesh&, const Mesh&) = default;
+
+private:
+    /// Whether teams of two sizes, each of neighbouring slices, contain each other.
+    [[nodiscard]] static constexpr bool nests(int a, int b) { return a % b == 0 || b % a == 0; }
 };
 
 }  // namespace vocabpipe

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "vocabpipe/context_exchange.hpp"
 #include "vocabpipe/device.hpp"
 #include "vocabpipe/lower.hpp"
 #include "vocabpipe/mesh.hpp"
@@ -27,8 +28,12 @@ struct ModelPartition {
     std::vector<int> layers_per_stage;  ///< their sum is num_layers
     int64_t micro_batch_size = 1;       ///< sequences
     int replicas = 1;  ///< Mesh::data; they share optimizer work and state (ZeRO stage 1)
+    int context = 1;   ///< Mesh::context: ranks that share the sequences of a replica
+    /// How context ranks exchange what attention needs, and in how many panels of heads.
+    ContextExchange context_exchange = {};
     int tensor = 1;  ///< Mesh::tensor: ranks that share a stage and the vocabulary rows of a place
     int expert = 1;  ///< Mesh::expert: ranks that share the experts of a layer
+    int expert_tensor = 1;                  ///< x, of these the neighbors that share each expert
     double moe_row_factor = kMoeRowFactor;  ///< memory of expert rows, where `expert` is above 1
     ExpertPieces expert_pieces = {};        ///< of the rows that expert ranks exchange
     int tensor_pieces = 1;                  ///< of each rank's rows that tensor ranks exchange
@@ -39,12 +44,20 @@ struct ModelPartition {
     bool scores = false;  ///< evaluation also finds what data selection scores samples by
     /// Operators of the device, which decide the sizes of workspaces; null: the host's.
     const kernels::Operators* operators = nullptr;
+    /// Tokens per microbatch of one context rank.
+    [[nodiscard]] int64_t tokens(const ModelConfig& config) const {
+        return micro_batch_size * config.seq_length / context;
+    }
     /// [global stage] Bytes of your own stages (ModelRank::replace_stage); empty: the model's.
     std::vector<StageBytes> stage_bytes = {};
 
     /// How the ranks of the world divide; `pipeline`: ranks of the schedule.
     [[nodiscard]] Mesh mesh(int pipeline) const {
-        return {.pipeline = pipeline, .data = replicas, .tensor = tensor, .expert = expert};
+        return {.pipeline = pipeline,
+                .data = replicas,
+                .tensor = tensor,
+                .expert = expert,
+                .context = context};
     }
 };
 

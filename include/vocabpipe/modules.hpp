@@ -20,18 +20,19 @@ namespace vocabpipe {
 /// One part of the batch as every rank sees it at the start of a step. N = sequences * seq_length.
 /// The executor takes the spans in the host's memory and passes them to modules in the device's.
 struct Microbatch {
-    int index = 0;                    ///< within the step, from 0
-    int64_t sequences = 0;            ///< sequences
-    int64_t seq_length = 0;           ///< tokens per sequence
+    int index = 0;           ///< within the step, from 0
+    int64_t sequences = 0;   ///< sequences
+    int64_t seq_length = 0;  ///< tokens per sequence; of a context rank its own (ContextCut)
     std::span<const int32_t> tokens;  ///< (N)
     std::span<const int32_t> labels;  ///< (N); negative: ignored
     /// g (N): d(total loss) / d(loss of the token): 1 / counted tokens of the step, 0 where
     /// ignored.
     std::span<const float> loss_gradient;
-    /// Sum of g; set where g is not in the memory of the host.
+    /// Sum of g; set where g is not in the memory of the host. With context ranks it must be set:
+    /// the sum over the tokens of all of them.
     std::optional<double> loss_weight = {};
-    /// (N): for every token the first token that it attends to, as an index into its sequence:
-    /// where its document begins. Empty: 0 for all.
+    /// (N): for every token the first token that it attends to, as an index into its whole
+    /// sequence: where its document begins. Empty: 0 for all.
     std::span<const int32_t> first_visible;
     /// N, its tokens.
     [[nodiscard]] int64_t size() const { return sequences * seq_length; }

@@ -29,6 +29,10 @@ enum class OverlapOp : uint8_t {
     /// The experts' output goes back by panels of columns, the pieces of the map. Each panel goes
     /// to all members when its product over all rows is done.
     gemm_combine,
+    /// Every member gathers the keys and values of all by panels of heads, the pieces of the map,
+    /// and attends with its own queries. Attention of a panel begins when the panels of all members
+    /// are there.
+    gather_attention,
 };
 /// Whether it is an operation of ranks that share experts.
 [[nodiscard]] constexpr bool is_of_experts(OverlapOp op) {
@@ -36,7 +40,8 @@ enum class OverlapOp : uint8_t {
 }
 inline constexpr std::array kOverlapOps{OverlapOp::all_gather_gemm, OverlapOp::gemm_reduce_scatter,
                                         OverlapOp::stream_in,       OverlapOp::hop,
-                                        OverlapOp::dispatch_gemm,   OverlapOp::gemm_combine};
+                                        OverlapOp::dispatch_gemm,   OverlapOp::gemm_combine,
+                                        OverlapOp::gather_attention};
 /// The name for bench_overlap's --op.
 [[nodiscard]] std::string_view to_string(OverlapOp op);
 

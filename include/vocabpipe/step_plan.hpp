@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "vocabpipe/context_exchange.hpp"
 #include "vocabpipe/lower.hpp"
 #include "vocabpipe/make_schedule.hpp"
 #include "vocabpipe/mesh.hpp"
@@ -22,8 +23,10 @@ namespace vocabpipe {
 struct StepCluster {
     int ranks = 1;     ///< p, ranks of one pipeline; default 1: no further ranks
     int replicas = 1;  ///< d, copies of the pipeline (Mesh::data); default 1: no further ranks
+    int context = 1;   ///< C, ranks that share sequences (Mesh::context); default 1: none
     int tensor = 1;    ///< t, ranks that share a stage (Mesh::tensor); default 1: no sharing
     int expert = 1;    ///< e, ranks that share a layer's experts (Mesh::expert); default 1: none
+    int expert_tensor = 1;  ///< x, of these the neighbors that share each expert; default 1: none
     int threads_per_rank = 1;  ///< ranks x threads > cores is very slow
     /// Device::operators() of the ranks' devices, which decide the sizes of workspaces; null: the
     /// host's.
@@ -54,13 +57,16 @@ struct StepSchedule {
     std::optional<PassCosts> costs;
     int receive_ahead = 0;  ///< as in LowerOptions; 0: as early as it pays and memory allows
     Reductions reductions = Reductions::ordered;  ///< the same bits on every transport
-    /// LowerOptions::pieces, and the pieces in which tensor ranks and expert ranks exchange rows.
+    /// LowerOptions::pieces, and the pieces in which tensor ranks and expert ranks exchange rows
+    /// and context ranks panels.
     /// 0: for boundaries those of the shortest step under the cluster's measured costs
     /// (choose_step_pieces()), or whole messages without measurements; for tensor and expert ranks
     /// those of the cluster's table, or without one whole messages and the defaults of
-    /// ExpertPieces.
+    /// ExpertPieces, for context ranks that of ContextExchange.
     int pieces = 1;
     double moe_row_factor = kMoeRowFactor;  ///< as in ModelPartition
+    /// What context ranks exchange; with `pieces` above 0 in that many panels.
+    ContextForm context_form = ContextForm::allgather;
 };
 
 /// The data of a step and its purpose.

@@ -30,7 +30,7 @@ struct TileLinkOptions {
 /// On a device with streams all of this is enqueued: a wait blocks the stream of the pass, not the
 /// host. There, before a member waits for a piece, it must have released its own pieces of this
 /// step and of all earlier ones: it releases in the order of to() and waits in the order of from()
-/// (docs/overlap.md).
+/// (docs/overlap.md), or piece by piece with Order::by_piece.
 ///
 /// All members start the same operations in the same order. Links of open_tile_link() have several
 /// under way at once, those of a Device one at a time. Waits let the other communication of the
@@ -40,13 +40,23 @@ class TileLink {
 public:
     /// Data for one member, in pieces.
     struct Outgoing {
-        std::span<const std::byte> bytes;  ///< of all pieces, one after the other
+        std::span<const std::byte> bytes;  ///< of all pieces
         std::span<const int64_t> ends;  ///< bytes where each piece ends; ascending, last: the size
+        /// Bytes where each piece begins; then pieces may lie anywhere in `bytes`. Empty: each
+        /// begins where the one before ends.
+        std::span<const int64_t> begins = {};
     };
-    /// Data from one member, in pieces. The sender gives the same ends.
+    /// Data from one member, in pieces. The sender gives pieces of the same sizes.
     struct Incoming {
-        std::span<std::byte> bytes;     ///< of all pieces, one after the other
-        std::span<const int64_t> ends;  ///< as in Outgoing
+        std::span<std::byte> bytes;            ///< of all pieces
+        std::span<const int64_t> ends;         ///< as in Outgoing
+        std::span<const int64_t> begins = {};  ///< as in Outgoing
+    };
+    /// The order in which pieces travel on a device with streams; on hosts they travel as they are
+    /// released.
+    enum class Order : uint8_t {
+        by_member,  ///< all pieces to the next member, then all to the one after it
+        by_piece,   ///< the first piece to every member, then the second
     };
     /// For messages.
     struct Name {
@@ -106,7 +116,8 @@ public:
     /// parts, for ends that do not fit, or if the last operation has not finished on a link that
     /// runs one at a time.
     [[nodiscard]] virtual Operation all_to_all(std::span<const Outgoing> send,
-                                               std::span<const Incoming> receive, Name name) = 0;
+                                               std::span<const Incoming> receive, Name name,
+                                               Order order = Order::by_member) = 0;
     /// Advances what is in progress; never blocks. For Context::poll() inside products.
     virtual void poll() = 0;
 

@@ -65,7 +65,8 @@ public:
     void train_step(const StepBatch& batch, double learning_rate,
                     const TrainStepOptions& options = {});
     /// The same without a StepBatch: microbatches of this replica, counted labels of all replicas.
-    /// position() advances by the sequences of all replicas.
+    /// position() advances by the sequences of all replicas. With context ranks, throws UsageError
+    /// for a microbatch without Microbatch::loss_weight.
     void train_step(std::span<const Microbatch> microbatches, int64_t counted_tokens,
                     double learning_rate, const TrainStepOptions& options = {});
     /// Runs a plan without optimizer: gradients stay in parameters(), or losses in output().
@@ -97,7 +98,7 @@ private:
     [[nodiscard]] OptimizerStep& optimizer() const;
 
     Communicator& communicator_;
-    int replicas_;
+    Mesh mesh_;
     std::unique_ptr<ModelRank> model_;
     std::unique_ptr<OptimizerStep> optimizer_;  ///< null: gradients or evaluation only
     std::unique_ptr<Executor> executor_;

@@ -28,7 +28,7 @@ double recomputed_bytes(const ModelConfig& config) {
 TableCosts flop_costs(const ModelConfig& config, const ModelPartition& partition,
                       const Schedule& schedule) {
     constexpr double kBytesPerNs = 20;
-    const auto tokens = static_cast<double>(partition.micro_batch_size * config.seq_length);
+    const auto tokens = static_cast<double>(partition.tokens(config));
     const auto h = static_cast<double>(config.hidden_size);
     const double layer_flops =
         config.num_layers == 0 ? 0 : layers_flops_per_token(config) / config.num_layers;

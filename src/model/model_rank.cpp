@@ -14,6 +14,7 @@
 #include "src/model/router_sums.hpp"
 #include "src/model/tensor_shard.hpp"
 #include "src/model/transformer_stage.hpp"
+#include "vocabpipe/context_cut.hpp"
 #include "vocabpipe/error.hpp"
 
 namespace vocabpipe {
@@ -52,13 +53,19 @@ ParameterRows vocabulary_part(const ModelConfig& config, const ShardMap& map, Me
             .memory_rows = largest_part(rows, tensor.ranks)};
 }
 
+TeamPlace expert_place(const ModelPartition& partition, const Mesh& mesh, Mesh::Place place) {
+    return {.rank = mesh.expert_rank(place),
+            .ranks = partition.expert,
+            .expert_tensor = partition.expert_tensor};
+}
+
 /// All parameters of a rank of the world: its stages', then its input rows, then its output rows.
 /// ParameterRows::owned is not set yet; the rest is the same on all replicas.
 std::vector<ParameterRows> held_parameters(const ModelConfig& config,
                                            const ModelPartition& partition,
                                            const Schedule& schedule, Mesh::Place place) {
     const TeamPlace tensor{place.tensor, partition.tensor};
-    const TeamPlace expert{partition.mesh(schedule.ranks).expert_rank(place), partition.expert};
+    const TeamPlace expert = expert_place(partition, partition.mesh(schedule.ranks), place);
     const ModelParameters model = model_parameters(config);
     std::vector<ParameterRows> rows;
     const std::vector<StageLayers> stages = stages_of(config, partition);
@@ -136,17 +143,19 @@ std::vector<int> routed_layers_of(const ModelConfig& config, const ModelPartitio
     return layers;
 }
 
-/// `tensor_rank`: number among the ranks that share the stage; `expert_rank`: among those that
-/// share its experts. Memory does not depend on either.
+/// A stage at a place of the mesh; memory depends on it only through the pipeline rank, which
+/// `layers` stand for.
 StageOptions stage_options(const ModelPartition& partition, const StageLayers& layers,
-                           int tensor_rank = 0, int expert_rank = 0) {
+                           const Mesh& mesh = {}, const Mesh::Place& place = {}) {
     return {.layers = layers,
             .sequences = partition.micro_batch_size,
             .threads = partition.threads_per_rank,
             .recompute = partition.recompute,
-            .tensor = {.rank = tensor_rank, .ranks = partition.tensor},
+            .context = {.rank = place.context, .ranks = partition.context},
+            .context_exchange = partition.context_exchange,
+            .tensor = {.rank = place.tensor, .ranks = partition.tensor},
             .tensor_pieces = partition.tensor_pieces,
-            .expert = {.rank = expert_rank, .ranks = partition.expert},
+            .expert = expert_place(partition, mesh, place),
             .moe_row_factor = partition.moe_row_factor,
             .expert_pieces = partition.expert_pieces};
 }
@@ -165,7 +174,7 @@ ReportEntries report_entries(const ModelConfig& config) {
 StepSizes step_sizes(const ModelConfig& config, const ModelPartition& partition,
                      const Schedule& schedule) {
     StepSizes sizes;
-    sizes.tokens = partition.micro_batch_size * config.seq_length;
+    sizes.tokens = partition.tokens(config);
     sizes.hidden = config.hidden_size;
     sizes.dtype = config.dtype;
     sizes.stages = partition.stage_bytes;
@@ -184,6 +193,7 @@ StepSizes step_sizes(const ModelConfig& config, const ModelPartition& partition,
     sizes.tied = config.tied;
     sizes.report_bytes = partition.optimizer ? report_entries(config).bytes() : 0;
     sizes.replicas = partition.replicas;
+    sizes.context = partition.context;
     sizes.tensor = partition.tensor;
     sizes.expert = partition.expert;
     for (const StageLayers& stage : stages_of(config, partition)) {
@@ -203,7 +213,8 @@ PersistentBytes persistent_bytes(const ModelConfig& config, const ModelPartition
                                  const Schedule& schedule, int rank) {
     PersistentBytes bytes = persistent_bytes(
         config, rank_parameters(config, partition, schedule, rank), partition.training);
-    bytes.weights += static_cast<uint64_t>(RotaryTables::bytes(config));
+    bytes.weights += static_cast<uint64_t>(RotaryTables::bytes(config)) /
+                     static_cast<uint64_t>(partition.context);
     if (partition.training) {
         const int pipeline_rank = partition.mesh(schedule.ranks).pipeline_rank(rank);
         bytes.gradients += RouterSums::bytes(
@@ -243,7 +254,10 @@ ModelRank::ModelRank(const ModelConfig& config, const ModelPartition& partition,
           device, config, rank_parameters(config, partition, schedule, rank),
           rank_buckets(config, partition, schedule, mesh_.pipeline_rank(rank)),
           "rank " + std::to_string(rank), partition.training)),
-      rotary_(std::make_unique<RotaryTables>(device, config, "rank " + std::to_string(rank))) {
+      rotary_(std::make_unique<RotaryTables>(
+          device, config,
+          ContextCut(config.seq_length, mesh_.place(rank).context, partition.context),
+          "rank " + std::to_string(rank))) {
     if (config.moe.experts > 0 && partition.training) {
         router_sums_ = std::make_unique<RouterSums>(
             device, config,
@@ -261,9 +275,7 @@ ModelRank::ModelRank(const ModelConfig& config, const ModelPartition& partition,
     stages_.resize(stages.size());
     for (size_t s = 0; s < stages.size(); ++s) {
         if (schedule.rank_of_stage[s] != pipeline_rank) continue;
-        const Mesh::Place place = mesh_.place(rank);
-        StageOptions options =
-            stage_options(partition, stages[s], place.tensor, mesh_.expert_rank(place));
+        StageOptions options = stage_options(partition, stages[s], mesh_, mesh_.place(rank));
         options.router_sums = router_sums_.get();
         stages_[s] = std::make_unique<TransformerStage>(
             config, options, device.operators(), take(stage_parameters(config, stages[s]).size()),
@@ -274,7 +286,7 @@ ModelRank::ModelRank(const ModelConfig& config, const ModelPartition& partition,
     }
     if (schedule.output.rows(pipeline_rank) > 0) {
         outputs_.push_back(std::make_unique<ShardedOutputLayer>(
-            device, take(1), partition.micro_batch_size * config.seq_length,
+            device, take(1), partition.tokens(config),
             kernels::LossOptions{.label_smoothing = config.label_smoothing,
                                  .z_loss = config.z_loss,
                                  .logit_softcap = config.logit_softcap,
@@ -323,8 +335,8 @@ std::unique_ptr<TransformerStage> ModelRankInternals::forward_stage(
     ModelConfig config = model.config_;
     config.seq_length = length;
     const auto s = static_cast<size_t>(stage);
-    StageOptions options = stage_options(partition, stages_of(config, partition)[s], place.tensor,
-                                         model.mesh_.expert_rank(place));
+    StageOptions options =
+        stage_options(partition, stages_of(config, partition)[s], model.mesh_, place);
     options.cache = &cache;
     return std::make_unique<TransformerStage>(config, options, model.device_.operators(),
                                               model.stages_[s]->parameters(), &rotary);

@@ -25,7 +25,7 @@ enum class TensorCut : uint8_t {
     repeated,  ///< each has all of it
     rows,      ///< each has rows: column-parallel weights, whose results are cut
     columns,   ///< each has columns: row-parallel weights, and biases of cut results
-    experts,   ///< each rank of an expert team has the rows of its experts
+    experts,   ///< each rank of an expert team has its experts, or a part of each of them
 };
 
 /// One logical tensor of the model, independent of the ranks that hold it. Its index is its id,
@@ -46,8 +46,11 @@ struct LogicalParameter {
     /// files have one tensor of this name.
     std::vector<FilePart> parts = {};
     TensorCut cut = TensorCut::repeated;
-    /// Consecutive ranges of rows or columns that are cut separately: q, k, v; gate, up. Empty: one
-    /// range of all.
+    /// TensorCut::experts: how ranks that share an expert cut its part of the tensor, by rows or by
+    /// columns.
+    TensorCut expert_cut = TensorCut::columns;
+    /// Consecutive ranges of rows or columns that are cut separately: q, k, v; gate, up; gate and
+    /// up of every expert. Empty: one range of all.
     std::vector<int64_t> ranges = {};
 };
 

@@ -19,27 +19,39 @@ std::vector<Rope> kinds_of_rope(const ModelConfig& config) {
     return kinds;
 }
 
-int64_t table_bytes(const ModelConfig& config) {
-    return config.seq_length * config.rotary_size() * size_of(DType::fp32);
+int64_t table_bytes(const ModelConfig& config, int64_t tokens) {
+    return tokens * config.rotary_size() * size_of(DType::fp32);
 }
 
 }  // namespace
 
-RotaryTables::RotaryTables(Device& device, const ModelConfig& config, const std::string& owner) {
+RotaryTables::RotaryTables(Device& device, const ModelConfig& config, const ContextCut& cut,
+                           const std::string& owner) {
+    const auto row_bytes = static_cast<size_t>(config.rotary_size() * size_of(DType::fp32));
     for (const Rope& rope : kinds_of_rope(config)) {
         const std::vector<float> table =
             rotary_table(rope, config.rotary_dimension(), config.seq_length);
-        DeviceMemory memory = device.allocate(static_cast<uint64_t>(table_bytes(config)),
-                                              owner + ": rotary positions");
-        device.upload(std::as_bytes(std::span(table)), memory.data());
-        const ConstTensor values(memory.data(), config.seq_length, config.rotary_size(),
+        DeviceMemory memory =
+            device.allocate(static_cast<uint64_t>(table_bytes(config, cut.own_length())),
+                            owner + ": rotary positions");
+        std::byte* to = memory.data();
+        for (int n = 0; n < cut.segments(); ++n) {
+            const RowRange rows = cut.segment(n);
+            const auto segment = std::as_bytes(std::span(table))
+                                     .subspan(static_cast<size_t>(rows.first) * row_bytes,
+                                              static_cast<size_t>(rows.size()) * row_bytes);
+            device.upload(segment, to);
+            to += segment.size();
+        }
+        const ConstTensor values(memory.data(), cut.own_length(), config.rotary_size(),
                                  DType::fp32);
         tables_.push_back({.rope = rope, .memory = std::move(memory), .values = values});
     }
 }
 
 int64_t RotaryTables::bytes(const ModelConfig& config) {
-    return static_cast<int64_t>(kinds_of_rope(config).size()) * table_bytes(config);
+    return static_cast<int64_t>(kinds_of_rope(config).size()) *
+           table_bytes(config, config.seq_length);
 }
 
 }  // namespace vocabpipe

@@ -16,6 +16,8 @@ namespace vocabpipe {
 struct TeamPlace {
     int rank = 0;
     int ranks = 1;
+    /// x: of a team of experts, neighboring ranks that share each expert; divides `ranks`.
+    int expert_tensor = 1;
     /// Member by member.
     friend bool operator==(const TeamPlace&, const TeamPlace&) = default;
 };
@@ -28,7 +30,9 @@ struct TeamPlace {
 
 /// The part of the rank at `place` in the team that LogicalParameter::cut names. Every range of
 /// LogicalParameter::ranges is cut into `place.ranks` equal parts, so that rank i has its part of
-/// q, of k and of v. Throws UsageError if a range cannot be cut so.
+/// q, of k and of v. Experts are cut in two steps: e / x groups of ranks have equally many experts
+/// each, and of these a rank of the group has one of x parts (LogicalParameter::expert_cut). Throws
+/// UsageError if a range cannot be cut so.
 [[nodiscard]] TensorShard tensor_shard(const LogicalParameter& parameter, TeamPlace place);
 
 /// The axis over which gradients of parameters with this cut are added up, if `tensor` ranks share

@@ -7,6 +7,7 @@
 
 #include "src/model/blocks/layer_options.hpp"
 #include "src/model/blocks/tensor_team.hpp"
+#include "src/model/check_context_parallel.hpp"
 #include "src/model/check_expert_parallel.hpp"
 #include "src/model/check_tensor_parallel.hpp"
 #include "src/model/parameters.hpp"
@@ -40,9 +41,10 @@ namespace {
 
 /// Throws UsageError for a stage that its ranks cannot share.
 TokenCounts checked_counts(const ModelConfig& config, const StageOptions& options) {
-    const int64_t all = options.sequences * config.seq_length;
+    const int64_t all = options.sequences * config.seq_length / options.context.ranks;
     const int ranks = options.tensor.ranks;
-    check_expert_parallel(config, options.expert.ranks);
+    check_expert_parallel(config, options.expert.ranks, options.expert.expert_tensor);
+    check_context_parallel(config, options.context.ranks, options.context_exchange.form, ranks);
     if (options.cache != nullptr) {
         check_tensor_parallel(config, ranks, ranks);
         return {.own = all, .all = all};
@@ -57,14 +59,18 @@ TransformerStage::TransformerStage(const ModelConfig& config, const StageOptions
                                    const kernels::Operators& operators,
                                    std::span<Parameter> parameters, const RotaryTables* rotary)
     : options_(options),
+      cut_(config.seq_length, options.context.rank, options.context.ranks),
       tokens_(checked_counts(config, options)),
       tiles_(TileMap::even(largest_part(tokens_.all, options.tensor.ranks) * options.tensor.ranks,
                            options.tensor.ranks, options.tensor_pieces)),
       hidden_size_(config.hidden_size),
       parameters_(parameters),
       rotary_(rotary) {
-    const LayerTeams teams{.tensor = options.tensor.ranks,
+    const LayerTeams teams{.context = options.context.ranks,
+                           .context_exchange = options.context_exchange,
+                           .tensor = options.tensor.ranks,
                            .expert = options.expert.ranks,
+                           .expert_tensor = options.expert.expert_tensor,
                            .row_factor = options.moe_row_factor,
                            .expert_pieces = options.expert_pieces,
                            .all_tokens = options.cache != nullptr};
@@ -86,9 +92,10 @@ TransformerStage::TransformerStage(const ModelConfig& config, const StageOptions
                           std::move(layers), final_norm_ ? &*final_norm_ : nullptr,
                           {.operators = operators,
                            .sequences = options.sequences,
-                           .seq_length = config.seq_length,
+                           .seq_length = cut_.own_length(),
                            .dtype = config.dtype,
                            .threads = options.threads,
+                           .context = options.context.ranks,
                            .tensor = options.tensor.ranks});
 }
 
@@ -109,6 +116,10 @@ StagePass TransformerStage::begin_pass(Context& ctx, const Microbatch& microbatc
     if (TileLink* const link = link_to(ctx, Axis::tensor, options_.tensor)) {
         team = {.link = link, .tiles = &tiles_};
     }
+    ContextTeam context;
+    if (TileLink* const link = link_to(ctx, Axis::context, options_.context)) {
+        context = {.link = link, .cut = &cut_};
+    }
     return {.ctx = ctx,
             .microbatch = microbatch,
             .rotary = rotary_,
@@ -116,6 +127,7 @@ StagePass TransformerStage::begin_pass(Context& ctx, const Microbatch& microbatc
             .cached = {.keys_values = {},
                        .count = options_.cache != nullptr ? options_.cache->tokens() : 0},
             .team = team,
+            .context = context,
             .experts = link_to(ctx, Axis::expert, options_.expert)};
 }
 

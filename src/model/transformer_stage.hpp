@@ -11,6 +11,8 @@
 #include "src/model/router_sums.hpp"
 #include "src/model/tensor_shard.hpp"
 #include "src/model/views.hpp"
+#include "vocabpipe/context_cut.hpp"
+#include "vocabpipe/context_exchange.hpp"
 #include "vocabpipe/model_config.hpp"
 #include "vocabpipe/modules.hpp"
 #include "vocabpipe/operators.hpp"
@@ -42,6 +44,8 @@ struct StageOptions {
     /// for a backward. The number of tokens is arbitrary; t ranks pad boundaries to a multiple of
     /// t. Null: training.
     const KeyValueCache* cache = nullptr;
+    TeamPlace context = {};  ///< C ranks share the sequences; this one has its ContextCut of them
+    ContextExchange context_exchange = {};
     TeamPlace tensor = {};  ///< t ranks share the stage; parameters are this rank's tensor_shard()
     int tensor_pieces = 1;  ///< K, pieces of a member's rows in exchanges
     TeamPlace expert = {};  ///< e ranks share the experts of its layers
@@ -61,8 +65,8 @@ struct StageOptions {
 /// is computed and kept; the stage hands them memory and each other's outputs. If t ranks share the
 /// stage, it has N/t rows of its boundaries x, y, dy and dx: rank i those from N i/t on. All passes
 /// but a selective R then use the link to the tensor ranks (Context::link()), and all these ranks
-/// run the same passes in the same order. The same holds for e ranks that share experts, and their
-/// link.
+/// run the same passes in the same order. The same holds for e ranks that share experts, and for C
+/// ranks that share sequences, and their links.
 class TransformerStage final : public StageModule {
 public:
     /// `parameters`: this stage's part of a ParameterStore; `rotary`: null where no layer has
@@ -120,6 +124,7 @@ private:
                          Tensor all_y) const;
 
     StageOptions options_;
+    ContextCut cut_;  ///< of every sequence
     TokenCounts tokens_;
     TileMap tiles_;  ///< rows of the boundaries of t members
     int64_t hidden_size_;

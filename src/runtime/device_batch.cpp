@@ -27,7 +27,9 @@ std::span<const Microbatch> DeviceBatch::load(Device& device, std::span<const Mi
         at += values.size_bytes();
     };
     for (Microbatch& m : microbatches_) {
-        m.loss_weight = std::accumulate(m.loss_gradient.begin(), m.loss_gradient.end(), 0.0);
+        if (!m.loss_weight) {
+            m.loss_weight = std::accumulate(m.loss_gradient.begin(), m.loss_gradient.end(), 0.0);
+        }
         place(m.tokens);
         place(m.labels);
         place(m.loss_gradient);

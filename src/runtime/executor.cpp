@@ -28,7 +28,8 @@ public:
           memory_(device, modules_, sizes_),
           context_(device.context(options.threads, [this] { poll(); })),
           options_(std::move(options)),
-          links_{connect_team(device, Axis::tensor), connect_team(device, Axis::expert)},
+          links_{connect_team(device, Axis::tensor), connect_team(device, Axis::context),
+                 connect_team(device, Axis::expert)},
           runner_({.communicator = communicator,
                    .device = device,
                    .lanes = *lanes_,
@@ -38,7 +39,8 @@ public:
                    .memory = memory_,
                    .options = options_}) {
         context_.set_link(Axis::tensor, links_[0].get());
-        context_.set_link(Axis::expert, links_[1].get());
+        context_.set_link(Axis::context, links_[1].get());
+        context_.set_link(Axis::expert, links_[2].get());
         if (sizes.report_bytes > 0 && modules.step == nullptr) {
             throw UsageError(
                 "executor: StepSizes::report_bytes requires an optimizer step, but "
@@ -123,7 +125,7 @@ private:
 
     /// A link to the ranks with which this rank computes layers; null: none.
     std::unique_ptr<TileLink> connect_team(Device& device, Axis axis) {
-        const Mesh mesh = sizes_.mesh(communicator_.size() / (sizes_.replicas * sizes_.tensor));
+        const Mesh mesh = sizes_.mesh(communicator_.size() / sizes_.mesh(1).slices());
         const int members = mesh.size_of(axis);
         if (members == 1) return nullptr;
         const TileLinkOptions options{
@@ -201,7 +203,7 @@ private:
     bool abandoned_ = false;
     Context context_;
     const ExecutorOptions options_;
-    std::array<std::unique_ptr<TileLink>, 2> links_;  ///< of Context::link(); null: none
+    std::array<std::unique_ptr<TileLink>, 3> links_;  ///< of Context::link(); null: none
     StepRunner runner_;
 };
 

@@ -129,7 +129,7 @@ void StepRunner::poll_within_pass() {
 /// pass that polls between two pieces has released pieces that its team waits for.
 bool StepRunner::look() {
     const size_t before = progress_.moves();
-    for (const Axis axis : {Axis::tensor, Axis::expert}) {
+    for (const Axis axis : {Axis::tensor, Axis::context, Axis::expert}) {
         if (TileLink* const link = rank_.context.link(axis)) link->poll();
     }
     tell_where([this] { progress(); });

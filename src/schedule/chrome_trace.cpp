@@ -139,7 +139,10 @@ void write_chrome_trace(const std::string& path, const Timeline& timeline,
     OutputFile file(path);
     nlohmann::ordered_json other{{"title", title}};
     if (mesh.slices() > 1) {
-        other["mesh"] = {{"pipeline", mesh.pipeline}, {"data", mesh.data}, {"tensor", mesh.tensor}};
+        other["mesh"] = {{"pipeline", mesh.pipeline},
+                         {"data", mesh.data},
+                         {"context", mesh.context},
+                         {"tensor", mesh.tensor}};
     }
     file.write(R"({"displayTimeUnit":"ns","otherData":)" + json_text(other) +
                R"(,"traceEvents":[)");

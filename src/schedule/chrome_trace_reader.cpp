@@ -31,12 +31,19 @@ std::optional<Lane> lane_of(const std::string& name) {
 }
 
 Mesh mesh_of(const Json& json, int ranks) {
+    // Files of earlier versions have no context ranks.
     const Mesh mesh{.pipeline = json.at("pipeline").get<int>(),
                     .data = json.at("data").get<int>(),
-                    .tensor = json.at("tensor").get<int>()};
-    const auto divides = [](int part, int whole) { return part >= 1 && whole % part == 0; };
-    if (!divides(mesh.pipeline, ranks) || !divides(mesh.data, ranks / mesh.pipeline) ||
-        mesh.tensor != ranks / mesh.pipeline / mesh.data) {
+                    .tensor = json.at("tensor").get<int>(),
+                    .context = json.value("context", 1)};
+    int rest = ranks;
+    const auto divides = [&rest](int part) {
+        if (part < 1 || rest % part != 0) return false;
+        rest /= part;
+        return true;
+    };
+    if (!divides(mesh.pipeline) || !divides(mesh.data) || !divides(mesh.context) ||
+        mesh.tensor != rest) {
         throw std::out_of_range("the mesh " + json.dump() + " for " + std::to_string(ranks) +
                                 " ranks");
     }

@@ -10,7 +10,8 @@ namespace vocabpipe {
 
 std::string_view to_string(Axis axis) {
     constexpr std::array<std::string_view, kAxes.size()> names{
-        "pipeline", "model", "tensor", "expert", "data", "data_tensor", "expert_data", "world"};
+        "pipeline", "model", "tensor",      "context",     "context_tensor",
+        "expert",   "data",  "data_tensor", "expert_data", "world"};
     return names[static_cast<size_t>(axis)];
 }
 
@@ -21,10 +22,16 @@ Mesh::Slices Mesh::slices_along(Axis axis, int slice) const {
         case Axis::model:
         case Axis::tensor:
             return {slice - slice % tensor, 1, tensor};
+        case Axis::context: {
+            const int replica = slice / (context * tensor);
+            return {replica * context * tensor + slice % tensor, tensor, context};
+        }
+        case Axis::context_tensor:
+            return {slice - slice % (context * tensor), 1, context * tensor};
         case Axis::expert:
             return {slice - slice % expert, 1, expert};
         case Axis::data:
-            return {slice % tensor, tensor, data};
+            return {slice % tensor, tensor, data * context};
         case Axis::expert_data:
             return {slice % expert, expert, slices() / expert};
         case Axis::data_tensor:
@@ -50,16 +57,21 @@ void Mesh::check() const {
         if (!ok) throw UsageError("mesh: " + what);
     };
     const auto text = [](int number) { return std::to_string(number); };
-    expect(pipeline >= 1 && data >= 1 && tensor >= 1 && expert >= 1,
-           text(pipeline) + " pipeline, " + text(data) + " data, " + text(tensor) + " tensor and " +
-               text(expert) + " expert ranks; each number must be at least 1");
-    expect(slices() % expert == 0, text(expert) + " expert ranks must divide the " +
-                                       text(slices()) + " slices of " + text(data) + " data x " +
-                                       text(tensor) + " tensor ranks; use a divisor of " +
-                                       text(slices()));
-    expect(teams_nest(),
-           text(expert) + " expert ranks and " + text(tensor) +
-               " tensor ranks do not nest; one of the two must be a multiple of the other");
+    expect(pipeline >= 1 && data >= 1 && context >= 1 && tensor >= 1 && expert >= 1,
+           text(pipeline) + " pipeline, " + text(data) + " data, " + text(context) + " context, " +
+               text(tensor) + " tensor and " + text(expert) +
+               " expert ranks; each number must be at least 1");
+    expect(slices() % expert == 0,
+           text(expert) + " expert ranks must divide the " + text(slices()) + " slices of " +
+               text(data) + " data x " + (context > 1 ? text(context) + " context x " : "") +
+               text(tensor) + " tensor ranks; use a divisor of " + text(slices()));
+    const auto expect_nested = [&](int team, const std::string& what) {
+        expect(nests(expert, team),
+               text(expert) + " expert ranks and " + text(team) + " " + what +
+                   " do not nest; one of the two must be a multiple of the other");
+    };
+    expect_nested(tensor, "tensor ranks");
+    expect_nested(context * tensor, "context and tensor ranks");
 }
 
 }  // namespace vocabpipe

@@ -178,6 +178,33 @@ public:
         return end;
     }
 
+    /// Panels of all members: when each rank has attended to all.
+    [[nodiscard]] std::vector<double> gather_attention() const {
+        const PieceTimes arrival = arrivals([](int, int, int) { return 0.0; },
+                                            [](int from, int /*to*/) { return from; }, true);
+        std::vector<double> end;
+        for (int rank = 0; rank < members_; ++rank) {
+            double now = 0;
+            for (int panel = 0;; ++panel) {
+                int64_t rows = 0;
+                bool some = false;
+                for (int member = 0; member < members_; ++member) {
+                    if (panel >= map_.pieces(member)) continue;
+                    some = true;
+                    rows += map_.rows(member, panel).size();
+                    if (member == rank) continue;
+                    now = std::max(now, arrival[static_cast<size_t>(rank)][static_cast<size_t>(
+                                            member)][static_cast<size_t>(panel)]);
+                }
+                if (!some) break;
+                now += static_cast<double>(options_.piece_ns) +
+                       static_cast<double>(rows) * ns_per_row_;
+            }
+            end.push_back(now);
+        }
+        return end;
+    }
+
     /// End of streaming one tensor's pieces: made (a hop) or present, sent if there is a link,
     /// used.
     [[nodiscard]] double stream(bool made, bool linked) const {
@@ -252,6 +279,8 @@ std::string_view to_string(OverlapOp op) {
             return "dispatch_gemm";
         case OverlapOp::gemm_combine:
             return "gemm_combine";
+        case OverlapOp::gather_attention:
+            return "gather_attention";
     }
     return "?";
 }
@@ -271,6 +300,9 @@ std::vector<OverlapTimes> overlap_of_ranks(OverlapOp op, const TileMap& map, int
             break;
         case OverlapOp::gemm_combine:
             end = team.gemm_combine();
+            break;
+        case OverlapOp::gather_attention:
+            end = team.gather_attention();
             break;
         case OverlapOp::gemm_reduce_scatter:
             end = team.gemm_reduce_scatter();

@@ -17,6 +17,7 @@ std::string rank_text(const Mesh& mesh, int world_rank) {
     const Mesh::Place place = mesh.place(world_rank);
     text += " (pipeline rank " + std::to_string(place.pipeline);
     if (mesh.data > 1) text += ", replica " + std::to_string(place.data);
+    if (mesh.context > 1) text += ", context rank " + std::to_string(place.context);
     if (mesh.tensor > 1) text += ", tensor rank " + std::to_string(place.tensor);
     return text + ")";
 }
@@ -25,6 +26,7 @@ std::string row_text(const Mesh& mesh, int world_rank) {
     std::string text = rank(world_rank);
     const Mesh::Place place = mesh.place(world_rank);
     if (mesh.data > 1) text += " r" + std::to_string(place.data);
+    if (mesh.context > 1) text += " c" + std::to_string(place.context);
     if (mesh.tensor > 1) text += " t" + std::to_string(place.tensor);
     return text;
 }

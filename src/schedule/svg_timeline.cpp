@@ -18,8 +18,9 @@ namespace vocabpipe {
 namespace {
 
 // Sizes in units of the picture: pixels unless it is scaled.
-constexpr double kLeft = 46;          ///< names of ranks
-constexpr double kLeftOfPlaces = 92;  ///< names of ranks with their places in a mesh
+constexpr double kLeft = 46;           ///< names of ranks
+constexpr double kLeftOfPlaces = 92;   ///< names of ranks with their places in a mesh
+constexpr double kLeftOfContext = 20;  ///< what a place among context ranks adds to them
 constexpr double kWidth = 954;
 constexpr double kRow = 18;
 constexpr double kBox = 16;
@@ -137,7 +138,8 @@ public:
         int64_t longest = 1;
         for (const RecordedRun& run : runs) {
             longest = std::max(longest, summarize(run).makespan_ns);
-            if (run.mesh.slices() > 1) left_ = kLeftOfPlaces;
+            if (run.mesh.slices() == 1) continue;
+            left_ = std::max(left_, kLeftOfPlaces + (run.mesh.context > 1 ? kLeftOfContext : 0));
         }
         longest_ = static_cast<double>(longest);
         scale_ = kWidth / longest_;

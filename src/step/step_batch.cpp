@@ -8,11 +8,14 @@ namespace vocabpipe {
 StepBatch::StepBatch(const SampleSource& samples, const StepBatchOptions& options)
     : samples_(samples),
       options_(options),
-      sample_(static_cast<size_t>(samples.seq_length()) + 1) {}
+      cut_(samples.seq_length(), options.context_rank, options.context),
+      sample_(static_cast<size_t>(samples.seq_length()) + 1),
+      sample_labels_(static_cast<size_t>(samples.seq_length())),
+      sample_starts_(sample_labels_.size()) {}
 
 void StepBatch::set_microbatches(int microbatches) {
     if (microbatches_.size() == static_cast<size_t>(microbatches)) return;
-    const int64_t length = samples_.seq_length();
+    const int64_t length = cut_.own_length();
     const auto per_microbatch = static_cast<size_t>(options_.micro_batch_size * length);
     const size_t total = per_microbatch * static_cast<size_t>(microbatches);
     tokens_.resize(total);
@@ -38,19 +41,25 @@ void StepBatch::set_microbatches(int microbatches) {
 int64_t StepBatch::fill(int j, int64_t first) {
     const DocumentMasks& masks = options_.masks;
     const auto length = static_cast<size_t>(samples_.seq_length());
+    const auto own_length = static_cast<size_t>(cut_.own_length());
     const auto rows = static_cast<size_t>(options_.micro_batch_size);
     int64_t counted = options_.micro_batch_size * samples_.seq_length();
     for (size_t row = 0; row < rows; ++row) {
         samples_.sample(first + static_cast<int64_t>(row), sample_);
-        const size_t at = (static_cast<size_t>(j) * rows + row) * length;
-        const auto tokens = std::span(tokens_).subspan(at, length);
-        const auto labels = std::span(labels_).subspan(at, length);
-        std::copy_n(sample_.begin(), length, tokens.begin());
-        std::copy_n(sample_.begin() + 1, length, labels.begin());
-        if (masks.ignore_next) counted -= ignore_after_ends(tokens, masks.end_of_document, labels);
+        const auto tokens = std::span<const int32_t>(sample_).first(length);
+        std::copy(sample_.begin() + 1, sample_.end(), sample_labels_.begin());
+        if (masks.ignore_next) {
+            counted -= ignore_after_ends(tokens, masks.end_of_document, sample_labels_);
+        }
+        const size_t at = (static_cast<size_t>(j) * rows + row) * own_length;
+        const auto take = [&](std::span<const int32_t> whole, std::vector<int32_t>& own) {
+            cut_.take(whole, std::span(own).subspan(at, own_length));
+        };
+        take(tokens, tokens_);
+        take(sample_labels_, labels_);
         if (masks.separate) {
-            find_document_starts(tokens, masks.end_of_document,
-                                 std::span(first_visible_).subspan(at, length));
+            find_document_starts(tokens, masks.end_of_document, sample_starts_);
+            take(sample_starts_, first_visible_);
         }
     }
     return counted;
@@ -71,16 +80,24 @@ int64_t StepBatch::count(int64_t first) {
 void StepBatch::load(int64_t first_sample, int microbatches) {
     set_microbatches(microbatches);
     counted_tokens_ = 0;
+    std::vector<int64_t> counted_in(microbatches_.size());
     int64_t first = first_sample;
     for (int j = 0; j < microbatches; ++j) {
         for (int replica = 0; replica < options_.replicas; ++replica) {
-            counted_tokens_ += replica == options_.replica ? fill(j, first) : count(first);
+            const bool own = replica == options_.replica;
+            const int64_t counted = own ? fill(j, first) : count(first);
+            if (own) counted_in[static_cast<size_t>(j)] = counted;
+            counted_tokens_ += counted;
             first += options_.micro_batch_size;
         }
     }
     const float g = counted_tokens_ == 0 ? 0.0F : 1.0F / static_cast<float>(counted_tokens_);
     std::transform(labels_.begin(), labels_.end(), loss_gradient_.begin(),
                    [g](int32_t label) { return label >= 0 ? g : 0.0F; });
+    if (options_.context == 1) return;  // a microbatch has the tokens that its weight counts
+    for (size_t j = 0; j < counted_in.size(); ++j) {
+        microbatches_[j].loss_weight = static_cast<double>(counted_in[j]) * double{g};
+    }
 }
 
 }  // namespace vocabpipe

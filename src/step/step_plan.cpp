@@ -72,13 +72,18 @@ int pieces_of(const StepPlan& plan, const StepCluster& cluster, const StepSchedu
     return choose_step_pieces(plan.schedule, plan.sizes, costs, options);
 }
 
+/// Tokens per microbatch of one context rank.
+int64_t tokens_of(const ModelConfig& model, const StepCluster& cluster, const StepWork& work) {
+    return work.micro_batch_size * model.seq_length / cluster.context;
+}
+
 /// For exchanges of tensor ranks: from the table, for the largest product of their layers.
 int tensor_pieces_of(const ModelConfig& model, const StepCluster& cluster,
                      const StepSchedule& schedule, const StepWork& work) {
     if (schedule.pieces != 0) return schedule.pieces;
     if (cluster.tensor == 1 || !cluster.overlap) return 1;
     return pieces_for(*cluster.overlap, {.op = OverlapOp::all_gather_gemm,
-                                         .rows = work.micro_batch_size * model.seq_length,
+                                         .rows = tokens_of(model, cluster, work),
                                          .inner = model.hidden_size,
                                          .columns = model.mlp_columns() / cluster.tensor,
                                          .members = cluster.tensor,
@@ -92,10 +97,10 @@ ExpertPieces expert_pieces_of(const ModelConfig& model, const StepCluster& clust
     if (schedule.pieces != 0) return {.dispatch = schedule.pieces, .combine = schedule.pieces};
     if (cluster.expert == 1 || !cluster.overlap) return {};
     TileShape shape{.op = OverlapOp::dispatch_gemm,
-                    .rows = work.micro_batch_size * model.seq_length / cluster.tensor *
-                            static_cast<int64_t>(model.moe.top_k),
+                    .rows = tokens_of(model, cluster, work) / cluster.tensor *
+                            static_cast<int64_t>(model.moe.top_k) * cluster.expert_tensor,
                     .inner = model.hidden_size,
-                    .columns = 2 * model.expert_ffn_hidden_size(),
+                    .columns = 2 * model.expert_ffn_hidden_size() / cluster.expert_tensor,
                     .members = cluster.expert,
                     .element_bytes = static_cast<int>(size_of(model.dtype))};
     ExpertPieces pieces{.dispatch = pieces_for(*cluster.overlap, shape)};
@@ -103,6 +108,12 @@ ExpertPieces expert_pieces_of(const ModelConfig& model, const StepCluster& clust
     std::swap(shape.inner, shape.columns);
     pieces.combine = pieces_for(*cluster.overlap, shape);
     return pieces;
+}
+
+ContextExchange context_exchange_of(const StepSchedule& schedule) {
+    ContextExchange exchange{.form = schedule.context_form};
+    if (schedule.pieces != 0) exchange.panels = schedule.pieces;
+    return exchange;
 }
 
 /// Costs and sizes of a model on a cluster: from FLOPs, or as measured there.
@@ -132,8 +143,11 @@ public:
         return {.layers_per_stage = std::move(layers),
                 .micro_batch_size = work_.micro_batch_size,
                 .replicas = cluster_.replicas,
+                .context = cluster_.context,
+                .context_exchange = context_exchange_of(schedule_),
                 .tensor = cluster_.tensor,
                 .expert = cluster_.expert,
+                .expert_tensor = cluster_.expert_tensor,
                 .moe_row_factor = schedule_.moe_row_factor,
                 .expert_pieces = expert_pieces_of(model_, cluster_, schedule_, work_),
                 .tensor_pieces = tensor_pieces_of(model_, cluster_, schedule_, work_),

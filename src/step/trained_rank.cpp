@@ -3,6 +3,8 @@
 
 #include "vocabpipe/error.hpp"
 
+#include <algorithm>
+
 namespace vocabpipe {
 
 TrainedRank::TrainedRank(Communicator& communicator, Device& device, const StepPlan& plan,
@@ -11,7 +13,7 @@ TrainedRank::TrainedRank(Communicator& communicator, Device& device, const StepP
 
 TrainedRank::TrainedRank(Communicator& communicator, Device& device,
                          std::span<const StepPlan> plans, const TrainedRankOptions& options)
-    : communicator_(communicator), replicas_(plans.front().partition.replicas) {
+    : communicator_(communicator), mesh_(plans.front().mesh()) {
     const StepPlan& plan = plans.front();
     const int rank = communicator.rank();
     communicator.agree([&] {
@@ -45,6 +47,12 @@ void TrainedRank::train_step(const StepBatch& batch, double learning_rate,
 
 void TrainedRank::train_step(std::span<const Microbatch> microbatches, int64_t counted_tokens,
                              double learning_rate, const TrainStepOptions& options) {
+    const auto has_weight = [](const Microbatch& m) { return m.loss_weight.has_value(); };
+    if (mesh_.context > 1 && !std::ranges::all_of(microbatches, has_weight)) {
+        throw UsageError(
+            "train_step: context ranks do not see the gradient factors of each other's tokens; set "
+            "Microbatch::loss_weight, as StepBatch does");
+    }
     const int64_t step = position_.step + 1;
     optimizer().begin_step({.step = step,
                             .learning_rate = static_cast<float>(learning_rate),
@@ -53,7 +61,7 @@ void TrainedRank::train_step(std::span<const Microbatch> microbatches, int64_t c
     executor_->set_step(step);
     executor_->run_step(microbatches, options.plan);
     position_.step = step;
-    for (const Microbatch& m : microbatches) position_.consumed_samples += m.sequences * replicas_;
+    for (const Microbatch& m : microbatches) position_.consumed_samples += m.sequences * mesh_.data;
 }
 
 StepResult TrainedRank::report() const {

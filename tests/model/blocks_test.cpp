@@ -298,7 +298,8 @@ private:
 
     std::unique_ptr<Device> device_ = make_host_device();
     Context ctx_{{.threads = 1, .poll = {}, .operators = &device_->operators()}};
-    RotaryTables rotary_{*device_, rotary_config(), "a test"};
+    RotaryTables rotary_{*device_, rotary_config(), ContextCut(rotary_config().seq_length),
+                         "a test"};
     Options options_;
     std::deque<std::vector<float>> memory_;
     std::vector<Parameter> held_;

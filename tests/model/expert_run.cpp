@@ -30,8 +30,11 @@ std::vector<float> values_of(ConstTensor from) {
 }
 
 FeedForwardOptions options_of(const ExpertRun& run, int ranks) {
-    FeedForwardOptions options = feed_forward_options(
-        run.config, run.layer, {.expert = ranks, .row_factor = run.row_factor});
+    FeedForwardOptions options =
+        feed_forward_options(run.config, run.layer,
+                             {.expert = ranks,
+                              .expert_tensor = ranks == 1 ? 1 : run.expert_tensor,
+                              .row_factor = run.row_factor});
     options.moe->experts.pieces = {.dispatch = run.pieces, .combine = run.panels};
     return options;
 }
@@ -43,7 +46,8 @@ public:
         : run_(run),
           link_(link),
           place_{.rank = link != nullptr ? link->rank() : 0,
-                 .ranks = link != nullptr ? link->size() : 1},
+                 .ranks = link != nullptr ? link->size() : 1,
+                 .expert_tensor = link != nullptr ? run.expert_tensor : 1},
           ctx_({.threads = 1,
                 .poll =
                     [link] {
@@ -145,19 +149,21 @@ private:
             const TensorShard shard = tensor_shard(
                 of, of.cut == TensorCut::experts ? place_ : TeamPlace{.rank = 0, .ranks = 1});
             std::vector<float> part;
+            std::vector<int64_t>& places = results_.places[of.name];
             for_each_run(shard, of.cols, [&](const ElementRun& r) {
-                const auto first = whole.begin() + r.logical;
-                part.insert(part.end(), first, first + r.count);
+                for (int64_t i = r.logical; i < r.logical + r.count; ++i) {
+                    part.push_back(whole[static_cast<size_t>(i)]);
+                    places.push_back(i);
+                }
             });
-            const int64_t own = std::ssize(part) / of.cols;
+            const int64_t own = shard.row_count(), cols = shard.column_count();
             const DType type = of.correction_bias ? DType::fp32 : run_.config.dtype;
             Parameter& p = held.emplace_back();
             p.name = of.name;
-            p.weight = Tensor(memory(own * of.cols * size_of(type)), own, of.cols, type);
+            p.weight = Tensor(memory(own * cols * size_of(type)), own, cols, type);
             write(p.weight, part);
             if (of.correction_bias) continue;
-            p.gradient =
-                Tensor(memory(own * of.cols * size_of(DType::fp32)), own, of.cols, DType::fp32);
+            p.gradient = Tensor(memory(own * cols * size_of(DType::fp32)), own, cols, DType::fp32);
         }
         return held;
     }
@@ -213,10 +219,10 @@ private:
     std::unique_ptr<Device> device_ = make_host_device();
     std::vector<Poisoned> memory_;
     Context ctx_;
+    ExpertResults results_;
     std::vector<Parameter> held_;
     HeldParameters source_;
     FeedForward block_;
-    ExpertResults results_;
 };
 
 unsigned seed_of(const ExpertRun& run, int microbatch, int member) {
@@ -274,7 +280,11 @@ ExpertResults put_together(const std::vector<ExpertResults>& members) {
         for (const ExpertResults& member : members) {
             const std::vector<float>& part = member.gradients.at(name);
             if (joined) {
-                gradient.insert(gradient.end(), part.begin(), part.end());
+                const std::vector<int64_t>& places = member.places.at(name);
+                gradient.resize(of_first.size() * members.size(), std::nanf(""));
+                for (size_t i = 0; i < part.size(); ++i) {
+                    gradient.at(static_cast<size_t>(places[i])) = part[i];
+                }
             } else {
                 gradient.resize(part.size(), 0);
                 for (size_t i = 0; i < part.size(); ++i) gradient[i] += part[i];

@@ -19,10 +19,11 @@ namespace vocabpipe::testing {
 struct ExpertRun {
     ModelConfig config;
     int layer = 1;
-    int64_t tokens = 0;  ///< n, of a microbatch
-    int ranks = 1;       ///< e
-    int pieces = 1;      ///< K
-    int panels = 1;      ///< P
+    int64_t tokens = 0;     ///< n, of a microbatch
+    int ranks = 1;          ///< e
+    int expert_tensor = 1;  ///< x
+    int pieces = 1;         ///< K
+    int panels = 1;         ///< P
     double row_factor = 1.25;
     Recompute recompute = Recompute::none;
     bool split = false;  ///< I, then W; else B
@@ -40,6 +41,7 @@ struct ExpertBytes {
 struct ExpertResults {
     std::vector<std::vector<float>> x, residual, dy;      ///< [microbatch] (n, h)
     std::map<std::string, std::vector<float>> weights;    ///< of its parameters
+    std::map<std::string, std::vector<int64_t>> places;   ///< of these in the logical tensors
     std::vector<std::vector<float>> y, dx;                ///< [microbatch] (n, h)
     std::map<std::string, std::vector<float>> gradients;  ///< of its parameters
     ExpertBytes bytes;

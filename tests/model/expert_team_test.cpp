@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <ostream>
 #include <string>
@@ -108,6 +109,35 @@ TEST_P(ExpertTeams, MakeWhatOneRankMakesAndTheBitsOfTheSerialTeam) {
     }
 }
 
+/// x ranks share each expert: all of them the same ones, or several groups; or more ranks than
+/// there are experts.
+TEST_P(ExpertTeams, MakeWhatOneRankMakesWhereRanksShareAnExpert) {
+    struct Sizes {
+        int ranks, expert_tensor, experts;
+    };
+    for (const Sizes& sizes : {Sizes{2, 2, 8}, {4, 2, 8}, {4, 4, 8}, {8, 4, 4}}) {
+        for (const DType dtype : {DType::fp32, DType::bf16}) {
+            for (const bool split : {false, true}) {
+                SCOPED_TRACE(::testing::Message()
+                             << (dtype == DType::bf16 ? "bf16" : "fp32") << " ranks " << sizes.ranks
+                             << " x = " << sizes.expert_tensor << (split ? " split" : ""));
+                ExpertRun run{.config = GetParam().config,
+                              .tokens = 40,
+                              .ranks = sizes.ranks,
+                              .expert_tensor = sizes.expert_tensor,
+                              .recompute = split ? Recompute::none : Recompute::selective,
+                              .split = split};
+                run.config.dtype = dtype;
+                run.config.moe.experts = sizes.experts;
+                run.config.moe.groups = std::min<int64_t>(run.config.moe.groups, sizes.experts / 2);
+                const std::vector<ExpertResults> serial = run_serially(run);
+                expect_near(serial, run_alone(run), dtype);
+                EXPECT_TRUE(run_with_links(run) == serial);
+            }
+        }
+    }
+}
+
 INSTANTIATE_TEST_SUITE_P(Families, ExpertTeams, ::testing::ValuesIn(expert_cases()),
                          [](const auto& info) { return info.param.name; });
 
@@ -135,6 +165,9 @@ TEST(ExpertPieces, ChangeNoBit) {
         run.config.dtype = dtype;
         for (run.ranks = 2; run.ranks <= 4; run.ranks *= 2) {
             SCOPED_TRACE(::testing::Message() << "e = " << run.ranks);
+            run.expert_tensor = 1;
+            expect_these_bits(run, run_serially(run));
+            run.expert_tensor = 2;
             expect_these_bits(run, run_serially(run));
         }
     }
@@ -160,6 +193,23 @@ TEST(ExpertWaves, TakeAllTokensToOneExpertThroughTheSameMemory) {
                 expect_these_bits(run, serial);
             }
         }
+    }
+}
+
+TEST(ExpertWaves, TakeAllTokensToOneExpertThatRanksShare) {
+    for (const int x : {2, 4}) {
+        ExpertRun run{.config = mixtral(),
+                      .tokens = 150,
+                      .ranks = 4,
+                      .expert_tensor = x,
+                      .row_factor = 0,  // one tile
+                      .recompute = Recompute::selective};
+        const ExpertBytes planned = run_serially(run).front().bytes;
+        run.favorites = {{5, 100.0F}, {4, 90.0F}};
+        const std::vector<ExpertResults> serial = run_serially(run);
+        for (const ExpertResults& member : serial) EXPECT_EQ(member.bytes, planned);
+        expect_near(serial, run_alone(run), DType::fp32);
+        expect_these_bits(run, serial);
     }
 }
 

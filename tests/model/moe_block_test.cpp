@@ -7,10 +7,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <memory>
 #include <ostream>
 #include <string>
 #include <vector>
 
+#include "src/model/blocks/moe/router.hpp"
 #include "src/model/families/families.hpp"
 #include "tests/model/expert_run.hpp"
 #include "tests/model/fp64_moe.hpp"
@@ -242,6 +244,16 @@ TEST_P(MoeBlock, MakesWhatItsDefinitionSaysAndItsSlopes) {
 
 INSTANTIATE_TEST_SUITE_P(Routers, MoeBlock, ::testing::ValuesIn(moe_cases()),
                          [](const auto& info) { return info.param.name; });
+
+TEST(RouterWorkspace, HoldsTheSumsOfAllContextRanksHoweverFewTokensTheyHave) {
+    ParameterList parameters;
+    const Router router({.name = "gate", .hidden_size = 12, .experts = 6}, parameters);
+    const std::unique_ptr<Device> device = make_host_device();
+    const int64_t sums = 4 * 2 * 6 * size_of(DType::fp32);  // load and scores of each rank
+    EXPECT_GE(
+        router.workspace_bytes({.operators = device->operators(), .seq_length = 2, .context = 4}),
+        sums);
+}
 
 }  // namespace
 }  // namespace vocabpipe::testing

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Properties of routing plans in random cases: every choice is one row of one member in one wave,
-// both ends of a message agree, no product is early, no wave exceeds the budget.
+// Properties of routing plans in random cases: every choice is one row of each member that has its
+// expert, in one wave; both ends of a message agree, no product is early, no wave exceeds the
+// budget.
 #include "src/model/blocks/moe/routing_plan.hpp"
 
 #include <gtest/gtest.h>
@@ -33,8 +34,9 @@ struct Case {
         for (int rank = 0; rank < shape.members; ++rank) all.push_back(plan(rank));
         return all;
     }
-    [[nodiscard]] int owner(int32_t expert) const {
-        return static_cast<int>(expert / shape.own_experts());
+    /// Whether a member has a part of the expert.
+    [[nodiscard]] bool owns(int member, int32_t expert) const {
+        return expert / shape.own_experts() == member / shape.expert_tensor;
     }
     /// Number of `source` in the order in which its copies come to `rank`.
     [[nodiscard]] int turn(int rank, int source) const {
@@ -44,8 +46,7 @@ struct Case {
     [[nodiscard]] int64_t rows(int member) const {
         int64_t count = 0;
         for (const auto& of_member : choices) {
-            count +=
-                std::ranges::count_if(of_member, [&](int32_t e) { return owner(e) == member; });
+            count += std::ranges::count_if(of_member, [&](int32_t e) { return owns(member, e); });
         }
         return count;
     }
@@ -60,8 +61,10 @@ Case random_case(unsigned seed) {
     std::mt19937 random(seed);
     Case c;
     RoutingShape& shape = c.shape;
-    shape.members = static_cast<int>(uniform(random, 1, 5));
-    shape.experts = shape.members * uniform(random, 1, 5);
+    shape.expert_tensor = static_cast<int>(std::max<int64_t>(1, uniform(random, -2, 3)));
+    const int64_t groups = uniform(random, 1, shape.expert_tensor == 1 ? 5 : 3);
+    shape.members = static_cast<int>(groups) * shape.expert_tensor;
+    shape.experts = groups * uniform(random, 1, 5);
     shape.per_token = uniform(random, 1, std::min<int64_t>(shape.experts, 4));
     shape.tokens = uniform(random, 0, seed % 16 == 0 ? 130 : 20);
     shape.pieces = static_cast<int>(uniform(random, 1, 4));
@@ -87,9 +90,10 @@ Case random_case(unsigned seed) {
 }
 
 using Slot = std::tuple<int, int64_t, int64_t>;  // member, token, choice
+using Row = std::tuple<Slot, int>;               // and part of the expert
 
-/// Rows of one wave of one member; adds the slots they are made of.
-void check_rows(const Case& c, int rank, const RoutingWave& wave, std::vector<Slot>& slots) {
+/// Rows of one wave of one member; adds what they are.
+void check_rows(const Case& c, int rank, const RoutingWave& wave, std::vector<Row>& rows) {
     const int64_t k = c.shape.per_token;
     ASSERT_LE(wave.row_count(), c.shape.budget);
     ASSERT_EQ(std::ssize(wave.rows), c.shape.own_experts());
@@ -109,8 +113,8 @@ void check_rows(const Case& c, int rank, const RoutingWave& wave, std::vector<Sl
             const auto source = static_cast<int>(token / c.shape.tokens);
             const int64_t n = token % c.shape.tokens;
             ASSERT_EQ(c.choices[static_cast<size_t>(source)][static_cast<size_t>(n * k + slot % k)],
-                      rank * c.shape.own_experts() + expert);
-            slots.emplace_back(source, n, slot % k);
+                      c.shape.first_expert(rank) + expert);
+            rows.emplace_back(Slot{source, n, slot % k}, rank % c.shape.expert_tensor);
         }
     }
     ASSERT_EQ(next, wave.row_count());
@@ -191,7 +195,7 @@ void check_ends(const Case& c, const std::vector<RoutingWave>& waves, std::set<S
 
 void check(const Case& c) {
     const std::vector<RoutingPlan> plans = c.plans();
-    std::vector<Slot> slots;
+    std::vector<Row> made;
     std::set<Slot> copies;
     int64_t least_waves = 1, most_waves = 1;
     for (int member = 0; member < c.shape.members; ++member) {
@@ -210,15 +214,16 @@ void check(const Case& c) {
         for (const RoutingPlan& plan : plans) waves.push_back(plan.wave(number));
         for (int rank = 0; rank < c.shape.members; ++rank) {
             const RoutingWave& wave = waves[static_cast<size_t>(rank)];
-            ASSERT_NO_FATAL_FAILURE(check_rows(c, rank, wave, slots));
+            ASSERT_NO_FATAL_FAILURE(check_rows(c, rank, wave, made));
             ASSERT_NO_FATAL_FAILURE(check_steps(c, rank, wave));
             ASSERT_LE(wave.copy_count(), c.shape.most_received());
         }
         ASSERT_NO_FATAL_FAILURE(check_ends(c, waves, copies));
     }
-    ASSERT_EQ(std::ssize(slots), c.shape.members * c.shape.tokens * c.shape.per_token);
-    std::ranges::sort(slots);
-    ASSERT_EQ(std::ranges::adjacent_find(slots), slots.end()) << "a row made twice";
+    ASSERT_EQ(std::ssize(made),
+              c.shape.members * c.shape.tokens * c.shape.per_token * c.shape.expert_tensor);
+    std::ranges::sort(made);
+    ASSERT_EQ(std::ranges::adjacent_find(made), made.end()) << "a row made twice";
     ASSERT_LE(std::ssize(copies), c.shape.members * c.shape.tokens * c.shape.most_copies());
 }
 
@@ -272,6 +277,28 @@ TEST(RowBudget, IsAFactorOfTheMeanBetweenATileAndTheWorstCase) {
     EXPECT_EQ(row_budget(shape, 100), 8000);
     const RoutingShape few{.members = 2, .tokens = 10, .experts = 2, .per_token = 2};
     EXPECT_EQ(row_budget(few, 1.25), 20);
+    const RoutingShape shared{
+        .members = 4, .tokens = 1000, .experts = 2, .per_token = 1, .expert_tensor = 2};
+    EXPECT_EQ(row_budget(shared, 1.25), 2500) << "a choice is a row on two members";
+}
+
+// 2 experts on 4 members: a token goes to both members that share its expert, once.
+TEST(RoutingPlan, SendsATokenToAllRanksOfItsExpert) {
+    const Case c{.shape = {.members = 4,
+                           .tokens = 2,
+                           .experts = 2,
+                           .per_token = 1,
+                           .expert_tensor = 2,
+                           .budget = 8},
+                 .choices = {{0, 1}, {1, 1}, {1, 0}, {1, 1}}};
+    EXPECT_EQ(c.shape.own_experts(), 1);
+    EXPECT_EQ(c.shape.most_copies(), 2);
+    const std::vector<std::vector<int32_t>> sent{{0}, {0}, {1}, {1}};
+    EXPECT_EQ(c.plan(0).wave(0).tokens, sent);
+    EXPECT_EQ(c.plan(0).wave(0).row_count(), 2);
+    EXPECT_EQ(c.plan(1).wave(0).row_count(), 2);
+    EXPECT_EQ(c.plan(2).wave(0).row_count(), 6);
+    EXPECT_EQ(c.plan(3).wave(0).row_count(), 6);
 }
 
 TEST(RoutingPlan, RefusesWhatIsNoPlan) {
@@ -283,6 +310,9 @@ TEST(RoutingPlan, RefusesWhatIsNoPlan) {
     c.choices[1][0] = 4;
     EXPECT_THROW(static_cast<void>(c.plan(0)), UsageError);
     c.choices[1].pop_back();
+    EXPECT_THROW(static_cast<void>(c.plan(0)), UsageError);
+    c.choices = {{0, 1, 2, 3}, {0, 1, 0, 1}};
+    c.shape.expert_tensor = 3;
     EXPECT_THROW(static_cast<void>(c.plan(0)), UsageError);
 }
 

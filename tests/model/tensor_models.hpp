@@ -93,12 +93,14 @@ namespace vocabpipe::testing {
                                   .vocab_size = config.vocab_size});
 }
 
-[[nodiscard]] inline ModelPartition tensor_partition(const ModelConfig& config, const Mesh& mesh) {
+[[nodiscard]] inline ModelPartition tensor_partition(const ModelConfig& config, const Mesh& mesh,
+                                                     int expert_tensor = 1) {
     return {.layers_per_stage = std::vector<int>(static_cast<size_t>(mesh.pipeline),
                                                  config.num_layers / mesh.pipeline),
             .replicas = mesh.data,
             .tensor = mesh.tensor,
-            .expert = mesh.expert};
+            .expert = mesh.expert,
+            .expert_tensor = expert_tensor};
 }
 
 /// Numbers in the logical tensor of the elements of a rank's weight, in its order.

@@ -26,11 +26,12 @@ using ::testing::HasSubstr;
 /// All ranks of a mesh, one after the other.
 class Ranks {
 public:
-    Ranks(ModelConfig config, const Mesh& mesh_, VocabMode mode = VocabMode::one_barrier)
+    Ranks(ModelConfig config, const Mesh& mesh_, VocabMode mode = VocabMode::one_barrier,
+          int expert_tensor = 1)
         : mesh(mesh_),
           config_(std::move(config)),
           schedule_(tensor_schedule(config_, mesh, mode)),
-          partition_(tensor_partition(config_, mesh)) {
+          partition_(tensor_partition(config_, mesh, expert_tensor)) {
         for (int rank = 0; rank < mesh.size(); ++rank) {
             models.push_back(
                 std::make_unique<ModelRank>(config_, partition_, schedule_, rank, *device_));
@@ -60,9 +61,26 @@ const std::vector<Mesh> kMeshes{{1, 1, 2},    {2, 1, 2},    {1, 1, 4},    {1, 2,
                                 {2, 2, 2},    {1, 3, 2},    {1, 2, 1, 2}, {2, 4, 1, 2},
                                 {1, 4, 1, 4}, {2, 2, 2, 2}, {1, 2, 2, 4}, {1, 1, 4, 2}};
 
-std::string text_of(const Mesh& mesh) {
+/// A mesh that can share the model, and how many of its expert ranks share each expert.
+struct SharedBy {
+    Mesh mesh;
+    int expert_tensor = 1;
+};
+
+std::vector<SharedBy> all_that_share(const ModelConfig& config) {
+    std::vector<SharedBy> all;
+    for (const Mesh& mesh : that_share(config, kMeshes)) {
+        for (const int x : {1, 2, 4}) {
+            if (mesh.expert % x == 0) all.push_back({mesh, x});
+        }
+    }
+    return all;
+}
+
+std::string text_of(const Mesh& mesh, int expert_tensor = 1) {
     return "p=" + std::to_string(mesh.pipeline) + " d=" + std::to_string(mesh.data) +
-           " t=" + std::to_string(mesh.tensor) + " e=" + std::to_string(mesh.expert);
+           " t=" + std::to_string(mesh.tensor) + " e=" + std::to_string(mesh.expert) +
+           " x=" + std::to_string(expert_tensor);
 }
 
 TEST(TensorParameters, AreInitialisedToTheElementsOfTheWholeModel) {
@@ -75,9 +93,9 @@ TEST(TensorParameters, AreInitialisedToTheElementsOfTheWholeModel) {
             for (const Parameter& p : whole.models.front()->parameters()) {
                 by_name.emplace(p.name, &p);
             }
-            for (const Mesh& mesh : that_share(config, kMeshes)) {
-                SCOPED_TRACE(config.family + " " + text_of(mesh));
-                Ranks ranks(config, mesh);
+            for (const auto& [mesh, x] : all_that_share(config)) {
+                SCOPED_TRACE(config.family + " " + text_of(mesh, x));
+                Ranks ranks(config, mesh, VocabMode::one_barrier, x);
                 ranks.initialise(7);
                 for (const auto& model : ranks.models) {
                     for (const Parameter& p : model->parameters()) {
@@ -114,9 +132,9 @@ void count(Counts& counts, const Parameter& p) {
 TEST(TensorParameters, AreUpdatedAndCountedOnce) {
     for (const ModelConfig& config : tensor_and_expert_models()) {
         for (const VocabMode mode : {VocabMode::none, VocabMode::one_barrier}) {
-            for (const Mesh& mesh : that_share(config, kMeshes)) {
-                SCOPED_TRACE(config.family + " " + text_of(mesh));
-                const Ranks ranks(config, mesh, mode);
+            for (const auto& [mesh, x] : all_that_share(config)) {
+                SCOPED_TRACE(config.family + " " + text_of(mesh, x));
+                const Ranks ranks(config, mesh, mode, x);
                 Counts counted;
                 Counts copies;  // of the tied weight: another rank's, with its own updates
                 for (const auto& model : ranks.models) {

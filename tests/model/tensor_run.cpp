@@ -95,7 +95,7 @@ public:
         : run_(run),
           rank_(rank),
           parameters_(run, rank, *device_),
-          rotary_(*device_, run.config, "a test"),
+          rotary_(*device_, run.config, ContextCut(run.config.seq_length), "a test"),
           rows_(run.sequences * run.config.seq_length / run.ranks),
           boundary_bytes_(rows_ * run.config.hidden_size * size_of(run.config.dtype)),
           ctx_({.threads = 1,

@@ -121,6 +121,57 @@ TEST(TensorShard, IsWalkedInItsOwnOrderAndInLongRuns) {
     EXPECT_EQ(runs, 1);
 }
 
+/// Gate and up of 4 experts of 6 columns, and their down, for 2 groups of 3 ranks.
+TEST(TensorShard, GivesRanksThatShareExpertsTheSameColumnsOfEachMatrix) {
+    const LogicalParameter gate_up{.name = "gate_up",
+                                   .rows = 4 * 2 * 6,
+                                   .cols = 5,
+                                   .cut = TensorCut::experts,
+                                   .expert_cut = TensorCut::rows,
+                                   .ranges = std::vector<int64_t>(8, 6)};
+    const LogicalParameter down{.name = "down",
+                                .rows = 4 * 5,
+                                .cols = 6,
+                                .cut = TensorCut::experts,
+                                .expert_cut = TensorCut::columns};
+    for (const LogicalParameter& p : {gate_up, down}) {
+        std::vector<int> holders(static_cast<size_t>(p.rows * p.cols));
+        for (int rank = 0; rank < 6; ++rank) {
+            const TensorShard shard = tensor_shard(p, {rank, 6, 3});
+            for (const int64_t element : elements(shard, p.cols)) {
+                ++holders.at(static_cast<size_t>(element));
+            }
+        }
+        EXPECT_EQ(holders, std::vector<int>(holders.size(), 1)) << p.name;
+    }
+    const TensorShard of_gate_up = tensor_shard(gate_up, {4, 6, 3});
+    const std::vector<TensorShard::Range> rows{{26, 2}, {32, 2}, {38, 2}, {44, 2}}, all{{0, 5}};
+    EXPECT_EQ(of_gate_up.rows, rows);
+    EXPECT_EQ(of_gate_up.columns, all);
+    const TensorShard of_down = tensor_shard(down, {4, 6, 3});
+    const std::vector<TensorShard::Range> experts{{10, 10}}, columns{{2, 2}};
+    EXPECT_EQ(of_down.rows, experts);
+    EXPECT_EQ(of_down.columns, columns);
+    // All experts in one group; and groups of one rank, which have whole experts.
+    EXPECT_EQ(tensor_shard(down, {1, 3, 3}).columns, columns);
+    const std::vector<TensorShard::Range> two{{24, 24}};
+    EXPECT_EQ(tensor_shard(gate_up, {1, 2}).rows, two);
+    for (const auto& [place, text] :
+         {std::pair(TeamPlace{0, 4, 4},
+                    "--expert-tensor-parallel-size 4: 6 columns of down do not "
+                    "divide into so many equal parts; use a divisor of them"),
+          {TeamPlace{0, 6, 2},
+           "--expert-model-parallel-size 3: 20 rows of down do not divide into "
+           "so many equal parts; use a divisor of them"}}) {
+        try {
+            (void)tensor_shard(down, place);
+            FAIL();
+        } catch (const UsageError& error) {
+            EXPECT_STREQ(error.what(), text);
+        }
+    }
+}
+
 TEST(TensorShard, SharesRowsOfTheVocabularyThatDoNotDivide) {
     for (const int64_t rows : {0, 1, 3, 30, 31}) {
         for (const int ranks : {1, 2, 4, 7}) {

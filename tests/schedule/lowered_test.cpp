@@ -57,22 +57,24 @@ void add_buckets(StepSizes& sizes, const Schedule& schedule) {
 }
 
 /// Every other stage has experts.
-StepSizes sizes_of_world(const Schedule& schedule, int replicas, int tensor, int expert = 1) {
+StepSizes sizes_of_world(const Schedule& schedule, int replicas, int tensor, int expert = 1,
+                         int context = 1) {
     StepSizes sizes = sizes_for(schedule);
     sizes.report_bytes = 40;
     sizes.replicas = replicas;
     sizes.tensor = tensor;
     sizes.expert = expert;
+    sizes.context = context;
     for (int s = 0; s < schedule.stages; ++s) sizes.has_experts.push_back(s % 2 == 0);
-    if (replicas * tensor > 1) add_buckets(sizes, schedule);
+    if (replicas * context * tensor > 1) add_buckets(sizes, schedule);
     return sizes;
 }
 
 Lowered copied(const Schedule& schedule, int replicas, int tensor = 1, int expert = 1,
-               const LowerOptions& options = {}) {
+               const LowerOptions& options = {}, int context = 1) {
     TableCosts costs = uneven_costs(schedule);
-    costs.slices = replicas * tensor;
-    return lower_world(schedule, sizes_of_world(schedule, replicas, tensor, expert), costs,
+    costs.slices = replicas * context * tensor;
+    return lower_world(schedule, sizes_of_world(schedule, replicas, tensor, expert, context), costs,
                        options);
 }
 
@@ -106,6 +108,7 @@ TEST(Lowered, ProgramsOfAWorldFitEachOther) {
               copied(schedule, 2, 2), copied(schedule, 1, 4), copied(schedule, 3, 2),
               copied(schedule, 2, 1, 2), copied(schedule, 4, 1, 2), copied(schedule, 2, 2, 2),
               copied(schedule, 2, 2, 4), copied(schedule, 1, 4, 2),
+              copied(schedule, 1, 1, 1, {}, 3), copied(schedule, 2, 2, 4, {}, 2),
               copied(schedule, 3, 2, 2, {.bucket_piece = 40})}) {
             SCOPED_TRACE(std::to_string(world.mesh.data) + " x " +
                          std::to_string(world.mesh.tensor) + ", experts by " +
@@ -201,9 +204,11 @@ TEST(Lowered, OneProgramIsThatOfAll) {
 
 TEST(Lowered, PassesMeetTheLargerOfTheirStagesTeams) {
     const Schedule schedule = generated({"zb-h1", VocabMode::one_barrier, false}, 2, 2);
-    for (const auto& [data, tensor, expert] :
-         {std::tuple(4, 1, 2), std::tuple(2, 2, 4), std::tuple(1, 4, 2), std::tuple(2, 2, 1)}) {
-        const Lowered world = copied(schedule, data, tensor, expert);
+    for (const auto& [data, tensor, expert, context] :
+         {std::tuple(4, 1, 2, 1), std::tuple(2, 2, 4, 1), std::tuple(1, 4, 2, 1),
+          std::tuple(2, 2, 1, 1), std::tuple(1, 1, 1, 2), std::tuple(2, 2, 4, 2),
+          std::tuple(2, 1, 4, 2), std::tuple(1, 2, 2, 3)}) {
+        const Lowered world = copied(schedule, data, tensor, expert, {}, context);
         std::map<uint32_t, std::vector<int>> ranks;  // that have a pass at this order
         std::map<uint32_t, Pass> passes;
         for (const Program& program : world.all()) {
@@ -217,13 +222,15 @@ TEST(Lowered, PassesMeetTheLargerOfTheirStagesTeams) {
             const Pass& pass = passes[order];
             const bool stage =
                 pass.op == Op::F || pass.op == Op::B || pass.op == Op::I || pass.op == Op::W;
-            const bool experts = stage && pass.stage % 2 == 0 && expert > tensor;
-            const Axis axis = experts ? Axis::expert : stage ? Axis::tensor : Axis::pipeline;
+            const bool experts = stage && pass.stage % 2 == 0 && expert > context * tensor;
+            const Axis axis = experts ? Axis::expert
+                              : stage ? Axis::context_tensor
+                                      : Axis::pipeline;
             const Mesh::Place place = world.mesh.place(met.front());
             EXPECT_EQ(met, axis == Axis::pipeline ? std::vector{met.front()}
                                                   : world.mesh.ranks_along(axis, place))
-                << to_string(pass) << " of " << data << " x " << tensor << ", experts by "
-                << expert;
+                << to_string(pass) << " of " << data << " x " << context << " x " << tensor
+                << ", experts by " << expert;
         }
     }
 }

@@ -21,21 +21,23 @@ using ::testing::HasSubstr;
 
 /// Coordinates of a rank, counted out: tensor fastest, pipeline slowest.
 struct Coordinates {
-    int k = 0, r = 0, i = 0;
-    int c = 0;         ///< of the slice
+    int k = 0, r = 0, c = 0, i = 0;
+    int slice = 0;
     int j = 0, q = 0;  ///< which experts, and which copy of them
 };
 
 std::vector<Coordinates> counted_out(const Mesh& mesh) {
     std::vector<Coordinates> ranks;
     for (int k = 0; k < mesh.pipeline; ++k) {
-        int c = 0;
+        int slice = 0;
         int j = 0;
         int q = 0;
         for (int r = 0; r < mesh.data; ++r) {
-            for (int i = 0; i < mesh.tensor; ++i) {
-                ranks.push_back({k, r, i, c++, j, q});
-                if (++j == mesh.expert) j = 0, ++q;
+            for (int c = 0; c < mesh.context; ++c) {
+                for (int i = 0; i < mesh.tensor; ++i) {
+                    ranks.push_back({k, r, c, i, slice++, j, q});
+                    if (++j == mesh.expert) j = 0, ++q;
+                }
             }
         }
     }
@@ -46,10 +48,14 @@ std::vector<Coordinates> counted_out(const Mesh& mesh) {
 std::vector<int> fixed(Axis axis, const Coordinates& at) {
     switch (axis) {
         case Axis::pipeline:
-            return {at.r, at.i};
+            return {at.r, at.c, at.i};
         case Axis::model:
-            return {at.r};
+            return {at.r, at.c};
         case Axis::tensor:
+            return {at.k, at.r, at.c};
+        case Axis::context:
+            return {at.k, at.r, at.i};
+        case Axis::context_tensor:
             return {at.k, at.r};
         case Axis::expert:
             return {at.k, at.q};
@@ -74,6 +80,12 @@ std::vector<Mesh> meshes() {
                     const bool nests = t % e == 0 || e % t == 0;
                     if (d * t % e == 0 && nests) all.push_back({p, d, t, e});
                 }
+                for (int context = 2; context <= 3; ++context) {
+                    all.push_back({p, d, t, 1, context});
+                    all.push_back({p, d, t, t, context});
+                    all.push_back({p, d, t, context * t, context});
+                    all.push_back({p, d, t, d * context * t, context});
+                }
             }
         }
     }
@@ -82,7 +94,8 @@ std::vector<Mesh> meshes() {
 
 std::string sizes_of_mesh(const Mesh& mesh) {
     return "p=" + std::to_string(mesh.pipeline) + " d=" + std::to_string(mesh.data) +
-           " t=" + std::to_string(mesh.tensor) + " e=" + std::to_string(mesh.expert);
+           " t=" + std::to_string(mesh.tensor) + " e=" + std::to_string(mesh.expert) +
+           " C=" + std::to_string(mesh.context);
 }
 
 TEST(MeshAxes, RanksAreCountedTensorFastestAndPipelineSlowest) {
@@ -93,13 +106,13 @@ TEST(MeshAxes, RanksAreCountedTensorFastestAndPipelineSlowest) {
         ASSERT_EQ(mesh.size(), static_cast<int>(ranks.size()));
         for (int rank = 0; rank < mesh.size(); ++rank) {
             const Coordinates& at = ranks[static_cast<size_t>(rank)];
-            const Mesh::Place place{at.k, at.r, at.i};
+            const Mesh::Place place{at.k, at.r, at.i, at.c};
             ASSERT_EQ(mesh.place(rank), place);
             ASSERT_EQ(mesh.world_rank(place), rank);
             ASSERT_EQ(mesh.pipeline_rank(rank), at.k);
             ASSERT_EQ(mesh.replica(rank), at.r);
-            ASSERT_EQ(mesh.slice(place), at.c);
-            if (mesh.tensor == 1) {
+            ASSERT_EQ(mesh.slice(place), at.slice);
+            if (mesh.tensor * mesh.context == 1) {
                 ASSERT_EQ(rank, at.k * mesh.data + at.r);
                 ASSERT_EQ(mesh.world_rank(at.k, at.r), rank);
             }
@@ -132,7 +145,9 @@ TEST(MeshAxes, SizesMultiply) {
         EXPECT_EQ(size(Axis::pipeline), mesh.pipeline);
         EXPECT_EQ(size(Axis::tensor), mesh.tensor);
         EXPECT_EQ(size(Axis::expert), mesh.expert);
-        EXPECT_EQ(size(Axis::data), mesh.data);
+        EXPECT_EQ(size(Axis::context), mesh.context);
+        EXPECT_EQ(size(Axis::context_tensor), size(Axis::context) * size(Axis::tensor));
+        EXPECT_EQ(size(Axis::data), mesh.data * mesh.context);
         EXPECT_EQ(size(Axis::model), size(Axis::pipeline) * size(Axis::tensor));
         EXPECT_EQ(size(Axis::data_tensor), size(Axis::data) * size(Axis::tensor));
         EXPECT_EQ(size(Axis::data_tensor), size(Axis::expert) * size(Axis::expert_data));
@@ -216,6 +231,12 @@ TEST(MeshAxes, RefusesWhatDoesNotDivideOrNest) {
     EXPECT_THAT(refusal({.data = 3, .tensor = 2, .expert = 3}),
                 AllOf(HasSubstr("3 expert ranks and 2 tensor ranks do not nest"),
                       HasSubstr("multiple of the other")));
+    EXPECT_THAT(refusal({.context = 0}), HasSubstr("0 context"));
+    EXPECT_THAT(refusal({.data = 2, .expert = 2, .context = 3}),
+                HasSubstr("2 expert ranks and 3 context and tensor ranks do not nest"));
+    EXPECT_THAT(refusal({.expert = 2, .context = 3}),
+                HasSubstr("must divide the 3 slices of 1 data x 3 context x 1 tensor ranks"));
+    EXPECT_EQ(refusal({.data = 2, .expert = 6, .context = 3}), "");
     EXPECT_EQ(refusal({.data = 3, .tensor = 2, .expert = 6}), "");
     EXPECT_EQ(refusal({.data = 1, .tensor = 4, .expert = 2}), "");
 }

@@ -146,18 +146,32 @@ TEST(ChromeTraceReader, ReadsBackTheMeshWhoseTraceNamesEveryPlace) {
     EXPECT_THAT(tensor, HasSubstr("rank 2 (pipeline rank 1, tensor rank 0)"));
     EXPECT_THAT(written({.data = 2, .tensor = 2}),
                 HasSubstr("rank 2 (pipeline rank 0, replica 1, tensor rank 0)"));
+    EXPECT_THAT(written({.tensor = 2, .context = 2}),
+                AllOf(HasSubstr("rank 1 (pipeline rank 0, context rank 0, tensor rank 1)"),
+                      HasSubstr("rank 2 (pipeline rank 0, context rank 1, tensor rank 0)")));
+    EXPECT_THAT(written({.data = 2, .context = 2}),
+                HasSubstr("rank 3 (pipeline rank 0, replica 1, context rank 1)"));
     const std::string alone = written({.pipeline = 4});
     EXPECT_THAT(alone, AllOf(HasSubstr(R"({"name":"rank 2"})"), Not(HasSubstr("mesh"))));
 
-    std::string other = tensor;
-    other.replace(other.find(R"("tensor":2)"), 10, R"("tensor":3)");
-    write_file(folder / "other.json", other);
-    try {
-        (void)read_chrome_trace(folder / "other.json");
-        FAIL() << "a mesh of 6 for 4 ranks";
-    } catch (const InputFileError& error) {
-        EXPECT_THAT(error.what(), HasSubstr("for 4 ranks"));
+    const auto read_with = [&](const std::string& part, const std::string& instead) {
+        std::string other = tensor;
+        other.replace(other.find(part), part.size(), instead);
+        write_file(folder / "other.json", other);
+        return read_chrome_trace(folder / "other.json").mesh;
+    };
+    for (const auto& [part, instead] : {std::pair(R"("tensor":2)", R"("tensor":3)"),
+                                        {R"("context":1)", R"("context":2)"},
+                                        {R"("context":1)", R"("context":0)"}}) {
+        try {
+            (void)read_with(part, instead);
+            FAIL() << instead << " is not a mesh for 4 ranks";
+        } catch (const InputFileError& error) {
+            EXPECT_THAT(error.what(), HasSubstr("for 4 ranks"));
+        }
     }
+    // Traces of earlier versions have no context ranks.
+    EXPECT_EQ(read_with(R"("context":1,)", ""), (Mesh{.pipeline = 2, .tensor = 2}));
 }
 
 TEST(ChromeTraceReader, ReadsBackWhatWasWritten) {

@@ -59,6 +59,8 @@ TEST(SvgTimeline, GroupsTheRanksOfAMeshByTheirPlaceInThePipeline) {
     EXPECT_EQ(count(picture, ">pipeline rank 0</text>"), 1);
     EXPECT_THAT(picture, HasSubstr(">rank 0 t0</text>"));
     EXPECT_THAT(picture, HasSubstr(">rank 2 t2</text>"));
+    run.mesh = {.pipeline = 1, .context = 3};
+    EXPECT_THAT(picture_of({run}), HasSubstr(">rank 2 c2</text>"));
 }
 
 TEST(SvgTimeline, IsTheSameForTheSameRuns) {

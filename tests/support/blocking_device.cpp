@@ -69,7 +69,8 @@ public:
     [[nodiscard]] int rank() const override { return host_->rank(); }
     [[nodiscard]] int size() const override { return host_->size(); }
     [[nodiscard]] Operation all_to_all(std::span<const Outgoing> send,
-                                       std::span<const Incoming> receive, Name name) override {
+                                       std::span<const Incoming> receive, Name name,
+                                       Order /*order*/) override {
         return Operation(std::make_unique<HostExchange>(device_, *host_, name.what, send, receive));
     }
     void poll() override { host_->poll(); }

@@ -64,7 +64,8 @@ private:
         [[nodiscard]] int rank() const override { return rank_; }
         [[nodiscard]] int size() const override { return team_.members_; }
         [[nodiscard]] Operation all_to_all(std::span<const Outgoing> send,
-                                           std::span<const Incoming> receive, Name name) override {
+                                           std::span<const Incoming> receive, Name name,
+                                           Order /*order*/) override {
             return Operation(
                 std::make_unique<SerialExchange>(team_, rank_, send, receive, name.what));
         }

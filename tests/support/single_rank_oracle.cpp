@@ -60,13 +60,15 @@ struct Trace {
 std::vector<Microbatch> Batch::microbatches() const {
     std::vector<Microbatch> all;
     for (size_t j = 0; j < tokens.size(); ++j) {
-        all.push_back({.index = static_cast<int>(j),
-                       .sequences = sequences,
-                       .seq_length = seq_length,
-                       .tokens = tokens[j],
-                       .labels = labels[j],
-                       .loss_gradient = loss_gradient[j],
-                       .first_visible = first_visible_of(j)});
+        all.push_back(
+            {.index = static_cast<int>(j),
+             .sequences = sequences,
+             .seq_length = seq_length,
+             .tokens = tokens[j],
+             .labels = labels[j],
+             .loss_gradient = loss_gradient[j],
+             .loss_weight = loss_weights.empty() ? std::nullopt : std::optional(loss_weights[j]),
+             .first_visible = first_visible_of(j)});
     }
     return all;
 }

@@ -19,6 +19,8 @@ struct Batch {
     std::vector<std::vector<float>> loss_gradient;
     int64_t counted_tokens = 0;
     std::vector<std::vector<int32_t>> first_visible = {};  ///< [microbatch], or empty: no mask
+    /// [microbatch] Microbatch::loss_weight, or empty: sums of loss_gradient.
+    std::vector<double> loss_weights = {};
 
     /// Empty without a mask.
     [[nodiscard]] std::span<const int32_t> first_visible_of(size_t microbatch) const {

@@ -194,9 +194,11 @@ struct PassMemory {
 };
 
 /// Makes and releases pieces in a random order of this rank's own, then uses what has come.
-void run_operation(const PassEnd& pass, TileLink& link, PassMemory& memory, std::mt19937& random) {
+void run_operation(const PassEnd& pass, TileLink& link, PassMemory& memory, std::mt19937& random,
+                   TileLink::Order order_of_steps = TileLink::Order::by_member) {
     memory.poison_received(pass);
-    TileLink::Operation op = link.all_to_all(memory.send, memory.receive, {"exchange", 3});
+    TileLink::Operation op =
+        link.all_to_all(memory.send, memory.receive, {"exchange", 3}, order_of_steps);
     std::vector<int> order, made(static_cast<size_t>(link.size()), 0);
     for (int m = 0; m < link.size(); ++m) {
         order.insert(order.end(), static_cast<size_t>(memory.pieces_to(m)), m);
@@ -276,7 +278,9 @@ TEST_P(CudaTileLink, PiecesOfAnySizeArriveInManyOperationsInARow) {
                 memory.push_back(
                     std::make_unique<PassMemory>(ends[static_cast<size_t>(i)], c.rank(), i));
             }
-            for (const auto& one : memory) run_operation(pass, *link, *one, random);
+            const auto order =
+                round % 2 == 0 ? TileLink::Order::by_member : TileLink::Order::by_piece;
+            for (const auto& one : memory) run_operation(pass, *link, *one, random, order);
             pass.drain();
             for (const auto& one : memory) one->check();
         });

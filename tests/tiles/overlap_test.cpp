@@ -205,6 +205,22 @@ TEST(Overlap, NothingIsFasterThanComputingOrTheLinkAlone) {
     }
 }
 
+TEST(Overlap, AttentionOfAPanelRunsWhileTheNextOneTravels) {
+    // Two members of two panels of 32 rows each: panels arrive at 32 and 64, attention of one takes
+    // 64.
+    const TileMap map = TileMap::even(128, 2, 2);
+    const OverlapTimes times =
+        overlap(OverlapOp::gather_attention, map, 128, {.bytes_per_ns = 1}, {.row_bytes = 1});
+    EXPECT_EQ(times.link_ns, 64);
+    EXPECT_EQ(times.blocking_ns, 128 + 64);
+    EXPECT_EQ(times.overlapped_ns, 32 + 2 * 64);
+    EXPECT_EQ(times.hidden(), 0.5);
+    // A slow link: the last panel arrives at 4 * 64, and its attention remains.
+    const OverlapTimes slow =
+        overlap(OverlapOp::gather_attention, map, 128, {.bytes_per_ns = 0.25}, {.row_bytes = 1});
+    EXPECT_EQ(slow.overlapped_ns, 4 * 64 + 64);
+}
+
 TEST(Overlap, LatencyAndTheCostOfPiecesAreCounted) {
     const TileMap map = TileMap::even(64, 1, 2);
     const Link link{.bytes_per_ns = 0.5, .latency_ns = 7, .piece_ns = 3};

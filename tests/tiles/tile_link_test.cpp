@@ -244,6 +244,59 @@ TEST_P(TileLinkRanks, AllGatherInPlaceMovesRowsOfATileMap) {
     });
 }
 
+/// Pieces of two operations' worth, in the reverse order and with gaps, and the second of them made
+/// from the first ones of all members.
+TEST_P(TileLinkRanks, PiecesMayLieAnywhereAndFollowFromPiecesThatHaveArrived) {
+    world().run([](Communicator& c) {
+        const auto link = link_of(c);
+        const auto members = static_cast<size_t>(c.size());
+        Bytes memory(members * 64, kPoison);
+        const std::vector<int64_t> out_begins{32, 3}, out_ends{40, 3 + 5};
+        std::vector<std::vector<int64_t>> in_begins, in_ends;
+        std::vector<TileLink::Outgoing> send(members);
+        std::vector<TileLink::Incoming> receive(members);
+        Bytes own(64, kPoison);
+        for (size_t m = 0; m < members; ++m) {
+            const auto at = static_cast<int64_t>(64 * m);
+            in_begins.push_back({at + 50, at + 10});
+            in_ends.push_back({at + 58, at + 15});
+        }
+        for (size_t m = 0; m < members; ++m) {
+            send[m] = {own, out_ends, out_begins};
+            receive[m] = {memory, in_ends[m], in_begins[m]};
+        }
+        TileLink::Operation op =
+            link->all_to_all(send, receive, {"scattered"}, TileLink::Order::by_piece);
+        for (int64_t i = 32; i < 40; ++i) {
+            own[static_cast<size_t>(i)] = content(c.rank(), 0, 5, static_cast<size_t>(i));
+        }
+        for (int i = 0; i < c.size(); ++i) op.release(link->to(i), 1);
+        std::byte sum{};
+        for (int i = 0; i < c.size(); ++i) {
+            const int from = link->from(i);
+            op.wait(from, 1);
+            for (size_t n = 0; n < 8; ++n) {
+                const std::byte got = memory[static_cast<size_t>(from) * 64 + 50 + n];
+                EXPECT_EQ(got, content(from, 0, 5, 32 + n));
+                sum ^= got;
+            }
+        }
+        for (size_t n = 3; n < 8; ++n) own[n] = sum;
+        for (int i = 0; i < c.size(); ++i) op.release(link->to(i), 2);
+        op.finish();
+        for (size_t m = 0; m < members; ++m) {
+            for (size_t n = 0; n < 64; ++n) {
+                const std::byte got = memory[64 * m + n];
+                if (n >= 10 && n < 15) {
+                    EXPECT_EQ(got, sum);
+                } else if (n < 50 || n >= 58) {
+                    EXPECT_EQ(got, kPoison);
+                }
+            }
+        }
+    });
+}
+
 TEST_P(TileLinkRanks, AWaitSaysHowManyPiecesAreThere) {
     world().run([](Communicator& c) {
         const auto link = link_of(c);

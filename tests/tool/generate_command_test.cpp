@@ -101,7 +101,9 @@ TEST_F(GenerateCommand, SaysTheSameOnExpertRanks) {
     const Outcome alone = generate(arguments + "--max-new-tokens 40");
     EXPECT_THAT(alone.output, StartsWith("cdabcdabcdab")) << alone.error;
     for (const std::string ranks :
-         {"2", "4", "2 --ranks 4", "2 --tensor-model-parallel-size 2", "4 --threads-per-rank 2"}) {
+         {"2", "4", "2 --ranks 4", "2 --tensor-model-parallel-size 2", "4 --threads-per-rank 2",
+          "1 --expert-tensor-parallel-size 2", "4 --expert-tensor-parallel-size 2",
+          "2 --expert-tensor-parallel-size 2 --tensor-model-parallel-size 2"}) {
         const Outcome shared =
             generate(arguments + "--max-new-tokens 40 --expert-model-parallel-size " + ranks);
         EXPECT_EQ(shared.output, alone.output) << ranks << ": " << shared.error;
@@ -117,6 +119,10 @@ TEST_F(GenerateCommand, SaysTheSameOnExpertRanks) {
         EXPECT_EQ(refused.exit_code, 2);
         EXPECT_THAT(refused.error, HasSubstr("--expert-model-parallel-size " + std::string(why)));
     }
+    const Outcome odd = generate(arguments + "--expert-tensor-parallel-size 2 --ranks 3");
+    EXPECT_EQ(odd.exit_code, 2);
+    EXPECT_THAT(odd.error, HasSubstr("--expert-tensor-parallel-size 2: must divide the number of "
+                                     "ranks, 3"));
     const Outcome none = generate("--load steps --prompt ab --expert-model-parallel-size 2");
     EXPECT_EQ(none.exit_code, 2);
     EXPECT_THAT(none.error, HasSubstr("--model-type llama has no experts; use 1"));

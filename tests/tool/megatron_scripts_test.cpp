@@ -192,7 +192,7 @@ TEST_F(MegatronFlagValues, ThatWouldChangeResultsAreRefused) {
     } rows[] = {
         {"--attention-dropout 0.1", "--attention-dropout 0.1: there is no dropout; use 0.0"},
         {"--hidden-dropout 0.1", "--hidden-dropout 0.1: there is no dropout; use 0.0"},
-        {"--context-parallel-size 2", "--context-parallel-size 2: sequences are not cut"},
+        {"--cp-comm-type p2p", "--cp-comm-type p2p: "},
         {"--optimizer sgd", "--optimizer sgd: AdamW is the only one; use adam"},
         {"--moe-router-dtype fp64", "--moe-router-dtype fp64: scores of routers are fp32"},
         {"--moe-router-load-balancing-type sinkhorn",

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <sched.h>
 
+#include <array>
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <sstream>
@@ -472,21 +473,25 @@ TEST_F(TrainGpt, RefusesTensorRanksThatDoNotDivideWhatTheyShare) {
     }
 }
 
-// 4 experts on 2 ranks each, in each of 2 stages, and with 2 tensor ranks that share them.
+// 4 experts on 2 ranks each, in each of 2 stages, and with 2 tensor ranks that share them; each
+// expert on 2 ranks.
 TEST_F(TrainGpt, SharesExpertsWithTheSameBitsEverywhere) {
-    for (const std::string mesh :
-         {"--pipeline-model-parallel-size 2",
-          "--pipeline-model-parallel-size 1 --tensor-model-parallel-size 2"}) {
+    using Case = std::array<std::string, 3>;  // mesh, how experts are shared, and the log of it
+    for (const auto& [mesh, shared, text] :
+         {Case{"--pipeline-model-parallel-size 2", "--expert-model-parallel-size 2",
+               "experts shared by 2"},
+          Case{"--pipeline-model-parallel-size 1 --tensor-model-parallel-size 2",
+               "--expert-model-parallel-size 2", "experts shared by 2"},
+          Case{"--pipeline-model-parallel-size 1 --tensor-model-parallel-size 2",
+               "--expert-model-parallel-size 2 --expert-tensor-parallel-size 2",
+               "experts shared by 4 (each by 2)"}}) {
         const std::string flags =
             " --model-type mixtral --num-experts 4 --moe-aux-loss-coeff 0.01 --schedule zb-h1 " +
             mesh;
-        ASSERT_EQ(
-            threads(4, "--expert-model-parallel-size 2 --metrics threads.jsonl" + flags).exit_code,
-            0);
-        const Outcome launched =
-            mpi(4, "--expert-model-parallel-size 2 --metrics mpi.jsonl" + flags);
+        ASSERT_EQ(threads(4, shared + " --metrics threads.jsonl" + flags).exit_code, 0);
+        const Outcome launched = mpi(4, shared + " --metrics mpi.jsonl" + flags);
         ASSERT_EQ(launched.exit_code, 0) << launched.error;
-        EXPECT_THAT(launched.output, ::testing::HasSubstr("experts shared by 2"));
+        EXPECT_THAT(launched.output, ::testing::HasSubstr(text));
         EXPECT_EQ(curve("threads.jsonl").size(), 6U);
         EXPECT_EQ(curve("threads.jsonl"), curve("mpi.jsonl")) << mesh;
         ASSERT_EQ(threads(2,
@@ -526,6 +531,15 @@ TEST_F(TrainGpt, RefusesExpertRanksThatDoNotDivideWhatTheyShare) {
                   "--expert-model-parallel-size 2: --profile describes ranks without expert "
                   "ranks; remove --profile"),
           Refusal("--ranks 2 --moe-row-factor 0" + experts, "--moe-row-factor 0: must be "),
+          Refusal("--ranks 2 --pipeline-model-parallel-size 1 --expert-tensor-parallel-size 4" +
+                      experts,
+                  "--expert-tensor-parallel-size 4: times --expert-model-parallel-size 1 these are "
+                  "4 ranks, but there are only 2; use a smaller size, or start more ranks"),
+          Refusal("--ranks 2 --pipeline-model-parallel-size 1 --profile p.json "
+                  "--expert-tensor-parallel-size 2" +
+                      experts,
+                  "--expert-tensor-parallel-size 2: --profile describes ranks without expert "
+                  "ranks; remove --profile"),
           Refusal("--ranks 2 --expert-model-parallel-size 0" + experts,
                   "--expert-model-parallel-size 0: must be at least 1")}) {
         const Outcome refused = train("", "--transport threads " + arguments);

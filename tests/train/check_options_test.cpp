@@ -1,9 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/train/options/check_options.hpp"
 
+#include "src/train/run/resume.hpp"
+#include "vocabpipe/error.hpp"
+
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <string>
+#include <tuple>
 #include <vector>
 
 namespace vocabpipe::testing {
@@ -29,6 +34,131 @@ TEST(SharedFlags, AndWhatASavedStepRecordsDifferWithTheContentsOfProductChoices)
     others.gpu.product_choices = "two";
     EXPECT_NE(shared_flags(options), shared_flags(others));
     EXPECT_NE(bit_flags(options), bit_flags(others));
+}
+
+TEST(SavedFlags, RecordTheFormAndTheNumberOfContextRanks) {
+    using ::testing::Contains;
+    TrainOptions options;
+    options.context_form = ContextForm::a2a;
+    const std::vector<std::string> flags = bit_flags(options, {.pipeline = 2, .context = 3});
+    EXPECT_THAT(flags, Contains("context-ranks 3"));
+    EXPECT_THAT(flags, Contains("--cp-comm-type a2a"));
+    EXPECT_THAT(bit_flags(options, {}), Contains("context-ranks 1"));
+}
+
+/// Two layers of four heads, of sequences of 24 tokens in twelve microbatches.
+TrainOptions small_run(int tensor, int context, int pipeline = 0) {
+    TrainOptions options;
+    options.model.num_layers = 2;
+    options.model.hidden_size = options.model.ffn_hidden_size = 32;
+    options.model.num_attention_heads = 4;
+    options.model.seq_length = options.model.max_position_embeddings = 24;
+    options.model.vocab_size = 101;
+    options.global_batch_size = 12;
+    options.tensor_model_parallel_size = tensor;
+    options.context_parallel_size = context;
+    options.pipeline_model_parallel_size = pipeline;
+    return options;
+}
+
+/// Empty: the options are right.
+std::string refusal(const TrainOptions& options, int ranks) {
+    try {
+        check_options(options, ranks);
+    } catch (const UsageError& error) {
+        return error.what();
+    }
+    return "";
+}
+
+TEST(ContextRankOptions, GiveTheRanksThatTheyLeaveToThePipelineOrToReplicas) {
+    EXPECT_EQ(mesh_of(small_run(1, 2), 4), (Mesh{.pipeline = 2, .context = 2}));
+    EXPECT_EQ(mesh_of(small_run(2, 3, 1), 12), (Mesh{.data = 2, .tensor = 2, .context = 3}));
+    EXPECT_EQ(mesh_of(small_run(1, 4, 2), 16), (Mesh{.pipeline = 2, .data = 2, .context = 4}));
+    EXPECT_EQ(refusal(small_run(1, 2), 4), "");
+    EXPECT_EQ(refusal(small_run(2, 3, 1), 12), "");
+}
+
+TEST(ContextRankOptions, RefuseSizesThatDoNotDivideTheRanks) {
+    for (const auto& [tensor, context, pipeline, text] :
+         {std::tuple(1, 3, 0, "--context-parallel-size 3: must divide the number of ranks, 8"),
+          {2, 8, 0,
+           "--context-parallel-size 8: with --tensor-model-parallel-size 2, must divide the 4 "
+           "groups of 2 among 8 ranks"},
+          {1, 2, 3,
+           "--pipeline-model-parallel-size 3: with --context-parallel-size 2, must divide the 4 "
+           "groups of 2 among 8 ranks"},
+          {2, 2, 4,
+           "--pipeline-model-parallel-size 4: with --tensor-model-parallel-size 2 and "
+           "--context-parallel-size 2, must divide the 2 groups of 4 among 8 ranks"}}) {
+        EXPECT_EQ(refusal(small_run(tensor, context, pipeline), 8), text);
+    }
+    EXPECT_EQ(refusal(small_run(1, 0), 8).find("--context-parallel-size 0: must be "), 0U);
+    EXPECT_EQ(refusal(small_run(1, -2), 8).find("--context-parallel-size -2: must be "), 0U);
+}
+
+TEST(ContextRankOptions, RefuseSequencesAndHeadsThatDoNotDivide) {
+    EXPECT_EQ(refusal(small_run(1, 8), 8),
+              "--context-parallel-size 8: every rank has two equal segments of a sequence, so "
+              "--seq-length 24 must be a multiple of 16");
+    TrainOptions options = small_run(2, 4, 1);
+    EXPECT_EQ(refusal(options, 8), "");
+    options.context_form = ContextForm::a2a;
+    EXPECT_EQ(refusal(options, 8),
+              "--cp-comm-type a2a: --context-parallel-size 4 must divide the 2 key/value heads of "
+              "a rank; use a divisor, or --cp-comm-type allgather");
+    options = small_run(2, 2, 1);
+    options.context_form = ContextForm::a2a;
+    EXPECT_EQ(refusal(options, 4), "");
+    set_family(options.model, "llama");
+    options.model.num_query_groups = 2;
+    EXPECT_EQ(refusal(options, 4),
+              "--cp-comm-type a2a: --context-parallel-size 2 must divide the 1 key/value heads of "
+              "a rank; use a divisor, or --cp-comm-type allgather");
+    options.context_parallel_size = 1;
+    EXPECT_EQ(refusal(options, 2), "") << "one rank exchanges nothing";
+}
+
+TEST(ContextRankOptions, RefuseTokensThatTensorRanksCannotShare) {
+    TrainOptions options = small_run(4, 4, 1);
+    options.model.seq_length = options.model.max_position_embeddings = 8;
+    EXPECT_EQ(refusal(options, 16).find("--tensor-model-parallel-size 4: "), 0U)
+        << "2 tokens of a context rank";
+    options.micro_batch_size = 2;
+    EXPECT_EQ(refusal(options, 16), "");
+}
+
+TEST(ContextRankOptions, RefuseProfilesWhichDoNotKnowThem) {
+    TrainOptions options = small_run(1, 2);
+    options.profile = "p.json";
+    EXPECT_EQ(refusal(options, 4),
+              "--context-parallel-size 2: --profile describes ranks without context ranks; remove "
+              "--profile");
+    options.profile.clear();
+    options.cost_file = "p.json";
+    EXPECT_EQ(refusal(options, 4),
+              "--context-parallel-size 2: profiles describe ranks without context ranks; use "
+              "--schedule-costs auto or F,B");
+}
+
+TEST(ContextRankOptions, RefuseExpertRanksThatNeitherHoldNorFillTheTeams) {
+    TrainOptions options = small_run(1, 2, 1);
+    set_family(options.model, "mixtral");
+    options.model.moe.experts = 6;
+    options.global_batch_size = 12;
+    for (const int expert : {1, 2, 6}) {
+        options.expert_model_parallel_size = expert;
+        EXPECT_EQ(refusal(options, 12), "") << expert;
+    }
+    options.expert_model_parallel_size = 3;
+    EXPECT_EQ(refusal(options, 12),
+              "--expert-model-parallel-size 3: must be a divisor or a multiple of "
+              "--tensor-model-parallel-size 1, and of it times --context-parallel-size 2; use 1");
+    options.expert_model_parallel_size = 8;
+    EXPECT_EQ(refusal(options, 12),
+              "--expert-model-parallel-size 8: must divide replicas x context ranks x tensor "
+              "ranks, which are 6 x 2 x 1; use a divisor of 12, or a smaller "
+              "--pipeline-model-parallel-size");
 }
 
 }  // namespace

@@ -24,7 +24,8 @@ void take_pieces(TrainingSetup& setup) {
     setup.expert_pieces = {.dispatch = 2, .combine = 2};
 }
 
-/// Every schedule with modes, transports, pieces and recomputation in turn; and every mesh.
+/// Every schedule with modes, transports, pieces, recomputation and whole or cut experts in turn;
+/// and every mesh.
 std::vector<CudaTeamCell> cuda_expert_cells() {
     CudaTeamCells all;
     size_t turn = 0;
@@ -36,7 +37,8 @@ std::vector<CudaTeamCell> cuda_expert_cells() {
                      .mesh = {.pipeline = 2, .data = 2, .tensor = 1, .expert = 2},
                      .transport = kTransports.at(turn % 2),
                      .pieces = turn % 4 == 1 ? 2 : 1,
-                     .recompute = kRecomputes.at(turn % 3)});
+                     .recompute = kRecomputes.at(turn % 3),
+                     .expert_tensor = turn / 2 % 2 == 0 ? 1 : 2});
         }
         ++turn;
     }
@@ -51,6 +53,18 @@ std::vector<CudaTeamCell> cuda_expert_cells() {
                      .pieces = turn % 4 == 1 ? 2 : 1});
         }
     }
+    for (const auto& [mesh, x] :
+         {std::pair(Mesh{1, 4, 1, 4}, 2), {Mesh{1, 1, 2, 2}, 2}, {Mesh{1, 2, 2, 4}, 4}}) {
+        for (const char* const schedule : {"1f1b", "zb-h1"}) {
+            if (!full_run() && turn++ % 2 == 0) continue;
+            all.add({.schedule = schedule,
+                     .mode = VocabMode::one_barrier,
+                     .mesh = mesh,
+                     .transport = kTransports.at(turn / 2 % 2),
+                     .pieces = turn % 4 == 1 ? 2 : 1,
+                     .expert_tensor = x});
+        }
+    }
     return all.cells;
 }
 
@@ -58,7 +72,8 @@ class CudaExpertRanks : public CudaTestWithParam<CudaTeamCell> {};
 
 TEST_P(CudaExpertRanks, HaveTheBitsOfATeamThatBlocksAndFollowTheHost) {
     const CudaTeamCell& c = GetParam();
-    TrainingSetup setup = expert_setup(c.schedule, c.mode, c.mesh, "mixtral", DType::fp32, 2);
+    TrainingSetup setup =
+        expert_setup(c.schedule, c.mode, c.mesh, "mixtral", DType::fp32, 2, c.expert_tensor);
     setup.recompute = c.recompute;
     if (c.pieces > 1) take_pieces(setup);
     const Training blocking = train_blocking(setup);
@@ -83,9 +98,10 @@ class CudaExpertRanksOfFamilies : public CudaTestWithParam<std::string> {};
 
 /// In bf16 the device may choose other experts than the host does.
 TEST_P(CudaExpertRanksOfFamilies, HaveTheBitsOfATeamThatBlocksAndFollowTheHost) {
-    for (const DType dtype : {DType::fp32, DType::bf16}) {
+    for (const auto& [dtype, x] :
+         {std::pair(DType::fp32, 1), {DType::bf16, 1}, {DType::fp32, 2}, {DType::bf16, 2}}) {
         TrainingSetup setup =
-            expert_setup("zb-h1", VocabMode::one_barrier, {1, 2, 1, 2}, GetParam(), dtype, 1);
+            expert_setup("zb-h1", VocabMode::one_barrier, {1, 2, 1, 2}, GetParam(), dtype, 1, x);
         take_pieces(setup);
         const Training together = train_on(setup, CudaTransport::copies);
         EXPECT_EQ(first_difference(train_blocking(setup), together), "");
@@ -113,6 +129,7 @@ TEST(CudaExpertWaves, HaveTheBitsOfATeamThatBlocksAndFollowTheHost) {
             take_pieces(setup);
             setup.sequences = 8;
             setup.moe_row_factor = 0.3;
+            setup.expert_tensor = schedule == "zb-h1" ? 2 : 1;
             setup.recompute = recompute;
             const Training together = train_on(setup, CudaTransport::copies);
             EXPECT_EQ(first_difference(train_blocking(setup), together), "");
@@ -124,11 +141,12 @@ TEST(CudaExpertWaves, HaveTheBitsOfATeamThatBlocksAndFollowTheHost) {
 #ifdef VOCABPIPE_ON_STAND_IN
 TEST(CudaExpertTeams, HaveTheSameBitsHoweverTheirStreamsAreDelayed) {
     (void)gpus_for_nccl();
-    for (uint64_t seed = 0; seed < (full_run() ? 60U : 2U); ++seed) {
+    for (uint64_t seed = 0; seed < (full_run() ? 60U : 4U); ++seed) {
         const VocabMode mode = kEveryVocabMode.at((seed + 4) % kEveryVocabMode.size());
         const Mesh mesh{.pipeline = seed % 2 == 0 ? 2 : 1, .data = 2, .tensor = 1, .expert = 2};
         TrainingSetup setup = expert_setup("zb-h1", mode, mesh, "qwen2_moe", DType::bf16, 1);
         if (seed % 2 == 1) setup.moe_row_factor = 0.5;
+        if (seed % 4 > 1) setup.expert_tensor = 2;
         expect_same_bits_under_delays(setup, seed);
     }
 }

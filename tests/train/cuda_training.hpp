@@ -32,6 +32,7 @@ struct CudaTeamCell {
     CudaTransport transport = CudaTransport::copies;
     int pieces = 1;
     Recompute recompute = Recompute::none;
+    int expert_tensor = 1;  ///< of the mesh's expert ranks
 
     [[nodiscard]] std::string name() const {
         constexpr std::array kRecompute{"", "_selective", "_full"};
@@ -39,7 +40,8 @@ struct CudaTeamCell {
                std::to_string(mesh.pipeline) + "_d" + std::to_string(mesh.data) + "_t" +
                std::to_string(mesh.tensor) + "_e" + std::to_string(mesh.expert) + "_" +
                name_of(transport) + "_" + std::to_string(pieces) +
-               kRecompute.at(static_cast<size_t>(recompute));
+               kRecompute.at(static_cast<size_t>(recompute)) +
+               (expert_tensor == 1 ? "" : "_x" + std::to_string(expert_tensor));
     }
     friend void PrintTo(const CudaTeamCell& cell, std::ostream* out) { *out << cell.name(); }
 };

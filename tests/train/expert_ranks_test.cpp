@@ -2,6 +2,7 @@
 // Ranks that share the experts of layers: train to what replicas with all experts train to, within
 // rounding; to the same bits again; whatever memory their rows have.
 #include "tests/support/schedule_cases.hpp"
+#include "tests/train/context_setup.hpp"
 #include "tests/train/expert_setup.hpp"
 
 #include <gtest/gtest.h>
@@ -16,7 +17,7 @@ namespace {
 
 /// One rank has what a team has.
 TrainingSetup without_teams(TrainingSetup setup) {
-    setup.expert = setup.tensor = 1;
+    setup.expert = setup.expert_tensor = setup.tensor = 1;
     return setup;
 }
 
@@ -24,22 +25,35 @@ struct ExpertCell {
     std::string schedule;
     VocabMode mode;
     Mesh mesh;
+    int expert_tensor = 1;
     friend void PrintTo(const ExpertCell& c, std::ostream* out) {
         *out << c.schedule << " " << to_string(c.mode) << " p=" << c.mesh.pipeline
-             << " d=" << c.mesh.data << " t=" << c.mesh.tensor << " e=" << c.mesh.expert;
+             << " d=" << c.mesh.data << " t=" << c.mesh.tensor << " e=" << c.mesh.expert
+             << " x=" << c.expert_tensor;
     }
 };
 
-/// Every schedule with two stages or more, and every mesh with a full and a split backward.
+/// Every schedule with two stages or more, and every mesh with a full and a split backward; with
+/// whole experts and with parts of them.
 std::vector<ExpertCell> expert_cells() {
     std::vector<ExpertCell> all;
     for (const Generator& family : generators()) {
-        all.push_back({std::string(family.name), VocabMode::one_barrier, {2, 2, 1, 2}});
+        for (const int x : {1, 2}) {
+            all.push_back({std::string(family.name), VocabMode::one_barrier, {2, 2, 1, 2}, x});
+        }
     }
     for (const Mesh& mesh : {Mesh{1, 2, 1, 2}, Mesh{1, 4, 1, 2}, Mesh{1, 4, 1, 4}, Mesh{1, 1, 2, 2},
                              Mesh{2, 2, 2, 2}, Mesh{1, 2, 2, 4}, Mesh{1, 1, 4, 2}}) {
         all.push_back({"1f1b", VocabMode::two_barriers, mesh});
         all.push_back({"zb-h1", VocabMode::none, mesh});
+    }
+    for (const auto& [mesh, x] : {std::pair(Mesh{1, 4, 1, 4}, 2),
+                                  {Mesh{1, 4, 1, 2}, 2},
+                                  {Mesh{1, 1, 2, 2}, 2},
+                                  {Mesh{2, 2, 2, 4}, 2},
+                                  {Mesh{1, 1, 4, 4}, 4}}) {
+        all.push_back({"1f1b", VocabMode::two_barriers, mesh, x});
+        all.push_back({"zb-h1", VocabMode::none, mesh, x});
     }
     return all;
 }
@@ -48,7 +62,8 @@ class ExpertRanks : public ::testing::TestWithParam<ExpertCell> {};
 
 TEST_P(ExpertRanks, TrainLikeReplicasWithAllExperts) {
     const ExpertCell& c = GetParam();
-    const TrainingSetup setup = expert_setup(c.schedule, c.mode, c.mesh, "mixtral", DType::fp32, 3);
+    const TrainingSetup setup =
+        expert_setup(c.schedule, c.mode, c.mesh, "mixtral", DType::fp32, 3, c.expert_tensor);
     const Training together = train_on_threads(setup);
     EXPECT_EQ(first_difference(together, train_on_threads(setup)), "");
     const Training alone = train_on_threads(without_teams(setup));
@@ -56,24 +71,27 @@ TEST_P(ExpertRanks, TrainLikeReplicasWithAllExperts) {
     EXPECT_LT(largest_difference(alone.gradients, together.gradients), 2e-3);
 }
 
-INSTANTIATE_TEST_SUITE_P(Matrix, ExpertRanks, ::testing::ValuesIn(expert_cells()),
-                         [](const auto& info) {
-                             const ExpertCell& c = info.param;
-                             return test_name(c.schedule + "_" + std::string(to_string(c.mode)) +
-                                              "_p" + std::to_string(c.mesh.pipeline) + "_d" +
-                                              std::to_string(c.mesh.data) + "_t" +
-                                              std::to_string(c.mesh.tensor) + "_e" +
-                                              std::to_string(c.mesh.expert));
-                         });
+INSTANTIATE_TEST_SUITE_P(
+    Matrix, ExpertRanks, ::testing::ValuesIn(expert_cells()), [](const auto& info) {
+        const ExpertCell& c = info.param;
+        return test_name(c.schedule + "_" + std::string(to_string(c.mode)) + "_p" +
+                         std::to_string(c.mesh.pipeline) + "_d" + std::to_string(c.mesh.data) +
+                         "_t" + std::to_string(c.mesh.tensor) + "_e" +
+                         std::to_string(c.mesh.expert) + "_x" + std::to_string(c.expert_tensor));
+    });
 
 class ExpertRanksOfFamilies : public ::testing::TestWithParam<std::string> {};
 
 TEST_P(ExpertRanksOfFamilies, TrainLikeReplicasWithAllExperts) {
     for (const DType dtype : {DType::fp32, DType::bf16}) {
-        for (const Mesh& mesh :
-             that_share(expert_model(GetParam(), 3, dtype), {{2, 2, 1, 2}, {1, 1, 2, 2}})) {
+        const std::vector<Mesh> meshes =
+            that_share(expert_model(GetParam(), 3, dtype), {{2, 2, 1, 2}, {1, 1, 2, 2}});
+        for (size_t cell = 0; cell < 2 * meshes.size(); ++cell) {
+            const Mesh& mesh = meshes[cell / 2];
+            const int x = cell % 2 == 0 ? 1 : 2;
+            SCOPED_TRACE(::testing::Message() << "t = " << mesh.tensor << " x = " << x);
             const TrainingSetup setup =
-                expert_setup("zb-h1", VocabMode::one_barrier, mesh, GetParam(), dtype, 1);
+                expert_setup("zb-h1", VocabMode::one_barrier, mesh, GetParam(), dtype, 1, x);
             const Training together = train_on_threads(setup);
             const Training alone = train_on_threads(without_teams(setup));
             const bool wide = dtype == DType::fp32;
@@ -99,15 +117,67 @@ INSTANTIATE_TEST_SUITE_P(Models, ExpertRanksOfFamilies,
 
 // Rows that find no room take another wave.
 TEST(ExpertRanks, TrainTheSameWithLessMemoryForRows) {
-    for (const char* const schedule : {"1f1b", "zb-h1"}) {
+    for (const auto& [schedule, x] :
+         {std::pair("1f1b", 1), {"zb-h1", 1}, {"1f1b", 2}, {"zb-h1", 2}}) {
         TrainingSetup setup = expert_setup(schedule, VocabMode::one_barrier, {1, 2, 1, 2},
-                                           "qwen3_moe", DType::fp32, 3);
+                                           "qwen3_moe", DType::fp32, 3, x);
         const Training roomy = train_on_threads(setup);
         setup.moe_row_factor = 0.4;
         const Training narrow = train_on_threads(setup);
         EXPECT_EQ(first_difference(narrow, train_on_threads(setup)), "");
         expect_follows(narrow, roomy, 2e-5);
         EXPECT_LT(largest_difference(roomy.gradients, narrow.gradients), 1e-3);
+    }
+}
+
+/// More ranks than experts, and as many parts of experts as ranks.
+TEST(ExpertRanks, OutnumberTheExpertsTheyShare) {
+    struct Sizes {
+        int64_t experts;
+        Mesh mesh;
+        int expert_tensor;
+    };
+    for (const Sizes& sizes : {Sizes{8, {1, 16, 1, 16}, 2},
+                               {8, {1, 4, 4, 16}, 2},
+                               {2, {1, 4, 1, 4}, 2},
+                               {2, {1, 2, 2, 4}, 4}}) {
+        SCOPED_TRACE(::testing::Message() << sizes.experts << " experts t = " << sizes.mesh.tensor);
+        TrainingSetup setup = expert_setup("zb-h1", VocabMode::none, sizes.mesh, "mixtral",
+                                           DType::fp32, 2, sizes.expert_tensor);
+        setup.config.moe.experts = sizes.experts;
+        const Training together = train_on_threads(setup);
+        EXPECT_EQ(first_difference(together, train_on_threads(setup)), "");
+        const Training alone = train_on_threads(without_teams(setup));
+        expect_follows(together, alone, 2e-5);
+        EXPECT_LT(largest_difference(alone.gradients, together.gradients), 2e-3);
+    }
+}
+
+/// Ranks with parts of the same sequences share parts of the same experts.
+TEST(ExpertRanks, ShareExpertsAmongContextRanks) {
+    for (const auto& [mesh, x] : {std::pair(Mesh{.expert = 2, .context = 2}, 2),
+                                  {Mesh{.data = 2, .expert = 4, .context = 2}, 2},
+                                  {Mesh{.tensor = 2, .expert = 4, .context = 2}, 4},
+                                  {Mesh{.tensor = 2, .expert = 2, .context = 2}, 2}}) {
+        SCOPED_TRACE(::testing::Message() << "t = " << mesh.tensor << " e = " << mesh.expert);
+        const TrainingSetup setup =
+            expert_setup("zb-h1", VocabMode::one_barrier, mesh, "mixtral", DType::fp32, 3, x);
+        const Training together = train_on_threads(setup);
+        EXPECT_EQ(first_difference(together, train_on_threads(setup)), "");
+        const Training alone = train_on_threads(with_whole_sequences(without_teams(setup)));
+        expect_follows(together, alone, 2e-5);
+        EXPECT_LT(largest_difference(alone.gradients, together.gradients), 2e-3);
+    }
+}
+
+/// Recomputation makes the copies of all ranks of an expert again, and no other bit.
+TEST(ExpertRanks, HaveTheSameBitsWithRecomputation) {
+    TrainingSetup setup =
+        expert_setup("1f1b", VocabMode::one_barrier, {2, 2, 1, 2}, "qwen2_moe", DType::bf16, 2, 2);
+    const Training kept = train_on_threads(setup);
+    for (const Recompute recompute : {Recompute::selective, Recompute::full}) {
+        setup.recompute = recompute;
+        EXPECT_EQ(first_difference(kept, train_on_threads(setup)), "") << to_string(recompute);
     }
 }
 

@@ -35,11 +35,14 @@ inline ModelConfig expert_model(const std::string& family, int layers, DType dty
     return config;
 }
 
+/// Of the mesh's expert ranks, `expert_tensor` neighbors share each expert.
 inline TrainingSetup expert_setup(const std::string& schedule, VocabMode mode, const Mesh& mesh,
-                                  const std::string& family, DType dtype, int steps) {
+                                  const std::string& family, DType dtype, int steps,
+                                  int expert_tensor = 1) {
     TrainingSetup setup = setup_on_mesh(schedule, mode, mesh, kExpertVocabulary, [&](int layers) {
         return expert_model(family, layers, dtype);
     });
+    setup.expert_tensor = expert_tensor;
     setup.steps = steps;
     setup.sequences = kExpertSequences;
     return setup;

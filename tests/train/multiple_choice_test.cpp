@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 #include <limits>
 #include <random>
+#include <utility>
 
 namespace vocabpipe::testing {
 namespace {
@@ -59,7 +60,8 @@ double mean_loss(const ModelConfig& config, const Tensors& weights,
 }
 
 TEST(MultipleChoice, ChoosesWhatABruteForceLoopChooses) {
-    const ModelConfig config = tiny_gpt(4, {});
+    ModelConfig config = tiny_gpt(4, {});
+    config.seq_length = config.max_position_embeddings = 12;  // two chunks of two or three ranks
     const std::vector<WrittenChoices> examples =
         random_examples(13, config.vocab_size, static_cast<size_t>(config.seq_length));
     const Tensors weights = initial_weights(config, 7);
@@ -83,12 +85,12 @@ TEST(MultipleChoice, ChoosesWhatABruteForceLoopChooses) {
     const ChoiceSet set(folder / "set.bin",
                         {.vocab_size = config.vocab_size, .seq_length = config.seq_length});
     for (const VocabMode mode : kEveryVocabMode) {
-        for (const int ranks : {1, 2}) {
+        for (const auto& [ranks, context] : {std::pair(1, 1), {2, 1}, {1, 2}, {2, 3}}) {
             const ChoiceAccuracy found = evaluate_on_threads(
-                {.config = config, .mode = mode, .ranks = ranks},
+                {.config = config, .mode = mode, .ranks = ranks, .context = context},
                 [&](SequenceLosses& losses) { return choice_accuracy(losses, set); });
             EXPECT_EQ(found.examples, 13);
-            EXPECT_EQ(found.right, right) << to_string(mode) << " on " << ranks;
+            EXPECT_EQ(found.right, right) << to_string(mode) << " p=" << ranks << " C=" << context;
             EXPECT_DOUBLE_EQ(found.accuracy(), static_cast<double>(right) / 13);
         }
     }

@@ -22,9 +22,10 @@ TrainOptions small_run() {
 }
 
 /// Of a run whose rank i is on hosts[i].
-std::string warning(const std::vector<std::string>& hosts, int tensor) {
+std::string warning(const std::vector<std::string>& hosts, int tensor, int context = 1) {
     TrainOptions options = small_run();
     options.tensor_model_parallel_size = tensor;
+    options.context_parallel_size = context;
     std::vector<RankPlacement> placements;
     for (const std::string& host : hosts) placements.push_back({.host = host, .cores = 2});
     return teams_across_hosts(TrainingPlan(options, placements));
@@ -48,6 +49,26 @@ TEST(TeamsAcrossHosts, AreNamedWithTheFirstOfThem) {
               "warning: --tensor-model-parallel-size 4: ranks 0-3 share a stage across the hosts a "
               "and b, and others; every layer waits for the network: place neighboring ranks on "
               "one host");
+}
+
+TEST(TeamsAcrossHosts, OfContextRanksIncludeTheirTensorRanks) {
+    EXPECT_EQ(warning({"a", "a", "b", "b"}, 1, 2), "");
+    EXPECT_EQ(
+        warning({"a", "a", "b", "b"}, 2, 2),
+        "warning: --context-parallel-size 2: ranks 0-3 share sequences across the hosts a and "
+        "b; every layer waits for the network: place neighboring ranks on one host");
+}
+
+TEST(TrainingPlans, ExchangeBetweenContextRanksInTheFormOfTheFlag) {
+    TrainOptions options = small_run();
+    options.context_parallel_size = 2;
+    const std::vector<RankPlacement> placements(2, {.host = "a", .cores = 2});
+    for (const ContextForm form : {ContextForm::allgather, ContextForm::a2a}) {
+        options.context_form = form;
+        const TrainingPlan plan(options, placements);
+        EXPECT_EQ(plan.partition().context_exchange.form, form);
+        EXPECT_EQ(plan.partition().context_exchange.panels, ContextExchange().panels);
+    }
 }
 
 std::string shared(RankPlacement placement, int threads) {

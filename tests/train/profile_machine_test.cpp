@@ -51,6 +51,14 @@ std::vector<RankPlacement> on_one_host(int ranks) {
                                       {.host = "here", .cores = 2, .ranks_on_host = ranks});
 }
 
+TEST(ProfileMachine, RefusesContextRanks) {
+    TrainOptions options = tiny();
+    options.context_parallel_size = 2;
+    EXPECT_THAT([&] { (void)profile(4, options); },
+                ThrowsMessage<AgreedError>(HasSubstr(
+                    "--context-parallel-size 2: profiles describe ranks without context ranks")));
+}
+
 TEST(ProfileMachine, MeasuresEveryPassOfEveryStageAndShard) {
     for (const char* family : {"1f1b", "interleaved", "zb-h1"}) {
         TrainOptions options = tiny();

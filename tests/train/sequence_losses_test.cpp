@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Losses by sequence: against a model in double, and the same bits whatever the schedule.
 #include "src/train/evaluate/validation_loss.hpp"
+#include "tests/model/model_cases.hpp"
 #include "tests/model/model_run.hpp"
 #include "tests/train/evaluation_run.hpp"
 #include "vocabpipe/error.hpp"
@@ -8,6 +9,7 @@
 #include <gtest/gtest.h>
 #include <algorithm>
 #include <cmath>
+#include <random>
 
 namespace vocabpipe::testing {
 namespace {
@@ -142,6 +144,64 @@ TEST(ValidationLoss, IsTheMeanOverAllCountedTokensAndItsPerplexityTheExponential
     EXPECT_EQ(found.perplexity(), std::exp(found.loss));
     EXPECT_EQ(validate(2).tokens, 12);
     EXPECT_EQ(validate(2).loss, (all[0].sum + all[1].sum) / 12);
+}
+
+/// Random samples of 24 tokens, in which one of six ends a document.
+class Documents final : public SampleSource {
+public:
+    [[nodiscard]] int64_t seq_length() const override { return 24; }
+    [[nodiscard]] int64_t samples_per_epoch() const override { return 7; }
+    void sample(int64_t index, std::span<int32_t> out) const override {
+        std::mt19937 random(static_cast<uint32_t>(index));
+        for (int32_t& token : out) {
+            token = random() % 6 == 0 ? kEnd : static_cast<int32_t>(random() % 41);
+        }
+    }
+    static constexpr int32_t kEnd = 5;
+};
+
+TEST(SequenceLosses, OfContextRanksAreThoseOfWholeSequences) {
+    const Documents source;
+    for (const char* const family : {"gpt2", "llama", "mixtral"}) {
+        for (const bool documents : {false, true}) {
+            const EvaluationSetup alone{
+                .config = small_family(family, 4, source.seq_length(), 41, false),
+                .mode = VocabMode::one_barrier,
+                .documents = documents};
+            const DocumentMasks masks{
+                .end_of_document = Documents::kEnd, .ignore_next = true, .separate = documents};
+            const auto losses = [&](const EvaluationSetup& setup) {
+                return evaluate_on_threads(setup, [&](SequenceLosses& losses) {
+                    return losses.of(7, samples_to_evaluate(source, masks));
+                });
+            };
+            const Losses expected = losses(alone);
+            ASSERT_EQ(expected.size(), 7U);
+            const auto a2a = ContextForm::a2a;
+            for (const Mesh& mesh :
+                 {Mesh{.context = 2}, Mesh{.context = 3}, Mesh{.data = 2, .context = 2},
+                  Mesh{.pipeline = 2, .tensor = 2, .context = 2}, Mesh{.context = 4}}) {
+                for (const ContextForm form : {ContextForm::allgather, a2a}) {
+                    const int64_t heads = alone.config.kv_heads() / mesh.tensor;
+                    if (form == a2a && heads % mesh.context != 0) continue;
+                    EvaluationSetup setup = alone;
+                    setup.ranks = mesh.pipeline;
+                    setup.data = mesh.data;
+                    setup.tensor = mesh.tensor;
+                    setup.context = mesh.context;
+                    setup.form = form;
+                    const Losses found = losses(setup);
+                    ASSERT_EQ(found.size(), expected.size());
+                    for (size_t i = 0; i < found.size(); ++i) {
+                        EXPECT_NEAR(found[i].sum, expected[i].sum, 1e-5 * expected[i].sum)
+                            << family << (documents ? " documents" : "") << " C=" << mesh.context
+                            << " " << to_string(form) << ", sequence " << i;
+                        EXPECT_EQ(found[i].tokens, expected[i].tokens);
+                    }
+                }
+            }
+        }
+    }
 }
 
 }  // namespace

@@ -189,5 +189,54 @@ TEST(StepBatch, HasNoGradientWhereEveryLabelIsIgnored) {
     EXPECT_EQ(batch.microbatches()[0].loss_gradient[0], 0.0F);
 }
 
+/// Random tokens with many ends of documents, in sequences that can be cut.
+class LongDocuments final : public SampleSource {
+public:
+    [[nodiscard]] int64_t seq_length() const override { return 24; }
+    [[nodiscard]] int64_t samples_per_epoch() const override { return 1; }
+    void sample(int64_t index, std::span<int32_t> tokens_and_next) const override {
+        std::mt19937 random(static_cast<uint32_t>(index));
+        for (int32_t& token : tokens_and_next) token = static_cast<int32_t>(random() % 6);
+    }
+};
+
+TEST(StepBatch, GivesContextRanksTheirTokensOfEverySequence) {
+    const LongDocuments samples;
+    const DocumentMasks masks{.end_of_document = 2, .ignore_next = true, .separate = true};
+    StepBatchOptions options{.micro_batch_size = 2, .replica = 1, .replicas = 2, .masks = masks};
+    StepBatch whole(samples, options);
+    whole.load(5, 3);
+    for (const int ranks : {2, 3, 4}) {
+        options.context = ranks;
+        for (int rank = 0; rank < ranks; ++rank) {
+            options.context_rank = rank;
+            StepBatch part(samples, options);
+            part.load(5, 3);
+            EXPECT_EQ(part.counted_tokens(), whole.counted_tokens());
+            EXPECT_EQ(part.global_batch_size(), whole.global_batch_size());
+            const ContextCut cut(samples.seq_length(), rank, ranks);
+            for (size_t j = 0; j < 3; ++j) {
+                const Microbatch& own = part.microbatches()[j];
+                const Microbatch& all = whole.microbatches()[j];
+                ASSERT_EQ(own.seq_length, cut.own_length());
+                ASSERT_EQ(own.size(), all.size() / ranks);
+                for (int64_t n = 0; n < own.size(); ++n) {
+                    const auto at = static_cast<size_t>(n / own.seq_length * all.seq_length +
+                                                        cut.position(n % own.seq_length));
+                    const auto i = static_cast<size_t>(n);
+                    ASSERT_EQ(own.tokens[i], all.tokens[at]);
+                    ASSERT_EQ(own.labels[i], all.labels[at]);
+                    ASSERT_EQ(own.loss_gradient[i], all.loss_gradient[at]);
+                    ASSERT_EQ(own.first_visible[i], all.first_visible[at]);
+                }
+                ASSERT_TRUE(own.loss_weight);
+                EXPECT_NEAR(
+                    *own.loss_weight,
+                    std::accumulate(all.loss_gradient.begin(), all.loss_gradient.end(), 0.0), 1e-9);
+            }
+        }
+    }
+}
+
 }  // namespace
 }  // namespace vocabpipe

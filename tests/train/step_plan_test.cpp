@@ -186,8 +186,54 @@ TEST(StepPlan, ChoosesPiecesOfExpertRanksByTheTable) {
     const StepCluster cluster{.ranks = 1, .replicas = 2, .expert = 2, .overlap = table};
     expect(cluster, automatic, 2, 8);
     expect(cluster, {.pieces = 3}, 3, 3);
+    // A choice is a row on both ranks of its expert, which have half of its columns.
+    for (size_t i : {0, 1}) {
+        MeasuredOverlap of_parts = table.shapes[i];
+        of_parts.rows *= 2;
+        (i == 0 ? of_parts.columns : of_parts.inner) /= 2;
+        of_parts.pieces = 5 + static_cast<int>(i);
+        table.shapes.push_back(of_parts);
+    }
+    expect({.ranks = 1, .replicas = 2, .expert = 2, .expert_tensor = 2, .overlap = table},
+           automatic, 5, 6);
     expect({.ranks = 1, .replicas = 2, .expert = 2}, automatic, ExpertPieces().dispatch,
            ExpertPieces().combine);
+}
+
+TEST(StepPlan, LetsContextRanksExchangeInTheFormAndPanelsOfItsSchedule) {
+    ModelConfig model = six_layers();
+    model.seq_length = model.max_position_embeddings = 8;
+    model.num_attention_heads = 4;
+    const auto plan = [&](const StepSchedule& schedule) {
+        return plan_step(model, {.ranks = 1, .context = 2}, schedule, kWork);
+    };
+    const auto exchange = [&](const StepSchedule& schedule) {
+        return plan(schedule).partition.context_exchange;
+    };
+    EXPECT_EQ(exchange({.pieces = 0}), ContextExchange());
+    EXPECT_EQ(exchange({.pieces = 3}), ContextExchange({.panels = 3}));
+    EXPECT_EQ(exchange({.pieces = 2, .context_form = ContextForm::a2a}),
+              (ContextExchange{.form = ContextForm::a2a, .panels = 2}));
+    // Of four heads in one panel, one has the keys of all tokens in order, and gradients.
+    const auto workspace = [&](const StepSchedule& schedule) {
+        return plan(schedule).sizes.stages.front().input_gradient_workspace;
+    };
+    EXPECT_GT(workspace({.pieces = 1}), workspace({.pieces = 4}));
+    EXPECT_NE(workspace({.pieces = 2}), workspace({.pieces = 2, .context_form = ContextForm::a2a}));
+    EXPECT_EQ(plan({}).sizes.tokens, kWork.micro_batch_size * 4);
+    EXPECT_EQ(plan({}).mesh(), (Mesh{.context = 2}));
+}
+
+TEST(StepPlan, GivesContextRanksTheRotaryPositionsOfTheirTokens) {
+    ModelConfig model = six_layers();
+    set_family(model, "llama");
+    model.seq_length = 8;
+    const auto weights = [&](const StepCluster& cluster) {
+        const StepPlan plan = plan_step(model, cluster, {}, kWork);
+        return persistent_bytes(model, plan.partition, plan.schedule, 0).weights;
+    };
+    const int64_t row = model.rotary_size() * size_of(DType::fp32);
+    EXPECT_EQ(weights({.ranks = 1, .replicas = 2}) - weights({.ranks = 1, .context = 2}), 4 * row);
 }
 
 TEST(StepPlan, RecomputesAndEvaluates) {

@@ -67,6 +67,24 @@ TEST(TrainedRank, LearnsOneBatch) {
     });
 }
 
+TEST(TrainedRank, OfAContextTeamWantsTheWeightOfTheWholeMicrobatch) {
+    ModelConfig config = model();
+    config.seq_length = config.max_position_embeddings = 8;
+    const StepPlan two = plan_step(config, {.context = 2}, {}, {.micro_batch_size = 2});
+    ModelConfig half = config;
+    half.seq_length /= 2;
+    on_ranks(two, {}, [&](TrainedRank& rank) {
+        const RandomBatch batch(half, 2, 1, 1);
+        EXPECT_THAT([&] { rank.train_step(batch.microbatches(), batch.counted_tokens(), 1e-2); },
+                    ThrowsMessage<UsageError>(HasSubstr("set Microbatch::loss_weight")));
+        EXPECT_EQ(rank.position().step, 0);
+        Microbatch weighed = batch.microbatches().front();
+        weighed.loss_weight = 1;
+        rank.train_step(std::span(&weighed, 1), batch.counted_tokens(), 1e-2);
+        EXPECT_EQ(rank.position().consumed_samples, 2);
+    });
+}
+
 TEST(TrainedRank, GoesOnFromASavedStepAtAnotherNumberOfRanks) {
     const std::string folder = ::testing::TempDir() + "/trained_rank_steps";
     std::filesystem::remove_all(folder);

@@ -5,7 +5,10 @@
 #include <cmath>
 #include <cstring>
 #include <mutex>
+#include <numeric>
 #include <random>
+#include <span>
+#include <type_traits>
 
 #include "src/model/tensor_shard.hpp"
 #include "vocabpipe/make_schedule.hpp"
@@ -51,6 +54,7 @@ Batch toy_batch(const TrainingSetup& setup, int step) {
         }
         if (setup.all_ignored) std::fill(batch.tokens[j].begin(), batch.tokens[j].end(), 1);
     }
+    if (setup.documents) cut_into_documents(batch, static_cast<uint32_t>(step));
     return batch;
 }
 
@@ -59,12 +63,43 @@ Batch part_of(const Batch& batch, int replica, int replicas) {
     part.tokens.clear();
     part.labels.clear();
     part.loss_gradient.clear();
+    part.first_visible.clear();
     for (size_t j = static_cast<size_t>(replica); j < batch.tokens.size();
          j += static_cast<size_t>(replicas)) {
         part.tokens.push_back(batch.tokens[j]);
         part.labels.push_back(batch.labels[j]);
         part.loss_gradient.push_back(batch.loss_gradient[j]);
+        if (!batch.first_visible.empty()) part.first_visible.push_back(batch.first_visible[j]);
     }
+    return part;
+}
+
+Batch part_of(const Batch& batch, const ContextCut& cut) {
+    if (cut.ranks() == 1) return batch;
+    Batch part = batch;
+    part.seq_length = cut.own_length();
+    const auto take = [&](auto& microbatches) {
+        for (auto& whole : microbatches) {
+            auto own = whole;
+            own.resize(whole.size() / static_cast<size_t>(cut.ranks()));
+            for (int64_t sequence = 0; sequence < batch.sequences; ++sequence) {
+                using T = typename std::decay_t<decltype(whole)>::value_type;
+                cut.take(std::span<const T>(whole).subspan(
+                             static_cast<size_t>(sequence * batch.seq_length),
+                             static_cast<size_t>(batch.seq_length)),
+                         std::span<T>(own).subspan(static_cast<size_t>(sequence * part.seq_length),
+                                                   static_cast<size_t>(part.seq_length)));
+            }
+            whole = own;
+        }
+    };
+    for (const std::vector<float>& g : batch.loss_gradient) {
+        part.loss_weights.push_back(std::accumulate(g.begin(), g.end(), 0.0));
+    }
+    take(part.tokens);
+    take(part.labels);
+    take(part.loss_gradient);
+    take(part.first_visible);
     return part;
 }
 
@@ -79,6 +114,7 @@ TrainingSetup setup_on_mesh(const std::string& schedule, VocabMode mode, const M
             .replicas = mesh.data,
             .tensor = mesh.tensor,
             .expert = mesh.expert,
+            .context = mesh.context,
             .microbatches = 2,
             .mode = mode};
 }
@@ -96,6 +132,9 @@ Training train_on_threads(const TrainingSetup& setup) {
     partition.tensor = setup.tensor;
     partition.tensor_pieces = setup.tensor_pieces;
     partition.expert = setup.expert;
+    partition.expert_tensor = setup.expert_tensor;
+    partition.context = setup.context;
+    partition.context_exchange = setup.context_exchange;
     partition.moe_row_factor = setup.moe_row_factor;
     partition.expert_pieces = setup.expert_pieces;
     const Mesh mesh = partition.mesh(setup.ranks);
@@ -110,15 +149,18 @@ Training train_on_threads(const TrainingSetup& setup) {
             setup.make_device ? setup.make_device(rank) : make_host_device();
         ModelPartition of_device = partition;
         of_device.operators = &device->operators();
-        const StepPlan plan = plan_step(setup.config, of_device, schedule, costs,
-                                        {.bucket_piece = setup.bucket_piece});
+        const StepPlan plan =
+            plan_step(setup.config, of_device, schedule, costs,
+                      {.pieces = setup.pieces, .bucket_piece = setup.bucket_piece});
         TrainedRank trained(
             communicator, *device, plan,
             {.optimizer = setup.optimizer, .seed = setup.seed, .poison_dead_buffers = true});
         std::vector<StepResult> results;
         for (int step = 1; step <= setup.steps; ++step) {
             const Batch batch = toy_batch(setup, step);
-            const Batch mine = part_of(batch, mesh.replica(rank), mesh.data);
+            const Batch mine =
+                part_of(part_of(batch, mesh.replica(rank), mesh.data),
+                        ContextCut(batch.seq_length, mesh.place(rank).context, mesh.context));
             trained.train_step(mine.microbatches(), batch.counted_tokens,
                                setup.learning_rate.after(step));  // not 0 in the first step
             results.push_back(trained.report());

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "tests/support/pipeline_run.hpp"
+#include "vocabpipe/context_cut.hpp"
 #include "vocabpipe/learning_rate.hpp"
 #include "vocabpipe/lower.hpp"
 #include "vocabpipe/mesh.hpp"
@@ -25,6 +26,11 @@ struct TrainingSetup {
     int tensor = 1;                              ///< ranks that share a stage
     int tensor_pieces = 1;                       ///< in which they exchange each one's rows
     int expert = 1;                              ///< ranks that share the experts of a layer
+    int expert_tensor = 1;                       ///< and of these, ranks that share each expert
+    int context = 1;                             ///< ranks that share sequences
+    ContextExchange context_exchange{};          ///< between them
+    int pieces = 1;                              ///< LowerOptions::pieces
+    bool documents = false;                      ///< sequences are cut into documents
     double moe_row_factor = kMoeRowFactor;       ///< memory for their rows
     ExpertPieces expert_pieces{};                ///< in which they exchange rows
     int64_t bucket_piece = kBucketPieceOfHosts;  ///< as in LowerOptions
@@ -69,6 +75,9 @@ struct Training {
 
 /// Microbatches replica, replica + replicas, ... of a batch: what that replica trains on.
 [[nodiscard]] Batch part_of(const Batch& batch, int replica, int replicas);
+
+/// The tokens of a batch that a context rank trains on.
+[[nodiscard]] Batch part_of(const Batch& batch, const ContextCut& cut);
 
 /// Of any element of `expected`, weights or gradients, relative to the largest value of its tensor;
 /// infinite if a tensor is missing, or there is none.

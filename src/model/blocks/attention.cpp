@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/model/blocks/attention.hpp"
 
+#include "src/model/blocks/exchanged_heads.hpp"
+#include "src/model/blocks/gathered_keys.hpp"
+#include "src/model/blocks/panel_exchange.hpp"
+
 #include <algorithm>
 
 namespace vocabpipe {
@@ -82,9 +86,22 @@ Attention::Gradients Attention::gradient_views(TokenViews& views) const {
     return gradients;
 }
 
+template <typename Use>
+auto Attention::with_exchange(const kernels::AttentionShape& shape, const Use& use) const {
+    const int wanted = options_.exchange.panels;
+    if (options_.exchange.form == ContextForm::a2a) {
+        return use(ExchangedHeads{shape, panels_of(shape.kv_heads / options_.context, wanted)});
+    }
+    return use(GatheredKeys{shape, panels_of(shape.kv_heads, wanted)});
+}
+
 ScratchSize Attention::scratch(const ScratchFor& use) const {
-    int64_t workspace = use.operators.attention_workspace_bytes(
-        shape(use.sequences, use.seq_length), use.dtype, use.threads);
+    const kernels::AttentionShape of = shape(use.sequences, use.seq_length);
+    int64_t workspace = use.context == 1
+                            ? use.operators.attention_workspace_bytes(of, use.dtype, use.threads)
+                            : with_exchange(of, [&](const auto& exchange) {
+                                  return exchange.workspace_bytes(use);
+                              });
     if (qk_norm_) workspace = std::max(workspace, qk_norm_->workspace_bytes(use));
     return ScratchSize{.columns = shape_.query_columns(), .workspace = workspace}.or_larger(
         proj_.scratch());
@@ -100,10 +117,15 @@ void Attention::finish_qkv(const StagePass& pass, const Saved& saved) const {
 
 void Attention::attend(const StagePass& pass, const Saved& saved) const {
     const kernels::AttentionShape of = shape(pass);
-    const Tensor q = queries_of(saved.qkv, of), kv = keys_values_of(saved.qkv, of);
     const CachedTokens& cached = pass.cached;
+    const Tensor q = queries_of(saved.qkv, of), kv = keys_values_of(saved.qkv, of);
     if (cached) {
         pass.op().convert(pass.ctx, kv, cached.keys_values.row_range(cached.count, of.seq_length));
+    }
+    if (pass.context) {
+        return with_exchange(of, [&](const auto& exchange) {
+            exchange.forward(pass, saved.qkv, saved.heads, saved.log_sum_exp);
+        });
     }
     if (cached.count > 0) {
         kernels::AttentionShape all = of;
@@ -114,6 +136,20 @@ void Attention::attend(const StagePass& pass, const Saved& saved) const {
         pass.op().causal_attention_forward(pass.ctx, q, kv, of, pass.microbatch.first_visible,
                                            saved.heads, saved.log_sum_exp, pass.scratch.workspace);
     }
+}
+
+void Attention::attend_backward(const StagePass& pass, ConstTensor dheads, const Saved& saved,
+                                Tensor dqkv) const {
+    const kernels::AttentionShape of = shape(pass);
+    if (pass.context) {
+        return with_exchange(of, [&](const auto& exchange) {
+            exchange.backward(pass, dheads, saved.qkv, saved.heads, saved.log_sum_exp, dqkv);
+        });
+    }
+    pass.op().causal_attention_backward(
+        pass.ctx, dheads, queries_of(saved.qkv, of), keys_values_of(saved.qkv, of), saved.heads,
+        saved.log_sum_exp, of, pass.microbatch.first_visible, queries_of(dqkv, of),
+        keys_values_of(dqkv, of), pass.scratch.workspace);
 }
 
 void Attention::forward(const StagePass& pass, ConstTensor x, const Saved& saved,
@@ -136,10 +172,7 @@ void Attention::backward_input(const StagePass& pass, ConstTensor dy, ConstTenso
     const Tensor dheads = pass.scratch.columns(shape_.query_columns());
     proj_.backward_input(pass, dy, saved.heads, dheads);
     const Tensor dqkv = qk_norm_ ? gradients.normed : gradients.qkv;
-    op.causal_attention_backward(
-        pass.ctx, dheads, queries_of(saved.qkv, shape_), keys_values_of(saved.qkv, shape_),
-        saved.heads, saved.log_sum_exp, shape(pass), pass.microbatch.first_visible,
-        queries_of(dqkv, shape_), keys_values_of(dqkv, shape_), pass.scratch.workspace);
+    attend_backward(pass, dheads, saved, dqkv);
     if (options_.rope) {
         op.rotary_backward(pass.ctx, pass.rotary->of(*options_.rope), shape(pass), dqkv);
     }
@@ -167,6 +200,8 @@ BlockWork Attention::work(int64_t seq_length) const {
             .heads_flops =
                 4 * static_cast<double>(all.query_columns()) * mean_keys(seq_length, all.window),
             .heads = all.heads,
+            .query_columns = all.query_columns(),
+            .kv_columns = all.kv_columns(),
             .moved = {.forward = 2 * normed + 2 * rotated,
                       .backward = 3 * normed + 2 * rotated,
                       .recompute_heads = qk_norm_ ? 2 * normed + 2 * rotated : 0}};

@@ -6,6 +6,7 @@
 #include "src/model/blocks/stage_pass.hpp"
 #include "src/model/blocks/token_views.hpp"
 #include "vocabpipe/attention_shape.hpp"
+#include "vocabpipe/context_exchange.hpp"
 #include "vocabpipe/rope.hpp"
 
 #include <cstdint>
@@ -24,6 +25,8 @@ struct AttentionOptions {
     std::optional<QkNormOptions> qk_norm;  ///< before the rotary positions
     std::optional<Rope> rope;              ///< none: no rotary positions
     int64_t rotary_size = 0;               ///< columns of a head that `rope` rotates
+    int context = 1;                       ///< C, ranks that share the sequences
+    ContextExchange exchange = {};         ///< between them
     int tensor = 1;                        ///< t, ranks that share the heads
 };
 
@@ -76,6 +79,12 @@ private:
     void finish_qkv(const StagePass& pass, const Saved& saved) const;
     /// Computes the heads' output from their input.
     void attend(const StagePass& pass, const Saved& saved) const;
+    /// The gradient of the heads' input from that of their output.
+    void attend_backward(const StagePass& pass, ConstTensor dheads, const Saved& saved,
+                         Tensor dqkv) const;
+    /// Calls use() with the exchange of context ranks, GatheredKeys or ExchangedHeads.
+    template <typename Use>
+    auto with_exchange(const kernels::AttentionShape& shape, const Use& use) const;
 
     AttentionOptions options_;
     kernels::AttentionShape shape_;  ///< of this rank's heads

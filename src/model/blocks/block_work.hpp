@@ -44,8 +44,10 @@ struct MovedElements {
 /// work of blocks.
 struct BlockWork {
     std::vector<BlockProduct> products = {};
-    double heads_flops = 0;  ///< forward FLOPs of attention's heads
-    int64_t heads = 0;       ///< attention heads: each has a score per pair of tokens
+    double heads_flops = 0;     ///< forward FLOPs of attention's heads
+    int64_t heads = 0;          ///< attention heads: each has a score per pair of tokens
+    int64_t query_columns = 0;  ///< elements of q of a token, of all heads
+    int64_t kv_columns = 0;     ///< elements of k, and of v
     MovedElements moved = {};
     /// The part of `moved` that belongs to the residual stream: norms of its rows and additions.
     MovedElements moved_of_residual = {};
@@ -54,6 +56,8 @@ struct BlockWork {
         products.insert(products.end(), other.products.begin(), other.products.end());
         heads_flops += other.heads_flops;
         heads += other.heads;
+        query_columns += other.query_columns;
+        kv_columns += other.kv_columns;
         moved.add(other.moved);
         moved_of_residual.add(other.moved_of_residual);
     }

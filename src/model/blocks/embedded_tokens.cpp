@@ -13,25 +13,28 @@ namespace vocabpipe {
 namespace {
 
 /// Calls use(rows, position, length) for ranges of the own rows: each is one or more runs of
-/// `length` tokens, and every run starts at `position` of its sequence. Without a team one range
-/// has all rows; own rows in a team may begin and end within a sequence, which makes up to three
-/// ranges.
+/// `length` tokens, and every run starts at `position` of its sequence. A rank that has whole
+/// sequences has one range. Own rows in a tensor team may begin and end within a sequence, which
+/// makes up to three ranges; on a context rank a run is a segment of a sequence, or a part of one.
 template <typename Use>
 void each_range(const StagePass& pass, int64_t own, const Use& use) {
     const int64_t length = pass.microbatch.seq_length;
-    if (!pass.team.cuts_rows()) {
+    if (!pass.team.cuts_rows() && !pass.context) {
         use(kAllRows, pass.cached.count, length);
         return;
     }
-    const int64_t first = pass.team.tiles->rows(pass.team.link->rank()).first;
+    const int64_t first =
+        pass.team.cuts_rows() ? pass.team.tiles->rows(pass.team.link->rank()).first : 0;
+    const int64_t longest = pass.context ? pass.context.cut->segment_length() : length;
     int64_t row = 0;
     while (row < own) {
-        const int64_t position = (first + row) % length;
+        const int64_t token = (first + row) % length;  // of those that the rank has of the sequence
+        const int64_t of_run = token % longest;
         const int64_t rest = own - row;
-        // The rest of a sequence, or all whole sequences, or the beginning of one.
-        const int64_t count = position > 0     ? std::min(length - position, rest)
-                              : rest >= length ? rest / length * length
-                                               : rest;
+        const bool whole = !pass.context && of_run == 0 && rest >= length;
+        // All whole sequences, or the rest or the beginning of a sequence or a segment.
+        const int64_t count = whole ? rest / length * length : std::min(longest - of_run, rest);
+        const int64_t position = pass.context ? pass.context.cut->position(token) : token;
         use(RowRange{row, row + count}, position, std::min(count, length));
         row += count;
     }
@@ -68,7 +71,7 @@ void EmbeddedTokens::backward_input(const StagePass& pass, Tensor dx) const {
 void EmbeddedTokens::backward_weight(const StagePass& pass, ConstTensor dy) const {
     if (!learned_) return;
     const Tensor gradient = positions_->gradient;
-    if (!pass.team) {
+    if (!pass.team && !pass.context) {
         pass.op().positions_gradient(pass.ctx, dy, pass.microbatch.seq_length, gradient,
                                      pass.weight_gradients.accumulate);
         return;

@@ -50,7 +50,7 @@ std::optional<Rope> rope_of_layer(const ModelConfig& config, int layer) {
     return config.rope;
 }
 
-AttentionOptions attention_options(const ModelConfig& config, int layer, int tensor) {
+AttentionOptions attention_options(const ModelConfig& config, int layer, const LayerTeams& teams) {
     const TensorNames names = layer_names(config, layer);
     AttentionOptions options{.qkv = {.name = names.qkv,
                                      .parts = names.qkv_parts,
@@ -70,7 +70,9 @@ AttentionOptions attention_options(const ModelConfig& config, int layer, int ten
                              .proj_init_std = init_std_into_residual(config),
                              .rope = rope_of_layer(config, layer),
                              .rotary_size = config.rotary_size(),
-                             .tensor = tensor};
+                             .context = teams.context,
+                             .exchange = teams.context_exchange,
+                             .tensor = teams.tensor};
     if (config.qk_norm) {
         options.qk_norm = {.q_name = names.q_norm,
                            .k_name = names.k_norm,
@@ -128,6 +130,7 @@ MoeOptions moe_options(const ModelConfig& config, int layer, const LayerTeams& t
                         .down_init_std = init_std_into_residual(config),
                         .cut = TensorCut::experts,
                         .ranks = teams.expert,
+                        .expert_tensor = teams.expert_tensor,
                         .all_tokens = teams.all_tokens,
                         .pieces = teams.expert_pieces,
                         .row_factor = teams.row_factor}};
@@ -187,7 +190,7 @@ DecoderLayerOptions decoder_layer_options(const ModelConfig& config, int layer,
                                           const LayerTeams& teams) {
     const TensorNames names = layer_names(config, layer);
     DecoderLayerOptions options;
-    options.attention.block = attention_options(config, layer, teams.tensor);
+    options.attention.block = attention_options(config, layer, teams);
     options.mlp.block = feed_forward_options(config, layer, teams);
     options.parallel = config.parallel_residual;
     if (config.pre_norms) {

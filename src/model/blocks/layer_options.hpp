@@ -16,8 +16,11 @@ namespace vocabpipe {
 
 /// How ranks share a layer.
 struct LayerTeams {
+    int context = 1;  ///< C, ranks that share sequences
+    ContextExchange context_exchange = {};
     int tensor = 1;                     ///< t, ranks that share it
     int expert = 1;                     ///< e, ranks that share its experts
+    int expert_tensor = 1;              ///< x, ranks that share each expert; divides e
     double row_factor = kMoeRowFactor;  ///< ModelPartition::moe_row_factor
     ExpertPieces expert_pieces = {};    ///< of exchanges between expert ranks
     bool all_tokens = false;            ///< ExpertsOptions::all_tokens
@@ -26,7 +29,7 @@ struct LayerTeams {
 // `layer`: number in the model, from 0. `tensor`: t, ranks that share the layer.
 
 [[nodiscard]] AttentionOptions attention_options(const ModelConfig& config, int layer,
-                                                 int tensor = 1);
+                                                 const LayerTeams& teams = {});
 [[nodiscard]] MlpOptions mlp_options(const ModelConfig& config, int layer, int tensor = 1);
 [[nodiscard]] FeedForwardOptions feed_forward_options(const ModelConfig& config, int layer,
                                                       const LayerTeams& teams = {});

@@ -61,7 +61,7 @@ std::array<kernels::RmsNormOptions, 2> over_all_heads(const StagePass& pass,
     make(sums);
     StagePass of_sums = pass;
     of_sums.scratch.workspace = pass.scratch.workspace.subspan(static_cast<size_t>(views.used()));
-    sum_numbers(of_sums, std::array{sums.q, sums.k}, name);
+    sum_numbers(of_sums, *pass.team.link, std::array{sums.q, sums.k}, name);
     kernels::RmsNormOptions of_q = options, of_k = options;
     of_q.sums = sums.q;
     of_q.columns = shape.query_columns() * pass.team.link->size();

@@ -4,6 +4,7 @@
 #include "src/model/blocks/row_pieces.hpp"
 #include "src/model/rotary_tables.hpp"
 #include "vocabpipe/context.hpp"
+#include "vocabpipe/context_cut.hpp"
 #include "vocabpipe/modules.hpp"
 #include "vocabpipe/operators.hpp"
 #include "vocabpipe/recompute.hpp"
@@ -51,9 +52,10 @@ struct ScratchSize {
 struct ScratchFor {
     const kernels::Operators& operators;
     int64_t sequences = 1;
-    int64_t seq_length = 1;
+    int64_t seq_length = 1;  ///< of a context rank its own
     DType dtype = DType::fp32;
     int threads = 1;  ///< of the host's operators
+    int context = 1;  ///< C, ranks that share the sequences
     int tensor = 1;   ///< t, ranks that share the tokens
 
     /// N/t.
@@ -87,6 +89,14 @@ struct TensorTeam {
     [[nodiscard]] bool cuts_rows() const { return link != nullptr && tiles != nullptr; }
 };
 
+/// The ranks that share the sequences of a microbatch, as a pass meets them.
+struct ContextTeam {
+    TileLink* link = nullptr;         ///< null: the rank has whole sequences
+    const ContextCut* cut = nullptr;  ///< the tokens of this rank
+
+    [[nodiscard]] explicit operator bool() const { return link != nullptr; }
+};
+
 /// One pass of a stage over one microbatch, as its blocks see it.
 struct StagePass {
     Context& ctx;
@@ -97,6 +107,7 @@ struct StagePass {
     WeightGradients weight_gradients = {};
     CachedTokens cached = {};
     TensorTeam team = {};
+    ContextTeam context = {};
     TileLink* experts = nullptr;  ///< to the ranks that share the experts; null: none
     /// W: where the router of this layer adds up its statistics (Operators::sum_routing); empty:
     /// nowhere.

@@ -119,8 +119,8 @@ void sum_rows(const StagePass& pass, std::string_view name, const MakePartial& m
     end_part(pass);
 }
 
-void sum_numbers(const StagePass& pass, std::span<const Tensor> numbers, std::string_view name) {
-    TileLink& link = *pass.team.link;
+void sum_numbers(const StagePass& pass, TileLink& link, std::span<const Tensor> numbers,
+                 std::string_view name) {
     int64_t count = 0;
     for (const Tensor& some : numbers) count += some.cols;
     const Tensor all = Views(pass.scratch.workspace).take(link.size(), count, DType::fp32);

@@ -41,8 +41,9 @@ ConstTensor gather_rows(const StagePass& pass, ConstTensor own, std::string_view
 void sum_rows(const StagePass& pass, std::string_view name, const MakePartial& make,
               const Addends& addends, Tensor out);
 
-/// In a team of more than one: each of `numbers`, (1, count) fp32, becomes its sum over all
-/// members, in member order. Uses pass.scratch.workspace: t times their bytes.
-void sum_numbers(const StagePass& pass, std::span<const Tensor> numbers, std::string_view name);
+/// Each of `numbers`, (1, count) fp32, becomes its sum over all members of the link, in member
+/// order. Uses pass.scratch.workspace: their bytes times the members.
+void sum_numbers(const StagePass& pass, TileLink& link, std::span<const Tensor> numbers,
+                 std::string_view name);
 
 }  // namespace vocabpipe

@@ -5,14 +5,30 @@
 
 #include <algorithm>
 #include <numeric>
+#include <utility>
 
 namespace vocabpipe::tile_link {
 
 namespace {
 
-/// Checks that the ends of pieces ascend and that the last one is the end of the bytes.
+/// Checks that every piece lies in the bytes.
+void check_begins(const std::string& name, const char* side, size_t member, size_t bytes,
+                  std::span<const int64_t> begins, std::span<const int64_t> ends) {
+    bool inside = begins.size() == ends.size();
+    for (size_t i = 0; inside && i < ends.size(); ++i) {
+        inside = 0 <= begins[i] && begins[i] <= ends[i] && std::cmp_less_equal(ends[i], bytes);
+    }
+    if (inside) return;
+    throw UsageError(name + ": " + side + " member " + std::to_string(member) +
+                     ": every piece must begin and end within the " + std::to_string(bytes) +
+                     " bytes, and not end before it begins");
+}
+
+/// Without begins, checks that the ends of pieces ascend and that the last one is the end of the
+/// bytes.
 void check_ends(const std::string& name, const char* side, size_t member, size_t bytes,
-                std::span<const int64_t> ends) {
+                std::span<const int64_t> begins, std::span<const int64_t> ends) {
+    if (!begins.empty()) return check_begins(name, side, member, bytes, begins, ends);
     const bool ascending = std::is_sorted(ends.begin(), ends.end());
     const int64_t last = ends.empty() ? 0 : ends.back();
     const bool positive = ends.empty() || ends.front() >= 0;
@@ -48,9 +64,11 @@ std::vector<int> all_ranks(int world_size) {
 
 Channel channel_of(Axis axis) {
     if (axis == Axis::tensor) return Channel::tensor;
+    if (axis == Axis::context) return Channel::context;
     if (axis == Axis::expert) return Channel::expert;
-    throw UsageError("tile link: axis " + std::string(to_string(axis)) +
-                     ": devices link tensor and expert ranks; for others call open_tile_link()");
+    throw UsageError(
+        "tile link: axis " + std::string(to_string(axis)) +
+        ": devices link tensor, context and expert ranks; for others call open_tile_link()");
 }
 
 std::string text_of(const TileLink::Name& name) {
@@ -68,12 +86,16 @@ void check_parts(const std::string& name, int self, size_t members,
                          std::to_string(members) + " members; give one for each");
     }
     for (size_t m = 0; m < members; ++m) {
-        check_ends(name, "to", m, send[m].bytes.size(), send[m].ends);
-        check_ends(name, "from", m, receive[m].bytes.size(), receive[m].ends);
+        check_ends(name, "to", m, send[m].bytes.size(), send[m].begins, send[m].ends);
+        check_ends(name, "from", m, receive[m].bytes.size(), receive[m].begins, receive[m].ends);
     }
-    const auto& out = send[static_cast<size_t>(self)].ends;
-    const auto& in = receive[static_cast<size_t>(self)].ends;
-    if (!std::equal(out.begin(), out.end(), in.begin(), in.end())) {
+    const auto& out = send[static_cast<size_t>(self)];
+    const auto& in = receive[static_cast<size_t>(self)];
+    bool same = out.ends.size() == in.ends.size();
+    for (int i = 0; same && std::cmp_less(i, out.ends.size()); ++i) {
+        same = piece_of(out, i).size() == piece_of(in, i).size();
+    }
+    if (!same) {
         throw UsageError(name +
                          ": a member's part for itself must have the same pieces where it is sent "
                          "and received");

@@ -42,7 +42,9 @@ void check_pieces(const std::string& name, const char* what, int member, int pie
 template <typename Part>
 [[nodiscard]] auto piece_of(const Part& part, int piece) {
     const auto at = static_cast<size_t>(piece);
-    const int64_t begin = piece == 0 ? 0 : part.ends[at - 1];
+    const int64_t begin = !part.begins.empty() ? part.begins[at]
+                          : piece == 0         ? 0
+                                               : part.ends[at - 1];
     return part.bytes.subspan(static_cast<size_t>(begin),
                               static_cast<size_t>(part.ends[at] - begin));
 }

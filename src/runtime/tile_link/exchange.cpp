@@ -24,7 +24,7 @@ auto say_where(Work&& work, Where&& where) {
 
 HostExchange::HostExchange(HostTeam& team, std::string name,
                            std::span<const TileLink::Outgoing> send,
-                           std::span<const TileLink::Incoming> receive)
+                           std::span<const TileLink::Incoming> receive, TileLink::Order /*order*/)
     : team_(team), name_(std::move(name)), number_(team.operations++) {
     const size_t members = send.size();
     out_.resize(members);

@@ -34,7 +34,7 @@ class HostExchange final : public TileLink::Exchange {
 public:
     /// Parts as TileLink::all_to_all() has checked them.
     HostExchange(HostTeam& team, std::string name, std::span<const TileLink::Outgoing> send,
-                 std::span<const TileLink::Incoming> receive);
+                 std::span<const TileLink::Incoming> receive, TileLink::Order order);
     ~HostExchange() override;
     HostExchange(const HostExchange&) = delete;
     HostExchange& operator=(const HostExchange&) = delete;

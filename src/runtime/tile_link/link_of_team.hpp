@@ -23,12 +23,14 @@ public:
         if (team_.current != nullptr) (void)team_.current->progress();
     }
     [[nodiscard]] Operation all_to_all(std::span<const Outgoing> send,
-                                       std::span<const Incoming> receive, Name name) override {
+                                       std::span<const Incoming> receive, Name name,
+                                       Order order) override {
         std::string text = text_of(name);
         check_idle(team_.transport.rank(), text, team_.broken,
                    team_.current == nullptr ? nullptr : &team_.current->name());
         check_parts(text, team_.self, team_.options.ranks.size(), send, receive);
-        return Operation(std::make_unique<OneExchange>(team_, std::move(text), send, receive));
+        return Operation(
+            std::make_unique<OneExchange>(team_, std::move(text), send, receive, order));
     }
 
 private:

@@ -21,7 +21,8 @@ MailLink::~MailLink() {
 }
 
 TileLink::Operation MailLink::all_to_all(std::span<const Outgoing> send,
-                                         std::span<const Incoming> receive, Name name) {
+                                         std::span<const Incoming> receive, Name name,
+                                         Order /*order*/) {
     std::string text = tile_link::text_of(name);
     tile_link::check_idle(mail_.transport().rank(), text, broken_, nullptr);
     tile_link::check_parts(text, self_, options_.ranks.size(), send, receive);

@@ -24,7 +24,8 @@ public:
     [[nodiscard]] int rank() const override { return self_; }
     [[nodiscard]] int size() const override { return static_cast<int>(options_.ranks.size()); }
     [[nodiscard]] Operation all_to_all(std::span<const Outgoing> send,
-                                       std::span<const Incoming> receive, Name name) override;
+                                       std::span<const Incoming> receive, Name name,
+                                       Order order) override;
     void poll() override { (void)mail_.advance(); }
 
 private:

@@ -14,7 +14,7 @@ using cuda::has_ended;
 
 StreamExchange::StreamExchange(StreamTeam& team, std::string name,
                                std::span<const TileLink::Outgoing> send,
-                               std::span<const TileLink::Incoming> receive)
+                               std::span<const TileLink::Incoming> receive, TileLink::Order order)
     : team_(team), name_(std::move(name)) {
     const int members = static_cast<int>(send.size());
     for (const TileLink::Outgoing& part : send) {
@@ -22,13 +22,21 @@ StreamExchange::StreamExchange(StreamTeam& team, std::string name,
         out_.back().ready.resize(part.ends.size());
     }
     for (const TileLink::Incoming& part : receive) in_.push_back({.part = part});
-    for (int o = 1; o < members; ++o) {
-        const int to_member = (team_.self + o) % members;
-        const int from_member = (team_.self + members - o) % members;
-        from(from_member).first_step = steps_.size();
-        const int pieces = std::max(to(to_member).pieces(), from(from_member).pieces());
-        for (int piece = 0; piece < pieces; ++piece) {
-            steps_.push_back({.to = to_member, .from = from_member, .piece = piece});
+    const auto add_step = [&](int o, int piece) {
+        const Step step{.to = (team_.self + o) % members,
+                        .from = (team_.self + members - o) % members,
+                        .piece = piece};
+        if (piece < from(step.from).pieces()) from(step.from).steps.push_back(steps_.size());
+        if (piece < std::max(to(step.to).pieces(), from(step.from).pieces())) {
+            steps_.push_back(step);
+        }
+    };
+    int most = 0;  // pieces of any member
+    for (int m = 0; m < members; ++m) most = std::max({most, to(m).pieces(), from(m).pieces()});
+    const bool by_member = order == TileLink::Order::by_member;
+    for (int outer = 0; outer < (by_member ? members - 1 : most); ++outer) {
+        for (int inner = 0; inner < (by_member ? most : members - 1); ++inner) {
+            add_step(1 + (by_member ? outer : inner), by_member ? inner : outer);
         }
     }
     team_.current = this;
@@ -119,7 +127,7 @@ bool StreamExchange::test(int member, int pieces) {
     if (member == team_.self) {
         if (to(member).released < pieces) return false;
     } else {
-        const size_t step = in.first_step + static_cast<size_t>(pieces) - 1;
+        const size_t step = in.steps[static_cast<size_t>(pieces) - 1];
         (void)progress();
         if (enqueued_ <= step) return false;
         event = team_.done[step];
@@ -136,7 +144,7 @@ int StreamExchange::wait(int member, int pieces) {
         throw UsageError(name_ + ": waits for piece " + std::to_string(pieces - 1) +
                          " of the rank's own part, which it has not released");
     }
-    const size_t steps = in.first_step + static_cast<size_t>(pieces);
+    const size_t steps = in.steps[static_cast<size_t>(pieces) - 1] + 1;
     if (steps > handed_over_) {
         const Step& step = steps_[handed_over_];
         throw UsageError(name_ + ": waits for piece " + std::to_string(pieces - 1) + " of member " +

@@ -48,7 +48,7 @@ class StreamExchange final : public TileLink::Exchange {
 public:
     /// Parts as TileLink::all_to_all() has checked them.
     StreamExchange(StreamTeam& team, std::string name, std::span<const TileLink::Outgoing> send,
-                   std::span<const TileLink::Incoming> receive);
+                   std::span<const TileLink::Incoming> receive, TileLink::Order order);
     ~StreamExchange() override;
     StreamExchange(const StreamExchange&) = delete;
     StreamExchange& operator=(const StreamExchange&) = delete;
@@ -70,7 +70,7 @@ private:
     };
     struct Inbox {
         TileLink::Incoming part;
-        size_t first_step = 0;  ///< first step of its pieces; not for the own part
+        std::vector<size_t> steps;  ///< [piece] step that brings it; not for the own part
         [[nodiscard]] int pieces() const { return static_cast<int>(part.ends.size()); }
     };
     struct Step {

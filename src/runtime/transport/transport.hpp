@@ -23,10 +23,11 @@ enum class Channel : uint8_t {
     control = 4,
     tensor = 5,   ///< inside passes (tile_link.hpp): the team that shares a stage
     expert = 6,   ///< the team that shares a layer's experts
-    abandon = 7,  ///< abandons the running step (abandon_line.hpp)
-    mail = 8,     ///< links and symmetric memory that users open (tile_link/mail.hpp)
+    context = 7,  ///< the team that shares sequences
+    abandon = 8,  ///< abandons the running step (abandon_line.hpp)
+    mail = 9,     ///< links and symmetric memory that users open (tile_link/mail.hpp)
 };
-inline constexpr int kChannels = 9;  ///< channel numbers are below
+inline constexpr int kChannels = 10;  ///< channel numbers are below
 
 [[nodiscard]] constexpr Channel channel_of(Lane lane) {
     return lane == Lane::forward    ? Channel::forward
@@ -48,6 +49,8 @@ inline constexpr int kChannels = 9;  ///< channel numbers are below
             return "tensor";
         case Channel::expert:
             return "expert";
+        case Channel::context:
+            return "context";
         case Channel::abandon:
             return "abandon";
         case Channel::mail:

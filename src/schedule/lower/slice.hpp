@@ -27,12 +27,12 @@ namespace vocabpipe::lowering {
     return group;
 }
 
-/// [global stage] Axis of the ranks with which passes of the stage communicate: its tensor ranks,
-/// or the ranks that share its experts if these are more. One of the two teams contains the other
-/// (Mesh::check()).
+/// [global stage] Axis of the ranks with which passes of the stage communicate: its tensor and
+/// context ranks, or the ranks that share its experts if these are more. One of the two teams
+/// contains the other (Mesh::check()).
 [[nodiscard]] inline std::vector<Axis> stage_teams(const StepSizes& sizes) {
-    std::vector<Axis> teams(sizes.stages.size(), Axis::tensor);
-    if (sizes.expert <= sizes.tensor) return teams;
+    std::vector<Axis> teams(sizes.stages.size(), Axis::context_tensor);
+    if (sizes.expert <= sizes.context * sizes.tensor) return teams;
     for (size_t s = 0; s < sizes.has_experts.size(); ++s) {
         if (sizes.has_experts[s]) teams[s] = Axis::expert;
     }

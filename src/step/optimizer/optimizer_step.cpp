@@ -107,14 +107,16 @@ std::optional<RouterResult> OptimizerStep::router_result() const {
     std::vector<double> sums(router_sums().size());
     model_.device().download(routers_.data(), std::as_writable_bytes(std::span(sums)));
     const auto layers = static_cast<double>(routed_layers_.size());
-    const double tensor = model_.mesh().tensor;
+    const double ranks_of_microbatch = model_.mesh().size_of(Axis::context_tensor);
     RouterResult result;
     for (size_t i = 0; i < routed_layers_.size(); ++i) {
         const auto of = sums_of_layer(std::span<const double>(sums), i);
         const double microbatches = of[kernels::kRoutedMicrobatches];
         if (microbatches == 0) continue;  // a custom stage has no routers
-        // Tensor ranks have loads and scores of all N tokens, but only N/t tokens each.
-        result.aux_loss += of[kernels::kRouterBalance] / microbatches / layers / (tensor * tensor);
+        // Ranks that share a microbatch have loads and scores of all its tokens, but only a part of
+        // the tokens each.
+        result.aux_loss += of[kernels::kRouterBalance] / microbatches / layers /
+                           (ranks_of_microbatch * ranks_of_microbatch);
         result.z_loss += of[kernels::kRouterZ] / microbatches / layers;
         const auto loads = of.subspan(kernels::kExpertLoads);
         const double mean =

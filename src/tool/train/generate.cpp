@@ -3,15 +3,18 @@
 // ranks draw the same tokens.
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <cstring>
 #include <filesystem>
 #include <iostream>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <random>
 #include <span>
 #include <string>
 #include <system_error>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -46,8 +49,9 @@ struct GenerateArguments {
     SamplingOptions sampling;
     uint64_t seed = 1234;
     Launch launch{.transport = started_by_mpirun() ? "mpi" : "threads"};
-    int tensor = 1;  // --tensor-model-parallel-size
-    int expert = 1;  // --expert-model-parallel-size
+    int tensor = 1;         // --tensor-model-parallel-size
+    int expert = 1;         // --expert-model-parallel-size
+    int expert_tensor = 1;  // --expert-tensor-parallel-size
     std::string device = "host";
     int threads_per_rank = 0;  // 0: the rank's share of the cores
 };
@@ -175,17 +179,25 @@ bool told_to_end(Communicator& world) {
     });
 }
 
+/// Ranks that share the experts of a layer.
+int expert_ranks(const GenerateArguments& o) {
+    const int64_t most = std::numeric_limits<int>::max();
+    return static_cast<int>(std::min(int64_t{o.expert} * o.expert_tensor, most));
+}
+
 /// Ranks per place in the pipeline.
 int ranks_of_stage(const GenerateArguments& o) {
-    return std::max(o.tensor, o.expert);
+    return std::max(o.tensor, expert_ranks(o));
 }
 
 /// UsageError unless `ranks` divides into groups that share a stage or its experts.
 void check_teams(const GenerateArguments& o, int ranks) {
-    for (const auto& [kind, size] : {std::pair("tensor", o.tensor), {"expert", o.expert}}) {
+    for (const auto& [flag_name, kind, size] :
+         {std::tuple("--tensor-model-parallel-size ", "tensor", o.tensor),
+          {"--expert-model-parallel-size ", "expert", o.expert},
+          {"--expert-tensor-parallel-size ", "expert", o.expert_tensor}}) {
         if (size == 1) continue;
-        const std::string flag =
-            "--" + std::string(kind) + "-model-parallel-size " + std::to_string(size);
+        const std::string flag = flag_name + std::to_string(size);
         if (o.device != "host") {
             throw UsageError(flag + ": " + kind +
                              " ranks run on the host only; use --device host, or 1");
@@ -193,6 +205,11 @@ void check_teams(const GenerateArguments& o, int ranks) {
         if (ranks % size != 0) {
             throw UsageError(flag + ": must divide the number of ranks, " + std::to_string(ranks));
         }
+    }
+    if (o.expert_tensor > 1 && ranks % expert_ranks(o) != 0) {
+        throw UsageError("--expert-tensor-parallel-size " + std::to_string(o.expert_tensor) +
+                         ": times --expert-model-parallel-size " + std::to_string(o.expert) +
+                         " must divide the number of ranks, " + std::to_string(ranks));
     }
 }
 
@@ -217,7 +234,8 @@ void generate_on(Communicator& world, const GenerateArguments& o) {
     TextGeneratorOptions options{.model = checkpoint->config(),
                                  .ranks = world.size() / ranks_of_stage(o),
                                  .tensor = o.tensor,
-                                 .expert = o.expert};
+                                 .expert = expert_ranks(o),
+                                 .expert_tensor = o.expert_tensor};
     world.agree([&] {
         const auto make = device_factory(o.device, o.launch.ranks_are_threads());
         device = make ? make(place) : make_host_device();
@@ -333,6 +351,13 @@ Command generate_command() {
                           .help = "Ranks that share the experts of each layer: the tensor ranks of "
                                   "a stage, some of them, or several such groups. Any number, "
                                   "whatever the model was trained with",
+                          .unit = "RANKS",
+                          .range = at_least(1)},
+                         {.names = "--expert-tensor-parallel-size",
+                          .value = &o->expert_tensor,
+                          .help = "Ranks that share each expert, times the number above: each has "
+                                  "some of its columns. Any number, whatever the model was trained "
+                                  "with",
                           .unit = "RANKS",
                           .range = at_least(1)},
                          {.names = "--device",

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "vocabpipe/context_cut.hpp"
 #include "vocabpipe/mesh.hpp"
 #include "vocabpipe/modules.hpp"
 
@@ -38,7 +39,7 @@ struct EvaluationShape {
     }
 };
 
-/// Where to write a sequence that is evaluated; each span has seq_length elements.
+/// Where to write a whole sequence that is evaluated; each span has seq_length elements.
 struct SequenceRow {
     std::span<int32_t> tokens;  ///< initially 0; stays so after the text
     std::span<int32_t> labels;  ///< initially -1: not counted
@@ -49,23 +50,27 @@ struct SequenceRow {
 /// Writes a sequence.
 using FillSequence = std::function<void(int64_t sequence, const SequenceRow& row)>;
 
-/// The microbatches of one replica in an evaluation step. Rows after the last sequence do not
-/// count.
+/// The microbatches of one replica in an evaluation step, and of every sequence the tokens of a
+/// context rank. Rows after the last sequence do not count.
 class SequenceBatch {
 public:
-    explicit SequenceBatch(const EvaluationShape& shape);
+    /// `rank`: of the world.
+    SequenceBatch(const EvaluationShape& shape, int rank);
     SequenceBatch(const SequenceBatch&) = delete;
     SequenceBatch& operator=(const SequenceBatch&) = delete;
 
     /// Loads the step that begins with microbatch `first` of an evaluation of `count` sequences;
     /// calls `fill` for this replica's.
-    void load(int64_t first, int64_t count, int replica, const FillSequence& fill);
+    void load(int64_t first, int64_t count, const FillSequence& fill);
     [[nodiscard]] std::span<const Microbatch> microbatches() const { return microbatches_; }
-    /// Tokens of a row whose label is not negative.
+    /// This rank's tokens of a row whose label is not negative.
     [[nodiscard]] int64_t counted(int64_t row) const;
 
 private:
     EvaluationShape shape_;
+    int replica_;
+    ContextCut cut_;
+    std::vector<int32_t> whole_tokens_, whole_labels_, whole_first_visible_;  ///< of a sequence
     std::vector<int32_t> tokens_, labels_;  ///< sequence by sequence
     std::vector<int32_t> first_visible_;
     std::vector<float> counted_;  ///< 1 where a token counts, else 0

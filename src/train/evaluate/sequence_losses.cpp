@@ -17,7 +17,7 @@ SequenceLosses::SequenceLosses(TrainedRank& rank, size_t plan, const EvaluationS
       output_(sequence_output(rank.output())),
       shape_(shape),
       abandon_(std::move(abandon)),
-      batch_(shape),
+      batch_(shape, world_.rank()),
       sums_(static_cast<size_t>(shape.sequences_per_replica())) {}
 
 std::vector<SequenceLoss> SequenceLosses::of(int64_t count, const FillSequence& fill) {
@@ -28,7 +28,7 @@ std::vector<SequenceLoss> SequenceLosses::of(int64_t count, const FillSequence& 
             if (abandon_ && abandon_()) {
                 throw Error(ExitCode::terminated, "the evaluation was abandoned");
             }
-            batch_.load(first, count, shape_.mesh.replica(world_.rank()), fill);
+            batch_.load(first, count, fill);
         });
         run(mine);
     }
@@ -39,11 +39,17 @@ std::vector<SequenceLoss> SequenceLosses::of(int64_t count, const FillSequence& 
         const auto replica = static_cast<int>(microbatch % shape_.mesh.data);
         const int64_t at =
             microbatch / shape_.mesh.data * shape_.micro_batch_size + i % shape_.micro_batch_size;
-        const int rank = shape_.mesh.world_rank(shape_.loss_rank, replica);
-        std::memcpy(&losses[static_cast<size_t>(i)],
-                    by_rank[static_cast<size_t>(rank)].data() +
-                        static_cast<size_t>(at) * sizeof(SequenceLoss),
-                    sizeof(SequenceLoss));
+        for (int context = 0; context < shape_.mesh.context; ++context) {
+            const int rank = shape_.mesh.world_rank(
+                {.pipeline = shape_.loss_rank, .data = replica, .context = context});
+            SequenceLoss part;
+            std::memcpy(&part,
+                        by_rank[static_cast<size_t>(rank)].data() +
+                            static_cast<size_t>(at) * sizeof(SequenceLoss),
+                        sizeof(SequenceLoss));
+            losses[static_cast<size_t>(i)].sum += part.sum;
+            losses[static_cast<size_t>(i)].tokens += part.tokens;
+        }
     }
     return losses;
 }

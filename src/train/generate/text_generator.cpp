@@ -28,11 +28,12 @@ ModelConfig filled_up(const TextGeneratorOptions& options, int64_t tokens) {
 
 /// A forward of `tokens` tokens of one sequence; the stages do not depend on their number.
 StepPlan plan_forward(const TextGeneratorOptions& options, int64_t tokens) {
-    check_expert_ranks(options.mesh());
+    check_expert_ranks(options.mesh(), options.expert_tensor);
     const StepCluster cluster{.ranks = options.ranks,
                               .replicas = options.mesh().data,
                               .tensor = options.tensor,
                               .expert = options.expert,
+                              .expert_tensor = options.expert_tensor,
                               .threads_per_rank = options.threads_per_rank,
                               .operators = options.operators};
     const StepWork work{.evaluation = true, .optimizer = false, .training = false};
@@ -132,7 +133,8 @@ public:
         world.agree([&] {
             model_.emplace(without_tokens(options), plan_.partition, plan_.schedule, world.rank(),
                            device);
-            rotary_.emplace(device, options.model, name_of(world.rank()));
+            rotary_.emplace(device, options.model, ContextCut(options.model.seq_length),
+                            name_of(world.rank()));
             cache_.emplace(device, options.model, layers_of(plan_, world.rank()), options.tensor,
                            name_of(world.rank()));
             if (model_->output() != nullptr) {

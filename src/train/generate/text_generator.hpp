@@ -25,10 +25,11 @@ struct TextGeneratorBytes {
 
 /// Options of a generation, equal on all ranks.
 struct TextGeneratorOptions {
-    ModelConfig model;  ///< its seq_length is the longest context
-    int ranks = 1;      ///< p: layers and vocabulary are spread over them
-    int tensor = 1;     ///< t: ranks that share each stage
-    int expert = 1;     ///< e: ranks that share the experts of each layer
+    ModelConfig model;      ///< its seq_length is the longest context
+    int ranks = 1;          ///< p: layers and vocabulary are spread over them
+    int tensor = 1;         ///< t: ranks that share each stage
+    int expert = 1;         ///< e: ranks that share the experts of each layer
+    int expert_tensor = 1;  ///< x: of these the neighbors that share each expert
     int threads_per_rank = 1;
     /// Device::operators() of the ranks' devices; null: the host's.
     const kernels::Operators* operators = nullptr;

@@ -15,8 +15,12 @@ std::string trace_path(const TrainOptions& options, const Mesh& mesh) {
     return options.trace_dir + "/" + schedule + "-" + std::string(to_string(options.vocab_mode)) +
            "-p" + std::to_string(mesh.pipeline) +
            (mesh.data == 1 ? "" : "d" + std::to_string(mesh.data)) +
+           (mesh.context == 1 ? "" : "c" + std::to_string(mesh.context)) +
            (mesh.tensor == 1 ? "" : "t" + std::to_string(mesh.tensor)) +
-           (mesh.expert == 1 ? "" : "e" + std::to_string(mesh.expert));
+           (mesh.expert == 1 ? "" : "e" + std::to_string(mesh.expert)) +
+           (options.expert_tensor_parallel_size == 1
+                ? ""
+                : "x" + std::to_string(options.expert_tensor_parallel_size));
 }
 
 void check_outputs(const TrainOptions& options, std::vector<std::string> inputs,

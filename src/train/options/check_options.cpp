@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/train/options/check_options.hpp"
+#include "src/model/check_context_parallel.hpp"
 #include "src/model/check_expert_parallel.hpp"
 #include "src/model/check_tensor_parallel.hpp"
 
@@ -97,46 +98,79 @@ void check_sizes(const ModelConfig& model) {
     demand(m.rope.theta > 1, "--rotary-base", m.rope.theta, "a finite number above 1");
 }
 
+namespace {
+
+/// Ranks that share the experts of a layer, which are not more than there are.
+int expert_ranks(const TrainOptions& o, int ranks) {
+    const int x = o.expert_tensor_parallel_size;
+    const int64_t team = int64_t{o.expert_model_parallel_size} * x;
+    if (x > 1 && team > ranks) {
+        throw UsageError("--expert-tensor-parallel-size " + text(x) +
+                         ": times --expert-model-parallel-size " +
+                         text(o.expert_model_parallel_size) + " these are " + text(team) +
+                         " ranks, but there are only " + text(ranks) +
+                         "; use a smaller size, or start more ranks");
+    }
+    return static_cast<int>(team);
+}
+
+/// Checks that teams of `size` divide the teams of the axes inside of them, which have `team` ranks
+/// by the flags `with`.
+void check_divides(const std::string& flag, int size, int ranks, int team,
+                   const std::string& with) {
+    if (size >= 1 && ranks / team % size == 0) return;
+    throw UsageError(flag + " " + text(size) + ": " +
+                     (team == 1
+                          ? "must divide the number of ranks, " + text(ranks)
+                          : "with " + with + ", must divide the " + text(ranks / team) +
+                                " groups of " + text(team) + " among " + text(ranks) + " ranks"));
+}
+
+}  // namespace
+
 Mesh mesh_of(const TrainOptions& o, int ranks) {
     const int tensor = o.tensor_model_parallel_size;
-    if (tensor < 1 || ranks % tensor != 0) {
-        throw UsageError("--tensor-model-parallel-size " + text(tensor) +
-                         ": must divide the number of ranks, " + text(ranks));
+    check_divides("--tensor-model-parallel-size", tensor, ranks, 1, "");
+    const int context = o.context_parallel_size;
+    std::string with;
+    if (tensor > 1) with = "--tensor-model-parallel-size " + text(tensor);
+    check_divides("--context-parallel-size", context, ranks, tensor, with);
+    if (context > 1) {
+        with += (with.empty() ? "" : " and ") + ("--context-parallel-size " + text(context));
     }
+    const int team = context * tensor;
     const int given = o.pipeline_model_parallel_size;
-    const int pipeline = given == 0 ? ranks / tensor : given;
-    if (pipeline < 0 || ranks / tensor % pipeline != 0) {
-        throw UsageError("--pipeline-model-parallel-size " + text(pipeline) +
-                         (tensor == 1
-                              ? ": must divide the number of ranks, " + text(ranks)
-                              : ": with --tensor-model-parallel-size " + text(tensor) +
-                                    ", must divide the " + text(ranks / tensor) + " groups of " +
-                                    text(tensor) + " among " + text(ranks) + " ranks"));
-    }
+    const int pipeline = given == 0 ? ranks / team : given;
+    check_divides("--pipeline-model-parallel-size", pipeline, ranks, team, with);
     const Mesh mesh{.pipeline = pipeline,
-                    .data = ranks / tensor / pipeline,
+                    .data = ranks / team / pipeline,
                     .tensor = tensor,
-                    .expert = o.expert_model_parallel_size};
-    check_expert_ranks(mesh);
+                    .expert = expert_ranks(o, ranks),
+                    .context = context};
+    check_expert_ranks(mesh, o.expert_tensor_parallel_size);
     return mesh;
 }
 
 namespace {
 
-/// Throws for combinations that tensor or expert ranks do not support yet. `kind`: tensor or
-/// expert.
-void check_team(const TrainOptions& o, const std::string& kind, int size) {
-    if (size == 1) return;
-    const std::string flag = "--" + kind + "-model-parallel-size " + text(size);
-    const auto refuse = [&](bool given, const std::string& what, const std::string& remedy) {
-        if (given) throw UsageError(flag + ": " + what + "; " + remedy);
+/// Throws for combinations that context, tensor or expert ranks do not support yet.
+void check_teams(const TrainOptions& o, const Mesh& mesh) {
+    const auto refuse = [](int size, const std::string& flag, bool given, const std::string& what,
+                           const std::string& remedy) {
+        if (size > 1 && given)
+            throw UsageError(flag + " " + text(size) + ": " + what + "; " + remedy);
     };
-    refuse(o.reductions == Reductions::native && kind == "tensor",
+    refuse(mesh.tensor, "--tensor-model-parallel-size", o.reductions == Reductions::native,
            "sums over tensor ranks are ordered", "use --reduction ordered");
-    refuse(kind == "expert" && !o.profile.empty(), "--profile describes ranks without expert ranks",
-           "remove --profile");
-    refuse(kind == "expert" && !o.cost_file.empty(), "profiles describe ranks without expert ranks",
-           "use --schedule-costs auto or F,B");
+    for (const auto& [size, kind, flag] :
+         {std::tuple(mesh.context, "context", "--context-parallel-size"),
+          std::tuple(o.expert_model_parallel_size, "expert", "--expert-model-parallel-size"),
+          std::tuple(o.expert_tensor_parallel_size, "expert", "--expert-tensor-parallel-size")}) {
+        const std::string without = std::string(" ranks without ") + kind + " ranks";
+        refuse(size, flag, !o.profile.empty(), "--profile describes" + without, "remove --profile");
+        refuse(size, flag, !o.cost_file.empty(), "profiles describe" + without,
+               "use --schedule-costs auto or F,B");
+    }
 }
 
 }  // namespace
@@ -177,10 +211,10 @@ void check_options(const TrainOptions& options, int ranks) {
                          " microbatches per step; must be at most " + text(kMostMicrobatches) +
                          "; use a larger --micro-batch-size");
     }
-    check_tensor_parallel(m, mesh.tensor, o.micro_batch_size * m.seq_length);
-    check_expert_parallel(m, mesh.expert);
-    check_team(o, "tensor", mesh.tensor);
-    check_team(o, "expert", mesh.expert);
+    check_tensor_parallel(m, mesh.tensor, o.micro_batch_size * m.seq_length / mesh.context);
+    check_context_parallel(m, mesh.context, o.context_form, mesh.tensor);
+    check_expert_parallel(m, mesh.expert, o.expert_tensor_parallel_size);
+    check_teams(o, mesh);
     (void)learning_rate_schedule(o);
     check_parameter_groups(o.optimizer.groups, logical_parameters(m));
     if (o.reductions == Reductions::native && o.device != "host" && o.ranks_are_threads) {

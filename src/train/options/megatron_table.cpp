@@ -114,13 +114,6 @@ constexpr auto kAccepted = std::to_array<AcceptedFlag>({
     {.name = "--enable-exactly-numeric-match", .why = "a run has the same bits each time"},
 
     // Ranks.
-    {.name = "--context-parallel-size",
-     .why = "a sequence is on one rank, or cut among tensor ranks between layers",
-     .takes = Takes::word,
-     .unit = "RANKS",
-     .only = "1",
-     .remedy = "sequences are not cut among ranks; use 1, and --tensor-model-parallel-size for "
-               "less memory"},
     {.name = "--sequence-parallel", .why = "tensor ranks always cut what is between layers"},
     {.name = "--use-distributed-optimizer",
      .why = "replicas always share the optimizer's work and state"},

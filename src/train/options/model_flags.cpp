@@ -167,6 +167,23 @@ FlagGroup schedule_flags(TrainOptions& o) {
              .unset = "all ranks",
              .absent = 0,
              .decides = Decides::nothing},  // "ranks" and "replicas" of a saved step say it
+            {.names = "--context-parallel-size",
+             .value = &o.context_parallel_size,
+             .help =
+                 "Ranks that share every sequence: each has a part of its tokens, and attention "
+                 "exchanges keys and values",
+             .unit = "RANKS",
+             .range = at_least(1),
+             .decides = Decides::nothing},  // "context-ranks" of a saved step says it
+            {.names = "--cp-comm-type",
+             .value = FlagText{
+                 .set =
+                     [&o](const auto& words) { o.context_form = context_form_from(words.back()); },
+                 .get = [&o] { return std::string(to_string(o.context_form)); }},
+             .help = "What context ranks exchange: keys and values of all tokens, or tokens for "
+                     "heads (Ulysses), which the key/value heads limit",
+             .unit = "NAME",
+             .choices = {"allgather", "a2a"}},
             {.names = "--tensor-model-parallel-size",
              .value = &o.tensor_model_parallel_size,
              .help = "Ranks that share each stage: every layer's matrices are cut among them, and "
@@ -181,6 +198,13 @@ FlagGroup schedule_flags(TrainOptions& o) {
              .unit = "RANKS",
              .range = at_least(1),
              .decides = Decides::nothing},  // "expert-ranks" of a saved step says it
+            {.names = "--expert-tensor-parallel-size",
+             .value = &o.expert_tensor_parallel_size,
+             .help = "Ranks that share each expert, whose feed-forward columns are cut among them; "
+                     "so many times --expert-model-parallel-size ranks share the experts of a "
+                     "layer",
+             .unit = "RANKS",
+             .range = at_least(1)},
             {.names = "--moe-row-factor",
              .value = &o.moe_row_factor,
              .help = "Memory for the tokens of a rank's experts, over what they have when all "

@@ -44,10 +44,13 @@ struct TrainOptions {
     uint64_t seed = 1234;  // --seed; Megatron's default
 
     int pipeline_model_parallel_size = 0;  // --pipeline-model-parallel-size; 0: all ranks there are
-    int tensor_model_parallel_size = 1;    // --tensor-model-parallel-size
-    int expert_model_parallel_size = 1;    // --expert-model-parallel-size
-    double moe_row_factor = kMoeRowFactor;  // --moe-row-factor
-    std::string schedule = "1f1b";          // --schedule, a name or a .csv or .json file
+    int context_parallel_size = 1;         // --context-parallel-size
+    ContextForm context_form = ContextForm::allgather;  // --cp-comm-type; works with any heads
+    int tensor_model_parallel_size = 1;                 // --tensor-model-parallel-size
+    int expert_model_parallel_size = 1;                 // --expert-model-parallel-size
+    int expert_tensor_parallel_size = 1;                // --expert-tensor-parallel-size
+    double moe_row_factor = kMoeRowFactor;              // --moe-row-factor
+    std::string schedule = "1f1b";  // --schedule, a name or a .csv or .json file
     /// Without --schedule: interleaved where ranks have several stages (with_chosen_schedule()).
     bool schedule_by_stages = false;
     std::string layout;    // --pipeline-model-parallel-layout; empty: even, or redistributed

@@ -27,9 +27,20 @@ double parameter_count(const ModelConfig& config) {
 }  // namespace
 
 std::string teams_across_hosts(const TrainingPlan& plan) {
-    const bool experts = plan.mesh().expert > plan.mesh().tensor;  // they include the tensor ranks
-    const int team = experts ? plan.mesh().expert : plan.mesh().tensor;
-    const std::string shared = experts ? "the experts of a stage" : "a stage";
+    // The largest team, which includes the others.
+    const Mesh& mesh = plan.mesh();
+    const int of_stage = mesh.size_of(Axis::context_tensor);
+    const bool experts = mesh.expert > of_stage;
+    const int team = experts ? mesh.expert : of_stage;
+    const std::string shared = experts            ? "the experts of a stage"
+                               : mesh.context > 1 ? "sequences"
+                                                  : "a stage";
+    const int x = plan.options().expert_tensor_parallel_size;
+    const std::string flag = experts && x > 1   ? "--expert-tensor-parallel-size"
+                             : experts          ? "--expert-model-parallel-size"
+                             : mesh.context > 1 ? "--context-parallel-size"
+                                                : "--tensor-model-parallel-size";
+    const int given = experts ? (x > 1 ? x : team) : mesh.context > 1 ? mesh.context : mesh.tensor;
     int found = 0;
     std::string first;
     for (int begin = 0; begin < plan.ranks(); begin += team) {  // teams are neighbors
@@ -44,8 +55,7 @@ std::string teams_across_hosts(const TrainingPlan& plan) {
                 (hosts.size() > 2 ? ", and others" : "");
     }
     if (found == 0) return {};
-    return std::string("warning: --") + (experts ? "expert" : "tensor") + "-model-parallel-size " +
-           std::to_string(team) + ": " + first +
+    return "warning: " + flag + " " + std::to_string(given) + ": " + first +
            (found > 1 ? " (and " + counted(found - 1, "more such stage") + ")" : "") +
            "; every layer waits for the network: place neighboring ranks on one host";
 }
@@ -69,9 +79,14 @@ void print_plan(const TrainingPlan& plan) {
             : ", " + std::string(to_string(plan.recompute())) + " recomputation";
     const std::string ranks_text =
         (mesh.data == 1 ? "" : std::to_string(mesh.data) + " replicas x ") +
+        (mesh.context == 1 ? "" : std::to_string(mesh.context) + " context ranks x ") +
         (mesh.tensor == 1 ? "" : std::to_string(mesh.tensor) + " tensor ranks x ") +
-        std::to_string(mesh.pipeline) + (mesh.tensor == 1 ? " ranks" : " pipeline ranks") +
-        (mesh.expert == 1 ? "" : ", experts shared by " + std::to_string(mesh.expert));
+        std::to_string(mesh.pipeline) +
+        (mesh.size_of(Axis::context_tensor) == 1 ? " ranks" : " pipeline ranks") +
+        (mesh.expert == 1 ? "" : ", experts shared by " + std::to_string(mesh.expert)) +
+        (options.expert_tensor_parallel_size == 1
+             ? ""
+             : " (each by " + std::to_string(options.expert_tensor_parallel_size) + ")");
     std::array<char, 64> parameters;
     std::snprintf(parameters.data(), parameters.size(), "%.2f M parameters",
                   parameter_count(options.model) / 1e6);

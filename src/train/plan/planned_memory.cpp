@@ -27,12 +27,12 @@ int64_t snapshot_bytes(const TrainingPlan& plan, int rank) {
 namespace {
 
 /// Compiled products of experts; only oneDNN compiles them.
-int64_t product_bytes(const TrainOptions& options) {
-    const MoeConfig& moe = options.model.moe;
+int64_t product_bytes(const TrainingPlan& plan) {
+    const ModelConfig& model = plan.options().model;
+    const MoeConfig& moe = model.moe;
     if (moe.experts == 0 || kernels::host::has_avx512(DType::fp32)) return 0;
-    const double rows =
-        static_cast<double>(options.micro_batch_size * options.model.seq_length * moe.top_k) /
-        static_cast<double>(moe.experts);
+    const double rows = static_cast<double>(plan.partition().tokens(model) * moe.top_k) /
+                        static_cast<double>(moe.experts);
     const double products = std::min(kExpertProducts * kRowNumbersPerMean * rows,
                                      static_cast<double>(kMostHostProducts));
     return static_cast<int64_t>(products) * kHostProductBytes;
@@ -42,7 +42,7 @@ int64_t product_bytes(const TrainOptions& options) {
 
 int64_t kernel_bytes(const TrainingPlan& plan, int rank) {
     if (plan.placement(rank).memory || (plan.one_process() && rank != 0)) return 0;
-    return kHostKernelBytes + product_bytes(plan.options());
+    return kHostKernelBytes + product_bytes(plan);
 }
 
 int64_t planned_bytes(const TrainingPlan& plan, int rank) {

@@ -51,8 +51,10 @@ TrainingPlan::TrainingPlan(const TrainOptions& options, std::vector<RankPlacemen
                    options.micro_batch_size * mesh_.data),
       cluster_{.ranks = mesh_.pipeline,
                .replicas = mesh_.data,
+               .context = mesh_.context,
                .tensor = mesh_.tensor,
                .expert = mesh_.expert,
+               .expert_tensor = options.expert_tensor_parallel_size,
                .threads_per_rank = options.threads_per_rank,
                .operators = &operators,
                .communication = communication} {
@@ -137,7 +139,8 @@ StepSchedule TrainingPlan::order() const {
             .receive_ahead = options_.receive_ahead,
             .reductions = options_.reductions,
             .pieces = options_.tile_pieces,
-            .moe_row_factor = options_.moe_row_factor};
+            .moe_row_factor = options_.moe_row_factor,
+            .context_form = options_.context_form};
 }
 
 size_t TrainingPlan::index_of(int microbatches) const {

@@ -44,6 +44,13 @@ Schedule with_backwards(Schedule schedule, bool split) {
     return schedule;
 }
 
+void check_profiled(const TrainOptions& options, int ranks) {
+    check_options(options, ranks);
+    if (options.context_parallel_size == 1) return;
+    throw UsageError("--context-parallel-size " + std::to_string(options.context_parallel_size) +
+                     ": profiles describe ranks without context ranks; use 1");
+}
+
 class Profiler {
 public:
     Profiler(Communicator& communicator, const TrainOptions& options,
@@ -56,7 +63,7 @@ public:
 
     Profile run() {
         check_same_options(communicator_, options_);
-        communicator_.agree([this] { check_options(options_, communicator_.size()); });
+        communicator_.agree([this] { check_profiled(options_, communicator_.size()); });
         std::vector<RankPlacement> placements = find_placements(communicator_);
         device_ = open_device(communicator_, options_, placements);
         communicator_.agree([&] {

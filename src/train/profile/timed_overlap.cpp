@@ -3,6 +3,7 @@
 
 #include "src/model/blocks/row_pieces.hpp"
 #include "src/model/views.hpp"
+#include "src/train/profile/timed_attention.hpp"
 #include "src/train/profile/timed_experts.hpp"
 #include "src/train/profile/timed_team.hpp"
 #include "vocabpipe/context.hpp"
@@ -231,8 +232,9 @@ private:
 
 OverlapTiming time_overlap(Communicator& world, Device& device, TileLink& link,
                            const OverlapCase& c) {
-    const auto time = is_of_experts(c.op) ? time_experts : time_team<Team>;
-    return time(world, device, link, c);
+    if (is_of_experts(c.op)) return time_experts(world, device, link, c);
+    if (c.op == OverlapOp::gather_attention) return time_attention(world, device, link, c);
+    return time_team<Team>(world, device, link, c);
 }
 
 }  // namespace vocabpipe

@@ -31,11 +31,13 @@ std::optional<std::string> recorded(const TrainingState& state, const std::strin
 
 constexpr const char* kTensorRanks = "tensor-ranks";
 constexpr const char* kExpertRanks = "expert-ranks";
+constexpr const char* kContextRanks = "context-ranks";
 
 /// Also for flags that earlier versions did not record, because there was no choice.
 std::optional<std::string> value_then(const TrainingState& state, const std::string& flag) {
     std::optional<std::string> value = recorded(state, flag);
-    if (!value && (flag == kTensorRanks || flag == kExpertRanks)) value = "1";
+    const bool of_ranks = flag == kTensorRanks || flag == kExpertRanks || flag == kContextRanks;
+    if (!value && of_ranks) value = "1";
     return value;
 }
 
@@ -87,6 +89,7 @@ std::vector<std::string> bit_flags(const TrainOptions& options, Mesh mesh) {
     flags.push_back("replicas " + std::to_string(mesh.data));
     flags.push_back(kTensorRanks + (" " + std::to_string(mesh.tensor)));
     flags.push_back(kExpertRanks + (" " + std::to_string(mesh.expert)));
+    flags.push_back(kContextRanks + (" " + std::to_string(mesh.context)));
     return flags;
 }
 

@@ -31,6 +31,8 @@ RunData::RunData(const TrainOptions& options, const Mesh& mesh, int rank) : opti
     batches_.emplace(*samples_, StepBatchOptions{.micro_batch_size = options.micro_batch_size,
                                                  .replica = mesh.replica(rank),
                                                  .replicas = mesh.data,
+                                                 .context_rank = mesh.place(rank).context,
+                                                 .context = mesh.context,
                                                  .masks = data_->masks()});
 }
 

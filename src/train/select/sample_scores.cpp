@@ -48,11 +48,11 @@ SampleScores::SampleScores(TrainedRank& rank, const EvaluationShape& shape)
     : rank_(rank),
       shape_(shape),
       replica_(shape.mesh.replica(rank.communicator().rank())),
-      batch_(shape) {}
+      batch_(shape, rank.communicator().rank()) {}
 
 void SampleScores::load(int64_t first, int64_t count, const FillSequence& fill) {
     first_ = first;
-    batch_.load(first, count, replica_, fill);
+    batch_.load(first, count, fill);
 }
 
 bool SampleScores::has_results() const {

@@ -25,7 +25,8 @@ constexpr uint64_t kSeed = 7;
 /// What the ranks of one generation do with their generators.
 using OnRank = std::function<void(Communicator&, TextGenerator&)>;
 
-void generate(const ModelConfig& config, const Mesh& mesh, const OnRank& body, int threads = 1) {
+void generate(const ModelConfig& config, const Mesh& mesh, const OnRank& body, int threads = 1,
+              int expert_tensor = 1) {
     World::threads(mesh.size(), {.timeout_seconds = 60}).run([&](Communicator& world) {
         const std::unique_ptr<Device> device = make_host_device();
         TextGenerator generator(world, *device,
@@ -33,6 +34,7 @@ void generate(const ModelConfig& config, const Mesh& mesh, const OnRank& body, i
                                  .ranks = mesh.pipeline,
                                  .tensor = mesh.tensor,
                                  .expert = mesh.expert,
+                                 .expert_tensor = expert_tensor,
                                  .threads_per_rank = threads});
         generator.model().initialise(generator.context(), kSeed);
         body(world, generator);
@@ -53,7 +55,7 @@ std::vector<float> all_logits(Communicator& world, TextGenerator& generator) {
 /// After each prefix of `tokens` that begins behind the first `read` tokens.
 std::vector<std::vector<float>> logits_of_prefixes(const ModelConfig& config, const Mesh& mesh,
                                                    const std::vector<int32_t>& tokens, size_t read,
-                                                   int threads = 1) {
+                                                   int threads = 1, int expert_tensor = 1) {
     std::vector<std::vector<float>> logits;
     generate(
         config, mesh,
@@ -64,7 +66,7 @@ std::vector<std::vector<float>> logits_of_prefixes(const ModelConfig& config, co
                 if (world.rank() == 0) logits.push_back(std::move(one));
             }
         },
-        threads);
+        threads, expert_tensor);
     return logits;
 }
 
@@ -116,12 +118,14 @@ std::vector<std::string> tensor_families() {
     return families;
 }
 
-/// Of an odd number of tokens at once, then one by one, of the full context at last.
-void expect_logits_of_one_rank(const ModelConfig& config, const std::vector<Mesh>& meshes) {
+/// Of an odd number of tokens at once, then one by one, of the full context at last. Of expert
+/// ranks `expert_tensor` share each expert.
+void expect_logits_of_one_rank(const ModelConfig& config, const std::vector<Mesh>& meshes,
+                               int expert_tensor = 1) {
     const Batch batch = random_batch(config, 1, 1, 5);
     const auto alone = logits_of_prefixes(config, {1}, batch.tokens[0], 5);
     for (const Mesh& mesh : meshes) {
-        const auto shared = logits_of_prefixes(config, mesh, batch.tokens[0], 5);
+        const auto shared = logits_of_prefixes(config, mesh, batch.tokens[0], 5, 1, expert_tensor);
         ASSERT_EQ(shared.size(), alone.size());
         for (size_t n = 0; n < alone.size(); ++n) {
             ASSERT_EQ(shared[n].size(), alone[n].size());
@@ -159,6 +163,9 @@ TEST_P(TextGeneratorOfExpertRanks, LogitsAreThoseOfOneRankWithinRounding) {
         meshes.push_back({.data = 2, .tensor = 2, .expert = 4});
     }
     expect_logits_of_one_rank(config, meshes);
+    expect_logits_of_one_rank(config, meshes, 2);
+    config.moe.experts = config.moe.correction_bias ? 4 : 2;  // its groups have two each
+    expect_logits_of_one_rank(config, {{.data = 4, .expert = 4}}, 2);
 }
 
 INSTANTIATE_TEST_SUITE_P(Families, TextGeneratorOfExpertRanks,

@@ -31,7 +31,9 @@ LogicalParameter gate_up_of(const ExpertsOptions& o) {
             .init_std = o.gate_up_init_std,
             .weight_decay = true,
             .parts = parts_of_experts(o, {o.gate_name, o.up_name}, o.ffn_hidden_size),
-            .cut = o.cut};
+            .cut = o.cut,
+            .expert_cut = TensorCut::rows,
+            .ranges = std::vector(static_cast<size_t>(2 * o.experts), o.ffn_hidden_size)};
 }
 
 LogicalParameter down_of(const ExpertsOptions& o) {
@@ -41,7 +43,8 @@ LogicalParameter down_of(const ExpertsOptions& o) {
             .init_std = o.down_init_std,
             .weight_decay = true,
             .parts = parts_of_experts(o, {o.down_name}, o.hidden_size),
-            .cut = o.cut};
+            .cut = o.cut,
+            .expert_cut = TensorCut::columns};
 }
 
 }  // namespace
@@ -56,7 +59,7 @@ Experts::Experts(const ExpertsOptions& options, const ExpertWeights& weights)
 
 Experts::Saved Experts::saved_views(SavedViews& views) const {
     const int64_t k = options_.per_token;
-    const int64_t f = options_.ffn_hidden_size;
+    const int64_t f = options_.own_ffn();
     return {.in = rows_of_slots(views.cheap.take(k * options_.hidden_size), k),
             .gate_up = rows_of_slots(views.costly.take(k * 2 * f), k),
             .act = rows_of_slots(views.cheap.take(k * f), k)};
@@ -65,11 +68,11 @@ Experts::Saved Experts::saved_views(SavedViews& views) const {
 Experts::Gradients Experts::gradient_views(TokenViews& views) const {
     const int64_t k = options_.per_token;
     return {.out = rows_of_slots(views.take(k * options_.hidden_size), k),
-            .gate_up = rows_of_slots(views.take(k * 2 * options_.ffn_hidden_size), k)};
+            .gate_up = rows_of_slots(views.take(k * 2 * options_.own_ffn()), k)};
 }
 
 int64_t Experts::scratch_columns() const {
-    return options_.per_token * std::max(options_.hidden_size, options_.ffn_hidden_size);
+    return options_.per_token * std::max(options_.hidden_size, options_.own_ffn());
 }
 
 Tensor Experts::partials(Views& views, int64_t tokens, DType dtype) const {
@@ -88,8 +91,10 @@ void Experts::forward(const StagePass& pass, ConstTensor x, const ExpertRows& ro
     const kernels::Operators& op = pass.op();
     const std::vector<RowRange>& of_all = kept_->keep(rows.row_begin, rows.on_host(pass));
     const int rank = options_.ranks == 1 ? 0 : pass.experts->rank();
-    const size_t count = of_all.size() / static_cast<size_t>(options_.ranks);
-    const auto of_experts = std::span(of_all).subspan(static_cast<size_t>(rank) * count, count);
+    const int groups = options_.ranks / options_.expert_tensor;
+    const size_t count = of_all.size() / static_cast<size_t>(groups);
+    const auto group = static_cast<size_t>(rank / options_.expert_tensor);
+    const auto of_experts = std::span(of_all).subspan(group * count, count);
     const RowRange own{of_experts.front().first, of_experts.back().end};
     const Tensor slots = rows_of(rows_of_slots(rows.slot_of_row, rows.per_token), own);
     op.gather_rows(pass.ctx, x, ExpertRows::integers(slots), rows.per_token, {},
@@ -133,7 +138,7 @@ void Experts::backward_inside(const StagePass& pass, ConstTensor dy, const Exper
     const std::span<const RowRange> of_experts = kept_->find(rows.row_begin);
     const std::span<const int32_t> slots = ExpertRows::integers(rows.slot_of_row);
     op.gather_rows(pass.ctx, dy, slots, rows.per_token, {}, gradients.out);
-    const Tensor dact = pass.scratch.own_rows(saved.act.rows, options_.ffn_hidden_size);
+    const Tensor dact = pass.scratch.own_rows(saved.act.rows, options_.own_ffn());
     op.grouped_linear_backward_input(pass.ctx, gradients.out, weights_.down->weight, of_experts,
                                      dact);
     // <dy, W act> = <W^T dy, act>: the experts' output need not be kept.

@@ -24,24 +24,31 @@ struct ExpertsOptions {
     bool numbered = true;                       ///< false: one expert, without a number
     std::string gate_name, up_name, down_name;  ///< of one expert, without ".weight"
     int64_t hidden_size = 0;                    ///< h
-    int64_t ffn_hidden_size = 0;                ///< f, of one expert
+    int64_t ffn_hidden_size = 0;                ///< f, of one expert, on all ranks that share it
     int64_t experts = 0;                        ///< E
     int64_t per_token = 0;                      ///< k
     kernels::Activation activation = kernels::Activation::silu;
     float gate_up_init_std = 0;
     float down_init_std = 0;
-    /// experts: each rank of an expert team has E / `ranks` experts, rank j those from E j / ranks
-    /// on; repeated: this rank has all of them.
+    /// experts: each group of `expert_tensor` neighboring ranks of an expert team has equally many
+    /// experts, in order, and each rank of a group 1 / expert_tensor of the f columns of each of
+    /// these; repeated: this rank has all of all.
     TensorCut cut = TensorCut::repeated;
-    int ranks = 1;  ///< e
+    int ranks = 1;          ///< e
+    int expert_tensor = 1;  ///< x; divides e and f
     /// Generation: every member of the team has all tokens and adds up the members' results.
     bool all_tokens = false;
     ExpertPieces pieces = {};
     double row_factor = kMoeRowFactor;  ///< ModelPartition::moe_row_factor
+
+    /// Columns of an expert on this rank, f / x.
+    [[nodiscard]] int64_t own_ffn() const { return ffn_hidden_size / expert_tensor; }
 };
 
 /// This rank's part of gate_up (E 2 f, h) and down (E h, f). Both hold all experts, one after the
-/// other; files have one tensor per expert and matrix.
+/// other; files have one tensor per expert and matrix. Where ranks share an expert, each has rows
+/// of its gate and of its up and the same columns of its down: the sum of what they make is what
+/// the expert makes.
 struct ExpertWeights {
     ExpertWeights(const ExpertsOptions& options, ParameterSource& parameters);
     Parameter* gate_up;
@@ -53,7 +60,7 @@ struct ExpertWeights {
 /// tokens and runs forwards only (ExpertsOptions::all_tokens); for other teams see TeamExperts.
 class Experts {
 public:
-    /// What F leaves, of N k rows sorted by expert.
+    /// What F leaves, of N k rows sorted by expert. f: ExpertsOptions::own_ffn().
     struct Saved {
         Tensor in;       ///< (N k, h) copies of tokens
         Tensor gate_up;  ///< (N k, 2 f)

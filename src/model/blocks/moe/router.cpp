@@ -11,7 +11,7 @@ namespace vocabpipe {
 
 namespace {
 
-/// G: the weight of the microbatch's tokens in the loss of the step.
+/// G: the weight of the microbatch's tokens, of all context ranks, in the loss of the step.
 double loss_weight(const StagePass& pass) {
     const std::span<const float> g = pass.microbatch.loss_gradient;
     if (pass.microbatch.loss_weight) return *pass.microbatch.loss_weight;
@@ -50,7 +50,7 @@ Router::Gradients Router::gradient_views(TokenViews& views) const {
 int64_t Router::workspace_bytes(const ScratchFor& use) const {
     Views logits, sums;
     logits.take(use.own_tokens(), options_.experts, DType::fp32);
-    if (use.tensor > 1) sums.take(use.tensor, 2 * options_.experts, DType::fp32);
+    sums.take(std::max(use.tensor, use.context), 2 * options_.experts, DType::fp32);
     return std::max(logits.used(), sums.used());
 }
 
@@ -62,9 +62,9 @@ void Router::forward(const StagePass& pass, ConstTensor x, const Saved& saved) c
     op.router_forward(pass.ctx, saved.logits, bias, options_.routing,
                       ExpertRows::integers(rows.choice), rows.weights, saved.load, saved.score_sums,
                       saved.log_z);
-    if (pass.team) {
-        const Tensor numbers[] = {saved.load, saved.score_sums};
-        sum_numbers(pass, numbers, options_.name);
+    const Tensor numbers[] = {saved.load, saved.score_sums};
+    for (TileLink* const link : {pass.team.link, pass.context.link}) {
+        if (link != nullptr) sum_numbers(pass, *link, numbers, options_.name);
     }
     if (!options_.alone) return;
     op.sort_by_expert(pass.ctx, ExpertRows::integers(rows.choice),
@@ -74,7 +74,8 @@ void Router::forward(const StagePass& pass, ConstTensor x, const Saved& saved) c
 
 kernels::RouterLossScales Router::loss_scales(const StagePass& pass) const {
     if (options_.aux_loss == 0 && options_.z_loss == 0) return {};
-    const auto tokens = static_cast<double>(pass.microbatch.size());
+    const int context = pass.context ? pass.context.cut->ranks() : 1;
+    const auto tokens = static_cast<double>(pass.microbatch.size() * context);
     const double of_token = loss_weight(pass) / tokens;
     const auto experts = static_cast<double>(options_.experts);
     const auto k = static_cast<double>(options_.routing.top_k);

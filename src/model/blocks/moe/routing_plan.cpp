@@ -18,7 +18,7 @@ constexpr int64_t kTileRows = 128;
 }  // namespace
 
 int64_t RoutingShape::most_copies() const {
-    return std::min<int64_t>(per_token, members);
+    return std::min<int64_t>(per_token * expert_tensor, members);
 }
 int64_t RoutingShape::most_rows_of_copy() const {
     return std::min(per_token, own_experts());
@@ -34,7 +34,8 @@ int64_t RoutingShape::most_received() const {
 }
 
 int64_t row_budget(const RoutingShape& shape, double factor) {
-    const double mean = static_cast<double>(shape.tokens) * static_cast<double>(shape.per_token);
+    const double mean = static_cast<double>(shape.tokens) * static_cast<double>(shape.per_token) *
+                        shape.expert_tensor;
     const auto wanted = static_cast<int64_t>(std::ceil(factor * mean));
     const int64_t least = std::max(kTileRows, shape.most_rows_of_copy());
     return std::min(std::max(wanted, least), shape.most_rows());
@@ -43,12 +44,14 @@ int64_t row_budget(const RoutingShape& shape, double factor) {
 RoutingPlan::RoutingPlan(const RoutingShape& shape, int rank,
                          std::vector<std::span<const int32_t>> choices)
     : shape_(shape), rank_(rank), choices_(std::move(choices)) {
-    if (std::ssize(choices_) != shape.members || shape.experts % shape.members != 0) {
+    if (std::ssize(choices_) != shape.members || shape.members % shape.expert_tensor != 0 ||
+        shape.experts * shape.expert_tensor % shape.members != 0) {
         throw UsageError("routing plan: " + std::to_string(choices_.size()) + " choices of " +
                          std::to_string(shape.members) + " members with " +
-                         std::to_string(shape.experts) + " experts");
+                         std::to_string(shape.experts) + " experts, each of " +
+                         std::to_string(shape.expert_tensor) + " members");
     }
-    std::vector<int64_t> rows(choices_.size(), 0);
+    std::vector<int64_t> rows(choices_.size(), 0);  // of the first member that has an expert
     for (const std::span<const int32_t> of_member : choices_) {
         if (std::ssize(of_member) != shape.tokens * shape.per_token) {
             throw UsageError("routing plan: " + std::to_string(of_member.size()) + " choices of " +
@@ -59,10 +62,14 @@ RoutingPlan::RoutingPlan(const RoutingShape& shape, int rank,
                 throw UsageError("routing plan: expert " + std::to_string(expert) + " of " +
                                  std::to_string(shape.experts));
             }
-            ++rows[static_cast<size_t>(expert / shape.own_experts())];
+            const int64_t group = expert / shape.own_experts();
+            ++rows[static_cast<size_t>(group * shape.expert_tensor)];
         }
     }
-    for (const int64_t of_member : rows) exceeds_.push_back(of_member > shape.budget);
+    for (int member = 0; member < shape.members; ++member) {
+        const int first = member - member % shape.expert_tensor;
+        exceeds_.push_back(rows[static_cast<size_t>(first)] > shape.budget);
+    }
     if (std::ranges::find(exceeds_, true) == exceeds_.end()) return;
     if (shape.budget < shape.most_rows_of_copy()) {
         throw UsageError("routing plan: a budget of " + std::to_string(shape.budget) +
@@ -76,7 +83,7 @@ RoutingPlan::RoutingPlan(const RoutingShape& shape, int rank,
 int64_t RoutingPlan::rows_of(int source, int64_t token, int owner) const {
     const std::span<const int32_t> of_token = choices_[static_cast<size_t>(source)].subspan(
         static_cast<size_t>(token * shape_.per_token), static_cast<size_t>(shape_.per_token));
-    const int64_t first = owner * shape_.own_experts();
+    const int64_t first = shape_.first_expert(owner);
     return std::ranges::count_if(of_token, [&](int32_t expert) {
         return expert >= first && expert < first + shape_.own_experts();
     });
@@ -147,7 +154,7 @@ void RoutingPlan::receive_copies(RoutingWave& wave, int number) const {
 
 void RoutingPlan::sort_rows(RoutingWave& wave) const {
     const int64_t k = shape_.per_token;
-    const int64_t first = rank_ * shape_.own_experts();
+    const int64_t first = shape_.first_expert(rank_);
     wave.row_of_slot.assign(static_cast<size_t>(wave.copy_count() * k), -1);
     std::vector<int64_t> next(static_cast<size_t>(shape_.own_experts()), 0);
     const auto for_slots = [&](const auto& work) {

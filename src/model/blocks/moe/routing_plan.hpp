@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Plans which rows the members of a team of experts send each other, and the order in which they
-// compute. A member is the home of its own tokens and the owner of E / e consecutive experts.
+// compute. A member is the home of its own tokens and the owner of consecutive experts, or, as one
+// of x neighbors, of a part of each of them.
 #pragma once
 
 #include "vocabpipe/tile_map.hpp"
@@ -17,11 +18,15 @@ struct RoutingShape {
     int64_t tokens = 0;     ///< n, of each member
     int64_t experts = 0;    ///< E
     int64_t per_token = 0;  ///< k, distinct experts of a token
+    int expert_tensor = 1;  ///< x, neighboring members that share each expert
     int64_t budget = 0;     ///< R: rows of a member's experts in one wave
     int pieces = 1;         ///< K, pieces per wave, sender and receiver
 
-    /// Experts of one member.
-    [[nodiscard]] int64_t own_experts() const { return experts / members; }
+    /// Experts of one member, and the first of them.
+    [[nodiscard]] int64_t own_experts() const { return experts * expert_tensor / members; }
+    [[nodiscard]] int64_t first_expert(int member) const {
+        return member / expert_tensor * own_experts();
+    }
     /// The most members that a token can go to, and the most rows of its copy on one of them.
     [[nodiscard]] int64_t most_copies() const;
     [[nodiscard]] int64_t most_rows_of_copy() const;
@@ -33,7 +38,7 @@ struct RoutingShape {
     [[nodiscard]] int64_t most_received() const;
 };
 
-/// R: `factor` times n k, the mean number of rows per member; at least 128 and the most rows of a
+/// R: `factor` times n k x, the mean number of rows per member; at least 128 and the most rows of a
 /// copy, at most most_rows().
 [[nodiscard]] int64_t row_budget(const RoutingShape& shape, double factor);
 
@@ -59,7 +64,7 @@ struct RoutingWave {
     std::vector<int32_t> token_of_copy;  ///< member n + token
     std::vector<RowRange> rows;          ///< [own expert]
     std::vector<int32_t> slot_of_row;    ///< copy k + choice of its token
-    std::vector<int32_t> row_of_slot;    ///< (copies, k); -1: another member's expert
+    std::vector<int32_t> row_of_slot;    ///< (copies, k); -1: no expert of this member
     std::vector<Step> steps;             ///< in the order of arrival; some without rows
 
     [[nodiscard]] int64_t row_count() const { return static_cast<int64_t>(slot_of_row.size()); }
@@ -74,8 +79,8 @@ struct RoutingWave {
 class RoutingPlan {
 public:
     /// choices[member] (n k): experts of its tokens; the memory must outlive the plan. Throws
-    /// UsageError for another number of choices, experts that do not exist, or a budget that a copy
-    /// exceeds.
+    /// UsageError for another number of choices, experts that do not exist or cannot be shared so,
+    /// or a budget that a copy exceeds.
     RoutingPlan(const RoutingShape& shape, int rank, std::vector<std::span<const int32_t>> choices);
 
     /// At least one.

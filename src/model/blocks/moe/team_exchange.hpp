@@ -21,7 +21,7 @@ namespace vocabpipe {
 struct TeamSizes {
     RoutingShape shape;
     int64_t hidden_size = 0;      ///< h, columns of the rows that travel
-    int64_t ffn_hidden_size = 0;  ///< f, of one expert
+    int64_t ffn_hidden_size = 0;  ///< f, of one expert, on one member
     int panels = 1;               ///< P, of the results that come home
     DType dtype = DType::fp32;
 

@@ -92,12 +92,13 @@ TeamSizes TeamExperts::sizes(int64_t tokens, DType dtype) const {
                        .tokens = tokens,
                        .experts = options_.experts,
                        .per_token = options_.per_token,
+                       .expert_tensor = options_.expert_tensor,
                        .budget = 0,
                        .pieces = options_.pieces.dispatch};
     shape.budget = row_budget(shape, options_.row_factor);
     return {.shape = shape,
             .hidden_size = options_.hidden_size,
-            .ffn_hidden_size = options_.ffn_hidden_size,
+            .ffn_hidden_size = options_.own_ffn(),
             .panels = options_.pieces.combine,
             .dtype = dtype};
 }
@@ -109,8 +110,8 @@ int64_t TeamExperts::rows_per_wave(int64_t tokens) const {
 Experts::Saved TeamExperts::saved_views(SavedViews& views) const {
     const int64_t rows = rows_per_wave(views.costly.own());
     return {.in = views.cheap.rows(rows, options_.hidden_size),
-            .gate_up = views.costly.rows(rows, 2 * options_.ffn_hidden_size),
-            .act = views.cheap.rows(rows, options_.ffn_hidden_size)};
+            .gate_up = views.costly.rows(rows, 2 * options_.own_ffn()),
+            .act = views.cheap.rows(rows, options_.own_ffn())};
 }
 
 TeamRoutes TeamExperts::routes_views(TokenViews& views) const {
@@ -123,7 +124,7 @@ TeamRoutes TeamExperts::routes_views(TokenViews& views) const {
 Experts::Gradients TeamExperts::gradient_views(TokenViews& views) const {
     const int64_t rows = rows_per_wave(views.own());
     return {.out = views.rows(rows, options_.hidden_size),
-            .gate_up = views.rows(rows, 2 * options_.ffn_hidden_size)};
+            .gate_up = views.rows(rows, 2 * options_.own_ffn())};
 }
 
 TeamMemory TeamExperts::memory(Views& views, int64_t tokens, DType dtype) const {
@@ -194,7 +195,7 @@ void TeamExperts::make_gradients(const Pass& of, const PlacedWave& wave,
     Context& ctx = of.pass.ctx;
     const kernels::Operators& op = of.op();
     const Tensor dout = of.gradients->out;
-    const Tensor dact(of.memory.rows.data, dout.rows, options_.ffn_hidden_size, dout.dtype);
+    const Tensor dact(of.memory.rows.data, dout.rows, options_.own_ffn(), dout.dtype);
     dispatch_tokens(
         of.team(wave, options_.name), of.dy, meanwhile, dout, [&](std::span<const RowRange> rows) {
             const PartOfRows part = of.products();

@@ -17,10 +17,12 @@ struct TeamRoutes {
     Tensor lists;   ///< lists of a wave: place_wave()
 };
 
-/// Experts that e ranks share; each rank has E / e of them and tokens of its own. A member computes
-/// at most R rows at once, whatever the tokens choose: further rows are dispatched and computed in
-/// further waves through the same memory. A backward finds wave 0 where F left it and recomputes
-/// the others. All members make the same calls in the same order.
+/// Experts that e ranks share; each rank has E x / e of them, of each its f / x columns, and tokens
+/// of its own. A token goes to all x ranks of each of its experts, and home adds up what these
+/// make: products over f are cut as those of tensor ranks, and their sum is a part of the combine.
+/// A member computes at most R rows at once, whatever the tokens choose: further rows are
+/// dispatched and computed in further waves through the same memory. A backward finds wave 0 where
+/// F left it and recomputes the others. All members make the same calls in the same order.
 ///
 /// Only F reads all members' choices on the host, once, and waits there for a device with streams.
 /// It leaves the lists of wave 0 in memory, and keeps on the host what later passes need.

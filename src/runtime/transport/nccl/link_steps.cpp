@@ -12,7 +12,7 @@ namespace vocabpipe::nccl {
 namespace {
 
 std::string name_of_team(const LinkTeam& team) {
-    std::string name = team.channel == Channel::expert ? "vocabpipe experts" : "vocabpipe tensor";
+    std::string name = std::string("vocabpipe ") + vocabpipe::name_of(team.channel);
     for (const int rank : team.ranks) name += " " + std::to_string(rank);
     return name;
 }

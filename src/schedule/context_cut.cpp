@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "vocabpipe/context_cut.hpp"
+
+#include "vocabpipe/context_exchange.hpp"
+#include "vocabpipe/error.hpp"
+
+#include <string>
+
+namespace vocabpipe {
+
+void ContextCut::check(int64_t seq_length, int ranks) {
+    const auto refuse = [ranks](const std::string& why) {
+        throw UsageError("--context-parallel-size " + std::to_string(ranks) + ": " + why);
+    };
+    if (ranks < 1) refuse("must be at least 1");
+    if (ranks == 1 || seq_length % (2 * int64_t{ranks}) == 0) return;
+    refuse("every rank has two equal segments of a sequence, so --seq-length " +
+           std::to_string(seq_length) + " must be a multiple of " + std::to_string(2 * ranks));
+}
+
+std::string_view to_string(ContextForm form) {
+    return form == ContextForm::allgather ? "allgather" : "a2a";
+}
+
+ContextForm context_form_from(std::string_view name) {
+    for (const ContextForm form : {ContextForm::allgather, ContextForm::a2a}) {
+        if (to_string(form) == name) return form;
+    }
+    throw UsageError("--cp-comm-type " + std::string(name) + ": must be allgather or a2a");
+}
+
+ContextCut::ContextCut(int64_t seq_length, int rank, int ranks)
+    : seq_length_(seq_length), rank_(rank), ranks_(ranks) {
+    check(seq_length, ranks);
+}
+
+}  // namespace vocabpipe
