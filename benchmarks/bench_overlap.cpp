@@ -61,6 +61,7 @@ bool wanted(const Options& o, OverlapOp op) {
 
 void print_row(OverlapOp op, int ranks, double ratio, int pieces) {
     const bool is_stream = op == OverlapOp::stream_in || op == OverlapOp::hop;
+    const bool in_one_order = is_stream || op == OverlapOp::gather_attention;
     const int members = is_stream ? 1 : ranks;
     // Pieces of equal size, each large enough for a product of its own.
     const int64_t rows = TileMap::kFewestInProduct * members * pieces;
@@ -73,7 +74,7 @@ void print_row(OverlapOp op, int ranks, double ratio, int pieces) {
                 std::string(to_string(op)).c_str(), ratio, map.pieces(0),
                 static_cast<long long>(bytes), us(times.compute_ns), us(times.link_ns),
                 us(times.blocking_ns), us(times.overlapped_ns), 100 * times.hidden());
-    if (is_stream) {
+    if (in_one_order) {
         std::printf("\n");
         return;
     }

@@ -115,7 +115,6 @@ PlanOptions options_of(const CsvRow& row, const Devices& devices) {
                                       : h100 ? "h100"
                                              : "h200");
     if (gpu.ends_with("40GB")) options.memory_gib = kSmallA100;
-    if (number(row, "cp", 1) != 1) throw LeftOut{"context parallel ranks"};
     if (row["zero"] == "fsdp") throw LeftOut{"FSDP"};
     options.model = {.name = row["model"], .config = model_of(row)};
     // Six schedules on one workload, whose size is not given; 32 microbatches fit.
@@ -124,6 +123,7 @@ PlanOptions options_of(const CsvRow& row, const Devices& devices) {
     options.gpus = static_cast<int>(number(row, "gpus"));
     options.global_batch_size = six ? kSixMicrobatches : number(row, "gbs");
     options.tensor = {static_cast<int>(number(row, "tp"))};
+    options.context = {static_cast<int>(number(row, "cp", 1))};
     options.pipeline = {static_cast<int>(number(row, "pp"))};
     options.data = {static_cast<int>(number(row, "dp"))};
     options.expert = {static_cast<int>(number(row, "ep", 1))};

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "vocabpipe/context_exchange.hpp"
 #include "vocabpipe/device_spec.hpp"
 #include "vocabpipe/mesh.hpp"
 #include "vocabpipe/model_config.hpp"
@@ -78,12 +79,14 @@ struct PlanOptions {
     /// Replaces the times of these passes from device or profile, whatever the number of layers of
     /// a stage.
     std::optional<PlannedPassTimes> pass_times;
-    int gpus = 1;                ///< ranks: p t d
+    int gpus = 1;                ///< ranks: p t C d
     std::vector<int> tensor{1};  ///< t, ranks that share a stage
-    std::vector<int> expert{1};  ///< e, ranks that share the experts of a layer; divides t d
-    /// p, ranks of a pipeline. Empty: gpus / (t d).
+    /// C, ranks that share sequences, and exchange whichever of ContextForm is faster.
+    std::vector<int> context{1};
+    std::vector<int> expert{1};  ///< e, ranks that share the experts of a layer; divides t C d
+    /// p, ranks of a pipeline. Empty: gpus / (t C d).
     std::vector<int> pipeline;
-    /// d, replicas. Empty: gpus / (p t), or 1 if `pipeline` is empty, too.
+    /// d, replicas. Empty: gpus / (p t C), or 1 if `pipeline` is empty, too.
     std::vector<int> data;
     int64_t seq_length = 0;                     ///< s, tokens per sequence
     std::vector<int64_t> micro_batch_sizes{1};  ///< sequences per microbatch
@@ -165,11 +168,12 @@ struct Candidate {
     LayerSplit split = LayerSplit::front;    ///< of layers over stages
     int chunks = 1;                          ///< stages per rank
     int memory_limit = 0;  ///< RuleOptions::memory_limit, in chunks; 0: the family's own
-    std::vector<int> layers_per_stage;      ///< [global stage]
-    Mesh mesh = {};                         ///< how the GPUs divide
-    int64_t micro_batch_size = 1;           ///< sequences
-    Recompute recompute = Recompute::none;  ///< before each backward
-    int microbatches = 0;                   ///< per step and replica
+    std::vector<int> layers_per_stage;                  ///< [global stage]
+    Mesh mesh = {};                                     ///< how the GPUs divide
+    int64_t micro_batch_size = 1;                       ///< sequences
+    Recompute recompute = Recompute::none;              ///< before each backward
+    int microbatches = 0;                               ///< per step and replica
+    ContextForm context_form = ContextForm::allgather;  ///< the faster one
 
     /// Whether ranks share the vocabulary layers. In a pipeline of one rank none is sharded,
     /// whatever the mode.
@@ -177,7 +181,7 @@ struct Candidate {
         return mesh.pipeline > 1 && sharded(vocab_mode);
     }
 };
-/// "p=2 t=4": p, and t, d and e where above 1.
+/// "p=2 t=4": p, and t, C, d and e where above 1.
 [[nodiscard]] std::string mesh_text(const Mesh& mesh);
 /// "1f1b", "v-search k=6": the schedule and its memory limit, if any.
 [[nodiscard]] std::string schedule_text(const Candidate& candidate);

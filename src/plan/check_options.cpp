@@ -43,10 +43,10 @@ void check_measured(const PlanOptions& options) {
     const auto alone = [](const std::vector<int>& list) {
         return std::all_of(list.begin(), list.end(), [](int ranks) { return ranks == 1; });
     };
-    if (!alone(options.tensor) || !alone(options.expert)) {
+    if (!alone(options.tensor) || !alone(options.context) || !alone(options.expert)) {
         throw UsageError(flag +
-                         ": has times of ranks that share no layer, which says nothing of tensor "
-                         "or expert ranks; use --gpu, or sizes of 1");
+                         ": has times of ranks that share no layer, which says nothing of tensor, "
+                         "context or expert ranks; use --gpu, or sizes of 1");
     }
     if (options.profile && options.micro_batch_sizes.size() != 1) {
         throw UsageError(flag + ": was measured with one --micro-batch-size; list no others");
@@ -101,6 +101,7 @@ void check_options(const PlanOptions& options) {
         require("--micro-batch-size", size, 1, 1 << 16);
     }
     for (const auto& [flag, list] : {std::pair{"--tensor-model-parallel-size", &options.tensor},
+                                     {"--context-parallel-size", &options.context},
                                      {"--pipeline-model-parallel-size", &options.pipeline},
                                      {"--data-parallel-size", &options.data},
                                      {"--expert-model-parallel-size", &options.expert}}) {

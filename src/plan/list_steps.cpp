@@ -2,6 +2,7 @@
 #include "src/plan/list_steps.hpp"
 
 #include "src/model/router_sums.hpp"
+#include "src/plan/context_costs.hpp"
 #include "vocabpipe/error.hpp"
 
 #include <algorithm>
@@ -19,35 +20,39 @@ std::string text(int64_t number) {
     return std::to_string(number);
 }
 
-/// Meshes of p, t and d whose product is the number of GPUs.
+/// Meshes of p, t, C and d whose product is the number of GPUs.
 std::vector<Mesh> meshes(const PlanOptions& options) {
     std::vector<Mesh> result;
-    const auto add = [&](int64_t pipeline, int tensor, int64_t data) {
-        if (pipeline * tensor * data != options.gpus) return;
-        result.push_back({.pipeline = static_cast<int>(pipeline),
-                          .data = static_cast<int>(data),
-                          .tensor = tensor});
-    };
-    const int64_t gpus = options.gpus;
-    for (const int tensor : options.tensor) {
-        if (!options.pipeline.empty() && !options.data.empty()) {
-            for (const int pipeline : options.pipeline) {
-                for (const int data : options.data) add(pipeline, tensor, data);
+    for (const int context : options.context) {
+        for (const int tensor : options.tensor) {
+            const int64_t team = int64_t{context} * tensor;
+            const auto add = [&](int64_t pipeline, int64_t data) {
+                if (pipeline * team * data != options.gpus) return;
+                result.push_back({.pipeline = static_cast<int>(pipeline),
+                                  .data = static_cast<int>(data),
+                                  .tensor = tensor,
+                                  .context = context});
+            };
+            if (!options.pipeline.empty() && !options.data.empty()) {
+                for (const int pipeline : options.pipeline) {
+                    for (const int data : options.data) add(pipeline, data);
+                }
+            } else if (!options.pipeline.empty()) {
+                for (const int64_t pipeline : options.pipeline) {
+                    add(pipeline, options.gpus / (pipeline * team));
+                }
+            } else if (!options.data.empty()) {
+                for (const int64_t data : options.data) add(options.gpus / (data * team), data);
+            } else {
+                add(options.gpus / team, 1);
             }
-        } else if (!options.pipeline.empty()) {
-            for (const int64_t pipeline : options.pipeline) {
-                add(pipeline, tensor, gpus / (pipeline * tensor));
-            }
-        } else if (!options.data.empty()) {
-            for (const int64_t data : options.data) add(gpus / (data * tensor), tensor, data);
-        } else {
-            add(gpus / tensor, tensor, 1);
         }
     }
     if (result.empty()) {
-        throw UsageError("--gpus " + text(gpus) +
+        throw UsageError("--gpus " + text(options.gpus) +
                          ": is not the product of any listed --tensor-model-parallel-size, "
-                         "--pipeline-model-parallel-size and --data-parallel-size; list divisors");
+                         "--context-parallel-size, --pipeline-model-parallel-size and "
+                         "--data-parallel-size; list divisors");
     }
     return result;
 }
@@ -80,9 +85,13 @@ std::string expert_refusal(const MoeConfig& moe, const Mesh& mesh) {
     if (moe.experts % mesh.expert != 0) {
         return e + " does not divide the " + text(moe.experts) + " experts";
     }
-    if (mesh.slices() % mesh.expert != 0) return e + " does not divide t d";
+    const bool cut = mesh.context > 1;
+    if (mesh.slices() % mesh.expert != 0) {
+        return e + (cut ? " does not divide t C d" : " does not divide t d");
+    }
     if (!mesh.teams_nest()) {
-        return e + " is neither a divisor nor a multiple of t=" + text(mesh.tensor);
+        return e + " is neither a divisor nor a multiple of t=" + text(mesh.tensor) +
+               (cut ? " and of t C=" + text(mesh.size_of(Axis::context_tensor)) : "");
     }
     return {};
 }
@@ -90,7 +99,11 @@ std::string expert_refusal(const MoeConfig& moe, const Mesh& mesh) {
 /// Why the batch does not divide as the step needs; empty: it does.
 std::string batch_refusal(const PlanOptions& options, const Candidate& step) {
     const Mesh& mesh = step.mesh;
-    const int64_t tokens = step.micro_batch_size * options.seq_length;
+    if (mesh.context > 1 && options.seq_length % (2 * mesh.context) != 0) {
+        return "C=" + text(mesh.context) + " does not divide the " + text(options.seq_length) +
+               " tokens of a sequence into two segments for every rank";
+    }
+    const int64_t tokens = step.micro_batch_size * options.seq_length / mesh.context;
     if (tokens % mesh.tensor != 0) {
         return "t=" + text(mesh.tensor) + " does not divide the " + text(tokens) +
                " tokens of a microbatch";
@@ -154,6 +167,7 @@ Candidates list_steps(const PlanOptions& options) {
                     }
                     step.microbatches =
                         static_cast<int>(options.global_batch_size / (size * mesh.data));
+                    step.context_form = faster_context_form(options, step);
                     result.possible.push_back(step);
                 }
             }

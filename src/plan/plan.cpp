@@ -150,8 +150,10 @@ std::string schedule_text(const Candidate& candidate) {
 
 std::string mesh_text(const Mesh& mesh) {
     std::string text = "p=" + std::to_string(mesh.pipeline);
-    for (const auto& [name, ranks] :
-         {std::pair{" t=", mesh.tensor}, {" d=", mesh.data}, {" e=", mesh.expert}}) {
+    for (const auto& [name, ranks] : {std::pair{" t=", mesh.tensor},
+                                      {" C=", mesh.context},
+                                      {" d=", mesh.data},
+                                      {" e=", mesh.expert}}) {
         if (ranks > 1) text += name + std::to_string(ranks);
     }
     return text;

@@ -28,6 +28,7 @@ PlanOptions narrowed(const Plan& plan, const Candidate& to) {
     options.vocab_modes = {to.vocab_mode};
     options.chunks = {to.chunks};
     options.tensor = {to.mesh.tensor};
+    options.context = {to.mesh.context};
     options.pipeline = {to.mesh.pipeline};
     options.data = {to.mesh.data};
     options.expert = {to.mesh.expert};

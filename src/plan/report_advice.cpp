@@ -119,7 +119,8 @@ std::string command_text(const Plan& plan, size_t row) {
     PlannedTrainer own;  // what train_gpt does
     own.exchange = GradientExchange::all_to_all;
     own.kernels = plan.options.trainer.kernels;
-    if (!plan.options.profile && candidate.mesh.data > 1 && plan.options.trainer != own) {
+    const bool copied = candidate.mesh.size_of(Axis::data) > 1;
+    if (!plan.options.profile && copied && plan.options.trainer != own) {
         notes +=
             " train_gpt adds up gradients in fp32 by --gradient-exchange all_to_all: plan with "
             "it for this run's times.";

@@ -76,11 +76,13 @@ json candidate_json(const Candidate& candidate) {
     }
     result.update({{"pipeline", mesh.pipeline},
                    {"tensor", mesh.tensor},
+                   {"context", mesh.context},
                    {"data", mesh.data},
                    {"expert", mesh.expert},
                    {"micro_batch_size", candidate.micro_batch_size},
                    {"microbatches", candidate.microbatches},
                    {"recompute", to_string(candidate.recompute)}});
+    if (mesh.context > 1) result["cp_comm_type"] = to_string(candidate.context_form);
     return result;
 }
 
@@ -88,7 +90,8 @@ json candidate_json(const Candidate& candidate) {
 json links_json(const PlanOptions& options, const Mesh& mesh) {
     json links = json::object();
     if (options.profile) return links;
-    for (const Axis axis : {Axis::pipeline, Axis::tensor, Axis::expert, Axis::data}) {
+    for (const Axis axis :
+         {Axis::pipeline, Axis::tensor, Axis::context, Axis::expert, Axis::data}) {
         if ((axis == Axis::pipeline ? mesh.pipeline : mesh.size_of(axis)) == 1) continue;
         links[std::string(to_string(axis))] =
             spans_nodes(options.device, mesh, axis) ? "network" : "link";

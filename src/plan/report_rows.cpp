@@ -36,9 +36,10 @@ std::string spare_text(const PlanOptions& options, const PlanRow& row) {
 
 /// Columns for properties that differ between candidates, or are unusual.
 struct StepColumns {
-    bool mesh = false, experts = false, size = false, recompute = false;
+    bool mesh = false, context = false, experts = false, size = false, recompute = false;
     explicit StepColumns(const Plan& plan)
         : mesh(any_candidate(plan, has_slices)),
+          context(any_candidate(plan, [](const Candidate& c) { return c.mesh.context > 1; })),
           experts(any_candidate(plan, [](const Candidate& c) { return c.mesh.expert > 1; })),
           size(mesh || varies(plan, &Candidate::micro_batch_size)),
           recompute(varies(plan, &Candidate::recompute)) {}
@@ -46,6 +47,7 @@ struct StepColumns {
     [[nodiscard]] std::vector<std::string> heads() const {
         std::vector<std::string> cells;
         if (mesh) cells.insert(cells.end(), {"p", "t", "d"});
+        if (context) cells.emplace_back("C");
         if (experts) cells.emplace_back("e");
         if (size) cells.insert(cells.end(), {"b", "m"});
         if (recompute) cells.emplace_back("recompute");
@@ -59,6 +61,7 @@ struct StepColumns {
                 cells.push_back(std::to_string(ranks));
             }
         }
+        if (context) cells.push_back(std::to_string(of.context));
         if (experts) cells.push_back(std::to_string(of.expert));
         if (size) {
             cells.push_back(std::to_string(candidate.micro_batch_size));

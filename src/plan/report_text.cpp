@@ -19,6 +19,7 @@ std::string links_text(const Plan& plan) {
     const Mesh& mesh = plan.rows.front().candidate.mesh;
     std::string text;
     for (const auto& [axis, name] : {std::pair{Axis::tensor, "tensor"},
+                                     {Axis::context, "context"},
                                      {Axis::expert, "expert"},
                                      {Axis::data, "data"},
                                      {Axis::pipeline, "pipeline"}}) {

@@ -221,8 +221,9 @@ void set_stages(StepSizes& sizes, const PlanOptions& options, const ModelConfig&
                                         stage_blocks, last ? &final_norm : nullptr,
                                         {.operators = operators,
                                          .sequences = candidate.micro_batch_size,
-                                         .seq_length = config.seq_length,
+                                         .seq_length = config.seq_length / candidate.mesh.context,
                                          .dtype = config.dtype,
+                                         .context = candidate.mesh.context,
                                          .tensor = candidate.mesh.tensor})
                                 .bytes();
             add_trainer_bytes(found->second, options.trainer, candidate, config, stage_blocks);
@@ -235,10 +236,11 @@ void set_stages(StepSizes& sizes, const PlanOptions& options, const ModelConfig&
 StepSizes sizes_of(const PlanOptions& options, const ModelConfig& config, const ModelLayers& layers,
                    const Schedule& placement, const Candidate& candidate) {
     StepSizes sizes;
-    sizes.tokens = candidate.micro_batch_size * config.seq_length;
+    sizes.tokens = candidate.micro_batch_size * config.seq_length / candidate.mesh.context;
     sizes.hidden = config.hidden_size;
     sizes.dtype = config.dtype;
     sizes.replicas = candidate.mesh.data;
+    sizes.context = candidate.mesh.context;
     sizes.tensor = candidate.mesh.tensor;
     sizes.expert = candidate.mesh.expert;
     sizes.tied = config.tied;
@@ -268,7 +270,10 @@ StepModel step_model(const PlanOptions& options, const UnitCosts& units, const C
     step.costs.slices = mesh.slices();
     if (options.trainer.zero == 2) step.costs.sums_per_step = candidate.microbatches;
     const ModelConfig config = planned_config(options);
-    const ModelLayers layers(config, {.tensor = mesh.tensor, .expert = mesh.expert});
+    const ModelLayers layers(config, {.context = mesh.context,
+                                      .context_exchange = {.form = candidate.context_form},
+                                      .tensor = mesh.tensor,
+                                      .expert = mesh.expert});
     const std::vector<PlaceParameters> parameters =
         count_parameters(config, layers, step.placement, candidate);
     std::vector<PersistentBytes> measured;
@@ -282,7 +287,7 @@ StepModel step_model(const PlanOptions& options, const UnitCosts& units, const C
     if (options.pass_times) use_pass_times(step.costs, *options.pass_times);
     const auto reserve =
         static_cast<int64_t>(options.device.reserve_gib.value * static_cast<double>(1 << 30));
-    const int64_t rotary = RotaryTables::bytes(config);
+    const int64_t rotary = RotaryTables::bytes(config) / mesh.context;
     for (int rank = 0; rank < mesh.pipeline; ++rank) {
         const PlaceParameters& own = parameters[static_cast<size_t>(rank)];
         PlannedMemory memory{

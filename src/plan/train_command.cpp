@@ -89,9 +89,16 @@ void add_schedule(const PlanOptions& options, const Candidate& candidate, TrainF
     if (options.receive_ahead != 0) to.add("--receive-ahead", options.receive_ahead);
 }
 
-void add_ranks(const Mesh& mesh, TrainFlags& to) {
+void add_ranks(const Candidate& candidate, TrainFlags& to) {
+    const Mesh& mesh = candidate.mesh;
     to.add("--pipeline-model-parallel-size", mesh.pipeline);
     if (mesh.tensor > 1) to.add("--tensor-model-parallel-size", mesh.tensor);
+    if (mesh.context > 1) {
+        to.add("--context-parallel-size", mesh.context);
+        if (candidate.context_form != ContextForm::allgather) {
+            to.add("--cp-comm-type", std::string(to_string(candidate.context_form)));
+        }
+    }
     if (mesh.expert > 1) to.add("--expert-model-parallel-size", mesh.expert);
 }
 
@@ -106,7 +113,7 @@ bool is_for_hosts(const PlanOptions& options) {
 std::vector<TrainFlag> train_flags_of(const PlanOptions& options, const Candidate& candidate) {
     TrainFlags to;
     add_model(options, to);
-    add_ranks(candidate.mesh, to);
+    add_ranks(candidate, to);
     add_schedule(options, candidate, to);
     to.add("--seq-length", options.seq_length);
     to.add("--micro-batch-size", candidate.micro_batch_size);

@@ -20,8 +20,8 @@ struct LeftBytes {
 LeftBytes left_by(const BlockWork& work, const PlannedTrainer& trainer, const Candidate& candidate,
                   const ModelConfig& config) {
     const auto width = static_cast<double>(size_of(config.dtype));
-    const auto tokens =
-        static_cast<double>(candidate.micro_batch_size) * static_cast<double>(config.seq_length);
+    const auto tokens = static_cast<double>(candidate.micro_batch_size) *
+                        static_cast<double>(config.seq_length) / candidate.mesh.context;
     const auto hidden = static_cast<double>(config.hidden_size);
     const double tensor = candidate.mesh.tensor;
     LeftBytes left;
@@ -72,7 +72,7 @@ void add_trainer_bytes(StageBytes& stage, const PlannedTrainer& trainer, const C
     }
     // The first layers' input is the stage's own.
     const int64_t units = (count + trainer.recompute_layers - 1) / trainer.recompute_layers;
-    const int64_t rows = candidate.micro_batch_size * config.seq_length /
+    const int64_t rows = candidate.micro_batch_size * config.seq_length / candidate.mesh.context /
                          (trainer.sequence_parallel ? candidate.mesh.tensor : 1);
     stage.saved += (units - 1) * rows * config.hidden_size * size_of(config.dtype);
     stage.recomputed = stage.recomputed * trainer.recompute_layers / count;

@@ -2,6 +2,7 @@
 #include "src/plan/unit_costs.hpp"
 
 #include "src/model/blocks/model_layers.hpp"
+#include "src/plan/context_costs.hpp"
 #include "src/plan/kernel_rates.hpp"
 #include "src/plan/layer_products.hpp"
 
@@ -60,7 +61,7 @@ LayerTimes layer_on_device(const PlanOptions& options, const Candidate& candidat
     const DeviceSpec& device = options.device;
     const KernelRates& kernels = kernel_rates(options.trainer.kernels);
     const Mesh& mesh = candidate.mesh;
-    const int64_t tokens = candidate.micro_batch_size * options.seq_length;
+    const int64_t tokens = candidate.micro_batch_size * options.seq_length / mesh.context;
     const double own = static_cast<double>(tokens) / mesh.tensor;
     const double own_rows = options.trainer.sequence_parallel ? own : static_cast<double>(tokens);
     const auto moving = [&](int64_t MovedElements::*pass) {
@@ -73,7 +74,10 @@ LayerTimes layer_on_device(const PlanOptions& options, const Candidate& candidat
     const LayerProducts products =
         layer_products(work.products, device, options.trainer, mesh, tokens,
                        expert_load(options.model.config.moe, mesh, options.moe_imbalance));
-    const AttentionCosts attention = attention_costs(options, work, own);
+    AttentionCosts attention = attention_costs(options, work, own);
+    const ContextCosts exchange = context_costs(options, candidate, candidate.context_form, work);
+    attention.forward = exchange.beside(exchange.forward, attention.forward);
+    attention.backward = exchange.beside(exchange.backward, attention.backward);
     const double launch = device.layer_launch_us.value * 1e3;  // a backward launches 1.5 as many
     const double input_gradient = attention.backward + moving(&MovedElements::backward);
     LayerTimes costs{
@@ -97,7 +101,8 @@ LayerTimes layer_on_device(const PlanOptions& options, const Candidate& candidat
 
 UnitCosts unit_costs(const PlanOptions& options, const Candidate& candidate) {
     const DeviceSpec& device = options.device;
-    const auto tokens = static_cast<double>(candidate.micro_batch_size * options.seq_length);
+    const auto tokens = static_cast<double>(candidate.micro_batch_size * options.seq_length /
+                                            candidate.mesh.context);
     const auto h = static_cast<double>(options.model.config.hidden_size);
     constexpr double kGradient = 4;  // bytes of fp32
     const double bytes_per_ns = moved_bytes_per_ns(device);

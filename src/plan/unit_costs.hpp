@@ -54,7 +54,7 @@ inline constexpr int64_t kUpdateTraffic = 4 + 2 * 4 + 2 * 8 + 2;
 inline constexpr int64_t kNormTraffic = 4;
 
 /// From FLOPs, bytes and the device's efficiencies (docs/planning-costs.md). Of the candidate's
-/// properties only mesh, microbatch and recomputation matter.
+/// properties only mesh, microbatch, recomputation and the exchange of context ranks matter.
 [[nodiscard]] UnitCosts unit_costs(const PlanOptions& options, const Candidate& candidate);
 
 }  // namespace vocabpipe

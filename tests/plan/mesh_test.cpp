@@ -13,7 +13,6 @@
 #include <gtest/gtest.h>
 
 #include <map>
-#include <set>
 #include <string>
 
 namespace vocabpipe::testing {
@@ -29,20 +28,6 @@ PlanOptions one_schedule() {
     options.vocab_modes = {VocabMode::one_barrier};
     options.sensitivity_rows = 0;
     return options;
-}
-
-std::vector<std::string> meshes(const PlanOptions& options) {
-    std::vector<std::string> result;
-    for (const Candidate& candidate : list_candidates(options).possible) {
-        result.push_back(mesh_text(candidate.mesh));
-    }
-    return result;
-}
-
-std::set<std::string> reasons(const PlanOptions& options) {
-    std::set<std::string> result;
-    for (const auto& [candidate, why] : list_candidates(options).skipped) result.insert(why);
-    return result;
 }
 
 /// Experts that matter, small enough for milliseconds.

@@ -65,6 +65,8 @@ TEST_F(PlanPageScripts, FilterRowsByWordsAndConditions) {
     EXPECT_EQ(counts.at("zb-v p=1"), 0);
     EXPECT_EQ(counts.at("spare>0"), fits);
     EXPECT_EQ(counts.at("b=2"), two);
+    EXPECT_EQ(counts.at("C=1"), all);
+    EXPECT_EQ(counts.at("C>1"), 0);
     EXPECT_EQ(counts.at(""), all);
 }
 

@@ -19,7 +19,7 @@ const {plan, filterOf, rowColumns, frontierOf, axisOf, nameOf, spareText, tickTe
 
 const counts = {};
 for (const words of ['zb-v', 'ZB one_barrier', 'schedule=1f1b', 'p=4', 'p<4', 'peak>=0', 'peak<0', 'zb-v p=1',
-                     'spare>0', 'b=2', '']) {
+                     'spare>0', 'b=2', 'C=1', 'C>1', '']) {
   counts[words] = plan.rows.filter(filterOf(rowColumns, words)).length;
 }
 const row = (memory, seconds) => ({worst_rank: {total_bytes: memory * 2 ** 30}, step_ns: seconds * 1e9});

@@ -17,12 +17,15 @@ constexpr int64_t kRow = 1024 * 2;  // bytes of a row of the residual stream
 constexpr int64_t kHeads = 16;
 
 /// 100 bytes saved and 4000 recomputed by two layers.
-StageBytes with(const PlannedTrainer& trainer, Recompute recompute, int tensor = 2) {
+StageBytes with(const PlannedTrainer& trainer, Recompute recompute, int tensor = 2,
+                int context = 1) {
     const ModelConfig config = planned_config(small_plan());
     const ModelLayers layers(config, {.tensor = tensor});
     StageBytes stage{.saved = 100, .recomputed = 4000};
     add_trainer_bytes(stage, trainer,
-                      {.mesh = {.tensor = tensor}, .micro_batch_size = 1, .recompute = recompute},
+                      {.mesh = {.tensor = tensor, .context = context},
+                       .micro_batch_size = 1,
+                       .recompute = recompute},
                       config, {&layers[0].block, &layers[1].block});
     return stage;
 }
@@ -58,6 +61,18 @@ TEST(TrainerMemory, KernelsOf2022SaveScores) {
     EXPECT_EQ(selective.saved, 100);
     EXPECT_EQ(selective.backward_workspace, scores);
     EXPECT_EQ(with(trainer, Recompute::full).recomputed, 4000 + 2 * scores);
+}
+
+TEST(TrainerMemory, OfContextRanksIsThatOfTheirTokens) {
+    const PlannedTrainer rows{.sequence_parallel = false};
+    EXPECT_EQ(with(rows, Recompute::none, 2, 4).saved, 100 + kTokens / 4 * 4 * kRow);
+    const PlannedTrainer scores{.kernels = KernelYear::y2022};
+    const auto saved = [&](int context) {
+        return with(scores, Recompute::none, 2, context).saved - 100;
+    };
+    EXPECT_EQ(saved(4) * 4, saved(1));
+    EXPECT_EQ(with({.recompute_layers = 1}, Recompute::full, 2, 4).saved,
+              100 + kTokens / 4 * kRow / 2);
 }
 
 TEST(TrainerMemory, FullRecomputationOfOneLayerAtATimeKeepsItsInput) {

@@ -26,17 +26,7 @@ PlanOptions on_device() {
                                 .max_position_embeddings = 16,
                                 .vocab_size = 100}};
     options.seq_length = 16;
-    DeviceSpec& device = options.device;
-    device.gpus_per_node.value = 64;
-    device.peak_tflops.value = 1;  // 1000 FLOPs per ns
-    device.dense_efficiency.value = 1e20;
-    device.attention_efficiency.value = device.flash_attention_2_efficiency.value = 1e20;
-    device.fp8_speedup.value = 1;
-    device.memory_gb_per_s.value = 4;  // bytes per ns
-    device.elementwise_efficiency.value = 1e20;
-    device.link_gb_per_s.value = device.network_gb_per_s.value = 1e20;
-    device.link_efficiency.value = device.network_efficiency.value = 1;
-    device.overlap_efficiency.value = 1;
+    options.device = instant_device();
     return options;
 }
 Candidate of_candidate(int tensor = 1, Recompute recompute = Recompute::none) {
@@ -46,10 +36,6 @@ constexpr double kTokens = 48;
 /// Of the first layer.
 LayerTimes layer_costs(const PlanOptions& options, const Candidate& candidate) {
     return unit_costs(options, candidate).layers.front();
-}
-
-void expect_near(double actual, double expected) {
-    EXPECT_NEAR(actual, expected, 1e-9 * expected + 1e-9);
 }
 
 TEST(UnitCosts, AttentionTakesItsFlopsAndBackwardTwoAndAHalfTimesAsMany) {

@@ -36,7 +36,9 @@ function layers(list) {
 const schedule = (r) => r.schedule + (r.memory_limit ? ` k=${r.memory_limit}` : '');
 const network = (r) =>
   Object.entries(r.links).filter(([, link]) => link === 'network').map(([axis]) => axis).join(' ') || '-';
-const mesh = (r) => `p=${r.pipeline} t=${r.tensor} d=${r.data} e=${r.expert} b=${r.micro_batch_size} ${r.recompute}`;
+const ranksOf = (r) =>
+  `p=${r.pipeline} t=${r.tensor}${r.context > 1 ? ` C=${r.context}` : ''} d=${r.data} e=${r.expert}`;
+const mesh = (r) => `${ranksOf(r)} b=${r.micro_batch_size} ${r.recompute}`;
 // The redistributed split has the same name as its vocabulary mode.
 const split = (r) => r.split === r.vocab_mode ? '' : ` ${r.split}`;
 const nameOf = (r) => (r.schedule ? `${schedule(r)} ${r.vocab_mode}${split(r)} v=${r.chunks} ` : '') + mesh(r);
@@ -92,6 +94,7 @@ const rowColumns = [
   ['v', (r) => r.chunks, null, false, true],
   ['p', (r) => r.pipeline, null, false],
   ['t', (r) => r.tensor, null, false],
+  ['C', (r) => r.context, null, false, true],
   ['d', (r) => r.data, null, false],
   ['e', (r) => r.expert, null, false, true],
   ['b', (r) => r.micro_batch_size, null, false],

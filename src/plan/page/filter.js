@@ -32,6 +32,7 @@ const kChoices = [
   ['mode', 'vocabulary mode', (r) => r.vocab_mode],
   ['p', 'p', (r) => r.pipeline],
   ['t', 't', (r) => r.tensor],
+  ['C', 'C', (r) => r.context],
   ['d', 'd', (r) => r.data],
   ['e', 'e', (r) => r.expert],
   ['b', 'micro batch', (r) => r.micro_batch_size],

@@ -36,7 +36,8 @@ namespace {
 struct PlanArguments {
     std::string model, gpu, profile, pass_times, html, config, receive_ahead = "auto";
     // Comma-separated.
-    std::string schedules, modes, chunks, layers, tensor, pipeline, data, expert, sizes, recompute;
+    std::string schedules, modes, chunks, layers, tensor, context, pipeline, data, expert, sizes;
+    std::string recompute;
     PlanOptions options;
     std::optional<int64_t> vocab_size;
     std::optional<double> memory_gib;
@@ -90,6 +91,7 @@ void read_lists(const PlanArguments& arguments, PlanOptions& options) {
     read_numbers("--chunks", arguments.chunks, options.chunks);
     read_numbers("--layers-per-stage", arguments.layers, options.layers_per_stage);
     read_numbers("--tensor-model-parallel-size", arguments.tensor, options.tensor);
+    read_numbers("--context-parallel-size", arguments.context, options.context);
     read_numbers("--pipeline-model-parallel-size", arguments.pipeline, options.pipeline);
     read_numbers("--data-parallel-size", arguments.data, options.data);
     read_numbers("--expert-model-parallel-size", arguments.expert, options.expert);
@@ -239,14 +241,18 @@ Command plan_command() {
                          .value = &a->tensor,
                          .help = "Ranks that share a stage, separated by commas",
                          .unset = "1"},
+                        {.names = "--context-parallel-size",
+                         .value = &a->context,
+                         .help = "Ranks that share sequences, separated by commas",
+                         .unset = "1"},
                         {.names = "--pipeline-model-parallel-size",
                          .value = &a->pipeline,
                          .help = "Ranks of a pipeline, separated by commas",
-                         .unset = "GPUs / (tensor ranks x replicas)"},
+                         .unset = "GPUs / (tensor ranks x context ranks x replicas)"},
                         {.names = "--data-parallel-size",
                          .value = &a->data,
                          .help = "Replicas, separated by commas",
-                         .unset = "what the other two leave; 1 where no pipeline size is set"},
+                         .unset = "what the others leave; 1 where no pipeline size is set"},
                         {.names = "--expert-model-parallel-size",
                          .value = &a->expert,
                          .help = "Ranks that share the experts of a layer, separated by commas",
