@@ -46,8 +46,9 @@ struct StepColumns {
 
     [[nodiscard]] std::vector<std::string> heads() const {
         std::vector<std::string> cells;
-        if (mesh) cells.insert(cells.end(), {"p", "t", "d"});
+        if (mesh) cells.insert(cells.end(), {"p", "t"});
         if (context) cells.emplace_back("C");
+        if (mesh) cells.emplace_back("d");
         if (experts) cells.emplace_back("e");
         if (size) cells.insert(cells.end(), {"b", "m"});
         if (recompute) cells.emplace_back("recompute");
@@ -57,11 +58,11 @@ struct StepColumns {
         const Mesh& of = candidate.mesh;
         std::vector<std::string> cells;
         if (mesh) {
-            for (const int ranks : {of.pipeline, of.tensor, of.data}) {
-                cells.push_back(std::to_string(ranks));
-            }
+            cells.push_back(std::to_string(of.pipeline));
+            cells.push_back(std::to_string(of.tensor));
         }
         if (context) cells.push_back(std::to_string(of.context));
+        if (mesh) cells.push_back(std::to_string(of.data));
         if (experts) cells.push_back(std::to_string(of.expert));
         if (size) {
             cells.push_back(std::to_string(candidate.micro_batch_size));

@@ -290,7 +290,7 @@ TEST(PlanContext, NeedsLessMemoryAndSaysSo) {
     EXPECT_LT(activations[2], 0.7 * activations[1]);
     EXPECT_LT(activations[4], 0.7 * activations[2]);
     const std::string text = plan_text(plan, 9);
-    EXPECT_THAT(text, HasSubstr("p  t  d  C  b"));
+    EXPECT_THAT(text, HasSubstr("p  t  C  d  b"));
     const auto json = nlohmann::json::parse(plan_json(plan));
     for (size_t i = 0; i < 3; ++i) {
         const auto& row = json.at("rows").at(i);
