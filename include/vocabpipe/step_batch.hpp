@@ -62,7 +62,7 @@ private:
     std::vector<int32_t> tokens_, labels_;  ///< all microbatches, one after the other
     std::vector<float> loss_gradient_;
     std::vector<int32_t> first_visible_;  ///< empty unless documents are separate
-    // Of a whole sequence.
+    // Buffers of a whole sequence.
     std::vector<int32_t> sample_;  ///< its tokens, and what follows them
     std::vector<int32_t> sample_labels_, sample_starts_;
     std::vector<Microbatch> microbatches_;

@@ -375,7 +375,7 @@ TEST(ExchangedHeads, HaveTheBitsOfWholeSequences) {
         });
         const int64_t tokens = c.shape.tokens() / c.ranks;
         const int64_t q = c.shape.query_columns(), kv = c.shape.kv_columns();
-        // Of all heads but the own ones; beginnings of documents go to everybody.
+        // All heads but the own ones travel; beginnings of documents go to everybody.
         const auto bytes = [&](int64_t columns) {
             return tokens * (c.ranks - 1) *
                    (columns / c.ranks * size_of(c.dtype) + (c.documents ? 4 : 0));

@@ -97,7 +97,7 @@ TEST(ContextCosts, ExchangedHeadsAreTheOwnTokensOnceThereAndBack) {
         expect_near(costs.backward, 64 * own);
         EXPECT_EQ(costs.panels, 4 / ranks);
     }
-    // Of two heads of keys: 8 + 8 + 8 elements; 8 + 8 + 16 and 8 + 8.
+    // Two heads of keys make 8 + 8 + 8 elements; 8 + 8 + 16 and 8 + 8.
     const ContextCosts grouped = costs_of(on_links(2), of_context(2, ContextForm::a2a));
     expect_near(grouped.forward, 24 * 24);
     expect_near(grouped.backward, 48 * 24);

@@ -54,7 +54,7 @@ inline void expect_near(double actual, double expected) {
     EXPECT_NEAR(actual, expected, 1e-9 * expected + 1e-9);
 }
 
-/// Of all candidates, in their order.
+/// The meshes of all candidates, in their order.
 inline std::vector<std::string> meshes(const PlanOptions& options) {
     std::vector<std::string> result;
     for (const Candidate& candidate : list_candidates(options).possible) {

@@ -61,7 +61,7 @@ TEST(PublishedRuns, OfManyTrainersArePredictedFromSizesAlone) {
          {"A100 Korthikanti fp16", {.rows = 8, .least = 0.98, .most = 1.02, .error = 0.025}},
          {"A100 vTrain fp16",
           {.rows = 561, .least = 0.96, .most = 1.02, .error = 0.075, .regret = 0.06}},
-         // Of 405B on 576 GPUs the plan needs 0.1 GiB more than there is.
+         // The plan of 405B on 576 GPUs needs 0.1 GiB more than there is.
          {"H100 NVIDIA/dgxc-benchmarking bf16",
           {.rows = 16, .least = 0.97, .most = 1.03, .error = 0.03, .precision = 0}},
          {"H100 NVIDIA/dgxc-benchmarking FP8",

@@ -35,7 +35,7 @@ inline ModelConfig expert_model(const std::string& family, int layers, DType dty
     return config;
 }
 
-/// Of the mesh's expert ranks, `expert_tensor` neighbors share each expert.
+/// `expert_tensor` neighbors among the mesh's expert ranks share each expert.
 inline TrainingSetup expert_setup(const std::string& schedule, VocabMode mode, const Mesh& mesh,
                                   const std::string& family, DType dtype, int steps,
                                   int expert_tensor = 1) {

@@ -214,7 +214,7 @@ TEST(StepPlan, LetsContextRanksExchangeInTheFormAndPanelsOfItsSchedule) {
     EXPECT_EQ(exchange({.pieces = 3}), ContextExchange({.panels = 3}));
     EXPECT_EQ(exchange({.pieces = 2, .context_form = ContextForm::a2a}),
               (ContextExchange{.form = ContextForm::a2a, .panels = 2}));
-    // Of four heads in one panel, one has the keys of all tokens in order, and gradients.
+    // One panel of all four heads has the keys of all tokens in order, and gradients.
     const auto workspace = [&](const StepSchedule& schedule) {
         return plan(schedule).sizes.stages.front().input_gradient_workspace;
     };

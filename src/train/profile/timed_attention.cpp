@@ -23,7 +23,7 @@ int64_t tokens_of(int64_t rows, int members) {
     const int64_t segments = kSegments * members;
     return std::max<int64_t>(rows / segments, 1) * segments;
 }
-/// Of 64 columns, or of all where these are not a multiple of 64.
+/// Columns of a head: 64, or all where these are not a multiple of 64.
 int64_t head_size_of(int64_t columns) {
     return columns % 64 == 0 ? 64 : columns;
 }

@@ -118,8 +118,8 @@ std::vector<std::string> tensor_families() {
     return families;
 }
 
-/// Of an odd number of tokens at once, then one by one, of the full context at last. Of expert
-/// ranks `expert_tensor` share each expert.
+/// Logits of an odd number of tokens at once, then one by one, of the full context at last.
+/// `expert_tensor` of the expert ranks share each expert.
 void expect_logits_of_one_rank(const ModelConfig& config, const std::vector<Mesh>& meshes,
                                int expert_tensor = 1) {
     const Batch batch = random_batch(config, 1, 1, 5);
