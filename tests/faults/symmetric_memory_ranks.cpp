@@ -6,14 +6,10 @@
 // Every rank prints "rank R pid P". In round 5 VICTIM pushes nothing, prints "VICTIM stands" and
 // stays there, as a rank does whose pass takes long.
 #include "src/runtime/wait.hpp"
-#include "src/tool/launch/launch.hpp"
-#include "src/tool/launch/run_signals.hpp"
+#include "tests/faults/run_with_victim.hpp"
 #include "vocabpipe/symmetric_memory.hpp"
 
-#include <unistd.h>
-
 #include <cstdio>
-#include <cstdlib>
 #include <vector>
 
 namespace {
@@ -44,13 +40,5 @@ void go_round_for_ever(Communicator& world, int victim) {
 }  // namespace
 
 int main(int argc, char** argv) {
-    if (argc != 3) return 2;
-    install_run_signals();
-    tool::Launch launch{.on_host = argv[1]};
-    const int victim = std::atoi(argv[2]);
-    return tool::run_ranks("symmetric_memory_ranks", launch, [&](Communicator& world) {
-        std::printf("rank %d pid %d\n", world.rank(), static_cast<int>(::getpid()));
-        std::fflush(stdout);
-        go_round_for_ever(world, victim);
-    });
+    return testing::run_with_victim("symmetric_memory_ranks", argc, argv, go_round_for_ever);
 }

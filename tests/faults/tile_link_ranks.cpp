@@ -7,13 +7,9 @@
 // prints "VICTIM stands" and stays there, as a rank does whose pass takes long.
 #include "src/runtime/tile_link/host.hpp"
 #include "src/runtime/wait.hpp"
-#include "src/tool/launch/launch.hpp"
-#include "src/tool/launch/run_signals.hpp"
-
-#include <unistd.h>
+#include "tests/faults/run_with_victim.hpp"
 
 #include <cstdio>
-#include <cstdlib>
 #include <numeric>
 #include <vector>
 
@@ -63,13 +59,5 @@ void gather_for_ever(Communicator& world, int victim) {
 }  // namespace
 
 int main(int argc, char** argv) {
-    if (argc != 3) return 2;
-    install_run_signals();
-    tool::Launch launch{.on_host = argv[1]};
-    const int victim = std::atoi(argv[2]);
-    return tool::run_ranks("tile_link_ranks", launch, [&](Communicator& world) {
-        std::printf("rank %d pid %d\n", world.rank(), static_cast<int>(::getpid()));
-        std::fflush(stdout);
-        gather_for_ever(world, victim);
-    });
+    return testing::run_with_victim("tile_link_ranks", argc, argv, gather_for_ever);
 }

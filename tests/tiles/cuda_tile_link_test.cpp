@@ -4,6 +4,7 @@
 // that ThreadSanitizer sees an event that is missing; its NCCL ends the process when a rule of
 // NCCL is broken. The same against the real toolkit where there is a GPU.
 #include "src/runtime/device/cuda/handles.hpp"
+#include "src/runtime/tile_link/checks.hpp"
 #include "src/runtime/tile_link/streams.hpp"
 #include "src/runtime/transport/device_copies/transport.hpp"
 #include "src/runtime/transport/nccl/transport.hpp"
@@ -19,7 +20,6 @@
 #include <atomic>
 #include <chrono>
 #include <memory>
-#include <numeric>
 #include <random>
 #include <string>
 #include <thread>
@@ -36,12 +36,6 @@ using testing::HostBytes;
 
 constexpr auto kPoison = static_cast<std::byte>(0xdb);
 
-std::vector<int> all_ranks(int size) {
-    std::vector<int> ranks(static_cast<size_t>(size));
-    std::iota(ranks.begin(), ranks.end(), 0);
-    return ranks;
-}
-
 /// One rank: a stream for its pass, and a transport. Links are made with it.
 struct PassEnd {
     PassEnd(Communicator& c, CudaTransport kind) : control(c) {
@@ -54,7 +48,7 @@ struct PassEnd {
     }
     [[nodiscard]] std::unique_ptr<TileLink> link(std::vector<int> ranks = {},
                                                  Channel channel = Channel::tensor) const {
-        if (ranks.empty()) ranks = all_ranks(control.size());
+        if (ranks.empty()) ranks = tile_link::all_ranks(control.size());
         return make_stream_tile_link(*transport, control.wait_options(), pass.get(),
                                      {.ranks = std::move(ranks), .poll = {}}, channel);
     }
@@ -355,7 +349,7 @@ TEST_P(CudaTileLink, TeamsOnBothChannelsDoNotDisturbEachOther) {
 /// Steps of a link and messages of the transport in one order, as NCCL wants its launches.
 TEST_P(CudaTileLink, StepsAndTransfersShareOneOrder) {
     run([&](Communicator& c, const PassEnd& pass) {
-        const std::vector<int> ranks = all_ranks(c.size());
+        const std::vector<int> ranks = tile_link::all_ranks(c.size());
         if (c.size() > 1) pass.transport->prepare({{Do::all_gather, Lane::collective, ranks, -1}});
         const auto link = pass.link();
         Ends ends(static_cast<size_t>(c.size()));
@@ -425,9 +419,10 @@ TEST_P(CudaTileLink, RefusesWhatDoesNotFit) {
         };
         EXPECT_THROW((void)refused({c.rank(), c.rank()}), UsageError);
         EXPECT_THROW((void)refused({c.rank(), c.size()}), UsageError);
-        EXPECT_THROW((void)make_stream_tile_link(c.transport(), c.wait_options(), pass.pass.get(),
-                                                 {.ranks = all_ranks(c.size()), .poll = {}}),
-                     UsageError);
+        EXPECT_THROW(
+            (void)make_stream_tile_link(c.transport(), c.wait_options(), pass.pass.get(),
+                                        {.ranks = tile_link::all_ranks(c.size()), .poll = {}}),
+            UsageError);
         const auto link = pass.link();
         Ends ends(static_cast<size_t>(c.size()));
         for (auto& row : ends) row.assign(static_cast<size_t>(c.size()), {10});

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Links that users open: several of them, and several operations of each, under way at once. One
 // source, four programs: see test_world.hpp.
+#include "src/runtime/tile_link/checks.hpp"
 #include "tests/support/number_of_cases.hpp"
 #include "tests/support/test_world.hpp"
 #include "vocabpipe/error.hpp"
@@ -12,7 +13,6 @@
 #include <algorithm>
 #include <chrono>
 #include <memory>
-#include <numeric>
 #include <random>
 #include <string>
 #include <thread>
@@ -30,12 +30,6 @@ class OpenTileLink : public ::testing::TestWithParam<int> {
 protected:
     [[nodiscard]] static TestWorld world() { return TestWorld(GetParam()); }
 };
-
-std::vector<int> everyone(int size) {
-    std::vector<int> ranks(static_cast<size_t>(size));
-    std::iota(ranks.begin(), ranks.end(), 0);
-    return ranks;
-}
 
 std::byte content(int from, int to, unsigned id, size_t i) {
     const auto mixed = (static_cast<uint32_t>(from) * 31u + static_cast<uint32_t>(to)) * 131u +
@@ -112,10 +106,10 @@ void run_program(Communicator& c, unsigned seed) {
     std::mt19937 random(seed * 977 + static_cast<unsigned>(c.rank()));
     std::vector<int> half;
     for (int r = c.rank() % 2; r < c.size(); r += 2) half.push_back(r);
-    const auto all = open_tile_link(c, {.ranks = everyone(c.size())});
+    const auto all = open_tile_link(c, {.ranks = tile_link::all_ranks(c.size())});
     const auto team = open_tile_link(c, {.ranks = half});
     const auto reversed = [&] {
-        std::vector<int> ranks = everyone(c.size());
+        std::vector<int> ranks = tile_link::all_ranks(c.size());
         std::reverse(ranks.begin(), ranks.end());
         return open_tile_link(c, {.ranks = ranks});
     }();

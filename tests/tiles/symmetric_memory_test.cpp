@@ -5,6 +5,7 @@
 // VOCABPIPE_PROPERTY_CASES: ten times the random programs on each world (default 2000, with
 // sanitizers 400).
 #include "vocabpipe/symmetric_memory.hpp"
+#include "src/runtime/tile_link/checks.hpp"
 #include "tests/support/number_of_cases.hpp"
 #include "tests/tiles/on_every_rank.hpp"
 #include "vocabpipe/error.hpp"
@@ -17,7 +18,6 @@
 #include <chrono>
 #include <cstring>
 #include <functional>
-#include <numeric>
 #include <random>
 #include <string>
 #include <thread>
@@ -32,12 +32,6 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using testing::TestWorld;
 
-std::vector<int> everyone(int size) {
-    std::vector<int> ranks(static_cast<size_t>(size));
-    std::iota(ranks.begin(), ranks.end(), 0);
-    return ranks;
-}
-
 /// Ranks (under mpirun it is what mpirun started), and whether they use messages alone.
 class SymmetricMemoryRanks : public ::testing::TestWithParam<std::tuple<int, bool>> {
 protected:
@@ -48,8 +42,8 @@ protected:
 };
 
 std::unique_ptr<SymmetricMemory> memory_of(Communicator& c, int64_t bytes, int signals) {
-    return open_symmetric_memory(c,
-                                 {.ranks = everyone(c.size()), .bytes = bytes, .signals = signals});
+    return open_symmetric_memory(
+        c, {.ranks = tile_link::all_ranks(c.size()), .bytes = bytes, .signals = signals});
 }
 
 TEST_P(SymmetricMemoryRanks, IsOpenOnAllWhenOneComputes) {
@@ -189,7 +183,7 @@ TEST_P(SymmetricMemoryRanks, TeamsAndLinksDoNotDisturbEachOther) {
     on_every_rank([](Communicator& c) {
         std::vector<int> half;
         for (int r = c.rank() % 2; r < c.size(); r += 2) half.push_back(r);
-        const auto link = open_tile_link(c, {.ranks = everyone(c.size())});
+        const auto link = open_tile_link(c, {.ranks = tile_link::all_ranks(c.size())});
         const auto all = memory_of(c, c.size(), 1);
         const auto team = open_symmetric_memory(c, {.ranks = half, .bytes = 8, .signals = 1});
         const std::vector<int64_t> ends{50'000, 100'000};

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a tile link promises, against plain copies. One source, four programs: see test_world.hpp.
+#include "src/runtime/tile_link/checks.hpp"
 #include "src/runtime/tile_link/host.hpp"
 #include "src/runtime/transport/modelled_link.hpp"
 #include "src/runtime/wait.hpp"
@@ -15,7 +16,6 @@
 #include <atomic>
 #include <chrono>
 #include <cstring>
-#include <numeric>
 #include <random>
 #include <string>
 #include <thread>
@@ -39,15 +39,9 @@ protected:
     [[nodiscard]] static TestWorld world() { return TestWorld(GetParam()); }
 };
 
-std::vector<int> everyone(int size) {
-    std::vector<int> ranks(static_cast<size_t>(size));
-    std::iota(ranks.begin(), ranks.end(), 0);
-    return ranks;
-}
-
 std::unique_ptr<TileLink> link_of(Communicator& c, std::function<void()> poll = {}) {
     return make_host_tile_link(c.transport(), c.wait_options(),
-                               {.ranks = everyone(c.size()), .poll = std::move(poll)});
+                               {.ranks = tile_link::all_ranks(c.size()), .poll = std::move(poll)});
 }
 
 /// Byte `i` of what `from` sends `to` in operation `id`: a plain formula, known on all ranks.
@@ -424,8 +418,8 @@ TEST_P(TileLinkRanks, ModelledLinkMovesTheSameBytesNoEarlierThanItsRateAllows) {
         constexpr double kRate = 0.01;  // bytes per ns: 4 ms for each part
         const auto modelled = make_modelled_link(
             c.transport(), {.bytes_per_ns = kRate, .latency_ns = 1'000'000, .piece_ns = 1000});
-        const auto link =
-            make_host_tile_link(*modelled, c.wait_options(), {.ranks = everyone(c.size())});
+        const auto link = make_host_tile_link(*modelled, c.wait_options(),
+                                              {.ranks = tile_link::all_ranks(c.size())});
         const std::vector<int64_t> ends{kBytes / 4, kBytes / 2, kBytes};
         std::vector<Bytes> in(static_cast<size_t>(c.size()), Bytes(kBytes, kPoison));
         Bytes out(kBytes, static_cast<std::byte>(c.rank() + 1));
@@ -447,7 +441,8 @@ TEST_P(TileLinkRanks, ModelledLinkMovesTheSameBytesNoEarlierThanItsRateAllows) {
         for (int m = 0; m < c.size(); ++m) {
             EXPECT_EQ(in[static_cast<size_t>(m)], Bytes(kBytes, static_cast<std::byte>(m + 1)));
         }
-        const std::vector<int> ranks = everyone(c.size());  // other transfers pass through
+        const std::vector<int> ranks =
+            tile_link::all_ranks(c.size());  // other transfers pass through
         Bytes all(static_cast<size_t>(c.size()));
         const Bytes mine(1, static_cast<std::byte>(c.rank()));
         const Ticket ticket = modelled->start({.what = Do::all_gather,
@@ -481,8 +476,8 @@ std::string error_of(int ranks, testing::Fault fault, int message, int operation
         world.run([&](Communicator& c) {
             testing::FaultyTransport faulty(c.transport());
             if (c.rank() == 1) faulty.set(fault, message);
-            const auto link =
-                make_host_tile_link(faulty, c.wait_options(), {.ranks = everyone(c.size())});
+            const auto link = make_host_tile_link(faulty, c.wait_options(),
+                                                  {.ranks = tile_link::all_ranks(c.size())});
             const std::vector<int64_t> ends{50, 100, 150};
             std::vector<Bytes> in(static_cast<size_t>(ranks), Bytes(150));
             const Bytes out(150, static_cast<std::byte>(c.rank()));
