@@ -40,6 +40,11 @@ public:
     }
     /// The same for this rank.
     [[nodiscard]] RowRange segment(int n) const { return segment(rank_, n); }
+    /// Where the n-th segment of a sequence is among the own tokens of several sequences.
+    [[nodiscard]] RowRange own_rows(int64_t sequence, int n) const {
+        const int64_t first = sequence * own_length() + n * segment_length();
+        return {first, first + segment_length()};
+    }
     /// Whether causal attention of any token of `rank` sees the n-th segment of `owner`.
     [[nodiscard]] bool sees(int rank, int owner, int n) const {
         return segment(owner, n).first < segment(rank, segments() - 1).end;

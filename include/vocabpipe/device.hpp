@@ -92,11 +92,12 @@ public:
     /// used. Collective.
     [[nodiscard]] virtual std::unique_ptr<Transport> open_transport(Communicator& communicator) = 0;
     /// For passes that a team of ranks runs together on their devices of this kind: those that
-    /// share a stage (Axis::tensor) or the experts of a layer (Axis::expert), whose messages do not
-    /// meet. `transport` moves the memory; it and `wait` must outlive the link. Before the first
-    /// step. Collective over the world: every rank opens one link, and no rank is in two of the
-    /// teams. Throws UsageError unless the team's ranks are distinct, exist, and have this rank
-    /// among them, and for other axes. Links of one's own: open_tile_link() (tile_link.hpp).
+    /// share a stage (Axis::tensor), sequences (Axis::context) or the experts of a layer
+    /// (Axis::expert), whose messages do not meet. `transport` moves the memory; it and `wait` must
+    /// outlive the link. Before the first step. Collective over the world: every rank opens one
+    /// link, and no rank is in two of the teams. Throws UsageError unless the team's ranks are
+    /// distinct, exist, and have this rank among them, and for other axes. Links of one's own:
+    /// open_tile_link() (tile_link.hpp).
     [[nodiscard]] virtual std::unique_ptr<TileLink> open_tile_link(Transport& transport,
                                                                    const WaitOptions& wait,
                                                                    const TileLinkOptions& options,

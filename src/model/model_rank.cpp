@@ -213,8 +213,7 @@ PersistentBytes persistent_bytes(const ModelConfig& config, const ModelPartition
                                  const Schedule& schedule, int rank) {
     PersistentBytes bytes = persistent_bytes(
         config, rank_parameters(config, partition, schedule, rank), partition.training);
-    bytes.weights += static_cast<uint64_t>(RotaryTables::bytes(config)) /
-                     static_cast<uint64_t>(partition.context);
+    bytes.weights += static_cast<uint64_t>(RotaryTables::bytes(config, partition.context));
     if (partition.training) {
         const int pipeline_rank = partition.mesh(schedule.ranks).pipeline_rank(rank);
         bytes.gradients += RouterSums::bytes(

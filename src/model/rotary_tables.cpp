@@ -49,9 +49,9 @@ RotaryTables::RotaryTables(Device& device, const ModelConfig& config, const Cont
     }
 }
 
-int64_t RotaryTables::bytes(const ModelConfig& config) {
+int64_t RotaryTables::bytes(const ModelConfig& config, int context) {
     return static_cast<int64_t>(kinds_of_rope(config).size()) *
-           table_bytes(config, config.seq_length);
+           table_bytes(config, config.seq_length / context);
 }
 
 }  // namespace vocabpipe

@@ -22,8 +22,8 @@ public:
     /// outlive it.
     RotaryTables(Device& device, const ModelConfig& config, const ContextCut& cut,
                  const std::string& owner);
-    /// Bytes of all tables of a model, for whole sequences.
-    [[nodiscard]] static int64_t bytes(const ModelConfig& config);
+    /// Bytes of all tables of a model on one of `context` context ranks.
+    [[nodiscard]] static int64_t bytes(const ModelConfig& config, int context = 1);
 
     /// (tokens - first, rotary_size) fp32, from token `first` of those that the rank has of a
     /// sequence; `rope` must be that of a layer of the model.

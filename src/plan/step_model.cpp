@@ -287,7 +287,7 @@ StepModel step_model(const PlanOptions& options, const UnitCosts& units, const C
     if (options.pass_times) use_pass_times(step.costs, *options.pass_times);
     const auto reserve =
         static_cast<int64_t>(options.device.reserve_gib.value * static_cast<double>(1 << 30));
-    const int64_t rotary = RotaryTables::bytes(config) / mesh.context;
+    const int64_t rotary = RotaryTables::bytes(config, mesh.context);
     for (int rank = 0; rank < mesh.pipeline; ++rank) {
         const PlaceParameters& own = parameters[static_cast<size_t>(rank)];
         PlannedMemory memory{

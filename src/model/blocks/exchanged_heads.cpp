@@ -145,13 +145,14 @@ public:
         for (int panel = 0; panel < panels_; ++panel) {
             exchange.wait(panel + 1);
             for (int64_t sequence = 0; sequence < sequences_; ++sequence) {
-                each_segment(inputs_.arriving, panel, sequence,
-                             [&](ConstTensor rows, RowRange place) {
-                                 convert(rows, rows_of(inputs_.ordered, place));
-                             });
+                each_segment(sequence, [&](int member, RowRange own, RowRange place) {
+                    convert(rows_of(panel_of(inputs_.arriving, member, panel), own),
+                            rows_of(inputs_.ordered, place));
+                });
                 attend(panel, sequence);
-                each_segment(results_.leaving, panel, sequence, [&](Tensor rows, RowRange place) {
-                    convert(rows_of(results_.ordered, place), rows);
+                each_segment(sequence, [&](int member, RowRange own, RowRange place) {
+                    convert(rows_of(results_.ordered, place),
+                            rows_of(panel_of(results_.leaving, member, panel), own));
                 });
             }
             exchange.release(panels_ + panel + 1);
@@ -192,18 +193,16 @@ public:
 private:
     void convert(ConstTensor from, Tensor to) const { pass_.op().convert(pass_.ctx, from, to); }
 
-    static void add_panels(PanelExchange& exchange, const Side& side, const HeadExchange& of,
-                           int member, int panels) {
-        const auto at = static_cast<size_t>(member);
-        for (int panel = 0; panel < panels; ++panel) {
-            exchange.send(member, of.panel(side.leaving[at], panel));
-            exchange.receive(member, of.panel(side.arriving[at], panel));
-        }
-    }
     void add(PanelExchange& exchange, const Side& side) const {
         for (int member = 0; member < cut_.ranks(); ++member) {
-            add_panels(exchange, side, sizes_, member, panels_);
+            for (int panel = 0; panel < panels_; ++panel) {
+                exchange.send(member, panel_of(side.leaving, member, panel));
+                exchange.receive(member, panel_of(side.arriving, member, panel));
+            }
         }
+    }
+    [[nodiscard]] Tensor panel_of(const std::vector<Tensor>& all, int member, int panel) const {
+        return sizes_.panel(all[static_cast<size_t>(member)], panel);
     }
     /// `count` neighbouring groups of the ordered panel.
     [[nodiscard]] static Tensor ordered(const Side& side, size_t group, size_t count) {
@@ -220,23 +219,19 @@ private:
     void each_heads(const Side& side, const std::vector<Tensor>& panels, int panel,
                     std::span<const AnyTensor> all, const Use& use) const {
         for (int member = 0; member < cut_.ranks(); ++member) {
-            const Tensor packed = sizes_.panel(panels[static_cast<size_t>(member)], panel);
+            const Tensor packed = panel_of(panels, member, panel);
             each_group(side, [&](size_t group, RowRange columns) {
                 use(sizes_.of_heads(all[group], member, panel), columns_of(packed, columns));
             });
         }
     }
-    /// Calls use(rows of a segment in a panel, its place in the sequence) for the segments of all
-    /// ranks.
+    /// Calls use(member, rows of a segment among its own tokens, their place in the sequence) for
+    /// the segments of all ranks.
     template <typename Use>
-    void each_segment(const std::vector<Tensor>& panels, int panel, int64_t sequence,
-                      const Use& use) const {
+    void each_segment(int64_t sequence, const Use& use) const {
         for (int member = 0; member < cut_.ranks(); ++member) {
             for (int n = 0; n < cut_.segments(); ++n) {
-                const int64_t first = sequence * cut_.own_length() + n * cut_.segment_length();
-                use(sizes_.panel(panels[static_cast<size_t>(member)], panel)
-                        .row_range(first, cut_.segment_length()),
-                    cut_.segment(member, n));
+                use(member, cut_.own_rows(sequence, n), cut_.segment(member, n));
             }
         }
     }
@@ -250,17 +245,12 @@ private:
                             bytes_of<std::byte>(of(cut_.rank())));
         });
         for (int64_t sequence = 0; sequence < sequences_; ++sequence) {
-            for (int member = 0; member < cut_.ranks(); ++member) {
-                for (int n = 0; n < cut_.segments(); ++n) {
-                    const RowRange place = cut_.segment(member, n);
-                    const Tensor from = of(member).column_range(
-                        sequence * cut_.own_length() + n * cut_.segment_length(), place.size());
-                    const Tensor to = ordered_starts.column_range(
-                        sequence * cut_.seq_length() + place.first, place.size());
-                    pass_.op().copy(pass_.ctx, bytes_of<const std::byte>(from),
-                                    bytes_of<std::byte>(to));
-                }
-            }
+            const Tensor whole =
+                ordered_starts.column_range(sequence * cut_.seq_length(), cut_.seq_length());
+            each_segment(sequence, [&](int member, RowRange own, RowRange place) {
+                pass_.op().copy(pass_.ctx, bytes_of<const std::byte>(columns_of(of(member), own)),
+                                bytes_of<std::byte>(columns_of(whole, place)));
+            });
         }
         starts_ = ordered_starts;
     }

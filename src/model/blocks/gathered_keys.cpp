@@ -85,12 +85,6 @@ public:
         const int64_t width = columns.cols / panels_;
         return columns.column_range(panel * width, width);
     }
-    /// A panel's heads of a segment of a sequence, in a tensor of the rank's own tokens and heads.
-    template <typename Pointer>
-    [[nodiscard]] BasicTensor<Pointer> part(BasicTensor<Pointer> tokens, int panel,
-                                            int64_t sequence, int segment) const {
-        return of_panel(own(tokens, sequence, segment), panel);
-    }
     /// Calls use(columns of qkv, columns of a panel's memory) for k and for v.
     template <typename Pointer, typename Use>
     void each_of_keys(BasicTensor<Pointer> qkv, int panel, const Use& use) const {
@@ -104,8 +98,6 @@ public:
 
     [[nodiscard]] const AttentionShape& shape() const { return shape_; }
     [[nodiscard]] int panels() const { return panels_; }
-    [[nodiscard]] int64_t rows() const { return rows_; }
-    [[nodiscard]] int64_t segment() const { return segment_; }
     [[nodiscard]] Tensor ordered() const { return ordered_; }
     [[nodiscard]] Tensor gradients(int segment) const { return gradients_[segment]; }
     [[nodiscard]] Tensor sum() const { return sum_; }
@@ -141,6 +133,34 @@ public:
         exchanged_ = pass.scratch.workspace.first(static_cast<size_t>(memory.used()));
         operators_ = pass.scratch.workspace.subspan(static_cast<size_t>(memory.used()));
     }
+
+    /// The heads of a panel of one segment's queries, for attention.
+    struct Queries {
+        const GatheringPass& of;
+        int panel;
+        int64_t sequence;
+        int segment;
+
+        /// Their keys and values, in the order of the sequence.
+        [[nodiscard]] ConstTensor keys_values() const {
+            return of.gathering_.ordered().row_range(0, of.keys_of(segment));
+        }
+        /// Room for the gradients of these.
+        [[nodiscard]] Tensor gradients() const {
+            return of.gathering_.gradients(segment).row_range(0, of.keys_of(segment));
+        }
+        [[nodiscard]] AttentionShape shape() const {
+            return of.gathering_.panel_shape(of.keys_of(segment));
+        }
+        [[nodiscard]] std::span<const int32_t> first_visible() const {
+            return of.first_visible(sequence, segment);
+        }
+        /// Theirs in a tensor of the rank's own tokens and heads.
+        template <typename Pointer>
+        [[nodiscard]] BasicTensor<Pointer> part(const BasicTensor<Pointer>& tokens) const {
+            return of.gathering_.of_panel(of.gathering_.own(tokens, sequence, segment), panel);
+        }
+    };
 
     [[nodiscard]] const GatheredMemory& gathering() const { return gathering_; }
     [[nodiscard]] Bytes exchanged() const { return exchanged_; }
@@ -207,12 +227,13 @@ public:
     }
     /// Keys that a segment of this rank's queries sees: all up to its end.
     [[nodiscard]] int64_t keys_of(int segment) const { return cut_.segment(segment).end; }
-    [[nodiscard]] std::span<const int32_t> first_visible(int64_t sequence, int segment) const {
-        const auto all = pass_.microbatch.first_visible;
-        if (all.empty()) return all;
-        const int64_t first =
-            sequence * gathering_.shape().seq_length + segment * gathering_.segment();
-        return all.subspan(static_cast<size_t>(first), static_cast<size_t>(gathering_.segment()));
+    /// Puts a panel's keys of a sequence in order, and calls attend(queries) for each segment.
+    template <typename Attend>
+    void each_queries(int panel, int64_t sequence, const Attend& attend) const {
+        order_keys(panel, sequence);
+        for (int segment = 0; segment < kSegments; ++segment) {
+            attend(Queries{*this, panel, sequence, segment});
+        }
     }
 
     template <typename Use>
@@ -225,6 +246,12 @@ public:
     }
 
 private:
+    [[nodiscard]] std::span<const int32_t> first_visible(int64_t sequence, int segment) const {
+        const auto all = pass_.microbatch.first_visible;
+        if (all.empty()) return all;
+        const RowRange own = cut_.own_rows(sequence, segment);
+        return all.subspan(static_cast<size_t>(own.first), static_cast<size_t>(own.size()));
+    }
     template <typename Use>
     void each_piece(const Use& use) const {
         for (int member = 0; member < cut_.ranks(); ++member) {
@@ -256,7 +283,6 @@ int64_t GatheredKeys::workspace_bytes(const ScratchFor& use) const {
 void GatheredKeys::forward(const StagePass& pass, ConstTensor qkv, Tensor heads,
                            Tensor log_sum_exp) const {
     const GatheringPass of(*this, pass, qkv.dtype, false);
-    const GatheredMemory& gathering = of.gathering();
     PanelExchange exchange(*pass.context.link, of.exchanged());
     of.exchange_keys(exchange);
     exchange.start("all-gather of keys and values");
@@ -266,17 +292,11 @@ void GatheredKeys::forward(const StagePass& pass, ConstTensor qkv, Tensor heads,
     for (int panel = 0; panel < panels; ++panel) {
         exchange.wait((panel + 1) * kSegments);
         for (int64_t sequence = 0; sequence < shape.sequences; ++sequence) {
-            of.order_keys(panel, sequence);
-            for (int segment = 0; segment < kSegments; ++segment) {
-                const auto part = [&](auto tokens) {
-                    return gathering.part(tokens, panel, sequence, segment);
-                };
-                const int64_t keys = of.keys_of(segment);
-                pass.op().causal_attention_forward(
-                    pass.ctx, part(queries), gathering.ordered().row_range(0, keys),
-                    gathering.panel_shape(keys), of.first_visible(sequence, segment), part(heads),
-                    part(log_sum_exp), of.operators());
-            }
+            of.each_queries(panel, sequence, [&](const GatheringPass::Queries& q) {
+                pass.op().causal_attention_forward(pass.ctx, q.part(queries), q.keys_values(),
+                                                   q.shape(), q.first_visible(), q.part(heads),
+                                                   q.part(log_sum_exp), of.operators());
+            });
         }
         pass.ctx.poll();
     }
@@ -304,18 +324,12 @@ void GatheredKeys::backward(const StagePass& pass, ConstTensor dheads, ConstTens
     for (int panel = 0; panel < panels; ++panel) {
         exchange.wait((panel + 1) * kSegments);
         for (int64_t sequence = 0; sequence < shape.sequences; ++sequence) {
-            of.order_keys(panel, sequence);
-            for (int segment = 0; segment < kSegments; ++segment) {
-                const auto part = [&](auto tokens) {
-                    return gathering.part(tokens, panel, sequence, segment);
-                };
-                const int64_t keys = of.keys_of(segment);
-                op.causal_attention_backward(
-                    pass.ctx, part(dheads), part(queries), gathering.ordered().row_range(0, keys),
-                    part(heads), part(log_sum_exp), gathering.panel_shape(keys),
-                    of.first_visible(sequence, segment), part(dqueries),
-                    gathering.gradients(segment).row_range(0, keys), of.operators());
-            }
+            of.each_queries(panel, sequence, [&](const GatheringPass::Queries& q) {
+                op.causal_attention_backward(pass.ctx, q.part(dheads), q.part(queries),
+                                             q.keys_values(), q.part(heads), q.part(log_sum_exp),
+                                             q.shape(), q.first_visible(), q.part(dqueries),
+                                             q.gradients(), of.operators());
+            });
             // The second segment's queries see all that the first one's see.
             const Tensor both = gathering.gradients(1).row_range(0, of.keys_of(0));
             op.add(pass.ctx, both, gathering.gradients(0).row_range(0, of.keys_of(0)), both);
