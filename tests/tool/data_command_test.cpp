@@ -7,7 +7,7 @@
 #include <csignal>
 #include <vector>
 
-#include "src/train/data/sentencepiece_tokenizer.hpp"
+#include "src/train/tokenizer/sentencepiece_tokenizer.hpp"
 #include "tests/tool/run_program.hpp"
 #include "vocabpipe/open_tokens.hpp"
 

@@ -12,12 +12,12 @@
 #include "src/tool/support/commands.hpp"
 #include "src/tool/support/quantity.hpp"
 #include "src/tool/support/text.hpp"
-#include "src/train/data/byte_tokenizer.hpp"
 #include "src/train/data/check_tokens.hpp"
 #include "src/train/data/data_paths.hpp"
 #include "src/train/data/data_split.hpp"
 #include "src/train/data/find_end_of_document.hpp"
-#include "src/train/data/sentencepiece_tokenizer.hpp"
+#include "src/train/tokenizer/byte_tokenizer.hpp"
+#include "src/train/tokenizer/open_tokenizer.hpp"
 #include "vocabpipe/open_tokens.hpp"
 
 namespace vocabpipe::tool {
@@ -51,8 +51,7 @@ void print(const char* key, int64_t value) {
 std::unique_ptr<Tokenizer> find_tokenizer(const InspectArguments& options,
                                           const TokenSource& source, const TokenRange& range) {
     if (!options.tokenizer_model.empty()) {
-        auto given = std::make_unique<SentencePieceTokenizer>(
-            SentencePieceTokenizer::load(options.tokenizer_model));
+        auto given = open_tokenizer(options.tokenizer_model);
         check_tokens(source, given->vocab_size());
         return given;
     }
@@ -62,7 +61,7 @@ std::unique_ptr<Tokenizer> find_tokenizer(const InspectArguments& options,
     std::error_code ignored;
     const std::string beside = source.info().name + ".model";
     if (std::filesystem::is_regular_file(beside, ignored)) {
-        auto found = std::make_unique<SentencePieceTokenizer>(SentencePieceTokenizer::load(beside));
+        auto found = open_tokenizer(beside);
         if (range.max < found->vocab_size()) {
             return found;
         }

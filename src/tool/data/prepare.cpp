@@ -19,14 +19,15 @@
 #include "src/tool/support/interrupt.hpp"
 #include "src/tool/support/long_work.hpp"
 #include "src/tool/support/progress.hpp"
-#include "src/train/data/byte_tokenizer.hpp"
 #include "src/train/data/document_splitter.hpp"
 #include "src/train/data/megatron_writer.hpp"
-#include "src/train/data/sentencepiece_tokenizer.hpp"
-#include "src/train/data/sentencepiece_training.hpp"
 #include "src/train/data/text_file.hpp"
 #include "src/train/data/text_input.hpp"
 #include "src/train/data/utf8_check.hpp"
+#include "src/train/tokenizer/byte_tokenizer.hpp"
+#include "src/train/tokenizer/open_tokenizer.hpp"
+#include "src/train/tokenizer/sentencepiece_tokenizer.hpp"
+#include "src/train/tokenizer/sentencepiece_training.hpp"
 #include "vocabpipe/error.hpp"
 
 namespace vocabpipe::tool {
@@ -139,8 +140,7 @@ void note_invalid(const PrepareArguments& options, const TextCheck& text) {
 Vocabulary make_vocabulary(const PrepareArguments& options, const std::vector<TextInput>& inputs,
                            ProgressLine& progress) {
     if (!options.tokenizer_model.empty()) {
-        auto loaded = std::make_unique<SentencePieceTokenizer>(
-            SentencePieceTokenizer::load(options.tokenizer_model));
+        auto loaded = open_tokenizer(options.tokenizer_model);
         if (options.vocab_size != 0 && options.vocab_size != loaded->vocab_size()) {
             throw UsageError("--vocab-size " + std::to_string(options.vocab_size) + ": " +
                              options.tokenizer_model + " has " +

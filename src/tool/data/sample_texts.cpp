@@ -2,10 +2,10 @@
 #include "src/tool/data/sample_texts.hpp"
 
 #include "src/support/json_text.hpp"
-#include "src/train/data/byte_tokenizer.hpp"
 #include "src/train/data/document_of.hpp"
 #include "src/train/data/find_end_of_document.hpp"
-#include "src/train/data/sentencepiece_tokenizer.hpp"
+#include "src/train/tokenizer/byte_tokenizer.hpp"
+#include "src/train/tokenizer/open_tokenizer.hpp"
 #include "vocabpipe/error.hpp"
 
 #include <algorithm>
@@ -25,13 +25,10 @@ using TrainingSet = TrainingData::TrainingSet;
 
 /// The tokenizer for a data set, or null.
 std::unique_ptr<Tokenizer> tokenizer_of(const TrainingSet& set, const std::string& model) {
-    const auto load = [](const std::string& path) {
-        return std::make_unique<SentencePieceTokenizer>(SentencePieceTokenizer::load(path));
-    };
-    if (!model.empty()) return load(model);
+    if (!model.empty()) return open_tokenizer(model);
     std::error_code ignored;
     const std::string beside = set.tokens->info().name + ".model";
-    if (std::filesystem::is_regular_file(beside, ignored)) return load(beside);
+    if (std::filesystem::is_regular_file(beside, ignored)) return open_tokenizer(beside);
     if (find_end_of_document(*set.tokens) == ByteTokenizer::kEndOfDocument) {
         return std::make_unique<ByteTokenizer>();
     }

@@ -29,9 +29,9 @@
 #include "src/tool/support/growing_text.hpp"
 #include "src/tool/support/quantity.hpp"
 #include "src/train/checkpoint/load_checkpoint.hpp"
-#include "src/train/data/byte_tokenizer.hpp"
-#include "src/train/data/sentencepiece_tokenizer.hpp"
 #include "src/train/generate/text_generator.hpp"
+#include "src/train/tokenizer/byte_tokenizer.hpp"
+#include "src/train/tokenizer/open_tokenizer.hpp"
 #include "vocabpipe/error.hpp"
 
 namespace vocabpipe::tool {
@@ -61,7 +61,7 @@ struct GenerateArguments {
 std::unique_ptr<Tokenizer> find_tokenizer(const GenerateArguments& o, const std::string& folder,
                                           int64_t vocab_size) {
     const auto sentencepiece = [&](const std::string& path) {
-        auto found = std::make_unique<SentencePieceTokenizer>(SentencePieceTokenizer::load(path));
+        auto found = open_tokenizer(path);
         if (found->vocab_size() > vocab_size) {
             throw UsageError("--tokenizer-model " + path + ": has " +
                              std::to_string(found->vocab_size()) +

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/train/data/sentencepiece_tokenizer.hpp"
+#include "src/train/tokenizer/sentencepiece_tokenizer.hpp"
 
 #include <sentencepiece_processor.h>
 

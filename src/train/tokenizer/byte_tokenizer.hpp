@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "src/train/data/tokenizer.hpp"
+#include "src/train/tokenizer/tokenizer.hpp"
 
 namespace vocabpipe {
 

@@ -3,9 +3,9 @@
 
 #include <algorithm>
 
-#include "src/train/data/byte_tokenizer.hpp"
-#include "src/train/data/sentencepiece_tokenizer.hpp"
-#include "src/train/data/sentencepiece_training.hpp"
+#include "src/train/tokenizer/byte_tokenizer.hpp"
+#include "src/train/tokenizer/sentencepiece_tokenizer.hpp"
+#include "src/train/tokenizer/sentencepiece_training.hpp"
 #include "tests/train/data/expect_error.hpp"
 #include "tests/train/data/temp_folder.hpp"
 #include "vocabpipe/error.hpp"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/train/data/byte_tokenizer.hpp"
+#include "src/train/tokenizer/byte_tokenizer.hpp"
 
 namespace vocabpipe {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/train/data/sentencepiece_training.hpp"
+#include "src/train/tokenizer/sentencepiece_training.hpp"
 
 #include <sentencepiece_trainer.h>
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-#include "src/train/data/tokenizer.hpp"
+#include "src/train/tokenizer/tokenizer.hpp"
 
 namespace vocabpipe {
 
