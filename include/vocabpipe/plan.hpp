@@ -259,7 +259,7 @@ struct Plan {
 
 /// Changes of one option each (and of three together if none of them suffices) with which the
 /// plan's first row needs less memory, tried one after the other: more recomputation, smaller
-/// microbatches, more tensor and expert ranks, more GPUs. Empty if the first row fits, and where no
+/// microbatches, more tensor, context and expert ranks, more GPUs. Empty if the first row fits, and where no
 /// change is possible.
 [[nodiscard]] std::vector<Remedy> find_remedies(const Plan& plan);
 

@@ -51,7 +51,9 @@ public:
     std::vector<Remedy> all() {
         recompute();
         smaller_microbatch();
-        tensor_ranks();
+        const Mesh& mesh = nearest_.candidate.mesh;
+        stage_ranks("--tensor-model-parallel-size", &PlanOptions::tensor, mesh.tensor);
+        stage_ranks("--context-parallel-size", &PlanOptions::context, mesh.context);
         expert_ranks();
         more_gpus(base_, "");
         const auto fits = [](const Remedy& remedy) { return remedy.row.fits(); };
@@ -98,21 +100,19 @@ private:
         (void)try_out(number("--micro-batch-size", 1), options);
     }
 
-    /// Doubled until they fit or cannot be: instead of replicas, which share no weights, else of
-    /// ranks of the pipeline.
-    void tensor_ranks() {
+    /// Ranks that share a stage, doubled until they fit or cannot be: instead of replicas, which
+    /// share no weights, else of ranks of the pipeline.
+    void stage_ranks(const char* flag, std::vector<int> PlanOptions::*list, int now) {
         if (plan_.options.profile || plan_.options.pass_times) return;
         const Mesh& mesh = nearest_.candidate.mesh;
         for (int by = 2; by <= mesh.pipeline * mesh.data; by *= 2) {
             const bool of_data = mesh.data % by == 0;
             if (!of_data && mesh.pipeline % by != 0) return;
             PlanOptions options = base_;
-            options.tensor = {mesh.tensor * by};
+            options.*list = {now * by};
             (of_data ? options.data
                      : options.pipeline) = {(of_data ? mesh.data : mesh.pipeline) / by};
-            if (try_out(number("--tensor-model-parallel-size", options.tensor.front()), options)) {
-                return;
-            }
+            if (try_out(number(flag, now * by), options)) return;
         }
     }
 

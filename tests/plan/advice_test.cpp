@@ -94,11 +94,11 @@ TEST(PlanAdvice, BeginsWithWhatWouldFitWhereNothingDoes) {
     options.memory_gib = all * 0.45;
     const Plan plan = with_remedies(options);
     ASSERT_FALSE(plan.rows.front().fits());
-    EXPECT_THAT(
-        flags_of(plan),
-        ElementsAre("--recompute-granularity full", "--micro-batch-size 1",
-                    "--tensor-model-parallel-size 2", "--tensor-model-parallel-size 4", "--gpus 8",
-                    "--recompute-granularity full --micro-batch-size 1 --gpus 8"));
+    EXPECT_THAT(flags_of(plan),
+                ElementsAre("--recompute-granularity full", "--micro-batch-size 1",
+                            "--tensor-model-parallel-size 2", "--tensor-model-parallel-size 4",
+                            "--context-parallel-size 2", "--gpus 8",
+                            "--recompute-granularity full --micro-batch-size 1 --gpus 8"));
     for (const Remedy& remedy : plan.remedies) {
         SCOPED_TRACE(remedy.flags);
         EXPECT_GT(remedy.row.spare_bytes, plan.rows.front().spare_bytes);
@@ -120,7 +120,7 @@ TEST(PlanAdvice, BeginsWithWhatWouldFitWhereNothingDoes) {
     ASSERT_EQ(read["remedies"].size(), plan.remedies.size());
     EXPECT_EQ(read["remedies"][1]["flags"], "--micro-batch-size 1");
     EXPECT_EQ(read["remedies"][1]["spare_bytes"], plan.remedies[1].row.spare_bytes);
-    EXPECT_EQ(read["remedies"][4]["pipeline"], 8);
+    EXPECT_EQ(read["remedies"][5]["pipeline"], 8);
 }
 
 TEST(PlanAdvice, TriesChangesTogetherWhereNoneSuffices) {
@@ -147,6 +147,22 @@ TEST(PlanAdvice, TriesMoreRanksForExperts) {
         EXPECT_TRUE(remedy.row.fits());
         EXPECT_EQ(remedy.row.candidate.mesh.expert, 2);
         EXPECT_EQ(remedy.row.candidate.mesh.data, 4);
+    }
+}
+
+TEST(PlanAdvice, TriesMoreRanksForLongSequences) {
+    PlanOptions options = plain_plan({VocabMode::one_barrier});
+    options.model = load_model("llama-3-8b");
+    options.gpus = 16;
+    options.seq_length = 65536;
+    options.data = {4};
+    const Plan plan = with_remedies(options);
+    EXPECT_THAT(flags_of(plan), ::testing::Contains("--context-parallel-size 2"));
+    for (const Remedy& remedy : plan.remedies) {
+        if (remedy.flags != "--context-parallel-size 2") continue;
+        EXPECT_EQ(remedy.row.candidate.mesh.context, 2);
+        EXPECT_EQ(remedy.row.candidate.mesh.data, 2);
+        EXPECT_GT(remedy.row.spare_bytes, plan.rows.front().spare_bytes);
     }
 }
 
