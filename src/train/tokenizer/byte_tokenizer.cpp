@@ -11,6 +11,12 @@ void ByteTokenizer::encode(std::string_view text, std::vector<int32_t>& ids) con
     }
 }
 
+void ByteTokenizer::encode_with_begins(std::string_view text, std::vector<int32_t>& ids,
+                                       std::vector<size_t>& begins) const {
+    encode(text, ids);
+    for (size_t i = 0; i < text.size(); ++i) begins.push_back(i);
+}
+
 std::string ByteTokenizer::decode(std::span<const int32_t> ids) const {
     std::string text;
     text.reserve(ids.size());

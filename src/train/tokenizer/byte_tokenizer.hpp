@@ -15,6 +15,8 @@ public:
     [[nodiscard]] int64_t vocab_size() const override { return kVocabSize; }
     [[nodiscard]] int32_t end_of_document() const override { return kEndOfDocument; }
     void encode(std::string_view text, std::vector<int32_t>& ids) const override;
+    void encode_with_begins(std::string_view text, std::vector<int32_t>& ids,
+                            std::vector<size_t>& begins) const override;
     [[nodiscard]] std::string decode(std::span<const int32_t> ids) const override;
 };
 

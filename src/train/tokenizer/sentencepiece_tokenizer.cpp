@@ -84,6 +84,19 @@ void SentencePieceTokenizer::encode(std::string_view text, std::vector<int32_t>&
     ids.insert(ids.end(), part.begin(), part.end());
 }
 
+void SentencePieceTokenizer::encode_with_begins(std::string_view text, std::vector<int32_t>& ids,
+                                                std::vector<size_t>& begins) const {
+    sentencepiece::ImmutableSentencePieceText pieces;
+    const auto status = model_->processor.Encode(text, pieces.mutable_proto());
+    if (!status.ok()) {
+        throw Error(ExitCode::failed, "SentencePiece cannot encode: " + status.ToString());
+    }
+    for (const auto& piece : pieces.pieces()) {
+        ids.push_back(static_cast<int32_t>(piece.id()));
+        begins.push_back(piece.begin());
+    }
+}
+
 std::string SentencePieceTokenizer::decode(std::span<const int32_t> ids) const {
     std::vector<int> known;
     known.reserve(ids.size());

@@ -26,6 +26,8 @@ public:
     [[nodiscard]] int32_t end_of_document() const override;
     [[nodiscard]] int32_t begin_of_document() const override;  ///< <s>, as the model says
     void encode(std::string_view text, std::vector<int32_t>& ids) const override;
+    void encode_with_begins(std::string_view text, std::vector<int32_t>& ids,
+                            std::vector<size_t>& begins) const override;
     [[nodiscard]] std::string decode(std::span<const int32_t> ids) const override;
 
 private:

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -25,6 +26,11 @@ public:
     [[nodiscard]] virtual int32_t begin_of_document() const { return -1; }
     /// Appends the ids of `text` to `ids`.
     virtual void encode(std::string_view text, std::vector<int32_t>& ids) const = 0;
+    /// Appends the same ids, and for each of them the byte of `text` at which it begins. They never
+    /// decrease. An id for a part of a character begins with the character or inside it; one for
+    /// what is not in the text (a prefix) begins with what follows it.
+    virtual void encode_with_begins(std::string_view text, std::vector<int32_t>& ids,
+                                    std::vector<size_t>& begins) const = 0;
     /// Ids outside of the vocabulary and end_of_document() give no text.
     [[nodiscard]] virtual std::string decode(std::span<const int32_t> ids) const = 0;
 };

@@ -72,6 +72,9 @@ TEST(ByteTokenizer, MapsEveryByteToItselfAndBack) {
     EXPECT_EQ(tokenizer.decode(ids), text);
     tokenizer.encode("A", ids);
     EXPECT_EQ(ids.back(), 65);  // appends
+    std::vector<size_t> begins{7};
+    tokenizer.encode_with_begins("ab", ids, begins);
+    EXPECT_EQ(begins, (std::vector<size_t>{7, 0, 1}));
 }
 
 TEST_F(SentencePiece, HasExactlyTheVocabularySizeAskedFor) {
@@ -102,6 +105,25 @@ TEST_F(SentencePiece, PiecesOfATextDecodeToItsParts) {
     auto ids = encode(tokenizer, "the rank");
     tokenizer.encode(" and the shard", ids);
     EXPECT_EQ(tokenizer.decode(ids), "the rank and the shard");
+}
+
+TEST_F(SentencePiece, SaysWhereEachPieceBegins) {
+    const SentencePieceTokenizer tokenizer(train(350), "x");
+    for (const std::string& text :
+         {std::string("the rank and the shard"), std::string("\n two  spaces \xe4\xbd\xa0 \xff."),
+          std::string()}) {
+        std::vector<int32_t> ids;
+        std::vector<size_t> begins;
+        tokenizer.encode_with_begins(text, ids, begins);
+        EXPECT_EQ(ids, encode(tokenizer, text));
+        ASSERT_EQ(begins.size(), ids.size());
+        EXPECT_TRUE(std::ranges::is_sorted(begins));
+        // Ids up to a place where another begins decode to the text up to there.
+        for (size_t i = 1; i < ids.size() && text.find('\xff') == std::string::npos; ++i) {
+            if (begins[i] == begins[i - 1]) continue;
+            EXPECT_EQ(tokenizer.decode({ids.data(), i}), text.substr(0, begins[i])) << i;
+        }
+    }
 }
 
 TEST_F(SentencePiece, TrainsTheSameModelFromTheSameText) {
