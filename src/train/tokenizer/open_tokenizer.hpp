@@ -8,7 +8,13 @@
 
 namespace vocabpipe {
 
-/// Loads the tokenizer that a file holds: a SentencePiece model. InputFileError if it holds none.
+/// Loads the tokenizer that a file holds, or a folder: in this order, its tokenizer.json, its
+/// tokenizer.model, or its one .tiktoken file. The kind is told by the content: a tokenizer.json of
+/// Hugging Face, ranks of tiktoken, or else a SentencePiece model. InputFileError if it holds none
+/// or asks for what is not supported.
 [[nodiscard]] std::unique_ptr<Tokenizer> open_tokenizer(const std::string& path);
+
+/// The file that open_tokenizer() takes of a folder; "": none is there.
+[[nodiscard]] std::string tokenizer_file_in(const std::string& folder);
 
 }  // namespace vocabpipe
