@@ -27,6 +27,7 @@ struct TokenSourceInfo {
     int64_t bytes = 0;               ///< tokens and headers
     std::vector<std::string> files;  ///< of tokens, in stream order
     std::string index;               ///< file with the starts of documents; empty: none
+    std::string loss_weights;        ///< file with read_loss_weights(); empty: all are 1
 };
 
 /// A stream of token ids. Reading is const and safe from several threads.
@@ -44,9 +45,23 @@ public:
     /// Where token `index` is stored; for messages.
     [[nodiscard]] virtual TokenPlace place(int64_t index) const = 0;
 
-    /// The token at which document `document` begins, 0 to info().documents; size() for the last.
-    /// std::logic_error if the format does not know documents.
-    [[nodiscard]] virtual int64_t document_start(int64_t document) const;
+    /// Copies the weights of the tokens first, first + 1, ... to `out`: how much the loss of
+    /// predicting each of them counts. They are finite and not negative. Range as for read().
+    /// Default: 1. InputFileError if the file was damaged after it was opened.
+    virtual void read_loss_weights(int64_t first, std::span<float> out) const;
+
+    /// Copies the tokens at which the documents first, first + 1, ... begin to `out`; of
+    /// info().documents, behind the last, that is size(). The range must lie in [0,
+    /// info().documents], else std::out_of_range. std::logic_error if the format does not know
+    /// documents, which is the default.
+    virtual void read_document_starts(int64_t first, std::span<int64_t> out) const;
+
+    /// One of them.
+    [[nodiscard]] int64_t document_start(int64_t document) const {
+        int64_t start = 0;
+        read_document_starts(document, {&start, 1});
+        return start;
+    }
 
     /// For messages and reports; valid as long as this object.
     [[nodiscard]] virtual const TokenSourceInfo& info() const = 0;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/train/data/megatron_reader.hpp"
 
+#include <algorithm>
 #include <cstring>
 #include <limits>
 #include <stdexcept>
@@ -177,17 +178,35 @@ public:
     [[nodiscard]] TokenPlace place(int64_t index) const override { return tokens_.place(index); }
     [[nodiscard]] const TokenSourceInfo& info() const override { return tokens_.info(); }
 
-    [[nodiscard]] int64_t document_start(int64_t document) const override {
-        if (document < 0 || document > info().documents) {
-            throw std::out_of_range("document " + to_string(document) + " of " +
-                                    to_string(info().documents));
+    void read_document_starts(int64_t first, std::span<int64_t> out) const override {
+        if (out.empty()) return;
+        if (first < 0 || std::cmp_greater(out.size(), info().documents + 1 - first)) {
+            throw std::out_of_range(to_string(out.size()) + " documents from " + to_string(first) +
+                                    " on of " + to_string(info().documents));
         }
         const auto sequences = static_cast<uint64_t>(info().sequences);
         const uint64_t boundaries = megatron::kHeaderBytes + 12 * sequences;
-        const auto sequence = idx_.load<uint64_t>(boundaries + 8 * static_cast<uint64_t>(document));
-        if (sequence == sequences) return size();
-        const uint64_t offsets = megatron::kHeaderBytes + 4 * sequences;
-        return idx_.load<int64_t>(offsets + 8 * sequence) / token_bytes(info().type);
+        idx_.read(boundaries + 8 * static_cast<uint64_t>(first), std::as_writable_bytes(out));
+        if (out.front() < 0 || !std::ranges::is_sorted(out) ||
+            std::cmp_greater(out.back(), sequences)) {
+            fail(idx_,
+                 "its document boundaries changed after it was opened; do not change a file "
+                 "during the run");
+        }
+        // A walk over the sequences from the first document to the last: they lie side by side.
+        auto next = static_cast<uint64_t>(out.front());
+        const uint64_t end = std::min(static_cast<uint64_t>(out.back()) + 1, sequences);
+        FileArray<int64_t> offsets(idx_, megatron::kHeaderBytes + 4 * sequences + 8 * next,
+                                   end - next);
+        int64_t start = size();
+        for (int64_t& document : out) {
+            const auto sequence = static_cast<uint64_t>(document);
+            if (sequence == sequences) start = size();
+            for (; sequence < sequences && next <= sequence; ++next) {
+                start = offsets.next() / token_bytes(info().type);
+            }
+            document = start;
+        }
     }
 
 private:

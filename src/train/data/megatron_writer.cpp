@@ -25,15 +25,34 @@ int64_t checked_vocabulary(int64_t vocab_size) {
 
 }  // namespace
 
-MegatronWriter::MegatronWriter(const std::string& prefix, int64_t vocab_size)
+MegatronWriter::MegatronWriter(const std::string& prefix, int64_t vocab_size,
+                               std::optional<LossWeightType> loss_weights)
     : vocab_size_(checked_vocabulary(vocab_size)),
+      weights_path_(loss_weights::path_beside(prefix)),
       bin_(prefix + ".bin"),
       idx_(prefix + ".idx"),
       boundaries_{0} {
+    if (loss_weights) weights_.emplace(weights_path_, *loss_weights);
     totals_.type = vocab_size < megatron::kFirstVocabularyOfI32 ? TokenType::u16 : TokenType::i32;
 }
 
 void MegatronWriter::append(std::span<const int32_t> tokens) {
+    append_tokens(tokens);
+    if (!weights_) return;
+    ones_.assign(tokens.size(), 1.0F);
+    weights_->append(ones_);
+}
+
+void MegatronWriter::append(std::span<const int32_t> tokens, std::span<const float> loss_weights) {
+    if (!weights_) throw std::logic_error("MegatronWriter: made without loss weights");
+    if (tokens.size() != loss_weights.size()) {
+        throw std::invalid_argument("MegatronWriter::append: needs a loss weight for each token");
+    }
+    append_tokens(tokens);
+    weights_->append(loss_weights);
+}
+
+void MegatronWriter::append_tokens(std::span<const int32_t> tokens) {
     for (const int32_t id : tokens) {
         if (id < 0 || id >= vocab_size_) {
             throw std::invalid_argument("MegatronWriter::append: token " + std::to_string(id) +
@@ -102,17 +121,21 @@ MegatronTotals MegatronWriter::finish() {
     write_index();
     bin_.sync();
     idx_.sync();
-    // An older index must not lie next to the new tokens, not even for a moment.
+    if (weights_) weights_->finish();
+    // An older index or older weights must not lie next to the new tokens, not even for a moment.
     ::unlink(idx_.path().c_str());
+    remove_loss_weights(weights_path_);
     bin_.publish();
     try {
+        if (weights_) weights_->publish();
         idx_.publish();
     } catch (...) {
         ::unlink(bin_.path().c_str());
+        remove_loss_weights(weights_path_);
         throw;
     }
     sync_folder_of(bin_.path());
-    totals_.bytes = bin_.size() + idx_.size();
+    totals_.bytes = bin_.size() + idx_.size() + (weights_ ? weights_->bytes() : 0);
     return totals_;
 }
 

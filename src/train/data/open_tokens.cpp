@@ -16,6 +16,7 @@
 #include "src/train/data/identify_file.hpp"
 #include "src/train/data/llmc_shard.hpp"
 #include "src/train/data/megatron_reader.hpp"
+#include "src/train/data/weighted_tokens.hpp"
 #include "vocabpipe/error.hpp"
 
 namespace vocabpipe {
@@ -139,7 +140,9 @@ DataFormat parse_data_format(std::string_view text) {
                      ": must be auto, raw-u8, raw-u16 or raw-u32");
 }
 
-std::unique_ptr<TokenSource> open_tokens(const std::string& path, DataFormat format) {
+namespace {
+
+std::unique_ptr<TokenSource> open_without_weights(const std::string& path, DataFormat format) {
     if (format == DataFormat::automatic) {
         const std::string prefix = megatron_prefix(path);
         if (!prefix.empty()) {
@@ -173,6 +176,15 @@ std::unique_ptr<TokenSource> open_tokens(const std::string& path, DataFormat for
     const FileIdentity found = identify_file(files.front());
     throw InputFileError(files.front().path() + ": is not a token file but " + found.description +
                          "; " + found.remedy);
+}
+
+}  // namespace
+
+std::unique_ptr<TokenSource> open_tokens(const std::string& path, DataFormat format) {
+    auto tokens = open_without_weights(path, format);
+    const std::string weights = loss_weights::path_beside(tokens->info().name);
+    if (!exists(weights)) return tokens;
+    return std::make_unique<WeightedTokens>(std::move(tokens), weights);
 }
 
 }  // namespace vocabpipe

@@ -22,18 +22,32 @@ TokenSlice::TokenSlice(std::shared_ptr<const TokenSource> whole, int64_t begin, 
     info_.sequences = -1;
 }
 
+void TokenSlice::require_range(const char* call, int64_t first, size_t count) const {
+    if (first >= 0 && first <= size_ && std::cmp_less_equal(count, size_ - first)) return;
+    throw std::out_of_range(std::string("TokenSlice::") + call + ": " + std::to_string(count) +
+                            " tokens from " + std::to_string(first) + " on of " +
+                            std::to_string(size_));
+}
+
 void TokenSlice::read(int64_t first, std::span<int32_t> out) const {
-    if (first < 0 || first > size_ || std::cmp_greater(out.size(), size_ - first)) {
-        throw std::out_of_range("TokenSlice::read: " + std::to_string(out.size()) +
-                                " tokens from " + std::to_string(first) + " on of " +
-                                std::to_string(size_));
-    }
+    require_range("read", first, out.size());
     whole_->read(begin_ + first, out);
 }
 
-int64_t TokenSlice::document_start(int64_t document) const {
-    if (document < 0 || document > info_.documents) return TokenSource::document_start(document);
-    return whole_->document_start(first_document_ + document) - begin_;
+void TokenSlice::read_loss_weights(int64_t first, std::span<float> out) const {
+    require_range("read_loss_weights", first, out.size());
+    whole_->read_loss_weights(begin_ + first, out);
+}
+
+void TokenSlice::read_document_starts(int64_t first, std::span<int64_t> out) const {
+    if (info_.documents < 0) return TokenSource::read_document_starts(first, out);
+    if (first < 0 || std::cmp_greater(out.size(), info_.documents + 1 - first)) {
+        throw std::out_of_range("TokenSlice: " + std::to_string(out.size()) + " documents from " +
+                                std::to_string(first) + " on of " +
+                                std::to_string(info_.documents));
+    }
+    whole_->read_document_starts(first_document_ + first, out);
+    for (int64_t& start : out) start -= begin_;
 }
 
 TokenPlace TokenSlice::place(int64_t index) const {

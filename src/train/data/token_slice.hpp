@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 
 #include "vocabpipe/token_source.hpp"
@@ -20,10 +23,14 @@ public:
     [[nodiscard]] int64_t size() const override { return size_; }
     void read(int64_t first, std::span<int32_t> out) const override;
     [[nodiscard]] TokenPlace place(int64_t index) const override;
-    [[nodiscard]] int64_t document_start(int64_t document) const override;
+    void read_loss_weights(int64_t first, std::span<float> out) const override;
+    void read_document_starts(int64_t first, std::span<int64_t> out) const override;
     [[nodiscard]] const TokenSourceInfo& info() const override { return info_; }
 
 private:
+    /// std::out_of_range, naming `call`, unless `count` tokens from `first` on lie in the slice.
+    void require_range(const char* call, int64_t first, size_t count) const;
+
     std::shared_ptr<const TokenSource> whole_;
     int64_t begin_, size_, first_document_;
     TokenSourceInfo info_;

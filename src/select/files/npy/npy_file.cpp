@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/select/files/npy/npy_file.hpp"
 
-#include "src/select/files/half.hpp"
+#include "src/support/half.hpp"
 
 #include <algorithm>
 #include <cstring>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/select/files/parquet/rows.hpp"
 
-#include "src/select/files/half.hpp"
+#include "src/support/half.hpp"
 #include "src/support/input_file.hpp"
 
 #include <arrow/io/file.h>
