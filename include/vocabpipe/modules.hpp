@@ -25,8 +25,8 @@ struct Microbatch {
     int64_t seq_length = 0;  ///< tokens per sequence; of a context rank its own (ContextCut)
     std::span<const int32_t> tokens;  ///< (N)
     std::span<const int32_t> labels;  ///< (N); negative: ignored
-    /// g (N): d(total loss) / d(loss of the token): 1 / counted tokens of the step, 0 where
-    /// ignored.
+    /// g (N): d(total loss) / d(loss of the token): the label's weight / sum of all weights of the
+    /// step, 0 where ignored.
     std::span<const float> loss_gradient;
     /// Sum of g; set where g is not in the memory of the host. With context ranks it must be set:
     /// the sum over the tokens of all of them.
@@ -34,6 +34,9 @@ struct Microbatch {
     /// (N): for every token the first token that it attends to, as an index into its whole
     /// sequence: where its document begins. Empty: 0 for all.
     std::span<const int32_t> first_visible;
+    /// (N): for every token the learned position that is added to it. Empty: its index in its whole
+    /// sequence. Rotary positions count in distances, and have none of it.
+    std::span<const int32_t> positions;
     /// N, its tokens.
     [[nodiscard]] int64_t size() const { return sequences * seq_length; }
 };

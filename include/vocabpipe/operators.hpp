@@ -228,9 +228,11 @@ struct Operators {
     /// fp32.
     void (*embedding_take)(Context& ctx, std::span<const std::span<const int32_t>> ids,
                            int64_t first_row, Tensor from, Tensor to);
-    /// y[n] = x[n] + wpe[n % seq_length]. x, y (N, h); wpe (>= seq_length, h); y may alias x.
+    /// y[n] = x[n] + wpe[positions[n]], or without positions (empty) wpe[n % seq_length]. x, y (N,
+    /// h); positions (N), each a row of wpe; wpe (>= seq_length, h); y may alias x. The gradient
+    /// with positions is embedding_scatter_add()'s with them as ids.
     void (*add_positions)(Context& ctx, ConstTensor x, ConstTensor wpe, int64_t seq_length,
-                          Tensor y);
+                          std::span<const int32_t> positions, Tensor y);
     /// dwpe[t] = sum of dy[n] with n % seq_length == t, over the sequences in order. dy (N, h);
     /// dwpe (>= seq_length, h) fp32: added to if `accumulate`, else rows >= seq_length become 0.
     void (*positions_gradient)(Context& ctx, ConstTensor dy, int64_t seq_length, Tensor dwpe,

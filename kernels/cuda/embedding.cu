@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/check.hpp"
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/numbers.cuh"
 #include "kernels/cuda/operators.hpp"
 #include "kernels/cuda/row_additions.hpp"
+#include "kernels/embedding_checks.hpp"
 
 namespace vocabpipe::kernels::cuda {
 
@@ -63,18 +63,19 @@ __global__ void __launch_bounds__(kThreads)
     }
 }
 
-/// y may be x.
+/// y may be x. positions: of all rows, or null.
 template <typename T, typename P, int kCount>
 __global__ void __launch_bounds__(kThreads)
     add_positions_kernel(const T* x, int64_t x_stride, const P* __restrict__ wpe,
-                         int64_t wpe_stride, int64_t seq_length, T* y, int64_t y_stride,
+                         int64_t wpe_stride, int64_t seq_length,
+                         const int32_t* __restrict__ positions, T* y, int64_t y_stride,
                          int64_t rows, int64_t cols) {
     for (int64_t n = blockIdx.x; n < rows; n += gridDim.x) {
-        const P* const positions = wpe + n % seq_length * wpe_stride;
+        const int64_t at = positions == nullptr ? n % seq_length : int64_t{positions[n]};
         for (int64_t col = int64_t{threadIdx.x} * kCount; col < cols; col += kThreads * kCount) {
             Vector<kCount> sum, position;
             sum.load(x + n * x_stride + col);
-            position.load(positions + col);
+            position.load(wpe + at * wpe_stride + col);
             for (int i = 0; i < kCount; ++i) sum[i] += position[i];
             sum.store(y + n * y_stride + col);
         }
@@ -154,17 +155,17 @@ void embedding_take(Context& ctx, std::span<const std::span<const int32_t>> /*id
     with_vectors<widest<float>()>(take, from, to);
 }
 
-void add_positions(Context& ctx, ConstTensor x, ConstTensor wpe, int64_t seq_length, Tensor y) {
-    require(same_shape(x, y) && wpe.cols == x.cols, "equal widths of x, wpe and y");
-    require(seq_length > 0 && wpe.rows >= seq_length, "seq_length rows of wpe");
-    require(x.dtype == y.dtype, "y of x's type");
+void add_positions(Context& ctx, ConstTensor x, ConstTensor wpe, int64_t seq_length,
+                   std::span<const int32_t> positions, Tensor y) {
+    require_add_positions(x, wpe, seq_length, positions, y);
     if (y.size() == 0) return;
     with_element_type(x.dtype, [&]<typename T>() {
         with_element_type(wpe.dtype, [&]<typename P>() {
             const auto add = [&]<int kCount>() {
                 launch(ctx, add_positions_kernel<T, P, kCount>, blocks_for(y.rows, 1), kThreads,
-                       x.as<T>(), x.stride, wpe.as<P>(), wpe.stride, seq_length, y.as<T>(),
-                       y.stride, y.rows, y.cols);
+                       x.as<T>(), x.stride, wpe.as<P>(), wpe.stride, seq_length,
+                       positions.empty() ? nullptr : positions.data(), y.as<T>(), y.stride, y.rows,
+                       y.cols);
             };
             with_vectors<widest<T, P>()>(add, x, wpe, y);
         });

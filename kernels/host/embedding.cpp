@@ -5,7 +5,7 @@
 #include <cstring>
 
 #include "kernels/bf16.hpp"
-#include "kernels/check.hpp"
+#include "kernels/embedding_checks.hpp"
 #include "kernels/host/parallel.hpp"
 
 namespace vocabpipe::kernels::host {
@@ -90,16 +90,19 @@ void embedding_take(Context& ctx, std::span<const std::span<const int32_t>> ids,
     });
 }
 
-void add_positions(Context& ctx, ConstTensor x, ConstTensor wpe, int64_t seq_length, Tensor y) {
-    require(same_shape(x, y) && wpe.cols == x.cols, "equal widths of x, wpe and y");
-    require(seq_length > 0 && wpe.rows >= seq_length, "seq_length rows of wpe");
-    require(x.dtype == y.dtype, "y of x's type");
+void add_positions(Context& ctx, ConstTensor x, ConstTensor wpe, int64_t seq_length,
+                   std::span<const int32_t> positions, Tensor y) {
+    require_add_positions(x, wpe, seq_length, positions, y);
+    require_rows_of_positions(wpe, positions);
+    const auto position_of = [&](int64_t n) {
+        return positions.empty() ? n % seq_length : int64_t{positions[static_cast<size_t>(n)]};
+    };
     with_type(x.dtype, [&]<typename T>() {
         with_type(wpe.dtype, [&]<typename P>() {
             parallel_ranges(ctx, x.rows, x.size(), [&](int64_t begin, int64_t end) {
                 for (int64_t n = begin; n < end; ++n) {
                     const T* from = x.as<T>() + n * x.stride;
-                    const P* position = wpe.as<P>() + n % seq_length * wpe.stride;
+                    const P* position = wpe.as<P>() + position_of(n) * wpe.stride;
                     T* to = y.as<T>() + n * y.stride;
 #pragma omp simd
                     for (int64_t i = 0; i < x.cols; ++i) {

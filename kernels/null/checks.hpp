@@ -6,6 +6,7 @@
 #include <iterator>
 
 #include "kernels/attention_checks.hpp"
+#include "kernels/embedding_checks.hpp"
 #include "kernels/expert_checks.hpp"
 #include "kernels/fold_checks.hpp"
 #include "kernels/norm_checks.hpp"
@@ -26,7 +27,8 @@ concept HasSharedChecks = std::same_as<Name, names::layer_norm_forward> ||
     std::same_as<Name, names::rms_norm_backward> || std::same_as<Name, names::head_norm_forward> ||
     std::same_as<Name, names::head_norm_backward_input> ||
     std::same_as<Name, names::head_norm_backward_weight> ||
-    std::same_as<Name, names::rotary_forward> || std::same_as<Name, names::rotary_backward> ||
+    std::same_as<Name, names::add_positions> || std::same_as<Name, names::rotary_forward> ||
+    std::same_as<Name, names::rotary_backward> ||
     std::same_as<Name, names::causal_attention_forward> ||
     std::same_as<Name, names::causal_attention_backward> ||
     std::same_as<Name, names::cached_attention_forward> ||
@@ -122,6 +124,10 @@ inline void check(names::head_norm_backward_weight, Context&, ConstTensor dout, 
                   Tensor dgamma_k, bool) {
     require_head_norm(qkv, dout, statistics, shape);
     require_head_gammas(dgamma_q, dgamma_k, shape, DType::fp32);
+}
+inline void check(names::add_positions, Context&, ConstTensor x, ConstTensor wpe,
+                  int64_t seq_length, std::span<const int32_t> positions, Tensor y) {
+    require_add_positions(x, wpe, seq_length, positions, y);
 }
 inline void check(names::rotary_forward, Context&, ConstTensor table, const AttentionShape& shape,
                   Tensor qkv) {

@@ -51,10 +51,13 @@ void embedding_take(Context& ctx, std::span<const std::span<const int32_t>> /*id
     ctx.poll();
 }
 
-void add_positions(Context& ctx, ConstTensor x, ConstTensor wpe, int64_t seq_length, Tensor y) {
+void add_positions(Context& ctx, ConstTensor x, ConstTensor wpe, int64_t seq_length,
+                   std::span<const int32_t> positions, Tensor y) {
     for (int64_t n = 0; n < x.rows; ++n) {
+        const int64_t position =
+            positions.empty() ? n % seq_length : positions[static_cast<size_t>(n)];
         for (int64_t i = 0; i < x.cols; ++i) {
-            set(y, n, i, get(x, n, i) + get(wpe, n % seq_length, i));
+            set(y, n, i, get(x, n, i) + get(wpe, position, i));
         }
     }
     ctx.poll();

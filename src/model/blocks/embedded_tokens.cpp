@@ -40,6 +40,15 @@ void each_range(const StagePass& pass, int64_t own, const Use& use) {
     }
 }
 
+/// Of `own` rows, the learned positions that their microbatch gives; empty: it gives none.
+std::span<const int32_t> given_positions(const StagePass& pass, int64_t own) {
+    const std::span<const int32_t> all = pass.microbatch.positions;
+    if (all.empty()) return all;
+    const int64_t first =
+        pass.team.cuts_rows() ? pass.team.tiles->rows(pass.team.link->rank()).first : 0;
+    return all.subspan(static_cast<size_t>(first), static_cast<size_t>(own));
+}
+
 }  // namespace
 
 EmbeddedTokens::EmbeddedTokens(const EmbeddedTokensOptions& options, ParameterSource& parameters)
@@ -53,10 +62,14 @@ EmbeddedTokens::EmbeddedTokens(const EmbeddedTokensOptions& options, ParameterSo
                           : nullptr) {}
 
 void EmbeddedTokens::forward(const StagePass& pass, ConstTensor x, Tensor y) const {
-    if (learned_) {
+    const std::span<const int32_t> given = given_positions(pass, x.rows);
+    if (learned_ && !given.empty()) {
+        const ConstTensor weight = positions_->weight;
+        pass.op().add_positions(pass.ctx, x, weight, pass.microbatch.seq_length, given, y);
+    } else if (learned_) {
         each_range(pass, x.rows, [&](RowRange rows, int64_t position, int64_t length) {
             const ConstTensor positions = positions_->weight.row_range(position, length);
-            pass.op().add_positions(pass.ctx, rows_of(x, rows), positions, length,
+            pass.op().add_positions(pass.ctx, rows_of(x, rows), positions, length, {},
                                     rows_of(y, rows));
         });
     } else {
@@ -71,13 +84,18 @@ void EmbeddedTokens::backward_input(const StagePass& pass, Tensor dx) const {
 void EmbeddedTokens::backward_weight(const StagePass& pass, ConstTensor dy) const {
     if (!learned_) return;
     const Tensor gradient = positions_->gradient;
-    if (!pass.team && !pass.context) {
+    const std::span<const int32_t> given = given_positions(pass, dy.rows);
+    if (!pass.team && !pass.context && given.empty()) {
         pass.op().positions_gradient(pass.ctx, dy, pass.microbatch.seq_length, gradient,
                                      pass.weight_gradients.accumulate);
         return;
     }
     if (!pass.weight_gradients.accumulate) {
         pass.op().set_zero(pass.ctx, bytes_of<std::byte>(gradient));
+    }
+    if (!given.empty()) {
+        pass.op().embedding_scatter_add(pass.ctx, given, dy, 0, gradient, true);
+        return;
     }
     each_range(pass, dy.rows, [&](RowRange rows, int64_t position, int64_t length) {
         pass.op().positions_gradient(pass.ctx, rows_of(dy, rows), length,

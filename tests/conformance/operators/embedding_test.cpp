@@ -95,15 +95,40 @@ TEST_P(Embedding, PositionsRepeatPerSequenceAndMayBeAddedInPlace) {
     for (const DType position_type : {DType::fp32, DType::bf16}) {
         const auto wpe = random(seq_length + 2, position_type, 2);
         const Uploaded in = up(x), positions = up(wpe), y = poison(n, width(), type(), gap());
-        ops().add_positions(ctx(), in, positions, seq_length, y);
+        ops().add_positions(ctx(), in, positions, seq_length, {}, y);
         Matrix exact(n, width(), DType::fp64);
-        reference::add_positions(host, x, wpe, seq_length, exact);
+        reference::add_positions(host, x, wpe, seq_length, {}, exact);
         // One addition in fp32, rounded to the type.
         expect_close(y.download(), exact, [&](int64_t row, int64_t col) {
             return (unit_roundoff(type()) + kEps32) * std::abs(exact.get(row, col));
         });
-        ops().add_positions(ctx(), in, positions, seq_length, in);
+        ops().add_positions(ctx(), in, positions, seq_length, {}, in);
         EXPECT_TRUE(in.download().same_bits(y.download()));
+    }
+}
+
+TEST_P(Embedding, GivenPositionsAreRowsInAnyOrderAndMayRepeat) {
+    const int64_t n = 23, seq_length = 7;
+    const auto x = random(n, type(), 1);
+    const std::vector<int32_t> rows = random_ids(n, 9);  // two more than seq_length
+    const auto rows_there = up(rows);
+    for (const DType position_type : {DType::fp32, DType::bf16}) {
+        const auto wpe = random(seq_length + 2, position_type, 2);
+        const Uploaded in = up(x), positions = up(wpe), y = poison(n, width(), type(), gap());
+        ops().add_positions(ctx(), in, positions, seq_length, rows_there, y);
+        Matrix exact(n, width(), DType::fp64);
+        for (int64_t row = 0; row < n; ++row) {
+            for (int64_t col = 0; col < width(); ++col) {
+                exact.set(row, col, x.get(row, col) + wpe.get(rows[static_cast<size_t>(row)], col));
+            }
+        }
+        // One addition in fp32, rounded to the type.
+        expect_close(y.download(), exact, [&](int64_t row, int64_t col) {
+            return (unit_roundoff(type()) + kEps32) * std::abs(exact.get(row, col));
+        });
+        ops().add_positions(ctx(), in, positions, seq_length, rows_there, in);
+        EXPECT_TRUE(in.download().same_bits(y.download()));
+        EXPECT_TRUE(y.download().gaps_are_intact());
     }
 }
 
@@ -195,6 +220,20 @@ INSTANTIATE_TEST_SUITE_P(Devices, EmbeddingOrder,
                                           testing::ValuesIn(kWidths)),
                          kNames);
 
+using PositionsArguments = Embedding;
+
+TEST_P(PositionsArguments, ArePositionsOfAllRowsOrOfNone) {
+    const Uploaded x = up(random(6, type(), 1)), wpe = up(random(9, type(), 2));
+    const auto five = up(random_ids(5, 9));
+    EXPECT_THROW(ops().add_positions(ctx(), x, wpe, 3, five, x), UsageError);
+    EXPECT_THROW(ops().add_positions(ctx(), x, wpe, 10, {}, x), UsageError);
+}
+
+INSTANTIATE_TEST_SUITE_P(Devices, PositionsArguments,
+                         testing::Combine(testing::ValuesIn(product_devices()), kTypes,
+                                          testing::ValuesIn(kWidths)),
+                         kNames);
+
 TEST(ReferenceEmbedding, GradientsAreThoseOfFiniteDifferences) {
     Context ctx({.threads = 1, .poll = {}});
     const int64_t rows = 6, h = 3, n = 8;
@@ -205,7 +244,7 @@ TEST(ReferenceEmbedding, GradientsAreThoseOfFiniteDifferences) {
     const auto loss = [&] {
         Matrix gathered(n, h, DType::fp64), y(n, h, DType::fp64);
         reference::embedding_gather(ctx, ids, shard, 2, gathered);
-        reference::add_positions(ctx, gathered, wpe, 4, y);
+        reference::add_positions(ctx, gathered, wpe, 4, {}, y);
         return dot(y, dy);
     };
     Matrix dshard(rows, h, DType::fp64), dwpe(4, h, DType::fp64);
