@@ -83,7 +83,9 @@ struct PlanOptions {
     std::vector<int> tensor{1};  ///< t, ranks that share a stage
     /// C, ranks that share sequences, and exchange whichever of ContextForm is faster.
     std::vector<int> context{1};
-    std::vector<int> expert{1};  ///< e, ranks that share the experts of a layer; divides t C d
+    /// e, groups of ranks that have whole experts of a layer; e x divides t C d.
+    std::vector<int> expert{1};
+    std::vector<int> expert_tensor{1};  ///< x, ranks that share each expert; divides its columns
     /// p, ranks of a pipeline. Empty: gpus / (t C d).
     std::vector<int> pipeline;
     /// d, replicas. Empty: gpus / (p t C), or 1 if `pipeline` is empty, too.
@@ -130,8 +132,9 @@ struct PlanOptions {
 };
 
 /// Lists every size for the GPUs, the model and the batch: t, p and e that divide them, with the d
-/// that is left; 1, 2, 4 and 8 sequences per microbatch; and every recomputation. Of a profile,
-/// which knows no tensor or expert ranks and one microbatch, only p and recomputation.
+/// that is left; x up to GPUs / experts, because fewer ranks hold as little of whole experts and
+/// send less; 1, 2, 4 and 8 sequences per microbatch; and every recomputation. Of a profile, which
+/// knows no tensor or expert ranks and one microbatch, only p and recomputation.
 void list_all_sizes(PlanOptions& options);
 
 /// Puts a profile and what it was measured with into the options. Throws UsageError if it measured
@@ -170,19 +173,22 @@ struct Candidate {
     int memory_limit = 0;  ///< RuleOptions::memory_limit, in chunks; 0: the family's own
     std::vector<int> layers_per_stage;                  ///< [global stage]
     Mesh mesh = {};                                     ///< how the GPUs divide
+    int expert_tensor = 1;                              ///< x, of mesh.expert = e x ranks
     int64_t micro_batch_size = 1;                       ///< sequences
     Recompute recompute = Recompute::none;              ///< before each backward
     int microbatches = 0;                               ///< per step and replica
     ContextForm context_form = ContextForm::allgather;  ///< the faster one
 
+    /// e, groups of ranks that have whole experts.
+    [[nodiscard]] int expert_groups() const { return mesh.expert / expert_tensor; }
     /// Whether ranks share the vocabulary layers. In a pipeline of one rank none is sharded,
     /// whatever the mode.
     [[nodiscard]] bool shards_vocabulary() const {
         return mesh.pipeline > 1 && sharded(vocab_mode);
     }
 };
-/// "p=2 t=4": p, and t, C, d and e where above 1.
-[[nodiscard]] std::string mesh_text(const Mesh& mesh);
+/// "p=2 t=4": p, and t, C, d, e and x where above 1.
+[[nodiscard]] std::string mesh_text(const Candidate& candidate);
 /// "1f1b", "v-search k=6": the schedule and its memory limit, if any.
 [[nodiscard]] std::string schedule_text(const Candidate& candidate);
 /// "1f1b one_barrier front v=1", then mesh, microbatch size and recomputation where they are not
@@ -259,8 +265,8 @@ struct Plan {
 
 /// Changes of one option each (and of three together if none of them suffices) with which the
 /// plan's first row needs less memory, tried one after the other: more recomputation, smaller
-/// microbatches, more tensor, context and expert ranks, more GPUs. Empty if the first row fits, and where no
-/// change is possible.
+/// microbatches, more tensor, context and expert ranks, more ranks for each expert, more GPUs.
+/// Empty if the first row fits, and where no change is possible.
 [[nodiscard]] std::vector<Remedy> find_remedies(const Plan& plan);
 
 /// Share of the memory below which spare memory is marked: published runs took up to 3.7 % more

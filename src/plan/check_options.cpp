@@ -43,7 +43,8 @@ void check_measured(const PlanOptions& options) {
     const auto alone = [](const std::vector<int>& list) {
         return std::all_of(list.begin(), list.end(), [](int ranks) { return ranks == 1; });
     };
-    if (!alone(options.tensor) || !alone(options.context) || !alone(options.expert)) {
+    if (!alone(options.tensor) || !alone(options.context) || !alone(options.expert) ||
+        !alone(options.expert_tensor)) {
         throw UsageError(flag +
                          ": has times of ranks that share no layer, which says nothing of tensor, "
                          "context or expert ranks; use --gpu, or sizes of 1");
@@ -104,7 +105,8 @@ void check_options(const PlanOptions& options) {
                                      {"--context-parallel-size", &options.context},
                                      {"--pipeline-model-parallel-size", &options.pipeline},
                                      {"--data-parallel-size", &options.data},
-                                     {"--expert-model-parallel-size", &options.expert}}) {
+                                     {"--expert-model-parallel-size", &options.expert},
+                                     {"--expert-tensor-parallel-size", &options.expert_tensor}}) {
         for (const int ranks : *list) require(flag, ranks, 1, options.gpus);
     }
     if (!std::isfinite(options.moe_imbalance) || options.moe_imbalance < 1) {

@@ -125,10 +125,12 @@ private:
     /// Rows go to the ranks of their experts and come back; gradients take the reverse way.
     void add_experts(const BlockProduct& product) {
         const bool first = std::exchange(first_of_experts_, false);
-        const auto in = static_cast<double>(product.in);
-        const auto out = static_cast<double>(product.out);
-        const double experts = static_cast<double>(product.experts) / mesh_.expert;
-        const double mean = own_ * static_cast<double>(product.per_token);
+        // Of f columns a rank has a part; rows of h are whole, and go to each rank of an expert.
+        const double parts = load_.parts;
+        const double in = static_cast<double>(product.in) / (first ? 1 : parts);
+        const double out = static_cast<double>(product.out) / (first ? parts : 1);
+        const double experts = static_cast<double>(product.experts) * parts / mesh_.expert;
+        const double mean = own_ * static_cast<double>(product.per_token) * parts;
         const double rows = mean * load_.rows;
         // A token travels to a rank once, however many of its experts are there.
         const double moved = (first ? in : out) * kElement * copies_per_row(product);
@@ -146,16 +148,18 @@ private:
         if (first) sum_.recompute += expert_.exchange_ns(rows, moved);
     }
 
-    /// Ranks that a token is sent to, divided by its k rows, if all experts are equally likely.
+    /// Groups of ranks that a token is sent to, divided by its k experts, if all are equally
+    /// likely.
     [[nodiscard]] double copies_per_row(const BlockProduct& product) const {
         const auto k = static_cast<double>(product.per_token);
         const auto all = static_cast<double>(product.experts);
-        const double elsewhere = all - all / mesh_.expert;
+        const double groups = mesh_.expert / load_.parts;
+        const double elsewhere = all - all / groups;
         double none_here = 1;
         for (double chosen = 0; chosen < k; ++chosen) {
             none_here *= std::max(0.0, elsewhere - chosen) / (all - chosen);
         }
-        return mesh_.expert * (1 - none_here) / k;
+        return groups * (1 - none_here) / k;
     }
 
     const Products products_;
@@ -176,16 +180,17 @@ int ExpertLoad::waves() const {
     return std::max(1, static_cast<int>(std::ceil(rows / row_bound - 1e-9)));
 }
 
-double worst_imbalance(const MoeConfig& moe, int expert_ranks) {
-    if (expert_ranks == 1 || moe.experts == 0) return 1;
-    const double at_one_rank = static_cast<double>(std::min(moe.top_k, moe.experts / expert_ranks));
-    return expert_ranks * at_one_rank / static_cast<double>(moe.top_k);
+double worst_imbalance(const MoeConfig& moe, int groups) {
+    if (groups == 1 || moe.experts == 0) return 1;
+    const double at_one_group = static_cast<double>(std::min(moe.top_k, moe.experts / groups));
+    return groups * at_one_group / static_cast<double>(moe.top_k);
 }
 
-ExpertLoad expert_load(const MoeConfig& moe, const Mesh& mesh, double imbalance) {
-    const double worst = worst_imbalance(moe, mesh.expert);
+ExpertLoad expert_load(const MoeConfig& moe, const Candidate& candidate, double imbalance) {
+    const double worst = worst_imbalance(moe, candidate.expert_groups());
     return {.rows = std::min(imbalance, worst),
-            .row_bound = mesh.expert == 1 ? 1 : std::min(kMoeRowFactor, worst)};
+            .row_bound = std::min(kMoeRowFactor, worst),
+            .parts = candidate.expert_tensor};
 }
 
 LayerProducts layer_products(const std::vector<BlockProduct>& products, const DeviceSpec& device,

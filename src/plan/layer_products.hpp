@@ -9,6 +9,7 @@
 #include "vocabpipe/device_spec.hpp"
 #include "vocabpipe/mesh.hpp"
 #include "vocabpipe/moe_config.hpp"
+#include "vocabpipe/plan.hpp"
 
 #include <cstdint>
 #include <vector>
@@ -43,14 +44,16 @@ private:
 struct ExpertLoad {
     double rows = 1;       ///< its rows / mean over ranks sharing the experts
     double row_bound = 1;  ///< rows that fit its memory, likewise
+    int parts = 1;         ///< x, ranks that share each expert, and get all of its rows
     /// Waves that the rows take through that memory.
     [[nodiscard]] int waves() const;
 };
-/// `imbalance`: greatest load of a rank over the mean, capped at worst_imbalance(). Without expert
-/// ranks the load is 1.
-[[nodiscard]] ExpertLoad expert_load(const MoeConfig& moe, const Mesh& mesh, double imbalance);
-/// The greatest possible imbalance: all tokens go to experts of one rank.
-[[nodiscard]] double worst_imbalance(const MoeConfig& moe, int expert_ranks);
+/// `imbalance`: greatest load of a rank over the mean, capped at worst_imbalance(). In a single
+/// group of expert ranks the load is 1.
+[[nodiscard]] ExpertLoad expert_load(const MoeConfig& moe, const Candidate& candidate,
+                                     double imbalance);
+/// The greatest possible imbalance: all tokens go to experts of one group.
+[[nodiscard]] double worst_imbalance(const MoeConfig& moe, int groups);
 
 /// Nanoseconds of all products of a layer, with the exchanges that computing does not hide.
 struct LayerProducts {

@@ -78,19 +78,28 @@ std::string tensor_refusal(const ModelConfig& config, int ranks) {
 }
 
 /// Why expert ranks cannot share the model's experts; empty: they can.
-std::string expert_refusal(const MoeConfig& moe, const Mesh& mesh) {
+std::string expert_refusal(const ModelConfig& config, const Candidate& step) {
+    const Mesh& mesh = step.mesh;
     if (mesh.expert == 1) return {};
-    if (moe.experts == 0) return "the model has no experts: e must be 1";
-    const std::string e = "e=" + text(mesh.expert);
-    if (moe.experts % mesh.expert != 0) {
-        return e + " does not divide the " + text(moe.experts) + " experts";
+    const int64_t experts = config.moe.experts;
+    const int groups = step.expert_groups(), parts = step.expert_tensor;
+    if (experts == 0) {
+        return std::string("the model has no experts: ") + (groups > 1 ? "e" : "x") + " must be 1";
     }
+    if (experts % groups != 0) {
+        return "e=" + text(groups) + " does not divide the " + text(experts) + " experts";
+    }
+    if (config.expert_ffn_hidden_size() % parts != 0) {
+        return "x=" + text(parts) + " does not divide the " +
+               text(config.expert_ffn_hidden_size()) + " columns of an expert";
+    }
+    const std::string ranks = (parts == 1 ? "e=" : "e x=") + text(mesh.expert);
     const bool cut = mesh.context > 1;
     if (mesh.slices() % mesh.expert != 0) {
-        return e + (cut ? " does not divide t C d" : " does not divide t d");
+        return ranks + (cut ? " does not divide t C d" : " does not divide t d");
     }
     if (!mesh.teams_nest()) {
-        return e + " is neither a divisor nor a multiple of t=" + text(mesh.tensor) +
+        return ranks + " is neither a divisor nor a multiple of t=" + text(mesh.tensor) +
                (cut ? " and of t C=" + text(mesh.size_of(Axis::context_tensor)) : "");
     }
     return {};
@@ -122,7 +131,7 @@ std::string batch_refusal(const PlanOptions& options, const Candidate& step) {
 std::string refusal(const PlanOptions& options, const Candidate& step) {
     for (std::string why :
          {tensor_refusal(options.model.config, step.mesh.tensor),
-          expert_refusal(options.model.config.moe, step.mesh), batch_refusal(options, step)}) {
+          expert_refusal(options.model.config, step), batch_refusal(options, step)}) {
         if (!why.empty()) return why;
     }
     return {};
@@ -149,26 +158,38 @@ void list_all_sizes(PlanOptions& options) {
     choose(options.expert, divisors, [&](int ranks) {
         return ranks == 1 || (config.moe.experts > 0 && config.moe.experts % ranks == 0);
     });
+    choose(options.expert_tensor, divisors, [&](int ranks) {
+        return ranks == 1 ||
+               (config.moe.experts > 0 && ranks * config.moe.experts <= options.gpus &&
+                config.expert_ffn_hidden_size() % ranks == 0);
+    });
     choose(options.micro_batch_sizes, std::array<int64_t, 4>{1, 2, 4, 8},
            [&](int64_t size) { return options.global_batch_size % size == 0; });
 }
 
 Candidates list_steps(const PlanOptions& options) {
     Candidates result;
+    const auto add = [&](Candidate step) {
+        if (std::string why = refusal(options, step); !why.empty()) {
+            result.skipped.emplace_back(step, std::move(why));
+            return;
+        }
+        step.microbatches =
+            static_cast<int>(options.global_batch_size / (step.micro_batch_size * step.mesh.data));
+        step.context_form = faster_context_form(options, step);
+        result.possible.push_back(step);
+    };
     for (const Mesh& mesh : meshes(options)) {
         for (const int expert : options.expert) {
-            for (const int64_t size : options.micro_batch_sizes) {
-                for (const Recompute recompute : options.recompute) {
-                    Candidate step{.mesh = mesh, .micro_batch_size = size, .recompute = recompute};
-                    step.mesh.expert = expert;
-                    if (std::string why = refusal(options, step); !why.empty()) {
-                        result.skipped.emplace_back(step, std::move(why));
-                        continue;
+            for (const int expert_tensor : options.expert_tensor) {
+                Candidate step{.mesh = mesh, .expert_tensor = expert_tensor};
+                step.mesh.expert = expert * expert_tensor;
+                for (const int64_t size : options.micro_batch_sizes) {
+                    for (const Recompute recompute : options.recompute) {
+                        step.micro_batch_size = size;
+                        step.recompute = recompute;
+                        add(step);
                     }
-                    step.microbatches =
-                        static_cast<int>(options.global_batch_size / (size * mesh.data));
-                    step.context_form = faster_context_form(options, step);
-                    result.possible.push_back(step);
                 }
             }
         }

@@ -59,7 +59,7 @@ Variations efficiencies(const Plan& plan) {
 Variations imbalances(const Plan& plan) {
     constexpr double kUneven = 1.5;
     const double worst =
-        worst_imbalance(plan.options.model.config.moe, plan.rows.front().candidate.mesh.expert);
+        worst_imbalance(plan.options.model.config.moe, plan.rows.front().candidate.expert_groups());
     Variations all;
     if (worst <= 1) return all;
     for (const double imbalance : {std::min(kUneven, worst), worst}) {
@@ -148,12 +148,14 @@ std::string schedule_text(const Candidate& candidate) {
     return candidate.schedule + " k=" + std::to_string(candidate.memory_limit);
 }
 
-std::string mesh_text(const Mesh& mesh) {
+std::string mesh_text(const Candidate& candidate) {
+    const Mesh& mesh = candidate.mesh;
     std::string text = "p=" + std::to_string(mesh.pipeline);
     for (const auto& [name, ranks] : {std::pair{" t=", mesh.tensor},
                                       {" C=", mesh.context},
                                       {" d=", mesh.data},
-                                      {" e=", mesh.expert}}) {
+                                      {" e=", candidate.expert_groups()},
+                                      {" x=", candidate.expert_tensor}}) {
         if (ranks > 1) text += name + std::to_string(ranks);
     }
     return text;
@@ -170,7 +172,7 @@ std::string to_string(const Candidate& candidate) {
         text += " v=" + std::to_string(candidate.chunks);
     }
     const auto add = [&](const std::string& more) { text += (text.empty() ? "" : " ") + more; };
-    if (candidate.schedule.empty() || candidate.mesh.slices() > 1) add(mesh_text(candidate.mesh));
+    if (candidate.schedule.empty() || candidate.mesh.slices() > 1) add(mesh_text(candidate));
     if (candidate.micro_batch_size > 1) add("b=" + std::to_string(candidate.micro_batch_size));
     if (candidate.recompute != Recompute::none) add(std::string(to_string(candidate.recompute)));
     return text;

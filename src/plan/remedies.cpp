@@ -31,7 +31,8 @@ PlanOptions narrowed(const Plan& plan, const Candidate& to) {
     options.context = {to.mesh.context};
     options.pipeline = {to.mesh.pipeline};
     options.data = {to.mesh.data};
-    options.expert = {to.mesh.expert};
+    options.expert = {to.expert_groups()};
+    options.expert_tensor = {to.expert_tensor};
     options.micro_batch_sizes = {to.micro_batch_size};
     options.recompute = {to.recompute};
     options.sensitivity_rows = 0;
@@ -54,7 +55,10 @@ public:
         const Mesh& mesh = nearest_.candidate.mesh;
         stage_ranks("--tensor-model-parallel-size", &PlanOptions::tensor, mesh.tensor);
         stage_ranks("--context-parallel-size", &PlanOptions::context, mesh.context);
-        expert_ranks();
+        const Candidate& nearest = nearest_.candidate;
+        expert_ranks("--expert-model-parallel-size", &PlanOptions::expert, nearest.expert_groups());
+        expert_ranks("--expert-tensor-parallel-size", &PlanOptions::expert_tensor,
+                     nearest.expert_tensor);
         more_gpus(base_, "");
         const auto fits = [](const Remedy& remedy) { return remedy.row.fits(); };
         if (std::ranges::none_of(found_, fits)) together();
@@ -116,15 +120,14 @@ private:
         }
     }
 
-    void expert_ranks() {
+    /// Ranks that share experts, doubled until they fit or are as many as there are.
+    void expert_ranks(const char* flag, std::vector<int> PlanOptions::*list, int now) {
         const Mesh& mesh = nearest_.candidate.mesh;
         if (plan_.options.model.config.moe.experts == 0 || plan_.options.profile) return;
         for (int by = 2; mesh.expert * by <= mesh.slices(); by *= 2) {
             PlanOptions options = base_;
-            options.expert = {mesh.expert * by};
-            if (try_out(number("--expert-model-parallel-size", options.expert.front()), options)) {
-                return;
-            }
+            options.*list = {now * by};
+            if (try_out(number(flag, now * by), options)) return;
         }
     }
 

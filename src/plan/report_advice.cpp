@@ -76,7 +76,7 @@ std::string nothing_fits_text(const Plan& plan) {
     TextTable table;
     table.row({"change", "ranks", "GiB", "spare GiB", ""}, {true, true, false, false, true});
     for (const Remedy& remedy : plan.remedies) {
-        table.row({remedy.flags, mesh_text(remedy.row.candidate.mesh),
+        table.row({remedy.flags, mesh_text(remedy.row.candidate),
                    gib_text(remedy.row.worst.total()), gib_text(remedy.row.spare_bytes),
                    remedy.row.fits() ? "fits" : ""});
     }

@@ -78,7 +78,8 @@ json candidate_json(const Candidate& candidate) {
                    {"tensor", mesh.tensor},
                    {"context", mesh.context},
                    {"data", mesh.data},
-                   {"expert", mesh.expert},
+                   {"expert", candidate.expert_groups()},
+                   {"expert_tensor", candidate.expert_tensor},
                    {"micro_batch_size", candidate.micro_batch_size},
                    {"microbatches", candidate.microbatches},
                    {"recompute", to_string(candidate.recompute)}});

@@ -36,11 +36,13 @@ std::string spare_text(const PlanOptions& options, const PlanRow& row) {
 
 /// Columns for properties that differ between candidates, or are unusual.
 struct StepColumns {
-    bool mesh = false, context = false, experts = false, size = false, recompute = false;
+    bool mesh = false, context = false, experts = false, expert_parts = false, size = false;
+    bool recompute = false;
     explicit StepColumns(const Plan& plan)
         : mesh(any_candidate(plan, has_slices)),
           context(any_candidate(plan, [](const Candidate& c) { return c.mesh.context > 1; })),
           experts(any_candidate(plan, [](const Candidate& c) { return c.mesh.expert > 1; })),
+          expert_parts(any_candidate(plan, [](const Candidate& c) { return c.expert_tensor > 1; })),
           size(mesh || varies(plan, &Candidate::micro_batch_size)),
           recompute(varies(plan, &Candidate::recompute)) {}
 
@@ -50,6 +52,7 @@ struct StepColumns {
         if (context) cells.emplace_back("C");
         if (mesh) cells.emplace_back("d");
         if (experts) cells.emplace_back("e");
+        if (expert_parts) cells.emplace_back("x");
         if (size) cells.insert(cells.end(), {"b", "m"});
         if (recompute) cells.emplace_back("recompute");
         return cells;
@@ -63,7 +66,8 @@ struct StepColumns {
         }
         if (context) cells.push_back(std::to_string(of.context));
         if (mesh) cells.push_back(std::to_string(of.data));
-        if (experts) cells.push_back(std::to_string(of.expert));
+        if (experts) cells.push_back(std::to_string(candidate.expert_groups()));
+        if (expert_parts) cells.push_back(std::to_string(candidate.expert_tensor));
         if (size) {
             cells.push_back(std::to_string(candidate.micro_batch_size));
             cells.push_back(std::to_string(candidate.microbatches));

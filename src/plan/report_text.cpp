@@ -169,8 +169,7 @@ std::string skipped_text(const Plan& plan) {
     for (const auto& [candidate, reason] : plan.skipped) {
         auto& [count, schedules] = by_reason[reason];
         ++count;
-        schedules.insert(candidate.schedule.empty() ? mesh_text(candidate.mesh)
-                                                    : candidate.schedule);
+        schedules.insert(candidate.schedule.empty() ? mesh_text(candidate) : candidate.schedule);
     }
     std::string text;
     for (const auto& [reason, entry] : by_reason) {

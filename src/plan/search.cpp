@@ -122,7 +122,7 @@ private:
         const auto step_of = [&](size_t i) {
             const Candidate& c = candidates_[i];
             return std::tuple(c.mesh.pipeline, c.mesh.data, c.mesh.tensor, c.mesh.expert,
-                              c.mesh.context, c.micro_batch_size, c.recompute);
+                              c.expert_tensor, c.mesh.context, c.micro_batch_size, c.recompute);
         };
         std::vector<size_t> first;
         for (size_t i = 0; i < candidates_.size(); ++i) {

@@ -273,7 +273,8 @@ StepModel step_model(const PlanOptions& options, const UnitCosts& units, const C
     const ModelLayers layers(config, {.context = mesh.context,
                                       .context_exchange = {.form = candidate.context_form},
                                       .tensor = mesh.tensor,
-                                      .expert = mesh.expert});
+                                      .expert = mesh.expert,
+                                      .expert_tensor = candidate.expert_tensor});
     const std::vector<PlaceParameters> parameters =
         count_parameters(config, layers, step.placement, candidate);
     std::vector<PersistentBytes> measured;

@@ -99,7 +99,12 @@ void add_ranks(const Candidate& candidate, TrainFlags& to) {
             to.add("--cp-comm-type", std::string(to_string(candidate.context_form)));
         }
     }
-    if (mesh.expert > 1) to.add("--expert-model-parallel-size", mesh.expert);
+    if (candidate.expert_groups() > 1) {
+        to.add("--expert-model-parallel-size", candidate.expert_groups());
+    }
+    if (candidate.expert_tensor > 1) {
+        to.add("--expert-tensor-parallel-size", candidate.expert_tensor);
+    }
 }
 
 /// Profiles of hosts describe their communication as lanes.

@@ -73,7 +73,7 @@ LayerTimes layer_on_device(const PlanOptions& options, const Candidate& candidat
     };
     const LayerProducts products =
         layer_products(work.products, device, options.trainer, mesh, tokens,
-                       expert_load(options.model.config.moe, mesh, options.moe_imbalance));
+                       expert_load(options.model.config.moe, candidate, options.moe_imbalance));
     AttentionCosts attention = attention_costs(options, work, own);
     const ContextCosts exchange = context_costs(options, candidate, candidate.context_form, work);
     attention.forward = exchange.beside(exchange.forward, attention.forward);
@@ -109,7 +109,9 @@ UnitCosts unit_costs(const PlanOptions& options, const Candidate& candidate) {
     const Products products(device);
 
     UnitCosts costs;
-    costs.layers = ModelLayers(options.model.config).map([&](const CountedLayer& layer) {
+    const LayerTeams teams{.expert = candidate.mesh.expert,
+                           .expert_tensor = candidate.expert_tensor};
+    costs.layers = ModelLayers(options.model.config, teams).map([&](const CountedLayer& layer) {
         return layer_on_device(options, candidate, layer.block.work(options.seq_length));
     });
     costs.logits = rows_of_outputs(products, tokens, h);

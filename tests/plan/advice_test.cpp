@@ -150,6 +150,22 @@ TEST(PlanAdvice, TriesMoreRanksForExperts) {
     }
 }
 
+TEST(PlanAdvice, TriesMoreRanksForEachExpert) {
+    PlanOptions options = plain_plan({VocabMode::one_barrier});
+    options.model = load_model("mixtral-8x7b");
+    options.gpus = 16;
+    options.seq_length = 512;
+    options.data = {16};
+    options.expert = {8};
+    const Plan plan = with_remedies(options);
+    EXPECT_THAT(flags_of(plan), ::testing::Contains("--expert-tensor-parallel-size 2"));
+    for (const Remedy& remedy : plan.remedies) {
+        if (remedy.flags != "--expert-tensor-parallel-size 2") continue;
+        EXPECT_EQ(remedy.row.candidate.mesh.expert, 16);
+        EXPECT_EQ(remedy.row.candidate.expert_groups(), 8);
+    }
+}
+
 TEST(PlanAdvice, TriesMoreRanksForLongSequences) {
     PlanOptions options = plain_plan({VocabMode::one_barrier});
     options.model = load_model("llama-3-8b");

@@ -11,6 +11,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
 
 #include <map>
 #include <string>
@@ -221,6 +222,38 @@ TEST(PlanExperts, ExpertRanksHoldTheirExpertsAlone) {
     EXPECT_GT(shared.worst.activations, all.worst.activations) << "the bound on rows";
 }
 
+TEST(PlanExperts, PartsOfExpertsTakeAsMuchMemoryAsFewerExperts) {
+    PlanOptions options = experts();
+    options.gpus = 4;
+    options.data = {4};
+    options.expert = {4};
+    const PlanRow whole = only_row(options);
+    options.expert = {2};
+    options.expert_tensor = {2};
+    const PlanRow parts = only_row(options);
+    EXPECT_EQ(
+        to_string(parts.candidate),
+        to_string(whole.candidate).replace(to_string(whole.candidate).find("e=4"), 3, "e=2 x=2"));
+    EXPECT_EQ(parts.worst.weights, whole.worst.weights);
+    EXPECT_EQ(parts.worst.optimizer, whole.worst.optimizer);
+    EXPECT_GT(parts.worst.activations, whole.worst.activations) << "twice the rows of h";
+    EXPECT_GT(parts.step_ns, whole.step_ns) << "and twice the copies";
+}
+
+TEST(PlanExperts, ReportsNameBothNumbersOfRanks) {
+    PlanOptions options = experts();
+    options.gpus = 16;
+    options.data = {16};
+    options.expert = {8};
+    options.expert_tensor = {1, 2};
+    options.global_batch_size = 16;
+    const Plan plan = make_plan(options);
+    EXPECT_THAT(plan_text(plan, 9), HasSubstr("v  p  t   d  e  x "));
+    const auto json = nlohmann::json::parse(plan_json(plan));
+    for (const auto& row : json["rows"]) EXPECT_EQ(row["expert"], 8);
+    EXPECT_NE(json["rows"][0]["expert_tensor"], json["rows"][1]["expert_tensor"]);
+}
+
 // Eight experts, two of them for each token.
 TEST(PlanExperts, ImbalanceCostsTimeUpToAllTokensOnOneRank) {
     const MoeConfig moe{.experts = 8, .top_k = 2};
@@ -228,11 +261,11 @@ TEST(PlanExperts, ImbalanceCostsTimeUpToAllTokensOnOneRank) {
     EXPECT_EQ(worst_imbalance(moe, 4), 4);
     EXPECT_EQ(worst_imbalance(moe, 8), 4) << "a rank's only expert gets half of the rows";
     EXPECT_EQ(worst_imbalance({.experts = 0}, 4), 1) << "no rows to be uneven";
-    const Mesh mesh{.data = 4, .expert = 4};
-    EXPECT_EQ(expert_load(moe, mesh, 1).waves(), 1);
-    EXPECT_EQ(expert_load(moe, mesh, 1.5).waves(), 2);
-    EXPECT_EQ(expert_load(moe, mesh, 100).rows, 4);
-    EXPECT_EQ(expert_load(moe, mesh, 100).waves(), 4);
+    const Candidate four{.mesh = {.data = 4, .expert = 4}};
+    EXPECT_EQ(expert_load(moe, four, 1).waves(), 1);
+    EXPECT_EQ(expert_load(moe, four, 1.5).waves(), 2);
+    EXPECT_EQ(expert_load(moe, four, 100).rows, 4);
+    EXPECT_EQ(expert_load(moe, four, 100).waves(), 4);
 
     PlanOptions options = experts();
     options.data = {4};
@@ -249,6 +282,8 @@ TEST(PlanExperts, ImbalanceCostsTimeUpToAllTokensOnOneRank) {
     EXPECT_EQ(make_plan(options).rows.front().step_ns, plan.imbalance[0].step_ns);
     options.expert = {1};
     EXPECT_TRUE(make_plan(options).imbalance.empty());
+    options.expert_tensor = {4};
+    EXPECT_TRUE(make_plan(options).imbalance.empty()) << "each rank has a part of all experts";
 }
 
 // Each rank computes its own tokens' rows or as many of others: what experts cost more is exchange,
@@ -264,7 +299,7 @@ TEST(PlanExperts, ProductsOfSharedExpertsAreAsMuchWork) {
         layer_products(layer.products, options.device, options.trainer, {.data = 4}, 1024, {});
     const LayerProducts shared =
         layer_products(layer.products, options.device, options.trainer, experts_shared, 1024,
-                       expert_load(options.model.config.moe, experts_shared, 1));
+                       expert_load(options.model.config.moe, {.mesh = experts_shared}, 1));
     EXPECT_NEAR(shared.forward, alone.forward, 0.01 * alone.forward);
     EXPECT_NEAR(shared.backward, alone.backward, 0.01 * alone.backward);
 }

@@ -58,7 +58,7 @@ inline void expect_near(double actual, double expected) {
 inline std::vector<std::string> meshes(const PlanOptions& options) {
     std::vector<std::string> result;
     for (const Candidate& candidate : list_candidates(options).possible) {
-        result.push_back(mesh_text(candidate.mesh));
+        result.push_back(mesh_text(candidate));
     }
     return result;
 }

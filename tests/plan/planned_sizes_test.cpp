@@ -40,6 +40,7 @@ struct Case {
     std::string family;
     Mesh mesh;
     Recompute recompute = Recompute::none;
+    int expert_tensor = 1;
 };
 
 std::vector<Case> cases() {
@@ -51,6 +52,8 @@ std::vector<Case> cases() {
         if (model_of(family).moe.experts == 0) continue;
         all.push_back({family, {.pipeline = 2, .data = 2, .expert = 2}});
         all.push_back({family, {.pipeline = 1, .data = 4, .tensor = 2, .expert = 4}});
+        all.push_back({family, {.data = 4, .expert = 4}, Recompute::selective, 2});
+        all.push_back({family, {.pipeline = 2, .data = 2, .tensor = 2, .expert = 4}, {}, 4});
     }
     return all;
 }
@@ -81,6 +84,7 @@ protected:
                       .layers_per_stage = std::vector<int>(static_cast<size_t>(of.mesh.pipeline),
                                                            4 / of.mesh.pipeline),
                       .mesh = of.mesh,
+                      .expert_tensor = of.expert_tensor,
                       .micro_batch_size = 2,
                       .recompute = of.recompute,
                       .microbatches = 4};
@@ -89,6 +93,7 @@ protected:
                       .replicas = of.mesh.data,
                       .tensor = of.mesh.tensor,
                       .expert = of.mesh.expert,
+                      .expert_tensor = of.expert_tensor,
                       .recompute = of.recompute,
                       .operators = &without_workspace()};
     }
@@ -154,7 +159,8 @@ INSTANTIATE_TEST_SUITE_P(Meshes, PlannedSizes, ::testing::ValuesIn(cases()), [](
     const Case& of = info.param;
     return of.family + "_p" + std::to_string(of.mesh.pipeline) + "_t" +
            std::to_string(of.mesh.tensor) + "_d" + std::to_string(of.mesh.data) + "_e" +
-           std::to_string(of.mesh.expert) + "_" + std::string(to_string(of.recompute));
+           std::to_string(of.mesh.expert) + "_x" + std::to_string(of.expert_tensor) + "_" +
+           std::string(to_string(of.recompute));
 });
 
 }  // namespace

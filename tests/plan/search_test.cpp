@@ -47,6 +47,7 @@ PlanOptions large_plan() {
     options.pipeline = {1, 2, 4, 8};
     options.tensor = {1, 2, 4};
     options.expert = {1, 4};
+    options.expert_tensor = {1, 2};
     options.micro_batch_sizes = {1, 2};
     options.recompute = {Recompute::none, Recompute::selective};
     options.sensitivity_rows = 0;
@@ -313,13 +314,19 @@ TEST(AllSizes, AreThoseThatDivideGpusModelAndBatch) {
     EXPECT_THAT(options.pipeline, ElementsAre(1, 2, 3, 4, 6, 12));
     EXPECT_THAT(options.tensor, ElementsAre(1, 2, 4));
     EXPECT_THAT(options.expert, ElementsAre(1, 2, 4));
+    EXPECT_THAT(options.expert_tensor, ElementsAre(1)) << "8 experts on 12 ranks";
     EXPECT_THAT(options.micro_batch_sizes, ElementsAre(1, 2, 4));
     EXPECT_THAT(options.recompute,
                 ElementsAre(Recompute::none, Recompute::selective, Recompute::full));
     EXPECT_TRUE(options.data.empty());
+    options.model.config.moe.experts = 4;
+    options.model.config.moe.ffn_hidden_size = 3 * 512;
+    list_all_sizes(options);
+    EXPECT_THAT(options.expert_tensor, ElementsAre(1, 2, 3));
     options.model.config.moe = {};
     list_all_sizes(options);
     EXPECT_THAT(options.expert, ElementsAre(1));
+    EXPECT_THAT(options.expert_tensor, ElementsAre(1));
 }
 
 }  // namespace

@@ -393,5 +393,29 @@ TEST(ListSteps, ExpertTeamsNestWithTensorTeams) {
     EXPECT_EQ(reason(3), "e=3 is neither a divisor nor a multiple of t=2");
 }
 
+TEST(ListSteps, RanksShareExpertsByEqualParts) {
+    PlanOptions options = small_plan();
+    options.gpus = 8;
+    options.model.config.moe = {.experts = 4, .top_k = 2, .ffn_hidden_size = 30};
+    options.pipeline = {1};
+    options.global_batch_size = 8;
+    const auto reason = [&](int expert, int expert_tensor, int tensor = 1) {
+        options.expert = {expert};
+        options.expert_tensor = {expert_tensor};
+        options.tensor = {tensor};
+        const Candidates steps = list_steps(options);
+        return steps.skipped.empty() ? std::string() : steps.skipped.front().second;
+    };
+    EXPECT_EQ(reason(4, 2), "");
+    EXPECT_EQ(reason(1, 2, 8), "");
+    EXPECT_EQ(reason(1, 4), "x=4 does not divide the 30 columns of an expert");
+    EXPECT_EQ(reason(4, 6), "e x=24 does not divide t d");
+    options.gpus = 12;
+    options.global_batch_size = 12;
+    EXPECT_EQ(reason(1, 3, 2), "e x=3 is neither a divisor nor a multiple of t=2");
+    options.model.config.moe = {};
+    EXPECT_EQ(reason(1, 2), "the model has no experts: x must be 1");
+}
+
 }  // namespace
 }  // namespace vocabpipe::testing

@@ -41,6 +41,7 @@ TEST(TrainCommand, LeavesOutWhatTrainGptDoesByItself) {
 TEST(TrainCommand, SaysEverySizeOfTheMesh) {
     Candidate candidate = of_pipeline({4, 4});
     candidate.mesh = {.pipeline = 2, .data = 3, .tensor = 2, .expert = 6};
+    candidate.expert_tensor = 2;
     candidate.micro_batch_size = 2;
     candidate.recompute = Recompute::selective;
     PlanOptions options = small_plan();
@@ -50,8 +51,8 @@ TEST(TrainCommand, SaysEverySizeOfTheMesh) {
     const std::string command = command_of(candidate, options);
     for (const char* part :
          {"mpirun -np 12 --hostfile HOSTS train_gpt ", " --pipeline-model-parallel-size 2 ",
-          " --tensor-model-parallel-size 2 ", " --expert-model-parallel-size 6 ",
-          " --micro-batch-size 2 ", " --global-batch-size 24 ",
+          " --tensor-model-parallel-size 2 ", " --expert-model-parallel-size 3 ",
+          " --expert-tensor-parallel-size 2 ", " --micro-batch-size 2 ", " --global-batch-size 24 ",
           " --recompute-granularity selective ", " --receive-ahead 2 "}) {
         EXPECT_THAT(command, HasSubstr(part));
     }

@@ -3,6 +3,7 @@
 #include "src/plan/unit_costs.hpp"
 
 #include "src/model/blocks/model_layers.hpp"
+#include "src/plan/kernel_rates.hpp"
 #include "src/plan/layer_products.hpp"
 #include "tests/plan/plan_cases.hpp"
 
@@ -188,11 +189,13 @@ TEST(UnitCosts, AStepReadsAndWritesGradientMasterMomentsAndWeight) {
 }
 
 /// A link of this many bytes per ns, and products that take no time.
-LayerProducts over_link(const PlanOptions& options, const Mesh& mesh, double imbalance = 1) {
+LayerProducts over_link(const PlanOptions& options, const Mesh& mesh, double imbalance = 1,
+                        int expert_tensor = 1) {
     const ModelConfig& config = options.model.config;
-    return layer_products(ModelLayers(config)[0].block.work(options.seq_length).products,
-                          options.device, options.trainer, mesh, 48,
-                          expert_load(config.moe, mesh, imbalance));
+    return layer_products(
+        ModelLayers(config)[0].block.work(options.seq_length).products, options.device,
+        options.trainer, mesh, 48,
+        expert_load(config.moe, {.mesh = mesh, .expert_tensor = expert_tensor}, imbalance));
 }
 
 // Each member gets the half that it has not.
@@ -365,12 +368,56 @@ TEST(UnitCosts, ExpertsOfSomeLayersExchangeInThese) {
 }
 
 TEST(LayerProducts, MemoryOfRowsIsForAQuarterMoreThanEvenWhereThereCanBeMore) {
-    const Mesh mesh{.data = 2, .expert = 2};
-    EXPECT_EQ(expert_load(with_experts(2).model.config.moe, mesh, 1).row_bound, 1.25);
-    EXPECT_EQ(expert_load(with_experts(4).model.config.moe, mesh, 1).row_bound, 1)
+    Candidate two{.mesh = {.data = 2, .expert = 2}};
+    EXPECT_EQ(expert_load(with_experts(2).model.config.moe, two, 1).row_bound, 1.25);
+    EXPECT_EQ(expert_load(with_experts(4).model.config.moe, two, 1).row_bound, 1)
         << "every token goes to all experts";
-    EXPECT_EQ(expert_load(with_experts(3).model.config.moe, mesh, 9).row_bound, 1.25);
-    EXPECT_EQ(expert_load(with_experts(3).model.config.moe, mesh, 9).rows, 2 * 2 / 3.0);
+    EXPECT_EQ(expert_load(with_experts(3).model.config.moe, two, 9).row_bound, 1.25);
+    EXPECT_EQ(expert_load(with_experts(3).model.config.moe, two, 9).rows, 2 * 2 / 3.0);
+    two.expert_tensor = 2;
+    EXPECT_EQ(expert_load(with_experts(2).model.config.moe, two, 9).row_bound, 1);
+    EXPECT_EQ(expert_load(with_experts(2).model.config.moe, two, 9).rows, 1)
+        << "a single group has all rows";
+}
+
+// As many FLOPs as whole experts, and twice the rows of h: each token goes to both ranks of an
+// expert, once for both of its experts of a group.
+TEST(LayerProducts, RanksThatShareAnExpertGetAllItsRowsAndMultiplyAPartOfItsColumns) {
+    PlanOptions options = with_experts(2);
+    options.device.dense_efficiency.value = 1e-3;
+    const LayerProducts whole = over_link(options, {.data = 4});
+    for (const int parts : {2, 4}) {
+        SCOPED_TRACE(parts);
+        const LayerProducts cut = over_link(options, {.data = 4, .expert = 4}, 1, parts);
+        EXPECT_NEAR(cut.forward, whole.forward, 2);
+        EXPECT_NEAR(cut.input_gradient, whole.input_gradient, 2);
+        EXPECT_NEAR(cut.weight_gradient, whole.weight_gradient, 2);
+    }
+    options.device.dense_efficiency.value = 1e20;
+    options.device.link_gb_per_s.value = 1e-3;
+    options.device.link_latency_us.value = 7;
+    const auto exchange = [&](double copies) { return 48 * copies * 8 * 2 * 3 / 4 * 1e3 + 7000; };
+    const auto of = [&](int parts) {
+        return over_link(options, {.data = 4, .expert = 4}, 1, parts).recompute;
+    };
+    expect_near(of(1), exchange(2));                  // two experts of four ranks
+    expect_near(of(2), exchange(2 * (2 - 1 / 3.0)));  // two groups: one of both in 1 of 3 cases
+    expect_near(of(4), exchange(4));                  // all ranks
+}
+
+TEST(UnitCosts, RowsOfSharedExpertsAreCopiedForEachOfTheirRanks) {
+    PlanOptions options = with_experts(2);
+    options.device.elementwise_efficiency.value = 1;
+    Candidate candidate = of_candidate(1, Recompute::none);
+    candidate.mesh = {.data = 2};
+    const double whole = unit_costs(options, candidate).layers[0].forward;
+    candidate.mesh.expert = candidate.expert_tensor = 2;
+    const double cut = unit_costs(options, candidate).layers[0].forward;
+    const double activation_moves = kernel_rates(options.trainer.kernels).activation_moves;
+    const auto tokens = static_cast<double>(candidate.micro_batch_size * options.seq_length);
+    // 3 h of each of two rows once more, in bf16, at 4 bytes per ns; an exchange takes 1 ns or
+    // more.
+    EXPECT_NEAR(cut - whole, tokens * 2 * 3 * 8 * activation_moves * 2 / 4, 2);
 }
 
 // What goes beyond the memory for 1.25 times the mean is computed in a second round, for which I

@@ -219,6 +219,10 @@ INSTANTIATE_TEST_SUITE_P(
                  "--model mixture.json --gpu core.json --seq-length 64 --global-batch-size 8 "
                  "--data-parallel-size 2 --expert-model-parallel-size 2",
                  "experts shared by 2", 0.15},
+        PlanCase{"parts_of_experts",
+                 "--model mixture.json --gpu core.json --seq-length 64 --global-batch-size 8 "
+                 "--data-parallel-size 2 --expert-tensor-parallel-size 2",
+                 "experts shared by 2 (each by 2)", 0.15},
         PlanCase{"memory_limit_and_recomputation",
                  "--model llama.json --gpu core.json --seq-length 64 --global-batch-size 16 "
                  "--micro-batch-size 2 --schedules zb --recompute-granularity full",

@@ -37,7 +37,8 @@ const schedule = (r) => r.schedule + (r.memory_limit ? ` k=${r.memory_limit}` : 
 const network = (r) =>
   Object.entries(r.links).filter(([, link]) => link === 'network').map(([axis]) => axis).join(' ') || '-';
 const ranksOf = (r) =>
-  `p=${r.pipeline} t=${r.tensor}${r.context > 1 ? ` C=${r.context}` : ''} d=${r.data} e=${r.expert}`;
+  `p=${r.pipeline} t=${r.tensor}${r.context > 1 ? ` C=${r.context}` : ''} d=${r.data} e=${r.expert}` +
+  `${r.expert_tensor > 1 ? ` x=${r.expert_tensor}` : ''}`;
 const mesh = (r) => `${ranksOf(r)} b=${r.micro_batch_size} ${r.recompute}`;
 // The redistributed split has the same name as its vocabulary mode.
 const split = (r) => r.split === r.vocab_mode ? '' : ` ${r.split}`;
@@ -97,6 +98,7 @@ const rowColumns = [
   ['C', (r) => r.context, null, false, true],
   ['d', (r) => r.data, null, false],
   ['e', (r) => r.expert, null, false, true],
+  ['x', (r) => r.expert_tensor, null, false, true],
   ['b', (r) => r.micro_batch_size, null, false],
   ['m', (r) => r.microbatches, null, false, true],
   ['recompute', (r) => r.recompute, null, true, true],

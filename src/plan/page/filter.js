@@ -35,6 +35,7 @@ const kChoices = [
   ['C', 'C', (r) => r.context],
   ['d', 'd', (r) => r.data],
   ['e', 'e', (r) => r.expert],
+  ['x', 'x', (r) => r.expert_tensor],
   ['b', 'micro batch', (r) => r.micro_batch_size],
   ['recompute', 'recompute', (r) => r.recompute],
 ];

@@ -37,7 +37,7 @@ struct PlanArguments {
     std::string model, gpu, profile, pass_times, html, config, receive_ahead = "auto";
     // Comma-separated.
     std::string schedules, modes, chunks, layers, tensor, context, pipeline, data, expert, sizes;
-    std::string recompute;
+    std::string expert_tensor, recompute;
     PlanOptions options;
     std::optional<int64_t> vocab_size;
     std::optional<double> memory_gib;
@@ -95,6 +95,7 @@ void read_lists(const PlanArguments& arguments, PlanOptions& options) {
     read_numbers("--pipeline-model-parallel-size", arguments.pipeline, options.pipeline);
     read_numbers("--data-parallel-size", arguments.data, options.data);
     read_numbers("--expert-model-parallel-size", arguments.expert, options.expert);
+    read_numbers("--expert-tensor-parallel-size", arguments.expert_tensor, options.expert_tensor);
     read_numbers("--micro-batch-size", arguments.sizes, options.micro_batch_sizes);
     if (!arguments.recompute.empty()) options.recompute.clear();
     for (const std::string& name : entries("--recompute-granularity", arguments.recompute)) {
@@ -257,6 +258,10 @@ Command plan_command() {
                          .value = &a->expert,
                          .help = "Ranks that share the experts of a layer, separated by commas",
                          .unset = "1"},
+                        {.names = "--expert-tensor-parallel-size",
+                         .value = &a->expert_tensor,
+                         .help = "Ranks that share each expert, separated by commas",
+                         .unset = "1"},
                         {.names = "--moe-imbalance",
                          .value = &o.moe_imbalance,
                          .help = "Greatest load of the ranks that share experts over their mean; "
@@ -268,7 +273,7 @@ Command plan_command() {
                          .unset = "1"},
                         {.names = "--all-sizes",
                          .value = &a->all_sizes,
-                         .help = "Try every p, t, d, e, microbatch size (1 to 8) and "
+                         .help = "Try every p, t, d, e, x, microbatch size (1 to 8) and "
                                  "recomputation that these GPUs, the model and the batch allow, "
                                  "of the lists that are not set"},
                         {.names = "--global-batch-size",

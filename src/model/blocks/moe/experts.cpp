@@ -176,13 +176,14 @@ BlockWork Experts::work() const {
         return BlockProduct{
             .in = in, .out = out, .cut = options_.cut, .experts = options_.experts, .per_token = k};
     };
+    const int64_t copies = k * options_.expert_tensor;  // of a token's row; each has f / x columns
     // Forward copies rows, activates them, and adds them up with weights. Backward copies rows of
     // dy, multiplies rows of f for the weights' gradients, scales rows of both sizes, goes back
     // through the activation, and adds up.
     return {.products = {product(h, 2 * f), product(f, h)},
-            .moved = {.forward = k * (3 * h + 3 * f),
-                      .backward = k * (5 * h + 9 * f),
-                      .recompute = k * (2 * h + 3 * f)}};
+            .moved = {.forward = copies * 3 * h + k * 3 * f,
+                      .backward = copies * 5 * h + k * 9 * f,
+                      .recompute = copies * 2 * h + k * 3 * f}};
 }
 
 }  // namespace vocabpipe
