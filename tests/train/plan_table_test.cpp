@@ -53,10 +53,27 @@ TEST(TeamsAcrossHosts, AreNamedWithTheFirstOfThem) {
 
 TEST(TeamsAcrossHosts, OfContextRanksIncludeTheirTensorRanks) {
     EXPECT_EQ(warning({"a", "a", "b", "b"}, 1, 2), "");
-    EXPECT_EQ(
-        warning({"a", "a", "b", "b"}, 2, 2),
-        "warning: --context-parallel-size 2: ranks 0-3 share sequences across the hosts a and "
-        "b; every layer waits for the network: place neighboring ranks on one host");
+    EXPECT_EQ(warning({"a", "a", "b", "b"}, 2, 2),
+              "warning: --tensor-model-parallel-size 2, --context-parallel-size 2: ranks 0-3 share "
+              "sequences across the hosts a and b; every layer waits for the network: place "
+              "neighboring ranks on one host");
+}
+
+TEST(TeamsAcrossHosts, OfExpertRanksNameBothNumbers) {
+    TrainOptions options = small_run();
+    set_family(options.model, "mixtral");
+    options.model.tied = false;
+    options.model.moe = {.experts = 4, .top_k = 2};
+    options.pipeline_model_parallel_size = 1;
+    options.expert_model_parallel_size = options.expert_tensor_parallel_size = 2;
+    const std::vector<RankPlacement> placements{{.host = "a", .cores = 2},
+                                                {.host = "a", .cores = 2},
+                                                {.host = "b", .cores = 2},
+                                                {.host = "b", .cores = 2}};
+    EXPECT_EQ(teams_across_hosts(TrainingPlan(options, placements)),
+              "warning: --expert-model-parallel-size 2, --expert-tensor-parallel-size 2: ranks 0-3 "
+              "share the experts of a stage across the hosts a and b; every layer waits for the "
+              "network: place neighboring ranks on one host");
 }
 
 TEST(TrainingPlans, ExchangeBetweenContextRanksInTheFormOfTheFlag) {

@@ -11,6 +11,7 @@
 
 #include <filesystem>
 #include <mutex>
+#include <utility>
 
 namespace vocabpipe {
 namespace {
@@ -51,12 +52,24 @@ std::vector<RankPlacement> on_one_host(int ranks) {
                                       {.host = "here", .cores = 2, .ranks_on_host = ranks});
 }
 
-TEST(ProfileMachine, RefusesContextRanks) {
+TEST(ProfileMachine, RefusesContextAndExpertRanks) {
+    const auto refused = [](const TrainOptions& options, const char* why) {
+        EXPECT_THAT([&] { (void)profile(4, options); }, ThrowsMessage<AgreedError>(HasSubstr(why)));
+    };
     TrainOptions options = tiny();
     options.context_parallel_size = 2;
-    EXPECT_THAT([&] { (void)profile(4, options); },
-                ThrowsMessage<AgreedError>(HasSubstr(
-                    "--context-parallel-size 2: profiles describe ranks without context ranks")));
+    refused(options, "--context-parallel-size 2: profiles describe ranks without context ranks");
+    options = tiny();
+    set_family(options.model, "mixtral");
+    options.model.tied = false;
+    options.model.moe = {.experts = 4, .top_k = 2};
+    options.pipeline_model_parallel_size = 2;
+    options.expert_model_parallel_size = 2;
+    refused(options,
+            "--expert-model-parallel-size 2: profiles describe ranks without expert ranks");
+    std::swap(options.expert_model_parallel_size, options.expert_tensor_parallel_size);
+    refused(options,
+            "--expert-tensor-parallel-size 2: profiles describe ranks without expert ranks");
 }
 
 TEST(ProfileMachine, MeasuresEveryPassOfEveryStageAndShard) {

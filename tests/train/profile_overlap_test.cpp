@@ -78,6 +78,16 @@ TEST(ProfileOverlap, NamesTheProductsOfATeam) {
                              Shape{kScatter, 20, 32}, Shape{OverlapOp::stream_in, 32, 26}));
 }
 
+TEST(ProfileOverlap, HasTheRowsOfAContextRank) {
+    TrainOptions options = tiny_team();
+    options.context_parallel_size = 4;
+    for (const MeasuredOverlap& m : overlap_shapes(options, 2)) EXPECT_EQ(m.rows, 24);
+    EXPECT_EQ(measured_table(2, options).shapes.front().rows, 24);
+    options.context_parallel_size = 5;
+    EXPECT_THAT([&] { (void)measured_table(2, options); },
+                ThrowsMessage<AgreedError>(HasSubstr("--context-parallel-size 5")));
+}
+
 /// Four experts, of which three ranks cannot have equally many.
 TrainOptions tiny_team_of_experts() {
     TrainOptions options = tiny_team();

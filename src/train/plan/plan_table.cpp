@@ -10,6 +10,7 @@
 #include <array>
 #include <cstdio>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace vocabpipe {
@@ -27,20 +28,25 @@ double parameter_count(const ModelConfig& config) {
 }  // namespace
 
 std::string teams_across_hosts(const TrainingPlan& plan) {
-    // The largest team, which includes the others.
+    // The largest team, which includes the others, and the flags that make it so large.
     const Mesh& mesh = plan.mesh();
+    const TrainOptions& options = plan.options();
     const int of_stage = mesh.size_of(Axis::context_tensor);
     const bool experts = mesh.expert > of_stage;
     const int team = experts ? mesh.expert : of_stage;
     const std::string shared = experts            ? "the experts of a stage"
                                : mesh.context > 1 ? "sequences"
                                                   : "a stage";
-    const int x = plan.options().expert_tensor_parallel_size;
-    const std::string flag = experts && x > 1   ? "--expert-tensor-parallel-size"
-                             : experts          ? "--expert-model-parallel-size"
-                             : mesh.context > 1 ? "--context-parallel-size"
-                                                : "--tensor-model-parallel-size";
-    const int given = experts ? (x > 1 ? x : team) : mesh.context > 1 ? mesh.context : mesh.tensor;
+    const std::array<std::pair<const char*, int>, 2> of_experts{
+        {{"--expert-model-parallel-size ", options.expert_model_parallel_size},
+         {"--expert-tensor-parallel-size ", options.expert_tensor_parallel_size}}};
+    const std::array<std::pair<const char*, int>, 2> of_others{
+        {{"--tensor-model-parallel-size ", mesh.tensor},
+         {"--context-parallel-size ", mesh.context}}};
+    std::string flags;
+    for (const auto& [flag, size] : experts ? of_experts : of_others) {
+        if (size > 1) flags += (flags.empty() ? "" : ", ") + (flag + std::to_string(size));
+    }
     int found = 0;
     std::string first;
     for (int begin = 0; begin < plan.ranks(); begin += team) {  // teams are neighbors
@@ -55,7 +61,7 @@ std::string teams_across_hosts(const TrainingPlan& plan) {
                 (hosts.size() > 2 ? ", and others" : "");
     }
     if (found == 0) return {};
-    return "warning: " + flag + " " + std::to_string(given) + ": " + first +
+    return "warning: " + flags + ": " + first +
            (found > 1 ? " (and " + counted(found - 1, "more such stage") + ")" : "") +
            "; every layer waits for the network: place neighboring ranks on one host";
 }

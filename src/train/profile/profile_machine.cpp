@@ -20,6 +20,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <tuple>
 #include <utility>
 
 namespace vocabpipe {
@@ -46,9 +47,14 @@ Schedule with_backwards(Schedule schedule, bool split) {
 
 void check_profiled(const TrainOptions& options, int ranks) {
     check_options(options, ranks);
-    if (options.context_parallel_size == 1) return;
-    throw UsageError("--context-parallel-size " + std::to_string(options.context_parallel_size) +
-                     ": profiles describe ranks without context ranks; use 1");
+    for (const auto& [flag, kind, size] :
+         {std::tuple("--context-parallel-size ", "context", options.context_parallel_size),
+          {"--expert-model-parallel-size ", "expert", options.expert_model_parallel_size},
+          {"--expert-tensor-parallel-size ", "expert", options.expert_tensor_parallel_size}}) {
+        if (size == 1) continue;
+        throw UsageError(flag + std::to_string(size) + ": profiles describe ranks without " + kind +
+                         " ranks; use 1");
+    }
 }
 
 class Profiler {

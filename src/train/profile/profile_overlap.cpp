@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/train/profile/profile_overlap.hpp"
 
+#include "src/model/check_context_parallel.hpp"
 #include "src/step/rank_placement.hpp"
 #include "src/train/options/check_options.hpp"
 #include "src/train/profile/timed_overlap.hpp"
@@ -11,6 +12,7 @@
 #include <array>
 #include <cmath>
 #include <string>
+#include <utility>
 
 namespace vocabpipe {
 
@@ -27,8 +29,11 @@ int64_t to_ns(double seconds) {
     return std::max<int64_t>(1, std::llround(seconds * 1e9));
 }
 
-void check_team(const TrainOptions& options, int ranks) {
+/// The team measures what tensor or expert ranks exchange in a run that may have context ranks.
+void check_team(TrainOptions options, int ranks) {
+    const int context = std::exchange(options.context_parallel_size, 1);
     check_options(options, ranks);
+    check_context_parallel(options.model, context, ContextForm::allgather, 1);
     if (ranks < 2) {
         throw UsageError(
             "--overlap: one rank has nobody to talk to; start at least two with mpirun -np P, or "
@@ -44,7 +49,7 @@ void check_team(const TrainOptions& options, int ranks) {
 
 std::vector<MeasuredOverlap> overlap_shapes(const TrainOptions& options, int members) {
     const ModelConfig& m = options.model;
-    int64_t rows = options.micro_batch_size * m.seq_length;
+    int64_t rows = options.micro_batch_size * m.seq_length / options.context_parallel_size;
     const int64_t h = m.hidden_size;
     std::vector<MeasuredOverlap> shapes;
     const auto add = [&](OverlapOp op, int64_t inner, int64_t columns) {

@@ -36,7 +36,8 @@ constexpr const char* kContextRanks = "context-ranks";
 /// Also for flags that earlier versions did not record, because there was no choice.
 std::optional<std::string> value_then(const TrainingState& state, const std::string& flag) {
     std::optional<std::string> value = recorded(state, flag);
-    const bool of_ranks = flag == kTensorRanks || flag == kExpertRanks || flag == kContextRanks;
+    const bool of_ranks = flag == kTensorRanks || flag == kExpertRanks || flag == kContextRanks ||
+                          flag == "--expert-tensor-parallel-size";
     if (!value && of_ranks) value = "1";
     return value;
 }

@@ -513,6 +513,28 @@ TEST_F(Resume, SaysWhatIsNotAsItWasTheDataAmongIt) {
                 Not(HasSubstr("changed since the run")));
 }
 
+// Earlier versions had no such flag.
+TEST_F(Resume, SaysThatRanksShareExpertsWhichWereWhole) {
+    const auto mixture = [](int expert_tensor) {
+        return [=](TrainOptions& o) {
+            set_family(o.model, "mixtral");
+            o.model.moe.experts = 4;
+            o.model.tied = false;
+            o.pipeline_model_parallel_size = 1;
+            o.expert_tensor_parallel_size = expert_tensor;
+        };
+    };
+    (void)whole(2, mixture(1));
+    const std::string file = step_folder(runs_.path("saved"), 3) + "/training.json";
+    TrainingState state = parse_training_state(read_file(file), file);
+    EXPECT_EQ(std::erase(state.flags, "--expert-tensor-parallel-size 1"), 1U);
+    write_file(file, print_training_state(state));
+    ::testing::internal::CaptureStdout();
+    (void)resumed(2, mixture(2));
+    EXPECT_THAT(::testing::internal::GetCapturedStdout(),
+                HasSubstr("  --expert-tensor-parallel-size 2 (was 1)\n"));
+}
+
 TEST_F(Resume, FindsEveryDamagedByteByItsChecksum) {
     (void)whole(2, [](TrainOptions& o) { o.model.dtype = DType::bf16; });
     const std::string step = step_folder(runs_.path("saved"), 3);
