@@ -12,15 +12,13 @@ struct DocumentMasks {
     int32_t end_of_document = -1;  ///< the token; not used without a mask
     bool ignore_next = false;      ///< --eod-mask-loss: no loss where a document's end is the input
     bool separate = false;         ///< --reset-attention-mask: a token sees its own document only
+    bool reset_positions = false;  ///< --reset-position-ids: with `separate`, they begin anew
 };
 
-/// The label of an ignored token.
-inline constexpr int32_t kIgnoredLabel = -1;
-
 /// Labels whose input token is `end_of_document` become kIgnoredLabel: the first token of a
-/// document does not follow from the one before it. Returns the number of labels set.
-int64_t ignore_after_ends(std::span<const int32_t> tokens, int32_t end_of_document,
-                          std::span<int32_t> labels);
+/// document does not follow from the one before it.
+void ignore_after_ends(std::span<const int32_t> tokens, int32_t end_of_document,
+                       std::span<int32_t> labels);
 
 /// For every token of a sequence the first token of its document, as an index into the sequence
 /// (Microbatch::first_visible).

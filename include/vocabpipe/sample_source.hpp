@@ -1,10 +1,58 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
-#include <span>
+#include <string>
+#include <vector>
 
 namespace vocabpipe {
+
+/// The label of a token whose loss does not count.
+inline constexpr int32_t kIgnoredLabel = -1;
+
+/// One sample of s tokens, and what is to be learnt from each of them.
+struct Sample {
+    /// A clear() sample.
+    explicit Sample(int64_t seq_length)
+        : tokens(static_cast<size_t>(seq_length)),
+          labels(tokens.size(), kIgnoredLabel),
+          loss_weights(tokens.size(), 1.0F),
+          first_visible(tokens.size()) {}
+
+    /// One document of tokens 0 without labels.
+    void clear() {
+        std::ranges::fill(tokens, 0);
+        std::ranges::fill(labels, kIgnoredLabel);
+        std::ranges::fill(loss_weights, 1.0F);
+        std::ranges::fill(first_visible, 0);
+    }
+
+    std::vector<int32_t> tokens;  ///< (s)
+    std::vector<int32_t> labels;  ///< (s): the token after each, or kIgnoredLabel
+    /// (s), finite and not negative: how much the loss of each label counts. 0 ignores the label.
+    std::vector<float> loss_weights;
+    /// (s): for every token the first token of its document, as an index into the sample.
+    std::vector<int32_t> first_visible;
+};
+
+/// What a source's samples have besides tokens and a label for each: what no sample has costs
+/// nothing.
+struct SampleForm {
+    /// Labels may be ignored or have weights other than 1: the sum of a step's weights depends on
+    /// the data.
+    bool weighs_labels = false;
+    bool separates_documents = false;  ///< a token sees its own document only
+    bool resets_positions = false;     ///< with separates_documents: they begin anew with each
+
+    /// What samples of either source have.
+    friend SampleForm operator|(const SampleForm& a, const SampleForm& b) {
+        return {.weighs_labels = a.weighs_labels || b.weighs_labels,
+                .separates_documents = a.separates_documents || b.separates_documents,
+                .resets_positions = a.resets_positions || b.resets_positions};
+    }
+};
 
 /// The training samples of a run by number, counted over all epochs without end. A number is the
 /// same sample in every run and on every rank. Safe from several threads.
@@ -12,15 +60,28 @@ class SampleSource {
 public:
     virtual ~SampleSource() = default;
 
-    /// Tokens of a sample that have a label.
+    /// Tokens of a sample.
     [[nodiscard]] virtual int64_t seq_length() const = 0;
 
     /// Number of different samples.
     [[nodiscard]] virtual int64_t samples_per_epoch() const = 0;
 
-    /// Copies sample `index` >= 0 to `tokens_and_next`, which has seq_length() + 1 elements: inputs
-    /// are the first and labels the last seq_length() of them.
-    virtual void sample(int64_t index, std::span<int32_t> tokens_and_next) const = 0;
+    /// What the samples have besides tokens and labels. Default: nothing.
+    [[nodiscard]] virtual SampleForm form() const { return {}; }
+
+    /// How documents were packed into the samples, a line for each data set: for people, and equal
+    /// on two hosts only if the samples are. Empty: they were not.
+    [[nodiscard]] virtual std::vector<std::string> packing() const { return {}; }
+
+    /// Reads sample `index` >= 0 into `out`, a Sample of seq_length() tokens.
+    void sample(int64_t index, Sample& out) const {
+        out.clear();
+        fill(index, out);
+    }
+
+private:
+    /// Writes what differs from a clear sample: tokens and labels, and what form() promises.
+    virtual void fill(int64_t index, Sample& out) const = 0;
 };
 
 }  // namespace vocabpipe

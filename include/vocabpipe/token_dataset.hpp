@@ -3,8 +3,8 @@
 
 #include <cstdint>
 #include <memory>
-#include <span>
 
+#include "vocabpipe/document_masks.hpp"
 #include "vocabpipe/sample_order.hpp"
 #include "vocabpipe/sample_source.hpp"
 #include "vocabpipe/token_source.hpp"
@@ -19,10 +19,11 @@ struct TokenDatasetOptions {
     /// sample() throws InputFileError for ids >= vocab_size; 0: not checked. Checked again here
     /// because files may be overwritten after check_tokens().
     int64_t vocab_size = 0;
+    DocumentMasks masks = {};  ///< none
 };
 
-/// Training samples of a token stream. The stream is cut at stride seq_length; a sample has one
-/// token more than that, so inputs are its first and labels its last seq_length tokens. Tokens
+/// Training samples of a token stream. The stream is cut at stride seq_length; the label of a token
+/// is the next one, so the last label of a sample is the first token of the next sample. Tokens
 /// behind the last full sample are left out.
 class TokenDataset final : public SampleSource {
 public:
@@ -34,10 +35,11 @@ public:
     /// The stream it was made from.
     [[nodiscard]] const TokenSource& source() const { return *source_; }
 
-    void sample(int64_t index, std::span<int32_t> tokens_and_next) const override;
+    /// By the options' masks and the stream's loss weights.
+    [[nodiscard]] SampleForm form() const override;
 
 private:
-    [[noreturn]] void fail(int64_t token, int32_t value) const;
+    void fill(int64_t index, Sample& out) const override;
 
     std::shared_ptr<const TokenSource> source_;
     TokenDatasetOptions options_;

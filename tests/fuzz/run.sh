@@ -9,7 +9,7 @@ cd "$(dirname "$0")/../.."
 
 seconds=${1:-20}
 build=${VOCABPIPE_BUILD_DIR:-build}-fuzz
-fuzzers=(graph_file model_config npy safetensors schedule_csv schedule_json shard_index stage_layout training_state)
+fuzzers=(graph_file loss_weights model_config npy safetensors schedule_csv schedule_json shard_index stage_layout training_state)
 
 # Benchmarks and tools need libraries that fuzzing does not.
 cmake -G Ninja -B "$build" -DCMAKE_CXX_COMPILER=clang++ -DCMAKE_BUILD_TYPE=RelWithDebInfo \

@@ -7,6 +7,7 @@
 #include <csignal>
 #include <vector>
 
+#include "src/train/data/megatron_writer.hpp"
 #include "src/train/tokenizer/sentencepiece_tokenizer.hpp"
 #include "tests/tool/run_program.hpp"
 #include "vocabpipe/open_tokens.hpp"
@@ -14,6 +15,7 @@
 namespace vocabpipe {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::MatchesRegex;
 using ::testing::Not;
@@ -60,6 +62,35 @@ TEST(DataPrepare, TakesLineEndsOfWindowsForLineEnds) {
     EXPECT_EQ(tokens_of(folder / "line"), (std::vector<int32_t>{'a', 256, 'A', 256, 'b', 256}));
     ASSERT_EQ(vocabpipe_in(folder, "data prepare --input c.txt --output file").exit_code, 0);
     EXPECT_EQ(tokens_of(folder / "file").size(), 12U) << "verbatim";
+}
+
+TEST(DataInspect, ShowsLossWeightsAndHowDocumentsPack) {
+    const TempFolder folder;
+    MegatronWriter writer(folder / "set", 257, LossWeightType::u8);
+    for (const int length : {4, 7, 3, 20}) {
+        const std::vector<int32_t> document(static_cast<size_t>(length), length);
+        std::vector<float> weights(document.size(), 2);
+        weights.front() = 0;
+        writer.append(document, weights);
+        writer.end_document();
+    }
+    writer.finish();
+    const Outcome seen =
+        vocabpipe_in(folder, "data inspect set --packing-strategy bfd --seq-length 8");
+    ASSERT_EQ(seen.exit_code, 0) << seen.error;
+    EXPECT_THAT(
+        seen.output,
+        AllOf(HasSubstr("loss weights   u8, sum 60, above 0 for 88.24 % of the tokens\n"),
+              HasSubstr("4 documents in 4 sequences of 8 tokens, 6.25 % padding; 1 longer\n"),
+              HasSubstr("--packing-strategy bfd --seq-length 8\n")));
+    EXPECT_THAT(vocabpipe_in(folder, "data inspect set --packing-strategy bfd").error,
+                HasSubstr("set --seq-length"));
+    testing::write_file(folder / "raw", std::string("\1\0\2\0", 4));
+    const std::string raw =
+        "data inspect raw --data-format raw-u16 --packing-strategy bfd --seq-length 8";
+    EXPECT_THAT(vocabpipe_in(folder, raw).error, HasSubstr("set --eod-token-id"));
+    EXPECT_THAT(vocabpipe_in(folder, raw + " --eod-token-id 2").output,
+                HasSubstr("1 document in 1 sequence of 8 tokens, 87.50 % padding"));
 }
 
 TEST(DataPrepare, TakesTheTextsOfJsonLines) {

@@ -125,7 +125,7 @@ TEST(Flags, AreComparedBetweenRanksUnlessTheirRowSaysOtherwise) {
                                                 "--normalization", "--position-embedding-type",
                                                 "--moe-router-score-function", "--bf16",
                                                 "--recompute-activations"));
-    EXPECT_THAT(samples, UnorderedElementsAre("--seq-length", "--seed"));
+    EXPECT_THAT(samples, UnorderedElementsAre("--seq-length", "--seed", "--packing-strategy"));
 }
 
 TEST(Flags, ThatSayTogetherWhatAModelIsAreComparedByThat) {

@@ -143,6 +143,13 @@ TEST_F(TrainGpt, SaysWhichStepsAndEvaluationsHaveNoLabels) {
     EXPECT_THAT(none.output, ::testing::HasSubstr("step 1: no labels"));
     EXPECT_THAT(none.output, ::testing::HasSubstr("lm loss nan"));
 
+    const Outcome packed =
+        masked("--data-path some.u16 ", "--train-iters 1 --packing-strategy bfd");
+    EXPECT_EQ(packed.exit_code, 0) << packed.error;
+    EXPECT_THAT(packed.output,
+                ::testing::HasSubstr("train data: 1 document in 30 sequences of 16 tokens, 0.00 % "
+                                     "padding;"));
+
     const Outcome valid = masked("--train-data-path some.u16 --valid-data-path ends.u16 ",
                                  "--metrics m.jsonl --train-iters 1");
     EXPECT_EQ(valid.exit_code, 0) << valid.error;

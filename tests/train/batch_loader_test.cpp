@@ -14,21 +14,30 @@
 namespace vocabpipe {
 namespace {
 
-/// Says which threads read it, and fails at one sample.
+/// Says which threads read it, and fails at one sample. Every sample has a document, positions and
+/// weights of its own.
 class WatchedSamples final : public testing::NumberedSamples {
 public:
     WatchedSamples() : NumberedSamples(4) {}
 
-    void sample(int64_t index, std::span<int32_t> tokens_and_next) const override {
-        ++(std::this_thread::get_id() == rank_ ? read_by_rank : read_by_thread);
-        if (index == failing) throw InputFileError("the file is damaged");
-        NumberedSamples::sample(index, tokens_and_next);
+    [[nodiscard]] SampleForm form() const override {
+        return {.weighs_labels = true, .separates_documents = true, .resets_positions = true};
     }
 
     mutable std::atomic<int> read_by_rank = 0, read_by_thread = 0;
     std::atomic<int64_t> failing = -1;
 
 private:
+    void fill(int64_t index, Sample& out) const override {
+        ++(std::this_thread::get_id() == rank_ ? read_by_rank : read_by_thread);
+        if (index == failing) throw InputFileError("the file is damaged");
+        NumberedSamples::fill(index, out);
+        for (size_t i = static_cast<size_t>(index % 4); i < 4; ++i) {
+            out.first_visible[i] = static_cast<int32_t>(index % 4);
+            out.loss_weights[i] = static_cast<float>(index % 7);
+        }
+    }
+
     std::thread::id rank_ = std::this_thread::get_id();
 };
 
@@ -37,7 +46,7 @@ std::vector<float> contents(const StepBatch& batch) {
     std::vector<float> all{static_cast<float>(batch.counted_tokens())};
     for (const Microbatch& m : batch.microbatches()) {
         all.push_back(static_cast<float>(m.index));
-        for (const auto& values : {m.tokens, m.labels, m.first_visible}) {
+        for (const auto& values : {m.tokens, m.labels, m.first_visible, m.positions}) {
             for (const int32_t value : values) all.push_back(static_cast<float>(value));
         }
         all.insert(all.end(), m.loss_gradient.begin(), m.loss_gradient.end());
@@ -47,11 +56,7 @@ std::vector<float> contents(const StepBatch& batch) {
 
 TEST(BatchLoader, GivesTheSameBytesWithAndWithoutPrefetching) {
     const WatchedSamples samples;
-    const StepBatchOptions options{
-        .micro_batch_size = 2,
-        .replica = 1,
-        .replicas = 2,
-        .masks = {.end_of_document = 4202, .ignore_next = true, .separate = true}};
+    const StepBatchOptions options{.micro_batch_size = 2, .replica = 1, .replicas = 2};
     BatchLoader loader(samples, options);
     StepBatch expected(samples, options);
     int64_t first = 0;

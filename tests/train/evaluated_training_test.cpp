@@ -206,6 +206,31 @@ TEST_F(EvaluatedTraining, OfTensorRanksHasTheResultsOfOneRankForEachStage) {
     }
 }
 
+TEST_F(EvaluatedTraining, OfPackedDocumentsGoesOnWithTheSameOnes) {
+    TrainOptions o = options();
+    o.data.eod_token_id = 3;
+    o.data.packing_strategy = "bfd";
+    o.save = runs_.path("saved");
+    o.save_interval = 2;
+    const std::vector<json> whole = run(2, o);
+    ASSERT_EQ(steps(whole).size(), 6U);
+    o.load = step_folder(o.save, 2);
+    o.save.clear();
+    o.save_interval = 0;
+    const std::vector<json> rest = run(2, o);
+    const auto without = [](std::vector<std::string> lines, int first) {
+        lines.erase(lines.begin(), lines.begin() + first);
+        return lines;
+    };
+    EXPECT_EQ(steps(rest), without(steps(whole), 2));
+    EXPECT_EQ(evaluations(rest), without(evaluations(whole), 1));
+    o.data.packing_strategy = "wrapped";
+    EXPECT_THAT(message_of<AgreedError>([&] { (void)run(2, o); }),
+                HasSubstr("--packing-strategy is bfd, but this run has wrapped"));
+    o.load.clear();
+    EXPECT_NE(evaluations(run(2, o)).front(), evaluations(whole).front());
+}
+
 TEST_F(EvaluatedTraining, NeedsNoTokensForMultipleChoiceAlone) {
     TrainOptions o = options();
     o.data = {};

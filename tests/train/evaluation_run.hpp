@@ -23,7 +23,7 @@ struct EvaluationSetup {
     int tensor = 1;                             ///< ranks that share a stage
     int context = 1;                            ///< ranks that share sequences
     ContextForm form = ContextForm::allgather;  ///< of their exchange
-    bool documents = false;                     ///< texts in a sequence are separate
+    SampleForm samples = {};                    ///< of the sequences
 };
 
 /// Calls `body` with the losses of every rank of a world of threads, and returns what rank 0 made
@@ -58,7 +58,7 @@ auto evaluate_on_threads(const EvaluationSetup& setup, const Body& body) {
                                .microbatches = setup.microbatches,
                                .mesh = mesh,
                                .loss_rank = schedule.output.owners().front(),
-                               .separate_documents = setup.documents});
+                               .form = setup.samples});
         auto found = body(losses);
         const std::lock_guard lock(mutex);
         if (communicator.rank() == 0) result = std::move(found);

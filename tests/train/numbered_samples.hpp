@@ -3,9 +3,8 @@
 
 #include "vocabpipe/sample_source.hpp"
 
-#include <algorithm>
+#include <cstddef>
 #include <cstdint>
-#include <span>
 
 namespace vocabpipe::testing {
 
@@ -21,9 +20,13 @@ public:
 
     [[nodiscard]] int64_t seq_length() const override { return seq_length_; }
     [[nodiscard]] int64_t samples_per_epoch() const override { return 1000; }
-    void sample(int64_t index, std::span<int32_t> tokens_and_next) const override {
-        int64_t position = 0;
-        std::ranges::generate(tokens_and_next, [&] { return token(index, position++); });
+
+protected:
+    void fill(int64_t index, Sample& out) const override {
+        for (int64_t i = 0; i < seq_length_; ++i) {
+            out.tokens[static_cast<size_t>(i)] = token(index, i);
+            out.labels[static_cast<size_t>(i)] = token(index, i + 1);
+        }
     }
 
 private:

@@ -4,6 +4,7 @@
 #include "tests/model/model_cases.hpp"
 #include "tests/model/model_run.hpp"
 #include "tests/train/evaluation_run.hpp"
+#include "tests/train/random_documents.hpp"
 #include "vocabpipe/error.hpp"
 
 #include <gtest/gtest.h>
@@ -31,7 +32,7 @@ public:
     [[nodiscard]] const Batch& batch() const { return batch_; }
     [[nodiscard]] Losses losses(const EvaluationSetup& setup, int64_t count) const {
         return evaluate_on_threads(setup, [&](SequenceLosses& losses) {
-            return losses.of(count, [&](int64_t i, const SequenceRow& row) {
+            return losses.of(count, [&](int64_t i, Sample& row) {
                 std::ranges::copy(batch_.tokens[static_cast<size_t>(i)], row.tokens.begin());
                 std::ranges::copy(batch_.labels[static_cast<size_t>(i)], row.labels.begin());
             });
@@ -99,7 +100,7 @@ TEST(SequenceLosses, OfBadDataEndEveryRankAlike) {
     const ModelConfig config = tiny_gpt(4, {});
     EXPECT_THROW(evaluate_on_threads({.config = config, .ranks = 2},
                                      [](SequenceLosses& losses) {
-                                         return losses.of(9, [](int64_t i, const SequenceRow&) {
+                                         return losses.of(9, [](int64_t i, Sample&) {
                                              if (i == 8) throw InputFileError("sequence 8");
                                          });
                                      }),
@@ -111,10 +112,13 @@ class Counting final : public SampleSource {
 public:
     [[nodiscard]] int64_t seq_length() const override { return 6; }
     [[nodiscard]] int64_t samples_per_epoch() const override { return 5; }
-    void sample(int64_t index, std::span<int32_t> out) const override {
+
+private:
+    void fill(int64_t index, Sample& out) const override {
         EXPECT_LT(index, 5);  // an evaluation sees a sample once
-        for (size_t n = 0; n < out.size(); ++n) {
-            out[n] = static_cast<int32_t>((static_cast<size_t>(index) * 3 + n) % 53);
+        for (size_t n = 0; n < out.tokens.size(); ++n) {
+            out.tokens[n] = static_cast<int32_t>((static_cast<size_t>(index) * 3 + n) % 53);
+            out.labels[n] = static_cast<int32_t>((static_cast<size_t>(index) * 3 + n + 1) % 53);
         }
     }
 };
@@ -125,17 +129,12 @@ TEST(ValidationLoss, IsTheMeanOverAllCountedTokensAndItsPerplexityTheExponential
     const auto validate = [&](int64_t samples) {
         return evaluate_on_threads(
             {.config = config, .mode = VocabMode::one_barrier, .ranks = 2},
-            [&](SequenceLosses& losses) { return validation_loss(losses, source, {}, samples); });
+            [&](SequenceLosses& losses) { return validation_loss(losses, source, samples); });
     };
     double sum = 0;
     const Losses all = evaluate_on_threads(
         {.config = config, .mode = VocabMode::one_barrier, .ranks = 2}, [&](SequenceLosses& l) {
-            return l.of(5, [&](int64_t i, const SequenceRow& row) {
-                std::vector<int32_t> sample(7);
-                source.sample(i, sample);
-                std::copy_n(sample.begin(), 6, row.tokens.begin());
-                std::copy_n(sample.begin() + 1, 6, row.labels.begin());
-            });
+            return l.of(5, [&](int64_t i, Sample& to) { source.sample(i, to); });
         });
     for (const SequenceLoss& one : all) sum += one.sum;
     const ValidationLoss found = validate(100);  // more than there are
@@ -146,33 +145,23 @@ TEST(ValidationLoss, IsTheMeanOverAllCountedTokensAndItsPerplexityTheExponential
     EXPECT_EQ(validate(2).loss, (all[0].sum + all[1].sum) / 12);
 }
 
-/// Random samples of 24 tokens, in which one of six ends a document.
-class Documents final : public SampleSource {
-public:
-    [[nodiscard]] int64_t seq_length() const override { return 24; }
-    [[nodiscard]] int64_t samples_per_epoch() const override { return 7; }
-    void sample(int64_t index, std::span<int32_t> out) const override {
-        std::mt19937 random(static_cast<uint32_t>(index));
-        for (int32_t& token : out) {
-            token = random() % 6 == 0 ? kEnd : static_cast<int32_t>(random() % 41);
-        }
-    }
-    static constexpr int32_t kEnd = 5;
-};
-
 TEST(SequenceLosses, OfContextRanksAreThoseOfWholeSequences) {
-    const Documents source;
     for (const char* const family : {"gpt2", "llama", "mixtral"}) {
         for (const bool documents : {false, true}) {
-            const EvaluationSetup alone{
-                .config = small_family(family, 4, source.seq_length(), 41, false),
-                .mode = VocabMode::one_barrier,
-                .documents = documents};
-            const DocumentMasks masks{
-                .end_of_document = Documents::kEnd, .ignore_next = true, .separate = documents};
+            const RandomDocuments source({.seq_length = 24,
+                                          .ids = 41,
+                                          .masks = {.end_of_document = 5,
+                                                    .ignore_next = true,
+                                                    .separate = documents,
+                                                    .reset_positions = documents},
+                                          .largest_weight = 2,
+                                          .samples = 7});
+            const EvaluationSetup alone{.config = small_family(family, 4, 24, 41, false),
+                                        .mode = VocabMode::one_barrier,
+                                        .samples = source.form()};
             const auto losses = [&](const EvaluationSetup& setup) {
                 return evaluate_on_threads(setup, [&](SequenceLosses& losses) {
-                    return losses.of(7, samples_to_evaluate(source, masks));
+                    return losses.of(7, samples_to_evaluate(source));
                 });
             };
             const Losses expected = losses(alone);
@@ -197,6 +186,7 @@ TEST(SequenceLosses, OfContextRanksAreThoseOfWholeSequences) {
                             << family << (documents ? " documents" : "") << " C=" << mesh.context
                             << " " << to_string(form) << ", sequence " << i;
                         EXPECT_EQ(found[i].tokens, expected[i].tokens);
+                        EXPECT_EQ(found[i].weight, expected[i].weight);
                     }
                 }
             }

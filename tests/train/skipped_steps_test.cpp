@@ -120,8 +120,8 @@ TEST_F(StepsOfARun, AreToldOneByOne) {
     });
     EXPECT_EQ(text,
               "step 1: loss 2.000000, gradient norm inf; the step is skipped\n"
-              "step 1: no labels: each of its tokens ends a document, and --eod-mask-loss ignores "
-              "those; the step is skipped\n");
+              "step 1: no labels: --eod-mask-loss or loss weights of 0 leave none; the step is "
+              "skipped\n");
 }
 
 TEST_F(StepsOfARun, EndAtTheFirstThatIsNotFiniteWhereThatIsAskedFor) {

@@ -2,18 +2,21 @@
 #include "vocabpipe/step_batch.hpp"
 
 #include "tests/train/numbered_samples.hpp"
+#include "tests/train/random_documents.hpp"
+#include "tests/train/sample_tokens.hpp"
+#include "vocabpipe/context_cut.hpp"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <numeric>
-#include <random>
 #include <vector>
 
 namespace vocabpipe {
 namespace {
 
 using testing::NumberedSamples;
+using testing::RandomDocuments;
 
 constexpr int64_t kLength = 4;
 
@@ -121,33 +124,20 @@ TEST(StepBatch, MayGrowAndShrinkFromStepToStep) {
     }
 }
 
-/// Random tokens with many ends of documents.
-class RandomDocuments final : public SampleSource {
-public:
-    [[nodiscard]] int64_t seq_length() const override { return 9; }
-    [[nodiscard]] int64_t samples_per_epoch() const override { return 1; }
-    void sample(int64_t index, std::span<int32_t> tokens_and_next) const override {
-        std::mt19937 random(static_cast<uint32_t>(index));
-        for (int32_t& token : tokens_and_next) token = static_cast<int32_t>(random() % 4);
-    }
-};
-
 TEST(StepBatch, CountsTheLabelsOfAllReplicasThatNoMaskIgnores) {
-    const RandomDocuments samples;
     constexpr int32_t kEnd = 2;
+    const RandomDocuments samples(
+        {.seq_length = 9, .ids = 4, .masks = {.end_of_document = kEnd, .ignore_next = true}});
     int64_t expected = 0;
-    std::vector<int32_t> tokens(10);
     for (int64_t i = 7; i < 7 + 12; ++i) {
-        samples.sample(i, tokens);
-        for (int64_t t = 0; t < 9; ++t) expected += tokens[static_cast<size_t>(t)] != kEnd;
+        const std::vector<int32_t> tokens = testing::sample_tokens(samples, i);
+        for (size_t t = 0; t < 9; ++t) expected += tokens[t] != kEnd;
     }
     for (const int replicas : {1, 2, 3, 6}) {
         int64_t mine = 0;
         for (int replica = 0; replica < replicas; ++replica) {
-            StepBatch batch(samples, {.micro_batch_size = 2,
-                                      .replica = replica,
-                                      .replicas = replicas,
-                                      .masks = {.end_of_document = kEnd, .ignore_next = true}});
+            StepBatch batch(samples,
+                            {.micro_batch_size = 2, .replica = replica, .replicas = replicas});
             batch.load(7, 6 / replicas);
             EXPECT_EQ(batch.counted_tokens(), expected);
             for (const Microbatch& m : batch.microbatches()) {
@@ -165,10 +155,12 @@ TEST(StepBatch, CountsTheLabelsOfAllReplicasThatNoMaskIgnores) {
 }
 
 TEST(StepBatch, SaysWhereTheDocumentOfEveryTokenBegins) {
-    const RandomDocuments samples;
     constexpr int32_t kEnd = 1;
-    StepBatch batch(samples,
-                    {.micro_batch_size = 3, .masks = {.end_of_document = kEnd, .separate = true}});
+    const RandomDocuments samples(
+        {.seq_length = 9,
+         .ids = 4,
+         .masks = {.end_of_document = kEnd, .separate = true, .reset_positions = true}});
+    StepBatch batch(samples, {.micro_batch_size = 3});
     batch.load(0, 2);
     EXPECT_EQ(batch.counted_tokens(), 6 * 9);
     for (const Microbatch& m : batch.microbatches()) {
@@ -177,33 +169,96 @@ TEST(StepBatch, SaysWhereTheDocumentOfEveryTokenBegins) {
             size_t begin = i;
             while (begin % 9 > 0 && m.tokens[begin - 1] != kEnd) --begin;
             EXPECT_EQ(m.first_visible[i], static_cast<int32_t>(begin % 9));
+            EXPECT_EQ(m.positions[i], static_cast<int32_t>(i - begin));
         }
     }
 }
 
-TEST(StepBatch, HasNoGradientWhereEveryLabelIsIgnored) {
-    const NumberedSamples samples(1);
-    StepBatch batch(samples, {.masks = {.end_of_document = 500, .ignore_next = true}});
+/// Samples of one weight.
+class WeighedAlike final : public SampleSource {
+public:
+    explicit WeighedAlike(float weight) : weight_(weight) {}
+    [[nodiscard]] int64_t seq_length() const override { return 3; }
+    [[nodiscard]] int64_t samples_per_epoch() const override { return 10; }
+    [[nodiscard]] SampleForm form() const override { return {.weighs_labels = true}; }
+
+private:
+    void fill(int64_t index, Sample& out) const override {
+        std::ranges::fill(out.labels, static_cast<int32_t>(index));
+        std::ranges::fill(out.loss_weights, weight_);
+    }
+    float weight_;
+};
+
+TEST(StepBatch, HasNoGradientWhereNoLabelHasAWeight) {
+    const WeighedAlike samples(0);
+    StepBatch batch(samples, {});
     batch.load(5, 1);
     EXPECT_EQ(batch.counted_tokens(), 0);
     EXPECT_EQ(batch.microbatches()[0].loss_gradient[0], 0.0F);
+    EXPECT_EQ(batch.microbatches()[0].labels[0], kIgnoredLabel);
 }
 
-/// Random tokens with many ends of documents, in sequences that can be cut.
-class LongDocuments final : public SampleSource {
-public:
-    [[nodiscard]] int64_t seq_length() const override { return 24; }
-    [[nodiscard]] int64_t samples_per_epoch() const override { return 1; }
-    void sample(int64_t index, std::span<int32_t> tokens_and_next) const override {
-        std::mt19937 random(static_cast<uint32_t>(index));
-        for (int32_t& token : tokens_and_next) token = static_cast<int32_t>(random() % 6);
+TEST(StepBatch, CountsLabelsAlikeWhateverWeightTheyAllHave) {
+    for (const float weight : {1.0F, 0.5F, 8.0F}) {
+        const WeighedAlike samples(weight);
+        StepBatch batch(samples, {.micro_batch_size = 5});
+        batch.load(0, 2);
+        EXPECT_EQ(batch.counted_tokens(), 30);
+        EXPECT_EQ(batch.microbatches()[1].loss_gradient[7], 1.0F / 30) << weight;
     }
-};
+}
+
+TEST(StepBatch, DividesWeightsByTheirSumOverTheStepAndNotOverAMicrobatch) {
+    const RandomDocuments samples({.seq_length = 9, .ids = 4, .largest_weight = 5});
+    constexpr int64_t kFirst = 3, kSamples = 12;
+    std::vector<std::vector<float>> weights;
+    double sum = 0;
+    int64_t counted = 0;
+    for (int64_t i = kFirst; i < kFirst + kSamples; ++i) {
+        Sample sample(9);
+        samples.sample(i, sample);
+        weights.push_back(sample.loss_weights);
+        for (const float weight : sample.loss_weights) {
+            sum += static_cast<double>(weight);
+            counted += weight > 0 ? 1 : 0;
+        }
+    }
+    for (const int64_t sequences : {1, 2, 3}) {
+        for (const int replicas : {1, 2}) {
+            for (int replica = 0; replica < replicas; ++replica) {
+                StepBatch batch(
+                    samples,
+                    {.micro_batch_size = sequences, .replica = replica, .replicas = replicas});
+                const auto microbatches = static_cast<int>(kSamples / sequences / replicas);
+                batch.load(kFirst, microbatches);
+                EXPECT_EQ(batch.counted_tokens(), counted);
+                for (const Microbatch& m : batch.microbatches()) {
+                    for (int64_t n = 0; n < m.size(); ++n) {
+                        const auto sample =
+                            static_cast<size_t>((m.index * replicas + replica) * sequences + n / 9);
+                        const auto at = static_cast<size_t>(n);
+                        const float weight = weights[sample][static_cast<size_t>(n % 9)];
+                        // Two roundings: of the factor, and of the product.
+                        EXPECT_NEAR(m.loss_gradient[at], static_cast<double>(weight) / sum,
+                                    1.3e-7 * static_cast<double>(weight) / sum);
+                        EXPECT_EQ(m.labels[at] < 0, weight == 0);
+                    }
+                }
+            }
+        }
+    }
+}
 
 TEST(StepBatch, GivesContextRanksTheirTokensOfEverySequence) {
-    const LongDocuments samples;
-    const DocumentMasks masks{.end_of_document = 2, .ignore_next = true, .separate = true};
-    StepBatchOptions options{.micro_batch_size = 2, .replica = 1, .replicas = 2, .masks = masks};
+    const RandomDocuments samples({.seq_length = 24,
+                                   .ids = 6,
+                                   .masks = {.end_of_document = 2,
+                                             .ignore_next = true,
+                                             .separate = true,
+                                             .reset_positions = true},
+                                   .largest_weight = 3});
+    StepBatchOptions options{.micro_batch_size = 2, .replica = 1, .replicas = 2};
     StepBatch whole(samples, options);
     whole.load(5, 3);
     for (const int ranks : {2, 3, 4}) {
@@ -228,11 +283,13 @@ TEST(StepBatch, GivesContextRanksTheirTokensOfEverySequence) {
                     ASSERT_EQ(own.labels[i], all.labels[at]);
                     ASSERT_EQ(own.loss_gradient[i], all.loss_gradient[at]);
                     ASSERT_EQ(own.first_visible[i], all.first_visible[at]);
+                    ASSERT_EQ(own.positions[i], all.positions[at]);
                 }
                 ASSERT_TRUE(own.loss_weight);
-                EXPECT_NEAR(
-                    *own.loss_weight,
-                    std::accumulate(all.loss_gradient.begin(), all.loss_gradient.end(), 0.0), 1e-9);
+                const double weight =
+                    std::accumulate(all.loss_gradient.begin(), all.loss_gradient.end(), 0.0);
+                // Each of its terms is rounded once in fp32.
+                EXPECT_NEAR(*own.loss_weight, weight, 6e-8 * weight);
             }
         }
     }

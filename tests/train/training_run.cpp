@@ -6,6 +6,7 @@
 #include <cstring>
 #include <mutex>
 #include <numeric>
+#include <optional>
 #include <random>
 #include <span>
 #include <type_traits>
@@ -13,6 +14,7 @@
 #include "src/model/tensor_shard.hpp"
 #include "vocabpipe/make_schedule.hpp"
 #include "vocabpipe/mesh.hpp"
+#include "vocabpipe/step_batch.hpp"
 #include "vocabpipe/trained_rank.hpp"
 #include "vocabpipe/with_recomputation.hpp"
 
@@ -156,7 +158,21 @@ Training train_on_threads(const TrainingSetup& setup) {
             communicator, *device, plan,
             {.optimizer = setup.optimizer, .seed = setup.seed, .poison_dead_buffers = true});
         std::vector<StepResult> results;
+        std::optional<StepBatch> read;
+        if (setup.samples != nullptr) {
+            read.emplace(*setup.samples, StepBatchOptions{.micro_batch_size = setup.sequences,
+                                                          .replica = mesh.replica(rank),
+                                                          .replicas = mesh.data,
+                                                          .context_rank = mesh.place(rank).context,
+                                                          .context = mesh.context});
+        }
         for (int step = 1; step <= setup.steps; ++step) {
+            if (read) {
+                read->load(trained.position().consumed_samples, setup.microbatches);
+                trained.train_step(*read, setup.learning_rate.after(step));
+                results.push_back(trained.report());
+                continue;
+            }
             const Batch batch = toy_batch(setup, step);
             const Batch mine =
                 part_of(part_of(batch, mesh.replica(rank), mesh.data),

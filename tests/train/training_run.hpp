@@ -8,6 +8,7 @@
 #include "vocabpipe/mesh.hpp"
 #include "vocabpipe/optimizer_step.hpp"
 #include "vocabpipe/recompute.hpp"
+#include "vocabpipe/sample_source.hpp"
 
 #include <functional>
 #include <map>
@@ -31,6 +32,7 @@ struct TrainingSetup {
     ContextExchange context_exchange{};          ///< between them
     int pieces = 1;                              ///< LowerOptions::pieces
     bool documents = false;                      ///< sequences are cut into documents
+    const SampleSource* samples = nullptr;       ///< in place of toy_batch(), from sample 0 on
     double moe_row_factor = kMoeRowFactor;       ///< memory for their rows
     ExpertPieces expert_pieces{};                ///< in which they exchange rows
     int64_t bucket_piece = kBucketPieceOfHosts;  ///< as in LowerOptions

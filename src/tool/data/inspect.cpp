@@ -4,8 +4,10 @@
 #include <cstdio>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
 #include <system_error>
+#include <utility>
 #include <vector>
 
 #include "src/support/text_layout.hpp"
@@ -16,8 +18,11 @@
 #include "src/train/data/data_paths.hpp"
 #include "src/train/data/data_split.hpp"
 #include "src/train/data/find_end_of_document.hpp"
+#include "src/train/data/loss_weights_file.hpp"
+#include "src/train/data/packed_samples.hpp"
 #include "src/train/tokenizer/byte_tokenizer.hpp"
 #include "src/train/tokenizer/open_tokenizer.hpp"
+#include "vocabpipe/error.hpp"
 #include "vocabpipe/open_tokens.hpp"
 
 namespace vocabpipe::tool {
@@ -34,6 +39,9 @@ struct InspectArguments {
     int64_t vocab_size = 0;  // 0: not given
     std::string tokenizer_model;
     std::string format = "auto";
+    int64_t seq_length = 0;  // 0: not given
+    std::string packing_strategy = "wrapped";
+    int64_t eod_token_id = -1;
 };
 
 constexpr size_t kKeys = 15;  // width of the keys
@@ -92,6 +100,37 @@ std::string print_parts(const std::shared_ptr<const TokenSource>& source, const 
     return why;
 }
 
+void print_loss_weights(const TokenSource& source) {
+    if (source.info().loss_weights.empty()) return;
+    const LossWeightsFile file(source.info().loss_weights);
+    const LossWeightsFile::Totals totals = file.check();
+    const double share = source.size() == 0 ? 0
+                                            : static_cast<double>(totals.positive) /
+                                                  static_cast<double>(source.size());
+    print("loss weights", std::string(to_string(file.type())) + ", sum " +
+                              format("%.10g", totals.sum) + ", above 0 for " + percent_text(share) +
+                              " of the tokens");
+}
+
+/// What training with --packing-strategy bfd makes of the training part.
+void print_packing(const InspectArguments& options, std::shared_ptr<const TokenSource> tokens) {
+    auto end = static_cast<int32_t>(options.eod_token_id);
+    if (end < 0 && tokens->info().documents < 0) {
+        const std::optional<int32_t> found = find_end_of_document(*tokens);
+        if (!found) {
+            throw UsageError("--packing-strategy bfd: " + tokens->info().name +
+                             " does not say which token ends a document; set --eod-token-id");
+        }
+        end = *found;
+    }
+    if (!options.split.empty()) {
+        tokens = cut_split(std::move(tokens), SplitProportions(options.split), DataSplit::train);
+    }
+    const PackedSamples packed(
+        std::move(tokens), {.seq_length = options.seq_length, .masks = {.end_of_document = end}});
+    print("packed", packed.totals().text());
+}
+
 struct Inspected {
     int64_t vocab_size = 0;  ///< smallest one with all of its tokens
     std::string obstacle;    ///< why no run can train on it; empty: one can
@@ -121,9 +160,11 @@ Inspected inspect_one(const InspectArguments& options, const std::string& path) 
     }
     print("token type", std::string(token_type_name(info.type)));
     print("bytes", info.bytes);
+    print_loss_weights(*source);
     if (source->size() == 0) {
         return result;
     }
+    if (options.packing_strategy == "bfd") print_packing(options, source);
     print("token ids", std::to_string(range.min) + " to " + std::to_string(range.max));
     if (const auto end = find_end_of_document(*source)) {
         print("documents end", "with token " + std::to_string(*end));
@@ -148,6 +189,9 @@ Inspected inspect_one(const InspectArguments& options, const std::string& path) 
 }
 
 void inspect(const InspectArguments& options) {
+    if (options.packing_strategy == "bfd" && options.seq_length == 0) {
+        throw UsageError("--packing-strategy bfd: set --seq-length, the length to pack into");
+    }
     const std::vector<WeightedPath> blend = parse_data_paths("data inspect", options.path);
     int64_t vocab_size = 0;
     std::string obstacle;
@@ -171,9 +215,14 @@ void inspect(const InspectArguments& options) {
         flag += " " + word;
     }
     // On one line, however long, so that it can be copied.
-    const std::string flags = flag + (options.split.empty() ? "" : " --split " + options.split) +
-                              " --vocab-size " + std::to_string(vocab_size) +
-                              (options.format == "auto" ? "" : " --data-format " + options.format);
+    const std::string flags =
+        flag + (options.split.empty() ? "" : " --split " + options.split) + " --vocab-size " +
+        std::to_string(vocab_size) +
+        (options.format == "auto" ? "" : " --data-format " + options.format) +
+        (options.packing_strategy == "wrapped"
+             ? ""
+             : " --packing-strategy bfd --seq-length " + std::to_string(options.seq_length)) +
+        (options.eod_token_id < 0 ? "" : " --eod-token-id " + std::to_string(options.eod_token_id));
     std::printf("%-*s%s\n", static_cast<int>(kKeys), "train with", flags.c_str());
 }
 
@@ -205,7 +254,25 @@ Command data_inspect_command() {
                                   .value = &o->format,
                                   .help = "Format of the files: auto, or raw-u8, raw-u16 or "
                                           "raw-u32 for files without a header",
-                                  .choices = {"auto", "raw-u8", "raw-u16", "raw-u32"}}}}},
+                                  .choices = {"auto", "raw-u8", "raw-u16", "raw-u32"}},
+                                 {.names = "--packing-strategy",
+                                  .value = &o->packing_strategy,
+                                  .help = "bfd: show how documents of the training part pack into "
+                                          "sequences of --seq-length",
+                                  .unit = "NAME",
+                                  .choices = {"wrapped", "bfd"}},
+                                 {.names = "--seq-length",
+                                  .value = &o->seq_length,
+                                  .help = "Tokens of a packed sequence",
+                                  .range = at_least(1),
+                                  .absent = 0},
+                                 {.names = "--eod-token-id",
+                                  .value = &o->eod_token_id,
+                                  .help = "ID of the token that ends a document",
+                                  .unit = "ID",
+                                  .range = between(0, 0x1p31 - 1),
+                                  .unset = "from the data",
+                                  .absent = -1}}}},
             .run = [o](const GivenFlags&) { inspect(*o); }};
 }
 

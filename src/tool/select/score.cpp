@@ -104,6 +104,9 @@ Command select_score_command() {
     data.push_back({.names = "--reset-attention-mask",
                     .value = &o->options.data.reset_attention_mask,
                     .help = "Restrict attention to tokens of the same document"});
+    data.push_back({.names = "--reset-position-ids",
+                    .value = &o->options.data.reset_position_ids,
+                    .help = "Count learned positions from the beginning of the document"});
     return comparing_flags(
         {.name = "score",
          .description = "Find the utility, embedding and loss of every sample with a saved model\n"

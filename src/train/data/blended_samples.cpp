@@ -25,9 +25,23 @@ int64_t BlendedSamples::samples_per_epoch() const {
     return samples;
 }
 
-void BlendedSamples::sample(int64_t index, std::span<int32_t> tokens_and_next) const {
+SampleForm BlendedSamples::form() const {
+    SampleForm form;
+    for (const auto& part : parts_) form = form | part->form();
+    return form;
+}
+
+std::vector<std::string> BlendedSamples::packing() const {
+    std::vector<std::string> lines;
+    for (const auto& part : parts_) {
+        for (std::string& line : part->packing()) lines.push_back(std::move(line));
+    }
+    return lines;
+}
+
+void BlendedSamples::fill(int64_t index, Sample& out) const {
     const BlendOrder::Place place = order_(index);
-    parts_[place.dataset]->sample(place.sample, tokens_and_next);
+    parts_[place.dataset]->sample(place.sample, out);
 }
 
 }  // namespace vocabpipe

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "src/train/data/blend_order.hpp"
@@ -23,9 +25,13 @@ public:
     [[nodiscard]] int64_t seq_length() const override { return parts_.front()->seq_length(); }
     /// Sum over the sources.
     [[nodiscard]] int64_t samples_per_epoch() const override;
-    void sample(int64_t index, std::span<int32_t> tokens_and_next) const override;
+    /// What the samples of any source have.
+    [[nodiscard]] SampleForm form() const override;
+    [[nodiscard]] std::vector<std::string> packing() const override;
 
 private:
+    void fill(int64_t index, Sample& out) const override;
+
     BlendOrder order_;
     std::vector<std::unique_ptr<const SampleSource>> parts_;
 };

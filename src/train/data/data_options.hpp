@@ -20,6 +20,11 @@ struct DataOptions {
     int64_t eod_token_id = -1;          // --eod-token-id; -1: as the data says
     bool eod_mask_loss = false;         // --eod-mask-loss
     bool reset_attention_mask = false;  // --reset-attention-mask
+    bool reset_position_ids = false;    // --reset-position-ids
+
+    /// --packing-strategy: wrapped cuts samples from the stream, bfd packs whole documents.
+    std::string packing_strategy = "wrapped";
+    [[nodiscard]] bool packs() const { return packing_strategy == "bfd"; }
 };
 
 }  // namespace vocabpipe

@@ -23,15 +23,21 @@ public:
 
     [[nodiscard]] int64_t seq_length() const override { return parts_.front()->seq_length(); }
     [[nodiscard]] int64_t samples_per_epoch() const override { return count(); }
-    void sample(int64_t index, std::span<int32_t> tokens_and_next) const override {
+    /// What the samples of any source have.
+    [[nodiscard]] SampleForm form() const override {
+        SampleForm form;
+        for (const auto& part : parts_) form = form | part->form();
+        return form;
+    }
+
+private:
+    void fill(int64_t index, Sample& out) const override {
         const int64_t in_epoch = index % count();
         const auto part = std::ranges::upper_bound(ends_, in_epoch) - ends_.begin();
         const auto& samples = parts_[static_cast<size_t>(part)];
         const int64_t begin = ends_[static_cast<size_t>(part)] - samples->samples_per_epoch();
-        samples->sample(in_epoch - begin, tokens_and_next);
+        samples->sample(in_epoch - begin, out);
     }
-
-private:
     [[nodiscard]] int64_t count() const { return ends_.empty() ? 0 : ends_.back(); }
 
     std::vector<std::unique_ptr<const SampleSource>> parts_;

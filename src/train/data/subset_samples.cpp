@@ -12,9 +12,9 @@ SubsetSamples::SubsetSamples(std::unique_ptr<const SampleSource> all,
       options_(options),
       order_(options.count, options.seed, options.shuffle) {}
 
-void SubsetSamples::sample(int64_t index, std::span<int32_t> tokens_and_next) const {
+void SubsetSamples::fill(int64_t index, Sample& out) const {
     const int64_t chosen = choice_->sample(options_.first_position + order_(index));
-    all_->sample(chosen - options_.first_sample, tokens_and_next);
+    all_->sample(chosen - options_.first_sample, out);
 }
 
 }  // namespace vocabpipe

@@ -27,9 +27,11 @@ public:
 
     [[nodiscard]] int64_t seq_length() const override { return all_->seq_length(); }
     [[nodiscard]] int64_t samples_per_epoch() const override { return options_.count; }
-    void sample(int64_t index, std::span<int32_t> tokens_and_next) const override;
+    [[nodiscard]] SampleForm form() const override { return all_->form(); }
 
 private:
+    void fill(int64_t index, Sample& out) const override;
+
     std::unique_ptr<const SampleSource> all_;
     std::shared_ptr<const SampleChoice> choice_;
     Options options_;

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "vocabpipe/token_dataset.hpp"
 
-#include <algorithm>
 #include <stdexcept>
 #include <string>
 #include <utility>
 
+#include "src/train/data/read_labelled.hpp"
 #include "vocabpipe/error.hpp"
 
 namespace vocabpipe {
@@ -35,25 +35,24 @@ TokenDataset::TokenDataset(std::shared_ptr<const TokenSource> source,
       samples_(count_samples(*source_, options.seq_length)),
       order_(samples_, options.seed, options.shuffle) {}
 
-void TokenDataset::fail(int64_t token, int32_t value) const {
-    const TokenPlace place = source_->place(token);
-    throw InputFileError(
-        place.file + ": token " + std::to_string(place.position) + " is " + std::to_string(value) +
-        " now, but --vocab-size " + std::to_string(options_.vocab_size) + " allows only 0 to " +
-        std::to_string(options_.vocab_size - 1) +
-        "; the file was overwritten after it was checked; do not change it until the run ends");
+SampleForm TokenDataset::form() const {
+    const DocumentMasks& masks = options_.masks;
+    return {.weighs_labels = masks.ignore_next || !source_->info().loss_weights.empty(),
+            .separates_documents = masks.separate,
+            .resets_positions = masks.separate && masks.reset_positions};
 }
 
-void TokenDataset::sample(int64_t index, std::span<int32_t> tokens_and_next) const {
-    if (std::cmp_not_equal(tokens_and_next.size(), options_.seq_length + 1)) {
-        throw std::invalid_argument("TokenDataset::sample: needs seq_length + 1 elements");
+void TokenDataset::fill(int64_t index, Sample& out) const {
+    if (std::cmp_not_equal(out.tokens.size(), options_.seq_length)) {
+        throw std::invalid_argument("TokenDataset::sample: needs a sample of seq_length tokens");
     }
-    const int64_t first = order_(index) * options_.seq_length;
-    source_->read(first, tokens_and_next);
-    if (options_.vocab_size == 0) return;
-    const auto bad = std::ranges::find_if(
-        tokens_and_next, [&](int32_t id) { return id < 0 || id >= options_.vocab_size; });
-    if (bad != tokens_and_next.end()) fail(first + (bad - tokens_and_next.begin()), *bad);
+    const DocumentMasks& masks = options_.masks;
+    read_labelled(*source_, order_(index) * options_.seq_length, options_.vocab_size,
+                  {out.tokens, out.labels, out.loss_weights});
+    if (masks.ignore_next) ignore_after_ends(out.tokens, masks.end_of_document, out.labels);
+    if (masks.separate) {
+        find_document_starts(out.tokens, masks.end_of_document, out.first_visible);
+    }
 }
 
 }  // namespace vocabpipe

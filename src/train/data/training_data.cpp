@@ -10,6 +10,8 @@
 #include "src/train/data/blended_samples.hpp"
 #include "src/train/data/check_tokens.hpp"
 #include "src/train/data/find_end_of_document.hpp"
+#include "src/train/data/loss_weights_file.hpp"
+#include "src/train/data/packed_samples.hpp"
 #include "src/train/data/samples_in_sequence.hpp"
 #include "src/train/data/subset_samples.hpp"
 #include "vocabpipe/error.hpp"
@@ -46,6 +48,16 @@ void check_flags(const DataOptions& o) {
     if (own != nullptr && !o.split.empty()) {
         throw UsageError("--split " + o.split + ": applies to --data-path, but " + own +
                          " is set; remove one of them");
+    }
+    if (o.packs() && !o.subset.empty()) {
+        throw UsageError(
+            "--packing-strategy bfd: cannot be used with --data-subset, which chooses among "
+            "samples that are cut from the stream; use wrapped");
+    }
+    if (o.reset_position_ids && !o.reset_attention_mask && !o.packs()) {
+        throw UsageError(
+            "--reset-position-ids: needs --reset-attention-mask, because a token that sees other "
+            "documents has a position among them; set both");
     }
     if (o.eod_token_id < -1 || o.eod_token_id > INT32_MAX) {
         throw UsageError("--eod-token-id " + std::to_string(o.eod_token_id) +
@@ -115,15 +127,22 @@ std::shared_ptr<const TokenSource> TrainingData::tokens_of(const std::string& pa
     return tokens;
 }
 
+std::unique_ptr<const SampleSource> TrainingData::open_set(
+    const std::string& path, DataSplit split, const TokenDatasetOptions& options) const {
+    std::shared_ptr<const TokenSource> tokens = tokens_of(path, split);
+    if (options_.packs()) return std::make_unique<PackedSamples>(std::move(tokens), options);
+    return std::make_unique<TokenDataset>(std::move(tokens), options);
+}
+
 std::unique_ptr<const SampleSource> TrainingData::samples(
     DataSplit split, const TokenDatasetOptions& options) const {
     require(split);
     std::vector<BlendedSamples::Part> blend;
+    TokenDatasetOptions own = options;
+    own.masks = masks();
     for (const WeightedPath& path : part(split).paths) {
-        TokenDatasetOptions own = options;
         if (part(split).paths.size() > 1) own.seed = derived_seed(options.seed, blend.size());
-        blend.push_back(
-            {path.weight, std::make_unique<TokenDataset>(tokens_of(path.path, split), own)});
+        blend.push_back({path.weight, open_set(path.path, split, own)});
     }
     if (blend.size() == 1) return std::move(blend.front().samples);
     return std::make_unique<BlendedSamples>(std::move(blend));
@@ -138,6 +157,7 @@ std::unique_ptr<const SampleSource> TrainingData::chosen_samples(
     for (const WeightedPath& path : paths) {
         TokenDatasetOptions in_order = options;
         in_order.shuffle = false;
+        in_order.masks = masks();
         auto all = std::make_unique<TokenDataset>(tokens_of(path.path, DataSplit::train), in_order);
         const int64_t end = first + all->samples_per_epoch();
         const int64_t begin_position = chosen->position_of(first);
@@ -169,6 +189,7 @@ std::unique_ptr<const SampleSource> TrainingData::samples_in_order(
     require(DataSplit::train);
     TokenDatasetOptions in_order = options;
     in_order.shuffle = false;
+    in_order.masks = masks();
     std::vector<std::unique_ptr<const SampleSource>> sets;
     for (const WeightedPath& path : part(DataSplit::train).paths) {
         sets.push_back(
@@ -195,7 +216,11 @@ std::vector<TrainingData::TrainingSet> TrainingData::training_sets(int64_t seq_l
 }
 
 void TrainingData::check(int64_t vocab_size) const {
-    for (const auto& [path, source] : sources_) check_tokens(*source, vocab_size);
+    for (const auto& [path, source] : sources_) {
+        check_tokens(*source, vocab_size);
+        const std::string& weights = source->info().loss_weights;
+        if (!weights.empty()) (void)LossWeightsFile(weights).check();
+    }
     if (options_.eod_token_id >= vocab_size) {
         throw UsageError("--eod-token-id " + std::to_string(options_.eod_token_id) +
                          ": must be below --vocab-size " + std::to_string(vocab_size));
@@ -203,26 +228,38 @@ void TrainingData::check(int64_t vocab_size) const {
 }
 
 DocumentMasks TrainingData::masks() const {
-    DocumentMasks masks{.ignore_next = options_.eod_mask_loss,
-                        .separate = options_.reset_attention_mask};
-    masks.end_of_document = static_cast<int32_t>(options_.eod_token_id);
-    if (masks.end_of_document >= 0 || !(masks.ignore_next || masks.separate)) return masks;
-    const char* flag = masks.ignore_next ? "--eod-mask-loss" : "--reset-attention-mask";
-    for (const auto& [path, source] : sources_) {
-        const std::optional<int32_t> end = find_end_of_document(*source);
-        if (!end) {
-            throw UsageError(std::string(flag) + ": " + path +
-                             " does not say which token ends a document; set --eod-token-id");
-        }
-        if (masks.end_of_document >= 0 && masks.end_of_document != *end) {
-            throw UsageError(std::string(flag) + ": documents end with token " +
-                             std::to_string(*end) + " in " + path + ", but with " +
-                             std::to_string(masks.end_of_document) +
-                             " in another file; set --eod-token-id");
-        }
-        masks.end_of_document = *end;
+    DocumentMasks masks{.end_of_document = static_cast<int32_t>(options_.eod_token_id),
+                        .ignore_next = options_.eod_mask_loss,
+                        .separate = options_.reset_attention_mask,
+                        .reset_positions = options_.reset_position_ids};
+    if (masks.end_of_document >= 0) return masks;
+    if (options_.packs()) {
+        masks.end_of_document = end_of_document("--packing-strategy bfd");
+    } else if (masks.ignore_next || masks.separate) {
+        masks.end_of_document =
+            end_of_document(masks.ignore_next ? "--eod-mask-loss" : "--reset-attention-mask");
     }
     return masks;
+}
+
+int32_t TrainingData::end_of_document(const std::string& flag) const {
+    int32_t end_of_document = -1;
+    for (const auto& [path, source] : sources_) {
+        // What is packed are the documents that the format lists.
+        if (options_.packs() && source->info().documents >= 0) continue;
+        const std::optional<int32_t> end = find_end_of_document(*source);
+        if (!end) {
+            throw UsageError(flag + ": " + path +
+                             " does not say which token ends a document; set --eod-token-id");
+        }
+        if (end_of_document >= 0 && end_of_document != *end) {
+            throw UsageError(flag + ": documents end with token " + std::to_string(*end) + " in " +
+                             path + ", but with " + std::to_string(end_of_document) +
+                             " in another file; set --eod-token-id");
+        }
+        end_of_document = *end;
+    }
+    return end_of_document;
 }
 
 std::vector<std::string> TrainingData::fingerprint() const {
@@ -234,6 +271,11 @@ std::vector<std::string> TrainingData::fingerprint() const {
             line << to_string(split) << " data: share " << path.weight << ", "
                  << source(path.path)->size() << " tokens, checksum " << std::hex
                  << sampled_checksum(*source(path.path));
+            const std::string& weights = source(path.path)->info().loss_weights;
+            if (!weights.empty()) {
+                const LossWeightsFile file(weights);
+                line << ", loss weights " << to_string(file.type()) << " " << file.checksum();
+            }
             lines.push_back(line.str());
         }
     }
@@ -246,6 +288,7 @@ std::vector<std::string> TrainingData::files() const {
         const TokenSourceInfo& info = source->info();
         files.insert(files.end(), info.files.begin(), info.files.end());
         if (!info.index.empty()) files.push_back(info.index);
+        if (!info.loss_weights.empty()) files.push_back(info.loss_weights);
     }
     return files;
 }

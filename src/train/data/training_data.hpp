@@ -37,9 +37,10 @@ public:
     /// True if the options give `split` data: a path of its own, or a positive part of --split.
     [[nodiscard]] bool has(DataSplit split) const;
 
-    /// The samples of `split`. In a blend, each data set is shuffled with its own key. UsageError
-    /// if there is no such part, InputFileError if it is too small for one sample. The result does
-    /// not depend on this object's lifetime.
+    /// The samples of `split`, with masks(), loss weights and packing. In a blend, each data set is
+    /// shuffled with its own key. `options.masks` is not used. UsageError if there is no such part,
+    /// InputFileError if it is too small for one sample. The result does not depend on this
+    /// object's lifetime.
     [[nodiscard]] std::unique_ptr<const SampleSource> samples(
         DataSplit split, const TokenDatasetOptions& options) const;
 
@@ -50,7 +51,7 @@ public:
         const std::shared_ptr<const SampleChoice>& chosen) const;
 
     /// All training samples in the order of their numbers (SampleChoice): in stream order, one data
-    /// set after the other. Ignores the seed and shuffle of `options`.
+    /// set after the other. Ignores seed, shuffle and masks of `options`.
     [[nodiscard]] std::unique_ptr<const SampleSource> samples_in_order(
         const TokenDatasetOptions& options) const;
 
@@ -64,15 +65,15 @@ public:
     /// The data sets in the order of the flag. Errors as samples() if a set cannot be trained on.
     [[nodiscard]] std::vector<TrainingSet> training_sets(int64_t seq_length) const;
 
-    /// Reads every file once with check_tokens().
+    /// Reads every file once, with check_tokens() and LossWeightsFile::check().
     void check(int64_t vocab_size) const;
 
-    /// The masks that the options ask for; UsageError if that needs the token that ends a document,
-    /// but neither the options nor all files agree on one.
+    /// The masks that the options ask for, with the token that ends a document if they or packing
+    /// need it; UsageError if neither the options nor all files agree on one.
     [[nodiscard]] DocumentMasks masks() const;
 
-    /// One line per data set: share, number of tokens, and a checksum of some of them. Equal on two
-    /// hosts that have the same files, whatever their paths.
+    /// One line per data set: share, number of tokens, a checksum of some of them, and that of
+    /// their loss weights. Equal on two hosts that have the same files, whatever their paths.
     [[nodiscard]] std::vector<std::string> fingerprint() const;
 
     /// All files that were opened.
@@ -90,6 +91,11 @@ private:
     /// The part of a file for `split`; InputFileError if it is empty.
     [[nodiscard]] std::shared_ptr<const TokenSource> tokens_of(const std::string& path,
                                                                DataSplit split) const;
+    /// Its samples, cut or packed.
+    [[nodiscard]] std::unique_ptr<const SampleSource> open_set(
+        const std::string& path, DataSplit split, const TokenDatasetOptions& options) const;
+    /// The token that ends documents, for `flag`; UsageError as masks().
+    [[nodiscard]] int32_t end_of_document(const std::string& flag) const;
     /// UsageError if the options give `split` no data.
     void require(DataSplit split) const;
     [[nodiscard]] const Part& part(DataSplit split) const {

@@ -19,7 +19,7 @@ EvaluationShape shape_of(const TrainingPlan& plan, const EvaluationData& data) {
             .microbatches = plan.microbatches(),
             .mesh = plan.mesh(),
             .loss_rank = plan.schedule().output.owners().front(),
-            .separate_documents = data.masks.separate};
+            .form = data.valid ? data.valid->form() : SampleForm()};
 }
 
 }  // namespace
@@ -31,7 +31,6 @@ EvaluationData open_evaluation_data(const TrainOptions& options, const TrainingD
                                                         .seed = options.seed,
                                                         .shuffle = false,
                                                         .vocab_size = options.model.vocab_size});
-        opened.masks = data->masks();
     }
     if (const std::string& path = options.evaluation.multiple_choice_path; !path.empty()) {
         opened.choices.emplace(path, ChoiceLimits{.vocab_size = options.model.vocab_size,
@@ -52,7 +51,7 @@ std::string EvaluationResult::line() const {
                   static_cast<long long>(step));
     std::string line = text;
     if (validation && validation->tokens == 0) {
-        line += " no labels: each token ends a document, and --eod-mask-loss ignores those |";
+        line += " no labels: --eod-mask-loss or loss weights of 0 leave none |";
     } else if (validation) {
         std::snprintf(text, sizeof text, " lm loss value: %.6f | PPL: %.6g | %lld tokens |",
                       validation->loss, validation->perplexity(),
@@ -101,7 +100,7 @@ EvaluationResult Evaluation::run(int64_t step) {
         // At most one epoch; this also keeps the product small.
         const int64_t batches =
             std::min(options_.evaluation.iters, data_.valid->samples_per_epoch() / batch + 1);
-        result.validation = validation_loss(losses_, *data_.valid, data_.masks, batches * batch);
+        result.validation = validation_loss(losses_, *data_.valid, batches * batch);
     }
     if (data_.choices) result.choices = choice_accuracy(losses_, *data_.choices);
     result.seconds = static_cast<double>(now_ns() - begin) * 1e-9;

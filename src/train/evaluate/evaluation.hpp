@@ -22,7 +22,6 @@ namespace vocabpipe {
 /// Data to evaluate on, opened and checked.
 struct EvaluationData {
     std::unique_ptr<const SampleSource> valid;  ///< null: no validation loss
-    DocumentMasks masks;                        ///< of valid
     std::optional<ChoiceSet> choices;           ///< none: no multiple choice
 
     /// What must be the same on every rank, besides the run's data: one line, or none.

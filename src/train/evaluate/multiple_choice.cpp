@@ -14,14 +14,14 @@ ChoiceAccuracy choice_accuracy(SequenceLosses& losses, const ChoiceSet& set) {
         for (size_t c = 0; c < example.completions.size(); ++c) sequences.emplace_back(&example, c);
     }
     std::vector<uint16_t> text;
-    const auto fill = [&](int64_t i, const SequenceRow& row) {
+    const auto fill = [&](int64_t i, Sample& to) {
         const auto& [example, c] = sequences[static_cast<size_t>(i)];
         text.assign(example->context.begin(), example->context.end());
         text.insert(text.end(), example->completions[c].begin(), example->completions[c].end());
         // The last token predicts nothing. What follows it changes nothing, as attention is causal.
-        std::copy(text.begin(), text.end() - 1, row.tokens.begin());
+        std::copy(text.begin(), text.end() - 1, to.tokens.begin());
         const auto context = static_cast<std::ptrdiff_t>(example->context.size());
-        std::copy(text.begin() + context, text.end(), row.labels.begin() + context - 1);
+        std::copy(text.begin() + context, text.end(), to.labels.begin() + context - 1);
     };
     const std::vector<SequenceLoss> found = losses.of(std::ssize(sequences), fill);
     ChoiceAccuracy result;

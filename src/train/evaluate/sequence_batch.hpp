@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "vocabpipe/context_cut.hpp"
+#include "vocabpipe/batch_rows.hpp"
 #include "vocabpipe/mesh.hpp"
 #include "vocabpipe/modules.hpp"
+#include "vocabpipe/sample_source.hpp"
 
 #include <cstdint>
 #include <functional>
 #include <span>
-#include <vector>
 
 namespace vocabpipe {
 
@@ -18,8 +18,8 @@ struct EvaluationShape {
     int64_t seq_length = 0;
     int microbatches = 1;  ///< per replica, of the evaluation's program
     Mesh mesh;
-    int loss_rank = 0;  ///< pipeline rank that has the losses: the lowest with output rows
-    bool separate_documents = false;  ///< tokens see their own document only
+    int loss_rank = 0;     ///< pipeline rank that has the losses: the lowest with output rows
+    SampleForm form = {};  ///< of the sequences
 
     /// Microbatches of a step, all replicas together.
     [[nodiscard]] int64_t microbatches_per_step() const {
@@ -39,16 +39,8 @@ struct EvaluationShape {
     }
 };
 
-/// Where to write a whole sequence that is evaluated; each span has seq_length elements.
-struct SequenceRow {
-    std::span<int32_t> tokens;  ///< initially 0; stays so after the text
-    std::span<int32_t> labels;  ///< initially -1: not counted
-    std::span<int32_t>
-        first_visible;  ///< Microbatch's, 0 at first; empty unless separate_documents
-};
-
-/// Writes a sequence.
-using FillSequence = std::function<void(int64_t sequence, const SequenceRow& row)>;
+/// Writes a whole sequence that is evaluated into a clear sample.
+using FillSequence = std::function<void(int64_t sequence, Sample& to)>;
 
 /// The microbatches of one replica in an evaluation step, and of every sequence the tokens of a
 /// context rank. Rows after the last sequence do not count.
@@ -56,25 +48,23 @@ class SequenceBatch {
 public:
     /// `rank`: of the world.
     SequenceBatch(const EvaluationShape& shape, int rank);
-    SequenceBatch(const SequenceBatch&) = delete;
-    SequenceBatch& operator=(const SequenceBatch&) = delete;
 
     /// Loads the step that begins with microbatch `first` of an evaluation of `count` sequences;
     /// calls `fill` for this replica's.
     void load(int64_t first, int64_t count, const FillSequence& fill);
-    [[nodiscard]] std::span<const Microbatch> microbatches() const { return microbatches_; }
-    /// This rank's tokens of a row whose label is not negative.
-    [[nodiscard]] int64_t counted(int64_t row) const;
+    [[nodiscard]] std::span<const Microbatch> microbatches() const { return rows_.microbatches(); }
+    /// This rank's labels in a row that are not ignored, and the sum of their weights.
+    struct Labels {
+        int64_t count = 0;
+        double weight = 0;
+    };
+    [[nodiscard]] Labels labels(int64_t row) const;
 
 private:
     EvaluationShape shape_;
     int replica_;
-    ContextCut cut_;
-    std::vector<int32_t> whole_tokens_, whole_labels_, whole_first_visible_;  ///< of a sequence
-    std::vector<int32_t> tokens_, labels_;  ///< sequence by sequence
-    std::vector<int32_t> first_visible_;
-    std::vector<float> counted_;  ///< 1 where a token counts, else 0
-    std::vector<Microbatch> microbatches_;
+    BatchRows rows_;
+    Sample sample_;  ///< buffer of a whole sequence
 };
 
 }  // namespace vocabpipe

@@ -49,6 +49,7 @@ std::vector<SequenceLoss> SequenceLosses::of(int64_t count, const FillSequence& 
                         sizeof(SequenceLoss));
             losses[static_cast<size_t>(i)].sum += part.sum;
             losses[static_cast<size_t>(i)].tokens += part.tokens;
+            losses[static_cast<size_t>(i)].weight += part.weight;
         }
     }
     return losses;
@@ -67,7 +68,8 @@ void SequenceLosses::run(std::vector<SequenceLoss>& mine) {
     rank_.device().download(reinterpret_cast<const std::byte*>(losses.data()),
                             std::as_writable_bytes(std::span(sums_)));
     for (size_t row = 0; row < sums_.size(); ++row) {
-        mine.push_back({.sum = sums_[row], .tokens = batch_.counted(static_cast<int64_t>(row))});
+        const SequenceBatch::Labels labels = batch_.labels(static_cast<int64_t>(row));
+        mine.push_back({.sum = sums_[row], .tokens = labels.count, .weight = labels.weight});
     }
 }
 

@@ -14,8 +14,9 @@ namespace vocabpipe {
 
 /// Loss of one sequence.
 struct SequenceLoss {
-    double sum = 0;      ///< of the cross-entropies of its counted tokens, in nats
-    int64_t tokens = 0;  ///< counted: their label is not negative
+    double sum = 0;      ///< of the weighted cross-entropies of its labels, in nats
+    int64_t tokens = 0;  ///< labels that are not ignored and have a weight above 0
+    double weight = 0;   ///< sum of their weights
 };
 
 /// Runs a rank's evaluation plan over sequences and returns the plain cross-entropy of each,

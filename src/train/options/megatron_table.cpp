@@ -211,9 +211,6 @@ constexpr auto kRefused = std::to_array<RefusedFlag>({
     {"--grad-reduce-in-bf16", "gradients are added up in fp32; remove the flag"},
     {"--mock-data", "data are not made up; use --data-path, made by vocabpipe data prepare"},
     {"--make-vocab-size-divisible-by", "the vocabulary is not padded; remove the flag"},
-    {"--reset-position-ids",
-     "positions count from the beginning of a sequence; remove the flag (--reset-attention-mask "
-     "is there)"},
     {"--no-save-optim", "steps are saved whole; vocabpipe checkpoint convert keeps weights alone"},
     {"--moe-expert-capacity-factor", kNothingDropped},
     {"--moe-pad-expert-input-to-capacity", kNothingDropped},

@@ -134,6 +134,17 @@ FlagGroup data_flags(DataOptions& o) {
                 {.names = "--reset-attention-mask",
                  .value = &o.reset_attention_mask,
                  .help = "Restrict attention to tokens of the same document"},
+                {.names = "--reset-position-ids",
+                 .value = &o.reset_position_ids,
+                 .help = "Count learned positions from the beginning of the document; with "
+                         "--reset-attention-mask"},
+                {.names = "--packing-strategy",
+                 .value = &o.packing_strategy,
+                 .help = "How samples are made: wrapped cuts the stream; bfd packs whole documents "
+                         "by best fit, each with attention and positions of its own",
+                 .unit = "NAME",
+                 .choices = {"wrapped", "bfd"},
+                 .decides = Decides::samples},
             }};
 }
 

@@ -4,6 +4,7 @@
 #include "src/train/options/check_options.hpp"
 #include "src/train/run/resume.hpp"
 
+#include <string_view>
 #include <utility>
 
 namespace vocabpipe {
@@ -32,8 +33,7 @@ RunData::RunData(const TrainOptions& options, const Mesh& mesh, int rank) : opti
                                                  .replica = mesh.replica(rank),
                                                  .replicas = mesh.data,
                                                  .context_rank = mesh.place(rank).context,
-                                                 .context = mesh.context,
-                                                 .masks = data_->masks()});
+                                                 .context = mesh.context});
 }
 
 std::vector<std::string> RunData::fingerprint() const {
@@ -42,6 +42,20 @@ std::vector<std::string> RunData::fingerprint() const {
         for (std::string& line : data_->fingerprint()) lines.push_back(std::move(line));
     }
     if (chosen_) lines.push_back("--data-subset: " + subset());
+    for (std::string& line : packing()) lines.push_back(std::move(line));
+    return lines;
+}
+
+std::vector<std::string> RunData::packing() const {
+    std::vector<std::string> lines;
+    const auto add = [&](std::string_view part, const SampleSource* samples) {
+        if (samples == nullptr) return;
+        for (const std::string& line : samples->packing()) {
+            lines.push_back(std::string(part) + " data: " + line);
+        }
+    };
+    add(to_string(DataSplit::train), samples_.get());
+    add(to_string(DataSplit::valid), evaluation_.valid.get());
     return lines;
 }
 

@@ -26,6 +26,9 @@ public:
 
     /// What must be the same on every rank.
     [[nodiscard]] std::vector<std::string> fingerprint() const;
+    /// How documents were packed, a line per data set; empty: they were not. Before
+    /// take_evaluation_data().
+    [[nodiscard]] std::vector<std::string> packing() const;
     /// "--flag value" of the flags that decide which samples a step sees.
     [[nodiscard]] std::vector<std::string> flags() const;
     /// ChosenSamples::identity(); "all samples" without --data-subset.

@@ -14,8 +14,8 @@ bool SkippedSteps::add(TrainedRank& rank, const StepResult& result, int64_t coun
     if (counted_tokens == 0) {
         ++unlabelled_;
         log_.print_line("step " + std::to_string(rank.position().step) +
-                        ": no labels: each of its tokens ends a document, and --eod-mask-loss "
-                        "ignores those; the step is skipped");
+                        ": no labels: --eod-mask-loss or loss weights of 0 leave none; the step is "
+                        "skipped");
         return true;
     }
     if (result.finite()) return true;
@@ -44,8 +44,8 @@ void SkippedSteps::report(int64_t steps) const {
         if (unlabelled_ < steps) return log_.print_line(text);
         throw AgreedError(ExitCode::input_file,
                           text +
-                              ": this run has trained nothing; check --eod-token-id, or leave "
-                              "out --eod-mask-loss");
+                              ": this run has trained nothing; check --eod-token-id and the loss "
+                              "weights of the data, or leave out --eod-mask-loss");
     }
     const std::string text =
         some + "the loss or a gradient was not finite" +

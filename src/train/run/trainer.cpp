@@ -207,6 +207,9 @@ private:
             describe_parameter_groups(options_.optimizer.groups, logical_parameters(options_.model),
                                       options_.optimizer.weight_decay);
         std::printf("%s", wrap_text(groups, 2).c_str());
+        for (const std::string& line : data_->packing()) {
+            std::printf("%s\n", wrap_text("  " + line, 4).c_str());
+        }
         if (!options_.note.empty()) std::printf("%s\n", wrap_text(options_.note, 2).c_str());
         std::fflush(stdout);
     }

@@ -6,6 +6,7 @@
 #include "src/train/data/check_tokens.hpp"
 #include "src/train/data/document_of.hpp"
 #include "src/train/data/llmc_writer.hpp"
+#include "src/train/data/loss_weights_file.hpp"
 #include "src/train/data/megatron_writer.hpp"
 #include "src/train/data/training_data.hpp"
 #include "src/train/select/chosen_samples.hpp"
@@ -51,6 +52,7 @@ public:
             sets_.push_back(std::move(one));
         }
         check_documents();
+        check_weights();
         check_files();
     }
 
@@ -84,6 +86,14 @@ private:
         }
     }
 
+    /// A shard of llm.c has no loss weights.
+    void check_weights() const {
+        if (!options_.llmc || !loss_weights()) return;
+        throw UsageError(
+            "--format llmc: the data have loss weights, which only Megatron's format "
+            "keeps beside the tokens; use --format megatron");
+    }
+
     void check_files() const {
         std::vector<std::string> inputs = data_.files();
         inputs.push_back(options_.subset);
@@ -93,6 +103,9 @@ private:
         if (!prefix.empty() && !options_.llmc) {
             check.add("--output", prefix + ".bin", tokens_output(prefix));
             check.add("--output", prefix + ".idx", tokens_output(prefix));
+            if (loss_weights()) {
+                check.add("--output", loss_weights::path_beside(prefix), tokens_output(prefix));
+            }
         }
         if (!options_.ids.empty()) check.add("--ids", options_.ids, document_ids_output());
     }
@@ -154,12 +167,30 @@ private:
         visit(*last);
     }
 
-    void copy_tokens(const Piece& piece, const std::function<void(std::span<const int32_t>)>& to) {
+    using CopyTokens = std::function<void(std::span<const int32_t>, std::span<const float>)>;
+
+    /// Calls `to` for tokens and their loss weights.
+    void copy_tokens(const Piece& piece, const CopyTokens& to) {
+        const TokenSource& tokens = *sets_[piece.set].set.tokens;
         for (int64_t at = piece.begin; at < piece.end; at += kTokensAtOnce) {
             buffer_.resize(static_cast<size_t>(std::min(kTokensAtOnce, piece.end - at)));
-            sets_[piece.set].set.tokens->read(at, buffer_);
-            to(buffer_);
+            weights_.resize(buffer_.size());
+            tokens.read(at, buffer_);
+            tokens.read_loss_weights(at, weights_);
+            to(buffer_, weights_);
         }
+    }
+
+    /// The type that holds the loss weights of all sets; none: they are 1.
+    [[nodiscard]] std::optional<LossWeightType> loss_weights() const {
+        std::optional<LossWeightType> type;
+        for (const FilteredSet& one : sets_) {
+            const std::string& path = one.set.tokens->info().loss_weights;
+            if (path.empty()) continue;
+            const LossWeightType own = LossWeightsFile(path).type();
+            type = std::max(own, type.value_or(own));
+        }
+        return type;
     }
 
     /// Upper bound of the ids of the data.
@@ -182,7 +213,9 @@ private:
             for_each_piece([&](const Piece& piece) { tokens += piece.end - piece.begin; });
             LlmcWriter writer(options_.output + ".bin", vocabulary(), tokens);
             for_each_piece([&](const Piece& piece) {
-                copy_tokens(piece, [&](std::span<const int32_t> part) { writer.append(part); });
+                copy_tokens(piece, [&](std::span<const int32_t> part, std::span<const float>) {
+                    writer.append(part);
+                });
             });
             writer.finish();
             totals.tokens = tokens;
@@ -190,9 +223,12 @@ private:
             totals.type = writer.type();
             return;
         }
-        MegatronWriter writer(options_.output, vocabulary());
+        const std::optional<LossWeightType> weights = loss_weights();
+        MegatronWriter writer(options_.output, vocabulary(), weights);
         for_each_piece([&](const Piece& piece) {
-            copy_tokens(piece, [&](std::span<const int32_t> part) { writer.append(part); });
+            copy_tokens(piece, [&](std::span<const int32_t> part, std::span<const float> of_part) {
+                weights ? writer.append(part, of_part) : writer.append(part);
+            });
             writer.end_document();
         });
         const MegatronTotals written = writer.finish();
@@ -206,6 +242,7 @@ private:
     ChosenSamples chosen_;
     std::vector<FilteredSet> sets_;
     std::vector<int32_t> buffer_;
+    std::vector<float> weights_;  ///< of the tokens in buffer_
 };
 
 }  // namespace

@@ -31,17 +31,16 @@ UtilityKind utility_kind_from(std::string_view name) {
 }
 
 int32_t utility_of(UtilityKind kind, const SampleSums& sums) {
-    if (sums.tokens == 0) return 0;
-    const auto tokens = static_cast<double>(sums.tokens);
+    if (sums.weight == 0) return 0;
     switch (kind) {
         case UtilityKind::margin:
-            return to_fixed_point(1 - sums.margin / tokens);
+            return to_fixed_point(1 - sums.margin / sums.weight);
         case UtilityKind::loss:
-            return to_fixed_point(sums.loss / tokens);
+            return to_fixed_point(sums.loss / sums.weight);
         case UtilityKind::perplexity:
             break;
     }
-    return to_fixed_point(std::exp(sums.loss / tokens));
+    return to_fixed_point(std::exp(sums.loss / sums.weight));
 }
 
 SampleScores::SampleScores(TrainedRank& rank, const EvaluationShape& shape)
@@ -88,7 +87,7 @@ void SampleScores::run() {
 
 SampleSums SampleScores::sums(int64_t row) const {
     const auto at = static_cast<size_t>(row);
-    return {.loss = losses_[at], .margin = margins_[at], .tokens = batch_.counted(row)};
+    return {.loss = losses_[at], .margin = margins_[at], .weight = batch_.labels(row).weight};
 }
 
 void SampleScores::hidden_mean(int64_t row, std::span<float> to) const {

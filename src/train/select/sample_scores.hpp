@@ -13,8 +13,8 @@ namespace vocabpipe {
 
 /// The measure of how much a sample is worth to training.
 enum class UtilityKind : uint8_t {
-    margin,      ///< mean over counted tokens of 1 - (P1 - P2), the two likeliest tokens
-    loss,        ///< mean cross-entropy of the counted tokens, in nats
+    margin,      ///< mean over the labels of 1 - (P1 - P2), the two likeliest tokens
+    loss,        ///< mean cross-entropy of the labels, in nats
     perplexity,  ///< exp of that
 };
 [[nodiscard]] std::string_view to_string(UtilityKind kind);
@@ -23,13 +23,13 @@ enum class UtilityKind : uint8_t {
 
 /// A model's results for one sample.
 struct SampleSums {
-    double loss = 0;     ///< sum over counted tokens, in nats
-    double margin = 0;   ///< sum of P1 - P2
-    int64_t tokens = 0;  ///< counted
+    double loss = 0;    ///< weighted sum over its labels, in nats
+    double margin = 0;  ///< weighted sum of P1 - P2
+    double weight = 0;  ///< of its labels; 0: there are none
 };
 
-/// In units of 2^-20, rounded to nearest, clamped to [0, largest int32]. A sample without a counted
-/// token has 0.
+/// In units of 2^-20, rounded to nearest, clamped to [0, largest int32]. A sample without
+/// labels has 0.
 [[nodiscard]] int32_t utility_of(UtilityKind kind, const SampleSums& sums);
 
 /// Runs a plan with StepWork::scores over samples, step by step:

@@ -32,7 +32,6 @@ struct ScoreInputs {
     ModelConfig model;
     Corpus corpus;
     std::unique_ptr<const SampleSource> samples;
-    DocumentMasks masks;
 };
 
 void check_score_output(const ScoreOptions& options, const Checkpoint& checkpoint,
@@ -63,7 +62,6 @@ ScoreInputs open_score_inputs(Communicator& world, const ScoreOptions& options,
         inputs.corpus = training_corpus(data, options.seq_length);
         inputs.samples = data.samples_in_order(
             {.seq_length = options.seq_length, .vocab_size = inputs.model.vocab_size});
-        inputs.masks = data.masks();
     });
     check_same_on_every_rank(
         world,
@@ -162,7 +160,8 @@ private:
             {"model.hidden_size", std::to_string(inputs.model.hidden_size)},
             {"model.vocab_size", std::to_string(inputs.model.vocab_size)},
             {"score.eod_mask_loss", options.data.eod_mask_loss ? "true" : "false"},
-            {"score.reset_attention_mask", options.data.reset_attention_mask ? "true" : "false"}};
+            {"score.reset_attention_mask", options.data.reset_attention_mask ? "true" : "false"},
+            {"score.reset_position_ids", options.data.reset_position_ids ? "true" : "false"}};
         const std::filesystem::path folder(checkpoint.folder());
         text["model.name"] =
             (folder.has_filename() ? folder : folder.parent_path()).filename().string();
@@ -175,7 +174,7 @@ private:
         embedding_.resize(static_cast<size_t>(rows * hidden_));
         for (int64_t i = 0; i < rows; ++i) {
             const SampleSums sums = scores.sums(row + i);
-            const double mean = sums.tokens == 0 ? 0 : sums.loss / static_cast<double>(sums.tokens);
+            const double mean = sums.weight == 0 ? 0 : sums.loss / sums.weight;
             const auto embedding =
                 std::span(embedding_)
                     .subspan(static_cast<size_t>(i * hidden_), static_cast<size_t>(hidden_));
@@ -241,9 +240,9 @@ ScoreTotals score_samples(Communicator& world, const ScoreOptions& options) {
                                .microbatches = plan->microbatches(),
                                .mesh = plan->mesh(),
                                .loss_rank = plan->schedule.output.owners().front(),
-                               .separate_documents = inputs.masks.separate});
+                               .form = inputs.samples->form()});
     RowWriter rows(world, options, inputs, *checkpoint);
-    const FillSequence fill = samples_to_evaluate(*inputs.samples, inputs.masks);
+    const FillSequence fill = samples_to_evaluate(*inputs.samples);
     const int64_t step = scores.shape().microbatches_per_step();
     const int64_t all = scores.shape().microbatches_of(count);
     for (int64_t first = 0; first < all; first += step) {

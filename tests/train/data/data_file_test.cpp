@@ -62,7 +62,7 @@ TEST(TokenDataset, NamesTheFileThatWasOverwrittenAfterItWasChecked) {
     write_file(path, zeros(2000));
     const TokenDataset samples(open_tokens(path, DataFormat::raw_u16),
                                {.seq_length = 10, .shuffle = false, .vocab_size = 257});
-    std::vector<int32_t> sample(11);
+    Sample sample(10);
     samples.sample(0, sample);
     write_file(path, std::string(2000, '\xff'));
     EXPECT_THAT(message_of<InputFileError>([&] { samples.sample(3, sample); }),

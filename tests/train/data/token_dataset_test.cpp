@@ -9,6 +9,7 @@
 
 #include "tests/train/data/expect_error.hpp"
 #include "tests/train/data/vector_source.hpp"
+#include "tests/train/sample_tokens.hpp"
 #include "vocabpipe/error.hpp"
 #include "vocabpipe/sample_order.hpp"
 
@@ -103,9 +104,7 @@ TEST(TokenDataset, GivesTheSamplesOfABruteForceCut) {
             for (const int64_t epoch : {0, 2}) {
                 std::set<std::vector<int32_t>> seen;
                 for (int64_t i = 0; i < data.samples_per_epoch(); ++i) {
-                    std::vector<int32_t> sample(static_cast<size_t>(seq_length) + 1);
-                    data.sample(epoch * data.samples_per_epoch() + i, sample);
-                    seen.insert(sample);
+                    seen.insert(testing::sample_tokens(data, epoch * data.samples_per_epoch() + i));
                 }
                 EXPECT_EQ(seen, expected) << tokens << " tokens, length " << seq_length;
             }
@@ -126,10 +125,9 @@ TEST(TokenDataset, SaysHowManyTokensThereAreAndHowManyAreNeeded) {
 TEST(TokenDataset, RefusesAWrongBufferAndANegativeIndex) {
     const auto source = std::make_shared<testing::VectorSource>(std::vector<int32_t>(8));
     const TokenDataset data(source, {.seq_length = 3});
-    std::vector<int32_t> three(3);
-    std::vector<int32_t> four(4);
-    EXPECT_THROW(data.sample(0, three), std::invalid_argument);
-    EXPECT_THROW(data.sample(-1, four), std::out_of_range);
+    Sample three(3), four(4);
+    EXPECT_THROW(data.sample(0, four), std::invalid_argument);
+    EXPECT_THROW(data.sample(-1, three), std::out_of_range);
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include "src/train/data/megatron_writer.hpp"
 #include "tests/train/data/expect_error.hpp"
 #include "tests/train/data/temp_folder.hpp"
+#include "tests/train/sample_tokens.hpp"
 #include "vocabpipe/error.hpp"
 #include "vocabpipe/open_tokens.hpp"
 
@@ -19,6 +20,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using testing::sample_tokens;
 
 constexpr int32_t kEnd = 9999;
 
@@ -54,17 +56,11 @@ protected:
     testing::TempFolder folder_;
 };
 
-std::vector<int32_t> sample(const SampleSource& samples, int64_t index) {
-    std::vector<int32_t> tokens(static_cast<size_t>(samples.seq_length()) + 1);
-    samples.sample(index, tokens);
-    return tokens;
-}
-
 /// All tokens of an epoch.
 std::set<int32_t> epoch_tokens(const SampleSource& samples) {
     std::set<int32_t> tokens;
     for (int64_t i = 0; i < samples.samples_per_epoch(); ++i) {
-        for (const int32_t token : sample(samples, i)) tokens.insert(token);
+        for (const int32_t token : sample_tokens(samples, i)) tokens.insert(token);
     }
     return tokens;
 }
@@ -76,10 +72,8 @@ TEST_F(TrainingDataFiles, AreOneShuffledDataSetWithoutABlendOrSplit) {
     const auto samples = data.samples(DataSplit::train, options);
     const TokenDataset expected(open_tokens(path, DataFormat::raw_u16), options);
     ASSERT_EQ(samples->samples_per_epoch(), 25);
-    std::vector<int32_t> tokens(5);
     for (int64_t i = 0; i < 60; ++i) {
-        expected.sample(i, tokens);
-        EXPECT_EQ(sample(*samples, i), tokens);
+        EXPECT_EQ(sample_tokens(*samples, i), sample_tokens(expected, i));
     }
     EXPECT_FALSE(data.has(DataSplit::valid));
     EXPECT_THAT(
@@ -94,7 +88,7 @@ TEST_F(TrainingDataFiles, BlendSetsInMegatronsOrderEachThroughItsOwnEpochs) {
     const BlendOrder order({0.75, 0.25});
     std::array<std::vector<int32_t>, 2> firsts;
     for (int64_t i = 0; i < 400; ++i) {
-        const std::vector<int32_t> tokens = sample(*samples, i);
+        const std::vector<int32_t> tokens = sample_tokens(*samples, i);
         const size_t set = order(i).dataset;
         ASSERT_EQ(tokens[0] / 1000, static_cast<int32_t>(set) + 1) << i;
         firsts[set].push_back(tokens[0] % 1000);
@@ -120,7 +114,7 @@ TEST_F(TrainingDataFiles, ShuffleASetThatIsNamedTwiceInTwoOrders) {
     const BlendOrder order({0.5, 0.5});
     std::array<std::vector<int32_t>, 2> firsts;
     for (int64_t i = 0; i < 40; ++i) {
-        firsts[order(i).dataset].push_back(sample(*samples, i)[0]);
+        firsts[order(i).dataset].push_back(sample_tokens(*samples, i)[0]);
     }
     EXPECT_EQ(firsts[0].size(), 20U);
     EXPECT_NE(firsts[0], firsts[1]);
@@ -131,11 +125,11 @@ TEST_F(TrainingDataFiles, GoOnAtEveryPositionOfABlend) {
     const TokenDatasetOptions four{.seq_length = 4, .seed = 3};
     const auto whole = TrainingData(options).samples(DataSplit::train, four);
     std::vector<std::vector<int32_t>> expected;
-    for (int64_t i = 0; i < 60; ++i) expected.push_back(sample(*whole, i));
+    for (int64_t i = 0; i < 60; ++i) expected.push_back(sample_tokens(*whole, i));
     for (size_t begin = 0; begin < expected.size(); ++begin) {
         const auto resumed = TrainingData(options).samples(DataSplit::train, four);
         for (size_t i = begin; i < expected.size(); ++i) {
-            ASSERT_EQ(sample(*resumed, static_cast<int64_t>(i)), expected[i]) << begin;
+            ASSERT_EQ(sample_tokens(*resumed, static_cast<int64_t>(i)), expected[i]) << begin;
         }
     }
 }
@@ -150,8 +144,8 @@ TEST_F(TrainingDataFiles, MixFormatsInABlend) {
     const TrainingData data({.path = {"1", indexed(1, {20}), "1", folder_ / "shard.bin"}});
     const auto samples = data.samples(DataSplit::train, {.seq_length = 4});
     EXPECT_EQ(samples->samples_per_epoch(), 5 + 2);
-    EXPECT_EQ(sample(*samples, 0)[0] / 1000, 1);
-    EXPECT_EQ(sample(*samples, 1)[0] / 1000, 2);
+    EXPECT_EQ(sample_tokens(*samples, 0)[0] / 1000, 1);
+    EXPECT_EQ(sample_tokens(*samples, 1)[0] / 1000, 2);
 }
 
 TEST_F(TrainingDataFiles, AreSplitBetweenDocuments) {
@@ -166,9 +160,9 @@ TEST_F(TrainingDataFiles, AreSplitBetweenDocuments) {
         ASSERT_TRUE(data.has(split));
         const auto samples = data.samples(split, {.seq_length = 1, .shuffle = false});
         // With one token per sample, in order, all of the part is seen.
-        std::vector<int32_t> tokens{sample(*samples, 0)[0]};
+        std::vector<int32_t> tokens{sample_tokens(*samples, 0)[0]};
         for (int64_t i = 0; i < samples->samples_per_epoch(); ++i) {
-            tokens.push_back(sample(*samples, i)[1]);
+            tokens.push_back(sample_tokens(*samples, i)[1]);
         }
         const auto part = static_cast<size_t>(split);
         std::vector<int32_t> expected;
@@ -216,7 +210,7 @@ TEST_F(TrainingDataFiles, MayHavePathsOfTheirOwnForEveryPart) {
                              .valid_path = {raw(3, 40)}});
     EXPECT_EQ(data.samples(DataSplit::train, {.seq_length = 3})->samples_per_epoch(), 26);
     const auto valid = data.samples(DataSplit::valid, {.seq_length = 3, .shuffle = false});
-    EXPECT_THAT(sample(*valid, 0), ElementsAre(3000, 3001, 3002, 3003));
+    EXPECT_THAT(sample_tokens(*valid, 0), ElementsAre(3000, 3001, 3002, 3003));
     EXPECT_FALSE(data.has(DataSplit::test));
     EXPECT_THAT(data.flags(), ElementsAre(HasSubstr("--train-data-path 0.333"),
                                           HasSubstr("--valid-data-path /")));
@@ -254,6 +248,8 @@ TEST_F(TrainingDataFiles, RefuseFlagsThatContradictEachOther) {
     EXPECT_THAT(refusal({.path = {"a"}, .valid_path = {"b"}}), HasSubstr("--valid-data-path"));
     EXPECT_THAT(refusal({.split = "9,1", .train_path = {"a"}}),
                 AllOf(HasSubstr("--split 9,1"), HasSubstr("--train-data-path")));
+    EXPECT_THAT(refusal({.path = {"a"}, .reset_position_ids = true}),
+                AllOf(HasSubstr("--reset-position-ids"), HasSubstr("--reset-attention-mask")));
     EXPECT_THAT(refusal({.path = {"a"}, .eod_token_id = -5}), HasSubstr("--eod-token-id -5"));
     for (const char* split : {"a", "1,2,3,4", "1,,2", "0,0", "-1,2", "1;2", "inf", ","}) {
         EXPECT_THAT(refusal({.path = {"a"}, .split = split}),

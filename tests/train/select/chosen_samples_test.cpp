@@ -5,6 +5,7 @@
 #include "src/train/data/blend_order.hpp"
 #include "tests/train/data/expect_error.hpp"
 #include "tests/train/data/temp_folder.hpp"
+#include "tests/train/sample_tokens.hpp"
 #include "tests/train/select/subset_of.hpp"
 #include "vocabpipe/error.hpp"
 
@@ -53,9 +54,7 @@ protected:
             std::make_shared<const ChosenSamples>("--data-subset", path, data, kLength));
     }
     static std::vector<int32_t> at(const SampleSource& samples, int64_t index) {
-        std::vector<int32_t> tokens(kLength + 1);
-        samples.sample(index, tokens);
-        return tokens;
+        return sample_tokens(samples, index);
     }
     static std::string refusal(const DataOptions& options, const std::string& path,
                                int64_t length = kLength) {

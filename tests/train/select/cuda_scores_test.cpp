@@ -47,7 +47,7 @@ std::vector<DeviceScore> scores_on(const ModelConfig& config, int ranks,
                                    .mesh = plan.mesh(),
                                    .loss_rank = plan.schedule.output.owners().front()});
         for (int64_t first = 0; first < 3; first += 2) {
-            scores.load(first, kCount, [&](int64_t i, const SequenceRow& row) {
+            scores.load(first, kCount, [&](int64_t i, Sample& row) {
                 std::ranges::copy(batch.tokens[static_cast<size_t>(i)], row.tokens.begin());
                 std::ranges::copy(batch.labels[static_cast<size_t>(i)], row.labels.begin());
             });
@@ -77,7 +77,7 @@ TEST(CudaScores, AreThoseOfTheHost) {
                 return make_cuda_device({.transport = CudaTransport::copies});
             });
             for (size_t i = 0; i < host.size(); ++i) {
-                EXPECT_EQ(cuda[i].sums.tokens, host[i].sums.tokens);
+                EXPECT_EQ(cuda[i].sums.weight, host[i].sums.weight);
                 EXPECT_NEAR(cuda[i].sums.loss, host[i].sums.loss, 1e-4);
                 EXPECT_NEAR(cuda[i].sums.margin, host[i].sums.margin, 1e-4);
                 for (size_t k = 0; k < host[i].hidden.size(); ++k) {

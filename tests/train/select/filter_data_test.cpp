@@ -84,6 +84,27 @@ TEST_F(FilterData, CopiesInputsOfChosenSamplesWhichTheSameStrideCutsAgain) {
     EXPECT_EQ(tokens_of(*shard), tokens_of(*copy));
 }
 
+TEST_F(FilterData, CopiesTheLossWeightsOfTheTokens) {
+    const std::string plain = indexed_file("plain", {9, 12}, 300);
+    MegatronWriter writer(folder_ / "weighed", 1000, LossWeightType::u8);
+    for (int i = 0; i < 20; ++i) {
+        writer.append(std::vector<int32_t>{100 + i}, std::vector<float>{static_cast<float>(i)});
+    }
+    writer.finish();
+    FilterOptions options = options_of({.path = {"1", plain, "1", folder_ / "weighed"}}, {1, 5, 7});
+    EXPECT_EQ(filter_data(options).tokens, 13);
+    const auto copy = open_tokens(options.output);
+    std::vector<float> weights(13);
+    copy->read_loss_weights(0, weights);
+    const std::vector<int32_t> tokens = tokens_of(*copy);
+    for (size_t i = 0; i < 13; ++i) {
+        EXPECT_EQ(weights[i], tokens[i] < 300 ? static_cast<float>(tokens[i] - 100) : 1.0F) << i;
+    }
+    options.llmc = true;
+    EXPECT_THAT(message_of<UsageError>([&] { (void)filter_data(options); }),
+                HasSubstr("--format llmc: the data have loss weights"));
+}
+
 TEST_F(FilterData, TakesWideIdsInEitherForm) {
     const DataOptions data{.path = {indexed_file("corpus", {41}, 65520)}};
     FilterOptions options = options_of(data, {0, 9});

@@ -97,7 +97,7 @@ Batch samples_of(const ModelConfig& config) {
 }
 
 FillSequence fill_from(const Batch& batch) {
-    return [&batch](int64_t i, const SequenceRow& row) {
+    return [&batch](int64_t i, Sample& row) {
         std::ranges::copy(batch.tokens[static_cast<size_t>(i)], row.tokens.begin());
         std::ranges::copy(batch.labels[static_cast<size_t>(i)], row.labels.begin());
     };
@@ -207,7 +207,7 @@ void expect_scores(const std::vector<double>& margins, const std::vector<ScoredS
                 << "sample " << i << ", " << k;
         }
     }
-    EXPECT_EQ(found[1].sums.tokens, 0);
+    EXPECT_EQ(found[1].sums.weight, 0);
     EXPECT_EQ(found[1].sums.margin, 0);
 }
 
@@ -223,7 +223,7 @@ void expect_evaluation_bits(const ScoreSetup& setup, const Batch& batch,
         [&](SequenceLosses& losses) { return losses.of(kSamples, fill_from(batch)); });
     for (size_t i = 0; i < found.size(); ++i) {
         EXPECT_EQ(found[i].sums.loss, losses[i].sum) << "sample " << i;
-        EXPECT_EQ(found[i].sums.tokens, losses[i].tokens) << "sample " << i;
+        EXPECT_EQ(found[i].sums.weight, losses[i].tokens) << "sample " << i;
     }
 }
 
@@ -272,20 +272,20 @@ TEST(SampleScores, NeedAPlanForThem) {
         const std::unique_ptr<Device> device = make_host_device();
         TrainedRank rank(world, *device, plan);
         SampleScores scores(rank, {.seq_length = kLength});
-        scores.load(0, 1, [](int64_t, const SequenceRow&) {});
+        scores.load(0, 1, [](int64_t, Sample&) {});
         EXPECT_THROW(scores.run(), UsageError);
     });
 }
 
 TEST(SampleScores, BecomeUtilitiesInFixedPoint) {
-    const SampleSums sums{.loss = 6, .margin = 1, .tokens = 4};
+    const SampleSums sums{.loss = 6, .margin = 1, .weight = 4};
     EXPECT_EQ(utility_of(UtilityKind::margin, sums), 3 << 18);
     EXPECT_EQ(utility_of(UtilityKind::loss, sums), 3 << 19);
     EXPECT_EQ(utility_of(UtilityKind::perplexity, sums),
               static_cast<int32_t>(std::lround(std::exp(1.5) * 0x1p20)));
-    EXPECT_EQ(utility_of(UtilityKind::perplexity, {.loss = 4000, .tokens = 4}),
+    EXPECT_EQ(utility_of(UtilityKind::perplexity, {.loss = 4000, .weight = 4}),
               std::numeric_limits<int32_t>::max());
-    EXPECT_EQ(utility_of(UtilityKind::margin, {.margin = 4.0000001, .tokens = 4}), 0);
+    EXPECT_EQ(utility_of(UtilityKind::margin, {.margin = 4.0000001, .weight = 4}), 0);
     EXPECT_EQ(utility_of(UtilityKind::loss, {}), 0);
     EXPECT_EQ(utility_kind_from("loss"), UtilityKind::loss);
     EXPECT_THROW((void)utility_kind_from("lost"), UsageError);

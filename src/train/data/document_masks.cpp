@@ -1,19 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "vocabpipe/document_masks.hpp"
 
+#include "vocabpipe/sample_source.hpp"
+
 #include <cstddef>
 
 namespace vocabpipe {
 
-int64_t ignore_after_ends(std::span<const int32_t> tokens, int32_t end_of_document,
-                          std::span<int32_t> labels) {
-    int64_t ignored = 0;
+void ignore_after_ends(std::span<const int32_t> tokens, int32_t end_of_document,
+                       std::span<int32_t> labels) {
     for (size_t i = 0; i < tokens.size(); ++i) {
-        if (tokens[i] != end_of_document) continue;
-        labels[i] = kIgnoredLabel;
-        ++ignored;
+        if (tokens[i] == end_of_document) labels[i] = kIgnoredLabel;
     }
-    return ignored;
 }
 
 void find_document_starts(std::span<const int32_t> tokens, int32_t end_of_document,

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "vocabpipe/context_cut.hpp"
+#include "vocabpipe/modules.hpp"
+#include "vocabpipe/sample_source.hpp"
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace vocabpipe {
+
+/// Samples as the sequences of microbatches, and of every sequence the tokens of a context rank.
+/// Row j * micro_batch_size + i is sequence i of microbatch j.
+class BatchRows {
+public:
+    /// `form`: of all samples that will be put in; `micro_batch_size`: sequences.
+    BatchRows(const SampleForm& form, const ContextCut& cut, int64_t micro_batch_size);
+    BatchRows(const BatchRows&) = delete;
+    BatchRows& operator=(const BatchRows&) = delete;
+
+    /// Has room for `microbatches`; their rows hold nothing yet.
+    void resize(int microbatches);
+
+    /// Copies this rank's tokens of `sample`, which has cut.seq_length(), into `row`. The loss
+    /// gradients are the loss weights, and 0 where the label is ignored.
+    void put(int64_t row, const Sample& sample);
+
+    /// Their spans are valid until the next resize().
+    [[nodiscard]] std::span<Microbatch> microbatches() { return microbatches_; }
+    /// The same.
+    [[nodiscard]] std::span<const Microbatch> microbatches() const { return microbatches_; }
+    /// Of all rows, one after the other, to be scaled.
+    [[nodiscard]] std::span<float> loss_gradients() { return loss_gradients_; }
+    /// (own_length()), of this rank's tokens in a row.
+    [[nodiscard]] std::span<const float> loss_gradients(int64_t row) const;
+
+private:
+    SampleForm form_;
+    ContextCut cut_;
+    int64_t micro_batch_size_;
+    std::vector<int32_t> tokens_, labels_;  ///< all rows, one after the other; likewise below
+    std::vector<float> loss_gradients_;
+    std::vector<int32_t> first_visible_;  ///< empty unless documents are separate
+    std::vector<int32_t> positions_;      ///< empty unless they begin anew with documents
+    std::vector<Microbatch> microbatches_;
+};
+
+}  // namespace vocabpipe

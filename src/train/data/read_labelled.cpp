@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/train/data/read_labelled.hpp"
+
+#include <algorithm>
+#include <string>
+
+#include "vocabpipe/error.hpp"
+
+namespace vocabpipe {
+
+namespace {
+
+void check_ids(const TokenSource& source, int64_t first, int64_t vocab_size,
+               std::span<const int32_t> tokens) {
+    const auto bad =
+        std::ranges::find_if(tokens, [&](int32_t id) { return id < 0 || id >= vocab_size; });
+    if (bad == tokens.end()) return;
+    const TokenPlace place = source.place(first + (bad - tokens.begin()));
+    throw InputFileError(
+        place.file + ": token " + std::to_string(place.position) + " is " + std::to_string(*bad) +
+        " now, but --vocab-size " + std::to_string(vocab_size) + " allows only 0 to " +
+        std::to_string(vocab_size - 1) +
+        "; the file was overwritten after it was checked; do not change it until the run ends");
+}
+
+}  // namespace
+
+void read_labelled(const TokenSource& source, int64_t first, int64_t vocab_size,
+                   const LabelledTokens& to) {
+    if (to.tokens.empty()) return;
+    source.read(first, to.tokens);
+    std::ranges::copy(to.tokens.subspan(1), to.labels.begin());
+    const std::span<int32_t> last = to.labels.last(1);
+    source.read(first + std::ssize(to.tokens), last);
+    if (vocab_size > 0) {
+        check_ids(source, first, vocab_size, to.tokens);
+        check_ids(source, first + std::ssize(to.tokens), vocab_size, last);
+    }
+    if (!source.info().loss_weights.empty()) source.read_loss_weights(first + 1, to.loss_weights);
+}
+
+}  // namespace vocabpipe
