@@ -219,6 +219,35 @@ TEST_F(CudaTraining, OfTensorRanksFollowsTheHostInTheMemoryThatWasPlanned) {
     }
 }
 
+TEST_F(CudaTraining, OfPackedAndWeighedDocumentsFollowsTheHost) {
+    MegatronWriter writer(folder_ / "documents", 23, LossWeightType::fp16);
+    int32_t token = 1;
+    for (int d = 0; d < 90; ++d) {
+        for (int i = 0; i < 3 + 7 * d % 19; ++i) {
+            token = (5 * token + 3) % 23;
+            writer.append({&token, 1}, std::vector<float>{0.5F * static_cast<float>(i % 4)});
+        }
+        writer.end_document();
+    }
+    writer.finish();
+    TrainOptions options = this->options();
+    options.data.path = {folder_ / "documents"};
+    options.data.packing_strategy = "bfd";
+    options.train_iters = 3;
+    const std::vector<json> host = run(2, options);
+    options.device = "cuda";
+    options.make_device = on(CudaTransport::copies);
+    const std::vector<json> cuda = run(2, options);
+    ASSERT_EQ(cuda.size(), 3U);
+    for (size_t i = 0; i < host.size(); ++i) {  // the bound of CudaCurve
+        EXPECT_NEAR(cuda[i].at("loss"), host[i].at("loss"), 2e-5) << "step " << i + 1;
+    }
+    options.data.packing_strategy = "wrapped";
+    EXPECT_GT(
+        std::abs(run(2, options)[0].at("loss").get<double>() - host[0].at("loss").get<double>()),
+        1e-3);
+}
+
 TEST_F(CudaTraining, WithoutACountedTokenChangesNoWeight) {
     for (const VocabMode mode : {VocabMode::none, VocabMode::one_barrier}) {
         TrainingSetup setup{.ranks = 2, .mode = mode, .steps = 0};
