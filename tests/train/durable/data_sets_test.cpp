@@ -49,6 +49,38 @@ TEST(DurableDataSet, NeverHasTheIndexOfAnOlderOneBesideItsTokens) {
     EXPECT_EQ(read_file(folder / "set.bin"), bytes_of<uint16_t>({4, 5}));
 }
 
+void write_weighed_set(const std::string& prefix, const std::vector<int32_t>& tokens) {
+    MegatronWriter writer(prefix, 1000, LossWeightType::u8);
+    writer.append(tokens, std::vector<float>(tokens.size(), 1));
+    writer.finish();
+}
+
+TEST(DurableDataSet, NeverHasTheLossWeightsOfAnOlderOneBesideItsTokens) {
+    const TempFolder folder;
+    write_weighed_set(folder / "set", {1, 2, 3});
+    const FileCalls calls(folder / ".");
+    write_weighed_set(folder / "set", {4, 5});
+    EXPECT_THAT(
+        calls.list_after_writing(),
+        ElementsAre("sync set.bin.partial", "sync set.idx.partial", "sync set.weights.partial",
+                    "remove set.idx", "remove set.weights", "rename set.bin.partial set.bin",
+                    "rename set.weights.partial set.weights", "rename set.idx.partial set.idx",
+                    "sync ."));
+    EXPECT_THAT(calls.torn(), IsEmpty());
+    EXPECT_THAT(calls.unsynced(), IsEmpty());
+}
+
+TEST(DurableDataSet, ThatCannotHaveItsLossWeightsLeavesNoTokens) {
+    const TempFolder folder;
+    {
+        MegatronWriter writer(folder / "set", 1000, LossWeightType::u8);
+        writer.append(std::vector<int32_t>{1});
+        std::filesystem::create_directory(folder / "set.weights");
+        EXPECT_ANY_THROW(writer.finish());
+    }
+    EXPECT_THAT(folder.names(), ElementsAre("set.weights"));
+}
+
 TEST(DurableDataSet, ThatCannotHaveItsIndexLeavesNoTokens) {
     const TempFolder folder;
     const FileCalls calls(folder / ".");
