@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "src/train/data/llmc_format.hpp"
+#include "src/train/data/loss_weights_writer.hpp"
 #include "vocabpipe/error.hpp"
 
 namespace vocabpipe {
@@ -40,6 +41,7 @@ void LlmcWriter::append(std::span<const int32_t> tokens) {
 
 void LlmcWriter::finish() {
     if (left_ != 0) throw std::logic_error("LlmcWriter: fewer tokens than were announced");
+    remove_loss_weights(loss_weights::path_beside(file_.path()));
     file_.publish();
 }
 

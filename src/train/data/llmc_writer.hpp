@@ -12,7 +12,8 @@
 namespace vocabpipe {
 
 /// Writes an llm.c token shard: u16 tokens in the format of its GPT-2 shards, u32 in that of Llama
-/// 3. The file appears complete or not at all. Failures are OutputFileErrors.
+/// 3. The file appears complete or not at all; loss weights of an older one are removed. Failures
+/// are OutputFileErrors.
 class LlmcWriter {
 public:
     /// `tokens`: number of tokens that will follow, for the header; UsageError above 2^31 - 1.

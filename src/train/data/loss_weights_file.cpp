@@ -19,11 +19,16 @@ namespace vocabpipe {
 namespace {
 
 constexpr int64_t kWeightsAtOnce = 8192;  // on the stack, and in the cache
-const std::string kRemedy =
-    "; a file of this name beside tokens has their loss weights; write it again, or remove it";
 
 [[noreturn]] void fail_weights(const DataFile& file, const std::string& reason) {
     throw InputFileError(file.path() + ": " + reason);
+}
+
+/// For a file that may not be what its name says.
+[[noreturn]] void fail_as_weights(const DataFile& file, const std::string& reason) {
+    fail_weights(file, reason +
+                           "; a file of this name beside tokens has their loss weights; write it "
+                           "again, or remove it");
 }
 
 float stored_weight(LossWeightType type, const std::byte* data, size_t i) {
@@ -38,14 +43,14 @@ float stored_weight(LossWeightType type, const std::byte* data, size_t i) {
 LossWeightsFile::LossWeightsFile(const std::string& path) : file_(path) {
     using loss_weights::Head;
     using loss_weights::Tail;
-    const std::string cut = "has " + std::to_string(file_.size()) +
-                            " bytes, which is not a whole file of loss weights" + kRemedy;
+    const std::string cut =
+        "has " + std::to_string(file_.size()) + " bytes, which is not a whole file of loss weights";
     const std::vector<std::byte> begin = file_.head(loss_weights::kMagic.size());
     if (begin.size() < loss_weights::kMagic.size() ||
         std::memcmp(begin.data(), loss_weights::kMagic.data(), begin.size()) != 0) {
-        fail_weights(file_, "is not a file of loss weights (no VPWEIGHT magic)" + kRemedy);
+        fail_as_weights(file_, "is not a file of loss weights (no VPWEIGHT magic)");
     }
-    if (file_.size() < sizeof(Head) + sizeof(Tail)) fail_weights(file_, cut);
+    if (file_.size() < sizeof(Head) + sizeof(Tail)) fail_as_weights(file_, cut);
     const Head head = file_.load<Head>(0);
     if (head.version != loss_weights::kVersion) {
         fail_weights(file_, "version " + std::to_string(head.version) +
@@ -59,16 +64,16 @@ LossWeightsFile::LossWeightsFile(const std::string& path) : file_(path) {
     const Tail tail = file_.load<Tail>(file_.size() - sizeof(Tail));
     const uint64_t weights = file_.size() - sizeof(Head) - sizeof(Tail);
     const auto bytes = static_cast<uint64_t>(loss_weight_bytes(type_));
-    if (weights % bytes != 0 || tail.count != weights / bytes) fail_weights(file_, cut);
+    if (weights % bytes != 0 || tail.count != weights / bytes) fail_as_weights(file_, cut);
     count_ = static_cast<int64_t>(tail.count);
     checksum_ = tail.checksum;
 }
 
 void LossWeightsFile::require_size(int64_t tokens) const {
     if (count_ == tokens) return;
-    fail_weights(file_, "has " + std::to_string(count_) + " loss weights, but there are " +
-                            std::to_string(tokens) + " tokens; the files do not belong together" +
-                            kRemedy);
+    fail_as_weights(file_, "has " + std::to_string(count_) + " loss weights, but there are " +
+                               std::to_string(tokens) +
+                               " tokens; the files do not belong together");
 }
 
 template <typename Use>

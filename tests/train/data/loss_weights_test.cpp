@@ -3,11 +3,13 @@
 
 #include <cmath>
 #include <memory>
+#include <set>
 #include <stdexcept>
 #include <string>
 #include <vector>
 
 #include "src/support/half.hpp"
+#include "src/train/data/llmc_writer.hpp"
 #include "src/train/data/loss_weights_file.hpp"
 #include "src/train/data/loss_weights_writer.hpp"
 #include "src/train/data/megatron_writer.hpp"
@@ -144,6 +146,12 @@ TEST_F(LossWeights, OfOlderTokensDoNotStayBesideNewOnes) {
     again.append(std::vector<int32_t>{7, 8, 9});
     again.finish();
     EXPECT_EQ(folder_.names(), (std::set<std::string>{"data.bin", "data.idx"}));
+    LossWeightsWriter of_shard(folder_ / "shard.bin.weights", LossWeightType::u8);
+    of_shard.finish();
+    of_shard.publish();
+    LlmcWriter shard(folder_ / "shard.bin", 1000, 0);
+    shard.finish();
+    EXPECT_EQ(folder_.names(), (std::set<std::string>{"data.bin", "data.idx", "shard.bin"}));
     write_file(prefix + ".weights", "a file of something else");
     MegatronWriter third(prefix, 1000);
     third.append(std::vector<int32_t>{7, 8, 9});
@@ -213,7 +221,7 @@ TEST_F(LossWeights, SurviveEverySingleByteChanged) {
     const std::string path = prefix + ".weights";
     const std::string whole = testing::read_file(path);
     for (size_t at = 0; at < whole.size(); ++at) {
-        for (int change = 1; change < 256; ++change) {
+        for (const int change : {0x01, 0x10, 0x80, 0xff}) {
             std::string bytes = whole;
             bytes[at] = static_cast<char>(bytes[at] ^ change);
             write_file(path, bytes);
