@@ -163,6 +163,73 @@ TEST_F(GenerateCommand, FindsTheTokenizerOfTheDataInEveryStep) {
     EXPECT_EQ(in_folder("'" VOCABPIPE_PROGRAM "' checkpoint verify with").exit_code, 0);
 }
 
+TEST_F(GenerateCommand, CarriesATokenizerJsonFromTheDataIntoStepsAndConvertedModels) {
+    const std::string given = TOKENIZER_CASES "/qwen2/tokenizer.json";
+    write_file(*folder_ / "json-tokenizer.json", read_file(given));
+    const std::string config = R"({"eos_token": "<|im_end|>"})";
+    write_file(*folder_ / "json-tokenizer_config.json", config);
+    const Outcome made = in_folder(
+        "'" VOCABPIPE_PROGRAM
+        "' data prepare --input text.txt --output json --tokenizer-model json-tokenizer.json && "
+        "'" VOCABPIPE_PROGRAM "' data inspect json && '" TRAIN_GPT_PROGRAM
+        "' --transport threads --ranks 1 --data-path json --vocab-size 424 --num-layers 1 "
+        "--hidden-size 16 "
+        "--num-attention-heads 2 --seq-length 8 --global-batch-size 2 --train-iters 1 --save "
+        "json-steps "
+        "&& '" VOCABPIPE_PROGRAM "' checkpoint convert json-steps json-model && '" TRAIN_GPT_PROGRAM
+        "' --transport threads --ranks 1 --data-path set --load json-model --seq-length 8 "
+        "--global-batch-size 2 --train-iters 1 --save json-again");
+    ASSERT_EQ(made.exit_code, 0) << made.error;
+    EXPECT_THAT(made.output, HasSubstr("tokenizer      huggingface\n"));
+    for (const std::string where :
+         {"json.", "json-steps/step-00000001/", "json-model/", "json-again/step-00000001/"}) {
+        EXPECT_EQ(read_file(*folder_ / (where + "tokenizer.json")), read_file(given)) << where;
+        EXPECT_EQ(read_file(*folder_ / (where + "tokenizer_config.json")), config) << where;
+    }
+    const Outcome text =
+        generate("--load json-steps --prompt '<|im_start|>the  lamb' --max-new-tokens 1");
+    EXPECT_EQ(text.exit_code, 0) << text.error;
+    EXPECT_THAT(text.output, StartsWith("the  lamb"));
+    // Another tokenizer takes the place of all of them.
+    const Outcome bytes =
+        in_folder("'" VOCABPIPE_PROGRAM "' data prepare --input text.txt --output json");
+    EXPECT_EQ(bytes.exit_code, 0) << bytes.error;
+    EXPECT_FALSE(std::filesystem::exists(*folder_ / "json.tokenizer.json"));
+    EXPECT_FALSE(std::filesystem::exists(*folder_ / "json.tokenizer_config.json"));
+}
+
+TEST_F(GenerateCommand, ReadsAndPrintsIds) {
+    const std::string flags = "--load steps --temperature 0 --max-new-tokens 4 ";
+    EXPECT_EQ(generate(flags + "--prompt cdab --print-ids").output, "99 100 97 98 99 100 97 98\n");
+    EXPECT_EQ(generate(flags + "--prompt-ids '99 100,97, 98'").output, "cdabcdab\n");
+    for (const auto& [ids, why] :
+         {std::pair("1 x", "--prompt-ids: 'x' is no token id"),
+          {"-1", "--prompt-ids: '-1' is no token id"},
+          {" , ", "--prompt-ids: has no id"},
+          {"1 257", "--prompt-ids: the prompt has token 257, the model's vocabulary has 257 rows"},
+          {"1' --prompt 'x", "--prompt"}}) {
+        const Outcome refused = generate(flags + "--prompt-ids '" + std::string(ids) + "'");
+        EXPECT_EQ(refused.exit_code, 2);
+        EXPECT_THAT(refused.error, HasSubstr(why));
+    }
+}
+
+TEST_F(GenerateCommand, NeedsNoTokenizerForIds) {
+    const Outcome made = in_folder(
+        "'" TRAIN_GPT_PROGRAM
+        "' --transport threads --ranks 1 --data-path set --vocab-size 300 --num-layers 1 "
+        "--hidden-size 16 "
+        "--num-attention-heads 2 --seq-length 8 --global-batch-size 2 --train-iters 1 --save ids");
+    ASSERT_EQ(made.exit_code, 0) << made.error;
+    const std::string flags = "--load ids --prompt-ids '5 6' --max-new-tokens 2";
+    const Outcome text = generate(flags);
+    EXPECT_EQ(text.exit_code, 2);
+    EXPECT_THAT(text.error, HasSubstr("has no tokenizer.json and no tokenizer.model; give"));
+    const Outcome ids = generate(flags + " --print-ids");
+    EXPECT_EQ(ids.exit_code, 0) << ids.error;
+    EXPECT_THAT(ids.output, StartsWith("5 6 "));
+}
+
 TEST_F(GenerateCommand, ReadsThePromptOfStandardInput) {
     const Outcome read = in_folder("printf cdab | '" VOCABPIPE_PROGRAM
                                    "' generate --load steps --prompt - --temperature 0 "

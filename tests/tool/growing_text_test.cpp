@@ -2,11 +2,16 @@
 #include "src/tool/support/growing_text.hpp"
 
 #include <gtest/gtest.h>
+#include <sentencepiece_trainer.h>
 
 #include <algorithm>
 #include <numeric>
+#include <random>
 #include <string>
 #include <vector>
+
+#include "src/train/tokenizer/open_tokenizer.hpp"
+#include "tests/train/data/temp_folder.hpp"
 
 namespace vocabpipe::testing {
 namespace {
@@ -66,6 +71,89 @@ TEST(GrowingText, WaitsForAllBytesOfACharacter) {
     EXPECT_EQ(text.next(first_ids(4)), "\u00E9");
     EXPECT_EQ(text.next(first_ids(5)), "");
     EXPECT_EQ(text.last(first_ids(5)), "\uFFFD");
+}
+
+/// All parts, of one token after the other.
+std::string grown(const tool::GrowingText::Decode& decode, int count) {
+    tool::GrowingText text(decode);
+    std::string all;
+    for (int i = 0; i < count; ++i) all += text.next(first_ids(i + 1));
+    return all + text.last(first_ids(count));
+}
+
+TEST(GrowingText, HoldsBackTheBytesOfACharacterAndNoOthers) {
+    const std::vector<std::string> pieces{"a",    "\xe4", "\xbd", "\xa0",
+                                          "\xff", "\xe4", "b",    "\xf0\x9f"};
+    const auto decode = [&](std::span<const int32_t> ids) {
+        std::string all;
+        for (const int32_t id : ids) all += pieces[static_cast<size_t>(id)];
+        return all;
+    };
+    tool::GrowingText text(decode);
+    EXPECT_EQ(text.next(first_ids(1)), "a");
+    EXPECT_EQ(text.next(first_ids(3)), "");
+    EXPECT_EQ(text.next(first_ids(4)), "\u4F60");
+    EXPECT_EQ(text.next(first_ids(5)), "\xff");
+    EXPECT_EQ(text.next(first_ids(6)), "");
+    EXPECT_EQ(text.next(first_ids(7)),
+              "\xe4"
+              "b");
+    EXPECT_EQ(text.next(first_ids(8)), "");
+    EXPECT_EQ(text.last(first_ids(8)), "\xf0\x9f");
+    EXPECT_EQ(grown(decode, 8), decode(first_ids(8)));
+}
+
+TEST(GrowingText, KeepsARunOfMarksForSpacesAsTheWholeTextDoes) {
+    // Only the first space of a text is left out, as with SentencePiece's add_dummy_prefix.
+    for (const std::vector<std::string>& pieces :
+         {std::vector<std::string>{" ", " ", " ", " ", " ", " ", "b"},
+          {" a", " ", " ", " ", " ", " ", " "},
+          {" ", "b", " ", "  ", " c"}}) {
+        const Words words{pieces};
+        const int count = static_cast<int>(pieces.size());
+        EXPECT_EQ(grown(words, count), words(first_ids(count)));
+    }
+}
+
+void expect_grown_as_decoded(const Tokenizer& tokenizer) {
+    std::mt19937 random(1);
+    const auto decode = [&](std::span<const int32_t> ids) { return tokenizer.decode(ids); };
+    const auto most = static_cast<uint32_t>(tokenizer.vocab_size());
+    for (int round = 0; round < 200; ++round) {
+        // Half of the ids are among the first, where bytes and special tokens are.
+        std::vector<int32_t> ids(random() % 30);
+        for (int32_t& id : ids)
+            id = static_cast<int32_t>(random() % (random() % 2 == 0 ? most : 300));
+        tool::GrowingText text(decode);
+        std::string all;
+        for (size_t count = 1; count <= ids.size(); ++count) all += text.next({ids.data(), count});
+        EXPECT_EQ(all + text.last(ids), decode(ids)) << round;
+    }
+}
+
+TEST(GrowingText, IsWhatTokenizersDecode) {
+    for (const char* const form : {"gpt2", "llama2", "gemma", "metaspace", "deepseek_v3"}) {
+        expect_grown_as_decoded(*open_tokenizer(TOKENIZER_CASES "/" + std::string(form)));
+    }
+}
+
+TEST(GrowingText, IsWhatSentencePieceDecodes) {
+    const TempFolder folder;
+    std::string text;
+    for (int i = 0; i < 200; ++i) text += "the  lamb   shall lie down\n      with the wolf. ";
+    write_file(folder / "text.txt", text);
+    // Spaces at the beginning of a text: all stay, one is left out, all are.
+    for (const char* const spaces : {"--add_dummy_prefix=false --remove_extra_whitespaces=false",
+                                     "--add_dummy_prefix=true --remove_extra_whitespaces=false",
+                                     "--add_dummy_prefix=true --remove_extra_whitespaces=true"}) {
+        const auto status = sentencepiece::SentencePieceTrainer::Train(
+            "--model_type=bpe --vocab_size=330 --byte_fallback=true --minloglevel=3 "
+            "--hard_vocab_limit=false --user_defined_symbols=\u2581\u2581,\u2581\u2581\u2581 " +
+            std::string(spaces) + " --input=" + (folder / "text.txt") +
+            " --model_prefix=" + (folder / "tokenizer"));
+        ASSERT_TRUE(status.ok()) << status.ToString();
+        expect_grown_as_decoded(*open_tokenizer(folder / "tokenizer.model"));
+    }
 }
 
 TEST(GrowingText, DecodesAFewTokensAtATime) {

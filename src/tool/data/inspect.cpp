@@ -2,11 +2,9 @@
 // vocabpipe data inspect: checks token files and shows their contents.
 #include <algorithm>
 #include <cstdio>
-#include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
-#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -54,8 +52,8 @@ void print(const char* key, int64_t value) {
     print(key, std::to_string(value));
 }
 
-/// The given model, else bytes if the ids look like bytes, else PREFIX.model if it has enough
-/// pieces, else none.
+/// The given tokenizer, else bytes if the ids look like bytes, else the one beside the data if it
+/// has enough ids, else none.
 std::unique_ptr<Tokenizer> find_tokenizer(const InspectArguments& options,
                                           const TokenSource& source, const TokenRange& range) {
     if (!options.tokenizer_model.empty()) {
@@ -66,15 +64,8 @@ std::unique_ptr<Tokenizer> find_tokenizer(const InspectArguments& options,
     if (range.max == ByteTokenizer::kEndOfDocument && range.min >= 0) {
         return std::make_unique<ByteTokenizer>();
     }
-    std::error_code ignored;
-    const std::string beside = source.info().name + ".model";
-    if (std::filesystem::is_regular_file(beside, ignored)) {
-        auto found = open_tokenizer(beside);
-        if (range.max < found->vocab_size()) {
-            return found;
-        }
-    }
-    return nullptr;
+    auto found = open_tokenizer_beside(source.info().name);
+    return found && range.max < found->vocab_size() ? std::move(found) : nullptr;
 }
 
 void print_text(const Tokenizer& tokenizer, const std::vector<int32_t>& tokens) {
@@ -248,8 +239,8 @@ Command data_inspect_command() {
                                   .absent = 0},
                                  {.names = "--tokenizer-model",
                                   .value = &o->tokenizer_model,
-                                  .help = "SentencePiece .model file for showing text",
-                                  .unset = "PREFIX.model"},
+                                  .help = "Tokenizer for showing text: a file, or a folder",
+                                  .unset = "the one beside PREFIX.bin"},
                                  {.names = "--data-format",
                                   .value = &o->format,
                                   .help = "Format of the files: auto, or raw-u8, raw-u16 or "

@@ -3,18 +3,16 @@
 #include <array>
 #include <chrono>
 #include <cstdio>
-#include <filesystem>
 #include <memory>
-#include <span>
 #include <string>
 #include <string_view>
-#include <system_error>
 #include <utility>
 #include <vector>
 
 #include "src/support/output_check.hpp"
 #include "src/support/output_file.hpp"
 #include "src/support/text_layout.hpp"
+#include "src/tool/data/carried_tokenizer.hpp"
 #include "src/tool/support/commands.hpp"
 #include "src/tool/support/interrupt.hpp"
 #include "src/tool/support/long_work.hpp"
@@ -112,8 +110,8 @@ void check_outputs(const PrepareArguments& options) {
     const OutputKind ours = tokens_output(options.output);
     check.add("--output", options.output + ".bin", ours);
     check.add("--output", options.output + ".idx", ours);
-    const bool trains = options.tokenizer == "sentencepiece" && options.tokenizer_model.empty();
-    if (trains) check.add("--output", options.output + ".model", ours);
+    OutputCheck beside(options.inputs);
+    CarriedTokenizer::check(beside, options.output, options.tokenizer_model, ours);
 }
 
 /// Refused only for SentencePiece, which would learn from U+FFFD in place of each such byte; for
@@ -144,7 +142,7 @@ Vocabulary make_vocabulary(const PrepareArguments& options, const std::vector<Te
         if (options.vocab_size != 0 && options.vocab_size != loaded->vocab_size()) {
             throw UsageError("--vocab-size " + std::to_string(options.vocab_size) + ": " +
                              options.tokenizer_model + " has " +
-                             std::to_string(loaded->vocab_size()) + " pieces; remove --vocab-size");
+                             std::to_string(loaded->vocab_size()) + " ids; remove --vocab-size");
         }
         return {std::move(loaded), {}};
     }
@@ -212,21 +210,17 @@ void tokenize(const PrepareArguments& options, const std::vector<TextInput>& inp
     }
 }
 
-/// Publishes the model, if one was trained, and the token files: all of them or none.
-MegatronTotals publish(const PrepareArguments& options, const std::string& model,
+/// Publishes the tokenizer and the token files: all of them or none.
+MegatronTotals publish(const PrepareArguments& options, const std::string& trained_model,
                        MegatronWriter& writer) {
-    if (model.empty()) {
-        return writer.finish();
-    }
-    OutputFile file(options.output + ".model");
-    file.write(std::as_bytes(std::span(model)));
-    file.sync();
-    file.publish();
+    CarriedTokenizer carried(options.output);
+    if (!trained_model.empty()) carried.take_model(trained_model);
+    if (!options.tokenizer_model.empty()) carried.take_files(options.tokenizer_model);
+    carried.publish();
     try {
         return writer.finish();
     } catch (...) {
-        std::error_code ignored;
-        std::filesystem::remove(file.path(), ignored);
+        carried.remove();
         throw;
     }
 }
@@ -287,7 +281,8 @@ Command data_prepare_command() {
                              {.names = "--output",
                               .value = &o->output,
                               .help = "Prefix of the output files: PREFIX.bin, PREFIX.idx and, "
-                                      "when a vocabulary is trained, PREFIX.model",
+                                      "but for bytes, the tokenizer's: PREFIX.model or "
+                                      "PREFIX.tokenizer.json, and what lies beside it",
                               .required = true},
                              {.names = "--tokenizer",
                               .value = &o->tokenizer,
@@ -302,7 +297,9 @@ Command data_prepare_command() {
                               .absent = 0},
                              {.names = "--tokenizer-model",
                               .value = &o->tokenizer_model,
-                              .help = "Use this SentencePiece .model file instead of training one"},
+                              .help = "Use this tokenizer instead of training one: a "
+                                      "tokenizer.json of Hugging Face, a .model of SentencePiece, "
+                                      "a .tiktoken, or a folder that has one"},
                              {.names = "--document-separator",
                               .value = &o->separator,
                               .help = "Where a document ends: at the end of a file, at "

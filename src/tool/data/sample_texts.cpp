@@ -9,10 +9,8 @@
 #include "vocabpipe/error.hpp"
 
 #include <algorithm>
-#include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
-#include <system_error>
 #include <utility>
 
 namespace vocabpipe::tool {
@@ -26,9 +24,7 @@ using TrainingSet = TrainingData::TrainingSet;
 /// The tokenizer for a data set, or null.
 std::unique_ptr<Tokenizer> tokenizer_of(const TrainingSet& set, const std::string& model) {
     if (!model.empty()) return open_tokenizer(model);
-    std::error_code ignored;
-    const std::string beside = set.tokens->info().name + ".model";
-    if (std::filesystem::is_regular_file(beside, ignored)) return open_tokenizer(beside);
+    if (auto beside = open_tokenizer_beside(set.tokens->info().name)) return beside;
     if (find_end_of_document(*set.tokens) == ByteTokenizer::kEndOfDocument) {
         return std::make_unique<ByteTokenizer>();
     }
@@ -80,8 +76,8 @@ public:
             if (model_.empty()) return result;
             throw UsageError("--tokenizer-model " + model_ + ": has " +
                              std::to_string(tokenizers_[which]->vocab_size()) +
-                             " pieces, but the data has token " + std::to_string(most) +
-                             "; use the model that the data was prepared with");
+                             " ids, but the data has token " + std::to_string(most) +
+                             "; use the one that the data was prepared with");
         }
         result.text = whole_characters(text_of(*tokenizers_[which], tokens));
         if (kTokensShown < seq_length_) result.text += " ...";

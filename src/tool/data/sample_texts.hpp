@@ -23,9 +23,9 @@ struct SampleTexts {
     std::string tokenizer;  ///< its name; empty: none is known, and there are no texts
 };
 
-/// At most `count` of each kind. `model`: a SentencePiece file; empty: PREFIX.model next to a data
-/// set, or bytes if its documents end as those of bytes do. InputFileError for the model;
-/// UsageError if the given model lacks tokens that are shown.
+/// At most `count` of each kind. `model`: what open_tokenizer() takes; empty: the one beside a data
+/// set, or bytes if its documents end as those of bytes do. InputFileError for the tokenizer;
+/// UsageError if the given one lacks tokens that are shown.
 [[nodiscard]] SampleTexts sample_texts(const TrainingData& data, const SubsetReader& subset,
                                        const std::string& model, int64_t count);
 

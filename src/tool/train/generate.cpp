@@ -13,12 +13,14 @@
 #include <random>
 #include <span>
 #include <string>
+#include <string_view>
 #include <system_error>
 #include <tuple>
 #include <utility>
 #include <vector>
 
 #include "src/step/rank_placement.hpp"
+#include "src/support/parse_number.hpp"
 #include "src/support/process_memory.hpp"
 #include "src/tool/launch/devices.hpp"
 #include "src/tool/launch/launch.hpp"
@@ -41,6 +43,8 @@ namespace {
 struct GenerateArguments {
     std::string load;
     std::string prompt;
+    std::string prompt_ids;  // empty: prompt is given
+    bool print_ids = false;
     std::string tokenizer_model;
     std::string tokenizer = "auto";
     bool no_bos = false;
@@ -56,32 +60,47 @@ struct GenerateArguments {
     int threads_per_rank = 0;  // 0: the rank's share of the cores
 };
 
-/// The given tokenizer, else tokenizer.model next to the weights, else bytes if the vocabulary has
-/// their size.
+/// The given tokenizer, else the one next to the weights, else bytes if the vocabulary has their
+/// size; null if there is none and only ids are read and printed.
 std::unique_ptr<Tokenizer> find_tokenizer(const GenerateArguments& o, const std::string& folder,
                                           int64_t vocab_size) {
-    const auto sentencepiece = [&](const std::string& path) {
+    const auto open = [&](const std::string& path) {
         auto found = open_tokenizer(path);
         if (found->vocab_size() > vocab_size) {
             throw UsageError("--tokenizer-model " + path + ": has " +
-                             std::to_string(found->vocab_size()) +
-                             " pieces, the model's vocabulary " + std::to_string(vocab_size) +
+                             std::to_string(found->vocab_size()) + " ids, the model's vocabulary " +
+                             std::to_string(vocab_size) +
                              " rows; give the one that the model was trained with");
         }
         return found;
     };
-    if (!o.tokenizer_model.empty()) return sentencepiece(o.tokenizer_model);
-    const std::string beside = folder + "/tokenizer.model";
-    std::error_code ignored;
-    if (o.tokenizer != "bytes" && std::filesystem::is_regular_file(beside, ignored)) {
-        return sentencepiece(beside);
-    }
+    if (!o.tokenizer_model.empty()) return open(o.tokenizer_model);
+    const std::string beside = tokenizer_file_in(folder);
+    if (o.tokenizer != "bytes" && !beside.empty()) return open(beside);
     if (o.tokenizer == "bytes" || vocab_size == ByteTokenizer::kVocabSize) {
         return std::make_unique<ByteTokenizer>();
     }
+    if (!o.prompt_ids.empty() && o.print_ids) return nullptr;
     throw UsageError(folder +
-                     ": has no tokenizer.model; give --tokenizer-model FILE (SentencePiece), "
-                     "or --tokenizer bytes");
+                     ": has no tokenizer.json and no tokenizer.model; give --tokenizer-model FILE, "
+                     "--tokenizer bytes, or --prompt-ids and --print-ids");
+}
+
+/// "1 2 3", also with commas.
+std::vector<int32_t> parse_ids(const std::string& text) {
+    std::vector<int32_t> ids;
+    for (size_t at = text.find_first_not_of(" ,"); at != std::string::npos;) {
+        const size_t end = std::min(text.find_first_of(" ,", at), text.size());
+        const auto id = parse_number<int32_t>(std::string_view(text).substr(at, end - at));
+        if (!id || *id < 0) {
+            throw UsageError("--prompt-ids: '" + text.substr(at, end - at) +
+                             "' is no token id; give numbers, such as \"1 2 3\"");
+        }
+        ids.push_back(*id);
+        at = text.find_first_not_of(" ,", end);
+    }
+    if (ids.empty()) throw UsageError("--prompt-ids: has no id; give numbers, such as \"1 2 3\"");
+    return ids;
 }
 
 std::string size_text(int64_t bytes) {
@@ -132,8 +151,46 @@ class Text {
 public:
     Text(const GenerateArguments& o, const Checkpoint& checkpoint)
         : tokenizer_(find_tokenizer(o, checkpoint.folder(), checkpoint.config().vocab_size)),
-          printed_([this](std::span<const int32_t> ids) { return tokenizer_->decode(ids); }) {
+          print_ids_(o.print_ids),
+          text_([this](std::span<const int32_t> ids) { return tokenizer_->decode(ids); }) {
         const int64_t vocab_size = checkpoint.config().vocab_size;
+        if (o.prompt_ids.empty()) {
+            encode_prompt(o, checkpoint);
+        } else {
+            prompt_ = parse_ids(o.prompt_ids);
+        }
+        for (const int32_t id : prompt_) {
+            if (id < vocab_size) continue;
+            throw UsageError((o.prompt_ids.empty() ? "--tokenizer " + tokenizer_->name()
+                                                   : std::string("--prompt-ids")) +
+                             ": the prompt has token " + std::to_string(id) +
+                             ", the model's vocabulary has " + std::to_string(vocab_size) +
+                             " rows; use the tokenizer that the model was trained with");
+        }
+    }
+
+    [[nodiscard]] const std::vector<int32_t>& prompt() const { return prompt_; }
+    /// -1: not known.
+    [[nodiscard]] int32_t end_of_document() const {
+        return tokenizer_ ? tokenizer_->end_of_document() : -1;
+    }
+    void print(std::span<const int32_t> ids) {
+        if (print_ids_) {
+            for (; ids_printed_ < ids.size(); ++ids_printed_) {
+                std::cout << (ids_printed_ > 0 ? " " : "") << ids[ids_printed_];
+            }
+        } else {
+            std::cout << text_.next(ids);
+        }
+        std::cout << std::flush;
+    }
+    void print_end(std::span<const int32_t> ids) {
+        if (!print_ids_) std::cout << text_.last(ids);
+        std::cout << "\n";
+    }
+
+private:
+    void encode_prompt(const GenerateArguments& o, const Checkpoint& checkpoint) {
         // Only models from elsewhere were trained with begin_of_document().
         std::error_code ignored;
         const bool own = std::filesystem::exists(checkpoint.training_path(), ignored);
@@ -142,23 +199,12 @@ public:
         }
         tokenizer_->encode(o.prompt == "-" ? read_prompt() : o.prompt, prompt_);
         if (prompt_.empty()) prompt_.push_back(tokenizer_->end_of_document());
-        for (const int32_t id : prompt_) {
-            if (id < vocab_size) continue;
-            throw UsageError("--tokenizer " + tokenizer_->name() + ": the prompt has token " +
-                             std::to_string(id) + ", the model's vocabulary has " +
-                             std::to_string(vocab_size) +
-                             " rows; use the tokenizer that the model was trained with");
-        }
     }
 
-    [[nodiscard]] const std::vector<int32_t>& prompt() const { return prompt_; }
-    [[nodiscard]] int32_t end_of_document() const { return tokenizer_->end_of_document(); }
-    void print(std::span<const int32_t> ids) { std::cout << printed_.next(ids) << std::flush; }
-    void print_end(std::span<const int32_t> ids) { std::cout << printed_.last(ids) << "\n"; }
-
-private:
     std::unique_ptr<Tokenizer> tokenizer_;
-    GrowingText printed_;
+    bool print_ids_;
+    size_t ids_printed_ = 0;
+    GrowingText text_;
     std::vector<int32_t> prompt_;
 };
 
@@ -296,10 +342,18 @@ Command generate_command() {
                          {.names = "--prompt",
                           .value = &o->prompt,
                           .help = "Text to continue; - reads standard input"},
+                         {.names = "--prompt-ids",
+                          .value = &o->prompt_ids,
+                          .help = "Token ids to continue in place of a text, such as \"1 2 3\"",
+                          .excludes = {"--prompt"}},
+                         {.names = "--print-ids",
+                          .value = &o->print_ids,
+                          .help = "Print token ids in place of their text"},
                          {.names = "--tokenizer-model",
                           .value = &o->tokenizer_model,
-                          .help = "SentencePiece model",
-                          .unset = "tokenizer.model beside the weights"},
+                          .help = "Tokenizer: a tokenizer.json of Hugging Face, a .model of "
+                                  "SentencePiece, a .tiktoken, or a folder that has one",
+                          .unset = "the one beside the weights"},
                          {.names = "--tokenizer",
                           .value = &o->tokenizer,
                           .help = "auto or bytes",

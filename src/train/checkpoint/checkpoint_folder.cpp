@@ -4,6 +4,7 @@
 #include "src/support/durable_calls.hpp"
 #include "src/support/output_file.hpp"
 #include "src/support/parse_number.hpp"
+#include "src/support/tokenizer_files.hpp"
 #include "src/train/checkpoint/tensor_folder.hpp"
 #include "src/train/checkpoint/training_state.hpp"
 #include "src/train/checkpoint/weight_files.hpp"
@@ -31,11 +32,13 @@ namespace {
 constexpr std::string_view kPrefix = "step-";
 constexpr std::string_view kPartial = ".partial";  // being written
 constexpr std::string_view kRemoved = ".removed";  // being removed
-constexpr std::array kFiles{kModelFile,  kModelIndex,    kOptimizerFile,
-                            kConfigFile, kTokenizerFile, kTrainingFile};
+constexpr std::array kFiles{kModelFile, kModelIndex, kOptimizerFile, kConfigFile, kTrainingFile};
 
 bool is_our_file(std::string_view name) {
-    return is_shard_name(name) || std::find(kFiles.begin(), kFiles.end(), name) != kFiles.end();
+    const auto has = [&](const auto& names) {
+        return std::find(names.begin(), names.end(), name) != names.end();
+    };
+    return is_shard_name(name) || has(kFiles) || has(kTokenizerFiles);
 }
 
 bool exists(const std::string& path) {

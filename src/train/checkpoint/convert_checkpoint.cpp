@@ -2,6 +2,7 @@
 #include "src/train/checkpoint/convert_checkpoint.hpp"
 
 #include "src/support/output_file.hpp"
+#include "src/support/tokenizer_files.hpp"
 #include "src/train/checkpoint/load_checkpoint.hpp"
 #include "src/train/checkpoint/model_tensors.hpp"
 #include "src/train/checkpoint/stored_elements.hpp"
@@ -29,18 +30,10 @@ namespace {
 
 constexpr int64_t kPieceElements = 1 << 20;
 
-/// Files that transformers keeps next to the weights.
-constexpr std::array<std::string_view, 11> kBeside{"generation_config.json",
-                                                   "tokenizer.json",
-                                                   "tokenizer_config.json",
-                                                   "tokenizer.model",
-                                                   "special_tokens_map.json",
-                                                   "added_tokens.json",
-                                                   "vocab.json",
-                                                   "merges.txt",
-                                                   "chat_template.jinja",
-                                                   "chat_template.json",
-                                                   "preprocessor_config.json"};
+/// Files that transformers keeps next to the weights, beside those of kTokenizerFiles.
+constexpr std::array<std::string_view, 6> kBeside{
+    "generation_config.json", "added_tokens.json",       "vocab.json", "merges.txt",
+    "chat_template.json",     "preprocessor_config.json"};
 
 /// A folder that gets its name when it is complete; otherwise it is removed.
 class NewFolder {
@@ -167,7 +160,9 @@ ConvertReport convert_checkpoint(const std::string& from, const std::string& to,
         report.bytes += plan.file_bytes();
     }
     if (!files.index.empty()) write_new_file(folder.file(kModelIndex), files.index);
-    for (const std::string_view name : kBeside) {
+    std::vector<std::string_view> beside(kBeside.begin(), kBeside.end());
+    beside.insert(beside.end(), kTokenizerFiles.begin(), kTokenizerFiles.end());
+    for (const std::string_view name : beside) {
         const std::string path = checkpoint.folder() + "/" + std::string(name);
         std::error_code ignored;
         if (fs::is_regular_file(path, ignored)) {

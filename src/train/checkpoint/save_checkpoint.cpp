@@ -63,8 +63,9 @@ CheckpointSaver::CheckpointSaver(Communicator& communicator, ModelRank& model, S
       folder_(folder),
       options_(std::move(options)),
       config_text_(print_model_config(model.config())) {
-    if (folder_ != nullptr && !options_.tokenizer.empty()) {
-        tokenizer_text_ = read_whole_file(options_.tokenizer, "it goes with every saved step");
+    for (const auto& [name, path] : options_.tokenizer) {
+        if (folder_ == nullptr) break;
+        tokenizer_texts_[name] = read_whole_file(path, "it goes with every saved step");
     }
     WeightFiles weights =
         plan_weight_files(model_file_tensors(model.config()), options_.max_shard_bytes);
@@ -208,7 +209,7 @@ void CheckpointSaver::publish(const std::vector<std::vector<std::byte>>& pieces_
         write_new_file(partial + "/" + std::string(name), text);
     };
     if (!index_text_.empty()) add_text(kModelIndex, index_text_);
-    if (!tokenizer_text_.empty()) add_text(kTokenizerFile, tokenizer_text_);
+    for (const auto& [name, text] : tokenizer_texts_) add_text(name, text);
     add_text(kConfigFile, config_text_);
     for (const auto& [name, file] : state_.files) report_.bytes += file.bytes;
     write_new_file(partial + "/" + std::string(kTrainingFile), print_training_state(state_));

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "src/support/tokenizer_files.hpp"
 #include "src/train/checkpoint/checkpoint_folder.hpp"
 #include "src/train/checkpoint/stored_rows.hpp"
 #include "src/train/checkpoint/training_state.hpp"
@@ -11,6 +12,7 @@
 #include <atomic>
 #include <cstdint>
 #include <future>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -23,7 +25,7 @@ struct SaveOptions {
     uint64_t max_shard_bytes = kMaxShardBytes;  ///< of the data of a file of weights
     /// Copy the rows first and write them beside the steps that follow, not while these wait.
     bool async = false;
-    std::string tokenizer = {};  ///< a file that each step gets a copy of; "": none
+    TokenizerFiles tokenizer = {};  ///< files that each step gets copies of
 };
 
 /// A step that is complete under its name.
@@ -81,7 +83,7 @@ private:
     Device& device_;
     SaveFolder* folder_;
     SaveOptions options_;
-    std::string tokenizer_text_;
+    std::map<std::string, std::string> tokenizer_texts_;  ///< contents, by the names of the files
     std::string config_text_;
     std::string index_text_;              ///< of shards; empty: one file of weights
     std::vector<std::string> names_;      ///< of the files with tensors: weights, optimizer

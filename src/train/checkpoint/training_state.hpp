@@ -13,8 +13,6 @@ namespace vocabpipe {
 
 inline constexpr std::string_view kTrainingFile = "training.json";
 inline constexpr std::string_view kOptimizerFile = "optimizer.safetensors";
-/// SentencePiece's model, for generate; present if the run's data or first weights have one.
-inline constexpr std::string_view kTokenizerFile = "tokenizer.model";
 inline constexpr std::string_view kConfigFile = "config.json";
 
 /// CRC-32C of a file's parts.

@@ -3,25 +3,24 @@
 
 #include "src/train/data/data_paths.hpp"
 
-#include <filesystem>
-#include <system_error>
+#include <string>
+#include <utility>
 #include <vector>
 
 namespace vocabpipe {
 
-std::string tokenizer_beside(const DataOptions& data) {
+TokenizerFiles tokenizer_beside(const DataOptions& data) {
     const std::vector<std::string>& words = data.train_path.empty() ? data.path : data.train_path;
-    std::string found;
+    TokenizerFiles found;
     for (const WeightedPath& one : parse_data_paths("--data-path", words)) {
-        std::string model = one.path;
+        std::string prefix = one.path;
         for (const char* const ending : {".bin", ".idx"}) {
-            if (model.ends_with(ending)) model.resize(model.size() - 4);
+            if (prefix.ends_with(ending)) prefix.resize(prefix.size() - 4);
         }
-        model += ".model";
-        std::error_code ignored;
-        if (!std::filesystem::is_regular_file(model, ignored)) continue;
-        if (!found.empty() && found != model) return "";
-        found = model;
+        TokenizerFiles files = tokenizer_files_beside(prefix);
+        if (files.empty()) continue;
+        if (!found.empty() && found != files) return {};
+        found = std::move(files);
     }
     return found;
 }

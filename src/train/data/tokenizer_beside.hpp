@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "src/support/tokenizer_files.hpp"
 #include "src/train/data/data_options.hpp"
-
-#include <string>
 
 namespace vocabpipe {
 
-/// PREFIX.model, which `data prepare` writes next to the tokens; "" if the training data have none
-/// or are a blend of several sets.
-[[nodiscard]] std::string tokenizer_beside(const DataOptions& data);
+/// The tokenizer's files that `data prepare` wrote next to the tokens; none if the training data
+/// have none or are a blend of several sets.
+[[nodiscard]] TokenizerFiles tokenizer_beside(const DataOptions& data);
 
 }  // namespace vocabpipe

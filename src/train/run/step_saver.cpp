@@ -8,7 +8,7 @@
 namespace vocabpipe {
 
 StepSaver::StepSaver(Communicator& communicator, const TrainOptions& options, ModelRank& model,
-                     SaveFolder* folder, const std::string& tokenizer, RunLog& log)
+                     SaveFolder* folder, const TokenizerFiles& tokenizer, RunLog& log)
     : options_(options),
       log_(log),
       saver_(communicator, model, folder,

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "src/support/tokenizer_files.hpp"
 #include "src/train/checkpoint/save_checkpoint.hpp"
 #include "src/train/log/run_log.hpp"
 #include "src/train/options/train_options.hpp"
@@ -18,7 +19,7 @@ class StepSaver {
 public:
     /// `folder`: as CheckpointSaver's. All arguments must outlive it.
     StepSaver(Communicator& communicator, const TrainOptions& options, ModelRank& model,
-              SaveFolder* folder, const std::string& tokenizer, RunLog& log);
+              SaveFolder* folder, const TokenizerFiles& tokenizer, RunLog& log);
 
     /// True every --save-interval steps, and after the last one.
     [[nodiscard]] bool due(int64_t step) const;

@@ -11,6 +11,7 @@
 #include "src/step/shared_folder.hpp"
 #include "src/support/process_memory.hpp"
 #include "src/support/text_layout.hpp"
+#include "src/support/tokenizer_files.hpp"
 #include "src/train/checkpoint/load_checkpoint.hpp"
 #include "src/train/checkpoint/training_state.hpp"
 #include "src/train/data/tokenizer_beside.hpp"
@@ -193,12 +194,10 @@ private:
     }
 
     /// Saved with every step: the data's tokenizer, else that of the initial model.
-    [[nodiscard]] std::string tokenizer() const {
-        std::string found = tokenizer_beside(options_.data);
+    [[nodiscard]] TokenizerFiles tokenizer() const {
+        TokenizerFiles found = tokenizer_beside(options_.data);
         if (!found.empty() || !checkpoint_) return found;
-        found = checkpoint_->folder() + "/" + std::string(kTokenizerFile);
-        std::error_code ignored;
-        return std::filesystem::is_regular_file(found, ignored) ? found : "";
+        return tokenizer_files_in(checkpoint_->folder());
     }
 
     void print_plan() const {

@@ -20,16 +20,8 @@ constexpr std::array<std::string_view, 5> kEnds{
     "end\xE2\x96\x81of\xE2\x96\x81sentence\xEF\xBD\x9C>",
     "</s>", "<eos>"};
 
-/// The file `name` beside a tokenizer.json or, with the same prefix, beside PREFIX.tokenizer.json.
-std::string beside(const std::string& path, std::string_view name) {
-    constexpr std::string_view kName = "tokenizer.json";
-    if (path.ends_with(kName))
-        return path.substr(0, path.size() - kName.size()) + std::string(name);
-    return (std::filesystem::path(path).parent_path() / name).string();
-}
-
 std::optional<StrictJson> json_beside(const std::string& path, std::string_view name) {
-    const std::string file = beside(path, name);
+    const std::string file = beside_tokenizer(path, name);
     std::error_code ignored;
     if (!std::filesystem::is_regular_file(file, ignored)) return {};
     return StrictJson::parse(read_whole_file(file, "it belongs to the tokenizer"), file);
@@ -48,6 +40,14 @@ std::optional<std::string> token_at(const StrictJson& json, std::string_view key
 }
 
 }  // namespace
+
+std::string beside_tokenizer(const std::string& path, std::string_view name) {
+    constexpr std::string_view kName = "tokenizer.json";
+    if (path.ends_with(kName)) {
+        return path.substr(0, path.size() - kName.size()) + std::string(name);
+    }
+    return (std::filesystem::path(path).parent_path() / name).string();
+}
 
 DocumentTokens find_document_tokens(const std::string& path,
                                     const std::function<bool(std::string_view)>& has_token) {
@@ -75,8 +75,8 @@ DocumentTokens find_document_tokens(const std::string& path,
         return result;
     }
     throw InputFileError(path + ": nothing says which token ends a document; name it in " +
-                         beside(path, "tokenizer_config.json") + ", such as {\"eos_token\": \"" +
-                         std::string(kEnds[0]) + "\"}");
+                         beside_tokenizer(path, "tokenizer_config.json") +
+                         ", such as {\"eos_token\": \"" + std::string(kEnds[0]) + "\"}");
 }
 
 }  // namespace vocabpipe

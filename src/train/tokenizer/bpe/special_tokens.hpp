@@ -8,6 +8,10 @@
 
 namespace vocabpipe {
 
+/// The path of the file `name` that belongs to a tokenizer's file: in its folder, and with its
+/// prefix if that is PREFIX.tokenizer.json.
+[[nodiscard]] std::string beside_tokenizer(const std::string& path, std::string_view name);
+
 /// Texts of the tokens around documents.
 struct DocumentTokens {
     std::optional<std::string> begin;  ///< none: documents begin without a token
