@@ -200,7 +200,7 @@ std::string texts_of(const SampleTexts& texts) {
     if (texts.tokenizer.empty()) {
         return page +
                "<p>No tokenizer is known for this data: give --tokenizer-model, or put it beside "
-               "the data as PREFIX.model.</p>\n";
+               "the data as PREFIX.tokenizer.json or PREFIX.model.</p>\n";
     }
     page +=
         "<p>How samples from all over the data begin; each row has one that was chosen and one "
