@@ -9,7 +9,8 @@
 set -euo pipefail
 
 packages=(g++ cmake ninja-build libopenmpi-dev openmpi-bin libdnnl-dev
-    libtomlplusplus-dev nlohmann-json3-dev libsentencepiece-dev libpcre2-dev libutf8proc-dev bible-kjv bible-kjv-text)
+    libtomlplusplus-dev nlohmann-json3-dev libsentencepiece-dev libpcre2-dev libutf8proc-dev zlib1g-dev libzstd-dev
+    bible-kjv bible-kjv-text)
 case "${1:-}" in
     "") ;;
     --cache) packages=(ccache) ;;

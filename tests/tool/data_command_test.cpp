@@ -115,7 +115,7 @@ TEST(DataPrepare, TakesTheTextsOfJsonLines) {
     };
     EXPECT_EQ(refused("--input j.jsonl --json-key body"),
               "vocabpipe: error: j.jsonl line 2: has no \"body\"; strings are under \"text\"; "
-              "choose one with --json-key\n");
+              "choose one with --json-keys\n");
     EXPECT_EQ(refused("--input j.jsonl --json-keys id"),
               "vocabpipe: error: j.jsonl line 2: \"id\" is no string but number; strings are "
               "under \"text\"\n");
@@ -351,7 +351,7 @@ TEST(DataPrepare, LeavesNothingBehindWhenTerminated) {
             "' && '" VOCABPIPE_PROGRAM
             "' data prepare --output set --tokenizer-model m.model --input" +
             inputs + " & job=$!; cd '" + (folder / "") +
-            "'; until ls set.bin.partial-* >/dev/null 2>&1; do sleep 0.05; done; sleep 0.3; "
+            "'; until ls set.bin.partial >/dev/null 2>&1; do sleep 0.05; done; sleep 0.3; "
             "kill -" +
             std::to_string(signal) + " $job; wait $job");
         EXPECT_EQ(made.exit_code, 128 + signal);
@@ -492,7 +492,7 @@ INSTANTIATE_TEST_SUITE_P(
         BadInput{"data prepare --input empty.txt --output x --tokenizer sentencepiece "
                  "--vocab-size 300",
                  3, "no text to train a vocabulary on"},
-        BadInput{"data prepare --input a.gz --output x", 3, "gzip-compressed data"},
+        BadInput{"data prepare --input a.gz --output x", 3, "a.gz: the gzip data is"},
         BadInput{"data prepare --input a.txt --output x --tokenizer-model none", 3, "none: cannot"},
         BadInput{"data prepare --input a.txt --output x --tokenizer-model a.txt", 3,
                  "a.txt: is not a SentencePiece model"},

@@ -1,27 +1,39 @@
 // SPDX-License-Identifier: Apache-2.0
 // vocabpipe data prepare: converts text to token files, and trains a tokenizer if asked to.
-#include <array>
+#include <sched.h>
+#include <sys/stat.h>
+
+#include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <cstdio>
+#include <filesystem>
 #include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
+#include "src/support/control_groups.hpp"
+#include "src/support/json_text.hpp"
 #include "src/support/output_check.hpp"
 #include "src/support/output_file.hpp"
+#include "src/support/partial_file.hpp"
+#include "src/support/read_whole_file.hpp"
 #include "src/support/text_layout.hpp"
 #include "src/tool/data/carried_tokenizer.hpp"
+#include "src/tool/data/text_progress.hpp"
 #include "src/tool/support/commands.hpp"
 #include "src/tool/support/interrupt.hpp"
 #include "src/tool/support/long_work.hpp"
-#include "src/tool/support/progress.hpp"
-#include "src/train/data/document_splitter.hpp"
-#include "src/train/data/megatron_writer.hpp"
-#include "src/train/data/text_file.hpp"
-#include "src/train/data/text_input.hpp"
-#include "src/train/data/utf8_check.hpp"
+#include "src/tool/support/text.hpp"
+#include "src/train/data/matching_files.hpp"
+#include "src/train/prepare/prepare_tokens.hpp"
+#include "src/train/text/document_splitter.hpp"
+#include "src/train/text/text_file.hpp"
+#include "src/train/text/text_input.hpp"
+#include "src/train/text/utf8_check.hpp"
 #include "src/train/tokenizer/byte_tokenizer.hpp"
 #include "src/train/tokenizer/open_tokenizer.hpp"
 #include "src/train/tokenizer/sentencepiece_tokenizer.hpp"
@@ -32,6 +44,8 @@ namespace vocabpipe::tool {
 
 namespace {
 
+constexpr int kMostCores = CPU_SETSIZE;  // 1024
+
 struct PrepareArguments {
     std::vector<std::string> inputs;
     std::string output;
@@ -41,7 +55,9 @@ struct PrepareArguments {
     std::string separator = "file";
     bool separator_given = false;
     std::string format = "auto";
-    std::string json_key = "text";
+    std::vector<std::string> json_keys = {"text"};
+    int64_t max_bad_lines = 0;
+    int64_t workers = 0;  // 0: not given
 };
 
 /// The tokenizer, and the bytes of its model if it was trained here.
@@ -69,7 +85,16 @@ bool keeps_bytes(const PrepareArguments& options) {
            (options.tokenizer.empty() && options.tokenizer_model.empty());
 }
 
+bool trains(const PrepareArguments& options) {
+    return options.tokenizer == "sentencepiece" && options.tokenizer_model.empty();
+}
+
 void check_options(const PrepareArguments& options) {
+    if (options.json_keys.size() != 1) {
+        throw UsageError("--json-keys " + options.json_keys.front() + " " + options.json_keys[1] +
+                         ": takes one key; for several, run once for each, with --output "
+                         "PREFIX_KEY_document as Megatron names them");
+    }
     const bool model_given = !options.tokenizer_model.empty();
     if (options.tokenizer == "bytes" && model_given) {
         throw UsageError("--tokenizer-model: requires --tokenizer sentencepiece, got bytes");
@@ -97,7 +122,7 @@ std::vector<TextInput> find_inputs(const PrepareArguments& options) {
             throw UsageError("--document-separator " + options.separator + ": each line of " +
                              path + " is a document; leave it out, or use --input-format text");
         }
-        inputs.push_back({path, lines ? options.json_key : std::string()});
+        inputs.push_back({path, lines ? options.json_keys.front() : std::string()});
     }
     return inputs;
 }
@@ -114,7 +139,7 @@ void check_outputs(const PrepareArguments& options) {
     CarriedTokenizer::check(beside, options.output, options.tokenizer_model, ours);
 }
 
-/// Refused only for SentencePiece, which would learn from U+FFFD in place of each such byte; for
+/// Refused for SentencePiece alone, which would learn from U+FFFD in place of each such byte; for
 /// the byte tokenizer, any bytes are tokens.
 void refuse_binary(const PrepareArguments& options, const TextCheck& text) {
     const int64_t strange = text.invalid + text.zeros;
@@ -136,7 +161,7 @@ void note_invalid(const PrepareArguments& options, const TextCheck& text) {
 }
 
 Vocabulary make_vocabulary(const PrepareArguments& options, const std::vector<TextInput>& inputs,
-                           ProgressLine& progress) {
+                           TextProgress& progress) {
     if (!options.tokenizer_model.empty()) {
         auto loaded = open_tokenizer(options.tokenizer_model);
         if (options.vocab_size != 0 && options.vocab_size != loaded->vocab_size()) {
@@ -149,6 +174,7 @@ Vocabulary make_vocabulary(const PrepareArguments& options, const std::vector<Te
     if (options.tokenizer == "sentencepiece") {
         SentencePieceTrainingOptions training;
         training.vocab_size = options.vocab_size;
+        training.leave_out_bad_lines = options.max_bad_lines > 0;
         SentencePieceVocabulary trained_here = [&] {
             const LongWork work("training the vocabulary");
             return train_sentencepiece(inputs, training);
@@ -169,154 +195,199 @@ Vocabulary make_vocabulary(const PrepareArguments& options, const std::vector<Te
     return {std::make_unique<ByteTokenizer>(), {}};
 }
 
-/// Reads, splits, encodes and writes all inputs. Output appears when the writer finishes.
-void tokenize(const PrepareArguments& options, const std::vector<TextInput>& inputs,
-              const Tokenizer& tokenizer, int64_t total_bytes, ProgressLine& progress,
-              MegatronWriter& writer) {
-    const InterruptGuard interrupt;
-    std::vector<int32_t> ids;
-    int64_t bytes = 0;
-    int64_t tokens = 0;
-    DocumentSplitter splitter(parse_document_separator(options.separator),
-                              {.piece =
-                                   [&](std::string_view text) {
-                                       interrupt.check();
-                                       ids.clear();
-                                       tokenizer.encode(text, ids);
-                                       writer.append(ids);
-                                       tokens += static_cast<int64_t>(ids.size());
-                                       progress.show(bytes, total_bytes, tokens);
-                                   },
-                               .end =
-                                   [&] {
-                                       const int32_t end = tokenizer.end_of_document();
-                                       writer.append({&end, 1});
-                                       writer.end_document();
-                                       ++tokens;
-                                   }});
-    for (const TextInput& input : inputs) {
-        read_text(input, {.text = [&](std::string_view block) { splitter.feed(block); },
-                          .end = [&] { splitter.end_file(); },
-                          .progress =
-                              [&](int64_t read) {
-                                  interrupt.check();
-                                  bytes += read;
-                              }});
-    }
-    if (tokens == 0) {
-        throw InputFileError(options.inputs.front() +
-                             (options.inputs.size() > 1 ? " and the other inputs" : "") +
-                             ": no text found, so there is nothing to write");
-    }
+/// What a preparation must have in common with one that was killed, to go on with it.
+std::string state_arguments(const PrepareArguments& options, const std::vector<TextInput>& inputs) {
+    nlohmann::ordered_json json{{"tokenizer", options.tokenizer},
+                                {"vocab_size", options.vocab_size},
+                                {"separator", options.separator},
+                                {"max_bad_lines", options.max_bad_lines},
+                                {"files", nlohmann::ordered_json::array()}};
+    const auto add_file = [&](const std::string& path, const std::string& key) {
+        struct stat state {};
+        (void)::stat(path.c_str(), &state);  // zeros if it is missing, which reading it reports
+        json["files"].push_back({std::filesystem::absolute(path).string(), key,
+                                 static_cast<int64_t>(state.st_size), state.st_mtim.tv_sec,
+                                 state.st_mtim.tv_nsec});
+    };
+    for (const TextInput& input : inputs) add_file(input.path, input.json_key);
+    if (!options.tokenizer_model.empty()) add_file(options.tokenizer_model, "");
+    return json_text(json);
 }
 
-/// Publishes the tokenizer and the token files: all of them or none.
-MegatronTotals publish(const PrepareArguments& options, const std::string& trained_model,
-                       MegatronWriter& writer) {
-    CarriedTokenizer carried(options.output);
-    if (!trained_model.empty()) carried.take_model(trained_model);
-    if (!options.tokenizer_model.empty()) carried.take_files(options.tokenizer_model);
-    carried.publish();
-    try {
-        return writer.finish();
-    } catch (...) {
-        carried.remove();
-        throw;
+/// The threads that encode: as many as --workers says, or as cores that the process may use.
+int workers_of(const PrepareArguments& options) {
+    if (options.workers != 0) return static_cast<int>(options.workers);
+    cpu_set_t cores;
+    const int allowed =
+        ::sched_getaffinity(0, sizeof cores, &cores) == 0 ? CPU_COUNT(&cores) : kMostCores;
+    const double quota = control_groups().cpus.value_or(allowed);
+    return std::clamp(static_cast<int>(std::ceil(quota)), 1, allowed);
+}
+
+/// Refuses what is no text before a vocabulary is learned from it: that takes a pass over the text,
+/// which encoding does not need.
+void check_before_training(const PrepareArguments& options, const std::vector<TextInput>& inputs) {
+    std::vector<std::string> plain;
+    for (const TextInput& input : inputs) {
+        if (input.json_key.empty()) plain.push_back(input.path);
     }
+    const LongWork work("reading the text");
+    refuse_binary(options, check_text_files(plain));
+}
+
+/// The model that a killed preparation trained, or a new one.
+Vocabulary vocabulary_of(const PrepareArguments& options, const std::vector<TextInput>& inputs,
+                         const std::optional<PreparationState>& from, TextProgress& progress) {
+    if (!trains(options)) return make_vocabulary(options, inputs, progress);
+    if (from) {
+        std::string model = read_whole_file(PartialFile::name_of(options.output + ".model"), "");
+        auto trained = std::make_unique<SentencePieceTokenizer>(model, options.output + ".model");
+        return {std::move(trained), std::move(model)};
+    }
+    check_before_training(options, inputs);
+    return make_vocabulary(options, inputs, progress);
+}
+
+void print_totals(const PrepareArguments& options, const Prepared& prepared, int64_t vocab_size,
+                  double seconds) {
+    const MegatronTotals& totals = prepared.totals;
+    std::string made = options.output + ": " + counted(totals.documents, "document") + ", " +
+                       counted(totals.tokens, "token") + ", " + counted(totals.bytes, "byte") +
+                       ", " + format("%.1f s", seconds);
+    std::printf("%s\ntoken type %s, vocabulary size %lld\n", wrap_text(made, 4).c_str(),
+                std::string(token_type_name(totals.type)).c_str(),
+                static_cast<long long>(vocab_size));
+    if (prepared.bad_lines > 0) {
+        std::printf("left out: %s\n", counted(prepared.bad_lines, "bad line").c_str());
+    }
+    std::printf("train with: --data-path %s --vocab-size %lld\n", options.output.c_str(),
+                static_cast<long long>(vocab_size));
 }
 
 void prepare(PrepareArguments options) {
     const auto begin = std::chrono::steady_clock::now();
     options.output = output_prefix(options.output);
     check_options(options);
+    std::vector<std::string> files;
+    for (const std::string& input : options.inputs) append_matching_files(input, files);
+    options.inputs = std::move(files);
     int64_t total_bytes = 0;
-    for (const std::string& input : options.inputs) {
-        total_bytes += text_file_bytes(input);
-    }
+    for (const std::string& input : options.inputs) total_bytes += text_file_bytes(input);
     const std::vector<TextInput> inputs = find_inputs(options);
     check_outputs(options);
-    const TextCheck text = [&] {
-        const LongWork work("reading the text");
-        return check_text_files(options.inputs);
-    }();
-    refuse_binary(options, text);
     { const OutputFile probe(options.output + ".bin"); }  // fails before the training, not after it
 
-    ProgressLine progress(/*everywhere=*/true);
-    const Vocabulary vocabulary = make_vocabulary(options, inputs, progress);
-    const Tokenizer& tokenizer = *vocabulary.tokenizer;
-    MegatronWriter writer(options.output, tokenizer.vocab_size());
-    tokenize(options, inputs, tokenizer, total_bytes, progress, writer);
-    progress.announce("writing ...");
-    const MegatronTotals totals = publish(options, vocabulary.trained_model, writer);
+    TextProgress progress(total_bytes);
+    const std::string arguments = state_arguments(options, inputs);
+    FoundState found = find_preparation_state(options.output, arguments, inputs.size());
+    if (!found.why_anew.empty()) {
+        std::fprintf(stderr, "vocabpipe: note: %s; beginning anew\n",
+                     one_line(found.why_anew).c_str());
+    }
+    if (found.state) {
+        std::fprintf(stderr, "vocabpipe: note: going on after %s of %s\n",
+                     counted(found.state->position.tokens, "token").c_str(),
+                     one_line(PreparationState::file_of(options.output)).c_str());
+    }
+    const Vocabulary vocabulary = vocabulary_of(options, inputs, found.state, progress);
+    CarriedTokenizer carried(options.output);
+    if (!vocabulary.trained_model.empty()) carried.take_model(vocabulary.trained_model);
+    if (!options.tokenizer_model.empty()) carried.take_files(options.tokenizer_model);
+    const InterruptGuard interrupt;
+    const Prepared prepared = prepare_tokens(
+        {.inputs = inputs,
+         .output = options.output,
+         .separator = parse_document_separator(options.separator),
+         .max_bad_lines = options.max_bad_lines,
+         .workers = workers_of(options),
+         .trained_model = vocabulary.trained_model,
+         .arguments = arguments,
+         .from = std::move(found.state),
+         .poll = [&] { interrupt.check(); },
+         .progress = [&](int64_t bytes, int64_t tokens) { progress.show(bytes, tokens); },
+         .bad_line =
+             [&](const std::string& line) {
+                 progress.clear();
+                 std::fprintf(stderr, "vocabpipe: note: left out %s\n", one_line(line).c_str());
+             },
+         .check_text =
+             [&](const TextCheck& text) {
+                 refuse_binary(options, text);
+                 progress.announce("writing ...");
+             },
+         .publish_beside = [&] { carried.publish(); },
+         .remove_beside = [&] { carried.remove(); }},
+        *vocabulary.tokenizer);
     progress.clear();
-    note_invalid(options, text);
-
+    note_invalid(options, prepared.text);
     const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - begin;
-    const std::string type(token_type_name(totals.type));
-    std::array<char, 32> seconds;
-    std::snprintf(seconds.data(), seconds.size(), "%.1f s", elapsed.count());
-    const std::string made = options.output + ": " + counted(totals.documents, "document") + ", " +
-                             counted(totals.tokens, "token") + ", " +
-                             counted(totals.bytes, "byte") + ", " + seconds.data();
-    std::printf("%s\ntoken type %s, vocabulary size %lld\n", wrap_text(made, 4).c_str(),
-                type.c_str(), static_cast<long long>(tokenizer.vocab_size()));
-    std::printf("train with: --data-path %s --vocab-size %lld\n", options.output.c_str(),
-                static_cast<long long>(tokenizer.vocab_size()));
+    print_totals(options, prepared, vocabulary.tokenizer->vocab_size(), elapsed.count());
 }
 
 }  // namespace
 
 Command data_prepare_command() {
     const auto o = std::make_shared<PrepareArguments>();
-    return {
-        .name = "prepare",
-        .description = "Convert text files to PREFIX.bin and PREFIX.idx",
-        .flags = {{.flags = {{.names = "--input",
-                              .value = &o->inputs,
-                              .help = "Text in UTF-8 (any bytes with --tokenizer bytes), or JSON "
-                                      "lines",
-                              .repeats = true,
-                              .required = true},
-                             {.names = "--output",
-                              .value = &o->output,
-                              .help = "Prefix of the output files: PREFIX.bin, PREFIX.idx and, "
-                                      "but for bytes, the tokenizer's: PREFIX.model or "
-                                      "PREFIX.tokenizer.json, and what lies beside it",
-                              .required = true},
-                             {.names = "--tokenizer",
-                              .value = &o->tokenizer,
-                              .help =
-                                  "bytes: 257 ids, no model (default); sentencepiece: a trained "
-                                  "vocabulary",
-                              .choices = {"bytes", "sentencepiece"}},
-                             {.names = "--vocab-size",
-                              .value = &o->vocab_size,
-                              .help = "Size of the SentencePiece vocabulary to train",
-                              .range = between(1, 0x1p30),
-                              .absent = 0},
-                             {.names = "--tokenizer-model",
-                              .value = &o->tokenizer_model,
-                              .help = "Use this tokenizer instead of training one: a "
-                                      "tokenizer.json of Hugging Face, a .model of SentencePiece, "
-                                      "a .tiktoken, or a folder that has one"},
-                             {.names = "--document-separator",
-                              .value = &o->separator,
-                              .help = "Where a document ends: at the end of a file, at "
-                                      "blank-lines, or at every line",
-                              .choices = {"file", "blank-lines", "line"}},
-                             {.names = "--input-format",
-                              .value = &o->format,
-                              .help = "text; jsonl: a JSON object per line, each a document; auto: "
-                                      "jsonl where the first line is an object",
-                              .choices = {"auto", "text", "jsonl"}},
-                             {.names = "--json-key,--json-keys",
-                              .value = &o->json_key,
-                              .help = "Key of the text in JSON lines"}}}},
-        .run = [o](const GivenFlags& given) {
-            o->separator_given = given.contains("--document-separator");
-            prepare(*o);
-        }};
+    return {.name = "prepare",
+            .description = "Convert text files to PREFIX.bin and PREFIX.idx",
+            .flags =
+                {{.flags = {{.names = "--input",
+                             .value = &o->inputs,
+                             .help = "Text in UTF-8 (any bytes with --tokenizer bytes) or JSON "
+                                     "lines, also compressed by gzip or zstd: files and quoted "
+                                     "patterns",
+                             .repeats = true,
+                             .required = true},
+                            {.names = "--output",
+                             .value = &o->output,
+                             .help = "Prefix of the output files: PREFIX.bin, PREFIX.idx and, "
+                                     "but for bytes, the tokenizer's: PREFIX.model or "
+                                     "PREFIX.tokenizer.json, and what lies beside it",
+                             .required = true},
+                            {.names = "--tokenizer",
+                             .value = &o->tokenizer,
+                             .help = "bytes: 257 ids, no model (default); sentencepiece: a trained "
+                                     "vocabulary",
+                             .choices = {"bytes", "sentencepiece"}},
+                            {.names = "--vocab-size",
+                             .value = &o->vocab_size,
+                             .help = "Size of the SentencePiece vocabulary to train",
+                             .range = between(1, 0x1p30),
+                             .absent = 0},
+                            {.names = "--tokenizer-model",
+                             .value = &o->tokenizer_model,
+                             .help = "Use this tokenizer instead of training one: a "
+                                     "tokenizer.json of Hugging Face, a .model of SentencePiece, "
+                                     "a .tiktoken, or a folder that has one"},
+                            {.names = "--document-separator",
+                             .value = &o->separator,
+                             .help = "Where a document ends: at the end of a file, at "
+                                     "blank-lines, or at every line",
+                             .choices = {"file", "blank-lines", "line"}},
+                            {.names = "--input-format",
+                             .value = &o->format,
+                             .help = "text; jsonl: a JSON object per line, each a document; auto: "
+                                     "jsonl where the first line is an object",
+                             .choices = {"auto", "text", "jsonl"}},
+                            {.names = "--json-keys,--json-key",
+                             .value = &o->json_keys,
+                             .help = "Key of the text in JSON lines",
+                             .repeats = true},
+                            {.names = "--max-bad-lines",
+                             .value = &o->max_bad_lines,
+                             .help = "Leave out up to N lines of JSON without a document, and name "
+                                     "the first ten; beyond, write nothing",
+                             .range = between(0, 0x1p40)},
+                            {.names = "--workers",
+                             .value = &o->workers,
+                             .help = "Threads that encode; the output is the same for any number",
+                             .range = between(1, kMostCores),
+                             .unset = "all cores",
+                             .absent = 0}}}},
+            .run = [o](const GivenFlags& given) {
+                o->separator_given = given.contains("--document-separator");
+                prepare(*o);
+            }};
 }
 
 }  // namespace vocabpipe::tool

@@ -3,9 +3,7 @@
 
 #include <unistd.h>
 
-#include <array>
 #include <chrono>
-#include <cstdint>
 #include <cstdio>
 #include <string>
 
@@ -44,14 +42,6 @@ public:
         if (now - shown_ < std::chrono::milliseconds(200)) return;
         shown_ = now;
         announce(text.c_str());
-    }
-
-    void show(int64_t bytes, int64_t total_bytes, int64_t tokens) {
-        std::array<char, 96> text;
-        std::snprintf(text.data(), text.size(), "%.1f of %.1f MB, %.2f M tokens",
-                      static_cast<double>(bytes) * 1e-6, static_cast<double>(total_bytes) * 1e-6,
-                      static_cast<double>(tokens) * 1e-6);
-        show(text.data());
     }
 
     void clear() {

@@ -48,7 +48,7 @@ struct TextMagic {
     std::string_view magic;
     const char* description;
     const char* remedy;
-    bool compressed;
+    bool binary;
 };
 
 constexpr std::array<TextMagic, 12> kTextMagics{{
@@ -63,8 +63,8 @@ constexpr std::array<TextMagic, 12> kTextMagics{{
      "write its elements with tofile() as uint16 and use --data-format raw-u16", false},
     {"BIN.TOK\n"sv, "an LLMQ token file",
      "strip its 1024-byte header and use --data-format raw-u32", false},
-    {"PAR1"sv, "a Parquet file", kExport, false},
-    {"ARROW1"sv, "an Arrow file", kExport, false},
+    {"PAR1"sv, "a Parquet file", kExport, true},
+    {"ARROW1"sv, "an Arrow file", kExport, true},
     {"MMIDIDX\0\0"sv, "the index of a Megatron dataset",
      "use the prefix of the .idx and .bin files", false},
     {"{\""sv, "JSON text", kPrepare, false},
@@ -100,7 +100,7 @@ FileIdentity identify_bytes(std::span<const std::byte> bytes) {
     }
     for (const TextMagic& magic : kTextMagics) {
         if (head.starts_with(magic.magic)) {
-            return {magic.description, magic.remedy, magic.compressed};
+            return {magic.description, magic.remedy, magic.binary};
         }
     }
     if (head.size() >= sizeof(int32_t)) {

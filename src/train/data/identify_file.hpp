@@ -13,7 +13,7 @@ namespace vocabpipe {
 struct FileIdentity {
     std::string description;  // "an llm.c model checkpoint", "gzip-compressed data"
     std::string remedy;       // what to do about it; never empty
-    bool compressed = false;
+    bool binary = false;      // compressed, an archive or a table: its bytes are no text
 };
 
 /// Looks at the first bytes of a file that no reader recognised.

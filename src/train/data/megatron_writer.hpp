@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "src/support/output_file.hpp"
+#include "src/support/partial_file.hpp"
 #include "src/train/data/loss_weights_writer.hpp"
 #include "vocabpipe/token_type.hpp"
 
@@ -20,15 +21,34 @@ struct MegatronTotals {
     TokenType type = TokenType::u16;
 };
 
+/// How far a set is written; made by MegatronWriter::sync(), and where another writer goes on.
+struct MegatronPosition {
+    int64_t documents = 0;
+    int64_t tokens = 0;
+    int64_t entries = 0;  ///< of PREFIX.idx.partial
+    int64_t open = 0;     ///< tokens of the sequence that has not ended
+    int64_t bytes = 0;    ///< of PREFIX.bin.partial
+    LossWeightsPosition weights;
+};
+
 /// Writes PREFIX.bin and PREFIX.idx, Megatron's indexed dataset: u16 tokens for vocabularies below
 /// 65,500, else i32; and PREFIX.weights, if tokens have loss weights. The files appear complete or
-/// not at all, the .idx last; until finish() returns there are only temporary names, which the
-/// destructor removes. Failures are OutputFileErrors. Memory: 20 bytes per document.
+/// not at all, the .idx last. Until finish() returns there are PREFIX.bin.partial,
+/// PREFIX.idx.partial (the lengths of sequences) and PREFIX.weights.partial, which the destructor
+/// removes and a killed process leaves. Failures are OutputFileErrors. Memory: a few MiB, however
+/// many documents there are.
 class MegatronWriter {
 public:
-    /// UsageError if vocab_size is not in [1, 2^31 - 1].
+    /// Goes on at `from`, which needs the partial files of the writer that made it.
+    /// UsageError if vocab_size is not in [1, 2^31 - 1], or another process writes to the prefix.
     MegatronWriter(const std::string& prefix, int64_t vocab_size,
-                   std::optional<LossWeightType> loss_weights = {});
+                   std::optional<LossWeightType> loss_weights = {},
+                   const MegatronPosition& from = {});
+
+    /// Whether the partial files of `prefix` hold all that was written at `from`.
+    [[nodiscard]] static bool can_go_on(const std::string& prefix,
+                                        std::optional<LossWeightType> loss_weights,
+                                        const MegatronPosition& from);
 
     /// Appends tokens to the current document. An id outside of the vocabulary is
     /// std::invalid_argument. With loss weights, those of the tokens are 1.
@@ -40,25 +60,31 @@ public:
     /// Ends the current document, which may be empty.
     void end_document();
 
+    /// Makes everything so far durable.
+    [[nodiscard]] MegatronPosition sync();
+
     /// Ends a document that has tokens, then writes and names all files. Call it once.
     MegatronTotals finish();
 
+    [[nodiscard]] int64_t tokens() const { return position_.tokens; }
+
 private:
     void append_tokens(std::span<const int32_t> tokens);
-    void end_sequence();
-    void write_index();
-    void write(const void* data, size_t bytes);
+    void end_sequence(bool ends_document);
+    void add_entry(int32_t entry);
+    /// Calls `visit` for every entry.
+    template <class Visit>
+    void for_each_entry(const Visit& visit);
+    void write_index(OutputFile& idx);
 
     int64_t vocab_size_;
+    TokenType type_;
+    MegatronPosition position_;
     std::string weights_path_;
-    OutputFile bin_, idx_;
+    PartialFile bin_, entries_;
     std::optional<LossWeightsWriter> weights_;
-    MegatronTotals totals_;
-    std::vector<int32_t> lengths_;     // tokens of each sequence
-    std::vector<int64_t> boundaries_;  // sequences before each document, and the total
-    int32_t open_ = 0;                 // tokens of the current sequence
-    std::vector<uint16_t> narrow_;     // scratch
-    std::vector<float> ones_;          // likewise
+    std::vector<uint16_t> narrow_;  // scratch
+    std::vector<float> ones_;       // likewise
 };
 
 }  // namespace vocabpipe

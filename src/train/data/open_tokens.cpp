@@ -2,11 +2,8 @@
 // Finds the format of token files by their names and first bytes, and opens them as one stream.
 #include "vocabpipe/open_tokens.hpp"
 
-#include <glob.h>
-
 #include <algorithm>
 #include <filesystem>
-#include <new>
 #include <system_error>
 #include <utility>
 #include <vector>
@@ -15,6 +12,7 @@
 #include "src/train/data/file_tokens.hpp"
 #include "src/train/data/identify_file.hpp"
 #include "src/train/data/llmc_shard.hpp"
+#include "src/train/data/matching_files.hpp"
 #include "src/train/data/megatron_reader.hpp"
 #include "src/train/data/weighted_tokens.hpp"
 #include "vocabpipe/error.hpp"
@@ -44,25 +42,6 @@ std::string megatron_prefix(const std::string& path) {
     return exists(path + ".idx") ? path : std::string();
 }
 
-void append_matches(const std::string& pattern, std::vector<std::string>& files) {
-    if (exists(pattern) || pattern.find_first_of("*?[") == std::string::npos) {
-        files.push_back(pattern);
-        return;
-    }
-    glob_t matches{};
-    const int result = ::glob(pattern.c_str(), GLOB_ERR, nullptr, &matches);
-    for (size_t i = 0; result == 0 && i < matches.gl_pathc; ++i) {
-        files.emplace_back(matches.gl_pathv[i]);  // sorted by glob()
-    }
-    ::globfree(&matches);
-    if (result == GLOB_NOSPACE) {
-        throw std::bad_alloc();
-    }
-    if (result != 0) {
-        throw InputFileError(pattern + ": no file matches this pattern");
-    }
-}
-
 /// The files of a comma-separated list of names and patterns; a file whose name is the whole list
 /// comes first.
 std::vector<std::string> expand(const std::string& list) {
@@ -73,7 +52,7 @@ std::vector<std::string> expand(const std::string& list) {
     for (size_t begin = 0; begin <= list.size();) {
         const size_t end = std::min(list.find(',', begin), list.size());
         if (end > begin) {
-            append_matches(list.substr(begin, end - begin), files);
+            append_matching_files(list.substr(begin, end - begin), files);
         }
         begin = end + 1;
     }

@@ -8,8 +8,8 @@
 #include <unordered_map>
 #include <utility>
 
-#include "src/train/data/document_splitter.hpp"
-#include "src/train/data/text_file.hpp"
+#include "src/train/text/document_splitter.hpp"
+#include "src/train/text/text_file.hpp"
 #include "vocabpipe/error.hpp"
 
 namespace vocabpipe {
@@ -89,10 +89,10 @@ Sentences read_sentences(const std::vector<TextInput>& inputs,
     DocumentSplitter lines(
         DocumentSeparator::line,
         {.piece = [&](std::string_view line) { sentences.add_line(line); }, .end = [] {}});
-    for (const TextInput& input : inputs) {
-        read_text(input, {.text = [&](std::string_view block) { lines.feed(block); },
-                          .end = [&] { lines.end_file(); }});
-    }
+    TextSink sink{.text = [&](std::string_view block) { lines.feed(block); },
+                  .end = [&] { lines.end_file(); }};
+    if (options.leave_out_bad_lines) sink.bad_line = [](int64_t, const std::string&) {};
+    for (const TextInput& input : inputs) read_text(input, sink);
     if (sentences.empty()) {
         throw InputFileError(inputs.front().path +
                              (inputs.size() > 1 ? " and the other inputs" : "") +

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "src/train/data/text_input.hpp"
+#include "src/train/text/text_input.hpp"
 
 namespace vocabpipe {
 
@@ -16,6 +16,8 @@ struct SentencePieceTrainingOptions {
     // Limit for text that has no white space for thousands of bytes, and so no words: none of its
     // pieces occurs twice, and learning from it takes many times as long.
     int64_t max_unbroken_bytes = int64_t{1} << 19;
+    // Whether lines of JSON without a document are left out, or an InputFileError.
+    bool leave_out_bad_lines = false;
 };
 
 struct SentencePieceVocabulary {

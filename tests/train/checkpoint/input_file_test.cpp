@@ -7,7 +7,7 @@
 #include "src/support/read_whole_file.hpp"
 #include "src/train/checkpoint/load_checkpoint.hpp"
 #include "src/train/data/data_file.hpp"
-#include "src/train/data/text_file.hpp"
+#include "src/train/text/text_file.hpp"
 #include "tests/train/checkpoint/checkpoint_run.hpp"
 #include "tests/train/data/expect_error.hpp"
 #include "vocabpipe/error.hpp"

@@ -36,6 +36,9 @@ private:
 struct TextCheck {
     int64_t bytes = 0, invalid = 0, zeros = 0;
     std::string first;  ///< "FILE at byte 17"; empty: all of it is UTF-8
+
+    /// Adds a file whose check has ended.
+    void add(const std::string& path, const Utf8Check& file);
 };
 [[nodiscard]] TextCheck check_text_files(const std::vector<std::string>& paths);
 

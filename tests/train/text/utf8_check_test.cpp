@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/train/data/utf8_check.hpp"
+#include "src/train/text/utf8_check.hpp"
 
 #include <gtest/gtest.h>
 

@@ -5,7 +5,8 @@
 #include <functional>
 #include <string>
 #include <string_view>
-#include <vector>
+
+#include "src/train/text/line_splitter.hpp"
 
 namespace vocabpipe {
 
@@ -20,18 +21,24 @@ struct TextInput {
 /// read or holds an array: objects must stand one per line.
 [[nodiscard]] bool holds_json_lines(const std::string& path);
 
+/// The document of a line of JSON; BadLine if it has none.
+[[nodiscard]] std::string text_of_line(const TextInput& input, const LineSplitter::Line& line);
+
+/// "FILE line N: reason", in messages about a line.
+[[nodiscard]] std::string about_line(const TextInput& input, int64_t line, std::string_view reason);
+
 /// Callbacks of read_text().
 struct TextSink {
     /// A block of a text.
     std::function<void(std::string_view block)> text;
     /// The text has ended: the file, or one line's document.
     std::function<void()> end;
-    /// Bytes of the file read since the last call; may be empty.
-    std::function<void(int64_t bytes)> progress = {};
+    /// A line of JSON without a document, which is left out. Empty: it is an InputFileError.
+    std::function<void(int64_t line, const std::string& reason)> bad_line = {};
 };
 
 /// Reads all of a file, holding one block or one line of JSON. Errors as read_text_file(), and
-/// "FILE line N: ..." for a line that is no object with a string under the key.
+/// "FILE line N: ..." for a bad line.
 void read_text(const TextInput& input, const TextSink& sink);
 
 }  // namespace vocabpipe

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/train/data/document_splitter.hpp"
+#include "src/train/text/document_splitter.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,17 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/train/data/text_file.hpp"
+#include "src/train/text/text_file.hpp"
 
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <memory>
 #include <span>
 #include <system_error>
 #include <utility>
 
 #include "src/support/lfs_pointer.hpp"
 #include "src/train/data/identify_file.hpp"
+#include "src/train/text/decompress.hpp"
 #include "vocabpipe/error.hpp"
 
 namespace vocabpipe {
@@ -77,9 +79,10 @@ private:
     int file_;
 };
 
+/// Refuses what is compressed in other ways, and tables.
 void check_content(const std::string& path, std::string_view head) {
     const FileIdentity found = identify_bytes(std::as_bytes(std::span(head)));
-    if (found.compressed) {
+    if (found.binary) {
         throw InputFileError(path + ": is not text but " + found.description + "; " + found.remedy);
     }
 }
@@ -91,25 +94,31 @@ int64_t text_file_bytes(const std::string& path) {
     const int64_t bytes = file.bytes();
     std::string head(64, '\0');
     head.resize(file.read(head));
-    check_content(path, head);
+    if (find_decompressor(path, head) == nullptr) check_content(path, head);
     return bytes;
 }
 
-void read_text_file(const std::string& path, const std::function<void(std::string_view)>& take) {
+void read_text_file(const std::string& path, const std::function<void(std::string_view)>& take,
+                    const std::function<void(int64_t)>& progress) {
     const TextFile file(path);
     (void)file.bytes();
     std::string block(kReadBytes, '\0');
+    std::unique_ptr<Decompressor> decompressor;
     for (bool first = true;; first = false) {
-        const size_t filled = file.read(block);
-        const auto text = std::string_view(block).substr(0, filled);
+        const auto bytes = std::string_view(block).substr(0, file.read(block));
         if (first) {
-            check_content(path, text);
+            decompressor = find_decompressor(path, bytes);
+            if (decompressor == nullptr) check_content(path, bytes);
         }
-        if (text.empty()) {
-            return;
+        if (bytes.empty()) break;
+        if (progress) progress(static_cast<int64_t>(bytes.size()));
+        if (decompressor != nullptr) {
+            decompressor->feed(bytes, take);
+        } else {
+            take(bytes);
         }
-        take(text);
     }
+    if (decompressor != nullptr) decompressor->end();
 }
 
 }  // namespace vocabpipe
