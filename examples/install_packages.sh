@@ -4,6 +4,7 @@
 #
 #   examples/install_packages.sh          to build the programs and train
 #   examples/install_packages.sh --tests  also what the tests and benchmarks need
+#   examples/install_packages.sh --chats  the template engine that examples/chats/render_chats.py needs alone
 #   examples/install_packages.sh --cache  ccache alone: with it .ci/run compiles once what several builds share
 #   examples/install_packages.sh --full   also what tests/run.sh --full needs: a browser (300 MB), Slurm, sshd
 set -euo pipefail
@@ -13,13 +14,14 @@ packages=(g++ cmake ninja-build libopenmpi-dev openmpi-bin libdnnl-dev
     bible-kjv bible-kjv-text)
 case "${1:-}" in
     "") ;;
+    --chats) packages=(python3-jinja2) ;;
     --cache) packages=(ccache) ;;
     --tests | --full)
         packages+=(libgtest-dev libgmock-dev librapidcheck-dev libbenchmark-dev libcli11-dev clang-format pkgconf
-            procps iproute2 doxygen mkdocs mkdocs-material xz-utils)
+            procps iproute2 doxygen mkdocs mkdocs-material xz-utils python3-jinja2)
         ;;
     *)
-        echo "install_packages.sh: error: $1: the options are --tests, --cache and --full" >&2
+        echo "install_packages.sh: error: $1: the options are --chats, --tests, --cache and --full" >&2
         exit 2
         ;;
 esac

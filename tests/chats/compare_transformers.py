@@ -1,0 +1,143 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Compares examples/chats with apply_chat_template() of transformers, template by template:
+
+    pip install transformers jinja2
+    tests/chats/compare_transformers.py [TEMPLATE_OR_FOLDER...]   # default: tests/chats/templates
+    tests/chats/compare_transformers.py --write                   # records transformers.json
+
+Every template renders the chats of chats.jsonl, with and without the prompt that asks for an answer. Texts must
+be equal, chats that one side refuses must be refused by the other, and where the template marks what the
+assistant says, the tokens that transformers masks must be those that overlap our ranges.
+"""
+import json
+import os
+import pathlib
+import sys
+
+os.environ["TRANSFORMERS_VERBOSITY"] = "error"
+
+import tokenizers
+import transformers
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent.parent / "examples" / "chats"))
+
+from chat_lines import ChatReader, tools_of
+from chat_template import ChatError, ChatTemplate, ChatTemplates, InputError, plain_messages
+
+TOKENS = {"bos_token": "<s>", "eos_token": "</s>"}
+
+
+def byte_tokenizer():
+    """Every byte is a token; <s>, </s> and those of ChatML are one, too."""
+    letters = sorted(tokenizers.pre_tokenizers.ByteLevel.alphabet())
+    model = tokenizers.models.BPE({letter: at for at, letter in enumerate(letters)}, [])
+    made = tokenizers.Tokenizer(model)
+    made.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
+    made.decoder = tokenizers.decoders.ByteLevel()
+    return transformers.PreTrainedTokenizerFast(
+        tokenizer_object=made, extra_special_tokens=["<|im_start|>", "<|im_end|>"], **TOKENS)
+
+
+def theirs(tokenizer, source, chat, prompt):
+    """The text, and per character whether a learnt token covers it (None: the template marks nothing)."""
+    arguments = dict(tools=tools_of(chat), chat_template=source, add_generation_prompt=prompt)
+    try:
+        text = tokenizer.apply_chat_template(chat["messages"], tokenize=False, **arguments)
+    except Exception:
+        return None, None
+    if "endgeneration" not in source:
+        return text, None
+    result = tokenizer.apply_chat_template(chat["messages"], tokenize=True, return_dict=True,
+                                           return_assistant_tokens_mask=True, **arguments)
+    encoding = tokenizer(text, add_special_tokens=False, return_offsets_mapping=True)
+    assert encoding["input_ids"] == result["input_ids"]
+    learnt = [span for span, mask in zip(encoding["offset_mapping"], result["assistant_masks"]) if mask]
+    return text, (encoding["offset_mapping"], learnt)
+
+
+def ours(template, chat, prompt):
+    try:
+        return template.render(plain_messages(chat["messages"]), tools_of(chat), {}, prompt)
+    except ChatError:
+        return None, None
+
+
+def by_bytes(text, spans):
+    return [[len(text[:begin].encode()), len(text[:end].encode())] for begin, end in spans]
+
+
+def compare(tokenizer, name, source, chats):
+    """Texts that were equal, chats that both refuse, masks that were equal; differences are printed."""
+    try:
+        template = ChatTemplate(source, name, TOKENS)
+    except InputError as error:
+        template = None
+        print(f"{name}: {error}")
+    equal, refused, masks, different = 0, 0, 0, 0
+    for at, chat in enumerate(chats):
+        for prompt in (False, True):
+            text, mask = theirs(tokenizer, source, chat, prompt)
+            rendered, spans = ours(template, chat, prompt) if template else (None, None)
+            if text != rendered:
+                different += 1
+                print(f"{name}: chat {at}, prompt {prompt}: texts differ\n  {text!r}\n  {rendered!r}")
+            elif text is None:
+                refused += 1
+            else:
+                equal += 1
+            if text is not None and text == rendered and mask is not None:
+                offsets, learnt = mask
+                overlap = [(begin, end) for begin, end in offsets
+                           if any(begin < last and end > first for first, last in spans)]
+                masks += overlap == learnt
+                if overlap != learnt:
+                    different += 1
+                    print(f"{name}: chat {at}: masks differ\n  {learnt}\n  {overlap}")
+    return equal, refused, masks, different
+
+
+def record(tokenizer, sources, chats):
+    """What transformers makes of the committed templates: per template and chat the text and its marked bytes."""
+    made = {}
+    for name, source in sources:
+        made[name] = []
+        for chat in chats:
+            # transformers' own function that also says where {% generation %} is.
+            try:
+                [text], spans = transformers.utils.chat_template_utils.render_jinja_template(
+                    [plain_messages(chat["messages"])], tools=tools_of(chat), chat_template=source,
+                    return_assistant_tokens_mask=True, **TOKENS)
+            except Exception:
+                made[name].append(None)
+                continue
+            one = {"text": text}
+            if "endgeneration" in source:
+                one["marked"] = by_bytes(text, [span for span in spans[0] if span[0] < span[1]])
+            made[name].append(one)
+    (HERE / "transformers.json").write_text(json.dumps(made, ensure_ascii=True, indent=1, sort_keys=True) + "\n")
+    print(f"transformers.json: {len(sources)} templates, {len(chats)} chats, transformers {transformers.__version__}")
+
+
+def main():
+    paths = [pathlib.Path(word) for word in sys.argv[1:] if word != "--write"] or [HERE / "templates"]
+    files = sorted(file for path in paths for file in (path.glob("*.jinja") if path.is_dir() else [path]))
+    sources = [(file.stem, file.read_text(encoding="utf-8")) for file in files]
+    chats = [json.loads(line) for line in (HERE / "chats.jsonl").read_text(encoding="utf-8").splitlines()]
+    tokenizer = byte_tokenizer()
+    if "--write" in sys.argv:
+        return record(tokenizer, sources, chats)
+    totals = [0, 0, 0, 0]
+    for name, source in sources:
+        found = compare(tokenizer, name, source, chats)
+        print(f"{name:<55} {found[0]:3} equal, {found[1]:3} refused by both, {found[2]:3} masks equal, "
+              f"{found[3]:3} different")
+        totals = [total + one for total, one in zip(totals, found)]
+    print(f"{len(sources)} templates: {totals[0]} texts equal, {totals[1]} refused by both, {totals[2]} masks equal, "
+          f"{totals[3]} different (transformers {transformers.__version__})")
+    return 1 if totals[3] or not sources else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
