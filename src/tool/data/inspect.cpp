@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // vocabpipe data inspect: checks token files and shows their contents.
 #include <algorithm>
+#include <array>
 #include <cstdio>
 #include <memory>
 #include <optional>
@@ -8,9 +9,13 @@
 #include <utility>
 #include <vector>
 
+#include "src/support/output_check.hpp"
+#include "src/support/output_file.hpp"
 #include "src/support/text_layout.hpp"
+#include "src/tool/data/learnt_text.hpp"
 #include "src/tool/support/commands.hpp"
 #include "src/tool/support/quantity.hpp"
+#include "src/tool/support/terminal.hpp"
 #include "src/tool/support/text.hpp"
 #include "src/train/data/check_tokens.hpp"
 #include "src/train/data/data_paths.hpp"
@@ -30,6 +35,7 @@ namespace {
 constexpr int64_t kFirstTokens = 16;   // printed as numbers
 constexpr int64_t kTextTokens = 1024;  // decoded, up to the end of the first document
 constexpr size_t kTextBytes = 300;     // printed
+constexpr int64_t kPageTexts = 16;     // of --html, spread over the documents
 
 struct InspectArguments {
     std::vector<std::string> path;  // a name, or weights and names of a blend
@@ -40,6 +46,9 @@ struct InspectArguments {
     int64_t seq_length = 0;  // 0: not given
     std::string packing_strategy = "wrapped";
     int64_t eod_token_id = -1;
+    std::optional<int64_t> document;
+    std::string color = "auto";
+    std::string html;
 };
 
 constexpr size_t kKeys = 15;  // width of the keys
@@ -71,6 +80,64 @@ std::unique_ptr<Tokenizer> find_tokenizer(const InspectArguments& options,
 void print_text(const Tokenizer& tokenizer, const std::vector<int32_t>& tokens) {
     const auto end = std::find(tokens.begin(), tokens.end(), tokenizer.end_of_document());
     print("first text", quoted(tokenizer.decode({tokens.begin(), end}), kTextBytes));
+}
+
+/// Document number `document`, or the beginning of it.
+LearntText document_text(const TokenSource& source, const Tokenizer& tokenizer, int64_t document) {
+    std::array<int64_t, 2> ends{};
+    source.read_document_starts(document, ends);
+    return learnt_text(source, tokenizer, document, ends[0], ends[1] - ends[0], kTextTokens);
+}
+
+void print_document(const InspectArguments& options, const TokenSource& source,
+                    const Tokenizer& tokenizer, int64_t document) {
+    const bool underline = options.color == "always" || (options.color == "auto" && wants_color());
+    const LearntText text = document_text(source, tokenizer, document);
+    print("document", std::to_string(document) + ", " + std::to_string(text.learnt) + " of " +
+                          counted(text.tokens, "token") + " learnt (" +
+                          (underline ? "underlined" : "{+so+}") + ")");
+    std::fputs(marked_lines(text, underline).c_str(), stdout);
+}
+
+void write_page(const InspectArguments& options, const TokenSource& source,
+                const Tokenizer& tokenizer) {
+    const TokenSourceInfo& info = source.info();
+    std::vector<std::string> files = info.files;
+    for (const std::string& one : {info.index, info.loss_weights, options.tokenizer_model}) {
+        if (!one.empty()) files.push_back(one);
+    }
+    OutputCheck check(std::move(files));
+    check.add("--html", options.html, page_output());
+    std::vector<LearntText> texts;
+    const int64_t shown = std::min(kPageTexts, info.documents);
+    for (int64_t i = 0; i < shown; ++i) {
+        // The middles of equal parts.
+        texts.push_back(
+            document_text(source, tokenizer, (2 * i + 1) * info.documents / (2 * shown)));
+    }
+    OutputFile file(options.html);
+    file.write(learnt_page(info.name, tokenizer.name(), texts));
+    file.publish();
+    print("page", options.html + "; open it in a browser");
+}
+
+/// What --document and --html need.
+void require_documents(const InspectArguments& options, const TokenSourceInfo& info,
+                       const Tokenizer* tokenizer) {
+    const std::string flag =
+        options.document ? "--document " + std::to_string(*options.document) : "--html";
+    if (info.documents < 0) {
+        throw UsageError(flag + ": " + info.name + " does not say where documents begin; use a " +
+                         "Megatron indexed dataset");
+    }
+    if (tokenizer == nullptr) {
+        throw UsageError(flag + ": no tokenizer is known for " + info.name +
+                         "; give it with --tokenizer-model");
+    }
+    if (options.document && *options.document >= info.documents) {
+        throw UsageError(flag + ": " + info.name + " has " + counted(info.documents, "document") +
+                         ", numbered from 0");
+    }
 }
 
 /// Returns why no run can train on these parts; empty: one can.
@@ -170,8 +237,17 @@ Inspected inspect_one(const InspectArguments& options, const std::string& path) 
     print("first tokens", first + (source->size() > kFirstTokens ? " ..." : ""));
     if (tokenizer) {
         print("tokenizer", tokenizer->name());
+    }
+    if (options.document || !options.html.empty())
+        require_documents(options, info, tokenizer.get());
+    if (options.document) {
+        print_document(options, *source, *tokenizer, *options.document);
+    } else if (tokenizer && !info.loss_weights.empty() && info.documents > 0) {
+        print_document(options, *source, *tokenizer, 0);
+    } else if (tokenizer) {
         print_text(*tokenizer, tokens);
     }
+    if (!options.html.empty()) write_page(options, *source, *tokenizer);
     const int64_t vocab_size = options.vocab_size > 0 ? options.vocab_size
                                : tokenizer            ? tokenizer->vocab_size()
                                                       : 0;
@@ -184,6 +260,10 @@ void inspect(const InspectArguments& options) {
         throw UsageError("--packing-strategy bfd: set --seq-length, the length to pack into");
     }
     const std::vector<WeightedPath> blend = parse_data_paths("data inspect", options.path);
+    if (blend.size() > 1 && (options.document || !options.html.empty())) {
+        throw UsageError((options.document ? "--document: " : "--html: ") +
+                         std::string("shows one data set; name it alone"));
+    }
     int64_t vocab_size = 0;
     std::string obstacle;
     std::string flag = "--data-path";
@@ -263,7 +343,22 @@ Command data_inspect_command() {
                                   .unit = "ID",
                                   .range = between(0, 0x1p31 - 1),
                                   .unset = "from the data",
-                                  .absent = -1}}}},
+                                  .absent = -1},
+                                 {.names = "--document",
+                                  .value = &o->document,
+                                  .help = "Show this document, from 0, with learnt tokens marked",
+                                  .unit = "N",
+                                  .range = between(0, 0x1p53)},
+                                 {.names = "--color",
+                                  .value = &o->color,
+                                  .help = "Underline learnt tokens: always, never, or auto, on a "
+                                          "terminal; {+so+} marks them otherwise",
+                                  .unit = "WHEN",
+                                  .choices = {"auto", "always", "never"}},
+                                 {.names = "--html",
+                                  .value = &o->html,
+                                  .help = "Write a page of documents with learnt tokens underlined",
+                                  .unit = "FILE"}}}},
             .run = [o](const GivenFlags&) { inspect(*o); }};
 }
 

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <array>
 #include <cstdio>
-#include <cstdlib>
 #include <memory>
 
 #include "src/support/text_layout.hpp"
@@ -15,6 +14,7 @@
 #include "src/tool/support/commands.hpp"
 #include "src/tool/support/long_work.hpp"
 #include "src/tool/support/quantity.hpp"
+#include "src/tool/support/terminal.hpp"
 #include "src/tool/support/text.hpp"
 #include "vocabpipe/error.hpp"
 #include "vocabpipe/pass_times.hpp"
@@ -36,13 +36,6 @@ int terminal_width() {
     winsize size{};
     if (::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col == 0) return kWithoutTerminal;
     return size.ws_col;
-}
-
-bool wants_colour() {
-    const char* refused = std::getenv("NO_COLOR");  // https://no-color.org
-    const char* terminal = std::getenv("TERM");
-    return ::isatty(STDOUT_FILENO) == 1 && (refused == nullptr || *refused == '\0') &&
-           (terminal == nullptr || std::string_view(terminal) != "dumb");
 }
 
 std::string stages_of(const Schedule& schedule, int rank) {
@@ -91,7 +84,7 @@ void print_grid(const ShowArguments& options, const ScheduledStep& step) {
     const std::string grid = time_grid(
         schedule, times,
         {.width = options.width > 0 ? options.width : terminal_width(),
-         .colour = wants_colour(),
+         .colour = wants_color(),
          .ticks_per_unit = unit,
          .time_text = [&](int64_t ticks) { return time_text(ticks, step.ticks_per_unit); }});
     std::printf("%s\n", grid.c_str());

@@ -5,9 +5,11 @@
 #include <cmath>
 #include <cstdio>
 #include <string_view>
+#include <utility>
 
 #include "src/support/html_text.hpp"
 #include "src/support/text_layout.hpp"
+#include "src/tool/support/html_page.hpp"
 
 namespace vocabpipe::tool {
 
@@ -19,18 +21,6 @@ constexpr double kLeft = 70, kRight = 10, kTop = 10, kBottom = 26;
 constexpr size_t kMostSources = 40;  // bars: half with the largest shares, half with the smallest
 
 constexpr const char* kStyle = R"(
-:root { --text: #1c2330; --soft: #647084; --line: #d9dde3; --chosen: #4f8f3a; --out: #aab4c3;
-  --open: #eef1f5; --accent: #2f6bd8; color-scheme: light; }
-@media (prefers-color-scheme: dark) { :root { --text: #e6eaf1; --soft: #95a1b5; --line: #323a47;
-  --chosen: #7ab865; --out: #5d6a7e; --open: #1c212a; --accent: #79a8ff; color-scheme: dark; } }
-* { box-sizing: border-box; }
-body { font: 14px/1.5 system-ui, "Segoe UI", "DejaVu Sans", sans-serif; color: var(--text);
-  max-width: 880px; margin: 24px auto; padding: 0 14px; }
-h1 { font-size: 20px; } h2 { font-size: 15px; margin: 28px 0 2px; }
-p { color: var(--soft); margin: 0 0 8px; }
-table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
-td { padding: 1px 18px 1px 0; vertical-align: top; overflow-wrap: anywhere; } td:first-child { color: var(--soft);
-  overflow-wrap: normal; }
 .wide { overflow-x: auto; } svg { width: 100%; min-width: 620px; height: auto; font-size: 11px; }
 svg text { fill: var(--soft); font-variant-numeric: tabular-nums; }
 .axis { stroke: var(--line); } .chosen { fill: var(--chosen); } .out { fill: var(--out); }
@@ -39,11 +29,7 @@ svg text { fill: var(--soft); font-variant-numeric: tabular-nums; }
 .mean { stroke: var(--accent); stroke-dasharray: 4 3; }
 .texts { display: grid; grid-template-columns: 1fr 1fr; gap: 10px 14px; }
 .texts h3 { font-size: 13px; margin: 6px 0 0; }
-.text { border: 1px solid var(--line); border-left: 3px solid var(--out); border-radius: 4px;
-  padding: 6px 9px; min-width: 0; }
 .text.of-chosen { border-left-color: var(--chosen); }
-.text div { font-size: 12px; color: var(--soft); }
-.text pre { font: inherit; font-size: 13px; white-space: pre-wrap; overflow-wrap: anywhere; margin: 2px 0 0; }
 .chip { display: inline-block; width: 10px; height: 10px; border-radius: 2px; margin: 0 4px 0 10px; }
 )";
 
@@ -214,16 +200,7 @@ std::string texts_of(const SampleTexts& texts) {
 }  // namespace
 
 std::string SelectionPage::html() const {
-    std::string page =
-        "<!DOCTYPE html>\n<!-- SPDX-License-Identifier: Apache-2.0 -->\n<html "
-        "lang=\"en\"><head><meta charset=\"utf-8\">\n"
-        "<meta name=\"viewport\" content=\"width=device-width\">\n<title>" +
-        html_text(title) + "</title>\n<style>" + kStyle + "</style></head>\n<body>\n<h1>" +
-        html_text(title) + "</h1>\n<table>\n";
-    for (const auto& [name, value] : facts) {
-        page += "<tr><td>" + html_text(name) + "</td><td>" + html_text(value) + "</td></tr>\n";
-    }
-    page += "</table>\n<h2>Decided by bounding</h2>\n";
+    std::string page = "<h2>Decided by bounding</h2>\n";
     const bool decided =
         std::ranges::any_of(steps, [](const Step& step) { return step.decided > 0; });
     if (!decided) {
@@ -255,7 +232,8 @@ std::string SelectionPage::html() const {
             "</p>\n" + bars;
     }
     if (texts) page += texts_of(*texts);
-    return page + "</body></html>\n";
+    return HtmlPage{.title = title, .facts = facts, .style = kStyle, .body = std::move(page)}
+        .html();
 }
 
 }  // namespace vocabpipe::tool

@@ -25,4 +25,11 @@ std::function<int()> terminal_columns() {
     return columns;
 }
 
+bool wants_color() {
+    const char* refused = std::getenv("NO_COLOR");
+    const char* terminal = std::getenv("TERM");
+    return ::isatty(STDOUT_FILENO) == 1 && (refused == nullptr || *refused == '\0') &&
+           (terminal == nullptr || std::string_view(terminal) != "dumb");
+}
+
 }  // namespace vocabpipe::tool

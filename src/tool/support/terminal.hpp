@@ -11,4 +11,8 @@ namespace vocabpipe::tool {
 /// terminal.
 [[nodiscard]] std::function<int()> terminal_columns();
 
+/// Whether standard output shows colors and underlines: it is a terminal that can, and NO_COLOR
+/// (https://no-color.org) does not forbid them.
+[[nodiscard]] bool wants_color();
+
 }  // namespace vocabpipe::tool
