@@ -86,21 +86,24 @@ LearntText learnt_text(const TokenSource& source, const Tokenizer& tokenizer, in
 }
 
 std::string marked_lines(const LearntText& text, bool underline) {
-    const std::string_view begin = underline ? "\033[4m" : "{+";
-    const std::string_view end = underline ? "\033[24m" : "+}";
-    std::string marked;
+    constexpr const char* kIndent = "  ";
+    const std::string begin = underline ? "\033[4m" : "{+";
+    const std::string end = underline ? "\033[24m" : "+}";
+    std::string lines = kIndent;
     for (const LearntText::Part& part : text.parts) {
-        marked += part.learnt ? std::string(begin) + part.text + std::string(end) : part.text;
+        if (part.learnt) lines += begin;
+        for (const char c : part.text) {
+            if (c != '\n') {
+                lines += c;
+            } else if (part.learnt && underline) {
+                lines += end + "\n" + kIndent + begin;  // the indentation is not underlined
+            } else {
+                lines += std::string("\n") + kIndent;
+            }
+        }
+        if (part.learnt) lines += end;
     }
-    if (text.cut) marked += " ...";
-    std::string lines;
-    std::string_view rest = marked;
-    while (!rest.empty()) {
-        const size_t line = std::min(rest.find('\n'), rest.size());
-        lines += "  " + std::string(rest.substr(0, line)) + "\n";
-        rest.remove_prefix(std::min(line + 1, rest.size()));
-    }
-    return lines;
+    return lines + (text.cut ? " ...\n" : "\n");
 }
 
 std::string learnt_page(const std::string& data, const std::string& tokenizer,
