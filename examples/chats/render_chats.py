@@ -3,6 +3,7 @@
 """Renders chats with a tokenizer's chat template, for vocabpipe data prepare (docs/instructions.md).
 
     render_chats.py --input chats.jsonl --tokenizer FOLDER --output rendered.jsonl
+    render_chats.py --ask QUESTION --tokenizer FOLDER | vocabpipe generate --load MODEL --prompt -
 
 A line of the input is {"messages": [{"role": ..., "content": ...}, ...]}, with tools if there are any, or
 {"prompt": ..., "completion": ...}. A line of the output is {"text": ..., "learn": [[begin, end], ...]}: the
@@ -244,9 +245,11 @@ def count_from(least):
 
 def parse_options():
     parser = argparse.ArgumentParser(prog="render_chats.py", description=__doc__.splitlines()[0], allow_abbrev=False)
-    parser.add_argument("--input", action="append", required=True, metavar="FILE",
-                        help="JSON lines, also compressed by gzip; again for further files")
-    parser.add_argument("--output", required=True, metavar="FILE", help="rendered lines; NAME.gz is compressed")
+    task = parser.add_mutually_exclusive_group(required=True)
+    task.add_argument("--input", action="append", metavar="FILE",
+                      help="JSON lines, also compressed by gzip; again for further files")
+    task.add_argument("--ask", metavar="TEXT", help="print the prompt that asks for an answer to this, and end")
+    parser.add_argument("--output", metavar="FILE", help="rendered lines; NAME.gz is compressed")
     parser.add_argument("--tokenizer", metavar="FOLDER", help="of Hugging Face, with the template and its tokens")
     parser.add_argument("--chat-template", metavar="NAME_OR_FILE",
                         help="a template that the folder has under this name, or a file with another one")
@@ -259,6 +262,10 @@ def parse_options():
     parser.add_argument("--workers", type=count_from(1), default=len(os.sched_getaffinity(0)), metavar="N",
                         help="processes that render (default: all cores)")
     options = parser.parse_args()
+    if (options.output is None) == (options.ask is None):
+        parser.error("--output FILE: is for what --input has" if options.output else "--input: needs --output FILE")
+    if options.ask is not None:
+        return options
     for path in options.input:
         if os.path.exists(options.output) and os.path.exists(path) and os.path.samefile(path, options.output):
             parser.error(f"--output {options.output}: is an input; give it another name")
@@ -289,6 +296,18 @@ def render(options, workers, output, progress):
             f"them learnt, {bad_lines} bad lines left out")
 
 
+def ask(options):
+    """Prints the prompt of one question."""
+    templates = open_templates(options.tokenizer, options.chat_template, options.chat_template_kwargs)
+    if templates is None:
+        raise Failed("--ask: needs the template of the chats; give --tokenizer or --chat-template", 2)
+    try:
+        question = [{"role": "user", "content": options.ask}]
+        sys.stdout.write(templates.choose(False).render(question, None, {}, add_generation_prompt=True)[0])
+    except ChatError as error:
+        raise Failed(f"--ask {options.ask}: {error}", 3) from error
+
+
 def interrupted(signal_number, frame):
     raise Failed(f"ended by {signal.Signals(signal_number).name}; nothing was written", 128 + signal_number)
 
@@ -315,7 +334,7 @@ def run(options):
 def main():
     options = parse_options()
     try:
-        run(options)
+        run(options) if options.ask is None else ask(options)
     except InputError as error:
         line, code = str(error), 3
     except Failed as error:

@@ -391,6 +391,20 @@ class Program(unittest.TestCase):
         self.assertIn("line 1: the template (line 1) refuses it: MemoryError",
                       self.run_program("--chat-template", bomb, code=3))
 
+    def test_question_becomes_the_prompt_for_its_answer(self):
+        done = subprocess.run([sys.executable, CHATS / "render_chats.py", "--ask", "Sky?", "--chat-template",
+                               CHATS / "chatml.jinja"], capture_output=True, text=True, timeout=60)
+        self.assertEqual((done.stdout, done.stderr),
+                         ("<|im_start|>user\nSky?<|im_end|>\n<|im_start|>assistant\n", ""))
+        for arguments, expected in ((["--ask", "a"], "give --tokenizer or --chat-template"),
+                                    (["--ask", "a", "--output", "b"], "--output FILE: is for what --input has"),
+                                    (["--input", "a"], "--input: needs --output FILE"),
+                                    ([], "one of the arguments --input --ask is required")):
+            done = subprocess.run([sys.executable, CHATS / "render_chats.py", *arguments], capture_output=True,
+                                  text=True, timeout=60)
+            self.assertEqual(done.returncode, 2)
+            self.assertIn(expected, done.stderr)
+
     def test_bad_usage_is_one_line_with_code_2(self):
         self.write(1)
         for arguments, expected in ((("--output", self.input), "is an input"),
