@@ -179,11 +179,11 @@ def chunks_of(lines):
 class Output:
     """A file that appears under its name when it is complete; gzip if the name says so."""
 
-    def __init__(self, path):
+    def __init__(self, path, partial):
         self.path = path
-        self.partial = f"{path}.partial-{os.getpid()}"
+        self.partial = partial
         try:
-            self.raw = open(self.partial, "xb")
+            self.raw = open(partial, "xb")
         except OSError as error:
             raise Failed(f"--output {path}: cannot write: {error.strerror}", 1) from error
         self.file = gzip.GzipFile(filename="", mode="wb", fileobj=self.raw, mtime=0) if path.endswith(".gz") \
@@ -199,9 +199,6 @@ class Output:
         os.fsync(self.raw.fileno())
         self.raw.close()
         os.replace(self.partial, self.path)
-
-    def remove(self):
-        pathlib.Path(self.partial).unlink(missing_ok=True)
 
 
 class Progress:
@@ -308,26 +305,41 @@ def ask(options):
         raise Failed(f"--ask {options.ask}: {error}", 3) from error
 
 
-def interrupted(signal_number, frame):
-    raise Failed(f"ended by {signal.Signals(signal_number).name}; nothing was written", 128 + signal_number)
+def end_on_signals(partial):
+    """Signals remove the unfinished output, whatever the program does at that moment."""
+    program = os.getpid()
+
+    def end(number, frame):
+        if os.getpid() == program:
+            partial.unlink(missing_ok=True)
+            name = signal.Signals(number).name
+            os.write(2, f"render_chats.py: error: ended by {name}; nothing was written\n".encode())
+            for worker in multiprocessing.active_children():
+                worker.kill()
+        os._exit(128 + number)
+
+    for one in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(one, end)
 
 
 def run(options):
-    for one in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(one, interrupted)
     # Faults of templates and inputs before anything is written.
     open_templates(options.tokenizer, options.chat_template, options.chat_template_kwargs)
     for path in options.input:
         open_input(path).close()
+    partial = pathlib.Path(f"{options.output}.partial-{os.getpid()}")
+    end_on_signals(partial)
     progress = Progress()
-    output = Output(options.output)
-    workers = Workers(options.workers, options)
+    workers = None
     try:
+        output = Output(options.output, partial)
+        workers = Workers(options.workers, options)
         line = render(options, workers, output, progress)
     finally:
         progress.clear()
-        workers.close()
-        output.remove()
+        if workers:
+            workers.close()
+        partial.unlink(missing_ok=True)
     print(line)
 
 

@@ -32,8 +32,12 @@ bool store_weight(float weight, LossWeightType type, std::vector<std::byte>& to)
 
 }  // namespace
 
-LossWeightsWriter::LossWeightsWriter(const std::string& path, LossWeightType type)
-    : file_(path), type_(type) {
+LossWeightsWriter::LossWeightsWriter(const std::string& path, LossWeightType type,
+                                     const LossWeightsPosition& from)
+    : file_(path, from.bytes),
+      type_(type),
+      tail_{.count = static_cast<uint64_t>(from.count), .checksum = from.checksum} {
+    if (from.bytes > 0) return;
     const loss_weights::Head head{.type = static_cast<uint32_t>(type)};
     file_.write(std::as_bytes(std::span(&head, 1)));
 }
@@ -48,6 +52,13 @@ void LossWeightsWriter::append(std::span<const float> weights) {
     tail_.count += weights.size();
     tail_.checksum = crc32c(stored_, tail_.checksum);
     file_.write(stored_);
+}
+
+LossWeightsPosition LossWeightsWriter::sync() {
+    file_.sync();
+    return {.count = static_cast<int64_t>(tail_.count),
+            .bytes = file_.size(),
+            .checksum = tail_.checksum};
 }
 
 void LossWeightsWriter::finish() {

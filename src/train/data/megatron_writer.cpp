@@ -70,19 +70,21 @@ MegatronWriter::MegatronWriter(const std::string& prefix, int64_t vocab_size,
       weights_path_(loss_weights::path_beside(prefix)),
       bin_(prefix + ".bin", from.bytes),
       entries_(prefix + ".idx", from.entries * kEntryBytes) {
-    if (loss_weights) weights_.emplace(weights_path_, *loss_weights, from.weights);
+    if (loss_weights) {
+        weights_.emplace(weights_path_, *loss_weights, from.weights);
+    } else {
+        // What a killed preparation of another kind may have left.
+        ::unlink(PartialFile::name_of(weights_path_).c_str());
+    }
 }
 
-bool MegatronWriter::can_go_on(const std::string& prefix,
-                               std::optional<LossWeightType> loss_weights,
-                               const MegatronPosition& from) {
+bool MegatronWriter::can_go_on(const std::string& prefix, const MegatronPosition& from) {
     const auto holds = [&](const std::string& path, int64_t bytes) {
-        return file_bytes(PartialFile::name_of(path)) >= bytes;
+        return bytes == 0 || file_bytes(PartialFile::name_of(path)) >= bytes;
     };
     return holds(prefix + ".bin", from.bytes) &&
            holds(prefix + ".idx", from.entries * kEntryBytes) &&
-           (!loss_weights || holds(loss_weights::path_beside(prefix),
-                                   LossWeightsWriter::bytes_at(from.weights, *loss_weights)));
+           holds(loss_weights::path_beside(prefix), from.weights.bytes);
 }
 
 void MegatronWriter::append(std::span<const int32_t> tokens) {

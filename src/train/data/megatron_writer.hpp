@@ -46,9 +46,7 @@ public:
                    const MegatronPosition& from = {});
 
     /// Whether the partial files of `prefix` hold all that was written at `from`.
-    [[nodiscard]] static bool can_go_on(const std::string& prefix,
-                                        std::optional<LossWeightType> loss_weights,
-                                        const MegatronPosition& from);
+    [[nodiscard]] static bool can_go_on(const std::string& prefix, const MegatronPosition& from);
 
     /// Appends tokens to the current document. An id outside of the vocabulary is
     /// std::invalid_argument. With loss weights, those of the tokens are 1.

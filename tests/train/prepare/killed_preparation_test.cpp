@@ -56,7 +56,10 @@ protected:
                 .workers = workers,
                 .trained_model = "a model",
                 .arguments = kArguments,
-                .state_every = std::chrono::milliseconds(0)};
+                .state_every = std::chrono::milliseconds(0),
+                .publish_beside = [this, output] {
+                    write_file(folder_ / (output + ".model"), "a model");
+                }};
     }
     [[nodiscard]] FoundState found() const {
         return find_preparation_state(folder_ / "set", kArguments, 3);
