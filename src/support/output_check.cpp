@@ -198,4 +198,9 @@ OutputKind tokens_output(const std::string& prefix) {
             }};
 }
 
+OutputKind loss_weights_output() {
+    return {"a file of loss weights",
+            [](const std::string& path) { return ends_of(path).starts_with("VPWEIGHT"); }};
+}
+
 }  // namespace vocabpipe

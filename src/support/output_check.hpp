@@ -59,5 +59,7 @@ private:
 [[nodiscard]] OutputKind document_ids_output();
 /// The files of a token file's `prefix`, recognised by its index.
 [[nodiscard]] OutputKind tokens_output(const std::string& prefix);
+/// PREFIX.weights.
+[[nodiscard]] OutputKind loss_weights_output();
 
 }  // namespace vocabpipe

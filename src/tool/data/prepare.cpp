@@ -112,29 +112,52 @@ void check_options(const PrepareArguments& options) {
     }
 }
 
-/// Tells the JSON lines among the files.
+TextKind kind_of(const PrepareArguments& options, const std::string& path) {
+    if (options.format == "auto") return text_kind(path);
+    return options.format == "jsonl"   ? TextKind::json_lines
+           : options.format == "chats" ? TextKind::chats
+                                       : TextKind::plain;
+}
+
+/// Weights are for all tokens of a set.
+void refuse_other_chats(const std::vector<TextInput>& inputs) {
+    const TextInput& first = inputs.front();
+    for (const TextInput& input : inputs) {
+        if (input.chats == first.chats) continue;
+        throw UsageError("--input " + (input.chats ? input : first).path +
+                         ": says what is learnt, but " + (input.chats ? first : input).path +
+                         " does not; prepare them apart and train on a blend, or use "
+                         "--input-format jsonl to learn all text");
+    }
+}
+
+/// Tells the JSON lines and the chats among the files.
 std::vector<TextInput> find_inputs(const PrepareArguments& options) {
     std::vector<TextInput> inputs;
     for (const std::string& path : options.inputs) {
-        const bool lines =
-            options.format == "jsonl" || (options.format == "auto" && holds_json_lines(path));
+        const TextKind kind = kind_of(options, path);
+        const bool lines = kind != TextKind::plain;
         if (lines && options.separator_given) {
             throw UsageError("--document-separator " + options.separator + ": each line of " +
                              path + " is a document; leave it out, or use --input-format text");
         }
-        inputs.push_back({path, lines ? options.json_keys.front() : std::string()});
+        inputs.push_back({.path = path,
+                          .json_key = lines ? options.json_keys.front() : std::string(),
+                          .chats = kind == TextKind::chats});
     }
+    refuse_other_chats(inputs);
     return inputs;
 }
 
 /// Outputs may replace older outputs, but neither an input nor other files.
-void check_outputs(const PrepareArguments& options) {
+void check_outputs(const PrepareArguments& options, bool chats) {
     std::vector<std::string> inputs = options.inputs;
     if (!options.tokenizer_model.empty()) inputs.push_back(options.tokenizer_model);
     OutputCheck check(std::move(inputs));
     const OutputKind ours = tokens_output(options.output);
     check.add("--output", options.output + ".bin", ours);
     check.add("--output", options.output + ".idx", ours);
+    if (chats) check.add("--output", options.output + ".weights", loss_weights_output());
     OutputCheck beside(options.inputs);
     CarriedTokenizer::check(beside, options.output, options.tokenizer_model, ours);
 }
@@ -197,11 +220,10 @@ Vocabulary make_vocabulary(const PrepareArguments& options, const std::vector<Te
 
 /// What a preparation must have in common with one that was killed, to go on with it.
 std::string state_arguments(const PrepareArguments& options, const std::vector<TextInput>& inputs) {
-    nlohmann::ordered_json json{{"tokenizer", options.tokenizer},
-                                {"vocab_size", options.vocab_size},
-                                {"separator", options.separator},
-                                {"max_bad_lines", options.max_bad_lines},
-                                {"files", nlohmann::ordered_json::array()}};
+    nlohmann::ordered_json json{
+        {"tokenizer", options.tokenizer}, {"vocab_size", options.vocab_size},
+        {"separator", options.separator}, {"max_bad_lines", options.max_bad_lines},
+        {"chats", inputs.front().chats},  {"files", nlohmann::ordered_json::array()}};
     const auto add_file = [&](const std::string& path, const std::string& key) {
         struct stat state {};
         (void)::stat(path.c_str(), &state);  // zeros if it is missing, which reading it reports
@@ -274,7 +296,7 @@ void prepare(PrepareArguments options) {
     int64_t total_bytes = 0;
     for (const std::string& input : options.inputs) total_bytes += text_file_bytes(input);
     const std::vector<TextInput> inputs = find_inputs(options);
-    check_outputs(options);
+    check_outputs(options, inputs.front().chats);
     { const OutputFile probe(options.output + ".bin"); }  // fails before the training, not after it
 
     TextProgress progress(total_bytes);
@@ -328,66 +350,70 @@ void prepare(PrepareArguments options) {
 
 Command data_prepare_command() {
     const auto o = std::make_shared<PrepareArguments>();
-    return {.name = "prepare",
-            .description = "Convert text files to PREFIX.bin and PREFIX.idx",
-            .flags =
-                {{.flags = {{.names = "--input",
-                             .value = &o->inputs,
-                             .help = "Text in UTF-8 (any bytes with --tokenizer bytes) or JSON "
-                                     "lines, also compressed by gzip or zstd: files and quoted "
-                                     "patterns",
-                             .repeats = true,
-                             .required = true},
-                            {.names = "--output",
-                             .value = &o->output,
-                             .help = "Prefix of the output files: PREFIX.bin, PREFIX.idx and, "
-                                     "but for bytes, the tokenizer's: PREFIX.model or "
-                                     "PREFIX.tokenizer.json, and what lies beside it",
-                             .required = true},
-                            {.names = "--tokenizer",
-                             .value = &o->tokenizer,
-                             .help = "bytes: 257 ids, no model (default); sentencepiece: a trained "
-                                     "vocabulary",
-                             .choices = {"bytes", "sentencepiece"}},
-                            {.names = "--vocab-size",
-                             .value = &o->vocab_size,
-                             .help = "Size of the SentencePiece vocabulary to train",
-                             .range = between(1, 0x1p30),
-                             .absent = 0},
-                            {.names = "--tokenizer-model",
-                             .value = &o->tokenizer_model,
-                             .help = "Use this tokenizer instead of training one: a "
-                                     "tokenizer.json of Hugging Face, a .model of SentencePiece, "
-                                     "a .tiktoken, or a folder that has one"},
-                            {.names = "--document-separator",
-                             .value = &o->separator,
-                             .help = "Where a document ends: at the end of a file, at "
-                                     "blank-lines, or at every line",
-                             .choices = {"file", "blank-lines", "line"}},
-                            {.names = "--input-format",
-                             .value = &o->format,
-                             .help = "text; jsonl: a JSON object per line, each a document; auto: "
-                                     "jsonl where the first line is an object",
-                             .choices = {"auto", "text", "jsonl"}},
-                            {.names = "--json-keys,--json-key",
-                             .value = &o->json_keys,
-                             .help = "Key of the text in JSON lines",
-                             .repeats = true},
-                            {.names = "--max-bad-lines",
-                             .value = &o->max_bad_lines,
-                             .help = "Leave out up to N lines of JSON without a document, and name "
-                                     "the first ten; beyond, write nothing",
-                             .range = between(0, 0x1p40)},
-                            {.names = "--workers",
-                             .value = &o->workers,
-                             .help = "Threads that encode; the output is the same for any number",
-                             .range = between(1, kMostCores),
-                             .unset = "all cores",
-                             .absent = 0}}}},
-            .run = [o](const GivenFlags& given) {
-                o->separator_given = given.contains("--document-separator");
-                prepare(*o);
-            }};
+    return {
+        .name = "prepare",
+        .description = "Convert text files to PREFIX.bin and PREFIX.idx",
+        .flags =
+            {{.flags =
+                  {{.names = "--input",
+                    .value = &o->inputs,
+                    .help = "Text in UTF-8 (any bytes with --tokenizer bytes) or JSON "
+                            "lines, also compressed by gzip or zstd: files and quoted "
+                            "patterns",
+                    .repeats = true,
+                    .required = true},
+                   {.names = "--output",
+                    .value = &o->output,
+                    .help =
+                        "Prefix of the output files: PREFIX.bin, PREFIX.idx, for "
+                        "chats PREFIX.weights and, but for bytes, the tokenizer's: PREFIX.model or "
+                        "PREFIX.tokenizer.json, and what lies beside it",
+                    .required = true},
+                   {.names = "--tokenizer",
+                    .value = &o->tokenizer,
+                    .help = "bytes: 257 ids, no model (default); sentencepiece: a trained "
+                            "vocabulary",
+                    .choices = {"bytes", "sentencepiece"}},
+                   {.names = "--vocab-size",
+                    .value = &o->vocab_size,
+                    .help = "Size of the SentencePiece vocabulary to train",
+                    .range = between(1, 0x1p30),
+                    .absent = 0},
+                   {.names = "--tokenizer-model",
+                    .value = &o->tokenizer_model,
+                    .help = "Use this tokenizer instead of training one: a "
+                            "tokenizer.json of Hugging Face, a .model of SentencePiece, "
+                            "a .tiktoken, or a folder that has one"},
+                   {.names = "--document-separator",
+                    .value = &o->separator,
+                    .help = "Where a document ends: at the end of a file, at "
+                            "blank-lines, or at every line",
+                    .choices = {"file", "blank-lines", "line"}},
+                   {.names = "--input-format",
+                    .value = &o->format,
+                    .help = "text; jsonl: a JSON object per line, each a document; "
+                            "chats: the same with what is learnt, as render_chats.py "
+                            "writes them; auto: by the first line",
+                    .choices = {"auto", "text", "jsonl", "chats"}},
+                   {.names = "--json-keys,--json-key",
+                    .value = &o->json_keys,
+                    .help = "Key of the text in JSON lines",
+                    .repeats = true},
+                   {.names = "--max-bad-lines",
+                    .value = &o->max_bad_lines,
+                    .help = "Leave out up to N lines of JSON without a document, and name "
+                            "the first ten; beyond, write nothing",
+                    .range = between(0, 0x1p40)},
+                   {.names = "--workers",
+                    .value = &o->workers,
+                    .help = "Threads that encode; the output is the same for any number",
+                    .range = between(1, kMostCores),
+                    .unset = "all cores",
+                    .absent = 0}}}},
+        .run = [o](const GivenFlags& given) {
+            o->separator_given = given.contains("--document-separator");
+            prepare(*o);
+        }};
 }
 
 }  // namespace vocabpipe::tool

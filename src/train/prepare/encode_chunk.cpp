@@ -5,6 +5,7 @@
 
 #include "src/train/text/document_splitter.hpp"
 #include "src/train/text/json_line.hpp"
+#include "src/train/tokenizer/encode_chat.hpp"
 
 namespace vocabpipe {
 
@@ -37,6 +38,14 @@ public:
         splitter_.feed(text);
         splitter_.end_file();
     }
+    /// A whole chat, encoded at once.
+    void add_chat(const ChatLine& chat) {
+        if (chat.text.empty()) return;
+        poll_();
+        EncodedChunk::Piece piece{.ends_document = true};
+        encode_chat(tokenizer_, chat.text, chat.learn, piece.ids, piece.weights);
+        encoded_.pieces.push_back(std::move(piece));
+    }
     void add_bad_line(int64_t line, const char* reason) {
         if (encoded_.bad_line_count++ < kNamedBadLines) {
             encoded_.bad_lines.push_back({line, reason});
@@ -62,9 +71,14 @@ EncodedChunk encode_chunk(const TextChunk& chunk, const TextInput& input,
         const auto text = std::string_view(chunk.text).substr(begin, piece.end - begin);
         begin = piece.end;
         if (!input.json_key.empty()) {
+            const LineSplitter::Line line{
+                .number = piece.line, .text = text, .too_long = piece.too_long};
             try {
-                encoder.add_document(text_of_line(
-                    input, {.number = piece.line, .text = text, .too_long = piece.too_long}));
+                if (input.chats) {
+                    encoder.add_chat(chat_of_line(input, line));
+                } else {
+                    encoder.add_document(text_of_line(input, line));
+                }
             } catch (const BadLine& bad) {
                 encoder.add_bad_line(piece.line, bad.what());
             }

@@ -16,7 +16,8 @@ namespace vocabpipe {
 struct EncodedChunk {
     /// A part of a document, or all of it.
     struct Piece {
-        std::vector<int32_t> ids;  ///< with the id that ends a document, where it ends
+        std::vector<int32_t> ids;    ///< with the id that ends a document, where it ends
+        std::vector<float> weights;  ///< of the ids of a chat; else empty
         bool ends_document = false;
     };
     struct BadLine {

@@ -38,8 +38,8 @@ std::string checksum_line(std::string_view text) {
 PreparationState parse(std::string_view text, const std::string& file) {
     const StrictJson json = StrictJson::parse(text, file);
     json.only({"version", "arguments", "input", "chunks", "documents", "tokens", "entries", "open",
-               "bytes", "bad_lines", "text_bytes", "invalid", "zeros", "first_invalid",
-               "model_crc"});
+               "bytes", "weights", "weights_bytes", "weights_crc", "bad_lines", "text_bytes",
+               "invalid", "zeros", "first_invalid", "model_crc"});
     const auto count = [&](const char* key) { return json.at(key).integer(0, kMost); };
     (void)json.at("version").integer(kVersion, kVersion);
     return {.arguments = json.at("arguments").text(),
@@ -49,7 +49,12 @@ PreparationState parse(std::string_view text, const std::string& file) {
                          .tokens = count("tokens"),
                          .entries = count("entries"),
                          .open = count("open"),
-                         .bytes = count("bytes")},
+                         .bytes = count("bytes"),
+                         .weights = {.count = count("weights"),
+                                     .bytes = count("weights_bytes"),
+                                     .checksum = static_cast<uint32_t>(
+                                         json.at("weights_crc")
+                                             .integer(0, std::numeric_limits<uint32_t>::max()))}},
             .bad_lines = count("bad_lines"),
             .text = {.bytes = count("text_bytes"),
                      .invalid = count("invalid"),
@@ -97,6 +102,9 @@ void PreparationState::save(const std::string& prefix) const {
                                       {"entries", position.entries},
                                       {"open", position.open},
                                       {"bytes", position.bytes},
+                                      {"weights", position.weights.count},
+                                      {"weights_bytes", position.weights.bytes},
+                                      {"weights_crc", position.weights.checksum},
                                       {"bad_lines", bad_lines},
                                       {"text_bytes", text.bytes},
                                       {"invalid", text.invalid},

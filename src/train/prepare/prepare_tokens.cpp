@@ -3,9 +3,7 @@
 
 #include <unistd.h>
 
-#include <filesystem>
 #include <span>
-#include <system_error>
 #include <utility>
 
 #include "src/support/crc32c.hpp"
@@ -35,7 +33,9 @@ public:
           tokenizer_(tokenizer),
           begin_(options.from.value_or(PreparationState{})),
           state_(begin_),
-          writer_(options.output, tokenizer.vocab_size(), begin_.position),
+          writer_(options.output, tokenizer.vocab_size(),
+                  options.inputs.front().chats ? std::optional(LossWeightType::u8) : std::nullopt,
+                  begin_.position),
           state_file_(options.output) {
         state_.arguments = options.arguments;
         const std::string& model = options.trained_model;
@@ -86,7 +86,11 @@ private:
             options_.poll();
             note_bad_lines(*item);
             for (const EncodedChunk::Piece& piece : item->encoded.pieces) {
-                writer_.append(piece.ids);
+                if (piece.weights.empty()) {
+                    writer_.append(piece.ids);
+                } else {
+                    writer_.append(piece.ids, piece.weights);
+                }
                 if (piece.ends_document) writer_.end_document();
             }
             count(item->chunk);
@@ -143,13 +147,11 @@ private:
     }
 
     MegatronTotals publish() {
-        if (!model_) return writer_.finish();
-        model_->publish();
+        options_.publish_beside();
         try {
             return writer_.finish();
         } catch (...) {
-            std::error_code ignored;
-            std::filesystem::remove(model_->path(), ignored);
+            options_.remove_beside();
             throw;
         }
     }

@@ -18,14 +18,15 @@
 namespace vocabpipe {
 
 struct PreparationOptions {
-    std::vector<TextInput> inputs;  ///< at least one
+    std::vector<TextInput> inputs;  ///< at least one; all of them chats, or none
     std::string output;             ///< prefix
     DocumentSeparator separator = DocumentSeparator::file;
     int64_t max_bad_lines = 0;  ///< lines of JSON without a document that may be left out
     int workers = 1;            ///< threads that encode
-    std::string
-        trained_model;      ///< bytes of PREFIX.model, which appears with the tokens; may be empty
-    std::string arguments;  ///< PreparationState::arguments
+    /// Bytes of the model that was trained, which a preparation that goes on does not train again;
+    /// may be empty.
+    std::string trained_model;
+    std::string arguments;                 ///< PreparationState::arguments
     std::optional<PreparationState> from;  ///< where a killed preparation goes on
 
     /// Time between two states. A kill loses this time; making a state takes as long as the disk
@@ -39,6 +40,10 @@ struct PreparationOptions {
     std::function<void(const std::string& line)> bad_line = [](const std::string&) {};
     /// Called with what all text was, before anything appears; may throw to refuse it.
     std::function<void(const TextCheck& text)> check_text = [](const TextCheck&) {};
+    /// Writes what lies beside the tokens, just before they appear; may throw.
+    std::function<void()> publish_beside = [] {};
+    /// Removes it if they do not appear.
+    std::function<void()> remove_beside = [] {};
 };
 
 struct Prepared {
@@ -47,14 +52,14 @@ struct Prepared {
     int64_t bad_lines = 0;
 };
 
-/// Encodes texts and writes PREFIX.bin, PREFIX.idx and, if a vocabulary was trained, PREFIX.model:
-/// all of them or none. The files have the same bytes for every number of workers, and whether or
-/// not the preparation was killed and went on.
+/// Encodes texts and writes PREFIX.bin, PREFIX.idx and, for chats, PREFIX.weights: all of them,
+/// with what lies beside, or none. The files have the same bytes for every number of workers, and
+/// whether or not the preparation was killed and went on.
 ///
 /// Memory: text that waits is at most 4 MiB per worker and a line of 64 MiB at most, and tokens are
 /// up to four times its bytes.
 ///
-/// A kill leaves PREFIX.bin.partial, PREFIX.idx.partial, PREFIX.model.partial and the state. All
+/// A kill leaves PREFIX.bin.partial and the like of all files, and the state. All
 /// other ends remove them. InputFileError for a file that cannot be read, more bad lines than
 /// max_bad_lines, and inputs without any text; OutputFileError; UsageError as MegatronWriter.
 [[nodiscard]] Prepared prepare_tokens(const PreparationOptions& options,

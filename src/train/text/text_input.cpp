@@ -17,41 +17,60 @@ constexpr std::string_view kWhiteSpace = " \t\r\v\f\n";
 /// Thrown to stop reading.
 struct Enough {};
 
+void refuse_long(const LineSplitter::Line& line) {
+    if (line.too_long) {
+        throw BadLine("is longer than 64 MiB; cut its document into shorter ones");
+    }
+}
+
 }  // namespace
 
-bool holds_json_lines(const std::string& path) {
+TextKind text_kind(const std::string& path) {
     std::string head;
+    size_t begin = std::string::npos;
     try {
         read_text_file(path, [&](std::string_view block) {
+            // A chat says anywhere in its line what is learnt: read the first one that is not blank
+            // whole, if it may be JSON and is not longer than lines may be.
             head.append(block);
-            // Read the whole first line that is not blank, or enough to recognise it.
-            const size_t begin = head.find_first_not_of(kWhiteSpace);
-            if (begin != std::string::npos) throw Enough();
-            head.clear();
+            begin = without_byte_order_mark(head).find_first_not_of(kWhiteSpace);
+            if (begin == std::string::npos) {
+                head.clear();
+                return;
+            }
+            const std::string_view text = without_byte_order_mark(head).substr(begin);
+            if (text.front() != '{' || text.find('\n') != std::string_view::npos ||
+                text.size() > LineSplitter::kMostBytes) {
+                throw Enough();
+            }
         });
     } catch (const Enough&) {
     }
-    const std::string_view text = without_byte_order_mark(head);
-    const size_t begin = text.find_first_not_of(kWhiteSpace);
-    if (begin == std::string_view::npos) return false;
-    const size_t end = text.find('\n', begin);
-    const std::string_view line = text.substr(begin, end - begin);
+    if (begin == std::string::npos) return TextKind::plain;
+    const std::string_view text = without_byte_order_mark(head).substr(begin);
+    const size_t end = text.find('\n');
+    const std::string_view line = text.substr(0, end);
     if (line.starts_with("[{")) {
         throw InputFileError(path +
                              ": is a JSON array; write one object per line (jq -c '.[]'), or use "
                              "--input-format text to take it as text");
     }
-    if (!line.starts_with('{')) return false;
-    if (nlohmann::json::accept(line)) return true;
-    // The line is longer than a block.
-    return end == std::string_view::npos && line.starts_with("{\"");
+    if (!line.starts_with('{')) return TextKind::plain;
+    if (is_chat_line(line)) return TextKind::chats;
+    const bool too_long = end == std::string_view::npos && line.size() > LineSplitter::kMostBytes;
+    return nlohmann::json::accept(line) || (too_long && line.starts_with("{\""))
+               ? TextKind::json_lines
+               : TextKind::plain;
 }
 
 std::string text_of_line(const TextInput& input, const LineSplitter::Line& line) {
-    if (line.too_long) {
-        throw BadLine("is longer than 64 MiB; cut its document into shorter ones");
-    }
+    refuse_long(line);
     return text_of_json_line(line.text, input.json_key);
+}
+
+ChatLine chat_of_line(const TextInput& input, const LineSplitter::Line& line) {
+    refuse_long(line);
+    return chat_of_json_line(line.text, input.json_key);
 }
 
 std::string about_line(const TextInput& input, int64_t line, std::string_view reason) {

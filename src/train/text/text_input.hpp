@@ -6,6 +6,7 @@
 #include <string>
 #include <string_view>
 
+#include "src/train/text/chat_line.hpp"
 #include "src/train/text/line_splitter.hpp"
 
 namespace vocabpipe {
@@ -15,14 +16,21 @@ namespace vocabpipe {
 struct TextInput {
     std::string path;
     std::string json_key = {};  ///< empty: plain text
+    bool chats = false;         ///< of JSON: every line says what is learnt of it
 };
 
-/// Whether the first line that is not blank is a JSON object. InputFileError if the file cannot be
-/// read or holds an array: objects must stand one per line.
-[[nodiscard]] bool holds_json_lines(const std::string& path);
+/// What a file holds.
+enum class TextKind : uint8_t { plain, json_lines, chats };
+
+/// Plain text, unless the first line that is not blank is a JSON object; chats, if it says what is
+/// learnt. InputFileError if the file cannot be read or holds an array: objects must stand one per
+/// line.
+[[nodiscard]] TextKind text_kind(const std::string& path);
 
 /// The document of a line of JSON; BadLine if it has none.
 [[nodiscard]] std::string text_of_line(const TextInput& input, const LineSplitter::Line& line);
+/// The same of a chat, with what is learnt.
+[[nodiscard]] ChatLine chat_of_line(const TextInput& input, const LineSplitter::Line& line);
 
 /// "FILE line N: reason", in messages about a line.
 [[nodiscard]] std::string about_line(const TextInput& input, int64_t line, std::string_view reason);

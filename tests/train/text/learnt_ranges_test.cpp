@@ -1,23 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/train/text/learnt_ranges.hpp"
 
-#include "src/train/text/learnt_ranges_json.hpp"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cstdint>
-#include <nlohmann/json.hpp>
 #include <random>
-#include <stdexcept>
-#include <string>
 
 namespace vocabpipe {
 namespace {
 
 using ::testing::ElementsAre;
-using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
 std::vector<float> weights_of(const std::vector<size_t>& begins, size_t text_bytes,
@@ -66,36 +60,6 @@ TEST(LearntRanges, WeightsAreThoseOfAllBytesLookedAt) {
             expected.push_back(any ? 1 : 0);
         }
         ASSERT_EQ(weights_of(begins, bytes, ranges), expected) << "round " << round;
-    }
-}
-
-TEST(LearntRanges, AreReadFromJson) {
-    const auto read = [](const char* text, size_t bytes) {
-        return learnt_ranges_from(nlohmann::json::parse(text), bytes);
-    };
-    const auto ranges = read("[[0, 2], [2, 2], [2, 5], [8, 9]]", 9);
-    ASSERT_EQ(ranges.size(), 3U);
-    EXPECT_EQ(ranges[1].begin, 2U);
-    EXPECT_EQ(ranges[1].end, 5U);
-    EXPECT_THAT(read("[]", 0), IsEmpty());
-    const auto refusal = [&](const char* text) {
-        try {
-            (void)read(text, 9);
-        } catch (const std::invalid_argument& error) {
-            return std::string(error.what());
-        }
-        return std::string("none");
-    };
-    EXPECT_THAT(refusal("{}"), HasSubstr("is no list of [begin, end] but object"));
-    for (const char* pair : {"7", "[1]", "[1, 2, 3]", "[-1, 2]", "[1, 2.5]", "[1, \"2\"]",
-                             "[0, 18446744073709551616]", "[[], 1]"}) {
-        EXPECT_THAT(refusal(("[" + std::string(pair) + "]").c_str()),
-                    HasSubstr("which is no [begin, end] of two bytes"))
-            << pair;
-    }
-    for (const char* list : {"[[0, 10]]", "[[3, 2]]", "[[0, 3], [2, 4]]", "[[4, 5], [0, 1]]",
-                             "[[0, 18446744073709551615]]"}) {
-        EXPECT_THAT(refusal(list), HasSubstr("within the 9 bytes of the text")) << list;
     }
 }
 

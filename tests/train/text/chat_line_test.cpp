@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/train/text/chat_line.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <random>
+#include <string>
+
+#include "src/train/text/json_line.hpp"
+
+namespace vocabpipe {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+
+/// The chat of nine bytes with this "learn".
+ChatLine chat(const std::string& learn) {
+    return chat_of_json_line(R"({"id": [[1]], "learn": )" + learn + R"(, "text": "123456789"})",
+                             "text");
+}
+std::string refusal(const std::string& learn) {
+    try {
+        (void)chat(learn);
+    } catch (const BadLine& bad) {
+        return bad.what();
+    }
+    return "none";
+}
+
+TEST(ChatLine, HasTheRangesOfItsText) {
+    const ChatLine read = chat("[[0, 2], [2, 2], [2, 5], [8, 9]]");
+    EXPECT_EQ(read.text, "123456789");
+    ASSERT_THAT(read.learn, SizeIs(3));
+    EXPECT_EQ(read.learn[1].begin, 2U);
+    EXPECT_EQ(read.learn[1].end, 5U);
+    EXPECT_THAT(chat("[]").learn, IsEmpty());
+    // Bytes of UTF-8, not characters or escapes; of a key that comes twice, the last counts.
+    const ChatLine twice = chat_of_json_line(
+        "{\"learn\": [[0, 1]], \"text\": \"\\u00e9\", \"learn\": [[0, 2]]}", "text");
+    ASSERT_THAT(twice.learn, SizeIs(1));
+    EXPECT_EQ(twice.learn[0].end, 2U);
+}
+
+TEST(ChatLine, RefusesWhatIsNoRangeByItsPlace) {
+    EXPECT_THAT(refusal("{\"a\": []}"), HasSubstr("is no list of [begin, end] but object"));
+    EXPECT_THAT(refusal("true"), HasSubstr("is no list of [begin, end] but boolean"));
+    for (const std::string pair :
+         {"7", "\"1\"", "{}", "[1]", "[1, 2, 3]", "[-1, 2]", "[1, 2.5]", "[1, \"2\"]",
+          "[0, 18446744073709551616]", "[[], 1]", "[1, {}]", "null"}) {
+        EXPECT_THAT(refusal("[[0, 1], " + pair + "]"),
+                    HasSubstr("\"learn\"[1] is no [begin, end] of two bytes"))
+            << pair;
+    }
+    for (const char* list : {"[[0, 10]]", "[[3, 2]]", "[[0, 3], [2, 4]]", "[[4, 5], [0, 1]]",
+                             "[[0, 18446744073709551615]]"}) {
+        EXPECT_THAT(refusal(list), HasSubstr("within the 9 bytes of the text")) << list;
+    }
+    EXPECT_THROW((void)chat_of_json_line("{\"text\": \"a\"}", "text"), BadLine);
+    EXPECT_THROW((void)chat_of_json_line("[{\"learn\": []}]", "text"), BadLine);
+}
+
+TEST(ChatLine, IsAnObjectThatHasLearn) {
+    EXPECT_TRUE(is_chat_line("{\"text\": \"\", \"learn\": []}"));
+    EXPECT_TRUE(is_chat_line("{\"learn\": 7}"));
+    for (const char* line : {"", "{}", "{\"a\": {\"learn\": []}}", "[{\"learn\": []}]",
+                             "{\"text\": \"\\\"learn\\\": []\"}", "{\"learn\": [", "learn"}) {
+        EXPECT_FALSE(is_chat_line(line)) << line;
+    }
+}
+
+TEST(ChatLine, MutatedLinesAreReadOrRefused) {
+    const std::string good =
+        "{\"text\": \"ask\\u00e9 \\\"say\\\"\", \"learn\": [[0, 3], [5, 9]], \"id\": {\"a\": "
+        "[1.5e3, null, true]}}";
+    std::mt19937 random(1);
+    int64_t read = 0;
+    int64_t refused = 0;
+    for (int round = 0; round < 20000; ++round) {
+        std::string line = good;
+        for (size_t i = 0; i < 1 + random() % 3; ++i) {
+            const size_t at = random() % line.size();
+            switch (random() % 3) {
+                case 0:
+                    line[at] = "{}[]\",:0123456789-.e\\\n\xff"[random() % 24];
+                    break;
+                case 1:
+                    line.erase(at, 1 + random() % 8);
+                    break;
+                default:
+                    line.insert(at, line.substr(random() % line.size(), 9));
+                    break;
+            }
+            if (line.empty()) line = "{";
+        }
+        try {
+            const ChatLine made = chat_of_json_line(line, "text");
+            size_t behind = 0;
+            for (const LearntRange& range : made.learn) {
+                ASSERT_LE(behind, range.begin) << line;
+                ASSERT_LT(range.begin, range.end) << line;
+                behind = range.end;
+            }
+            ASSERT_LE(behind, made.text.size()) << line;
+            ++read;
+        } catch (const BadLine&) {
+            ++refused;
+        }
+    }
+    EXPECT_GT(read, 1000);
+    EXPECT_GT(refused, 1000);
+}
+
+}  // namespace
+}  // namespace vocabpipe
