@@ -73,7 +73,9 @@ def work(connection, parent, options):
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     signal.signal(signal.SIGALRM, too_slow)
-    resource.setrlimit(resource.RLIMIT_AS, (WORKER_BYTES, WORKER_BYTES))
+    most = resource.getrlimit(resource.RLIMIT_AS)[1]
+    limit = WORKER_BYTES if most == resource.RLIM_INFINITY else min(WORKER_BYTES, most)
+    resource.setrlimit(resource.RLIMIT_AS, (limit, most))
     templates = open_templates(options.tokenizer, options.chat_template, options.chat_template_kwargs)
     reader = ChatReader(templates, options.learn == "last")
     while True:
@@ -202,11 +204,12 @@ class Output:
 
 
 class Progress:
-    """A line on a terminal: how much is rendered, and how long the rest takes."""
+    """A line on a terminal: how much is rendered, and how long the rest takes (rough for compressed files)."""
 
-    def __init__(self):
+    def __init__(self, paths):
         self.begin = self.shown = time.monotonic()
         self.bytes = 0
+        self.all = sum(os.path.getsize(path) for path in paths)
         self.terminal = sys.stderr.isatty()
 
     def add(self, count):
@@ -214,8 +217,10 @@ class Progress:
         now = time.monotonic()
         if self.terminal and now - self.shown > 0.5:
             self.shown = now
-            speed = self.bytes / 1e6 / (now - self.begin)
-            print(f"\rrendering: {self.bytes / 1e6:.0f} MB, {speed:.1f} MB/s ", end="", file=sys.stderr, flush=True)
+            speed = self.bytes / (now - self.begin)
+            left = f", {(self.all - self.bytes) / speed:.0f} s left" if self.bytes <= self.all else ""
+            print(f"\r\033[Krendering: {self.bytes / 1e6:.0f} MB, {speed / 1e6:.1f} MB/s{left}", end="",
+                  file=sys.stderr, flush=True)
 
     def clear(self):
         if self.terminal:
@@ -243,8 +248,7 @@ def count_from(least):
 def parse_options():
     parser = argparse.ArgumentParser(prog="render_chats.py", description=__doc__.splitlines()[0], allow_abbrev=False)
     task = parser.add_mutually_exclusive_group(required=True)
-    task.add_argument("--input", action="append", metavar="FILE",
-                      help="JSON lines, also compressed by gzip; again for further files")
+    task.add_argument("--input", nargs="+", metavar="FILE", help="JSON lines, also compressed by gzip")
     task.add_argument("--ask", metavar="TEXT", help="print the prompt that asks for an answer to this, and end")
     parser.add_argument("--output", metavar="FILE", help="rendered lines; NAME.gz is compressed")
     parser.add_argument("--tokenizer", metavar="FOLDER", help="of Hugging Face, with the template and its tokens")
@@ -266,8 +270,8 @@ def parse_options():
     for path in options.input:
         if os.path.exists(options.output) and os.path.exists(path) and os.path.samefile(path, options.output):
             parser.error(f"--output {options.output}: is an input; give it another name")
-    if os.path.isdir(options.output):
-        parser.error(f"--output {options.output}: is a folder; name a file in it")
+    if os.path.exists(options.output) and not os.path.isfile(options.output):
+        parser.error(f"--output {options.output}: is no regular file; name one")
     return options
 
 
@@ -329,7 +333,7 @@ def run(options):
         open_input(path).close()
     partial = pathlib.Path(f"{options.output}.partial-{os.getpid()}")
     end_on_signals(partial)
-    progress = Progress()
+    progress = Progress(options.input)
     workers = None
     try:
         output = Output(options.output, partial)

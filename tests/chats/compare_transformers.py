@@ -98,6 +98,15 @@ def compare(tokenizer, name, source, chats):
     return equal, refused, masks, different
 
 
+def learns(name, source, chat, last):
+    """Whether it is found what the assistant says in all messages, or in the last one."""
+    try:
+        templates = ChatTemplates({"default": ChatTemplate(source, name, TOKENS)})
+        return bool(ChatReader(templates, last).read(json.dumps(chat).encode()))
+    except (ChatError, InputError):
+        return False
+
+
 def record(tokenizer, sources, chats):
     """What transformers makes of the committed templates: per template and chat the text and its marked bytes."""
     made = {}
@@ -129,6 +138,7 @@ def main():
     if "--write" in sys.argv:
         return record(tokenizer, sources, chats)
     totals = [0, 0, 0, 0]
+    exchanges = max((chat for chat in chats if "tools" not in chat), key=lambda chat: len(chat["messages"]))
     for name, source in sources:
         found = compare(tokenizer, name, source, chats)
         print(f"{name:<55} {found[0]:3} equal, {found[1]:3} refused by both, {found[2]:3} masks equal, "
@@ -136,6 +146,9 @@ def main():
         totals = [total + one for total, one in zip(totals, found)]
     print(f"{len(sources)} templates: {totals[0]} texts equal, {totals[1]} refused by both, {totals[2]} masks equal, "
           f"{totals[3]} different (transformers {transformers.__version__})")
+    found = [sum(learns(name, source, exchanges, last) for name, source in sources) for last in (False, True)]
+    print(f"what the assistant says in {len(exchanges['messages']) // 2} exchanges is found for {found[0]} of them, with "
+          f"--learn last for {found[1]}")
     return 1 if totals[3] or not sources else 0
 
 

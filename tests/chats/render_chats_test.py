@@ -408,7 +408,8 @@ class Program(unittest.TestCase):
     def test_bad_usage_is_one_line_with_code_2(self):
         self.write(1)
         for arguments, expected in ((("--output", self.input), "is an input"),
-                                    (("--output", self.folder), "is a folder"),
+                                    (("--output", self.folder), "is no regular file"),
+                                    (("--output", "/dev/null"), "is no regular file"),
                                     (("--workers", "0"), "use a number from 1"),
                                     (("--max-bad-lines", "-1"), "use a number from 0"),
                                     (("--chat-template-kwargs", "["), "is no JSON")):
