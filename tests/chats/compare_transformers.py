@@ -4,16 +4,22 @@
 
     pip install transformers jinja2
     tests/chats/compare_transformers.py [TEMPLATE_OR_FOLDER...]   # default: tests/chats/templates
+    tests/chats/compare_transformers.py --tool build/bin/vocabpipe [...]
     tests/chats/compare_transformers.py --write                   # records transformers.json
 
 Every template renders the chats of chats.jsonl, with and without the prompt that asks for an answer. Texts must
 be equal, chats that one side refuses must be refused by the other, and where the template marks what the
-assistant says, the tokens that transformers masks must be those that overlap our ranges.
+assistant says, the tokens that transformers masks must be those that overlap our ranges. With --tool, data prepare
+encodes the chats of these templates, and its tokens and weights must be the tokens and masks of transformers.
 """
+import array
 import json
 import os
 import pathlib
+import struct
+import subprocess
 import sys
+import tempfile
 
 os.environ["TRANSFORMERS_VERBOSITY"] = "error"
 
@@ -38,6 +44,69 @@ def byte_tokenizer():
     made.decoder = tokenizers.decoders.ByteLevel()
     return transformers.PreTrainedTokenizerFast(
         tokenizer_object=made, extra_special_tokens=["<|im_start|>", "<|im_end|>"], **TOKENS)
+
+
+def trained_tokenizer(sources):
+    """Pieces of several words of these templates and chats, so that they reach over borders of messages."""
+    made = tokenizers.Tokenizer(tokenizers.models.BPE())
+    made.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    made.decoder = tokenizers.decoders.ByteLevel()
+    texts = [source for _, source in sources] + (HERE / "chats.jsonl").read_text(encoding="utf-8").splitlines()
+    made.train_from_iterator(texts, tokenizers.trainers.BpeTrainer(
+        vocab_size=1500, show_progress=False, special_tokens=[*TOKENS.values(), "<|im_start|>", "<|im_end|>"],
+        initial_alphabet=tokenizers.pre_tokenizers.ByteLevel.alphabet()))
+    return transformers.PreTrainedTokenizerFast(
+        tokenizer_object=made, extra_special_tokens=["<|im_start|>", "<|im_end|>"], **TOKENS)
+
+
+def prepared(tool, folder, lines):
+    """[(ids, weights)] of every line, as vocabpipe data prepare encodes it."""
+    (folder / "lines.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    subprocess.run([tool, "data", "prepare", "--input", folder / "lines.jsonl", "--output", folder / "set",
+                    "--tokenizer-model", folder / "tokenizer.json"], check=True, stdout=subprocess.DEVNULL)
+    index = (folder / "set.idx").read_bytes()
+    [count] = struct.unpack_from("<Q", index, 18)
+    ids = array.array("H", (folder / "set.bin").read_bytes())
+    weights = (folder / "set.weights").read_bytes()[16:-16]
+    assert len(weights) == len(ids)
+    documents, first = [], 0
+    for length in struct.unpack_from(f"<{count}i", index, 34):
+        documents.append((list(ids[first:first + length]), list(weights[first:first + length])))
+        first += length
+    return documents
+
+
+def compare_prepared(tool, sources, chats):
+    """Chats of templates that mark, whose tokens and masks data prepare makes, too."""
+    tokenizer = trained_tokenizer(sources)
+    end = tokenizer.eos_token_id
+    equal, different, pieces = 0, 0, 0
+    for name, source in sources:
+        if "endgeneration" not in source:
+            continue
+        lines, expected = [], []
+        reader = ChatReader(ChatTemplates({"default": ChatTemplate(source, name, TOKENS)}), False)
+        for chat in chats:
+            try:
+                lines.append(reader.read(json.dumps(chat).encode()))
+            except ChatError:
+                continue
+            made = tokenizer.apply_chat_template(chat["messages"], tools=tools_of(chat), chat_template=source,
+                                                 tokenize=True, return_dict=True, return_assistant_tokens_mask=True)
+            ids, mask = made["input_ids"], made["assistant_masks"]
+            expected.append((ids, mask) if ids[-1] == end else (ids + [end], mask + mask[-1:]))
+        with tempfile.TemporaryDirectory() as folder:
+            tokenizer.save_pretrained(folder)
+            found = prepared(tool, pathlib.Path(folder), lines)
+        for at, (ours_made, theirs_made) in enumerate(zip(found, expected, strict=True)):
+            pieces += len(ours_made[0])
+            if ours_made == theirs_made:
+                equal += 1
+            else:
+                different += 1
+                print(f"{name}: chat {at}: data prepare differs\n  {ours_made}\n  {theirs_made}")
+    print(f"data prepare: tokens and weights of {equal} chats equal, {different} different ({pieces} tokens)")
+    return different
 
 
 def theirs(tokenizer, source, chat, prompt):
@@ -130,7 +199,9 @@ def record(tokenizer, sources, chats):
 
 
 def main():
-    paths = [pathlib.Path(word) for word in sys.argv[1:] if word != "--write"] or [HERE / "templates"]
+    words = sys.argv[1:]
+    tool = words.pop(words.index("--tool") + 1) if "--tool" in words else None
+    paths = [pathlib.Path(word) for word in words if not word.startswith("--")] or [HERE / "templates"]
     files = sorted(file for path in paths for file in (path.glob("*.jinja") if path.is_dir() else [path]))
     sources = [(file.stem, file.read_text(encoding="utf-8")) for file in files]
     chats = [json.loads(line) for line in (HERE / "chats.jsonl").read_text(encoding="utf-8").splitlines()]
@@ -149,6 +220,8 @@ def main():
     found = [sum(learns(name, source, exchanges, last) for name, source in sources) for last in (False, True)]
     print(f"what the assistant says in {len(exchanges['messages']) // 2} exchanges is found for {found[0]} of them, with "
           f"--learn last for {found[1]}")
+    if tool:
+        totals[3] += compare_prepared(tool, sources, chats)
     return 1 if totals[3] or not sources else 0
 
 
