@@ -5,7 +5,7 @@
     pip install transformers jinja2
     tests/chats/compare_transformers.py [TEMPLATE_OR_FOLDER...]   # default: tests/chats/templates
     tests/chats/compare_transformers.py --tool build/bin/vocabpipe [...]
-    tests/chats/compare_transformers.py --write                   # records transformers.json
+    tests/chats/compare_transformers.py --write                   # records transformers.json and tokenizer.json
 
 Every template renders the chats of chats.jsonl, with and without the prompt that asks for an answer. Texts must
 be equal, chats that one side refuses must be refused by the other, and where the template marks what the
@@ -46,14 +46,14 @@ def byte_tokenizer():
         tokenizer_object=made, extra_special_tokens=["<|im_start|>", "<|im_end|>"], **TOKENS)
 
 
-def trained_tokenizer(sources):
+def trained_tokenizer(sources, vocab_size=1500):
     """Pieces of several words of these templates and chats, so that they reach over borders of messages."""
     made = tokenizers.Tokenizer(tokenizers.models.BPE())
     made.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
     made.decoder = tokenizers.decoders.ByteLevel()
     texts = [source for _, source in sources] + (HERE / "chats.jsonl").read_text(encoding="utf-8").splitlines()
     made.train_from_iterator(texts, tokenizers.trainers.BpeTrainer(
-        vocab_size=1500, show_progress=False, special_tokens=[*TOKENS.values(), "<|im_start|>", "<|im_end|>"],
+        vocab_size=vocab_size, show_progress=False, special_tokens=[*TOKENS.values(), "<|im_start|>", "<|im_end|>"],
         initial_alphabet=tokenizers.pre_tokenizers.ByteLevel.alphabet()))
     return transformers.PreTrainedTokenizerFast(
         tokenizer_object=made, extra_special_tokens=["<|im_start|>", "<|im_end|>"], **TOKENS)
@@ -76,25 +76,32 @@ def prepared(tool, folder, lines):
     return documents
 
 
+def lines_and_masks(tokenizer, name, source, chats):
+    """Rendered lines of a template that marks, and for each (input_ids, assistant_masks) of transformers."""
+    end = tokenizer.eos_token_id
+    reader = ChatReader(ChatTemplates({"default": ChatTemplate(source, name, TOKENS)}), False)
+    lines, expected = [], []
+    for chat in chats:
+        try:
+            lines.append(reader.read(json.dumps(chat).encode()))
+        except ChatError:
+            continue
+        made = tokenizer.apply_chat_template(chat["messages"], tools=tools_of(chat), chat_template=source,
+                                             tokenize=True, return_dict=True, return_assistant_tokens_mask=True)
+        ids, mask = made["input_ids"], made["assistant_masks"]
+        # data prepare ends every document.
+        expected.append((ids, mask) if ids[-1] == end else (ids + [end], mask + mask[-1:]))
+    return lines, expected
+
+
 def compare_prepared(tool, sources, chats):
     """Chats of templates that mark, whose tokens and masks data prepare makes, too."""
     tokenizer = trained_tokenizer(sources)
-    end = tokenizer.eos_token_id
     equal, different, pieces = 0, 0, 0
     for name, source in sources:
         if "endgeneration" not in source:
             continue
-        lines, expected = [], []
-        reader = ChatReader(ChatTemplates({"default": ChatTemplate(source, name, TOKENS)}), False)
-        for chat in chats:
-            try:
-                lines.append(reader.read(json.dumps(chat).encode()))
-            except ChatError:
-                continue
-            made = tokenizer.apply_chat_template(chat["messages"], tools=tools_of(chat), chat_template=source,
-                                                 tokenize=True, return_dict=True, return_assistant_tokens_mask=True)
-            ids, mask = made["input_ids"], made["assistant_masks"]
-            expected.append((ids, mask) if ids[-1] == end else (ids + [end], mask + mask[-1:]))
+        lines, expected = lines_and_masks(tokenizer, name, source, chats)
         with tempfile.TemporaryDirectory() as folder:
             tokenizer.save_pretrained(folder)
             found = prepared(tool, pathlib.Path(folder), lines)
@@ -176,8 +183,9 @@ def learns(name, source, chat, last):
         return False
 
 
-def record(tokenizer, sources, chats):
-    """What transformers makes of the committed templates: per template and chat the text and its marked bytes."""
+def record(sources, chats):
+    """What transformers makes of the committed templates: of each chat the text and its marked bytes, and of templates
+    that mark the tokens and masks, with a tokenizer that is saved, too."""
     made = {}
     for name, source in sources:
         made[name] = []
@@ -194,7 +202,13 @@ def record(tokenizer, sources, chats):
             if "endgeneration" in source:
                 one["marked"] = by_bytes(text, [span for span in spans[0] if span[0] < span[1]])
             made[name].append(one)
-    (HERE / "transformers.json").write_text(json.dumps(made, ensure_ascii=True, indent=1, sort_keys=True) + "\n")
+    tokenizer = trained_tokenizer(sources, vocab_size=400)
+    tokenizer.backend_tokenizer.save(str(HERE / "tokenizer.json"))
+    prepared_chats = {name: lines_and_masks(tokenizer, name, source, chats)[1] for name, source in sources
+                      if "endgeneration" in source}
+    record = {"texts": made, "tokens and masks": prepared_chats}
+    (HERE / "transformers.json").write_text(json.dumps(record, ensure_ascii=True, sort_keys=True).replace(
+        "}, {", "},\n{").replace("]], [[", "]],\n[[") + "\n")
     print(f"transformers.json: {len(sources)} templates, {len(chats)} chats, transformers {transformers.__version__}")
 
 
@@ -207,7 +221,7 @@ def main():
     chats = [json.loads(line) for line in (HERE / "chats.jsonl").read_text(encoding="utf-8").splitlines()]
     tokenizer = byte_tokenizer()
     if "--write" in sys.argv:
-        return record(tokenizer, sources, chats)
+        return record(sources, chats)
     totals = [0, 0, 0, 0]
     exchanges = max((chat for chat in chats if "tools" not in chat), key=lambda chat: len(chat["messages"]))
     for name, source in sources:

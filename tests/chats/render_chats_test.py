@@ -1,7 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """What examples/chats renders, learns and refuses. What transformers renders is in transformers.json
-(compare_transformers.py --write made it). Exit code 77: no jinja2."""
+(compare_transformers.py --write made it). Exit code 77: no jinja2.
+
+    render_chats_test.py [VOCABPIPE]    # the program, to test what it makes of rendered chats
+"""
+import array
 import gzip
 import json
 import pathlib
@@ -23,10 +27,13 @@ except ModuleNotFoundError:
     print("SKIPPED: no jinja2; apt-get install python3-jinja2")
     sys.exit(77)
 
+TOOL = sys.argv.pop(1) if len(sys.argv) > 1 and pathlib.Path(sys.argv[1]).is_file() else None
+
 import render_chats
 from chat_lines import ChatReader, tools_of
 from chat_template import ChatError, ChatTemplate, ChatTemplates, InputError, open_templates, plain_messages
 
+RECORDED = json.loads((HERE / "transformers.json").read_text())
 TOKENS = {"bos_token": "<s>", "eos_token": "</s>"}
 EXCHANGE = [{"role": "user", "content": "1+1"}, {"role": "assistant", "content": "2"}]
 TWO = EXCHANGE + [{"role": "user", "content": "2+2"}, {"role": "assistant", "content": "4"}]
@@ -59,7 +66,7 @@ class Rendering(unittest.TestCase):
     chats = [json.loads(line) for line in (HERE / "chats.jsonl").read_text(encoding="utf-8").splitlines()]
 
     def test_every_text_is_that_of_transformers(self):
-        recorded = json.loads((HERE / "transformers.json").read_text())
+        recorded = RECORDED["texts"]
         names = {file.stem for file in (HERE / "templates").glob("*.jinja")}
         self.assertEqual(names, set(recorded))
         for name, expected in recorded.items():
@@ -237,6 +244,30 @@ class Mutations(unittest.TestCase):
             except (ChatError, InputError):
                 outcomes["refused"] += 1
         self.assertGreater(min(outcomes.values()), 100, outcomes)
+
+
+class Prepared(unittest.TestCase):
+    @unittest.skipIf(TOOL is None, "no vocabpipe")
+    def test_tokens_and_weights_are_the_masks_of_transformers(self):
+        [(name, expected)] = RECORDED["tokens and masks"].items()
+        reader = ChatReader(ChatTemplates({"default": committed(name)}), False)
+        lines = [reader.read(line) for line in (HERE / "chats.jsonl").read_bytes().splitlines()]
+        with tempfile.TemporaryDirectory() as folder:
+            folder = pathlib.Path(folder)
+            (folder / "tokenizer.json").write_bytes((HERE / "tokenizer.json").read_bytes())
+            (folder / "tokenizer_config.json").write_text(json.dumps(TOKENS))
+            (folder / "chats.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+            subprocess.run([TOOL, "data", "prepare", "--input", folder / "chats.jsonl", "--output", folder / "set",
+                            "--tokenizer-model", folder / "tokenizer.json"], check=True, timeout=60,
+                           stdout=subprocess.DEVNULL)
+            tokens = array.array("H", (folder / "set.bin").read_bytes()).tolist()
+            weights = list((folder / "set.weights").read_bytes()[16:-16])
+            shown = subprocess.run([TOOL, "data", "inspect", folder / "set", "--document", "0", "--tokenizer-model",
+                                    folder / "tokenizer.json"], check=True, timeout=60, capture_output=True, text=True)
+        self.assertEqual(tokens, [token for ids, _ in expected for token in ids])
+        self.assertEqual(weights, [weight for _, mask in expected for weight in mask])
+        self.assertIn("  <|im_start|>user\n  How many legs has a spider?<|im_end|>\n  <|im_start|>assistant\n"
+                      "  {+Eight.+}{+<|im_end|>+}\n  </s>\n", shown.stdout)
 
 
 class Folders(unittest.TestCase):

@@ -108,7 +108,7 @@ TEST_F(LearntTextTest, IsAPageOfDocumentsFromAllOverTheData) {
     const std::string page = testing::read_file(folder_ / "page.html");
     EXPECT_THAT(page, AllOf(HasSubstr("prefers-color-scheme: dark"), HasSubstr("16 documents"),
                             HasSubstr("document 1: 5 of 9 tokens learnt"),
-                            HasSubstr("<pre>&lt;b>1<u>&amp;yes</u><u><span class=\"end\">[end]"
+                            HasSubstr("<pre>&lt;b>1<u>&amp;yes</u><u><span class=\"special\">[end]"
                                       "</span></u></pre>"),
                             HasSubstr("document 31: "), Not(HasSubstr("document 2: ")),
                             Not(HasSubstr("http"))));

@@ -16,12 +16,12 @@ namespace vocabpipe::tool {
 
 namespace {
 
-constexpr const char* kEnd = "[end]";  // of a document
+constexpr const char* kEnd = "[end]";  // of a document, if the tokenizer has no name for it
 constexpr int64_t kBlock = 1 << 20;    // tokens whose weights are read at once
 
 constexpr const char* kLearntStyle = R"(
 u { text-decoration: underline 2px var(--chosen); text-underline-offset: 3px; }
-.end { color: var(--soft); font-size: 11px; }
+.special { color: var(--soft); }
 .text { margin: 10px 0; }
 )";
 
@@ -62,24 +62,29 @@ LearntText learnt_text(const TokenSource& source, const Tokenizer& tokenizer, in
     source.read(first, tokens);
     source.read_loss_weights(first, weights);
 
-    // What an end token decodes to is nothing, and text goes on behind it as at the beginning.
     GrowingText text([&](std::span<const int32_t> ids) { return tokenizer.decode(ids); });
-    const auto add = [&](std::string_view more, bool learnt, bool end) {
+    const auto add = [&](std::string_view more, bool learnt, bool special) {
         if (more.empty()) return;
-        if (result.parts.empty() || result.parts.back().learnt != learnt ||
-            result.parts.back().end || end) {
-            result.parts.push_back({.learnt = learnt, .end = end});
+        if (result.parts.empty() || result.parts.back().learnt != learnt || special ||
+            result.parts.back().special) {
+            result.parts.push_back({.learnt = learnt, .special = special});
         }
         result.parts.back().text += more;
     };
+    const auto name_of = [&](int32_t id) {
+        const std::string name = tokenizer.special_name(id);
+        return name.empty() && id == tokenizer.end_of_document() ? kEnd : name;
+    };
     for (size_t i = 0; i < tokens.size(); ++i) {
         const auto so_far = std::span<const int32_t>(tokens).first(i + 1);
-        const bool end = tokens[i] == tokenizer.end_of_document();
-        const bool last = i + 1 == tokens.size() || tokens[i + 1] == tokenizer.end_of_document();
-        add(end    ? std::string(kEnd)
-            : last ? text.last(so_far)
-                   : text.next(so_far),
-            weights[i] > 0, end);
+        const bool learnt = weights[i] > 0;
+        if (const std::string name = name_of(tokens[i]); !name.empty()) {
+            add(name, learnt, true);
+            continue;
+        }
+        // What is left of a character does not wait for one behind a special token.
+        const bool last = i + 1 == tokens.size() || !name_of(tokens[i + 1]).empty();
+        add(last ? text.last(so_far) : text.next(so_far), learnt, false);
     }
     for (LearntText::Part& part : result.parts) part.text = clean_lines(part.text);
     return result;
@@ -115,7 +120,7 @@ std::string learnt_page(const std::string& data, const std::string& tokenizer,
                 " learnt</div><pre>";
         for (const LearntText::Part& part : text.parts) {
             std::string shown = html_text(part.text);
-            if (part.end) shown = "<span class=\"end\">" + shown + "</span>";
+            if (part.special) shown = "<span class=\"special\">" + shown + "</span>";
             body += part.learnt ? "<u>" + shown + "</u>" : shown;
         }
         body += (text.cut ? " ..." : "") + std::string("</pre></div>\n");

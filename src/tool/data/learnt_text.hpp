@@ -13,9 +13,9 @@ namespace vocabpipe::tool {
 /// The text of a document, divided where learnt tokens and others meet.
 struct LearntText {
     struct Part {
-        std::string text;     ///< UTF-8, a character that a part cuts as "?"
-        bool learnt = false;  ///< loss weights above 0
-        bool end = false;     ///< the token that ends the document, which has no text
+        std::string text;      ///< UTF-8, a character that a part cuts as "?"
+        bool learnt = false;   ///< loss weights above 0
+        bool special = false;  ///< the name of one token, which has no text
     };
 
     int64_t document = 0;

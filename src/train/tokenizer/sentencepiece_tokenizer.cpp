@@ -113,4 +113,10 @@ std::string SentencePieceTokenizer::decode(std::span<const int32_t> ids) const {
     return text;
 }
 
+std::string SentencePieceTokenizer::special_name(int32_t id) const {
+    if (id < 0 || id >= vocab_size()) return {};
+    const bool special = id == end_of_document() || model_->processor.IsControl(id);
+    return special ? model_->processor.IdToPiece(id) : std::string();
+}
+
 }  // namespace vocabpipe

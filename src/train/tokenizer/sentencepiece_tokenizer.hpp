@@ -29,6 +29,7 @@ public:
     void encode_with_begins(std::string_view text, std::vector<int32_t>& ids,
                             std::vector<size_t>& begins) const override;
     [[nodiscard]] std::string decode(std::span<const int32_t> ids) const override;
+    [[nodiscard]] std::string special_name(int32_t id) const override;
 
 private:
     struct Model;

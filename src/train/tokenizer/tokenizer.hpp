@@ -33,6 +33,12 @@ public:
                                     std::vector<size_t>& begins) const = 0;
     /// Ids outside of the vocabulary and end_of_document() give no text.
     [[nodiscard]] virtual std::string decode(std::span<const int32_t> ids) const = 0;
+    /// The name of an id of the vocabulary that gives no text, such as "<|im_end|>". Empty for any
+    /// other id, and for one without a name.
+    [[nodiscard]] virtual std::string special_name(int32_t id) const {
+        (void)id;
+        return {};
+    }
 };
 
 }  // namespace vocabpipe

@@ -215,13 +215,16 @@ std::string BpeTokenizer::decode(std::span<const int32_t> ids) const {
     std::string joined;
     bool first = true;
     for (const int32_t id : ids) {
-        if (id < 0 || id >= vocab_size() || id == end_of_document()) continue;
-        const auto i = static_cast<size_t>(id);
-        if (special_[i]) continue;
-        joined += description_.decoder.of(description_.texts[i], first);
+        if (id < 0 || id >= vocab_size() || is_special(id)) continue;
+        joined += description_.decoder.of(description_.texts[static_cast<size_t>(id)], first);
         first = false;
     }
     return description_.decoder.whole(std::move(joined));
+}
+
+std::string BpeTokenizer::special_name(int32_t id) const {
+    if (id < 0 || id >= vocab_size() || !is_special(id)) return {};
+    return description_.texts[static_cast<size_t>(id)];
 }
 
 }  // namespace vocabpipe
