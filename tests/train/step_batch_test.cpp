@@ -224,6 +224,7 @@ TEST(StepBatch, DividesWeightsByTheirSumOverTheStepAndNotOverAMicrobatch) {
             counted += weight > 0 ? 1 : 0;
         }
     }
+    std::vector<std::vector<float>> first(kSamples);  // gradients by sample: the same bits for all
     for (const int64_t sequences : {1, 2, 3}) {
         for (const int replicas : {1, 2}) {
             for (int replica = 0; replica < replicas; ++replica) {
@@ -243,6 +244,8 @@ TEST(StepBatch, DividesWeightsByTheirSumOverTheStepAndNotOverAMicrobatch) {
                         EXPECT_NEAR(m.loss_gradient[at], static_cast<double>(weight) / sum,
                                     1.3e-7 * static_cast<double>(weight) / sum);
                         EXPECT_EQ(m.labels[at] < 0, weight == 0);
+                        if (first[sample].size() < 9) first[sample].push_back(m.loss_gradient[at]);
+                        EXPECT_EQ(m.loss_gradient[at], first[sample][static_cast<size_t>(n % 9)]);
                     }
                 }
             }
