@@ -22,7 +22,7 @@
 #include "src/train/data/data_split.hpp"
 #include "src/train/data/find_end_of_document.hpp"
 #include "src/train/data/loss_weights_file.hpp"
-#include "src/train/data/packed_samples.hpp"
+#include "src/train/data/training_data.hpp"
 #include "src/train/tokenizer/byte_tokenizer.hpp"
 #include "src/train/tokenizer/open_tokenizer.hpp"
 #include "vocabpipe/error.hpp"
@@ -170,23 +170,15 @@ void print_loss_weights(const TokenSource& source) {
                               " of the tokens");
 }
 
-/// What training with --packing-strategy bfd makes of the training part.
-void print_packing(const InspectArguments& options, std::shared_ptr<const TokenSource> tokens) {
-    auto end = static_cast<int32_t>(options.eod_token_id);
-    if (end < 0 && tokens->info().documents < 0) {
-        const std::optional<int32_t> found = find_end_of_document(*tokens);
-        if (!found) {
-            throw UsageError("--packing-strategy bfd: " + tokens->info().name +
-                             " does not say which token ends a document; set --eod-token-id");
-        }
-        end = *found;
-    }
-    if (!options.split.empty()) {
-        tokens = cut_split(std::move(tokens), SplitProportions(options.split), DataSplit::train);
-    }
-    const PackedSamples packed(
-        std::move(tokens), {.seq_length = options.seq_length, .masks = {.end_of_document = end}});
-    print("packed", packed.totals().text());
+/// What a run that packs makes of the training part.
+void print_packing(const InspectArguments& options, const std::string& path) {
+    const TrainingData data({.path = {path},
+                             .format = options.format,
+                             .split = options.split,
+                             .eod_token_id = options.eod_token_id,
+                             .packing_strategy = options.packing_strategy});
+    const auto samples = data.samples(DataSplit::train, {.seq_length = options.seq_length});
+    for (const std::string& line : samples->packing()) print("packed", line);
 }
 
 struct Inspected {
@@ -222,7 +214,7 @@ Inspected inspect_one(const InspectArguments& options, const std::string& path) 
     if (source->size() == 0) {
         return result;
     }
-    if (options.packing_strategy == "bfd") print_packing(options, source);
+    if (options.packing_strategy == "bfd") print_packing(options, path);
     print("token ids", std::to_string(range.min) + " to " + std::to_string(range.max));
     if (const auto end = find_end_of_document(*source)) {
         print("documents end", "with token " + std::to_string(*end));

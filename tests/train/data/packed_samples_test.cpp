@@ -30,10 +30,10 @@ using testing::message_of;
 
 using TokenLists = std::vector<std::vector<int32_t>>;
 
-constexpr int32_t kEnd = 9;
+constexpr int32_t kEndToken = 9;
 
-/// TokenLists of random tokens and lengths, each with kEnd behind it; tokens are numbered through,
-/// so that each is in one document only.
+/// TokenLists of random tokens and lengths, each with kEndToken behind it; tokens are numbered
+/// through, so that each is in one document only.
 TokenLists random_documents(int count, int longest, uint32_t seed) {
     std::mt19937 random(seed);
     TokenLists documents;
@@ -42,7 +42,7 @@ TokenLists random_documents(int count, int longest, uint32_t seed) {
         std::vector<int32_t>& document = documents.emplace_back();
         const auto length = random() % static_cast<uint32_t>(longest + 1);
         for (uint32_t i = 0; i < length; ++i) document.push_back(token++);
-        document.push_back(kEnd);
+        document.push_back(kEndToken);
     }
     return documents;
 }
@@ -119,7 +119,8 @@ TEST_F(PackedFiles, HaveEveryLabelOfEveryDocumentOnceAndNoneBetweenTwo) {
 }
 
 TEST_F(PackedFiles, CutOnlyDocumentsThatAreLongerThanASample) {
-    const TokenLists documents{{11, 12, 13, 14, 15, 16, 17, 18, 19, 20, kEnd}, {21, 22, kEnd}};
+    const TokenLists documents{{11, 12, 13, 14, 15, 16, 17, 18, 19, 20, kEndToken},
+                               {21, 22, kEndToken}};
     const PackedSamples samples(open_tokens(prepare(documents)),
                                 {.seq_length = 4, .shuffle = false});
     ASSERT_EQ(samples.samples_per_epoch(), 3);
@@ -133,7 +134,7 @@ TEST_F(PackedFiles, CutOnlyDocumentsThatAreLongerThanASample) {
     EXPECT_EQ(sample.tokens, (std::vector<int32_t>{15, 16, 17, 18}));
     samples.sample(2, sample);
     EXPECT_EQ(sample.tokens, (std::vector<int32_t>{19, 20, 21, 22}));
-    EXPECT_EQ(sample.labels, (std::vector<int32_t>{20, kEnd, 22, kEnd}));
+    EXPECT_EQ(sample.labels, (std::vector<int32_t>{20, kEndToken, 22, kEndToken}));
     EXPECT_EQ(sample.first_visible, (std::vector<int32_t>{0, 0, 2, 2}));
 }
 
@@ -155,7 +156,7 @@ TEST_F(PackedFiles, AreTheSameFromAListOfDocumentsAndFromTheTokenThatEndsThem) {
     const std::shared_ptr<const TokenSource> listed = open_tokens(prepare(documents));
     std::vector<int32_t> stream(static_cast<size_t>(listed->size()));
     listed->read(0, stream);
-    const TokenDatasetOptions options{.seq_length = 50, .masks = {.end_of_document = kEnd}};
+    const TokenDatasetOptions options{.seq_length = 50, .masks = {.end_of_document = kEndToken}};
     const PackedSamples a(listed, options);
     const PackedSamples b(std::make_shared<testing::VectorSource>(stream), options);
     EXPECT_EQ(a.packing(), b.packing());
@@ -168,8 +169,8 @@ TEST_F(PackedFiles, AreTheSameFromAListOfDocumentsAndFromTheTokenThatEndsThem) {
     }
     // Without an end behind the last document.
     stream.pop_back();
-    EXPECT_EQ(document_starts(testing::VectorSource(stream), kEnd).size(), 201U);
-    EXPECT_EQ(document_starts(testing::VectorSource({1, kEnd}), kEnd),
+    EXPECT_EQ(document_starts(testing::VectorSource(stream), kEndToken).size(), 201U);
+    EXPECT_EQ(document_starts(testing::VectorSource({1, kEndToken}), kEndToken),
               (std::vector<int64_t>{0, 2}));
 }
 
@@ -193,19 +194,22 @@ TEST_F(PackedFiles, FollowTheStreamUnshuffledAndVisitEverySampleOnceShuffled) {
 }
 
 TEST_F(PackedFiles, SayWhatPackingDidAndDifferInItsChecksum) {
-    const TokenLists documents{{11, 12, 13, kEnd}, {kEnd}, {14, kEnd}, {15, 16, 17, 18, 19, kEnd}};
+    const TokenLists documents{
+        {11, 12, 13, kEndToken}, {kEndToken}, {14, kEndToken}, {15, 16, 17, 18, 19, kEndToken}};
     const std::string line =
         PackedSamples(open_tokens(prepare(documents)), {.seq_length = 4}).packing().front();
     EXPECT_THAT(line, HasSubstr("3 documents in 3 sequences of 4 tokens, 25.00 % padding; 1 longer "
                                 "document cut; 1 document without a label left out; checksum "));
     // The same tokens in other documents.
-    const TokenLists others{{11, 12, 13, kEnd, kEnd}, {14, kEnd}, {15, 16, 17, 18, 19, kEnd}};
+    const TokenLists others{
+        {11, 12, 13, kEndToken, kEndToken}, {14, kEndToken}, {15, 16, 17, 18, 19, kEndToken}};
     EXPECT_NE(PackedSamples(open_tokens(prepare(others)), {.seq_length = 4}).packing().front(),
               line);
 }
 
 TEST_F(PackedFiles, RefuseDocumentsWithoutALabelAndLengthsOutOfRange) {
-    const std::shared_ptr<const TokenSource> source = open_tokens(prepare({{kEnd}, {kEnd}}));
+    const std::shared_ptr<const TokenSource> source =
+        open_tokens(prepare({{kEndToken}, {kEndToken}}));
     EXPECT_THAT(message_of<InputFileError>([&] { PackedSamples(source, {.seq_length = 4}); }),
                 AllOf(HasSubstr("data: 2 documents, none of at least two tokens"),
                       HasSubstr("--packing-strategy wrapped")));
