@@ -109,6 +109,10 @@ struct CollectiveAlgorithms {
     return op == Op::R && own == 0 ? row[static_cast<size_t>(Op::F)] : own;
 }
 
+/// Whether it is a collective of the ranks of one pipeline: of a vocabulary pass (C0, C1, C2, and
+/// those of E and G), or in a world of one pipeline the reports of a step.
+[[nodiscard]] bool is_of_pipeline(Do what, const Group& group);
+
 /// Costs by table: transformer passes by stage, vocabulary passes by rank; links by latency and
 /// rate.
 class TableCosts final : public CostModel {
@@ -125,7 +129,8 @@ public:
     /// B against interlaced ones (means of benchmarks/data/published_pass_times.csv); 0 where pass
     /// times were measured in a run that communicates.
     int64_t slowdown_permille = 0;
-    int64_t fixed_ns = 0;  ///< see CostModel::fixed_step_ns
+    int64_t fixed_ns = 0;                      ///< see CostModel::fixed_step_ns
+    bool free_vocabulary_collectives = false;  ///< is_of_pipeline() costs nothing; to compare
     /// Transformer layers of a stage, for streamed_share(). 0: not known, all rows are used and
     /// made at once.
     double layers_per_stage = 0;

@@ -50,6 +50,12 @@ struct PlannedTrainer {
     /// Whether passes go on while the messages of the pipeline travel. Megatron's 1F1B waits for
     /// what it sends (--no-overlap-p2p-communication for interleaved schedules).
     bool overlap_messages = true;
+    /// Whether products wait for what tensor, context and expert ranks exchange, and exchanges for
+    /// products (train_gpt's --blocking-exchanges): what overlap saves.
+    bool blocking_exchanges = false;
+    /// Whether collectives of vocabulary passes (is_of_pipeline()) cost nothing, which no run does:
+    /// what they cost.
+    bool free_vocabulary_collectives = false;
     /// Layers that a full R makes at a time (Megatron's --recompute-num-layers of the uniform
     /// method): their inputs stay in memory. 0: all of a stage at once, as train_gpt does.
     int recompute_layers = 0;

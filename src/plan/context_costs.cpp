@@ -35,7 +35,7 @@ ContextCosts context_costs(const PlanOptions& options, const Candidate& candidat
     const auto q = static_cast<double>(work.query_columns);
     const auto kv = 2 * static_cast<double>(work.kv_columns);
     const int64_t heads = options.model.config.kv_heads() / mesh.tensor;
-    const int wanted = ContextExchange{}.panels;
+    const int wanted = options.trainer.blocking_exchanges ? 1 : ContextExchange{}.panels;
     if (form == ContextForm::allgather) {
         // The first rank, whose last queries see all keys, gets all of them, and sends gradients of
         // all. The others exchange less, and wait for it.

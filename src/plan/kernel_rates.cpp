@@ -53,6 +53,8 @@ std::string to_string(const PlannedTrainer& trainer) {
     if (!trainer.sequence_parallel) text += ", no sequence parallelism";
     if (!trainer.parallel_loss) text += ", no parallel loss";
     if (!trainer.overlap_messages) text += ", passes wait for messages";
+    if (trainer.blocking_exchanges) text += ", exchanges block";
+    if (trainer.free_vocabulary_collectives) text += ", vocabulary collectives free";
     if (trainer.recompute_layers > 0) {
         text +=
             ", full recomputation of " + std::to_string(trainer.recompute_layers) + " at a time";

@@ -23,7 +23,8 @@ int64_t whole(double value) {
 /// Ranks that compute the products of experts together.
 class Team {
 public:
-    Team(int members, const Link& link) : members_(members), link_(link) {}
+    Team(int members, const Link& link, bool blocking)
+        : members_(members), link_(link), blocking_(blocking) {}
 
     /// Nanoseconds of a product of `rows` rows, where for each a row of `row_bytes` travels before
     /// or after the product; in a combine by panels of columns instead of pieces of rows.
@@ -31,6 +32,7 @@ public:
     [[nodiscard]] double ns(OverlapOp op, double rows, double row_bytes, double rows_ns,
                             double fixed_ns) const {
         if (members_ == 1) return rows_ns + fixed_ns;
+        if (blocking_) return exchange_ns(rows, row_bytes) + rows_ns + fixed_ns;
         const PieceChoice choice = choose_pieces(
             {.op = op, .rows = whole(rows), .members = members_, .compute_ns = whole(rows_ns)},
             link_, {.row_bytes = whole(row_bytes)}, kPieces);
@@ -47,6 +49,7 @@ public:
 private:
     int members_;
     const Link& link_;
+    bool blocking_;
 };
 
 /// One layer's products, added up.
@@ -59,7 +62,8 @@ public:
           mesh_(mesh),
           kernels_(kernel_rates(trainer.kernels)),
           tensor_ranks_(mesh.ranks_along(Axis::tensor, {})),
-          expert_(mesh.expert, links_.along(mesh, Axis::expert)),
+          expert_(mesh.expert, links_.along(mesh, Axis::expert), trainer.blocking_exchanges),
+          exposed_(trainer.blocking_exchanges ? 1 : 1 - kernels_.tensor_overlap),
           load_(load),
           all_(static_cast<double>(tokens)),
           own_(all_ / mesh.tensor) {}
@@ -93,7 +97,7 @@ private:
     /// adding up theirs.
     [[nodiscard]] double exposed(double n) const {
         if (mesh_.tensor == 1) return 0;
-        return (1 - kernels_.tensor_overlap) *
+        return exposed_ *
                links_.ring_ns(tensor_ranks_, all_ * n * kElement, kernels_.tensor_exchange);
     }
 
@@ -168,6 +172,7 @@ private:
     const KernelRates& kernels_;
     const std::vector<int> tensor_ranks_;
     const Team expert_;
+    const double exposed_;  ///< share of what tensor ranks exchange
     const ExpertLoad load_;
     const double all_, own_;
     bool first_of_experts_ = true;

@@ -119,6 +119,7 @@ std::string command_text(const Plan& plan, size_t row) {
     PlannedTrainer own;  // what train_gpt does
     own.exchange = GradientExchange::all_to_all;
     own.kernels = plan.options.trainer.kernels;
+    own.blocking_exchanges = plan.options.trainer.blocking_exchanges;
     const bool copied = candidate.mesh.size_of(Axis::data) > 1;
     if (!plan.options.profile && copied && plan.options.trainer != own) {
         notes +=

@@ -126,6 +126,8 @@ json trainer_json(const PlannedTrainer& trainer) {
             {"sequence_parallel", trainer.sequence_parallel},
             {"parallel_loss", trainer.parallel_loss},
             {"overlap_p2p_communication", trainer.overlap_messages},
+            {"blocking_exchanges", trainer.blocking_exchanges},
+            {"free_vocabulary_collectives", trainer.free_vocabulary_collectives},
             {"recompute_num_layers", trainer.recompute_layers},
             {"zero_stage", trainer.zero}};
 }

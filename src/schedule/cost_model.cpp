@@ -103,8 +103,14 @@ StreamedShare TableCosts::streamed_share(int rank, const Pass& pass) const {
     }
 }
 
+bool is_of_pipeline(Do what, const Group& group) {
+    const bool one_pipeline = group.axis == Axis::pipeline || group.axis == Axis::model;
+    return one_pipeline && what != Do::send && what != Do::receive;
+}
+
 int64_t TableCosts::transfer_ns(Do what, const Group& group, int64_t bytes) const {
     using enum CollectiveAlgorithm;
+    if (free_vocabulary_collectives && is_of_pipeline(what, group)) return 0;
     const auto members = static_cast<int64_t>(group.ranks.size());
     const int64_t peers = std::max<int64_t>(members - 1, 1);
     const int64_t rounds = std::bit_width(static_cast<uint64_t>(peers));  // ceil(log2 members)

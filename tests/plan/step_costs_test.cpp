@@ -68,6 +68,14 @@ TEST(StepCosts, GroupsOfThreeTakeTwoRoundsToReachAll) {
     EXPECT_EQ(ns(Do::reduce, {0, 1, 2}), 1000 + 2 * 600);
 }
 
+TEST(StepCosts, MayLeaveOutWhatCollectivesOfVocabularyPassesCost) {
+    const StepCosts costs(load_device("a100"), {.free_vocabulary_collectives = true});
+    EXPECT_EQ(costs.transfer_ns(Do::broadcast, {{0, 1}, 0}, kMessage), 0);
+    EXPECT_EQ(costs.transfer_ns(Do::all_gather, {{0, 1}, -1, Axis::model}, kMessage), 0);
+    EXPECT_GT(costs.transfer_ns(Do::send, {{0, 1}, -1}, kMessage), 0);
+    EXPECT_GT(costs.transfer_ns(Do::all_to_all, {{0, 1}, -1, Axis::data}, kMessage), 0);
+}
+
 TEST(StepCosts, ReduceMovesTheGradientsOfATiedWeight) {
     PlanOptions options = small_plan();
     options.model.config.tied = true;

@@ -58,6 +58,15 @@ TEST(TrainCommand, SaysEverySizeOfTheMesh) {
     }
 }
 
+TEST(TrainCommand, BlocksWhatTeamsExchangeIfPlannedSo) {
+    PlanOptions options = small_plan();
+    options.trainer.blocking_exchanges = true;
+    Candidate candidate = of_pipeline({4, 4});
+    EXPECT_THAT(command_of(candidate, options), Not(HasSubstr("--blocking-exchanges")));
+    candidate.mesh = {.pipeline = 2, .tensor = 2};
+    EXPECT_THAT(command_of(candidate, options), HasSubstr(" --blocking-exchanges "));
+}
+
 TEST(TrainCommand, GivesALayoutWhereTheSplitIsNotItsOwn) {
     const auto layout = [](const std::vector<int>& layers, VocabMode mode) {
         Candidate candidate = of_pipeline(layers);

@@ -223,6 +223,9 @@ TEST(LayerProducts, NewKernelsHideMostOfWhatTensorRanksExchange) {
     const double exposed = 1 - kernel_rates(KernelYear::y2025).tensor_overlap;
     EXPECT_LT(exposed, 0.5);
     expect_near(over_link(options, {.tensor = 2}).forward, exposed * all);
+    options.trainer.blocking_exchanges = true;
+    expect_near(over_link(options, {.tensor = 2}).forward, all);
+    options.trainer.blocking_exchanges = false;
     options.trainer.kernels = KernelYear::y2023;
     expect_near(over_link(options, {.tensor = 2}).forward,
                 all / kernel_rates(KernelYear::y2023).tensor_exchange);
@@ -345,6 +348,13 @@ TEST(LayerProducts, ExpertsHideTheirExchangesAsOverlapSays) {
                 rest + hidden(gemm_combine, up) + hidden(dispatch_gemm, down));
     EXPECT_NE(hidden(dispatch_gemm, up) + hidden(gemm_combine, down),
               hidden(gemm_combine, up) + hidden(dispatch_gemm, down));
+    // One after the other: half of the rows come from the other rank.
+    options.trainer.blocking_exchanges = true;
+    const double exchange = 48.0 / 2 * 8 * 2 * 50;
+    const LayerProducts blocking = over_link(options, mesh);
+    expect_near(blocking.forward, rest + up + down + 2 * exchange);
+    expect_near(blocking.input_gradient, rest + up + down + 2 * exchange);
+    EXPECT_GT(blocking.forward, layer.forward);
 }
 
 TEST(UnitCosts, ExpertsOfSomeLayersExchangeInThese) {

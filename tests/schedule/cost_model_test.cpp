@@ -73,6 +73,20 @@ TEST(TableCosts, ChargeCollectivesByAlgorithm) {
 }
 
 // 5 bytes at 2 bytes per ns take 2.5 ns, 3 take 1.5, 5 at 4 take 1.25.
+TEST(TableCosts, MayLeaveOutWhatCollectivesOfAPipelineCost) {
+    TableCosts costs;
+    costs.latency_ns = 7;
+    costs.free_vocabulary_collectives = true;
+    using enum Do;
+    for (const Do what : {broadcast, all_gather, all_to_all, gather, reduce}) {
+        EXPECT_EQ(costs.transfer_ns(what, {{0, 1}}, 600), 0);
+        EXPECT_EQ(costs.transfer_ns(what, {{0, 1}, -1, Axis::model}, 600), 0);
+        EXPECT_GE(costs.transfer_ns(what, {{0, 1}, -1, Axis::data}, 600), 7);
+        EXPECT_GE(costs.transfer_ns(what, {{0, 1}, -1, Axis::world}, 600), 7);
+    }
+    EXPECT_EQ(costs.transfer_ns(send, {{0, 1}}, 600), 7);
+}
+
 TEST(TableCosts, RoundTimesToTheNearestNanosecond) {
     TableCosts costs = TableCosts::uniform(2, 2, 1, 1, 1);
     costs.bytes_per_ns = 2;

@@ -48,6 +48,19 @@ std::string refused(const std::string& arguments, int exit_code) {
     return outcome.error;
 }
 
+// Interlaced waits for each of its collectives; sends still cost their latency.
+TEST(SimulateCommand, LeavesOutWhatCollectivesOfVocabularyPassesCost) {
+    const auto step = [](const std::string& mode, const std::string& flags) {
+        return simulated("1f1b --pp 4 --microbatches 16 --costs 40,80,10 --vocab-mode " + mode +
+                         flags)["step"]
+            .get<int64_t>();
+    };
+    const std::string free = " --free-vocabulary-collectives";
+    EXPECT_GT(step("interlaced", " --latency 5"), step("interlaced", " --latency 5" + free));
+    EXPECT_GT(step("interlaced", " --latency 5" + free), step("interlaced", ""));
+    EXPECT_EQ(step("interlaced", free), step("interlaced", ""));
+}
+
 TEST(SimulateCommand, SaysThatLongWorkGoesOn) {
     // It would take longer; nobody needs the result.
     const Outcome outcome = testing::run_shell("timeout 4 '" VOCABPIPE_PROGRAM

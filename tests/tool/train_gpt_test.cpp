@@ -501,6 +501,12 @@ TEST_F(TrainGpt, SharesExpertsWithTheSameBitsEverywhere) {
         EXPECT_THAT(launched.output, ::testing::HasSubstr(text));
         EXPECT_EQ(curve("threads.jsonl").size(), 6U);
         EXPECT_EQ(curve("threads.jsonl"), curve("mpi.jsonl")) << mesh;
+        const Outcome blocking =
+            threads(4, shared + " --blocking-exchanges --metrics blocking.jsonl" + flags);
+        ASSERT_EQ(blocking.exit_code, 0) << blocking.error;
+        EXPECT_THAT(blocking.output,
+                    ::testing::HasSubstr("no product runs beside what ranks of a team exchange"));
+        EXPECT_EQ(curve("threads.jsonl"), curve("blocking.jsonl")) << mesh;
         ASSERT_EQ(threads(2,
                           "--metrics alone.jsonl --model-type mixtral --num-experts 4 "
                           "--moe-aux-loss-coeff 0.01 --pipeline-model-parallel-size 1")
@@ -537,6 +543,8 @@ TEST_F(TrainGpt, RefusesExpertRanksThatDoNotDivideWhatTheyShare) {
                       experts,
                   "--expert-model-parallel-size 2: --profile describes ranks without expert "
                   "ranks; remove --profile"),
+          Refusal("--ranks 2 --blocking-exchanges" + experts,
+                  "--blocking-exchanges: there are no tensor, context or expert ranks"),
           Refusal("--ranks 2 --moe-row-factor 0" + experts, "--moe-row-factor 0: must be "),
           Refusal("--ranks 2 --pipeline-model-parallel-size 1 --expert-tensor-parallel-size 4" +
                       experts,

@@ -56,6 +56,14 @@ FlagGroup trainer_flags(PlannedTrainer& trainer) {
              .value = &trainer.overlap_messages,
              .help =
                  "Passes go on while messages of the pipeline travel; Megatron's 1F1B does not"},
+            {.names = "--blocking-exchanges",
+             .value = &trainer.blocking_exchanges,
+             .help = "Products wait for what tensor, context and expert ranks exchange, and "
+                     "exchanges for products: what overlap saves"},
+            {.names = "--free-vocabulary-collectives",
+             .value = &trainer.free_vocabulary_collectives,
+             .help = "Collectives of vocabulary passes cost nothing: what they cost (no run leaves "
+                     "them out)"},
             {.names = "--recompute-num-layers",
              .value = &trainer.recompute_layers,
              .help = "Layers that full recomputation makes at a time, whose inputs are kept; 0: "

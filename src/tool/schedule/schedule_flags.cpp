@@ -127,7 +127,10 @@ FlagGroup lowering_flags(ScheduleFlags& flags) {
                        .value = &flags.overlap_table,
                        .help = "What vocabpipe profile --overlap measured: the price of a piece, "
                                "for costs in nanoseconds",
-                       .unit = "FILE"}}};
+                       .unit = "FILE"},
+                      {.names = "--free-vocabulary-collectives",
+                       .value = &flags.free_vocabulary_collectives,
+                       .help = "Collectives of vocabulary passes cost nothing: what they cost"}}};
 }
 
 std::string take_own_flags(const std::string& text, ScheduleFlags& flags) {

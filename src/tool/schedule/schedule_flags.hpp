@@ -37,6 +37,7 @@ struct ScheduleFlags {
     std::string receive_ahead = "auto";
     std::string tile_pieces = "auto";
     std::string overlap_table;  // a file; empty: none
+    bool free_vocabulary_collectives = false;
 };
 
 /// The positional argument for a schedule.

@@ -134,6 +134,10 @@ void take_price(ScheduledStep& step, StepPrice& price, const ScheduleFlags& flag
         step.costs.piece_ns = piece_price(read_overlap_table(flags.overlap_table));
     }
     if (flags.communication_order) step.costs.communication = *flags.communication_order;
+    if (flags.free_vocabulary_collectives) {
+        step.costs.free_vocabulary_collectives = true;
+        step.title += ", vocabulary collectives free";
+    }
     if (step.costs.communication != CommunicationOrder::lanes) {
         step.title += ", communication order " + std::string(to_string(step.costs.communication));
     }

@@ -162,6 +162,11 @@ void check_teams(const TrainOptions& o, const Mesh& mesh) {
     };
     refuse(mesh.tensor, "--tensor-model-parallel-size", o.reductions == Reductions::native,
            "sums over tensor ranks are ordered", "use --reduction ordered");
+    if (o.blocking_exchanges && mesh.tensor == 1 && mesh.context == 1 && mesh.expert == 1) {
+        throw UsageError(
+            "--blocking-exchanges: there are no tensor, context or expert ranks that exchange "
+            "anything; leave it out");
+    }
     for (const auto& [size, kind, flag] :
          {std::tuple(mesh.context, "context", "--context-parallel-size"),
           std::tuple(o.expert_model_parallel_size, "expert", "--expert-model-parallel-size"),

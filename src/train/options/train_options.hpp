@@ -68,6 +68,7 @@ struct TrainOptions {
     int receive_ahead = 0;                        // --receive-ahead; 0: auto
     int tile_pieces = 0;                          // --tile-pieces; 0: auto
     std::string overlap_table;                    // --overlap-table FILE; empty: none
+    bool blocking_exchanges = false;              // --blocking-exchanges; for comparisons alone
     Reductions reductions = Reductions::ordered;  // --reduction; the same bits on every transport
     int threads_per_rank = 0;  // --threads-per-rank; 0: this rank's share of the cores
 

@@ -311,6 +311,12 @@ FlagGroup optimizer_flags(TrainOptions& t) {
                  .help = "What vocabpipe profile --overlap measured, to choose --tile-pieces by",
                  .unit = "FILE",
                  .decides = Decides::nothing},
+                {.names = "--blocking-exchanges",
+                 .value = &t.blocking_exchanges,
+                 .help = "What tensor, context and expert ranks exchange travels whole and beside "
+                         "no product, to see what overlap saves; results are the same",
+                 .decides = Decides::nothing,
+                 .excludes = {"--tile-pieces", "--overlap-table"}},
                 {.names = "--receive-ahead",
                  .value = number_or_auto(t.receive_ahead, receive_ahead_from),
                  .help = "How many passes before its use to post a receive, or auto: as early as "

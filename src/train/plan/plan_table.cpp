@@ -151,7 +151,9 @@ void print_plan(const TrainingPlan& plan) {
         std::printf("boundaries between stages travel by %d pieces%s\n", pieces,
                     options.tile_pieces == 0 ? ", which simulates the shortest step" : "");
     }
-    if (plan.mesh().expert > 1) {
+    if (options.blocking_exchanges) {
+        std::printf("no product runs beside what ranks of a team exchange\n");
+    } else if (plan.mesh().expert > 1) {
         const ExpertPieces& by = plan.steps().front().partition.expert_pieces;
         std::printf("tokens travel to their experts by %d pieces, and home by %d panels\n",
                     by.dispatch, by.combine);

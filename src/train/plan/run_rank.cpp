@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/train/plan/run_rank.hpp"
 
+#include "src/runtime/device/blocking_exchanges.hpp"
 #include "src/train/plan/planned_memory.hpp"
 #include "vocabpipe/error.hpp"
 
@@ -17,6 +18,9 @@ std::unique_ptr<Device> open_device(Communicator& communicator, const TrainOptio
         device = options.make_device
                      ? options.make_device(placements[static_cast<size_t>(communicator.rank())])
                      : make_host_device();
+        if (options.blocking_exchanges) {
+            device = std::make_unique<BlockingExchanges>(std::move(device));
+        }
     });
     describe_devices(communicator, *device, placements);
     return device;

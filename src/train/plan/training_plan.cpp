@@ -138,7 +138,7 @@ StepSchedule TrainingPlan::order() const {
             .costs = first_costs_ ? *first_costs_ : given_costs(options_, recompute_),
             .receive_ahead = options_.receive_ahead,
             .reductions = options_.reductions,
-            .pieces = options_.tile_pieces,
+            .pieces = options_.blocking_exchanges ? 1 : options_.tile_pieces,
             .moe_row_factor = options_.moe_row_factor,
             .context_form = options_.context_form};
 }
