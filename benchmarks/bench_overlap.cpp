@@ -17,14 +17,19 @@
 // rank; hidden = (compute + link - overlapped) / link; natural (virtual all-gather and
 // reduce-scatter): the same with products in natural order, mean over ranks and of the slowest;
 // chunks (virtual dispatch and combine): the same with all tokens in two chunks, each sent as a
-// whole (FasterMoE, He et al. 2022), where blocking hides 0; #wrong: elements of the overlapped
-// result that differ from the blocking one in a bit.
+// whole (FasterMoE, He et al. 2022), where blocking hides 0; adaptive (likewise): with whichever of
+// 1, 2, 4 and 8 chunks takes the least time (Tutel, Hwang et al. 2023, which measures them);
+// #wrong: elements of the overlapped result that differ from the blocking one in a bit.
+//
+// --load-std S,...: tokens choose experts unevenly, which has two columns more: std, the deviation
+// of the experts' shares of all rows, and fullest, the rows of the fullest rank over the mean.
 #include "benchmarks/team_bench.hpp"
 #include "src/runtime/transport/transport.hpp"
 #include "src/step/rank_placement.hpp"
 #include "src/tool/launch/devices.hpp"
 #include "src/tool/launch/launch.hpp"
 #include "src/tool/launch/launchers.hpp"
+#include "src/train/profile/timed_experts.hpp"
 #include "src/train/profile/timed_overlap.hpp"
 #include "vocabpipe/error.hpp"
 #include "vocabpipe/overlap.hpp"
@@ -49,17 +54,27 @@ struct Options {
     int ranks = 0;  // 0: 8 in virtual time, else those of mpirun, or 2 threads
     std::vector<int> pieces{1, 4, 8};
     std::vector<double> ratios{0.5, 1, 2};
+    double piece_us = 0;
     std::vector<std::string> ops;
     // When measured:
     std::string link = "real";
+    std::vector<double> load_stds;  // empty: 0, and no columns of loads
     OverlapCase shape;
 };
+
+/// Pieces of all tokens, each sent as a whole, of which one is computed while the next travels. The
+/// chunks in which combine sends the experts' output are those of a dispatch in reverse.
+OverlapTimes in_chunks(int64_t bytes, const Link& link, int64_t piece_ns, std::vector<int> counts) {
+    return choose_pieces({.op = OverlapOp::stream_in, .rows = bytes, .compute_ns = kComputeNs},
+                         link, {.row_bytes = 1, .piece_ns = piece_ns}, counts)
+        .times;
+}
 
 bool wanted(const Options& o, OverlapOp op) {
     return o.ops.empty() || std::find(o.ops.begin(), o.ops.end(), to_string(op)) != o.ops.end();
 }
 
-void print_row(OverlapOp op, int ranks, double ratio, int pieces) {
+void print_row(const Options& o, OverlapOp op, int ranks, double ratio, int pieces) {
     const bool is_stream = op == OverlapOp::stream_in || op == OverlapOp::hop;
     const bool in_one_order = is_stream || op == OverlapOp::gather_attention;
     const int members = is_stream ? 1 : ranks;
@@ -68,7 +83,9 @@ void print_row(OverlapOp op, int ranks, double ratio, int pieces) {
     const TileMap map = TileMap::even(rows, members, pieces);
     const int64_t bytes = kRowBytes * (members == 1 ? rows : rows / members * (members - 1));
     const Link link{.bytes_per_ns = static_cast<double>(bytes) / (ratio * kComputeNs)};
-    const OverlapTimes times = overlap(op, map, kComputeNs, link, {.row_bytes = kRowBytes});
+    const auto piece_ns = static_cast<int64_t>(o.piece_us * 1e3);
+    const OverlapTimes times =
+        overlap(op, map, kComputeNs, link, {.row_bytes = kRowBytes, .piece_ns = piece_ns});
     const auto us = [](int64_t ns) { return static_cast<double>(ns) * 1e-3; };
     std::printf("%-20s %5.2f %6d %10lld %9.1f %9.1f %9.1f %10.1f %7.1f%%",
                 std::string(to_string(op)).c_str(), ratio, map.pieces(0),
@@ -79,15 +96,16 @@ void print_row(OverlapOp op, int ranks, double ratio, int pieces) {
         return;
     }
     if (is_of_experts(op)) {
-        const OverlapTimes chunks = overlap(OverlapOp::stream_in, TileMap::even(bytes, 1, 2),
-                                            kComputeNs, link, {.row_bytes = 1});
-        std::printf(" %8s %8s %7.1f%%\n", "", "", 100 * chunks.hidden());
+        std::printf(" %8s %8s %7.1f%% %7.1f%%\n", "", "",
+                    100 * in_chunks(bytes, link, piece_ns, {2}).hidden(),
+                    100 * in_chunks(bytes, link, piece_ns, {1, 2, 4, 8}).hidden());
         return;
     }
     double mean = 0;
     double least = 1;
     for (const OverlapTimes& rank : overlap_of_ranks(
-             op, map, kComputeNs, link, {.row_bytes = kRowBytes, .order = ComputeOrder::natural})) {
+             op, map, kComputeNs, link,
+             {.row_bytes = kRowBytes, .order = ComputeOrder::natural, .piece_ns = piece_ns})) {
         mean += rank.hidden() / ranks;
         least = std::min(least, rank.hidden());
     }
@@ -97,13 +115,13 @@ void print_row(OverlapOp op, int ranks, double ratio, int pieces) {
 void print_virtual(const Options& o) {
     const int ranks = o.ranks > 0 ? o.ranks : 8;
     std::printf("# virtual time, %d ranks\n", ranks);
-    std::printf("%-20s %5s %6s %10s %9s %9s %9s %10s %8s %8s %8s %8s\n", "# op", "ratio", "pieces",
-                "bytes", "compute", "link", "blocking", "overlapped", "hidden", "natural",
-                "slowest", "chunks");
+    std::printf("%-20s %5s %6s %10s %9s %9s %9s %10s %8s %8s %8s %8s %8s\n", "# op", "ratio",
+                "pieces", "bytes", "compute", "link", "blocking", "overlapped", "hidden", "natural",
+                "slowest", "chunks", "adaptive");
     for (const OverlapOp op : kOverlapOps) {
         if (!wanted(o, op)) continue;
         for (const double ratio : o.ratios) {
-            for (const int pieces : o.pieces) print_row(op, ranks, ratio, pieces);
+            for (const int pieces : o.pieces) print_row(o, op, ranks, ratio, pieces);
         }
     }
 }
@@ -142,24 +160,38 @@ int64_t measure(Communicator& world, const Options& o) {
                     world.size(), device->name().c_str(), o.link.c_str(),
                     static_cast<long long>(c.rows), static_cast<long long>(c.inner),
                     static_cast<long long>(c.inner), static_cast<long long>(c.columns));
-        std::printf("%-20s %5s %6s %10s %9s %9s %9s %10s %8s %7s\n", "# op", "ratio", "pieces",
-                    "bytes", "compute", "link", "blocking", "overlapped", "hidden", "#wrong");
+        std::printf("%-20s %5s %6s %10s %9s %9s %9s %10s %8s %7s%s\n", "# op", "ratio", "pieces",
+                    "bytes", "compute", "link", "blocking", "overlapped", "hidden", "#wrong",
+                    o.load_stds.empty() ? "" : "    std  fullest");
     }
     int64_t wrong = 0;
+    const auto measure_row = [&] {
+        const OverlapTiming t = time_overlap(world, *device, *link, c);
+        wrong += t.wrong;
+        if (!prints) return;
+        std::printf("%-20s %5.2f %6d %10lld %9.1f %9.1f %9.1f %10.1f %7.1f%% %7lld",
+                    std::string(to_string(c.op)).c_str(), t.link / t.compute, c.pieces,
+                    static_cast<long long>(t.bytes), t.compute * 1e6, t.link * 1e6,
+                    t.blocking * 1e6, t.overlapped * 1e6, 100 * t.hidden(),
+                    static_cast<long long>(t.wrong));
+        if (!o.load_stds.empty()) {
+            const ExpertLoads loads = expert_loads(world.size(), c);
+            std::printf(" %6.4f %8.3f", loads.std, loads.fullest);
+        }
+        std::printf("\n");
+        std::fflush(stdout);
+    };
+    const std::vector<double> stds = o.load_stds.empty() ? std::vector<double>{0} : o.load_stds;
     for (const OverlapOp op : kOverlapOps) {
         if (!is_measured(o, op) || !wanted(o, op)) continue;
-        for (const int pieces : o.pieces) {
-            c.op = op;
-            c.pieces = pieces;
-            const OverlapTiming t = time_overlap(world, *device, *link, c);
-            wrong += t.wrong;
-            if (!prints) continue;
-            std::printf("%-20s %5.2f %6d %10lld %9.1f %9.1f %9.1f %10.1f %7.1f%% %7lld\n",
-                        std::string(to_string(op)).c_str(), t.link / t.compute, pieces,
-                        static_cast<long long>(t.bytes), t.compute * 1e6, t.link * 1e6,
-                        t.blocking * 1e6, t.overlapped * 1e6, 100 * t.hidden(),
-                        static_cast<long long>(t.wrong));
-            std::fflush(stdout);
+        if (!o.load_stds.empty() && !is_of_experts(op)) continue;
+        for (const double load_std : stds) {
+            for (const int pieces : o.pieces) {
+                c.op = op;
+                c.load_std = load_std;
+                c.pieces = pieces;
+                measure_row();
+            }
         }
     }
     return wrong;
@@ -167,6 +199,9 @@ int64_t measure(Communicator& world, const Options& o) {
 
 int run_by_the_clock(const Options& o) {
     if (!on_gpus(o)) (void)bench::modelled_ratio(o.link);
+    if (!o.load_stds.empty() && on_gpus(o)) {
+        throw UsageError("--load-std: operations of experts are timed on hosts; use --link real");
+    }
     if (o.link == "copies" && o.ranks == 0 && tool::started_by_mpirun()) {
         throw UsageError(
             "--link copies: moves memory between threads of one process; start it without mpirun");
@@ -208,6 +243,14 @@ int main(int argc, char** argv) {
     app.add_option("--ratio", options.ratios, "The link's time over computing's")
         ->delimiter(',')
         ->check(CLI::Range(0.001, 1000.0));
+    app.add_option("--piece-us", options.piece_us,
+                   "What a product costs besides its rows, of 1000 us in all; --virtual")
+        ->check(CLI::Range(0.0, 1e6))
+        ->capture_default_str();
+    app.add_option("--load-std", options.load_stds,
+                   "Deviation of the experts' shares of all rows; by the clock, of experts alone")
+        ->delimiter(',')
+        ->check(CLI::Range(0.0, 1.0));
     app.add_option("--op", options.ops, "Operations; without it all")
         ->delimiter(',')
         ->check(CLI::IsMember(names));

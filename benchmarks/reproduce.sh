@@ -22,10 +22,12 @@ experiments="
 tables     2411.05288  tables 5 and 6: step time and memory of 103 published runs, predicted
 passes     2411.05288  the 20 runs on 8 GPUs, simulated from their published pass times
 artifact   2411.05288  the artifact's experiment: MFU with s 4096, V 256k, predicted
-ablation   2411.05288  interlaced without the cost of its communication, predicted
+ablation   2411.05288  interlaced without the cost of its collectives, predicted
 memory     2411.05288  activations alive and bubbles of each vocabulary mode, simulated
 losses     2411.05288  losses of one, two and four ranks in every vocabulary mode
 hidden     2502.19811  share of communication hidden, in virtual time
+ratios     2502.19811  the same over link / computing, against chunks of FasterMoE and Tutel
+imbalance  2502.19811  time of a layer of experts over the deviation of their loads, two ranks
 link       2503.20313  the same by the clock, two ranks, on a modelled link
 pieces     2503.20313  losses of tensor and expert ranks by pieces and whole messages
 scores     2402.16442  figures 3 and 4: scores by parts and rounds, made-up samples
@@ -117,13 +119,10 @@ run_artifact() {
 
 run_ablation() {
     inputs models "$here"
-    inputs free-links "$here"
-    local links
-    for links in a100 free-links; do
-        to "$links-plan.json" "$bin/vocabpipe" plan --model "$here/21b.json" --gpus 32 \
-            --pipeline-model-parallel-size 32 --gpu "$([ $links = a100 ] && echo a100 || echo "$here/$links.json")" \
-            --seq-length 2048 --global-batch-size 128 --schedules 1f1b --kernels 2023 --receive-ahead 1 --json
-    done
+    local plan=("$bin/vocabpipe" plan --model "$here/21b.json" --gpus 32 --pipeline-model-parallel-size 32 --gpu a100
+        --seq-length 2048 --global-batch-size 128 --schedules 1f1b --kernels 2023 --receive-ahead 1 --json)
+    to plan.json "${plan[@]}"
+    to free.json "${plan[@]}" --free-vocabulary-collectives
 }
 
 run_memory() {
@@ -178,6 +177,17 @@ run_losses() {
 run_hidden() {
     to rows.txt "$bin/bench_overlap" --virtual --ranks 8 --ratio 0.5 1 2 --pieces 1 2 4 8 \
         --op all_gather_gemm gemm_reduce_scatter dispatch_gemm gemm_combine
+}
+
+run_ratios() {
+    local op=(--op dispatch_gemm gemm_combine --ranks 8 --ratio 0.25 0.5 1 2 4 --pieces 1 2 4 8)
+    to rows.txt "$bin/bench_overlap" --virtual "${op[@]}"
+    to launches.txt "$bin/bench_overlap" --virtual "${op[@]}" --piece-us 20
+}
+
+run_imbalance() {
+    to rows.txt mpirun -np 2 "$bin/bench_overlap" --link modelled:0.5 --rows 512 --inner 512 --columns 512 --rounds 60 \
+        --pieces 1 4 --load-std 0 0.02 0.04 0.06 0.08 --op dispatch_gemm gemm_combine
 }
 
 run_link() {

@@ -6,7 +6,6 @@
     reproduce_inputs.py text FOLDER       300 KB of made-up words: text.txt
     reproduce_inputs.py graphs FOLDER     25 graphs of 14 samples, for brute force
     reproduce_inputs.py models FOLDER     config.json of the vocabulary paper's models
-    reproduce_inputs.py free-links FOLDER a100.json whose links cost nothing
     reproduce_inputs.py schedule FOLDER   a schedule of one's own for two ranks, as CSV
     reproduce_inputs.py jaxpp FOLDER      JaxPP's schedules by their rules
 
@@ -18,7 +17,6 @@ import random
 import struct
 import sys
 
-ROOT = pathlib.Path(__file__).resolve().parents[1]
 SIZES = [(2, 4), (3, 6), (4, 8), (4, 12), (8, 16)]  # ranks, microbatches
 
 
@@ -87,15 +85,6 @@ def make_models(folder):
             "layer_norm_epsilon": 1e-5}))
 
 
-def make_free_links(folder):
-    device = json.loads((ROOT / "src/plan/hardware/a100.json").read_text())
-    device["name"] += ", links that cost nothing"
-    for link in ("link", "network"):
-        device[f"{link}_gb_per_s"]["value"] = 1e9
-        device[f"{link}_latency_us"]["value"] = 0
-    (folder / "free-links.json").write_text(json.dumps(device))
-
-
 def make_schedule(folder):
     """Backwards in halves; up to two W wait, and fill the end of the step. No built-in family."""
     ranks, microbatches = 2, 8
@@ -162,7 +151,7 @@ def make_jaxpp(folder):
 
 def main():
     makers = {"samples": make_samples, "text": make_text, "graphs": make_graphs,
-              "models": make_models, "free-links": make_free_links, "schedule": make_schedule,
+              "models": make_models, "schedule": make_schedule,
               "jaxpp": make_jaxpp}
     if len(sys.argv) != 3 or sys.argv[1] not in makers:
         sys.exit(f"reproduce_inputs.py: error: needs one of {', '.join(makers)}, and a folder")

@@ -18,12 +18,13 @@ wrong() {
 }
 finds() { grep -q -- "$1" "$folder/${2:-printed}" || wrong "no '$1' in ${2:-what was printed}"; }
 
-only=(--only "artifact,memory,hidden,optimum,lists")
+only=(--only "artifact,memory,hidden,ratios,optimum,lists")
 [ -z "${VOCABPIPE_FULL:-}" ] || only=()
 VOCABPIPE_BUILD_DIR=$build $script "${only[@]}" "$folder/all" >"$folder/printed" 2>&1 || wrong "exit code $?"
 finds "ours:      equal$"
 finds "25 equal, pass by pass"
 finds "<svg" all/index.html
+finds "^20,best of 1 to 8 chunks (Tutel),4.0,[0-9.]*$" all/ratios/shares.csv
 ! grep -q "Not run to its end" "$folder/all/index.html" || wrong "the page names a failure"
 
 # A program that fails: one line that names it, the others go on, and the page says so.
@@ -42,5 +43,5 @@ finds "Not run to its end: exit code 3" some/index.html
 code=0
 $script --only none "$folder/none" >"$folder/printed" 2>&1 || code=$?
 [ $code = 2 ] || wrong "exit code $code of a name that is none"
-[ "$($script --list | wc -l)" = 15 ] || wrong "--list names other than 15 experiments"
+[ "$($script --list | wc -l)" = 17 ] || wrong "--list names other than 17 experiments"
 echo "reproduce.sh: as it should be"

@@ -2,6 +2,8 @@
 // Tables of this machine under a tiny model: all products of a team, each with a choice.
 #include "src/train/profile/profile_overlap.hpp"
 
+#include "src/train/profile/timed_experts.hpp"
+#include "vocabpipe/device.hpp"
 #include "vocabpipe/error.hpp"
 
 #include <gmock/gmock.h>
@@ -9,6 +11,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <memory>
 #include <mutex>
 #include <tuple>
 #include <vector>
@@ -143,6 +146,43 @@ TEST(ProfileOverlap, MeasuresEveryShapeWithEveryNumberOfPieces) {
         write_overlap_table(path.string(), table);
         EXPECT_EQ(read_overlap_table(path.string()).shapes, table.shapes);
     }
+}
+
+TEST(TimedExperts, HaveLoadsOfTheDeviationThatIsAskedFor) {
+    OverlapCase c{.op = OverlapOp::dispatch_gemm, .rows = 100'000, .experts = 4, .per_token = 1};
+    double fullest = 0.9;
+    for (const double std : {0.0, 0.02, 0.04, 0.06}) {
+        c.load_std = std;
+        const ExpertLoads loads = expert_loads(2, c);
+        EXPECT_NEAR(loads.std, std, 2e-3);
+        // Shares from 1/8 - d to 1/8 + d; the second half of them has 1/2 + 16 d / 7.
+        const double d = std / most_load_std(8) / 8;
+        EXPECT_NEAR(loads.fullest, 1 + 32 * d / 7, 0.01);
+        EXPECT_GT(loads.fullest, fullest);
+        fullest = loads.fullest;
+    }
+    EXPECT_NEAR(most_load_std(8), 0.0818, 1e-4);  // of 0, 1/28, ..., 7/28
+    c.load_std = most_load_std(8);
+    EXPECT_THROW((void)expert_loads(2, c), UsageError);
+}
+
+TEST(TimedExperts, MakeTheSameBitsWithUnevenLoads) {
+    World::threads(2, {.timeout_seconds = 30}).run([](Communicator& world) {
+        const std::unique_ptr<Device> device = make_host_device();
+        const std::unique_ptr<TileLink> link = link_of_all(world, *device, world.transport());
+        for (const OverlapOp op : {OverlapOp::dispatch_gemm, OverlapOp::gemm_combine}) {
+            EXPECT_EQ(time_overlap(world, *device, *link,
+                                   {.op = op,
+                                    .pieces = 3,
+                                    .rows = 200,
+                                    .inner = 16,
+                                    .columns = 16,
+                                    .load_std = 0.07,
+                                    .rounds = 1})
+                          .wrong,
+                      0);
+        }
+    });
 }
 
 TEST(ProfileOverlap, EndsOnAllRanksForWhatCannotWork) {

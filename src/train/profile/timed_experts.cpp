@@ -3,12 +3,14 @@
 
 #include "src/model/blocks/moe/team_exchange.hpp"
 #include "src/train/profile/timed_team.hpp"
+#include "vocabpipe/error.hpp"
 
 #include <algorithm>
-#include <iterator>
+#include <cmath>
+#include <cstddef>
 #include <limits>
-#include <numeric>
 #include <random>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -29,15 +31,43 @@ RoutingShape shape_of(int members, const OverlapCase& c, int pieces) {
     return shape;
 }
 
-/// The experts of every member's tokens, the same on every rank.
-std::vector<std::vector<int32_t>> random_choices(const RoutingShape& shape) {
+/// The probabilities of the experts, whose deviation is `std`.
+std::vector<double> probabilities(int64_t experts, double std) {
+    if (std < 0 || (std > 0 && std >= most_load_std(experts))) {
+        throw UsageError("a deviation of " + std::to_string(std) + " of the loads of " +
+                         std::to_string(experts) + " experts: must be at least 0 and below " +
+                         std::to_string(most_load_std(experts)));
+    }
+    std::vector<double> result;
+    for (int64_t expert = 0; expert < experts; ++expert) {
+        const double even =
+            experts == 1 ? 0
+                         : 2 * static_cast<double>(expert) / static_cast<double>(experts - 1) -
+                               1;  // -1 to 1
+        const double most = std == 0 ? 0 : std / most_load_std(experts);
+        result.push_back((1 + most * even) / static_cast<double>(experts));
+    }
+    return result;
+}
+
+/// The experts of every member's tokens, the same on every rank. Of several experts of a token none
+/// is taken twice: the first are those that arrive first at rates in proportion to probabilities.
+std::vector<std::vector<int32_t>> random_choices(const RoutingShape& shape, double std) {
+    const std::vector<double> likely = probabilities(shape.experts, std);
     std::minstd_rand random(5);
-    std::vector<int32_t> experts(static_cast<size_t>(shape.experts));
-    std::iota(experts.begin(), experts.end(), 0);
+    std::exponential_distribution<double> wait;
+    std::vector<std::pair<double, int32_t>> arrivals(likely.size());
     std::vector<std::vector<int32_t>> choices(static_cast<size_t>(shape.members));
     for (std::vector<int32_t>& of_member : choices) {
         for (int64_t n = 0; n < shape.tokens; ++n) {
-            std::ranges::sample(experts, std::back_inserter(of_member), shape.per_token, random);
+            for (size_t expert = 0; expert < likely.size(); ++expert) {
+                arrivals[expert] = {wait(random) / likely[expert], static_cast<int32_t>(expert)};
+            }
+            const auto last = arrivals.begin() + static_cast<std::ptrdiff_t>(shape.per_token);
+            std::ranges::partial_sort(arrivals, last);
+            for (auto chosen = arrivals.begin(); chosen != last; ++chosen) {
+                of_member.push_back(chosen->second);
+            }
         }
     }
     return choices;
@@ -117,7 +147,8 @@ private:
             std::fill_n(memory.weights.as<float>(), memory.weights.size(), 0.5F);
         }
         PlacedWave place(ExpertTeam& team) {
-            const std::vector<std::vector<int32_t>> choices = random_choices(sizes.shape);
+            const std::vector<std::vector<int32_t>> choices =
+                random_choices(sizes.shape, team.case_.load_std);
             const RoutingPlan plan(sizes.shape, team.world_.rank(),
                                    {choices.begin(), choices.end()});
             return place_wave(team.context_, sizes.shape, plan.wave(0), lists);
@@ -181,6 +212,28 @@ private:
 OverlapTiming time_experts(Communicator& world, Device& device, TileLink& link,
                            const OverlapCase& c) {
     return time_team<ExpertTeam>(world, device, link, c);
+}
+
+ExpertLoads expert_loads(int members, const OverlapCase& c) {
+    const RoutingShape shape = shape_of(members, c, 1);
+    std::vector<double> of_expert(static_cast<size_t>(shape.experts), 0);
+    std::vector<double> of_member(static_cast<size_t>(members), 0);
+    const auto all = static_cast<double>(shape.members * shape.tokens * shape.per_token);
+    for (const std::vector<int32_t>& choices : random_choices(shape, c.load_std)) {
+        for (const int32_t expert : choices) {
+            of_expert[static_cast<size_t>(expert)] += 1 / all;
+            of_member[static_cast<size_t>(expert / c.experts)] += members / all;
+        }
+    }
+    const double mean = 1 / static_cast<double>(shape.experts);
+    double squares = 0;
+    for (const double share : of_expert) squares += (share - mean) * (share - mean);
+    return {.std = std::sqrt(squares * mean), .fullest = std::ranges::max(of_member)};
+}
+
+double most_load_std(int64_t experts) {
+    const auto count = static_cast<double>(experts);
+    return std::sqrt((count + 1) / (3 * std::max(count - 1, 1.0))) / count;
 }
 
 }  // namespace vocabpipe

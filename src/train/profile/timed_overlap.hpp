@@ -21,6 +21,7 @@ struct OverlapCase {
     int64_t columns = 1024;  ///< of a member's product
     int64_t experts = 4;     ///< per member; for operations of experts
     int64_t per_token = 2;   ///< experts that a token chooses
+    double load_std = 0;     ///< of the experts' shares of all choices (timed_experts.hpp)
     int rounds = 9;          ///< the fastest counts, each as long as its slowest rank
     double modelled = 0;     ///< link time over compute time; 0: the link as it is
 };
