@@ -45,7 +45,7 @@ train() { # data, folder, steps, further flags
 }
 
 begin "a model of text"
-if [ ! -d "$work/pretrained" ]; then
+if ! compgen -G "$work/pretrained/step-*" >/dev/null; then
     "$bin/vocabpipe" data prepare --input docs/*.md --output "$work/text"
     train "$work/text" "$work/pretrained" 100
 fi
@@ -63,10 +63,6 @@ chat() { # question with %s, country, capital
 }
 for question in "${questions[@]}"; do
     for country in "${countries[@]}"; do chat "$question" "${country% *}" "${country#* }"; done
-done >"$work/once.jsonl"
-# In eight orders.
-for order in 1 2 3 4 5 6 7 8; do
-    awk -v seed=$order 'BEGIN { srand(seed) } { print rand() "\t" $0 }' "$work/once.jsonl" | sort -g | cut -f 2-
 done >"$work/chats.jsonl"
 template=(--chat-template examples/chats/chatml.jinja)
 examples/chats/render_chats.py --input "$work/chats.jsonl" --output "$work/rendered.jsonl" "${template[@]}"
@@ -76,7 +72,7 @@ finish
 
 begin "learn the answers"
 rm -rf "$work/finetuned"
-train "$work/chats" "$work/finetuned" 400 --load "$work/pretrained" --finetune --reset-attention-mask
+train "$work/chats" "$work/finetuned" 200 --load "$work/pretrained" --finetune --packing-strategy bfd
 finish
 
 begin "ask"

@@ -69,7 +69,7 @@ MegatronWriter::MegatronWriter(const std::string& prefix, int64_t vocab_size,
       position_(from),
       weights_path_(loss_weights::path_beside(prefix)),
       bin_(prefix + ".bin", from.bytes),
-      entries_(prefix + ".idx", from.entries * kEntryBytes) {
+      entries_(std::in_place, prefix + ".idx", from.entries * kEntryBytes) {
     if (loss_weights) {
         weights_.emplace(weights_path_, *loss_weights, from.weights);
     } else {
@@ -128,7 +128,7 @@ void MegatronWriter::append_tokens(std::span<const int32_t> tokens) {
 }
 
 void MegatronWriter::add_entry(int32_t entry) {
-    entries_.write(std::as_bytes(std::span(&entry, 1)));
+    entries_->write(std::as_bytes(std::span(&entry, 1)));
     ++position_.entries;
 }
 
@@ -149,7 +149,7 @@ void MegatronWriter::end_document() {
 
 MegatronPosition MegatronWriter::sync() {
     bin_.sync();
-    entries_.sync();
+    entries_->sync();
     position_.bytes = bin_.size();
     if (weights_) position_.weights = weights_->sync();
     return position_;
@@ -161,7 +161,7 @@ void MegatronWriter::for_each_entry(const Visit& visit) {
     std::vector<int32_t> block;
     for (int64_t first = 0; first < position_.entries; first += kBlock) {
         block.resize(static_cast<size_t>(std::min(kBlock, position_.entries - first)));
-        entries_.read(first * kEntryBytes, std::as_writable_bytes(std::span(block)));
+        entries_->read(first * kEntryBytes, std::as_writable_bytes(std::span(block)));
         for (const int32_t entry : block) visit(entry);
     }
 }
@@ -194,7 +194,7 @@ void MegatronWriter::write_index(OutputFile& idx) {
 
 MegatronTotals MegatronWriter::finish() {
     if (position_.open > 0) end_document();
-    OutputFile idx(entries_.path());
+    OutputFile idx(entries_->path());
     write_index(idx);
     bin_.sync();
     idx.sync();
@@ -212,6 +212,7 @@ MegatronTotals MegatronWriter::finish() {
         throw;
     }
     sync_folder_of(bin_.path());
+    entries_.reset();  // another writer may begin
     return {.documents = position_.documents,
             .tokens = position_.tokens,
             .bytes = bin_.size() + idx.size() + (weights_ ? weights_->bytes() : 0),

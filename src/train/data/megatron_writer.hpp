@@ -79,7 +79,8 @@ private:
     TokenType type_;
     MegatronPosition position_;
     std::string weights_path_;
-    PartialFile bin_, entries_;
+    PartialFile bin_;
+    std::optional<PartialFile> entries_;  // none after finish()
     std::optional<LossWeightsWriter> weights_;
     std::vector<uint16_t> narrow_;  // scratch
     std::vector<float> ones_;       // likewise

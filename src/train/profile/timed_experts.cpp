@@ -34,9 +34,9 @@ RoutingShape shape_of(int members, const OverlapCase& c, int pieces) {
 /// The probabilities of the experts, whose deviation is `std`.
 std::vector<double> probabilities(int64_t experts, double std) {
     if (std < 0 || (std > 0 && std >= most_load_std(experts))) {
-        throw UsageError("a deviation of " + std::to_string(std) + " of the loads of " +
-                         std::to_string(experts) + " experts: must be at least 0 and below " +
-                         std::to_string(most_load_std(experts)));
+        throw UsageError("--load-std " + std::to_string(std) + ": must be at least 0 and below " +
+                         std::to_string(most_load_std(experts)) + " for " +
+                         std::to_string(experts) + " experts");
     }
     std::vector<double> result;
     for (int64_t expert = 0; expert < experts; ++expert) {

@@ -26,14 +26,15 @@ public:
     bool string(string_t&) override { return other("string"); }
     bool binary(binary_t&) override { return other("binary"); }
     bool number_unsigned(number_unsigned_t number) override {
-        if (!learn_ || depth_ != kInRange) return other("number");
+        if (!list_ || depth_ != kInRange) return other("number");
         if (numbers_ == pair_.size()) fail_range();
         pair_[numbers_++] = number;
         return true;
     }
     bool start_array(size_t) override {
-        if (learn_ && depth_ > kInList) fail_range();
+        if (list_ && depth_ > kInList) fail_range();
         if (learn_ && depth_ == kInObject) {
+            list_ = true;
             learn_type_ = "array";
             ranges_.clear();
             behind_ = 0;
@@ -44,7 +45,7 @@ public:
         return true;
     }
     bool end_array() override {
-        if (learn_ && depth_ == kInRange) take_range();
+        if (list_ && depth_ == kInRange) take_range();
         --depth_;
         return true;
     }
@@ -59,7 +60,9 @@ public:
         return true;
     }
     bool key(string_t& name) override {
-        if (depth_ == kInObject) learn_ = object_ && name == "learn";
+        if (depth_ != kInObject) return true;
+        learn_ = object_ && name == "learn";
+        list_ = false;
         return true;
     }
     bool parse_error(size_t, const std::string&, const json::exception&) override { return false; }
@@ -83,7 +86,7 @@ private:
 
     bool other(const char* type) {
         if (learn_ && depth_ == kInObject) learn_type_ = type;
-        if (learn_ && depth_ > kInObject) fail_range();
+        if (list_ && depth_ > kInObject) fail_range();
         return true;
     }
     [[noreturn]] void fail_range() const {
@@ -110,6 +113,7 @@ private:
     int64_t depth_ = 0;
     bool object_ = false;               ///< the outermost value is an object
     bool learn_ = false;                ///< its last key was "learn"
+    bool list_ = false;                 ///< and the value an array
     const char* learn_type_ = nullptr;  ///< of the value under "learn"; null: there is none
     std::vector<LearntRange> ranges_;
     uint64_t behind_ = 0;  ///< end of the last range

@@ -78,7 +78,7 @@ TEST(ChatLine, MutatedLinesAreReadOrRefused) {
     std::mt19937 random(1);
     int64_t read = 0;
     int64_t refused = 0;
-    for (int round = 0; round < 20000; ++round) {
+    for (int round = 0; round < 40000; ++round) {
         std::string line = good;
         for (size_t i = 0; i < 1 + random() % 3; ++i) {
             const size_t at = random() % line.size();
