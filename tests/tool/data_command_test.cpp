@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "src/train/data/megatron_writer.hpp"
-#include "src/train/tokenizer/sentencepiece_tokenizer.hpp"
+#include "src/train/tokenizer/open_tokenizer.hpp"
 #include "tests/tool/run_program.hpp"
 #include "vocabpipe/open_tokens.hpp"
 
@@ -253,12 +253,12 @@ TEST(DataPrepare, TrainsAVocabularyQuietlyAndReproducibly) {
     EXPECT_THAT(made.output, HasSubstr("vocabulary size 320"));
     EXPECT_EQ(folder.names(), (Names{"a.txt", "one.bin", "one.idx", "one.model"}));
 
-    const auto tokenizer = SentencePieceTokenizer::load(folder / "one.model");
-    EXPECT_EQ(tokenizer.vocab_size(), 320);
+    const auto tokenizer = open_tokenizer(folder / "one.model");
+    EXPECT_EQ(tokenizer->vocab_size(), 320);
     const auto tokens = tokens_of(folder / "one");
-    EXPECT_EQ(std::count(tokens.begin(), tokens.end(), tokenizer.end_of_document()), 30);
+    EXPECT_EQ(std::count(tokens.begin(), tokens.end(), tokenizer->end_of_document()), 30);
     const std::string text = prose();
-    EXPECT_EQ(tokenizer.decode({tokens.begin(), std::find(tokens.begin(), tokens.end(), 1)}),
+    EXPECT_EQ(tokenizer->decode({tokens.begin(), std::find(tokens.begin(), tokens.end(), 1)}),
               text.substr(0, text.find("\n\n")));
 
     EXPECT_EQ(vocabpipe_in(folder, arguments + "two").exit_code, 0);
@@ -494,6 +494,10 @@ INSTANTIATE_TEST_SUITE_P(
                  3, "no text to train a vocabulary on"},
         BadInput{"data prepare --input a.gz --output x", 3, "a.gz: the gzip data is"},
         BadInput{"data prepare --input a.txt --output x --tokenizer-model none", 3, "none: cannot"},
+        BadInput{
+            "data prepare --input a.txt --output x --tokenizer sentencepiece "
+            "--tokenizer-model " TOKENIZER_CASES "/gpt2",
+            2, "--tokenizer sentencepiece: " TOKENIZER_CASES "/gpt2 is one of huggingface; remove"},
         BadInput{"data prepare --input a.txt --output x --tokenizer-model a.txt", 3,
                  "a.txt: is not a SentencePiece model"},
         BadInput{"data inspect none", 3, "none: does not exist"},

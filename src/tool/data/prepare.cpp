@@ -187,6 +187,10 @@ Vocabulary make_vocabulary(const PrepareArguments& options, const std::vector<Te
                            TextProgress& progress) {
     if (!options.tokenizer_model.empty()) {
         auto loaded = open_tokenizer(options.tokenizer_model);
+        if (!options.tokenizer.empty() && options.tokenizer != loaded->name()) {
+            throw UsageError("--tokenizer " + options.tokenizer + ": " + options.tokenizer_model +
+                             " is one of " + loaded->name() + "; remove --tokenizer");
+        }
         if (options.vocab_size != 0 && options.vocab_size != loaded->vocab_size()) {
             throw UsageError("--vocab-size " + std::to_string(options.vocab_size) + ": " +
                              options.tokenizer_model + " has " +

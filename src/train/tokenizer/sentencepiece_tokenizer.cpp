@@ -6,7 +6,6 @@
 #include <array>
 #include <utility>
 
-#include "src/train/data/data_file.hpp"
 #include "src/train/data/identify_file.hpp"
 #include "vocabpipe/error.hpp"
 
@@ -33,12 +32,6 @@ int32_t find_end_of_document(const sentencepiece::SentencePieceProcessor& proces
 }
 
 }  // namespace
-
-SentencePieceTokenizer SentencePieceTokenizer::load(const std::string& path) {
-    const DataFile file(path);
-    const std::vector<std::byte> bytes = file.head(file.size());
-    return {std::string_view(reinterpret_cast<const char*>(bytes.data()), bytes.size()), path};
-}
 
 SentencePieceTokenizer::SentencePieceTokenizer(std::string_view model, const std::string& name)
     : model_(std::make_unique<Model>()) {

@@ -12,10 +12,8 @@ namespace vocabpipe {
 /// A SentencePiece model. Its end-of-document id is </s>, or else <|endoftext|> or <eod>.
 class SentencePieceTokenizer final : public Tokenizer {
 public:
-    /// Loads a .model file. InputFileError if it is no such model or has no end-of-document piece.
-    [[nodiscard]] static SentencePieceTokenizer load(const std::string& path);
-
-    /// From the bytes of a .model file; `name` stands for the file in errors.
+    /// From the bytes of a .model file; `name` stands for the file in errors. InputFileError if
+    /// they are no such model or it has no end-of-document piece.
     SentencePieceTokenizer(std::string_view model, const std::string& name);
     ~SentencePieceTokenizer() override;
     SentencePieceTokenizer(SentencePieceTokenizer&&) noexcept;

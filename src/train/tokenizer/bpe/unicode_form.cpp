@@ -50,12 +50,13 @@ Parts parts_of(UnicodeForm form, int32_t code) {
     return parts;
 }
 
-/// A mark, or a Hangul vowel or final consonant, or what becomes one: may become one character with
-/// what precedes it.
+/// A mark, a Hangul vowel or final consonant, a vowel of Kirat Rai, or what becomes one: may become
+/// one character with what precedes it.
 bool joins_previous(UnicodeForm form, int32_t code) {
     const utf8proc_category_t category = utf8proc_category(code);
     if (category == UTF8PROC_CATEGORY_MN || category == UTF8PROC_CATEGORY_MC ||
-        category == UTF8PROC_CATEGORY_ME || (code >= 0x1160 && code <= 0x11FF)) {
+        category == UTF8PROC_CATEGORY_ME || (code >= 0x1160 && code <= 0x11FF) ||
+        (code >= 0x16D63 && code <= 0x16D6A)) {
         return true;
     }
     if (form != UnicodeForm::nfkc && form != UnicodeForm::nfkd) return false;
