@@ -9,13 +9,14 @@ cd "$(dirname "$0")/../.."
 
 seconds=${1:-20}
 build=${VOCABPIPE_BUILD_DIR:-build}-fuzz
-fuzzers=(graph_file loss_weights model_config npy safetensors schedule_csv schedule_json shard_index stage_layout training_state)
+fuzzers=(graph_file loss_weights model_config npy safetensors schedule_csv schedule_json shard_index stage_layout
+    tokenizer_json training_state)
 
-# Benchmarks and tools need libraries that fuzzing does not.
+# Benchmarks need libraries that fuzzing does not. With tools there are tokenizers.
 cmake -G Ninja -B "$build" -DCMAKE_CXX_COMPILER=clang++ -DCMAKE_BUILD_TYPE=RelWithDebInfo \
     -DVOCABPIPE_SANITIZE=address,undefined,fuzzer-no-link -DVOCABPIPE_BUILD_FUZZERS=ON \
     -DVOCABPIPE_ENABLE_MPI=OFF -DVOCABPIPE_BUILD_TESTS=OFF -DVOCABPIPE_BUILD_BENCHMARKS=OFF \
-    -DVOCABPIPE_BUILD_TOOLS=OFF -DVOCABPIPE_BUILD_EXAMPLES=OFF >/dev/null
+    -DVOCABPIPE_BUILD_TOOLS=ON -DVOCABPIPE_BUILD_EXAMPLES=OFF >/dev/null
 cmake --build "$build" --target "${fuzzers[@]/%/_fuzz}"
 
 for fuzzer in "${fuzzers[@]}"; do

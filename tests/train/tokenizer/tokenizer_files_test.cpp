@@ -224,6 +224,18 @@ TEST(TiktokenFile, NamesTheDamagedLine) {
                 HasSubstr("has 2 ranks, as no tokenizer that is known"));
 }
 
+TEST(TokenizerJson, FillsNoMemoryWithATextThatItBlowsUp) {
+    json changed = json::parse(file_of("gpt2"));
+    json steps = json::array();
+    for (int i = 0; i < 90; ++i) {
+        steps.push_back({{"type", "Replace"}, {"pattern", {{"String", "a"}}}, {"content", "aaaa"}});
+    }
+    changed["normalizer"] = {{"type", "Sequence"}, {"normalizers", steps}};
+    const TempFolder folder;
+    EXPECT_THAT(refusal_of(folder, changed.dump()),
+                HasSubstr("normalizer.normalizers[3].content: may make a text more than 64 times"));
+}
+
 /// Whatever the bytes: a tokenizer that encodes and decodes, or one line that says why not.
 TEST(TokenizerJson, LoadsOrRefusesWhateverIsDamaged) {
     std::mt19937 random(5);

@@ -5,6 +5,7 @@
 #include "src/train/tokenizer/bpe/utf8.hpp"
 #include "vocabpipe/error.hpp"
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <string_view>
@@ -15,6 +16,7 @@ namespace vocabpipe {
 namespace {
 
 constexpr size_t kMostSteps = 100;  // of one kind
+constexpr size_t kMostGrowth = 64;  // of a text by all replacements; keeps it from filling memory
 
 /// The parts of a Sequence, else the value itself; none for null.
 std::vector<StrictJson> parts_of(const StrictJson& json, const char* list) {
@@ -106,6 +108,7 @@ void read_normalizer(const StrictJson& json, std::vector<TextStep>& steps) {
          {"NFD", UnicodeForm::nfd},
          {"NFKC", UnicodeForm::nfkc},
          {"NFKD", UnicodeForm::nfkd}}};
+    size_t growth = 1;
     for (const StrictJson& part : parts_of(json, "normalizers")) {
         const std::string type = part.at("type").text();
         const size_t before = steps.size();
@@ -117,8 +120,14 @@ void read_normalizer(const StrictJson& json, std::vector<TextStep>& steps) {
             steps.emplace_back(Prefix{.text = part.at("prepend").text()});
         } else if (type == "Replace") {
             part.only({"type", "pattern", "content"});
-            steps.emplace_back(ReplaceMatches{.pattern = read_pattern(part.at("pattern")),
-                                              .text = part.at("content").text()});
+            const std::string content = part.at("content").text();
+            growth *= std::max(content.size(), size_t{1});
+            if (growth > kMostGrowth) {
+                part.at("content").fail("may make a text more than " + std::to_string(kMostGrowth) +
+                                        " times as long, with those before it");
+            }
+            steps.emplace_back(
+                ReplaceMatches{.pattern = read_pattern(part.at("pattern")), .text = content});
         }
         if (steps.size() == before) {
             refuse_type(part, "NFC, NFD, NFKC, NFKD, Prepend, Replace and Sequence");
