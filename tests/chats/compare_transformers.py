@@ -232,8 +232,8 @@ def main():
     print(f"{len(sources)} templates: {totals[0]} texts equal, {totals[1]} refused by both, {totals[2]} masks equal, "
           f"{totals[3]} different (transformers {transformers.__version__})")
     found = [sum(learns(name, source, exchanges, last) for name, source in sources) for last in (False, True)]
-    print(f"what the assistant says in {len(exchanges['messages']) // 2} exchanges is found for {found[0]} of them, with "
-          f"--learn last for {found[1]}")
+    print(f"what the assistant says in {len(exchanges['messages']) // 2} exchanges is found for {found[0]} of them, "
+          f"with --learn last for {found[1]}")
     if tool:
         totals[3] += compare_prepared(tool, sources, chats)
     return 1 if totals[3] or not sources else 0
