@@ -69,16 +69,23 @@ protected:
         o.from = found().state;
         return prepare_tokens(o, ByteTokenizer());
     }
-    /// Runs go_on() in a process that is killed after a while; false if it ended before.
-    bool killed_after(std::chrono::microseconds time, int workers) const {
+    /// Runs go_on() in a process that is killed `time` after it has saved a state with more tokens
+    /// than `tokens`; false if it ended before.
+    bool killed_behind(int64_t tokens, std::chrono::microseconds time, int workers) const {
         const pid_t child = ::fork();
         if (child == 0) {
             (void)go_on(workers);
             ::_exit(0);
         }
+        int status = 0;
+        for (;;) {
+            if (::waitpid(child, &status, WNOHANG) == child) return false;
+            const FoundState now = found();
+            if (now.state && now.state->position.tokens > tokens) break;
+            std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        }
         std::this_thread::sleep_for(time);
         ::kill(child, SIGKILL);
-        int status = 0;
         ::waitpid(child, &status, 0);
         return WIFSIGNALED(status);
     }
@@ -106,11 +113,11 @@ protected:
 
 TEST_F(KilledPreparation, GoesOnAndWritesTheSameBytes) {
     std::mt19937 random(7);
-    int resumed = 0;
+    int64_t written = 0;
     int kills = 0;
-    for (int64_t written = 0; kills < 12; ++kills) {
-        const auto time = std::chrono::microseconds(30'000 + random() % 120'000);
-        if (!killed_after(time, 1 + kills % 3)) break;
+    for (; kills < 12; ++kills) {
+        const auto time = std::chrono::microseconds(random() % 5'000);
+        if (!killed_behind(written, time, 1 + kills % 3)) break;
         Names partial = before_;
         partial.insert({"set.bin.partial", "set.idx.partial", "set.model.partial",
                         "set.prepare.partial", "set.model"});
@@ -121,18 +128,17 @@ TEST_F(KilledPreparation, GoesOnAndWritesTheSameBytes) {
                 << name;
         }
         const FoundState state = found();
-        if (!state.state) continue;
-        ++resumed;
-        EXPECT_GE(state.state->position.tokens, written);
+        ASSERT_TRUE(state.state);
+        EXPECT_GT(state.state->position.tokens, written);
         written = state.state->position.tokens;
     }
-    EXPECT_GE(resumed, 2) << "of " << kills;
+    EXPECT_GE(kills, 2);
     if (std::filesystem::exists(folder_ / "set.idx")) return;  // the last one ended in time
     expect_whole(go_on(3));
 }
 
 TEST_F(KilledPreparation, BeginsAnewIfAnythingIsDifferentAndSaysWhat) {
-    while (!found().state) ASSERT_TRUE(killed_after(std::chrono::milliseconds(150), 2));
+    ASSERT_TRUE(killed_behind(0, std::chrono::milliseconds(0), 2));
     EXPECT_THAT(find_preparation_state(folder_ / "set", "others", 3).why_anew,
                 HasSubstr("set.prepare.partial: is of other flags, or an input has changed"));
     EXPECT_EQ(find_preparation_state(folder_ / "none", kArguments, 3).why_anew, "");
@@ -150,7 +156,7 @@ TEST_F(KilledPreparation, BeginsAnewIfAnythingIsDifferentAndSaysWhat) {
 }
 
 TEST_F(KilledPreparation, TakesNoStateWithADamagedByte) {
-    while (!found().state) ASSERT_TRUE(killed_after(std::chrono::milliseconds(150), 2));
+    ASSERT_TRUE(killed_behind(0, std::chrono::milliseconds(0), 2));
     const std::string path = folder_ / "set.prepare.partial";
     const std::string state = read_file(path);
     for (size_t at = 0; at < state.size(); ++at) {
