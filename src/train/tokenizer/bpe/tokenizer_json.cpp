@@ -9,6 +9,7 @@
 #include <optional>
 #include <unordered_set>
 #include <utility>
+#include <vector>
 
 namespace vocabpipe {
 
@@ -28,6 +29,15 @@ void set_text(BpeDescription& tokenizer, int64_t id, std::string text) {
     const auto i = static_cast<size_t>(id);
     if (i >= tokenizer.texts.size()) tokenizer.texts.resize(i + 1);
     tokenizer.texts[i] = std::move(text);
+}
+
+TokenIds ids_of(const std::vector<std::string>& texts) {
+    TokenIds ids;
+    ids.reserve(texts.size());
+    for (size_t id = 0; id < texts.size(); ++id) {
+        if (!texts[id].empty()) (void)ids.add(texts[id], static_cast<int32_t>(id));
+    }
+    return ids;
 }
 
 /// Reads the vocabulary, and returns the ids of its tokens as the file writes them.
@@ -117,12 +127,7 @@ void read_model(const StrictJson& model, BpeDescription& tokenizer) {
 }
 
 void read_added_tokens(const StrictJson& list, BpeDescription& tokenizer) {
-    TokenIds known;
-    for (size_t id = 0; id < tokenizer.texts.size(); ++id) {
-        if (!tokenizer.texts[id].empty()) {
-            (void)known.add(tokenizer.texts[id], static_cast<int32_t>(id));
-        }
-    }
+    const TokenIds known = ids_of(tokenizer.texts);
     std::unordered_set<std::string> seen;
     for (const StrictJson& json : list.items(static_cast<size_t>(kMostIds))) {
         json.only({"id", "content", "single_word", "lstrip", "rstrip", "normalized", "special"});
@@ -173,12 +178,7 @@ BpeDescription read_tokenizer_json(std::string_view text, const std::string& pat
 
     std::optional<std::string> begin;
     if (json.has("post_processor")) begin = read_begin(json.at("post_processor"));
-    TokenIds ids;
-    for (size_t id = 0; id < tokenizer.texts.size(); ++id) {
-        if (!tokenizer.texts[id].empty()) {
-            (void)ids.add(tokenizer.texts[id], static_cast<int32_t>(id));
-        }
-    }
+    const TokenIds ids = ids_of(tokenizer.texts);
     const DocumentTokens tokens =
         find_document_tokens(path, [&](std::string_view token) { return ids.find(token) >= 0; });
     tokenizer.end_of_document = ids.find(tokens.end);
