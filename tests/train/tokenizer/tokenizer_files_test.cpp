@@ -166,7 +166,7 @@ TEST(OpenTokenizer, NamesWhatAFolderLacks) {
     write_file(folder / "tokenizer.model", "no model");
     EXPECT_THAT(message(), HasSubstr("tokenizer.model: is not a SentencePiece model"));
     write_file(folder / "tokenizer.json", "{}");
-    EXPECT_THAT(message(), HasSubstr("tokenizer.json: \"decoder\" is missing"));
+    EXPECT_THAT(message(), HasSubstr("tokenizer.json: \"model\" is missing"));
 }
 
 /// As many ranks as GPT-2 has: bytes, then pairs of them.

@@ -91,12 +91,16 @@ Merges read_merges(const StrictJson& json, const TokenIds& ids) {
     return merges;
 }
 
-void read_model(const StrictJson& model, BpeDescription& tokenizer) {
+/// First of all: files of other models also have other parts that are not supported.
+void check_model_type(const StrictJson& model) {
     if (model.has("type") && model.at("type").text() != "BPE") {
         model.at("type").fail("\"" + model.at("type").text() +
                               "\" is not supported; only BPE is (for others: SentencePiece's own "
                               ".model file)");
     }
+}
+
+void read_model(const StrictJson& model, BpeDescription& tokenizer) {
     model.only({"type", "dropout", "unk_token", "continuing_subword_prefix", "end_of_word_suffix",
                 "fuse_unk", "byte_fallback", "ignore_merges", "vocab", "merges"});
     must_be_unset(model, "dropout");
@@ -163,6 +167,7 @@ BpeDescription read_tokenizer_json(std::string_view text, const std::string& pat
     const StrictJson json = StrictJson::parse(text, path);
     json.only({"version", "truncation", "padding", "added_tokens", "normalizer", "pre_tokenizer",
                "post_processor", "decoder", "model"});
+    check_model_type(json.at("model"));
     must_be_unset(json, "truncation");
     must_be_unset(json, "padding");
     BpeDescription tokenizer;
