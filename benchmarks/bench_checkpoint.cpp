@@ -162,8 +162,11 @@ int64_t run(Communicator& communicator, const Options& o) {
     SaveFolder* const mine = folder ? &*folder : nullptr;
     CheckpointSaver synchronous(communicator, model, mine, {.root = o.folder});
     CheckpointSaver async(communicator, model, mine, {.root = o.folder, .async = true});
-    const std::vector<SafetensorsPlan> plans{{model_file_tensors(t.model), {}},
-                                             {optimizer_file_tensors(t.model), {}}};
+    std::vector<StoredTensor> optimizer;
+    for (const auto& of_parameter : optimizer_file_tensors(t.model)) {
+        optimizer.insert(optimizer.end(), of_parameter.begin(), of_parameter.end());
+    }
+    const std::vector<SafetensorsPlan> plans{{model_file_tensors(t.model), {}}, {optimizer, {}}};
     const std::vector<StoredRows> rows = stored_rows(model, plans);
     DeviceMemory copy = device->allocate(async.snapshot_bytes(), "memcpy");
     const std::vector<uint32_t> before = checksums(rows);

@@ -10,6 +10,7 @@
 #include "vocabpipe/profile.hpp"
 #include "vocabpipe/recompute.hpp"
 #include "vocabpipe/schedule.hpp"
+#include "vocabpipe/trained_parts.hpp"
 
 #include <cstdint>
 #include <memory>
@@ -42,6 +43,13 @@ struct ModelPartition {
     bool optimizer = true;                  ///< false: gradients only (tests)
     bool training = true;                   ///< false: no gradients and moments either
     bool scores = false;  ///< evaluation also finds what data selection scores samples by
+    /// [logical parameter] Whether it is frozen: it keeps its values and has neither gradient nor
+    /// moments nor, in bf16 runs, an fp32 master. Empty: none is.
+    std::vector<bool> frozen = {};
+    /// Whether a logical parameter is frozen.
+    [[nodiscard]] bool is_frozen(int id) const {
+        return !frozen.empty() && frozen[static_cast<size_t>(id)];
+    }
     /// Operators of the device, which decide the sizes of workspaces; null: the host's.
     const kernels::Operators* operators = nullptr;
     /// Tokens per microbatch of one context rank.
@@ -73,7 +81,13 @@ struct ReportEntries {
 };
 [[nodiscard]] ReportEntries report_entries(const ModelConfig& config);
 
-/// The model's side of the memory plan, computed from the configuration only.
+/// Which parts of the model ModelPartition::frozen leaves to be trained.
+[[nodiscard]] TrainedParts trained_parts(const ModelConfig& config,
+                                         const ModelPartition& partition);
+
+/// The model's side of the memory plan, computed from the configuration only. Throws UsageError for
+/// ModelPartition::frozen that the model cannot have: of another length, of all parameters, or of
+/// one of two whose gradients one operator makes (gamma and beta of a LayerNorm).
 [[nodiscard]] StepSizes step_sizes(const ModelConfig& config, const ModelPartition& partition,
                                    const Schedule& schedule);
 
@@ -132,6 +146,7 @@ private:
     friend struct ModelRankInternals;  ///< src/model/model_rank_internals.hpp
 
     ModelConfig config_;
+    std::vector<bool> frozen_;  ///< ModelPartition::frozen
     Mesh mesh_;
     Device& device_;
     std::unique_ptr<ParameterStore> store_;

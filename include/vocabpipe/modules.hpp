@@ -59,14 +59,15 @@ struct ElementRange {
 /// A weight with everything that lives as long as it does. Matrices are (rows, cols), vectors (1,
 /// cols).
 struct Parameter {
-    std::string name;           ///< Hugging Face's name of the logical tensor
-    int64_t first_row = 0;      ///< of the logical tensor, for vocabulary shards
-    int64_t logical_rows = 0;   ///< rows of the logical tensor
-    int64_t logical_cols = 0;   ///< columns of the logical tensor
-    TensorShard shard;          ///< which elements of the logical tensor `weight` has, in order
-    Tensor weight;              ///< run's type; what the kernels read
-    Tensor master;              ///< fp32, of `owned`; the same memory as weight in fp32 runs
-    Tensor gradient;            ///< fp32
+    std::string name;          ///< Hugging Face's name of the logical tensor
+    int64_t first_row = 0;     ///< of the logical tensor, for vocabulary shards
+    int64_t logical_rows = 0;  ///< rows of the logical tensor
+    int64_t logical_cols = 0;  ///< columns of the logical tensor
+    TensorShard shard;         ///< which elements of the logical tensor `weight` has, in order
+    Tensor weight;             ///< run's type; what the kernels read
+    /// fp32, of `owned`; the same memory as weight in fp32 runs. A frozen bf16 weight has none.
+    Tensor master;
+    Tensor gradient;            ///< fp32; empty: frozen, or no training
     Tensor exp_avg;             ///< fp32, of `owned`: AdamW's mean of the gradient
     Tensor exp_avg_sq;          ///< fp32, of `owned`: AdamW's mean of its square
     bool weight_decay = false;  ///< matrices yes, biases and norms no
@@ -75,7 +76,8 @@ struct Parameter {
     /// Present on another rank too (tied embeddings): counted there for the gradient norm.
     bool counted_elsewhere = false;
     /// The part that this rank updates; `master` and the moments hold only this. For a correction
-    /// bias the part that this rank saves: all ranks hold and update the whole.
+    /// bias and a frozen parameter the part that this rank saves: all ranks hold the whole, and all
+    /// of them update the bias.
     ElementRange owned;
     /// fp32, of an embedding tied to output rows of the same rank: G accumulates here and T in
     /// `gradient`. Reduce adds this to `gradient` and sets it to -0.0. Else empty.
@@ -113,10 +115,10 @@ public:
     /// Workspace as for F. Nothing to do for a stage whose bytes().recomputed is 0.
     virtual void recompute(Context& /*ctx*/, const Microbatch& /*microbatch*/, ConstTensor /*x*/,
                            Activations /*activations*/, Bytes /*workspace*/) {}
-    /// B: dx and the weights' gradients. With `accumulate` it adds to the gradients; without, in
-    /// the first pass of the step that writes them, it sets them. The default runs I, then W, with
-    /// for_weight at the front of the workspace, for which bytes().backward_workspace must have
-    /// room.
+    /// B: dx and the gradients of the weights that are not frozen. With `accumulate` it adds to the
+    /// gradients; without, in the first pass of the step that writes them, it sets them. The
+    /// default runs I, then W, with for_weight at the front of the workspace, for which
+    /// bytes().backward_workspace must have room.
     virtual void backward(Context& ctx, const Microbatch& microbatch, ConstTensor dy, ConstTensor x,
                           Activations activations, Tensor dx, Bytes workspace, bool accumulate) {
         const auto of_weight = static_cast<size_t>(bytes().for_weight);

@@ -71,6 +71,9 @@ struct Schedule {
     ShardMap output;                        ///< S and T run exactly on the ranks that hold rows
     Barriers barriers = Barriers::in_line;  ///< how S and T are tied together
     std::vector<std::vector<Pass>> passes;  ///< [rank]; no backward and no T anywhere: evaluation
+    /// Stages before this one have no backward, because nothing up to there is trained.
+    int first_backward = 0;
+    bool embedding_gradient = true;  ///< false: no G, because the embedding is frozen
 
     /// True when no rank runs a backward: F, E, S and the loss only.
     [[nodiscard]] bool forward_only() const;

@@ -77,6 +77,8 @@ struct StepWork {
     bool optimizer = true;         ///< false: gradients only
     bool training = true;          ///< false: no memory for gradients and moments either
     bool scores = false;           ///< ModelPartition::scores; for evaluations
+    /// ModelPartition::frozen. Passes that only frozen parameters need are left out.
+    std::vector<bool> frozen = {};
 };
 
 /// A step before anything is allocated, equal on every rank: what TrainedRank runs, and simulate().

@@ -41,6 +41,8 @@ private:
 ///   E(k,j) of all k -> F(0,j) -> ... -> F(n-1,j) -> S(k,j) of all k -> T(k,j),
 ///   S(k,j) of all k (one barrier) or T(k,j) of all k (otherwise) -> B(n-1,j) -> ... -> B(0,j) ->
 ///   G(k,j).
+/// Stages before Schedule::first_backward have no backward, and without
+/// Schedule::embedding_gradient no rank has a G.
 /// An overlapped pair (Pass::with_next) is one F and one B or I of another microbatch, and waits
 /// for the inputs of both.
 [[nodiscard]] std::optional<Violation> find_violation(const Schedule& schedule);

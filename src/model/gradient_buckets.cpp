@@ -25,8 +25,7 @@ std::vector<Place> places_of(const std::vector<LogicalParameter>& logical,
     for (const size_t i : bucket.parameters) {
         const ParameterRows& part = rows[i];
         const LogicalParameter& of = logical[static_cast<size_t>(part.id)];
-        // Ranks do not exchange correction biases: each updates its own.
-        const int64_t size = of.correction_bias ? 0 : part.memory_size();
+        const int64_t size = part.memory_size();
         // Only matrices decay; a matrix may have a single row.
         const int64_t unit = of.weight_decay ? std::lcm(part.shard.column_count(), kBucketAlignment)
                                              : kBucketAlignment;
@@ -34,6 +33,12 @@ std::vector<Place> places_of(const std::vector<LogicalParameter>& logical,
         begin += padded_elements(size);
     }
     return places;
+}
+
+/// Whether ranks add up gradients of the parameter: each updates its own correction biases, and
+/// nobody a frozen parameter.
+bool is_exchanged(const std::vector<LogicalParameter>& logical, const ParameterRows& part) {
+    return !part.frozen && !logical[static_cast<size_t>(part.id)].correction_bias;
 }
 
 bool same_layer(const ParameterRows& a, const ParameterRows& b) {
@@ -74,8 +79,8 @@ std::vector<ParameterBucket> gradient_buckets(const ModelConfig& config,
         const ParameterRows& part = rows[i];
         const bool goes_on =
             before != nullptr && same_layer(*before, part) && before->axis == part.axis;
+        if (part.shares_previous_weight || !is_exchanged(logical, part)) continue;
         before = &part;
-        if (part.shares_previous_weight) continue;
         if (!goes_on) {
             buckets.push_back(
                 {.parameters = {},
@@ -98,10 +103,19 @@ std::vector<ParameterBucket> gradient_buckets(const ModelConfig& config,
 void own_part(const ModelConfig& config, const std::vector<ParameterBucket>& buckets,
               const Mesh& mesh, const Mesh::Place& place, std::vector<ParameterRows>& rows) {
     const std::vector<LogicalParameter> logical = logical_parameters(config);
-    for (const ParameterBucket& bucket : buckets) {
-        const std::vector<int> members = mesh.ranks_along(bucket.cut.axis, place);
-        const auto member = static_cast<size_t>(
+    // This rank among those that add up gradients over an axis.
+    const auto member_along = [&](Axis axis) {
+        const std::vector<int> members = mesh.ranks_along(axis, place);
+        return static_cast<size_t>(
             std::find(members.begin(), members.end(), mesh.world_rank(place)) - members.begin());
+    };
+    for (ParameterRows& part : rows) {
+        if (is_exchanged(logical, part)) continue;
+        // The first rank writes it to files.
+        part.owned = {0, member_along(part.axis) == 0 ? ElementRange{}.count : 0};
+    }
+    for (const ParameterBucket& bucket : buckets) {
+        const size_t member = member_along(bucket.cut.axis);
         const std::vector<Place> places = places_of(logical, rows, bucket);
         for (size_t i = 0; i < bucket.parameters.size(); ++i) {
             ParameterRows& part = rows[bucket.parameters[i]];
@@ -110,9 +124,6 @@ void own_part(const ModelConfig& config, const std::vector<ParameterBucket>& buc
             };
             const int64_t first = inside(bucket.cut.first[member]);
             part.owned = {first, inside(bucket.cut.first[member + 1]) - first};
-            // The first rank writes correction biases to files.
-            const bool bias = logical[static_cast<size_t>(part.id)].correction_bias;
-            if (bias) part.owned = {0, member == 0 ? ElementRange{}.count : 0};
         }
     }
 }

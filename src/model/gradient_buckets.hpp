@@ -34,14 +34,14 @@ struct ParameterBucket {
 /// layer sorted by axis.
 [[nodiscard]] std::vector<size_t> memory_order(const std::vector<ParameterRows>& rows);
 
-/// The buckets of all updated parameters, in the order of their memory. Each has as many parts as
-/// its axis has members, even if there is one member and nothing to add up. Parts are as equal as
-/// cuts between rows of matrices and between cache lines of vectors allow.
+/// The buckets of all parameters that are not frozen, in the order of their memory. Each has as
+/// many parts as its axis has members, even if there is one member and nothing to add up. Parts are
+/// as equal as cuts between rows of matrices and between cache lines of vectors allow.
 [[nodiscard]] std::vector<ParameterBucket> gradient_buckets(const ModelConfig& config,
                                                             const std::vector<ParameterRows>& rows,
                                                             const Mesh& mesh);
 
-/// Sets ParameterRows::owned to what the rank at `place` updates.
+/// Sets ParameterRows::owned to what the rank at `place` updates, or of frozen parameters saves.
 void own_part(const ModelConfig& config, const std::vector<ParameterBucket>& buckets,
               const Mesh& mesh, const Mesh::Place& place, std::vector<ParameterRows>& rows);
 

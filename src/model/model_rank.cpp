@@ -5,6 +5,7 @@
 
 #include "kernels/host/operators.hpp"
 #include "src/model/blocks/layer_options.hpp"
+#include "src/model/frozen_parameters.hpp"
 #include "src/model/input_layer.hpp"
 #include "src/model/model_rank_internals.hpp"
 #include "src/model/output_layer.hpp"
@@ -16,6 +17,8 @@
 #include "src/model/transformer_stage.hpp"
 #include "vocabpipe/context_cut.hpp"
 #include "vocabpipe/error.hpp"
+
+#include <algorithm>
 
 namespace vocabpipe {
 
@@ -77,6 +80,7 @@ std::vector<ParameterRows> held_parameters(const ModelConfig& config,
             part.memory_rows = part.shard.row_count();
             part.axis = gradient_axis(of.cut, partition.tensor, partition.expert);
             part.stage = static_cast<int>(s);
+            part.frozen = partition.is_frozen(part.id);
             rows.push_back(part);
         }
     }
@@ -85,6 +89,7 @@ std::vector<ParameterRows> held_parameters(const ModelConfig& config,
         ParameterRows part = vocabulary_part(config, schedule.input, place, tensor);
         part.id = model.embedding;
         part.of = GradientBucket::Of::input;
+        part.frozen = partition.is_frozen(part.id);
         rows.push_back(part);
     }
     if (schedule.output.rows(place.pipeline) > 0) {
@@ -93,6 +98,7 @@ std::vector<ParameterRows> held_parameters(const ModelConfig& config,
         part.shares_previous_weight = config.tied && input;
         part.counted_elsewhere = config.tied;
         part.of = GradientBucket::Of::output;
+        part.frozen = partition.is_frozen(part.id);
         rows.push_back(part);
     }
     return rows;
@@ -171,8 +177,26 @@ ReportEntries report_entries(const ModelConfig& config) {
             .routers = std::ssize(routed_layers(config)) * router_sums_of_layer(config)};
 }
 
+TrainedParts trained_parts(const ModelConfig& config, const ModelPartition& partition) {
+    TrainedParts trained{.embedding = !partition.is_frozen(model_parameters(config).embedding)};
+    const std::vector<StageLayers> stages = stages_of(config, partition);
+    int first = static_cast<int>(stages.size()) - 1;
+    for (size_t s = 0; s < stages.size(); ++s) {
+        const std::vector<ParameterRows> parameters = stage_parameters(config, stages[s]);
+        trained.stages.push_back(partition.frozen.empty() ||
+                                 !std::ranges::all_of(parameters, [&](const auto& part) {
+                                     return partition.is_frozen(part.id);
+                                 }));
+        const bool has_routers = !routed_layers_of(config, stages[s]).empty();
+        if (trained.stages.back() || has_routers) first = std::min(first, static_cast<int>(s));
+    }
+    trained.first_backward = trained.embedding ? 0 : first;
+    return trained;
+}
+
 StepSizes step_sizes(const ModelConfig& config, const ModelPartition& partition,
                      const Schedule& schedule) {
+    check_frozen(logical_parameters(config), partition.frozen);
     StepSizes sizes;
     sizes.tokens = partition.tokens(config);
     sizes.hidden = config.hidden_size;
@@ -190,7 +214,7 @@ StepSizes step_sizes(const ModelConfig& config, const ModelPartition& partition,
             largest_part(schedule.output.rows(rank), partition.tensor), config.dtype));
     }
     if (partition.scores) sizes.statistics = kernels::kStatisticsWithTopTwo;
-    sizes.tied = config.tied;
+    sizes.tied = config.tied && !partition.is_frozen(model_parameters(config).embedding);
     sizes.report_bytes = partition.optimizer ? report_entries(config).bytes() : 0;
     sizes.replicas = partition.replicas;
     sizes.context = partition.context;
@@ -239,7 +263,8 @@ uint64_t stored_bytes(const ModelConfig& config, const ModelPartition& partition
         // A transposed matrix is written whole, by the owner of its head (stored_rows.cpp).
         const bool head = elements > 0 && part.owned.first == 0;
         const int64_t weights = !of.transposed_in_files ? elements : head ? whole : 0;
-        bytes += weights * size_of(config.dtype) + elements * fp32_values * size_of(DType::fp32);
+        bytes += weights * size_of(config.dtype);
+        if (!part.frozen) bytes += elements * fp32_values * size_of(DType::fp32);
     }
     return static_cast<uint64_t>(bytes);
 }
@@ -247,6 +272,7 @@ uint64_t stored_bytes(const ModelConfig& config, const ModelPartition& partition
 ModelRank::ModelRank(const ModelConfig& config, const ModelPartition& partition,
                      const Schedule& schedule, int rank, Device& device)
     : config_(config),
+      frozen_(partition.frozen),
       mesh_(partition.mesh(schedule.ranks)),
       device_(device),
       store_(std::make_unique<ParameterStore>(

@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 namespace vocabpipe {
 
@@ -15,6 +16,10 @@ namespace vocabpipe {
 /// are not installed.
 struct ModelRankInternals {
     [[nodiscard]] static ParameterStore& store(ModelRank& model) { return *model.store_; }
+    /// ModelPartition::frozen.
+    [[nodiscard]] static const std::vector<bool>& frozen(const ModelRank& model) {
+        return model.frozen_;
+    }
     /// Generation: a stage of this rank for one sequence of another length, whose earlier tokens
     /// are in `cache`. It computes with the model's weights and these tables, which must have
     /// room for all of the sequence; all three must outlive it. `place`: the rank's.

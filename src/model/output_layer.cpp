@@ -153,6 +153,7 @@ void ShardedOutputLayer::finish_input_gradient(Context& ctx, const Microbatch& m
 void ShardedOutputLayer::weight_gradient(Context& ctx, const Microbatch& microbatch, ConstTensor x,
                                          ConstTensor exp_logits, ConstTensor factors,
                                          Bytes workspace, bool accumulate) {
+    if (!parameters_.front().gradient) return;
     ctx.operators().vocabulary_weight_gradient(
         ctx, x, of_shard(exp_logits), factors, microbatch.labels, microbatch.loss_gradient, shard_,
         options_, parameters_.front().gradient, accumulate, workspace);

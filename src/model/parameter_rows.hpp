@@ -21,12 +21,13 @@ struct ParameterRows {
     /// and moments. The input layer sums its part of the gradient separately.
     bool shares_previous_weight = false;
     bool counted_elsewhere = false;
+    bool frozen = false;  ///< ModelPartition::frozen
     GradientBucket::Of of = GradientBucket::Of::stage;
     int stage = 0;  ///< global; for a stage's parameters
     /// Number of the layer in the model; for the final norm the number of layers.
     static constexpr int kNoLayer = -1;
     int layer = kNoLayer;
-    ElementRange owned = {};  ///< elements of the shard that this rank updates
+    ElementRange owned = {};  ///< elements of the shard that this rank updates (Parameter::owned)
 
     /// Elements of the shard, and elements that the rank has memory for.
     [[nodiscard]] int64_t size() const { return shard.size(); }

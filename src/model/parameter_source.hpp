@@ -40,6 +40,9 @@ struct LogicalParameter {
     /// The correction bias of a router: fp32 in every run, equal on all replicas, without gradient
     /// and moments. OptimizerStep updates it by the load of its experts.
     bool correction_bias = false;
+    /// One operator makes the gradients of this parameter and of the one before it: both are
+    /// frozen, or neither.
+    bool gradient_with_previous = false;
     /// Files keep [in, out] (GPT-2's Conv1D); linear weights are held as [out, in].
     bool transposed_in_files = false;
     /// The tensors that files split it into, in the order of its rows: q, k, v; gate, up. Empty:

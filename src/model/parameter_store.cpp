@@ -4,6 +4,7 @@
 #include "kernels/host/random.hpp"
 #include "src/model/parameters.hpp"
 #include "src/model/tensor_shard.hpp"
+#include "src/model/upload_values.hpp"
 #include "src/model/views.hpp"
 #include "vocabpipe/operators.hpp"
 
@@ -20,11 +21,13 @@ namespace {
 struct Layout {
     explicit Layout(DType type)
         : biases(kBucketAlignment * 4),
+          frozen(kBucketAlignment * size_of(type)),
           weights(kBucketAlignment * size_of(type)),
           masters(kBucketAlignment * 4),
           gradients(kBucketAlignment * 4),
           moments(kBucketAlignment * 4) {}
-    Views biases;  ///< correction biases, which replicas do not exchange
+    // What replicas do not exchange: correction biases, and frozen weights.
+    Views biases, frozen;
     Views weights, masters, gradients, moments;
 };
 
@@ -36,7 +39,7 @@ Tensor take_owned(Views& views, const ElementRange& owned, int64_t rows, int64_t
                       : views.take(1, owned.count, DType::fp32);
 }
 
-/// Cuts the four allocations into tensors; with null memory it only counts.
+/// Cuts the allocations into tensors; with null memory it only counts.
 std::vector<Parameter> lay_out(const ModelConfig& config, const std::vector<ParameterRows>& rows,
                                bool training, Layout& layout) {
     const std::vector<LogicalParameter> logical = logical_parameters(config);
@@ -61,6 +64,12 @@ std::vector<Parameter> lay_out(const ModelConfig& config, const std::vector<Para
         };
         if (of.correction_bias) {
             p.weight = p.master = take(layout.biases, DType::fp32);
+            continue;
+        }
+        if (part.frozen) {
+            p.weight = part.shares_previous_weight ? parameters[i - 1].weight
+                                                   : take(layout.frozen, config.dtype);
+            if (config.dtype == DType::fp32) p.master = p.owned.of(p.weight);
             continue;
         }
         if (part.shares_previous_weight) {
@@ -96,7 +105,7 @@ PersistentBytes persistent_bytes(const ModelConfig& config, const std::vector<Pa
     Layout count(config.dtype);
     lay_out(config, rows, training, count);
     const auto used = [](const Views& views) { return static_cast<uint64_t>(views.used()); };
-    return {.weights = used(count.weights) + used(count.biases),
+    return {.weights = used(count.weights) + used(count.biases) + used(count.frozen),
             .gradients = used(count.gradients),
             .optimizer = used(count.masters) + used(count.moments)};
 }
@@ -109,6 +118,7 @@ ParameterStore::ParameterStore(Device& device, const ModelConfig& config,
     for (const ParameterRows& part : rows) {
         ids_.push_back(part.id);
         shares_.push_back(part.shares_previous_weight);
+        frozen_.push_back(part.frozen);
     }
     Layout count(config.dtype);
     lay_out(config, rows, training, count);
@@ -116,12 +126,14 @@ ParameterStore::ParameterStore(Device& device, const ModelConfig& config,
         return device.allocate(static_cast<uint64_t>(views.used()), owner + ": " + what);
     };
     biases_ = allocate(count.biases, "correction biases");
+    frozen_weights_ = allocate(count.frozen, "frozen weights");
     weights_ = allocate(count.weights, "weights");
     masters_ = allocate(count.masters, "master weights");
     gradients_ = allocate(count.gradients, "gradients");
     moments_ = allocate(count.moments, "optimizer state");
     Layout layout(config.dtype);
     layout.biases.place(biases_.bytes());
+    layout.frozen.place(frozen_weights_.bytes());
     layout.weights.place(weights_.bytes());
     layout.masters.place(masters_.bytes());
     layout.gradients.place(gradients_.bytes());
@@ -140,8 +152,8 @@ void ParameterStore::initialise(Context& ctx, const ModelConfig& config, uint64_
         int64_t filled = 0;
         int64_t uploaded = 0;
         const auto upload = [&] {
-            device_.upload(std::as_bytes(std::span(staged).first(static_cast<size_t>(filled))),
-                           reinterpret_cast<std::byte*>(values.as<float>() + uploaded));
+            upload_values(device_, std::span(staged).first(static_cast<size_t>(filled)), values,
+                          uploaded);
             uploaded += std::exchange(filled, 0);
         };
         // Always computed on the host, so that a run starts from the same bits on every device.
@@ -167,14 +179,14 @@ void ParameterStore::initialise(Context& ctx, const ModelConfig& config, uint64_
 
 Tensor ParameterStore::values_of(size_t parameter) const {
     const Parameter& p = parameters_[parameter];
-    if (p.weight.dtype == DType::fp32) return p.weight;
+    if (p.weight.dtype == DType::fp32 || frozen_[parameter]) return p.weight;
     return p.master.size() == p.weight.size() ? p.master : p.gradient;
 }
 
 void ParameterStore::take_values(Context& ctx, size_t parameter) const {
     const Parameter& p = parameters_[parameter];
-    if (p.weight.dtype == DType::fp32) return;
     const Tensor values = values_of(parameter);
+    if (values.data == p.weight.data) return;
     ctx.operators().convert(ctx, values, p.weight);
     if (values.data == p.master.data || p.master.size() == 0) return;
     const auto bytes = static_cast<size_t>(p.master.bytes());

@@ -15,7 +15,7 @@
 namespace vocabpipe {
 
 /// Bytes that outlive the step: weights; gradients; and, for the optimizer, masters (bf16 only) and
-/// two moments. Without training neither gradients nor moments.
+/// two moments. Without training neither gradients nor moments; of frozen parameters only weights.
 [[nodiscard]] PersistentBytes persistent_bytes(const ModelConfig& config,
                                                const std::vector<ParameterRows>& rows,
                                                bool training);
@@ -33,8 +33,9 @@ public:
     [[nodiscard]] const std::vector<int>& ids() const { return ids_; }
     /// Whether the parameter shares the weight of one before it.
     [[nodiscard]] bool shares_weight(size_t parameter) const { return shares_[parameter]; }
-    /// Memory for fp32 values of a whole weight, which take_values() then reads: the weight itself,
-    /// the masters, or, where this rank has only a part of these, the gradient.
+    /// Memory for the values of a whole weight, which take_values() then reads: in fp32 the weight
+    /// itself, the masters, or, where this rank has only a part of these, the gradient; a frozen
+    /// weight in its own type.
     [[nodiscard]] Tensor values_of(size_t parameter) const;
     /// Sets weight and masters from values_of().
     void take_values(Context& ctx, size_t parameter) const;
@@ -46,11 +47,11 @@ public:
 
 private:
     std::vector<int> ids_;
-    std::vector<bool> shares_;
+    std::vector<bool> shares_, frozen_;
     std::vector<Parameter> parameters_;
     std::vector<ParameterBucket> buckets_;
     Device& device_;
-    DeviceMemory biases_, weights_, masters_, gradients_, moments_;
+    DeviceMemory biases_, frozen_weights_, weights_, masters_, gradients_, moments_;
 };
 
 }  // namespace vocabpipe

@@ -10,6 +10,7 @@
 #include "vocabpipe/model_flops.hpp"
 #include "vocabpipe/receive_early.hpp"
 #include "vocabpipe/step_pieces.hpp"
+#include "vocabpipe/trained_parts.hpp"
 #include "vocabpipe/with_recomputation.hpp"
 
 #include <cstdint>
@@ -156,6 +157,7 @@ public:
                 .optimizer = work_.optimizer,
                 .training = work_.training,
                 .scores = work_.scores,
+                .frozen = work_.frozen,
                 .operators = cluster_.operators,
                 .stage_bytes = schedule_.stage_bytes};
     }
@@ -216,7 +218,10 @@ StepPlan plan_step(const ModelConfig& model, const StepCluster& cluster,
     ScheduleOptions options = order_options(model, cluster, schedule, work);
     options.costs = plan.order_costs;
     Schedule order = make_order(source_of(schedule), options);
-    plan.schedule = work.evaluation ? evaluation_schedule(std::move(order)) : std::move(order);
+    plan.schedule =
+        work.evaluation
+            ? evaluation_schedule(std::move(order))
+            : without_frozen_passes(std::move(order), trained_parts(plan.model, plan.partition));
     LowerOptions lowering{.receive_ahead = schedule.receive_ahead,
                           .reductions = schedule.reductions};
     // Only hosts have lanes; GPUs have streams, or launches with NCCL.

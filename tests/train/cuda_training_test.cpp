@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Training on CUDA devices from end to end: the host's curve, the trainer's files, the measured
 // costs; and what is said where the memory of a GPU does not suffice.
+#include "src/model/parameters.hpp"
 #include "src/runtime/device/forwarding_device.hpp"
 #include "src/schedule/slice_causes.hpp"
+#include "src/step/optimizer/parameter_groups.hpp"
 #include "src/train/data/megatron_writer.hpp"
 #include "src/train/profile/profile_machine.hpp"
 #include "src/train/run/trainer.hpp"
@@ -196,6 +198,32 @@ TEST_F(CudaTraining, OfReplicasHasTheSameBitsOnEveryTransportAndFollowsTheHost) 
         }
         if (gpus_for_nccl() < 4) continue;
         EXPECT_EQ(first_difference(copies, with(CudaTransport::nccl)), "");
+    }
+}
+
+TEST_F(CudaTraining, WithFrozenParametersHasTheBitsOfARunInWhichTheirRateIsZero) {
+    for (const DType dtype : {DType::fp32, DType::bf16}) {
+        TrainingSetup setup{
+            .family = "zb-h1", .ranks = 2, .mode = VocabMode::one_barrier, .steps = 3};
+        setup.config = options(dtype, false).model;
+        setup.make_device = [](int) {
+            return make_cuda_device({.transport = CudaTransport::copies});
+        };
+        for (const char* trained : {"*.attn.*", "*.c_*.bias", "*.ln_?.*"}) {
+            setup.optimizer.clip_grad = 0;  // the norms differ
+            setup.optimizer.groups = {{.pattern = trained}, {.pattern = "*", .lr_multiplier = 0}};
+            setup.frozen.clear();
+            const Training without_rate = train_on_threads(setup);
+            setup.optimizer.groups.back() = {.pattern = "*", .freeze = true};
+            setup.frozen =
+                frozen_parameters(setup.optimizer.groups, logical_parameters(setup.config));
+            const Training frozen = train_on_threads(setup);
+            EXPECT_EQ(frozen.losses, without_rate.losses);
+            EXPECT_FALSE(frozen.weights.empty());
+            for (const auto& [name, values] : frozen.weights) {
+                EXPECT_EQ(values, without_rate.weights.at(name)) << name;
+            }
+        }
     }
 }
 

@@ -51,16 +51,18 @@ TEST(ParameterGroups, GiveTheFirstMatchItsWeightDecayAndFactor) {
 }
 
 TEST(ParameterGroups, ThatAreNotWrittenRightAreRefused) {
-    for (const char* text : {"", "*", "*:", ":weight_decay=0", "*:decay=0", "*:weight_decay",
-                             "*:weight_decay=", "*:weight_decay=x", "*:weight_decay=-1",
-                             "*:weight_decay=nan", "*:lr_mult=inf", "*:lr_mult=1,",
-                             "*:lr_mult=1,lr_mult=2", "*:weight_decay=0 ,lr_mult=1"}) {
+    for (const char* text :
+         {"", "*", "*:", ":weight_decay=0", "*:decay=0", "*:weight_decay",
+          "*:weight_decay=", "*:weight_decay=x", "*:weight_decay=-1", "*:weight_decay=nan",
+          "*:lr_mult=inf", "*:lr_mult=1,", "*:lr_mult=1,lr_mult=2", "*:weight_decay=0 ,lr_mult=1",
+          "*:freeze,lr_mult=1", "*:lr_mult=1,freeze", "*:freeze=1", "*:frozen", ":freeze"}) {
         try {
             (void)parse_parameter_group(text);
             ADD_FAILURE() << text;
         } catch (const UsageError& error) {
             EXPECT_THAT(error.what(), StartsWith(std::string("--param-group ") + text + ": "));
-            EXPECT_THAT(error.what(), HasSubstr("use 'PATTERN:weight_decay=0,lr_mult=0.1'"));
+            EXPECT_THAT(error.what(), HasSubstr("use 'PATTERN:weight_decay=0,lr_mult=0.1' with one "
+                                                "or both settings, or 'PATTERN:freeze'"));
         }
     }
 }
@@ -83,6 +85,16 @@ TEST(ParameterGroups, WithoutATensorAreRefused) {
                           "transformer.wte.weight"));
 }
 
+TEST(ParameterGroups, FreezeTheTensorsWhoseFirstMatchSaysSo) {
+    EXPECT_TRUE(frozen_parameters(groups({"*:lr_mult=0"}), tensors()).empty());
+    EXPECT_EQ(frozen_parameters(groups({"*.bias:lr_mult=2", "*.h.*:freeze"}), tensors()),
+              (std::vector<bool>{false, true, false, true, false}));
+    std::vector<LogicalParameter> router = tensors();
+    router.back().correction_bias = true;  // has no group
+    EXPECT_EQ(frozen_parameters(groups({"*:freeze"}), router),
+              (std::vector<bool>{true, true, true, true, false}));
+}
+
 TEST(ParameterGroups, AreDescribedWithTheirSizes) {
     EXPECT_EQ(describe_parameter_groups({}, tensors(), 0.1F), "");
     EXPECT_EQ(describe_parameter_groups(groups({"transformer.h.*:lr_mult=0.5"}), tensors(), 0.1F),
@@ -90,6 +102,10 @@ TEST(ParameterGroups, AreDescribedWithTheirSizes) {
               "(vectors 0), learning rate x 0.5\n"
               "parameter group of all other tensors: 2 tensors, 4.00 M elements, weight decay 0.1, "
               "learning rate x 1\n");
+    EXPECT_EQ(describe_parameter_groups(groups({"*wte*:freeze", "*:lr_mult=2"}), tensors(), 0.1F),
+              "parameter group '*wte*': 1 tensors, 2.00 M elements, frozen\n"
+              "parameter group '*': 4 tensors, 9.00 M elements, weight decay 0.1 (vectors 0), "
+              "learning rate x 2\n");
 }
 
 /// Runs of a small model through train().

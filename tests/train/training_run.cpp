@@ -15,6 +15,7 @@
 #include "vocabpipe/make_schedule.hpp"
 #include "vocabpipe/mesh.hpp"
 #include "vocabpipe/step_batch.hpp"
+#include "vocabpipe/trained_parts.hpp"
 #include "vocabpipe/trained_rank.hpp"
 #include "vocabpipe/with_recomputation.hpp"
 
@@ -139,6 +140,8 @@ Training train_on_threads(const TrainingSetup& setup) {
     partition.context_exchange = setup.context_exchange;
     partition.moe_row_factor = setup.moe_row_factor;
     partition.expert_pieces = setup.expert_pieces;
+    partition.frozen = setup.frozen;
+    schedule = without_frozen_passes(schedule, trained_parts(setup.config, partition));
     const Mesh mesh = partition.mesh(setup.ranks);
     auto costs = TableCosts::uniform(schedule.ranks, schedule.stages, 1000, 2000, 500);
     costs.slices = mesh.slices();

@@ -44,6 +44,8 @@ struct TrainingSetup {
     LearningRateSchedule learning_rate{
         .lr = 1e-2, .min_lr = 1e-3, .warmup_iters = 3, .decay_iters = 30};
     OptimizerOptions optimizer{};
+    /// ModelPartition::frozen; the schedule is without the passes that only these need.
+    std::vector<bool> frozen{};
     uint64_t seed = 7;
     bool all_ignored = false;
     /// Device of a rank, made on its thread; empty: the host.

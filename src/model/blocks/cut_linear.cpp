@@ -41,6 +41,7 @@ void ColumnLinear::backward_input(const StagePass& pass, ConstTensor dy, Tensor 
 }
 
 void ColumnLinear::backward_weight(const StagePass& pass, ConstTensor dy, ConstTensor x) const {
+    if (!product_.is_trained()) return;
     product_.backward_weight(pass, dy, gather_rows(pass, x, name_));
 }
 
@@ -76,7 +77,7 @@ void RowLinear::backward_input_gelu(const StagePass& pass, ConstTensor dy, Const
 
 void RowLinear::backward_weight(const StagePass& pass, ConstTensor dy, ConstTensor x) const {
     if (!pass.team) return product_.backward_weight(pass, dy, x);
-    if (pass.weight_gradients.with_input) return;
+    if (pass.weight_gradients.with_input || !product_.is_trained()) return;
     product_.backward_weight(pass, gather_rows(pass, dy, name_), x, dy);
 }
 

@@ -82,7 +82,7 @@ void EmbeddedTokens::backward_input(const StagePass& pass, Tensor dx) const {
 }
 
 void EmbeddedTokens::backward_weight(const StagePass& pass, ConstTensor dy) const {
-    if (!learned_) return;
+    if (!learned_ || !positions_->gradient) return;
     const Tensor gradient = positions_->gradient;
     const std::span<const int32_t> given = given_positions(pass, dy.rows);
     if (!pass.team && !pass.context && given.empty()) {

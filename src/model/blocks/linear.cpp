@@ -95,6 +95,7 @@ void Linear::backward_input_gelu(const StagePass& pass, ConstTensor dy, ConstTen
 }
 
 void Linear::backward_weight(const StagePass& pass, ConstTensor dy, ConstTensor x) const {
+    if (!weight_->gradient) return backward_bias(pass, dy);
     pass.op().linear_backward_weight(pass.ctx, dy, x, weight_->gradient,
                                      bias_ != nullptr ? bias_->gradient : Tensor(),
                                      pass.weight_gradients.accumulate);
@@ -102,12 +103,19 @@ void Linear::backward_weight(const StagePass& pass, ConstTensor dy, ConstTensor 
 
 void Linear::backward_weight(const StagePass& pass, ConstTensor dy, ConstTensor x,
                              ConstTensor of_bias) const {
-    const bool accumulate = pass.weight_gradients.accumulate;
-    const Tensor dw = weight_->gradient;
-    pass.op().linear_backward_weight(pass.ctx, dy, x, dw, {}, accumulate);
-    if (bias_ == nullptr) return;
-    pass.op().linear_backward_weight(pass.ctx, of_bias, of_bias.column_range(0, 0),
-                                     dw.column_range(0, 0), bias_->gradient, accumulate);
+    if (weight_->gradient) {
+        pass.op().linear_backward_weight(pass.ctx, dy, x, weight_->gradient, {},
+                                         pass.weight_gradients.accumulate);
+    }
+    backward_bias(pass, of_bias);
+}
+
+void Linear::backward_bias(const StagePass& pass, ConstTensor dy) const {
+    if (bias_ == nullptr || !bias_->gradient) return;
+    const Tensor gradient = bias_->gradient;
+    const Tensor no_columns(gradient.data, gradient.cols, 0, DType::fp32);
+    pass.op().linear_backward_weight(pass.ctx, dy, dy.column_range(0, 0), no_columns, gradient,
+                                     pass.weight_gradients.accumulate);
 }
 
 }  // namespace vocabpipe

@@ -57,6 +57,10 @@ public:
     void backward_weight(const StagePass& pass, ConstTensor dy, ConstTensor x,
                          ConstTensor of_bias) const;
 
+    /// Whether W has something to do.
+    [[nodiscard]] bool is_trained() const {
+        return weight_->gradient || (bias_ != nullptr && bias_->gradient);
+    }
     /// (1, out), or empty.
     [[nodiscard]] ConstTensor bias() const;
     /// Scratch of forward_onto().
@@ -64,6 +68,9 @@ public:
     [[nodiscard]] BlockProduct product() const { return {.in = in_, .out = out_, .cut = cut_}; }
 
 private:
+    /// The bias's part of W, unless it is frozen.
+    void backward_bias(const StagePass& pass, ConstTensor dy) const;
+
     int64_t in_;
     int64_t out_;
     TensorCut cut_;

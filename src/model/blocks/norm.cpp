@@ -10,7 +10,10 @@ Norm::Norm(const NormOptions& options, ParameterSource& parameters)
                                .cols = options.size,
                                .init_constant = 1 - options.weight_offset})),
       bias_(options.kind == Normalization::layer_norm
-                ? parameters.next({.name = options.name + ".bias", .rows = 1, .cols = options.size})
+                ? parameters.next({.name = options.name + ".bias",
+                                   .rows = 1,
+                                   .cols = options.size,
+                                   .gradient_with_previous = true})
                 : nullptr) {}
 
 Statistics Norm::statistics_view(TokenViews& views) const {
@@ -33,7 +36,8 @@ void Norm::backward_input(const StagePass& pass, ConstTensor dy, ConstTensor x,
                           Statistics statistics, ConstTensor residual, Tensor dx) const {
     const kernels::Operators& op = pass.op();
     const ConstTensor gamma = weight_->weight;
-    const auto [accumulate, with_weight] = pass.weight_gradients;
+    const auto [accumulate, with_input] = pass.weight_gradients;
+    const bool with_weight = with_input && weight_->gradient;
     if (options_.kind == Normalization::rms_norm) {
         if (with_weight) {
             op.rms_norm_backward(pass.ctx, dy, x, gamma, rms_norm(), statistics, residual, dx,
@@ -53,7 +57,7 @@ void Norm::backward_input(const StagePass& pass, ConstTensor dy, ConstTensor x,
 void Norm::backward_weight(const StagePass& pass, ConstTensor dy, ConstTensor x,
                            Statistics statistics) const {
     const auto [accumulate, done] = pass.weight_gradients;
-    if (done) return;
+    if (done || !weight_->gradient) return;
     if (options_.kind == Normalization::rms_norm) {
         pass.op().rms_norm_backward_weight(pass.ctx, dy, x, statistics, weight_->gradient,
                                            accumulate);

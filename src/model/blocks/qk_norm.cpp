@@ -19,6 +19,13 @@ LogicalParameter gamma_of(const std::string& name, int64_t cols, const QkNormOpt
             .cut = options.by_head ? TensorCut::repeated : TensorCut::columns};
 }
 
+/// Heads of q and k are normed by one operator.
+LogicalParameter gamma_of_k(const QkNormOptions& options, int64_t cols) {
+    LogicalParameter gamma = gamma_of(options.k_name, cols, options);
+    gamma.gradient_with_previous = options.by_head;
+    return gamma;
+}
+
 // Columns of (N, qkv_columns).
 
 template <class AnyTensor>
@@ -79,8 +86,7 @@ QkNorm::QkNorm(const QkNormOptions& options, const kernels::AttentionShape& shap
       by_head_(options.by_head),
       q_(parameters.next(
           gamma_of(options.q_name, by_head_ ? shape.head_size : shape.query_columns(), options))),
-      k_(parameters.next(
-          gamma_of(options.k_name, by_head_ ? shape.head_size : shape.kv_columns(), options))) {}
+      k_(parameters.next(gamma_of_k(options, by_head_ ? shape.head_size : shape.kv_columns()))) {}
 
 QkNorm::Saved QkNorm::saved_views(const kernels::AttentionShape& shape, SavedViews& views) const {
     return {.before = views.costly.take(shape.qkv_columns()),
@@ -142,14 +148,19 @@ void QkNorm::backward_weight(const StagePass& pass, const kernels::AttentionShap
     const kernels::Operators& op = pass.op();
     const bool accumulate = pass.weight_gradients.accumulate;
     if (by_head_) {
+        if (!q_->gradient) return;
         op.head_norm_backward_weight(pass.ctx, dy, saved.before, saved.statistics, shape,
                                      q_->gradient, k_->gradient, accumulate);
         return;
     }
-    op.rms_norm_backward_weight(pass.ctx, q_of(shape, dy), q_of(shape, saved.before),
-                                q_statistics(saved), q_->gradient, accumulate);
-    op.rms_norm_backward_weight(pass.ctx, k_of(shape, dy), k_of(shape, saved.before),
-                                k_statistics(saved), k_->gradient, accumulate);
+    if (q_->gradient) {
+        op.rms_norm_backward_weight(pass.ctx, q_of(shape, dy), q_of(shape, saved.before),
+                                    q_statistics(saved), q_->gradient, accumulate);
+    }
+    if (k_->gradient) {
+        op.rms_norm_backward_weight(pass.ctx, k_of(shape, dy), k_of(shape, saved.before),
+                                    k_statistics(saved), k_->gradient, accumulate);
+    }
 }
 
 }  // namespace vocabpipe

@@ -90,7 +90,9 @@ Dataflow build_dataflow(const Schedule& schedule, const StepSizes& sizes, const 
         const uint32_t embedded = add_embedding(step, j);
         const uint32_t x = stages.forward(j, embedded);
         const uint32_t dy = add_output_layer(step, j, x);
-        if (step.backward) add_embedding_gradient(step, j, stages.backward(j, dy));
+        if (!step.backward) continue;
+        const uint32_t dx = stages.backward(j, dy);
+        if (schedule.embedding_gradient) add_embedding_gradient(step, j, dx);
     }
     if (step.backward) add_end_of_step(step);
     const int pieces = step.pieces;

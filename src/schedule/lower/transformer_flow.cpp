@@ -62,13 +62,14 @@ TransformerFlow::Activations TransformerFlow::forward_stage(int s, uint32_t j, u
 // --- backward ------------------------------------------------------------------------------------
 
 uint32_t TransformerFlow::backward(uint32_t j, uint32_t dy) {
-    for (int s = step_.schedule.stages - 1; s >= 0; --s) {
+    const int first = step_.schedule.first_backward;
+    for (int s = step_.schedule.stages - 1; s >= first; --s) {
         const int rank = step_.rank_of(s);
         const uint32_t dx = step_.add_boundary(rank);
         backward_stage(s, j, dy, dx);
-        dy = s == 0 ? dx
-                    : hand_on({rank, dx, step_.passes.backward(s, j)}, step_.rank_of(s - 1),
-                              step_.passes.backward(s - 1, j), Lane::backward, j);
+        dy = s == first ? dx
+                        : hand_on({rank, dx, step_.passes.backward(s, j)}, step_.rank_of(s - 1),
+                                  step_.passes.backward(s - 1, j), Lane::backward, j);
     }
     return dy;
 }

@@ -69,6 +69,15 @@ std::optional<Violation> shape_violation(const Schedule& schedule) {
     if (auto fault = check_shard_map(schedule.input, "input", schedule.ranks)) return fault;
     if (auto fault = check_shard_map(schedule.output, "output", schedule.ranks)) return fault;
     if (schedule.barriers > Barriers::two) return of_schedule("barriers has an unknown value");
+    if (schedule.first_backward < 0 || schedule.first_backward >= schedule.stages) {
+        return of_schedule("first_backward is " + std::to_string(schedule.first_backward) +
+                           "; stages are 0 to " + std::to_string(schedule.stages - 1));
+    }
+    if (schedule.embedding_gradient && schedule.first_backward > 0) {
+        return of_schedule(
+            "embedding_gradient needs a backward of every stage, but first_backward is " +
+            std::to_string(schedule.first_backward));
+    }
     return std::nullopt;
 }
 

@@ -147,6 +147,10 @@ private:
             if (forward_only_) return "has no backward that needs what it recomputes";
         }
         if (pass.op == G && forward_only_) return "has no backward to take its gradient from";
+        if (const Line& of = lines_[static_cast<size_t>(line)];
+            pass.op != of.forward && !has_backward(of)) {
+            return "is a backward of frozen parameters, which need none";
+        }
         before |= bit(pass.op);
         return std::nullopt;
     }
@@ -187,6 +191,12 @@ private:
         }
     }
 
+    /// Whether its parameters, or those of a line before it, are trained.
+    bool has_backward(const Line& line) const {
+        if (line.backward == G) return schedule_.embedding_gradient;
+        return line.backward == T || line.stage >= schedule_.first_backward;
+    }
+
     Violation missing_pass(const Line& line, Op op, int64_t microbatch) const {
         const std::string who = traits(op).has_stage ? "stage " + std::to_string(line.stage)
                                 : op == E || op == G ? "a rank with input rows"
@@ -201,7 +211,7 @@ private:
             for (uint32_t j = 0; j < static_cast<uint32_t>(microbatches_); ++j) {
                 const uint16_t there = seen(static_cast<int>(l), j);
                 if ((there & bit(line.forward)) == 0) return missing_pass(line, line.forward, j);
-                if (forward_only_) continue;
+                if (forward_only_ || !has_backward(line)) continue;
                 if (line.backward == B && (there & bit(I)) != 0) {
                     if ((there & bit(W)) == 0) return missing_pass(line, W, j);
                 } else if ((there & bit(line.backward)) == 0) {

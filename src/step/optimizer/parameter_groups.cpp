@@ -25,7 +25,8 @@ size_t group_of(const std::vector<ParameterGroup>& groups, std::string_view name
 
 [[noreturn]] void refuse(const std::string& text, const std::string& why) {
     throw UsageError("--param-group " + text + ": " + why +
-                     "; use 'PATTERN:weight_decay=0,lr_mult=0.1' with one or both settings");
+                     "; use 'PATTERN:weight_decay=0,lr_mult=0.1' with one or both settings, or "
+                     "'PATTERN:freeze'");
 }
 
 float setting(const std::string& text, const std::string& value) {
@@ -44,6 +45,8 @@ ParameterGroup parse_parameter_group(const std::string& text) {
     const size_t colon = text.rfind(':');
     if (colon == std::string::npos || colon == 0) refuse(text, "has no PATTERN:");
     group.pattern = text.substr(0, colon);
+    group.freeze = text.substr(colon + 1) == "freeze";
+    if (group.freeze) return group;
     std::optional<float> multiplier;
     for (size_t at = colon + 1; at <= text.size();) {
         const size_t end = std::min(text.find(',', at), text.size());
@@ -54,7 +57,9 @@ ParameterGroup parse_parameter_group(const std::string& text) {
                                              : key == "lr_mult"    ? &multiplier
                                                                    : nullptr;
         if (target == nullptr || equals == part.size()) {
-            refuse(text, "'" + part + "' is neither weight_decay=X nor lr_mult=Y");
+            refuse(text, part == "freeze"
+                             ? "freeze stands alone: frozen tensors have no other settings"
+                             : "'" + part + "' is neither weight_decay=X nor lr_mult=Y");
         }
         if (*target) refuse(text, "sets " + key + " twice");
         *target = setting(text, part.substr(equals + 1));
@@ -72,6 +77,17 @@ ParameterSettings parameter_settings(const std::vector<ParameterGroup>& groups,
     settings.weight_decay = groups[of].weight_decay.value_or(settings.weight_decay);
     settings.lr_multiplier = groups[of].lr_multiplier;
     return settings;
+}
+
+std::vector<bool> frozen_parameters(const std::vector<ParameterGroup>& groups,
+                                    const std::vector<LogicalParameter>& tensors) {
+    if (std::ranges::none_of(groups, &ParameterGroup::freeze)) return {};
+    std::vector<bool> frozen;
+    for (const LogicalParameter& p : tensors) {
+        const size_t of = group_of(groups, p.name);
+        frozen.push_back(!p.correction_bias && of < groups.size() && groups[of].freeze);
+    }
+    return frozen;
 }
 
 void check_parameter_groups(const std::vector<ParameterGroup>& groups,
@@ -119,6 +135,14 @@ std::string describe_parameter_groups(const std::vector<ParameterGroup>& groups,
     for (size_t i = 0; i < members.size(); ++i) {
         const Members& m = members[i];
         if (m.tensors == 0) continue;
+        if (i < groups.size() && groups[i].freeze) {
+            char frozen[160];
+            std::snprintf(frozen, sizeof frozen, "%lld tensors, %.2f M elements, frozen\n",
+                          static_cast<long long>(m.tensors),
+                          static_cast<double>(m.elements) * 1e-6);
+            lines += "parameter group '" + groups[i].pattern + "': " + frozen;
+            continue;
+        }
         char decay[64];
         if (m.least == m.most) {
             std::snprintf(decay, sizeof decay, "%g", static_cast<double>(m.most));

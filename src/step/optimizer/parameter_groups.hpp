@@ -10,7 +10,8 @@
 
 namespace vocabpipe {
 
-/// Parses "PATTERN:weight_decay=X,lr_mult=Y" with at least one of both. Throws UsageError.
+/// Parses "PATTERN:weight_decay=X,lr_mult=Y" with at least one of both, or "PATTERN:freeze". Throws
+/// UsageError.
 [[nodiscard]] ParameterGroup parse_parameter_group(const std::string& text);
 
 /// Optimizer settings of one tensor.
@@ -25,13 +26,18 @@ struct ParameterSettings {
                                                    std::string_view name, bool decays,
                                                    float weight_decay);
 
+/// ModelPartition::frozen: the tensors whose first group freezes them; empty where no group does.
+/// Correction biases have no group.
+[[nodiscard]] std::vector<bool> frozen_parameters(const std::vector<ParameterGroup>& groups,
+                                                  const std::vector<LogicalParameter>& tensors);
+
 /// UsageError for a group without tensors: its pattern matches none, or earlier groups have them
 /// all.
 void check_parameter_groups(const std::vector<ParameterGroup>& groups,
                             const std::vector<LogicalParameter>& tensors);
 
-/// One line per group and one for the rest: numbers of tensors and elements, weight decay, factor
-/// of the learning rate. Empty without groups.
+/// One line per group and one for the rest: numbers of tensors and elements, then weight decay and
+/// factor of the learning rate, or that they are frozen. Empty without groups.
 [[nodiscard]] std::string describe_parameter_groups(const std::vector<ParameterGroup>& groups,
                                                     const std::vector<LogicalParameter>& tensors,
                                                     float weight_decay);

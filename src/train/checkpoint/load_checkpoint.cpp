@@ -71,13 +71,19 @@ std::string Checkpoint::training_path() const {
 
 void Checkpoint::check_optimizer() const {
     std::set<const StoredTensor*> used;
-    for (const StoredTensor& t : optimizer_file_tensors(config_)) {
-        const StoredTensor* const found = optimizer_->find(t.name);
-        if (found == nullptr) {
-            refuse(optimizer_->path(), t.name, "is missing; load another step");
+    for (const std::vector<StoredTensor>& of_parameter : optimizer_file_tensors(config_)) {
+        const bool was_frozen = std::ranges::none_of(of_parameter, [&](const StoredTensor& t) {
+            return optimizer_->find(t.name) != nullptr;
+        });
+        if (was_frozen) continue;
+        for (const StoredTensor& t : of_parameter) {
+            const StoredTensor* const found = optimizer_->find(t.name);
+            if (found == nullptr) {
+                refuse(optimizer_->path(), t.name, "is missing; load another step");
+            }
+            check_tensor({optimizer_.get(), found}, t.shape, false);
+            used.insert(found);
         }
-        check_tensor({optimizer_.get(), found}, t.shape, false);
-        used.insert(found);
     }
     for (const StoredTensor& t : optimizer_->header().tensors) {
         if (used.contains(&t)) continue;

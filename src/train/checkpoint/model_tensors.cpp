@@ -120,9 +120,10 @@ std::vector<StoredTensor> model_file_tensors(const ModelConfig& config) {
     return stored;
 }
 
-std::vector<StoredTensor> optimizer_file_tensors(const ModelConfig& config) {
-    std::vector<StoredTensor> stored;
+std::vector<std::vector<StoredTensor>> optimizer_file_tensors(const ModelConfig& config) {
+    std::vector<std::vector<StoredTensor>> all;
     for (const std::vector<ModelTensor>& parts : model_tensors(config)) {
+        std::vector<StoredTensor>& stored = all.emplace_back();
         for (const ModelTensor& t : parts) {
             if (t.file_row > 0 || t.correction_bias) continue;  // listed already; has no moments
             stored.push_back({.name = exp_avg_name(t.name), .shape = t.held_shape});
@@ -132,7 +133,7 @@ std::vector<StoredTensor> optimizer_file_tensors(const ModelConfig& config) {
             }
         }
     }
-    return stored;
+    return all;
 }
 
 }  // namespace vocabpipe

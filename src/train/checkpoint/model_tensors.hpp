@@ -66,9 +66,11 @@ struct HeldRows {
     return "master/" + name;
 }
 
-/// Tensors of model.safetensors in the run's type, and of optimizer.safetensors: two moments and,
-/// in bf16 runs, fp32 master weights.
+/// Tensors of model.safetensors in the run's type.
 [[nodiscard]] std::vector<StoredTensor> model_file_tensors(const ModelConfig& config);
-[[nodiscard]] std::vector<StoredTensor> optimizer_file_tensors(const ModelConfig& config);
+/// [logical parameter] Its tensors of optimizer.safetensors: two moments and, in bf16 runs, fp32
+/// master weights. A parameter that was frozen when a step was saved has none there.
+[[nodiscard]] std::vector<std::vector<StoredTensor>> optimizer_file_tensors(
+    const ModelConfig& config);
 
 }  // namespace vocabpipe

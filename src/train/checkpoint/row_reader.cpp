@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/train/checkpoint/row_reader.hpp"
 
+#include "src/model/upload_values.hpp"
 #include "src/train/checkpoint/stored_elements.hpp"
 
 #include <algorithm>
@@ -26,8 +27,7 @@ void RowReader::read(const HeldRows& held, Tensor to) {
         } else {
             read_rows(held, held.rows.first + first, count);
         }
-        device_.upload(std::as_bytes(std::span(staged_)),
-                       reinterpret_cast<std::byte*>(to.as<float>() + first * to.cols));
+        upload_values(device_, staged_, to, first * to.cols);
     }
 }
 

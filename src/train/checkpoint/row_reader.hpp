@@ -13,7 +13,7 @@
 
 namespace vocabpipe {
 
-/// Reads rectangles of a stored tensor of any type into fp32 memory of a device.
+/// Reads rectangles of a stored tensor of any type into memory of a device.
 class RowReader {
 public:
     /// `height`: rows of the tensor as this program holds it; where the file has it transposed, the
@@ -26,7 +26,7 @@ public:
           transposed_(transposed),
           height_(height) {}
 
-    /// Fills `to`, a dense matrix of the device, (held.rows.count, columns).
+    /// Fills `to`, a dense matrix of the device, fp32 or bf16, (held.rows.count, columns).
     void read(const HeldRows& held, Tensor to);
 
 private:

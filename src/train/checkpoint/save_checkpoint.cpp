@@ -4,6 +4,7 @@
 #include "src/train/checkpoint/save_checkpoint.hpp"
 
 #include "src/model/config_json/model_config_json.hpp"
+#include "src/model/model_rank_internals.hpp"
 #include "src/runtime/wait.hpp"
 #include "src/support/crc32c.hpp"
 #include "src/support/read_whole_file.hpp"
@@ -54,6 +55,18 @@ FileChecksums checksums_of(const SafetensorsPlan& plan, std::span<const Piece> p
     return sums;
 }
 
+/// The tensors of optimizer.safetensors.
+std::vector<StoredTensor> optimizer_tensors(const ModelRank& model) {
+    const std::vector<bool>& frozen = ModelRankInternals::frozen(model);
+    std::vector<StoredTensor> stored;
+    const auto all = optimizer_file_tensors(model.config());
+    for (size_t id = 0; id < all.size(); ++id) {
+        if (!frozen.empty() && frozen[id]) continue;
+        stored.insert(stored.end(), all[id].begin(), all[id].end());
+    }
+    return stored;
+}
+
 }  // namespace
 
 CheckpointSaver::CheckpointSaver(Communicator& communicator, ModelRank& model, SaveFolder* folder,
@@ -73,9 +86,8 @@ CheckpointSaver::CheckpointSaver(Communicator& communicator, ModelRank& model, S
     names_ = std::move(weights.names);
     plans_ = std::move(weights.plans);
     names_.emplace_back(kOptimizerFile);
-    plans_.emplace_back(
-        optimizer_file_tensors(model.config()),
-        std::map<std::string, std::string>{{"format", "vocabpipe optimizer state"}});
+    plans_.emplace_back(optimizer_tensors(model), std::map<std::string, std::string>{
+                                                      {"format", "vocabpipe optimizer state"}});
     rows_ = stored_rows(model, plans_);
     std::ranges::stable_sort(rows_, {}, &StoredRows::file);  // written file by file
     if (!options_.async) return;

@@ -97,7 +97,7 @@ std::vector<StoredRows> stored_rows(ModelRank& model, std::span<const Safetensor
             const int64_t height = t.held_shape[0];
             for (const HeldRows& owned : owned_rows(p, t)) {
                 if (!t.transposed) add(t.name, owned, p.owned.of(p.weight), height, false);
-                if (t.correction_bias) continue;  // has no moments
+                if (!p.exp_avg) continue;  // a correction bias, or frozen
                 add(exp_avg_name(t.name), owned, p.exp_avg, height, false);
                 add(exp_avg_sq_name(t.name), owned, p.exp_avg_sq, height, false);
                 if (p.weight.dtype != DType::fp32) {

@@ -5,6 +5,7 @@
 #include "src/model/check_tensor_parallel.hpp"
 
 #include "src/model/config_json/model_config_json.hpp"
+#include "src/model/frozen_parameters.hpp"
 #include "src/model/parameters.hpp"
 #include "src/step/optimizer/parameter_groups.hpp"
 #include "src/step/same_on_every_rank.hpp"
@@ -221,7 +222,9 @@ void check_options(const TrainOptions& options, int ranks) {
     check_expert_parallel(m, mesh.expert, o.expert_tensor_parallel_size);
     check_teams(o, mesh);
     (void)learning_rate_schedule(o);
-    check_parameter_groups(o.optimizer.groups, logical_parameters(m));
+    const std::vector<LogicalParameter> tensors = logical_parameters(m);
+    check_parameter_groups(o.optimizer.groups, tensors);
+    check_frozen(tensors, frozen_parameters(o.optimizer.groups, tensors));
     if (o.reductions == Reductions::native && o.device != "host" && o.ranks_are_threads) {
         throw UsageError(
             "--reduction native: copies between the GPUs of one process cannot add; use "

@@ -261,7 +261,8 @@ FlagGroup optimizer_flags(TrainOptions& t) {
                                        }},
                  .help = "'PATTERN:weight_decay=X,lr_mult=Y': weight decay and learning-rate "
                          "multiplier of the tensors whose names match PATTERN (wildcards * and ?); "
-                         "may be repeated; the first match counts",
+                         "'PATTERN:freeze': they keep their values, without gradients and "
+                         "moments; may be repeated; the first match counts",
                  .unit = "GROUP",
                  .repeats = true},
                 {.names = "--clip-grad",

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/train/plan/training_plan.hpp"
 
+#include "src/model/parameters.hpp"
+#include "src/step/optimizer/parameter_groups.hpp"
 #include "src/train/options/check_options.hpp"
 #include "src/train/plan/plan_profile.hpp"
 #include "vocabpipe/error.hpp"
@@ -122,7 +124,10 @@ StepWork TrainingPlan::work(int microbatches) const {
             .micro_batch_size = options_.micro_batch_size,
             .evaluation = !trains,
             .optimizer = trains,
-            .training = trains};
+            .training = trains,
+            .frozen = trains ? frozen_parameters(options_.optimizer.groups,
+                                                 logical_parameters(options_.model))
+                             : std::vector<bool>()};
 }
 
 StepSchedule TrainingPlan::order() const {

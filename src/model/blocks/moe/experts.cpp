@@ -164,10 +164,14 @@ void Experts::backward_weight(const StagePass& pass, const ExpertRows& rows, con
     const kernels::Operators& op = pass.op();
     const std::span<const RowRange> of_experts = kept_->find(rows.row_begin);
     const bool accumulate = pass.weight_gradients.accumulate;
-    op.grouped_linear_backward_weight(pass.ctx, gradients.out, saved.act, of_experts,
-                                      weights_.down->gradient, accumulate);
-    op.grouped_linear_backward_weight(pass.ctx, gradients.gate_up, saved.in, of_experts,
-                                      weights_.gate_up->gradient, accumulate);
+    if (weights_.down->gradient) {
+        op.grouped_linear_backward_weight(pass.ctx, gradients.out, saved.act, of_experts,
+                                          weights_.down->gradient, accumulate);
+    }
+    if (weights_.gate_up->gradient) {
+        op.grouped_linear_backward_weight(pass.ctx, gradients.gate_up, saved.in, of_experts,
+                                          weights_.gate_up->gradient, accumulate);
+    }
 }
 
 BlockWork Experts::work() const {

@@ -103,6 +103,7 @@ void Router::backward_weight(const StagePass& pass, ConstTensor x, const Saved& 
                               options_.routing.top_k, pass.router_sums,
                               pass.weight_gradients.accumulate);
     }
+    if (!weight_->gradient) return;
     pass.op().linear_backward_weight(pass.ctx, gradients.logits, x, weight_->gradient, {},
                                      pass.weight_gradients.accumulate);
 }

@@ -218,10 +218,14 @@ void TeamExperts::make_gradients(const Pass& of, const PlacedWave& wave,
 void TeamExperts::add_weight_gradients(const Pass& of, const PlacedWave& wave,
                                        bool accumulate) const {
     Context& ctx = of.pass.ctx;
-    of.op().grouped_linear_backward_weight(ctx, of.gradients->out, of.saved.act, wave.rows,
-                                           weights_.down->gradient, accumulate);
-    of.op().grouped_linear_backward_weight(ctx, of.gradients->gate_up, of.saved.in, wave.rows,
-                                           weights_.gate_up->gradient, accumulate);
+    if (weights_.down->gradient) {
+        of.op().grouped_linear_backward_weight(ctx, of.gradients->out, of.saved.act, wave.rows,
+                                               weights_.down->gradient, accumulate);
+    }
+    if (weights_.gate_up->gradient) {
+        of.op().grouped_linear_backward_weight(ctx, of.gradients->gate_up, of.saved.in, wave.rows,
+                                               weights_.gate_up->gradient, accumulate);
+    }
 }
 
 TeamExperts::Pass TeamExperts::after_forward(const StagePass& pass, const TeamMemory& memory,
@@ -281,6 +285,7 @@ void TeamExperts::backward_weight(const StagePass& pass, const TeamMemory& memor
                                   const Experts::Saved& saved,
                                   const Experts::Gradients& gradients) const {
     if (pass.weight_gradients.with_input) return;
+    if (!weights_.down->gradient && !weights_.gate_up->gradient) return;
     const Pass of = after_forward(pass, memory, dy, x, routes, saved, &gradients);
     for (int i = 0; i < of.kept.waves; ++i) {
         const PlacedWave wave = i == 0 ? of.kept.first : of.place(i);
