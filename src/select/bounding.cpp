@@ -116,8 +116,42 @@ BoundingReport Bounding::run() {
     }
     report_.k_left = k_;
     report_.open = open_;
+    if (!report_.steps.empty() && report_.selected == 0 && report_.discarded == 0) {
+        report_.deciding_alpha = deciding_alpha();
+    }
     report_.rejoin_tuples = sum_over_ranks(context_.world, report_.rejoin_tuples);
     return report_;
+}
+
+/// What would_decide() says never becomes false again as alpha grows: how far the k-th largest
+/// lower bound is above the least upper bound, and a lower bound above the k-th largest utility
+/// times alpha, are sums of alpha times a difference of utilities that is at least 0, and of
+/// constants.
+int64_t Bounding::deciding_alpha() const {
+    int64_t low = context_.objective.alpha + 1;
+    int64_t high = kMostObjectiveWeight;
+    // Upper bounds are still alpha times the utilities, which alpha = 0 does not show.
+    if (context_.objective.alpha == 0 || low > high || !would_decide(high)) return 0;
+    while (low < high) {
+        const int64_t middle = low + (high - low) / 2;
+        would_decide(middle) ? high = middle : low = middle + 1;
+    }
+    return high;
+}
+
+/// Whether the first Shrink or Grow would decide anything. Nothing was decided yet.
+bool Bounding::would_decide(int64_t alpha) const {
+    const auto upper = [&](int64_t v) {
+        return state_.u_max(v) / context_.objective.alpha * alpha;
+    };
+    const auto lower = [&](int64_t v) { return upper(v) - (state_.u_max(v) - u_low(v)); };
+    const int64_t discarded_below = threshold_of(context_, state_, k_, lower);
+    const int64_t selected_above = threshold_of(context_, state_, k_, upper);
+    bool decides = false;
+    for (int64_t v = state_.first(); v < state_.last() && !decides; ++v) {
+        decides = upper(v) < discarded_below || lower(v) > selected_above;
+    }
+    return largest_over_ranks(context_.world, decides ? 1 : 0) > 0;
 }
 
 int64_t Bounding::shrink() {

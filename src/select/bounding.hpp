@@ -6,6 +6,7 @@
 #include "src/select/selection_state.hpp"
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -43,6 +44,9 @@ struct BoundingReport {
     int64_t selected = 0, discarded = 0;
     int64_t k_left = 0;  ///< samples still to be chosen from the open ones
     int64_t open = 0;
+    /// If bounding has decided nothing though there was something to decide: the smallest larger
+    /// --alpha, up to kMostObjectiveWeight, with which it would; 0: none.
+    std::optional<int64_t> deciding_alpha;
     /// Messages if every step had joined the rows of all open samples anew.
     int64_t rejoin_tuples = 0;
 
@@ -77,6 +81,8 @@ private:
         int32_t similarity;
     };
 
+    [[nodiscard]] int64_t deciding_alpha() const;
+    [[nodiscard]] bool would_decide(int64_t alpha) const;
     int64_t shrink();
     int64_t grow();
     int64_t tell(bool grown);
@@ -88,6 +94,9 @@ private:
     [[nodiscard]] bool enough_decided() const { return k_ == 0 || open_ <= k_; }
     [[nodiscard]] bool is_quota() const { return rule_.kind == BoundingRule::Kind::quota; }
     [[nodiscard]] int64_t& u_low(int64_t node) {
+        return u_low_[static_cast<size_t>(node - state_.first())];
+    }
+    [[nodiscard]] int64_t u_low(int64_t node) const {
         return u_low_[static_cast<size_t>(node - state_.first())];
     }
     [[nodiscard]] Decision neighbour_is(int64_t entry) const {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/select/memory_plan.hpp"
 
+#include "src/select/certificate.hpp"
 #include "src/select/distributed_greedy.hpp"
 #include "src/select/exchange.hpp"
 #include "src/select/partition.hpp"
@@ -82,7 +83,7 @@ GraphSizes GraphSizes::on(int ranks) const {
 }
 
 uint64_t MemoryPlan::total() const {
-    return sum_of(always) + std::max(sum_of(bounding), sum_of(greedy));
+    return sum_of(always) + std::max({sum_of(bounding), sum_of(greedy), sum_of(certificate)});
 }
 
 MemoryPlan plan_memory(const GraphSizes& sizes, int ranks, int64_t parts, const BoundingRule& rule,
@@ -98,6 +99,8 @@ MemoryPlan plan_memory(const GraphSizes& sizes, int ranks, int64_t parts, const 
     uint64_t messages = exchange_bytes<Message>(ranks, batch_bytes, sizes.longest_row);
     if (rule.kind == BoundingRule::Kind::quota) messages *= 2;  // sorted by row
     messages = std::max(messages, exchange_bytes<PartNode>(ranks, batch_bytes, 256));
+    messages =
+        std::max(messages, exchange_bytes<EdgeOfBest>(ranks, batch_bytes, sizes.longest_row));
     plan.always.emplace_back("rows that are read", readers);
     plan.always.emplace_back("messages", messages);
     plan.always.emplace_back("counters", Partition::bytes(parts));
@@ -110,6 +113,7 @@ MemoryPlan plan_memory(const GraphSizes& sizes, int ranks, int64_t parts, const 
                              greedy.nodes + static_cast<uint64_t>(part_nodes) * sizeof(PartNode));
     plan.greedy.emplace_back("edges inside a part", greedy.edges);
     plan.edge_bytes = greedy.edges;
+    plan.certificate.emplace_back("certificate", certificate_bytes(sizes.rank_nodes));
     return plan;
 }
 

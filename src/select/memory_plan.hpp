@@ -29,9 +29,9 @@ struct GraphSizes {
 /// Planned bytes per rank, by purpose.
 struct MemoryPlan {
     using Term = std::pair<std::string, uint64_t>;
-    std::vector<Term> always;            ///< the state, and buffers for files and messages
-    std::vector<Term> bounding, greedy;  ///< phases, one after the other
-    uint64_t edge_bytes = 0;             ///< included in `greedy`
+    std::vector<Term> always;  ///< the state, and buffers for files and messages
+    std::vector<Term> bounding, greedy, certificate;  ///< phases, one after the other
+    uint64_t edge_bytes = 0;                          ///< included in `greedy`
 
     [[nodiscard]] uint64_t total() const;
     /// The terms that are buffers.

@@ -4,14 +4,11 @@
 #include "src/select/exchange.hpp"
 #include "vocabpipe/error.hpp"
 
-#include <array>
 #include <limits>
 
 namespace vocabpipe {
 
 namespace {
-
-__extension__ using Wide = __int128;
 
 constexpr int64_t kObjectiveReportEvery = 1024;  // rows
 
@@ -25,23 +22,15 @@ struct Inside {
 int64_t objective_of(SelectContext& context, const SelectionState& state,
                      const ReadUtilities& utilities) {
     const Ownership owners = context.owners();
-    Wide sum = 0;
+    WideSum sum = 0;
     context.agree([&] {
-        std::array<int32_t, 4096> block;
-        for (int64_t v = state.first(); v < state.last(); v += std::ssize(block)) {
-            const auto some = std::span(block).first(
-                static_cast<size_t>(std::min(std::ssize(block), state.last() - v)));
-            utilities(v, some);
-            for (size_t i = 0; i < some.size(); ++i) {
-                if (state.is_in(v + static_cast<int64_t>(i))) {
-                    sum += Wide{context.objective.alpha} * some[i];
-                }
-            }
-        }
+        for_each_utility(state, utilities, [&](int64_t v, int32_t utility) {
+            if (state.is_in(v)) sum += WideSum{context.objective.alpha} * utility;
+        });
     });
     GraphRows rows(context.graph);
     int64_t at = state.first();
-    Wide similar = 0;
+    WideSum similar = 0;
     const auto produce = [&](Outbox<Inside>& outbox) {
         while (at < state.last() && !state.is_in(at)) ++at;
         if (at == state.last()) return false;
@@ -65,13 +54,8 @@ int64_t objective_of(SelectContext& context, const SelectionState& state,
             if (state.is_in(one.node)) similar += one.similarity;
         }
     });
-    sum -= Wide{context.objective.beta} * similar;
-    Wide total = 0;
-    for (const auto& bytes : context.world.all_gather(std::as_bytes(std::span(&sum, 1)))) {
-        Wide one = 0;
-        std::memcpy(&one, bytes.data(), sizeof one);
-        total += one;
-    }
+    sum -= WideSum{context.objective.beta} * similar;
+    const WideSum total = wide_sum_over_ranks(context.world, sum);
     if (total > std::numeric_limits<int64_t>::max() ||
         total < std::numeric_limits<int64_t>::min()) {
         throw UsageError("--alpha " + std::to_string(context.objective.alpha) + ", --beta " +

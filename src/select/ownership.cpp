@@ -28,6 +28,12 @@ int64_t sum_over_ranks(Communicator& world, int64_t value) {
     return sum;
 }
 
+WideSum wide_sum_over_ranks(Communicator& world, WideSum value) {
+    WideSum sum = 0;
+    for (const WideSum one : gathered_values(world, value)) sum += one;
+    return sum;
+}
+
 int64_t largest_over_ranks(Communicator& world, int64_t value) {
     return std::ranges::max(gathered_values(world, value));
 }

@@ -39,6 +39,9 @@ private:
 /// Replaces every element by the sum over all ranks (modulo 2^64). Collective.
 void add_over_ranks(Communicator& world, std::vector<uint64_t>& values);
 [[nodiscard]] int64_t sum_over_ranks(Communicator& world, int64_t value);
+/// An integer for sums over all samples of values of 64 bits.
+__extension__ using WideSum = __int128;
+[[nodiscard]] WideSum wide_sum_over_ranks(Communicator& world, WideSum value);
 [[nodiscard]] int64_t largest_over_ranks(Communicator& world, int64_t value);
 /// Sum of the values of the ranks before this one.
 [[nodiscard]] int64_t sum_of_ranks_before(Communicator& world, int64_t value);

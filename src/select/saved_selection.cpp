@@ -65,6 +65,7 @@ std::string text_of(const SelectionProgress& progress) {
     const nlohmann::ordered_json json{
         {"steps", steps},
         {"bounding", {b.selected, b.discarded, b.k_left, b.open, b.rejoin_tuples}},
+        {"deciding_alpha", b.deciding_alpha.value_or(-1)},
         {"bounded_objective", progress.bounded_objective},
         {"rounds", rounds},
         {"bounding_messages", json_of(progress.bounding_messages)},
@@ -97,6 +98,10 @@ SelectionProgress progress_from(const std::string& text, const std::string& name
     progress.bounding.k_left = bounding[2];
     progress.bounding.open = bounding[3];
     progress.bounding.rejoin_tuples = bounding[4];
+    // Runs of earlier versions did not look for it.
+    const int64_t alpha =
+        json.has("deciding_alpha") ? json.at("deciding_alpha").integer(-1, kMost) : -1;
+    if (alpha >= 0) progress.bounding.deciding_alpha = alpha;
     progress.bounded_objective =
         json.at("bounded_objective").integer(std::numeric_limits<int64_t>::min(), kMost);
     for (const StrictJson& item : json.at("rounds").items(kMostRounds)) {

@@ -18,6 +18,9 @@ struct PairwiseObjective {
     int64_t beta = 1;
 };
 
+/// Largest alpha and beta: products with 2^31 stay far below 64 bits.
+inline constexpr int64_t kMostObjectiveWeight = int64_t{1} << 20;
+
 /// Messages that this rank has sent.
 struct MessageCount {
     int64_t messages = 0;  ///< to owners, including this rank

@@ -40,6 +40,11 @@ void Selection::run(const std::function<void(const char* phase)>& done) {
     bound();
     ended("bounding");
     choose(ended);
+    if (options_.certificate_steps > 0) {
+        certify_choice();
+        ended("certificate");
+    }
+    progress_.all_messages = messages_of_all();
 }
 
 /// Checks all rows, and initialises the state from them.
@@ -129,7 +134,16 @@ void Selection::choose(const std::function<void(const char* phase)>& done) {
         objective_ = objective_of(context_, state_, utilities_);
         done("final choice");
     }
-    progress_.all_messages = messages_of_all();
+}
+
+void Selection::certify_choice() {
+    certificate_ = certify(context_, state_, options_.k, utilities_, options_.certificate_steps,
+                           sizes_.longest_row);
+    // Exact bounding decides as every best choice does: if it left nothing to decide, this is one.
+    const BoundingReport& bounding = progress_.bounding;
+    if (options_.bounding.kind == BoundingRule::Kind::exact && bounding.open == bounding.k_left) {
+        certificate_->bound = objective_;
+    }
 }
 
 void Selection::save() {

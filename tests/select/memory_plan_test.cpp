@@ -53,19 +53,21 @@ TEST(GraphSizes, AreAtLeastEvenShares) {
     EXPECT_EQ(least.longest_row, 0);
 }
 
-// A row of a thousand messages of 8 bytes in the batch that a rank fills, of which its vectors may
-// hold twice as much, and as much of each other rank.
+// A row of a thousand messages in the batch that a rank fills, of which its vectors may hold twice
+// as much, and as much of each other rank. Those of bounding have 8 bytes, those of the certificate
+// 12.
 TEST(MemoryPlan, HoldsMessagesTwiceWhereAQuotaSortsThem) {
     const uint64_t of_each = kBatchOfPlan / 4 + 1000 * 8;
+    const uint64_t of_certificate = kBatchOfPlan / 4 + 1000 * 12;
     const auto messages = [&](std::string_view rule) {
         return term(plan_memory(with_hub(), 4, 1, rule_of(rule), kBatchOfPlan).always, "messages");
     };
-    EXPECT_EQ(messages("exact"), (2 + 3) * of_each);
-    EXPECT_EQ(messages("bernoulli:0.5"), (2 + 3) * of_each);
+    EXPECT_EQ(messages("exact"), (2 + 3) * of_certificate);
+    EXPECT_EQ(messages("bernoulli:0.5"), (2 + 3) * of_certificate);
     EXPECT_EQ(messages("quota:0.5"), 2 * (2 + 3) * of_each);
     EXPECT_EQ(
         term(plan_memory(with_hub(), 1, 1, rule_of("exact"), kBatchOfPlan).always, "messages"),
-        2 * (kBatchOfPlan + 1000 * 8));
+        2 * (kBatchOfPlan + 1000 * 12));
     // Greedy's nodes of 16 bytes, 256 at a time, are more than short rows.
     GraphSizes even = with_hub();
     even.longest_row = 10;

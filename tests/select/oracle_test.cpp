@@ -103,6 +103,7 @@ struct Selected {
     std::vector<int64_t> set;
     int64_t objective = 0;
     SelectionProgress progress;
+    Certificate certificate;
 };
 Selected select(Communicator& world, const std::string& path, const SelectProblem& problem,
                 uint64_t seed, const SelectionOptions& options) {
@@ -114,7 +115,8 @@ Selected select(Communicator& world, const std::string& path, const SelectProble
     selection.run();
     Selected result{.set = all_with(world, selection.state(), Decision::selected),
                     .objective = selection.objective(),
-                    .progress = selection.progress()};
+                    .progress = selection.progress(),
+                    .certificate = selection.certificate().value()};
     const auto open = all_with(world, selection.state(), Decision::open);
     result.set.insert(result.set.end(), open.begin(), open.end());
     std::ranges::sort(result.set);
@@ -163,6 +165,8 @@ TEST_P(SelectOracles, BoundingDecidesAsRecorded) {
                 EXPECT_EQ(json(all.set), want["completed"]) << what;
                 EXPECT_EQ(all.objective, want["objective"]) << what;
                 EXPECT_EQ(all.objective, problem.value(all.set)) << what;
+                EXPECT_LE(all.objective, record["optimum"]["objective"]) << what;
+                EXPECT_GE(all.certificate.bound.value(), record["optimum"]["objective"]) << what;
             }
         }
     });

@@ -210,6 +210,71 @@ TEST_F(SelectCommand, StatsShowHistogramsAndWhatBoundingWouldDecide) {
                           report["bounding"]["discarded"].dump()));
 }
 
+TEST_F(SelectCommand, SaysHowGoodTheChoiceIsForCertain) {
+    write(random_problem(5, 500, 6, 1 << 20, 1 << 20));
+    const Outcome outcome = run(kRun + "--fraction 0.3 --output subset --report r");
+    ASSERT_EQ(outcome.exit_code, 0) << outcome.error;
+    EXPECT_THAT(unwrapped(outcome.output), AllOf(HasSubstr("no choice of as many has more than"),
+                                                 HasSubstr("this one has at least 9")));
+    const auto report = nlohmann::json::parse(read_file(folder_ / "r"));
+    const auto& certificate = report["certificate"];
+    const auto objective = report["objective"].get<double>();
+    EXPECT_GE(certificate["bound"], report["objective"]);
+    const double share = 100 * objective / certificate["bound"].get<double>();
+    EXPECT_LE(certificate["percent"].get<double>(), share);
+    EXPECT_GT(certificate["percent"].get<double>(), share - 0.011);
+    EXPECT_EQ(certificate["lowering_samples"], 0);
+    EXPECT_EQ(run("select page --report r --html page").exit_code, 0);
+    EXPECT_THAT(read_file(folder_ / "page"), HasSubstr("certain share of the best"));
+    // Without steps there is none, and the choice is the same.
+    const Outcome without =
+        run(kRun + "--fraction 0.3 --certificate-steps 0 --output without --report r");
+    EXPECT_THAT(without.output, Not(HasSubstr("certificate")));
+    EXPECT_TRUE(nlohmann::json::parse(read_file(folder_ / "r"))["certificate"].is_null());
+    EXPECT_EQ(read_file(folder_ / "without"), read_file(folder_ / "subset"));
+    EXPECT_EQ(run("select page --report r --html page").exit_code, 0);
+    EXPECT_THAT(unwrapped(run(kRun + "--fraction 0.3 --alpha 900 --output best").output),
+                HasSubstr("no choice of as many has more: this is a best one"));
+    EXPECT_THAT(refused(kRun + "--fraction 0.3 --output x --certificate-steps 256", 2),
+                HasSubstr("--certificate-steps"));
+}
+
+TEST_F(SelectCommand, SaysWhatMakesAChoiceMeaningless) {
+    write(random_problem(5, 500, 6, 1 << 20, 1 << 20));
+    const auto note = [&](const std::string& flags) {
+        const Outcome outcome = run(kRun + "--output subset --report r " + flags);
+        EXPECT_EQ(outcome.exit_code, 0) << outcome.error;
+        const auto report = nlohmann::json::parse(read_file(folder_ / "r"));
+        std::string lines;
+        for (const auto& line : report["notes"]) {
+            lines += "vocabpipe: note: " + line.get<std::string>() + "\n";
+        }
+        EXPECT_EQ(outcome.error, lines);
+        EXPECT_TRUE(report["objective"] < 0 || lines.find("below 0") == std::string::npos);
+        return lines;
+    };
+    EXPECT_EQ(note("--fraction 0.2 --alpha 40"), "");
+    EXPECT_THAT(note("--fraction 0.9 --alpha 1 --beta 4"),
+                AllOf(HasSubstr("--alpha 1, --beta 4: the objective is below 0"),
+                      HasSubstr("use a larger --alpha or choose fewer samples")));
+    EXPECT_THAT(note("--fraction 0.5 --alpha 3 --beta 1"),
+                HasSubstr("of the 250 chosen samples lower the objective"));
+    EXPECT_THAT(note("--fraction 0.2 --alpha 0"), HasSubstr("utilities do not count"));
+    const std::string nothing = note("--fraction 0.5 --alpha 1 --beta 1");
+    EXPECT_THAT(nothing, HasSubstr("--bounding exact: decided nothing; with --beta 1, it begins to "
+                                   "decide at --alpha "));
+    const size_t at = nothing.find("at --alpha ") + 11;
+    const int64_t alpha = std::stoll(nothing.substr(at));
+    EXPECT_THAT(note("--fraction 0.5 --beta 1 --alpha " + std::to_string(alpha)),
+                Not(HasSubstr("decided nothing")));
+    EXPECT_THAT(note("--fraction 0.5 --beta 1 --alpha " + std::to_string(alpha - 1)),
+                HasSubstr("decided nothing"));
+    EXPECT_THAT(
+        unwrapped(
+            run("select stats --graph graph --utility scores --fraction 0.5 --alpha 1").output),
+        HasSubstr("it begins to decide at --alpha " + std::to_string(alpha)));
+}
+
 TEST_F(SelectCommand, ASecondRunOfTheSameOutputIsRefused) {
     write(random_problem(6, 50, 2, 9, 9));
     std::filesystem::create_directory(folder_ / "subset.state");

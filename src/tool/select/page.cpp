@@ -27,6 +27,7 @@ namespace vocabpipe::tool {
 
 namespace {
 
+constexpr size_t kMostNotes = 100;
 constexpr int64_t kMost = INT64_MAX;
 constexpr size_t kMostSteps = 1'000'000;
 constexpr int64_t kTexts = 8;  // per kind: chosen samples, and others
@@ -75,6 +76,25 @@ SelectionPage read_report(const std::string& path) {
         {"objective",
          format("%.6g", static_cast<double>(json.at("objective").integer(-kMost, kMost)) /
                             kFixedPointOne)}};
+    // Reports of earlier versions have neither.
+    if (json.has("certificate") && !json.at("certificate").is_null()) {
+        const StrictJson certificate = json.at("certificate");
+        if (!certificate.at("bound").is_null()) {
+            page.facts.emplace_back(
+                "no choice has more than",
+                format("%.6g", static_cast<double>(certificate.at("bound").integer(-kMost, kMost)) /
+                                   kFixedPointOne));
+        }
+        if (!certificate.at("percent").is_null()) {
+            page.facts.emplace_back("certain share of the best",
+                                    format("%.2f %%", certificate.at("percent").number(0, 100)));
+        }
+    }
+    if (json.has("notes")) {
+        for (const StrictJson& note : json.at("notes").items(kMostNotes)) {
+            page.facts.emplace_back("note", note.text());
+        }
+    }
     std::string flags;
     for (const auto& [flag, value] : json.at("flags").members()) {
         flags += (flags.empty() ? "" : " ") + flag + " " + value.text();

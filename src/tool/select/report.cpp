@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // vocabpipe select run: its tables and its JSON report.
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -43,7 +44,74 @@ std::string objective_text(int64_t objective) {
            format(" (%.6g)", static_cast<double>(objective) / kFixedPointOne);
 }
 
+/// The share of the bound that the choice has for certain, in percent, rounded down.
+std::optional<double> certain_percent(const Selection& selection) {
+    const auto& certificate = selection.certificate();
+    if (!certificate || !certificate->bound || *certificate->bound <= 0 ||
+        selection.objective() < 0) {
+        return std::nullopt;
+    }
+    const WideSum hundredths = WideSum{10'000} * selection.objective() / *certificate->bound;
+    return static_cast<double>(hundredths) / 100;
+}
+
+std::string certificate_text(const Selection& selection) {
+    const auto& bound = selection.certificate()->bound;
+    if (!bound) return "the bound is beyond 64 bits; use a smaller --alpha";
+    if (*bound == selection.objective()) return "no choice of as many has more: this is a best one";
+    const auto percent = certain_percent(selection);
+    return "no choice of as many has more than " + objective_text(*bound) +
+           (percent ? format("; this one has at least %.2f %% of the best", *percent) : "");
+}
+
+Json json_of(const Selection& selection) {
+    const auto& certificate = selection.certificate();
+    if (!certificate) return nullptr;
+    const auto percent = certain_percent(selection);
+    return {{"bound", certificate->bound ? Json(*certificate->bound) : Json()},
+            {"percent", percent ? Json(*percent) : Json()},
+            {"lowering_samples", certificate->lowering}};
+}
+
 }  // namespace
+
+std::vector<std::string> selection_notes(const SelectRunArguments& arguments,
+                                         const SelectRunResult& result) {
+    const Selection& selection = *result.selection;
+    const BoundingReport& bounding = selection.progress().bounding;
+    const std::string weights = "--alpha " + std::to_string(arguments.alpha) + ", --beta " +
+                                std::to_string(arguments.beta) + ": ";
+    const int64_t lowering = selection.certificate() ? selection.certificate()->lowering : 0;
+    std::vector<std::string> notes;
+    if (selection.objective() < 0) {
+        notes.push_back(weights +
+                        "the objective is below 0, that of no sample at all: similarities "
+                        "outweigh utilities; use a larger --alpha or choose fewer samples");
+    } else if (lowering > 0) {
+        notes.push_back(weights + std::to_string(lowering) + " of the " +
+                        counted(result.k, "chosen sample") +
+                        " lower the objective, as their similarities outweigh their utilities; use "
+                        "a larger --alpha or choose fewer samples");
+    }
+    if (arguments.alpha == 0) {
+        notes.push_back(weights +
+                        "utilities do not count: of samples without neighbors in the "
+                        "subset, those with the smallest ids are chosen");
+    }
+    if (const auto alpha = bounding.deciding_alpha) {
+        const std::string rule =
+            "--bounding " + to_string(arguments.bounding) + ": decided nothing";
+        notes.push_back(
+            *alpha > 0
+                ? rule + "; with --beta " + std::to_string(arguments.beta) +
+                      ", it begins to decide at --alpha " + std::to_string(*alpha) +
+                      ", and rules with a smaller share of the neighbors earlier"
+                : rule +
+                      ", and no larger --alpha would change that: utilities differ too little; "
+                      "rules with a smaller share of the neighbors may decide");
+    }
+    return notes;
+}
 
 void print_selection_plan(const SelectRunArguments& arguments, const SelectRunResult& result,
                           int ranks) {
@@ -66,6 +134,7 @@ void print_selection_plan(const SelectRunArguments& arguments, const SelectRunRe
     terms(result.plan.always, "");
     terms(result.plan.bounding, ", first");
     terms(result.plan.greedy, ", then");
+    if (arguments.certificate_steps > 0) terms(result.plan.certificate, ", last");
     row(table, "memory per rank", bytes_text(result.plan.total()));
     std::printf("%s", table.text().c_str());
 }
@@ -88,6 +157,9 @@ void print_selection(const SelectRunArguments& arguments, const SelectRunResult&
                 objective_text(round.objective));
     }
     row(table, "objective", objective_text(result.selection->objective()));
+    if (result.selection->certificate()) {
+        row(table, "certificate", certificate_text(*result.selection));
+    }
     row(table, "subset", arguments.output + ": " + counted(result.k, "sample"));
     std::printf("%s", table.text().c_str());
 }
@@ -122,6 +194,7 @@ std::string selection_report(const SelectRunArguments& arguments, const SelectRu
     terms["always"] = json_of(result.plan.always);
     terms["bounding"] = json_of(result.plan.bounding);
     terms["greedy"] = json_of(result.plan.greedy);
+    terms["certificate"] = json_of(result.plan.certificate);
     const Corpus& corpus = context.graph.corpus();
     const Json json{{"vocabpipe_selection", 1},
                     {"inputs",
@@ -149,6 +222,8 @@ std::string selection_report(const SelectRunArguments& arguments, const SelectRu
                     {"objective_after_bounding", progress.bounded_objective},
                     {"rounds", rounds},
                     {"objective", result.selection->objective()},
+                    {"certificate", json_of(*result.selection)},
+                    {"notes", selection_notes(arguments, result)},
                     {"traffic", json_of(progress.all_messages)},
                     {"memory",
                      {{"limit_bytes", arguments.memory},

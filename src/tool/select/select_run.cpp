@@ -17,7 +17,6 @@ namespace vocabpipe::tool {
 
 namespace {
 
-constexpr double kMostWeight = 1 << 20;  // products with 2^31 stay far below 64 bits
 constexpr double kMostRounds = 1'000'000;
 
 /// Checks before the work that the files can be written.
@@ -100,7 +99,8 @@ void select_on(Communicator& world, const SelectRunArguments& o) {
     const SelectionOptions options{
         .k = result.k,
         .bounding = o.bounding,
-        .rounds = {.parts = parts, .rounds = o.rounds, .adaptive = o.adaptive}};
+        .rounds = {.parts = parts, .rounds = o.rounds, .adaptive = o.adaptive},
+        .certificate_steps = o.certificate_steps};
     const auto utilities = [&](int64_t at, std::span<int32_t> to) { utility->read(at, to); };
     std::optional<Selection> selection;
     context.agree([&] {
@@ -121,7 +121,11 @@ void select_on(Communicator& world, const SelectRunArguments& o) {
         file.publish();
     });
     folder.remove();
-    if (first) print_selection(o, result);
+    if (!first) return;
+    print_selection(o, result);
+    for (const std::string& note : selection_notes(o, result)) {
+        std::fprintf(stderr, "vocabpipe: note: %s\n", note.c_str());
+    }
 }
 
 void select_run(SelectRunArguments& o) {
@@ -209,14 +213,14 @@ Flag alpha_flag(SelectRunArguments& o) {
     return {.names = "--alpha",
             .value = &o.alpha,
             .help = "Weight of the utilities of the chosen samples",
-            .range = between(0, kMostWeight)};
+            .range = between(0, kMostObjectiveWeight)};
 }
 
 Flag beta_flag(SelectRunArguments& o) {
     return {.names = "--beta",
             .value = &o.beta,
             .help = "Weight of the similarities between them, which count against them",
-            .range = between(0, kMostWeight)};
+            .range = between(0, kMostObjectiveWeight)};
 }
 
 Flag memory_flag(uint64_t& memory) {
@@ -278,7 +282,12 @@ Command select_run_command() {
                     {.names = "--seed",
                      .value = &o->seed,
                      .help = "Seed of parts and coins. The choice is the same for every number "
-                             "of ranks"}}},
+                             "of ranks"},
+                    {.names = "--certificate-steps",
+                     .value = &o->certificate_steps,
+                     .help = "Steps that bound the objective of every choice from above, to say "
+                             "how good this one is. Each reads much of the graph; 0: no bound",
+                     .range = between(0, kMostCertificateSteps)}}},
               {.title = "Memory and files",
                .flags = {memory_flag(o->memory),
                          {.names = "--dry-run",

@@ -12,6 +12,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace vocabpipe::tool {
 
@@ -26,6 +27,7 @@ struct SelectRunArguments {
     int64_t rounds = 8;  // the paper's figures change little beyond
     bool adaptive = false;
     uint64_t seed = 1;
+    int64_t certificate_steps = SelectionOptions{}.certificate_steps;
     uint64_t memory = 0;  // 0: not checked
     bool dry_run = false;
     std::string report, state;
@@ -63,6 +65,9 @@ void print_selection_plan(const SelectRunArguments& arguments, const SelectRunRe
                           int ranks);
 /// Prints which phase decided how many samples.
 void print_selection(const SelectRunArguments& arguments, const SelectRunResult& result);
+/// What makes the choice doubtful, and what would help: one line each.
+[[nodiscard]] std::vector<std::string> selection_notes(const SelectRunArguments& arguments,
+                                                       const SelectRunResult& result);
 /// The same with more detail as JSON, for --report.
 [[nodiscard]] std::string selection_report(const SelectRunArguments& arguments,
                                            const SelectRunResult& result,

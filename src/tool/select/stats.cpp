@@ -107,6 +107,14 @@ void print_histograms(SelectContext& context, UtilityInput& utility, int64_t lon
     similarities.print("similarity of neighbors", kFixedPointOne);
 }
 
+/// What would make bounding decide, if it has decided nothing.
+std::string deciding_text(const BoundingReport& report) {
+    if (!report.deciding_alpha) return {};
+    return *report.deciding_alpha > 0
+               ? "; it begins to decide at --alpha " + std::to_string(*report.deciding_alpha)
+               : "; no larger --alpha changes that";
+}
+
 void print_bounding(SelectContext& context, UtilityInput& utility, const GraphSizes& sizes,
                     int64_t k) {
     const int64_t n = context.graph.nodes();
@@ -131,7 +139,7 @@ void print_bounding(SelectContext& context, UtilityInput& utility, const GraphSi
                               std::to_string(report.discarded) + " in " +
                               counted(std::ssize(report.steps), "step") + "; " +
                               std::to_string(report.k_left) + " are to be chosen from the other " +
-                              std::to_string(report.open),
+                              std::to_string(report.open) + deciding_text(report),
                           4)
                     .c_str());
 }
