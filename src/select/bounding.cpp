@@ -3,6 +3,7 @@
 
 #include "src/select/exchange.hpp"
 #include "src/select/radix_select.hpp"
+#include "src/select/weighted_order.hpp"
 #include "vocabpipe/error.hpp"
 
 #include <algorithm>
@@ -31,7 +32,7 @@ uint64_t Bounding::bytes(const BoundingRule& rule, int64_t nodes, int64_t entrie
                          int64_t longest_row) {
     if (rule.kind == BoundingRule::Kind::off) return 0;
     const uint64_t bounds = static_cast<uint64_t>(nodes) * sizeof(int64_t);
-    if (rule.kind != BoundingRule::Kind::quota) return bounds;
+    if (!rule.has_quota()) return bounds;
     return bounds + (static_cast<uint64_t>(entries) + 3) / 4 +
            static_cast<uint64_t>(longest_row) * sizeof(InOrder);
 }
@@ -49,7 +50,7 @@ Bounding::Bounding(SelectContext& context, SelectionState& state, const Bounding
       live_entries_(entries) {
     if (rule.kind == BoundingRule::Kind::off) return;
     u_low_.resize(static_cast<size_t>(state.size()));
-    if (!is_quota()) return;
+    if (!rule_.has_quota()) return;
     neighbours_.resize((static_cast<size_t>(entries) + 3) / 4);
     in_order_.reserve(static_cast<size_t>(longest_row));
 }
@@ -73,7 +74,7 @@ void Bounding::begin_row(const GraphRow& row) {
     int64_t counted = 0;
     if (rule_.kind == BoundingRule::Kind::exact) {
         counted = sum;
-    } else if (is_quota()) {
+    } else if (rule_.has_quota()) {
         counted = counted_sum(row);
     } else {
         for (size_t i = 0; i < row.degree(); ++i) {
@@ -81,6 +82,12 @@ void Bounding::begin_row(const GraphRow& row) {
         }
     }
     u_low(row.node) = state_.u_max(row.node) - context_.objective.beta * counted;
+}
+
+/// Neighbours with the smallest places count.
+uint64_t Bounding::place_of(int64_t node, uint32_t neighbour, int32_t similarity) const {
+    const uint64_t hash = hash_of(context_.seed, static_cast<uint64_t>(node), neighbour);
+    return rule_.kind == BoundingRule::Kind::quota ? hash : weighted_order(hash, similarity);
 }
 
 int64_t Bounding::counted_sum(const GraphRow& row) {
@@ -94,13 +101,13 @@ int64_t Bounding::counted_sum(const GraphRow& row) {
         if (decision == Decision::selected) --quota;
         if (decision != Decision::open) continue;
         const auto at = static_cast<size_t>(i);
-        in_order_.push_back(
-            {.hash = hash_of(context_.seed, static_cast<uint64_t>(row.node), row.neighbours[at]),
-             .similarity = row.similarities[at]});
+        in_order_.push_back({.place = place_of(row.node, row.neighbours[at], row.similarities[at]),
+                             .similarity = row.similarities[at]});
     }
     quota = std::clamp<int64_t>(quota, 0, std::ssize(in_order_));
-    // Hashes within a row are distinct: no ties.
-    std::ranges::nth_element(in_order_, in_order_.begin() + quota, {}, &InOrder::hash);
+    // Hashes within a row are distinct. Of weighted places that are equal, the smaller similarity
+    // comes first, so that the sum does not depend on which of several equals are taken.
+    std::ranges::nth_element(in_order_, in_order_.begin() + quota);
     int64_t sum = 0;
     for (int64_t i = 0; i < quota; ++i) sum += in_order_[static_cast<size_t>(i)].similarity;
     return sum;
@@ -204,7 +211,7 @@ int64_t Bounding::tell(bool grown) {
         for (size_t i = 0; i < row.degree(); ++i) {
             const uint32_t neighbour = row.neighbours[i];
             Told told{.node = neighbour, .other = static_cast<uint32_t>(at)};
-            if (!is_quota()) {
+            if (!rule_.has_quota()) {
                 // A lower bound that counted the sample does not change when it is selected; one
                 // that did not count it does not change when it is discarded.
                 const bool counted = counts(neighbour, static_cast<uint32_t>(at));
@@ -220,13 +227,13 @@ int64_t Bounding::tell(bool grown) {
         return ++at < state_.last();
     };
     exchange_all<Told>(context_, produce, [&](std::span<const Told> told) {
-        if (is_quota()) {
+        if (rule_.has_quota()) {
             receive_quota(told, grown);
         } else {
             receive(told, grown);
         }
     });
-    if (is_quota()) recount_marked();
+    if (rule_.has_quota()) recount_marked();
     return sum_over_ranks(context_.world, decided);
 }
 

@@ -5,6 +5,7 @@
 #include "src/select/select_context.hpp"
 #include "src/select/selection_state.hpp"
 
+#include <compare>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -20,11 +21,16 @@ struct BoundingRule {
         exact,      ///< all: decisions are never wrong
         bernoulli,  ///< each with probability `share`
         quota,      ///< as many as make up this `share` of all, together with the selected ones
+        weighted,   ///< as many as quota, similar ones more likely
     };
     Kind kind = Kind::exact;
     Fraction share{};
 
-    /// Parses "off", "exact", "bernoulli:0.3", "quota:0.3"; UsageError with the flag `flag`.
+    /// Whether it counts a number of neighbours, so that a decision about one of them changes which
+    /// others count.
+    [[nodiscard]] bool has_quota() const { return kind == Kind::quota || kind == Kind::weighted; }
+    /// Parses "off", "exact", "bernoulli:0.3", "quota:0.3", "weighted:0.3"; UsageError with the
+    /// flag `flag`.
     [[nodiscard]] static BoundingRule from(std::string_view text, std::string_view flag);
 };
 [[nodiscard]] std::string to_string(const BoundingRule& rule);
@@ -58,7 +64,7 @@ struct BoundingReport {
 /// entry costs at most one message over all steps. Collective.
 class Bounding {
 public:
-    /// Bytes of this rank besides the state: lower bounds, and two bits per row entry for quota.
+    /// Bytes of this rank besides the state: lower bounds, and two bits per row entry for a quota.
     [[nodiscard]] static uint64_t bytes(const BoundingRule& rule, int64_t nodes, int64_t entries,
                                         int64_t longest_row);
 
@@ -73,12 +79,15 @@ public:
 
 private:
     struct Told {
-        uint32_t node;   ///< a neighbour of the decided sample
-        uint32_t other;  ///< quota: the decided sample; else its similarity and whether it counted
+        uint32_t node;  ///< a neighbour of the decided sample
+        uint32_t
+            other;  ///< of a quota: the decided sample; else its similarity and whether it counted
     };
     struct InOrder {
-        uint64_t hash;
+        uint64_t place;
         int32_t similarity;
+
+        auto operator<=>(const InOrder&) const = default;
     };
 
     [[nodiscard]] int64_t deciding_alpha() const;
@@ -92,7 +101,7 @@ private:
     [[nodiscard]] int64_t counted_sum(const GraphRow& row);
     void recount_marked();
     [[nodiscard]] bool enough_decided() const { return k_ == 0 || open_ <= k_; }
-    [[nodiscard]] bool is_quota() const { return rule_.kind == BoundingRule::Kind::quota; }
+    [[nodiscard]] uint64_t place_of(int64_t node, uint32_t neighbour, int32_t similarity) const;
     [[nodiscard]] int64_t& u_low(int64_t node) {
         return u_low_[static_cast<size_t>(node - state_.first())];
     }
@@ -110,9 +119,10 @@ private:
     int64_t k_;
     MemoryLease lease_;
     std::vector<int64_t> u_low_;
-    std::vector<uint8_t> neighbours_;  ///< quota: a Decision for every entry of this rank's rows
-    std::vector<InOrder> in_order_;    ///< of one row
-    std::vector<uint64_t> sorted_;     ///< quota: messages (receiver, decided sample), sorted
+    std::vector<uint8_t>
+        neighbours_;                 ///< of a quota: a Decision for every entry of this rank's rows
+    std::vector<InOrder> in_order_;  ///< of one row
+    std::vector<uint64_t> sorted_;   ///< of a quota: messages (receiver, decided sample), sorted
     GraphRows rows_, told_rows_;
     int64_t first_entry_ = -1;
     int64_t open_ = 0;          ///< samples on all ranks

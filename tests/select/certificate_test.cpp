@@ -138,7 +138,7 @@ TEST_F(Certificates, HoldOnAThousandInstancesThatCanBeSearchedWhole) {
         const auto what = [&](const char* rule) {
             return "seed " + std::to_string(seed) + ", k " + std::to_string(k) + ", " + rule;
         };
-        for (const char* rule : {"exact", "bernoulli:0.3", "quota:0.3"}) {
+        for (const char* rule : {"exact", "bernoulli:0.3", "weighted:0.3"}) {
             const bool exact = std::string_view(rule) == "exact";
             const Choice choice = choose(problem,
                                          {.k = k,
@@ -300,7 +300,8 @@ TEST_F(Certificates, OfBoundingThatDecidesNothingNameTheAlphaThatWould) {
         SelectProblem problem = random_problem(seed, 30, 4, 1 << 20, 1 << 20);
         problem.objective = {.alpha = 1, .beta = 2};
         write(problem);
-        for (const char* rule : {"exact", "bernoulli:0.6", "quota:0.6"}) {
+        int64_t alpha_of_exact = kMostObjectiveWeight;
+        for (const char* rule : {"exact", "bernoulli:0.6", "quota:0.6", "weighted:0.6"}) {
             const SelectionOptions options{.k = 12,
                                            .bounding = BoundingRule::from(rule, "--bounding")};
             const auto decided = [&](int64_t alpha) {
@@ -316,6 +317,10 @@ TEST_F(Certificates, OfBoundingThatDecidesNothingNameTheAlphaThatWould) {
             }
             ASSERT_TRUE(report.deciding_alpha) << seed << rule;
             ASSERT_GT(*report.deciding_alpha, 1) << seed << rule;
+            if (options.bounding.kind == BoundingRule::Kind::exact) {
+                alpha_of_exact = *report.deciding_alpha;
+            }
+            EXPECT_LE(*report.deciding_alpha, alpha_of_exact) << seed << rule;
             EXPECT_TRUE(decided(*report.deciding_alpha)) << seed << rule;
             EXPECT_FALSE(decided(*report.deciding_alpha - 1)) << seed << rule;
             ++found;

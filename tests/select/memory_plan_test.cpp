@@ -65,6 +65,7 @@ TEST(MemoryPlan, HoldsMessagesTwiceWhereAQuotaSortsThem) {
     EXPECT_EQ(messages("exact"), (2 + 3) * of_certificate);
     EXPECT_EQ(messages("bernoulli:0.5"), (2 + 3) * of_certificate);
     EXPECT_EQ(messages("quota:0.5"), 2 * (2 + 3) * of_each);
+    EXPECT_EQ(messages("weighted:0.5"), 2 * (2 + 3) * of_each);
     EXPECT_EQ(
         term(plan_memory(with_hub(), 1, 1, rule_of("exact"), kBatchOfPlan).always, "messages"),
         2 * (kBatchOfPlan + 1000 * 12));

@@ -57,7 +57,8 @@ BoundingRule rule_of(const json& record) {
     const std::map<std::string, BoundingRule::Kind> kinds{
         {"exact", BoundingRule::Kind::exact},
         {"bernoulli", BoundingRule::Kind::bernoulli},
-        {"quota", BoundingRule::Kind::quota}};
+        {"quota", BoundingRule::Kind::quota},
+        {"weighted", BoundingRule::Kind::weighted}};
     return {.kind = kinds.at(record["mode"]),
             .share = {.numerator = record["p"][0], .denominator = record["p"][1]}};
 }

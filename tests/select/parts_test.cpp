@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
+#include <cmath>
 #include <functional>
 #include <random>
 
@@ -11,6 +13,7 @@
 #include "src/select/memory_plan.hpp"
 #include "src/select/partition.hpp"
 #include "src/select/radix_select.hpp"
+#include "src/select/weighted_order.hpp"
 #include "tests/select/select_problem.hpp"
 #include "tests/train/data/temp_folder.hpp"
 #include "vocabpipe/error.hpp"
@@ -94,13 +97,45 @@ TEST(Decimals, AreReadExactly) {
 }
 
 TEST(BoundingRules, AreReadAndPrinted) {
-    for (const char* rule : {"off", "exact", "bernoulli:0.3", "quota:1", "quota:0.25"}) {
+    for (const char* rule :
+         {"off", "exact", "bernoulli:0.3", "quota:1", "quota:0.25", "weighted:0.3"}) {
         EXPECT_EQ(to_string(BoundingRule::from(rule, "--bounding")), rule);
     }
-    for (const char* bad :
-         {"", "exactly", "exact:1", "quota", "quota:", "quota:2", "bernoulli:x"}) {
+    for (const char* bad : {"", "exactly", "exact:1", "quota", "quota:", "quota:2", "bernoulli:x",
+                            "weighted:", "weight:0.3"}) {
         EXPECT_THROW((void)BoundingRule::from(bad, "--bounding"), UsageError) << bad;
     }
+}
+
+TEST(WeightedOrder, DrawsInProportionToTheWeights) {
+    // The chances of each of three items to come first, and to come last.
+    constexpr std::array<int32_t, 3> kWeights{1 << 18, 1 << 19, 1 << 20};
+    constexpr int kDraws = 200'000;
+    std::array<int, 3> first{}, last{};
+    for (uint64_t draw = 0; draw < kDraws; ++draw) {
+        std::array<uint64_t, 3> place{};
+        for (size_t i = 0; i < 3; ++i) place[i] = weighted_order(hash_of(9, draw, i), kWeights[i]);
+        ++first[static_cast<size_t>(std::ranges::min_element(place) - place.begin())];
+        ++last[static_cast<size_t>(std::ranges::max_element(place) - place.begin())];
+    }
+    for (size_t i = 0; i < 3; ++i) {
+        const auto share = [](int count) { return static_cast<double>(count) / kDraws; };
+        const double a = kWeights[i], b = kWeights[(i + 1) % 3], c = kWeights[(i + 2) % 3];
+        EXPECT_NEAR(share(first[i]), a / (a + b + c), 0.005);
+        EXPECT_NEAR(share(last[i]), b / (a + b + c) * c / (a + c) + c / (a + b + c) * b / (a + b),
+                    0.005);
+    }
+}
+
+TEST(WeightedOrder, IsOfTheLogarithmOfTheHash) {
+    for (const uint64_t hash : {uint64_t{1}, uint64_t{3}, uint64_t{1} << 40, uint64_t{0xFFF} << 50,
+                                uint64_t{1} << 63, UINT64_MAX / 3, UINT64_MAX}) {
+        const double right = -std::log2(static_cast<double>(hash)) + 64;
+        EXPECT_NEAR(static_cast<double>(exponential_of(hash)) / 0x1p32, right, 4e-6) << hash;
+    }
+    EXPECT_EQ(exponential_of(0), exponential_of(1));
+    EXPECT_EQ(weighted_order(1, 1), uint64_t{64} << 57) << "the largest fits";
+    EXPECT_EQ(weighted_order(5, 0), UINT64_MAX) << "after all others";
 }
 
 TEST(MemoryBudget, RefusesWhatIsBeyondIt) {

@@ -107,7 +107,8 @@ TEST_F(SelectCommand, RefusesBadFlags) {
     EXPECT_THAT(refused(rest + "--subset-size 51", 2),
                 HasSubstr("--subset-size 51: there are only 50 samples"));
     EXPECT_THAT(refused(rest + "--fraction 0.5 --bounding some", 2),
-                HasSubstr("--bounding some: is none of off, exact, bernoulli:Q and quota:Q"));
+                HasSubstr("--bounding some: is none of off, exact, bernoulli:Q, quota:Q "
+                          "and weighted:Q"));
     EXPECT_THAT(refused(rest + "--fraction 0.5 --bounding quota:1.2", 2), HasSubstr("quota:1.2"));
     EXPECT_THAT(refused(rest + "--fraction 0.5 --alpha -1", 2), HasSubstr("--alpha"));
     EXPECT_THAT(refused(rest + "--fraction 0.5 --rounds 0", 2), HasSubstr("--rounds"));
@@ -418,7 +419,7 @@ TEST_F(SelectCommand, ChoosesInPartsWhereMemoryIsTooSmallForGreedyInOnePiece) {
 #ifdef VOCABPIPE_MPIRUN
 TEST_F(SelectCommand, UnderMpirunWritesTheSameBytesAsThreads) {
     write(random_problem(10, 1000, 4, 1 << 20, 1 << 20));
-    for (const char* rule : {"exact", "quota:0.3", "bernoulli:0.5"}) {
+    for (const char* rule : {"exact", "quota:0.3", "bernoulli:0.5", "weighted:0.3"}) {
         const std::string flags =
             kRun + "--fraction 0.4 --partitions 5 --rounds 2 --bounding " + rule + " --output ";
         ASSERT_EQ(run(flags + "threads").exit_code, 0);

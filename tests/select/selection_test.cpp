@@ -78,7 +78,7 @@ TEST_F(Selections, AreTheSameBytesForAnyNumberOfRanks) {
     SelectProblem problem = random_problem(7, 600, 3, 4, 3);
     std::erase_if(problem.edges, [](const auto& edge) { return edge[0] % 10 == 0; });
     write(problem);
-    for (const char* rule : {"off", "exact", "bernoulli:0.4", "quota:0.4"}) {
+    for (const char* rule : {"off", "exact", "bernoulli:0.4", "quota:0.4", "weighted:0.4"}) {
         for (const bool adaptive : {false, true}) {
             const SelectionOptions options{
                 .k = 200,

@@ -262,8 +262,8 @@ Command select_run_command() {
                                            },
                                        .get = [o] { return to_string(o->bounding); }},
                      .help = "What to decide before the rounds: exact decides nothing wrong; "
-                             "bernoulli:Q and quota:Q, which look at a share Q of the "
-                             "neighbors, decide more; off",
+                             "bernoulli:Q, quota:Q and weighted:Q, which look at a share Q of "
+                             "the neighbors, decide more; off",
                      .unit = "RULE",
                      .choices = {"off", "exact"},
                      .free = true},

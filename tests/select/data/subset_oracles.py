@@ -51,6 +51,28 @@ def bernoulli(seed, v, w, num, den):
     return (h(seed, v, w) >> 32) * den < num * (1 << 32)
 
 
+def log2_of_step(i):
+    """log2(1 + i / 256) in units of 2**-32, rounded down, one bit for each squaring."""
+    bits, x = 0, (256 + i) << 55
+    for _ in range(32):
+        x = x * x >> 63
+        bits = bits << 1 | x >> 64
+        x >>= x >> 64
+    return bits
+
+
+LOG2 = [log2_of_step(i) for i in range(256)] + [1 << 32]
+
+
+def exponential(random):
+    """-log2(random / 2**64) in units of 2**-32; straight lines between 256 steps from 2**i to 2**(i+1)."""
+    random |= 1
+    whole = random.bit_length() - 1
+    position = ((random << (63 - whole)) - (1 << 63)) >> 23     # 0 to 2**40: 256 steps of 2**32
+    step, rest = position >> 32, position & 0xFFFFFFFF
+    return ((64 - whole) << 32) - LOG2[step] - ((LOG2[step + 1] - LOG2[step]) * rest >> 32)
+
+
 # ---------------------------------------------------------------- problem
 class Problem:
     """n nodes, utilities, undirected weighted edges; adjacency sorted by id."""
@@ -155,6 +177,8 @@ class Bounding:
     U_low(v) = U_max(v) - beta * sum over unassigned neighbours that are *counted*
       exact      counts all of them                      (U_low = U_min, Def. 4.1)
       bernoulli  counts w iff the fixed coin of (v,w) is up (Def. 4.5, setting of Theorem 4.6)
+      weighted   counts as many as quota, in the order of (exponential(h(seed,v,w)) << 25) // s and s:
+                 drawn one after the other with chances in proportion to the similarities
       quota      counts the first max(0, ceil(p deg) - |N & S|) unassigned neighbours in the order
                  of h(seed,v,w): 'only sample if the number of neighbours in S is too small'
     Values are times alpha with respect to the paper's U (same order, integer).
@@ -180,6 +204,12 @@ class Bounding:
             deg = len(P.adj[v])
             q = -(-self.num * deg // self.den) - sum(1 for w, _ in P.adj[v] if w in self.S)
             un.sort(key=lambda e: (h(self.seed, v, e[0]), e[0]))
+            t = sum(s for _, s in un[:max(0, q)])
+        elif self.mode == "weighted":
+            deg = len(P.adj[v])
+            q = -(-self.num * deg // self.den) - sum(1 for w, _ in P.adj[v] if w in self.S)
+            un.sort(key=lambda e: ((exponential(h(self.seed, v, e[0])) << 25) // e[1]
+                                   if e[1] else M64, e[1]))
             t = sum(s for _, s in un[:max(0, q)])
         else:
             raise ValueError(self.mode)
@@ -341,12 +371,12 @@ def self_check():
                 tot += P.gain(v, S)
                 S.add(v)
             assert tot == P.objective(S)
-            for mode in ("bernoulli", "quota"):
+            for mode in ("bernoulli", "quota", "weighted"):
                 a = Bounding(P, k, mode, 3, 10, seed).run()
                 assert len(a.S) + a.k == k and len(a.V) >= a.k
                 assert a.status_changes <= n
-            # p = 1 makes both approximate modes exact
-            for mode in ("bernoulli", "quota"):
+            # p = 1 makes all approximate modes exact
+            for mode in ("bernoulli", "quota", "weighted"):
                 a = Bounding(P, k, mode, 1, 1, seed).run()
                 assert (a.S, a.V, a.k) == (b.S, b.V, b.k)
             # one partition, one round = centralised
@@ -390,7 +420,8 @@ def small_record(name, P, k, seed):
                 "unassigned": sorted(b.V), "k_left": b.k, "trace": b.trace,
                 "completed": c, "objective": P.objective(c)}
     rec["bounding"] = [bounding("exact", 1, 1), bounding("bernoulli", 3, 10),
-                       bounding("bernoulli", 7, 10), bounding("quota", 3, 10)]
+                       bounding("bernoulli", 7, 10), bounding("quota", 3, 10),
+                       bounding("weighted", 3, 10)]
     rec["distributed"] = []
     for m, r, ad in ((2, 1, False), (2, 3, False), (3, 2, False), (3, 4, True)):
         out, info = distributed_greedy(P, range(n), k, m, r, ad, seed, keep_partitions=True)
@@ -418,7 +449,7 @@ def generated_record(args, ks):
         e = {"k": k, "greedy": {"objective": P.objective(g), "first20": g[:20],
                                 "set_sha256": set_digest(g)}, "bounding": [], "distributed": []}
         for mode, num, den in (("exact", 1, 1), ("bernoulli", 3, 10), ("bernoulli", 7, 10),
-                               ("quota", 3, 10)):
+                               ("quota", 3, 10), ("weighted", 3, 10), ("weighted", 7, 10)):
             b = Bounding(P, k, mode, num, den, 1).run()
             c = complete(P, b)
             e["bounding"].append({"mode": mode, "p": [num, den], "seed": 1,
