@@ -16,8 +16,8 @@ struct TokenDatasetOptions {
     int64_t seq_length = 0;  ///< tokens of a sample
     uint64_t seed = 1234;    ///< of the order; Megatron's default
     bool shuffle = true;     ///< false: stream order, for evaluation
-    /// sample() throws InputFileError for ids >= vocab_size; 0: not checked. Checked again here
-    /// because files may be overwritten after check_tokens().
+    /// sample() throws InputFileError for ids >= vocab_size; 0: not checked. Checked here
+    /// because check_tokens() reads only a part of large data, and files may be overwritten later.
     int64_t vocab_size = 0;
     DocumentMasks masks = {};  ///< none
 };

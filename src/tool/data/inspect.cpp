@@ -49,6 +49,7 @@ struct InspectArguments {
     std::optional<int64_t> document;
     std::string color = "auto";
     std::string html;
+    bool all_tokens = false;
 };
 
 constexpr size_t kKeys = 15;  // width of the keys
@@ -64,10 +65,11 @@ void print(const char* key, int64_t value) {
 /// The given tokenizer, else bytes if the ids look like bytes, else the one beside the data if it
 /// has enough ids, else none.
 std::unique_ptr<Tokenizer> find_tokenizer(const InspectArguments& options,
-                                          const TokenSource& source, const TokenRange& range) {
+                                          const TokenSource& source, const TokenRange& range,
+                                          int64_t most) {
     if (!options.tokenizer_model.empty()) {
         auto given = open_tokenizer(options.tokenizer_model);
-        check_tokens(source, given->vocab_size());
+        check_tokens(source, given->vocab_size(), most);
         return given;
     }
     if (range.max == ByteTokenizer::kEndOfDocument && range.min >= 0) {
@@ -186,13 +188,15 @@ struct Inspected {
     std::string obstacle;    ///< why no run can train on it; empty: one can
 };
 
-Inspected inspect_one(const InspectArguments& options, const std::string& path) {
+/// Reads up to `most` tokens.
+Inspected inspect_one(const InspectArguments& options, const std::string& path, int64_t most) {
     Inspected result;
     const std::shared_ptr<const TokenSource> source =
         open_tokens(path, parse_data_format(options.format));
     const TokenSourceInfo& info = source->info();
-    const TokenRange range =
-        options.vocab_size > 0 ? check_tokens(*source, options.vocab_size) : token_range(*source);
+    const TokenRange range = options.vocab_size > 0
+                                 ? check_tokens(*source, options.vocab_size, most)
+                                 : token_range(*source, most);
     print("data", info.name);
     print("format", info.format);
     if (info.files.size() != 1) {
@@ -215,11 +219,16 @@ Inspected inspect_one(const InspectArguments& options, const std::string& path) 
         return result;
     }
     if (options.packing_strategy == "bfd") print_packing(options, path);
-    print("token ids", std::to_string(range.min) + " to " + std::to_string(range.max));
+    std::string ids = std::to_string(range.min) + " to " + std::to_string(range.max);
+    if (range.read < source->size()) {
+        ids += " in the " + counted(range.read, "token") +
+               " that were read; --all-tokens reads all of them";
+    }
+    print("token ids", ids);
     if (const auto end = find_end_of_document(*source)) {
         print("documents end", "with token " + std::to_string(*end));
     }
-    const std::unique_ptr<Tokenizer> tokenizer = find_tokenizer(options, *source, range);
+    const std::unique_ptr<Tokenizer> tokenizer = find_tokenizer(options, *source, range, most);
     std::vector<int32_t> tokens(static_cast<size_t>(std::min(kTextTokens, source->size())));
     source->read(0, tokens);
     std::string first;
@@ -259,11 +268,13 @@ void inspect(const InspectArguments& options) {
     int64_t vocab_size = 0;
     std::string obstacle;
     std::string flag = "--data-path";
+    const int64_t most =
+        options.all_tokens ? kAllTokens : kCheckedTokens / static_cast<int64_t>(blend.size());
     for (const WeightedPath& part : blend) {
         if (blend.size() > 1) {
             print("share", percent_text(part.weight));
         }
-        const Inspected one = inspect_one(options, part.path);
+        const Inspected one = inspect_one(options, part.path, most);
         vocab_size = std::max(vocab_size, one.vocab_size);
         if (!one.obstacle.empty()) obstacle = one.obstacle;
     }
@@ -350,7 +361,11 @@ Command data_inspect_command() {
                                  {.names = "--html",
                                   .value = &o->html,
                                   .help = "Write a page of documents with learnt tokens underlined",
-                                  .unit = "FILE"}}}},
+                                  .unit = "FILE"},
+                                 {.names = "--all-tokens",
+                                  .value = &o->all_tokens,
+                                  .help = "Read every token; else, of more than 537 million, "
+                                          "evenly spaced ones"}}}},
             .run = [o](const GivenFlags&) { inspect(*o); }};
 }
 

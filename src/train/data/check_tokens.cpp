@@ -20,14 +20,31 @@ struct Scan {
     int32_t bad_value = 0;
 };
 
-Scan scan(const TokenSource& source, int64_t vocab_size) {
+/// First tokens of the blocks to read.
+struct Blocks {
+    int64_t count, stride;
+};
+
+Blocks blocks_of(int64_t size, int64_t most) {
+    if (size <= most) return {.count = (size + kBlock - 1) / kBlock, .stride = kBlock};
+    const int64_t count = std::max(most / kBlock, int64_t{2});
+    // Streams of a few blocks are read whole.
+    if (size <= count * kBlock) return {.count = (size + kBlock - 1) / kBlock, .stride = kBlock};
+    return {.count = count, .stride = (size - kBlock) / (count - 1)};
+}
+
+Scan scan(const TokenSource& source, int64_t vocab_size, int64_t most) {
     std::vector<int32_t> block(static_cast<size_t>(std::min(kBlock, source.size())));
     Scan result;
     int32_t low = std::numeric_limits<int32_t>::max();
     int32_t high = std::numeric_limits<int32_t>::min();
-    for (int64_t first = 0; first < source.size(); first += kBlock) {
+    const Blocks blocks = blocks_of(source.size(), most);
+    for (int64_t i = 0; i < blocks.count; ++i) {
+        const bool last = i + 1 == blocks.count && blocks.stride > kBlock;
+        const int64_t first = last ? source.size() - kBlock : i * blocks.stride;
         const std::span<int32_t> part =
             std::span(block).first(static_cast<size_t>(std::min(kBlock, source.size() - first)));
+        result.range.read += static_cast<int64_t>(part.size());
         source.read(first, part);
         int32_t block_low = part[0];
         int32_t block_high = part[0];
@@ -46,22 +63,23 @@ Scan scan(const TokenSource& source, int64_t vocab_size) {
         high = std::max(high, block_high);
     }
     if (source.size() > 0) {
-        result.range = {low, high};
+        result.range.min = low;
+        result.range.max = high;
     }
     return result;
 }
 
 }  // namespace
 
-TokenRange token_range(const TokenSource& source) {
-    return scan(source, std::numeric_limits<int64_t>::max()).range;
+TokenRange token_range(const TokenSource& source, int64_t most) {
+    return scan(source, std::numeric_limits<int64_t>::max(), most).range;
 }
 
-TokenRange check_tokens(const TokenSource& source, int64_t vocab_size) {
+TokenRange check_tokens(const TokenSource& source, int64_t vocab_size, int64_t most) {
     if (vocab_size <= 0) {
         throw UsageError("--vocab-size " + std::to_string(vocab_size) + ": must be at least 1");
     }
-    const Scan result = scan(source, vocab_size);
+    const Scan result = scan(source, vocab_size, most);
     if (result.first_bad < 0) {
         return result.range;
     }

@@ -12,7 +12,9 @@
 namespace vocabpipe {
 
 /// A regular file for reading at any offset, not mapped: if others truncate it meanwhile, the read
-/// throws an error with its name, where a mapping would end the process. Move-only; const functions
+/// throws an error with its name, where a mapping would end the process. It stays open, unless
+/// three quarters of the files that the process may have open are: then it is opened for every
+/// read, which takes microseconds, and is an error if it was replaced. Move-only; const functions
 /// are safe from several threads.
 class DataFile {
 public:
@@ -43,11 +45,13 @@ public:
     }
 
 private:
+    class Opened;
     void close() noexcept;
 
     std::string path_;
-    int file_ = -1;
+    int file_ = -1;  // -1: opened for every read
     uint64_t size_ = 0;
+    uint64_t device_ = 0, inode_ = 0;  // of the file that was opened first
 };
 
 /// Walks over little-endian values that stand one after the other in a file, which must outlive it.

@@ -18,9 +18,9 @@ void check_ids(const TokenSource& source, int64_t first, int64_t vocab_size,
     const TokenPlace place = source.place(first + (bad - tokens.begin()));
     throw InputFileError(
         place.file + ": token " + std::to_string(place.position) + " is " + std::to_string(*bad) +
-        " now, but --vocab-size " + std::to_string(vocab_size) + " allows only 0 to " +
+        ", but --vocab-size " + std::to_string(vocab_size) + " allows only 0 to " +
         std::to_string(vocab_size - 1) +
-        "; the file was overwritten after it was checked; do not change it until the run ends");
+        "; the data needs a larger vocabulary, or the file was overwritten during the run");
 }
 
 }  // namespace

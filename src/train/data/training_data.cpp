@@ -216,8 +216,12 @@ std::vector<TrainingData::TrainingSet> TrainingData::training_sets(int64_t seq_l
 }
 
 void TrainingData::check(int64_t vocab_size) const {
+    int64_t tokens = 0;
+    for (const auto& [path, source] : sources_) tokens += source->size();
+    const auto sets = static_cast<int64_t>(sources_.size());
+    const int64_t most = tokens <= kCheckedTokens ? kAllTokens : kCheckedTokens / sets;
     for (const auto& [path, source] : sources_) {
-        check_tokens(*source, vocab_size);
+        check_tokens(*source, vocab_size, most);
         const std::string& weights = source->info().loss_weights;
         if (!weights.empty()) (void)LossWeightsFile(weights).check();
     }

@@ -47,6 +47,29 @@ TEST(CheckTokens, FindsABadTokenInAnyBlock) {
     }
 }
 
+TEST(CheckTokens, ReadsEvenlySpacedBlocksOfLargeData) {
+    constexpr int64_t kBlock = 32768;
+    constexpr int64_t kSize = 100 * kBlock + 17;
+    const auto read_with_a_bad_token_at = [](int64_t at, int64_t most) {
+        std::vector<int32_t> tokens(static_cast<size_t>(kSize), 7);
+        tokens[static_cast<size_t>(at)] = 8;
+        return token_range(VectorSource(tokens), most);
+    };
+    const int64_t most = 5 * kBlock;
+    EXPECT_EQ(read_with_a_bad_token_at(0, most).read, most);
+    const int64_t stride = (kSize - kBlock) / 4;
+    for (const int64_t seen :
+         {int64_t{0}, kBlock - 1, stride, 3 * stride + kBlock - 1, kSize - kBlock, kSize - 1}) {
+        EXPECT_EQ(read_with_a_bad_token_at(seen, most).max, 8) << seen;
+    }
+    for (const int64_t unseen : {kBlock, stride - 1, kSize - kBlock - 1}) {
+        EXPECT_EQ(read_with_a_bad_token_at(unseen, most).max, 7) << unseen;
+        EXPECT_EQ(read_with_a_bad_token_at(unseen, kSize).max, 8) << "all are read";
+    }
+    EXPECT_EQ(token_range(VectorSource(std::vector<int32_t>(40'000, 1)), 1).read, 40'000)
+        << "the first and the last block are all of it";
+}
+
 TEST(CheckTokens, RefusesNegativeIdsAndVocabularies) {
     EXPECT_THAT(testing::message_of<InputFileError>([] {
                     check_tokens(VectorSource({5, -3}), 10);

@@ -12,7 +12,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <sys/resource.h>
+
 #include <filesystem>
+#include <string>
+#include <vector>
 
 namespace vocabpipe {
 namespace {
@@ -66,8 +70,48 @@ TEST(TokenDataset, NamesTheFileThatWasOverwrittenAfterItWasChecked) {
     samples.sample(0, sample);
     write_file(path, std::string(2000, '\xff'));
     EXPECT_THAT(message_of<InputFileError>([&] { samples.sample(3, sample); }),
-                AllOf(HasSubstr(path), HasSubstr("token 30 is 65535 now"),
+                AllOf(HasSubstr(path), HasSubstr("token 30 is 65535, but"),
                       HasSubstr("--vocab-size 257"), HasSubstr("was overwritten")));
+}
+
+/// Lowers the number of files that the process may have open.
+class FewFiles {
+public:
+    explicit FewFiles(rlim_t most) {
+        ::getrlimit(RLIMIT_NOFILE, &before_);
+        const rlimit limit{most, before_.rlim_max};
+        ::setrlimit(RLIMIT_NOFILE, &limit);
+    }
+    ~FewFiles() { ::setrlimit(RLIMIT_NOFILE, &before_); }
+    FewFiles(const FewFiles&) = delete;
+    FewFiles& operator=(const FewFiles&) = delete;
+
+private:
+    rlimit before_{};
+};
+
+TEST(DataFile, MayBeOneOfMoreThanMayBeOpen) {
+    const TempFolder folder;
+    const FewFiles few(64);
+    std::vector<DataFile> files;
+    for (char i = 0; i < 120; ++i) {
+        write_file(folder / std::to_string(i), std::string(10, i));
+        files.emplace_back(folder / std::to_string(i));
+    }
+    write_file(folder / "another", "a descriptor is left");
+    for (char i = 0; i < 120; ++i) {
+        ASSERT_EQ(files[static_cast<size_t>(i)].load<char>(9), i);
+    }
+    const DataFile& last = files.back();
+    write_file(folder / "new", std::string(10, 'x'));
+    std::filesystem::rename(folder / "new", last.path());
+    EXPECT_THAT(message_of<InputFileError>([&] { (void)last.load<char>(0); }),
+                HasSubstr("119: was replaced by another file; this run has more data files than it "
+                          "may have open (ulimit -n), so it opens this one anew for every read"));
+    std::filesystem::remove(last.path());
+    EXPECT_THAT(message_of<InputFileError>([&] { (void)last.load<char>(0); }),
+                HasSubstr("119: cannot open: No such file"));
+    EXPECT_EQ(files.front().load<char>(0), 0) << "it was open";
 }
 
 TEST(WatchedFiles, SayOnceWhatBecameOfThem) {
