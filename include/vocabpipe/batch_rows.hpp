@@ -31,7 +31,7 @@ public:
     [[nodiscard]] std::span<Microbatch> microbatches() { return microbatches_; }
     /// The same.
     [[nodiscard]] std::span<const Microbatch> microbatches() const { return microbatches_; }
-    /// Of all rows, one after the other, to be scaled.
+    /// Weights of the labels of all rows, one row after the other, to be scaled.
     [[nodiscard]] std::span<float> loss_gradients() { return loss_gradients_; }
     /// (own_length()), of this rank's tokens in a row.
     [[nodiscard]] std::span<const float> loss_gradients(int64_t row) const;

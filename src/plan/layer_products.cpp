@@ -129,7 +129,8 @@ private:
     /// Rows go to the ranks of their experts and come back; gradients take the reverse way.
     void add_experts(const BlockProduct& product) {
         const bool first = std::exchange(first_of_experts_, false);
-        // Of f columns a rank has a part; rows of h are whole, and go to each rank of an expert.
+        // A rank has a part of the f columns; rows of h are whole, and go to each rank of an
+        // expert.
         const double parts = load_.parts;
         const double in = static_cast<double>(product.in) / (first ? 1 : parts);
         const double out = static_cast<double>(product.out) / (first ? parts : 1);

@@ -74,7 +74,7 @@ protected:
         World::threads(1).run(
             [&](Communicator& world) { write_graph(world, folder_ / "graph", problem); });
     }
-    /// Of a problem whose edges were written.
+    /// The choice for a problem whose edges were written.
     Choice choose(const SelectProblem& problem, const SelectionOptions& options, int ranks = 1,
                   uint64_t seed = 1) {
         Choice choice;

@@ -96,7 +96,7 @@ std::string text_of(const Place& p) {
            std::to_string(p.sequences) + " sequences";
 }
 
-/// Of the axes each alone, and some together.
+/// Places on each axis alone, and on some together.
 std::vector<Place> places() {
     std::vector<Place> all;
     for (const int64_t sequences : {1, 2, 4}) {

@@ -40,7 +40,7 @@ void each_range(const StagePass& pass, int64_t own, const Use& use) {
     }
 }
 
-/// Of `own` rows, the learned positions that their microbatch gives; empty: it gives none.
+/// Learned positions that the microbatch gives for `own` rows; empty: it gives none.
 std::span<const int32_t> given_positions(const StagePass& pass, int64_t own) {
     const std::span<const int32_t> all = pass.microbatch.positions;
     if (all.empty()) return all;

@@ -18,7 +18,7 @@ struct TokenRange {
 constexpr int64_t kAllTokens = std::numeric_limits<int64_t>::max();
 
 /// Tokens that are read to check data before they are used, in all of their files: a second's work.
-/// Of more tokens, evenly spaced blocks are read. The others are checked when samples are read.
+/// Evenly spaced blocks of larger data are read; the rest is checked when samples are read.
 constexpr int64_t kCheckedTokens = int64_t{1} << 29;
 
 /// Reads the stream once: all of it, or if it has more than `most` tokens, evenly spaced blocks of

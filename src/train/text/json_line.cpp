@@ -14,7 +14,7 @@ using nlohmann::json;
 
 constexpr size_t kMostKeys = 10;  // named in a message
 
-/// Of a name or message that the file chose, what fits on a line of the terminal.
+/// What fits on a line of the terminal, of a name or message that the file chose.
 std::string shortened(std::string text) {
     constexpr size_t kMost = 160;
     if (text.size() <= kMost) return text;

@@ -122,8 +122,8 @@ TEST(BpeTokenizer, GivesEveryThreadTheSameIds) {
     EXPECT_GT(results[0].size(), cases.size());
 }
 
-/// Of one letter, of white space, of marks that a normal form must sort: quadratic time would take
-/// an hour.
+/// Runs of one letter, of white space, of marks that a normal form must sort: quadratic time would
+/// take an hour.
 TEST(BpeTokenizer, TakesLongRunsInItsStride) {
     constexpr size_t kBytes = size_t{1} << 18;
     for (const char* const form :

@@ -201,7 +201,7 @@ TEST(TiktokenFile, MergesByRank) {
     std::vector<int32_t> ids;
     const auto pair = [](const char* text) { return 256 + text[0] + 256 * text[1]; };
     tokenizer->encode("abc ba<|endoftext|>", ids);
-    // Of "ab" and "bc", "ab" has the lower rank; " b" has it before "ba".
+    // "ab" has a lower rank than "bc", and " b" than "ba".
     EXPECT_EQ(ids, (std::vector<int32_t>{pair("ab"), 'c', ' ', pair("ba"), 50256}));
     EXPECT_EQ(tokenizer->decode(ids), "abc ba");
 }

@@ -43,7 +43,7 @@ AddedTokens::AddedTokens(const std::vector<std::pair<std::string, AddedToken>>& 
             nodes_.emplace_back();
             at = next;
         }
-        // Of equal texts the first one counts.
+        // The first one of equal texts counts.
         if (nodes_[at].token >= 0) continue;
         nodes_[at].token = static_cast<int32_t>(tokens_.size());
         tokens_.push_back(token);

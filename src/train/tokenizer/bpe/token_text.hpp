@@ -15,7 +15,7 @@ struct TokenText {
     /// Texts that others take the place of, in order.
     std::vector<std::pair<std::string, std::string>> replacements;
     bool byte_fallback = false;  ///< <0x00> to <0xFF> are bytes
-    /// Of the first token alone: this text is left out wherever it occurs. Empty: nothing is.
+    /// A text that is left out wherever it occurs in the first token. Empty: nothing is.
     std::string left_out_of_first;
     /// At the beginning of the whole text, this many of these texts are left out.
     std::string strip_text;
