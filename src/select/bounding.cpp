@@ -7,6 +7,7 @@
 #include "vocabpipe/error.hpp"
 
 #include <algorithm>
+#include <utility>
 
 namespace vocabpipe {
 
@@ -34,7 +35,8 @@ uint64_t Bounding::bytes(const BoundingRule& rule, int64_t nodes, int64_t entrie
     const uint64_t bounds = static_cast<uint64_t>(nodes) * sizeof(int64_t);
     if (!rule.has_quota()) return bounds;
     return bounds + (static_cast<uint64_t>(entries) + 3) / 4 +
-           static_cast<uint64_t>(longest_row) * sizeof(InOrder);
+           static_cast<uint64_t>(longest_row) * sizeof(InOrder) +
+           most_pending(nodes) * sizeof(uint64_t);
 }
 
 Bounding::Bounding(SelectContext& context, SelectionState& state, const BoundingRule& rule,
@@ -53,6 +55,7 @@ Bounding::Bounding(SelectContext& context, SelectionState& state, const Bounding
     if (!rule_.has_quota()) return;
     neighbours_.resize((static_cast<size_t>(entries) + 3) / 4);
     in_order_.reserve(static_cast<size_t>(longest_row));
+    pending_.reserve(most_pending(state.size()));
 }
 
 bool Bounding::counts(int64_t node, uint32_t neighbour) const {
@@ -233,7 +236,7 @@ int64_t Bounding::tell(bool grown) {
             receive(told, grown);
         }
     });
-    if (rule_.has_quota()) recount_marked();
+    if (rule_.has_quota()) end_quota_step(grown);
     return sum_over_ranks(context_.world, decided);
 }
 
@@ -250,17 +253,25 @@ void Bounding::receive(std::span<const Told> told, bool grown) {
     }
 }
 
-/// Records the decisions at the entries of the rows. Messages are held twice, which the plan
-/// includes.
 void Bounding::receive_quota(std::span<const Told> told, bool grown) {
-    sorted_.clear();
-    for (const Told& one : told) sorted_.push_back(uint64_t{one.node} << 32 | one.other);
-    std::ranges::sort(sorted_);
+    for (const Told& one : told) {
+        if (pending_.size() == most_pending(state_.size())) {
+            record(grown, false);
+            recorded_in_parts_ = true;
+        }
+        pending_.push_back(uint64_t{one.node} << 32 | one.other);
+    }
+}
+
+/// Records the pending decisions at the entries of the rows. `all`: those of this step, so that
+/// lower bounds can follow at once; otherwise marks the samples whose bounds must.
+void Bounding::record(bool grown, bool all) {
+    std::ranges::sort(pending_);
     const auto bits = static_cast<unsigned>(grown ? Decision::selected : Decision::discarded);
-    for (auto one = sorted_.begin(); one != sorted_.end();) {
+    for (auto one = pending_.begin(); one != pending_.end();) {
         const auto node = static_cast<uint32_t>(*one >> 32);
         const auto end =
-            std::find_if(one, sorted_.end(), [&](uint64_t other) { return other >> 32 != node; });
+            std::find_if(one, pending_.end(), [&](uint64_t other) { return other >> 32 != node; });
         if (!state_.is_open(node)) {
             one = end;
             continue;
@@ -283,16 +294,27 @@ void Bounding::receive_quota(std::span<const Told> told, bool grown) {
                     context_.objective.beta * row.similarities[static_cast<size_t>(i)];
             }
         }
-        state_.mark(node);
+        if (all) {
+            recount(row);
+        } else {
+            state_.mark(node);
+        }
     }
+    pending_.clear();
 }
 
-void Bounding::recount_marked() {
+void Bounding::end_quota_step(bool grown) {
+    record(grown, !recorded_in_parts_);
+    if (!std::exchange(recorded_in_parts_, false)) return;
     for (int64_t v = state_.first(); v < state_.last(); ++v) {
         if (!state_.marked(v)) continue;
         state_.unmark(v);
-        u_low(v) = state_.u_max(v) - context_.objective.beta * counted_sum(told_rows_.at(v));
+        recount(told_rows_.at(v));
     }
+}
+
+void Bounding::recount(const GraphRow& row) {
+    u_low(row.node) = state_.u_max(row.node) - context_.objective.beta * counted_sum(row);
 }
 
 }  // namespace vocabpipe

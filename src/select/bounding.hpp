@@ -61,10 +61,13 @@ struct BoundingReport {
 
 /// Repeats Shrink until nothing changes, then Grow until nothing changes, until neither does
 /// (algorithm 5). Each decision is sent to the owners of the neighbours once, so an edge's row
-/// entry costs at most one message over all steps. Collective.
+/// entry costs at most one message over all steps. With a quota, a step whose messages all wait
+/// together reads at most the rows of the samples that it decides and those of their neighbours;
+/// others read the latter once more for each time that messages are recorded. Collective.
 class Bounding {
 public:
-    /// Bytes of this rank besides the state: lower bounds, and two bits per row entry for a quota.
+    /// Bytes of this rank besides the state: lower bounds, and for a quota two bits per row entry,
+    /// and messages.
     [[nodiscard]] static uint64_t bytes(const BoundingRule& rule, int64_t nodes, int64_t entries,
                                         int64_t longest_row);
 
@@ -79,9 +82,8 @@ public:
 
 private:
     struct Told {
-        uint32_t node;  ///< a neighbour of the decided sample
-        uint32_t
-            other;  ///< of a quota: the decided sample; else its similarity and whether it counted
+        uint32_t node;   ///< a neighbour of the decided sample
+        uint32_t other;  ///< quota: the decided sample; else its similarity and whether it counted
     };
     struct InOrder {
         uint64_t place;
@@ -99,8 +101,16 @@ private:
     void receive_quota(std::span<const Told> told, bool grown);
     [[nodiscard]] bool counts(int64_t node, uint32_t neighbour) const;
     [[nodiscard]] int64_t counted_sum(const GraphRow& row);
-    void recount_marked();
+    void record(bool grown, bool all);
+    void end_quota_step(bool grown);
+    void recount(const GraphRow& row);
     [[nodiscard]] bool enough_decided() const { return k_ == 0 || open_ <= k_; }
+    /// Messages that wait to be recorded, if a rank has so many samples. Recording reads the rows
+    /// of receivers, which lie all over the file: with a message for every fourth sample, a step
+    /// that decides little reads them once, and all steps together at most deg * 4 times more.
+    [[nodiscard]] static constexpr size_t most_pending(int64_t nodes) {
+        return static_cast<size_t>(nodes) / 4 + 1024;
+    }
     [[nodiscard]] uint64_t place_of(int64_t node, uint32_t neighbour, int32_t similarity) const;
     [[nodiscard]] int64_t& u_low(int64_t node) {
         return u_low_[static_cast<size_t>(node - state_.first())];
@@ -119,10 +129,10 @@ private:
     int64_t k_;
     MemoryLease lease_;
     std::vector<int64_t> u_low_;
-    std::vector<uint8_t>
-        neighbours_;                 ///< of a quota: a Decision for every entry of this rank's rows
-    std::vector<InOrder> in_order_;  ///< of one row
-    std::vector<uint64_t> sorted_;   ///< of a quota: messages (receiver, decided sample), sorted
+    std::vector<uint8_t> neighbours_;  ///< quota: a Decision for every entry of this rank's rows
+    std::vector<InOrder> in_order_;    ///< of one row
+    std::vector<uint64_t> pending_;   ///< quota: messages (receiver, decided sample) to be recorded
+    bool recorded_in_parts_ = false;  ///< quota: in this step
     GraphRows rows_, told_rows_;
     int64_t first_entry_ = -1;
     int64_t open_ = 0;          ///< samples on all ranks

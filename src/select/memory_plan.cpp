@@ -97,7 +97,6 @@ MemoryPlan plan_memory(const GraphSizes& sizes, int ranks, int64_t parts, const 
     // Readers of rows, and for bounding also of the rows of samples that received messages.
     const uint64_t readers = 2 * GraphRows::bytes(sizes.longest_row);
     uint64_t messages = exchange_bytes<Message>(ranks, batch_bytes, sizes.longest_row);
-    if (rule.has_quota()) messages *= 2;  // sorted by row
     messages = std::max(messages, exchange_bytes<PartNode>(ranks, batch_bytes, 256));
     messages =
         std::max(messages, exchange_bytes<EdgeOfBest>(ranks, batch_bytes, sizes.longest_row));

@@ -54,18 +54,16 @@ TEST(GraphSizes, AreAtLeastEvenShares) {
 }
 
 // A row of a thousand messages in the batch that a rank fills, of which its vectors may hold twice
-// as much, and as much of each other rank. Those of bounding have 8 bytes, those of the certificate
-// 12.
-TEST(MemoryPlan, HoldsMessagesTwiceWhereAQuotaSortsThem) {
-    const uint64_t of_each = kBatchOfPlan / 4 + 1000 * 8;
-    const uint64_t of_certificate = kBatchOfPlan / 4 + 1000 * 12;
+// as much, and as much of each other rank. The largest are those of the certificate, of 12 bytes.
+TEST(MemoryPlan, HoldsMessagesOfARankAndOfEachOther) {
+    const uint64_t of_each = kBatchOfPlan / 4 + 1000 * 12;
     const auto messages = [&](std::string_view rule) {
         return term(plan_memory(with_hub(), 4, 1, rule_of(rule), kBatchOfPlan).always, "messages");
     };
-    EXPECT_EQ(messages("exact"), (2 + 3) * of_certificate);
-    EXPECT_EQ(messages("bernoulli:0.5"), (2 + 3) * of_certificate);
-    EXPECT_EQ(messages("quota:0.5"), 2 * (2 + 3) * of_each);
-    EXPECT_EQ(messages("weighted:0.5"), 2 * (2 + 3) * of_each);
+    EXPECT_EQ(messages("exact"), (2 + 3) * of_each);
+    EXPECT_EQ(messages("bernoulli:0.5"), (2 + 3) * of_each);
+    EXPECT_EQ(messages("quota:0.5"), (2 + 3) * of_each);
+    EXPECT_EQ(messages("weighted:0.5"), (2 + 3) * of_each);
     EXPECT_EQ(
         term(plan_memory(with_hub(), 1, 1, rule_of("exact"), kBatchOfPlan).always, "messages"),
         2 * (kBatchOfPlan + 1000 * 12));
@@ -89,7 +87,7 @@ TEST(MemoryPlan, AlwaysHoldsTheStateTwoRowsAndCounters) {
     EXPECT_EQ(plan.buffer_bytes, readers + term(plan.always, "messages") + counters);
 }
 
-TEST(MemoryPlan, BoundingHoldsALowerBoundAndForAQuotaTwoBitsPerEntryAndARowInOrder) {
+TEST(MemoryPlan, BoundingHoldsALowerBoundAndForAQuotaTwoBitsPerEntryARowInOrderAndMessages) {
     const auto bounding = [&](std::string_view rule) {
         return term(plan_memory(with_hub(), 4, 1, rule_of(rule), kBatchOfPlan).bounding,
                     "bounding");
@@ -97,7 +95,8 @@ TEST(MemoryPlan, BoundingHoldsALowerBoundAndForAQuotaTwoBitsPerEntryAndARowInOrd
     EXPECT_EQ(bounding("off"), 0U);
     EXPECT_EQ(bounding("exact"), 251U * 8);
     EXPECT_EQ(bounding("bernoulli:0.5"), 251U * 8);
-    EXPECT_EQ(bounding("quota:0.5"), 251U * 8 + 3000 / 4 + 1000 * 16);
+    // And messages that wait: one for every fourth sample, and 1024.
+    EXPECT_EQ(bounding("quota:0.5"), 251U * 8 + 3000 / 4 + 1000 * 16 + (251 / 4 + 1024) * 8U);
 }
 
 TEST(MemoryPlan, GreedyHoldsAPartsSamplesAndTheEdgesInside) {

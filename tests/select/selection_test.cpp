@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <fstream>
+#include <optional>
 #include <set>
 
 #include "src/select/greedy.hpp"
@@ -311,6 +313,52 @@ TEST_F(Selections, ChooseGreedilyFromNothingNothing) {
         EXPECT_EQ(chosen({{.gain = 5, .node = 2}}, 0), std::vector<uint32_t>{});
         EXPECT_EQ(chosen({{.gain = 5, .node = 2}}, 3), std::vector<uint32_t>{2});
     });
+}
+
+/// Bytes that this process has read; none if the system does not tell.
+std::optional<int64_t> bytes_read() {
+    std::ifstream file("/proc/self/io");
+    std::string name;
+    int64_t bytes = 0;
+    while (file >> name >> bytes) {
+        if (name == "rchar:") return bytes;
+    }
+    return std::nullopt;
+}
+
+// Receivers of messages lie all over the file, and messages come in many batches.
+TEST_F(Selections, WithAQuotaReadTheGraphAtMostThreeTimesPerStepOfBounding) {
+    const SelectProblem problem = random_problem(14, 40'000, 6, 1 << 20, 1 << 19);
+    write(problem);
+    const GraphFile graph(folder_ / "graph");
+    const auto size = static_cast<int64_t>(std::filesystem::file_size(folder_ / "graph"));
+    ASSERT_GT(size, int64_t{3} << 20) << "more than readers hold at once";
+    for (const char* text : {"quota:0.3", "weighted:0.3"}) {
+        World::threads(1).run([&](Communicator& world) {
+            SelectContext context{.world = world,
+                                  .graph = graph,
+                                  .objective = problem.objective,
+                                  .batch_bytes = 4096};
+            const GraphSizes sizes = GraphSizes::of(context);
+            SelectionState state(context.memory, 0, problem.size());
+            for (int64_t v = 0; v < problem.size(); ++v) {
+                state.u_max(v) = problem.objective.alpha * problem.utility[static_cast<size_t>(v)];
+            }
+            Bounding bounding(context, state, BoundingRule::from(text, "--bounding"),
+                              problem.size() / 3, sizes.own_entries, sizes.longest_row);
+            GraphRows rows(graph);
+            for (int64_t v = 0; v < problem.size(); ++v) bounding.begin_row(rows.at(v));
+            const auto before = bytes_read();
+            if (!before) GTEST_SKIP() << "no /proc/self/io";
+            const BoundingReport report = bounding.run();
+            const auto steps = std::ssize(report.steps);
+            EXPECT_GT(steps, 20);
+            EXPECT_GT(report.selected + report.discarded, problem.size() / 2);
+            const auto reads = static_cast<double>(bytes_read().value() - *before) /
+                               static_cast<double>(steps * size);
+            EXPECT_LE(reads, 3) << text;
+        });
+    }
 }
 
 TEST_F(Selections, HoldWhatWasPlannedAndNoMore) {
