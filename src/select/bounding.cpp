@@ -126,7 +126,9 @@ BoundingReport Bounding::run() {
     }
     report_.k_left = k_;
     report_.open = open_;
-    if (!report_.steps.empty() && report_.selected == 0 && report_.discarded == 0) {
+    // Upper bounds are alpha times the utilities, which alpha = 0 does not show.
+    if (!report_.steps.empty() && report_.selected == 0 && report_.discarded == 0 &&
+        context_.objective.alpha > 0) {
         report_.deciding_alpha = deciding_alpha();
     }
     report_.rejoin_tuples = sum_over_ranks(context_.world, report_.rejoin_tuples);
@@ -140,8 +142,7 @@ BoundingReport Bounding::run() {
 int64_t Bounding::deciding_alpha() const {
     int64_t low = context_.objective.alpha + 1;
     int64_t high = kMostObjectiveWeight;
-    // Upper bounds are still alpha times the utilities, which alpha = 0 does not show.
-    if (context_.objective.alpha == 0 || low > high || !would_decide(high)) return 0;
+    if (low > high || !would_decide(high)) return 0;
     while (low < high) {
         const int64_t middle = low + (high - low) / 2;
         would_decide(middle) ? high = middle : low = middle + 1;

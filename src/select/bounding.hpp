@@ -50,8 +50,8 @@ struct BoundingReport {
     int64_t selected = 0, discarded = 0;
     int64_t k_left = 0;  ///< samples still to be chosen from the open ones
     int64_t open = 0;
-    /// If bounding has decided nothing though there was something to decide: the smallest larger
-    /// --alpha, up to kMostObjectiveWeight, with which it would; 0: none.
+    /// If bounding has decided nothing though there was something to decide, and --alpha is not 0:
+    /// the smallest larger --alpha, up to kMostObjectiveWeight, with which it would; 0: none.
     std::optional<int64_t> deciding_alpha;
     /// Messages if every step had joined the rows of all open samples anew.
     int64_t rejoin_tuples = 0;

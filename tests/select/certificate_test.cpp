@@ -333,7 +333,7 @@ TEST_F(Certificates, OfBoundingThatDecidesNothingNameTheAlphaThatWould) {
     write(alike);
     EXPECT_EQ(choose(alike, {.k = 12}).bounding.deciding_alpha, 0);
     alike.objective.alpha = 0;
-    EXPECT_EQ(choose(alike, {.k = 12}).bounding.deciding_alpha, 0);
+    EXPECT_EQ(choose(alike, {.k = 12}).bounding.deciding_alpha, std::nullopt);
 }
 
 }  // namespace

@@ -260,7 +260,10 @@ TEST_F(SelectCommand, SaysWhatMakesAChoiceMeaningless) {
                       HasSubstr("use a larger --alpha or choose fewer samples")));
     EXPECT_THAT(note("--fraction 0.5 --alpha 3 --beta 1"),
                 HasSubstr("of the 250 chosen samples lower the objective"));
-    EXPECT_THAT(note("--fraction 0.2 --alpha 0"), HasSubstr("utilities do not count"));
+    EXPECT_THAT(
+        note("--fraction 0.2 --alpha 0"),
+        AllOf(HasSubstr("--alpha 0: utilities do not count"), Not(HasSubstr("decided nothing"))));
+    EXPECT_THAT(note("--fraction 0.2 --beta 0"), HasSubstr("--beta 0: similarities do not count"));
     const std::string nothing = note("--fraction 0.5 --alpha 1 --beta 1");
     EXPECT_THAT(nothing, HasSubstr("--bounding exact: decided nothing; with --beta 1, it begins to "
                                    "decide at --alpha "));

@@ -93,10 +93,12 @@ std::vector<std::string> selection_notes(const SelectRunArguments& arguments,
                         " lower the objective, as their similarities outweigh their utilities; use "
                         "a larger --alpha or choose fewer samples");
     }
-    if (arguments.alpha == 0) {
-        notes.push_back(weights +
-                        "utilities do not count: of samples without neighbors in the "
-                        "subset, those with the smallest ids are chosen");
+    if (arguments.alpha == 0)
+        notes.push_back("--alpha 0: utilities do not count; use a larger one");
+    if (arguments.beta == 0) {
+        notes.push_back(
+            "--beta 0: similarities do not count, so the samples with the largest "
+            "utilities are chosen; use a larger one");
     }
     if (const auto alpha = bounding.deciding_alpha) {
         const std::string rule =
