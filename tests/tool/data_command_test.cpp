@@ -359,6 +359,33 @@ TEST(DataPrepare, LeavesNothingBehindWhenTerminated) {
     }
 }
 
+TEST(DataPrepare, TakesPatternsOfFilesAndLeavesOutBadLines) {
+    const TempFolder folder;
+    testing::write_file(folder / "b.jsonl", "{\"t\": \"two\"}\n{\"text\": \"no\"}\n[]\n");
+    testing::write_file(folder / "a.jsonl", "{\"t\": \"one\"}\n");
+    const std::string all = "data prepare --input '*.jsonl' --output set --json-keys t ";
+    const Outcome made = vocabpipe_in(folder, all + "--max-bad-lines 2 --workers 3");
+    ASSERT_EQ(made.exit_code, 0) << made.error;
+    EXPECT_EQ(made.error,
+              "vocabpipe: note: left out b.jsonl line 2: has no \"t\"; strings are under \"text\"; "
+              "choose one with --json-keys\n"
+              "vocabpipe: note: left out b.jsonl line 3: is no JSON object but array\n");
+    EXPECT_THAT(made.output, HasSubstr("left out: 2 bad lines\n"));
+    EXPECT_EQ(tokens_of(folder / "set"),
+              (std::vector<int32_t>{'o', 'n', 'e', 256, 't', 'w', 'o', 256}));
+
+    const auto refused = [&](const std::string& arguments, int exit_code) {
+        const Outcome outcome = vocabpipe_in(folder, arguments);
+        EXPECT_EQ(outcome.exit_code, exit_code) << outcome.error;
+        return outcome.error;
+    };
+    EXPECT_THAT(refused(all + "--max-bad-lines 1", 3),
+                HasSubstr("b.jsonl: is where more than --max-bad-lines 1 lines had no document"));
+    EXPECT_THAT(refused(all + "u", 2), HasSubstr("--json-keys t u: takes one key"));
+    EXPECT_THAT(refused("data prepare --output x --input '*.txt'", 3),
+                HasSubstr("*.txt: no file matches this pattern"));
+}
+
 TEST(DataInspect, ReadsLlmcAndRawFiles) {
     const TempFolder folder;
     std::string shard = testing::bytes_of<int32_t>({20240520, 1, 3});
