@@ -356,7 +356,8 @@ def main():
     except Failed as error:
         line, code = str(error), error.code
     except OSError as error:
-        line, code = f"--output {options.output}: cannot write: {error.strerror}", 1
+        where = f"--output {options.output}" if options.output else "standard output"
+        line, code = f"{where}: cannot write: {error.strerror}", 1
     else:
         return 0
     print(f"render_chats.py: error: {line}", file=sys.stderr)
