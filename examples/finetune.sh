@@ -72,7 +72,7 @@ finish
 
 begin "learn the answers"
 rm -rf "$work/finetuned"
-train "$work/chats" "$work/finetuned" 200 --load "$work/pretrained" --finetune --packing-strategy bfd
+train "$work/chats" "$work/finetuned" 400 --load "$work/pretrained" --finetune --packing-strategy bfd
 finish
 
 begin "ask"

@@ -65,6 +65,7 @@ PartialFile::~PartialFile() {
 }
 
 void PartialFile::write(std::span<const std::byte> bytes) {
+    durable_ = false;
     size_ += static_cast<int64_t>(bytes.size());
     while (!bytes.empty()) {
         const auto part = bytes.first(std::min(bytes.size(), kPartialBufferBytes - buffer_.size()));
@@ -84,10 +85,12 @@ void PartialFile::flush() {
 }
 
 void PartialFile::sync() {
+    if (durable_) return;
     flush();
     if (const int error = sync_descriptor(file_); error != 0) {
         throw_output_error(path_, "cannot write", error);
     }
+    durable_ = true;
 }
 
 void PartialFile::read(int64_t offset, std::span<std::byte> out) {

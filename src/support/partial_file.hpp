@@ -48,6 +48,7 @@ private:
 
     std::string path_, name_;
     std::vector<std::byte> buffer_;
+    bool durable_ = false;  ///< nothing was written since sync()
     int64_t size_ = 0;
     int file_ = -1;  ///< -1: published
 };

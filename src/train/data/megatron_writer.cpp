@@ -211,8 +211,8 @@ MegatronTotals MegatronWriter::finish() {
         remove_loss_weights(weights_path_);
         throw;
     }
-    sync_folder_of(bin_.path());
     entries_.reset();  // another writer may begin
+    sync_folder_of(bin_.path());
     return {.documents = position_.documents,
             .tokens = position_.tokens,
             .bytes = bin_.size() + idx.size() + (weights_ ? weights_->bytes() : 0),
