@@ -14,15 +14,7 @@ cd "$(dirname "$0")/.."
 build=${VOCABPIPE_BUILD_DIR:-build}
 work=$build/finetune
 bin=${VOCABPIPE_FINETUNE_BIN:-$build/bin}
-phases=()
-
-begin() {
-    echo
-    echo "=== $1"
-    phase=$1
-    phase_start=$SECONDS
-}
-finish() { phases+=("$(printf '%4d s  %s' $((SECONDS - phase_start)) "$phase")"); }
+. examples/phases.sh
 
 if [ -z "${VOCABPIPE_FINETUNE_BIN:-}" ]; then
     begin "packages and build"
@@ -94,9 +86,7 @@ finish
     exit 1
 }
 
-echo
-echo "time by phase:"
-printf '%s\n' "${phases[@]}"
+print_phases
 cat <<END
 
 What to look at:

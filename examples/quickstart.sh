@@ -13,27 +13,21 @@ build=${VOCABPIPE_BUILD_DIR:-build}
 work=$build/quickstart
 steps=${VOCABPIPE_QUICKSTART_STEPS:-40}
 vocab_size=16000
-phases=()
+. examples/phases.sh
 
-begin() {
-    echo
-    echo "=== $1"
-    phase=$1
-    phase_start=$SECONDS
-}
-finish() {
-    phases+=("$(printf '%4d s  %s' $((SECONDS - phase_start)) "$phase")")
-    echo "=== $phase: $((SECONDS - phase_start)) s"
+finish_aloud() {
+    finish
+    echo "=== $phase: $phase_seconds s"
 }
 
 begin "packages"
 examples/install_packages.sh
-finish
+finish_aloud
 
 begin "build"
 examples/configure.sh "$build" -DVOCABPIPE_BUILD_TOOLS=ON -DVOCABPIPE_ENABLE_MPI=ON
 cmake --build "$build" --target train_gpt vocabpipe_tool
-finish
+finish_aloud
 
 begin "data"
 mkdir -p "$work"
@@ -43,7 +37,7 @@ if [ ! -f "$work/kjv.idx" ]; then
         --tokenizer sentencepiece --vocab-size $vocab_size --document-separator blank-lines
 fi
 "$build/bin/vocabpipe" data inspect "$work/kjv"
-finish
+finish_aloud
 
 # Root in a container, and more ranks than cores, for Open MPI 4 and 5, are fine here.
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
@@ -57,7 +51,7 @@ train() { # ranks, vocab mode
         --micro-batch-size 1 --global-batch-size 16 --train-iters "$steps" \
         --lr 2e-3 --lr-warmup-iters 5 --schedule 1f1b --vocab-mode "$2" \
         --trace-dir "$work/traces" --metrics "$work/$2-p$1.jsonl" --report "$work/$2-p$1.json"
-    finish
+    finish_aloud
 }
 
 train 2 none
@@ -71,9 +65,7 @@ echo
 echo "4 ranks on $(nproc) cores, and what one core per rank would give"
 "$build/bin/vocabpipe" compare --simulated "$work/one_barrier-p4.json"
 
-echo
-echo "time by phase:"
-printf '%s\n' "${phases[@]}"
+print_phases
 
 # Steps of both runs on 2 ranks above each other: the last rank's output layer, and the wait for it.
 "$build/bin/vocabpipe" timeline "$work/traces/1f1b-none-p2.json" "$work/traces/1f1b-one_barrier-p2.json" \

@@ -15,15 +15,7 @@ build=${VOCABPIPE_BUILD_DIR:-build}
 work=$build/select
 steps=${VOCABPIPE_SELECT_STEPS:-400}
 fraction=${VOCABPIPE_SELECT_FRACTION:-0.3}
-phases=()
-
-begin() {
-    echo
-    echo "=== $1"
-    phase=$1
-    phase_start=$SECONDS
-}
-finish() { phases+=("$(printf '%4d s  %s' $((SECONDS - phase_start)) "$phase")"); }
+. examples/phases.sh
 
 begin "packages and build"
 examples/install_packages.sh
@@ -81,9 +73,7 @@ begin "train on the chosen samples"
 train --data-subset "$work/subset.safetensors"
 finish
 
-echo
-echo "time by phase:"
-printf '%s\n' "${phases[@]}"
+print_phases
 cat <<END
 
 What to look at:

@@ -134,52 +134,47 @@ TEST(PlanAdvice, TriesChangesTogetherWhereNoneSuffices) {
     EXPECT_THAT(plan.remedies.back().flags, StartsWith("--recompute-granularity full --gpus "));
 }
 
-TEST(PlanAdvice, TriesMoreRanksForExperts) {
+/// A model on 16 GPUs.
+PlanOptions plan_of(const char* model, int64_t seq_length, int data) {
     PlanOptions options = plain_plan({VocabMode::one_barrier});
-    options.model = load_model("mixtral-8x7b");
+    options.model = load_model(model);
     options.gpus = 16;
-    options.seq_length = 512;
-    options.data = {4};
-    const Plan plan = with_remedies(options);
-    EXPECT_THAT(flags_of(plan), ::testing::Contains("--expert-model-parallel-size 2"));
+    options.seq_length = seq_length;
+    options.data = {data};
+    return options;
+}
+
+/// The row of the remedy with these flags; the plan's first row, with a failure, if there is none.
+PlanRow row_with(const std::string& flags, const Plan& plan) {
     for (const Remedy& remedy : plan.remedies) {
-        if (remedy.flags != "--expert-model-parallel-size 2") continue;
-        EXPECT_TRUE(remedy.row.fits());
-        EXPECT_EQ(remedy.row.candidate.mesh.expert, 2);
-        EXPECT_EQ(remedy.row.candidate.mesh.data, 4);
+        if (remedy.flags == flags) return remedy.row;
     }
+    ADD_FAILURE() << "no remedy is " << flags;
+    return plan.rows.front();
+}
+
+TEST(PlanAdvice, TriesMoreRanksForExperts) {
+    const Plan plan = with_remedies(plan_of("mixtral-8x7b", 512, 4));
+    const PlanRow row = row_with("--expert-model-parallel-size 2", plan);
+    EXPECT_TRUE(row.fits());
+    EXPECT_EQ(row.candidate.mesh.expert, 2);
+    EXPECT_EQ(row.candidate.mesh.data, 4);
 }
 
 TEST(PlanAdvice, TriesMoreRanksForEachExpert) {
-    PlanOptions options = plain_plan({VocabMode::one_barrier});
-    options.model = load_model("mixtral-8x7b");
-    options.gpus = 16;
-    options.seq_length = 512;
-    options.data = {16};
+    PlanOptions options = plan_of("mixtral-8x7b", 512, 16);
     options.expert = {8};
-    const Plan plan = with_remedies(options);
-    EXPECT_THAT(flags_of(plan), ::testing::Contains("--expert-tensor-parallel-size 2"));
-    for (const Remedy& remedy : plan.remedies) {
-        if (remedy.flags != "--expert-tensor-parallel-size 2") continue;
-        EXPECT_EQ(remedy.row.candidate.mesh.expert, 16);
-        EXPECT_EQ(remedy.row.candidate.expert_groups(), 8);
-    }
+    const PlanRow row = row_with("--expert-tensor-parallel-size 2", with_remedies(options));
+    EXPECT_EQ(row.candidate.mesh.expert, 16);
+    EXPECT_EQ(row.candidate.expert_groups(), 8);
 }
 
 TEST(PlanAdvice, TriesMoreRanksForLongSequences) {
-    PlanOptions options = plain_plan({VocabMode::one_barrier});
-    options.model = load_model("llama-3-8b");
-    options.gpus = 16;
-    options.seq_length = 65536;
-    options.data = {4};
-    const Plan plan = with_remedies(options);
-    EXPECT_THAT(flags_of(plan), ::testing::Contains("--context-parallel-size 2"));
-    for (const Remedy& remedy : plan.remedies) {
-        if (remedy.flags != "--context-parallel-size 2") continue;
-        EXPECT_EQ(remedy.row.candidate.mesh.context, 2);
-        EXPECT_EQ(remedy.row.candidate.mesh.data, 2);
-        EXPECT_GT(remedy.row.spare_bytes, plan.rows.front().spare_bytes);
-    }
+    const Plan plan = with_remedies(plan_of("llama-3-8b", 65536, 4));
+    const PlanRow row = row_with("--context-parallel-size 2", plan);
+    EXPECT_EQ(row.candidate.mesh.context, 2);
+    EXPECT_EQ(row.candidate.mesh.data, 2);
+    EXPECT_GT(row.spare_bytes, plan.rows.front().spare_bytes);
 }
 
 TEST(PlanAdvice, HasNoRemediesWhereARowFits) {

@@ -135,7 +135,23 @@ TrainingSetup setup_for(const Place& place, const std::string& family,
     return setup;
 }
 
-class SampleLosses : public ::testing::TestWithParam<std::string> {};
+class SampleLosses : public ::testing::TestWithParam<std::string> {
+protected:
+    /// Trains a step on `samples` in every place; the loss of `texts` in fp64, which it must be.
+    static WeightedLoss expect_on_every_mesh(const SampleSource& samples,
+                                             const std::vector<Text>& texts) {
+        WeightedLoss expected;
+        for (const Place& place : places()) {
+            SCOPED_TRACE(text_of(place));
+            const TrainingSetup setup = setup_for(place, GetParam(), samples);
+            if (expected.gradients.empty()) {
+                expected = fp64_loss_of(setup.config, texts, setup.seed);
+            }
+            expect_loss(train_on_threads(setup), expected);
+        }
+        return expected;
+    }
+};
 
 TEST_P(SampleLosses, AreWeighedOverTheWholeStepOnEveryMesh) {
     const RandomDocuments samples(
@@ -146,13 +162,7 @@ TEST_P(SampleLosses, AreWeighedOverTheWholeStepOnEveryMesh) {
         samples.sample(i, sample);
         texts.push_back({sample.tokens, sample.labels, sample.loss_weights});
     }
-    WeightedLoss expected;
-    for (const Place& place : places()) {
-        SCOPED_TRACE(text_of(place));
-        const TrainingSetup setup = setup_for(place, GetParam(), samples);
-        if (expected.gradients.empty()) expected = fp64_loss_of(setup.config, texts, setup.seed);
-        expect_loss(train_on_threads(setup), expected);
-    }
+    const WeightedLoss expected = expect_on_every_mesh(samples, texts);
     // Weights that were divided by their sum over a microbatch would be found.
     EXPECT_GT(std::abs(expected.mean_of_means - expected.loss), 100 * kLossBound * expected.loss);
 }
@@ -191,13 +201,7 @@ TEST_P(SampleLosses, OfPackedDocumentsAreThoseOfEachAlone) {
         {.seq_length = kContextLength, .seed = 3, .masks = {.end_of_document = 0}});
     ASSERT_EQ(samples.samples_per_epoch(), kSamples);
     ASSERT_GT(samples.totals().padding(), 0);
-    WeightedLoss expected;
-    for (const Place& place : places()) {
-        SCOPED_TRACE(text_of(place));
-        const TrainingSetup setup = setup_for(place, GetParam(), samples);
-        if (expected.gradients.empty()) expected = fp64_loss_of(setup.config, texts, setup.seed);
-        expect_loss(train_on_threads(setup), expected);
-    }
+    (void)expect_on_every_mesh(samples, texts);
 }
 
 // Learned positions, rotary ones, those with windows, and some layers without any.
