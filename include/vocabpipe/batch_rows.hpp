@@ -24,7 +24,8 @@ public:
     void resize(int microbatches);
 
     /// Copies this rank's tokens of `sample`, which has cut.seq_length(), into `row`. The loss
-    /// gradients are the loss weights, and 0 where the label is ignored.
+    /// gradients are the loss weights, and 0 where the label is ignored; a label whose weight is 0
+    /// becomes kIgnoredLabel.
     void put(int64_t row, const Sample& sample);
 
     /// Their spans are valid until the next resize().

@@ -80,7 +80,6 @@ std::vector<ParameterRows> held_parameters(const ModelConfig& config,
             part.memory_rows = part.shard.row_count();
             part.axis = gradient_axis(of.cut, partition.tensor, partition.expert);
             part.stage = static_cast<int>(s);
-            part.frozen = partition.is_frozen(part.id);
             rows.push_back(part);
         }
     }
@@ -89,7 +88,6 @@ std::vector<ParameterRows> held_parameters(const ModelConfig& config,
         ParameterRows part = vocabulary_part(config, schedule.input, place, tensor);
         part.id = model.embedding;
         part.of = GradientBucket::Of::input;
-        part.frozen = partition.is_frozen(part.id);
         rows.push_back(part);
     }
     if (schedule.output.rows(place.pipeline) > 0) {
@@ -98,9 +96,9 @@ std::vector<ParameterRows> held_parameters(const ModelConfig& config,
         part.shares_previous_weight = config.tied && input;
         part.counted_elsewhere = config.tied;
         part.of = GradientBucket::Of::output;
-        part.frozen = partition.is_frozen(part.id);
         rows.push_back(part);
     }
+    for (ParameterRows& part : rows) part.frozen = partition.is_frozen(part.id);
     return rows;
 }
 

@@ -2,11 +2,11 @@
 #include "src/select/selection.hpp"
 
 #include "src/select/graph_check.hpp"
+#include "src/select/objective.hpp"
 #include "src/select/partition.hpp"
 #include "vocabpipe/error.hpp"
 
 #include <algorithm>
-#include <array>
 #include <optional>
 #include <utility>
 
@@ -14,7 +14,6 @@ namespace vocabpipe {
 
 namespace {
 
-constexpr int64_t kUtilitiesAtOnce = 4096;
 constexpr int64_t kReportEvery = 65536;  // rows
 
 }  // namespace
@@ -53,14 +52,7 @@ void Selection::read_graph(Bounding* bounding) {
     uint64_t utility = 0;
     context_.agree([&] {
         GraphRows rows(context_.graph);
-        std::array<int32_t, kUtilitiesAtOnce> some;
-        for (int64_t v = state_.first(); v < state_.last(); ++v) {
-            const int64_t place = (v - state_.first()) % kUtilitiesAtOnce;
-            if (place == 0) {
-                const int64_t left = std::min(kUtilitiesAtOnce, state_.last() - v);
-                utilities_(v, std::span(some).first(static_cast<size_t>(left)));
-            }
-            const int32_t u = some[static_cast<size_t>(place)];
+        for_each_utility(state_, utilities_, [&](int64_t v, int32_t u) {
             utility += splitmix64(splitmix64(static_cast<uint64_t>(v)) ^ static_cast<uint32_t>(u));
             const GraphRow row = rows.at(v);
             check.add(row);
@@ -71,7 +63,7 @@ void Selection::read_graph(Bounding* bounding) {
             if (v % kReportEvery == 0) {
                 context_.report("reading the graph", v - state_.first(), state_.size());
             }
-        }
+        });
     });
     check.finish(context_.world, context_.graph, state_.first(), state_.last());
     std::vector<uint64_t> sums{utility};

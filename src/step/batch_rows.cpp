@@ -47,7 +47,10 @@ void BatchRows::put(int64_t row, const Sample& sample) {
     if (form_.separates_documents) take(sample.first_visible, first_visible_);
     for (int64_t i = 0; i < cut_.own_length(); ++i) {
         const auto at = static_cast<size_t>(first + i);
-        if (labels_[at] < 0) loss_gradients_[at] = 0;
+        if (labels_[at] < 0 || !(loss_gradients_[at] > 0)) {
+            labels_[at] = kIgnoredLabel;
+            loss_gradients_[at] = 0;
+        }
         if (form_.resets_positions) {
             positions_[at] = static_cast<int32_t>(cut_.position(i)) - first_visible_[at];
         }

@@ -19,13 +19,9 @@ StepBatch::StepBatch(const SampleSource& samples, const StepBatchOptions& option
 double StepBatch::count_labels() {
     double weight = 0;
     for (size_t i = 0; i < sample_.labels.size(); ++i) {
-        if (sample_.labels[i] < 0) continue;
-        if (sample_.loss_weights[i] > 0) {
-            weight += static_cast<double>(sample_.loss_weights[i]);
-            ++counted_tokens_;
-        } else {
-            sample_.labels[i] = kIgnoredLabel;
-        }
+        if (sample_.labels[i] < 0 || !(sample_.loss_weights[i] > 0)) continue;
+        weight += static_cast<double>(sample_.loss_weights[i]);
+        ++counted_tokens_;
     }
     return weight;
 }

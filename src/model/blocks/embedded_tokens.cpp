@@ -12,6 +12,11 @@ namespace vocabpipe {
 
 namespace {
 
+/// The first own row, of those that the ranks of a tensor team share.
+int64_t first_own_row(const StagePass& pass) {
+    return pass.team.cuts_rows() ? pass.team.tiles->rows(pass.team.link->rank()).first : 0;
+}
+
 /// Calls use(rows, position, length) for ranges of the own rows: each is one or more runs of
 /// `length` tokens, and every run starts at `position` of its sequence. A rank that has whole
 /// sequences has one range. Own rows in a tensor team may begin and end within a sequence, which
@@ -23,8 +28,7 @@ void each_range(const StagePass& pass, int64_t own, const Use& use) {
         use(kAllRows, pass.cached.count, length);
         return;
     }
-    const int64_t first =
-        pass.team.cuts_rows() ? pass.team.tiles->rows(pass.team.link->rank()).first : 0;
+    const int64_t first = first_own_row(pass);
     const int64_t longest = pass.context ? pass.context.cut->segment_length() : length;
     int64_t row = 0;
     while (row < own) {
@@ -44,9 +48,7 @@ void each_range(const StagePass& pass, int64_t own, const Use& use) {
 std::span<const int32_t> given_positions(const StagePass& pass, int64_t own) {
     const std::span<const int32_t> all = pass.microbatch.positions;
     if (all.empty()) return all;
-    const int64_t first =
-        pass.team.cuts_rows() ? pass.team.tiles->rows(pass.team.link->rank()).first : 0;
-    return all.subspan(static_cast<size_t>(first), static_cast<size_t>(own));
+    return all.subspan(static_cast<size_t>(first_own_row(pass)), static_cast<size_t>(own));
 }
 
 }  // namespace

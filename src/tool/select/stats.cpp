@@ -17,6 +17,7 @@
 #include "src/select/files/sample_input.hpp"
 #include "src/select/graph_check.hpp"
 #include "src/select/memory_plan.hpp"
+#include "src/select/objective.hpp"
 #include "src/support/text_layout.hpp"
 #include "src/tool/select/select_run.hpp"
 #include "src/tool/support/commands.hpp"
@@ -70,15 +71,8 @@ private:
     int64_t total_ = 0;
 };
 
-/// Calls use(utility) for every sample.
-void for_each_utility(UtilityInput& utility, const std::function<void(int32_t)>& use) {
-    std::array<int32_t, kAtOnce> some;
-    for (int64_t v = 0; v < utility.samples(); v += kAtOnce) {
-        const auto part =
-            std::span(some).first(static_cast<size_t>(std::min(kAtOnce, utility.samples() - v)));
-        utility.read(v, part);
-        std::ranges::for_each(part, use);
-    }
+ReadUtilities reader_of(UtilityInput& utility) {
+    return [&utility](int64_t first, std::span<int32_t> to) { utility.read(first, to); };
 }
 
 void print_histograms(SelectContext& context, UtilityInput& utility, int64_t longest_row) {
@@ -97,10 +91,12 @@ void print_histograms(SelectContext& context, UtilityInput& utility, int64_t lon
         for (const int32_t s : row.similarities) similarities.add(s);
         if (v % kAtOnce == 0) context.report("histograms", v, n);
     }
+    const ReadUtilities read = reader_of(utility);
     int32_t most_useful = 0;
-    for_each_utility(utility, [&](int32_t u) { most_useful = std::max(most_useful, u); });
+    for_each_utility(0, utility.samples(), read,
+                     [&](int64_t, int32_t u) { most_useful = std::max(most_useful, u); });
     Histogram utilities(most_useful);
-    for_each_utility(utility, [&](int32_t u) { utilities.add(u); });
+    for_each_utility(0, utility.samples(), read, [&](int64_t, int32_t u) { utilities.add(u); });
     if (context.progress) context.progress("", 0, 0);
     degrees.print("neighbors of a sample", 1);
     utilities.print(("utility (" + utility.kind() + ")").c_str(), kFixedPointOne);
@@ -119,14 +115,8 @@ void print_bounding(SelectContext& context, UtilityInput& utility, const GraphSi
                     int64_t k) {
     const int64_t n = context.graph.nodes();
     SelectionState state(context.memory, 0, n);
-    std::array<int32_t, kAtOnce> some;
-    for (int64_t v = 0; v < n; v += kAtOnce) {
-        const auto part = std::span(some).first(static_cast<size_t>(std::min(kAtOnce, n - v)));
-        utility.read(v, part);
-        for (size_t i = 0; i < part.size(); ++i) {
-            state.u_max(v + static_cast<int64_t>(i)) = context.objective.alpha * part[i];
-        }
-    }
+    for_each_utility(state, reader_of(utility),
+                     [&](int64_t v, int32_t u) { state.u_max(v) = context.objective.alpha * u; });
     Bounding bounding(context, state, {.kind = BoundingRule::Kind::exact}, k, sizes.own_entries,
                       sizes.longest_row);
     GraphRows rows(context.graph);

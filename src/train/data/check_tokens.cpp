@@ -20,28 +20,37 @@ struct Scan {
     int32_t bad_value = 0;
 };
 
-/// First tokens of the blocks to read.
-struct Blocks {
-    int64_t count, stride;
-};
+/// The blocks to read of a stream.
+class Blocks {
+public:
+    Blocks(int64_t size, int64_t most) : size_(size), count_(std::max(most / kBlock, int64_t{2})) {
+        // Streams of a few blocks are read whole.
+        if (size > most && size > count_ * kBlock) {
+            stride_ = (size - kBlock) / (count_ - 1);
+        } else {
+            count_ = (size + kBlock - 1) / kBlock;
+        }
+    }
+    [[nodiscard]] int64_t count() const { return count_; }
+    /// The first token of a block; the last one of several that are apart ends with the stream.
+    [[nodiscard]] int64_t first(int64_t block) const {
+        const bool ends = stride_ > kBlock && block + 1 == count_;
+        return ends ? size_ - kBlock : block * stride_;
+    }
 
-Blocks blocks_of(int64_t size, int64_t most) {
-    if (size <= most) return {.count = (size + kBlock - 1) / kBlock, .stride = kBlock};
-    const int64_t count = std::max(most / kBlock, int64_t{2});
-    // Streams of a few blocks are read whole.
-    if (size <= count * kBlock) return {.count = (size + kBlock - 1) / kBlock, .stride = kBlock};
-    return {.count = count, .stride = (size - kBlock) / (count - 1)};
-}
+private:
+    int64_t size_, count_;
+    int64_t stride_ = kBlock;
+};
 
 Scan scan(const TokenSource& source, int64_t vocab_size, int64_t most) {
     std::vector<int32_t> block(static_cast<size_t>(std::min(kBlock, source.size())));
     Scan result;
     int32_t low = std::numeric_limits<int32_t>::max();
     int32_t high = std::numeric_limits<int32_t>::min();
-    const Blocks blocks = blocks_of(source.size(), most);
-    for (int64_t i = 0; i < blocks.count; ++i) {
-        const bool last = i + 1 == blocks.count && blocks.stride > kBlock;
-        const int64_t first = last ? source.size() - kBlock : i * blocks.stride;
+    const Blocks blocks(source.size(), most);
+    for (int64_t i = 0; i < blocks.count(); ++i) {
+        const int64_t first = blocks.first(i);
         const std::span<int32_t> part =
             std::span(block).first(static_cast<size_t>(std::min(kBlock, source.size() - first)));
         result.range.read += static_cast<int64_t>(part.size());

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <string>
+#include <vector>
 
 #include "vocabpipe/error.hpp"
 
@@ -28,14 +29,12 @@ void check_ids(const TokenSource& source, int64_t first, int64_t vocab_size,
 void read_labelled(const TokenSource& source, int64_t first, int64_t vocab_size,
                    const LabelledTokens& to) {
     if (to.tokens.empty()) return;
-    source.read(first, to.tokens);
-    std::ranges::copy(to.tokens.subspan(1), to.labels.begin());
-    const std::span<int32_t> last = to.labels.last(1);
-    source.read(first + std::ssize(to.tokens), last);
-    if (vocab_size > 0) {
-        check_ids(source, first, vocab_size, to.tokens);
-        check_ids(source, first + std::ssize(to.tokens), vocab_size, last);
-    }
+    // One read, since a file may be opened for each.
+    std::vector<int32_t> ids(to.tokens.size() + 1);
+    source.read(first, ids);
+    if (vocab_size > 0) check_ids(source, first, vocab_size, ids);
+    std::copy(ids.begin(), ids.end() - 1, to.tokens.begin());
+    std::copy(ids.begin() + 1, ids.end(), to.labels.begin());
     if (!source.info().loss_weights.empty()) source.read_loss_weights(first + 1, to.loss_weights);
 }
 

@@ -148,16 +148,20 @@ std::unique_ptr<const SampleSource> TrainingData::samples(
     return std::make_unique<BlendedSamples>(std::move(blend));
 }
 
+TokenDatasetOptions TrainingData::in_stream_order(TokenDatasetOptions options) const {
+    options.shuffle = false;
+    options.masks = masks();
+    return options;
+}
+
 std::unique_ptr<const SampleSource> TrainingData::chosen_samples(
     const TokenDatasetOptions& options, const std::shared_ptr<const SampleChoice>& chosen) const {
     require(DataSplit::train);
     const std::vector<WeightedPath>& paths = part(DataSplit::train).paths;
     std::vector<BlendedSamples::Part> blend;
+    const TokenDatasetOptions in_order = in_stream_order(options);
     int64_t first = 0;  // sample of the set
     for (const WeightedPath& path : paths) {
-        TokenDatasetOptions in_order = options;
-        in_order.shuffle = false;
-        in_order.masks = masks();
         auto all = std::make_unique<TokenDataset>(tokens_of(path.path, DataSplit::train), in_order);
         const int64_t end = first + all->samples_per_epoch();
         const int64_t begin_position = chosen->position_of(first);
@@ -187,9 +191,7 @@ std::unique_ptr<const SampleSource> TrainingData::chosen_samples(
 std::unique_ptr<const SampleSource> TrainingData::samples_in_order(
     const TokenDatasetOptions& options) const {
     require(DataSplit::train);
-    TokenDatasetOptions in_order = options;
-    in_order.shuffle = false;
-    in_order.masks = masks();
+    const TokenDatasetOptions in_order = in_stream_order(options);
     std::vector<std::unique_ptr<const SampleSource>> sets;
     for (const WeightedPath& path : part(DataSplit::train).paths) {
         sets.push_back(

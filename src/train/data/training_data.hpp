@@ -95,6 +95,8 @@ private:
     /// Its samples, cut or packed.
     [[nodiscard]] std::unique_ptr<const SampleSource> open_set(
         const std::string& path, DataSplit split, const TokenDatasetOptions& options) const;
+    /// Options of samples with numbers: not shuffled, and with masks().
+    [[nodiscard]] TokenDatasetOptions in_stream_order(TokenDatasetOptions options) const;
     /// The token that ends documents, for `flag`; UsageError as masks().
     [[nodiscard]] int32_t end_of_document(const std::string& flag) const;
     /// UsageError if the options give `split` no data.

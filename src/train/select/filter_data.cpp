@@ -51,6 +51,7 @@ public:
             one.end = chosen_.position_of(sample);
             sets_.push_back(std::move(one));
         }
+        weight_type_ = common_weight_type();
         check_documents();
         check_weights();
         check_files();
@@ -88,7 +89,7 @@ private:
 
     /// A shard of llm.c has no loss weights.
     void check_weights() const {
-        if (!options_.llmc || !loss_weights()) return;
+        if (!options_.llmc || !weight_type_) return;
         throw UsageError(
             "--format llmc: the data have loss weights, which only Megatron's format "
             "keeps beside the tokens; use --format megatron");
@@ -103,7 +104,7 @@ private:
         if (!prefix.empty() && !options_.llmc) {
             check.add("--output", prefix + ".bin", tokens_output(prefix));
             check.add("--output", prefix + ".idx", tokens_output(prefix));
-            if (loss_weights()) {
+            if (weight_type_) {
                 check.add("--output", loss_weights::path_beside(prefix), tokens_output(prefix));
             }
         }
@@ -169,20 +170,22 @@ private:
 
     using CopyTokens = std::function<void(std::span<const int32_t>, std::span<const float>)>;
 
-    /// Calls `to` for tokens and their loss weights.
+    /// Calls `to` for tokens and, if any set has some, their loss weights.
     void copy_tokens(const Piece& piece, const CopyTokens& to) {
         const TokenSource& tokens = *sets_[piece.set].set.tokens;
         for (int64_t at = piece.begin; at < piece.end; at += kTokensAtOnce) {
             buffer_.resize(static_cast<size_t>(std::min(kTokensAtOnce, piece.end - at)));
-            weights_.resize(buffer_.size());
             tokens.read(at, buffer_);
-            tokens.read_loss_weights(at, weights_);
+            if (weight_type_) {
+                weights_.resize(buffer_.size());
+                tokens.read_loss_weights(at, weights_);
+            }
             to(buffer_, weights_);
         }
     }
 
-    /// The type that holds the loss weights of all sets; none: they are 1.
-    [[nodiscard]] std::optional<LossWeightType> loss_weights() const {
+    /// Opens every file of loss weights.
+    [[nodiscard]] std::optional<LossWeightType> common_weight_type() const {
         std::optional<LossWeightType> type;
         for (const FilteredSet& one : sets_) {
             const std::string& path = one.set.tokens->info().loss_weights;
@@ -223,11 +226,10 @@ private:
             totals.type = writer.type();
             return;
         }
-        const std::optional<LossWeightType> weights = loss_weights();
-        MegatronWriter writer(options_.output, vocabulary(), weights);
+        MegatronWriter writer(options_.output, vocabulary(), weight_type_);
         for_each_piece([&](const Piece& piece) {
             copy_tokens(piece, [&](std::span<const int32_t> part, std::span<const float> of_part) {
-                weights ? writer.append(part, of_part) : writer.append(part);
+                weight_type_ ? writer.append(part, of_part) : writer.append(part);
             });
             writer.end_document();
         });
@@ -241,8 +243,10 @@ private:
     TrainingData data_;
     ChosenSamples chosen_;
     std::vector<FilteredSet> sets_;
+    /// Holds the loss weights of all sets; none: they are 1.
+    std::optional<LossWeightType> weight_type_;
     std::vector<int32_t> buffer_;
-    std::vector<float> weights_;  ///< of the tokens in buffer_
+    std::vector<float> weights_;  ///< of the tokens in buffer_; empty without weight_type_
 };
 
 }  // namespace

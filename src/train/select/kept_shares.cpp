@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "src/train/data/document_starts.hpp"
+
 namespace vocabpipe {
 
 namespace {
@@ -17,11 +19,12 @@ struct Source {
 
 std::vector<Source> documents_of(const TokenSource& tokens, int64_t samples, int64_t seq_length) {
     std::vector<Source> documents;
+    const std::vector<int64_t> starts = document_starts(tokens, -1);
     // Documents without the first token of a sample are left out.
     int64_t first = 0;
     for (int64_t d = 0; d < tokens.info().documents && first < samples; ++d) {
         const int64_t end =
-            std::min((tokens.document_start(d + 1) + seq_length - 1) / seq_length, samples);
+            std::min((starts[static_cast<size_t>(d) + 1] + seq_length - 1) / seq_length, samples);
         if (end <= first) continue;
         documents.push_back(
             {.share = {.source = "document " + std::to_string(d), .samples = end - first},
