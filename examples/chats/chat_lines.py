@@ -43,6 +43,18 @@ def tools_of(line):
     return tools
 
 
+def byte_ranges(text, ranges):
+    """Ranges of characters as ranges of bytes of UTF-8; UnicodeEncodeError for a text that has no UTF-8."""
+    bytes_before = {}
+    at = count = 0
+    for place in sorted({place for one in ranges for place in one}):
+        count += len(text[at:place].encode())
+        bytes_before[place] = count
+        at = place
+    text[at:].encode()
+    return [[bytes_before[begin], bytes_before[end]] for begin, end in ranges]
+
+
 class ChatReader:
     """Turns lines into texts. `templates` None: only texts of prompt and completion can be read."""
 
@@ -54,15 +66,10 @@ class ChatReader:
         """bytes of a line -> {"text": ..., "learn": [[begin, end], ...]} in bytes of UTF-8; ChatError."""
         text, ranges = self._text_and_ranges(self._object(line))
         need(ranges, "nothing to learn: no message is the assistant's, or the template marks none")
-        learn = []
         try:
-            for begin, end in ranges:
-                first = len(text[:begin].encode())
-                learn.append([first, first + len(text[begin:end].encode())])
-            text.encode()
+            return {"text": text, "learn": byte_ranges(text, ranges)}
         except UnicodeEncodeError:
             raise ChatError("a string has half of a surrogate pair (\\ud800 to \\udfff); write the character") from None
-        return {"text": text, "learn": learn}
 
     @staticmethod
     def _object(line):

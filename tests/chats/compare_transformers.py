@@ -29,7 +29,7 @@ import transformers
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent.parent / "examples" / "chats"))
 
-from chat_lines import ChatReader, tools_of
+from chat_lines import ChatReader, byte_ranges, tools_of
 from chat_template import ChatError, ChatTemplate, ChatTemplates, InputError, plain_messages
 
 TOKENS = {"bos_token": "<s>", "eos_token": "</s>"}
@@ -140,10 +140,6 @@ def ours(template, chat, prompt):
         return None, None
 
 
-def by_bytes(text, spans):
-    return [[len(text[:begin].encode()), len(text[:end].encode())] for begin, end in spans]
-
-
 def compare(tokenizer, name, source, chats):
     """Texts that were equal, chats that both refuse, masks that were equal; differences are printed."""
     try:
@@ -200,7 +196,7 @@ def record(sources, chats):
                 continue
             one = {"text": text}
             if "endgeneration" in source:
-                one["marked"] = by_bytes(text, [span for span in spans[0] if span[0] < span[1]])
+                one["marked"] = byte_ranges(text, [span for span in spans[0] if span[0] < span[1]])
             made[name].append(one)
     tokenizer = trained_tokenizer(sources, vocab_size=400)
     tokenizer.backend_tokenizer.save(str(HERE / "tokenizer.json"))

@@ -72,7 +72,6 @@ TEST(TableCosts, ChargeCollectivesByAlgorithm) {
     }
 }
 
-// 5 bytes at 2 bytes per ns take 2.5 ns, 3 take 1.5, 5 at 4 take 1.25.
 TEST(TableCosts, MayLeaveOutWhatCollectivesOfAPipelineCost) {
     TableCosts costs;
     costs.latency_ns = 7;
@@ -87,6 +86,7 @@ TEST(TableCosts, MayLeaveOutWhatCollectivesOfAPipelineCost) {
     EXPECT_EQ(costs.transfer_ns(send, {{0, 1}}, 600), 7);
 }
 
+// 5 bytes at 2 bytes per ns take 2.5 ns, 3 take 1.5, 5 at 4 take 1.25.
 TEST(TableCosts, RoundTimesToTheNearestNanosecond) {
     TableCosts costs = TableCosts::uniform(2, 2, 1, 1, 1);
     costs.bytes_per_ns = 2;

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "tests/tool/run_program.hpp"
+#include "tests/train/data/read_all.hpp"
 #include "vocabpipe/open_tokens.hpp"
 
 namespace vocabpipe {
@@ -25,9 +26,8 @@ using Names = std::set<std::string>;
 class ChatCommand : public ::testing::Test {
 protected:
     [[nodiscard]] Outcome prepare(const std::string& arguments) const {
-        return testing::run_shell("cd '" + (folder_ / "") +
-                                  "' && '" VOCABPIPE_PROGRAM "' data prepare --output set " +
-                                  arguments);
+        return testing::run_in(folder_,
+                               "'" VOCABPIPE_PROGRAM "' data prepare --output set " + arguments);
     }
     void write(const std::string& name, const std::string& lines) const {
         testing::write_file(folder_ / name, lines);
@@ -35,10 +35,8 @@ protected:
     /// Every token as "ID*" if it is learnt, else "ID".
     [[nodiscard]] std::string tokens() const {
         const auto source = open_tokens(folder_ / "set");
-        std::vector<int32_t> ids(static_cast<size_t>(source->size()));
-        std::vector<float> weights(ids.size());
-        source->read(0, ids);
-        source->read_loss_weights(0, weights);
+        const std::vector<int32_t> ids = testing::read_all(*source);
+        const std::vector<float> weights = testing::read_all_weights(*source);
         std::string text;
         for (size_t i = 0; i < ids.size(); ++i) {
             text += std::to_string(ids[i]) + (weights[i] == 1 ? "* " : weights[i] == 0 ? " " : "?");

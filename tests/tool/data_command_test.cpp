@@ -10,6 +10,7 @@
 #include "src/train/data/megatron_writer.hpp"
 #include "src/train/tokenizer/open_tokenizer.hpp"
 #include "tests/tool/run_program.hpp"
+#include "tests/train/data/read_all.hpp"
 #include "vocabpipe/open_tokens.hpp"
 
 namespace vocabpipe {
@@ -26,14 +27,11 @@ using Names = std::set<std::string>;
 
 /// Runs the program in the folder `in`.
 Outcome vocabpipe_in(const TempFolder& in, const std::string& arguments) {
-    return testing::run_shell("cd '" + (in / "") + "' && '" VOCABPIPE_PROGRAM "' " + arguments);
+    return testing::run_in(in, "'" VOCABPIPE_PROGRAM "' " + arguments);
 }
 
 std::vector<int32_t> tokens_of(const std::string& path) {
-    const auto source = open_tokens(path);
-    std::vector<int32_t> tokens(static_cast<size_t>(source->size()));
-    source->read(0, tokens);
-    return tokens;
+    return testing::read_all(*open_tokens(path));
 }
 
 std::string prose() {

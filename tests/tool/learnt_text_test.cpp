@@ -45,8 +45,7 @@ protected:
         (void)writer.finish();
     }
     [[nodiscard]] Outcome inspect(const std::string& arguments) const {
-        return testing::run_shell("cd '" + (folder_ / "") +
-                                  "' && '" VOCABPIPE_PROGRAM "' data inspect " + arguments);
+        return testing::run_in(folder_, "'" VOCABPIPE_PROGRAM "' data inspect " + arguments);
     }
 
     TempFolder folder_;

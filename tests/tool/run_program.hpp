@@ -39,4 +39,9 @@ inline Outcome run_shell(const std::string& command) {
     return outcome;
 }
 
+/// The same in a folder.
+inline Outcome run_in(const TempFolder& folder, const std::string& command) {
+    return run_shell("cd '" + (folder / "") + "' && " + command);
+}
+
 }  // namespace vocabpipe::testing

@@ -219,7 +219,6 @@ std::string refusal(const ModelConfig& config, std::vector<bool> frozen) {
 
 TEST(FrozenParameters, ThatAModelCannotHaveAreRefused) {
     const ModelConfig config = small_family("gpt2", 2, 7, 29, false);
-    const std::vector<LogicalParameter> parameters = logical_parameters(config);
     EXPECT_EQ(refusal(config, frozen_of(config, {"*.wte.*:freeze"})), "");
     EXPECT_THAT(refusal(config, {true}), HasSubstr("1 entries, but the model has"));
     EXPECT_THAT(refusal(config, frozen_of(config, {"*:freeze"})), HasSubstr("nothing to train"));

@@ -28,6 +28,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 using testing::message_of;
+using testing::read_all_weights;
 using testing::write_file;
 
 TEST(Half, HasTheValuesOfItsDefinitionAndComesBackFromThem) {
@@ -75,11 +76,6 @@ protected:
         writer.finish();
         return prefix;
     }
-    static std::vector<float> weights_of(const TokenSource& source) {
-        std::vector<float> weights(static_cast<size_t>(source.size()));
-        source.read_loss_weights(0, weights);
-        return weights;
-    }
 
     testing::TempFolder folder_;
 };
@@ -87,14 +83,14 @@ protected:
 TEST_F(LossWeights, ComeBackAsTheyWereWritten) {
     const std::vector<float> masks{0, 1, 1, 0, 255, 7};
     const auto u8 = open_tokens(prepare({2, 4}, LossWeightType::u8, masks));
-    EXPECT_EQ(weights_of(*u8), masks);
+    EXPECT_EQ(read_all_weights(*u8), masks);
     EXPECT_EQ(testing::read_all(*u8), (std::vector<int32_t>{0, 1, 2, 3, 4, 5}));
     EXPECT_EQ(u8->info().loss_weights, folder_ / "data.weights");
     EXPECT_EQ(u8->info().documents, 2);
     EXPECT_EQ(u8->document_start(1), 2);
     const std::vector<float> halves{0.5F, 65504, 0, 0x1p-24F, 1.25F, 3};
     const auto fp16 = open_tokens(prepare({6}, LossWeightType::fp16, halves));
-    EXPECT_EQ(weights_of(*fp16), halves);
+    EXPECT_EQ(read_all_weights(*fp16), halves);
     const LossWeightsFile file(fp16->info().loss_weights);
     EXPECT_EQ(file.type(), LossWeightType::fp16);
     EXPECT_EQ(file.check().positive, 5);
@@ -108,9 +104,9 @@ TEST_F(LossWeights, AreReadAcrossBlocksAndFromAnyTokenOn) {
     writer.append(std::vector<int32_t>(weights.size(), 5), weights);
     writer.finish();
     const std::shared_ptr<const TokenSource> source = open_tokens(folder_ / "long");
-    EXPECT_EQ(weights_of(*source), weights);
+    EXPECT_EQ(read_all_weights(*source), weights);
     const TokenSlice slice(source, 8190, 8196, "train");
-    EXPECT_EQ(weights_of(slice), (std::vector<float>{190, 191, 192, 193, 194, 195}));
+    EXPECT_EQ(read_all_weights(slice), (std::vector<float>{190, 191, 192, 193, 194, 195}));
     std::vector<float> two(2);
     EXPECT_THROW(slice.read_loss_weights(5, two), std::out_of_range);
     EXPECT_THROW(source->read_loss_weights(19'999, two), std::out_of_range);
@@ -121,13 +117,13 @@ TEST_F(LossWeights, AreOneForTokensWithoutThem) {
     writer.append(std::vector<int32_t>{1, 2, 3});
     writer.finish();
     const auto plain = open_tokens(folder_ / "data");
-    EXPECT_EQ(weights_of(*plain), (std::vector<float>{1, 1, 1}));
+    EXPECT_EQ(read_all_weights(*plain), (std::vector<float>{1, 1, 1}));
     EXPECT_TRUE(plain->info().loss_weights.empty());
     MegatronWriter both(folder_ / "data", 1000, LossWeightType::u8);
     both.append(std::vector<int32_t>{1, 2});
     both.append(std::vector<int32_t>{3}, std::vector<float>{0});
     both.finish();
-    EXPECT_EQ(weights_of(*open_tokens(folder_ / "data")), (std::vector<float>{1, 1, 0}));
+    EXPECT_EQ(read_all_weights(*open_tokens(folder_ / "data")), (std::vector<float>{1, 1, 0}));
 }
 
 TEST_F(LossWeights, StandBesideRawTokensToo) {
@@ -136,7 +132,7 @@ TEST_F(LossWeights, StandBesideRawTokensToo) {
     writer.append(std::vector<float>{0.25F, 4});
     writer.finish();
     writer.publish();
-    EXPECT_EQ(weights_of(*open_tokens(folder_ / "raw.bin", DataFormat::raw_u16)),
+    EXPECT_EQ(read_all_weights(*open_tokens(folder_ / "raw.bin", DataFormat::raw_u16)),
               (std::vector<float>{0.25F, 4}));
 }
 

@@ -14,4 +14,10 @@ namespace vocabpipe::testing {
     return tokens;
 }
 
+[[nodiscard]] inline std::vector<float> read_all_weights(const TokenSource& source) {
+    std::vector<float> weights(static_cast<size_t>(source.size()));
+    source.read_loss_weights(0, weights);
+    return weights;
+}
+
 }  // namespace vocabpipe::testing

@@ -10,6 +10,7 @@
 
 #include "src/train/prepare/prepare_tokens.hpp"
 #include "src/train/tokenizer/byte_tokenizer.hpp"
+#include "tests/train/data/read_all.hpp"
 #include "tests/train/data/temp_folder.hpp"
 #include "vocabpipe/open_tokens.hpp"
 
@@ -52,10 +53,7 @@ protected:
                 .state_every = std::chrono::milliseconds(0)};
     }
     [[nodiscard]] std::vector<float> weights_of(const std::string& output) const {
-        const auto source = open_tokens(folder_ / output);
-        std::vector<float> weights(static_cast<size_t>(source->size()));
-        source->read_loss_weights(0, weights);
-        return weights;
+        return testing::read_all_weights(*open_tokens(folder_ / output));
     }
 
     TempFolder folder_;

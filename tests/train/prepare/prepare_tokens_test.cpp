@@ -9,6 +9,7 @@
 
 #include "src/train/tokenizer/byte_tokenizer.hpp"
 #include "tests/train/data/expect_error.hpp"
+#include "tests/train/data/read_all.hpp"
 #include "tests/train/data/temp_folder.hpp"
 #include "tests/train/prepare/texts.hpp"
 #include "tests/train/text/compress.hpp"
@@ -28,10 +29,7 @@ using testing::write_file;
 using Names = std::set<std::string>;
 
 std::vector<int32_t> tokens_of(const std::string& prefix) {
-    const auto source = open_tokens(prefix);
-    std::vector<int32_t> tokens(static_cast<size_t>(source->size()));
-    source->read(0, tokens);
-    return tokens;
+    return testing::read_all(*open_tokens(prefix));
 }
 
 /// The bytes of documents, each followed by the id that ends it.

@@ -5,6 +5,7 @@
 #include "src/train/data/megatron_writer.hpp"
 #include "src/train/select/chosen_samples.hpp"
 #include "tests/train/data/expect_error.hpp"
+#include "tests/train/data/read_all.hpp"
 #include "tests/train/data/temp_folder.hpp"
 #include "tests/train/select/subset_of.hpp"
 #include "vocabpipe/error.hpp"
@@ -51,12 +52,6 @@ protected:
                 .poll = {},
                 .progress = {}};
     }
-    static std::vector<int32_t> tokens_of(const TokenSource& source) {
-        std::vector<int32_t> tokens(static_cast<size_t>(source.size()));
-        source.read(0, tokens);
-        return tokens;
-    }
-
     TempFolder folder_;
 };
 
@@ -69,8 +64,8 @@ TEST_F(FilterData, CopiesInputsOfChosenSamplesWhichTheSameStrideCutsAgain) {
     const std::shared_ptr<const TokenSource> copy =
         open_tokens(options.output, DataFormat::automatic);
     EXPECT_EQ(copy->info().documents, 4);
-    EXPECT_EQ(tokens_of(*copy), (std::vector<int32_t>{104, 105, 106, 107, 108, 109, 110, 111, 120,
-                                                      121, 122, 123, 136, 137, 138, 139, 140}));
+    EXPECT_EQ(read_all(*copy), (std::vector<int32_t>{104, 105, 106, 107, 108, 109, 110, 111, 120,
+                                                     121, 122, 123, 136, 137, 138, 139, 140}));
     const TokenDataset samples(copy, {.seq_length = kStride, .shuffle = false});
     EXPECT_EQ(samples.samples_per_epoch(), 4);
 
@@ -81,7 +76,7 @@ TEST_F(FilterData, CopiesInputsOfChosenSamplesWhichTheSameStrideCutsAgain) {
     EXPECT_EQ(filter_data(options).tokens, 17);
     const auto shard = open_tokens(folder_ / "shard.bin", DataFormat::automatic);
     EXPECT_THAT(shard->info().format, HasSubstr("GPT-2"));
-    EXPECT_EQ(tokens_of(*shard), tokens_of(*copy));
+    EXPECT_EQ(read_all(*shard), read_all(*copy));
 }
 
 TEST_F(FilterData, CopiesTheLossWeightsOfTheTokens) {
@@ -94,9 +89,8 @@ TEST_F(FilterData, CopiesTheLossWeightsOfTheTokens) {
     FilterOptions options = options_of({.path = {"1", plain, "1", folder_ / "weighed"}}, {1, 5, 7});
     EXPECT_EQ(filter_data(options).tokens, 13);
     const auto copy = open_tokens(options.output);
-    std::vector<float> weights(13);
-    copy->read_loss_weights(0, weights);
-    const std::vector<int32_t> tokens = tokens_of(*copy);
+    const std::vector<float> weights = testing::read_all_weights(*copy);
+    const std::vector<int32_t> tokens = read_all(*copy);
     for (size_t i = 0; i < 13; ++i) {
         EXPECT_EQ(weights[i], tokens[i] < 300 ? static_cast<float>(tokens[i] - 100) : 1.0F) << i;
     }
@@ -112,8 +106,8 @@ TEST_F(FilterData, TakesWideIdsInEitherForm) {
     options.llmc = true;
     options.output = folder_ / "shard";
     EXPECT_EQ(filter_data(options).type, TokenType::u32);
-    EXPECT_EQ(tokens_of(*open_tokens(folder_ / "shard.bin", DataFormat::automatic)),
-              tokens_of(*open_tokens(folder_ / "copy", DataFormat::automatic)));
+    EXPECT_EQ(read_all(*open_tokens(folder_ / "shard.bin", DataFormat::automatic)),
+              read_all(*open_tokens(folder_ / "copy", DataFormat::automatic)));
 }
 
 TEST_F(FilterData, CopiesWholeDocumentsAndListsThem) {
@@ -128,8 +122,8 @@ TEST_F(FilterData, CopiesWholeDocumentsAndListsThem) {
     const auto copy = open_tokens(options.output, DataFormat::automatic);
     EXPECT_EQ(copy->info().documents, 3);
     EXPECT_EQ(copy->size(), 7 + 3 + 10);
-    EXPECT_EQ(tokens_of(*copy)[7], 107);
-    EXPECT_EQ(tokens_of(*copy)[10], 131);
+    EXPECT_EQ(read_all(*copy)[7], 107);
+    EXPECT_EQ(read_all(*copy)[10], 131);
 }
 
 TEST_F(FilterData, NumbersDocumentsBySetAndLooksAtTheTrainingPart) {
@@ -145,7 +139,7 @@ TEST_F(FilterData, NumbersDocumentsBySetAndLooksAtTheTrainingPart) {
     options.output = folder_ / "copy";
     options.ids.clear();
     (void)filter_data(options);
-    EXPECT_EQ(tokens_of(*open_tokens(options.output, DataFormat::automatic)),
+    EXPECT_EQ(read_all(*open_tokens(options.output, DataFormat::automatic)),
               (std::vector<int32_t>{100, 101, 102, 103, 1000, 1001, 1002, 1003, 1032, 1033, 1034,
                                     1035, 1036}));
 }

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "src/train/text/json_line.hpp"
+#include "tests/train/data/expect_error.hpp"
 
 namespace vocabpipe {
 namespace {
@@ -22,12 +23,7 @@ ChatLine chat(const std::string& learn) {
                              "text");
 }
 std::string refusal(const std::string& learn) {
-    try {
-        (void)chat(learn);
-    } catch (const BadLine& bad) {
-        return bad.what();
-    }
-    return "none";
+    return testing::message_of<BadLine>([&] { (void)chat(learn); });
 }
 
 TEST(ChatLine, HasTheRangesOfItsText) {

