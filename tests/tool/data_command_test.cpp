@@ -357,6 +357,19 @@ TEST(DataPrepare, LeavesNothingBehindWhenTerminated) {
     }
 }
 
+TEST(DataPrepare, RemovesNoFileOfTheTokenizerThatItIsGiven) {
+    const TempFolder folder;
+    testing::write_file(folder / "a.txt", "text");
+    const std::string json = testing::read_file(TOKENIZER_CASES "/gpt2/tokenizer.json");
+    testing::write_file(folder / "set.model", json);  // where the output would have another one
+    testing::write_file(folder / "set.idx", "");      // what makes set.* look like older output
+    const Outcome made =
+        vocabpipe_in(folder, "data prepare --input a.txt --output set --tokenizer-model set.model");
+    EXPECT_NE(made.exit_code, 0);
+    EXPECT_THAT(made.error, HasSubstr("set.model"));
+    EXPECT_TRUE(testing::read_file(folder / "set.model") == json);
+}
+
 TEST(DataPrepare, TakesPatternsOfFilesAndLeavesOutBadLines) {
     const TempFolder folder;
     testing::write_file(folder / "b.jsonl", "{\"t\": \"two\"}\n{\"text\": \"no\"}\n[]\n");

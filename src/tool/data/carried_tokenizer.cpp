@@ -4,16 +4,14 @@
 #include "src/support/output_file.hpp"
 #include "src/support/read_whole_file.hpp"
 #include "src/support/same_file.hpp"
-#include "src/support/tokenizer_files.hpp"
-#include "src/train/tokenizer/open_tokenizer.hpp"
 
 #include <filesystem>
 #include <system_error>
 
 namespace vocabpipe::tool {
 
-void CarriedTokenizer::take_files(const std::string& path) {
-    for (const auto& [name, file] : files_of_tokenizer(path)) {
+void CarriedTokenizer::take_files(const TokenizerFiles& files) {
+    for (const auto& [name, file] : files) {
         const std::string place = tokenizer_file_beside(prefix_, name);
         if (same_file(file, place)) {
             in_place_.insert(place);
@@ -27,9 +25,8 @@ void CarriedTokenizer::take_model(std::string model) {
     contents_[tokenizer_file_beside(prefix_, "tokenizer.model")] = std::move(model);
 }
 
-void CarriedTokenizer::check(OutputCheck& check, const std::string& prefix, const std::string& path,
-                             const OutputKind& kind) {
-    const TokenizerFiles files = path.empty() ? TokenizerFiles() : files_of_tokenizer(path);
+void CarriedTokenizer::check(OutputCheck& check, const std::string& prefix,
+                             const TokenizerFiles& files, const OutputKind& kind) {
     for (const std::string_view name : kTokenizerFiles) {
         const std::string place = tokenizer_file_beside(prefix, name);
         const auto file = files.find(name);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "src/support/output_check.hpp"
+#include "src/support/tokenizer_files.hpp"
 
 #include <map>
 #include <set>
@@ -16,14 +17,14 @@ class CarriedTokenizer {
 public:
     explicit CarriedTokenizer(std::string prefix) : prefix_(std::move(prefix)) {}
 
-    /// Takes the files of the tokenizer `path`, which open_tokenizer() has loaded.
-    void take_files(const std::string& path);
+    /// Takes the files of a tokenizer (files_of_tokenizer()).
+    void take_files(const TokenizerFiles& files);
     /// Takes a model of SentencePiece.
     void take_model(std::string model);
 
     /// Checks the places of all files that a tokenizer may have: what is there may only be of
-    /// `kind`, or be the file of the tokenizer `path` ("": none) for that place.
-    static void check(OutputCheck& check, const std::string& prefix, const std::string& path,
+    /// `kind`, or the one of `files` for that place.
+    static void check(OutputCheck& check, const std::string& prefix, const TokenizerFiles& files,
                       const OutputKind& kind);
     /// Writes the files, and removes those that an older tokenizer had besides. Files that lie at
     /// their place already stay as they are.

@@ -150,27 +150,26 @@ std::vector<TextInput> find_inputs(const PrepareArguments& options) {
 }
 
 /// Outputs may replace older outputs, but neither an input nor other files.
-void check_outputs(const PrepareArguments& options, bool chats) {
+void check_outputs(const PrepareArguments& options, const TokenizerFiles& tokenizer, bool chats) {
     std::vector<std::string> inputs = options.inputs;
-    if (!options.tokenizer_model.empty()) inputs.push_back(options.tokenizer_model);
+    for (const auto& [name, file] : tokenizer) inputs.push_back(file);
     OutputCheck check(std::move(inputs));
     const OutputKind ours = tokens_output(options.output);
     check.add("--output", options.output + ".bin", ours);
     check.add("--output", options.output + ".idx", ours);
     if (chats) check.add("--output", options.output + ".weights", loss_weights_output());
-    OutputCheck beside(options.inputs);
-    CarriedTokenizer::check(beside, options.output, options.tokenizer_model, ours);
+    CarriedTokenizer::check(check, options.output, tokenizer, ours);
 }
 
 /// Refused for SentencePiece alone, which would learn from U+FFFD in place of each such byte; for
 /// the byte tokenizer, any bytes are tokens.
-void refuse_binary(const PrepareArguments& options, const TextCheck& text) {
+void refuse_binary(const PrepareArguments& options, const std::vector<TextInput>& inputs,
+                   const TextCheck& text) {
     const int64_t strange = text.invalid + text.zeros;
     if (keeps_bytes(options) || strange * 10 < text.bytes || strange == 0) return;
     throw InputFileError(
-        options.inputs.front() + (options.inputs.size() > 1 ? " and the other inputs" : "") + ": " +
-        std::to_string(text.invalid) + " of " + std::to_string(text.bytes) +
-        " bytes are not UTF-8 and " + std::to_string(text.zeros) +
+        about_inputs(inputs) + ": " + std::to_string(text.invalid) + " of " +
+        std::to_string(text.bytes) + " bytes are not UTF-8 and " + std::to_string(text.zeros) +
         " are zero, so this is not text; convert it to UTF-8 or use --tokenizer bytes");
 }
 
@@ -223,7 +222,8 @@ Vocabulary make_vocabulary(const PrepareArguments& options, const std::vector<Te
 }
 
 /// What a preparation must have in common with one that was killed, to go on with it.
-std::string state_arguments(const PrepareArguments& options, const std::vector<TextInput>& inputs) {
+std::string state_arguments(const PrepareArguments& options, const std::vector<TextInput>& inputs,
+                            const TokenizerFiles& tokenizer) {
     nlohmann::ordered_json json{
         {"tokenizer", options.tokenizer}, {"vocab_size", options.vocab_size},
         {"separator", options.separator}, {"max_bad_lines", options.max_bad_lines},
@@ -236,7 +236,7 @@ std::string state_arguments(const PrepareArguments& options, const std::vector<T
                                  state.st_mtim.tv_nsec});
     };
     for (const TextInput& input : inputs) add_file(input.path, input.json_key);
-    if (!options.tokenizer_model.empty()) add_file(options.tokenizer_model, "");
+    for (const auto& [name, file] : tokenizer) add_file(file, name);
     return json_text(json);
 }
 
@@ -258,7 +258,7 @@ void check_before_training(const PrepareArguments& options, const std::vector<Te
         if (input.json_key.empty()) plain.push_back(input.path);
     }
     const LongWork work("reading the text");
-    refuse_binary(options, check_text_files(plain));
+    refuse_binary(options, inputs, check_text_files(plain));
 }
 
 /// The model that a killed preparation trained, or a new one.
@@ -300,11 +300,14 @@ void prepare(PrepareArguments options) {
     int64_t total_bytes = 0;
     for (const std::string& input : options.inputs) total_bytes += text_file_bytes(input);
     const std::vector<TextInput> inputs = find_inputs(options);
-    check_outputs(options, inputs.front().chats);
+    const TokenizerFiles tokenizer_files = options.tokenizer_model.empty()
+                                               ? TokenizerFiles()
+                                               : files_of_tokenizer(options.tokenizer_model);
+    check_outputs(options, tokenizer_files, inputs.front().chats);
     { const OutputFile probe(options.output + ".bin"); }  // fails before the training, not after it
 
     TextProgress progress(total_bytes);
-    const std::string arguments = state_arguments(options, inputs);
+    const std::string arguments = state_arguments(options, inputs, tokenizer_files);
     FoundState found = find_preparation_state(options.output, arguments, inputs.size());
     if (!found.why_anew.empty()) {
         std::fprintf(stderr, "vocabpipe: note: %s; beginning anew\n",
@@ -318,7 +321,7 @@ void prepare(PrepareArguments options) {
     const Vocabulary vocabulary = vocabulary_of(options, inputs, found.state, progress);
     CarriedTokenizer carried(options.output);
     if (!vocabulary.trained_model.empty()) carried.take_model(vocabulary.trained_model);
-    if (!options.tokenizer_model.empty()) carried.take_files(options.tokenizer_model);
+    carried.take_files(tokenizer_files);
     const InterruptGuard interrupt;
     const Prepared prepared = prepare_tokens(
         {.inputs = inputs,
@@ -338,7 +341,7 @@ void prepare(PrepareArguments options) {
              },
          .check_text =
              [&](const TextCheck& text) {
-                 refuse_binary(options, text);
+                 refuse_binary(options, inputs, text);
                  progress.announce("writing ...");
              },
          .publish_beside = [&] { carried.publish(); },

@@ -21,11 +21,6 @@ using Clock = std::chrono::steady_clock;
 
 constexpr size_t kWaitingBytesPerWorker = size_t{4} << 20;
 
-/// "FILE", or "FILE and the other inputs".
-std::string name_of(const std::vector<TextInput>& inputs) {
-    return inputs.front().path + (inputs.size() > 1 ? " and the other inputs" : "");
-}
-
 class Preparation {
 public:
     Preparation(const PreparationOptions& options, const Tokenizer& tokenizer)
@@ -52,7 +47,7 @@ public:
     Prepared run() {
         write_all();
         if (writer_.tokens() == 0) {
-            throw InputFileError(name_of(options_.inputs) +
+            throw InputFileError(about_inputs(options_.inputs) +
                                  ": no text found, so there is nothing to write");
         }
         options_.check_text(state_.text);

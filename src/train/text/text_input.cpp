@@ -73,6 +73,10 @@ ChatLine chat_of_line(const TextInput& input, const LineSplitter::Line& line) {
     return chat_of_json_line(line.text, input.json_key);
 }
 
+std::string about_inputs(const std::vector<TextInput>& inputs) {
+    return inputs.front().path + (inputs.size() > 1 ? " and the other inputs" : "");
+}
+
 std::string about_line(const TextInput& input, int64_t line, std::string_view reason) {
     return input.path + " line " + std::to_string(line) + ": " + std::string(reason);
 }

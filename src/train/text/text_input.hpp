@@ -32,6 +32,8 @@ enum class TextKind : uint8_t { plain, json_lines, chats };
 /// The same of a chat, with what is learnt.
 [[nodiscard]] ChatLine chat_of_line(const TextInput& input, const LineSplitter::Line& line);
 
+/// "FILE", or "FILE and the other inputs", in messages about all of them.
+[[nodiscard]] std::string about_inputs(const std::vector<TextInput>& inputs);
 /// "FILE line N: reason", in messages about a line.
 [[nodiscard]] std::string about_line(const TextInput& input, int64_t line, std::string_view reason);
 

@@ -79,13 +79,10 @@ private:
     size_t at_ = 0;
 };
 
-Sentences read_sentences(const std::vector<TextInput>& inputs,
+/// `bytes`: those of all inputs.
+Sentences read_sentences(const std::vector<TextInput>& inputs, int64_t bytes,
                          const SentencePieceTrainingOptions& options) {
-    int64_t total = 0;
-    for (const TextInput& input : inputs) {
-        total += text_file_bytes(input.path);
-    }
-    Sentences sentences(total, options.max_bytes, options.max_unbroken_bytes);
+    Sentences sentences(bytes, options.max_bytes, options.max_unbroken_bytes);
     DocumentSplitter lines(
         DocumentSeparator::line,
         {.piece = [&](std::string_view line) { sentences.add_line(line); }, .end = [] {}});
@@ -94,9 +91,7 @@ Sentences read_sentences(const std::vector<TextInput>& inputs,
     if (options.leave_out_bad_lines) sink.bad_line = [](int64_t, const std::string&) {};
     for (const TextInput& input : inputs) read_text(input, sink);
     if (sentences.empty()) {
-        throw InputFileError(inputs.front().path +
-                             (inputs.size() > 1 ? " and the other inputs" : "") +
-                             ": no text to train a vocabulary on");
+        throw InputFileError(about_inputs(inputs) + ": no text to train a vocabulary on");
     }
     return sentences;
 }
@@ -153,7 +148,7 @@ SentencePieceVocabulary train_sentencepiece(const std::vector<TextInput>& inputs
                          " bytes and so yields fewer than " + to_string(most + 1) +
                          " pieces; use a smaller one, or more text");
     }
-    Sentences sentences = read_sentences(inputs, options);
+    Sentences sentences = read_sentences(inputs, text_bytes, options);
     const std::unordered_map<std::string, std::string> settings{
         {"model_type", "bpe"},  // unigram models stop at a third of the size on a few MB of text
         {"vocab_size", to_string(trained_size)},
