@@ -69,7 +69,10 @@ std::unique_ptr<Tokenizer> find_tokenizer(const InspectArguments& options,
                                           int64_t most) {
     if (!options.tokenizer_model.empty()) {
         auto given = open_tokenizer(options.tokenizer_model);
-        check_tokens(source, given->vocab_size(), most);
+        // Reads again only to say which token it is.
+        if (range.min < 0 || range.max >= given->vocab_size()) {
+            check_tokens(source, given->vocab_size(), most);
+        }
         return given;
     }
     if (range.max == ByteTokenizer::kEndOfDocument && range.min >= 0) {
