@@ -19,9 +19,7 @@ fi
 [ $full = 1 ] && export VOCABPIPE_FULL=1 VOCABPIPE_PROPERTY_CASES=50000
 
 build=${VOCABPIPE_BUILD_DIR:-build}
-export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
-# More ranks than cores, with Open MPI 4 and 5.
-export OMPI_MCA_rmaps_base_oversubscribe=1 PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe
+. examples/mpi_environment.sh
 
 step() { echo "=== $1 ($SECONDS s)"; }
 

@@ -10,15 +10,13 @@ namespace vocabpipe {
 /// The value of an IEEE half with these bits.
 [[nodiscard]] inline float number_of_half(uint16_t bits) {
     const uint32_t sign = static_cast<uint32_t>(bits & 0x8000U) << 16;
-    const uint32_t exponent = bits >> 10 & 31U;
-    const uint32_t fraction = bits & 1023U;
-    if (exponent == 0) {
-        const float size = static_cast<float>(fraction) * 0x1p-24F;
-        return sign != 0 ? -size : size;
+    const uint32_t magnitude = bits & 0x7fffU;
+    if (magnitude >= 0x7c00U) {  // infinity and NaN
+        return std::bit_cast<float>(sign | 0x7f800000U | (magnitude & 0x3ffU) << 13);
     }
-    // 112: the difference of the two exponents' biases.
-    const uint32_t wide = exponent == 31 ? 255U : exponent + 112;
-    return std::bit_cast<float>(sign | wide << 23 | fraction << 13);
+    // Moves the exponent bias from 15 to 127: one product serves normal and subnormal numbers.
+    const float scaled = std::bit_cast<float>(magnitude << 13) * 0x1p112F;
+    return std::bit_cast<float>(sign | std::bit_cast<uint32_t>(scaled));
 }
 
 /// The bits of the half that is nearest to `number`, of two the even one; infinity from 65520 on.

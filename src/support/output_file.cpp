@@ -4,7 +4,6 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <filesystem>
 #include <system_error>
@@ -14,12 +13,6 @@
 #include "vocabpipe/error.hpp"
 
 namespace vocabpipe {
-
-namespace {
-
-constexpr size_t kBufferBytes = size_t{1} << 20;
-
-}  // namespace
 
 void throw_output_error(const std::string& path, const char* what, int error) {
     std::string remedy;
@@ -42,19 +35,19 @@ int open_without_waiting(const std::string& path, int flags) {
     return file;
 }
 
-OutputFile::OutputFile(std::string path) : path_(std::move(path)) {
+OutputFile::OutputFile(std::string path) : buffer_(std::move(path)) {
+    const std::string& name = buffer_.path();
     std::error_code ignored;
-    if (std::filesystem::is_directory(path_, ignored)) {
-        throw_output_error(path_, "cannot create", EISDIR);
+    if (std::filesystem::is_directory(name, ignored)) {
+        throw_output_error(name, "cannot create", EISDIR);
     }
-    buffer_.reserve(kBufferBytes);
-    if (std::filesystem::exists(path_, ignored) &&
-        !std::filesystem::is_regular_file(path_, ignored)) {
-        file_ = open_without_waiting(path_, O_WRONLY);
-        if (file_ < 0) throw_output_error(path_, "cannot open", errno);
+    if (std::filesystem::exists(name, ignored) &&
+        !std::filesystem::is_regular_file(name, ignored)) {
+        file_ = open_without_waiting(name, O_WRONLY);
+        if (file_ < 0) throw_output_error(name, "cannot open", errno);
         return;
     }
-    temporary_.emplace(path_);
+    temporary_.emplace(name);
     file_ = temporary_->descriptor();
 }
 
@@ -62,35 +55,12 @@ OutputFile::~OutputFile() {
     if (file_ >= 0 && !temporary_) ::close(file_);
 }
 
-void OutputFile::write(std::span<const std::byte> bytes) {
-    size_ += static_cast<int64_t>(bytes.size());
-    while (!bytes.empty()) {
-        const auto part = bytes.first(std::min(bytes.size(), kBufferBytes - buffer_.size()));
-        buffer_.insert(buffer_.end(), part.begin(), part.end());
-        bytes = bytes.subspan(part.size());
-        if (buffer_.size() == kBufferBytes) {
-            flush();
-        }
-    }
-}
-
-void OutputFile::flush() {
-    for (size_t done = 0; done < buffer_.size();) {
-        const ssize_t written = ::write(file_, buffer_.data() + done, buffer_.size() - done);
-        if (written < 0 && errno != EINTR) {
-            throw_output_error(path_, "cannot write", errno);
-        }
-        done += static_cast<size_t>(written > 0 ? written : 0);
-    }
-    buffer_.clear();
-}
-
 void OutputFile::sync() {
     if (file_ < 0) return;
-    flush();
+    buffer_.flush(file_);
     const int file = std::exchange(file_, -1);
     const int error = temporary_ ? sync_descriptor(file) : ::close(file) != 0 ? errno : 0;
-    if (error != 0) throw_output_error(path_, "cannot write", error);
+    if (error != 0) throw_output_error(path(), "cannot write", error);
 }
 
 void OutputFile::publish() {

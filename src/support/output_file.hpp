@@ -7,9 +7,9 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "src/support/temporary_file.hpp"
+#include "src/support/write_buffer.hpp"
 
 namespace vocabpipe {
 
@@ -30,7 +30,7 @@ public:
     OutputFile& operator=(const OutputFile&) = delete;
 
     /// Appends; buffered.
-    void write(std::span<const std::byte> bytes);
+    void write(std::span<const std::byte> bytes) { buffer_.write(file_, bytes); }
     void write(std::string_view text) { write(std::as_bytes(std::span(text))); }
 
     /// Flushes the buffer, makes the file durable and closes it. Write nothing afterwards.
@@ -39,18 +39,14 @@ public:
     /// Renames the file, replacing an older one. Calls sync() first if needed.
     void publish();
 
-    [[nodiscard]] const std::string& path() const { return path_; }
+    [[nodiscard]] const std::string& path() const { return buffer_.path(); }
     /// Bytes given to write() so far.
-    [[nodiscard]] int64_t size() const { return size_; }
+    [[nodiscard]] int64_t size() const { return buffer_.size(); }
 
 private:
-    void flush();
-
-    std::string path_;
+    WriteBuffer buffer_;
     std::optional<TemporaryFile> temporary_;  ///< none: a device or a pipe
-    std::vector<std::byte> buffer_;
-    int64_t size_ = 0;
-    int file_ = -1;  ///< -1: closed
+    int file_ = -1;                           ///< -1: closed
 };
 
 /// Throws OutputFileError "PATH: WHAT: reason of errno `error`: remedy".

@@ -5,7 +5,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <filesystem>
 #include <system_error>
@@ -17,35 +16,29 @@
 
 namespace vocabpipe {
 
-namespace {
-
-constexpr size_t kPartialBufferBytes = size_t{1} << 20;
-
-}  // namespace
-
 PartialFile::PartialFile(std::string path, int64_t keep)
-    : path_(std::move(path)), name_(name_of(path_)), size_(keep) {
+    : buffer_(std::move(path), keep), name_(name_of(buffer_.path())) {
+    const std::string& file = buffer_.path();
     std::error_code ignored;
-    if (std::filesystem::is_directory(path_, ignored)) {
-        throw_output_error(path_, "cannot create", EISDIR);
+    if (std::filesystem::is_directory(file, ignored)) {
+        throw_output_error(file, "cannot create", EISDIR);
     }
-    if (std::filesystem::exists(path_, ignored) &&
-        !std::filesystem::is_regular_file(path_, ignored)) {
-        throw OutputFileError(path_ + ": is a device or a pipe; choose the name of a file");
+    if (std::filesystem::exists(file, ignored) &&
+        !std::filesystem::is_regular_file(file, ignored)) {
+        throw OutputFileError(file + ": is a device or a pipe; choose the name of a file");
     }
-    buffer_.reserve(kPartialBufferBytes);
     open();
     const int error =
         ::ftruncate(file_, keep) != 0 || ::lseek(file_, keep, SEEK_SET) < 0 ? errno : 0;
     if (error == 0) return;
     ::close(std::exchange(file_, -1));
-    throw_output_error(path_, "cannot write", error);
+    throw_output_error(file, "cannot write", error);
 }
 
 void PartialFile::open() {
     while (file_ < 0) {
         file_ = ::open(name_.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0666);
-        if (file_ < 0) throw_output_error(path_, "cannot create", errno);
+        if (file_ < 0) throw_output_error(path(), "cannot create", errno);
         if (lock_file(file_) == FileLock::of_another) {
             ::close(std::exchange(file_, -1));
             throw UsageError(name_ +
@@ -64,41 +57,21 @@ PartialFile::~PartialFile() {
     ::close(file_);
 }
 
-void PartialFile::write(std::span<const std::byte> bytes) {
-    durable_ = false;
-    size_ += static_cast<int64_t>(bytes.size());
-    while (!bytes.empty()) {
-        const auto part = bytes.first(std::min(bytes.size(), kPartialBufferBytes - buffer_.size()));
-        buffer_.insert(buffer_.end(), part.begin(), part.end());
-        bytes = bytes.subspan(part.size());
-        if (buffer_.size() == kPartialBufferBytes) flush();
-    }
-}
-
-void PartialFile::flush() {
-    for (size_t done = 0; done < buffer_.size();) {
-        const ssize_t written = ::write(file_, buffer_.data() + done, buffer_.size() - done);
-        if (written < 0 && errno != EINTR) throw_output_error(path_, "cannot write", errno);
-        done += static_cast<size_t>(written > 0 ? written : 0);
-    }
-    buffer_.clear();
-}
-
 void PartialFile::sync() {
     if (durable_) return;
-    flush();
+    buffer_.flush(file_);
     if (const int error = sync_descriptor(file_); error != 0) {
-        throw_output_error(path_, "cannot write", error);
+        throw_output_error(path(), "cannot write", error);
     }
     durable_ = true;
 }
 
 void PartialFile::read(int64_t offset, std::span<std::byte> out) {
-    flush();
+    buffer_.flush(file_);
     while (!out.empty()) {
         const ssize_t got = ::pread(file_, out.data(), out.size(), offset);
         if (got < 0 && errno == EINTR) continue;
-        if (got <= 0) throw_output_error(path_, "cannot read back", got < 0 ? errno : EIO);
+        if (got <= 0) throw_output_error(path(), "cannot read back", got < 0 ? errno : EIO);
         offset += got;
         out = out.subspan(static_cast<size_t>(got));
     }
@@ -106,8 +79,8 @@ void PartialFile::read(int64_t offset, std::span<std::byte> out) {
 
 void PartialFile::publish() {
     sync();
-    if (const int error = rename_file(name_, path_); error != 0) {
-        throw_output_error(path_, "cannot create", error);
+    if (const int error = rename_file(name_, path()); error != 0) {
+        throw_output_error(path(), "cannot create", error);
     }
     ::close(std::exchange(file_, -1));  // the file is durable, so closing cannot lose data
 }

@@ -5,7 +5,8 @@
 #include <cstdint>
 #include <span>
 #include <string>
-#include <vector>
+
+#include "src/support/write_buffer.hpp"
 
 namespace vocabpipe {
 
@@ -26,7 +27,10 @@ public:
     [[nodiscard]] static std::string name_of(const std::string& path) { return path + ".partial"; }
 
     /// Appends; buffered.
-    void write(std::span<const std::byte> bytes);
+    void write(std::span<const std::byte> bytes) {
+        durable_ = false;
+        buffer_.write(file_, bytes);
+    }
 
     /// Writes out the buffer and makes all bytes so far durable. Writing may go on.
     void sync();
@@ -38,19 +42,17 @@ public:
     /// afterwards.
     void publish();
 
-    [[nodiscard]] const std::string& path() const { return path_; }
+    [[nodiscard]] const std::string& path() const { return buffer_.path(); }
     /// Bytes in the file and the buffer.
-    [[nodiscard]] int64_t size() const { return size_; }
+    [[nodiscard]] int64_t size() const { return buffer_.size(); }
 
 private:
     void open();
-    void flush();
 
-    std::string path_, name_;
-    std::vector<std::byte> buffer_;
+    WriteBuffer buffer_;
+    std::string name_;
     bool durable_ = false;  ///< nothing was written since sync()
-    int64_t size_ = 0;
-    int file_ = -1;  ///< -1: published
+    int file_ = -1;         ///< -1: published
 };
 
 }  // namespace vocabpipe

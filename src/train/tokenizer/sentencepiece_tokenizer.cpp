@@ -52,9 +52,6 @@ SentencePieceTokenizer::SentencePieceTokenizer(std::string_view model, const std
 }
 
 SentencePieceTokenizer::~SentencePieceTokenizer() = default;
-SentencePieceTokenizer::SentencePieceTokenizer(SentencePieceTokenizer&&) noexcept = default;
-SentencePieceTokenizer& SentencePieceTokenizer::operator=(SentencePieceTokenizer&&) noexcept =
-    default;
 
 int64_t SentencePieceTokenizer::vocab_size() const {
     return model_->processor.GetPieceSize();

@@ -16,8 +16,6 @@ public:
     /// they are no such model or it has no end-of-document piece.
     SentencePieceTokenizer(std::string_view model, const std::string& name);
     ~SentencePieceTokenizer() override;
-    SentencePieceTokenizer(SentencePieceTokenizer&&) noexcept;
-    SentencePieceTokenizer& operator=(SentencePieceTokenizer&&) noexcept;
 
     [[nodiscard]] std::string name() const override { return "sentencepiece"; }
     [[nodiscard]] int64_t vocab_size() const override;

@@ -15,7 +15,7 @@ class Tokenizer {
 public:
     virtual ~Tokenizer() = default;
 
-    /// "bytes" or "sentencepiece".
+    /// "bytes", "sentencepiece", "huggingface" or "tiktoken".
     [[nodiscard]] virtual std::string name() const = 0;
     /// All ids are in [0, vocab_size()).
     [[nodiscard]] virtual int64_t vocab_size() const = 0;

@@ -130,8 +130,8 @@ void read_model(const StrictJson& model, BpeDescription& tokenizer) {
     });
 }
 
-void read_added_tokens(const StrictJson& list, BpeDescription& tokenizer) {
-    const TokenIds known = ids_of(tokenizer.texts);
+/// Adds the tokens to the vocabulary, and to `known`, the ids of its tokens.
+void read_added_tokens(const StrictJson& list, BpeDescription& tokenizer, TokenIds& known) {
     std::unordered_set<std::string> seen;
     for (const StrictJson& json : list.items(static_cast<size_t>(kMostIds))) {
         json.only({"id", "content", "single_word", "lstrip", "rstrip", "normalized", "special"});
@@ -157,6 +157,7 @@ void read_added_tokens(const StrictJson& list, BpeDescription& tokenizer) {
                                "; save the tokenizer anew");
         }
         set_text(tokenizer, id, token.content);
+        if (in_vocabulary < 0) (void)known.add(token.content, static_cast<int32_t>(id));
         tokenizer.added.push_back(std::move(token));
     }
 }
@@ -179,11 +180,11 @@ BpeDescription read_tokenizer_json(std::string_view text, const std::string& pat
     }
     tokenizer.decoder = read_decoder(json.at("decoder"));
     read_model(json.at("model"), tokenizer);
-    if (json.has("added_tokens")) read_added_tokens(json.at("added_tokens"), tokenizer);
+    TokenIds ids = ids_of(tokenizer.texts);
+    if (json.has("added_tokens")) read_added_tokens(json.at("added_tokens"), tokenizer, ids);
 
     std::optional<std::string> begin;
     if (json.has("post_processor")) begin = read_begin(json.at("post_processor"));
-    const TokenIds ids = ids_of(tokenizer.texts);
     const DocumentTokens tokens =
         find_document_tokens(path, [&](std::string_view token) { return ids.find(token) >= 0; });
     tokenizer.end_of_document = ids.find(tokens.end);

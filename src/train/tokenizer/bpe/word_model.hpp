@@ -36,7 +36,6 @@ public:
     /// Whether the ids of a text that nothing cuts are those of its parts, cut where the character
     /// `mark` follows another one: no token that merges make has it there.
     [[nodiscard]] bool can_cut_before(std::string_view mark) const;
-    [[nodiscard]] const Options& options() const { return options_; }
 
 private:
     void add_character(std::string_view character, std::vector<Symbol>& symbols,
