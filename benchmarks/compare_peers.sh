@@ -82,8 +82,7 @@ trap 'rm -rf "$scratch"' EXIT
 
 # Everybody computes on the same cores; two ranks on one each.
 cores=$(taskset -pc $$ | sed 's/.*: //' | tr ',' '\n' | while IFS=- read -r a b; do seq "$a" "${b:-$a}"; done | head -n 2 | paste -sd,)
-export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
-export OMPI_MCA_rmaps_base_oversubscribe=1 PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe # Open MPI 4 and 5
+. examples/mpi_environment.sh
 export GLOO_SOCKET_IFNAME=${GLOO_SOCKET_IFNAME:-lo} TORCHINDUCTOR_CACHE_DIR=$scratch/inductor
 
 # --- trainers

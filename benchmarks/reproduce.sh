@@ -89,9 +89,7 @@ for program in "${programs[@]}"; do
     break
 done
 
-# Root in a container, and more ranks than cores, for Open MPI 4 and 5, are fine here.
-export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
-export OMPI_MCA_rmaps_base_oversubscribe=1 PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe
+. examples/mpi_environment.sh
 
 # Runs a command whose output goes to a file of the experiment, and notes it as one would type it.
 to() { # file, command

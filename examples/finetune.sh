@@ -26,9 +26,7 @@ if [ -z "${VOCABPIPE_FINETUNE_BIN:-}" ]; then
 fi
 mkdir -p "$work"
 
-# Root in a container, and more ranks than cores, for Open MPI 4 and 5, are fine here.
-export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
-export OMPI_MCA_rmaps_base_oversubscribe=1 PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe
+. examples/mpi_environment.sh
 train() { # data, folder, steps, further flags
     mpirun -np 2 "$bin/train_gpt" --data-path "$1" --save "$2" --train-iters "$3" --model-type llama \
         --num-layers 2 --hidden-size 128 --num-attention-heads 4 --vocab-size 257 --seq-length 256 \

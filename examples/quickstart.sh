@@ -39,9 +39,7 @@ fi
 "$build/bin/vocabpipe" data inspect "$work/kjv"
 finish_aloud
 
-# Root in a container, and more ranks than cores, for Open MPI 4 and 5, are fine here.
-export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
-export OMPI_MCA_rmaps_base_oversubscribe=1 PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe
+. examples/mpi_environment.sh
 
 train() { # ranks, vocab mode
     begin "train on $1 ranks, 1F1B, vocab mode $2"

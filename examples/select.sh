@@ -32,9 +32,7 @@ if [ ! -f "$work/kjv.idx" ]; then
 fi
 finish
 
-# Root in a container, and more ranks than cores, for Open MPI 4 and 5, are fine here.
-export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
-export OMPI_MCA_rmaps_base_oversubscribe=1 PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe
+. examples/mpi_environment.sh
 # Samples of 32 tokens: about 30,000 of them in the training part.
 data=(--data-path "$work/kjv" --split 95,5,0 --seq-length 32)
 train() { # folder or none, further flags
