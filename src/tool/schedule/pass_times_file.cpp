@@ -30,17 +30,26 @@ using Key = std::tuple<int, Op, int>;  // rank, op, stage (0 where the op has no
 class Reader {
 public:
     /// `rank_of_stage`: the schedule's; empty: determined by the rows.
-    Reader(int ranks, std::vector<int> rank_of_stage, const std::string& path)
-        : most_ranks_(ranks), rank_of_stage_(std::move(rank_of_stage)), path_(path) {
+    Reader(int ranks, std::vector<int> rank_of_stage, const PassTimesText& file)
+        : most_ranks_(ranks), rank_of_stage_(std::move(rank_of_stage)), path_(file.name) {
         grows_ = rank_of_stage_.empty();
+        read(file.text);
     }
 
-    void read() {
-        const std::string text = read_whole_file(path_, "check the name and the permissions");
+    [[nodiscard]] const std::vector<int>& rank_of_stage() const { return rank_of_stage_; }
+    [[nodiscard]] int ranks() const { return ranks_; }  ///< the largest rank with a row, plus one
+
+    /// Sets the costs that have a row. `keep`: the others stay; else they are 0, and F and a
+    /// backward of every stage are required.
+    void set_stages(std::vector<TableCosts::OpCosts>& stage_ns, bool keep) const;
+    void set_ranks(std::vector<TableCosts::OpCosts>& rank_ns) const;
+
+private:
+    void read(std::string_view text) {
         bool header = false;
         for (size_t at = 0; at < text.size();) {
             const size_t end = std::min(text.find('\n', at), text.size());
-            std::string_view line = std::string_view(text).substr(at, end - at);
+            std::string_view line = text.substr(at, end - at);
             if (line.ends_with('\r')) line.remove_suffix(1);
             at = end + 1;
             ++number_;
@@ -56,15 +65,6 @@ public:
         if (grows_ && rank_of_stage_.empty()) fail("has no row for a stage");
     }
 
-    [[nodiscard]] const std::vector<int>& rank_of_stage() const { return rank_of_stage_; }
-    [[nodiscard]] int ranks() const { return ranks_; }  ///< the largest rank with a row, plus one
-
-    /// Sets the costs that have a row. `keep`: the others stay; else they are 0, and F and a
-    /// backward of every stage are required.
-    void set_stages(std::vector<TableCosts::OpCosts>& stage_ns, bool keep) const;
-    void set_ranks(std::vector<TableCosts::OpCosts>& rank_ns) const;
-
-private:
     [[noreturn]] void fail(const std::string& what) const {
         throw InputFileError(path_ + ":" + std::to_string(number_) + ": " + what);
     }
@@ -175,10 +175,13 @@ void Reader::set_ranks(std::vector<TableCosts::OpCosts>& rank_ns) const {
 
 }  // namespace
 
+PassTimesText read_pass_times_text(const std::string& path) {
+    return {.name = path, .text = read_whole_file(path, "check the name and the permissions")};
+}
+
 StepPrice PassTimesFile::price(const Schedule& placed, const std::vector<int>& layers) const {
     StepPrice price = others_->price(placed, layers);
-    Reader reader(placed.ranks, placed.rank_of_stage, path_);
-    reader.read();
+    const Reader reader(placed.ranks, placed.rank_of_stage, file_);
     reader.set_stages(price.costs.stage_ns, keep_);
     if (!keep_) {
         for (TableCosts::OpCosts& costs : price.costs.rank_ns) costs = {};
@@ -189,8 +192,8 @@ StepPrice PassTimesFile::price(const Schedule& placed, const std::vector<int>& l
 }
 
 PlannedPassTimes read_planned_pass_times(const std::string& path) {
-    Reader reader(kMostRanks, {}, path);
-    reader.read();
+    const PassTimesText file = read_pass_times_text(path);
+    const Reader reader(kMostRanks, {}, file);
     PlannedPassTimes times{.name = path, .rank_of_stage = reader.rank_of_stage()};
     times.stage_ns.resize(times.rank_of_stage.size());
     reader.set_stages(times.stage_ns, false);

@@ -12,15 +12,22 @@
 
 namespace vocabpipe::tool {
 
-/// Pass times of a CSV file "rank,op,stage,ns" (--pass-times; docs/plan-with-your-own-times.md) in
-/// place of those that others give. Missing halves of a backward follow from B = I + W, or I = W =
-/// B / 2.
+/// Rows "rank,op,stage,ns" below a line that says so (docs/plan-with-your-own-times.md).
+struct PassTimesText {
+    std::string name;  ///< of the file, for messages
+    std::string text;  ///< what is in it
+};
+/// InputFileError naming the file and the remedy.
+[[nodiscard]] PassTimesText read_pass_times_text(const std::string& path);
+
+/// Pass times of a CSV file (--pass-times) in place of those that others give. Missing halves of a
+/// backward follow from B = I + W, or I = W = B / 2.
 class PassTimesFile final : public CostSource {
 public:
     /// `keep`: a pass without a row keeps its cost; else F and a backward of every stage are
     /// required, and other passes cost 0.
-    PassTimesFile(std::string path, std::unique_ptr<const CostSource> others, bool keep)
-        : path_(std::move(path)), others_(std::move(others)), keep_(keep) {}
+    PassTimesFile(PassTimesText file, std::unique_ptr<const CostSource> others, bool keep)
+        : file_(std::move(file)), others_(std::move(others)), keep_(keep) {}
 
     [[nodiscard]] std::vector<int> layers_per_stage(std::span<const int> rank_of_stage,
                                                     VocabMode mode) const override {
@@ -31,7 +38,7 @@ public:
                                   const std::vector<int>& layers) const override;
 
 private:
-    std::string path_;
+    PassTimesText file_;
     std::unique_ptr<const CostSource> others_;
     bool keep_;
 };

@@ -113,7 +113,8 @@ std::unique_ptr<CostSource> cost_source(const ScheduleFlags& flags, Recompute re
         costs = std::make_unique<FigureCosts>(flags, recompute);
     }
     if (flags.pass_times.empty()) return costs;
-    return std::make_unique<PassTimesFile>(flags.pass_times, std::move(costs), profile.has_value());
+    return std::make_unique<PassTimesFile>(read_pass_times_text(flags.pass_times), std::move(costs),
+                                           profile.has_value());
 }
 
 /// Takes what lowering and simulation need besides the schedule, and what people read about it; all
@@ -260,18 +261,10 @@ SimulatedStep simulate_step(const std::string& schedule, const ScheduleFlags& fl
     if (!work) work.emplace("simulating " + schedule);
     result.step.costs.slices = result.step.mesh().slices();
     const ScheduledStep& step = result.step;
-    LowerOptions lowering{.receive_ahead = receive_ahead_from(flags.receive_ahead),
-                          .pieces = tile_pieces_from(flags.tile_pieces)};
-    // If messages take no time, pieces gain nothing.
-    if (lowering.pieces == 0 && step.costs.bytes_per_ns == 0) lowering.pieces = 1;
-    EarlyReceives made = lower_step(step.schedule, step.sizes, step.costs, lowering, step.options);
-    result.programs = std::move(made.lowered).all();
-    result.receive_ahead = made.receive_ahead;
-    result.pieces = made.pieces;
-    if (made.pieces > 1) {
-        result.step.title += ", boundaries by " + std::to_string(made.pieces) + " pieces";
-    }
-    result.simulation = simulate(result.programs, step.costs, step.options);
+    static_cast<SimulatedPrograms&>(result) =
+        simulate_programs(step.schedule, step.sizes, step.costs, step.options, flags.receive_ahead,
+                          flags.tile_pieces);
+    result.step.title += result.remark();
     return result;
 }
 

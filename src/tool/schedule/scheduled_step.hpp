@@ -2,6 +2,7 @@
 #pragma once
 
 #include "src/tool/schedule/schedule_flags.hpp"
+#include "src/tool/schedule/simulated_programs.hpp"
 #include "vocabpipe/cost_model.hpp"
 #include "vocabpipe/lower.hpp"
 #include "vocabpipe/memory_over_time.hpp"
@@ -45,12 +46,8 @@ inline constexpr int64_t kMostPassesToLower = 4'000'000;
                                       int64_t most_passes = 0);
 
 /// A step and its simulation.
-struct SimulatedStep {
+struct SimulatedStep : SimulatedPrograms {
     ScheduledStep step;
-    std::vector<Program> programs;
-    Simulation simulation;
-    int receive_ahead = 1;  ///< LowerOptions::receive_ahead of the programs
-    int pieces = 1;         ///< LowerOptions::pieces of the programs
 };
 [[nodiscard]] SimulatedStep simulate_step(const std::string& schedule, const ScheduleFlags& flags);
 
