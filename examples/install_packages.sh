@@ -18,7 +18,7 @@ case "${1:-}" in
     --cache) packages=(ccache) ;;
     --tests | --full)
         packages+=(libgtest-dev libgmock-dev librapidcheck-dev libbenchmark-dev libcli11-dev clang-format pkgconf
-            procps iproute2 doxygen mkdocs mkdocs-material xz-utils python3-jinja2)
+            procps iproute2 doxygen mkdocs mkdocs-material xz-utils python3-jinja2 python3-dev python3-venv)
         ;;
     *)
         echo "install_packages.sh: error: $1: the options are --chats, --tests, --cache and --full" >&2

@@ -97,8 +97,13 @@ for document in "$@"; do
     block=()
     kind=
     page_kind=
+    fenced=
     while IFS= read -r line || [ -n "$line" ]; do
-        if [[ $line == "    "* ]]; then
+        # Code of another language than the shell's stands in a fence.
+        if [[ $line == '```'* ]]; then
+            fenced=$([ "$fenced" ] || echo 1)
+        fi
+        if [[ $line == "    "* && -z $fenced ]]; then
             block+=("${line#    }")
             continue
         fi

@@ -1,0 +1,270 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
+
+#include <tuple>
+#include <utility>
+
+#include "src/python/bindings.hpp"
+#include "src/python/described_schedule.hpp"
+#include "vocabpipe/error.hpp"
+#include "vocabpipe/pass_times.hpp"
+#include "vocabpipe/schedule_file.hpp"
+#include "vocabpipe/user_schedule.hpp"
+#include "vocabpipe/validate.hpp"
+#include "vocabpipe/with_recomputation.hpp"
+
+namespace vocabpipe::python {
+
+namespace {
+
+using namespace nanobind::literals;
+
+/// A pass as Python writes it: op, stage, microbatch, with_next.
+using PassTuple = std::tuple<std::string, int, int64_t, bool>;
+
+Op op_from(const std::string& name) {
+    std::string known;
+    for (size_t op = 0; op < kOpTraits.size(); ++op) {
+        if (kOpTraits[op].of_step) continue;
+        if (kOpTraits[op].name == name) return static_cast<Op>(op);
+        known += (known.empty() ? "" : ", ") + std::string(kOpTraits[op].name);
+    }
+    throw UsageError("op \"" + name + "\": must be one of " + known);
+}
+
+int64_t within(const char* what, int64_t value, int64_t most) {
+    if (value >= 0 && value <= most) return value;
+    throw UsageError(std::string(what) + " " + std::to_string(value) +
+                     ": must be an integer from 0 to " + std::to_string(most));
+}
+
+Barriers barriers_from(const std::string& name) {
+    if (name == "in_line") return Barriers::in_line;
+    if (name == "one") return Barriers::one;
+    if (name == "two") return Barriers::two;
+    throw UsageError("barriers \"" + name + "\": must be in_line, one or two");
+}
+
+DescribedSchedule make(const std::string& name, int ranks, int microbatches,
+                       const std::string& vocab_mode, int64_t vocab_size, const RuleOptions& rule,
+                       const std::string& recompute, bool forward_only, const Costs& costs) {
+    DescribedSchedule made{.name = name,
+                           .vocab_mode = vocab_mode_from(vocab_mode),
+                           .recompute = recompute_from(recompute)};
+    made.schedule = priced_step(name, nullptr,
+                                {.ranks = ranks,
+                                 .microbatches = microbatches,
+                                 .vocab_mode = made.vocab_mode,
+                                 .vocab_size = vocab_size,
+                                 .rule = rule,
+                                 .forward_only = forward_only},
+                                made.recompute, costs)
+                        .schedule;
+    return made;
+}
+
+DescribedSchedule from_passes(const std::vector<std::vector<PassTuple>>& lists,
+                              const std::string& name, int64_t vocab_size,
+                              const std::string& barriers) {
+    std::vector<std::vector<Pass>> passes;
+    for (const std::vector<PassTuple>& list : lists) {
+        passes.emplace_back();
+        for (const auto& [op, stage, microbatch, with_next] : list) {
+            passes.back().push_back(
+                {.op = op_from(op),
+                 .stage = static_cast<uint16_t>(within("stage", stage, UINT16_MAX)),
+                 .microbatch = static_cast<uint32_t>(within("microbatch", microbatch, INT32_MAX)),
+                 .with_next = with_next});
+        }
+    }
+    DescribedSchedule made{
+        .schedule = user_schedule(std::move(passes),
+                                  {.vocab_size = vocab_size, .barriers = barriers_from(barriers)}),
+        .name = name};
+    if (has_recomputation(made.schedule)) made.recompute = Recompute::full;
+    return made;
+}
+
+DescribedSchedule insert(const DescribedSchedule& base, const std::string& vocab_mode,
+                         int64_t vocab_size, int64_t search_moves, const Costs& costs) {
+    if (base.schedule.output.vocab_size() > 0) {
+        throw UsageError("schedule " + base.name +
+                         ": has vocabulary passes already; give one without");
+    }
+    DescribedSchedule made = base;
+    made.vocab_mode = vocab_mode_from(vocab_mode);
+    made.schedule = priced_step(base.name, &base.schedule,
+                                {.ranks = base.schedule.ranks,
+                                 .microbatches = base.schedule.microbatches,
+                                 .vocab_mode = made.vocab_mode,
+                                 .vocab_size = vocab_size,
+                                 .rule = {.search_moves = search_moves}},
+                                base.recompute, costs)
+                        .schedule;
+    return made;
+}
+
+DescribedSchedule from_csv(const std::string& text, const std::string& name,
+                           const std::string& dialect) {
+    DescribedSchedule made{
+        .schedule = parse_schedule_csv(text, name, {.dialect = csv_dialect_from(dialect)}).schedule,
+        .name = name};
+    if (has_recomputation(made.schedule)) made.recompute = Recompute::full;
+    return made;
+}
+
+/// op, stage and microbatch of every pass, with its rank and position: columns of one length.
+nb::dict pass_table(const DescribedSchedule& described) {
+    std::vector<int32_t> rank;
+    std::vector<int32_t> position;
+    std::vector<int32_t> stage;
+    std::vector<int64_t> microbatch;
+    nb::list op;
+    for (size_t of = 0; of < described.schedule.passes.size(); ++of) {
+        const std::vector<Pass>& list = described.schedule.passes[of];
+        for (size_t at = 0; at < list.size(); ++at) {
+            rank.push_back(static_cast<int32_t>(of));
+            position.push_back(static_cast<int32_t>(at));
+            op.append(nb::str(traits(list[at].op).name.data()));
+            stage.push_back(traits(list[at].op).has_stage ? list[at].stage : -1);
+            microbatch.push_back(list[at].microbatch);
+        }
+    }
+    nb::dict table;
+    table["rank"] = column(rank);
+    table["position"] = column(position);
+    table["op"] = op;
+    table["stage"] = column(stage);
+    table["microbatch"] = column(microbatch);
+    return table;
+}
+
+nb::dict described_family(const Generator& family) {
+    constexpr const char* kPlacements[] = {"straight", "loop", "v_shape"};
+    nb::dict row;
+    row["name"] = nb::str(family.name.data(), family.name.size());
+    row["summary"] = nb::str(family.summary.data(), family.summary.size());
+    row["placement"] = kPlacements[static_cast<size_t>(family.placement)];
+    row["chunks"] = family.chunks;
+    row["any_chunks"] = family.any_chunks;
+    row["splits_backward"] = family.splits_backward;
+    return row;
+}
+
+}  // namespace
+
+void bind_schedules(nb::module_& module) {
+    nb::class_<Pass>(module, "Pass")
+        .def_prop_ro("op", [](const Pass& pass) { return std::string(traits(pass.op).name); })
+        .def_prop_ro("stage",
+                     [](const Pass& pass) -> std::optional<int> {
+                         if (!traits(pass.op).has_stage) return std::nullopt;
+                         return pass.stage;
+                     })
+        .def_ro("microbatch", &Pass::microbatch)
+        .def_ro("with_next", &Pass::with_next)
+        .def("__repr__", [](const Pass& pass) { return to_string(pass); })
+        .def("__eq__", [](const Pass& a, const Pass& b) { return a == b; })
+        .def("__hash__", [](const Pass& pass) {
+            return std::hash<std::string>{}(to_string(pass) + (pass.with_next ? "+" : ""));
+        });
+
+    nb::class_<Violation>(module, "Violation")
+        .def_ro("rank", &Violation::rank)
+        .def_ro("index", &Violation::index)
+        .def_ro("pass_name", &Violation::pass)
+        .def_ro("reason", &Violation::reason)
+        .def("__str__", &Violation::message);
+
+    nb::class_<Costs>(module, "Costs")
+        .def(
+            "__init__",
+            [](Costs* made, const std::string& figures, const std::string& pass_times,
+               int64_t latency, int64_t hop, int num_layers, int64_t hidden_size,
+               int64_t seq_length, int64_t micro_batch_size) {
+                new (made) Costs{.flags = {.costs = figures,
+                                           .latency = latency,
+                                           .hop = hop,
+                                           .num_layers = num_layers,
+                                           .seq_length = seq_length,
+                                           .micro_batch_size = micro_batch_size,
+                                           .hidden_size = hidden_size},
+                                 .pass_times = pass_times};
+            },
+            "figures"_a, "pass_times"_a, "latency"_a, "hop"_a, "num_layers"_a, "hidden_size"_a,
+            "seq_length"_a, "micro_batch_size"_a);
+
+    nb::class_<DescribedSchedule>(module, "Schedule", nb::dynamic_attr())
+        .def_ro("name", &DescribedSchedule::name)
+        .def_prop_ro("title", &DescribedSchedule::title)
+        .def_prop_ro(
+            "vocab_mode",
+            [](const DescribedSchedule& of) { return std::string(to_string(of.vocab_mode)); })
+        .def_prop_ro(
+            "recompute",
+            [](const DescribedSchedule& of) { return std::string(to_string(of.recompute)); })
+        .def_prop_ro("ranks", [](const DescribedSchedule& of) { return of.schedule.ranks; })
+        .def_prop_ro("stages", [](const DescribedSchedule& of) { return of.schedule.stages; })
+        .def_prop_ro("microbatches",
+                     [](const DescribedSchedule& of) { return of.schedule.microbatches; })
+        .def_prop_ro("vocab_size",
+                     [](const DescribedSchedule& of) { return of.schedule.output.vocab_size(); })
+        .def_prop_ro("rank_of_stage",
+                     [](const DescribedSchedule& of) { return of.schedule.rank_of_stage; })
+        .def_prop_ro("passes", [](const DescribedSchedule& of) { return of.schedule.passes; })
+        .def("pass_table", &pass_table)
+        .def("peak_activations",
+             [](const DescribedSchedule& of) { return peak_chunks(of.schedule); })
+        .def("violation", [](const DescribedSchedule& of) { return find_violation(of.schedule); })
+        .def(
+            "to_csv",
+            [](const DescribedSchedule& of, const std::string& dialect) {
+                return print_schedule_csv(of.schedule, csv_dialect_from(dialect));
+            },
+            "dialect"_a)
+        .def("to_json",
+             [](const DescribedSchedule& of) { return print_schedule_json(of.schedule); })
+        .def("__repr__",
+             [](const DescribedSchedule& of) { return "<vocabpipe.Schedule " + of.title() + ">"; });
+
+    module.def("families", [] {
+        nb::list rows;
+        for (const Generator& family : generators()) rows.append(described_family(family));
+        return rows;
+    });
+    module.def(
+        "schedule",
+        [](const std::string& name, int ranks, int microbatches, const std::string& vocab_mode,
+           int64_t vocab_size, int chunks, int warm_up_depth, int group_size, int memory_limit,
+           int64_t broadcast_margin, int64_t search_moves, const std::string& recompute,
+           bool forward_only, const Costs& costs) {
+            const nb::gil_scoped_release others_run;
+            return make(name, ranks, microbatches, vocab_mode, vocab_size,
+                        {.chunks = chunks,
+                         .warm_up_depth = warm_up_depth,
+                         .group_size = group_size,
+                         .memory_limit = memory_limit,
+                         .broadcast_margin = broadcast_margin,
+                         .search_moves = search_moves},
+                        recompute, forward_only, costs);
+        },
+        "name"_a, "ranks"_a, "microbatches"_a, "vocab_mode"_a, "vocab_size"_a, "chunks"_a,
+        "warm_up_depth"_a, "group_size"_a, "memory_limit"_a, "broadcast_margin"_a, "search_moves"_a,
+        "recompute"_a, "forward_only"_a, "costs"_a);
+    module.def("user_schedule", &from_passes, "passes"_a, "name"_a, "vocab_size"_a, "barriers"_a);
+    module.def("insert_vocabulary", &insert, "base"_a, "vocab_mode"_a, "vocab_size"_a,
+               "search_moves"_a, "costs"_a);
+    module.def("from_csv", &from_csv, "text"_a, "name"_a, "dialect"_a);
+    module.def(
+        "from_json",
+        [](const std::string& text, const std::string& name) {
+            return DescribedSchedule{.schedule = parse_schedule_json(text, name).schedule,
+                                     .name = name};
+        },
+        "text"_a, "name"_a);
+}
+
+}  // namespace vocabpipe::python
