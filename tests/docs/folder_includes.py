@@ -16,7 +16,7 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs/architecture.md"
 # Folders whose subfolders are rooms of their own.
-DIVIDED = ("src/step", "src/train", "src/tool")
+DIVIDED = ("src/step", "src/train", "src/tool", "src/bindings")
 TOPS = ("include", "kernels", "schedules", "src")
 INCLUDE = re.compile(r'^#include "([^"]+)"', re.MULTILINE)
 

@@ -7,16 +7,13 @@
 #include <tuple>
 #include <utility>
 
-#include "src/python/bindings.hpp"
-#include "src/python/described_schedule.hpp"
+#include "src/bindings/described_schedule.hpp"
+#include "src/bindings/python/bindings.hpp"
 #include "vocabpipe/error.hpp"
 #include "vocabpipe/pass_times.hpp"
-#include "vocabpipe/schedule_file.hpp"
-#include "vocabpipe/user_schedule.hpp"
 #include "vocabpipe/validate.hpp"
-#include "vocabpipe/with_recomputation.hpp"
 
-namespace vocabpipe::python {
+namespace vocabpipe::bindings::python {
 
 namespace {
 
@@ -41,34 +38,7 @@ int64_t within(const char* what, int64_t value, int64_t most) {
                      ": must be an integer from 0 to " + std::to_string(most));
 }
 
-Barriers barriers_from(const std::string& name) {
-    if (name == "in_line") return Barriers::in_line;
-    if (name == "one") return Barriers::one;
-    if (name == "two") return Barriers::two;
-    throw UsageError("barriers \"" + name + "\": must be in_line, one or two");
-}
-
-DescribedSchedule make(const std::string& name, int ranks, int microbatches,
-                       const std::string& vocab_mode, int64_t vocab_size, const RuleOptions& rule,
-                       const std::string& recompute, bool forward_only, const Costs& costs) {
-    DescribedSchedule made{.name = name,
-                           .vocab_mode = vocab_mode_from(vocab_mode),
-                           .recompute = recompute_from(recompute)};
-    made.schedule = priced_step(name, nullptr,
-                                {.ranks = ranks,
-                                 .microbatches = microbatches,
-                                 .vocab_mode = made.vocab_mode,
-                                 .vocab_size = vocab_size,
-                                 .rule = rule,
-                                 .forward_only = forward_only},
-                                made.recompute, costs)
-                        .schedule;
-    return made;
-}
-
-DescribedSchedule from_passes(const std::vector<std::vector<PassTuple>>& lists,
-                              const std::string& name, int64_t vocab_size,
-                              const std::string& barriers) {
+std::vector<std::vector<Pass>> passes_of(const std::vector<std::vector<PassTuple>>& lists) {
     std::vector<std::vector<Pass>> passes;
     for (const std::vector<PassTuple>& list : lists) {
         passes.emplace_back();
@@ -80,40 +50,7 @@ DescribedSchedule from_passes(const std::vector<std::vector<PassTuple>>& lists,
                  .with_next = with_next});
         }
     }
-    DescribedSchedule made{
-        .schedule = user_schedule(std::move(passes),
-                                  {.vocab_size = vocab_size, .barriers = barriers_from(barriers)}),
-        .name = name};
-    if (has_recomputation(made.schedule)) made.recompute = Recompute::full;
-    return made;
-}
-
-DescribedSchedule insert(const DescribedSchedule& base, const std::string& vocab_mode,
-                         int64_t vocab_size, int64_t search_moves, const Costs& costs) {
-    if (base.schedule.output.vocab_size() > 0) {
-        throw UsageError("schedule " + base.name +
-                         ": has vocabulary passes already; give one without");
-    }
-    DescribedSchedule made = base;
-    made.vocab_mode = vocab_mode_from(vocab_mode);
-    made.schedule = priced_step(base.name, &base.schedule,
-                                {.ranks = base.schedule.ranks,
-                                 .microbatches = base.schedule.microbatches,
-                                 .vocab_mode = made.vocab_mode,
-                                 .vocab_size = vocab_size,
-                                 .rule = {.search_moves = search_moves}},
-                                base.recompute, costs)
-                        .schedule;
-    return made;
-}
-
-DescribedSchedule from_csv(const std::string& text, const std::string& name,
-                           const std::string& dialect) {
-    DescribedSchedule made{
-        .schedule = parse_schedule_csv(text, name, {.dialect = csv_dialect_from(dialect)}).schedule,
-        .name = name};
-    if (has_recomputation(made.schedule)) made.recompute = Recompute::full;
-    return made;
+    return passes;
 }
 
 /// op, stage and microbatch of every pass, with its rank and position: columns of one length.
@@ -219,14 +156,7 @@ void bind_schedules(nb::module_& module) {
         .def("peak_activations",
              [](const DescribedSchedule& of) { return peak_chunks(of.schedule); })
         .def("violation", [](const DescribedSchedule& of) { return find_violation(of.schedule); })
-        .def(
-            "to_csv",
-            [](const DescribedSchedule& of, const std::string& dialect) {
-                return print_schedule_csv(of.schedule, csv_dialect_from(dialect));
-            },
-            "dialect"_a)
-        .def("to_json",
-             [](const DescribedSchedule& of) { return print_schedule_json(of.schedule); })
+        .def("text", &printed_schedule, "format"_a)
         .def("__repr__",
              [](const DescribedSchedule& of) { return "<vocabpipe.Schedule " + of.title() + ">"; });
 
@@ -242,29 +172,40 @@ void bind_schedules(nb::module_& module) {
            int64_t broadcast_margin, int64_t search_moves, const std::string& recompute,
            bool forward_only, const Costs& costs) {
             const nb::gil_scoped_release others_run;
-            return make(name, ranks, microbatches, vocab_mode, vocab_size,
-                        {.chunks = chunks,
-                         .warm_up_depth = warm_up_depth,
-                         .group_size = group_size,
-                         .memory_limit = memory_limit,
-                         .broadcast_margin = broadcast_margin,
-                         .search_moves = search_moves},
-                        recompute, forward_only, costs);
+            return made_schedule(name,
+                                 {.ranks = ranks,
+                                  .microbatches = microbatches,
+                                  .vocab_mode = vocab_mode_from(vocab_mode),
+                                  .vocab_size = vocab_size,
+                                  .rule = {.chunks = chunks,
+                                           .warm_up_depth = warm_up_depth,
+                                           .group_size = group_size,
+                                           .memory_limit = memory_limit,
+                                           .broadcast_margin = broadcast_margin,
+                                           .search_moves = search_moves},
+                                  .forward_only = forward_only},
+                                 recompute_from(recompute), costs);
         },
         "name"_a, "ranks"_a, "microbatches"_a, "vocab_mode"_a, "vocab_size"_a, "chunks"_a,
         "warm_up_depth"_a, "group_size"_a, "memory_limit"_a, "broadcast_margin"_a, "search_moves"_a,
         "recompute"_a, "forward_only"_a, "costs"_a);
-    module.def("user_schedule", &from_passes, "passes"_a, "name"_a, "vocab_size"_a, "barriers"_a);
-    module.def("insert_vocabulary", &insert, "base"_a, "vocab_mode"_a, "vocab_size"_a,
-               "search_moves"_a, "costs"_a);
-    module.def("from_csv", &from_csv, "text"_a, "name"_a, "dialect"_a);
     module.def(
-        "from_json",
-        [](const std::string& text, const std::string& name) {
-            return DescribedSchedule{.schedule = parse_schedule_json(text, name).schedule,
-                                     .name = name};
+        "user_schedule",
+        [](const std::vector<std::vector<PassTuple>>& lists, const std::string& name,
+           int64_t vocab_size, const std::string& barriers) {
+            return listed_schedule(passes_of(lists), name, vocab_size, barriers);
         },
-        "text"_a, "name"_a);
+        "passes"_a, "name"_a, "vocab_size"_a, "barriers"_a);
+    module.def(
+        "insert_vocabulary",
+        [](const DescribedSchedule& base, const std::string& vocab_mode, int64_t vocab_size,
+           int64_t search_moves, const Costs& costs) {
+            const nb::gil_scoped_release others_run;
+            return with_vocabulary(base, vocab_mode_from(vocab_mode), vocab_size, search_moves,
+                                   costs);
+        },
+        "base"_a, "vocab_mode"_a, "vocab_size"_a, "search_moves"_a, "costs"_a);
+    module.def("parse_schedule", &parsed_schedule, "text"_a, "name"_a, "format"_a);
 }
 
-}  // namespace vocabpipe::python
+}  // namespace vocabpipe::bindings::python

@@ -7,10 +7,11 @@
 #include "vocabpipe/recompute.hpp"
 #include "vocabpipe/schedule.hpp"
 
-#include <optional>
+#include <cstdint>
 #include <string>
+#include <vector>
 
-namespace vocabpipe::python {
+namespace vocabpipe::bindings {
 
 /// A schedule, and what its passes do not say.
 struct DescribedSchedule {
@@ -41,7 +42,29 @@ struct Costs {
                                      ScheduleOptions options, Recompute recompute,
                                      const Costs& costs);
 
+/// A family's schedule: the passes that priced_step() gives it.
+[[nodiscard]] DescribedSchedule made_schedule(const std::string& name,
+                                              const ScheduleOptions& options, Recompute recompute,
+                                              const Costs& costs);
+
+/// Lists of passes as a schedule (user_schedule()). `barriers`: in_line, one or two.
+[[nodiscard]] DescribedSchedule listed_schedule(std::vector<std::vector<Pass>> passes,
+                                                const std::string& name, int64_t vocab_size,
+                                                const std::string& barriers);
+
+/// The schedule with vocabulary passes. Throws UsageError if it has some, and as make_order().
+[[nodiscard]] DescribedSchedule with_vocabulary(const DescribedSchedule& base, VocabMode mode,
+                                                int64_t vocab_size, int64_t search_moves,
+                                                const Costs& costs);
+
+/// The schedule of a text: "json", or a dialect of CSV (csv_dialect_from()). `name`: for messages.
+[[nodiscard]] DescribedSchedule parsed_schedule(const std::string& text, const std::string& name,
+                                                const std::string& format);
+/// The text of a schedule, in the same formats.
+[[nodiscard]] std::string printed_schedule(const DescribedSchedule& described,
+                                           const std::string& format);
+
 /// The schedule as it is, priced.
 [[nodiscard]] PricedStep priced_step(const DescribedSchedule& described, const Costs& costs);
 
-}  // namespace vocabpipe::python
+}  // namespace vocabpipe::bindings

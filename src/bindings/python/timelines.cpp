@@ -3,67 +3,21 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
-#include <algorithm>
-#include <cmath>
 #include <optional>
-#include <span>
-#include <utility>
+#include <string_view>
 
-#include "src/python/bindings.hpp"
-#include "src/python/described_schedule.hpp"
-#include "src/schedule/html/timeline_parts.hpp"
-#include "src/tool/schedule/simulated_programs.hpp"
+#include "src/bindings/python/bindings.hpp"
+#include "src/bindings/step_timeline.hpp"
 #include "src/tool/support/quantity.hpp"
-#include "vocabpipe/error.hpp"
 #include "vocabpipe/explain.hpp"
 #include "vocabpipe/html_timeline.hpp"
-#include "vocabpipe/recorded_run.hpp"
 #include "vocabpipe/svg_timeline.hpp"
 
-namespace vocabpipe::python {
+namespace vocabpipe::bindings::python {
 
 namespace {
 
 using namespace nanobind::literals;
-
-/// A step with times: simulated, or recorded by a run.
-struct StepTimeline {
-    RecordedRun run;
-    TimelineSummary summary;
-    std::optional<tool::SimulatedPrograms> simulated;  ///< none: recorded
-
-    /// In the unit of the costs; nanoseconds where they are.
-    [[nodiscard]] double time(int64_t ns) const {
-        return run.ticks_per_unit == 0 ? static_cast<double>(ns)
-                                       : static_cast<double>(ns) / run.ticks_per_unit;
-    }
-    [[nodiscard]] TimeText text() const {
-        return [ticks = run.ticks_per_unit](int64_t ns) { return tool::time_text(ns, ticks); };
-    }
-};
-
-StepTimeline simulated(const DescribedSchedule& described, const Costs& costs,
-                       bool wait_for_reports, int cores, const std::string& receive_ahead,
-                       const std::string& tile_pieces) {
-    const PricedStep step = priced_step(described, costs);
-    tool::SimulatedPrograms made = tool::simulate_programs(
-        step.schedule, step.price.sizes, step.price.costs,
-        {.wait_for_reports = wait_for_reports, .persistent = step.price.persistent, .cores = cores},
-        receive_ahead, tile_pieces);
-    StepTimeline result{.run = record(made.simulation.timeline, made.programs,
-                                      described.title() + made.remark(), step.price.persistent),
-                        .summary = made.simulation.summary};
-    result.run.ticks_per_unit = costs.ticks_per_unit();
-    result.run.costs = costs.text(step.schedule);
-    result.simulated = std::move(made);
-    return result;
-}
-
-StepTimeline recorded(const std::string& path) {
-    RecordedRun run = read_chrome_trace(path);
-    TimelineSummary summary = summarize(run);
-    return {.run = std::move(run), .summary = std::move(summary)};
-}
 
 nb::dict rank_table(const StepTimeline& of) {
     std::vector<int32_t> rank;
@@ -118,28 +72,13 @@ nb::dict span_table(const StepTimeline& of) {
     return table;
 }
 
-std::string explained(const StepTimeline& of, std::optional<int> rank, std::optional<double> at) {
-    if (rank.has_value() != at.has_value()) {
-        throw UsageError(rank ? "rank " + std::to_string(*rank) + ": requires a time; add at"
-                              : "at: requires a rank; add rank");
-    }
-    if (!rank) return to_text(of.run, of.text());
-    const double ticks = std::max(of.run.ticks_per_unit, 1);
-    const double ns = *at * ticks;
-    if (!(ns >= 0 && ns <= static_cast<double>(of.summary.makespan_ns))) {
-        throw UsageError("at " + std::to_string(*at) + ": must be within the step, from 0 to " +
-                         of.text()(of.summary.makespan_ns));
-    }
-    return to_text(of.run, *rank, std::llround(ns), of.text());
-}
-
 nb::dict critical_shares(const StepTimeline& of) {
-    if (!of.simulated) throw UsageError("critical_path: only of simulated steps; see explain()");
+    const tool::SimulatedPrograms& simulated = of.simulation("critical_path");
     std::vector<double> time;
     std::vector<double> share;
     nb::list name;
     for (const PathShare& part :
-         critical_path(of.simulated->simulation.timeline, of.simulated->programs).shares) {
+         critical_path(simulated.simulation.timeline, simulated.programs).shares) {
         name.append(nb::str(part.name.data(), part.name.size()));
         time.push_back(of.time(part.ns));
         share.push_back(part.share);
@@ -155,11 +94,6 @@ std::vector<RecordedRun> runs_of(const std::vector<const StepTimeline*>& steps) 
     std::vector<RecordedRun> runs;
     for (const StepTimeline* step : steps) runs.push_back(step->run);
     return runs;
-}
-
-std::string page(const StepTimeline& of) {
-    const html::TimelineParts parts = html::timeline_parts(of.run.title, of.run.ticks_per_unit);
-    return parts.before + html::run_element(of.run) + parts.after;
 }
 
 }  // namespace
@@ -184,8 +118,8 @@ void bind_timelines(nb::module_& module) {
         .def(
             "write_chrome_trace",
             [](const StepTimeline& of, const std::string& path) {
-                if (!of.simulated) throw UsageError("chrome trace: only of simulated steps");
-                write_chrome_trace(path, of.simulated->simulation.timeline, of.simulated->programs,
+                const tool::SimulatedPrograms& simulated = of.simulation("write_chrome_trace");
+                write_chrome_trace(path, simulated.simulation.timeline, simulated.programs,
                                    of.run.title);
             },
             "path"_a)
@@ -200,11 +134,15 @@ void bind_timelines(nb::module_& module) {
         [](const DescribedSchedule& schedule, const Costs& costs, bool wait_for_reports, int cores,
            const std::string& receive_ahead, const std::string& tile_pieces) {
             const nb::gil_scoped_release others_run;
-            return simulated(schedule, costs, wait_for_reports, cores, receive_ahead, tile_pieces);
+            return simulated_step(schedule, costs,
+                                  {.wait_for_reports = wait_for_reports,
+                                   .cores = cores,
+                                   .receive_ahead = receive_ahead,
+                                   .tile_pieces = tile_pieces});
         },
         "schedule"_a, "costs"_a, "wait_for_reports"_a, "cores"_a, "receive_ahead"_a,
         "tile_pieces"_a);
-    module.def("read_chrome_trace", &recorded, "path"_a);
+    module.def("read_chrome_trace", &recorded_step, "path"_a);
     module.def(
         "write_html",
         [](const std::vector<const StepTimeline*>& steps, const std::string& path,
@@ -220,4 +158,4 @@ void bind_timelines(nb::module_& module) {
         "steps"_a, "path"_a, "title"_a, "critical_path"_a);
 }
 
-}  // namespace vocabpipe::python
+}  // namespace vocabpipe::bindings::python

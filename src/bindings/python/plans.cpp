@@ -12,11 +12,10 @@
 #include <optional>
 #include <utility>
 
-#include "src/python/bindings.hpp"
-#include "vocabpipe/error.hpp"
-#include "vocabpipe/profile.hpp"
+#include "src/bindings/plan_request.hpp"
+#include "src/bindings/python/bindings.hpp"
 
-namespace vocabpipe::python {
+namespace vocabpipe::bindings::python {
 
 namespace {
 
@@ -93,29 +92,6 @@ nb::dict table_of(const Plan& plan) {
     return table;
 }
 
-const PlanRow& row_of(const Plan& plan, int64_t row) {
-    if (row >= 0 && row < std::ssize(plan.rows)) return plan.rows[static_cast<size_t>(row)];
-    throw UsageError("row " + std::to_string(row) + ": the plan has " +
-                     std::to_string(plan.rows.size()) + " rows, from 0 on");
-}
-
-/// What a plan is of.
-PlanOptions options_of(const std::string& model, const std::string& gpu,
-                       const std::string& profile) {
-    PlanOptions options;
-    if (!profile.empty()) {
-        use_profile(options, read_profile(profile));
-        return options;
-    }
-    if (model.empty() || gpu.empty()) {
-        throw UsageError(std::string(model.empty() ? "model" : "gpu") +
-                         ": is required; give model, gpu and seq_length, or profile");
-    }
-    options.model = load_model(model);
-    options.device = load_device(gpu);
-    return options;
-}
-
 }  // namespace
 
 void bind_plans(nb::module_& module) {
@@ -151,35 +127,28 @@ void bind_plans(nb::module_& module) {
            const std::vector<std::string>& schedules, const std::vector<std::string>& vocab_modes,
            const std::vector<int>& chunks, std::optional<double> memory_gib, double moe_imbalance,
            bool all_sizes, int best) {
-            PlanOptions options = options_of(model, gpu, profile);
-            options.gpus = gpus;
-            options.global_batch_size = global_batch_size;
-            if (profile.empty()) options.seq_length = seq_length;
-            if (vocab_size) options.model.config.vocab_size = *vocab_size;
-            if (memory_gib) options.memory_gib = *memory_gib;
-            options.moe_imbalance = moe_imbalance;
-            options.best = best;
-            if (all_sizes) list_all_sizes(options);
-            const auto set = [](auto& list, const auto& given) {
-                if (!given.empty()) list = given;
-            };
-            set(options.tensor, tensor);
-            set(options.context, context);
-            set(options.pipeline, pipeline);
-            set(options.data, data);
-            set(options.expert, expert);
-            set(options.expert_tensor, expert_tensor);
-            set(options.micro_batch_sizes, micro_batch_size);
-            set(options.chunks, chunks);
-            options.schedules = schedules;
-            if (!recompute.empty()) options.recompute.clear();
-            for (const std::string& name : recompute) {
-                options.recompute.push_back(recompute_from(name));
-            }
-            for (const std::string& name : vocab_modes) {
-                options.vocab_modes.push_back(vocab_mode_from(name));
-            }
-            return made_plan(std::move(options));
+            return made_plan(options_of({.model = model,
+                                         .gpu = gpu,
+                                         .profile = profile,
+                                         .gpus = gpus,
+                                         .global_batch_size = global_batch_size,
+                                         .seq_length = seq_length,
+                                         .vocab_size = vocab_size,
+                                         .tensor = tensor,
+                                         .context = context,
+                                         .pipeline = pipeline,
+                                         .data = data,
+                                         .expert = expert,
+                                         .expert_tensor = expert_tensor,
+                                         .chunks = chunks,
+                                         .micro_batch_size = micro_batch_size,
+                                         .recompute = recompute,
+                                         .schedules = schedules,
+                                         .vocab_modes = vocab_modes,
+                                         .memory_gib = memory_gib,
+                                         .moe_imbalance = moe_imbalance,
+                                         .all_sizes = all_sizes,
+                                         .best = best}));
         },
         "model"_a, "gpu"_a, "profile"_a, "gpus"_a, "global_batch_size"_a, "seq_length"_a,
         "vocab_size"_a.none(), "tensor"_a, "context"_a, "pipeline"_a, "data"_a, "expert"_a,
@@ -187,4 +156,4 @@ void bind_plans(nb::module_& module) {
         "chunks"_a, "memory_gib"_a.none(), "moe_imbalance"_a, "all_sizes"_a, "best"_a);
 }
 
-}  // namespace vocabpipe::python
+}  // namespace vocabpipe::bindings::python

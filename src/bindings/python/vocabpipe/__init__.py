@@ -180,7 +180,7 @@ def validate(schedule: Schedule) -> None:
 
 def to_torch_csv(schedule: Schedule, path: str | os.PathLike | None = None, *, lowered: bool = True) -> str:
     """The schedule as torch.distributed.pipelining reads it; lowered: with its communication. Also writes `path`."""
-    text = schedule.to_csv("lowered" if lowered else "new")
+    text = schedule.text("lowered" if lowered else "new")
     if path is not None:
         with open(path, "w", newline="", encoding="utf-8") as file:
             file.write(text)
@@ -198,17 +198,17 @@ def from_torch_csv(text_or_path: str | os.PathLike, *, dialect: str = "new") -> 
         name = os.path.basename(text)
         with open(text_or_path, newline="", encoding="utf-8") as file:
             text = file.read()
-    return _core.from_csv(text, name, dialect)
+    return _core.parse_schedule(text, name, dialect)
 
 
 def to_json(schedule: Schedule) -> str:
     """The schedule as versioned JSON, which `vocabpipe` and `train_gpt --schedule FILE.json` read, too."""
-    return schedule.to_json()
+    return schedule.text("json")
 
 
 def from_json(text: str, name: str = "json") -> Schedule:
     """The schedule that to_json() printed."""
-    return _core.from_json(text, name)
+    return _core.parse_schedule(text, name, "json")
 
 
 def simulate(

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-namespace vocabpipe::python {
+namespace vocabpipe::bindings::python {
 
 namespace nb = nanobind;
 
@@ -23,10 +23,6 @@ void bind_plans(nb::module_& module);
 /// Exceptions, with the messages of argument_names().
 void bind_errors(nb::module_& module);
 
-/// The message with arguments of Python in place of options of the library and flags of the tool:
-/// "vocab_size" for ScheduleOptions::vocab_size and --vocab-size.
-[[nodiscard]] std::string argument_names(const std::string& message);
-
 /// A column of a table, as a numpy array that owns the values.
 template <typename Value>
 [[nodiscard]] nb::ndarray<nb::numpy, Value, nb::ndim<1>> column(const std::vector<Value>& values) {
@@ -36,4 +32,4 @@ template <typename Value>
     return {owned, {values.size()}, owner};
 }
 
-}  // namespace vocabpipe::python
+}  // namespace vocabpipe::bindings::python

@@ -5,7 +5,7 @@
 #
 #   check_package.sh TOOL FOLDER [PYTHON]
 set -euo pipefail
-checkout=$(cd "$(dirname "$0")/../.." && pwd)
+checkout=$(cd "$(dirname "$0")/../../.." && pwd)
 tool=$(realpath "$1") folder=$2 python=${3:-python3}
 
 rm -rf "$folder"
@@ -25,7 +25,7 @@ if [ -n "$libraries" ]; then
     echo "FAILED: the module needs libraries that not every Linux has:" "$libraries"
     exit 1
 fi
-VOCABPIPE_TOOL=$tool bin/python "$checkout/tests/python/package_test.py"
+VOCABPIPE_TOOL=$tool bin/python "$checkout/tests/bindings/python/package_test.py"
 bin/python - "$checkout/docs/python.md" <<'END'
 import re
 import sys
