@@ -33,17 +33,26 @@ namespace vocabpipe::kernels {
     return counter;
 }
 
-/// Standard normals 4 block .. 4 block + 3 of one parameter.
-[[nodiscard]] inline std::array<double, 4> normal_block(uint64_t seed, uint64_t parameter_id,
-                                                        uint64_t block) {
+/// u of words 4 block .. 4 block + 3 of one parameter: uniform in (0, 1).
+[[nodiscard]] inline std::array<double, 4> uniform_block(uint64_t seed, uint64_t parameter_id,
+                                                         uint64_t block) {
     const auto words =
         philox({static_cast<uint32_t>(block), static_cast<uint32_t>(block >> 32),
                 static_cast<uint32_t>(parameter_id), static_cast<uint32_t>(parameter_id >> 32)},
                {static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32)});
+    std::array<double, 4> numbers{};
+    for (size_t i = 0; i < 4; ++i) numbers[i] = (words[i] + 0.5) * 0x1p-32;
+    return numbers;
+}
+
+/// Standard normals 4 block .. 4 block + 3 of one parameter.
+[[nodiscard]] inline std::array<double, 4> normal_block(uint64_t seed, uint64_t parameter_id,
+                                                        uint64_t block) {
+    const auto uniform = uniform_block(seed, parameter_id, block);
     std::array<double, 4> normals{};
     for (size_t pair = 0; pair < 4; pair += 2) {
-        const double radius = std::sqrt(-2 * std::log((words[pair] + 0.5) * 0x1p-32));
-        const double angle = 2 * std::numbers::pi * ((words[pair + 1] + 0.5) * 0x1p-32);
+        const double radius = std::sqrt(-2 * std::log(uniform[pair]));
+        const double angle = 2 * std::numbers::pi * uniform[pair + 1];
         normals[pair] = radius * std::cos(angle);
         normals[pair + 1] = radius * std::sin(angle);
     }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "vocabpipe/activation.hpp"
+#include "vocabpipe/lora_config.hpp"
 #include "vocabpipe/moe_config.hpp"
 #include "vocabpipe/rope.hpp"
 #include "vocabpipe/tensor.hpp"
@@ -64,7 +65,8 @@ struct ModelConfig {
     /// Rotary positions of layers with the window; none: `rope`, as in all other layers.
     std::optional<Rope> windowed_rope;
 
-    MoeConfig moe;  ///< experts in place of the MLP; none by default
+    MoeConfig moe;    ///< experts in place of the MLP; none by default
+    LoraConfig lora;  ///< adapters of linear layers; none by default
 
     /// Token that begins a text, where known: read from a model's files, for generation.
     std::optional<int32_t> begin_of_text;

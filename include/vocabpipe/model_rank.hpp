@@ -123,6 +123,8 @@ public:
     void replace_stage(int stage, std::unique_ptr<StageModule> module);
     /// Weights from the seed, the same for every number of ranks.
     void initialise(Context& ctx, uint64_t seed);
+    /// The same for adapters alone (LoraConfig), where a loaded model may have none.
+    void initialise_adapters(Context& ctx, uint64_t seed);
     /// Device that holds the tensors.
     [[nodiscard]] Device& device() { return device_; }
     /// Configuration of the whole model.

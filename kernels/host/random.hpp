@@ -14,4 +14,8 @@ namespace vocabpipe::kernels::host {
 void fill_normal(Context& ctx, Tensor out, uint64_t seed, uint64_t parameter_id,
                  int64_t first_element, float std);
 
+/// The same of uniform numbers between -bound and bound.
+void fill_uniform(Context& ctx, Tensor out, uint64_t seed, uint64_t parameter_id,
+                  int64_t first_element, float bound);
+
 }  // namespace vocabpipe::kernels::host

@@ -320,7 +320,11 @@ ModelRank::ModelRank(const ModelConfig& config, const ModelPartition& partition,
 ModelRank::~ModelRank() = default;
 
 void ModelRank::initialise(Context& ctx, uint64_t seed) {
-    store_->initialise(ctx, config_, seed);
+    store_->initialise(ctx, config_, seed, {});
+}
+
+void ModelRank::initialise_adapters(Context& ctx, uint64_t seed) {
+    store_->initialise(ctx, config_, seed, {.only_adapters = true});
 }
 
 std::span<Parameter> ModelRank::parameters() {

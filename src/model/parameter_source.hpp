@@ -36,10 +36,14 @@ struct LogicalParameter {
     int64_t cols = 0;
     float init_std = 0;  ///< 0: constant
     float init_constant = 0;
+    /// Above 0: uniform from -init_bound to init_bound, in place of the two above.
+    float init_bound = 0;
     bool weight_decay = false;
     /// The correction bias of a router: fp32 in every run, equal on all replicas, without gradient
     /// and moments. OptimizerStep updates it by the load of its experts.
     bool correction_bias = false;
+    /// A factor of a low-rank adapter (LoraConfig). A model with adapters trains them alone.
+    bool adapter = false;
     /// One operator makes the gradients of this parameter and of the one before it: both are
     /// frozen, or neither.
     bool gradient_with_previous = false;

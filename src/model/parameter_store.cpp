@@ -141,13 +141,17 @@ ParameterStore::ParameterStore(Device& device, const ModelConfig& config,
     parameters_ = lay_out(config, rows, training, layout);
 }
 
-void ParameterStore::initialise(Context& ctx, const ModelConfig& config, uint64_t seed) {
+void ParameterStore::initialise(Context& ctx, const ModelConfig& config, uint64_t seed,
+                                const InitialiseOptions& options) {
     const std::vector<LogicalParameter> logical = logical_parameters(config);
+    const std::vector<uint64_t> numbers = seed_numbers(logical);
     std::vector<float> staged(static_cast<size_t>(kStagedElements));
     for (size_t i = 0; i < parameters_.size(); ++i) {
         const Parameter& p = parameters_[i];
-        const LogicalParameter& of = logical[static_cast<size_t>(ids_[i])];
+        const auto id = static_cast<size_t>(ids_[i]);
+        const LogicalParameter& of = logical[id];
         if (shares_weight(i)) continue;  // already filled
+        if (options.only_adapters && !of.adapter) continue;
         const Tensor values = values_of(i);
         int64_t filled = 0;
         int64_t uploaded = 0;
@@ -160,10 +164,13 @@ void ParameterStore::initialise(Context& ctx, const ModelConfig& config, uint64_
         for_each_run(p.shard, of.cols, [&](const ElementRun& run) {
             for (int64_t at = 0; at < run.count;) {
                 const int64_t count = std::min(kStagedElements - filled, run.count - at);
-                if (of.init_std > 0) {
-                    const Tensor part(staged.data() + filled, 1, count, DType::fp32);
-                    kernels::host::fill_normal(ctx, part, seed, static_cast<uint64_t>(ids_[i]),
-                                               run.logical + at, of.init_std);
+                const Tensor part(staged.data() + filled, 1, count, DType::fp32);
+                if (of.init_bound > 0) {
+                    kernels::host::fill_uniform(ctx, part, seed, numbers[id], run.logical + at,
+                                                of.init_bound);
+                } else if (of.init_std > 0) {
+                    kernels::host::fill_normal(ctx, part, seed, numbers[id], run.logical + at,
+                                               of.init_std);
                 } else {
                     std::fill_n(staged.begin() + filled, count, of.init_constant);
                 }

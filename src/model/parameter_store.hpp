@@ -20,6 +20,10 @@ namespace vocabpipe {
                                                const std::vector<ParameterRows>& rows,
                                                bool training);
 
+struct InitialiseOptions {
+    bool only_adapters = false;  ///< all else is loaded
+};
+
 /// Owns weights, gradients and optimizer state of one rank in one allocation each, so that resident
 /// bytes equal the planned bytes.
 class ParameterStore {
@@ -43,7 +47,8 @@ public:
     [[nodiscard]] RankBucket bucket(size_t index) const;
     /// Fills the weights from the seed: element (r, c) of a logical tensor depends on seed, id, r
     /// and c only, so the model is the same for every p.
-    void initialise(Context& ctx, const ModelConfig& config, uint64_t seed);
+    void initialise(Context& ctx, const ModelConfig& config, uint64_t seed,
+                    const InitialiseOptions& options);
 
 private:
     std::vector<int> ids_;

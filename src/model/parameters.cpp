@@ -45,6 +45,16 @@ ModelParameters model_parameters(const ModelConfig& c) {
     return parameters;
 }
 
+std::vector<uint64_t> seed_numbers(const std::vector<LogicalParameter>& parameters) {
+    uint64_t next_adapter = 0, next = 0;
+    for (const LogicalParameter& p : parameters) next_adapter += p.adapter ? 0 : 1;
+    std::vector<uint64_t> numbers;
+    for (const LogicalParameter& p : parameters) {
+        numbers.push_back(p.adapter ? next_adapter++ : next++);
+    }
+    return numbers;
+}
+
 int64_t parameter_count(const ModelConfig& config) {
     int64_t sum = 0;
     for (const LogicalParameter& p : logical_parameters(config)) sum += p.rows * p.cols;

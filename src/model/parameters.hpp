@@ -5,6 +5,7 @@
 #include "src/model/tensor_names.hpp"
 #include "vocabpipe/model_config.hpp"
 
+#include <cstdint>
 #include <vector>
 
 namespace vocabpipe {
@@ -29,6 +30,10 @@ struct ModelParameters {
 [[nodiscard]] inline std::vector<LogicalParameter> logical_parameters(const ModelConfig& config) {
     return model_parameters(config).all;
 }
+
+/// [id] What the initial values of each depend on besides the seed: its number, counted without
+/// adapters, which come after all others. So a model with adapters begins as the one without.
+[[nodiscard]] std::vector<uint64_t> seed_numbers(const std::vector<LogicalParameter>& parameters);
 
 /// Tensor names in the files of the model's family.
 [[nodiscard]] const TensorNames& tensor_names(const ModelConfig& config);

@@ -27,7 +27,7 @@ std::map<std::string, std::string> members_in(const std::string& header) {
     std::string above;
     bool in_struct = false;
     for (std::string line; std::getline(in, line);) {
-        if (line.starts_with("struct M")) in_struct = true;
+        if (line.starts_with("struct M") || line.starts_with("struct L")) in_struct = true;
         if (line.starts_with("};")) in_struct = false;
         if (!in_struct) continue;
         if (std::regex_match(line, match, kAbove)) {
@@ -49,6 +49,10 @@ std::map<std::string, std::string> all_members() {
     members.erase("moe");
     for (const auto& [name, comment] : members_in("moe_config.hpp")) {
         members["moe." + name] = comment;
+    }
+    members.erase("lora");
+    for (const auto& [name, comment] : members_in("lora_config.hpp")) {
+        members["lora." + name] = comment;
     }
     return members;
 }

@@ -18,7 +18,8 @@ LinearOptions qkv_options(const AttentionOptions& options) {
             .out = {q, kv, kv},
             .in = options.hidden_size,
             .bias = options.qkv_bias,
-            .init_std = options.qkv_init_std};
+            .init_std = options.qkv_init_std,
+            .lora = options.lora};
 }
 
 LinearOptions proj_options(const AttentionOptions& options) {
@@ -26,7 +27,8 @@ LinearOptions proj_options(const AttentionOptions& options) {
             .out = {options.hidden_size},
             .in = options.shape.query_columns(),
             .bias = options.proj_bias,
-            .init_std = options.proj_init_std};
+            .init_std = options.proj_init_std,
+            .lora = options.lora};
 }
 
 /// The heads of one of `ranks` ranks; all have the same number of heads of each kind.
@@ -103,8 +105,9 @@ ScratchSize Attention::scratch(const ScratchFor& use) const {
                                   return exchange.workspace_bytes(use);
                               });
     if (qk_norm_) workspace = std::max(workspace, qk_norm_->workspace_bytes(use));
-    return ScratchSize{.columns = shape_.query_columns(), .workspace = workspace}.or_larger(
-        proj_.scratch());
+    return ScratchSize{.columns = shape_.query_columns(), .workspace = workspace}
+        .or_larger(qkv_.scratch(use))
+        .or_larger(proj_.scratch(use));
 }
 
 void Attention::finish_qkv(const StagePass& pass, const Saved& saved) const {

@@ -22,6 +22,7 @@ struct AttentionOptions {
     bool proj_bias = false;
     float qkv_init_std = 0;
     float proj_init_std = 0;
+    LoraConfig lora = {};                  ///< adapters of both products
     std::optional<QkNormOptions> qk_norm;  ///< before the rotary positions
     std::optional<Rope> rope;              ///< none: no rotary positions
     int64_t rotary_size = 0;               ///< columns of a head that `rope` rotates

@@ -26,6 +26,10 @@ public:
     /// Gathers x again, because F does not keep the gathered tensor.
     void backward_weight(const StagePass& pass, ConstTensor dy, ConstTensor x) const;
 
+    /// Scratch of all passes.
+    [[nodiscard]] ScratchSize scratch(const ScratchFor& use) const {
+        return product_.adapter_scratch(use);
+    }
     [[nodiscard]] BlockProduct product() const { return product_.product(); }
 
 private:
@@ -50,8 +54,8 @@ public:
                              ConstTensor before, Tensor dx) const;
     void backward_weight(const StagePass& pass, ConstTensor dy, ConstTensor x) const;
 
-    /// Scratch of forward_onto().
-    [[nodiscard]] ScratchSize scratch() const { return product_.scratch(); }
+    /// Scratch of all passes.
+    [[nodiscard]] ScratchSize scratch(const ScratchFor& use) const { return product_.scratch(use); }
     [[nodiscard]] BlockProduct product() const { return product_.product(); }
 
 private:

@@ -68,6 +68,7 @@ AttentionOptions attention_options(const ModelConfig& config, int layer, const L
                              .proj_bias = config.attention_output_bias,
                              .qkv_init_std = config.init_std,
                              .proj_init_std = init_std_into_residual(config),
+                             .lora = config.lora,
                              .rope = rope_of_layer(config, layer),
                              .rotary_size = config.rotary_size(),
                              .context = teams.context,
@@ -94,6 +95,7 @@ MlpOptions mlp_options(const ModelConfig& config, int layer, int tensor) {
                        .bias = config.mlp_bias,
                        .fc_init_std = config.init_std,
                        .proj_init_std = init_std_into_residual(config),
+                       .lora = config.lora,
                        .tensor = tensor};
     if (config.gated) options.fc.parts = names.fc_parts;
     return options;

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/model/blocks/linear.hpp"
 
+#include "vocabpipe/activation.hpp"
+
 #include <numeric>
+#include <utility>
 
 namespace vocabpipe {
 
@@ -25,6 +28,41 @@ std::vector<FilePart> file_parts(const LinearOptions& options, const char* suffi
         before += out / groups;
     }
     return parts;
+}
+
+/// The parts of the product that have adapters: tensors of files.
+std::vector<AdaptedPart> adapted_parts(const LinearOptions& options) {
+    std::vector<AdaptedPart> adapted;
+    const LinearFiles& files = options.files;
+    if (files.parts.empty()) {
+        if (!options.lora.targets(files.name)) return {};
+        adapted.push_back({.module = files.name,
+                           .out = std::reduce(options.out.begin(), options.out.end()),
+                           .ranges = options.out,
+                           .of_rows = file_parts(options, "")});
+        return adapted;
+    }
+    int64_t first = 0;
+    for (size_t i = 0; i < files.parts.size(); first += options.out[i++]) {
+        if (!options.lora.targets(files.parts[i])) continue;
+        adapted.push_back({.module = files.parts[i],
+                           .first = first,
+                           .out = options.out[i],
+                           .ranges = {options.out[i]}});
+    }
+    return adapted;
+}
+
+std::optional<Adapter> adapter_of(const LinearOptions& options, ParameterSource& parameters) {
+    std::vector<AdaptedPart> parts = adapted_parts(options);
+    if (parts.empty()) return std::nullopt;
+    return Adapter({.lora = options.lora,
+                    .name = options.files.name,
+                    .parts = std::move(parts),
+                    .in = options.in,
+                    .out = std::reduce(options.out.begin(), options.out.end()),
+                    .cut = options.cut},
+                   parameters);
 }
 
 /// LogicalParameter::ranges: more than one range is cut range by range.
@@ -56,7 +94,8 @@ Linear::Linear(const LinearOptions& options, ParameterSource& parameters)
                                    .cut = options.cut == TensorCut::rows ? TensorCut::columns
                                                                          : TensorCut::repeated,
                                    .ranges = cut_ranges(options)})
-                : nullptr) {}
+                : nullptr),
+      adapter_(adapter_of(options, parameters)) {}
 
 ConstTensor Linear::bias() const {
     return bias_ != nullptr ? ConstTensor(bias_->weight) : ConstTensor();
@@ -64,37 +103,53 @@ ConstTensor Linear::bias() const {
 
 void Linear::forward(const StagePass& pass, ConstTensor x, Tensor y) const {
     pass.op().linear_forward(pass.ctx, x, weight_->weight, bias(), y);
+    if (adapter_) adapter_->add_forward(pass, x, y);
 }
 
 void Linear::forward_without_bias(const StagePass& pass, ConstTensor x, Tensor y) const {
     pass.op().linear_forward(pass.ctx, x, weight_->weight, {}, y);
+    if (adapter_) adapter_->add_forward(pass, x, y);
 }
 
 void Linear::forward_onto(const StagePass& pass, ConstTensor x, ConstTensor residual,
                           Tensor y) const {
     if (!y) return;
-    if (residual) {
-        pass.op().linear_add_forward(pass.ctx, x, weight_->weight, bias(), residual,
-                                     pass.scratch.own_rows(y.rows, out_), y);
-    } else {
-        forward(pass, x, y);
-    }
+    if (!residual) return forward(pass, x, y);
+    pass.op().linear_add_forward(pass.ctx, x, weight_->weight, bias(), residual,
+                                 pass.scratch.own_rows(y.rows, out_), y);
+    if (adapter_) adapter_->add_forward(pass, x, y);
 }
 
 void Linear::forward_gelu(const StagePass& pass, ConstTensor x, Tensor before, Tensor y) const {
-    pass.op().linear_gelu_forward(pass.ctx, x, weight_->weight, bias(), before, y);
+    if (adapter_) {
+        forward(pass, x, before);
+        pass.op().activation_forward(pass.ctx, kernels::Activation::gelu_tanh, before, y);
+    } else {
+        pass.op().linear_gelu_forward(pass.ctx, x, weight_->weight, bias(), before, y);
+    }
 }
 
 void Linear::backward_input(const StagePass& pass, ConstTensor dy, Tensor dx) const {
     pass.op().linear_backward_input(pass.ctx, dy, weight_->weight, dx);
+    if (adapter_) adapter_->add_backward_input(pass, dy, dx);
 }
 
 void Linear::backward_input_gelu(const StagePass& pass, ConstTensor dy, ConstTensor before,
                                  Tensor dx) const {
-    pass.op().linear_gelu_backward_input(pass.ctx, dy, weight_->weight, before, dx);
+    if (adapter_) {
+        backward_input(pass, dy, dx);
+        pass.op().activation_backward(pass.ctx, kernels::Activation::gelu_tanh, dx, before, dx);
+    } else {
+        pass.op().linear_gelu_backward_input(pass.ctx, dy, weight_->weight, before, dx);
+    }
 }
 
 void Linear::backward_weight(const StagePass& pass, ConstTensor dy, ConstTensor x) const {
+    backward_own_weight(pass, dy, x);
+    if (adapter_) adapter_->backward_weight(pass, dy, x);
+}
+
+void Linear::backward_own_weight(const StagePass& pass, ConstTensor dy, ConstTensor x) const {
     if (!weight_->gradient) return backward_bias(pass, dy);
     pass.op().linear_backward_weight(pass.ctx, dy, x, weight_->gradient,
                                      bias_ != nullptr ? bias_->gradient : Tensor(),
@@ -108,6 +163,7 @@ void Linear::backward_weight(const StagePass& pass, ConstTensor dy, ConstTensor 
                                          pass.weight_gradients.accumulate);
     }
     backward_bias(pass, of_bias);
+    if (adapter_) adapter_->backward_weight(pass, dy, x);
 }
 
 void Linear::backward_bias(const StagePass& pass, ConstTensor dy) const {

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "src/model/blocks/adapter.hpp"
 #include "src/model/blocks/block_work.hpp"
 #include "src/model/blocks/stage_pass.hpp"
 #include "src/model/parameter_source.hpp"
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -32,9 +34,11 @@ struct LinearOptions {
     /// How the weight is cut. By rows, the bias is cut with it, range by range; by columns, every
     /// rank has the whole bias.
     TensorCut cut = TensorCut::repeated;
+    LoraConfig lora = {};  ///< adapters, where it names this layer or a part of it
 };
 
-/// y = x w^T + b.  w (out, in), x (N, in), y (N, out).
+/// y = x w^T + b, plus what adapters add.  w (out, in), x (N, in), y (N, out). Below, x w^T and dy
+/// w contain the parts of adapters.
 class Linear {
 public:
     Linear(const LinearOptions& options, ParameterSource& parameters);
@@ -59,15 +63,24 @@ public:
 
     /// Whether W has something to do.
     [[nodiscard]] bool is_trained() const {
-        return weight_->gradient || (bias_ != nullptr && bias_->gradient);
+        return weight_->gradient || (bias_ != nullptr && bias_->gradient) ||
+               (adapter_ && adapter_->is_trained());
     }
     /// (1, out), or empty.
     [[nodiscard]] ConstTensor bias() const;
-    /// Scratch of forward_onto().
-    [[nodiscard]] ScratchSize scratch() const { return {.own_columns = out_}; }
+    /// Scratch of adapters.
+    [[nodiscard]] ScratchSize adapter_scratch(const ScratchFor& use) const {
+        return adapter_ ? adapter_->scratch(use) : ScratchSize();
+    }
+    /// Scratch of forward_onto() and of adapters.
+    [[nodiscard]] ScratchSize scratch(const ScratchFor& use) const {
+        return ScratchSize{.own_columns = out_}.or_larger(adapter_scratch(use));
+    }
     [[nodiscard]] BlockProduct product() const { return {.in = in_, .out = out_, .cut = cut_}; }
 
 private:
+    /// The part of W of weight and bias.
+    void backward_own_weight(const StagePass& pass, ConstTensor dy, ConstTensor x) const;
     /// The bias's part of W, unless it is frozen.
     void backward_bias(const StagePass& pass, ConstTensor dy) const;
 
@@ -76,6 +89,7 @@ private:
     TensorCut cut_;
     Parameter* weight_;
     Parameter* bias_;  ///< null: none
+    std::optional<Adapter> adapter_;
 };
 
 }  // namespace vocabpipe

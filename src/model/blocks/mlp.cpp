@@ -10,7 +10,8 @@ LinearOptions fc_options(const MlpOptions& options) {
                      .out = {options.ffn_hidden_size},
                      .in = options.hidden_size,
                      .bias = options.bias,
-                     .init_std = options.fc_init_std};
+                     .init_std = options.fc_init_std,
+                     .lora = options.lora};
     if (options.gated) fc.out.push_back(options.ffn_hidden_size);
     return fc;
 }
@@ -20,7 +21,8 @@ LinearOptions fc_proj_options(const MlpOptions& options) {
             .out = {options.hidden_size},
             .in = options.ffn_hidden_size,
             .bias = options.bias,
-            .init_std = options.proj_init_std};
+            .init_std = options.proj_init_std,
+            .lora = options.lora};
 }
 
 }  // namespace
@@ -39,9 +41,11 @@ Mlp::Gradients Mlp::gradient_views(TokenViews& views) const {
     return {.fc = views.all().take(fc_columns())};
 }
 
-ScratchSize Mlp::scratch(const ScratchFor& /*use*/) const {
+ScratchSize Mlp::scratch(const ScratchFor& use) const {
     // Without a gate the product's gradient becomes that of the activation in place.
-    return ScratchSize{.columns = options_.gated ? ffn_columns() : 0}.or_larger(fc_proj_.scratch());
+    return ScratchSize{.columns = options_.gated ? ffn_columns() : 0}
+        .or_larger(fc_.scratch(use))
+        .or_larger(fc_proj_.scratch(use));
 }
 
 void Mlp::activate(const StagePass& pass, ConstTensor fc, Tensor act) const {

@@ -19,7 +19,8 @@ struct MlpOptions {
     bool bias = false;  ///< of both products
     float fc_init_std = 0;
     float proj_init_std = 0;
-    int tensor = 1;  ///< t, ranks that share f
+    LoraConfig lora = {};  ///< adapters of both products
+    int tensor = 1;        ///< t, ranks that share f
 };
 
 /// The feed-forward part of a layer, (N/t, h) to (N/t, h). Between the products a rank has all N

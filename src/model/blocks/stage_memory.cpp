@@ -79,12 +79,18 @@ StageMemory::ForWeight StageMemory::weight_views(Views& memory) const {
     return left;
 }
 
+void StageMemory::take_adapters(Views& memory, Scratch& scratch) const {
+    scratch.adapter_low = tokens(memory).all().take(scratch_.adapter_low);
+    scratch.adapter_wide = tokens(memory).all().take(scratch_.adapter_wide);
+}
+
 Scratch StageMemory::scratch_views(Views& memory) const {
     const int64_t elements =
         std::max(tokens_.all * scratch_.columns, tokens_.own * scratch_.own_columns);
     const Bytes rows = memory.take_bytes(elements * size_of(dtype_));
     Scratch scratch{.rows = Tensor(rows.data(), tokens_.all, scratch_.columns, dtype_),
                     .workspace = memory.take_bytes(scratch_.workspace)};
+    take_adapters(memory, scratch);
     if (tensor_ > 1) {
         // Generation may have any number of tokens, of which members take equally many rows.
         const int64_t padded = largest_part(tokens_.all, tensor_) * tensor_;
@@ -103,6 +109,7 @@ Tensor StageMemory::whole_output_view(Views& memory) const {
 Scratch StageMemory::weight_scratch_views(Views& memory) const {
     if (options_.expert > 1) return scratch_views(memory);  // in case of several waves
     Scratch scratch;
+    take_adapters(memory, scratch);
     if (tensor_ > 1) scratch.gathered = tokens(memory).all().take(options_.hidden_size);
     return scratch;
 }

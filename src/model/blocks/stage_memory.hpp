@@ -63,12 +63,13 @@ public:
     Scratch scratch_views(Views& memory) const;
     /// In a team that generates, F needs memory for all rows of its output; else empty.
     Tensor whole_output_view(Views& memory) const;
-    /// Scratch of W: the tensor that a tensor team gathers, or all scratch for a team of experts;
-    /// empty without a team.
+    /// Scratch of W: that of adapters, and the tensor that a tensor team gathers; or all scratch
+    /// for a team of experts.
     Scratch weight_scratch_views(Views& memory) const;
 
 private:
     [[nodiscard]] TokenViews tokens(Views& views) const { return {views, tokens_, dtype_}; }
+    void take_adapters(Views& memory, Scratch& scratch) const;
     Saved saved_views(Views& saved, Views& recomputed) const;
     /// Without a backward all layers use the same memory in turn.
     Saved forward_views(Views& memory) const;

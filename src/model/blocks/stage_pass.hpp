@@ -20,6 +20,9 @@ namespace vocabpipe {
 struct Scratch {
     Tensor rows;      ///< (N, ScratchSize::columns), and own rows with ScratchSize::own_columns
     Bytes workspace;  ///< ScratchSize::workspace
+    // Of adapters: (N, ScratchSize::adapter_low) and (N, ScratchSize::adapter_wide).
+    Tensor adapter_low = {};
+    Tensor adapter_wide = {};
     // Only in a team, see tensor_team.hpp.
     Tensor gathered = {};  ///< (N, h) of all members; partial products on their way to them
     Tensor received = {};  ///< partial products by member: (N, h) of the own rows; or (t N, h)
@@ -38,12 +41,17 @@ struct Scratch {
 struct ScratchSize {
     int64_t columns = 0;      ///< of all tokens
     int64_t own_columns = 0;  ///< of own rows only
-    int64_t workspace = 0;    ///< bytes
+    // Columns of all tokens for adapters, beside what the products that they add to use.
+    int64_t adapter_low = 0;   ///< of x A^T
+    int64_t adapter_wide = 0;  ///< of what is added to x or y
+    int64_t workspace = 0;     ///< bytes
 
     /// The larger of both, member by member.
     [[nodiscard]] ScratchSize or_larger(const ScratchSize& other) const {
         return {.columns = std::max(columns, other.columns),
                 .own_columns = std::max(own_columns, other.own_columns),
+                .adapter_low = std::max(adapter_low, other.adapter_low),
+                .adapter_wide = std::max(adapter_wide, other.adapter_wide),
                 .workspace = std::max(workspace, other.workspace)};
     }
 };

@@ -15,6 +15,8 @@ namespace vocabpipe {
 /// Sizes, and the parts by which Megatron's flags describe a model.
 [[nodiscard]] std::vector<ModelField> size_fields(ModelConfig& model);
 [[nodiscard]] std::vector<ModelField> expert_fields(ModelConfig& model);
+/// Adapters that a run gives the model.
+[[nodiscard]] std::vector<ModelField> adapter_fields(ModelConfig& model);
 /// What a family sets, where its files say otherwise at most by a key. A new property without a
 /// flag belongs here.
 [[nodiscard]] std::vector<ModelField> family_fields(ModelConfig& model);

@@ -40,8 +40,8 @@ std::string ModelField::value_text() const {
 
 std::vector<ModelField> model_fields(ModelConfig& model) {
     std::vector<ModelField> fields;
-    for (auto& group :
-         {size_fields(model), expert_fields(model), family_fields(model), run_fields(model)}) {
+    for (auto& group : {size_fields(model), expert_fields(model), family_fields(model),
+                        run_fields(model), adapter_fields(model)}) {
         fields.insert(fields.end(), group.begin(), group.end());
     }
     return fields;

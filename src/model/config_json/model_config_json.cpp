@@ -4,6 +4,7 @@
 #include "src/model/config_json/config_values.hpp"
 #include "src/model/config_json/decoder_keys.hpp"
 #include "src/model/config_json/known_keys.hpp"
+#include "src/model/config_json/lora_keys.hpp"
 #include "src/model/config_json/text_ends.hpp"
 #include "src/model/config_json/window_keys.hpp"
 #include "src/model/families/families.hpp"
@@ -77,6 +78,7 @@ ModelConfig parse_model_config(std::string_view text, const std::string& path) {
     family.read(file, c);
     check_layer_types(file, c);
     read_text_ends(file, c);
+    if (const auto lora = file.given(kLoraKey)) c.lora = read_lora(*lora);
     refuse_unknown_keys(json);
     c.seq_length = std::min(c.seq_length, c.max_position_embeddings);
     if (c.kv_channels == 0 && c.hidden_size % c.num_attention_heads != 0) {
@@ -105,6 +107,7 @@ std::string print_model_config(const ModelConfig& c) {
     family.print(c, json);
     json["tie_word_embeddings"] = c.tied;
     print_text_ends(c, json);
+    if (c.lora.rank > 0) json[kLoraKey] = print_lora(c.lora);
     json["torch_dtype"] = c.dtype == DType::bf16 ? "bfloat16" : "float32";
     return json.dump(2) + "\n";
 }

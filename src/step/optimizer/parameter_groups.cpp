@@ -7,6 +7,7 @@
 #include <fnmatch.h>
 #include <algorithm>
 #include <cstdio>
+#include <iterator>
 
 namespace vocabpipe {
 
@@ -21,6 +22,21 @@ size_t group_of(const std::vector<ParameterGroup>& groups, std::string_view name
     size_t i = 0;
     while (i < groups.size() && !matches(groups[i], name)) ++i;
     return i;
+}
+
+bool has_adapters(const std::vector<LogicalParameter>& tensors) {
+    return std::ranges::any_of(tensors, &LogicalParameter::adapter);
+}
+
+/// The tensors that groups can name: adapters where there are any, since all else is frozen. A
+/// correction bias has no settings.
+std::vector<LogicalParameter> grouped(const std::vector<LogicalParameter>& tensors) {
+    const bool adapters = has_adapters(tensors);
+    std::vector<LogicalParameter> of_groups;
+    std::ranges::copy_if(tensors, std::back_inserter(of_groups), [&](const LogicalParameter& p) {
+        return !p.correction_bias && (p.adapter || !adapters);
+    });
+    return of_groups;
 }
 
 [[noreturn]] void refuse(const std::string& text, const std::string& why) {
@@ -81,34 +97,35 @@ ParameterSettings parameter_settings(const std::vector<ParameterGroup>& groups,
 
 std::vector<bool> frozen_parameters(const std::vector<ParameterGroup>& groups,
                                     const std::vector<LogicalParameter>& tensors) {
-    if (std::ranges::none_of(groups, &ParameterGroup::freeze)) return {};
+    const bool adapters = has_adapters(tensors);
+    if (!adapters && std::ranges::none_of(groups, &ParameterGroup::freeze)) return {};
     std::vector<bool> frozen;
     for (const LogicalParameter& p : tensors) {
         const size_t of = group_of(groups, p.name);
-        frozen.push_back(!p.correction_bias && of < groups.size() && groups[of].freeze);
+        const bool by_group = of < groups.size() && groups[of].freeze;
+        frozen.push_back(!p.correction_bias && (by_group || (adapters && !p.adapter)));
     }
     return frozen;
 }
 
 void check_parameter_groups(const std::vector<ParameterGroup>& groups,
                             const std::vector<LogicalParameter>& tensors) {
+    const std::vector<LogicalParameter> of_groups = grouped(tensors);
     std::vector<int> members(groups.size() + 1);
-    for (const LogicalParameter& p : tensors) {
-        if (!p.correction_bias) ++members[group_of(groups, p.name)];
-    }
+    for (const LogicalParameter& p : of_groups) ++members[group_of(groups, p.name)];
     for (size_t i = 0; i < groups.size(); ++i) {
         if (members[i] > 0) continue;
-        std::string example;
-        for (const LogicalParameter& p : tensors) {
-            if (p.correction_bias) continue;  // the optimizer has no settings for it
-            if (example.empty() && matches(groups[i], p.name)) example = p.name;
+        const auto example = std::ranges::find_if(
+            of_groups, [&](const LogicalParameter& p) { return matches(groups[i], p.name); });
+        if (example != of_groups.end()) {
+            throw UsageError("--param-group " + groups[i].text +
+                             ": matches only tensors of earlier groups, such as " + example->name +
+                             "; the first match counts, so put this group earlier");
         }
-        throw UsageError("--param-group " + groups[i].text +
-                         (example.empty()
-                              ? ": matches no tensor of the model; names look like " +
-                                    tensors.front().name + " and " + tensors.back().name
-                              : ": matches only tensors of earlier groups, such as " + example +
-                                    "; the first match counts, so put this group earlier"));
+        throw UsageError(
+            "--param-group " + groups[i].text + ": matches no " +
+            (has_adapters(tensors) ? "adapter, and all else is frozen" : "tensor of the model") +
+            "; names look like " + of_groups.front().name + " and " + of_groups.back().name);
     }
 }
 
@@ -121,8 +138,7 @@ std::string describe_parameter_groups(const std::vector<ParameterGroup>& groups,
         float least = 0, most = 0;  ///< weight decay
     };
     std::vector<Members> members(groups.size() + 1);
-    for (const LogicalParameter& p : tensors) {
-        if (p.correction_bias) continue;
+    for (const LogicalParameter& p : grouped(tensors)) {
         Members& m = members[group_of(groups, p.name)];
         const float decay =
             parameter_settings(groups, p.name, p.weight_decay, weight_decay).weight_decay;

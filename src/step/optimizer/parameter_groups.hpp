@@ -26,13 +26,13 @@ struct ParameterSettings {
                                                    std::string_view name, bool decays,
                                                    float weight_decay);
 
-/// ModelPartition::frozen: the tensors whose first group freezes them; empty where no group does.
-/// Correction biases have no group.
+/// ModelPartition::frozen: the tensors whose first group freezes them, and all but adapters where
+/// there are any; empty where nothing is frozen. Correction biases have no group.
 [[nodiscard]] std::vector<bool> frozen_parameters(const std::vector<ParameterGroup>& groups,
                                                   const std::vector<LogicalParameter>& tensors);
 
 /// UsageError for a group without tensors: its pattern matches none, or earlier groups have them
-/// all.
+/// all. Where there are adapters, only they count.
 void check_parameter_groups(const std::vector<ParameterGroup>& groups,
                             const std::vector<LogicalParameter>& tensors);
 

@@ -182,6 +182,9 @@ void ArchitectureFlags::complete(const std::string& loaded) {
         }
         m.begin_of_text = file->begin_of_text;
         m.ends_of_text = file->ends_of_text;
+        // The adapters of a step, but for what flags say.
+        m.lora = file->lora;
+        set_again([](const ModelField& field) { return field.member.starts_with("lora."); });
     }
     m.tied = !given_.untie;
 }

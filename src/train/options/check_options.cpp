@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/train/options/check_options.hpp"
+#include "src/model/adapters.hpp"
 #include "src/model/check_context_parallel.hpp"
 #include "src/model/check_expert_parallel.hpp"
 #include "src/model/check_tensor_parallel.hpp"
@@ -222,6 +223,7 @@ void check_options(const TrainOptions& options, int ranks) {
     check_expert_parallel(m, mesh.expert, o.expert_tensor_parallel_size);
     check_teams(o, mesh);
     (void)learning_rate_schedule(o);
+    check_adapters(m);
     const std::vector<LogicalParameter> tensors = logical_parameters(m);
     check_parameter_groups(o.optimizer.groups, tensors);
     check_frozen(tensors, frozen_parameters(o.optimizer.groups, tensors));
