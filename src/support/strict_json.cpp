@@ -216,4 +216,9 @@ std::string StrictJson::text() const {
     return value_->get<std::string>();
 }
 
+bool StrictJson::is_off() const {
+    const bool empty = (value_->is_object() || value_->is_array()) && value_->empty();
+    return value_->is_null() || *value_ == false || *value_ == "none" || empty;
+}
+
 }  // namespace vocabpipe

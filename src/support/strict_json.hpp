@@ -47,6 +47,9 @@ public:
     [[nodiscard]] double number(double least, double most = kAnyNumber) const;
     [[nodiscard]] bool boolean() const;
     [[nodiscard]] std::string text() const;
+    /// Whether the value is null, false, "none", or an object or array without members: what files
+    /// write for an option that is off.
+    [[nodiscard]] bool is_off() const;
 
     /// Throws the InputFileError for this place.
     [[noreturn]] void fail(const std::string& what) const;

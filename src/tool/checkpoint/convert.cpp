@@ -14,13 +14,16 @@ namespace vocabpipe::tool {
 namespace {
 
 struct CheckpointConvertArguments {
-    std::string from, to, dtype;
+    std::string from, to, dtype, adapter;
+    bool adapter_only = false;
     uint64_t max_shard_bytes = kMaxShardBytes;
 };
 
 void convert_weights(const CheckpointConvertArguments& a) {
     const InterruptGuard interrupt;
     ConvertOptions options{.max_shard_bytes = a.max_shard_bytes,
+                           .adapter = a.adapter,
+                           .adapter_only = a.adapter_only,
                            .poll = [&] { interrupt.check(); }};
     if (!a.dtype.empty()) options.dtype = a.dtype == "bf16" ? DType::bf16 : DType::fp32;
     const ConvertReport report = [&] {
@@ -55,7 +58,16 @@ Command checkpoint_convert_command() {
                     .value = FlagBytes{&a->max_shard_bytes},
                     .help = "Maximum size of a weight file, such as 500MB or 2GiB",
                     .unit = "BYTES",
-                    .unset = "5GB"}}}},
+                    .unset = "5GB"},
+                   {.names = "--load-adapter",
+                    .value = &a->adapter,
+                    .help = "Merge the adapters that PEFT saved in a folder into the model",
+                    .unit = "FOLDER"},
+                   {.names = "--adapter-only",
+                    .value = &a->adapter_only,
+                    .help = "Write the adapters of a step as PEFT's folder, instead of merging "
+                            "them into the model",
+                    .excludes = {"--load-adapter", "--max-shard-size"}}}}},
         .run = [a](const GivenFlags&) { convert_weights(*a); }};
 }
 

@@ -6,6 +6,7 @@
 #include "src/tool/model/architecture_flags.hpp"
 #include "src/tool/model/megatron_script.hpp"
 #include "src/tool/support/text.hpp"
+#include "src/train/checkpoint/adapter_config.hpp"
 #include "src/train/checkpoint/checkpoint_folder.hpp"
 #include "src/train/checkpoint/described_step.hpp"
 #include "src/train/run/resume.hpp"
@@ -19,6 +20,18 @@ namespace vocabpipe::tool {
 std::vector<FlagGroup> ModelFlags::flags() {
     return {architecture_flags(options_.model, given_), step_flags(options_, given_),
             schedule_flags(options_), device_flags(options_)};
+}
+
+void ModelFlags::take_adapters(const GivenFlags& read) {
+    const std::string flag = "--load-adapter " + options_.load_adapter;
+    if (options_.load.empty()) {
+        throw UsageError(flag + ": needs the model that they were trained with; set --load");
+    }
+    for (const char* const other : {"--lora-rank", "--lora-alpha", "--lora-target-modules"}) {
+        if (!read.contains(other)) continue;
+        throw UsageError(std::string(other) + ": " + flag + " already says it; remove the flag");
+    }
+    options_.model.lora = load_adapter_config(options_.load_adapter);
 }
 
 void ModelFlags::resolve(const GivenFlags& read) {
@@ -39,6 +52,7 @@ void ModelFlags::resolve(const GivenFlags& read) {
         loaded.training && loaded.folder != options_.load && passes_over_damage(options_);
     ArchitectureFlags(read, m, given_)
         .resolve(past_damage ? newest_described_step(options_.load) : loaded.folder);
+    if (!options_.load_adapter.empty()) take_adapters(read);
     const int64_t end = options_.data.eod_token_id;
     if (m.ends_of_text.empty() && end >= 0 && end < m.vocab_size) {
         m.ends_of_text = {static_cast<int32_t>(end)};

@@ -27,6 +27,9 @@ public:
     void resolve(const GivenFlags& read);
 
 private:
+    /// The adapters of --load-adapter.
+    void take_adapters(const GivenFlags& read);
+
     TrainOptions& options_;
     UnresolvedFlags given_;
 };

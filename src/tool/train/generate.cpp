@@ -42,6 +42,7 @@ namespace {
 
 struct GenerateArguments {
     std::string load;
+    std::string adapter;
     std::string prompt;
     std::string prompt_ids;  // empty: prompt is given
     bool print_ids = false;
@@ -264,7 +265,9 @@ void generate_on(Communicator& world, const GenerateArguments& o) {
     std::optional<Text> text;  // of rank 0
     world.agree([&] {
         check_teams(o, world.size());
-        checkpoint.emplace(find_checkpoint(o.load, /*weights_only=*/true));
+        CheckpointSource source = find_checkpoint(o.load, /*weights_only=*/true);
+        source.adapter = o.adapter;
+        checkpoint.emplace(source);
         check_positions(checkpoint->config(), o.seq_length);
         if (world.rank() == 0) {
             print_config_notes(checkpoint->config_path());
@@ -339,6 +342,10 @@ Command generate_command() {
                           .value = &o->load,
                           .help = "Folder of steps (the newest is used), a step, or a model",
                           .required = true},
+                         {.names = "--load-adapter",
+                          .value = &o->adapter,
+                          .help = "Generate with the adapters that PEFT saved in a folder",
+                          .unit = "FOLDER"},
                          {.names = "--prompt",
                           .value = &o->prompt,
                           .help = "Text to continue; - reads standard input"},

@@ -10,8 +10,9 @@ namespace vocabpipe {
 
 /// The folder that --load names.
 struct CheckpointSource {
-    std::string folder;     ///< has config.json and weights
-    bool training = false;  ///< a step of a run: has optimizer state and position, too
+    std::string folder;        ///< has config.json and weights
+    bool training = false;     ///< a step of a run: has optimizer state and position, too
+    std::string adapter = {};  ///< PEFT's folder of adapters for the model; empty: none
 };
 
 /// `path` is a folder of steps (the newest complete one is taken), one step, or a Hugging Face

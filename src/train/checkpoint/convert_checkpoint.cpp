@@ -1,9 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/train/checkpoint/convert_checkpoint.hpp"
 
+#include "src/model/blocks/adapter.hpp"
+#include "src/model/config_json/lora_keys.hpp"
+#include "src/model/parameters.hpp"
 #include "src/support/output_file.hpp"
 #include "src/support/tokenizer_files.hpp"
+#include "src/train/checkpoint/adapter_config.hpp"
 #include "src/train/checkpoint/load_checkpoint.hpp"
+#include "src/train/checkpoint/merged_weight.hpp"
 #include "src/train/checkpoint/model_tensors.hpp"
 #include "src/train/checkpoint/stored_elements.hpp"
 #include "vocabpipe/error.hpp"
@@ -17,6 +22,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <system_error>
@@ -87,79 +93,82 @@ private:
     bool published_ = false;
 };
 
-/// The original config with another type: ModelConfig does not know the tokens that end a text.
+/// The original config with another type and without adapters: ModelConfig does not know all keys.
 std::string config_of_type(const std::string& text, DType dtype) {
     auto json = nlohmann::ordered_json::parse(text);
     const char* const name = dtype == DType::bf16 ? "bfloat16" : "float32";
     json[json.contains("dtype") ? "dtype" : "torch_dtype"] = name;
     if (json.contains("dtype")) json.erase("torch_dtype");
+    json.erase(kLoraKey);
     return json.dump(2) + "\n";
 }
 
-/// Elements of a stored tensor, as another type.
+/// Elements of a stored tensor as another type, `product` added. `first`: the number of the first.
 void convert_elements(StoredType from, std::span<const std::byte> in, StoredType to,
-                      std::vector<std::byte>& out) {
-    const auto count = static_cast<int64_t>(in.size() / item_size(from));
-    out.resize(static_cast<size_t>(count) * item_size(to));
+                      const AdapterProduct* product, int64_t first, std::vector<std::byte>& out) {
+    std::vector<float> values(in.size() / item_size(from));
     with_elements(from, in.data(), [&](const auto& element) {
-        for (int64_t i = 0; i < count; ++i) {
-            const float value = element(i);
-            if (to == StoredType::F32) {
-                std::memcpy(out.data() + i * 4, &value, sizeof value);
-            } else {
-                const kernels::Bf16 half = kernels::to_bf16(value);
-                std::memcpy(out.data() + i * 2, &half, sizeof half);
-            }
-        }
+        for (size_t i = 0; i < values.size(); ++i) values[i] = element(static_cast<int64_t>(i));
     });
+    if (product != nullptr) product->add(first, values);
+    out.resize(values.size() * item_size(to));
+    for (size_t i = 0; i < values.size(); ++i) {
+        if (to == StoredType::F32) {
+            std::memcpy(out.data() + i * 4, &values[i], sizeof(float));
+        } else {
+            const kernels::Bf16 half = kernels::to_bf16(values[i]);
+            std::memcpy(out.data() + i * 2, &half, sizeof half);
+        }
+    }
 }
 
-}  // namespace
-
-ConvertReport convert_checkpoint(const std::string& from, const std::string& to,
-                                 const ConvertOptions& options) {
-    const Checkpoint checkpoint(find_checkpoint(from, /*weights_only=*/true));
-    NewFolder folder(to);
-    checkpoint.verify(options.poll);
-
-    ModelConfig config = checkpoint.config();
-    // Only tensors of the model count, not buffers of old files.
-    config.dtype = DType::bf16;
-    const bool all_bf16 = std::ranges::all_of(model_file_tensors(config), [&](const auto& t) {
-        return t.type != StoredType::BF16 ||
-               checkpoint.weight(t.name).tensor->type == StoredType::BF16;
+/// The tensors to be written, in the type of `config`.
+std::vector<StoredTensor> written_tensors(const ModelConfig& config, bool adapters) {
+    std::vector<StoredTensor> tensors = model_file_tensors(config);
+    std::erase_if(tensors, [&](const StoredTensor& t) {
+        return t.name.starts_with(kAdapterPrefix) != adapters;
     });
-    config.dtype = options.dtype.value_or(all_bf16 ? DType::bf16 : DType::fp32);
-    const std::vector<StoredTensor> tensors = model_file_tensors(config);
-    const WeightFiles files = plan_weight_files(tensors, options.max_shard_bytes);
-    ConvertReport report{
-        .weight_files = files.names.size(), .tensors = tensors.size(), .dtype = config.dtype};
+    return tensors;
+}
+
+WeightFiles files_of(const std::vector<StoredTensor>& tensors, const ConvertOptions& options) {
+    if (!options.adapter_only) return plan_weight_files(tensors, options.max_shard_bytes);
+    WeightFiles files = plan_weight_files(tensors, UINT64_MAX);
+    files.names = {std::string(kAdapterFile)};
+    return files;
+}
+
+/// Writes a tensor, with its adapter where weights have one.
+void write_tensor(const Checkpoint& checkpoint, const StoredTensor& tensor,
+                  const ConvertOptions& options, SharedOutputFile& file) {
+    const ModelConfig& config = checkpoint.config();
+    const std::optional<AdapterProduct> product =
+        adapter_product(checkpoint.named_weights(), tensor.name, config.lora.scale(),
+                        tensor_names(config).transposed);
+    const FoundTensor& source = checkpoint.weight(tensor.name);
+    const StoredType type = source.tensor->type;
+    const bool same = type == tensor.type && !product;
+    const InputFile file_in = source.file->open();
+    const uint64_t piece = kPieceElements * item_size(type);
+    uint64_t written = tensor.begin;
+    int64_t elements = 0;
     std::vector<std::byte> in, out;
-    for (size_t i = 0; i < files.plans.size(); ++i) {
-        const SafetensorsPlan& plan = files.plans[i];
-        SharedOutputFile file =
-            SharedOutputFile::create(folder.file(files.names[i]), plan.file_bytes());
-        file.write_at(0, std::as_bytes(std::span(plan.header())));
-        for (const StoredTensor& tensor : plan.tensors()) {
-            const FoundTensor& source = checkpoint.weight(tensor.name);
-            const StoredType type = source.tensor->type;
-            const InputFile file_in = source.file->open();
-            const uint64_t piece = kPieceElements * item_size(type);
-            uint64_t written = tensor.begin;
-            for (uint64_t at = source.tensor->begin; at < source.tensor->end; at += in.size()) {
-                if (options.poll) options.poll();
-                in.resize(std::min(piece, source.tensor->end - at));
-                file_in.read(at, in);
-                if (type != tensor.type) convert_elements(type, in, tensor.type, out);
-                const std::vector<std::byte>& bytes = type == tensor.type ? in : out;
-                file.write_at(written, bytes);
-                written += bytes.size();
-            }
+    for (uint64_t at = source.tensor->begin; at < source.tensor->end; at += in.size()) {
+        if (options.poll) options.poll();
+        in.resize(std::min(piece, source.tensor->end - at));
+        file_in.read(at, in);
+        if (!same) {
+            convert_elements(type, in, tensor.type, product ? &*product : nullptr, elements, out);
         }
-        file.sync();
-        report.bytes += plan.file_bytes();
+        const std::vector<std::byte>& bytes = same ? in : out;
+        file.write_at(written, bytes);
+        written += bytes.size();
+        elements += static_cast<int64_t>(in.size() / item_size(type));
     }
-    if (!files.index.empty()) write_new_file(folder.file(kModelIndex), files.index);
+}
+
+/// What transformers keeps next to the weights.
+void copy_beside(const Checkpoint& checkpoint, const NewFolder& folder) {
     std::vector<std::string_view> beside(kBeside.begin(), kBeside.end());
     beside.insert(beside.end(), kTokenizerFiles.begin(), kTokenizerFiles.end());
     for (const std::string_view name : beside) {
@@ -169,8 +178,54 @@ ConvertReport convert_checkpoint(const std::string& from, const std::string& to,
             write_new_file(folder.file(name), InputFile(path).text());
         }
     }
-    write_new_file(folder.file(kConfigFile),
-                   config_of_type(InputFile(checkpoint.config_path()).text(), config.dtype));
+}
+
+}  // namespace
+
+ConvertReport convert_checkpoint(const std::string& from, const std::string& to,
+                                 const ConvertOptions& options) {
+    CheckpointSource source = find_checkpoint(from, /*weights_only=*/true);
+    source.adapter = options.adapter;
+    const Checkpoint checkpoint(source);
+    if (options.adapter_only && checkpoint.config().lora.rank == 0) {
+        throw UsageError("--adapter-only: " + source.folder +
+                         " has no adapters; leave out the flag");
+    }
+    NewFolder folder(to);
+    checkpoint.verify(options.poll);
+
+    ModelConfig config = checkpoint.config();
+    // Only tensors of the model count, not buffers of old files.
+    config.dtype = DType::bf16;
+    const bool all_bf16 =
+        std::ranges::all_of(written_tensors(config, options.adapter_only), [&](const auto& t) {
+            return t.type != StoredType::BF16 ||
+                   checkpoint.weight(t.name).tensor->type == StoredType::BF16;
+        });
+    config.dtype = options.dtype.value_or(all_bf16 ? DType::bf16 : DType::fp32);
+    const std::vector<StoredTensor> tensors = written_tensors(config, options.adapter_only);
+    const WeightFiles files = files_of(tensors, options);
+    ConvertReport report{
+        .weight_files = files.names.size(), .tensors = tensors.size(), .dtype = config.dtype};
+    for (size_t i = 0; i < files.plans.size(); ++i) {
+        const SafetensorsPlan& plan = files.plans[i];
+        SharedOutputFile file =
+            SharedOutputFile::create(folder.file(files.names[i]), plan.file_bytes());
+        file.write_at(0, std::as_bytes(std::span(plan.header())));
+        for (const StoredTensor& tensor : plan.tensors()) {
+            write_tensor(checkpoint, tensor, options, file);
+        }
+        file.sync();
+        report.bytes += plan.file_bytes();
+    }
+    if (!files.index.empty()) write_new_file(folder.file(kModelIndex), files.index);
+    if (options.adapter_only) {
+        write_new_file(folder.file(kAdapterConfigFile), print_adapter_config(config));
+    } else {
+        copy_beside(checkpoint, folder);
+        write_new_file(folder.file(kConfigFile),
+                       config_of_type(InputFile(checkpoint.config_path()).text(), config.dtype));
+    }
     folder.publish();
     return report;
 }

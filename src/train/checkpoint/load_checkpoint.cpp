@@ -3,9 +3,11 @@
 // share of all bytes; fill() reads the rows of one rank.
 #include "src/train/checkpoint/load_checkpoint.hpp"
 
+#include "src/model/adapters.hpp"
 #include "src/model/config_json/model_config_json.hpp"
 #include "src/model/model_rank_internals.hpp"
 #include "src/support/crc32c.hpp"
+#include "src/train/checkpoint/adapter_config.hpp"
 #include "src/train/checkpoint/model_tensors.hpp"
 #include "src/train/checkpoint/row_reader.hpp"
 #include "vocabpipe/error.hpp"
@@ -52,9 +54,29 @@ Checkpoint::Checkpoint(const CheckpointSource& source)
         config_.dtype = state_->dtype == "bf16" ? DType::bf16 : DType::fp32;
         optimizer_ = std::make_unique<SafetensorsFile>(folder_ + "/" + std::string(kOptimizerFile));
     }
-    named_.emplace(weights_, config_);
+    if (!source.adapter.empty()) read_adapters(source.adapter);
+    check_adapters_of_file();
+    named_.emplace(weights_, config_, adapters_.get());
     if (optimizer_) check_optimizer();
     if (recorded_) check_files();
+}
+
+void Checkpoint::read_adapters(const std::string& folder) {
+    if (config_.lora.rank > 0) {
+        throw InputFileError(config_path() + ": the step has adapters of its own; leave out " +
+                             folder + ", or merge the step's with vocabpipe checkpoint convert");
+    }
+    config_.lora = load_adapter_config(folder);
+    adapters_ = std::make_unique<SafetensorsFile>(folder + "/" + std::string(kAdapterFile));
+}
+
+void Checkpoint::check_adapters_of_file() const {
+    try {
+        check_adapters(config_);
+    } catch (const UsageError& error) {
+        const std::string path = adapters_ ? adapters_->path() : config_path();
+        throw InputFileError(path + ": " + error.what());
+    }
 }
 
 std::string Checkpoint::config_path() const {
@@ -251,13 +273,14 @@ void Checkpoint::verify(const std::function<void()>& poll) const {
 
 void Checkpoint::fill(ModelRank& model, Context& ctx) const {
     Device& device = model.device();
-    const std::vector<std::vector<ModelTensor>> stored = model_tensors(config_);
+    const std::vector<std::vector<ModelTensor>> stored = model_tensors(model.config());
     std::vector<Parameter>& parameters = ModelRankInternals::store(model).parameters();
     for (size_t i = 0; i < parameters.size(); ++i) {
         Parameter& p = parameters[i];
         if (ModelRankInternals::store(model).shares_weight(i)) continue;
         const auto& tensors =
             stored[static_cast<size_t>(ModelRankInternals::store(model).ids()[i])];
+        if (!named_->has(tensors.front().name)) continue;  // a new adapter
         const Tensor values = ModelRankInternals::store(model).values_of(i);
         for (const ModelTensor& t : tensors) {
             const std::vector<HeldRows> held = held_rows(p, t);

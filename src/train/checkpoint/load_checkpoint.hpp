@@ -36,6 +36,8 @@ public:
     [[nodiscard]] const FoundTensor& weight(const std::string& name) const {
         return named_->at(name);
     }
+    /// All tensors of the model.
+    [[nodiscard]] const ModelWeights& named_weights() const { return *named_; }
 
     /// Verifies the checksums of the files that say how to read the rest (configuration, index,
     /// headers of weights). They are small; call this before concluding anything from them. Errors
@@ -50,12 +52,15 @@ public:
     void verify(const std::function<void()>& poll = {}) const;
 
     /// Fills the rank's rows of weights and, with a training state, moments. The model's
-    /// configuration must be this one's.
+    /// configuration must be this one's, but that it may have adapters where this one has none;
+    /// their weights stay as they are.
     void fill(ModelRank& model, Context& ctx) const;
 
 private:
     struct Part;
     [[nodiscard]] std::vector<Part> parts() const;
+    void read_adapters(const std::string& folder);
+    void check_adapters_of_file() const;
     void check_optimizer() const;
     void check_files() const;
     [[nodiscard]] bool has_index() const;
@@ -65,7 +70,8 @@ private:
     std::optional<TrainingState> state_;
     std::optional<TrainingState> recorded_;  ///< kept also where only the weights are loaded
     TensorFolder weights_;
-    std::optional<ModelWeights> named_;  ///< weights_, by their names in the model
+    std::unique_ptr<SafetensorsFile> adapters_;  ///< of CheckpointSource::adapter
+    std::optional<ModelWeights> named_;  ///< weights_ and adapters_, by their names in the model
     std::unique_ptr<SafetensorsFile> optimizer_;
 };
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/train/checkpoint/model_weights.hpp"
 
+#include "src/model/blocks/adapter.hpp"
 #include "src/model/families/families.hpp"
 #include "src/train/checkpoint/model_tensors.hpp"
 #include "src/train/checkpoint/same_values.hpp"
@@ -81,8 +82,12 @@ void check_tensor(const FoundTensor& of, const std::vector<int64_t>& shape, bool
     }
 }
 
-ModelWeights::ModelWeights(const TensorFolder& folder, const ModelConfig& config)
+ModelWeights::ModelWeights(const TensorFolder& folder, const ModelConfig& config,
+                           const SafetensorsFile* adapters)
     : folder_(folder), config_(config) {
+    if (adapters != nullptr) {
+        for (const StoredTensor& t : adapters->header().tensors) adapters_[t.name] = {adapters, &t};
+    }
     add_newer_output();
     for (int layer = 0; layer < config.num_layers; ++layer) add_stacked_experts(layer);
     if (config.tied) add_tied_output();
@@ -95,6 +100,7 @@ ModelWeights::ModelWeights(const TensorFolder& folder, const ModelConfig& config
         found_.emplace(t.name, *found);
     }
     refuse_others(used);
+    refuse_other_adapters();
 }
 
 /// By its own name, with or without the body's prefix.
@@ -106,6 +112,8 @@ const FoundTensor* ModelWeights::find(const std::string& name) const {
         found = tensors.find(name.substr(body.size()));
     }
     if (found != tensors.end()) return &found->second;
+    const auto adapter = adapters_.find(name);
+    if (adapter != adapters_.end()) return &adapter->second;
     const auto otherwise = by_role_.find(name);
     return otherwise == by_role_.end() ? nullptr : &otherwise->second;
 }
@@ -195,7 +203,20 @@ void ModelWeights::compare_tied(uint64_t share, uint64_t shares,
                "there to load both");
 }
 
+void ModelWeights::refuse_other_adapters() const {
+    for (const auto& [name, found] : adapters_) {
+        if (found_.contains(name)) continue;
+        refuse(found.file->path(), name,
+               "belongs to no adapter of this model that the file's configuration describes; use "
+               "the model that the adapters were trained with");
+    }
+}
+
 void ModelWeights::refuse_missing(const std::string& name) const {
+    if (!adapters_.empty() && name.starts_with(kAdapterPrefix)) {
+        refuse(adapters_.begin()->second.file->path(), name,
+               "is missing; use the model that the adapters were trained with");
+    }
     const std::string_view body = body_prefix(config_);
     std::vector<std::string> wanted{name};
     if (name.starts_with(body)) wanted.push_back(name.substr(body.size()));

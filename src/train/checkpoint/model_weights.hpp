@@ -26,13 +26,16 @@ namespace vocabpipe {
 /// names, compare_tied() compares them.
 class ModelWeights {
 public:
-    /// `folder` must outlive this object.
-    ModelWeights(const TensorFolder& folder, const ModelConfig& config);
+    /// `folder` must outlive this object, and so must `adapters`: PEFT's file of the model's
+    /// adapters; null: those that the model has are in the folder.
+    ModelWeights(const TensorFolder& folder, const ModelConfig& config,
+                 const SafetensorsFile* adapters = nullptr);
     ModelWeights(const ModelWeights&) = delete;  // by_role_ refers to slices_
     ModelWeights& operator=(const ModelWeights&) = delete;
 
     /// The tensor of a name in model_file_tensors().
     [[nodiscard]] const FoundTensor& at(const std::string& name) const { return found_.at(name); }
+    [[nodiscard]] bool has(const std::string& name) const { return found_.contains(name); }
 
     /// A tied weight that the files have under both names.
     struct TiedPair {
@@ -48,11 +51,13 @@ private:
     void add_stacked_experts(int layer);
     void add_tied_output();
     [[nodiscard]] const FoundTensor* find(const std::string& name) const;
+    void refuse_other_adapters() const;
     [[noreturn]] void refuse_missing(const std::string& name) const;
     void refuse_others(const std::set<const StoredTensor*>& used) const;
 
     const TensorFolder& folder_;
     ModelConfig config_;
+    std::map<std::string, FoundTensor> adapters_;  ///< of the file that has them alone
     std::deque<StoredTensor> slices_;  ///< one expert's part of tensors that have all of them
     /// Tensors that files name differently, by their names in the model.
     std::map<std::string, FoundTensor> by_role_;

@@ -2,6 +2,7 @@
 // Compares the model of a checkpoint with the run's, field by field, and names the flag that makes
 // them equal.
 #include "src/model/config/fields.hpp"
+#include "src/model/config_json/lora_keys.hpp"
 #include "src/train/checkpoint/model_config_file.hpp"
 #include "vocabpipe/error.hpp"
 
@@ -22,6 +23,11 @@ std::string remedy_of(const ModelField& field, const std::string& path) {
            ", which reads the whole model from the file";
 }
 
+/// In the form of PEFT's configuration.
+std::string text_of(const LoraConfig& lora) {
+    return print_lora(lora).dump();
+}
+
 }  // namespace
 
 void check_same_model(const ModelConfig& file, const std::string& path, const ModelConfig& run) {
@@ -39,6 +45,12 @@ void check_same_model(const ModelConfig& file, const std::string& path, const Mo
         throw InputFileError(path + ": " + field.name() + " is " + wanted + ", but this run has " +
                              present + "; " + remedy_of(field, path));
     }
+    if (file.lora.rank == 0 || text_of(file.lora) == text_of(run.lora))
+        return;  // new ones may be added
+    throw InputFileError(path + ": its adapters are " + text_of(file.lora) + ", but this run has " +
+                         (run.lora.rank == 0 ? "none" : text_of(run.lora)) +
+                         "; leave out the --lora flags, or merge the adapters first with "
+                         "vocabpipe checkpoint convert");
 }
 
 }  // namespace vocabpipe

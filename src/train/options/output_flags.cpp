@@ -14,6 +14,11 @@ FlagGroup saved_step_flags(TrainOptions& o) {
                      "from the weights of a Hugging Face model",
              .unit = "FOLDER",
              .decides = Decides::nothing},
+            {.names = "--load-adapter",
+             .value = &o.load_adapter,
+             .help = "With --load of a model: start from the adapters that PEFT saved in a folder",
+             .unit = "FOLDER",
+             .decides = Decides::nothing},
             {.names = "--finetune",
              .value = &o.finetune,
              .help =

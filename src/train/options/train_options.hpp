@@ -75,6 +75,7 @@ struct TrainOptions {
     EvaluationOptions evaluation;
 
     std::string load;           // --load, a folder of steps, a step, or a model; empty: none
+    std::string load_adapter;   // --load-adapter, PEFT's folder; empty: none
     bool finetune = false;      // --finetune, load only the weights of a step
     std::string save;           // --save, folder for steps; empty: none
     int64_t save_interval = 0;  // --save-interval, steps; 0: none

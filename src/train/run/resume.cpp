@@ -127,7 +127,9 @@ std::vector<CheckpointSource> sources(Communicator& communicator, const TrainOpt
     std::vector<CheckpointSource> all;
     for (size_t at = 0; at < found.size();) {
         const size_t end = found.find('\0', at);
-        all.push_back({found.substr(at + 1, end - at - 1), found[at] == 't'});
+        all.push_back({.folder = found.substr(at + 1, end - at - 1),
+                       .training = found[at] == 't',
+                       .adapter = options.load_adapter});
         at = end + 1;
     }
     return all;

@@ -4,6 +4,7 @@
 // after the same step.
 #include "src/train/run/trainer.hpp"
 
+#include "src/model/adapters.hpp"
 #include "src/model/parameters.hpp"
 #include "src/runtime/wait.hpp"
 #include "src/step/optimizer/parameter_groups.hpp"
@@ -203,6 +204,7 @@ private:
     void print_plan() const {
         vocabpipe::print_plan(*plan_);
         const std::string groups =
+            describe_adapters(options_.model) +
             describe_parameter_groups(options_.optimizer.groups, logical_parameters(options_.model),
                                       options_.optimizer.weight_decay);
         std::printf("%s", wrap_text(groups, 2).c_str());
@@ -221,7 +223,10 @@ private:
     }
 
     void load() {
-        communicator_.agree([this] { checkpoint_->fill(trained_->model(), trained_->context()); });
+        communicator_.agree([this] {
+            trained_->model().initialise_adapters(trained_->context(), options_.seed);
+            checkpoint_->fill(trained_->model(), trained_->context());
+        });
         if (rank_ == 0) print_checkpoint(*checkpoint_, bit_flags());
         checkpoint_.reset();
     }

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+// The folder in which PEFT keeps adapters: adapter_config.json and adapter_model.safetensors.
+#pragma once
+
+#include "vocabpipe/model_config.hpp"
+
+#include <string>
+#include <string_view>
+
+namespace vocabpipe {
+
+inline constexpr std::string_view kAdapterConfigFile = "adapter_config.json";
+inline constexpr std::string_view kAdapterFile = "adapter_model.safetensors";
+
+/// Rank, scale and layers of the adapters in PEFT's folder. InputFileError for what this program
+/// does not compute: another method than LoRA, DoRA, rsLoRA, biases, modules that are trained
+/// whole, layers of different ranks. Dropout, which is off here, is ignored.
+[[nodiscard]] LoraConfig load_adapter_config(const std::string& folder);
+
+/// adapter_config.json of the model's adapters.
+[[nodiscard]] std::string print_adapter_config(const ModelConfig& config);
+
+}  // namespace vocabpipe
