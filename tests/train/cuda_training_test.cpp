@@ -228,22 +228,25 @@ TEST_F(CudaTraining, WithFrozenParametersHasTheBitsOfARunInWhichTheirRateIsZero)
 }
 
 TEST_F(CudaTraining, OfTensorRanksFollowsTheHostInTheMemoryThatWasPlanned) {
-    TrainOptions options = this->options();
-    options.tensor_model_parallel_size = 2;
-    options.train_iters = 3;
-    const std::vector<json> host = run(4, options);
-    options.device = "cuda";
-    options.report = folder_ / "report.json";
-    for (const CudaTransport transport : {CudaTransport::copies, CudaTransport::nccl}) {
-        if (transport == CudaTransport::nccl && gpus_for_nccl() < 4) continue;
-        options.make_device = on(transport);
-        const std::vector<json> cuda = run(4, options);
-        ASSERT_EQ(cuda.size(), host.size());
-        for (size_t i = 0; i < host.size(); ++i) {  // the bound of CudaCurve
-            EXPECT_NEAR(cuda[i].at("loss"), host[i].at("loss"), 2e-5) << "step " << i + 1;
+    for (const LoraConfig& lora : {LoraConfig(), LoraConfig{.rank = 4, .alpha = 6}}) {
+        TrainOptions options = this->options();
+        options.model.lora = lora;
+        options.tensor_model_parallel_size = 2;
+        options.train_iters = 3;
+        const std::vector<json> host = run(4, options);
+        options.device = "cuda";
+        options.report = folder_ / "report.json";
+        for (const CudaTransport transport : {CudaTransport::copies, CudaTransport::nccl}) {
+            if (transport == CudaTransport::nccl && gpus_for_nccl() < 4) continue;
+            options.make_device = on(transport);
+            const std::vector<json> cuda = run(4, options);
+            ASSERT_EQ(cuda.size(), host.size());
+            for (size_t i = 0; i < host.size(); ++i) {  // the bound of CudaCurve
+                EXPECT_NEAR(cuda[i].at("loss"), host[i].at("loss"), 2e-5) << "step " << i + 1;
+            }
+            const json report = json::parse(read_file(folder_ / "report.json"));
+            EXPECT_LT(std::abs(report.at("memory_error").get<double>()), 0.01);
         }
-        const json report = json::parse(read_file(folder_ / "report.json"));
-        EXPECT_LT(std::abs(report.at("memory_error").get<double>()), 0.01);
     }
 }
 

@@ -67,6 +67,33 @@ TEST(ParameterGroups, ThatAreNotWrittenRightAreRefused) {
     }
 }
 
+TEST(ParameterGroups, AreOfAdaptersWhereThereAreAny) {
+    std::vector<LogicalParameter> all = tensors();
+    for (const char* name : {"c_attn.lora_A.weight", "c_attn.lora_B.weight"}) {
+        all.push_back(all.front());
+        all.back().name = name;
+        all.back().adapter = true;
+    }
+    EXPECT_EQ(frozen_parameters({}, all),
+              (std::vector<bool>{true, true, true, true, true, false, false}));
+    EXPECT_EQ(frozen_parameters(groups({"*.lora_A.*:freeze"}), all),
+              (std::vector<bool>{true, true, true, true, true, true, false}));
+    EXPECT_NO_THROW(check_parameter_groups(groups({"*.lora_B.*:lr_mult=16"}), all));
+    try {
+        check_parameter_groups(groups({"*wte*:lr_mult=2"}), all);
+        ADD_FAILURE();
+    } catch (const UsageError& error) {
+        EXPECT_EQ(
+            std::string(error.what()),
+            "--param-group *wte*:lr_mult=2: matches no adapter, and all else is frozen; names "
+            "look like c_attn.lora_A.weight and c_attn.lora_B.weight");
+    }
+    const std::string lines =
+        describe_parameter_groups(groups({"*.lora_B.*:lr_mult=16"}), all, 0.1F);
+    EXPECT_THAT(lines, HasSubstr("group '*.lora_B.*': 1 tensors"));
+    EXPECT_THAT(lines, HasSubstr("group of all other tensors: 1 tensors"));
+}
+
 TEST(ParameterGroups, WithoutATensorAreRefused) {
     const auto message = [](const std::vector<std::string>& texts) -> std::string {
         try {

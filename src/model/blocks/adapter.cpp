@@ -84,15 +84,15 @@ void Adapter::each_part(int64_t columns, const Use& use) const {
     }
 }
 
-Tensor Adapter::reduce(const StagePass& pass, ConstTensor x, Tensor memory) const {
-    const Tensor low = dense(memory, x.rows, low_columns());
+Tensor Adapter::reduce(const StagePass& pass, ConstTensor x) const {
+    const Tensor low = dense(pass.scratch.adapter_low, x.rows, low_columns());
     pass.op().linear_forward(pass.ctx, x, a_->weight, {}, low);
     pass.op().scale(pass.ctx, low, options_.lora.scale(), low);
     return low;
 }
 
-Tensor Adapter::reduce_gradient(const StagePass& pass, ConstTensor dy, Tensor memory) const {
-    const Tensor low = dense(memory, dy.rows, low_columns());
+Tensor Adapter::reduce_gradient(const StagePass& pass, ConstTensor dy) const {
+    const Tensor low = dense(pass.scratch.adapter_low, dy.rows, low_columns());
     each_part(dy.cols, [&](const Columns& part) {
         pass.op().linear_backward_input(pass.ctx, dy.column_range(part.first, part.count),
                                         ConstTensor(b_->weight).row_range(part.row, part.count),
@@ -103,7 +103,7 @@ Tensor Adapter::reduce_gradient(const StagePass& pass, ConstTensor dy, Tensor me
 }
 
 void Adapter::add_forward(const StagePass& pass, ConstTensor x, Tensor y) const {
-    const ConstTensor low = reduce(pass, x, pass.scratch.adapter_low);
+    const ConstTensor low = reduce(pass, x);
     each_part(y.cols, [&](const Columns& part) {
         const Tensor of_part = y.column_range(part.first, part.count);
         pass.op().linear_add_forward(pass.ctx, low.column_range(part.low, options_.lora.rank),
@@ -113,7 +113,7 @@ void Adapter::add_forward(const StagePass& pass, ConstTensor x, Tensor y) const 
 }
 
 void Adapter::add_backward_input(const StagePass& pass, ConstTensor dy, Tensor dx) const {
-    const ConstTensor low = reduce_gradient(pass, dy, pass.scratch.adapter_low);
+    const ConstTensor low = reduce_gradient(pass, dy);
     const Tensor of_adapter = dense(pass.scratch.adapter_wide, dx.rows, dx.cols);
     pass.op().linear_backward_input(pass.ctx, low, a_->weight, of_adapter);
     pass.op().add(pass.ctx, dx, of_adapter, dx);
@@ -122,12 +122,11 @@ void Adapter::add_backward_input(const StagePass& pass, ConstTensor dy, Tensor d
 void Adapter::backward_weight(const StagePass& pass, ConstTensor dy, ConstTensor x) const {
     const bool accumulate = pass.weight_gradients.accumulate;
     if (a_->gradient) {
-        pass.op().linear_backward_weight(pass.ctx,
-                                         reduce_gradient(pass, dy, pass.scratch.adapter_low), x,
-                                         a_->gradient, {}, accumulate);
+        pass.op().linear_backward_weight(pass.ctx, reduce_gradient(pass, dy), x, a_->gradient, {},
+                                         accumulate);
     }
     if (!b_->gradient) return;
-    const ConstTensor low = reduce(pass, x, pass.scratch.adapter_low);
+    const ConstTensor low = reduce(pass, x);
     each_part(dy.cols, [&](const Columns& part) {
         pass.op().linear_backward_weight(pass.ctx, dy.column_range(part.first, part.count),
                                          low.column_range(part.low, options_.lora.rank),

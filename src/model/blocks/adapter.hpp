@@ -14,6 +14,7 @@
 #include "vocabpipe/lora_config.hpp"
 
 #include <cstdint>
+#include <iterator>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -44,8 +45,8 @@ inline constexpr std::string_view kAdapterPrefix = "base_model.model.";
 [[nodiscard]] std::string lora_a_name(const std::string& module);
 [[nodiscard]] std::string lora_b_name(const std::string& module);
 
-/// The adapters of one product. W makes x A^T and dy B again rather than let F and I leave them:
-/// they cost 1/h of what the product costs, and W needs no memory then that F and I must keep.
+/// The adapters of one product. W makes x A^T and dy B again, for rank / out and rank / in of what
+/// the product costs, so that F and I need not keep them.
 class Adapter {
 public:
     Adapter(const AdapterOptions& options, ParameterSource& parameters);
@@ -70,10 +71,12 @@ private:
     /// Calls use(columns) for every part, for y or dy of `columns` columns on this rank.
     template <typename Use>
     void each_part(int64_t columns, const Use& use) const;
+    // Results lie in the same memory, Scratch::adapter_low.
+
     /// scale x A^T, (N, parts rank).
-    Tensor reduce(const StagePass& pass, ConstTensor x, Tensor memory) const;
+    Tensor reduce(const StagePass& pass, ConstTensor x) const;
     /// scale dy B, likewise.
-    Tensor reduce_gradient(const StagePass& pass, ConstTensor dy, Tensor memory) const;
+    Tensor reduce_gradient(const StagePass& pass, ConstTensor dy) const;
     [[nodiscard]] int64_t low_columns() const {
         return std::ssize(options_.parts) * options_.lora.rank;
     }

@@ -20,7 +20,7 @@ namespace vocabpipe {
 struct Scratch {
     Tensor rows;      ///< (N, ScratchSize::columns), and own rows with ScratchSize::own_columns
     Bytes workspace;  ///< ScratchSize::workspace
-    // Of adapters: (N, ScratchSize::adapter_low) and (N, ScratchSize::adapter_wide).
+    // Memory of adapters: (N, ScratchSize::adapter_low) and (N, ScratchSize::adapter_wide).
     Tensor adapter_low = {};
     Tensor adapter_wide = {};
     // Only in a team, see tensor_team.hpp.

@@ -5,6 +5,7 @@
 #include "src/support/output_file.hpp"
 #include "src/support/parse_number.hpp"
 #include "src/support/tokenizer_files.hpp"
+#include "src/train/checkpoint/adapter_config.hpp"
 #include "src/train/checkpoint/tensor_folder.hpp"
 #include "src/train/checkpoint/training_state.hpp"
 #include "src/train/checkpoint/weight_files.hpp"
@@ -176,6 +177,11 @@ CheckpointSource find_checkpoint(const std::string& path, bool weights_only) {
                (exists(file_in(path, "pytorch_model.bin"))
                     ? "; pickled weights are never read; save them as safetensors"
                     : "; download the weights into the same folder"));
+    }
+    if (exists(file_in(path, kAdapterConfigFile))) {
+        refuse(
+            "holds adapters without their model; load the model and give this folder to "
+            "--load-adapter");
     }
     if (const std::vector<SavedStep> named = named_steps(path); !named.empty()) {
         refuse("holds no complete saved step: " + step_name(named.back().step) + " has no " +

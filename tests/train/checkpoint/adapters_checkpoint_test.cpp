@@ -275,6 +275,8 @@ TEST_F(AdaptersInCheckpoints, ThatDoNotFitTheModelAreRefused) {
     const std::string model = step_folder(o.load, 2);
     EXPECT_NO_THROW(Checkpoint(CheckpointSource{.folder = model, .adapter = peft}));
     EXPECT_THAT(refusal(step("saved", 6)), HasSubstr("the step has adapters of its own"));
+    EXPECT_THAT(message_of<InputFileError>([&] { (void)find_checkpoint(peft, false); }),
+                HasSubstr("holds adapters without their model; load the model"));
     const std::string config = peft + "/adapter_config.json";
     const auto change = [&](const char* key, const nlohmann::json& value) {
         nlohmann::json json = nlohmann::json::parse(read_file(config));

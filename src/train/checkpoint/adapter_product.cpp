@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/train/checkpoint/merged_weight.hpp"
+#include "src/train/checkpoint/adapter_product.hpp"
 
 #include "src/model/blocks/adapter.hpp"
 #include "src/train/checkpoint/stored_elements.hpp"

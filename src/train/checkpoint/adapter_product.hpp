@@ -27,7 +27,7 @@ private:
     std::vector<double> right_;  ///< (rank, columns)
 };
 
-/// Of the weight of this name; none without an adapter.
+/// The product for the weight of this name; none without an adapter.
 [[nodiscard]] std::optional<AdapterProduct> adapter_product(const ModelWeights& weights,
                                                             const std::string& weight, float scale,
                                                             bool transposed);
