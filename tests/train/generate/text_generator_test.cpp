@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "src/model/check_tensor_parallel.hpp"
+#include "tests/model/folded_adapters.hpp"
 #include "tests/model/fp64_model.hpp"
 #include "tests/model/model_cases.hpp"
 #include "tests/model/model_run.hpp"
@@ -25,6 +26,17 @@ constexpr uint64_t kSeed = 7;
 /// What the ranks of one generation do with their generators.
 using OnRank = std::function<void(Communicator&, TextGenerator&)>;
 
+/// An element of B, which begins as 0: the same in every row, so that any rank knows it.
+float of_b(int64_t column) {
+    return 0.2F * static_cast<float>(column + 1);
+}
+
+/// Sets B, if the parameter is one, in fp32.
+void use_adapter(Parameter& p) {
+    if (!p.name.ends_with("lora_B.weight")) return;
+    for (int64_t i = 0; i < p.weight.size(); ++i) p.weight.as<float>()[i] = of_b(i % p.weight.cols);
+}
+
 void generate(const ModelConfig& config, const Mesh& mesh, const OnRank& body, int threads = 1,
               int expert_tensor = 1) {
     World::threads(mesh.size(), {.timeout_seconds = 60}).run([&](Communicator& world) {
@@ -37,6 +49,7 @@ void generate(const ModelConfig& config, const Mesh& mesh, const OnRank& body, i
                                  .expert_tensor = expert_tensor,
                                  .threads_per_rank = threads});
         generator.model().initialise(generator.context(), kSeed);
+        for (Parameter& p : generator.model().parameters()) use_adapter(p);
         body(world, generator);
     });
 }
@@ -72,12 +85,9 @@ std::vector<std::vector<float>> logits_of_prefixes(const ModelConfig& config, co
 
 class TextGeneratorOfModels : public ::testing::TestWithParam<std::string> {};
 
-TEST_P(TextGeneratorOfModels, LogitsAfterEveryPrefixGiveTheLossOfTheFp64Model) {
-    const ModelConfig config = small_family(GetParam(), 3, 23, 29, true);
-    const Batch batch = random_batch(config, 1, 1, 5, /*ignored=*/0);
-    const double expected = fp64_loss(config, batch, initial_weights(config, kSeed));
-    const auto logits = logits_of_prefixes(config, {2}, batch.tokens[0], 1);
-    ASSERT_EQ(logits.size(), batch.tokens[0].size());
+/// The loss of the batch's one sequence, from the logits after each of its tokens.
+double loss_of(const std::vector<std::vector<float>>& logits, const Batch& batch) {
+    EXPECT_EQ(logits.size(), batch.tokens[0].size());
     double loss = 0;
     for (size_t n = 0; n < logits.size(); ++n) {
         double sum = 0;
@@ -85,7 +95,33 @@ TEST_P(TextGeneratorOfModels, LogitsAfterEveryPrefixGiveTheLossOfTheFp64Model) {
         const auto label = static_cast<size_t>(batch.labels[0][n]);
         loss += batch.loss_gradient[0][n] * (std::log(sum) - logits[n][label]);
     }
-    EXPECT_NEAR(loss, expected, 2e-6 * (1 + expected));  // as oracle_test.cpp derives it
+    return loss;
+}
+
+TEST_P(TextGeneratorOfModels, LogitsAfterEveryPrefixGiveTheLossOfTheFp64Model) {
+    const ModelConfig config = small_family(GetParam(), 3, 23, 29, true);
+    const Batch batch = random_batch(config, 1, 1, 5, /*ignored=*/0);
+    const double expected = fp64_loss(config, batch, initial_weights(config, kSeed));
+    const auto logits = logits_of_prefixes(config, {2}, batch.tokens[0], 1);
+    EXPECT_NEAR(loss_of(logits, batch), expected,
+                2e-6 * (1 + expected));  // as oracle_test.cpp derives it
+}
+
+TEST_P(TextGeneratorOfModels, LogitsContainTheProductsOfAdapters) {
+    const ModelConfig config = small_family(GetParam(), 2, 11, 30, true);
+    const ModelConfig adapted = with_adapters(config, 2, 3);
+    Tensors weights = initial_weights(adapted, kSeed);
+    for (auto& [name, values] : weights) {
+        if (!name.ends_with("lora_B.weight")) continue;
+        for (size_t i = 0; i < values.size(); ++i) values[i] = of_b(static_cast<int64_t>(i % 2));
+    }
+    const Batch batch = random_batch(config, 1, 1, 5, /*ignored=*/0);
+    const double expected = fp64_loss(config, batch, folded(adapted, weights));
+    for (const Mesh& mesh : {Mesh{.pipeline = 2}, Mesh{.pipeline = 1, .tensor = 2}}) {
+        if (mesh.tensor > 1 && config.moe.experts > 0) continue;
+        const auto logits = logits_of_prefixes(adapted, mesh, batch.tokens[0], 1);
+        EXPECT_NEAR(loss_of(logits, batch), expected, 2e-6 * (1 + expected)) << mesh.tensor;
+    }
 }
 
 TEST_P(TextGeneratorOfModels, LogitsAreTheSameForEveryNumberOfRanksAndThreads) {
