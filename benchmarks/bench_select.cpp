@@ -131,7 +131,7 @@ void write_graph(Communicator& world, const std::string& path, int64_t n) {
     const Ownership owners(n, world.size());
     const auto offsets = offsets_of(n);
     std::vector<int64_t> begins;
-    std::vector<uint32_t> neighbours;
+    std::vector<int64_t> neighbours;
     std::vector<int32_t> similarities;
     constexpr int64_t kRows = 1 << 14;
     for (int64_t first = owners.begin(world.rank()); first < owners.end(world.rank());
@@ -149,7 +149,7 @@ void write_graph(Communicator& world, const std::string& path, int64_t n) {
             std::sort(row.begin(), row.end());
             begins.push_back(v * kNeighbours);
             for (const int64_t w : row) {
-                neighbours.push_back(static_cast<uint32_t>(w));
+                neighbours.push_back(w);
                 // Below 1/2, so that some samples are decided by their utility.
                 similarities.push_back(
                     static_cast<int32_t>(hash_of(6, static_cast<uint64_t>(std::min(v, w)),

@@ -13,8 +13,8 @@ namespace vocabpipe {
 
 namespace {
 
-constexpr uint32_t kCounted = uint32_t{1} << 31;  // flag in a similarity, which is not negative
-constexpr int64_t kBoundingReportEvery = 1024;    // rows
+constexpr int64_t kCounted = int64_t{1} << 31;  // flag in a similarity, which is not negative
+constexpr int64_t kBoundingReportEvery = 1024;  // rows
 
 /// The k-th largest bound of all open samples, on all ranks.
 template <typename Bound>
@@ -36,7 +36,7 @@ uint64_t Bounding::bytes(const BoundingRule& rule, int64_t nodes, int64_t entrie
     if (!rule.has_quota()) return bounds;
     return bounds + (static_cast<uint64_t>(entries) + 3) / 4 +
            static_cast<uint64_t>(longest_row) * sizeof(InOrder) +
-           most_pending(nodes) * sizeof(uint64_t);
+           most_pending(nodes) * sizeof(Told);
 }
 
 Bounding::Bounding(SelectContext& context, SelectionState& state, const BoundingRule& rule,
@@ -58,9 +58,10 @@ Bounding::Bounding(SelectContext& context, SelectionState& state, const Bounding
     pending_.reserve(most_pending(state.size()));
 }
 
-bool Bounding::counts(int64_t node, uint32_t neighbour) const {
+bool Bounding::counts(int64_t node, int64_t neighbour) const {
     return rule_.kind == BoundingRule::Kind::exact ||
-           coin(context_.seed, static_cast<uint64_t>(node), neighbour, rule_.share);
+           coin(context_.seed, static_cast<uint64_t>(node), static_cast<uint64_t>(neighbour),
+                rule_.share);
 }
 
 void Bounding::begin_row(const GraphRow& row) {
@@ -88,8 +89,9 @@ void Bounding::begin_row(const GraphRow& row) {
 }
 
 /// Neighbours with the smallest places count.
-uint64_t Bounding::place_of(int64_t node, uint32_t neighbour, int32_t similarity) const {
-    const uint64_t hash = hash_of(context_.seed, static_cast<uint64_t>(node), neighbour);
+uint64_t Bounding::place_of(int64_t node, int64_t neighbour, int32_t similarity) const {
+    const uint64_t hash =
+        hash_of(context_.seed, static_cast<uint64_t>(node), static_cast<uint64_t>(neighbour));
     return rule_.kind == BoundingRule::Kind::quota ? hash : weighted_order(hash, similarity);
 }
 
@@ -213,14 +215,14 @@ int64_t Bounding::tell(bool grown) {
         const GraphRow row = rows_.at(at);
         live_entries_ -= std::ssize(row.neighbours);
         for (size_t i = 0; i < row.degree(); ++i) {
-            const uint32_t neighbour = row.neighbours[i];
-            Told told{.node = neighbour, .other = static_cast<uint32_t>(at)};
+            const int64_t neighbour = row.neighbours[i];
+            Told told{.node = PackedId(neighbour), .other = PackedId(at)};
             if (!rule_.has_quota()) {
                 // A lower bound that counted the sample does not change when it is selected; one
                 // that did not count it does not change when it is discarded.
-                const bool counted = counts(neighbour, static_cast<uint32_t>(at));
+                const bool counted = counts(neighbour, at);
                 if (!grown && !counted) continue;
-                told.other = static_cast<uint32_t>(row.similarities[i]) | (counted ? kCounted : 0);
+                told.other = PackedId(row.similarities[i] | (counted ? kCounted : 0));
             }
             outbox.add(owners.owner_of(neighbour), told);
         }
@@ -243,13 +245,14 @@ int64_t Bounding::tell(bool grown) {
 
 void Bounding::receive(std::span<const Told> told, bool grown) {
     for (const Told& one : told) {
-        if (!state_.is_open(one.node)) continue;
-        const int64_t change = context_.objective.beta * (one.other & ~kCounted);
-        if (grown) state_.u_max(one.node) -= change;
+        const int64_t node = one.node.value();
+        if (!state_.is_open(node)) continue;
+        const int64_t change = context_.objective.beta * (one.other.value() & ~kCounted);
+        if (grown) state_.u_max(node) -= change;
         if (!grown) {
-            u_low(one.node) += change;
-        } else if ((one.other & kCounted) == 0) {
-            u_low(one.node) -= change;
+            u_low(node) += change;
+        } else if ((one.other.value() & kCounted) == 0) {
+            u_low(node) -= change;
         }
     }
 }
@@ -260,7 +263,7 @@ void Bounding::receive_quota(std::span<const Told> told, bool grown) {
             record(grown, false);
             recorded_in_parts_ = true;
         }
-        pending_.push_back(uint64_t{one.node} << 32 | one.other);
+        pending_.push_back(one);
     }
 }
 
@@ -270,9 +273,9 @@ void Bounding::record(bool grown, bool all) {
     std::ranges::sort(pending_);
     const auto bits = static_cast<unsigned>(grown ? Decision::selected : Decision::discarded);
     for (auto one = pending_.begin(); one != pending_.end();) {
-        const auto node = static_cast<uint32_t>(*one >> 32);
-        const auto end =
-            std::find_if(one, pending_.end(), [&](uint64_t other) { return other >> 32 != node; });
+        const int64_t node = one->node.value();
+        const auto end = std::find_if(
+            one, pending_.end(), [&](const Told& other) { return other.node.value() != node; });
         if (!state_.is_open(node)) {
             one = end;
             continue;
@@ -280,7 +283,7 @@ void Bounding::record(bool grown, bool all) {
         const GraphRow row = told_rows_.at(node);
         auto found = row.neighbours.begin();
         for (; one != end; ++one) {
-            const auto other = static_cast<uint32_t>(*one);
+            const int64_t other = one->other.value();
             found = std::lower_bound(found, row.neighbours.end(), other);
             if (found == row.neighbours.end() || *found != other) {
                 throw InputFileError(context_.graph.path() + ": row " + std::to_string(node) +

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "src/select/hash.hpp"
+#include "src/select/packed_id.hpp"
 #include "src/select/select_context.hpp"
 #include "src/select/selection_state.hpp"
 
@@ -82,8 +83,10 @@ public:
 
 private:
     struct Told {
-        uint32_t node;   ///< a neighbour of the decided sample
-        uint32_t other;  ///< quota: the decided sample; else its similarity and whether it counted
+        PackedId node;   ///< a neighbour of the decided sample
+        PackedId other;  ///< quota: the decided sample; else its similarity and whether it counted
+
+        auto operator<=>(const Told&) const = default;
     };
     struct InOrder {
         uint64_t place;
@@ -99,7 +102,7 @@ private:
     int64_t tell(bool grown);
     void receive(std::span<const Told> told, bool grown);
     void receive_quota(std::span<const Told> told, bool grown);
-    [[nodiscard]] bool counts(int64_t node, uint32_t neighbour) const;
+    [[nodiscard]] bool counts(int64_t node, int64_t neighbour) const;
     [[nodiscard]] int64_t counted_sum(const GraphRow& row);
     void record(bool grown, bool all);
     void end_quota_step(bool grown);
@@ -111,7 +114,7 @@ private:
     [[nodiscard]] static constexpr size_t most_pending(int64_t nodes) {
         return static_cast<size_t>(nodes) / 4 + 1024;
     }
-    [[nodiscard]] uint64_t place_of(int64_t node, uint32_t neighbour, int32_t similarity) const;
+    [[nodiscard]] uint64_t place_of(int64_t node, int64_t neighbour, int32_t similarity) const;
     [[nodiscard]] int64_t& u_low(int64_t node) {
         return u_low_[static_cast<size_t>(node - state_.first())];
     }
@@ -131,8 +134,8 @@ private:
     std::vector<int64_t> u_low_;
     std::vector<uint8_t> neighbours_;  ///< quota: a Decision for every entry of this rank's rows
     std::vector<InOrder> in_order_;    ///< of one row
-    std::vector<uint64_t> pending_;   ///< quota: messages (receiver, decided sample) to be recorded
-    bool recorded_in_parts_ = false;  ///< quota: in this step
+    std::vector<Told> pending_;        ///< quota: messages to be recorded
+    bool recorded_in_parts_ = false;   ///< quota: in this step
     GraphRows rows_, told_rows_;
     int64_t first_entry_ = -1;
     int64_t open_ = 0;          ///< samples on all ranks

@@ -92,7 +92,7 @@ private:
         const Ownership owners = context_.owners();
         int64_t at = weights_.first();
         WideSum similar = 0;
-        const auto counts = [&](int64_t v, uint32_t times_of_other) {
+        const auto counts = [&](int64_t v, uint8_t times_of_other) {
             return int64_t{times(v)} + times_of_other > step;
         };
         const auto take = [&](int64_t v, int32_t similarity) {
@@ -104,11 +104,12 @@ private:
             if (at == weights_.last()) return false;
             const GraphRow row = rows_.at(at);
             for (size_t i = 0; i < row.degree(); ++i) {
-                const uint32_t other = row.neighbours[i];
+                const int64_t other = row.neighbours[i];
                 const int32_t similarity = row.similarities[i];
                 if (other < weights_.first() || other >= weights_.last()) {
-                    outbox.add(owners.owner_of(other),
-                               {.node = other, .similarity = similarity, .times = times(at)});
+                    outbox.add(
+                        owners.owner_of(other),
+                        {.node = PackedId(other), .times = times(at), .similarity = similarity});
                 } else if (counts(at, times(other))) {
                     take(at, similarity);
                 }
@@ -117,7 +118,8 @@ private:
         };
         exchange_all<EdgeOfBest>(context_, produce, [&](std::span<const EdgeOfBest> all) {
             for (const EdgeOfBest& one : all) {
-                if (counts(one.node, one.times)) take(one.node, one.similarity);
+                const int64_t node = one.node.value();
+                if (counts(node, one.times)) take(node, one.similarity);
             }
         });
         ends_ += wide_sum_over_ranks(context_.world, similar);

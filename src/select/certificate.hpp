@@ -2,6 +2,7 @@
 #pragma once
 
 #include "src/select/objective.hpp"
+#include "src/select/packed_id.hpp"
 #include "src/select/select_context.hpp"
 #include "src/select/selection_state.hpp"
 
@@ -38,9 +39,9 @@ inline constexpr int64_t kMostCertificateSteps = 255;
 
 /// A message of certify().
 struct EdgeOfBest {
-    uint32_t node;  ///< receives the message
-    int32_t similarity;
-    uint32_t times;  ///< steps in which the other end was among the best
+    PackedId node;      ///< receives the message
+    uint8_t times = 0;  ///< steps in which the other end was among the best
+    int32_t similarity = 0;
 };
 
 }  // namespace vocabpipe

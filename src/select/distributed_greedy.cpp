@@ -46,7 +46,7 @@ void GreedyRounds::run(RoundReport& round, const PartOf& first_parts) {
     for (int64_t first = 0; first < round.parts; first += ranks) {
         context_.report("greedy, parts", first, round.parts);
         const int64_t mine = first + context_.world.rank();
-        std::vector<uint32_t> chosen;
+        std::vector<int64_t> chosen;
         {
             const auto most =
                 static_cast<uint64_t>(mine < round.parts ? ceil_of(round.input, round.parts) : 0);
@@ -54,7 +54,7 @@ void GreedyRounds::run(RoundReport& round, const PartOf& first_parts) {
             const MemoryLease lease(context_.memory, first_parts ? 0 : most * sizeof(PartNode),
                                     "a part's samples");
             std::vector<PartNode> nodes = collect(part_of, first, round);
-            const auto may_be_in = [&](uint32_t node) {
+            const auto may_be_in = [&](int64_t node) {
                 return partition ? partition->has(mine, node) : part_of(node) == mine;
             };
             context_.agree([&] {
@@ -90,8 +90,7 @@ std::vector<PartNode> GreedyRounds::collect(const PartOf& part_of, int64_t first
             if (!state_.is_open(at)) continue;
             const int64_t to = part_of(at) - first_part;
             if (to < 0 || to >= ranks) continue;
-            outbox.add(static_cast<int>(to),
-                       {.gain = state_.u_max(at), .node = static_cast<uint32_t>(at)});
+            outbox.add(static_cast<int>(to), {.gain = state_.u_max(at), .node = at});
         }
         return at < state_.last();
     };
@@ -103,16 +102,16 @@ std::vector<PartNode> GreedyRounds::collect(const PartOf& part_of, int64_t first
 }
 
 /// Tells the owners of the chosen samples to mark them.
-void GreedyRounds::tell(std::span<const uint32_t> chosen) {
+void GreedyRounds::tell(std::span<const int64_t> chosen) {
     const Ownership owners = context_.owners();
     size_t at = 0;
-    const auto produce = [&](Outbox<uint32_t>& outbox) {
+    const auto produce = [&](Outbox<int64_t>& outbox) {
         if (at == chosen.size()) return false;
         outbox.add(owners.owner_of(chosen[at]), chosen[at]);
         return ++at < chosen.size();
     };
-    exchange_all<uint32_t>(context_, produce, [&](std::span<const uint32_t> nodes) {
-        for (const uint32_t node : nodes) state_.mark(node);
+    exchange_all<int64_t>(context_, produce, [&](std::span<const int64_t> nodes) {
+        for (const int64_t node : nodes) state_.mark(node);
     });
 }
 

@@ -46,7 +46,7 @@ public:
     using PartOf = std::function<int64_t(int64_t node)>;
     /// Called for every part that this rank has worked on: for tests.
     using Observe = std::function<void(int64_t round, int64_t part, std::span<const PartNode> nodes,
-                                       std::span<const uint32_t> chosen)>;
+                                       std::span<const int64_t> chosen)>;
 
     GreedyRounds(SelectContext& context, SelectionState& state, uint64_t edge_bytes);
 
@@ -57,7 +57,7 @@ public:
 private:
     [[nodiscard]] std::vector<PartNode> collect(const PartOf& part_of, int64_t first_part,
                                                 const RoundReport& round);
-    void tell(std::span<const uint32_t> chosen);
+    void tell(std::span<const int64_t> chosen);
 
     SelectContext& context_;
     SelectionState& state_;

@@ -18,9 +18,11 @@ namespace {
 constexpr uint64_t kSecondSum = 0x5851F42D4C957F2Du;
 constexpr size_t kBuckets = size_t{1} << 16;
 
-uint64_t pair_of(int64_t node, uint32_t neighbour) {
-    const auto v = static_cast<uint64_t>(node);
-    return v < neighbour ? (v << 32 | neighbour) : (uint64_t{neighbour} << 32 | v);
+/// A number for the pair: of ids below 2^32 its own, of larger ones a hash.
+uint64_t pair_of(int64_t node, int64_t neighbour) {
+    const auto low = static_cast<uint64_t>(std::min(node, neighbour));
+    const auto high = static_cast<uint64_t>(std::max(node, neighbour));
+    return high <= UINT32_MAX ? (low << 32 | high) : splitmix64(low) + high;
 }
 
 /// The same for both entries of an edge.
@@ -32,15 +34,15 @@ size_t bucket_of(uint64_t pair) {
     return splitmix64(pair ^ kSecondSum) % kBuckets;
 }
 
-std::string entry_text(int64_t node, uint32_t neighbour, int32_t similarity) {
+std::string entry_text(int64_t node, int64_t neighbour, int32_t similarity) {
     return "row " + std::to_string(node) + ": neighbour " + std::to_string(neighbour) +
            " has similarity " + std::to_string(similarity);
 }
 
 /// What is wrong with an entry; empty if the other row has it, too.
-std::string what_is_wrong(GraphRows& rows, int64_t node, uint32_t neighbour, int32_t similarity) {
+std::string what_is_wrong(GraphRows& rows, int64_t node, int64_t neighbour, int32_t similarity) {
     const GraphRow other = rows.at(neighbour);
-    const auto found = std::ranges::lower_bound(other.neighbours, static_cast<uint32_t>(node));
+    const auto found = std::ranges::lower_bound(other.neighbours, node);
     const std::string other_row = ", but row " + std::to_string(neighbour);
     const std::string remedy = "; every edge must stand in both rows with the same similarity";
     if (found == other.neighbours.end() || *found != node) {
@@ -94,7 +96,7 @@ void GraphCheck::add(const GraphRow& row) {
     longest_row_ = std::max(longest_row_, static_cast<int64_t>(row.degree()));
     isolated_ += row.degree() == 0 ? 1 : 0;
     for (size_t i = 0; i < row.degree(); ++i) {
-        const uint32_t neighbour = row.neighbours[i];
+        const int64_t neighbour = row.neighbours[i];
         const uint64_t hash = edge_hash(pair_of(row.node, neighbour), row.similarities[i]);
         const uint64_t second = splitmix64(hash ^ kSecondSum);
         if (row.node < neighbour) {

@@ -28,30 +28,31 @@ struct Candidate {
 class PartIndex {
 public:
     explicit PartIndex(const std::vector<PartNode>& nodes) : nodes_(nodes) {
-        const uint64_t span = uint64_t{nodes.back().node} + 1;
-        shift_ =
-            std::min(static_cast<int>(std::bit_width(span / (nodes.size() / kPerStep + 1))), 31);
-        starts_.resize((nodes.back().node >> shift_) + 2);
+        const auto span = static_cast<uint64_t>(nodes.back().node) + 1;
+        shift_ = static_cast<int>(std::bit_width(span / (nodes.size() / kPerStep + 1)));
+        starts_.resize(step_of(nodes.back().node) + 2);
         size_t at = 0;
         for (size_t step = 0; step < starts_.size(); ++step) {
-            while (at < nodes.size() && (nodes[at].node >> shift_) < step) ++at;
+            while (at < nodes.size() && step_of(nodes[at].node) < step) ++at;
             starts_[step] = static_cast<uint32_t>(at);
         }
     }
     /// None if the sample is not in the part.
-    [[nodiscard]] std::optional<uint32_t> find(uint32_t node) const {
-        const size_t step = node >> shift_;
+    [[nodiscard]] std::optional<uint32_t> find(int64_t node) const {
+        const size_t step = step_of(node);
         if (step + 1 >= starts_.size()) return std::nullopt;
         const auto begin = nodes_.begin() + starts_[step];
         const auto end = nodes_.begin() + starts_[step + 1];
         const auto found = std::lower_bound(
-            begin, end, node, [](const PartNode& a, uint32_t b) { return a.node < b; });
+            begin, end, node, [](const PartNode& a, int64_t b) { return a.node < b; });
         if (found == end || found->node != node) return std::nullopt;
         return static_cast<uint32_t>(found - nodes_.begin());
     }
 
 private:
     static constexpr size_t kPerStep = 4;
+    [[nodiscard]] size_t step_of(int64_t node) const { return static_cast<size_t>(node >> shift_); }
+
     const std::vector<PartNode>& nodes_;
     int shift_ = 0;
     std::vector<uint32_t> starts_;
@@ -98,15 +99,15 @@ private:
 
 GreedyBytes GreedyBytes::of(int64_t nodes, int64_t entries) {
     // Heap entry, begin of the row, index, whether it is chosen, result.
-    constexpr uint64_t kPerNode = sizeof(Candidate) + sizeof(uint64_t) + 2 + 1 + sizeof(uint32_t);
+    constexpr uint64_t kPerNode = sizeof(Candidate) + sizeof(uint64_t) + 2 + 1 + sizeof(int64_t);
     return {.nodes = static_cast<uint64_t>(nodes) * kPerNode,
             .edges = static_cast<uint64_t>(entries) * kEntryBytes};
 }
 
-std::vector<uint32_t> greedy(SelectContext& context, GraphRows& rows, std::vector<PartNode>& nodes,
-                             int64_t count, uint64_t edge_bytes,
-                             const std::function<bool(uint32_t)>& may_be_in) {
-    std::vector<uint32_t> chosen;
+std::vector<int64_t> greedy(SelectContext& context, GraphRows& rows, std::vector<PartNode>& nodes,
+                            int64_t count, uint64_t edge_bytes,
+                            const std::function<bool(int64_t)>& may_be_in) {
+    std::vector<int64_t> chosen;
     if (nodes.empty() || count <= 0) return chosen;
     const MemoryLease of_nodes(context.memory, GreedyBytes::of(std::ssize(nodes), 0).nodes,
                                "a part's samples");
@@ -114,7 +115,7 @@ std::vector<uint32_t> greedy(SelectContext& context, GraphRows& rows, std::vecto
     const MemoryLease of_edges(context.memory, room == UINT64_MAX ? 0 : room, "a part's edges");
     const PartIndex index(nodes);
     PartEdges edges(room, nodes.size());
-    const auto look_up = [&](uint32_t neighbour) {
+    const auto look_up = [&](int64_t neighbour) {
         return may_be_in(neighbour) ? index.find(neighbour) : std::nullopt;
     };
     bool fits = true;

@@ -12,7 +12,7 @@ namespace vocabpipe {
 /// A sample of a part, and the gain of choosing it first.
 struct PartNode {
     int64_t gain = 0;
-    uint32_t node = 0;
+    int64_t node = 0;
 };
 
 /// Memory that greedy() may use besides the nodes.
@@ -30,9 +30,12 @@ struct GreedyBytes {
 /// test that avoids looking up most neighbours outside. If the entries within the part take more
 /// than `edge_bytes`, rows are read again as samples are chosen. `nodes`: ascending; on return
 /// their gains are final.
-[[nodiscard]] std::vector<uint32_t> greedy(SelectContext& context, GraphRows& rows,
-                                           std::vector<PartNode>& nodes, int64_t count,
-                                           uint64_t edge_bytes,
-                                           const std::function<bool(uint32_t)>& may_be_in);
+[[nodiscard]] std::vector<int64_t> greedy(SelectContext& context, GraphRows& rows,
+                                          std::vector<PartNode>& nodes, int64_t count,
+                                          uint64_t edge_bytes,
+                                          const std::function<bool(int64_t)>& may_be_in);
+
+/// Most samples of a part: its edges name them by their place in it.
+inline constexpr int64_t kMostPartNodes = int64_t{1} << 32;
 
 }  // namespace vocabpipe

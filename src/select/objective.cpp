@@ -2,6 +2,7 @@
 #include "src/select/objective.hpp"
 
 #include "src/select/exchange.hpp"
+#include "src/select/packed_id.hpp"
 #include "vocabpipe/error.hpp"
 
 #include <limits>
@@ -13,8 +14,8 @@ namespace {
 constexpr int64_t kObjectiveReportEvery = 1024;  // rows
 
 struct Inside {
-    uint32_t node;  ///< receives the message
-    int32_t similarity;
+    PackedId node;  ///< receives the message
+    int32_t similarity = 0;
 };
 
 }  // namespace
@@ -36,14 +37,14 @@ int64_t objective_of(SelectContext& context, const SelectionState& state,
         if (at == state.last()) return false;
         const GraphRow row = rows.at(at);
         for (size_t i = 0; i < row.degree(); ++i) {
-            const uint32_t neighbour = row.neighbours[i];
+            const int64_t neighbour = row.neighbours[i];
             if (neighbour < at) continue;
             if (neighbour < state.last()) {  // owned by this rank
                 if (state.is_in(neighbour)) similar += row.similarities[i];
                 continue;
             }
             outbox.add(owners.owner_of(neighbour),
-                       {.node = neighbour, .similarity = row.similarities[i]});
+                       {.node = PackedId(neighbour), .similarity = row.similarities[i]});
         }
         if (at % kObjectiveReportEvery == 0)
             context.report("objective", at - state.first(), state.size());
@@ -51,7 +52,7 @@ int64_t objective_of(SelectContext& context, const SelectionState& state,
     };
     exchange_all<Inside>(context, produce, [&](std::span<const Inside> all) {
         for (const Inside& one : all) {
-            if (state.is_in(one.node)) similar += one.similarity;
+            if (state.is_in(one.node.value())) similar += one.similarity;
         }
     });
     sum -= WideSum{context.objective.beta} * similar;

@@ -42,7 +42,7 @@ Partition::Partition(SelectContext& context, const SelectionState& state, int64_
     for (int64_t part = 1; part < parts;) {
         std::vector<int64_t> places;
         for (; part < parts && std::ssize(places) < kStatisticsAtOnce; ++part) {
-            places.push_back(open - part * open / parts);
+            places.push_back(open - static_cast<int64_t>(WideSum{part} * open / parts));
         }
         context.report("parts", part, parts);
         for (const uint64_t hash : hashes_at(context, state, seed_, std::move(places))) {

@@ -235,7 +235,7 @@ bool SelectionFolder::load(SelectionState& state, SelectionProgress& progress) {
     world_.agree([&] {
         found = std::filesystem::exists(file_, ignored);
         if (!found) return;
-        const TensorInput input(file_, kFormat);
+        const TensorInput input(file_, {kFormat});
         for (const auto& [key, text] : input.metadata()) {
             if (!key.starts_with(kFlag)) continue;
             const std::string flag = key.substr(std::string_view(kFlag).size());

@@ -74,7 +74,7 @@ OutputKind kind(std::string_view name, std::vector<std::string_view> beginnings,
             }};
 }
 
-/// A safetensors file whose metadata has this format.
+/// A safetensors file whose metadata has a version of this format.
 OutputKind tensors(std::string_view name, std::string_view format) {
     return {.name = name,
             .is_one =
@@ -86,7 +86,7 @@ OutputKind tensors(std::string_view name, std::string_view format) {
                     std::error_code none_there;
                     return header <= fs::file_size(path, none_there) - sizeof header &&
                            text[sizeof header] == '{' &&
-                           text.find("\"format\":\"" + std::string(format) + '"') !=
+                           text.find("\"format\":\"" + std::string(format) + ' ') !=
                                std::string::npos;
                 },
             .in_order = false};
@@ -174,13 +174,13 @@ OutputKind table_output() {
     return {.name = "a table", .is_one = {}};
 }
 OutputKind scores_output() {
-    return tensors("a file of scores from vocabpipe select", "vocabpipe scores 1");
+    return tensors("a file of scores from vocabpipe select", "vocabpipe scores");
 }
 OutputKind graph_output() {
-    return tensors("a graph from vocabpipe select", "vocabpipe graph 1");
+    return tensors("a graph from vocabpipe select", "vocabpipe graph");
 }
 OutputKind subset_output() {
-    return tensors("a subset from vocabpipe select", "vocabpipe subset 1");
+    return tensors("a subset from vocabpipe select", "vocabpipe subset");
 }
 OutputKind selection_report_output() {
     return kind("a report of vocabpipe select", {"{"}, {"\"vocabpipe_selection\":"});

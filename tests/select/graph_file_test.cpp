@@ -220,7 +220,7 @@ INSTANTIATE_TEST_SUITE_P(
         BadGraph{"rows", [](RawGraph& g) { g.row_begin.push_back(4); },
                  "tensor row_begin: has [6] elements for 4 samples"},
         BadGraph{"many", [](RawGraph& g) { g.samples = (int64_t{1} << 32) + 1; },
-                 "at most 2^32 can be numbered"},
+                 "at most 2^32 can be numbered in version 1"},
         BadGraph{"less", [](RawGraph& g) { g.samples = -1; }, "must be a number of at least 0"}),
     [](const auto& info) { return std::string(info.param.name); });
 

@@ -78,8 +78,8 @@ TEST(MemoryPlan, AlwaysHoldsTheStateTwoRowsAndCounters) {
     const MemoryPlan plan = plan_memory(with_hub(), 4, 3, rule_of("exact"), kBatchOfPlan);
     ASSERT_EQ(plan.always.size(), 4U);
     EXPECT_EQ(term(plan.always, "state of samples"), 251U * 9);
-    // Neighbour and similarity of 4 bytes each.
-    const uint64_t readers = 2 * (GraphRows::bytes(0) + 1000 * 8);
+    // A neighbour of 8 bytes and a similarity of 4.
+    const uint64_t readers = 2 * (GraphRows::bytes(0) + 1000 * 12);
     EXPECT_EQ(term(plan.always, "rows that are read"), readers);
     // Where each part begins; of each part 256 counters of 8 bytes, four times.
     const uint64_t counters = 3 * 8 + 4 * 3 * 256 * 8;
@@ -96,13 +96,13 @@ TEST(MemoryPlan, BoundingHoldsALowerBoundAndForAQuotaTwoBitsPerEntryARowInOrderA
     EXPECT_EQ(bounding("exact"), 251U * 8);
     EXPECT_EQ(bounding("bernoulli:0.5"), 251U * 8);
     // And messages that wait: one for every fourth sample, and 1024.
-    EXPECT_EQ(bounding("quota:0.5"), 251U * 8 + 3000 / 4 + 1000 * 16 + (251 / 4 + 1024) * 8U);
+    EXPECT_EQ(bounding("quota:0.5"), 251U * 8 + 3000 / 4 + 1000 * 16 + (251 / 4 + 1024) * 10U);
 }
 
 TEST(MemoryPlan, GreedyHoldsAPartsSamplesAndTheEdgesInside) {
     const MemoryPlan whole = plan_memory(with_hub(), 4, 1, rule_of("exact"), kBatchOfPlan);
     // Heap entry, where a row begins, index, a flag, the result; and the part's list.
-    const uint64_t per_sample = 16 + 8 + 2 + 1 + 4 + 16;
+    const uint64_t per_sample = 16 + 8 + 2 + 1 + 8 + 16;
     EXPECT_EQ(term(whole.greedy, "samples of a part"), 1001 * per_sample);
     EXPECT_EQ(term(whole.greedy, "edges inside a part"), 8000U * 8);
     EXPECT_EQ(whole.edge_bytes, 8000U * 8);

@@ -201,13 +201,13 @@ void compare_rounds(Communicator& world, const std::string& path, const SelectPr
             }
             GreedyRounds greedy(again.context, again.state, edge_bytes);
             greedy.observe([&](int64_t round, int64_t part, std::span<const PartNode> nodes,
-                               std::span<const uint32_t> chosen) {
+                               std::span<const int64_t> chosen) {
                 EXPECT_EQ(round, info["round"]);
                 json in = json::array();
                 for (const PartNode& node : nodes) in.push_back(node.node);
                 const auto at = static_cast<size_t>(part);
                 EXPECT_EQ(in, info["parts"][at]) << path;
-                EXPECT_EQ(json(std::vector<uint32_t>(chosen.begin(), chosen.end())),
+                EXPECT_EQ(json(std::vector<int64_t>(chosen.begin(), chosen.end())),
                           info["picked"][at])
                     << path;
             });
@@ -257,8 +257,8 @@ TEST_P(SelectOracles, GreedyInOnePartChoosesAsRecorded) {
             OnRank rank(world, path, problem, record["seed"]);
             GreedyRounds greedy(rank.context, rank.state, UINT64_MAX);
             greedy.observe(
-                [&](int64_t, int64_t, std::span<const PartNode>, std::span<const uint32_t> chosen) {
-                    EXPECT_EQ(json(std::vector<uint32_t>(chosen.begin(), chosen.end())),
+                [&](int64_t, int64_t, std::span<const PartNode>, std::span<const int64_t> chosen) {
+                    EXPECT_EQ(json(std::vector<int64_t>(chosen.begin(), chosen.end())),
                               record["greedy"]["order"]);
                 });
             RoundReport round = plan_round({}, 1, problem.size(), problem.size(), record["k"]);

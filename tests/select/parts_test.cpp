@@ -175,10 +175,10 @@ TEST(MemoryPlan, ThatIsTooLargeSaysWhatFits) {
     EXPECT_THAT(refusal(1000, 1), HasSubstr("use --memory "));
     // What it says would fit does.
     EXPECT_EQ(refusal(uint64_t{1} << 30, 2), "");
-    // The state takes 23 bytes per sample where 16 neighbours are the rule.
+    // The state takes 23.5 bytes per sample where 16 neighbours are the rule.
     const MemoryPlan plan = plan_memory(sizes, 1, 16, quota, kBatch);
     EXPECT_LE(plan.always.front().second + plan.bounding.front().second,
-              uint64_t{23} * 10'000'000 + 100 * 16 + 8 * 1024);
+              uint64_t{235} * 1'000'000 + 100 * 16 + 10 * 1024);
 }
 
 TEST(Partition, OfFewerSamplesThanPartsLeavesSomeEmpty) {

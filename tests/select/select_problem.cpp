@@ -127,16 +127,15 @@ Corpus corpus_of(const SelectProblem& problem) {
     return {.data = "test", .seq_length = 8, .samples = problem.size()};
 }
 
-void write_graph(Communicator& world, const std::string& path, const SelectProblem& problem) {
-    std::vector<std::vector<std::pair<uint32_t, int32_t>>> rows(problem.utility.size());
+void write_graph(Communicator& world, const std::string& path, const SelectProblem& problem,
+                 int64_t most_narrow_nodes) {
+    std::vector<std::vector<std::pair<int64_t, int32_t>>> rows(problem.utility.size());
     for (const auto& [a, b, s] : problem.edges) {
-        rows[static_cast<size_t>(a)].emplace_back(static_cast<uint32_t>(b),
-                                                  static_cast<int32_t>(s));
-        rows[static_cast<size_t>(b)].emplace_back(static_cast<uint32_t>(a),
-                                                  static_cast<int32_t>(s));
+        rows[static_cast<size_t>(a)].emplace_back(b, static_cast<int32_t>(s));
+        rows[static_cast<size_t>(b)].emplace_back(a, static_cast<int32_t>(s));
     }
     std::vector<int64_t> begins{0};
-    std::vector<uint32_t> neighbours;
+    std::vector<int64_t> neighbours;
     std::vector<int32_t> similarities;
     for (auto& row : rows) {
         std::ranges::sort(row);
@@ -146,7 +145,7 @@ void write_graph(Communicator& world, const std::string& path, const SelectProbl
         }
         begins.push_back(std::ssize(neighbours));
     }
-    GraphOutput output(world, path, corpus_of(problem), begins.back());
+    GraphOutput output(world, path, corpus_of(problem), begins.back(), {}, most_narrow_nodes);
     if (world.rank() == 0) {
         output.write_row_begin(0, begins);
         output.write_entries(0, neighbours, similarities);

@@ -37,7 +37,8 @@ struct SelectProblem {
 
 /// The files of a problem.
 [[nodiscard]] Corpus corpus_of(const SelectProblem& problem);
-void write_graph(Communicator& world, const std::string& path, const SelectProblem& problem);
+void write_graph(Communicator& world, const std::string& path, const SelectProblem& problem,
+                 int64_t most_narrow_nodes = GraphFile::kMostNarrowNodes);
 void write_utility(Communicator& world, const std::string& path, const SelectProblem& problem);
 
 /// What all ranks have decided so, ascending.

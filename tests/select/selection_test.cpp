@@ -96,6 +96,28 @@ TEST_F(Selections, AreTheSameBytesForAnyNumberOfRanks) {
     }
 }
 
+TEST_F(Selections, FromAFileOfVersion2AreThoseFromVersion1) {
+    const SelectProblem problem = random_problem(11, 500, 4, 50, 30);
+    for (const char* rule : {"exact", "quota:0.4"}) {
+        const SelectionOptions options{.k = 150,
+                                       .bounding = BoundingRule::from(rule, "--bounding"),
+                                       .rounds = {.parts = 5, .rounds = 3}};
+        write(problem);
+        run_selection(folder_ / "", problem, options, 2, folder_ / "narrow");
+        const auto narrow = std::filesystem::file_size(folder_ / "graph");
+        World::threads(1).run(
+            [&](Communicator& world) { write_graph(world, folder_ / "graph", problem, 0); });
+        // A byte more per entry, and the name of a tensor.
+        const auto more = std::filesystem::file_size(folder_ / "graph") - narrow;
+        EXPECT_GE(more, 2 * problem.edges.size());
+        EXPECT_LT(more, 2 * problem.edges.size() + 200);
+        for (const int ranks : {1, 3}) {
+            run_selection(folder_ / "", problem, options, ranks, folder_ / "wide");
+            EXPECT_EQ(read_file(folder_ / "wide"), read_file(folder_ / "narrow")) << rule << ranks;
+        }
+    }
+}
+
 TEST_F(Selections, OfNoneAllOrOneHaveThatMany) {
     const SelectProblem problem = random_problem(8, 40, 3, 9, 9);
     write(problem);
@@ -306,12 +328,12 @@ TEST_F(Selections, ChooseGreedilyFromNothingNothing) {
         SelectContext context{.world = world, .graph = graph, .objective = problem.objective};
         GraphRows rows(graph);
         const auto chosen = [&](std::vector<PartNode> nodes, int64_t count) {
-            return greedy(context, rows, nodes, count, 1000, [](uint32_t) { return true; });
+            return greedy(context, rows, nodes, count, 1000, [](int64_t) { return true; });
         };
-        EXPECT_EQ(chosen({}, 0), std::vector<uint32_t>{});
-        EXPECT_EQ(chosen({}, 3), std::vector<uint32_t>{});
-        EXPECT_EQ(chosen({{.gain = 5, .node = 2}}, 0), std::vector<uint32_t>{});
-        EXPECT_EQ(chosen({{.gain = 5, .node = 2}}, 3), std::vector<uint32_t>{2});
+        EXPECT_EQ(chosen({}, 0), std::vector<int64_t>{});
+        EXPECT_EQ(chosen({}, 3), std::vector<int64_t>{});
+        EXPECT_EQ(chosen({{.gain = 5, .node = 2}}, 0), std::vector<int64_t>{});
+        EXPECT_EQ(chosen({{.gain = 5, .node = 2}}, 3), std::vector<int64_t>{2});
     });
 }
 

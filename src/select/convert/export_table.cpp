@@ -171,7 +171,7 @@ ExportReport export_table(const std::string& input, const std::string& output,
         throw UsageError("--column " + column + ": " + input + " has no such columns: it is a \"" +
                          readable(format) + '"');
     }
-    if (format == GraphFile::kFormat) {
+    if (format.starts_with("vocabpipe graph ")) {
         return {.what = "graph", .rows = export_edges(input, output)};
     }
     if (format.starts_with("vocabpipe subset ")) {

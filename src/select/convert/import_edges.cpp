@@ -3,6 +3,7 @@
 
 #include "src/select/files/graph_file.hpp"
 #include "src/select/files/sample_input.hpp"
+#include "src/select/packed_id.hpp"
 #include "vocabpipe/error.hpp"
 #include "vocabpipe/world.hpp"
 
@@ -20,17 +21,17 @@ constexpr int64_t kReadAtOnce = 1 << 15;
 
 /// An edge as an entry in the row of one of its ends.
 struct RowEdge {
-    uint32_t node, neighbour;
-    int64_t row;  // of the file
-    int32_t similarity;
-    bool forward;  // from node to neighbour
+    PackedId node, neighbour;
+    bool forward = false;  // from node to neighbour
+    int32_t similarity = 0;
+    int64_t row = 0;  // of the file
 
     bool operator<(const RowEdge& other) const {
         return std::tie(node, neighbour, row) < std::tie(other.node, other.neighbour, other.row);
     }
     [[nodiscard]] std::string text() const {
-        return "edge " + std::to_string(forward ? node : neighbour) + " to " +
-               std::to_string(forward ? neighbour : node);
+        return "edge " + std::to_string((forward ? node : neighbour).value()) + " to " +
+               std::to_string((forward ? neighbour : node).value());
     }
 };
 
@@ -45,7 +46,7 @@ public:
         // The lengths of rows are known only after edges given in both directions are merged.
         for (size_t part = 0; part + 1 < cuts_.size(); ++part) {
             collect(part);
-            for (const RowEdge& edge : edges_) ++degree_[edge.node];
+            for (const RowEdge& edge : edges_) ++degree_of(edge.node.value());
         }
         int64_t entries = 0;
         for (const int64_t degree : degree_) entries += degree;
@@ -54,6 +55,7 @@ public:
     }
 
 private:
+    [[nodiscard]] int64_t& degree_of(int64_t node) { return degree_[static_cast<size_t>(node)]; }
     [[noreturn]] void refuse(int64_t row, const std::string& what) const {
         throw InputFileError(input_.path() + ": row " + std::to_string(row) + ": " + what);
     }
@@ -81,7 +83,7 @@ private:
                 refuse(row, "names sample " + std::to_string(end) +
                                 (options_.samples > 0
                                      ? "; --samples " + std::to_string(limit) + " are below that"
-                                     : "; samples are numbered from 0 to 2^32 - 1"));
+                                     : "; samples are numbered from 0 to 2^40 - 1"));
             }
             if (edge.source == edge.destination) {
                 refuse(row, "joins sample " + std::to_string(edge.source) +
@@ -123,8 +125,8 @@ private:
     void count() {
         degree_.assign(static_cast<size_t>(samples_), 0);
         for_all("counting", [&](int64_t, const WeightedEdge& edge) {
-            ++degree_[static_cast<size_t>(edge.source)];
-            ++degree_[static_cast<size_t>(edge.destination)];
+            ++degree_of(edge.source);
+            ++degree_of(edge.destination);
         });
     }
     /// Cuts the rows into parts whose edges fit in memory.
@@ -134,7 +136,7 @@ private:
         int64_t edges = 0;
         cuts_ = {0};
         for (int64_t v = 0; v < samples_; ++v) {
-            const int64_t degree = degree_[static_cast<size_t>(v)];
+            const int64_t degree = degree_of(v);
             if (edges > 0 && edges + degree > most) {
                 cuts_.push_back(v);
                 edges = 0;
@@ -156,11 +158,11 @@ private:
                 fixed_point_from(edge.weight, place_of(input_.path(), row, "weight"));
             const auto add = [&](int64_t node, int64_t neighbour, bool forward) {
                 if (node < begin || node >= end) return;
-                edges_.push_back({.node = static_cast<uint32_t>(node),
-                                  .neighbour = static_cast<uint32_t>(neighbour),
-                                  .row = row,
+                edges_.push_back({.node = PackedId(node),
+                                  .neighbour = PackedId(neighbour),
+                                  .forward = forward,
                                   .similarity = similarity,
-                                  .forward = forward});
+                                  .row = row});
             };
             add(edge.source, edge.destination, true);
             add(edge.destination, edge.source, false);
@@ -193,7 +195,7 @@ private:
         int64_t begin = 0;
         for (int64_t v = 0; v <= samples_; ++v) {
             begins.push_back(begin);
-            if (v < samples_) begin += degree_[static_cast<size_t>(v)];
+            if (v < samples_) begin += degree_of(v);
             if (std::ssize(begins) == kReadAtOnce || v == samples_) {
                 file.write_row_begin(v + 1 - std::ssize(begins), std::span<const int64_t>(begins));
                 begins.clear();
@@ -207,18 +209,18 @@ private:
         file.publish();
     }
     int64_t write_part(GraphOutput& file, int64_t first) const {
-        std::vector<uint32_t> neighbours;
+        std::vector<int64_t> neighbours;
         std::vector<int32_t> similarities;
         for (size_t begin = 0; begin < edges_.size(); begin += neighbours.size()) {
             const size_t count = std::min<size_t>(kReadAtOnce, edges_.size() - begin);
             neighbours.resize(count);
             similarities.resize(count);
             for (size_t i = 0; i < count; ++i) {
-                neighbours[i] = edges_[begin + i].neighbour;
+                neighbours[i] = edges_[begin + i].neighbour.value();
                 similarities[i] = edges_[begin + i].similarity;
             }
             file.write_entries(first + static_cast<int64_t>(begin),
-                               std::span<const uint32_t>(neighbours),
+                               std::span<const int64_t>(neighbours),
                                std::span<const int32_t>(similarities));
         }
         return std::ssize(edges_);

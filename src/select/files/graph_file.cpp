@@ -10,36 +10,53 @@ namespace vocabpipe {
 
 namespace {
 
-constexpr uint64_t kEntryBytes = sizeof(uint32_t) + sizeof(int32_t);
-constexpr size_t kFirstBlock = 512;  // entries: a page of each tensor or less
+constexpr uint64_t kEntryBytes = sizeof(int64_t) + sizeof(int32_t);
+constexpr size_t kConvertedAtOnce = 4096;  // entries: 20 KiB
+constexpr size_t kFirstBlock = 512;        // entries: a page of each tensor or less
 
 std::map<std::string, std::string> with_corpus(std::map<std::string, std::string> metadata,
-                                               const Corpus& corpus) {
-    metadata["format"] = GraphFile::kFormat;
+                                               const Corpus& corpus, bool wide) {
+    metadata["format"] = wide ? GraphFile::kWideFormat : GraphFile::kFormat;
     corpus.write_to(metadata);
     return metadata;
+}
+
+std::vector<StoredTensor> tensors_of(int64_t nodes, int64_t entries, bool wide) {
+    std::vector<StoredTensor> tensors{
+        {.name = "row_begin", .type = StoredType::I64, .shape = {nodes + 1}},
+        {.name = "neighbour", .type = StoredType::U32, .shape = {entries}},
+        {.name = "similarity", .type = StoredType::I32, .shape = {entries}}};
+    if (wide) {
+        tensors.push_back({.name = "neighbour_high", .type = StoredType::U8, .shape = {entries}});
+    }
+    return tensors;
 }
 
 }  // namespace
 
 GraphFile::GraphFile(const std::string& path)
-    : file_(path, kFormat),
+    : file_(path, {kFormat, kWideFormat}),
       corpus_(Corpus::read_from(file_.metadata(), path)),
       row_begin_(&file_.at("row_begin", StoredType::I64, 1)),
       neighbour_(&file_.at("neighbour", StoredType::U32, 1)),
       similarity_(&file_.at("similarity", StoredType::I32, 1)),
       entries_(neighbour_->shape.front()) {
     const auto refuse = [&](const std::string& what) { throw InputFileError(path + ": " + what); };
-    if (nodes() > kMostNodes) {
-        refuse("has " + std::to_string(nodes()) + " samples; at most 2^32 can be numbered");
+    const bool wide = file_.metadata().at("format") == kWideFormat;
+    if (wide) neighbour_high_ = &file_.at("neighbour_high", StoredType::U8, 1);
+    if (nodes() > (wide ? kMostNodes : kMostNarrowNodes)) {
+        refuse("has " + std::to_string(nodes()) + " samples; at most " +
+               (wide ? "2^40 can be numbered" : "2^32 can be numbered in version 1"));
     }
     if (row_begin_->shape.front() != nodes() + 1) {
         refuse("tensor row_begin: has " + shape_text(row_begin_->shape) + " elements for " +
                std::to_string(nodes()) + " samples; it must have one more than there are samples");
     }
-    if (similarity_->shape != neighbour_->shape) {
-        refuse("tensors neighbour and similarity: have shapes " + shape_text(neighbour_->shape) +
-               " and " + shape_text(similarity_->shape) + "; they must be equal");
+    for (const StoredTensor* other : {similarity_, neighbour_high_}) {
+        if (other == nullptr || other->shape == neighbour_->shape) continue;
+        refuse("tensors neighbour and " + other->name + ": have shapes " +
+               shape_text(neighbour_->shape) + " and " + shape_text(other->shape) +
+               "; they must be equal");
     }
     int64_t first = 0;
     int64_t last = 0;
@@ -53,7 +70,8 @@ GraphFile::GraphFile(const std::string& path)
 }
 
 uint64_t GraphRows::bytes(int64_t longest_row, uint64_t buffer_bytes) {
-    return buffer_bytes + static_cast<uint64_t>(longest_row) * kEntryBytes;
+    return buffer_bytes + static_cast<uint64_t>(longest_row) * kEntryBytes +
+           kConvertedAtOnce * (sizeof(uint32_t) + sizeof(uint8_t));
 }
 
 GraphRows::GraphRows(const GraphFile& graph, uint64_t buffer_bytes)
@@ -83,10 +101,13 @@ GraphRows::Range GraphRows::range_of(int64_t node) {
                        std::to_string(range.end) + "; it must ascend from 0 to " +
                        std::to_string(graph_.entries()));
     }
-    if (range.end - range.begin >= graph_.nodes()) {
-        fail(node, "has " + std::to_string(range.end - range.begin) +
-                       " neighbours; there are only " + std::to_string(graph_.nodes() - 1) +
-                       " other samples");
+    const int64_t degree = range.end - range.begin;
+    if (degree >= graph_.nodes()) {
+        fail(node, "has " + std::to_string(degree) + " neighbours; there are only " +
+                       std::to_string(graph_.nodes() - 1) + " other samples");
+    }
+    if (degree > GraphFile::kMostNeighbours) {
+        fail(node, "has " + std::to_string(degree) + " neighbours; at most 2^32 are possible");
     }
     return range;
 }
@@ -110,17 +131,33 @@ GraphRow GraphRows::at(int64_t node) {
         neighbours_.resize(std::min(wanted, left));
         similarities_.resize(neighbours_.size());
         first_entry_ = range.begin;
-        graph_.file_.read(*graph_.neighbour_, range.begin, std::span(neighbours_));
+        read_neighbours(range.begin);
         graph_.file_.read(*graph_.similarity_, range.begin, std::span(similarities_));
     }
     GraphRow row{.node = node, .begin = range.begin};
     if (degree > 0) {
         const auto offset = static_cast<size_t>(range.begin - first_entry_);
-        row.neighbours = std::span<const uint32_t>(neighbours_).subspan(offset, degree);
+        row.neighbours = std::span<const int64_t>(neighbours_).subspan(offset, degree);
         row.similarities = std::span<const int32_t>(similarities_).subspan(offset, degree);
     }
     check(row);
     return row;
+}
+
+/// Fills neighbours_ from an entry on.
+void GraphRows::read_neighbours(int64_t first) {
+    std::vector<uint32_t> low(std::min(kConvertedAtOnce, neighbours_.size()));
+    std::vector<uint8_t> high(graph_.neighbour_high_ != nullptr ? low.size() : 0);
+    for (size_t done = 0; done < neighbours_.size(); done += low.size()) {
+        low.resize(std::min(low.size(), neighbours_.size() - done));
+        const auto at = first + static_cast<int64_t>(done);
+        graph_.file_.read(*graph_.neighbour_, at, std::span(low));
+        std::ranges::copy(low, neighbours_.begin() + static_cast<ptrdiff_t>(done));
+        if (high.empty()) continue;
+        high.resize(low.size());
+        graph_.file_.read(*graph_.neighbour_high_, at, std::span(high));
+        for (size_t i = 0; i < high.size(); ++i) neighbours_[done + i] |= int64_t{high[i]} << 32;
+    }
 }
 
 void GraphRows::check(const GraphRow& row) const {
@@ -150,11 +187,29 @@ void GraphRows::check(const GraphRow& row) const {
 }
 
 GraphOutput::GraphOutput(Communicator& world, const std::string& path, const Corpus& corpus,
-                         int64_t entries, std::map<std::string, std::string> metadata)
-    : file_(world, path,
-            {{.name = "row_begin", .type = StoredType::I64, .shape = {corpus.samples + 1}},
-             {.name = "neighbour", .type = StoredType::U32, .shape = {entries}},
-             {.name = "similarity", .type = StoredType::I32, .shape = {entries}}},
-            with_corpus(std::move(metadata), corpus)) {}
+                         int64_t entries, std::map<std::string, std::string> metadata,
+                         int64_t most_narrow_nodes)
+    : wide_(corpus.samples > most_narrow_nodes),
+      file_(world, path, tensors_of(corpus.samples, entries, wide_),
+            with_corpus(std::move(metadata), corpus, wide_)) {}
+
+void GraphOutput::write_entries(int64_t first, std::span<const int64_t> neighbours,
+                                std::span<const int32_t> similarities) {
+    file_.write("similarity", first, similarities);
+    std::vector<uint32_t> low;
+    std::vector<uint8_t> high;
+    for (size_t done = 0; done < neighbours.size(); done += low.size()) {
+        const auto some =
+            neighbours.subspan(done, std::min(kConvertedAtOnce, neighbours.size() - done));
+        low.clear();
+        for (const int64_t node : some) low.push_back(static_cast<uint32_t>(node));
+        const int64_t at = first + static_cast<int64_t>(done);
+        file_.write<uint32_t>("neighbour", at, low);
+        if (!wide_) continue;
+        high.clear();
+        for (const int64_t node : some) high.push_back(static_cast<uint8_t>(node >> 32));
+        file_.write<uint8_t>("neighbour_high", at, high);
+    }
+}
 
 }  // namespace vocabpipe

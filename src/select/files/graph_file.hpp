@@ -16,11 +16,18 @@ namespace vocabpipe {
 
 /// A file of the graph of similar samples: "row_begin" I64 [n + 1], "neighbour" U32 and
 /// "similarity" I32 [row_begin[n]]. Row v lists the neighbours of sample v, ascending, and their
-/// similarities (fixed point, 2^20 is 1). An edge is in the rows of both of its ends.
+/// similarities (fixed point, 2^20 is 1). An edge is in the rows of both of its ends. In version 2,
+/// "neighbour_high" U8 has bits 32 to 39 of the neighbours, and "neighbour" the lower ones: 9 bytes
+/// per neighbour instead of 8.
 class GraphFile {
 public:
     static constexpr const char* kFormat = "vocabpipe graph 1";
-    static constexpr int64_t kMostNodes = int64_t{1} << 32;  ///< range of U32
+    static constexpr const char* kWideFormat = "vocabpipe graph 2";
+    static constexpr int64_t kMostNodes = int64_t{1} << 40;
+    /// Files of at most so many samples are written in version 1.
+    static constexpr int64_t kMostNarrowNodes = int64_t{1} << 32;
+    /// Of one row: 2^32 similarities below 2^31 have a sum of 63 bits.
+    static constexpr int64_t kMostNeighbours = int64_t{1} << 32;
 
     /// Reads and checks the header and the shapes, not the rows. InputFileError.
     explicit GraphFile(const std::string& path);
@@ -41,6 +48,7 @@ private:
     Corpus corpus_;
     const StoredTensor* row_begin_ = nullptr;
     const StoredTensor* neighbour_ = nullptr;
+    const StoredTensor* neighbour_high_ = nullptr;  ///< version 2
     const StoredTensor* similarity_ = nullptr;
     int64_t entries_ = 0;
 };
@@ -49,7 +57,7 @@ private:
 struct GraphRow {
     int64_t node = 0;
     int64_t begin = 0;  ///< number of entries in earlier rows
-    std::span<const uint32_t> neighbours;
+    std::span<const int64_t> neighbours;
     std::span<const int32_t> similarities;
 
     [[nodiscard]] size_t degree() const { return neighbours.size(); }
@@ -81,6 +89,7 @@ private:
         int64_t begin = 0, end = 0;
     };
     [[nodiscard]] Range range_of(int64_t node);
+    void read_neighbours(int64_t first);
     void check(const GraphRow& row) const;
     [[noreturn]] void fail(int64_t node, const std::string& what) const;
 
@@ -88,7 +97,7 @@ private:
     size_t most_begins_, most_entries_;  ///< elements of a block
     std::vector<int64_t> begins_;        ///< row_begin from first_begin_ on
     int64_t first_begin_ = 0;
-    std::vector<uint32_t> neighbours_;  ///< entries from first_entry_ on
+    std::vector<int64_t> neighbours_;  ///< entries from first_entry_ on
     std::vector<int32_t> similarities_;
     int64_t first_entry_ = 0;
     size_t block_ = 0;  ///< entries to read at once; grows while rows follow each other
@@ -97,24 +106,24 @@ private:
 /// Writes such a file, all ranks together: each writes its rows.
 class GraphOutput {
 public:
-    /// `entries`: neighbours in all rows. Collective.
+    /// `entries`: neighbours in all rows. More samples than `most_narrow_nodes` make it a file of
+    /// version 2; fewer than 2^32 are for tests. Collective.
     GraphOutput(Communicator& world, const std::string& path, const Corpus& corpus, int64_t entries,
-                std::map<std::string, std::string> metadata = {});
+                std::map<std::string, std::string> metadata = {},
+                int64_t most_narrow_nodes = GraphFile::kMostNarrowNodes);
 
     /// row_begin[first], row_begin[first + 1], ...
     void write_row_begin(int64_t first, std::span<const int64_t> begins) {
         file_.write("row_begin", first, begins);
     }
     /// Entries from `first` on; equally many of both.
-    void write_entries(int64_t first, std::span<const uint32_t> neighbours,
-                       std::span<const int32_t> similarities) {
-        file_.write("neighbour", first, neighbours);
-        file_.write("similarity", first, similarities);
-    }
+    void write_entries(int64_t first, std::span<const int64_t> neighbours,
+                       std::span<const int32_t> similarities);
     /// Collective.
     void publish() { file_.publish(); }
 
 private:
+    bool wide_;  ///< version 2
     TensorOutput file_;
 };
 

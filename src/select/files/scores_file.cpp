@@ -126,7 +126,7 @@ std::map<std::string, std::string> scores_metadata(const ScoresInfo& info) {
 }  // namespace
 
 ScoresReader::ScoresReader(const std::string& path)
-    : file_(path, kScoresFormat), info_(read_info(file_)) {}
+    : file_(path, {kScoresFormat}), info_(read_info(file_)) {}
 
 void ScoresReader::read_utility(int64_t first, std::span<int32_t> to) const {
     read_checked(file_, file_.at(kUtility, StoredType::I32, 1), first, 1, to);

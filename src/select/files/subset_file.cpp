@@ -54,7 +54,7 @@ std::map<std::string, std::string> subset_metadata(const SubsetInfo& info) {
 }  // namespace
 
 SubsetReader::SubsetReader(const std::string& path)
-    : file_(path, kSubsetFormat),
+    : file_(path, {kSubsetFormat}),
       samples_(&file_.at(kSample, StoredType::I64, 1)),
       info_(read_subset_info(file_, *samples_)) {}
 

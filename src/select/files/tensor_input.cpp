@@ -3,17 +3,22 @@
 
 #include "vocabpipe/error.hpp"
 
+#include <algorithm>
+
 namespace vocabpipe {
 
-TensorInput::TensorInput(const std::string& path, std::string_view format)
+TensorInput::TensorInput(const std::string& path, std::initializer_list<std::string_view> formats)
     : file_(path), open_(file_.open()) {
     const auto found = metadata().find("format");
-    if (found == metadata().end() || found->second != format) {
-        throw InputFileError(
-            path + ": metadata: format is " +
-            (found == metadata().end() ? "missing" : '"' + readable(found->second) + '"') +
-            "; expected \"" + std::string(format) + '"');
+    if (found != metadata().end() && std::ranges::count(formats, found->second) > 0) return;
+    std::string expected;
+    for (const std::string_view format : formats) {
+        expected += (expected.empty() ? "\"" : " or \"") + std::string(format) + '"';
     }
+    throw InputFileError(
+        path + ": metadata: format is " +
+        (found == metadata().end() ? "missing" : '"' + readable(found->second) + '"') +
+        "; expected " + expected);
 }
 
 const StoredTensor& TensorInput::at(std::string_view name, StoredType type, size_t dims) const {

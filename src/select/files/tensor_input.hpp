@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 #include <map>
 #include <span>
 #include <string>
@@ -17,8 +18,9 @@ namespace vocabpipe {
 /// meanwhile is an InputFileError.
 class TensorInput {
 public:
-    /// InputFileError unless it is a safetensors file whose metadata's "format" is `format`.
-    TensorInput(const std::string& path, std::string_view format);
+    /// InputFileError unless it is a safetensors file whose metadata's "format" is one of
+    /// `formats`.
+    TensorInput(const std::string& path, std::initializer_list<std::string_view> formats);
 
     [[nodiscard]] const std::string& path() const { return file_.path(); }
     [[nodiscard]] const std::map<std::string, std::string>& metadata() const {

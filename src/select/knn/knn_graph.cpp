@@ -78,7 +78,7 @@ std::optional<KnnReport> write_knn_graph(Communicator& world, EmbeddingInput& in
     world.agree([&] {
         if (samples > GraphFile::kMostNodes) {
             throw InputFileError(input.path() + ": has " + std::to_string(samples) +
-                                 " samples; at most 2^32 can be numbered");
+                                 " samples; at most 2^40 can be numbered");
         }
         check_knn_memory(samples, input.width(), world.size(), options);
     });

@@ -9,17 +9,18 @@
 namespace vocabpipe {
 
 /// A neighbour of a sample as one number: larger is nearer, and in a tie the smaller id is larger.
-/// 0 means none; so a similarity of 0 is no neighbour.
+/// 0 means none; so a similarity of 0 is no neighbour. Ids are below 2^40, similarities below 2^24
+/// (a cosine of 1 is 2^20).
 using NearestKey = uint64_t;
+inline constexpr uint64_t kMostKeyId = (uint64_t{1} << 40) - 1;
 [[nodiscard]] constexpr NearestKey nearest_key(int32_t similarity, int64_t id) {
-    return uint64_t{static_cast<uint32_t>(similarity)} << 32 |
-           (UINT32_MAX - static_cast<uint32_t>(id));
+    return static_cast<uint64_t>(similarity) << 40 | (kMostKeyId - static_cast<uint64_t>(id));
 }
 [[nodiscard]] constexpr int32_t similarity_of(NearestKey key) {
-    return static_cast<int32_t>(key >> 32);
+    return static_cast<int32_t>(key >> 40);
 }
-[[nodiscard]] constexpr uint32_t id_of(NearestKey key) {
-    return UINT32_MAX - static_cast<uint32_t>(key);
+[[nodiscard]] constexpr int64_t id_of(NearestKey key) {
+    return static_cast<int64_t>(kMostKeyId - (key & kMostKeyId));
 }
 
 /// The k largest keys offered to each row, in any order.

@@ -20,7 +20,7 @@ NeighbourRows::NeighbourRows(NearestLists lists) : lists_(std::move(lists)) {
     }
 }
 
-bool NeighbourRows::contains(int64_t at, uint32_t neighbour) const {
+bool NeighbourRows::contains(int64_t at, int64_t neighbour) const {
     const auto entries = row(at);
     const auto found = std::ranges::lower_bound(entries, row_entry(neighbour, 0));
     return found != entries.end() && neighbour_of(*found) == neighbour;

@@ -4,6 +4,7 @@
 #include "src/select/knn/symmetric_graph.hpp"
 
 #include "src/select/files/graph_file.hpp"
+#include "src/select/packed_id.hpp"
 #include "vocabpipe/error.hpp"
 
 #include <algorithm>
@@ -18,8 +19,8 @@ namespace {
 
 /// A message to the owner of `to`: `to` is among the nearest of `from`.
 struct DirectedEdge {
-    uint32_t to, from;
-    int32_t similarity;
+    PackedId to, from;
+    int32_t similarity = 0;
 };
 
 /// The rows that an owner collects.
@@ -34,9 +35,9 @@ std::vector<RowRange> ranges_of_all(Communicator& world, const RowRange& mine) {
     return ranges;
 }
 
-/// Bytes per entry of a chunk while its row is collected: the entry itself, and its form in the
-/// file.
-constexpr uint64_t kChunkEntryBytes = sizeof(RowEntry) + sizeof(uint32_t) + sizeof(int32_t);
+/// Bytes per entry of a chunk while its row is collected: the entry itself, and its form when it is
+/// written.
+constexpr uint64_t kChunkEntryBytes = sizeof(RowEntry) + sizeof(int64_t) + sizeof(int32_t);
 
 class SymmetricGraph {
 public:
@@ -52,7 +53,8 @@ public:
 
     GraphCounts count() {
         begins_.assign(static_cast<size_t>(last_ - first_) + 1, 0);
-        exchange({first_, last_}, [&](const DirectedEdge& edge) { ++degree_after(edge.to); });
+        exchange({first_, last_},
+                 [&](const DirectedEdge& edge) { ++degree_after(edge.to.value()); });
         int64_t isolated = 0;
         int64_t longest = 0;
         for (int64_t v = first_; v < last_; ++v) {
@@ -128,11 +130,11 @@ private:
                     std::vector<std::vector<std::byte>>& to_each) const {
         size_t added = 0;
         for (const RowEntry entry : nearest_.row(v - first_)) {
-            const DirectedEdge edge{.to = neighbour_of(entry),
-                                    .from = static_cast<uint32_t>(v),
-                                    .similarity = weight_of(entry)};
-            const auto owner = static_cast<size_t>(owners_.owner_of(edge.to));
-            if (edge.to < ranges[owner].begin || edge.to >= ranges[owner].end) continue;
+            const int64_t to = neighbour_of(entry);
+            const auto owner = static_cast<size_t>(owners_.owner_of(to));
+            if (to < ranges[owner].begin || to >= ranges[owner].end) continue;
+            const DirectedEdge edge{
+                .to = PackedId(to), .from = PackedId(v), .similarity = weight_of(entry)};
             const auto bytes = std::as_bytes(std::span(&edge, 1));
             to_each[owner].insert(to_each[owner].end(), bytes.begin(), bytes.end());
             added += bytes.size();
@@ -144,7 +146,7 @@ private:
         for (size_t at = 0; at < bytes.size(); at += sizeof(DirectedEdge)) {
             DirectedEdge edge;
             std::memcpy(&edge, bytes.data() + at, sizeof edge);
-            if (!nearest_.contains(edge.to - first_, edge.from)) receive(edge);
+            if (!nearest_.contains(edge.to.value() - first_, edge.from.value())) receive(edge);
         }
     }
 
@@ -167,7 +169,7 @@ private:
             for (const RowEntry entry : nearest_.row(v - first_)) append(v, entry);
         }
         exchange(chunk, [&](const DirectedEdge& edge) {
-            append(edge.to, row_entry(edge.from, edge.similarity));
+            append(edge.to.value(), row_entry(edge.from.value(), edge.similarity));
         });
         for (int64_t v = chunk.begin; v < chunk.end; ++v) {
             const auto row =
@@ -177,12 +179,12 @@ private:
         }
     }
     void write_chunk(GraphOutput& file, const RowRange& chunk) const {
-        std::vector<uint32_t> neighbours(entries_.size());
+        std::vector<int64_t> neighbours(entries_.size());
         std::vector<int32_t> similarities(entries_.size());
         std::ranges::transform(entries_, neighbours.begin(), neighbour_of);
         std::ranges::transform(entries_, similarities.begin(), weight_of);
         file.write_entries(entries_before_ + begin_of(chunk.begin),
-                           std::span<const uint32_t>(neighbours),
+                           std::span<const int64_t>(neighbours),
                            std::span<const int32_t>(similarities));
     }
     void write_row_begins(GraphOutput& file) const {

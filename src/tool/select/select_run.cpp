@@ -59,6 +59,11 @@ void select_on(Communicator& world, const SelectRunArguments& o) {
             throw UsageError("--partitions " + std::to_string(o.partitions) + ": there are only " +
                              std::to_string(graph->nodes()) + " samples; use fewer");
         }
+        if (graph->nodes() / o.partitions >= kMostPartNodes) {
+            throw UsageError("--partitions " + std::to_string(o.partitions) +
+                             ": a partition can have at most 2^32 samples; use at least " +
+                             std::to_string(graph->nodes() / kMostPartNodes + 1));
+        }
     });
     PhaseProgress progress(first);
     SelectContext context{.world = world,
@@ -157,8 +162,7 @@ std::map<std::string, std::string> SelectRunArguments::deciding(int64_t k) const
 
 int64_t subset_size_of(const SelectRunArguments& arguments, int64_t n) {
     if (const auto fraction = arguments.fraction) {
-        // The product is below 2^32 * 10^9.
-        return n * fraction->numerator / fraction->denominator;
+        return static_cast<int64_t>(WideSum{n} * fraction->numerator / fraction->denominator);
     }
     const int64_t k = *arguments.subset_size;
     if (k > n) {

@@ -172,7 +172,7 @@ TEST_F(Edges, AreRefusedWithTheirRow) {
     EXPECT_THAT(refused({{0, 1.5, 1}}), HasSubstr("row 0: dst is 1.5"));
     EXPECT_THAT(refused({{-1, 1, 1}}), HasSubstr("row 0: src is -1"));
     EXPECT_THAT(refused({{0, 7, 1}}, {.samples = 7}), HasSubstr("row 0: names sample 7"));
-    EXPECT_THAT(refused({{0, 0x1p32, 1}}), HasSubstr("2^32 - 1"));
+    EXPECT_THAT(refused({{0, 0x1p40, 1}}), HasSubstr("2^40 - 1"));
     EXPECT_THAT(refused({}), HasSubstr("--samples"));
     EXPECT_THAT(refused({{0, 1000, 1}}, {.memory = 100}), HasSubstr("8008 bytes"));
 }
@@ -198,11 +198,24 @@ TEST_F(Edges, ComeOutAsTheyWentIn) {
     EXPECT_EQ(read_file(folder_ / "out.txt"), "0 1 1\n1 3 0.5\n2 3 0.75\n");
 }
 
+TEST_F(Edges, ComeOutOfAFileOfVersion2) {
+    World::threads(1).run([&](Communicator& world) {
+        GraphOutput file(world, folder_ / "graph", {.data = {}, .seq_length = 0, .samples = 2}, 2,
+                         {}, 0);
+        file.write_row_begin(0, std::span<const int64_t>(std::vector<int64_t>{0, 1, 2}));
+        file.write_entries(0, std::span<const int64_t>(std::vector<int64_t>{1, 0}),
+                           std::span<const int32_t>(std::vector<int32_t>{1 << 19, 1 << 19}));
+        file.publish();
+    });
+    EXPECT_EQ(export_table(folder_ / "graph", folder_ / "out.txt", "").rows, 1);
+    EXPECT_EQ(read_file(folder_ / "out.txt"), "0 1 0.5\n");
+}
+
 TEST_F(Edges, AreNotExportedOfAnAsymmetricGraph) {
     World::threads(1).run([&](Communicator& world) {
         GraphOutput file(world, folder_ / "graph", {.data = {}, .seq_length = 0, .samples = 3}, 1);
         file.write_row_begin(0, std::span<const int64_t>(std::vector<int64_t>{0, 1, 1, 1}));
-        file.write_entries(0, std::span<const uint32_t>(std::vector<uint32_t>{1}),
+        file.write_entries(0, std::span<const int64_t>(std::vector<int64_t>{1}),
                            std::span<const int32_t>(std::vector<int32_t>{1}));
         file.publish();
     });
