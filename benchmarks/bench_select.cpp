@@ -209,8 +209,11 @@ double run_size(const Options& o, int64_t n) {
             .k = n / 10,
             .bounding = BoundingRule::from(o.bounding, "--bounding"),
             .rounds = {.parts = o.parts, .rounds = o.rounds, .adaptive = true}};
-        const MemoryPlan plan =
-            plan_memory(sizes, world.size(), o.parts, options.bounding, context.batch_bytes);
+        context.blocks = plan_blocks(sizes, context.memory.limit(), world.size(), o.parts,
+                                     options.bounding, context.batch_bytes);
+        context.blocks.folder = o.folder;
+        const MemoryPlan plan = plan_memory(sizes, world.size(), o.parts, options.bounding,
+                                            context.batch_bytes, context.blocks);
         if (context.memory.limit() != 0) {
             check_memory_plan(plan, context.memory.limit(), sizes, world.size(), o.parts,
                               options.bounding, context.batch_bytes);

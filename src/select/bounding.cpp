@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/select/bounding.hpp"
 
-#include "src/select/exchange.hpp"
+#include "src/select/deliver.hpp"
 #include "src/select/radix_select.hpp"
 #include "src/select/weighted_order.hpp"
 #include "vocabpipe/error.hpp"
@@ -29,14 +29,15 @@ int64_t threshold_of(SelectContext& context, const SelectionState& state, int64_
 
 }  // namespace
 
-uint64_t Bounding::bytes(const BoundingRule& rule, int64_t nodes, int64_t entries,
-                         int64_t longest_row) {
+uint64_t Bounding::bytes(const BoundingRule& rule, const StateBlocks& blocks, int64_t nodes,
+                         int64_t entries, int64_t longest_row) {
     if (rule.kind == BoundingRule::Kind::off) return 0;
-    const uint64_t bounds = static_cast<uint64_t>(nodes) * sizeof(int64_t);
+    const int64_t length = std::min(blocks.length(nodes, nodes), nodes);
+    const uint64_t bounds = static_cast<uint64_t>(length) * sizeof(int64_t);
     if (!rule.has_quota()) return bounds;
-    return bounds + (static_cast<uint64_t>(entries) + 3) / 4 +
+    return bounds + static_cast<uint64_t>(blocks.length(nodes, (entries + 3) / 4)) +
            static_cast<uint64_t>(longest_row) * sizeof(InOrder) +
-           most_pending(nodes) * sizeof(Told);
+           most_pending(length) * sizeof(Told);
 }
 
 Bounding::Bounding(SelectContext& context, SelectionState& state, const BoundingRule& rule,
@@ -45,17 +46,19 @@ Bounding::Bounding(SelectContext& context, SelectionState& state, const Bounding
       state_(state),
       rule_(rule),
       k_(k),
-      lease_(context.memory, bytes(rule, state.size(), entries, longest_row), "bounding"),
+      lease_(context.memory, bytes(rule, context.blocks, state.size(), entries, longest_row),
+             "bounding"),
+      u_low_(rule.kind == BoundingRule::Kind::off ? 0 : state.size(), state.block_length(),
+             context.blocks.folder),
+      neighbours_(rule.has_quota() ? (entries + 3) / 4 : 0,
+                  context.blocks.length(state.size(), (entries + 3) / 4), context.blocks.folder),
       rows_(context.graph),
       told_rows_(context.graph),
       open_(context.graph.nodes()),
       live_entries_(entries) {
-    if (rule.kind == BoundingRule::Kind::off) return;
-    u_low_.resize(static_cast<size_t>(state.size()));
     if (!rule_.has_quota()) return;
-    neighbours_.resize((static_cast<size_t>(entries) + 3) / 4);
     in_order_.reserve(static_cast<size_t>(longest_row));
-    pending_.reserve(most_pending(state.size()));
+    pending_.reserve(most_pending(state.block_length()));
 }
 
 bool Bounding::counts(int64_t node, int64_t neighbour) const {
@@ -85,7 +88,7 @@ void Bounding::begin_row(const GraphRow& row) {
             if (counts(row.node, row.neighbours[i])) counted += row.similarities[i];
         }
     }
-    u_low(row.node) = state_.u_max(row.node) - context_.objective.beta * counted;
+    edit_u_low(row.node) = state_.u_max(row.node) - context_.objective.beta * counted;
 }
 
 /// Neighbours with the smallest places count.
@@ -232,14 +235,18 @@ int64_t Bounding::tell(bool grown) {
         }
         return ++at < state_.last();
     };
-    exchange_all<Told>(context_, produce, [&](std::span<const Told> told) {
-        if (rule_.has_quota()) {
-            receive_quota(told, grown);
-        } else {
-            receive(told, grown);
-        }
-    });
-    if (rule_.has_quota()) end_quota_step(grown);
+    deliver_all<Told>(
+        context_, state_, produce,
+        [&](std::span<const Told> told) {
+            if (rule_.has_quota()) {
+                receive_quota(told, grown);
+            } else {
+                receive(told, grown);
+            }
+        },
+        [&](int64_t first, int64_t last) {
+            if (rule_.has_quota()) end_quota_block(first, last, grown);
+        });
     return sum_over_ranks(context_.world, decided);
 }
 
@@ -248,18 +255,18 @@ void Bounding::receive(std::span<const Told> told, bool grown) {
         const int64_t node = one.node.value();
         if (!state_.is_open(node)) continue;
         const int64_t change = context_.objective.beta * (one.other.value() & ~kCounted);
-        if (grown) state_.u_max(node) -= change;
+        if (grown) state_.edit_u_max(node) -= change;
         if (!grown) {
-            u_low(node) += change;
+            edit_u_low(node) += change;
         } else if ((one.other.value() & kCounted) == 0) {
-            u_low(node) -= change;
+            edit_u_low(node) -= change;
         }
     }
 }
 
 void Bounding::receive_quota(std::span<const Told> told, bool grown) {
     for (const Told& one : told) {
-        if (pending_.size() == most_pending(state_.size())) {
+        if (pending_.size() == most_pending(state_.block_length())) {
             record(grown, false);
             recorded_in_parts_ = true;
         }
@@ -267,8 +274,8 @@ void Bounding::receive_quota(std::span<const Told> told, bool grown) {
     }
 }
 
-/// Records the pending decisions at the entries of the rows. `all`: those of this step, so that
-/// lower bounds can follow at once; otherwise marks the samples whose bounds must.
+/// Records the pending decisions at the entries of the rows. `all`: those of this block in this
+/// step, so that lower bounds can follow at once; otherwise marks the samples whose bounds must.
 void Bounding::record(bool grown, bool all) {
     std::ranges::sort(pending_);
     const auto bits = static_cast<unsigned>(grown ? Decision::selected : Decision::discarded);
@@ -291,10 +298,9 @@ void Bounding::record(bool grown, bool all) {
             }
             const int64_t i = found - row.neighbours.begin();
             const int64_t entry = row.begin - first_entry_ + i;
-            neighbours_[static_cast<size_t>(entry >> 2)] |=
-                static_cast<uint8_t>(bits << (entry & 3) * 2);
+            neighbours_.edit(entry >> 2) |= static_cast<uint8_t>(bits << (entry & 3) * 2);
             if (grown) {
-                state_.u_max(node) -=
+                state_.edit_u_max(node) -=
                     context_.objective.beta * row.similarities[static_cast<size_t>(i)];
             }
         }
@@ -307,10 +313,10 @@ void Bounding::record(bool grown, bool all) {
     pending_.clear();
 }
 
-void Bounding::end_quota_step(bool grown) {
+void Bounding::end_quota_block(int64_t first, int64_t last, bool grown) {
     record(grown, !recorded_in_parts_);
     if (!std::exchange(recorded_in_parts_, false)) return;
-    for (int64_t v = state_.first(); v < state_.last(); ++v) {
+    for (int64_t v = first; v < last; ++v) {
         if (!state_.marked(v)) continue;
         state_.unmark(v);
         recount(told_rows_.at(v));
@@ -318,7 +324,7 @@ void Bounding::end_quota_step(bool grown) {
 }
 
 void Bounding::recount(const GraphRow& row) {
-    u_low(row.node) = state_.u_max(row.node) - context_.objective.beta * counted_sum(row);
+    edit_u_low(row.node) = state_.u_max(row.node) - context_.objective.beta * counted_sum(row);
 }
 
 }  // namespace vocabpipe

@@ -67,10 +67,10 @@ struct BoundingReport {
 /// others read the latter once more for each time that messages are recorded. Collective.
 class Bounding {
 public:
-    /// Bytes of this rank besides the state: lower bounds, and for a quota two bits per row entry,
-    /// and messages.
-    [[nodiscard]] static uint64_t bytes(const BoundingRule& rule, int64_t nodes, int64_t entries,
-                                        int64_t longest_row);
+    /// Bytes of a rank besides the state: lower bounds, and for a quota two bits per row entry, and
+    /// messages; of one block, if there are several.
+    [[nodiscard]] static uint64_t bytes(const BoundingRule& rule, const StateBlocks& blocks,
+                                        int64_t nodes, int64_t entries, int64_t longest_row);
 
     /// `state`: all open, with upper bounds alpha * utility. `entries`: in the rows of this rank.
     Bounding(SelectContext& context, SelectionState& state, const BoundingRule& rule, int64_t k,
@@ -105,25 +105,20 @@ private:
     [[nodiscard]] bool counts(int64_t node, int64_t neighbour) const;
     [[nodiscard]] int64_t counted_sum(const GraphRow& row);
     void record(bool grown, bool all);
-    void end_quota_step(bool grown);
+    void end_quota_block(int64_t first, int64_t last, bool grown);
     void recount(const GraphRow& row);
     [[nodiscard]] bool enough_decided() const { return k_ == 0 || open_ <= k_; }
-    /// Messages that wait to be recorded, if a rank has so many samples. Recording reads the rows
+    /// Messages that wait to be recorded, if a block has so many samples. Recording reads the rows
     /// of receivers, which lie all over the file: with a message for every fourth sample, a step
     /// that decides little reads them once, and all steps together at most deg * 4 times more.
     [[nodiscard]] static constexpr size_t most_pending(int64_t nodes) {
         return static_cast<size_t>(nodes) / 4 + 1024;
     }
     [[nodiscard]] uint64_t place_of(int64_t node, int64_t neighbour, int32_t similarity) const;
-    [[nodiscard]] int64_t& u_low(int64_t node) {
-        return u_low_[static_cast<size_t>(node - state_.first())];
-    }
-    [[nodiscard]] int64_t u_low(int64_t node) const {
-        return u_low_[static_cast<size_t>(node - state_.first())];
-    }
+    [[nodiscard]] int64_t u_low(int64_t node) const { return u_low_[node - state_.first()]; }
+    [[nodiscard]] int64_t& edit_u_low(int64_t node) { return u_low_.edit(node - state_.first()); }
     [[nodiscard]] Decision neighbour_is(int64_t entry) const {
-        return static_cast<Decision>(
-            neighbours_[static_cast<size_t>(entry >> 2)] >> (entry & 3) * 2 & 3);
+        return static_cast<Decision>(neighbours_[entry >> 2] >> (entry & 3) * 2 & 3);
     }
 
     SelectContext& context_;
@@ -131,11 +126,11 @@ private:
     BoundingRule rule_;
     int64_t k_;
     MemoryLease lease_;
-    std::vector<int64_t> u_low_;
-    std::vector<uint8_t> neighbours_;  ///< quota: a Decision for every entry of this rank's rows
-    std::vector<InOrder> in_order_;    ///< of one row
-    std::vector<Told> pending_;        ///< quota: messages to be recorded
-    bool recorded_in_parts_ = false;   ///< quota: in this step
+    BlockedArray<int64_t> u_low_;
+    BlockedArray<uint8_t> neighbours_;  ///< quota: a Decision for every entry of this rank's rows
+    std::vector<InOrder> in_order_;     ///< of one row
+    std::vector<Told> pending_;         ///< quota: messages to be recorded
+    bool recorded_in_parts_ = false;    ///< quota: in this block of this step
     GraphRows rows_, told_rows_;
     int64_t first_entry_ = -1;
     int64_t open_ = 0;          ///< samples on all ranks

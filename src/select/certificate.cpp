@@ -19,13 +19,12 @@
 // so all of them are integers.
 #include "src/select/certificate.hpp"
 
-#include "src/select/exchange.hpp"
+#include "src/select/deliver.hpp"
 #include "src/select/radix_select.hpp"
 
 #include <algorithm>
 #include <limits>
 #include <span>
-#include <vector>
 
 namespace vocabpipe {
 
@@ -45,12 +44,13 @@ public:
           weights_(state),
           k_(k),
           utilities_(utilities),
-          lease_(context.memory, certificate_bytes(state.size()), "the certificate"),
-          times_(static_cast<size_t>(state.size())),
+          lease_(context.memory, certificate_bytes(context.blocks, state.size()),
+                 "the certificate"),
+          times_(state.size(), state.block_length(), context.blocks.folder),
           rows_(context.graph) {
         for (int64_t v = state.first(); v < state.last(); ++v) {
-            times(v) = state.is_in(v) ? 1 : 0;
-            weights_.u_max(v) = 0;
+            times_.edit(v - state.first()) = state.is_in(v) ? 1 : 0;
+            weights_.edit_u_max(v) = 0;
         }
     }
 
@@ -68,7 +68,7 @@ public:
             least = std::min(least, bound / step - (bound % step < 0 ? 1 : 0));
             if (step == steps) break;  // `times` of as many steps as there may be fit in a byte
             for (int64_t v = weights_.first(); v < weights_.last(); ++v) {
-                if (weights_.u_max(v) >= found.least) ++times(v);
+                if (weights_.u_max(v) >= found.least) ++times_.edit(v - weights_.first());
             }
         }
         if (least >= std::numeric_limits<int64_t>::min() &&
@@ -82,7 +82,7 @@ private:
     void add_utilities() {
         context_.agree([&] {
             for_each_utility(weights_, utilities_, [&](int64_t v, int32_t utility) {
-                weights_.u_max(v) += context_.objective.alpha * utility;
+                weights_.edit_u_max(v) += context_.objective.alpha * utility;
             });
         });
     }
@@ -96,7 +96,7 @@ private:
             return int64_t{times(v)} + times_of_other > step;
         };
         const auto take = [&](int64_t v, int32_t similarity) {
-            weights_.u_max(v) -= context_.objective.beta * similarity;
+            weights_.edit_u_max(v) -= context_.objective.beta * similarity;
             similar += similarity;
         };
         const auto produce = [&](Outbox<EdgeOfBest>& outbox) {
@@ -106,7 +106,7 @@ private:
             for (size_t i = 0; i < row.degree(); ++i) {
                 const int64_t other = row.neighbours[i];
                 const int32_t similarity = row.similarities[i];
-                if (other < weights_.first() || other >= weights_.last()) {
+                if (!times_.holds(other - weights_.first())) {
                     outbox.add(
                         owners.owner_of(other),
                         {.node = PackedId(other), .times = times(at), .similarity = similarity});
@@ -116,7 +116,7 @@ private:
             }
             return ++at < weights_.last();
         };
-        exchange_all<EdgeOfBest>(context_, produce, [&](std::span<const EdgeOfBest> all) {
+        deliver_all<EdgeOfBest>(context_, weights_, produce, [&](std::span<const EdgeOfBest> all) {
             for (const EdgeOfBest& one : all) {
                 const int64_t node = one.node.value();
                 if (counts(node, one.times)) take(node, one.similarity);
@@ -151,16 +151,14 @@ private:
         return sum_over_ranks(context_.world, count);
     }
 
-    [[nodiscard]] uint8_t& times(int64_t node) {
-        return times_[static_cast<size_t>(node - weights_.first())];
-    }
+    [[nodiscard]] uint8_t times(int64_t node) const { return times_[node - weights_.first()]; }
 
     SelectContext& context_;
     SelectionState& weights_;  ///< those of all steps together, in place of upper bounds
     int64_t k_;
     const ReadUtilities& utilities_;
     MemoryLease lease_;
-    std::vector<uint8_t> times_;
+    BlockedArray<uint8_t> times_;
     GraphRows rows_;
     WideSum ends_ = 0;  ///< similarities of the answers of all steps, once for each of two ends
 };

@@ -6,6 +6,7 @@
 #include "src/select/select_context.hpp"
 #include "src/select/selection_state.hpp"
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 
@@ -32,9 +33,9 @@ struct Certificate {
 /// Most steps of certify().
 inline constexpr int64_t kMostCertificateSteps = 255;
 
-/// Bytes that certify() holds besides the state of `nodes` samples.
-[[nodiscard]] constexpr uint64_t certificate_bytes(int64_t nodes) {
-    return static_cast<uint64_t>(nodes);
+/// Bytes that certify() holds besides the state of `nodes` samples, or of one block.
+[[nodiscard]] inline uint64_t certificate_bytes(const StateBlocks& blocks, int64_t nodes) {
+    return static_cast<uint64_t>(std::min(blocks.length(nodes, nodes), nodes));
 }
 
 /// A message of certify().

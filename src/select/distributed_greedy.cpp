@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/select/distributed_greedy.hpp"
 
-#include "src/select/exchange.hpp"
+#include "src/select/deliver.hpp"
+#include "src/select/packed_id.hpp"
 #include "src/select/partition.hpp"
 
 #include <algorithm>
@@ -13,6 +14,10 @@ namespace vocabpipe {
 namespace {
 
 constexpr int64_t kGammaNumerator = 3, kGammaDenominator = 4;  // the paper's 0.75
+
+struct Chosen {
+    PackedId node;  ///< receives the message
+};
 
 int64_t ceil_of(int64_t numerator, int64_t denominator) {
     return (numerator + denominator - 1) / denominator;
@@ -105,13 +110,13 @@ std::vector<PartNode> GreedyRounds::collect(const PartOf& part_of, int64_t first
 void GreedyRounds::tell(std::span<const int64_t> chosen) {
     const Ownership owners = context_.owners();
     size_t at = 0;
-    const auto produce = [&](Outbox<int64_t>& outbox) {
+    const auto produce = [&](Outbox<Chosen>& outbox) {
         if (at == chosen.size()) return false;
-        outbox.add(owners.owner_of(chosen[at]), chosen[at]);
+        outbox.add(owners.owner_of(chosen[at]), {.node = PackedId(chosen[at])});
         return ++at < chosen.size();
     };
-    exchange_all<int64_t>(context_, produce, [&](std::span<const int64_t> nodes) {
-        for (const int64_t node : nodes) state_.mark(node);
+    deliver_all<Chosen>(context_, state_, produce, [&](std::span<const Chosen> all) {
+        for (const Chosen& one : all) state_.mark(one.node.value());
     });
 }
 

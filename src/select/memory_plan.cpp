@@ -2,6 +2,7 @@
 #include "src/select/memory_plan.hpp"
 
 #include "src/select/certificate.hpp"
+#include "src/select/disk/message_runs.hpp"
 #include "src/select/distributed_greedy.hpp"
 #include "src/select/exchange.hpp"
 #include "src/select/partition.hpp"
@@ -13,8 +14,6 @@
 namespace vocabpipe {
 
 namespace {
-
-constexpr int kMostRanks = 1 << 16;
 
 uint64_t sum_of(const std::vector<MemoryPlan::Term>& terms) {
     uint64_t sum = 0;
@@ -47,6 +46,18 @@ int64_t smallest(int64_t most, const Fits& fits) {
     return high;
 }
 
+StateBlocks blocks_of(const GraphSizes& sizes, int64_t count) {
+    if (count == 1) return {};
+    return {.samples = (sizes.rank_nodes + count - 1) / count, .folder = {}};
+}
+
+/// Blocks whose messages take more memory than their samples would save nothing.
+int64_t most_blocks(const GraphSizes& sizes) {
+    constexpr auto kLeastSamples =
+        static_cast<int64_t>(StateBlocks{}.chunk_bytes / SelectionState::kBytesWhileBounding);
+    return std::max<int64_t>(sizes.rank_nodes / kLeastSamples, 1);
+}
+
 }  // namespace
 
 GraphSizes GraphSizes::of(const SelectContext& context) {
@@ -75,25 +86,19 @@ GraphSizes GraphSizes::least(int64_t nodes, int64_t entries, int ranks) {
             .rank_entries = entries / ranks};
 }
 
-GraphSizes GraphSizes::on(int ranks) const {
-    GraphSizes other = *this;
-    other.rank_nodes = Ownership(nodes, ranks).largest();
-    other.rank_entries = std::min(entries, entries / ranks + longest_row);
-    return other;
-}
-
 uint64_t MemoryPlan::total() const {
     return sum_of(always) + std::max({sum_of(bounding), sum_of(greedy), sum_of(certificate)});
 }
 
 MemoryPlan plan_memory(const GraphSizes& sizes, int ranks, int64_t parts, const BoundingRule& rule,
-                       uint64_t batch_bytes) {
+                       uint64_t batch_bytes, const StateBlocks& blocks) {
     struct Message {
         uint64_t word;
     };
     MemoryPlan plan;
-    plan.always.emplace_back("state of samples",
-                             static_cast<uint64_t>(sizes.rank_nodes) * SelectionState::kBytes);
+    const int64_t own = sizes.rank_nodes;
+    const auto block = static_cast<uint64_t>(std::min(blocks.length(own, own), own));
+    plan.always.emplace_back("state of samples", block * SelectionState::kBytes);
     // Readers of rows, and for bounding also of the rows of samples that received messages.
     const uint64_t readers = 2 * GraphRows::bytes(sizes.longest_row);
     uint64_t messages = exchange_bytes<Message>(ranks, batch_bytes, sizes.longest_row);
@@ -104,38 +109,54 @@ MemoryPlan plan_memory(const GraphSizes& sizes, int ranks, int64_t parts, const 
     plan.always.emplace_back("messages", messages);
     plan.always.emplace_back("counters", Partition::bytes(parts));
     plan.buffer_bytes = readers + messages + Partition::bytes(parts);
+    if (const int64_t count = blocks.count(own); count > 1) {
+        const uint64_t waiting = MessageRuns::bytes(blocks, count);
+        plan.always.emplace_back("messages to other blocks", waiting);
+        plan.buffer_bytes += waiting;
+        const auto all = static_cast<uint64_t>(own);
+        const auto entries = static_cast<uint64_t>(sizes.rank_entries);
+        plan.disk_bytes = all * SelectionState::kBytesWhileBounding +
+                          (rule.has_quota() ? entries / 4 : 0) + entries * sizeof(EdgeOfBest);
+    }
     plan.bounding.emplace_back(
-        "bounding", Bounding::bytes(rule, sizes.rank_nodes, sizes.rank_entries, sizes.longest_row));
+        "bounding", Bounding::bytes(rule, blocks, own, sizes.rank_entries, sizes.longest_row));
     const int64_t part_nodes = (sizes.nodes + parts - 1) / parts;
     const GreedyBytes greedy = GreedyBytes::of(part_nodes, entries_inside(sizes, parts));
     plan.greedy.emplace_back("samples of a part",
                              greedy.nodes + static_cast<uint64_t>(part_nodes) * sizeof(PartNode));
     plan.greedy.emplace_back("edges inside a part", greedy.edges);
     plan.edge_bytes = greedy.edges;
-    plan.certificate.emplace_back("certificate", certificate_bytes(sizes.rank_nodes));
+    plan.certificate.emplace_back("certificate", certificate_bytes(blocks, own));
     return plan;
+}
+
+StateBlocks plan_blocks(const GraphSizes& sizes, uint64_t memory, int ranks, int64_t parts,
+                        const BoundingRule& rule, uint64_t batch_bytes) {
+    if (memory == 0) return {};
+    const auto fits = [&](int64_t count) {
+        const StateBlocks blocks = blocks_of(sizes, count);
+        return plan_memory(sizes, ranks, parts, rule, batch_bytes, blocks).total() <= memory;
+    };
+    return blocks_of(sizes, std::max<int64_t>(smallest(most_blocks(sizes), fits), 1));
 }
 
 void check_memory_plan(const MemoryPlan& plan, uint64_t memory, const GraphSizes& sizes, int ranks,
                        int64_t parts, const BoundingRule& rule, uint64_t batch_bytes) {
     if (memory == 0 || plan.total() <= memory) return;
-    const auto fits = [&](int on_ranks, int64_t in_parts) {
-        return plan_memory(sizes.on(on_ranks), on_ranks, in_parts, rule, batch_bytes).total() <=
-               memory;
+    const auto least = [&](int64_t in_parts) {
+        const StateBlocks blocks = blocks_of(sizes, most_blocks(sizes));
+        return plan_memory(sizes, ranks, in_parts, rule, batch_bytes, blocks).total();
     };
-    std::string remedy = "use --memory " + std::to_string(plan.total());
+    std::string remedy = "use --memory " + std::to_string(least(parts));
     // With more parts than these, memory hardly shrinks, but the choice gets worse.
     const int64_t most_parts = std::max<int64_t>(sizes.nodes / 16, 1);
     const int64_t enough_parts =
-        smallest(most_parts, [&](int64_t count) { return fits(ranks, count); });
-    const int64_t enough_ranks =
-        smallest(kMostRanks, [&](int64_t count) { return fits(static_cast<int>(count), parts); });
+        smallest(most_parts, [&](int64_t count) { return least(count) <= memory; });
     if (enough_parts > parts) remedy += ", or --partitions " + std::to_string(enough_parts);
-    if (enough_ranks > ranks) remedy += ", or " + std::to_string(enough_ranks) + " ranks";
     throw OutOfMemoryError("--memory " + std::to_string(memory) + ": " +
                            std::to_string(sizes.nodes) + " samples with " +
-                           std::to_string(sizes.entries) + " row entries need " +
-                           std::to_string(plan.total()) + " bytes per rank; " + remedy);
+                           std::to_string(sizes.entries) + " row entries need at least " +
+                           std::to_string(least(parts)) + " bytes per rank; " + remedy);
 }
 
 }  // namespace vocabpipe

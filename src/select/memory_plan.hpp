@@ -22,8 +22,6 @@ struct GraphSizes {
     [[nodiscard]] static GraphSizes of(const SelectContext& context);
     /// Lower bounds, from the numbers of nodes and entries.
     [[nodiscard]] static GraphSizes least(int64_t nodes, int64_t entries, int ranks);
-    /// Estimates for another number of ranks.
-    [[nodiscard]] GraphSizes on(int ranks) const;
 };
 
 /// Planned bytes per rank, by purpose.
@@ -36,10 +34,18 @@ struct MemoryPlan {
     [[nodiscard]] uint64_t total() const;
     /// The terms that are buffers.
     uint64_t buffer_bytes = 0;
+    uint64_t disk_bytes = 0;  ///< of files, for the state and for messages at most; 0: none
 };
 
 [[nodiscard]] MemoryPlan plan_memory(const GraphSizes& sizes, int ranks, int64_t parts,
-                                     const BoundingRule& rule, uint64_t batch_bytes);
+                                     const BoundingRule& rule, uint64_t batch_bytes,
+                                     const StateBlocks& blocks = {});
+
+/// The fewest blocks of the state with which a plan fits into `memory` bytes; all of the state in
+/// memory if that fits, if `memory` is 0, and if nothing fits. The caller sets their folder.
+[[nodiscard]] StateBlocks plan_blocks(const GraphSizes& sizes, uint64_t memory, int ranks,
+                                      int64_t parts, const BoundingRule& rule,
+                                      uint64_t batch_bytes);
 
 /// OutOfMemoryError, with what would fit, if the plan exceeds `memory` bytes.
 void check_memory_plan(const MemoryPlan& plan, uint64_t memory, const GraphSizes& sizes, int ranks,

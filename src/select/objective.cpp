@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/select/objective.hpp"
 
-#include "src/select/exchange.hpp"
+#include "src/select/deliver.hpp"
 #include "src/select/packed_id.hpp"
 #include "vocabpipe/error.hpp"
 
@@ -39,7 +39,7 @@ int64_t objective_of(SelectContext& context, const SelectionState& state,
         for (size_t i = 0; i < row.degree(); ++i) {
             const int64_t neighbour = row.neighbours[i];
             if (neighbour < at) continue;
-            if (neighbour < state.last()) {  // owned by this rank
+            if (state.holds(neighbour)) {
                 if (state.is_in(neighbour)) similar += row.similarities[i];
                 continue;
             }
@@ -50,7 +50,7 @@ int64_t objective_of(SelectContext& context, const SelectionState& state,
             context.report("objective", at - state.first(), state.size());
         return ++at < state.last();
     };
-    exchange_all<Inside>(context, produce, [&](std::span<const Inside> all) {
+    deliver_all<Inside>(context, state, produce, [&](std::span<const Inside> all) {
         for (const Inside& one : all) {
             if (state.is_in(one.node.value())) similar += one.similarity;
         }

@@ -257,18 +257,21 @@ bool SelectionFolder::load(SelectionState& state, SelectionProgress& progress) {
         const StoredTensor& decisions = input.at("decision", StoredType::U8, 1);
         const StoredTensor& bounds = input.at("u_max", StoredType::I64, 1);
         std::vector<uint8_t> some(kBlock);  // not on the stack, which may be small
+        std::vector<int64_t> of_some(kBlock);
         for (int64_t v = state.first(); v < state.last(); v += kBlock) {
             const auto count = static_cast<size_t>(std::min(kBlock, state.last() - v));
             input.read(decisions, v, std::span(some).first(count));
+            input.read(bounds, v, std::span(of_some).first(count));
             for (size_t i = 0; i < count; ++i) {
                 if (some[i] > static_cast<uint8_t>(Decision::discarded)) {
                     throw InputFileError(file_ +
                                          ": tensor decision: is damaged; remove the "
                                          "folder");
                 }
-                state.decide(v + static_cast<int64_t>(i), static_cast<Decision>(some[i]));
+                const int64_t node = v + static_cast<int64_t>(i);
+                state.decide(node, static_cast<Decision>(some[i]));
+                state.edit_u_max(node) = of_some[i];
             }
-            input.read(bounds, v, std::span(&state.u_max(v), count));
         }
     });
     if (!found) return false;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "src/select/disk/state_blocks.hpp"
 #include "src/select/files/graph_file.hpp"
 #include "src/select/memory_budget.hpp"
 #include "src/select/ownership.hpp"
@@ -36,6 +37,7 @@ struct SelectContext {
     uint64_t seed = 0;
     MemoryBudget memory{};
     uint64_t batch_bytes = uint64_t{1} << 20;  ///< of messages that a rank sends at once
+    StateBlocks blocks{};                      ///< how states are held
     /// Called with the current phase and its progress; total 0: unknown. May be empty.
     std::function<void(const char* phase, int64_t done, int64_t total)> progress = {};
     MessageCount messages = {};

@@ -28,7 +28,7 @@ Selection::Selection(SelectContext& context, const GraphSizes& sizes, const Memo
       options_(options),
       folder_(folder),
       buffers_(context.memory, plan.buffer_bytes, "buffers"),
-      state_(context.memory, context.first(), context.last()) {}
+      state_(context.memory, context.first(), context.last(), context.blocks) {}
 
 void Selection::run(const std::function<void(const char* phase)>& done) {
     const auto ended = [&](const char* phase) {
@@ -57,7 +57,7 @@ void Selection::read_graph(Bounding* bounding) {
             const GraphRow row = rows.at(v);
             check.add(row);
             if (bounding != nullptr) {
-                state_.u_max(v) = context_.objective.alpha * u;
+                state_.edit_u_max(v) = context_.objective.alpha * u;
                 bounding->begin_row(row);
             }
             if (v % kReportEvery == 0) {

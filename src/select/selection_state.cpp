@@ -5,15 +5,19 @@
 
 namespace vocabpipe {
 
-SelectionState::SelectionState(MemoryBudget& memory, int64_t first, int64_t last)
-    : lease_(memory, static_cast<uint64_t>(last - first) * kBytes, "the state of samples"),
-      first_(first),
-      marks_(static_cast<size_t>(last - first)),
-      u_max_(static_cast<size_t>(last - first)) {}
+SelectionState::SelectionState(MemoryBudget& memory, int64_t first, int64_t last,
+                               const StateBlocks& blocks)
+    : first_(first),
+      block_length_(blocks.length(last - first, last - first)),
+      lease_(memory, static_cast<uint64_t>(std::min(block_length_, last - first)) * kBytes,
+             "the state of samples"),
+      marks_(last - first, block_length_, blocks.folder),
+      u_max_(last - first, block_length_, blocks.folder) {}
 
-int64_t SelectionState::count(Decision decision) const {
-    return std::ranges::count_if(
-        marks_, [&](uint8_t mark) { return static_cast<Decision>(mark & kDecision) == decision; });
+int64_t SelectionState::count(Decision wanted) const {
+    int64_t found = 0;
+    for (int64_t v = first(); v < last(); ++v) found += decision(v) == wanted ? 1 : 0;
+    return found;
 }
 
 }  // namespace vocabpipe

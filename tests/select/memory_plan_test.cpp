@@ -32,18 +32,6 @@ uint64_t term(const std::vector<MemoryPlan::Term>& terms, std::string_view name)
     return found == terms.end() ? 0 : found->second;
 }
 
-TEST(GraphSizes, OnOtherRanksHaveAnEvenShareAndTheLongestRow) {
-    const GraphSizes four = with_hub().on(4);
-    EXPECT_EQ(four.rank_nodes, 251);
-    EXPECT_EQ(four.rank_entries, 8000 / 4 + 1000);
-    EXPECT_EQ(four.nodes, 1001);
-    EXPECT_EQ(four.entries, 8000);
-    EXPECT_EQ(four.longest_row, 1000);
-    EXPECT_EQ(with_hub().on(7).rank_nodes, 143);
-    EXPECT_EQ(with_hub().on(7).rank_entries, 8000 / 7 + 1000);
-    EXPECT_EQ(with_hub().on(1).rank_entries, 8000) << "no more than there are";
-}
-
 TEST(GraphSizes, AreAtLeastEvenShares) {
     const GraphSizes least = GraphSizes::least(1001, 8000, 4);
     EXPECT_EQ(least.nodes, 1001);
@@ -116,6 +104,39 @@ TEST(MemoryPlan, GreedyHoldsAPartsSamplesAndTheEdgesInside) {
     GraphSizes few = with_hub();
     few.entries = 100;
     EXPECT_EQ(plan_memory(few, 4, 2, rule_of("exact"), kBatchOfPlan).edge_bytes, 100U * 8);
+}
+
+TEST(MemoryPlan, OfAStateInFilesHoldsOneBlockAndTheMessagesToTheOthers) {
+    const StateBlocks blocks{.samples = 100, .folder = {}, .chunk_bytes = 1000};
+    const MemoryPlan plan =
+        plan_memory(with_hub(), 4, 3, rule_of("quota:0.5"), kBatchOfPlan, blocks);
+    const MemoryPlan whole = plan_memory(with_hub(), 4, 3, rule_of("quota:0.5"), kBatchOfPlan);
+    // 251 samples in 3 blocks of 84; a chunk for each and one that is read.
+    EXPECT_EQ(term(plan.always, "state of samples"), 84U * 9);
+    EXPECT_EQ(term(plan.always, "messages to other blocks"), 4U * 1000);
+    EXPECT_EQ(plan.buffer_bytes, whole.buffer_bytes + 4000);
+    EXPECT_EQ(term(plan.bounding, "bounding"),
+              84U * 8 + 3000 / 4 / 3 + 1000 * 16 + (84 / 4 + 1024) * 10U);
+    EXPECT_EQ(term(plan.certificate, "certificate"), 84U);
+    EXPECT_EQ(plan.disk_bytes, 251U * 17 + 3000 / 4 + 3000 * 12);
+    EXPECT_EQ(whole.disk_bytes, 0U);
+}
+
+TEST(MemoryPlan, TakesAsFewBlocksAsFit) {
+    GraphSizes sizes = GraphSizes::least(1'000'000, 1'000, 1);
+    const auto blocks_in = [&](uint64_t memory) {
+        return plan_blocks(sizes, memory, 1, 1000, rule_of("exact"), kBatchOfPlan).samples;
+    };
+    const auto bytes_of = [&](int64_t samples) {
+        return plan_memory(sizes, 1, 1000, rule_of("exact"), kBatchOfPlan,
+                           {.samples = samples, .folder = {}})
+            .total();
+    };
+    EXPECT_EQ(blocks_in(0), 0) << "no limit";
+    EXPECT_EQ(blocks_in(bytes_of(0)), 0) << "all of it fits";
+    EXPECT_EQ(blocks_in(bytes_of(0) - 1), 500'000) << "two blocks";
+    EXPECT_EQ(blocks_in(bytes_of(500'000) - 1), 333'334);
+    EXPECT_EQ(blocks_in(1000), 0) << "nothing fits";
 }
 
 TEST(MemoryPlan, BoundingAndGreedyTakeTheirMemoryOneAfterTheOther) {

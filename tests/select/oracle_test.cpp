@@ -77,7 +77,7 @@ struct OnRank {
                   .batch_bytes = problem.size() < 100 ? uint64_t{64} : uint64_t{8192}},
           state(context.memory, context.first(), context.last()) {
         for (int64_t v = state.first(); v < state.last(); ++v) {
-            state.u_max(v) = problem.objective.alpha * problem.utility[static_cast<size_t>(v)];
+            state.edit_u_max(v) = problem.objective.alpha * problem.utility[static_cast<size_t>(v)];
         }
     }
     [[nodiscard]] ReadUtilities utilities() const {

@@ -21,7 +21,9 @@
 namespace vocabpipe::testing {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 TEST(RadixSelect, FindsEveryOrderStatisticOfValuesOnSeveralRanks) {
     std::mt19937_64 random(1);
@@ -160,7 +162,8 @@ TEST(MemoryPlan, ThatIsTooLargeSaysWhatFits) {
     const BoundingRule quota = BoundingRule::from("quota:0.3", "--bounding");
     constexpr uint64_t kBatch = 1 << 20;
     const auto refusal = [&](uint64_t memory, int64_t parts) -> std::string {
-        const MemoryPlan plan = plan_memory(sizes, 1, parts, quota, kBatch);
+        const StateBlocks blocks = plan_blocks(sizes, memory, 1, parts, quota, kBatch);
+        const MemoryPlan plan = plan_memory(sizes, 1, parts, quota, kBatch, blocks);
         try {
             check_memory_plan(plan, memory, sizes, 1, parts, quota, kBatch);
         } catch (const OutOfMemoryError& error) {
@@ -171,10 +174,12 @@ TEST(MemoryPlan, ThatIsTooLargeSaysWhatFits) {
     // 10^7 samples with 16 neighbours in 2 GiB, as long as greedy works on parts.
     EXPECT_EQ(refusal(uint64_t{2} << 30, 16), "");
     EXPECT_THAT(refusal(uint64_t{1} << 30, 1), HasSubstr("--partitions 2"));
-    EXPECT_THAT(refusal(100'000'000, 16), HasSubstr(" ranks"));
-    EXPECT_THAT(refusal(1000, 1), HasSubstr("use --memory "));
+    EXPECT_EQ(refusal(100'000'000, 16), "") << "the state goes to files";
+    EXPECT_THAT(refusal(1000, 1), AllOf(HasSubstr("use --memory "), Not(HasSubstr("partitions"))));
     // What it says would fit does.
     EXPECT_EQ(refusal(uint64_t{1} << 30, 2), "");
+    const std::string less = refusal(1000, 64);
+    EXPECT_EQ(refusal(std::stoull(less.substr(less.find("use --memory ") + 13)), 64), "");
     // The state takes 23.5 bytes per sample where 16 neighbours are the rule.
     const MemoryPlan plan = plan_memory(sizes, 1, 16, quota, kBatch);
     EXPECT_LE(plan.always.front().second + plan.bounding.front().second,

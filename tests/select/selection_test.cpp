@@ -9,10 +9,10 @@
 #include <optional>
 #include <set>
 
+#include "src/select/files/subset_file.hpp"
 #include "src/select/greedy.hpp"
 #include "src/select/selection.hpp"
-#include "src/select/write_subset.hpp"
-#include "tests/select/select_problem.hpp"
+#include "tests/select/run_selection.hpp"
 #include "tests/train/data/temp_folder.hpp"
 #include "vocabpipe/error.hpp"
 
@@ -20,51 +20,6 @@ namespace vocabpipe::testing {
 namespace {
 
 using ::testing::HasSubstr;
-
-struct Ended {};
-
-/// Runs a selection on `ranks` threads and writes its subset to `output`; a phase that `ends` tells
-/// ends it. Returns whether it went on from a state.
-bool run_selection(const std::string& folder, const SelectProblem& problem,
-                   const SelectionOptions& options, int ranks, const std::string& output,
-                   const std::string& state = {}, int end_after = -1, uint64_t seed = 1,
-                   uint64_t memory = 0) {
-    bool resumed = false;
-    World::threads(ranks).run([&](Communicator& world) {
-        const GraphFile graph(folder + "graph");
-        SelectContext context{.world = world,
-                              .graph = graph,
-                              .objective = problem.objective,
-                              .seed = seed,
-                              .memory = MemoryBudget(memory),
-                              .batch_bytes = 4096};
-        const GraphSizes sizes = GraphSizes::of(context);
-        const MemoryPlan plan =
-            plan_memory(sizes, ranks, options.rounds.parts, options.bounding, context.batch_bytes);
-        std::optional<SelectionFolder> saved;
-        if (!state.empty()) {
-            saved.emplace(world, state,
-                          std::map<std::string, std::string>{{"--seed", std::to_string(seed)}});
-        }
-        const auto utilities = [&](int64_t first, std::span<int32_t> to) {
-            std::copy_n(problem.utility.begin() + first, to.size(), to.begin());
-        };
-        Selection selection(context, sizes, plan, utilities, options, saved ? &*saved : nullptr);
-        int phases = 0;
-        selection.run([&](const char*) {
-            if (phases++ == end_after) throw Ended();
-        });
-        EXPECT_LE(context.memory.peak(), plan.total());
-        write_subset(context, selection.state(), output,
-                     {.corpus = corpus_of(problem), .count = options.k, .provenance = {}});
-        if (saved) saved->remove();
-        if (world.rank() == 0) resumed = selection.resumed();
-        if (world.rank() == 0) {
-            EXPECT_EQ(selection.objective(), problem.value(SubsetReader(output).all()));
-        }
-    });
-    return resumed;
-}
 
 class Selections : public ::testing::Test {
 protected:
@@ -88,7 +43,7 @@ TEST_F(Selections, AreTheSameBytesForAnyNumberOfRanks) {
                 .rounds = {.parts = 7, .rounds = 4, .adaptive = adaptive}};
             for (const int ranks : {1, 2, 3, 4, 8}) {
                 const std::string output = folder_ / ("subset" + std::to_string(ranks));
-                run_selection(folder_ / "", problem, options, ranks, output);
+                run_selection(folder_ / "", problem, options, output, {.ranks = ranks});
                 EXPECT_EQ(SubsetReader(output).count(), 200);
                 EXPECT_EQ(read_file(output), read_file(folder_ / "subset1")) << rule << ranks;
             }
@@ -103,7 +58,7 @@ TEST_F(Selections, FromAFileOfVersion2AreThoseFromVersion1) {
                                        .bounding = BoundingRule::from(rule, "--bounding"),
                                        .rounds = {.parts = 5, .rounds = 3}};
         write(problem);
-        run_selection(folder_ / "", problem, options, 2, folder_ / "narrow");
+        run_selection(folder_ / "", problem, options, folder_ / "narrow");
         const auto narrow = std::filesystem::file_size(folder_ / "graph");
         World::threads(1).run(
             [&](Communicator& world) { write_graph(world, folder_ / "graph", problem, 0); });
@@ -112,7 +67,7 @@ TEST_F(Selections, FromAFileOfVersion2AreThoseFromVersion1) {
         EXPECT_GE(more, 2 * problem.edges.size());
         EXPECT_LT(more, 2 * problem.edges.size() + 200);
         for (const int ranks : {1, 3}) {
-            run_selection(folder_ / "", problem, options, ranks, folder_ / "wide");
+            run_selection(folder_ / "", problem, options, folder_ / "wide", {.ranks = ranks});
             EXPECT_EQ(read_file(folder_ / "wide"), read_file(folder_ / "narrow")) << rule << ranks;
         }
     }
@@ -129,7 +84,7 @@ TEST_F(Selections, OfNoneAllOrOneHaveThatMany) {
                                   {.k = k,
                                    .bounding = BoundingRule::from(rule, "--bounding"),
                                    .rounds = {.parts = parts, .rounds = 3}},
-                                  ranks, folder_ / "subset");
+                                  folder_ / "subset", {.ranks = ranks});
                     EXPECT_EQ(SubsetReader(folder_ / "subset").count(), k);
                 }
             }
@@ -141,7 +96,7 @@ TEST_F(Selections, OfSamplesWithoutNeighboursAreTheMostUsefulOnes) {
     SelectProblem problem = random_problem(9, 50, 1, 1000, 1);
     problem.edges.clear();
     write(problem);
-    run_selection(folder_ / "", problem, {.k = 10}, 2, folder_ / "subset");
+    run_selection(folder_ / "", problem, {.k = 10}, folder_ / "subset");
     std::vector<int64_t> order(50);
     for (int64_t v = 0; v < 50; ++v) order[static_cast<size_t>(v)] = v;
     std::ranges::stable_sort(order, std::greater(),
@@ -153,7 +108,7 @@ TEST_F(Selections, OfSamplesWithoutNeighboursAreTheMostUsefulOnes) {
 
 TEST_F(Selections, OfNoSamplesAreEmpty) {
     write({});
-    run_selection(folder_ / "", {}, {.k = 0}, 2, folder_ / "subset");
+    run_selection(folder_ / "", {}, {.k = 0}, folder_ / "subset");
     EXPECT_EQ(SubsetReader(folder_ / "subset").count(), 0);
 }
 
@@ -163,14 +118,16 @@ TEST_F(Selections, GoOnFromWhereTheyWereEndedOnAnyNumberOfRanks) {
     const SelectionOptions options{.k = 150,
                                    .bounding = BoundingRule::from("quota:0.3", "--bounding"),
                                    .rounds = {.parts = 5, .rounds = 4, .adaptive = true}};
-    run_selection(folder_ / "", problem, options, 2, folder_ / "whole");
+    run_selection(folder_ / "", problem, options, folder_ / "whole");
     for (int end_after = 0; end_after < 5; ++end_after) {
         const std::string state = folder_ / "state";
-        EXPECT_THROW(
-            run_selection(folder_ / "", problem, options, 3, folder_ / "subset", state, end_after),
-            Ended);
+        EXPECT_THROW(run_selection(folder_ / "", problem, options, folder_ / "subset",
+                                   {.ranks = 3, .state = state, .end_after = end_after}),
+                     Ended);
         EXPECT_FALSE(std::filesystem::exists(folder_ / "subset"));
-        EXPECT_TRUE(run_selection(folder_ / "", problem, options, 2, folder_ / "subset", state));
+        EXPECT_TRUE(
+            run_selection(folder_ / "", problem, options, folder_ / "subset", {.state = state})
+                .resumed);
         EXPECT_EQ(read_file(folder_ / "subset"), read_file(folder_ / "whole"));
         EXPECT_FALSE(std::filesystem::exists(state));
         std::filesystem::remove(folder_ / "subset");
@@ -182,11 +139,13 @@ TEST_F(Selections, OfOtherInputsOrFlagsDoNotGoOn) {
     write(problem);
     const SelectionOptions options{.k = 100, .rounds = {.parts = 4, .rounds = 4}};
     const std::string state = folder_ / "state";
-    EXPECT_THROW(run_selection(folder_ / "", problem, options, 2, folder_ / "subset", state, 1),
+    EXPECT_THROW(run_selection(folder_ / "", problem, options, folder_ / "subset",
+                               {.state = state, .end_after = 1}),
                  Ended);
     const auto refusal = [&](uint64_t seed) -> std::string {
         try {
-            run_selection(folder_ / "", problem, options, 2, folder_ / "subset", state, -1, seed);
+            run_selection(folder_ / "", problem, options, folder_ / "subset",
+                          {.state = state, .seed = seed});
         } catch (const Error& error) {
             EXPECT_EQ(error.exit_code(), ExitCode::usage);
             return error.what();
@@ -224,7 +183,9 @@ TEST_F(Selections, InAFolderThatAnotherOneHasAreRefused) {
 /// Ends after the first phase; the state is what a killed run leaves.
 void begin_selection(const std::string& folder, const SelectProblem& problem,
                      const std::string& state) {
-    EXPECT_THROW(run_selection(folder, problem, {.k = 100}, 2, folder + "subset", state, 0), Ended);
+    EXPECT_THROW(run_selection(folder, problem, {.k = 100}, folder + "subset",
+                               {.state = state, .end_after = 0}),
+                 Ended);
     ASSERT_TRUE(std::filesystem::exists(state + "/state.safetensors"));
 }
 
@@ -242,8 +203,8 @@ TEST_F(Selections, OfADamagedStateAreRefused) {
         changed[changed.size() - from_end] ^= 1;
         write_file(file, changed);
         try {
-            run_selection(folder_ / "", problem, {.k = 100}, 1 + refused % 3, folder_ / "subset",
-                          state);
+            run_selection(folder_ / "", problem, {.k = 100}, folder_ / "subset",
+                          {.ranks = 1 + refused % 3, .state = state});
         } catch (const Error& error) {
             EXPECT_EQ(error.exit_code(), ExitCode::input_file);
             EXPECT_THAT(error.what(), HasSubstr("state.safetensors"));
@@ -252,7 +213,9 @@ TEST_F(Selections, OfADamagedStateAreRefused) {
     }
     EXPECT_EQ(refused, 6);
     write_file(file, whole);
-    EXPECT_TRUE(run_selection(folder_ / "", problem, {.k = 100}, 3, folder_ / "subset", state));
+    EXPECT_TRUE(run_selection(folder_ / "", problem, {.k = 100}, folder_ / "subset",
+                              {.ranks = 3, .state = state})
+                    .resumed);
 }
 
 TEST_F(Selections, TakeNoLockFileOfOthers) {
@@ -364,7 +327,8 @@ TEST_F(Selections, WithAQuotaReadTheGraphAtMostThreeTimesPerStepOfBounding) {
             const GraphSizes sizes = GraphSizes::of(context);
             SelectionState state(context.memory, 0, problem.size());
             for (int64_t v = 0; v < problem.size(); ++v) {
-                state.u_max(v) = problem.objective.alpha * problem.utility[static_cast<size_t>(v)];
+                state.edit_u_max(v) =
+                    problem.objective.alpha * problem.utility[static_cast<size_t>(v)];
             }
             Bounding bounding(context, state, BoundingRule::from(text, "--bounding"),
                               problem.size() / 3, sizes.own_entries, sizes.longest_row);
@@ -391,10 +355,10 @@ TEST_F(Selections, HoldWhatWasPlannedAndNoMore) {
                       {.k = 600,
                        .bounding = BoundingRule::from("quota:0.3", "--bounding"),
                        .rounds = {.parts = 6, .rounds = 3}},
-                      ranks, folder_ / "subset");
+                      folder_ / "subset", {.ranks = ranks});
     }
     EXPECT_THROW(
-        run_selection(folder_ / "", problem, {.k = 600}, 2, folder_ / "subset", {}, -1, 1, 100'000),
+        run_selection(folder_ / "", problem, {.k = 600}, folder_ / "subset", {.memory = 100'000}),
         OutOfMemoryError);
 }
 

@@ -138,6 +138,9 @@ void print_selection_plan(const SelectRunArguments& arguments, const SelectRunRe
     terms(result.plan.greedy, ", then");
     if (arguments.certificate_steps > 0) terms(result.plan.certificate, ", last");
     row(table, "memory per rank", bytes_text(result.plan.total()));
+    if (result.plan.disk_bytes > 0) {
+        row(table, "state in files, per rank", "up to " + bytes_text(result.plan.disk_bytes));
+    }
     std::printf("%s", table.text().c_str());
 }
 
@@ -230,6 +233,7 @@ std::string selection_report(const SelectRunArguments& arguments, const SelectRu
                     {"memory",
                      {{"limit_bytes", arguments.memory},
                       {"planned_bytes", result.plan.total()},
+                      {"planned_file_bytes", result.plan.disk_bytes},
                       {"peak_bytes", result.used_bytes},
                       {"process_peak_bytes", process_memory().peak},
                       {"planned_terms", terms}}},

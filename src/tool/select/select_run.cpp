@@ -77,7 +77,10 @@ void select_on(Communicator& world, const SelectRunArguments& o) {
     const int64_t parts = o.partitions;
     const auto plan = [&](const GraphSizes& sizes) {
         result.sizes = sizes;
-        result.plan = plan_memory(sizes, world.size(), parts, o.bounding, context.batch_bytes);
+        context.blocks =
+            plan_blocks(sizes, o.memory, world.size(), parts, o.bounding, context.batch_bytes);
+        result.plan = plan_memory(sizes, world.size(), parts, o.bounding, context.batch_bytes,
+                                  context.blocks);
     };
     // Too much memory for even the best graph is reported before all rows are read.
     plan(GraphSizes::least(graph->nodes(), graph->entries(), world.size()));
@@ -101,6 +104,7 @@ void select_on(Communicator& world, const SelectRunArguments& o) {
                      "a second run out\n",
                      folder.path().c_str());
     }
+    context.blocks.folder = o.scratch.empty() ? folder.path() : o.scratch;
     const SelectionOptions options{
         .k = result.k,
         .bounding = o.bounding,
@@ -307,7 +311,13 @@ Command select_run_command() {
                           .help = "Folder to save to after every round, and to go on from. It is "
                                   "removed at the end",
                           .unit = "FOLDER",
-                          .unset = "OUTPUT.state"}}},
+                          .unset = "OUTPUT.state"},
+                         {.names = "--scratch",
+                          .value = &o->scratch,
+                          .help = "Folder, on a fast disk of each host, of files without names for "
+                                  "the state of samples that --memory does not hold",
+                          .unit = "FOLDER",
+                          .unset = "the folder of --state"}}},
               launch_flags(o->launch)},
          .run = [o](const GivenFlags&) { select_run(*o); }},
         o->launch);

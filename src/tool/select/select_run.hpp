@@ -30,7 +30,7 @@ struct SelectRunArguments {
     int64_t certificate_steps = SelectionOptions{}.certificate_steps;
     uint64_t memory = 0;  // 0: not checked
     bool dry_run = false;
-    std::string report, state;
+    std::string report, state, scratch;
     Launch launch{.transport = started_by_mpirun() ? "mpi" : "threads"};
 
     /// Flag and value of everything besides the files that decides the result.

@@ -115,8 +115,9 @@ void print_bounding(SelectContext& context, UtilityInput& utility, const GraphSi
                     int64_t k) {
     const int64_t n = context.graph.nodes();
     SelectionState state(context.memory, 0, n);
-    for_each_utility(state, reader_of(utility),
-                     [&](int64_t v, int32_t u) { state.u_max(v) = context.objective.alpha * u; });
+    for_each_utility(state, reader_of(utility), [&](int64_t v, int32_t u) {
+        state.edit_u_max(v) = context.objective.alpha * u;
+    });
     Bounding bounding(context, state, {.kind = BoundingRule::Kind::exact}, k, sizes.own_entries,
                       sizes.longest_row);
     GraphRows rows(context.graph);
