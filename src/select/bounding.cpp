@@ -16,14 +16,28 @@ namespace {
 constexpr int64_t kCounted = int64_t{1} << 31;  // flag in a similarity, which is not negative
 constexpr int64_t kBoundingReportEvery = 1024;  // rows
 
+/// Which step comes next: Shrink until it decides nothing, then Grow, until neither does.
+struct NextStep {
+    bool grow = false, ended = false;
+
+    void after(int64_t decided) {
+        changed = changed || decided > 0;
+        if (decided > 0) return;
+        ended = grow && !changed;
+        if (grow) changed = false;
+        grow = !grow;
+    }
+
+private:
+    bool changed = false;  ///< since Shrink began
+};
+
 /// The k-th largest bound of all open samples, on all ranks.
 template <typename Bound>
 int64_t threshold_of(SelectContext& context, const SelectionState& state, int64_t k,
                      const Bound& bound) {
     return kth_largest(context.world, k, [&](const auto& use) {
-        for (int64_t v = state.first(); v < state.last(); ++v) {
-            if (state.is_open(v)) use(bound(v));
-        }
+        state.for_each_open([&](int64_t v) { use(bound(v)); });
     });
 }
 
@@ -121,23 +135,41 @@ int64_t Bounding::counted_sum(const GraphRow& row) {
     return sum;
 }
 
-BoundingReport Bounding::run() {
-    if (rule_.kind != BoundingRule::Kind::off) {
-        for (bool changed = true; changed;) {
-            changed = false;
-            while (shrink() > 0) changed = true;
-            while (grow() > 0) changed = true;
-        }
+BoundingReport Bounding::run(const std::function<void()>& after_step) {
+    NextStep next;
+    for (const BoundingStep& step : report_.steps) next.after(step.decided);
+    while (rule_.kind != BoundingRule::Kind::off && !next.ended) {
+        next.after(next.grow ? grow() : shrink());
+        if (after_step) after_step();
     }
-    report_.k_left = k_;
-    report_.open = open_;
+    report_ = so_far();
     // Upper bounds are alpha times the utilities, which alpha = 0 does not show.
     if (!report_.steps.empty() && report_.selected == 0 && report_.discarded == 0 &&
         context_.objective.alpha > 0) {
         report_.deciding_alpha = deciding_alpha();
     }
-    report_.rejoin_tuples = sum_over_ranks(context_.world, report_.rejoin_tuples);
     return report_;
+}
+
+BoundingReport Bounding::so_far() const {
+    BoundingReport report = report_;
+    report.k_left = k_;
+    report.open = open_;
+    report.rejoin_tuples = sum_over_ranks(context_.world, report_.rejoin_tuples);
+    return report;
+}
+
+void Bounding::go_on_from(const BoundingReport& report) {
+    report_ = report;
+    if (context_.world.rank() != 0) report_.rejoin_tuples = 0;  // the sum over ranks
+    k_ = report.k_left;
+    open_ = report.open;
+    for (const Decision decision : {Decision::selected, Decision::discarded}) {
+        for (int64_t v = state_.first(); v < state_.last(); ++v) {
+            if (state_.decision(v) == decision) state_.mark(v);
+        }
+        (void)tell(decision == Decision::selected);
+    }
 }
 
 /// What would_decide() says never becomes false again as alpha grows: how far the k-th largest

@@ -8,6 +8,7 @@
 
 #include <compare>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -79,7 +80,14 @@ public:
     /// Call for each row of this rank once, in ascending order, before run(). InputFileError if its
     /// sums do not fit in 64 bits.
     void begin_row(const GraphRow& row);
-    BoundingReport run();
+    /// Goes on after the steps of a run that was ended: `state` has its decisions. Call it after
+    /// begin_row() of all rows; the bounds follow from rows and decisions. Collective.
+    void go_on_from(const BoundingReport& report);
+    /// `after_step` is called after each step; so_far() and the state then are what go_on_from()
+    /// needs. May be empty.
+    BoundingReport run(const std::function<void()>& after_step = {});
+    /// What was decided up to now. Collective.
+    [[nodiscard]] BoundingReport so_far() const;
 
 private:
     struct Told {

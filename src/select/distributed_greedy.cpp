@@ -40,7 +40,8 @@ RoundReport plan_round(const RoundOptions& options, int64_t round, int64_t begun
 GreedyRounds::GreedyRounds(SelectContext& context, SelectionState& state, uint64_t edge_bytes)
     : context_(context), state_(state), edge_bytes_(edge_bytes), rows_(context.graph) {}
 
-void GreedyRounds::run(RoundReport& round, const PartOf& first_parts) {
+void GreedyRounds::run(RoundReport& round, int64_t parts_done, const AfterParts& after_parts,
+                       const PartOf& first_parts) {
     std::optional<Partition> partition;
     PartOf part_of = round.round == 1 ? first_parts : PartOf();
     if (!part_of) {
@@ -48,7 +49,7 @@ void GreedyRounds::run(RoundReport& round, const PartOf& first_parts) {
         part_of = [&](int64_t node) { return partition->part_of(node); };
     }
     const int64_t ranks = context_.world.size();
-    for (int64_t first = 0; first < round.parts; first += ranks) {
+    for (int64_t first = parts_done; first < round.parts; first += ranks) {
         context_.report("greedy, parts", first, round.parts);
         const int64_t mine = first + context_.world.rank();
         std::vector<int64_t> chosen;
@@ -68,6 +69,7 @@ void GreedyRounds::run(RoundReport& round, const PartOf& first_parts) {
             if (observe_ && mine < round.parts) observe_(round.round, mine, nodes, chosen);
         }
         tell(chosen);
+        if (after_parts) after_parts(std::min(first + ranks, round.parts));
     }
     int64_t kept = 0;
     for (int64_t v = state_.first(); v < state_.last(); ++v) {

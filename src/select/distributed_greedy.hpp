@@ -51,8 +51,13 @@ public:
     GreedyRounds(SelectContext& context, SelectionState& state, uint64_t edge_bytes);
 
     void observe(Observe observe) { observe_ = std::move(observe); }
-    /// Runs a round of plan_round() and sets `kept`.
-    void run(RoundReport& round, const PartOf& first_parts = {});
+    /// Called when some parts of a round are done: all before `parts_done`, whose samples are
+    /// marked.
+    using AfterParts = std::function<void(int64_t parts_done)>;
+    /// Runs a round of plan_round() and sets `kept`. `parts_done`: goes on in a round that was
+    /// ended, on any number of ranks.
+    void run(RoundReport& round, int64_t parts_done = 0, const AfterParts& after_parts = {},
+             const PartOf& first_parts = {});
 
 private:
     [[nodiscard]] std::vector<PartNode> collect(const PartOf& part_of, int64_t first_part,

@@ -19,9 +19,8 @@ std::vector<uint64_t> hashes_at(SelectContext& context, const SelectionState& st
                                 std::vector<int64_t> places) {
     RadixSelect select(std::move(places));
     while (!select.done()) {
-        for (int64_t v = state.first(); v < state.last(); ++v) {
-            if (state.is_open(v)) select.add(splitmix64(seed ^ static_cast<uint64_t>(v)));
-        }
+        state.for_each_open(
+            [&](int64_t v) { select.add(splitmix64(seed ^ static_cast<uint64_t>(v))); });
         select.next_digit(context.world);
     }
     return select.results();

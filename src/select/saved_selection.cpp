@@ -34,7 +34,10 @@ namespace vocabpipe {
 
 namespace {
 
-constexpr const char* kFormat = "vocabpipe selection state 2";
+constexpr const char* kFormat = "vocabpipe selection state 3";
+/// Of earlier versions, which saved only after bounding and after rounds.
+constexpr const char* kEarlierFormat = "vocabpipe selection state 2";
+constexpr uint8_t kMarked = 4;  // flag beside a decision
 constexpr const char* kFlag = "flag.";
 constexpr size_t kMostRounds = 1'000'000;
 constexpr size_t kMostSteps = 100'000'000;
@@ -63,6 +66,8 @@ std::string text_of(const SelectionProgress& progress) {
     }
     const BoundingReport& b = progress.bounding;
     const nlohmann::ordered_json json{
+        {"bounded", progress.bounded ? 1 : 0},
+        {"parts_done", progress.parts_done},
         {"steps", steps},
         {"bounding", {b.selected, b.discarded, b.k_left, b.open, b.rejoin_tuples}},
         {"deciding_alpha", b.deciding_alpha.value_or(-1)},
@@ -86,7 +91,9 @@ std::vector<int64_t> integers(const StrictJson& json, size_t count) {
 
 SelectionProgress progress_from(const std::string& text, const std::string& name) {
     const StrictJson json = StrictJson::parse(text, name);
-    SelectionProgress progress{.bounded = true};
+    SelectionProgress progress;
+    progress.bounded = !json.has("bounded") || json.at("bounded").integer(0, 1) == 1;
+    progress.parts_done = json.has("parts_done") ? json.at("parts_done").integer(0, kMost) : 0;
     for (const StrictJson& item : json.at("steps").items(kMostSteps)) {
         const auto step = integers(item, 3);
         progress.bounding.steps.push_back(
@@ -134,6 +141,12 @@ constexpr std::string_view kMark = "vocabpipe select run\n";
 /// To open a lock file that other runs may remove.
 constexpr int kMostAttempts = 1000;
 
+/// A sample's decision and mark.
+uint8_t saved_mark(const SelectionState& state, int64_t node) {
+    return static_cast<uint8_t>(static_cast<uint8_t>(state.decision(node)) |
+                                (state.marked(node) ? kMarked : 0));
+}
+
 /// Checksum of a state's texts; the hashes of its samples are added to it.
 uint64_t checksum_of(const std::string& progress, const std::map<std::string, std::string>& flags) {
     uint32_t sum = crc32c(std::as_bytes(std::span(progress)));
@@ -149,7 +162,7 @@ uint64_t checksum_of(const std::string& progress, const std::map<std::string, st
 uint64_t checksum_of(const SelectionState& state) {
     uint64_t sum = 0;
     for (int64_t v = state.first(); v < state.last(); ++v) {
-        sum += hash_of(static_cast<uint64_t>(state.decision(v)), static_cast<uint64_t>(v),
+        sum += hash_of(saved_mark(state, v), static_cast<uint64_t>(v),
                        static_cast<uint64_t>(state.u_max(v)));
     }
     return sum;
@@ -235,7 +248,7 @@ bool SelectionFolder::load(SelectionState& state, SelectionProgress& progress) {
     world_.agree([&] {
         found = std::filesystem::exists(file_, ignored);
         if (!found) return;
-        const TensorInput input(file_, {kFormat});
+        const TensorInput input(file_, {kFormat, kEarlierFormat});
         for (const auto& [key, text] : input.metadata()) {
             if (!key.starts_with(kFlag)) continue;
             const std::string flag = key.substr(std::string_view(kFlag).size());
@@ -263,13 +276,15 @@ bool SelectionFolder::load(SelectionState& state, SelectionProgress& progress) {
             input.read(decisions, v, std::span(some).first(count));
             input.read(bounds, v, std::span(of_some).first(count));
             for (size_t i = 0; i < count; ++i) {
-                if (some[i] > static_cast<uint8_t>(Decision::discarded)) {
+                const auto decision = static_cast<uint8_t>(some[i] & ~kMarked);
+                if (decision > static_cast<uint8_t>(Decision::discarded)) {
                     throw InputFileError(file_ +
                                          ": tensor decision: is damaged; remove the "
                                          "folder");
                 }
                 const int64_t node = v + static_cast<int64_t>(i);
-                state.decide(node, static_cast<Decision>(some[i]));
+                state.decide(node, static_cast<Decision>(decision));
+                if ((some[i] & kMarked) != 0) state.mark(node);
                 state.edit_u_max(node) = of_some[i];
             }
         }
@@ -303,7 +318,7 @@ void SelectionFolder::save(const SelectionState& state, const SelectionProgress&
             const auto count = static_cast<size_t>(std::min(kBlock, state.last() - v));
             for (size_t i = 0; i < count; ++i) {
                 const int64_t node = v + static_cast<int64_t>(i);
-                some[i] = static_cast<uint8_t>(state.decision(node));
+                some[i] = saved_mark(state, node);
                 bounds[i] = state.u_max(node);
             }
             output.write<uint8_t>("decision", v, std::span(some).first(count));
@@ -326,7 +341,10 @@ void SelectionFolder::remove_files() noexcept {
     // Removes what killed runs have left; no other run works here.
     const std::string partial = fs::path(file_).filename().string() + ".partial-";
     for (fs::directory_iterator at(path_, error), end; !error && at != end; at.increment(error)) {
-        if (at->path().filename().string().starts_with(partial)) fs::remove(at->path(), ignored);
+        const std::string name = at->path().filename().string();
+        if (name.starts_with(partial) || name.starts_with("scratch.partial-")) {
+            fs::remove(at->path(), ignored);
+        }
     }
     fs::remove(path_ + "/lock", ignored);
     std::filesystem::remove(path_, ignored);  // fails if it holds foreign files

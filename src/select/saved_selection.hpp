@@ -19,6 +19,7 @@ struct SelectionProgress {
     BoundingReport bounding;
     int64_t bounded_objective = 0;  ///< of all samples that bounding did not discard
     std::vector<RoundReport> rounds;
+    int64_t parts_done = 0;                        ///< of the round after these
     MessageCount bounding_messages, all_messages;  ///< over all ranks
     uint64_t graph = 0, utility = 0;               ///< fingerprints
 };

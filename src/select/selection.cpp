@@ -36,7 +36,7 @@ void Selection::run(const std::function<void(const char* phase)>& done) {
     };
     if (folder_ != nullptr) resumed_ = folder_->load(state_, progress_);
     messages_before_ = progress_.all_messages;
-    bound();
+    bound(ended);
     ended("bounding");
     choose(ended);
     if (options_.certificate_steps > 0) {
@@ -81,7 +81,7 @@ void Selection::read_graph(Bounding* bounding) {
     progress_.utility = sums.front();
 }
 
-void Selection::bound() {
+void Selection::bound(const std::function<void(const char* phase)>& done) {
     if (progress_.bounded) {
         read_graph(nullptr);
         return;
@@ -92,7 +92,13 @@ void Selection::bound() {
                          sizes_.longest_row);
     });
     read_graph(&*bounding);
-    progress_.bounding = bounding->run();
+    if (!progress_.bounding.steps.empty()) bounding->go_on_from(progress_.bounding);
+    progress_.bounding = bounding->run([&] {
+        if (!should_save()) return;
+        progress_.bounding = bounding->so_far();
+        save();
+        done("bounding");
+    });
     bounding.reset();
     progress_.bounding_messages = messages_of_all();
     progress_.bounded_objective = objective_of(context_, state_, utilities_);
@@ -113,7 +119,13 @@ void Selection::choose(const std::function<void(const char* phase)>& done) {
         context_.agree([&] { greedy.emplace(context_, state_, plan_.edge_bytes); });
         for (auto round = std::ssize(progress_.rounds) + 1; round <= options.rounds; ++round) {
             RoundReport report = plan_round(options, round, begun, open, count);
-            greedy->run(report);
+            greedy->run(report, progress_.parts_done, [&](int64_t parts_done) {
+                if (parts_done == report.parts || !should_save()) return;
+                progress_.parts_done = parts_done;
+                save();
+                done("greedy");
+            });
+            progress_.parts_done = 0;
             open = report.kept;
             report.objective = objective_ = objective_of(context_, state_, utilities_);
             progress_.rounds.push_back(report);
@@ -141,6 +153,15 @@ void Selection::certify_choice() {
 void Selection::save() {
     progress_.all_messages = messages_of_all();
     if (folder_ != nullptr) folder_->save(state_, progress_);
+    saved_ = std::chrono::steady_clock::now();
+}
+
+/// Whether rank 0 has not saved for long. Collective.
+bool Selection::should_save() const {
+    if (folder_ == nullptr) return false;
+    const std::chrono::duration<double> ago = std::chrono::steady_clock::now() - saved_;
+    const bool late = context_.world.rank() == 0 && ago.count() >= options_.save_seconds;
+    return largest_over_ranks(context_.world, late ? 1 : 0) > 0;
 }
 
 MessageCount Selection::messages_of_all() const {

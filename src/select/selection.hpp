@@ -6,6 +6,7 @@
 #include "src/select/objective.hpp"
 #include "src/select/saved_selection.hpp"
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -23,6 +24,9 @@ struct SelectionOptions {
     /// Steps of the certificate. 8 came within 6 % of the best bound of its kind where 1 was off by
     /// up to 50 % (docs/select-run.md); 0: none.
     int64_t certificate_steps = 8;
+    /// The state is saved in the middle of bounding and of rounds, too, if the last time was so
+    /// long ago: a minute's work is seldom lost, and saving 9 bytes per sample takes far less.
+    double save_seconds = 60;
 };
 
 /// Chooses k samples with a large objective: bounding, then greedy in parts, over several rounds
@@ -35,7 +39,8 @@ public:
     Selection(SelectContext& context, const GraphSizes& sizes, const MemoryPlan& plan,
               ReadUtilities utilities, const SelectionOptions& options, SelectionFolder* folder);
 
-    /// Runs all phases and calls `done(phase)` after each; then state() is the result.
+    /// Runs all phases and calls `done(phase)` after each, and when the state was saved in one;
+    /// then state() is the result.
     void run(const std::function<void(const char* phase)>& done = {});
 
     [[nodiscard]] const SelectionState& state() const { return state_; }
@@ -48,10 +53,11 @@ public:
 
 private:
     void read_graph(Bounding* bounding);
-    void bound();
+    void bound(const std::function<void(const char* phase)>& done);
     void choose(const std::function<void(const char* phase)>& done);
     void certify_choice();
     void save();
+    [[nodiscard]] bool should_save() const;
     [[nodiscard]] MessageCount messages_of_all() const;
 
     SelectContext& context_;
@@ -67,6 +73,7 @@ private:
     int64_t objective_ = 0, isolated_ = 0;
     std::optional<Certificate> certificate_;
     bool resumed_ = false;
+    std::chrono::steady_clock::time_point saved_ = std::chrono::steady_clock::now();
 };
 
 }  // namespace vocabpipe

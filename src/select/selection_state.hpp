@@ -52,6 +52,16 @@ public:
     /// The same, for writing.
     [[nodiscard]] int64_t& edit_u_max(int64_t node) { return u_max_.edit(index(node)); }
 
+    /// Calls use(node) for this rank's open samples, in ascending order.
+    template <typename Use>
+    void for_each_open(const Use& use) const {
+        for (int64_t at = 0; at < size();) {
+            for (const uint8_t mark : marks_.rest_of_block(at)) {
+                if (static_cast<Decision>(mark & kDecision) == Decision::open) use(first_ + at);
+                ++at;
+            }
+        }
+    }
     /// This rank's number of samples with the decision.
     [[nodiscard]] int64_t count(Decision decision) const;
 

@@ -216,7 +216,7 @@ void compare_rounds(Communicator& world, const std::string& path, const SelectPr
             EXPECT_EQ(round.target, info["target"]);
             EXPECT_EQ(round.quota, info["quota"]);
             EXPECT_EQ(round.parts, info["partitions"]);
-            greedy.run(round, first_parts);
+            greedy.run(round, 0, {}, first_parts);
             EXPECT_EQ(round.kept, info["kept"]);
             if (edge_bytes != UINT64_MAX) continue;
             for (int64_t v = again.state.first(); v < again.state.last(); ++v) {

@@ -50,6 +50,7 @@ SelectionResult run_selection(const std::string& folder, const SelectProblem& pr
         EXPECT_EQ(selection.objective(), problem.value(SubsetReader(output).all()));
         result.resumed = selection.resumed();
         result.objective = selection.objective();
+        result.progress = selection.progress();
         if (selection.certificate()) result.bound = selection.certificate()->bound;
     });
     return result;

@@ -14,7 +14,7 @@ namespace vocabpipe::testing {
 struct SelectionRun {
     int ranks = 2;
     std::string state;   ///< folder to save to; empty: none
-    int end_after = -1;  ///< the phase at whose end Ended is thrown
+    int end_after = -1;  ///< the phase, or saved state, at whose end Ended is thrown
     uint64_t seed = 1;
     uint64_t memory = 0;  ///< 0: no limit
     int64_t block = 0;    ///< samples of a block of the state; 0: all in memory
@@ -27,6 +27,7 @@ struct SelectionResult {
     bool resumed = false;
     int64_t objective = 0;
     std::optional<int64_t> bound;  ///< of the certificate
+    SelectionProgress progress;
 };
 
 /// Runs a selection of `problem`, whose graph is the file FOLDERgraph, on threads, and writes its

@@ -180,6 +180,41 @@ TEST_F(Selections, InAFolderThatAnotherOneHasAreRefused) {
     EXPECT_FALSE(std::filesystem::exists(state));
 }
 
+// Saved after every step and every few parts; ended again and again, with other numbers of ranks.
+TEST_F(Selections, GoOnFromTheMiddleOfBoundingAndOfRounds) {
+    const SelectProblem problem = random_problem(32, 500, 4, 1000, 300);
+    write(problem);
+    const std::string state = folder_ / "state";
+    for (const char* rule : {"exact", "bernoulli:0.4", "quota:0.4", "weighted:0.4"}) {
+        const SelectionOptions options{.k = 150,
+                                       .bounding = BoundingRule::from(rule, "--bounding"),
+                                       .rounds = {.parts = 7, .rounds = 2},
+                                       .save_seconds = 0};
+        const SelectionResult whole =
+            run_selection(folder_ / "", problem, options, folder_ / "whole");
+        const auto steps = static_cast<int>(whole.progress.bounding.steps.size());
+        ASSERT_GT(steps, 4);
+        // Two steps a run, then at most three of the seven parts of each round.
+        const int ends = steps / 2 + 6;
+        std::optional<SelectionResult> result;
+        for (int ended = 0; !result; ++ended) {
+            const SelectionRun run{.ranks = 1 + ended % 3,
+                                   .state = state,
+                                   .end_after = ended < ends ? 1 : -1,
+                                   .block = ended % 2 == 0 ? 0 : 60};
+            try {
+                result = run_selection(folder_ / "", problem, options, folder_ / "subset", run);
+                EXPECT_EQ(ended, ends) << rule;
+            } catch (const Ended&) {
+            }
+        }
+        EXPECT_TRUE(result->resumed);
+        EXPECT_EQ(result->progress.bounding, whole.progress.bounding) << rule;
+        EXPECT_EQ(result->progress.rounds, whole.progress.rounds) << rule;
+        EXPECT_EQ(read_file(folder_ / "subset"), read_file(folder_ / "whole")) << rule;
+    }
+}
+
 /// Ends after the first phase; the state is what a killed run leaves.
 void begin_selection(const std::string& folder, const SelectProblem& problem,
                      const std::string& state) {

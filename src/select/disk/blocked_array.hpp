@@ -39,6 +39,11 @@ public:
             move_to(at);
         return elements_[at - begin_];
     }
+    /// The elements from one on that are in its block. Valid until another block is accessed.
+    [[nodiscard]] std::span<const T> rest_of_block(int64_t at) const {
+        if (!holds(at)) move_to(at);
+        return std::span<const T>(block_).subspan(static_cast<size_t>(at - begin_));
+    }
     /// For writing.
     [[nodiscard]] T& edit(int64_t at) {
         if (!holds(at)) [[unlikely]]
