@@ -26,6 +26,7 @@
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
+#include <fstream>
 #include <map>
 #include <memory>
 #include <optional>
@@ -176,6 +177,22 @@ void read_once(Communicator& world, const std::string& path) {
     }
 }
 
+/// Bytes that this process has read and written, whether or not from the page cache.
+struct FileBytes {
+    int64_t read = 0, written = 0;
+
+    static FileBytes now() {
+        FileBytes bytes;
+        std::ifstream file("/proc/self/io");
+        std::string name;
+        for (int64_t value = 0; file >> name >> value;) {
+            if (name == "rchar:") bytes.read = value;
+            if (name == "wchar:") bytes.written = value;
+        }
+        return bytes;
+    }
+};
+
 /// Prints a line of the table and returns the seconds for the fit.
 double run_size(const Options& o, int64_t n) {
     const std::string path = o.folder + "/offsets-" + std::to_string(n) + ".safetensors";
@@ -219,6 +236,7 @@ double run_size(const Options& o, int64_t n) {
                               options.bounding, context.batch_bytes);
         }
         const auto begin = Clock::now();
+        const FileBytes before = FileBytes::now();
         double bounding = 0, chosen = 0;
         Selection selection(context, sizes, plan, utilities, options, nullptr);
         selection.run([&](const char* phase) {
@@ -227,6 +245,7 @@ double run_size(const Options& o, int64_t n) {
         });
         if (world.rank() != 0) return;
         total = seconds_since(begin);
+        const FileBytes after = FileBytes::now();
         const BoundingReport& bounded = selection.progress().bounding;
         const MessageCount& messages = selection.progress().bounding_messages;
         rusage usage{};
@@ -235,7 +254,7 @@ double run_size(const Options& o, int64_t n) {
         const auto entries = static_cast<double>(graph.entries());
         std::printf(
             "| %.0e | %.1f | %.0f | %.2f | %.0f | %.1f | %.1f %% | %.0fx | %.1f | %.1f | "
-            "%.2f %% | %.0f | %.0f |\n",
+            "%.2f %% | %.0f | %.0f | %.1f | %.1f |\n",
             static_cast<double>(n), 1e3 * read, entries / read / 1e6, bounding, steps,
             bounding / steps / read,
             100.0 * static_cast<double>(bounded.selected + bounded.discarded) /
@@ -246,7 +265,9 @@ double run_size(const Options& o, int64_t n) {
             100.0 * static_cast<double>(selection.objective()) /
                 static_cast<double>(selection.certificate()->bound.value_or(INT64_MAX)),
             static_cast<double>(context.memory.peak()) * world.size() / static_cast<double>(n),
-            static_cast<double>(usage.ru_maxrss) / 1024);
+            static_cast<double>(usage.ru_maxrss) / 1024,
+            static_cast<double>(after.read - before.read) * 1e-9,
+            static_cast<double>(after.written - before.written) * 1e-9);
         std::fflush(stdout);
     });
     return total;
@@ -287,8 +308,8 @@ void print_scaling(const Options& o) {
     std::printf(
         "| n | read (ms) | M entries/s | bounding (s) | steps | step / read | decided | "
         "re-join / messages | greedy (s) | certificate (s) | of the bound | "
-        "bytes per sample | largest memory (MiB) |\n"
-        "|---|---|---|---|---|---|---|---|---|---|---|---|---|\n");
+        "bytes per sample | largest memory (MiB) | read (GB) | written (GB) |\n"
+        "|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|\n");
     std::fflush(stdout);
     std::vector<std::pair<double, double>> points;  // logarithms of n and seconds
     for (const int64_t n : o.nodes) {

@@ -354,7 +354,7 @@ TEST_F(SelectCommand, KilledAtAnyMomentGoesOnToTheSameSubset) {
         const std::string milliseconds =
             "0." + std::string(time % 2 == 0 ? "0" : "") + std::to_string(10 + random() % 80);
         const Outcome outcome = run(flags + "subset --transport threads --ranks " + ranks,
-                                    "timeout --signal=KILL " + milliseconds);
+                                    "timeout --foreground --signal=KILL " + milliseconds);
         if (outcome.exit_code == 0) break;
         EXPECT_FALSE(std::filesystem::exists(folder_ / "subset"));
     }
@@ -384,17 +384,21 @@ TEST_F(SelectCommand, AFullDiskIsOneLineAndLeavesNothing) {
     EXPECT_EQ(run(kRun + "--fraction 0.9 --output disk/subset --state state").exit_code, 0);
 }
 
-/// Address space that is enough for parts, but not for all samples at once.
-TEST_F(SelectCommand, ChoosesInPartsWhereMemoryIsTooSmallForGreedyInOnePiece) {
-    SelectProblem ring;  // made faster than a random one
-    constexpr int64_t kNodes = 600'000;
-    for (int64_t v = 0; v < kNodes; ++v) {
+/// Samples around a ring, made faster than a random problem.
+SelectProblem ring_of(int64_t nodes) {
+    SelectProblem ring;
+    for (int64_t v = 0; v < nodes; ++v) {
         ring.utility.push_back(static_cast<int32_t>(v * 7919 % (1 << 20)));
-        for (int64_t w = v + 1; w <= v + 4 && w < kNodes; ++w) {
+        for (int64_t w = v + 1; w <= v + 4 && w < nodes; ++w) {
             ring.edges.push_back({v, w, (v * 31 + w) % (1 << 20)});
         }
     }
-    write(ring);
+    return ring;
+}
+
+/// Address space that is enough for parts, but not for all samples at once.
+TEST_F(SelectCommand, ChoosesInPartsWhereMemoryIsTooSmallForGreedyInOnePiece) {
+    write(ring_of(600'000));
     const std::string flags = kRun + "--fraction 0.3 --rounds 2 --output subset --partitions ";
     // What the program itself takes, by a run of almost nothing.
     SelectProblem nothing = random_problem(9, 10, 1, 9, 9);
@@ -417,6 +421,53 @@ TEST_F(SelectCommand, ChoosesInPartsWhereMemoryIsTooSmallForGreedyInOnePiece) {
     // The same limit as a flag is refused before the work.
     EXPECT_THAT(refused(flags + "1 --memory 35MB --output other", 4), HasSubstr("--partitions "));
     EXPECT_EQ(run(flags + "8 --memory 35MB --output other").exit_code, 0);
+}
+
+class SelectCommandInLittleMemory : public SelectCommand {
+protected:
+    void SetUp() override { write(ring_of(200'000)); }
+    /// The state takes 3.4 MB while bounding, and the rest 5 MB.
+    const std::string flags_ = kRun + "--fraction 0.3 --partitions 16 --rounds 2 --output ";
+    const std::string little_ = " --memory 7MB --transport threads --ranks ";
+};
+
+TEST_F(SelectCommandInLittleMemory, ChoosesTheSameKilledAtAnyMoment) {
+    ASSERT_EQ(run(flags_ + "whole --report whole.json").exit_code, 0);
+    const auto memory_of = [&](const std::string& report) {
+        return nlohmann::json::parse(read_file(folder_ / report))["memory"];
+    };
+    EXPECT_EQ(memory_of("whole.json")["planned_file_bytes"], 0);
+    EXPECT_GT(memory_of("whole.json")["planned_bytes"], 7'000'000);
+    const Outcome outcome = run(flags_ + "files --report files.json" + little_ + "1");
+    ASSERT_EQ(outcome.exit_code, 0) << outcome.error;
+    EXPECT_EQ(read_file(folder_ / "files"), read_file(folder_ / "whole"));
+    EXPECT_GT(memory_of("files.json")["planned_file_bytes"], 200'000 * 17);
+    EXPECT_LE(memory_of("files.json")["planned_bytes"], 7'000'000);
+    EXPECT_LE(memory_of("files.json")["peak_bytes"], memory_of("files.json")["planned_bytes"]);
+    for (const char* seconds : {"0.2", "0.5", "0.9"}) {
+        (void)run(flags_ + "killed" + little_ + "1",
+                  std::string("timeout --foreground --signal=KILL ") + seconds);
+    }
+    const Outcome last = run(flags_ + "killed" + little_ + "1");
+    ASSERT_EQ(last.exit_code, 0) << last.error;
+    EXPECT_EQ(read_file(folder_ / "killed"), read_file(folder_ / "whole"));
+    for (const std::string& name : folder_.names()) EXPECT_THAT(name, Not(HasSubstr("state")));
+}
+
+TEST_F(SelectCommandInLittleMemory, SaysWhereItsFilesCannotLie) {
+    EXPECT_THAT(refused(flags_ + "subset --scratch no/folder" + little_ + "1", 1),
+                HasSubstr("no/folder/scratch: cannot create"));
+    std::filesystem::create_directory(folder_ / "disk");
+    if (::mount("tmpfs", (folder_ / "disk").c_str(), "tmpfs", 0, "size=1m") != 0) {
+        GTEST_SKIP() << "cannot mount a small file system";
+    }
+    const Outcome outcome = run(flags_ + "subset --scratch disk" + little_ + "1");
+    const bool empty = std::filesystem::is_empty(folder_ / "disk");
+    ::umount((folder_ / "disk").c_str());
+    EXPECT_EQ(outcome.exit_code, 1);
+    EXPECT_THAT(outcome.error, HasSubstr("No space left on device"));
+    EXPECT_EQ(std::ranges::count(outcome.error, '\n'), 1) << outcome.error;
+    EXPECT_TRUE(empty);
 }
 
 #ifdef VOCABPIPE_MPIRUN
