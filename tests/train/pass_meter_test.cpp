@@ -140,18 +140,30 @@ TEST(PassMeter, GathersTheCostsOfAllRanksOnEveryRank) {
 TEST(DeriveMissing, TakesHalvesOfWholeBackwardsAndTheSumOfHalves) {
     TableCosts whole = TableCosts::uniform(1, 1, 100, 0, 0);
     whole.stage_ns[0][static_cast<size_t>(Op::B)] = 201;
-    EXPECT_THAT(derive_missing(whole), ElementsAre(Op::I, Op::W));
+    EXPECT_THAT(derive_missing(whole, {true}), ElementsAre(Op::I, Op::W));
     EXPECT_EQ(cost(whole.stage_ns[0], Op::I), 100);
     EXPECT_EQ(cost(whole.stage_ns[0], Op::W), 101);
 
     TableCosts split = TableCosts::uniform(1, 1, 100, 200, 0);
     split.stage_ns[0][static_cast<size_t>(Op::B)] = 0;
-    EXPECT_THAT(derive_missing(split), ElementsAre(Op::B));
+    EXPECT_THAT(derive_missing(split, {true}), ElementsAre(Op::B));
     EXPECT_EQ(cost(split.stage_ns[0], Op::B), 200);
 
     TableCosts all = TableCosts::uniform(1, 1, 0, 200, 0);
-    EXPECT_THAT(derive_missing(all), IsEmpty());
+    EXPECT_THAT(derive_missing(all, {true}), IsEmpty());
     EXPECT_EQ(cost(all.stage_ns[0], Op::F), 1) << "costs of 0 would let orders run away";
+}
+
+TEST(DeriveMissing, GivesTheInputGradientOfAFrozenStageAllOfItsBackward) {
+    TableCosts costs = TableCosts::uniform(1, 3, 100, 0, 0);
+    for (const size_t stage : {1U, 2U}) costs.stage_ns[stage][static_cast<size_t>(Op::B)] = 80;
+    // Nothing below the first stage is trained, so that it has no backward.
+    EXPECT_THAT(derive_missing(costs, {false, false, true}), ElementsAre(Op::I, Op::W));
+    EXPECT_EQ(cost(costs.stage_ns[0], Op::I), 1);
+    EXPECT_EQ(cost(costs.stage_ns[1], Op::I), 80);
+    EXPECT_EQ(cost(costs.stage_ns[1], Op::W), 1);
+    EXPECT_EQ(cost(costs.stage_ns[2], Op::I), 40);
+    EXPECT_EQ(cost(costs.stage_ns[2], Op::W), 40);
 }
 
 }  // namespace

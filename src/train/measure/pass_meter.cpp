@@ -216,9 +216,10 @@ MeasuredCosts PassMeter::gather(Communicator& communicator, Mesh mesh, int stage
     return costs;
 }
 
-std::vector<Op> derive_missing(TableCosts& costs) {
+std::vector<Op> derive_missing(TableCosts& costs, const std::vector<bool>& trained) {
     std::array<bool, kOpTraits.size()> derived{};
-    for (TableCosts::OpCosts& stage : costs.stage_ns) {
+    for (size_t s = 0; s < costs.stage_ns.size(); ++s) {
+        TableCosts::OpCosts& stage = costs.stage_ns[s];
         const auto cost = [&](Op op) -> int64_t& { return stage[static_cast<size_t>(op)]; };
         const auto derive = [&](Op op, int64_t value) {
             cost(op) = value;
@@ -228,8 +229,9 @@ std::vector<Op> derive_missing(TableCosts& costs) {
         const int64_t i = cost(Op::I);
         const int64_t w = cost(Op::W);
         if (b == 0 && i + w > 0) derive(Op::B, i + w);
-        if (i == 0 && b > 0) derive(Op::I, b / 2);
-        if (w == 0 && b > 0) derive(Op::W, b - b / 2);
+        const int64_t of_weights = trained[s] ? b - b / 2 : 0;
+        if (i == 0 && b > 0) derive(Op::I, b - of_weights);
+        if (w == 0 && of_weights > 0) derive(Op::W, of_weights);
         for (const Op op : {Op::F, Op::B, Op::I, Op::W}) {
             cost(op) = std::max<int64_t>(cost(op), 1);
         }

@@ -2,6 +2,9 @@
 #include "src/train/measure/run_meter.hpp"
 
 #include "src/runtime/executor_internals.hpp"
+#include "vocabpipe/model_rank.hpp"
+
+#include <vector>
 
 namespace vocabpipe {
 
@@ -27,8 +30,10 @@ MeasuredCosts RunMeter::measure(const TrainingPlan& plan, TrainedRank& rank) {
     }
     fit_links(links_.median, boundary, measured.wall);
     fit_links(links_.fastest, boundary, measured.cpu);
+    const std::vector<bool> trained =
+        trained_parts(plan.options().model, plan.partition()).stages;
     for (TableCosts* costs : {&measured.wall, &measured.cpu}) {
-        derived_ = derive_missing(*costs);
+        derived_ = derive_missing(*costs, trained);
         costs->communication = plan.costs().communication;
         costs->layers_per_stage = plan.costs().layers_per_stage;
     }

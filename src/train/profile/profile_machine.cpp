@@ -22,6 +22,7 @@
 #include <string>
 #include <tuple>
 #include <utility>
+#include <vector>
 
 namespace vocabpipe {
 
@@ -98,7 +99,8 @@ public:
         costs.communication = plan_->costs().communication;
         costs.local_bytes_per_ns = whole.local_bytes_per_ns;
         std::vector<LinkSample> links = time_links(costs);
-        derive_missing(costs);  // all passes ran, but stages without layers may have cost 0
+        // All passes ran, but stages without layers may have cost 0.
+        derive_missing(costs, std::vector<bool>(costs.stage_ns.size(), true));
         return profile_of(*plan_, costs, {}, std::move(links));
     }
 
