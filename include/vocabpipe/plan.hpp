@@ -5,6 +5,7 @@
 #include "vocabpipe/device_spec.hpp"
 #include "vocabpipe/mesh.hpp"
 #include "vocabpipe/model_config.hpp"
+#include "vocabpipe/parameter_group.hpp"
 #include "vocabpipe/planned_trainer.hpp"
 #include "vocabpipe/profile.hpp"
 #include "vocabpipe/schedule.hpp"
@@ -95,6 +96,9 @@ struct PlanOptions {
     int64_t global_batch_size = 0;              ///< sequences per step
     double memory_gib = 0;                      ///< per GPU; 0: the device's
     PlannedTrainer trainer;                     ///< how the trainer works, where trainers differ
+    /// --param-group of the run, set by use_parameter_groups(). Default: every tensor is trained.
+    std::vector<ParameterGroup> parameter_groups;
+    std::vector<bool> frozen;  ///< ModelPartition::frozen that follows from the groups
     /// What R makes again before each backward.
     std::vector<Recompute> recompute{Recompute::none};
     /// Largest load among the ranks that share experts over their mean load, in every layer; at
@@ -136,6 +140,14 @@ struct PlanOptions {
 /// send less; 1, 2, 4 and 8 sequences per microbatch; and every recomputation. Of a profile, which
 /// knows no tensor or expert ranks and one microbatch, only p and recomputation.
 void list_all_sizes(PlanOptions& options);
+
+/// Plans for a run with these groups: tensors that they freeze have a weight only, and passes that
+/// only these need are left out. Model and profile must be set. Throws UsageError for a group
+/// without tensors, and beside a profile, which knows no names of tensors.
+void use_parameter_groups(PlanOptions& options, std::vector<ParameterGroup> groups);
+
+/// Elements of the tensors that are trained.
+[[nodiscard]] int64_t trained_parameter_count(const PlanOptions& options);
 
 /// Puts a profile and what it was measured with into the options. Throws UsageError if it measured
 /// no layer or no vocabulary row.
@@ -201,7 +213,7 @@ struct PlanRow {
     Evaluation evaluation = Evaluation::simulation;  ///< simulation or pass_times
     int64_t step_ns = 0;  ///< first start to last end over all ranks, optimizer step included
     double tokens_per_second = 0;      ///< of all replicas
-    double mfu = 0;                    ///< 3 x forward FLOPs of the model / (step x GPUs x peak)
+    double mfu = 0;                    ///< FLOPs of the model's step / (step x GPUs x peak)
     double bubble = 0;                 ///< 1 - busy / step, mean over ranks
     PlannedMemory worst;               ///< rank that needs most memory
     int64_t spare_bytes = 0;           ///< memory - worst.total(); negative: does not fit

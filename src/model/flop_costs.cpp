@@ -2,8 +2,8 @@
 #include "vocabpipe/flop_costs.hpp"
 
 #include "src/model/blocks/model_layers.hpp"
-#include "src/model/parameters.hpp"
 #include "src/model/tensor_shard.hpp"
+#include "src/model/trained_tensors.hpp"
 #include "vocabpipe/model_flops.hpp"
 
 #include <algorithm>
@@ -25,25 +25,6 @@ double recomputed_bytes(const ModelConfig& config) {
     return static_cast<double>(elements * size_of(config.dtype)) / config.num_layers;
 }
 
-/// [stage] Which part of the elements of its layers is trained; W takes that part of its time.
-std::vector<double> trained_shares(const ModelConfig& config, const ModelPartition& partition) {
-    const ModelParameters model = model_parameters(config);
-    std::vector<double> shares;
-    auto layer = model.layers.begin();
-    for (const int layers : partition.layers_per_stage) {
-        int64_t all = 0, trained = 0;
-        for (const auto end = layer + layers; layer != end; ++layer) {
-            for (int id = layer->first; id < layer->end; ++id) {
-                const LogicalParameter& p = model.all[static_cast<size_t>(id)];
-                all += p.rows * p.cols;
-                if (!partition.is_frozen(id)) trained += p.rows * p.cols;
-            }
-        }
-        shares.push_back(all == 0 ? 1 : static_cast<double>(trained) / static_cast<double>(all));
-    }
-    return shares;
-}
-
 }  // namespace
 
 TableCosts flop_costs(const ModelConfig& config, const ModelPartition& partition,
@@ -59,7 +40,8 @@ TableCosts flop_costs(const ModelConfig& config, const ModelPartition& partition
     };
     const double recomputed = recomputed_bytes(config);
     TableCosts costs;
-    const std::vector<double> trained = trained_shares(config, partition);
+    const TrainedTensors tensors(config, ModelLayers(config), partition.frozen);
+    const std::vector<double> trained = tensors.stage_shares(partition.layers_per_stage);
     for (size_t s = 0; s < partition.layers_per_stage.size(); ++s) {
         const int layers = partition.layers_per_stage[s];
         TableCosts::OpCosts stage{};
@@ -75,7 +57,6 @@ TableCosts flop_costs(const ModelConfig& config, const ModelPartition& partition
         }
         costs.stage_ns.push_back(stage);
     }
-    const bool output_frozen = partition.is_frozen(model_parameters(config).output);
     for (int rank = 0; rank < schedule.ranks; ++rank) {
         TableCosts::OpCosts shard{};
         const double gemm =
@@ -84,7 +65,7 @@ TableCosts flop_costs(const ModelConfig& config, const ModelPartition& partition
             kNominalFlopsPerNs;
         const bool one = schedule.barriers == Barriers::one;
         set(shard, Op::S, ns(one ? 2 * gemm : gemm));
-        const double weight_gradient = output_frozen ? 0 : gemm;
+        const double weight_gradient = tensors.output() ? gemm : 0;
         set(shard, Op::T, ns(one ? weight_gradient : gemm + weight_gradient));
         const int64_t rows =
             ns(tokens * h * static_cast<double>(size_of(config.dtype)) / kBytesPerNs);

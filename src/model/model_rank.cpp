@@ -14,6 +14,7 @@
 #include "src/model/rotary_tables.hpp"
 #include "src/model/router_sums.hpp"
 #include "src/model/tensor_shard.hpp"
+#include "src/model/trained_tensors.hpp"
 #include "src/model/transformer_stage.hpp"
 #include "vocabpipe/context_cut.hpp"
 #include "vocabpipe/error.hpp"
@@ -176,20 +177,8 @@ ReportEntries report_entries(const ModelConfig& config) {
 }
 
 TrainedParts trained_parts(const ModelConfig& config, const ModelPartition& partition) {
-    TrainedParts trained{.embedding = !partition.is_frozen(model_parameters(config).embedding)};
-    const std::vector<StageLayers> stages = stages_of(config, partition);
-    int first = static_cast<int>(stages.size()) - 1;
-    for (size_t s = 0; s < stages.size(); ++s) {
-        const std::vector<ParameterRows> parameters = stage_parameters(config, stages[s]);
-        trained.stages.push_back(partition.frozen.empty() ||
-                                 !std::ranges::all_of(parameters, [&](const auto& part) {
-                                     return partition.is_frozen(part.id);
-                                 }));
-        const bool has_routers = !routed_layers_of(config, stages[s]).empty();
-        if (trained.stages.back() || has_routers) first = std::min(first, static_cast<int>(s));
-    }
-    trained.first_backward = trained.embedding ? 0 : first;
-    return trained;
+    return TrainedTensors(config, ModelLayers(config), partition.frozen)
+        .parts(partition.layers_per_stage);
 }
 
 StepSizes step_sizes(const ModelConfig& config, const ModelPartition& partition,

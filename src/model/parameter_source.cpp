@@ -3,6 +3,7 @@
 
 #include "vocabpipe/error.hpp"
 
+#include <numeric>
 #include <utility>
 
 namespace vocabpipe {
@@ -13,10 +14,20 @@ Parameter* ParameterList::next(LogicalParameter parameter) {
 }
 
 Parameter* ParameterCount::next(LogicalParameter parameter) {
+    all_.push_back({.cut = parameter.cut,
+                    .elements = parameter.rows * parameter.cols,
+                    .correction_bias = parameter.correction_bias});
+    return nullptr;
+}
+
+void ElementCount::add(const ParameterCount::Counted& parameter) {
     (parameter.correction_bias ? correction_biases_
                                : elements_[static_cast<size_t>(parameter.cut)]) +=
-        parameter.rows * parameter.cols;
-    return nullptr;
+        parameter.elements;
+}
+
+int64_t ElementCount::total() const {
+    return std::accumulate(elements_.begin(), elements_.end(), int64_t{0});
 }
 
 Parameter* HeldParameters::next(LogicalParameter parameter) {

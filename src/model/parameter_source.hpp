@@ -83,14 +83,31 @@ private:
     std::vector<LogicalParameter> all_;
 };
 
-/// Adds up the elements of the parameters that blocks ask for.
+/// Counts the parameters that blocks ask for.
 class ParameterCount final : public ParameterSource {
 public:
+    /// Elements of a parameter, of all ranks that share it.
+    struct Counted {
+        TensorCut cut = TensorCut::repeated;
+        int64_t elements = 0;
+        bool correction_bias = false;
+    };
+
     Parameter* next(LogicalParameter parameter) override;
+    /// In the order of their ids.
+    [[nodiscard]] const std::vector<Counted>& all() const { return all_; }
+
+private:
+    std::vector<Counted> all_;
+};
+
+/// Adds up elements of parameters, by how ranks share them.
+class ElementCount {
+public:
+    void add(const ParameterCount::Counted& parameter);
     /// Elements of all ranks that share a parameter, without correction biases.
-    [[nodiscard]] int64_t elements(TensorCut cut) const {
-        return elements_[static_cast<size_t>(cut)];
-    }
+    [[nodiscard]] int64_t of(TensorCut cut) const { return elements_[static_cast<size_t>(cut)]; }
+    [[nodiscard]] int64_t total() const;  ///< without correction biases
     [[nodiscard]] int64_t correction_biases() const { return correction_biases_; }
 
 private:

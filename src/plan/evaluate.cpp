@@ -4,6 +4,8 @@
 // that are too large to simulate.
 #include "src/plan/evaluate.hpp"
 
+#include "src/model/blocks/model_layers.hpp"
+#include "src/model/trained_tensors.hpp"
 #include "src/plan/end_of_step.hpp"
 #include "src/plan/list_memory.hpp"
 #include "src/plan/planned_config.hpp"
@@ -121,6 +123,28 @@ StepModel model_of(const PlanOptions& options, const Candidate& candidate) {
     return step_model(options, units, candidate);
 }
 
+/// FLOPs of the model per token of a step: three forwards, without those of frozen weights'
+/// gradients and of the backwards below the lowest trained layer.
+double step_flops_per_token(const PlanOptions& options) {
+    const ModelConfig config = planned_config(options);
+    const double forward = forward_flops_per_token(config);
+    if (options.frozen.empty()) return 3 * forward;
+    const ModelLayers layers(config);
+    const TrainedTensors tensors(config, layers, options.frozen);
+    double sum =
+        2 * forward + (tensors.output() ? 1 : 0) * (forward - layers_flops_per_token(config));
+    for (int layer = 0; layer < layers.count(); ++layer) {
+        const BlockWork work = layers[layer].block.work(config.seq_length);
+        const double products = work.flops() - work.heads_flops;
+        // The gradients of attention's heads take two forwards, and are of no weight.
+        if (layer < tensors.first_backward_layer())
+            sum -= work.flops();
+        else
+            sum += work.heads_flops + tensors.layer(layer).share * products;
+    }
+    return sum;
+}
+
 PlanRow row_of(const PlanOptions& options, const Candidate& candidate, const StepModel& step,
                const Schedule& order, Evaluation evaluation) {
     const Outcome outcome =
@@ -134,7 +158,7 @@ PlanRow row_of(const PlanOptions& options, const Candidate& candidate, const Ste
         static_cast<double>(options.global_batch_size) * static_cast<double>(options.seq_length);
     row.tokens_per_second = tokens / seconds;
     if (!options.profile) {
-        row.mfu = 3 * forward_flops_per_token(planned_config(options)) * tokens /
+        row.mfu = step_flops_per_token(options) * tokens /
                   (seconds * options.gpus * options.device.peak_tflops.value * 1e12);
     }
     for (size_t rank = 0; rank < step.persistent.size(); ++rank) {

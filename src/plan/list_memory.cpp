@@ -45,6 +45,10 @@ private:
                    ? 0
                    : stage(forward).recomputed;
     }
+    /// Whether a backward follows that needs what F leaves.
+    bool has_backward(const Pass& forward) const {
+        return train_ && forward.stage >= schedule_.first_backward;
+    }
     bool last(const Pass& pass) const { return pass.stage + 1 == schedule_.stages; }
 
     int64_t workspace(const Pass& pass) const {
@@ -127,7 +131,9 @@ private:
                 if (pass.op == W) alive_.activations -= stage(pass).for_weight;
                 break;
             case F:
-                if (!train_) alive_.activations -= stage(pass).saved + born(pass) + boundary_;
+                if (!has_backward(pass)) {
+                    alive_.activations -= stage(pass).saved + born(pass) + boundary_;
+                }
                 break;
             case T:
                 alive_.vocabulary -= kept_for_weight();

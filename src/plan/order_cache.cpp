@@ -3,6 +3,7 @@
 
 #include "vocabpipe/make_order.hpp"
 #include "vocabpipe/make_schedule.hpp"
+#include "vocabpipe/trained_parts.hpp"
 #include "vocabpipe/with_recomputation.hpp"
 
 namespace vocabpipe {
@@ -11,7 +12,10 @@ Schedule OrderCache::order(const StepModel& step, const Candidate& candidate) {
     OrderSource source{.name = candidate.schedule,
                        .recompute = candidate.recompute != Recompute::none};
     const Generator& family = generator(candidate.schedule);
-    if (!family.searches) return make_order(source, step.generate);
+    const auto make = [&] {
+        return without_frozen_passes(make_order(source, step.generate), step.trained);
+    };
+    if (!family.searches) return make();
     ScheduleOptions options = step.generate;
     if (source.recompute) options.costs = with_recomputation(options.costs);
     Key key{options.ranks, options.microbatches, options.rule.memory_limit, options.costs.hop};
@@ -34,7 +38,7 @@ Schedule OrderCache::order(const StepModel& step, const Candidate& candidate) {
     });
     if (entry->error) std::rethrow_exception(entry->error);
     source.passes = &entry->passes;
-    return make_order(source, step.generate);
+    return make();
 }
 
 }  // namespace vocabpipe

@@ -19,8 +19,8 @@ namespace vocabpipe {
 /// from several threads.
 class OrderCache {
 public:
-    /// The candidate's passes in the order of its family for these costs. Throws UsageError if the
-    /// family cannot order them.
+    /// The candidate's passes in the order of its family for these costs, without those that only
+    /// frozen parameters need. Throws UsageError if the family cannot order them.
     [[nodiscard]] Schedule order(const StepModel& step, const Candidate& candidate);
 
 private:

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/plan/place_parameters.hpp"
 
-#include "src/model/blocks/layer_options.hpp"
 #include "src/model/tensor_shard.hpp"
 
 #include <map>
@@ -14,6 +13,10 @@ void PlaceParameters::add(GradientBucket::Of of, int stage, Axis axis, int64_t e
 }
 
 int64_t PlaceParameters::stored() const {
+    return trained() + frozen_;
+}
+
+int64_t PlaceParameters::trained() const {
     int64_t sum = 0;
     for (const Part& part : parts_) sum += is_copy(part) ? 0 : part.elements;
     return sum;
@@ -26,7 +29,7 @@ int64_t PlaceParameters::differentiated() const {
 }
 
 int64_t PlaceParameters::updated(int zero) const {
-    if (zero == 0) return stored();
+    if (zero == 0) return trained();
     int64_t sum = 0;
     for (const Part& part : parts_) {
         if (!is_copy(part)) sum += largest_part(part.elements, mesh_.size_of(part.axis));
@@ -66,29 +69,29 @@ std::vector<GradientBucket> PlaceParameters::buckets(bool parts) const {
 namespace {
 
 /// Adds the parameters of blocks, one bucket per axis, as a run does for each layer.
-void add_blocks(PlaceParameters& place, int stage, const ParameterCount& count, const Mesh& mesh) {
+void add_blocks(PlaceParameters& place, int stage, const TrainedTensors::Part& part,
+                const Mesh& mesh) {
     std::map<Axis, int64_t> elements;
     for (const auto& [cut, ranks] : {std::pair{TensorCut::repeated, 1},
                                      {TensorCut::rows, mesh.tensor},
                                      {TensorCut::columns, mesh.tensor},
                                      {TensorCut::experts, mesh.expert}}) {
-        elements[gradient_axis(cut, mesh.tensor, mesh.expert)] += count.elements(cut) / ranks;
+        elements[gradient_axis(cut, mesh.tensor, mesh.expert)] += part.trained.of(cut) / ranks;
+        place.add_frozen(part.frozen.of(cut) / ranks);
     }
     for (const auto& [axis, of_axis] : elements) {
         place.add(GradientBucket::Of::stage, stage, axis, of_axis);
     }
-    place.add_correction_biases(count.correction_biases());
+    place.add_correction_biases(part.trained.correction_biases());
 }
 
 }  // namespace
 
-std::vector<PlaceParameters> count_parameters(const ModelConfig& config, const ModelLayers& layers,
+std::vector<PlaceParameters> count_parameters(const ModelConfig& config,
+                                              const TrainedTensors& tensors,
                                               const Schedule& placement,
                                               const Candidate& candidate) {
     const Mesh& mesh = candidate.mesh;
-    ParameterCount positions, final_norm;
-    (void)EmbeddedTokens(embedded_tokens_options(config), positions);
-    (void)Norm(final_norm_options(config), final_norm);
     std::vector<PlaceParameters> places(static_cast<size_t>(placement.ranks),
                                         PlaceParameters(mesh));
     const int stages = static_cast<int>(candidate.layers_per_stage.size());
@@ -96,18 +99,22 @@ std::vector<PlaceParameters> count_parameters(const ModelConfig& config, const M
         const auto s = static_cast<size_t>(stage);
         PlaceParameters& place = places[static_cast<size_t>(placement.rank_of_stage[s])];
         const int end = layer + candidate.layers_per_stage[s];
-        for (; layer < end; ++layer) add_blocks(place, stage, layers[layer].parameters, mesh);
-        if (stage == 0) add_blocks(place, stage, positions, mesh);
-        if (stage + 1 == stages) add_blocks(place, stage, final_norm, mesh);
+        for (; layer < end; ++layer) add_blocks(place, stage, tensors.layer(layer), mesh);
+        if (stage == 0) add_blocks(place, stage, tensors.positions(), mesh);
+        if (stage + 1 == stages) add_blocks(place, stage, tensors.final_norm(), mesh);
     }
+    const bool shared = config.tied && placement.input == placement.output;
     for (int k = 0; k < placement.ranks; ++k) {
         PlaceParameters& place = places[static_cast<size_t>(k)];
-        const auto rows = [&](const ShardMap& map) {
-            return largest_part(map.rows(k), mesh.tensor) * config.hidden_size;
+        const auto add = [&](GradientBucket::Of of, const ShardMap& map, bool trained) {
+            const int64_t elements = largest_part(map.rows(k), mesh.tensor) * config.hidden_size;
+            if (trained) return place.add(of, 0, Axis::data, elements);
+            const bool copy = shared && of == GradientBucket::Of::output;
+            if (!copy) place.add_frozen(elements);
         };
-        place.add(GradientBucket::Of::input, 0, Axis::data, rows(placement.input));
-        place.add(GradientBucket::Of::output, 0, Axis::data, rows(placement.output));
-        if (config.tied && placement.input == placement.output) place.share_vocabulary();
+        add(GradientBucket::Of::input, placement.input, tensors.embedding());
+        add(GradientBucket::Of::output, placement.output, tensors.output());
+        if (shared) place.share_vocabulary();
     }
     return places;
 }

@@ -2,7 +2,7 @@
 // Parameters of the ranks at one place of the pipeline, by the axis that adds up their gradients.
 #pragma once
 
-#include "src/model/blocks/model_layers.hpp"
+#include "src/model/trained_tensors.hpp"
 #include "vocabpipe/lower.hpp"
 #include "vocabpipe/plan.hpp"
 #include "vocabpipe/schedule.hpp"
@@ -20,6 +20,8 @@ public:
 
     /// Adds elements whose gradients are added up over `axis`; `of` and `stage` say where they are.
     void add(GradientBucket::Of of, int stage, Axis axis, int64_t elements);
+    /// Adds elements that have a weight only.
+    void add_frozen(int64_t elements) { frozen_ += elements; }
     /// Adds numbers that routers have besides: fp32, without gradients and moments.
     void add_correction_biases(int64_t count) { correction_biases_ += count; }
     /// The output layer's weight is that of the input layer: one weight, two gradients.
@@ -30,8 +32,8 @@ public:
     [[nodiscard]] int64_t correction_biases() const { return correction_biases_; }
     /// Elements with a gradient here.
     [[nodiscard]] int64_t differentiated() const;
-    /// Elements that this rank updates and has moments for: all that it stores with `zero` = 0,
-    /// else a share.
+    /// Elements that this rank updates and has moments for: all trained ones that it stores with
+    /// `zero` = 0, else a share.
     [[nodiscard]] int64_t updated(int zero = 1) const;
     /// Elements whose gradients it sums up for the norm.
     [[nodiscard]] int64_t reported() const;
@@ -51,16 +53,19 @@ private:
         return shared_ && part.of == GradientBucket::Of::output;
     }
 
+    /// Elements with a weight here, without frozen ones.
+    [[nodiscard]] int64_t trained() const;
+
     Mesh mesh_;
     bool shared_ = false;
-    int64_t correction_biases_ = 0;
+    int64_t correction_biases_ = 0, frozen_ = 0;
     std::vector<Part> parts_;
 };
 
-/// [pipeline rank] Parameters of a candidate of a model with these layers, with its stages and
+/// [pipeline rank] Parameters of a candidate of a model with these tensors, with its stages and
 /// vocabulary rows placed as in `placement`.
 [[nodiscard]] std::vector<PlaceParameters> count_parameters(const ModelConfig& config,
-                                                            const ModelLayers& layers,
+                                                            const TrainedTensors& tensors,
                                                             const Schedule& placement,
                                                             const Candidate& candidate);
 

@@ -14,10 +14,11 @@ namespace {
 
 using json = nlohmann::ordered_json;
 
-json model_json(const PlannedModel& model) {
-    const ModelConfig& config = model.config;
-    json result{{"name", model.name},
+json model_json(const PlanOptions& options) {
+    const ModelConfig& config = options.model.config;
+    json result{{"name", options.model.name},
                 {"parameters", parameter_count(config)},
+                {"trained_parameters", trained_parameter_count(options)},
                 {"num_layers", config.num_layers},
                 {"hidden_size", config.hidden_size},
                 {"ffn_hidden_size", config.ffn_hidden_size},
@@ -169,7 +170,7 @@ json vocabulary_json(const Plan& plan) {
 std::string plan_json(const Plan& plan) {
     const PlanOptions& options = plan.options;
     json result{{"version", 2},
-                {"model", model_json(options.model)},
+                {"model", model_json(options)},
                 {"device", options.profile ? json(nullptr) : device_json(options.device)},
                 {"profile", options.profile ? profile_json(*options.profile) : json(nullptr)},
                 {"gpus", options.gpus},

@@ -76,6 +76,10 @@ std::string head(const Plan& plan) {
                           o.moe_imbalance)
                     : "all of a layer on one GPU\n";
     }
+    if (!o.frozen.empty()) {
+        text += format("         %.2f B parameters trained, the others frozen\n",
+                       static_cast<double>(trained_parameter_count(o)) * 1e-9);
+    }
     const double memory = o.gpu_memory_gib();
     if (o.profile) {
         text += format(

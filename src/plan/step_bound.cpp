@@ -45,8 +45,9 @@ public:
             const int64_t after_first = microbatches_ * (backwards + of_rank(r, G));
             const int64_t all =
                 after_first + microbatches_ * (forwards(r) + of_rank(r, S) + of_rank(r, T));
-            ends[r] = std::max({microbatches_ * of_rank(r, E) + all, first_forward(r) + all,
-                                first_backward(r) + after_first});
+            ends[r] = std::max(microbatches_ * of_rank(r, E), first_forward(r)) + all;
+            if (!has_backward(own_[r].back())) continue;
+            ends[r] = std::max(ends[r], first_backward(r) + after_first);
         }
         for (size_t r = 0; r < own_.size(); ++r) {
             result.output.push_back(forward_end_.back() + microbatches_ * of_rank(r, T));
@@ -64,7 +65,9 @@ public:
             for (const size_t s : own_[r]) {
                 const StageBytes& bytes = step_.sizes.stages[s];
                 const int64_t whole = bytes.saved + (recomputes_ ? 0 : bytes.recomputed);
-                const int64_t life = forward(s) + backward_begin_[s] - forward_end_[s] + work(s);
+                const int64_t life =
+                    forward(s) +
+                    (has_backward(s) ? backward_begin_[s] - forward_end_[s] + work(s) : 0);
                 byte_ns += static_cast<double>(whole) * static_cast<double>(life);
                 if (!recomputes_) continue;
                 byte_ns += static_cast<double>(bytes.recomputed) *
@@ -84,10 +87,12 @@ public:
         for (size_t r = 0; r < own_.size(); ++r) {
             int64_t saved = 0;
             for (const size_t s : own_[r]) {
+                if (!has_backward(s)) continue;
                 const StageBytes& bytes = step_.sizes.stages[s];
                 saved += bytes.saved + (recomputes_ ? 0 : bytes.recomputed);
             }
-            const StageBytes& highest = step_.sizes.stages[own_[r].back()];
+            const size_t last = own_[r].back();
+            const StageBytes highest = has_backward(last) ? step_.sizes.stages[last] : StageBytes();
             const int64_t backward =
                 (recomputes_ ? highest.recomputed : 0) +
                 (splits_ ? std::min(highest.backward_workspace, highest.input_gradient_workspace)
@@ -103,7 +108,20 @@ private:
     [[nodiscard]] size_t rank_of(size_t stage) const {
         return static_cast<size_t>(placement_.rank_of_stage[stage]);
     }
+    /// Whether the step needs backwards of the stage.
+    [[nodiscard]] bool has_backward(size_t stage) const {
+        return static_cast<int>(stage) >= step_.trained.first_backward;
+    }
+    /// The first stage of a rank that has backwards; `stages_`: none.
+    [[nodiscard]] size_t lowest_backward(size_t rank) const {
+        const auto found =
+            std::ranges::find_if(own_[rank], [&](size_t s) { return has_backward(s); });
+        return found == own_[rank].end() ? stages_ : *found;
+    }
+    /// Nanoseconds of a pass of a stage; 0 where the step leaves it out.
     [[nodiscard]] int64_t of_stage(size_t stage, Op op) const {
+        if (op != F && !has_backward(stage)) return 0;
+        if (op == W && !step_.trained.stages[stage]) return 0;
         return costs_(0, {.op = op, .stage = static_cast<uint16_t>(stage)});
     }
     [[nodiscard]] int64_t forward(size_t stage) const { return of_stage(stage, F); }
@@ -115,8 +133,9 @@ private:
         return splits_ ? std::min(of_stage(stage, I) + of_stage(stage, W), of_stage(stage, B))
                        : of_stage(stage, B);
     }
-    /// Nanoseconds of E, G, S or T on a rank; 0 where it has no rows.
+    /// Nanoseconds of E, G, S or T on a rank; 0 where it has no rows, or they are frozen.
     [[nodiscard]] int64_t of_rank(size_t rank, Op op) const {
+        if (op == G && !step_.trained.embedding) return 0;
         const auto r = static_cast<int>(rank);
         const ShardMap& map = op == E || op == G ? placement_.input : placement_.output;
         return map.rows(r) == 0 ? 0 : costs_(r, {.op = op});
@@ -182,10 +201,10 @@ private:
     /// the output layer needs for them. From there it goes to the first stage.
     void add_way_to_first_stage(PassEnds& ends) const {
         int64_t at = 0;  // end of some backward of stage s, W not included
-        for (size_t s = stages_; s-- > 0;) {
+        for (size_t s = stages_; s-- > 0 && has_backward(s);) {
             if (s + 1 < stages_) at += hop(s + 1, s) + critical(s);
             const size_t r = rank_of(s);
-            if (own_[r].front() == s) {
+            if (lowest_backward(r) == s) {
                 const int64_t backwards =
                     microbatches_ * sum(r, [&](size_t of) { return critical(of); });
                 const int64_t before = microbatches_ * (forwards(r) + of_rank(r, S) +

@@ -8,6 +8,7 @@
 #include "src/model/blocks/stage_memory.hpp"
 #include "src/model/rotary_tables.hpp"
 #include "src/model/tensor_shard.hpp"
+#include "src/model/trained_tensors.hpp"
 #include "src/plan/place_parameters.hpp"
 #include "src/plan/planned_config.hpp"
 #include "src/plan/profiled_model.hpp"
@@ -66,8 +67,17 @@ double reduce_traffic(const StepModel& step, int rank, const Candidate& candidat
     return 4 * kSum * touched * hidden;
 }
 
+/// The trained part of a layer's weights have gradients.
+LayerTimes trained_times(const LayerTimes& whole, double share) {
+    LayerTimes times = whole;
+    times.weight_gradient *= share;
+    times.backward -= (1 - share) * (whole.backward - whole.input_gradient);
+    return times;
+}
+
 void set_costs(StepModel& step, const UnitCosts& units, const Candidate& candidate,
-               const std::vector<PlaceParameters>& parameters, const PlanOptions& options) {
+               const TrainedTensors& tensors, const std::vector<PlaceParameters>& parameters,
+               const PlanOptions& options) {
     using enum Op;
     const auto set = [](TableCosts::OpCosts& costs, Op op, double value) {
         costs[static_cast<size_t>(op)] = ns(value);
@@ -75,11 +85,14 @@ void set_costs(StepModel& step, const UnitCosts& units, const Candidate& candida
     const Schedule& placement = step.placement;
     const bool overlaps = placement.ranks > 1 && sharded(candidate.vocab_mode);
     const double slower = overlaps ? units.overlapped : 1;
-    auto next = units.layers.begin();
+    int layer = 0;
     for (const int layers : candidate.layers_per_stage) {
         TableCosts::OpCosts stage{};
         LayerTimes all;
-        for (const auto end = next + layers; next != end; ++next) all.add(*next);
+        for (const int end = layer + layers; layer < end; ++layer) {
+            all.add(trained_times(units.layers[static_cast<size_t>(layer)],
+                                  tensors.layer(layer).share));
+        }
         set(stage, F, slower * all.forward);
         set(stage, I, slower * all.input_gradient);
         set(stage, W, slower * all.weight_gradient);
@@ -107,7 +120,8 @@ void set_costs(StepModel& step, const UnitCosts& units, const Candidate& candida
         const double gather = alone ? units.gathered_logits.of(held) : 0;
         const double gradient = units.output_gradient.of(rows);
         const double score = units.logits.of(rows) + gather + softmax_rows * softmax * 2 / 3;
-        const double weight = units.output_weight_gradient.of(rows) + softmax_rows * softmax / 3;
+        const double weight = (tensors.output() ? units.output_weight_gradient.of(rows) : 0) +
+                              softmax_rows * softmax / 3;
         set(rank, S, rows == 0 ? 0 : units.vocabulary_pass + score + (early ? gradient : 0));
         set(rank, T, rows == 0 ? 0 : units.vocabulary_pass + weight + (early ? 0 : gradient));
         set(rank, E, input_share > 0 ? units.vocabulary_pass + units.embedding : 0);
@@ -145,7 +159,7 @@ void wait_for_messages(StepModel& step) {
 /// of a rank's parameters, where the step is placed as profiled.
 std::vector<PersistentBytes> set_profiled(StepModel& step, const Profile& profile,
                                           const Candidate& candidate, const ModelConfig& config,
-                                          const ModelLayers& layers,
+                                          const TrainedTensors& tensors,
                                           const std::vector<PlaceParameters>& parameters) {
     using enum Op;
     StepPrice price =
@@ -158,7 +172,7 @@ std::vector<PersistentBytes> set_profiled(StepModel& step, const Profile& profil
     Candidate alone = candidate;
     alone.mesh.data = 1;
     const std::vector<PlaceParameters> whole =
-        count_parameters(config, layers, step.placement, alone);
+        count_parameters(config, tensors, step.placement, alone);
     for (size_t rank = 0; rank < whole.size(); ++rank) {
         const auto share = [&](Op op, int64_t own, int64_t all) {
             int64_t& cost = step.costs.rank_ns[rank][static_cast<size_t>(op)];
@@ -234,7 +248,8 @@ void set_stages(StepSizes& sizes, const PlanOptions& options, const ModelConfig&
 }
 
 StepSizes sizes_of(const PlanOptions& options, const ModelConfig& config, const ModelLayers& layers,
-                   const Schedule& placement, const Candidate& candidate) {
+                   const TrainedTensors& tensors, const Schedule& placement,
+                   const Candidate& candidate) {
     StepSizes sizes;
     sizes.tokens = candidate.micro_batch_size * config.seq_length / candidate.mesh.context;
     sizes.hidden = config.hidden_size;
@@ -243,7 +258,7 @@ StepSizes sizes_of(const PlanOptions& options, const ModelConfig& config, const 
     sizes.context = candidate.mesh.context;
     sizes.tensor = candidate.mesh.tensor;
     sizes.expert = candidate.mesh.expert;
-    sizes.tied = config.tied;
+    sizes.tied = config.tied && tensors.embedding();
     sizes.report_bytes = kReport;
     set_stages(sizes, options, config, layers, candidate);
     for (int rank = 0; rank < placement.ranks; ++rank) {
@@ -275,14 +290,16 @@ StepModel step_model(const PlanOptions& options, const UnitCosts& units, const C
                                       .tensor = mesh.tensor,
                                       .expert = mesh.expert,
                                       .expert_tensor = candidate.expert_tensor});
+    const TrainedTensors tensors(config, layers, options.frozen);
+    step.trained = tensors.parts(candidate.layers_per_stage);
     const std::vector<PlaceParameters> parameters =
-        count_parameters(config, layers, step.placement, candidate);
+        count_parameters(config, tensors, step.placement, candidate);
     std::vector<PersistentBytes> measured;
     if (options.profile) {
-        measured = set_profiled(step, *options.profile, candidate, config, layers, parameters);
+        measured = set_profiled(step, *options.profile, candidate, config, tensors, parameters);
     } else {
-        step.sizes = sizes_of(options, config, layers, step.placement, candidate);
-        set_costs(step, units, candidate, parameters, options);
+        step.sizes = sizes_of(options, config, layers, tensors, step.placement, candidate);
+        set_costs(step, units, candidate, tensors, parameters, options);
         if (!options.trainer.overlap_messages) wait_for_messages(step);
     }
     if (options.pass_times) use_pass_times(step.costs, *options.pass_times);

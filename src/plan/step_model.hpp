@@ -6,6 +6,7 @@
 #include "vocabpipe/lower.hpp"
 #include "vocabpipe/make_schedule.hpp"
 #include "vocabpipe/plan.hpp"
+#include "vocabpipe/trained_parts.hpp"
 
 #include <vector>
 
@@ -16,6 +17,7 @@ namespace vocabpipe {
 struct StepModel {
     ScheduleOptions generate;
     Schedule placement;  ///< no passes: ranks, stages, rank_of_stage, shard maps
+    TrainedParts trained;
     StepCosts costs;
     StepSizes sizes;
     /// [pipeline rank] weights, gradients, optimizer, reserve

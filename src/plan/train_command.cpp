@@ -127,6 +127,9 @@ std::vector<TrainFlag> train_flags_of(const PlanOptions& options, const Candidat
     if (candidate.recompute != Recompute::none) {
         to.add("--recompute-granularity", std::string(to_string(candidate.recompute)));
     }
+    for (const ParameterGroup& group : options.parameter_groups) {
+        to.add("--param-group", group.text);
+    }
     const Mesh& mesh = candidate.mesh;
     const bool shared = mesh.tensor > 1 || mesh.context > 1 || mesh.expert > 1;
     if (shared && options.trainer.blocking_exchanges) to.add("--blocking-exchanges");

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "vocabpipe/trained_parts.hpp"
 
+#include <algorithm>
+#include <functional>
 #include <utility>
 
 namespace vocabpipe {
@@ -23,10 +25,15 @@ bool is_needed(const Pass& pass, const TrainedParts& trained) {
     }
 }
 
+bool all_trained(const TrainedParts& trained) {
+    return trained.embedding && trained.first_backward == 0 &&
+           std::ranges::all_of(trained.stages, std::identity());
+}
+
 }  // namespace
 
 Schedule without_frozen_passes(Schedule schedule, const TrainedParts& trained) {
-    if (schedule.forward_only()) return schedule;
+    if (schedule.forward_only() || all_trained(trained)) return schedule;
     for (std::vector<Pass>& list : schedule.passes) {
         std::vector<Pass> kept;
         for (Pass pass : list) {

@@ -224,15 +224,18 @@ TEST(ModelLayers, LayersThatAreAlikeAreOne) {
               (std::vector{0, 1, 0, 2, 3, 1}));
 }
 
-TEST(ParameterCount, AddsUpElementsByHowRanksShareThem) {
+TEST(ElementCount, AddsUpElementsByHowRanksShareThem) {
     ModelConfig config = narrow_experts();
     config.moe.correction_bias = true;
-    const ParameterCount count = ModelLayers(config)[0].parameters;
-    EXPECT_EQ(count.elements(TensorCut::rows), 24 * 8);
-    EXPECT_EQ(count.elements(TensorCut::columns), 8 * 8 + 24) << "its bias is cut, too";
-    EXPECT_EQ(count.elements(TensorCut::repeated), 8 + 2 * 2 * 8 + 4 * 8);
-    EXPECT_EQ(count.elements(TensorCut::experts), 4 * 3 * 16 * 8);
+    const ModelLayers layers(config);
+    ElementCount count;
+    for (const ParameterCount::Counted& tensor : layers[0].parameters.all()) count.add(tensor);
+    EXPECT_EQ(count.of(TensorCut::rows), 24 * 8);
+    EXPECT_EQ(count.of(TensorCut::columns), 8 * 8 + 24) << "its bias is cut, too";
+    EXPECT_EQ(count.of(TensorCut::repeated), 8 + 2 * 2 * 8 + 4 * 8);
+    EXPECT_EQ(count.of(TensorCut::experts), 4 * 3 * 16 * 8);
     EXPECT_EQ(count.correction_biases(), 4);
+    EXPECT_EQ(count.total(), 24 * 8 + 8 * 8 + 24 + 8 + 2 * 2 * 8 + 4 * 8 + 4 * 3 * 16 * 8);
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 // What a plan says of memory is what a run plans: bytes of stages and shards, weights, gradients
 // and optimizer state of every place, for all families.
 #include "kernels/host/operators.hpp"
+#include "src/model/parameters.hpp"
 #include "src/model/router_sums.hpp"
 #include "src/plan/step_model.hpp"
 #include "vocabpipe/model_rank.hpp"
@@ -9,6 +10,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdlib>
 #include <string>
 #include <utility>
@@ -100,6 +102,32 @@ protected:
     StepModel planned() const {
         return step_model(options_, unit_costs(options_, candidate_), candidate_);
     }
+    /// Bytes of the parameters of every place of the pipeline.
+    void expect_parameters_of_a_run() const {
+        const StepModel plan = planned();
+        const Mesh& mesh = candidate_.mesh;
+        for (int k = 0; k < mesh.pipeline; ++k) {
+            SCOPED_TRACE(k);
+            PersistentBytes most;
+            for (int slice = 0; slice < mesh.slices(); ++slice) {
+                const PersistentBytes bytes = persistent_bytes(config_, partition_, plan.placement,
+                                                               k * mesh.slices() + slice);
+                most = {.weights = std::max(most.weights, bytes.weights),
+                        .gradients = std::max(most.gradients, bytes.gradients),
+                        .optimizer = std::max(most.optimizer, bytes.optimizer)};
+            }
+            const PlannedMemory& memory = plan.persistent[static_cast<size_t>(k)];
+            EXPECT_EQ(memory.weights, static_cast<int64_t>(most.weights));
+            // Sums of routers lie beside gradients.
+            const auto routers =
+                static_cast<int64_t>(RouterSums::bytes(config_, config_.num_layers));
+            EXPECT_LE(std::abs(memory.gradients - static_cast<int64_t>(most.gradients)), routers);
+            // Parts of a bucket are whole rows.
+            constexpr int64_t kHalfRow = 640 * 12 / 2;  // of the widest tensor
+            const int64_t rows = mesh.slices() > 1 ? std::max(memory.optimizer / 500, kHalfRow) : 0;
+            EXPECT_LE(std::abs(memory.optimizer - static_cast<int64_t>(most.optimizer)), rows);
+        }
+    }
 
     ModelConfig config_ = model_of(GetParam().family);
     PlanOptions options_;
@@ -132,26 +160,34 @@ TEST_P(PlannedSizes, OfStagesAreThoseOfARun) {
 }
 
 TEST_P(PlannedSizes, OfParametersAreThoseOfARun) {
-    const StepModel plan = planned();
-    const Mesh& mesh = candidate_.mesh;
-    for (int k = 0; k < mesh.pipeline; ++k) {
-        SCOPED_TRACE(k);
-        PersistentBytes most;
-        for (int slice = 0; slice < mesh.slices(); ++slice) {
-            const PersistentBytes bytes =
-                persistent_bytes(config_, partition_, plan.placement, k * mesh.slices() + slice);
-            most = {.weights = std::max(most.weights, bytes.weights),
-                    .gradients = std::max(most.gradients, bytes.gradients),
-                    .optimizer = std::max(most.optimizer, bytes.optimizer)};
+    expect_parameters_of_a_run();
+}
+
+TEST_P(PlannedSizes, OfFrozenParametersAreThoseOfARun) {
+    const ModelParameters model = model_parameters(config_);
+    const auto range = [](ParameterRange ids, std::vector<bool>& frozen) {
+        std::fill(frozen.begin() + ids.first, frozen.begin() + ids.end, true);
+    };
+    const std::vector<bool> none(model.all.size(), false);
+    std::vector<bool> layers = none, below = none, products = none;
+    for (const size_t layer : {0U, 2U}) range(model.layers[layer], layers);
+    range(model.layers.front(), below);
+    range(model.positions, below);
+    below[static_cast<size_t>(model.embedding)] = true;
+    for (size_t id = 0; id < model.all.size(); ++id) {
+        products[id] = model.all[id].weight_decay && id % 3 != 0;
+    }
+    for (std::vector<bool>& frozen : std::array{layers, below, products}) {
+        for (size_t id = 0; id < model.all.size(); ++id) {
+            if (model.all[id].correction_bias) frozen[id] = false;
         }
-        const PlannedMemory& memory = plan.persistent[static_cast<size_t>(k)];
-        EXPECT_EQ(memory.weights, static_cast<int64_t>(most.weights));
-        // Sums of routers lie beside gradients.
-        const auto routers = static_cast<int64_t>(RouterSums::bytes(config_, config_.num_layers));
-        EXPECT_LE(std::abs(memory.gradients - static_cast<int64_t>(most.gradients)), routers);
-        // Parts of a bucket are whole rows.
-        const int64_t rows = mesh.slices() > 1 ? memory.optimizer / 500 : 0;
-        EXPECT_LE(std::abs(memory.optimizer - static_cast<int64_t>(most.optimizer)), rows);
+        options_.frozen = partition_.frozen = frozen;
+        expect_parameters_of_a_run();
+        const StepModel plan = planned();
+        const TrainedParts run = trained_parts(config_, partition_);
+        EXPECT_EQ(plan.trained.stages, run.stages);
+        EXPECT_EQ(plan.trained.first_backward, run.first_backward);
+        EXPECT_EQ(plan.sizes.tied, step_sizes(config_, partition_, plan.placement).tied);
     }
 }
 

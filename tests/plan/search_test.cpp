@@ -2,6 +2,7 @@
 // The search against a full enumeration of about 2,000 candidates.
 #include "src/plan/search.hpp"
 
+#include "src/model/parameter_groups.hpp"
 #include "src/plan/candidates.hpp"
 #include "src/plan/evaluate.hpp"
 #include "src/plan/order_cache.hpp"
@@ -137,6 +138,27 @@ TEST_F(SearchedPlan, NoStepIsShorterAndNoneNeedsLessMemoryThanItsBound) {
     EXPECT_EQ(families.size(), 16U);
     // Bounds far below the steps would be true, too, but of no use.
     EXPECT_LT(slack / static_cast<double>(3 * all_->rows.size()), 0.2);
+}
+
+// Of eight layers the first three are frozen, with the embedding, and of the others the sixth.
+TEST(FrozenSteps, HaveBoundsThatNoneOfThemIsBelow) {
+    PlanOptions options = small_plan();
+    options.recompute = {Recompute::none, Recompute::selective};
+    options.micro_batch_sizes = {1, 4};
+    use_parameter_groups(options, {parse_parameter_group("*.w?e.*:freeze"),
+                                   parse_parameter_group("*.h.[0125].*:freeze")});
+    const std::vector<Candidate> candidates = list_candidates(options).possible;
+    const Evaluated all = evaluate_all(options, candidates, Evaluation::pass_times);
+    ASSERT_GE(all.rows.size(), 300U);
+    double slack = 0;
+    for (const PlanRow& row : all.rows) {
+        const StepBound bound = bound_of(options, row.candidate);
+        ASSERT_LE(bound.step_ns, row.step_ns) << text_of(row);
+        ASSERT_LE(bound.memory_bytes, row.worst.total()) << text_of(row);
+        ASSERT_LE(bound.fitting_step_ns, row.step_ns) << text_of(row);
+        slack += static_cast<double>(row.step_ns) / static_cast<double>(bound.step_ns) - 1;
+    }
+    EXPECT_LT(slack / static_cast<double>(all.rows.size()), 0.25);
 }
 
 TEST_F(SearchedPlan, FindsTheBestTenOfAllInOrder) {

@@ -2,6 +2,7 @@
 // What passes of a candidate are made of: units of one kind at a time.
 #include "src/plan/step_model.hpp"
 
+#include "src/model/parameter_groups.hpp"
 #include "src/plan/candidates.hpp"
 #include "src/plan/list_steps.hpp"
 #include "src/plan/place_parameters.hpp"
@@ -83,6 +84,28 @@ TEST(StepModel, PassesOfAStageAreThoseOfItsLayers) {
         EXPECT_THAT(times(mode, B), ElementsAre(345, 1035));
         EXPECT_THAT(times(mode, R, Recompute::full), ElementsAre(60, 180));
     }
+}
+
+TEST(StepModel, PassesMakeNoGradientsOfFrozenTensors) {
+    PlanOptions options = thousand_rows();
+    const UnitCosts units =
+        of_layers({.input_gradient = 110, .weight_gradient = 120, .backward = 225},
+                  {.output_gradient = {.per_row = 1}, .output_weight_gradient = {.per_row = 3}});
+    const auto times = [&](const char* group, Op op) {
+        use_parameter_groups(options, {parse_parameter_group(group)});
+        return pass_times(options, units, uneven(VocabMode::none), op);
+    };
+    EXPECT_THAT(times("*.h.0.*:freeze", I), ElementsAre(110, 330));
+    EXPECT_THAT(times("*.h.0.*:freeze", W), ElementsAre(kLeast, 360));
+    EXPECT_THAT(times("*.h.0.*:freeze", B), ElementsAre(110, 675));
+    EXPECT_THAT(times("*.h.1.*:freeze", W), ElementsAre(120, 240)) << "one of three layers";
+    EXPECT_THAT(times("*.h.1.*:freeze", B), ElementsAre(225, 560));
+    EXPECT_THAT(times("*.h.1.*:freeze", T), ElementsAre(kLeast, 4'000));
+    EXPECT_THAT(times("lm_head*:freeze", T), ElementsAre(kLeast, 1'000));
+    EXPECT_THAT(times("lm_head*:freeze", W), ElementsAre(120, 360));
+    // c_fc and c_proj of the MLP are 8 h^2 of 12 h^2 elements, and biases and norms few.
+    EXPECT_NEAR(static_cast<double>(times("*.mlp.*:freeze", W)[1]), 120, 1);
+    EXPECT_NEAR(static_cast<double>(times("*.mlp.*:freeze", B)[1]), 330 + 115, 1);
 }
 
 TEST(StepModel, OneRankHasNoCollectivesToOverlap) {

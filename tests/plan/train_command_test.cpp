@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The command of a row says all that the row is.
+#include "src/model/parameter_groups.hpp"
 #include "tests/plan/plan_cases.hpp"
 #include "tests/schedule/small_profile.hpp"
 
@@ -102,6 +103,14 @@ TEST(TrainCommand, SaysChunksAndLimitsThatAreNotTheFamilysOwn) {
     PlanOptions options = small_plan();
     options.model.config.num_layers = 16;
     EXPECT_THAT(command_of(candidate, options), HasSubstr("--schedule interleaved --chunks 4 "));
+}
+
+TEST(TrainCommand, HasTheParameterGroupsInTheirOrder) {
+    PlanOptions options = small_plan();
+    use_parameter_groups(
+        options, {parse_parameter_group("*.attn.*:lr_mult=1"), parse_parameter_group("*:freeze")});
+    EXPECT_THAT(command_of(of_pipeline({2, 2, 2, 2}), options),
+                HasSubstr(" --param-group '*.attn.*:lr_mult=1' --param-group '*:freeze' "));
 }
 
 TEST(TrainCommand, NamesModelsAsTheyWereNamed) {

@@ -364,6 +364,10 @@ INSTANTIATE_TEST_SUITE_P(
             2, "--show-command 999: the plan has "},
         BadInput{"--model gemma-2-9b --write-config none/run.toml" + kRest, 1, "none/run.toml"},
         BadInput{"--model gemma-2-9b --evaluation guess" + kRest, 2, "--evaluation guess"},
+        BadInput{"--model gemma-2-9b --param-group '*.h.0.*:freeze'" + kRest, 2,
+                 "--param-group *.h.0.*:freeze: "},
+        BadInput{"--model gemma-2-9b --param-group '*:freeze'" + kRest, 2, "nothing to train"},
+        BadInput{"--model gemma-2-9b --param-group '*:frozen'" + kRest, 2, "'PATTERN:freeze'"},
         BadInput{"--model gpt3-175b --gpus 4 --gpu h100 --seq-length 4096 --global-batch-size 8", 2,
                  "--seq-length 4096: gpt3-175b has 2048 learned positions"},
         BadInput{"--model gemma-2-9b --html none/plan.html" + kRest, 1, "none/plan.html"}));

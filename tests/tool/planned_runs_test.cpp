@@ -223,6 +223,16 @@ INSTANTIATE_TEST_SUITE_P(
                  "--model mixture.json --gpu core.json --seq-length 64 --global-batch-size 8 "
                  "--data-parallel-size 2 --expert-tensor-parallel-size 2",
                  "experts shared by 2 (each by 2)", 0.15},
+        PlanCase{"frozen_first_layers",
+                 "--model llama.json --gpu core.json --seq-length 64 --global-batch-size 8 "
+                 "--vocab-size 3000 --param-group '*embed_tokens*:freeze' "
+                 "--param-group '*.layers.[0-2].*:freeze'",
+                 "'*.layers.[0-2].*': 18 tensors, ", 0.15},
+        PlanCase{"frozen_but_attention_of_tensor_ranks",
+                 "--model llama.json --gpu core.json --seq-length 64 --global-batch-size 8 "
+                 "--tensor-model-parallel-size 2 --param-group '*.self_attn.*:lr_mult=1' "
+                 "--param-group '*:freeze'",
+                 "'*': 27 tensors, ", 0.15},
         PlanCase{"memory_limit_and_recomputation",
                  "--model llama.json --gpu core.json --seq-length 64 --global-batch-size 16 "
                  "--micro-batch-size 2 --schedules zb --recompute-granularity full",

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Runs that train adapters: the bits of one rank on any pipeline, and its values on ranks that
 // share stages, sequences or steps.
+#include "src/model/parameter_groups.hpp"
 #include "src/model/parameters.hpp"
-#include "src/step/optimizer/parameter_groups.hpp"
 #include "tests/model/folded_adapters.hpp"
 #include "tests/model/model_cases.hpp"
 #include "tests/train/context_setup.hpp"

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Training on CUDA devices from end to end: the host's curve, the trainer's files, the measured
 // costs; and what is said where the memory of a GPU does not suffice.
+#include "src/model/parameter_groups.hpp"
 #include "src/model/parameters.hpp"
 #include "src/runtime/device/forwarding_device.hpp"
 #include "src/schedule/slice_causes.hpp"
-#include "src/step/optimizer/parameter_groups.hpp"
 #include "src/train/data/megatron_writer.hpp"
 #include "src/train/profile/profile_machine.hpp"
 #include "src/train/run/trainer.hpp"

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Frozen parameters: a run has the bits of the same run in which their rate is 0, on any mesh and
 // with any schedule.
+#include "src/model/parameter_groups.hpp"
 #include "src/model/parameters.hpp"
-#include "src/step/optimizer/parameter_groups.hpp"
 #include "tests/model/model_cases.hpp"
 #include "tests/support/schedule_cases.hpp"
 #include "tests/train/context_setup.hpp"

@@ -5,8 +5,8 @@
 #include "vocabpipe/optimizer_step.hpp"
 
 #include "src/model/model_rank_internals.hpp"
+#include "src/model/parameter_groups.hpp"
 #include "src/model/router_sums.hpp"
-#include "src/step/optimizer/parameter_groups.hpp"
 #include "vocabpipe/operators.hpp"
 #include "vocabpipe/router_options.hpp"
 #include "vocabpipe/step_scalars.hpp"

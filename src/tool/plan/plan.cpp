@@ -24,6 +24,7 @@
 #include "src/tool/support/interrupt.hpp"
 #include "src/tool/support/phase_progress.hpp"
 #include "src/tool/support/text.hpp"
+#include "src/train/options/parameter_group_flag.hpp"
 #include "src/train/options/train_flags.hpp"
 #include "vocabpipe/error.hpp"
 #include "vocabpipe/plan.hpp"
@@ -39,6 +40,7 @@ struct PlanArguments {
     std::string schedules, modes, chunks, layers, tensor, context, pipeline, data, expert, sizes;
     std::string expert_tensor, recompute;
     PlanOptions options;
+    std::vector<ParameterGroup> groups;
     std::optional<int64_t> vocab_size;
     std::optional<double> memory_gib;
     int64_t top = 15;
@@ -156,6 +158,7 @@ void plan_steps(PlanArguments arguments) {
         options.device = load_device(arguments.gpu);
     }
     if (arguments.vocab_size) options.model.config.vocab_size = *arguments.vocab_size;
+    use_parameter_groups(options, arguments.groups);
     options.receive_ahead = receive_ahead_from(arguments.receive_ahead);
     if (arguments.memory_gib) options.memory_gib = *arguments.memory_gib;
     if (!arguments.pass_times.empty()) {
@@ -314,6 +317,7 @@ Command plan_command() {
                          .choices = recompute_names(),
                          .free = true,
                          .unset = "none"},
+                        parameter_group_flag(a->groups),
                         {.names = "--receive-ahead",
                          .value = &a->receive_ahead,
                          .help = "How many passes before its use a simulation posts a receive, or "

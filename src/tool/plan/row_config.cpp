@@ -5,14 +5,28 @@
 #include "src/tool/support/text.hpp"
 #include "src/tool/support/toml_reader.hpp"
 
+#include <algorithm>
 #include <fstream>
+#include <span>
+#include <string>
 #include <string_view>
+#include <vector>
 
 namespace vocabpipe::tool {
 
 namespace {
 
 constexpr std::string_view kFirstLine = "# Flags of train_gpt, from vocabpipe plan";
+
+/// The value of a flag; a list where it is repeated.
+std::string value_of(std::span<const TrainFlag> flags) {
+    if (flags.size() == 1) {
+        return flags.front().value.empty() ? "true" : toml_value(flags.front().value);
+    }
+    std::string all;
+    for (const TrainFlag& flag : flags) all += (all.empty() ? "" : ", ") + toml_value(flag.value);
+    return "[" + all + "]";
+}
 
 }  // namespace
 
@@ -26,9 +40,12 @@ std::string row_config(const Plan& plan, size_t row) {
                one_line(options.model.name).c_str(), counted(options.gpus, "GPU").c_str(),
                one_line(options.device.name).c_str(), static_cast<double>(planned.step_ns) * 1e-6,
                static_cast<double>(planned.worst.total()) / kGib, options.gpu_memory_gib());
-    for (const TrainFlag& flag : train_flags_of(options, planned.candidate)) {
-        text += flag.name.substr(2) + " = " +
-                (flag.value.empty() ? "true" : toml_value(flag.value)) + "\n";
+    const std::vector<TrainFlag> flags = train_flags_of(options, planned.candidate);
+    for (auto flag = flags.begin(); flag != flags.end();) {
+        const auto next = std::find_if(
+            flag, flags.end(), [&](const TrainFlag& other) { return other.name != flag->name; });
+        text += flag->name.substr(2) + " = " + value_of({flag, next}) + "\n";
+        flag = next;
     }
     return text;
 }

@@ -7,8 +7,8 @@
 
 #include "src/model/config_json/model_config_json.hpp"
 #include "src/model/frozen_parameters.hpp"
+#include "src/model/parameter_groups.hpp"
 #include "src/model/parameters.hpp"
-#include "src/step/optimizer/parameter_groups.hpp"
 #include "src/step/same_on_every_rank.hpp"
 #include "src/support/crc32c.hpp"
 #include "src/train/data/data_split.hpp"

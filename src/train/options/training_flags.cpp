@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The flags about training: data, learning rate, optimizer, evaluation.
-#include "src/step/optimizer/parameter_groups.hpp"
 #include "src/support/parse_number.hpp"
+#include "src/train/options/parameter_group_flag.hpp"
 #include "src/train/options/rule_flags.hpp"
 #include "src/train/options/train_flags.hpp"
 #include "vocabpipe/error.hpp"
@@ -243,28 +243,7 @@ FlagGroup optimizer_flags(TrainOptions& t) {
                  .help = "Decoupled weight decay of matrices",
                  .unit = "X",
                  .range = at_least(0)},
-                {.names = "--param-group",
-                 .value = FlagText{.set =
-                                       [&o](const std::vector<std::string>& groups) {
-                                           o.groups.clear();
-                                           for (const std::string& text : groups) {
-                                               o.groups.push_back(parse_parameter_group(text));
-                                           }
-                                       },
-                                   .get =
-                                       [&o] {
-                                           std::string all;
-                                           for (const ParameterGroup& group : o.groups) {
-                                               all += (all.empty() ? "" : " ") + group.text;
-                                           }
-                                           return all;
-                                       }},
-                 .help = "'PATTERN:weight_decay=X,lr_mult=Y': weight decay and learning-rate "
-                         "multiplier of the tensors whose names match PATTERN (wildcards * and ?); "
-                         "'PATTERN:freeze': they keep their values, without gradients and "
-                         "moments; may be repeated; the first match counts",
-                 .unit = "GROUP",
-                 .repeats = true},
+                parameter_group_flag(o.groups),
                 {.names = "--clip-grad",
                  .value = &o.clip_grad,
                  .help = "Maximum global gradient norm; 0: no clipping",

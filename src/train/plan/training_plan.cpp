@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/train/plan/training_plan.hpp"
 
+#include "src/model/parameter_groups.hpp"
 #include "src/model/parameters.hpp"
-#include "src/step/optimizer/parameter_groups.hpp"
 #include "src/train/options/check_options.hpp"
 #include "src/train/plan/plan_profile.hpp"
 #include "vocabpipe/error.hpp"

@@ -5,9 +5,9 @@
 #include "src/train/run/trainer.hpp"
 
 #include "src/model/adapters.hpp"
+#include "src/model/parameter_groups.hpp"
 #include "src/model/parameters.hpp"
 #include "src/runtime/wait.hpp"
-#include "src/step/optimizer/parameter_groups.hpp"
 #include "src/step/same_on_every_rank.hpp"
 #include "src/step/shared_folder.hpp"
 #include "src/support/process_memory.hpp"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Runs with frozen parameters that stop and go on, also with others frozen.
-#include "src/step/optimizer/parameter_groups.hpp"
+#include "src/model/parameter_groups.hpp"
 #include "src/support/safetensors/reader.hpp"
 #include "src/train/checkpoint/checkpoint_folder.hpp"
 #include "tests/train/checkpoint/checkpoint_run.hpp"

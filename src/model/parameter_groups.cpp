@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/step/optimizer/parameter_groups.hpp"
+#include "src/model/parameter_groups.hpp"
 
 #include "src/support/parse_number.hpp"
 #include "vocabpipe/error.hpp"
