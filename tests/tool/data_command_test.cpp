@@ -392,9 +392,56 @@ TEST(DataPrepare, TakesPatternsOfFilesAndLeavesOutBadLines) {
     };
     EXPECT_THAT(refused(all + "--max-bad-lines 1", 3),
                 HasSubstr("b.jsonl: is where more than --max-bad-lines 1 lines had no document"));
-    EXPECT_THAT(refused(all + "u", 2), HasSubstr("--json-keys t u: takes one key"));
     EXPECT_THAT(refused("data prepare --output x --input '*.txt'", 3),
                 HasSubstr("*.txt: no file matches this pattern"));
+}
+
+TEST(DataPrepare, WritesTheTokensOfEveryKey) {
+    const TempFolder folder;
+    testing::write_file(folder / "a.jsonl",
+                        "{\"t\": \"one\", \"s\": \"1\"}\n{\"t\": \"two\"}\n{\"s\": \"2\"}\n");
+    const std::string all = "data prepare --input a.jsonl --output set --json-keys ";
+    const Outcome made = vocabpipe_in(folder, all + "t s --max-bad-lines 1");
+    ASSERT_EQ(made.exit_code, 0) << made.error;
+    EXPECT_EQ(tokens_of(folder / "set_t_document"),
+              (std::vector<int32_t>{'o', 'n', 'e', 256, 't', 'w', 'o', 256}));
+    EXPECT_EQ(tokens_of(folder / "set_s_document"), (std::vector<int32_t>{'1', 256, '2', 256}));
+    EXPECT_THAT(made.output, HasSubstr("train with: --data-path set_t_document "));
+    EXPECT_THAT(made.output, HasSubstr("train with: --data-path set_s_document "));
+    EXPECT_THAT(made.error, HasSubstr("left out a.jsonl line 3: has no \"t\""));
+    EXPECT_THAT(made.error, HasSubstr("left out a.jsonl line 2: has no \"s\""));
+    EXPECT_FALSE(std::filesystem::exists(folder / "set.idx"));
+    // The same as one after the other.
+    const Outcome alone = vocabpipe_in(folder, all + "s --max-bad-lines 1");
+    ASSERT_EQ(alone.exit_code, 0) << alone.error;
+    for (const char* suffix : {".bin", ".idx"}) {
+        EXPECT_EQ(testing::read_file(folder / "set" + std::string(suffix)),
+                  testing::read_file(folder / "set_s_document" + std::string(suffix)));
+    }
+}
+
+TEST(DataPrepare, RefusesSeveralKeysThatAreNoTwoSets) {
+    const TempFolder folder;
+    testing::write_file(folder / "a.jsonl", "{\"t\": \"one\", \"s\": \"1\"}\n");
+    testing::write_file(folder / "b.txt", "plain");
+    testing::write_file(folder / "c.jsonl", "{\"text\": \"chat\", \"learn\": [[0, 2]]}\n");
+    const auto refused = [&](const std::string& arguments) {
+        const Outcome outcome = vocabpipe_in(folder, "data prepare --output set " + arguments);
+        EXPECT_EQ(outcome.exit_code, 2) << outcome.error;
+        EXPECT_FALSE(std::filesystem::exists(folder / "set_t_document.idx"));
+        return outcome.error;
+    };
+    EXPECT_THAT(refused("--input a.jsonl --json-keys t s t"),
+                HasSubstr("--json-keys t s t: has t twice"));
+    EXPECT_THAT(refused("--input a.jsonl --json-keys t ''"), HasSubstr("must not be empty"));
+    EXPECT_THAT(refused("--input a.jsonl --json-keys t a/b"), HasSubstr("prepare a/b alone"));
+    EXPECT_THAT(refused("--input a.jsonl b.txt --json-keys t s"),
+                HasSubstr("--json-keys t s: b.txt is plain text, which has no keys"));
+    EXPECT_THAT(refused("--input c.jsonl --json-keys text learn"),
+                HasSubstr("c.jsonl has chats, of which one key is what is learnt"));
+    EXPECT_THAT(
+        refused("--input a.jsonl --json-keys t s --tokenizer sentencepiece --vocab-size 99"),
+        HasSubstr("would train a vocabulary for each"));
 }
 
 TEST(DataInspect, ReadsLlmcAndRawFiles) {

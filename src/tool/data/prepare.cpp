@@ -23,6 +23,7 @@
 #include "src/support/read_whole_file.hpp"
 #include "src/support/text_layout.hpp"
 #include "src/tool/data/carried_tokenizer.hpp"
+#include "src/tool/data/prepare_arguments.hpp"
 #include "src/tool/data/text_progress.hpp"
 #include "src/tool/support/commands.hpp"
 #include "src/tool/support/interrupt.hpp"
@@ -46,71 +47,11 @@ namespace {
 
 constexpr int kMostCores = CPU_SETSIZE;  // 1024
 
-struct PrepareArguments {
-    std::vector<std::string> inputs;
-    std::string output;
-    std::string tokenizer;   // empty: bytes, or sentencepiece with a model file
-    int64_t vocab_size = 0;  // 0: not given
-    std::string tokenizer_model;
-    std::string separator = "file";
-    bool separator_given = false;
-    std::string format = "auto";
-    std::vector<std::string> json_keys = {"text"};
-    int64_t max_bad_lines = 0;
-    int64_t workers = 0;  // 0: not given
-};
-
 /// The tokenizer, and the bytes of its model if it was trained here.
 struct Vocabulary {
     std::unique_ptr<Tokenizer> tokenizer;
     std::string trained_model;
 };
-
-/// The prefix, even if one of the two files was named.
-std::string output_prefix(const std::string& output) {
-    std::string prefix = output;
-    if (prefix.ends_with(".bin") || prefix.ends_with(".idx")) {
-        prefix.resize(prefix.size() - 4);
-    }
-    if (prefix.empty() || prefix.ends_with('/')) {
-        throw UsageError("--output " + output +
-                         ": is a folder; use a prefix, such as data/mytext for data/mytext.bin and "
-                         "data/mytext.idx");
-    }
-    return prefix;
-}
-
-bool keeps_bytes(const PrepareArguments& options) {
-    return options.tokenizer == "bytes" ||
-           (options.tokenizer.empty() && options.tokenizer_model.empty());
-}
-
-bool trains(const PrepareArguments& options) {
-    return options.tokenizer == "sentencepiece" && options.tokenizer_model.empty();
-}
-
-void check_options(const PrepareArguments& options) {
-    if (options.json_keys.size() != 1) {
-        throw UsageError("--json-keys " + options.json_keys.front() + " " + options.json_keys[1] +
-                         ": takes one key; for several, run once for each, with --output "
-                         "PREFIX_KEY_document as Megatron names them");
-    }
-    const bool model_given = !options.tokenizer_model.empty();
-    if (options.tokenizer == "bytes" && model_given) {
-        throw UsageError("--tokenizer-model: requires --tokenizer sentencepiece, got bytes");
-    }
-    const bool bytes = keeps_bytes(options);
-    if (bytes && options.vocab_size != 0 && options.vocab_size != ByteTokenizer::kVocabSize) {
-        throw UsageError("--vocab-size " + std::to_string(options.vocab_size) +
-                         ": the bytes tokenizer has 257 ids; remove --vocab-size or use "
-                         "--tokenizer sentencepiece");
-    }
-    if (!bytes && !model_given && options.vocab_size == 0) {
-        throw UsageError(
-            "--tokenizer sentencepiece: requires --vocab-size N to train a vocabulary, or "
-            "--tokenizer-model FILE to use one");
-    }
-}
 
 TextKind kind_of(const PrepareArguments& options, const std::string& path) {
     if (options.format == "auto") return text_kind(path);
@@ -166,7 +107,7 @@ void check_outputs(const PrepareArguments& options, const TokenizerFiles& tokeni
 void refuse_binary(const PrepareArguments& options, const std::vector<TextInput>& inputs,
                    const TextCheck& text) {
     const int64_t strange = text.invalid + text.zeros;
-    if (keeps_bytes(options) || strange * 10 < text.bytes || strange == 0) return;
+    if (options.keeps_bytes() || strange * 10 < text.bytes || strange == 0) return;
     throw InputFileError(
         about_inputs(inputs) + ": " + std::to_string(text.invalid) + " of " +
         std::to_string(text.bytes) + " bytes are not UTF-8 and " + std::to_string(text.zeros) +
@@ -179,7 +120,7 @@ void note_invalid(const PrepareArguments& options, const TextCheck& text) {
     std::fprintf(stderr, "vocabpipe: note: %lld of %lld bytes are not UTF-8, first in %s; %s\n",
                  static_cast<long long>(text.invalid), static_cast<long long>(text.bytes),
                  text.first.c_str(),
-                 keeps_bytes(options) ? "they are kept unchanged" : "each is replaced by U+FFFD");
+                 options.keeps_bytes() ? "they are kept unchanged" : "each is replaced by U+FFFD");
 }
 
 Vocabulary make_vocabulary(const PrepareArguments& options, const std::vector<TextInput>& inputs,
@@ -264,7 +205,7 @@ void check_before_training(const PrepareArguments& options, const std::vector<Te
 /// The model that a killed preparation trained, or a new one.
 Vocabulary vocabulary_of(const PrepareArguments& options, const std::vector<TextInput>& inputs,
                          const std::optional<PreparationState>& from, TextProgress& progress) {
-    if (!trains(options)) return make_vocabulary(options, inputs, progress);
+    if (!options.trains()) return make_vocabulary(options, inputs, progress);
     if (from) {
         std::string model = read_whole_file(PartialFile::name_of(options.output + ".model"), "");
         auto trained = std::make_unique<SentencePieceTokenizer>(model, options.output + ".model");
@@ -290,25 +231,59 @@ void print_totals(const PrepareArguments& options, const Prepared& prepared, int
                 static_cast<long long>(vocab_size));
 }
 
-void prepare(PrepareArguments options) {
-    const auto begin = std::chrono::steady_clock::now();
-    options.output = output_prefix(options.output);
-    check_options(options);
-    std::vector<std::string> files;
-    for (const std::string& input : options.inputs) append_matching_files(input, files);
-    options.inputs = std::move(files);
-    int64_t total_bytes = 0;
-    for (const std::string& input : options.inputs) total_bytes += text_file_bytes(input);
-    const std::vector<TextInput> inputs = find_inputs(options);
-    const TokenizerFiles tokenizer_files = options.tokenizer_model.empty()
-                                               ? TokenizerFiles()
-                                               : files_of_tokenizer(options.tokenizer_model);
-    check_outputs(options, tokenizer_files, inputs.front().chats);
-    { const OutputFile probe(options.output + ".bin"); }  // fails before the training, not after it
+/// The token files of one key, or of text.
+struct TokenSet {
+    PrepareArguments options;
+    std::vector<TextInput> inputs;
+    TokenizerFiles tokenizer;
+    std::string arguments;  ///< PreparationState::arguments
+    FoundState found;
+};
 
-    TextProgress progress(total_bytes);
-    const std::string arguments = state_arguments(options, inputs, tokenizer_files);
-    FoundState found = find_preparation_state(options.output, arguments, inputs.size());
+/// Refuses what it can before a set is written.
+TokenSet open_set(const PrepareArguments& options) {
+    TokenSet set{.options = options, .inputs = find_inputs(options)};
+    if (!options.tokenizer_model.empty()) {
+        set.tokenizer = files_of_tokenizer(options.tokenizer_model);
+    }
+    check_outputs(options, set.tokenizer, set.inputs.front().chats);
+    { const OutputFile probe(options.output + ".bin"); }  // fails before the training, not after it
+    set.arguments = state_arguments(options, set.inputs, set.tokenizer);
+    set.found = find_preparation_state(options.output, set.arguments, set.inputs.size());
+    return set;
+}
+
+/// Several keys are of JSON lines.
+void refuse_inputs_without_keys(const PrepareArguments& options,
+                                const std::vector<TextInput>& inputs) {
+    for (const TextInput& input : inputs) {
+        if (!input.json_key.empty() && !input.chats) continue;
+        throw UsageError(options.keys_text() + ": " + input.path +
+                         (input.chats ? " has chats, of which one key is what is learnt"
+                                      : " is plain text, which has no keys") +
+                         "; prepare it apart");
+    }
+}
+
+/// The sets before the one that a kill left in part were written by then.
+size_t first_unwritten(const std::vector<TokenSet>& sets) {
+    for (size_t i = sets.size(); i-- > 1;) {
+        if (!sets[i].found.state) continue;
+        const bool whole = std::all_of(
+            sets.begin(), sets.begin() + static_cast<std::ptrdiff_t>(i), [](const TokenSet& set) {
+                return std::filesystem::exists(set.options.output + ".idx");
+            });
+        if (whole) return i;
+    }
+    return 0;
+}
+
+void prepare_set(TokenSet& set, int64_t input_bytes) {
+    const auto begin = std::chrono::steady_clock::now();
+    const PrepareArguments& options = set.options;
+    const std::vector<TextInput>& inputs = set.inputs;
+    FoundState& found = set.found;
+    TextProgress progress(input_bytes);
     if (!found.why_anew.empty()) {
         std::fprintf(stderr, "vocabpipe: note: %s; beginning anew\n",
                      one_line(found.why_anew).c_str());
@@ -321,7 +296,7 @@ void prepare(PrepareArguments options) {
     const Vocabulary vocabulary = vocabulary_of(options, inputs, found.state, progress);
     CarriedTokenizer carried(options.output);
     if (!vocabulary.trained_model.empty()) carried.take_model(vocabulary.trained_model);
-    carried.take_files(tokenizer_files);
+    carried.take_files(set.tokenizer);
     const InterruptGuard interrupt;
     const Prepared prepared = prepare_tokens(
         {.inputs = inputs,
@@ -330,7 +305,7 @@ void prepare(PrepareArguments options) {
          .max_bad_lines = options.max_bad_lines,
          .workers = workers_of(options),
          .trained_model = vocabulary.trained_model,
-         .arguments = arguments,
+         .arguments = set.arguments,
          .from = std::move(found.state),
          .poll = [&] { interrupt.check(); },
          .progress = [&](int64_t bytes, int64_t tokens) { progress.show(bytes, tokens); },
@@ -351,6 +326,21 @@ void prepare(PrepareArguments options) {
     note_invalid(options, prepared.text);
     const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - begin;
     print_totals(options, prepared, vocabulary.tokenizer->vocab_size(), elapsed.count());
+}
+
+void prepare(PrepareArguments options) {
+    options.check();
+    std::vector<std::string> files;
+    for (const std::string& input : options.inputs) append_matching_files(input, files);
+    options.inputs = std::move(files);
+    int64_t bytes = 0;
+    for (const std::string& input : options.inputs) bytes += text_file_bytes(input);
+    std::vector<TokenSet> sets;
+    for (const PrepareArguments& of_key : options.of_keys()) {
+        sets.push_back(open_set(of_key));
+        if (options.json_keys.size() > 1) refuse_inputs_without_keys(options, sets.back().inputs);
+    }
+    for (size_t i = first_unwritten(sets); i < sets.size(); ++i) prepare_set(sets[i], bytes);
 }
 
 }  // namespace
@@ -404,7 +394,8 @@ Command data_prepare_command() {
                     .choices = {"auto", "text", "jsonl", "chats"}},
                    {.names = "--json-keys,--json-key",
                     .value = &o->json_keys,
-                    .help = "Key of the text in JSON lines",
+                    .help = "Key of the text in JSON lines; several: the tokens of each in "
+                            "PREFIX_KEY_document",
                     .repeats = true},
                    {.names = "--max-bad-lines",
                     .value = &o->max_bad_lines,

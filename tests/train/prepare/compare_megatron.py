@@ -5,9 +5,10 @@
     pip install --no-deps megatron-core && pip install numpy
     tests/train/prepare/compare_megatron.py build/bin/vocabpipe
 
-Documents are random text, each of one range of characters, and some of one character. Megatron's reader must give
-the tokens and borders that were encoded, and its writer must make files of the same bytes. PyTorch is not needed:
-the one file of megatron-core that reads and writes token files uses names of it only.
+Documents are random text, each of one range of characters, and some of one character, under two keys. Megatron's reader
+must give the tokens and borders that were encoded, and its writer must make files of the same bytes, which
+preprocess_data.py names PREFIX_KEY_document. PyTorch is not needed: the one file of megatron-core that reads and
+writes token files uses names of it only.
 """
 import importlib.util
 import json
@@ -21,6 +22,7 @@ import types
 import numpy
 
 DOCUMENTS = 5000
+KEYS = ("text", "title")
 END = 256  # of the byte tokenizer
 
 
@@ -51,8 +53,8 @@ def megatron_files():
     return found
 
 
-def random_documents():
-    numbers = random.Random(5)
+def random_documents(seed):
+    numbers = random.Random(seed)
     documents = []
     for i in range(DOCUMENTS):
         first = numbers.choice([0x20, 0xC0, 0x410, 0x4E00, 0x1F300])
@@ -68,27 +70,32 @@ def write_theirs(megatron, prefix, documents):
     builder.finalize(prefix + ".idx")
 
 
-def compare(tool, folder):
+def compare_key(megatron, key, texts, ours, theirs):
     """The number of differences."""
-    megatron = megatron_files()
-    texts = random_documents()
-    (folder / "texts.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
-    ours, theirs = str(folder / "ours"), str(folder / "theirs")
-    subprocess.run([tool, "data", "prepare", "--input", str(folder / "texts.jsonl"), "--output", ours], check=True,
-                   stdout=subprocess.DEVNULL, timeout=120)
     expected = [list(text.encode()) + [END] for text in texts]
-
     read = megatron.IndexedDataset(ours)
     wrong = sum(read[i].tolist() != tokens for i, tokens in enumerate(expected))
     borders = read.document_indices.tolist() == list(range(len(expected) + 1)) and len(read) == len(expected)
-    print(f"Megatron reads ours: {len(read)} documents, {sum(read.sequence_lengths)} tokens, {wrong} documents wrong, "
-          f"borders {'equal' if borders else 'different'}")
+    print(f"Megatron reads ours of {key}: {len(read)} documents, {sum(read.sequence_lengths)} tokens, {wrong} documents "
+          f"wrong, borders {'equal' if borders else 'different'}")
 
     write_theirs(megatron, theirs, expected)
     different = [suffix for suffix in (".bin", ".idx")
                  if pathlib.Path(ours + suffix).read_bytes() != pathlib.Path(theirs + suffix).read_bytes()]
     print(f"Megatron writes the same documents: {', '.join(different) or 'no file'} different")
     return wrong + (not borders) + len(different)
+
+
+def compare(tool, folder):
+    """The number of differences."""
+    megatron = megatron_files()
+    texts = {key: random_documents(seed) for seed, key in enumerate(KEYS, 5)}
+    lines = (json.dumps(dict(zip(KEYS, line))) + "\n" for line in zip(*texts.values()))
+    (folder / "texts.jsonl").write_text("".join(lines))
+    subprocess.run([tool, "data", "prepare", "--input", str(folder / "texts.jsonl"), "--output", str(folder / "ours"),
+                    "--json-keys", *KEYS], check=True, stdout=subprocess.DEVNULL, timeout=120)
+    return sum(compare_key(megatron, key, texts[key], str(folder / f"ours_{key}_document"), str(folder / f"theirs_{key}"))
+               for key in KEYS)
 
 
 def main():
