@@ -32,6 +32,7 @@
 #include "src/train/data/matching_files.hpp"
 #include "src/train/prepare/prepare_tokens.hpp"
 #include "src/train/text/document_splitter.hpp"
+#include "src/train/text/parquet_texts.hpp"
 #include "src/train/text/text_file.hpp"
 #include "src/train/text/text_input.hpp"
 #include "src/train/text/utf8_check.hpp"
@@ -72,19 +73,22 @@ void refuse_other_chats(const std::vector<TextInput>& inputs) {
     }
 }
 
-/// Tells the JSON lines and the chats among the files.
+/// Tells the JSON lines, the chats and the tables among the files.
 std::vector<TextInput> find_inputs(const PrepareArguments& options) {
     std::vector<TextInput> inputs;
     for (const std::string& path : options.inputs) {
         const TextKind kind = kind_of(options, path);
-        const bool lines = kind != TextKind::plain;
+        const bool lines = kind != TextKind::plain, rows = kind == TextKind::parquet;
+        if (rows) check_parquet_texts(path, options.json_keys.front());
         if (lines && options.separator_given) {
-            throw UsageError("--document-separator " + options.separator + ": each line of " +
-                             path + " is a document; leave it out, or use --input-format text");
+            throw UsageError("--document-separator " + options.separator + ": each " +
+                             (rows ? "row" : "line") + " of " + path +
+                             " is a document; leave it out, or use --input-format text");
         }
         inputs.push_back({.path = path,
                           .json_key = lines ? options.json_keys.front() : std::string(),
-                          .chats = kind == TextKind::chats});
+                          .chats = kind == TextKind::chats,
+                          .parquet = rows});
     }
     refuse_other_chats(inputs);
     return inputs;

@@ -3,6 +3,7 @@
 
 #include <string_view>
 
+#include "src/train/text/chat_line.hpp"
 #include "src/train/text/document_splitter.hpp"
 #include "src/train/text/json_line.hpp"
 #include "src/train/tokenizer/encode_chat.hpp"
@@ -70,14 +71,18 @@ EncodedChunk encode_chunk(const TextChunk& chunk, const TextInput& input,
     for (const TextChunk::Piece& piece : chunk.pieces) {
         const auto text = std::string_view(chunk.text).substr(begin, piece.end - begin);
         begin = piece.end;
+        if (piece.bad != nullptr) {
+            encoder.add_bad_line(piece.line, piece.bad);
+            continue;
+        }
         if (!input.json_key.empty()) {
-            const LineSplitter::Line line{
-                .number = piece.line, .text = text, .too_long = piece.too_long};
             try {
-                if (input.chats) {
-                    encoder.add_chat(chat_of_line(input, line));
+                if (input.parquet) {
+                    encoder.add_document(text);
+                } else if (input.chats) {
+                    encoder.add_chat(chat_of_json_line(text, input.json_key));
                 } else {
-                    encoder.add_document(text_of_line(input, line));
+                    encoder.add_document(text_of_json_line(text, input.json_key));
                 }
             } catch (const BadLine& bad) {
                 encoder.add_bad_line(piece.line, bad.what());

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "src/train/text/json_line.hpp"
+#include "src/train/text/parquet_texts.hpp"
 #include "src/train/text/text_file.hpp"
 
 namespace vocabpipe {
@@ -70,7 +71,8 @@ void read_plain(const TextInput& input, DocumentSeparator separator, Chunks& chu
 void read_lines(const TextInput& input, Chunks& chunks, const std::function<void()>& poll) {
     LineSplitter splitter([&](const LineSplitter::Line& line) {
         if (is_blank_line(line.text) && !line.too_long) return;
-        chunks.add(line.text, {.line = line.number, .too_long = line.too_long});
+        chunks.add(line.text,
+                   {.line = line.number, .bad = line.too_long ? LineSplitter::kTooLong : nullptr});
     });
     read_text_file(
         input.path,
@@ -83,6 +85,20 @@ void read_lines(const TextInput& input, Chunks& chunks, const std::function<void
     chunks.end({});
 }
 
+void read_rows(const TextInput& input, Chunks& chunks, const std::function<void()>& poll) {
+    read_parquet_texts(
+        input.path, input.json_key,
+        [&](const TextRow& row) {
+            chunks.add(row.bad == nullptr ? row.text : std::string_view(),
+                       {.line = row.number, .bad = row.bad});
+        },
+        [&](int64_t bytes) {
+            poll();
+            chunks.read(bytes);
+        });
+    chunks.end({});
+}
+
 }  // namespace
 
 void read_chunks(const std::vector<TextInput>& inputs, size_t index, DocumentSeparator separator,
@@ -90,6 +106,8 @@ void read_chunks(const std::vector<TextInput>& inputs, size_t index, DocumentSep
     Chunks chunks(index, take);
     if (inputs[index].json_key.empty()) {
         read_plain(inputs[index], separator, chunks, poll);
+    } else if (inputs[index].parquet) {
+        read_rows(inputs[index], chunks, poll);
     } else {
         read_lines(inputs[index], chunks, poll);
     }

@@ -13,12 +13,12 @@ namespace vocabpipe {
 /// A part of an input, of about 1 MiB or one line. Chunks are cut at the same places whatever the
 /// number of workers, so a preparation can go on at any of them.
 struct TextChunk {
-    /// A line of JSON, or a piece of plain text.
+    /// A line of JSON, the text of a row, or a piece of plain text.
     struct Piece {
         size_t end = 0;    ///< in `text`; it begins where the previous one ends
-        int64_t line = 0;  ///< of JSON: its number in the file, from 1
+        int64_t line = 0;  ///< of JSON and rows: its number in the file, from 1
         bool ends_document = false;
-        bool too_long = false;  ///< a line that was longer than LineSplitter::kMostBytes
+        const char* bad = nullptr;  ///< why it has no document, where it is known already
     };
 
     size_t input = 0;  ///< index of the file

@@ -20,6 +20,9 @@ public:
     /// 64 MiB: a line in JSON of a document that is longer than books are. Encoding such a line
     /// takes about ten times its bytes.
     static constexpr size_t kMostBytes = size_t{1} << 26;
+    /// What a longer one is.
+    static constexpr const char* kTooLong =
+        "is longer than 64 MiB; cut its document into shorter ones";
 
     struct Line {
         int64_t number = 0;  ///< in the file, from 1

@@ -70,6 +70,13 @@ public:
         return filled;
     }
 
+    /// The first bytes.
+    [[nodiscard]] std::string head() const {
+        std::string head(64, '\0');
+        head.resize(read(head));
+        return head;
+    }
+
 private:
     [[noreturn]] void fail(int error) const {
         throw InputFileError(path_ + ": cannot read: " + std::generic_category().message(error));
@@ -78,6 +85,10 @@ private:
     const std::string& path_;
     int file_;
 };
+
+bool is_parquet(std::string_view head) {
+    return head.starts_with("PAR1");
+}
 
 /// Refuses what is compressed in other ways, and tables.
 void check_content(const std::string& path, std::string_view head) {
@@ -92,10 +103,15 @@ void check_content(const std::string& path, std::string_view head) {
 int64_t text_file_bytes(const std::string& path) {
     const TextFile file(path);
     const int64_t bytes = file.bytes();
-    std::string head(64, '\0');
-    head.resize(file.read(head));
-    if (find_decompressor(path, head) == nullptr) check_content(path, head);
+    const std::string head = file.head();
+    if (find_decompressor(path, head) == nullptr && !is_parquet(head)) check_content(path, head);
     return bytes;
+}
+
+bool is_parquet_file(const std::string& path) {
+    const TextFile file(path);
+    (void)file.bytes();
+    return is_parquet(file.head());
 }
 
 void read_text_file(const std::string& path, const std::function<void(std::string_view)>& take,

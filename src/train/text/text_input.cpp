@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "src/train/text/json_line.hpp"
+#include "src/train/text/parquet_texts.hpp"
 #include "src/train/text/text_file.hpp"
 #include "vocabpipe/error.hpp"
 
@@ -17,15 +18,10 @@ constexpr std::string_view kWhiteSpace = " \t\r\v\f\n";
 /// Thrown to stop reading.
 struct Enough {};
 
-void refuse_long(const LineSplitter::Line& line) {
-    if (line.too_long) {
-        throw BadLine("is longer than 64 MiB; cut its document into shorter ones");
-    }
-}
-
 }  // namespace
 
 TextKind text_kind(const std::string& path) {
+    if (is_parquet_file(path)) return TextKind::parquet;
     std::string head;
     size_t begin = std::string::npos;
     try {
@@ -63,22 +59,13 @@ TextKind text_kind(const std::string& path) {
                : TextKind::plain;
 }
 
-std::string text_of_line(const TextInput& input, const LineSplitter::Line& line) {
-    refuse_long(line);
-    return text_of_json_line(line.text, input.json_key);
-}
-
-ChatLine chat_of_line(const TextInput& input, const LineSplitter::Line& line) {
-    refuse_long(line);
-    return chat_of_json_line(line.text, input.json_key);
-}
-
 std::string about_inputs(const std::vector<TextInput>& inputs) {
     return inputs.front().path + (inputs.size() > 1 ? " and the other inputs" : "");
 }
 
 std::string about_line(const TextInput& input, int64_t line, std::string_view reason) {
-    return input.path + " line " + std::to_string(line) + ": " + std::string(reason);
+    return input.path + (input.parquet ? " row " : " line ") + std::to_string(line) + ": " +
+           std::string(reason);
 }
 
 void read_text(const TextInput& input, const TextSink& sink) {
@@ -87,14 +74,25 @@ void read_text(const TextInput& input, const TextSink& sink) {
         sink.end();
         return;
     }
+    const auto take_bad = [&](int64_t line, const std::string& reason) {
+        if (!sink.bad_line) throw InputFileError(about_line(input, line, reason));
+        sink.bad_line(line, reason);
+    };
+    if (input.parquet) {
+        read_parquet_texts(input.path, input.json_key, [&](const TextRow& row) {
+            if (row.bad != nullptr) return take_bad(row.number, row.bad);
+            sink.text(row.text);
+            sink.end();
+        });
+        return;
+    }
     LineSplitter lines([&](const LineSplitter::Line& line) {
-        if (is_blank_line(line.text) && !line.too_long) return;
+        if (line.too_long) return take_bad(line.number, LineSplitter::kTooLong);
+        if (is_blank_line(line.text)) return;
         try {
-            sink.text(text_of_line(input, line));
+            sink.text(text_of_json_line(line.text, input.json_key));
         } catch (const BadLine& bad) {
-            if (!sink.bad_line) throw InputFileError(about_line(input, line.number, bad.what()));
-            sink.bad_line(line.number, bad.what());
-            return;
+            return take_bad(line.number, bad.what());
         }
         sink.end();
     });

@@ -12,29 +12,26 @@
 namespace vocabpipe {
 
 /// A file of text, or of JSON lines (one object per line, as Megatron's preprocess_data.py reads),
-/// whose documents are the strings of one key.
+/// whose documents are the strings of one key, or a Parquet file, whose documents are those of a
+/// column.
 struct TextInput {
     std::string path;
-    std::string json_key = {};  ///< empty: plain text
+    std::string json_key = {};  ///< or column; empty: plain text
     bool chats = false;         ///< of JSON: every line says what is learnt of it
+    bool parquet = false;       ///< rows instead of lines
 };
 
 /// What a file holds.
-enum class TextKind : uint8_t { plain, json_lines, chats };
+enum class TextKind : uint8_t { plain, json_lines, chats, parquet };
 
 /// Plain text, unless the first line that is not blank is a JSON object; chats, if it says what is
-/// learnt. InputFileError if the file cannot be read or holds an array: objects must stand one per
-/// line.
+/// learnt; or Parquet. InputFileError if the file cannot be read or holds an array: objects must
+/// stand one per line.
 [[nodiscard]] TextKind text_kind(const std::string& path);
-
-/// The document of a line of JSON; BadLine if it has none.
-[[nodiscard]] std::string text_of_line(const TextInput& input, const LineSplitter::Line& line);
-/// The same of a chat, with what is learnt.
-[[nodiscard]] ChatLine chat_of_line(const TextInput& input, const LineSplitter::Line& line);
 
 /// "FILE", or "FILE and the other inputs", in messages about all of them.
 [[nodiscard]] std::string about_inputs(const std::vector<TextInput>& inputs);
-/// "FILE line N: reason", in messages about a line.
+/// "FILE line N: reason", in messages about a line, or a row.
 [[nodiscard]] std::string about_line(const TextInput& input, int64_t line, std::string_view reason);
 
 /// Callbacks of read_text().
@@ -43,12 +40,13 @@ struct TextSink {
     std::function<void(std::string_view block)> text;
     /// The text has ended: the file, or one line's document.
     std::function<void()> end;
-    /// A line of JSON without a document, which is left out. Empty: it is an InputFileError.
+    /// A line of JSON, or a row, without a document, which is left out. Empty: it is an
+    /// InputFileError.
     std::function<void(int64_t line, const std::string& reason)> bad_line = {};
 };
 
-/// Reads all of a file, holding one block or one line of JSON. Errors as read_text_file(), and
-/// "FILE line N: ..." for a bad line.
+/// Reads all of a file, holding one block, one line of JSON, or what read_parquet_texts() holds.
+/// Errors as read_text_file() and read_parquet_texts(), and "FILE line N: ..." for a bad line.
 void read_text(const TextInput& input, const TextSink& sink);
 
 }  // namespace vocabpipe
