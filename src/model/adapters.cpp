@@ -71,10 +71,10 @@ void check_adapters(const ModelConfig& config) {
         throw UsageError("--lora-target-modules all-linear: experts (" + config.family +
                          ") have no adapters; name layers of " + known);
     }
+    const std::vector<std::string> others = modules_of(config, false);
     for (const std::string& target : lora.target_modules) {
         const LoraConfig alone{.rank = lora.rank, .target_modules = {target}};
         const auto targeted = [&](const std::string& module) { return alone.targets(module); };
-        const std::vector<std::string> others = modules_of(config, false);
         const auto other = std::ranges::find_if(others, targeted);
         if (other != others.end()) {
             throw UsageError("--lora-target-modules " + target + ": " + *other +

@@ -6,6 +6,7 @@
 #include "tests/model/folded_adapters.hpp"
 #include "tests/model/model_cases.hpp"
 #include "tests/train/context_setup.hpp"
+#include "tests/train/expert_setup.hpp"
 #include "tests/train/tensor_setup.hpp"
 #include "vocabpipe/model_rank.hpp"
 
@@ -130,6 +131,15 @@ TEST(AdapterTraining, OfAModelWithExpertsIsThatOfOneRank) {
     setup.family = "zb-h1";
     setup.ranks = 2;
     EXPECT_EQ(first_difference(expected, train_on_threads(setup)), "");
+}
+
+TEST(AdapterTraining, OfRanksThatShareExpertsIsThatOfRanksThatDoNot) {
+    TrainingSetup setup =
+        adapted(expert_setup("zb-h1", VocabMode::one_barrier,
+                             {.pipeline = 2, .data = 2, .expert = 2}, "mixtral", DType::fp32, 3));
+    const Training together = train_on_threads(setup);
+    setup.expert = 1;
+    expect_the_values_of(train_on_threads(setup), together, 2e-3);
 }
 
 TEST(AdapterTraining, HasGradientsAndMomentsOfAdaptersOnly) {

@@ -10,7 +10,8 @@ namespace vocabpipe {
 
 namespace {
 
-constexpr size_t kMostTargets = 10'000;  // more names than a model has layers
+constexpr size_t kMostTargets = 1000;
+constexpr double kLargestAlpha = 1e30;
 
 std::vector<std::string> read_targets(const StrictJson& json) {
     std::vector<std::string> targets;
@@ -27,7 +28,7 @@ std::vector<std::string> read_targets(const StrictJson& json) {
 
 LoraConfig read_lora(const StrictJson& json) {
     LoraConfig lora{.rank = json.at("r").integer(1, kWidest),
-                    .alpha = static_cast<float>(json.at("lora_alpha").number(0)),
+                    .alpha = static_cast<float>(json.at("lora_alpha").number(0, kLargestAlpha)),
                     .target_modules = read_targets(json.at("target_modules"))};
     if (lora.alpha == 0) json.at("lora_alpha").fail("must be above 0");
     return lora;

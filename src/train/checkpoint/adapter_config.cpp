@@ -28,7 +28,11 @@ constexpr auto kWithoutEffect = std::to_array<std::string_view>(
 
 LoraConfig load_adapter_config(const std::string& folder) {
     const std::string path = folder + "/" + std::string(kAdapterConfigFile);
-    const StrictJson json = StrictJson::parse(InputFile(path).text(), path);
+    return parse_adapter_config(InputFile(path).text(), path);
+}
+
+LoraConfig parse_adapter_config(std::string_view text, const std::string& path) {
+    const StrictJson json = StrictJson::parse(text, path);
     if (const std::string method = json.at("peft_type").text(); method != kMethod) {
         json.at("peft_type").fail("\"" + method.substr(0, 40) + "\" is not supported; use LORA");
     }

@@ -12,9 +12,12 @@ namespace vocabpipe {
 inline constexpr std::string_view kAdapterConfigFile = "adapter_config.json";
 inline constexpr std::string_view kAdapterFile = "adapter_model.safetensors";
 
-/// Rank, scale and layers of the adapters in PEFT's folder. InputFileError for what this program
-/// does not compute: another method than LoRA, DoRA, rsLoRA, biases, modules that are trained
-/// whole, layers of different ranks. Dropout, which is off here, is ignored.
+/// Rank, scale and layers of the adapters that an adapter_config.json describes. InputFileError for
+/// what this program does not compute: another method than LoRA, DoRA, rsLoRA, biases, modules that
+/// are trained whole, layers of different ranks. Dropout, which is off here, is ignored. `path`:
+/// the file's name in messages.
+[[nodiscard]] LoraConfig parse_adapter_config(std::string_view text, const std::string& path);
+/// parse_adapter_config() of the file in PEFT's folder.
 [[nodiscard]] LoraConfig load_adapter_config(const std::string& folder);
 
 /// adapter_config.json of the model's adapters.
