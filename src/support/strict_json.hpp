@@ -38,6 +38,7 @@ public:
     [[nodiscard]] std::vector<std::pair<std::string, StrictJson>> members() const;
     [[nodiscard]] bool is_null() const { return value_->is_null(); }
     [[nodiscard]] bool is_array() const { return value_->is_array(); }
+    [[nodiscard]] bool is_text() const { return value_->is_string(); }
     /// The values of an array of at most `most`.
     [[nodiscard]] std::vector<StrictJson> items(size_t most) const;
 

@@ -20,9 +20,19 @@ constexpr const char* kMethod = "LORA";
 /// Keys that do not change what adapters compute.
 constexpr auto kWithoutEffect = std::to_array<std::string_view>(
     {"auto_mapping", "base_model_name_or_path", "corda_config", "eva_config", "fan_in_fan_out",
-     "inference_mode", "init_lora_weights", "loftq_config", "lora_dropout", "megatron_config",
-     "megatron_core", "peft_type", "peft_version", "qalora_group_size", "revision",
-     "runtime_config", "task_type"});
+     "inference_mode", "loftq_config", "lora_dropout", "megatron_config", "megatron_core",
+     "peft_type", "peft_version", "qalora_group_size", "revision", "runtime_config", "task_type"});
+
+/// Refuses initial adapters for which PEFT changes the model itself, such as PiSSA's.
+void check_initial(const StrictJson& json) {
+    constexpr const char* kKey = "init_lora_weights";
+    if (!json.has(kKey) || !json.at(kKey).is_text()) return;
+    const std::string how = json.at(kKey).text();
+    if (how == "gaussian" || how == "eva" || how == "orthogonal") return;
+    json.at(kKey).fail("\"" + how.substr(0, 40) +
+                       "\" changes the weights of the model; merge the adapters with PEFT and load "
+                       "that model");
+}
 
 }  // namespace
 
@@ -37,6 +47,7 @@ LoraConfig parse_adapter_config(std::string_view text, const std::string& path) 
         json.at("peft_type").fail("\"" + method.substr(0, 40) + "\" is not supported; use LORA");
     }
     const LoraConfig lora = read_lora(json);
+    check_initial(json);
     for (const std::string& key : json.unread_keys()) {
         if (std::ranges::find(kWithoutEffect, key) != kWithoutEffect.end()) continue;
         if (json.at(key).is_off()) continue;

@@ -253,6 +253,7 @@ TEST_F(AdaptersInCheckpoints, ThatPeftComputesOtherwiseAreRefused) {
              {"bias", "all"},
              {"use_dora", true},
              {"use_rslora", true},
+             {"init_lora_weights", "pissa_niter_16"},
              {"rank_pattern", {{"c_attn", 8}}},
              {"modules_to_save", {"lm_head"}},
              {"something_new", 1}}) {
