@@ -229,7 +229,8 @@ std::vector<Op> derive_missing(TableCosts& costs, const std::vector<bool>& train
         const int64_t i = cost(Op::I);
         const int64_t w = cost(Op::W);
         if (b == 0 && i + w > 0) derive(Op::B, i + w);
-        const int64_t of_weights = trained[s] ? b - b / 2 : 0;
+        const bool has_weights = trained.empty() || trained[s];
+        const int64_t of_weights = has_weights ? b - b / 2 : 0;
         if (i == 0 && b > 0) derive(Op::I, b - of_weights);
         if (w == 0 && of_weights > 0) derive(Op::W, of_weights);
         for (const Op op : {Op::F, Op::B, Op::I, Op::W}) {

@@ -82,9 +82,9 @@ private:
 };
 
 /// Derives the costs that a schedule did not show: B = I + W if backwards were split, I = W = B / 2
-/// if not; I = B where W has nothing to do, because `trained` (TrainedParts::stages) says that the
-/// stage is frozen. Returns the kinds of pass for which a stage got such a cost. Afterwards no
-/// transformer pass costs 0.
-std::vector<Op> derive_missing(TableCosts& costs, const std::vector<bool>& trained);
+/// if not; I = B where W has nothing to do, because `trained` (TrainedParts::stages; empty: all
+/// are) says that the stage is frozen. Returns the kinds of pass for which a stage got such a cost.
+/// Afterwards no transformer pass costs 0.
+std::vector<Op> derive_missing(TableCosts& costs, const std::vector<bool>& trained = {});
 
 }  // namespace vocabpipe

@@ -22,7 +22,6 @@
 #include <string>
 #include <tuple>
 #include <utility>
-#include <vector>
 
 namespace vocabpipe {
 
@@ -99,8 +98,7 @@ public:
         costs.communication = plan_->costs().communication;
         costs.local_bytes_per_ns = whole.local_bytes_per_ns;
         std::vector<LinkSample> links = time_links(costs);
-        // All passes ran, but stages without layers may have cost 0.
-        derive_missing(costs, std::vector<bool>(costs.stage_ns.size(), true));
+        derive_missing(costs);  // all passes ran, but stages without layers may have cost 0
         return profile_of(*plan_, costs, {}, std::move(links));
     }
 
