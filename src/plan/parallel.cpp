@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/plan/parallel.hpp"
 
-#include "src/support/control_groups.hpp"
+#include "src/support/usable_cores.hpp"
 
 #include <algorithm>
 #include <atomic>
@@ -25,10 +25,7 @@ void for_all(size_t count, int threads, const std::function<bool()>& stop,
             }
         }
     };
-    const double cores = std::max(1U, std::thread::hardware_concurrency());
-    const auto hardware =
-        static_cast<size_t>(std::max(1.0, std::min(cores, control_groups().cpus.value_or(cores))));
-    const size_t wanted = threads > 0 ? static_cast<size_t>(threads) : hardware;
+    const auto wanted = static_cast<size_t>(threads > 0 ? threads : usable_cores());
     {
         std::vector<std::jthread> pool;
         for (size_t t = 1; t < std::min(wanted, count); ++t) pool.emplace_back(loop);

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // vocabpipe data prepare: converts text to token files, and trains a tokenizer if asked to.
-#include <sched.h>
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -15,13 +14,13 @@
 #include <utility>
 #include <vector>
 
-#include "src/support/control_groups.hpp"
 #include "src/support/json_text.hpp"
 #include "src/support/output_check.hpp"
 #include "src/support/output_file.hpp"
 #include "src/support/partial_file.hpp"
 #include "src/support/read_whole_file.hpp"
 #include "src/support/text_layout.hpp"
+#include "src/support/usable_cores.hpp"
 #include "src/tool/data/carried_tokenizer.hpp"
 #include "src/tool/data/prepare_arguments.hpp"
 #include "src/tool/data/text_progress.hpp"
@@ -46,7 +45,7 @@ namespace vocabpipe::tool {
 
 namespace {
 
-constexpr int kMostCores = CPU_SETSIZE;  // 1024
+constexpr int kMostWorkers = 1024;  // as many cores as an affinity mask has
 
 /// The tokenizer, and the bytes of its model if it was trained here.
 struct Vocabulary {
@@ -185,16 +184,6 @@ std::string state_arguments(const PrepareArguments& options, const std::vector<T
     return json_text(json);
 }
 
-/// The threads that encode: as many as --workers says, or as cores that the process may use.
-int workers_of(const PrepareArguments& options) {
-    if (options.workers != 0) return static_cast<int>(options.workers);
-    cpu_set_t cores;
-    const int allowed =
-        ::sched_getaffinity(0, sizeof cores, &cores) == 0 ? CPU_COUNT(&cores) : kMostCores;
-    const double quota = control_groups().cpus.value_or(allowed);
-    return std::clamp(static_cast<int>(std::ceil(quota)), 1, allowed);
-}
-
 /// Refuses what is no text before a vocabulary is learned from it: that takes a pass over the text,
 /// which encoding does not need.
 void check_before_training(const PrepareArguments& options, const std::vector<TextInput>& inputs) {
@@ -307,7 +296,7 @@ void prepare_set(TokenSet& set, int64_t input_bytes) {
          .output = options.output,
          .separator = parse_document_separator(options.separator),
          .max_bad_lines = options.max_bad_lines,
-         .workers = workers_of(options),
+         .workers = options.workers > 0 ? static_cast<int>(options.workers) : usable_cores(),
          .trained_model = vocabulary.trained_model,
          .arguments = set.arguments,
          .from = std::move(found.state),
@@ -409,7 +398,7 @@ Command data_prepare_command() {
                    {.names = "--workers",
                     .value = &o->workers,
                     .help = "Threads that encode; the output is the same for any number",
-                    .range = between(1, kMostCores),
+                    .range = between(1, kMostWorkers),
                     .unset = "all cores",
                     .absent = 0}}}},
         .run = [o](const GivenFlags& given) {
