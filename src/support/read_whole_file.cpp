@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/support/read_whole_file.hpp"
 
+#include "src/support/descriptor.hpp"
 #include "src/support/lfs_pointer.hpp"
 #include "vocabpipe/error.hpp"
 
@@ -12,24 +13,6 @@
 #include <system_error>
 
 namespace vocabpipe {
-
-namespace {
-
-class Descriptor {
-public:
-    explicit Descriptor(int file) : file_(file) {}
-    ~Descriptor() {
-        if (file_ >= 0) ::close(file_);
-    }
-    Descriptor(const Descriptor&) = delete;
-    Descriptor& operator=(const Descriptor&) = delete;
-    [[nodiscard]] int get() const { return file_; }
-
-private:
-    int file_;
-};
-
-}  // namespace
 
 std::string read_whole_file(const std::string& path, std::string_view remedy, uint64_t most_bytes) {
     const auto refuse = [&](const std::string& what) {

@@ -9,6 +9,8 @@
 #include <type_traits>
 #include <vector>
 
+#include "src/support/descriptor.hpp"
+
 namespace vocabpipe {
 
 /// A regular file for reading at any offset, not mapped: if others truncate it meanwhile, the read
@@ -20,11 +22,6 @@ class DataFile {
 public:
     /// Throws InputFileError naming the file and the reason: missing, no permission, a folder.
     explicit DataFile(std::string path);
-    ~DataFile();
-    DataFile(DataFile&& other) noexcept;
-    DataFile& operator=(DataFile&& other) noexcept;
-    DataFile(const DataFile&) = delete;
-    DataFile& operator=(const DataFile&) = delete;
 
     [[nodiscard]] const std::string& path() const { return path_; }
     /// Size when it was opened.
@@ -45,11 +42,10 @@ public:
     }
 
 private:
-    class Opened;
-    void close() noexcept;
+    [[nodiscard]] Descriptor open_again() const;
 
     std::string path_;
-    int file_ = -1;  // -1: opened for every read
+    Descriptor file_;  // none: opened for every read
     uint64_t size_ = 0;
     uint64_t device_ = 0, inode_ = 0;  // of the file that was opened first
 };

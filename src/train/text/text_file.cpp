@@ -11,6 +11,7 @@
 #include <system_error>
 #include <utility>
 
+#include "src/support/descriptor.hpp"
 #include "src/support/lfs_pointer.hpp"
 #include "src/train/data/identify_file.hpp"
 #include "src/train/text/decompress.hpp"
@@ -22,30 +23,27 @@ namespace {
 
 constexpr size_t kReadBytes = size_t{1} << 20;
 
-/// An open file descriptor. Read in blocks and not mapped, as the input may be on a slow network
+/// Read in blocks and not mapped, as the input may be on a slow network
 /// disk and may grow.
 class TextFile {
 public:
     explicit TextFile(const std::string& path)
         : path_(path), file_(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {
-        if (file_ < 0) {
+        if (file_.get() < 0) {
             fail(errno);
         }
     }
-    ~TextFile() { ::close(file_); }
-    TextFile(const TextFile&) = delete;
-    TextFile& operator=(const TextFile&) = delete;
 
     [[nodiscard]] int64_t bytes() const {
         struct stat status {};
-        if (::fstat(file_, &status) != 0) {
+        if (::fstat(file_.get(), &status) != 0) {
             fail(errno);
         }
         if (!S_ISREG(status.st_mode)) {
             throw InputFileError(path_ + ": is not a regular file" +
                                  (S_ISDIR(status.st_mode) ? " but a folder" : ""));
         }
-        if (is_lfs_pointer(file_, static_cast<uint64_t>(status.st_size))) {
+        if (is_lfs_pointer(file_.get(), static_cast<uint64_t>(status.st_size))) {
             throw InputFileError(lfs_pointer_message(path_));
         }
         return status.st_size;
@@ -55,7 +53,7 @@ public:
     size_t read(std::span<char> block) const {
         size_t filled = 0;
         while (filled < block.size()) {
-            const ssize_t got = ::read(file_, block.data() + filled, block.size() - filled);
+            const ssize_t got = ::read(file_.get(), block.data() + filled, block.size() - filled);
             if (got < 0 && errno == EINTR) {
                 continue;
             }
@@ -83,7 +81,7 @@ private:
     }
 
     const std::string& path_;
-    int file_;
+    Descriptor file_;
 };
 
 bool is_parquet(std::string_view head) {
