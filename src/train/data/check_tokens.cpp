@@ -6,13 +6,12 @@
 #include <string>
 #include <vector>
 
+#include "src/train/data/spaced_blocks.hpp"
 #include "vocabpipe/error.hpp"
 
 namespace vocabpipe {
 
 namespace {
-
-constexpr int64_t kBlock = 1 << 15;  // tokens; 128 KiB as int32 stay in the cache
 
 struct Scan {
     TokenRange range;
@@ -20,39 +19,16 @@ struct Scan {
     int32_t bad_value = 0;
 };
 
-/// The blocks to read of a stream.
-class Blocks {
-public:
-    Blocks(int64_t size, int64_t most) : size_(size), count_(std::max(most / kBlock, int64_t{2})) {
-        // Streams of a few blocks are read whole.
-        if (size > most && size > count_ * kBlock) {
-            stride_ = (size - kBlock) / (count_ - 1);
-        } else {
-            count_ = (size + kBlock - 1) / kBlock;
-        }
-    }
-    [[nodiscard]] int64_t count() const { return count_; }
-    /// The first token of a block; the last one of several that are apart ends with the stream.
-    [[nodiscard]] int64_t first(int64_t block) const {
-        const bool ends = stride_ > kBlock && block + 1 == count_;
-        return ends ? size_ - kBlock : block * stride_;
-    }
-
-private:
-    int64_t size_, count_;
-    int64_t stride_ = kBlock;
-};
-
 Scan scan(const TokenSource& source, int64_t vocab_size, int64_t most) {
-    std::vector<int32_t> block(static_cast<size_t>(std::min(kBlock, source.size())));
+    std::vector<int32_t> block(static_cast<size_t>(std::min(SpacedBlocks::kBlock, source.size())));
     Scan result;
     int32_t low = std::numeric_limits<int32_t>::max();
     int32_t high = std::numeric_limits<int32_t>::min();
-    const Blocks blocks(source.size(), most);
+    const SpacedBlocks blocks(source.size(), most);
     for (int64_t i = 0; i < blocks.count(); ++i) {
         const int64_t first = blocks.first(i);
         const std::span<int32_t> part =
-            std::span(block).first(static_cast<size_t>(std::min(kBlock, source.size() - first)));
+            std::span(block).first(static_cast<size_t>(blocks.length(i)));
         result.range.read += static_cast<int64_t>(part.size());
         source.read(first, part);
         int32_t block_low = part[0];

@@ -8,6 +8,7 @@
 #include <stdexcept>
 #include <utility>
 
+#include "src/train/data/check_range.hpp"
 #include "vocabpipe/error.hpp"
 
 namespace vocabpipe {
@@ -118,11 +119,7 @@ void FileTokens::read_segment(const Segment& segment, int64_t skip, std::span<in
 }
 
 void FileTokens::read(int64_t first, std::span<int32_t> out) const {
-    if (first < 0 || first > size_ || std::cmp_greater(out.size(), size_ - first)) {
-        throw std::out_of_range("FileTokens::read: " + std::to_string(out.size()) +
-                                " tokens from " + std::to_string(first) + " on of " +
-                                std::to_string(size_));
-    }
+    check_range("FileTokens::read: tokens", first, out.size(), size_);
     for (size_t at = out.empty() ? 0 : segment_of(first); !out.empty(); ++at) {
         const Segment& segment = segments_[at];
         const int64_t skip = first - segment.first;
@@ -135,10 +132,7 @@ void FileTokens::read(int64_t first, std::span<int32_t> out) const {
 }
 
 TokenPlace FileTokens::place(int64_t index) const {
-    if (index < 0 || index >= size_) {
-        throw std::out_of_range("FileTokens::place: token " + std::to_string(index) + " of " +
-                                std::to_string(size_));
-    }
+    check_range("FileTokens::place: tokens", index, 1, size_);
     const Segment& segment = segments_[segment_of(index)];
     return {segment.file.path(), index - segment.first};
 }

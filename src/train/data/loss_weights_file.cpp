@@ -6,12 +6,13 @@
 #include <cmath>
 #include <cstdio>
 #include <cstring>
-#include <stdexcept>
 #include <utility>
 #include <vector>
 
 #include "src/support/crc32c.hpp"
 #include "src/support/half.hpp"
+#include "src/train/data/check_range.hpp"
+#include "src/train/data/spaced_blocks.hpp"
 #include "vocabpipe/error.hpp"
 
 namespace vocabpipe {
@@ -102,11 +103,7 @@ void LossWeightsFile::each_block(int64_t first, int64_t count, const Use& use) c
 }
 
 void LossWeightsFile::read(int64_t first, std::span<float> out) const {
-    if (first < 0 || first > count_ || std::cmp_greater(out.size(), count_ - first)) {
-        throw std::out_of_range("LossWeightsFile::read: " + std::to_string(out.size()) +
-                                " weights from " + std::to_string(first) + " on of " +
-                                std::to_string(count_));
-    }
+    check_range("LossWeightsFile::read: weights", first, out.size(), count_);
     auto to = out.begin();
     each_block(first, std::ssize(out),
                [&](std::span<const std::byte>, std::span<const float> some) {
@@ -114,17 +111,21 @@ void LossWeightsFile::read(int64_t first, std::span<float> out) const {
                });
 }
 
-LossWeightsFile::Totals LossWeightsFile::check() const {
+LossWeightsFile::Totals LossWeightsFile::check(int64_t most) const {
     Totals totals;
     uint32_t found = 0;
-    each_block(0, count_, [&](std::span<const std::byte> bytes, std::span<const float> some) {
-        found = crc32c(bytes, found);
-        for (const float weight : some) {
-            totals.sum += static_cast<double>(weight);
-            totals.positive += weight > 0 ? 1 : 0;
-        }
-    });
-    if (checksum_ != 0 && found != checksum_) {
+    const SpacedBlocks blocks(count_, most);
+    for (int64_t i = 0; i < blocks.count(); ++i) {
+        each_block(blocks.first(i), blocks.length(i),
+                   [&](std::span<const std::byte> bytes, std::span<const float> some) {
+                       found = crc32c(bytes, found);
+                       for (const float weight : some) {
+                           totals.sum += static_cast<double>(weight);
+                           totals.positive += weight > 0 ? 1 : 0;
+                       }
+                   });
+    }
+    if (blocks.all() && checksum_ != 0 && found != checksum_) {
         char text[64];
         std::snprintf(text, sizeof text, "the loss weights have checksum %08x, not %08x", found,
                       checksum_);

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <span>
 #include <string>
 
@@ -32,13 +33,14 @@ public:
     /// InputFileError for a weight that is negative or not finite.
     void read(int64_t first, std::span<float> out) const;
 
-    /// What all weights are together.
+    /// What weights are together.
     struct Totals {
         double sum = 0;
         int64_t positive = 0;  ///< weights above 0
     };
-    /// Reads the whole file once. Errors as read(), and for a wrong checksum.
-    [[nodiscard]] Totals check() const;
+    /// Reads the file once: all of it, and then its checksum must be right, or if it has more than
+    /// `most` weights, SpacedBlocks of them. Errors as read().
+    [[nodiscard]] Totals check(int64_t most = std::numeric_limits<int64_t>::max()) const;
 
 private:
     /// Calls `use(bytes, weights)` for blocks of the weights from `first` on.

@@ -4,10 +4,10 @@
 #include <algorithm>
 #include <cstring>
 #include <limits>
-#include <stdexcept>
 #include <utility>
 #include <vector>
 
+#include "src/train/data/check_range.hpp"
 #include "src/train/data/data_file.hpp"
 #include "src/train/data/file_tokens.hpp"
 #include "src/train/data/identify_file.hpp"
@@ -180,10 +180,7 @@ public:
 
     void read_document_starts(int64_t first, std::span<int64_t> out) const override {
         if (out.empty()) return;
-        if (first < 0 || std::cmp_greater(out.size(), info().documents + 1 - first)) {
-            throw std::out_of_range(to_string(out.size()) + " documents from " + to_string(first) +
-                                    " on of " + to_string(info().documents));
-        }
+        check_range("read_document_starts: documents", first, out.size(), info().documents + 1);
         const auto sequences = static_cast<uint64_t>(info().sequences);
         const uint64_t boundaries = megatron::kHeaderBytes + 12 * sequences;
         idx_.read(boundaries + 8 * static_cast<uint64_t>(first), std::as_writable_bytes(out));

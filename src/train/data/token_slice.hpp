@@ -28,9 +28,6 @@ public:
     [[nodiscard]] const TokenSourceInfo& info() const override { return info_; }
 
 private:
-    /// std::out_of_range, naming `call`, unless `count` tokens from `first` on lie in the slice.
-    void require_range(const char* call, int64_t first, size_t count) const;
-
     std::shared_ptr<const TokenSource> whole_;
     int64_t begin_, size_, first_document_;
     TokenSourceInfo info_;

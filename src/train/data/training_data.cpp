@@ -225,7 +225,7 @@ void TrainingData::check(int64_t vocab_size) const {
     for (const auto& [path, source] : sources_) {
         check_tokens(*source, vocab_size, most);
         const std::string& weights = source->info().loss_weights;
-        if (!weights.empty()) (void)LossWeightsFile(weights).check();
+        if (!weights.empty()) (void)LossWeightsFile(weights).check(most);
     }
     if (options_.eod_token_id >= vocab_size) {
         throw UsageError("--eod-token-id " + std::to_string(options_.eod_token_id) +

@@ -65,8 +65,8 @@ public:
     /// The data sets in the order of the flag. Errors as samples() if a set cannot be trained on.
     [[nodiscard]] std::vector<TrainingSet> training_sets(int64_t seq_length) const;
 
-    /// Checks every file once: its tokens with check_tokens(), all of them or its share of
-    /// kCheckedTokens, and its loss weights with LossWeightsFile::check().
+    /// Checks every file once: its tokens with check_tokens() and its loss weights with
+    /// LossWeightsFile::check(), all of them or its share of kCheckedTokens.
     void check(int64_t vocab_size) const;
 
     /// The masks that the options ask for, with the token that ends a document if they or packing

@@ -212,6 +212,28 @@ TEST_F(LossWeights, ThatAreDamagedAreRefusedByTheirFile) {
     EXPECT_EQ(LossWeightsFile(path).check().sum, 10);  // a checksum of 0 is none
 }
 
+TEST_F(LossWeights, OfALargeFileAreCheckedInBlocks) {
+    constexpr int64_t kTokens = 200'000, kBlock = 1 << 15;
+    MegatronWriter writer(folder_ / "data", 1000, LossWeightType::u8);
+    writer.append(std::vector<int32_t>(kTokens, 1), std::vector<float>(kTokens, 1));
+    writer.end_document();
+    writer.finish();
+    const std::string path = folder_ / "data.weights";
+    const auto with = [&](size_t token) {
+        std::string bytes = testing::read_file(path);
+        bytes[16 + token] = 3;
+        write_file(path, bytes);
+    };
+    EXPECT_EQ(LossWeightsFile(path).check(kTokens).sum, kTokens);
+    with(100'000);  // between the blocks
+    EXPECT_EQ(LossWeightsFile(path).check(2 * kBlock).sum, 2 * kBlock);
+    EXPECT_THROW((void)LossWeightsFile(path).check(), InputFileError);
+    EXPECT_THROW((void)LossWeightsFile(path).check(kTokens), InputFileError);
+    with(kTokens - 1);
+    EXPECT_EQ(LossWeightsFile(path).check(2 * kBlock).sum, 2 * kBlock + 2);
+    EXPECT_EQ(LossWeightsFile(path).check(kTokens - 1).sum, kTokens - kTokens % kBlock + 2);
+}
+
 TEST_F(LossWeights, SurviveEverySingleByteChanged) {
     const std::string prefix = prepare({5}, LossWeightType::fp16, {1, 0, 0.5F, 3, 4});
     const std::string path = prefix + ".weights";
