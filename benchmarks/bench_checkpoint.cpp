@@ -13,6 +13,7 @@
 //         bytes by as many threads
 //
 // Sides take turns in going first. #wrong: tensors that ranks did not get back as they were saved.
+#include "benchmarks/median.hpp"
 #include "src/support/crc32c.hpp"
 #include "src/tool/launch/launch.hpp"
 #include "src/train/checkpoint/load_checkpoint.hpp"
@@ -44,6 +45,7 @@
 namespace {
 
 using namespace vocabpipe;
+using bench::median;
 using Clock = std::chrono::steady_clock;
 
 constexpr const char* kProgram = "bench_checkpoint";
@@ -118,10 +120,6 @@ public:
         for (const auto& [what, ours] : ours_) {
             const auto sum = [](const std::vector<double>& times) {
                 return std::accumulate(times.begin(), times.end(), 0.0);
-            };
-            const auto median = [](std::vector<double> times) {
-                std::sort(times.begin(), times.end());
-                return times[times.size() / 2];
             };
             const std::vector<double>& theirs = theirs_[what];
             std::printf("# %-5s ratio of the medians %.2f, of the sums %.2f, of the best %.2f\n",

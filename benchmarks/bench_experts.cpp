@@ -25,6 +25,7 @@
 #include <utility>
 #include <vector>
 
+#include "benchmarks/median.hpp"
 #include "benchmarks/operator_device.hpp"
 #include "benchmarks/random_blocks.hpp"
 #include "kernels/host/operators.hpp"
@@ -36,6 +37,7 @@ namespace {
 
 using namespace vocabpipe;
 using namespace vocabpipe::kernels;
+using bench::median;
 using bench::OperatorDevice;
 
 struct Options {
@@ -112,11 +114,6 @@ Order random_order(OperatorDevice& device, const Options& o, unsigned seed) {
             {device, row_of_slot},
             {device, slot_of_row},
             std::move(rows)};
-}
-
-double median(std::vector<double> values) {
-    std::sort(values.begin(), values.end());
-    return values[values.size() / 2];
 }
 
 const char* name_of(DType type) {

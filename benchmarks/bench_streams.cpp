@@ -10,6 +10,7 @@
 // CPU time of all ranks' actions, which other work on the machine hardly changes; simulated, from
 // the passes of these steps without their waits; error, simulated over step, minus 1; #wrong, steps
 // whose loss or gradient norm differs in a bit from the very first one.
+#include "benchmarks/median.hpp"
 #include "benchmarks/modelled_host.hpp"
 #include "benchmarks/team_bench.hpp"
 #include "src/runtime/wait.hpp"
@@ -34,6 +35,7 @@
 namespace {
 
 using namespace vocabpipe;
+using bench::median;
 
 constexpr const char* kProgram = "bench_streams";
 constexpr int kWarmUp = 2;  // rounds in which kernels are compiled
@@ -49,12 +51,6 @@ struct Options {
     int rounds = 15;
     std::string link = "real";
 };
-
-double median(std::vector<double> values) {
-    const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-    std::nth_element(values.begin(), middle, values.end());
-    return *middle;
-}
 
 /// Median over rounds of the ratio to `base`.
 double median_ratio(const std::vector<double>& values, const std::vector<double>& base) {

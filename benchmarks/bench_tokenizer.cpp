@@ -6,6 +6,7 @@
 // Documents end at blank lines. One line per tokenizer: tokens of the text, MB/s of the first pass,
 // when no word is known yet, the median of the others, and that of the one that also says where
 // tokens begin. benchmarks/compare_tokenizer_speed.py sets the package tokenizers beside it.
+#include "benchmarks/median.hpp"
 #include "src/support/read_whole_file.hpp"
 #include "src/train/tokenizer/open_tokenizer.hpp"
 #include "vocabpipe/error.hpp"
@@ -21,6 +22,7 @@
 namespace {
 
 using namespace vocabpipe;
+using bench::median;
 
 std::vector<std::string_view> documents_of(std::string_view text) {
     std::vector<std::string_view> documents;
@@ -37,11 +39,6 @@ double seconds_of(const Pass& pass) {
     const auto begin = std::chrono::steady_clock::now();
     pass();
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-}
-
-double median(std::vector<double> values) {
-    std::ranges::nth_element(values, values.begin() + std::ssize(values) / 2);
-    return values[values.size() / 2];
 }
 
 void measure(const std::string& path, std::string_view text, int passes) {

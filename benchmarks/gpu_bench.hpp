@@ -3,7 +3,6 @@
 
 #include <cuda_runtime.h>
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <random>
@@ -11,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "benchmarks/median.hpp"
 #include "benchmarks/random_blocks.hpp"
 #include "kernels/cuda/check.hpp"
 #include "kernels/cuda/engine.hpp"
@@ -135,11 +135,5 @@ private:
     kernels::cuda::Engine engine_;
     Context context_;
 };
-
-inline double median(std::vector<float> values) {
-    std::nth_element(values.begin(),
-                     values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2), values.end());
-    return values[values.size() / 2];
-}
 
 }  // namespace vocabpipe::bench

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "benchmarks/timed_steps.hpp"
 
+#include "benchmarks/median.hpp"
 #include "kernels/host/gemm.hpp"
 #include "kernels/host/operators.hpp"
 #include "kernels/host/random.hpp"
@@ -12,6 +13,7 @@
 #include <algorithm>
 #include <memory>
 #include <thread>
+#include <utility>
 #include <vector>
 
 namespace vocabpipe::bench {
@@ -52,11 +54,9 @@ StepTiming time_steps(Communicator& communicator, Device& device, const StepCase
         }
         on_device.push_back(static_cast<double>(last - first) * 1e-9);
     }
-    std::sort(seconds.begin(), seconds.end());
-    std::sort(on_device.begin(), on_device.end());
-    timing.median_seconds = seconds[seconds.size() / 2];
-    timing.device_seconds = on_device[on_device.size() / 2];
-    timing.fastest_seconds = seconds.front();
+    timing.median_seconds = median(seconds);
+    timing.device_seconds = median(on_device);
+    timing.fastest_seconds = *std::ranges::min_element(seconds);
     timing.mean_seconds = static_cast<double>(wall_ns) * 1e-9 / static_cast<double>(which.steps);
     timing.flops = 3 * forward_flops_per_token(model) * static_cast<double>(batch.counted_tokens());
     timing.busy_share = static_cast<double>(busy_ns) / static_cast<double>(wall_ns);
@@ -76,8 +76,7 @@ ProductTimer host_product_timer(int threads) {
             product();
             times.push_back(static_cast<double>(now_ns() - begin) * 1e-9);
         }
-        std::sort(times.begin(), times.end());
-        return times[times.size() / 2];
+        return median(std::move(times));
     };
 }
 
