@@ -48,17 +48,12 @@ def byte_alphabet():
 
 
 def tokenizer_json(form, vocab, merges, special, **model):
-    what = forms.FORMS[form]
+    """The tokenizer.json of a form whose special tokens follow the others, unless they are among them."""
     added = []
     for token in special:
         vocab.setdefault(token, len(vocab))
         added.append(dict({"id": vocab[token]}, **forms.added(token)))
-    return {"version": "1.0", "truncation": None, "padding": None, "added_tokens": added,
-            "normalizer": what.get("normalizer"), "pre_tokenizer": what["pre_tokenizer"], "post_processor": None,
-            "decoder": what.get("decoder", forms.BYTE_LEVEL_DECODER),
-            "model": dict({"type": "BPE", "dropout": None, "unk_token": None, "continuing_subword_prefix": None,
-                           "end_of_word_suffix": None, "fuse_unk": False, "byte_fallback": False,
-                           "ignore_merges": False, "vocab": vocab, "merges": merges}, **model)}
+    return forms.tokenizer_json(form, vocab, merges, added, **model)
 
 
 def merges_of_ranks(ranks):

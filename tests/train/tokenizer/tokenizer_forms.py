@@ -104,6 +104,17 @@ def has_bytes(form):
     return "ByteLevel" in json.dumps(FORMS[form]["pre_tokenizer"])
 
 
+def tokenizer_json(form, vocab, merges, added_tokens, **model):
+    """The tokenizer.json of a form with these tokens, as an object; `model`: what its BPE has besides."""
+    what = FORMS[form]
+    return {"version": "1.0", "truncation": None, "padding": None, "added_tokens": added_tokens,
+            "normalizer": what.get("normalizer"), "pre_tokenizer": what["pre_tokenizer"], "post_processor": None,
+            "decoder": what.get("decoder", BYTE_LEVEL_DECODER),
+            "model": dict({"type": "BPE", "dropout": None, "unk_token": None, "continuing_subword_prefix": None,
+                           "end_of_word_suffix": None, "fuse_unk": False, "byte_fallback": False,
+                           "ignore_merges": False, "vocab": vocab, "merges": merges}, **model)}
+
+
 def train(form, texts, vocab_size):
     """The tokenizer.json of a form, as an object."""
     what = FORMS[form]
@@ -126,12 +137,8 @@ def train(form, texts, vocab_size):
     ids = dict(vocab)
     for token in first:
         ids.setdefault(token, len(ids))
-    model = {"type": "BPE", "dropout": None, "unk_token": None if words else "<unk>",
-             "continuing_subword_prefix": None, "end_of_word_suffix": None, "fuse_unk": not words,
-             "byte_fallback": not words, "ignore_merges": False, "vocab": vocab, "merges": learned["merges"]}
+    added_tokens = [dict({"id": ids[token["content"]]}, **token)
+                    for token in what.get("added", [added("<|endoftext|>")])]
+    model = {"unk_token": None if words else "<unk>", "fuse_unk": not words, "byte_fallback": not words}
     model.update(what.get("model", {}))
-    return {"version": "1.0", "truncation": None, "padding": None,
-            "added_tokens": [dict({"id": ids[token["content"]]}, **token)
-                             for token in what.get("added", [added("<|endoftext|>")])],
-            "normalizer": what.get("normalizer"), "pre_tokenizer": what["pre_tokenizer"], "post_processor": None,
-            "decoder": what.get("decoder", BYTE_LEVEL_DECODER), "model": model}
+    return tokenizer_json(form, vocab, learned["merges"], added_tokens, **model)
