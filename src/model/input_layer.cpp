@@ -13,7 +13,6 @@ void ShardedInputLayer::embed(Context& ctx, const Microbatch& microbatch, Tensor
 void ShardedInputLayer::gradient(Context& ctx, const Microbatch& microbatch, ConstTensor dy,
                                  bool accumulate) {
     Parameter& wte = parameters_.front();
-    if (!wte.gradient) return;
     const bool keep = accumulate || taken_;
     taken_ = false;
     if (wte.token_gradient) {
