@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "vocabpipe/microbatch_lengths.hpp"
 #include "vocabpipe/program.hpp"
 
 #include <array>
@@ -69,6 +70,9 @@ public:
     }
     /// Time of a step that belongs to no action: launching, logging, reading data.
     [[nodiscard]] virtual int64_t fixed_step_ns() const { return 0; }
+    /// Lengths of the microbatches, which pass_ns() counts already; for costs made of these.
+    /// Default: all have one.
+    [[nodiscard]] virtual MicrobatchLengths microbatch_lengths() const { return {}; }
     /// Order of the communication on the ranks that these costs describe.
     [[nodiscard]] virtual CommunicationOrder communication_order() const {
         return CommunicationOrder::lanes;
@@ -120,6 +124,7 @@ public:
     using OpCosts = std::array<int64_t, kOpTraits.size()>;  ///< [op], as in kOpTraits
     std::vector<OpCosts> stage_ns;                          ///< [stage][op]: F, B, I, W, R
     std::vector<OpCosts> rank_ns;     ///< [pipeline rank][op]: E, G, S, T, Reduce, Report, Update
+    MicrobatchLengths lengths;        ///< the rows are those of the longest
     int slices = 1;                   ///< Mesh::slices(): ranks of the world per row of rank_ns
     int64_t latency_ns = 0;           ///< per message
     double bytes_per_ns = 0;          ///< per link; 0: infinitely fast
@@ -159,6 +164,7 @@ public:
     /// more for q, k and v or S, and two for an MLP.
     [[nodiscard]] StreamedShare streamed_share(int rank, const Pass& pass) const override;
     [[nodiscard]] int64_t fixed_step_ns() const override { return fixed_ns; }
+    [[nodiscard]] MicrobatchLengths microbatch_lengths() const override { return lengths; }
     [[nodiscard]] CommunicationOrder communication_order() const override { return communication; }
 };
 

@@ -18,6 +18,7 @@ struct PassCosts {
 
     std::vector<OpCosts> stage;  ///< [stage][op] F, B, I, W, R; one entry: all stages alike
     std::vector<OpCosts> rank;   ///< [rank][op] E, G, S, T; one entry: all ranks alike
+    MicrobatchLengths lengths;   ///< all costs are those of the longest
     int64_t hop = 0;             ///< a boundary to another rank
     int64_t c0 = 0;              ///< last stage's output to every output shard
     int64_t c1 = 0;              ///< statistics of all S to softmax factors everywhere
@@ -37,9 +38,10 @@ struct PassCosts {
     [[nodiscard]] int64_t operator()(int of_rank, const Pass& pass) const {
         const auto& table = traits(pass.op).has_stage ? stage : rank;
         const size_t row = traits(pass.op).has_stage ? pass.stage : static_cast<size_t>(of_rank);
-        return cost_in(table[table.size() == 1 ? 0 : row], pass.op);
+        return lengths.pass_time(cost_in(table[table.size() == 1 ? 0 : row], pass.op), pass);
     }
-    /// Means over stages, rounded: what rules made for equal stages use.
+    /// Means over stages, rounded, of the longest microbatches: what rules made for equal passes
+    /// use.
     [[nodiscard]] int64_t mean(Op op) const;
 
 private:

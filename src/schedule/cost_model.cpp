@@ -62,7 +62,7 @@ int64_t TableCosts::pass_ns(int rank, const Pass& pass) const {
     const bool of_stage = traits(pass.op).has_stage;
     const std::vector<OpCosts>& rows = of_stage ? stage_ns : rank_ns;
     const size_t row = of_stage ? pass.stage : static_cast<size_t>(rank / slices);
-    if (row < rows.size()) return cost_in(rows[row], pass.op);
+    if (row < rows.size()) return lengths.pass_time(cost_in(rows[row], pass.op), pass);
     throw UsageError("costs: no cost for " + to_string(pass) + " on rank " + std::to_string(rank) +
                      "; there are " + std::to_string(stage_ns.size()) + " stages and " +
                      std::to_string(rank_ns.size()) + " pipeline ranks x " +

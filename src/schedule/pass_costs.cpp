@@ -18,19 +18,21 @@ PassCosts PassCosts::uniform(int64_t forward, int64_t backward, int64_t vocabula
 
 PassCosts PassCosts::of(const CostModel& costs, const StepSizes& sizes, const Schedule& schedule) {
     PassCosts result{Empty{}};
+    result.lengths = costs.microbatch_lengths();
+    const auto longest = static_cast<uint32_t>(result.lengths.of_microbatch.size());
     result.stage.resize(static_cast<size_t>(schedule.stages));
     result.rank.resize(static_cast<size_t>(schedule.ranks));
     for (int stage = 0; stage < schedule.stages; ++stage) {
         for (const Op op : {Op::F, Op::B, Op::I, Op::W, Op::R}) {
             result.stage[static_cast<size_t>(stage)][static_cast<size_t>(op)] =
                 costs.pass_ns(schedule.rank_of_stage[static_cast<size_t>(stage)],
-                              {op, static_cast<uint16_t>(stage), 0});
+                              {op, static_cast<uint16_t>(stage), longest});
         }
     }
     for (int rank = 0; rank < schedule.ranks; ++rank) {
         for (const Op op : {Op::E, Op::G, Op::S, Op::T}) {
             result.rank[static_cast<size_t>(rank)][static_cast<size_t>(op)] =
-                costs.pass_ns(rank, {op, 0, 0});
+                costs.pass_ns(rank, {op, 0, longest});
         }
     }
     const int64_t boundary = sizes.tokens * sizes.hidden * size_of(sizes.dtype);

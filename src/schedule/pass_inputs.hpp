@@ -41,6 +41,30 @@ public:
     }
 
     [[nodiscard]] Need need(int rank, const Pass& pass) const {
+        Need need = need_of_longest(rank, pass);
+        need.latency = costs_.lengths.transfer_time(need.latency, pass.microbatch);
+        return need;
+    }
+
+    [[nodiscard]] size_t produced(const Pass& pass) const {
+        switch (pass.op) {
+            case Op::F:
+                return forward(pass.stage, pass.microbatch);
+            case Op::B:
+            case Op::I:
+                return backward(pass.stage, pass.microbatch);
+            case Op::E:
+            case Op::S:
+            case Op::T:
+                return joint(pass.op, pass.microbatch);
+            default:
+                return kNothing;
+        }
+    }
+
+private:
+    /// As if the microbatch had the longest sequences.
+    [[nodiscard]] Need need_of_longest(int rank, const Pass& pass) const {
         const size_t j = pass.microbatch;
         switch (pass.op) {
             case Op::F:
@@ -66,23 +90,6 @@ public:
         }
     }
 
-    [[nodiscard]] size_t produced(const Pass& pass) const {
-        switch (pass.op) {
-            case Op::F:
-                return forward(pass.stage, pass.microbatch);
-            case Op::B:
-            case Op::I:
-                return backward(pass.stage, pass.microbatch);
-            case Op::E:
-            case Op::S:
-            case Op::T:
-                return joint(pass.op, pass.microbatch);
-            default:
-                return kNothing;
-        }
-    }
-
-private:
     [[nodiscard]] size_t forward(size_t stage, size_t j) const { return stage * microbatches_ + j; }
     [[nodiscard]] size_t backward(size_t stage, size_t j) const {
         return forward(stages_ + stage, j);

@@ -40,6 +40,9 @@ public:
         return costs_.streamed_share(rank * mesh_.slices(), pass);
     }
     [[nodiscard]] int64_t fixed_step_ns() const override { return costs_.fixed_step_ns(); }
+    [[nodiscard]] MicrobatchLengths microbatch_lengths() const override {
+        return costs_.microbatch_lengths();
+    }
     [[nodiscard]] CommunicationOrder communication_order() const override {
         return costs_.communication_order();
     }
