@@ -30,4 +30,15 @@ double output_layer_in_layers(const ModelConfig& config) {
     return output_flops_per_token(config) / (layers_flops_per_token(config) / config.num_layers);
 }
 
+LengthShares length_shares(const ModelConfig& config, Recompute recompute, int64_t seq_length) {
+    const double tokens = static_cast<double>(seq_length) / static_cast<double>(config.seq_length);
+    double layers = tokens;
+    if (config.num_layers > 0) {
+        ModelConfig shorter = config;
+        shorter.seq_length = seq_length;
+        layers *= layers_flops_per_token(shorter) / layers_flops_per_token(config);
+    }
+    return LengthShares::of(layers, tokens, recompute == Recompute::selective ? tokens : layers);
+}
+
 }  // namespace vocabpipe

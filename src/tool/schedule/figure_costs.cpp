@@ -119,6 +119,15 @@ FiguredModel figured_model(const ScheduleFlags& flags, int ranks) {
     return model;
 }
 
+ModelConfig figured_layer(const ScheduleFlags& flags, int ranks) {
+    const int64_t hidden = figured_model(flags, ranks).hidden_size;
+    return {.num_layers = 1,
+            .hidden_size = hidden,
+            .ffn_hidden_size = 4 * hidden,
+            .num_attention_heads = 1,
+            .seq_length = flags.seq_length};
+}
+
 std::string costs_text(const ScheduleFlags& flags, int ranks) {
     const StageCosts costs = stage_costs(flags, ranks, kTicksPerUnit);
     std::string text = "F " + figure_text(static_cast<double>(costs.forward)) + ", B " +

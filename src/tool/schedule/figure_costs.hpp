@@ -3,6 +3,7 @@
 
 #include "src/step/costs/cost_source.hpp"
 #include "src/tool/schedule/schedule_flags.hpp"
+#include "vocabpipe/model_config.hpp"
 
 #include <cstdint>
 #include <span>
@@ -31,6 +32,9 @@ struct FiguredModel {
     int64_t vocabulary_rows = 0;
 };
 [[nodiscard]] FiguredModel figured_model(const ScheduleFlags& flags, int ranks);
+
+/// What decides the FLOPs of a layer of the figured model, with the sequence length of the flags.
+[[nodiscard]] ModelConfig figured_layer(const ScheduleFlags& flags, int ranks);
 
 /// "F 12, B 24, V 4, latency 1": the figures, for people; without --costs also the model that they
 /// are of. Throws as parse_stage_costs().

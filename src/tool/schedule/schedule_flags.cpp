@@ -88,6 +88,12 @@ FlagGroup schedule_source_flags(ScheduleFlags& flags) {
              .value = &flags.seq_length,
              .help = "Tokens per sequence, for memory, and without --costs for FLOPs",
              .range = count},
+            {.names = "--lengths",
+             .value = &flags.lengths,
+             .help = "Sequence lengths of the microbatches, as LENGTH:MICROBATCHES,...; the costs "
+                     "are those of the longest, and the order is one that makes the step short",
+             .unit = "PAIRS",
+             .excludes = {"--seq-length", "--microbatches"}},
             {.names = "--micro-batch-size",
              .value = &flags.micro_batch_size,
              .help = "Sequences per microbatch, for memory with costs that are figures",

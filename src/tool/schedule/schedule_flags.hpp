@@ -30,6 +30,7 @@ struct ScheduleFlags {
     int num_layers = 0;
     int64_t seq_length = 2048;  // a common training length; only memory depends on it
     int64_t micro_batch_size = 1;
+    std::string lengths;  // LENGTH:MICROBATCHES,...; empty: all have seq_length
     int64_t hidden_size = 0;
     bool no_optimizer_barrier = false;
     int cores = 0;

@@ -8,6 +8,7 @@
 #include "src/support/process_memory.hpp"
 #include "src/support/text_layout.hpp"
 #include "src/tool/schedule/figure_costs.hpp"
+#include "src/tool/schedule/length_counts.hpp"
 #include "src/tool/schedule/pass_times_file.hpp"
 #include "src/tool/schedule/schedule_files.hpp"
 #include "src/tool/support/long_work.hpp"
@@ -17,6 +18,8 @@
 #include "vocabpipe/error.hpp"
 #include "vocabpipe/lower.hpp"
 #include "vocabpipe/make_order.hpp"
+#include "vocabpipe/microbatch_order.hpp"
+#include "vocabpipe/model_flops.hpp"
 #include "vocabpipe/overlap_table.hpp"
 #include "vocabpipe/receive_early.hpp"
 #include "vocabpipe/step_pieces.hpp"
@@ -92,6 +95,7 @@ std::string memory_of(const ScheduledStep& step, const ScheduleFlags& flags,
                               ? figured_model(flags, step.schedule.ranks).layers
                               : std::accumulate(layers.begin(), layers.end(), int64_t{0});
     std::string text = "hidden size " + std::to_string(step.sizes.hidden) + ", " +
+                       (flags.lengths.empty() ? "" : "every microbatch like the longest with ") +
                        std::to_string(micro_batch_size) + " x " + std::to_string(seq_length) +
                        " tokens per microbatch, " +
                        (step.sizes.dtype == DType::bf16 ? "bf16" : "fp32") + ", ";
@@ -176,11 +180,57 @@ Schedule read_checked(const std::string& path, const ScheduleFlags& flags) {
     return schedule;
 }
 
+/// The lengths of --lengths, behind the one that the costs are of, which may have no microbatch.
+/// Empty: all microbatches have that one.
+std::vector<LengthCount> lengths_of(const ScheduleFlags& flags,
+                                    const std::optional<Profile>& profile) {
+    std::vector<LengthCount> lengths = parse_length_counts(flags.lengths);
+    if (lengths.empty() || !profile) return lengths;
+    const int64_t longest = profile->model.seq_length;
+    if (lengths.front().length > longest) {
+        throw UsageError("--lengths " + flags.lengths + ": profile " + flags.costs +
+                         " has sequences of " + std::to_string(longest) +
+                         " tokens, and longer ones were not measured; use at most that");
+    }
+    if (lengths.front().length < longest) lengths.insert(lengths.begin(), {.length = longest});
+    return lengths;
+}
+
+/// What the shorter of these lengths take.
+std::vector<LengthShares> shares_of(const std::vector<LengthCount>& lengths,
+                                    const ScheduleFlags& flags, Recompute recompute,
+                                    const std::optional<Profile>& profile) {
+    ModelConfig model = profile ? profiled_config(*profile) : figured_layer(flags, flags.pp);
+    // Some profiles have neither, and only the shape of a layer matters.
+    model.num_layers = 1;
+    model.num_attention_heads = 1;
+    std::vector<LengthShares> shares;
+    for (size_t i = 1; i < lengths.size(); ++i) {
+        shares.push_back(length_shares(model, recompute, lengths[i].length));
+    }
+    return shares;
+}
+
+/// Lengths of the microbatches of an ordered step, in an order that makes it short.
+std::vector<int> ordered_lengths(const PricedStep& step, const std::vector<LengthCount>& lengths) {
+    std::vector<int> of_microbatch;
+    for (size_t i = 0; i < lengths.size(); ++i) {
+        of_microbatch.insert(of_microbatch.end(), static_cast<size_t>(lengths[i].count),
+                             static_cast<int>(i));
+    }
+    return order_microbatches(step.schedule, step.price.order, std::move(of_microbatch));
+}
+
 }  // namespace
 
 ScheduledStep make_step(const std::string& name, const ScheduleFlags& asked, int64_t most_passes) {
     ScheduleFlags flags = asked;
     const std::optional<Profile> profile = profile_of(flags.costs);
+    const std::vector<LengthCount> lengths = lengths_of(flags, profile);
+    if (!lengths.empty()) {
+        flags.seq_length = lengths.front().length;
+        flags.microbatches = microbatches_of(lengths);
+    }
     const bool is_file = names_schedule_file(name);
     const Schedule from_file = is_file ? read_checked(name, flags) : Schedule{};
     if (is_file) {
@@ -227,7 +277,20 @@ ScheduledStep make_step(const std::string& name, const ScheduleFlags& asked, int
         line.show("searched " + std::to_string(done) + " of " +
                   std::to_string(options.rule.search_moves) + " moves");
     };
-    order_step(priced, source, options);
+    if (lengths.empty()) {
+        order_step(priced, source, options);
+    } else {
+        const int64_t moves = std::exchange(options.rule.search_moves, 0);
+        order_step(priced, source, options);
+        MicrobatchLengths& of_step = priced.price.order.lengths;
+        of_step.shorter = shares_of(lengths, flags, recompute, profile);
+        of_step.of_microbatch = ordered_lengths(priced, lengths);
+        step.lengths = length_order_text(lengths, of_step.of_microbatch);
+        step.costs.lengths = of_step;
+        options.costs = priced.price.order;
+        options.rule.search_moves = moves;  // only now that its costs are those of the lengths
+        priced.schedule = finish_schedule(std::move(priced.schedule), options);
+    }
     step.schedule = std::move(priced.schedule);
     step.memory_of = memory_of(step, flags, priced.layers, profile);
     return step;
@@ -242,6 +305,10 @@ std::string heading(const ScheduledStep& step) {
                             2)
                 : wrap_text("costs: " + one_line(step.costs_of), 2);
     text += "\n";
+    if (!step.lengths.empty()) {
+        text +=
+            wrap_text("sequence lengths of the microbatches in order: " + step.lengths, 2) + "\n";
+    }
     if (step.default_mode) {
         text += wrap_text(
                     "vocabulary mode none, the schedule as published, because no "

@@ -26,6 +26,7 @@ struct ScheduledStep {
     SimulateOptions options;
     std::string memory_of;      ///< what `sizes` describe, for people
     std::string costs_of;       ///< where the costs come from, for people
+    std::string lengths;        ///< of the microbatches in their order; empty: all have one
     bool default_mode = false;  ///< no flag and no file says what happens to the vocabulary
 
     /// The simulated world: one pipeline, or with tensor ranks if the profile has them.

@@ -160,6 +160,7 @@ void print_json(const SimulatedStep& run) {
                                 {"bubble", summary.bubble},
                                 {"receive_ahead", run.receive_ahead},
                                 {"tile_pieces", run.pieces}};
+    if (!run.step.lengths.empty()) json["lengths"] = run.step.lengths;
     for (size_t rank = 0; rank < summary.ranks.size(); ++rank) {
         const RankSummary& of_rank = summary.ranks[rank];
         const RankMemory& memory = run.simulation.memory[rank];
