@@ -10,6 +10,7 @@
 #include "src/train/data/best_fit.hpp"
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cmath>
 #include <cstdint>
@@ -45,7 +46,7 @@ std::vector<int32_t> fragments_of(const Distribution& d, int64_t documents, int3
 void measure(const Distribution& d, int64_t documents, int32_t seq_length) {
     const std::vector<int32_t> fragments = fragments_of(d, documents, seq_length);
     const auto begin = std::chrono::steady_clock::now();
-    const Bins bins = best_fit(fragments, seq_length);
+    const Bins bins = best_fit(fragments, std::array{seq_length});
     const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
     const auto rows =
         static_cast<double>(std::accumulate(fragments.begin(), fragments.end(), int64_t{0}));

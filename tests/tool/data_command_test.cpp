@@ -91,6 +91,37 @@ TEST(DataInspect, ShowsLossWeightsAndHowDocumentsPack) {
                 HasSubstr("1 document in 1 sequence of 8 tokens, 87.50 % padding"));
 }
 
+TEST(DataInspect, ShowsSequencesOfSeveralLengthsAndWritesThoseOfDocuments) {
+    const TempFolder folder;
+    MegatronWriter writer(folder / "set", 257);
+    for (const int length : {4, 7, 3, 20}) {
+        writer.append(std::vector<int32_t>(static_cast<size_t>(length), length));
+        writer.end_document();
+    }
+    writer.finish();
+    const std::string inspect = "data inspect set --seq-length 8 --packing-strategy ";
+    // Documents of 3, 6, 2 and 19 rows; 2 goes beside 6, and 19 is cut into 8, 8 and 3.
+    EXPECT_THAT(
+        testing::unwrapped(vocabpipe_in(folder, inspect + "bfd --length-buckets 8,4").output),
+        AllOf(HasSubstr("in 3 sequences of 8 tokens and 2 of 4, 6.25 % padding"),
+              HasSubstr("--packing-strategy bfd --seq-length 8 --length-buckets 8,4")));
+    EXPECT_THAT(
+        testing::unwrapped(vocabpipe_in(folder, inspect + "padded --length-buckets 4,8").output),
+        HasSubstr("in 3 sequences of 8 tokens and 3 of 4, 16.67 % padding"));
+    EXPECT_THAT(testing::unwrapped(vocabpipe_in(folder, inspect + "padded").output),
+                HasSubstr("4 documents in 6 sequences of 8 tokens, 37.50 % padding"));
+    EXPECT_THAT(vocabpipe_in(folder, inspect + "padded --length-buckets 4").error,
+                HasSubstr("the largest must be --seq-length 8; add it"));
+    EXPECT_THAT(vocabpipe_in(folder, inspect + "padded --length-buckets auto").error,
+                HasSubstr("depends on the model"));
+    EXPECT_THAT(vocabpipe_in(folder, inspect + "wrapped --length-buckets 8").error,
+                HasSubstr("needs --packing-strategy bfd or padded"));
+    ASSERT_EQ(vocabpipe_in(folder, "data inspect set --length-distribution l.csv").exit_code, 0);
+    EXPECT_EQ(
+        testing::read_file(folder / "l.csv"),
+        "# documents by their rows: tokens but the last\nlength,count\n2,1\n3,1\n6,1\n19,1\n");
+}
+
 TEST(DataPrepare, TakesTheTextsOfJsonLines) {
     const TempFolder folder;
     testing::write_file(folder / "j.jsonl",

@@ -125,7 +125,8 @@ TEST(Flags, AreComparedBetweenRanksUnlessTheirRowSaysOtherwise) {
                                                 "--normalization", "--position-embedding-type",
                                                 "--moe-router-score-function", "--bf16",
                                                 "--recompute-activations"));
-    EXPECT_THAT(samples, UnorderedElementsAre("--seq-length", "--seed", "--packing-strategy"));
+    EXPECT_THAT(samples, UnorderedElementsAre("--seq-length", "--seed", "--packing-strategy",
+                                              "--length-buckets"));
 }
 
 TEST(Flags, ThatSayTogetherWhatAModelIsAreComparedByThat) {

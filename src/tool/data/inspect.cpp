@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "src/support/length_distribution.hpp"
 #include "src/support/output_check.hpp"
 #include "src/support/output_file.hpp"
 #include "src/support/text_layout.hpp"
@@ -43,7 +44,9 @@ struct InspectArguments {
     int64_t vocab_size = 0;  // 0: not given
     std::string tokenizer_model;
     std::string format = "auto";
-    int64_t seq_length = 0;  // 0: not given
+    int64_t seq_length = 0;           // 0: not given
+    std::string length_buckets;       // empty: all have seq_length
+    std::string length_distribution;  // empty: not written
     std::string packing_strategy = "wrapped";
     int64_t eod_token_id = -1;
     std::optional<int64_t> document;
@@ -181,9 +184,25 @@ void print_packing(const InspectArguments& options, const std::string& path) {
                              .format = options.format,
                              .split = options.split,
                              .eod_token_id = options.eod_token_id,
-                             .packing_strategy = options.packing_strategy});
-    const auto samples = data.samples(DataSplit::train, {.seq_length = options.seq_length});
+                             .packing_strategy = options.packing_strategy,
+                             .length_buckets = options.length_buckets});
+    const std::vector<int64_t> lengths = data.length_buckets(options.seq_length, {});
+    const auto samples =
+        data.samples(DataSplit::train, {.seq_length = options.seq_length}, lengths);
     for (const std::string& line : samples->packing()) print("packed", line);
+}
+
+/// Documents of the training part by their rows, for vocabpipe plan.
+void write_lengths(const InspectArguments& options) {
+    const TrainingData data({.path = options.path,
+                             .format = options.format,
+                             .split = options.split,
+                             .eod_token_id = options.eod_token_id,
+                             .packing_strategy = "bfd"});
+    OutputCheck check(data.files());
+    check.add("--length-distribution", options.length_distribution, table_output());
+    write_length_distribution(options.length_distribution, data.document_lengths(),
+                              "documents by their rows: tokens but the last");
 }
 
 struct Inspected {
@@ -221,7 +240,7 @@ Inspected inspect_one(const InspectArguments& options, const std::string& path, 
     if (source->size() == 0) {
         return result;
     }
-    if (options.packing_strategy == "bfd") print_packing(options, path);
+    if (options.packing_strategy != "wrapped") print_packing(options, path);
     std::string ids = std::to_string(range.min) + " to " + std::to_string(range.max);
     if (range.read < source->size()) {
         ids += " in the " + counted(range.read, "token") +
@@ -260,8 +279,18 @@ Inspected inspect_one(const InspectArguments& options, const std::string& path, 
 }
 
 void inspect(const InspectArguments& options) {
-    if (options.packing_strategy == "bfd" && options.seq_length == 0) {
-        throw UsageError("--packing-strategy bfd: set --seq-length, the length to pack into");
+    if (options.packing_strategy != "wrapped" && options.seq_length == 0) {
+        throw UsageError("--packing-strategy " + options.packing_strategy +
+                         ": set --seq-length, the longest length of a sequence");
+    }
+    if (options.length_buckets == "auto") {
+        throw UsageError(
+            "--length-buckets auto: depends on the model, which is not known here; set lengths, "
+            "or see what train_gpt prints");
+    }
+    if (!options.length_buckets.empty() && options.packing_strategy == "wrapped") {
+        throw UsageError("--length-buckets " + options.length_buckets +
+                         ": needs --packing-strategy bfd or padded");
     }
     const std::vector<WeightedPath> blend = parse_data_paths("data inspect", options.path);
     if (blend.size() > 1 && (options.document || !options.html.empty())) {
@@ -284,6 +313,7 @@ void inspect(const InspectArguments& options) {
     if (vocab_size == 0) {
         return;
     }
+    if (!options.length_distribution.empty()) write_lengths(options);
     if (!obstacle.empty()) {
         print("cannot train", obstacle);
         return;
@@ -298,7 +328,9 @@ void inspect(const InspectArguments& options) {
         (options.format == "auto" ? "" : " --data-format " + options.format) +
         (options.packing_strategy == "wrapped"
              ? ""
-             : " --packing-strategy bfd --seq-length " + std::to_string(options.seq_length)) +
+             : " --packing-strategy " + options.packing_strategy + " --seq-length " +
+                   std::to_string(options.seq_length)) +
+        (options.length_buckets.empty() ? "" : " --length-buckets " + options.length_buckets) +
         (options.eod_token_id < 0 ? "" : " --eod-token-id " + std::to_string(options.eod_token_id));
     std::printf("%-*s%s\n", static_cast<int>(kKeys), "train with", flags.c_str());
 }
@@ -335,9 +367,20 @@ Command data_inspect_command() {
                                  {.names = "--packing-strategy",
                                   .value = &o->packing_strategy,
                                   .help = "bfd: show how documents of the training part pack into "
-                                          "sequences of --seq-length",
+                                          "sequences of --seq-length; padded: a sequence for each",
                                   .unit = "NAME",
-                                  .choices = {"wrapped", "bfd"}},
+                                  .choices = {"wrapped", "bfd", "padded"}},
+                                 {.names = "--length-buckets",
+                                  .value = &o->length_buckets,
+                                  .help = "Lengths that these sequences may have, with commas "
+                                          "between them, --seq-length among them",
+                                  .unit = "LENGTHS",
+                                  .unset = "--seq-length"},
+                                 {.names = "--length-distribution",
+                                  .value = &o->length_distribution,
+                                  .help = "Also write how many documents of the training part have "
+                                          "each length to this CSV file, for vocabpipe plan",
+                                  .unit = "FILE"},
                                  {.names = "--seq-length",
                                   .value = &o->seq_length,
                                   .help = "Tokens of a packed sequence",

@@ -5,6 +5,7 @@
 #include <bit>
 #include <cstddef>
 #include <limits>
+#include <numeric>
 #include <stdexcept>
 
 namespace vocabpipe {
@@ -78,13 +79,15 @@ std::vector<uint32_t> by_decreasing_size(std::span<const int32_t> sizes, int32_t
 }
 
 /// The bin of every item, numbered as they are opened.
-std::vector<uint32_t> bin_of_items(std::span<const int32_t> sizes, int32_t capacity) {
+std::vector<uint32_t> bin_of_items(std::span<const int32_t> sizes,
+                                   std::span<const int32_t> capacities) {
+    const int32_t largest = capacities.back();
     std::vector<uint32_t> bin_of(sizes.size());
     // Bins with the same room are a list, from the one that got an item last.
-    std::vector<uint32_t> first(static_cast<size_t>(capacity) + 1, kNoBin);  // [room]
-    std::vector<uint32_t> next;                                              // [bin]
+    std::vector<uint32_t> first(static_cast<size_t>(largest) + 1, kNoBin);  // [room]
+    std::vector<uint32_t> next;                                             // [bin]
     NumberSet rooms(first.size());
-    for (const uint32_t item : by_decreasing_size(sizes, capacity)) {
+    for (const uint32_t item : by_decreasing_size(sizes, largest)) {
         const auto size = static_cast<size_t>(sizes[item]);
         auto bin = static_cast<uint32_t>(next.size());
         size_t room = size;
@@ -93,7 +96,7 @@ std::vector<uint32_t> bin_of_items(std::span<const int32_t> sizes, int32_t capac
             first[room] = next[bin];
             if (first[room] == kNoBin) rooms.erase(room);
         } else {
-            room = static_cast<size_t>(capacity);
+            room = static_cast<size_t>(*std::ranges::lower_bound(capacities, sizes[item]));
             next.push_back(kNoBin);
         }
         bin_of[item] = bin;
@@ -108,9 +111,9 @@ std::vector<uint32_t> bin_of_items(std::span<const int32_t> sizes, int32_t capac
 
 }  // namespace
 
-Bins best_fit(std::span<const int32_t> sizes, int32_t capacity) {
+Bins best_fit(std::span<const int32_t> sizes, std::span<const int32_t> capacities) {
     if (sizes.size() >= kNoBin) throw std::invalid_argument("best_fit: less than 2^32 - 1 items");
-    std::vector<uint32_t> bin_of = bin_of_items(sizes, capacity);
+    std::vector<uint32_t> bin_of = bin_of_items(sizes, capacities);
     Bins bins;
     std::vector<uint32_t> renumbered;  // [bin as it was opened]
     for (uint32_t& bin : bin_of) {
@@ -128,6 +131,15 @@ Bins best_fit(std::span<const int32_t> sizes, int32_t capacity) {
     for (size_t i = 0; i < bin_of.size(); ++i) {
         bins.items[static_cast<size_t>(next[bin_of[i]]++)] = static_cast<uint32_t>(i);
     }
+    return bins;
+}
+
+Bins one_each(size_t items) {
+    Bins bins;
+    bins.begin.resize(items + 1);
+    std::iota(bins.begin.begin(), bins.begin.end(), int64_t{0});
+    bins.items.resize(items);
+    std::iota(bins.items.begin(), bins.items.end(), 0U);
     return bins;
 }
 

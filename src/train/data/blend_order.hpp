@@ -13,8 +13,8 @@ namespace vocabpipe {
 /// in a tie. After any number of samples every set has its share to within a few samples.
 ///
 /// Keeps no table: the place of the next sample follows from the counts that each set has given. A
-/// later sample costs a pass over the weights for each sample in between, an earlier one a pass for
-/// each from 0.
+/// later sample costs a pass over the weights for each sample in between, and so does an earlier
+/// one: from at most 2^17 samples before the latest, or from 0 if it is before that.
 class BlendOrder {
 public:
     /// At least one weight; all positive, with sum 1.
@@ -34,9 +34,14 @@ private:
     [[nodiscard]] size_t furthest_behind() const;
 
     std::vector<double> weights_;
-    mutable std::mutex mutex_;            // of the members below
-    mutable int64_t next_ = 0;            // samples before this one are given
-    mutable std::vector<int64_t> given_;  // of these, by each set
+    mutable std::mutex mutex_;  ///< of the members below
+    struct Counts {
+        int64_t samples = 0;         ///< that are given
+        std::vector<int64_t> given;  ///< of these, by each set
+    };
+    mutable Counts now_;
+    /// Earlier counts to go on from: a step asks for lengths first, and then for the same samples.
+    mutable Counts earlier_, earliest_;
 };
 
 }  // namespace vocabpipe

@@ -25,6 +25,11 @@ int64_t BlendedSamples::samples_per_epoch() const {
     return samples;
 }
 
+int64_t BlendedSamples::length(int64_t index) const {
+    const BlendOrder::Place place = order_(index);
+    return parts_[place.dataset]->length(place.sample);
+}
+
 SampleForm BlendedSamples::form() const {
     SampleForm form;
     for (const auto& part : parts_) form = form | part->form();

@@ -19,10 +19,11 @@ public:
         double weight = 1;
         std::unique_ptr<const SampleSource> samples;
     };
-    /// Weights as BlendOrder has them; sources of one seq_length.
+    /// Weights as BlendOrder has them; sources of one seq_length().
     explicit BlendedSamples(std::vector<Part> parts);
 
     [[nodiscard]] int64_t seq_length() const override { return parts_.front()->seq_length(); }
+    [[nodiscard]] int64_t length(int64_t index) const override;
     /// Sum over the sources.
     [[nodiscard]] int64_t samples_per_epoch() const override;
     /// What the samples of any source have.

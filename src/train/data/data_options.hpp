@@ -22,9 +22,14 @@ struct DataOptions {
     bool reset_attention_mask = false;  // --reset-attention-mask
     bool reset_position_ids = false;    // --reset-position-ids
 
-    /// --packing-strategy: wrapped cuts samples from the stream, bfd packs whole documents.
+    /// --packing-strategy: wrapped cuts samples from the stream, bfd packs whole documents, padded
+    /// makes a sample of each.
     std::string packing_strategy = "wrapped";
-    [[nodiscard]] bool packs() const { return packing_strategy == "bfd"; }
+    [[nodiscard]] bool has_whole_documents() const { return packing_strategy != "wrapped"; }
+
+    /// --length-buckets, of the training samples: lengths with commas between them, or auto. Empty:
+    /// all are as long as --seq-length.
+    std::string length_buckets;
 };
 
 }  // namespace vocabpipe

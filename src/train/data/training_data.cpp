@@ -7,8 +7,10 @@
 #include <sstream>
 #include <utility>
 
+#include "src/support/length_buckets.hpp"
 #include "src/train/data/blended_samples.hpp"
 #include "src/train/data/check_tokens.hpp"
+#include "src/train/data/document_starts.hpp"
 #include "src/train/data/find_end_of_document.hpp"
 #include "src/train/data/loss_weights_file.hpp"
 #include "src/train/data/packed_samples.hpp"
@@ -49,12 +51,17 @@ void check_flags(const DataOptions& o) {
         throw UsageError("--split " + o.split + ": applies to --data-path, but " + own +
                          " is set; remove one of them");
     }
-    if (o.packs() && !o.subset.empty()) {
-        throw UsageError(
-            "--packing-strategy bfd: cannot be used with --data-subset, which chooses among "
-            "samples that are cut from the stream; use wrapped");
+    if (o.has_whole_documents() && !o.subset.empty()) {
+        throw UsageError("--packing-strategy " + o.packing_strategy +
+                         ": cannot be used with --data-subset, which chooses among samples that "
+                         "are cut from the stream; use wrapped");
     }
-    if (o.reset_position_ids && !o.reset_attention_mask && !o.packs()) {
+    if (!o.length_buckets.empty() && !o.has_whole_documents()) {
+        throw UsageError("--length-buckets " + o.length_buckets +
+                         ": lengths are those of documents, but samples are cut from the stream; "
+                         "set --packing-strategy bfd or padded");
+    }
+    if (o.reset_position_ids && !o.reset_attention_mask && !o.has_whole_documents()) {
         throw UsageError(
             "--reset-position-ids: needs --reset-attention-mask, because a token that sees other "
             "documents has a position among them; set both");
@@ -128,24 +135,56 @@ std::shared_ptr<const TokenSource> TrainingData::tokens_of(const std::string& pa
 }
 
 std::unique_ptr<const SampleSource> TrainingData::open_set(
-    const std::string& path, DataSplit split, const TokenDatasetOptions& options) const {
+    const std::string& path, DataSplit split, const TokenDatasetOptions& options,
+    const std::vector<int64_t>& lengths) const {
     std::shared_ptr<const TokenSource> tokens = tokens_of(path, split);
-    if (options_.packs()) return std::make_unique<PackedSamples>(std::move(tokens), options);
+    if (options_.has_whole_documents()) {
+        return std::make_unique<PackedSamples>(
+            std::move(tokens), options,
+            PackingOptions{.lengths = lengths, .one_each = options_.packing_strategy == "padded"});
+    }
     return std::make_unique<TokenDataset>(std::move(tokens), options);
 }
 
 std::unique_ptr<const SampleSource> TrainingData::samples(
-    DataSplit split, const TokenDatasetOptions& options) const {
+    DataSplit split, const TokenDatasetOptions& options,
+    const std::vector<int64_t>& lengths) const {
     require(split);
     std::vector<BlendedSamples::Part> blend;
     TokenDatasetOptions own = options;
     own.masks = masks();
     for (const WeightedPath& path : part(split).paths) {
         if (part(split).paths.size() > 1) own.seed = derived_seed(options.seed, blend.size());
-        blend.push_back({path.weight, open_set(path.path, split, own)});
+        blend.push_back({path.weight, open_set(path.path, split, own, lengths)});
     }
     if (blend.size() == 1) return std::move(blend.front().samples);
     return std::make_unique<BlendedSamples>(std::move(blend));
+}
+
+std::vector<int64_t> TrainingData::length_buckets(
+    int64_t seq_length, const std::function<double(int64_t)>& cost) const {
+    if (options_.length_buckets.empty()) return {seq_length};
+    if (options_.length_buckets != "auto") {
+        return parse_length_buckets(options_.length_buckets, seq_length);
+    }
+    return choose_length_buckets(document_lengths(), {.seq_length = seq_length}, cost);
+}
+
+std::vector<LengthCount> TrainingData::document_lengths() const {
+    require(DataSplit::train);
+    const int32_t end_of_document = masks().end_of_document;
+    std::map<int64_t, int64_t> counts;
+    for (const WeightedPath& path : part(DataSplit::train).paths) {
+        const std::shared_ptr<const TokenSource> tokens = tokens_of(path.path, DataSplit::train);
+        const std::vector<int64_t> starts = document_starts(*tokens, end_of_document);
+        for (size_t d = 0; d + 1 < starts.size(); ++d) {
+            const int64_t rows = starts[d + 1] - starts[d] - 1;
+            if (rows >= 1) ++counts[rows];
+        }
+    }
+    std::vector<LengthCount> lengths;
+    for (const auto& [length, count] : counts) lengths.push_back({length, count});
+    return lengths;
 }
 
 TokenDatasetOptions TrainingData::in_stream_order(TokenDatasetOptions options) const {
@@ -239,8 +278,8 @@ DocumentMasks TrainingData::masks() const {
                         .separate = options_.reset_attention_mask,
                         .reset_positions = options_.reset_position_ids};
     if (masks.end_of_document >= 0) return masks;
-    if (options_.packs()) {
-        masks.end_of_document = end_of_document("--packing-strategy bfd");
+    if (options_.has_whole_documents()) {
+        masks.end_of_document = end_of_document("--packing-strategy " + options_.packing_strategy);
     } else if (masks.ignore_next || masks.separate) {
         masks.end_of_document =
             end_of_document(masks.ignore_next ? "--eod-mask-loss" : "--reset-attention-mask");
@@ -251,8 +290,8 @@ DocumentMasks TrainingData::masks() const {
 int32_t TrainingData::end_of_document(const std::string& flag) const {
     int32_t end_of_document = -1;
     for (const auto& [path, source] : sources_) {
-        // What is packed are the documents that the format lists.
-        if (options_.packs() && source->info().documents >= 0) continue;
+        // These are the documents that the format lists.
+        if (options_.has_whole_documents() && source->info().documents >= 0) continue;
         const std::optional<int32_t> end = find_end_of_document(*source);
         if (!end) {
             throw UsageError(flag + ": " + path +

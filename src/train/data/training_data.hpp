@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -13,6 +14,7 @@
 #include "src/train/data/data_split.hpp"
 #include "src/train/data/sample_choice.hpp"
 #include "vocabpipe/document_masks.hpp"
+#include "vocabpipe/length_count.hpp"
 #include "vocabpipe/sample_source.hpp"
 #include "vocabpipe/token_dataset.hpp"
 #include "vocabpipe/token_source.hpp"
@@ -40,9 +42,20 @@ public:
     /// The samples of `split`, with masks(), loss weights and packing. In a blend, each data set is
     /// shuffled with its own key. `options.masks` is not used. UsageError if there is no such part,
     /// InputFileError if it is too small for one sample. The result does not depend on this
-    /// object's lifetime.
+    /// object's lifetime. `lengths` as in PackingOptions.
     [[nodiscard]] std::unique_ptr<const SampleSource> samples(
-        DataSplit split, const TokenDatasetOptions& options) const;
+        DataSplit split, const TokenDatasetOptions& options,
+        const std::vector<int64_t>& lengths = {}) const;
+
+    /// The lengths that training samples have by --length-buckets, ascending; seq_length alone
+    /// without the flag. `cost` as in choose_length_buckets(), for auto. UsageError for lengths
+    /// that do not fit.
+    [[nodiscard]] std::vector<int64_t> length_buckets(
+        int64_t seq_length, const std::function<double(int64_t)>& cost) const;
+
+    /// How many training documents have each number of rows (PackedSamples), ascending; those of
+    /// less than two tokens have none.
+    [[nodiscard]] std::vector<LengthCount> document_lengths() const;
 
     /// Only the training samples in `chosen`, which must have been made of this data. UsageError if
     /// it has no sample of a data set.
@@ -94,7 +107,8 @@ private:
                                                                DataSplit split) const;
     /// Its samples, cut or packed.
     [[nodiscard]] std::unique_ptr<const SampleSource> open_set(
-        const std::string& path, DataSplit split, const TokenDatasetOptions& options) const;
+        const std::string& path, DataSplit split, const TokenDatasetOptions& options,
+        const std::vector<int64_t>& lengths) const;
     /// Options of samples with numbers: not shuffled, and with masks().
     [[nodiscard]] TokenDatasetOptions in_stream_order(TokenDatasetOptions options) const;
     /// The token that ends documents, for `flag`; UsageError as masks().

@@ -141,9 +141,18 @@ FlagGroup data_flags(DataOptions& o) {
                 {.names = "--packing-strategy",
                  .value = &o.packing_strategy,
                  .help = "How samples are made: wrapped cuts the stream; bfd packs whole documents "
-                         "by best fit, each with attention and positions of its own",
+                         "by best fit, each with attention and positions of its own; padded makes "
+                         "a sample of each",
                  .unit = "NAME",
-                 .choices = {"wrapped", "bfd"},
+                 .choices = {"wrapped", "bfd", "padded"},
+                 .decides = Decides::samples},
+                {.names = "--length-buckets",
+                 .value = &o.length_buckets,
+                 .help = "Lengths that training samples of whole documents may have, with commas "
+                         "between them, --seq-length among them; or auto, which chooses up to four "
+                         "by the lengths of the documents",
+                 .unit = "LENGTHS",
+                 .unset = "--seq-length",
                  .decides = Decides::samples},
             }};
 }

@@ -80,6 +80,16 @@ TEST(BlendOrder, KeepsEverySetWithinTheNumberOfSetsOfItsShare) {
     }
 }
 
+TEST(BlendOrder, GoesBackFarAndNear) {
+    const std::vector<double> weights = normalised({2, 1, 4});
+    const BlendOrder order(weights);
+    const std::vector<Place> places = first_places(BlendOrder(weights), 300'000);
+    for (const int64_t index :
+         {299'999, 299'990, 200'000, 250'000, 70'000, 69'999, 0, 140'000, 1}) {
+        EXPECT_EQ(order(index), places[static_cast<size_t>(index)]) << index;
+    }
+}
+
 TEST(BlendOrder, GivesTheSamePlaceInWhateverOrderItIsAsked) {
     const std::vector<double> weights = normalised({2, 1, 4});
     const std::vector<Place> expected = megatron_places(weights, 500);

@@ -253,5 +253,58 @@ TEST_F(PackedFiles, DoNotGoWithASubsetOfCutSamples) {
                 HasSubstr("cannot be used with --data-subset"));
 }
 
+TEST_F(PackedFiles, HaveTheSmallestLengthThatHoldsTheirLargestDocument) {
+    const std::shared_ptr<const TokenSource> source =
+        open_tokens(prepare(random_documents(200, 90, 3)));
+    const std::vector<int64_t> lengths{8, 16, 64};
+    for (const bool one_each : {false, true}) {
+        const PackedSamples samples(source, {.seq_length = 64, .seed = 3},
+                                    {.lengths = lengths, .one_each = one_each});
+        std::multimap<int32_t, int32_t> learnt;
+        std::map<int64_t, int64_t> counts;
+        for (int64_t i = 0; i < samples.samples_per_epoch(); ++i) {
+            const int64_t length = samples.length(i);
+            ++counts[length];
+            Sample sample(length);
+            samples.sample(i, sample);
+            ASSERT_NO_FATAL_FAILURE(check_sample(sample, learnt));
+            std::map<int32_t, int64_t> rows;  // of every document
+            for (size_t row = 0; row < sample.labels.size(); ++row) {
+                if (sample.labels[row] != kIgnoredLabel) ++rows[sample.first_visible[row]];
+            }
+            const auto largest = std::ranges::max_element(
+                rows, {}, [](const auto& document) { return document.second; });
+            ASSERT_EQ(length, *std::ranges::lower_bound(lengths, largest->second));
+            if (one_each) {
+                ASSERT_EQ(rows.size(), 1U);
+            }
+        }
+        std::vector<LengthCount> expected;
+        for (const auto& [length, count] : counts) expected.push_back({length, count});
+        EXPECT_EQ(samples.totals().lengths, expected);
+        EXPECT_EQ(samples.totals().rows, static_cast<int64_t>(learnt.size()));
+        // Small documents fill large sequences.
+        EXPECT_LT(samples.totals().padding(), one_each ? 0.5 : 0.1);
+        EXPECT_THAT(samples.packing().front(),
+                    HasSubstr(" of 64 tokens, " + std::to_string(counts[16]) + " of 16 and " +
+                              std::to_string(counts[8]) + " of 8, "));
+    }
+}
+
+TEST_F(PackedFiles, FollowTheStreamUnshuffledWhateverTheirLengths) {
+    const std::shared_ptr<const TokenSource> source =
+        open_tokens(prepare(random_documents(60, 60, 3)));
+    const PackedSamples samples(source, {.seq_length = 64, .shuffle = false},
+                                {.lengths = {16, 64}, .one_each = true});
+    int32_t last = -1;
+    for (int64_t i = 0; i < samples.samples_per_epoch(); ++i) {
+        Sample sample(samples.length(i));
+        samples.sample(i, sample);
+        if (sample.tokens[0] == kEndToken) continue;
+        ASSERT_GT(sample.tokens[0], last);
+        last = sample.tokens[0];
+    }
+}
+
 }  // namespace
 }  // namespace vocabpipe
