@@ -3,6 +3,7 @@
 
 #include "vocabpipe/context_exchange.hpp"
 #include "vocabpipe/device_spec.hpp"
+#include "vocabpipe/length_count.hpp"
 #include "vocabpipe/mesh.hpp"
 #include "vocabpipe/model_config.hpp"
 #include "vocabpipe/parameter_group.hpp"
@@ -11,6 +12,7 @@
 #include "vocabpipe/schedule.hpp"
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -91,7 +93,9 @@ struct PlanOptions {
     std::vector<int> pipeline;
     /// d, replicas. Empty: gpus / (p t C), or 1 if `pipeline` is empty, too.
     std::vector<int> data;
-    int64_t seq_length = 0;                     ///< s, tokens per sequence
+    int64_t seq_length = 0;  ///< s, tokens per sequence
+    /// Documents by their rows, for Plan::lengths. Empty: sequences are full of tokens.
+    std::vector<LengthCount> documents;
     std::vector<int64_t> micro_batch_sizes{1};  ///< sequences per microbatch
     int64_t global_batch_size = 0;              ///< sequences per step
     double memory_gib = 0;                      ///< per GPU; 0: the device's
@@ -248,6 +252,24 @@ struct Remedy {
     PlanRow row;        ///< the nearest row with this change, planned
 };
 
+/// Tokens with a label per second of a row that trains on PlanOptions::documents, in three ways.
+/// Documents longer than a sequence are cut.
+struct LengthPlan {
+    /// Each document in a sequence of seq_length, the rest of which is padding.
+    double padded = 0;
+    /// Full sequences of whole documents, whose tokens see their own document only and take the
+    /// time of that. What no document fills is left out (docs/packing.md).
+    double packed = 0;
+    /// Each document in the shortest of `lengths` that holds it: a microbatch has sequences of one
+    /// length, a step has the lengths in their shares, and order_microbatches() orders them.
+    double by_length = 0;
+    std::vector<int64_t> lengths;           ///< ascending, as choose_length_buckets() chooses them
+    std::vector<LengthCount> microbatches;  ///< of a step and replica, by length, ascending
+};
+
+/// Rows that Plan::lengths has at most.
+inline constexpr size_t kLengthRows = 5;
+
 /// Candidates, best first: all, or those that a search evaluated.
 struct Plan {
     PlanOptions options;                             ///< as given
@@ -257,6 +279,8 @@ struct Plan {
     /// not fit by the memory that they lack. Of a search, the first PlanOptions::best are the best.
     std::vector<PlanRow> rows;
     std::vector<std::pair<Candidate, std::string>> skipped;  ///< and why
+    /// [row] of the first rows, at most kLengthRows; empty without PlanOptions::documents.
+    std::vector<LengthPlan> lengths;
     std::vector<Sensitivity> sensitivity;  ///< of the best row; empty without sensitivity
     /// The same for other values of PlanOptions::moe_imbalance: 1.5 and the worst case of the best
     /// row. Empty if that shares no experts.

@@ -10,6 +10,7 @@
 #include "src/plan/list_memory.hpp"
 #include "src/plan/planned_config.hpp"
 #include "src/plan/step_model.hpp"
+#include "vocabpipe/microbatch_order.hpp"
 #include "vocabpipe/model_flops.hpp"
 #include "vocabpipe/pass_times.hpp"
 #include "vocabpipe/receive_early.hpp"
@@ -145,10 +146,15 @@ double step_flops_per_token(const PlanOptions& options) {
     return sum;
 }
 
+Outcome outcome_of(const PlanOptions& options, const StepModel& step, const Schedule& order,
+                   Evaluation evaluation) {
+    return evaluation == Evaluation::simulation ? simulated(order, step, options)
+                                                : timed(order, step);
+}
+
 PlanRow row_of(const PlanOptions& options, const Candidate& candidate, const StepModel& step,
                const Schedule& order, Evaluation evaluation) {
-    const Outcome outcome =
-        evaluation == Evaluation::simulation ? simulated(order, step, options) : timed(order, step);
+    const Outcome outcome = outcome_of(options, step, order, evaluation);
     PlanRow row{.candidate = candidate,
                 .evaluation = evaluation,
                 .step_ns = outcome.step_ns,
@@ -189,6 +195,18 @@ PlanRow evaluate(const PlanOptions& options, const Candidate& candidate, Evaluat
                  OrderCache& orders) {
     const StepModel step = model_of(options, candidate);
     return row_of(options, candidate, step, orders.order(step, candidate), evaluation);
+}
+
+int64_t step_ns_of_lengths(const PlanOptions& options, const Candidate& candidate,
+                           const std::vector<LengthShares>& shorter, std::vector<int> lengths,
+                           Evaluation evaluation) {
+    StepModel step = model_of(options, candidate);
+    const Schedule order = OrderCache().order(step, candidate);
+    step.generate.costs.lengths.shorter = shorter;
+    step.generate.costs.lengths.of_microbatch =
+        order_microbatches(order, step.generate.costs, std::move(lengths));
+    step.costs.lengths = step.generate.costs.lengths;
+    return outcome_of(options, step, order, evaluation).step_ns;
 }
 
 RecordedRun record_step(const PlanOptions& options, const Candidate& candidate) {

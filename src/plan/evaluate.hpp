@@ -2,8 +2,12 @@
 #pragma once
 
 #include "src/plan/order_cache.hpp"
+#include "vocabpipe/microbatch_lengths.hpp"
 #include "vocabpipe/plan.hpp"
 #include "vocabpipe/recorded_run.hpp"
+
+#include <cstdint>
+#include <vector>
 
 namespace vocabpipe {
 
@@ -18,6 +22,12 @@ namespace vocabpipe {
 /// With its passes ordered for its costs.
 [[nodiscard]] PlanRow evaluate(const PlanOptions& options, const Candidate& candidate,
                                Evaluation evaluation, OrderCache& orders);
+
+/// PlanRow::step_ns of the candidate if its microbatches have these lengths (indices as
+/// MicrobatchLengths::of_microbatch, of `shorter`), in the order of order_microbatches().
+[[nodiscard]] int64_t step_ns_of_lengths(const PlanOptions& options, const Candidate& candidate,
+                                         const std::vector<LengthShares>& shorter,
+                                         std::vector<int> lengths, Evaluation evaluation);
 
 /// The candidate's step as simulation evaluates it, for pictures, with the memory of every rank.
 [[nodiscard]] RecordedRun record_step(const PlanOptions& options, const Candidate& candidate);

@@ -10,6 +10,7 @@
 #include "src/plan/evaluate.hpp"
 #include "src/plan/layer_products.hpp"
 #include "src/plan/parallel.hpp"
+#include "src/plan/plan_lengths.hpp"
 #include "src/plan/plan_progress.hpp"
 #include "src/plan/search.hpp"
 #include "vocabpipe/error.hpp"
@@ -122,6 +123,16 @@ void add_sensitivity(Plan& plan) {
     }
 }
 
+void add_lengths(Plan& plan) {
+    if (plan.options.documents.empty()) return;
+    plan.lengths.resize(std::min(plan.rows.size(), kLengthRows));
+    PlanProgress progress(plan.options, "planning lengths", plan.lengths.size());
+    for_all(plan.lengths.size(), plan.options.threads, {}, [&](size_t row) {
+        plan.lengths[row] = plan_lengths(plan.options, plan.rows[row]);
+        progress.step();
+    });
+}
+
 }  // namespace
 
 std::string_view to_string(Evaluation evaluation) {
@@ -224,6 +235,7 @@ Plan make_plan(const PlanOptions& options) {
                                                     plan.skipped.front().second);
     }
     add_sensitivity(plan);
+    add_lengths(plan);
     return plan;
 }
 

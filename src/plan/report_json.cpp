@@ -189,6 +189,16 @@ std::string plan_json(const Plan& plan) {
                 {"skipped", json::array()}};
     for (const PlanRow& row : plan.rows) result["rows"].push_back(row_json(options, row));
     for (const Remedy& remedy : plan.remedies) result["remedies"].push_back(remedy_json(remedy));
+    for (const LengthPlan& of_row : plan.lengths) {
+        json microbatches = json::array();
+        for (const LengthCount& one : of_row.microbatches) {
+            microbatches.push_back({{"length", one.length}, {"count", one.count}});
+        }
+        result["lengths"].push_back({{"padded_tokens_per_second", of_row.padded},
+                                     {"packed_tokens_per_second", of_row.packed},
+                                     {"by_length_tokens_per_second", of_row.by_length},
+                                     {"microbatches", std::move(microbatches)}});
+    }
     for (const Sensitivity& s : plan.sensitivity) {
         result["sensitivity"].push_back(sensitivity_json(s));
     }

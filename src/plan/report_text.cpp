@@ -151,6 +151,39 @@ std::string sensitivity_text(const Plan& plan) {
     return text;
 }
 
+/// "640 of 128, 24 of 512"
+std::string counts_text(const std::vector<LengthCount>& counts) {
+    std::string text;
+    for (const LengthCount& of_length : counts) {
+        if (of_length.count == 0) continue;
+        text += (text.empty() ? "" : ", ") + std::to_string(of_length.count) + " of " +
+                std::to_string(of_length.length);
+    }
+    return text;
+}
+
+std::string lengths_text(const Plan& plan) {
+    if (plan.lengths.empty()) return {};
+    std::string text =
+        "\n" +
+        wrap_text(
+            "Documents of the given lengths, in tokens with a label per second: padded to " +
+            std::to_string(plan.options.seq_length) +
+            " tokens, packed into full sequences, and by length, a step and replica having the "
+            "microbatches of the last column:") +
+        "\n";
+    TextTable table;
+    table.row({"row", "padded", "packed", "by length", "microbatches"},
+              {false, false, false, false, true});
+    for (size_t row = 0; row < plan.lengths.size(); ++row) {
+        const LengthPlan& lengths = plan.lengths[row];
+        table.row({std::to_string(row + 1), format("%.0f", lengths.padded),
+                   format("%.0f", lengths.packed), format("%.0f", lengths.by_length),
+                   counts_text(lengths.microbatches)});
+    }
+    return text + table.text();
+}
+
 std::string imbalance_text(const Plan& plan) {
     if (plan.imbalance.empty()) return {};
     const PlanRow& best = plan.rows.front();
@@ -195,7 +228,7 @@ std::string plan_text(const Plan& plan, size_t rows, std::optional<size_t> comma
     const std::string skipped = wrap_text(skipped_text(plan), 2);
     if (!skipped.empty()) text += "\n" + skipped;
     // What cannot run has no step to vary.
-    return fits ? text + sensitivity_text(plan) + imbalance_text(plan) : text;
+    return fits ? text + lengths_text(plan) + sensitivity_text(plan) + imbalance_text(plan) : text;
 }
 
 }  // namespace vocabpipe

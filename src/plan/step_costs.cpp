@@ -32,9 +32,10 @@ StepCosts::StepCosts(const DeviceSpec& device, const PlannedTrainer& trainer)
 StepCosts::StepCosts(TableCosts links) : measured_(std::move(links)) {}
 
 int64_t StepCosts::pass_ns(int rank, const Pass& pass) const {
-    return cost_in(traits(pass.op).has_stage ? stage_ns[pass.stage]
-                                             : rank_ns[static_cast<size_t>(rank / slices)],
-                   pass.op);
+    const TableCosts::OpCosts& costs = traits(pass.op).has_stage
+                                           ? stage_ns[pass.stage]
+                                           : rank_ns[static_cast<size_t>(rank / slices)];
+    return lengths.pass_time(cost_in(costs, pass.op), pass);
 }
 
 int64_t StepCosts::transfer_ns(Do what, const Group& group, int64_t bytes) const {

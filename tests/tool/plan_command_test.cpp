@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <fstream>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <sstream>
@@ -42,6 +43,24 @@ TEST(PlanCommand, PlansGemmaOnSixteenGpus) {
           "9 of 9 rows that fit shown."}) {
         EXPECT_THAT(testing::unwrapped(outcome.output), HasSubstr(part));
     }
+}
+
+TEST(PlanCommand, ShowsWhatLengthsOfDocumentsMean) {
+    const TempFolder folder;
+    std::ofstream(folder / "lengths.csv") << "length,count\n300,500\n1000,100\n4096,20\n";
+    const std::string with = std::string(kGemma) + "--length-distribution lengths.csv";
+    const Outcome outcome = vocabpipe_in(folder, with);
+    EXPECT_EQ(outcome.exit_code, 0) << outcome.error;
+    EXPECT_THAT(testing::unwrapped(outcome.output),
+                HasSubstr("Documents of the given lengths, in tokens with a label per second"));
+    const auto rows =
+        nlohmann::json::parse(vocabpipe_in(folder, with + " --json").output)["lengths"];
+    ASSERT_EQ(rows.size(), 5U);
+    EXPECT_GT(rows[0]["by_length_tokens_per_second"], rows[0]["padded_tokens_per_second"]);
+    std::ofstream(folder / "lengths.csv") << "length,count\n300,-1\n";
+    const Outcome refused = vocabpipe_in(folder, with);
+    EXPECT_EQ(refused.exit_code, 3);
+    EXPECT_THAT(refused.error, HasSubstr("lengths.csv:2: count \"-1\": must be an integer"));
 }
 
 // One rule scales a profile (src/step/costs/): every row is the simulation of the same profile.

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "src/model/published/published_models.hpp"
+#include "src/support/length_distribution.hpp"
 #include "src/support/names_of.hpp"
 #include "src/support/output_check.hpp"
 #include "src/support/output_file.hpp"
@@ -35,7 +36,7 @@ namespace vocabpipe::tool {
 namespace {
 
 struct PlanArguments {
-    std::string model, gpu, profile, pass_times, html, config, receive_ahead = "auto";
+    std::string model, gpu, profile, pass_times, lengths, html, config, receive_ahead = "auto";
     // Comma-separated.
     std::string schedules, modes, chunks, layers, tensor, context, pipeline, data, expert, sizes;
     std::string expert_tensor, recompute;
@@ -114,8 +115,8 @@ class PlanFiles {
 public:
     /// Throws UsageError for a file that must not be replaced, OutputFileError.
     explicit PlanFiles(const PlanArguments& arguments) {
-        OutputCheck check(
-            {arguments.model, arguments.gpu, arguments.profile, arguments.pass_times});
+        OutputCheck check({arguments.model, arguments.gpu, arguments.profile, arguments.pass_times,
+                           arguments.lengths});
         const auto open = [&](const char* flag, const std::string& path, const OutputKind& kind) {
             if (path.empty()) return std::unique_ptr<OutputFile>();
             check.add(flag, path, kind);
@@ -164,6 +165,7 @@ void plan_steps(PlanArguments arguments) {
     if (!arguments.pass_times.empty()) {
         options.pass_times = read_planned_pass_times(arguments.pass_times);
     }
+    if (!arguments.lengths.empty()) options.documents = read_length_distribution(arguments.lengths);
     read_lists(arguments, options);
     PlanFiles files(arguments);  // invalid names fail before the work, not after it
     const InterruptGuard interrupt;
@@ -225,6 +227,12 @@ Command plan_command() {
                          .value = &o.seq_length,
                          .help = "Tokens per sequence",
                          .absent = 0},
+                        {.names = "--length-distribution",
+                         .value = &a->lengths,
+                         .help = "CSV file (length,count) of document lengths, as data inspect "
+                                 "writes it: shows what padding, packing and microbatches of "
+                                 "different lengths make of them",
+                         .unit = "FILE"},
                         {.names = "--profile",
                          .value = &a->profile,
                          .help =
