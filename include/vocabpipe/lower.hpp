@@ -6,6 +6,7 @@
 #include "vocabpipe/program.hpp"
 #include "vocabpipe/schedule.hpp"
 
+#include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <optional>
@@ -46,14 +47,25 @@ struct GradientBucket {
     std::vector<int64_t> first;
 };
 
-/// Sizes of everything that moves or lives in a step: the model's side of the memory plan.
-struct StepSizes {
-    int64_t tokens = 0;              ///< N, tokens per microbatch, of one context rank
-    int64_t hidden = 0;              ///< h
-    DType dtype = DType::fp32;       ///< of activations, boundaries and exp_logits
+/// The sizes of a microbatch that follow from the length of its sequences.
+struct LengthSizes {
+    int64_t tokens = 0;              ///< as StepSizes::tokens
     std::vector<StageBytes> stages;  ///< [global stage]
     std::vector<ShardBytes> shards;  ///< [rank]
-    bool tied = false;               ///< input and output layer share their weight
+};
+
+/// Sizes of everything that moves or lives in a step: the model's side of the memory plan.
+struct StepSizes {
+    int64_t tokens = 0;  ///< N, tokens per microbatch of the longest sequences, of one context rank
+    int64_t hidden = 0;  ///< h
+    DType dtype = DType::fp32;       ///< of activations, boundaries and exp_logits
+    std::vector<StageBytes> stages;  ///< [global stage] for N tokens
+    std::vector<ShardBytes> shards;  ///< [rank] for N tokens
+    /// The same for shorter sequences; empty: all microbatches have N tokens.
+    std::vector<LengthSizes> shorter;
+    /// [microbatch] k above 0: its sizes are shorter[k - 1]; 0: it has N tokens. Empty: 0 for all.
+    std::vector<int> length_of_microbatch;
+    bool tied = false;  ///< input and output layer share their weight
     /// Per rank, for norms and loss at the end of the step; 0: gradients only, no optimizer step.
     int64_t report_bytes = 0;
     int replicas = 1;  ///< pipelines that train side by side (Mesh::data)
@@ -78,8 +90,19 @@ struct StepSizes {
                 .expert = expert,
                 .context = context};
     }
-    /// Rows of a boundary on one rank.
+    /// Rows of a boundary of the longest sequences on one rank.
     [[nodiscard]] int64_t boundary_rows() const { return tokens / tensor; }
+    /// Entry of length_of_microbatch.
+    [[nodiscard]] size_t length_of(int microbatch) const {
+        return length_of_microbatch.empty()
+                   ? 0
+                   : static_cast<size_t>(length_of_microbatch[static_cast<size_t>(microbatch)]);
+    }
+    /// Tokens of a microbatch, of one context rank.
+    [[nodiscard]] int64_t tokens_of(int microbatch) const {
+        const size_t length = length_of(microbatch);
+        return length == 0 ? tokens : shorter[length - 1].tokens;
+    }
 
     /// Columns of the statistics: kStatistics, or more where the output layer has further ones
     /// (ModelPartition::scores).

@@ -164,6 +164,7 @@ struct Reduction {
     /// Ends of the blocks, for pieces of buckets, whose blocks are not adjacent; empty: each block
     /// ends where the next begins.
     std::vector<int64_t> last_row;
+    bool embeds = false;  ///< adds up embedded tokens
     /// Row after the member's last.
     [[nodiscard]] int64_t end(int member) const {
         return last_row.empty() ? first_row[static_cast<size_t>(member) + 1]
@@ -176,6 +177,7 @@ struct Reduction {
     /// Member by member.
     friend bool operator==(const Reduction&, const Reduction&) = default;
 };
+// Of microbatches of the longest sequences; every other length has three of its own.
 inline constexpr uint16_t kOutputReduction = 0;  ///< gradient of X over the output shards
 inline constexpr uint16_t kInputReduction = 1;   ///< embedded tokens over the input shards
 /// All rows of the output reduction as one block: the conversion after a native one.
@@ -207,10 +209,11 @@ using ProgramId = size_t;
 
 /// Everything one rank does in one step: its projection of the global order.
 struct Program {
-    int rank = 0;          ///< rank that runs it
-    int ranks = 0;         ///< of the world
-    int microbatches = 0;  ///< of one step
-    uint64_t hash = 0;     ///< of all ranks' programs together: equal on every rank or nothing runs
+    int rank = 0;                 ///< rank that runs it
+    int ranks = 0;                ///< of the world
+    int microbatches = 0;         ///< of one step
+    std::vector<int64_t> tokens;  ///< [microbatch] N, of one context rank
+    uint64_t hash = 0;  ///< of all ranks' programs together: equal on every rank or nothing runs
     std::vector<Pass> passes;           ///< in the order of the schedule
     std::vector<Group> groups;          ///< groups of which the rank is a member
     std::vector<Reduction> reductions;  ///< kOutputReduction, ..., and others that the rank uses
@@ -226,6 +229,10 @@ struct Program {
     uint64_t live_peak_bytes = 0;  ///< largest sum of buffers alive at one moment, <= arena_bytes
     std::vector<uint64_t> peak_by_purpose;  ///< kPurposes entries, bytes alive at the live peak
 
+    /// N of the microbatch of a pass, communication or local action that belongs to one.
+    [[nodiscard]] int64_t tokens_of(const Action& action) const {
+        return tokens[action.what == Do::pass ? passes[action.item].microbatch : action.item];
+    }
     /// Indices into buffers.
     [[nodiscard]] std::span<const uint32_t> operands_of(const Action& action) const {
         return {operands.data() + action.first_operand, action.operand_count};

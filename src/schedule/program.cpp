@@ -58,7 +58,7 @@ std::string Program::name_of(const Action& action) const {
     if (action.lane == Lane::forward) name += " activation";
     if (action.lane == Lane::backward) name += " gradient";
     if (row.of_sum) {
-        name += action.reduction == kInputReduction ? " embedding" : " output-gradient";
+        name += reductions[action.reduction].embeds ? " embedding" : " output-gradient";
     }
     return name + " of microbatch " + std::to_string(action.item);
 }

@@ -17,8 +17,8 @@ namespace vocabpipe {
     const Group& group = program.groups[moves.group];
     const int sender =
         traits(moves.what).peer == NamedPeer::from_first ? group.ranks.front() : group.root;
-    const int64_t tokens = program.reductions[kOutputReduction].first_row.back();
-    const RowRange rows = TileMap::even(tokens, 1, moves.pieces).rows(0, wait.piece - 1);
+    const RowRange rows =
+        TileMap::even(program.tokens_of(moves), 1, moves.pieces).rows(0, wait.piece - 1);
     return "rows " + std::to_string(rows.first) + "-" + std::to_string(rows.end - 1) + " of rank " +
            std::to_string(sender);
 }

@@ -105,7 +105,8 @@ TEST(MemoryPlan, NeverPutsTwoLiveBuffersInOnePlaceForSchedulesThatNobodyDesigned
     for (int i = 0; i < 400; ++i) {
         SCOPED_TRACE("case " + std::to_string(i));
         const Schedule schedule = random_schedule(random, {.most_ranks = 5, .most_stages = 8});
-        const StepSizes sizes = random_sizes(schedule, random);
+        StepSizes sizes = random_sizes(schedule, random);
+        if (random() % 2 == 0) add_random_lengths(sizes, schedule, random);
         const LowerOptions options{.receive_ahead = static_cast<int>(random() % 4)};
         TableCosts costs = uneven_costs(schedule);
         if (random() % 3 == 0) {  // everything happens at once

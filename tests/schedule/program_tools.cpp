@@ -60,6 +60,27 @@ StepSizes sizes_for(const Schedule& schedule, int64_t tokens, int64_t hidden) {
     return sizes;
 }
 
+void add_random_lengths(StepSizes& sizes, const Schedule& schedule, std::mt19937& random) {
+    const auto most = static_cast<int>(1 + random() % 3);
+    for (int k = 0; k < most; ++k) {
+        StepSizes of_length = random_sizes(schedule, random);
+        LengthSizes length{
+            .tokens = 1 + static_cast<int64_t>(random() % static_cast<uint64_t>(sizes.tokens)),
+            .stages = of_length.stages,
+            .shards = of_length.shards};
+        for (size_t rank = 0; rank < length.shards.size(); ++rank) {
+            length.shards[rank].exp_logits =
+                length.tokens * schedule.output.rows(static_cast<int>(rank)) * size_of(sizes.dtype);
+        }
+        sizes.shorter.push_back(std::move(length));
+    }
+    sizes.length_of_microbatch.clear();
+    for (int j = 0; j < schedule.microbatches; ++j) {
+        sizes.length_of_microbatch.push_back(
+            static_cast<int>(random() % static_cast<unsigned>(most + 1)));
+    }
+}
+
 StepSizes random_sizes(const Schedule& schedule, std::mt19937& random) {
     const auto bytes = [&] {
         return random() % 5 == 0 ? int64_t{0} : static_cast<int64_t>(random() % 20000);

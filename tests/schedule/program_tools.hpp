@@ -31,6 +31,9 @@ void PrintTo(const Kind& kind, std::ostream* out);
                                   int64_t hidden = 8);
 /// Every size at random, some of them 0.
 [[nodiscard]] StepSizes random_sizes(const Schedule& schedule, std::mt19937& random);
+/// Adds up to three shorter lengths with every size at random, and gives each microbatch one of
+/// them or the longest.
+void add_random_lengths(StepSizes& sizes, const Schedule& schedule, std::mt19937& random);
 
 /// Costs of real proportions, different on every stage and rank, with latency and rates.
 [[nodiscard]] TableCosts uneven_costs(const Schedule& schedule);

@@ -26,13 +26,14 @@ uint32_t add_ordered_sum(Graph& graph, int rank, const OperandsOf<Do::ordered_su
 
 uint32_t sum_natively(StepGraph& step, const Sum& sum) {
     Graph& graph = step.graph;
-    const Reduction& reduction = graph.reduction(sum.reduction);
+    const Reduction& reduction = graph.reduction(step.of(sum.microbatch).dealt[sum.reduction]);
     const bool converts = reduction.partial != reduction.result;
-    const uint32_t total =
-        converts ? graph.add_buffer(sum.root,
-                                    step.sizes.tokens * reduction.cols * size_of(reduction.partial),
-                                    Purpose::partial_sums)
-                 : sum.into;
+    const uint32_t total = converts
+                               ? graph.add_buffer(sum.root,
+                                                  step.of(sum.microbatch).tokens * reduction.cols *
+                                                      size_of(reduction.partial),
+                                                  Purpose::partial_sums)
+                               : sum.into;
     const uint16_t members = graph.group({sum.owners, sum.root});
     const uint32_t node = graph.add_node(Do::reduce);
     for (size_t i = 0; i < sum.owners.size(); ++i) {
@@ -41,13 +42,14 @@ uint32_t sum_natively(StepGraph& step, const Sum& sum) {
             node, rank, sum.microbatch,
             {.partial = sum.partials[i], .sum = rank == sum.root ? total : kNoBuffer});
         part.group = members;
-        part.reduction = sum.reduction;
+        part.reduction = step.of(sum.microbatch).dealt[sum.reduction];
         graph.add_edge(sum.producers[i], node);
     }
     if (!converts) return node;
     const uint16_t alone = graph.group({{sum.root}, -1});
-    const uint32_t conversion = add_ordered_sum(graph, sum.root, {.blocks = total, .sum = sum.into},
-                                                alone, kOutputConversion, sum.microbatch);
+    const uint32_t conversion =
+        add_ordered_sum(graph, sum.root, {.blocks = total, .sum = sum.into}, alone,
+                        step.of(sum.microbatch).conversion, sum.microbatch);
     graph.add_edge(node, conversion);
     return conversion;
 }
@@ -66,7 +68,7 @@ int64_t rows_of_owner(const StepGraph& step, const Reduction& reduction, size_t 
 /// Sends every owner its row block of each partial.
 Blocks deal_out(StepGraph& step, const Sum& sum, uint16_t members) {
     Graph& graph = step.graph;
-    const Reduction& reduction = graph.reduction(sum.reduction);
+    const Reduction& reduction = graph.reduction(step.of(sum.microbatch).dealt[sum.reduction]);
     const int64_t partials = static_cast<int64_t>(sum.owners.size()) * step.sizes.tensor;
     const uint32_t node = graph.add_node(Do::all_to_all);
     Blocks blocks;
@@ -80,7 +82,7 @@ Blocks deal_out(StepGraph& step, const Sum& sum, uint16_t members) {
             node, rank, sum.microbatch,
             {.partial = sum.partials[i], .blocks = blocks.buffers.back()});
         part.group = members;
-        part.reduction = sum.reduction;
+        part.reduction = step.of(sum.microbatch).dealt[sum.reduction];
         step.add_stream(sum.producers[i], node, sum.streamed);
     }
     blocks.ready.assign(sum.owners.size(), node);
@@ -99,7 +101,7 @@ uint32_t collect(StepGraph& step, const Sum& sum, const Blocks& blocks) {
                                        {.block = of_owner(sum.owners, blocks.buffers, rank),
                                         .whole = rank == sum.root ? sum.into : kNoBuffer});
         part.group = members;
-        part.reduction = step.collected[sum.reduction];
+        part.reduction = step.of(sum.microbatch).collected[sum.reduction];
     }
     for (const uint32_t before : blocks.ready) graph.add_edge(before, node);
     return node;
@@ -108,7 +110,7 @@ uint32_t collect(StepGraph& step, const Sum& sum, const Blocks& blocks) {
 /// The sum as all-to-all, ordered sums and gather.
 uint32_t sum_in_order(StepGraph& step, const Sum& sum) {
     Graph& graph = step.graph;
-    const Reduction& reduction = graph.reduction(sum.reduction);
+    const Reduction& reduction = graph.reduction(step.of(sum.microbatch).dealt[sum.reduction]);
     const uint16_t members = graph.group({sum.owners, -1, step.shards});
     const bool sharded = sum.owners.size() > 1 || step.sizes.tensor > 1;
     const bool at_root_only = sum.owners.size() == 1 && sum.owners.front() == sum.root;
@@ -123,7 +125,7 @@ uint32_t sum_in_order(StepGraph& step, const Sum& sum) {
                 at_root_only ? sum.into : graph.add_buffer(rank, bytes, Purpose::partial_sums);
             const uint32_t node =
                 add_ordered_sum(graph, rank, {.blocks = blocks.buffers[i], .sum = out}, members,
-                                sum.reduction, sum.microbatch);
+                                step.of(sum.microbatch).dealt[sum.reduction], sum.microbatch);
             graph.add_edge(blocks.ready[i], node);
             blocks.ready[i] = node;
             blocks.buffers[i] = out;
@@ -148,10 +150,10 @@ void add_message(StepGraph& step, const Endpoint& from, const Endpoint& to, Lane
     const uint32_t node = graph.add_node(lane);
     Part& send = graph.add_part<Do::send>(node, from.rank, microbatch, {.message = from.buffer});
     send.group = pair;
-    send.pieces = step.pieces;
+    send.pieces = step.of(microbatch).pieces;
     Part& receive = graph.add_part<Do::receive>(node, to.rank, microbatch, {.message = to.buffer});
     receive.group = pair;
-    receive.pieces = step.pieces;
+    receive.pieces = step.of(microbatch).pieces;
     step.add_stream(from.node, node);
     step.add_stream(node, to.node);
     graph.post_ahead(node, to.node, step.options.receive_ahead);
@@ -166,11 +168,12 @@ Copies add_broadcast(StepGraph& step, const Endpoint& from, const std::vector<in
     const uint16_t index = graph.group(members);
     copies.arrived = graph.add_node(Do::broadcast);
     for (const int rank : members.ranks) {
-        const uint32_t copy = rank == from.rank ? from.buffer : step.add_boundary(rank, purpose);
+        const uint32_t copy =
+            rank == from.rank ? from.buffer : step.add_boundary(rank, microbatch, purpose);
         Part& part =
             graph.add_part<Do::broadcast>(copies.arrived, rank, microbatch, {.message = copy});
         part.group = index;
-        if (streamed) part.pieces = step.pieces;
+        if (streamed) part.pieces = step.of(microbatch).pieces;
         const auto owner = std::find(owners.begin(), owners.end(), rank);
         if (owner != owners.end()) {
             copies.buffers[static_cast<size_t>(owner - owners.begin())] = copy;
@@ -183,7 +186,7 @@ Copies add_broadcast(StepGraph& step, const Endpoint& from, const std::vector<in
 Endpoint gather_rows(StepGraph& step, const Endpoint& own, uint32_t microbatch, Purpose purpose) {
     if (step.sizes.tensor == 1) return own;
     Graph& graph = step.graph;
-    const uint32_t all = step.add_whole(own.rank, purpose);
+    const uint32_t all = step.add_whole(own.rank, microbatch, purpose);
     const uint32_t node = graph.add_node(Do::all_gather);
     graph.add_part<Do::all_gather>(node, own.rank, microbatch, {.mine = own.buffer, .all = all})
         .group = graph.group({{own.rank}, -1, Axis::tensor});

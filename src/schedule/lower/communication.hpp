@@ -40,7 +40,7 @@ struct Copies {
 
 /// A sum of partial rows, one from every owner.
 struct Sum {
-    uint16_t reduction = 0;  ///< which rows and types
+    uint16_t reduction = 0;  ///< kOutputReduction or kInputReduction; says which types
     const std::vector<int>& owners;
     std::vector<uint32_t> partials;   ///< [owner]
     std::vector<uint32_t> producers;  ///< [owner] the node after which its partial is complete

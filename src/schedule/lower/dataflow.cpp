@@ -10,6 +10,8 @@
 
 #include <algorithm>
 #include <span>
+#include <utility>
+#include <vector>
 
 namespace vocabpipe::lowering {
 
@@ -18,8 +20,9 @@ namespace {
 /// Computes the times of the nodes of a dataflow.
 class Durations {
 public:
-    Durations(const Dataflow& flow, const CostModel& costs, Mesh mesh)
-        : flow_(flow), costs_(costs), mesh_(mesh) {}
+    /// `pieces`: [microbatch] of a boundary.
+    Durations(const Dataflow& flow, const CostModel& costs, Mesh mesh, std::vector<int> pieces)
+        : flow_(flow), costs_(costs), mesh_(mesh), pieces_(std::move(pieces)) {}
 
     [[nodiscard]] int64_t of(const Node& node) const {
         const std::span<const Part> parts(flow_.parts.data() + node.first_part, node.part_count);
@@ -37,8 +40,7 @@ public:
         return transfer_ns(parts, 1);
     }
 
-    /// `pieces`: of a boundary.
-    [[nodiscard]] StreamTimes stream_of(const Node& node, int pieces) const {
+    [[nodiscard]] StreamTimes stream_of(const Node& node) const {
         const std::span<const Part> parts(flow_.parts.data() + node.first_part, node.part_count);
         const Part& first = parts.front();
         if (is_communication(first.what)) {
@@ -46,8 +48,9 @@ public:
             return {.with_last_ns = piece, .piece_ns = piece};
         }
         if (first.what != Do::pass) return {};
-        const StreamedShare share = costs_.streamed_share(mesh_.world_rank(first.rank, 0),
-                                                          flow_.passes[first.rank][first.item]);
+        const Pass& pass = flow_.passes[first.rank][first.item];
+        const StreamedShare share = costs_.streamed_share(mesh_.world_rank(first.rank, 0), pass);
+        const int pieces = pieces_[pass.microbatch];
         const auto after = [&](int64_t permille) {
             return node.duration_ns * (1000 - permille) / 1000;
         };
@@ -78,6 +81,7 @@ private:
     const Dataflow& flow_;
     const CostModel& costs_;
     const Mesh mesh_;
+    const std::vector<int> pieces_;
 };
 
 }  // namespace
@@ -95,12 +99,13 @@ Dataflow build_dataflow(const Schedule& schedule, const StepSizes& sizes, const 
         if (schedule.embedding_gradient) add_embedding_gradient(step, j, dx);
     }
     if (step.backward) add_end_of_step(step);
-    const int pieces = step.pieces;
+    std::vector<int> pieces;
+    for (uint32_t j = 0; j < step.microbatches; ++j) pieces.push_back(step.of(j).pieces);
     Dataflow flow = step.graph.take();
-    const Durations durations(flow, costs, sizes.mesh(schedule.ranks));
+    const Durations durations(flow, costs, sizes.mesh(schedule.ranks), std::move(pieces));
     for (Node& node : flow.nodes) node.duration_ns = durations.of(node);
     if (!flow.streamed.empty()) {
-        for (Node& node : flow.nodes) node.stream = durations.stream_of(node, pieces);
+        for (Node& node : flow.nodes) node.stream = durations.stream_of(node);
     }
     return flow;
 }

@@ -28,22 +28,45 @@ void check_world_costs(const CostModel& costs, const Mesh& mesh) {
                      " pipeline ranks; set TableCosts::slices to Mesh::slices()");
 }
 
+void expect(bool ok, const std::string& what) {
+    if (!ok) throw UsageError("lowering: " + what);
+}
+
+/// `stages`, `shards`: for how many the sizes of this length are set.
+void check_length(const Schedule& schedule, int tensor, int64_t tokens, size_t stages,
+                  size_t shards) {
+    expect(tokens >= 1, "tokens must be at least 1");
+    expect(stages == static_cast<size_t>(schedule.stages),
+           "sizes are set for " + std::to_string(stages) + " stages, but the schedule has " +
+               std::to_string(schedule.stages));
+    expect(shards == static_cast<size_t>(schedule.ranks),
+           "sizes are set for " + std::to_string(shards) + " output shards, but the schedule has " +
+               std::to_string(schedule.ranks) + " ranks");
+    expect(tokens % tensor == 0, std::to_string(tokens) +
+                                     " tokens of a microbatch do not divide among " +
+                                     std::to_string(tensor) + " tensor ranks");
+}
+
 void check_sizes(const Schedule& schedule, const StepSizes& sizes, const Mesh& mesh) {
-    const auto expect = [](bool ok, const std::string& what) {
-        if (!ok) throw UsageError("lowering: " + what);
-    };
-    expect(sizes.tokens >= 1 && sizes.hidden >= 1, "tokens and hidden size must be at least 1");
+    expect(sizes.hidden >= 1, "hidden size must be at least 1");
     expect(!schedule.input.owners().empty() && !schedule.output.owners().empty(),
            "the input and the output layer need at least one row each");
-    expect(sizes.stages.size() == static_cast<size_t>(schedule.stages),
-           "sizes are set for " + std::to_string(sizes.stages.size()) +
-               " stages, but the schedule has " + std::to_string(schedule.stages));
-    expect(sizes.shards.size() == static_cast<size_t>(schedule.ranks),
-           "sizes are set for " + std::to_string(sizes.shards.size()) +
-               " output shards, but the schedule has " + std::to_string(schedule.ranks) + " ranks");
-    expect(sizes.tokens % sizes.tensor == 0, std::to_string(sizes.tokens) +
-                                                 " tokens of a microbatch do not divide among " +
-                                                 std::to_string(sizes.tensor) + " tensor ranks");
+    check_length(schedule, sizes.tensor, sizes.tokens, sizes.stages.size(), sizes.shards.size());
+    for (const LengthSizes& length : sizes.shorter) {
+        check_length(schedule, sizes.tensor, length.tokens, length.stages.size(),
+                     length.shards.size());
+        expect(length.tokens <= sizes.tokens,
+               "microbatches of shorter sequences have " + std::to_string(length.tokens) +
+                   " tokens, but those of the longest only " + std::to_string(sizes.tokens));
+    }
+    const std::vector<int>& lengths = sizes.length_of_microbatch;
+    expect(lengths.empty() || lengths.size() == static_cast<size_t>(schedule.microbatches),
+           "lengths are set for " + std::to_string(lengths.size()) +
+               " microbatches, but the schedule has " + std::to_string(schedule.microbatches));
+    expect(
+        std::ranges::all_of(
+            lengths, [&](int k) { return k >= 0 && std::cmp_less_equal(k, sizes.shorter.size()); }),
+        "a microbatch has a length other than those of StepSizes::shorter");
     expect(sizes.has_experts.empty() ||
                sizes.has_experts.size() == static_cast<size_t>(schedule.stages),
            "which stages have experts is set for " + std::to_string(sizes.has_experts.size()) +
@@ -87,6 +110,8 @@ Lowered lower_world(const Schedule& schedule, const StepSizes& sizes, const Cost
     for (Program& program : world.pipeline) {
         program.ranks = mesh.size();
         program.microbatches = schedule.microbatches;
+        for (int j = 0; j < schedule.microbatches; ++j)
+            program.tokens.push_back(sizes.tokens_of(j));
     }
     const uint64_t hash = lowering::hash_of(world, flow);
     for (Program& program : world.pipeline) program.hash = hash;

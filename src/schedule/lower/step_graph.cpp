@@ -3,6 +3,8 @@
 
 #include "vocabpipe/tile_map.hpp"
 
+#include <utility>
+
 namespace vocabpipe::lowering {
 
 namespace {
@@ -15,15 +17,16 @@ Reduction row_blocks(const StepSizes& sizes, int64_t rows, size_t members, DType
     return reduction;
 }
 
-/// A reduction with one block for every tensor rank of every owner, from the rows of its slice. In
-/// the rows, blocks of one slice are consecutive; in the group, members of one owner are.
-Reduction slice_blocks(const StepSizes& sizes, size_t owners, DType partial) {
-    const Reduction of_slice = row_blocks(sizes, sizes.boundary_rows(), owners, partial);
+/// A reduction of N rows with one block for every tensor rank of every owner, from the rows of its
+/// slice. In the rows, blocks of one slice are consecutive; in the group, members of one owner are.
+Reduction slice_blocks(const StepSizes& sizes, int64_t tokens, size_t owners, DType partial) {
+    const int64_t rows = tokens / sizes.tensor;
+    const Reduction of_slice = row_blocks(sizes, rows, owners, partial);
     if (sizes.tensor == 1) return of_slice;
     Reduction reduction{{}, sizes.hidden, partial, sizes.dtype, {}};
     for (size_t k = 0; k < owners; ++k) {
         for (int i = 0; i < sizes.tensor; ++i) {
-            const int64_t before = sizes.boundary_rows() * i;
+            const int64_t before = rows * i;
             reduction.first_row.push_back(before + of_slice.first_row[k]);
             reduction.last_row.push_back(before + of_slice.first_row[k + 1]);
         }
@@ -43,21 +46,40 @@ StepGraph::StepGraph(const Schedule& of, const StepSizes& with, const LowerOptio
       output_owners(of.output.owners()),
       first_rank(of.rank_of_stage.front()),
       last_rank(of.rank_of_stage.back()),
-      boundary_bytes(with.boundary_rows() * with.hidden * size_of(with.dtype)),
-      pieces(with.tensor > 1
-                 ? uint8_t{1}
-                 : static_cast<uint8_t>(TileMap::even(with.tokens, 1, by.pieces).pieces(0))),
       shards(with.tensor > 1 ? Axis::model : Axis::pipeline),
       graph(of.ranks),
       passes(of, graph) {
-    // kOutputReduction, kInputReduction, kOutputConversion.
-    graph.add_reduction(slice_blocks(sizes, output_owners.size(), DType::fp32));
-    graph.add_reduction(slice_blocks(sizes, input_owners.size(), sizes.dtype));
-    graph.add_reduction(row_blocks(sizes, sizes.tokens, 1, DType::fp32));
-    if (sizes.tensor == 1) return;
-    const int64_t rows = sizes.boundary_rows();
-    collected = {graph.add_reduction(row_blocks(sizes, rows, output_owners.size(), DType::fp32)),
-                 graph.add_reduction(row_blocks(sizes, rows, input_owners.size(), sizes.dtype))};
+    add_length(sizes.tokens, sizes.stages, sizes.shards);
+    for (const LengthSizes& length : sizes.shorter) {
+        add_length(length.tokens, length.stages, length.shards);
+    }
+}
+
+/// The longest length comes first, and its reductions have the numbers kOutputReduction,
+/// kInputReduction and kOutputConversion.
+void StepGraph::add_length(int64_t tokens, std::span<const StageBytes> stages,
+                           std::span<const ShardBytes> shards) {
+    const int64_t rows = tokens / sizes.tensor;
+    LengthGraph length{.tokens = tokens,
+                       .stages = stages,
+                       .shards = shards,
+                       .boundary_bytes = rows * sizes.hidden * size_of(sizes.dtype)};
+    if (sizes.tensor == 1) {
+        length.pieces = static_cast<uint8_t>(TileMap::even(tokens, 1, options.pieces).pieces(0));
+    }
+    const auto add = [&](Reduction reduction, bool embeds) {
+        reduction.embeds = embeds;
+        return graph.add_reduction(std::move(reduction));
+    };
+    length.dealt = {add(slice_blocks(sizes, tokens, output_owners.size(), DType::fp32), false),
+                    add(slice_blocks(sizes, tokens, input_owners.size(), sizes.dtype), true)};
+    length.conversion = add(row_blocks(sizes, tokens, 1, DType::fp32), false);
+    length.collected = length.dealt;
+    if (sizes.tensor > 1) {
+        length.collected = {add(row_blocks(sizes, rows, output_owners.size(), DType::fp32), false),
+                            add(row_blocks(sizes, rows, input_owners.size(), sizes.dtype), true)};
+    }
+    lengths.push_back(length);
 }
 
 }  // namespace vocabpipe::lowering

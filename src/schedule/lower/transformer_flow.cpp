@@ -9,7 +9,7 @@ uint32_t TransformerFlow::hand_on(const Endpoint& made, int to_rank, uint32_t to
         step_.graph.add_edge(made.node, to);
         return made.buffer;
     }
-    const uint32_t received = step_.add_boundary(to_rank);
+    const uint32_t received = step_.add_boundary(to_rank, microbatch);
     add_message(step_, made, {to_rank, received, to}, lane, microbatch);
     return received;
 }
@@ -21,7 +21,7 @@ uint32_t TransformerFlow::forward(uint32_t j, uint32_t x) {
     for (int s = 0; s <= last; ++s) {
         const int rank = step_.rank_of(s);
         const uint32_t y =
-            step_.add_boundary(rank, s == last ? Purpose::vocabulary : Purpose::boundary);
+            step_.add_boundary(rank, j, s == last ? Purpose::vocabulary : Purpose::boundary);
         const Activations made = forward_stage(s, j, x, y);
         if (step_.backward) activations_.push_back(made);
         if (s == last) return y;
@@ -34,7 +34,7 @@ uint32_t TransformerFlow::forward(uint32_t j, uint32_t x) {
 TransformerFlow::Activations TransformerFlow::forward_stage(int s, uint32_t j, uint32_t x,
                                                             uint32_t y) {
     Graph& graph = step_.graph;
-    const StageBytes& bytes = step_.sizes.stages[static_cast<size_t>(s)];
+    const StageBytes& bytes = step_.of(j).stages[static_cast<size_t>(s)];
     const int rank = step_.rank_of(s);
     const uint32_t saved = graph.add_buffer(rank, bytes.saved, Purpose::activation);
     // With an R, the `recomputed` buffer of F is scratch; R makes the one that is kept.
@@ -65,7 +65,7 @@ uint32_t TransformerFlow::backward(uint32_t j, uint32_t dy) {
     const int first = step_.schedule.first_backward;
     for (int s = step_.schedule.stages - 1; s >= first; --s) {
         const int rank = step_.rank_of(s);
-        const uint32_t dx = step_.add_boundary(rank);
+        const uint32_t dx = step_.add_boundary(rank, j);
         backward_stage(s, j, dy, dx);
         dy = s == first ? dx
                         : hand_on({rank, dx, step_.passes.backward(s, j)}, step_.rank_of(s - 1),
@@ -76,7 +76,7 @@ uint32_t TransformerFlow::backward(uint32_t j, uint32_t dy) {
 
 void TransformerFlow::backward_stage(int s, uint32_t j, uint32_t dy, uint32_t dx) {
     Graph& graph = step_.graph;
-    const StageBytes& bytes = step_.sizes.stages[static_cast<size_t>(s)];
+    const StageBytes& bytes = step_.of(j).stages[static_cast<size_t>(s)];
     const int rank = step_.rank_of(s);
     const auto stages = static_cast<size_t>(step_.schedule.stages);
     const Activations& made =

@@ -17,7 +17,8 @@ public:
           graph_(step.graph),
           j_(microbatch),
           one_barrier_(step.schedule.barriers == Barriers::one),
-          statistics_bytes_(step.sizes.tokens * step.sizes.statistics * 4),
+          of_length_(step.of(microbatch)),
+          statistics_bytes_(of_length_.tokens * step.sizes.statistics * 4),
           shards_(step.output_owners.size()) {}
 
     uint32_t build(uint32_t x) {
@@ -51,11 +52,11 @@ private:
         const uint32_t made = step_.passes.of_stage(Op::F, last_stage, j_);
         const Copies copies = add_broadcast(step_, {step_.last_rank, x, made}, step_.output_owners,
                                             j_, Purpose::vocabulary, true);
-        const int64_t gradient_bytes = step_.sizes.tokens * step_.sizes.hidden * 4;
+        const int64_t gradient_bytes = of_length_.tokens * step_.sizes.hidden * 4;
         for (size_t i = 0; i < shards_.size(); ++i) {
             Shard& shard = shards_[i];
             shard.rank = step_.output_owners[i];
-            const ShardBytes& bytes = step_.sizes.shards[static_cast<size_t>(shard.rank)];
+            const ShardBytes& bytes = of_length_.shards[static_cast<size_t>(shard.rank)];
             const bool made_here = shard.rank == step_.last_rank;
             const Endpoint all = gather_rows(
                 step_, {shard.rank, copies.buffers[i], made_here ? made : copies.arrived}, j_,
@@ -103,7 +104,7 @@ private:
     /// Softmax factors on every shard, and T.
     void combine() {
         const uint16_t members = graph_.group({step_.output_owners, -1, step_.shards});
-        const int64_t factors_bytes = step_.sizes.tokens * StepSizes::kFactors * 4;
+        const int64_t factors_bytes = of_length_.tokens * StepSizes::kFactors * 4;
         for (Shard& shard : shards_) {
             const uint32_t factors =
                 step_.backward ? add_vocabulary(shard.rank, factors_bytes) : kNoBuffer;
@@ -119,7 +120,7 @@ private:
             if (!step_.backward) continue;
             const uint32_t backward = step_.passes.of_rank(Op::T, shard.rank, j_);
             graph_.add_edge(combined, backward);
-            const ShardBytes& bytes = step_.sizes.shards[static_cast<size_t>(shard.rank)];
+            const ShardBytes& bytes = of_length_.shards[static_cast<size_t>(shard.rank)];
             graph_.set_operands<Op::T>(
                 backward,
                 {.x = shard.x,
@@ -133,7 +134,7 @@ private:
 
     /// C2.
     uint32_t sum_input_gradients() {
-        const uint32_t dy = step_.add_boundary(step_.last_rank);
+        const uint32_t dy = step_.add_boundary(step_.last_rank, j_);
         Sum sum{.reduction = kOutputReduction,
                 .owners = step_.output_owners,
                 .streamed = !one_barrier_,
@@ -153,6 +154,7 @@ private:
     Graph& graph_;
     const uint32_t j_;
     const bool one_barrier_;
+    const LengthGraph& of_length_;
     const int64_t statistics_bytes_;
     std::vector<Shard> shards_;  ///< [owner]
 };
@@ -160,7 +162,7 @@ private:
 }  // namespace
 
 uint32_t add_embedding(StepGraph& step, uint32_t j) {
-    const uint32_t x = step.add_boundary(step.first_rank);
+    const uint32_t x = step.add_boundary(step.first_rank, j);
     const bool direct = step.input_owners.size() == 1 &&
                         step.input_owners.front() == step.first_rank && step.sizes.tensor == 1;
     Sum sum{.reduction = kInputReduction,
@@ -169,7 +171,7 @@ uint32_t add_embedding(StepGraph& step, uint32_t j) {
             .into = x,
             .microbatch = j};
     for (const int rank : step.input_owners) {
-        const uint32_t partial = direct ? x : step.add_whole(rank, Purpose::partial_sums);
+        const uint32_t partial = direct ? x : step.add_whole(rank, j, Purpose::partial_sums);
         const uint32_t pass = step.passes.of_rank(Op::E, rank, j);
         step.graph.set_operands<Op::E>(pass, {.embedded = partial});
         sum.partials.push_back(partial);
