@@ -60,10 +60,11 @@ public:
     void load(const Lowered& world, ProgramId id = 0);
     /// The same from the programs of all ranks.
     void load(const std::vector<Program>& programs, ProgramId id = 0);
-    /// Runs that program once over the step's microbatches (as many as it was lowered for),
-    /// whose spans are the host's memory; the modules get them in their device's. Throws
-    /// CommunicationError when a peer does not answer in time, DeviceError when a GPU fails,
-    /// StepAbandoned when ExecutorOptions::abandon says so.
+    /// Runs that program once over the step's microbatches (as many as it was lowered for, each of
+    /// the tokens that it was lowered for), whose spans are the host's memory; the modules get them
+    /// in their device's. Throws UsageError for other microbatches, CommunicationError when a peer
+    /// does not answer in time, DeviceError when a GPU fails, StepAbandoned when
+    /// ExecutorOptions::abandon says so.
     void run_step(std::span<const Microbatch> microbatches, ProgramId id = 0);
 
     /// Spans of this rank from the last step of that program.

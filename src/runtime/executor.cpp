@@ -78,6 +78,7 @@ public:
         if (abandoned_) {
             throw UsageError("executor: a step was abandoned, so no other can run; make another");
         }
+        check_microbatches(program.program, microbatches);
         try {
             with_peers([&] { run_or_abandon(program, id, microbatches); });
         } catch (const DeviceError& error) {
@@ -113,6 +114,23 @@ private:
             abandoned_ = true;
             communicator_.barrier();
             throw;
+        }
+    }
+
+    static void check_microbatches(const Program& program,
+                                   std::span<const Microbatch> microbatches) {
+        if (microbatches.size() != program.tokens.size()) {
+            throw UsageError("executor: the step has " + std::to_string(microbatches.size()) +
+                             " microbatches, but the program was lowered for " +
+                             std::to_string(program.tokens.size()));
+        }
+        for (size_t j = 0; j < microbatches.size(); ++j) {
+            if (microbatches[j].size() == program.tokens[j]) continue;
+            throw UsageError("executor: microbatch " + std::to_string(j) + " has " +
+                             std::to_string(microbatches[j].size()) +
+                             " tokens, but the program was lowered for " +
+                             std::to_string(program.tokens[j]) +
+                             "; plan a step of these lengths (StepWork::seq_lengths)");
         }
     }
 

@@ -40,7 +40,7 @@ Transfer TransferMaker::make(const Program& program, const Action& action, RowRa
     Transfer transfer = make(program, action);
     const auto part = [&](auto all) {
         if (all.empty()) return all;
-        const int64_t row_bytes = static_cast<int64_t>(all.size()) / memory_.tokens();
+        const int64_t row_bytes = static_cast<int64_t>(all.size()) / program.tokens_of(action);
         return all.subspan(static_cast<size_t>(rows.first * row_bytes),
                            static_cast<size_t>(rows.size() * row_bytes));
     };

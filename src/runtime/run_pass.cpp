@@ -31,7 +31,7 @@ void PassRunner::run_pass(const Action& action, const Pass& pass) {
     if (StreamedRows* const rows = context_.streamed()) {
         const bool asks =
             stage != nullptr ? stage->streams() : pass.op == Op::S && modules_.output->streams();
-        if (!asks) rows->need(memory_.tokens());
+        if (!asks) rows->need(program_->tokens_of(action));
     }
     switch (pass.op) {
         case Op::F: {
@@ -68,10 +68,10 @@ void PassRunner::run_pass(const Action& action, const Pass& pass) {
             break;
         }
         case Op::E:
-            modules_.input->embed(context_, mb(), m.all_rows(operands<Op::E>(action).embedded));
+            modules_.input->embed(context_, mb(), m.boundary(operands<Op::E>(action).embedded));
             break;
         case Op::G:
-            modules_.input->gradient(context_, mb(), m.all_rows(operands<Op::G>(action).gradient),
+            modules_.input->gradient(context_, mb(), m.boundary(operands<Op::G>(action).gradient),
                                      action.accumulate);
             break;
         case Op::S:
@@ -97,25 +97,27 @@ void PassRunner::run_pass(const Action& action, const Pass& pass) {
 }
 
 void PassRunner::score(const OperandsOf<Op::S>& o, const Microbatch& microbatch) {
-    const Tensor exp_logits = memory_.exp_logits(o.exp_logits);
-    modules_.output->score(context_, microbatch, memory_.all_rows(o.x), exp_logits,
-                           memory_.statistics(o.statistics), memory_.bytes(o.workspace));
+    const Tensor x = memory_.boundary(o.x);
+    const Tensor exp_logits = memory_.exp_logits(o.exp_logits, x.rows);
+    modules_.output->score(context_, microbatch, x, exp_logits, memory_.statistics(o.statistics),
+                           memory_.bytes(o.workspace));
     if (o.input_gradient == kNoBuffer) return;
     modules_.output->input_product(context_, exp_logits, memory_.input_gradient(o.input_gradient));
 }
 
 void PassRunner::output_backward(const OperandsOf<Op::T>& o, const Microbatch& microbatch,
                                  bool accumulate) {
-    const Tensor exp_logits = memory_.exp_logits(o.exp_logits);
+    const Tensor x = memory_.boundary(o.x);
+    const Tensor exp_logits = memory_.exp_logits(o.exp_logits, x.rows);
     const Tensor factors = memory_.per_token(o.factors, StepSizes::kFactors);
     if (o.input_gradient != kNoBuffer) {
         const Tensor gradient = memory_.input_gradient(o.input_gradient);
         modules_.output->input_product(context_, exp_logits, gradient);
         modules_.output->finish_input_gradient(context_, microbatch, factors, gradient);
-        if (StreamedRows* const rows = context_.streamed()) rows->made(memory_.tokens());
+        if (StreamedRows* const rows = context_.streamed()) rows->made(x.rows);
     }
-    modules_.output->weight_gradient(context_, microbatch, memory_.all_rows(o.x), exp_logits,
-                                     factors, memory_.bytes(o.workspace), accumulate);
+    modules_.output->weight_gradient(context_, microbatch, x, exp_logits, factors,
+                                     memory_.bytes(o.workspace), accumulate);
 }
 
 // --- local actions -------------------------------------------------------------------------------
@@ -125,10 +127,8 @@ void PassRunner::combine_softmax(const Action& action) {
     const Microbatch& microbatch = microbatches_[action.item];
     const std::vector<int>& members = program_->groups[action.group].ranks;
     const Tensor factors = memory_.per_token(o.factors, StepSizes::kFactors);
-    modules_.output->combine_softmax(
-        context_, microbatch,
-        memory_.statistics(o.statistics, static_cast<int64_t>(members.size())),
-        member_of(members, rank_), factors);
+    modules_.output->combine_softmax(context_, microbatch, memory_.statistics(o.statistics),
+                                     member_of(members, rank_), factors);
     if (o.input_gradient == kNoBuffer) return;
     modules_.output->finish_input_gradient(context_, microbatch, factors,
                                            memory_.input_gradient(o.input_gradient));

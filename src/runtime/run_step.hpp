@@ -71,6 +71,7 @@ private:
 
     // Streamed edges: run_streams.cpp.
     [[nodiscard]] bool is_streamed(uint32_t index) const;
+    [[nodiscard]] int64_t tokens_of(uint32_t index) const;
     [[nodiscard]] TileMap pieces_of(uint32_t index) const;
     [[nodiscard]] TileMap pieces_from(uint32_t source) const;
     [[nodiscard]] int64_t rows_for(uint32_t index) const;

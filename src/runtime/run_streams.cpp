@@ -26,8 +26,13 @@ bool StepRunner::is_streamed(uint32_t index) const {
            (action.pieces > 1 || progress_.loaded->edges.streams(index));
 }
 
+/// N of the microbatch that the action belongs to.
+int64_t StepRunner::tokens_of(uint32_t index) const {
+    return progress_.loaded->program.tokens_of(progress_.action(index));
+}
+
 TileMap StepRunner::pieces_of(uint32_t index) const {
-    return TileMap::even(rank_.memory.tokens(), 1, progress_.action(index).pieces);
+    return TileMap::even(tokens_of(index), 1, progress_.action(index).pieces);
 }
 
 /// Pieces of the rows that an action makes or receives, as marked for the actions that take them.
@@ -36,7 +41,7 @@ TileMap StepRunner::pieces_from(uint32_t source) const {
     for (const uint32_t taker : progress_.loaded->edges.takers_of(source)) {
         pieces = std::max<int>(pieces, progress_.action(taker).pieces);
     }
-    return TileMap::even(rank_.memory.tokens(), 1, pieces);
+    return TileMap::even(tokens_of(source), 1, pieces);
 }
 
 /// Rows that a pass needs to begin: the first piece of its streamed input.
@@ -57,7 +62,7 @@ void StepRunner::await_rows(uint32_t index, int64_t end) {
 /// Rows that are ready to be sent.
 int64_t StepRunner::rows_for(uint32_t index) const {
     const uint32_t source = progress_.loaded->edges.source_of(index);
-    return source == StreamEdges::kNone ? rank_.memory.tokens() : progress_.rows[source];
+    return source == StreamEdges::kNone ? tokens_of(index) : progress_.rows[source];
 }
 
 /// Starts the pieces of a queue's head whose rows are ready; the queue moves on with the last
@@ -138,8 +143,8 @@ void StepRunner::run_pass(uint32_t index) {
     progress_.awaited_rows = first_rows(index);
     pieces_in_part_ = 0;
     passes_.run(progress_.action(index));
-    need(rank_.memory.tokens());  // if the pass has not asked for its last rows
-    made(rank_.memory.tokens());
+    need(tokens_of(index));  // if the pass has not asked for its last rows
+    made(tokens_of(index));
 }
 
 int StepRunner::input_pieces() const {

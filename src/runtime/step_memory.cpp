@@ -2,6 +2,7 @@
 #include "src/runtime/step_memory.hpp"
 
 #include <cstring>
+#include <iterator>
 #include <vector>
 
 namespace vocabpipe {
@@ -43,10 +44,9 @@ Bytes StepMemory::bucket(const Buffer& buffer) const {
     return buffer.space == Buffer::Space::bucket_gradients ? of.gradients : of.weights;
 }
 
-Tensor StepMemory::exp_logits(uint32_t buffer) const {
-    const int64_t cols =
-        static_cast<int64_t>(bytes(buffer).size()) / size_of(sizes_.dtype) / sizes_.tokens;
-    return tensor(buffer, sizes_.tokens, cols, sizes_.dtype);
+Tensor StepMemory::exp_logits(uint32_t buffer, int64_t tokens) const {
+    const int64_t cols = std::ssize(bytes(buffer)) / size_of(sizes_.dtype) / tokens;
+    return tensor(buffer, tokens, cols, sizes_.dtype);
 }
 
 void StepMemory::poison() {

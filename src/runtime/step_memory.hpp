@@ -7,6 +7,7 @@
 #include "vocabpipe/program.hpp"
 
 #include <cstdint>
+#include <iterator>
 #include <string>
 
 namespace vocabpipe {
@@ -22,8 +23,6 @@ public:
     /// Grows the arena for a program; errors name `what`. The arena's contents are lost.
     void reserve(uint64_t bytes, const std::string& what);
     [[nodiscard]] uint64_t arena_bytes() const { return arena_.size(); }
-    /// N, tokens of a microbatch.
-    [[nodiscard]] int64_t tokens() const { return sizes_.tokens; }
     /// Buffer ids refer to this program from now on. It must stay alive.
     void use(const Program& program) { program_ = &program; }
 
@@ -38,28 +37,24 @@ public:
     [[nodiscard]] Tensor tensor(uint32_t buffer, int64_t rows, int64_t cols, DType dtype) const {
         return {bytes(buffer).data(), rows, cols, dtype};
     }
-    /// [times N, cols] in fp32.
-    [[nodiscard]] Tensor per_token(uint32_t buffer, int64_t cols, int64_t times = 1) const {
-        return tensor(buffer, times * sizes_.tokens, cols, DType::fp32);
+    /// [rows, cols] in fp32, all rows that the buffer has.
+    [[nodiscard]] Tensor per_token(uint32_t buffer, int64_t cols) const {
+        return all_rows(buffer, cols, DType::fp32);
     }
-    /// Statistics of S, [times N, StepSizes::statistics] in fp32.
-    [[nodiscard]] Tensor statistics(uint32_t buffer, int64_t times = 1) const {
-        return per_token(buffer, sizes_.statistics, times);
+    /// Statistics of S of one or several shards, [times N, StepSizes::statistics] in fp32.
+    [[nodiscard]] Tensor statistics(uint32_t buffer) const {
+        return per_token(buffer, sizes_.statistics);
     }
-    /// [N / t, h] in the run's type: this rank's rows of a boundary.
+    /// [N / t, h] or [N, h] in the run's type: this rank's rows of a boundary, or all rows.
     [[nodiscard]] Tensor boundary(uint32_t buffer) const {
-        return tensor(buffer, sizes_.boundary_rows(), sizes_.hidden, sizes_.dtype);
-    }
-    /// [N, h] in the run's type.
-    [[nodiscard]] Tensor all_rows(uint32_t buffer) const {
-        return tensor(buffer, sizes_.tokens, sizes_.hidden, sizes_.dtype);
+        return all_rows(buffer, sizes_.hidden, sizes_.dtype);
     }
     /// [N, h] in fp32.
     [[nodiscard]] Tensor input_gradient(uint32_t buffer) const {
         return per_token(buffer, sizes_.hidden);
     }
     /// [N, v] in the run's type.
-    [[nodiscard]] Tensor exp_logits(uint32_t buffer) const;
+    [[nodiscard]] Tensor exp_logits(uint32_t buffer, int64_t tokens) const;
 
     /// Fills the arena with NaN.
     void poison();
@@ -67,6 +62,11 @@ public:
     void poison(uint32_t buffer);
 
 private:
+    /// The buffer as rows of `cols` elements: as many as a microbatch of its length has.
+    [[nodiscard]] Tensor all_rows(uint32_t buffer, int64_t cols, DType dtype) const {
+        const Bytes memory = bytes(buffer);
+        return {memory.data(), std::ssize(memory) / (cols * size_of(dtype)), cols, dtype};
+    }
     [[nodiscard]] Bytes bucket(const Buffer& buffer) const;
 
     Device& device_;
