@@ -28,6 +28,9 @@ class TransformerStage;
 struct ModelPartition {
     std::vector<int> layers_per_stage;  ///< their sum is num_layers
     int64_t micro_batch_size = 1;       ///< sequences
+    /// Lengths that the sequences of a microbatch may have besides ModelConfig::seq_length, in
+    /// descending order; those of context ranks before they are cut. Empty: none.
+    std::vector<int64_t> shorter_lengths = {};
     int replicas = 1;  ///< Mesh::data; they share optimizer work and state (ZeRO stage 1)
     int context = 1;   ///< Mesh::context: ranks that share the sequences of a replica
     /// How context ranks exchange what attention needs, and in how many panels of heads.
@@ -52,9 +55,13 @@ struct ModelPartition {
     }
     /// Operators of the device, which decide the sizes of workspaces; null: the host's.
     const kernels::Operators* operators = nullptr;
-    /// Tokens per microbatch of one context rank.
+    /// Tokens per microbatch of the longest sequences, of one context rank.
     [[nodiscard]] int64_t tokens(const ModelConfig& config) const {
-        return micro_batch_size * config.seq_length / context;
+        return tokens(config.seq_length);
+    }
+    /// The same for sequences of `seq_length` tokens.
+    [[nodiscard]] int64_t tokens(int64_t seq_length) const {
+        return micro_batch_size * seq_length / context;
     }
     /// [global stage] Bytes of your own stages (ModelRank::replace_stage); empty: the model's.
     std::vector<StageBytes> stage_bytes = {};
@@ -85,9 +92,11 @@ struct ReportEntries {
 [[nodiscard]] TrainedParts trained_parts(const ModelConfig& config,
                                          const ModelPartition& partition);
 
-/// The model's side of the memory plan, computed from the configuration only. Throws UsageError for
+/// The model's side of the memory plan, computed from the configuration only. Every microbatch has
+/// the longest sequences until StepSizes::length_of_microbatch is set. Throws UsageError for
 /// ModelPartition::frozen that the model cannot have: of another length, of all parameters, or of
-/// one of two whose gradients one operator makes (gamma and beta of a LayerNorm).
+/// one of two whose gradients one operator makes (gamma and beta of a LayerNorm); and for
+/// ModelPartition::shorter_lengths that the ranks cannot share or the positions do not allow.
 [[nodiscard]] StepSizes step_sizes(const ModelConfig& config, const ModelPartition& partition,
                                    const Schedule& schedule);
 

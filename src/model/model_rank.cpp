@@ -5,6 +5,7 @@
 
 #include "kernels/host/operators.hpp"
 #include "src/model/blocks/layer_options.hpp"
+#include "src/model/check_lengths.hpp"
 #include "src/model/frozen_parameters.hpp"
 #include "src/model/input_layer.hpp"
 #include "src/model/model_rank_internals.hpp"
@@ -154,6 +155,7 @@ StageOptions stage_options(const ModelPartition& partition, const StageLayers& l
                            const Mesh& mesh = {}, const Mesh::Place& place = {}) {
     return {.layers = layers,
             .sequences = partition.micro_batch_size,
+            .shorter_lengths = partition.shorter_lengths,
             .threads = partition.threads_per_rank,
             .recompute = partition.recompute,
             .context = {.rank = place.context, .ranks = partition.context},
@@ -184,21 +186,32 @@ TrainedParts trained_parts(const ModelConfig& config, const ModelPartition& part
 StepSizes step_sizes(const ModelConfig& config, const ModelPartition& partition,
                      const Schedule& schedule) {
     check_frozen(logical_parameters(config), partition.frozen);
+    check_lengths(config, partition);
     StepSizes sizes;
     sizes.tokens = partition.tokens(config);
+    for (const int64_t length : partition.shorter_lengths) {
+        sizes.shorter.push_back({.tokens = partition.tokens(length)});
+    }
     sizes.hidden = config.hidden_size;
     sizes.dtype = config.dtype;
     sizes.stages = partition.stage_bytes;
     for (const StageLayers& stage : stages_of(config, partition)) {
         if (!partition.stage_bytes.empty()) break;
-        sizes.stages.push_back(TransformerStage(config, stage_options(partition, stage),
-                                                operators_of(partition), {}, nullptr)
-                                   .bytes());
+        const TransformerStage module(config, stage_options(partition, stage),
+                                      operators_of(partition), {}, nullptr);
+        sizes.stages.push_back(module.bytes());
+        for (size_t k = 0; k < sizes.shorter.size(); ++k) {
+            sizes.shorter[k].stages.push_back(module.bytes_for(k + 1));
+        }
     }
     for (int rank = 0; rank < schedule.ranks; ++rank) {
-        sizes.shards.push_back(output_shard_bytes(
-            operators_of(partition), sizes.tokens, sizes.hidden,
-            largest_part(schedule.output.rows(rank), partition.tensor), config.dtype));
+        const auto shard = [&](int64_t tokens) {
+            return output_shard_bytes(operators_of(partition), tokens, sizes.hidden,
+                                      largest_part(schedule.output.rows(rank), partition.tensor),
+                                      config.dtype);
+        };
+        sizes.shards.push_back(shard(sizes.tokens));
+        for (LengthSizes& length : sizes.shorter) length.shards.push_back(shard(length.tokens));
     }
     if (partition.scores) sizes.statistics = kernels::kStatisticsWithTopTwo;
     sizes.tied = config.tied && !partition.is_frozen(model_parameters(config).embedding);
@@ -224,7 +237,8 @@ PersistentBytes persistent_bytes(const ModelConfig& config, const ModelPartition
                                  const Schedule& schedule, int rank) {
     PersistentBytes bytes = persistent_bytes(
         config, rank_parameters(config, partition, schedule, rank), partition.training);
-    bytes.weights += static_cast<uint64_t>(RotaryTables::bytes(config, partition.context));
+    bytes.weights += static_cast<uint64_t>(
+        RotaryTables::bytes(config, partition.context, partition.shorter_lengths));
     if (partition.training) {
         const int pipeline_rank = partition.mesh(schedule.ranks).pipeline_rank(rank);
         bytes.gradients += RouterSums::bytes(
@@ -269,7 +283,7 @@ ModelRank::ModelRank(const ModelConfig& config, const ModelPartition& partition,
       rotary_(std::make_unique<RotaryTables>(
           device, config,
           ContextCut(config.seq_length, mesh_.place(rank).context, partition.context),
-          "rank " + std::to_string(rank))) {
+          "rank " + std::to_string(rank), partition.shorter_lengths)) {
     if (config.moe.experts > 0 && partition.training) {
         router_sums_ = std::make_unique<RouterSums>(
             device, config,

@@ -26,11 +26,21 @@ int64_t table_bytes(const ModelConfig& config, int64_t tokens) {
 }  // namespace
 
 RotaryTables::RotaryTables(Device& device, const ModelConfig& config, const ContextCut& cut,
-                           const std::string& owner) {
+                           const std::string& owner, std::span<const int64_t> shorter_lengths)
+    : cut_(cut.ranks() > 1) {
+    add(device, config, cut, owner);
+    if (!cut_) return;
+    for (const int64_t length : shorter_lengths) {
+        add(device, config, ContextCut(length, cut.rank(), cut.ranks()), owner);
+    }
+}
+
+void RotaryTables::add(Device& device, const ModelConfig& config, const ContextCut& cut,
+                       const std::string& owner) {
     const auto row_bytes = static_cast<size_t>(config.rotary_size() * size_of(DType::fp32));
     for (const Rope& rope : kinds_of_rope(config)) {
         const std::vector<float> table =
-            rotary_table(rope, config.rotary_dimension(), config.seq_length);
+            rotary_table(rope, config.rotary_dimension(), cut.seq_length());
         DeviceMemory memory =
             device.allocate(static_cast<uint64_t>(table_bytes(config, cut.own_length())),
                             owner + ": rotary positions");
@@ -49,9 +59,13 @@ RotaryTables::RotaryTables(Device& device, const ModelConfig& config, const Cont
     }
 }
 
-int64_t RotaryTables::bytes(const ModelConfig& config, int context) {
-    return static_cast<int64_t>(kinds_of_rope(config).size()) *
-           table_bytes(config, config.seq_length / context);
+int64_t RotaryTables::bytes(const ModelConfig& config, int context,
+                            std::span<const int64_t> shorter_lengths) {
+    int64_t tokens = config.seq_length / context;
+    if (context > 1) {
+        for (const int64_t length : shorter_lengths) tokens += length / context;
+    }
+    return static_cast<int64_t>(kinds_of_rope(config).size()) * table_bytes(config, tokens);
 }
 
 }  // namespace vocabpipe

@@ -39,9 +39,11 @@ std::vector<ParameterRows> stage_parameters(const ModelConfig& config, const Sta
 
 namespace {
 
-/// Throws UsageError for a stage that its ranks cannot share.
-TokenCounts checked_counts(const ModelConfig& config, const StageOptions& options) {
-    const int64_t all = options.sequences * config.seq_length / options.context.ranks;
+/// Tokens of a microbatch of sequences of `seq_length` tokens. Throws UsageError for a stage that
+/// its ranks cannot share.
+TokenCounts checked_counts(const ModelConfig& config, const StageOptions& options,
+                           int64_t seq_length) {
+    const int64_t all = options.sequences * seq_length / options.context.ranks;
     const int ranks = options.tensor.ranks;
     check_expert_parallel(config, options.expert.ranks, options.expert.expert_tensor);
     check_context_parallel(config, options.context.ranks, options.context_exchange.form, ranks);
@@ -59,10 +61,6 @@ TransformerStage::TransformerStage(const ModelConfig& config, const StageOptions
                                    const kernels::Operators& operators,
                                    std::span<Parameter> parameters, const RotaryTables* rotary)
     : options_(options),
-      cut_(config.seq_length, options.context.rank, options.context.ranks),
-      tokens_(checked_counts(config, options)),
-      tiles_(TileMap::even(largest_part(tokens_.all, options.tensor.ranks) * options.tensor.ranks,
-                           options.tensor.ranks, options.tensor_pieces)),
       hidden_size_(config.hidden_size),
       parameters_(parameters),
       rotary_(rotary) {
@@ -82,21 +80,46 @@ TransformerStage::TransformerStage(const ModelConfig& config, const StageOptions
     if (options.layers.embedding) embedded_tokens_.emplace(embedded_tokens_options(config), held);
     if (options.layers.final_norm) final_norm_.emplace(final_norm_options(config), held);
 
+    add_length(config, config.seq_length, operators);
+    for (const int64_t length : options.shorter_lengths) add_length(config, length, operators);
+}
+
+void TransformerStage::add_length(const ModelConfig& config, int64_t seq_length,
+                                  const kernels::Operators& operators) {
+    const ContextCut cut(seq_length, options_.context.rank, options_.context.ranks);
+    const TokenCounts tokens = checked_counts(config, options_, seq_length);
+    const int ranks = options_.tensor.ranks;
     std::vector<const DecoderLayer*> layers;
     for (const DecoderLayer& layer : layers_) layers.push_back(&layer);
-    memory_ = StageMemory({.hidden_size = config.hidden_size,
-                           .embeds = options.layers.embedding,
-                           .generates = options.cache != nullptr,
-                           .recompute = options.recompute,
-                           .expert = options.expert.ranks},
-                          std::move(layers), final_norm_ ? &*final_norm_ : nullptr,
-                          {.operators = operators,
-                           .sequences = options.sequences,
-                           .seq_length = cut_.own_length(),
-                           .dtype = config.dtype,
-                           .threads = options.threads,
-                           .context = options.context.ranks,
-                           .tensor = options.tensor.ranks});
+    lengths_.push_back(
+        {.cut = cut,
+         .tokens = tokens,
+         .tiles =
+             TileMap::even(largest_part(tokens.all, ranks) * ranks, ranks, options_.tensor_pieces),
+         .memory = StageMemory({.hidden_size = config.hidden_size,
+                                .embeds = options_.layers.embedding,
+                                .generates = options_.cache != nullptr,
+                                .recompute = options_.recompute,
+                                .expert = options_.expert.ranks},
+                               std::move(layers), final_norm_ ? &*final_norm_ : nullptr,
+                               {.operators = operators,
+                                .sequences = options_.sequences,
+                                .seq_length = cut.own_length(),
+                                .dtype = config.dtype,
+                                .threads = options_.threads,
+                                .context = options_.context.ranks,
+                                .tensor = ranks})});
+}
+
+const TransformerStage::OfLength& TransformerStage::of(const Microbatch& microbatch) const {
+    if (lengths_.size() == 1) return lengths_.front();  // in generation also for fewer tokens
+    for (const OfLength& length : lengths_) {
+        if (length.cut.own_length() == microbatch.seq_length) return length;
+    }
+    throw Error(ExitCode::failed,
+                "stage: microbatch " + std::to_string(microbatch.index) + " has sequences of " +
+                    std::to_string(microbatch.seq_length) +
+                    " tokens, a length that ModelPartition::shorter_lengths does not name");
 }
 
 TileLink* TransformerStage::link_to(Context& ctx, Axis axis, TeamPlace place) {
@@ -111,14 +134,15 @@ TileLink* TransformerStage::link_to(Context& ctx, Axis axis, TeamPlace place) {
     return link;
 }
 
-StagePass TransformerStage::begin_pass(Context& ctx, const Microbatch& microbatch) const {
+StagePass TransformerStage::begin_pass(Context& ctx, const Microbatch& microbatch,
+                                       const OfLength& length) const {
     TensorTeam team;
     if (TileLink* const link = link_to(ctx, Axis::tensor, options_.tensor)) {
-        team = {.link = link, .tiles = &tiles_};
+        team = {.link = link, .tiles = &length.tiles};
     }
     ContextTeam context;
     if (TileLink* const link = link_to(ctx, Axis::context, options_.context)) {
-        context = {.link = link, .cut = &cut_};
+        context = {.link = link, .cut = &length.cut};
     }
     return {.ctx = ctx,
             .microbatch = microbatch,
@@ -150,7 +174,7 @@ void TransformerStage::run(const StagePass& pass, ConstTensor x, Tensor y,
     const auto input_of = [&](size_t i) {
         return i == count && !final_norm_ ? y : saved.inputs[i];
     };
-    if (embedded_tokens_ || count == 0) input_pieces(pass.ctx).all();
+    if (embedded_tokens_ || count == 0) input_pieces(pass.ctx, x.rows).all();
     if (embedded_tokens_ && input_of(0)) {
         embedded_tokens_->forward(pass, x, input_of(0));
         x = input_of(0);
@@ -163,11 +187,11 @@ void TransformerStage::run(const StagePass& pass, ConstTensor x, Tensor y,
         final_norm_->forward(pass, rows_of(in, rows), {}, rows_of(out, rows),
                              rows_of(saved.final_statistics, rows));
     };
-    const RowPieces output = output_pieces(pass.ctx);
+    const RowPieces output = output_pieces(pass.ctx, x.rows);
     for (size_t i = 0; i < count; ++i) {
         if (i > 0) pass.ctx.poll();
         StagePass of_layer = pass;
-        if (i == 0) of_layer.input = input_pieces(pass.ctx);
+        if (i == 0) of_layer.input = input_pieces(pass.ctx, x.rows);
         if (i + 1 == count && output) {
             of_layer.output = final_norm_ ? output.finished_by(final_norm) : output;
         }
@@ -183,8 +207,10 @@ void TransformerStage::run(const StagePass& pass, ConstTensor x, Tensor y,
 
 void TransformerStage::run_on_all_rows(StagePass pass, ConstTensor x, Tensor y, const Saved& saved,
                                        Tensor all_y) const {
+    const OfLength& length = lengths_.front();
+    const int64_t all = length.tokens.all;
     Microbatch microbatch = pass.microbatch;
-    microbatch.seq_length = tokens_.all;
+    microbatch.seq_length = all;
     const ConstTensor all_x = gather_rows(pass, x, "the stage");
     StagePass whole{.ctx = pass.ctx,
                     .microbatch = microbatch,
@@ -194,10 +220,10 @@ void TransformerStage::run_on_all_rows(StagePass pass, ConstTensor x, Tensor y, 
                     .cached = pass.cached,
                     .team = {.link = pass.team.link},
                     .experts = pass.experts};
-    run(whole, all_x.row_range(0, tokens_.all), all_y, saved);
+    run(whole, all_x.row_range(0, all), all_y, saved);
     // Padding rows come last; a rank may have no other rows.
-    const int64_t first = std::min(tiles_.rows(options_.tensor.rank).first, tokens_.all);
-    const int64_t count = std::min(y.rows, tokens_.all - first);
+    const int64_t first = std::min(length.tiles.rows(options_.tensor.rank).first, all);
+    const int64_t count = std::min(y.rows, all - first);
     pass.op().convert(pass.ctx, ConstTensor(all_y).row_range(first, count), y.row_range(0, count));
     const Tensor added = y.row_range(count, y.rows - count);
     pass.op().set_zero(pass.ctx, bytes_of<std::byte>(added));
@@ -205,14 +231,15 @@ void TransformerStage::run_on_all_rows(StagePass pass, ConstTensor x, Tensor y, 
 
 void TransformerStage::forward(Context& ctx, const Microbatch& microbatch, ConstTensor x, Tensor y,
                                Activations activations, Bytes workspace) {
+    const OfLength& length = of(microbatch);
     Views views(workspace);
-    StagePass pass = begin_pass(ctx, microbatch);
-    pass.scratch = memory_.scratch_views(views);
+    StagePass pass = begin_pass(ctx, microbatch, length);
+    pass.scratch = length.memory.scratch_views(views);
     if (generates_in_team()) {
-        run_on_all_rows(pass, x, y, memory_.saved_views(activations),
-                        memory_.whole_output_view(views));
+        run_on_all_rows(pass, x, y, length.memory.saved_views(activations),
+                        length.memory.whole_output_view(views));
     } else {
-        run(pass, x, y, memory_.saved_views(activations));
+        run(pass, x, y, length.memory.saved_views(activations));
     }
 }
 
@@ -223,10 +250,11 @@ void TransformerStage::recompute(Context& ctx, const Microbatch& microbatch, Con
         forward(ctx, microbatch, x, {}, activations, workspace);
         return;
     }
-    const Saved saved = memory_.saved_views(activations);
+    const OfLength& length = of(microbatch);
+    const Saved saved = length.memory.saved_views(activations);
     Views views(workspace);
-    StagePass pass = begin_pass(ctx, microbatch);
-    pass.scratch = memory_.scratch_views(views);
+    StagePass pass = begin_pass(ctx, microbatch, length);
+    pass.scratch = length.memory.scratch_views(views);
     for (size_t i = 0; i < layers_.size(); ++i) {
         if (i > 0) ctx.poll();
         layers_[i].recompute(pass, input(saved, i, x), saved.layers[i]);
@@ -237,14 +265,15 @@ void TransformerStage::backward(Context& ctx, const Microbatch& microbatch, Cons
                                 ConstTensor x, Activations activations, Tensor dx, Bytes workspace,
                                 bool accumulate) {
     const size_t count = layers_.size();
-    const Saved saved = memory_.saved_views(activations);
+    const OfLength& length = of(microbatch);
+    const Saved saved = length.memory.saved_views(activations);
     Views views(workspace);
-    StageMemory::Backward memory = memory_.backward_views(views);
-    StagePass pass = begin_pass(ctx, microbatch);
+    StageMemory::Backward memory = length.memory.backward_views(views);
+    StagePass pass = begin_pass(ctx, microbatch, length);
     pass.scratch = memory.scratch;
     pass.weight_gradients = {.accumulate = accumulate, .with_input = true};
 
-    const RowPieces pieces = input_pieces(ctx);
+    const RowPieces pieces = input_pieces(ctx, x.rows);
     if (final_norm_ || count == 0) pieces.all();
     if (final_norm_) {
         const Tensor out = count == 0 ? dx : memory.next;
@@ -262,7 +291,7 @@ void TransformerStage::backward(Context& ctx, const Microbatch& microbatch, Cons
         StagePass of_layer = pass;
         if (i + 1 == count) of_layer.input = pieces;
         layers_[i].backward_input(of_layer, dy, in, saved.layers[i], memory.layers[i], out);
-        if (i == 0 && !embedded_tokens_) output_pieces(ctx).all();
+        if (i == 0 && !embedded_tokens_) output_pieces(ctx, x.rows).all();
         layers_[i].backward_weight(weight_pass(pass, i), dy, in, saved.layers[i], memory.layers[i]);
         dy = out;
         std::swap(memory.next, memory.other);
@@ -277,19 +306,20 @@ void TransformerStage::backward_input(Context& ctx, const Microbatch& microbatch
                                       ConstTensor x, Activations activations, Tensor dx,
                                       Bytes for_weight, Bytes workspace) {
     const size_t count = layers_.size();
-    const Saved saved = memory_.saved_views(activations);
+    const OfLength& length = of(microbatch);
+    const Saved saved = length.memory.saved_views(activations);
     Views weight_memory(for_weight);
-    const ForWeight left = memory_.weight_views(weight_memory);
+    const ForWeight left = length.memory.weight_views(weight_memory);
     Views views(workspace);
-    StagePass pass = begin_pass(ctx, microbatch);
-    pass.scratch = memory_.scratch_views(views);
+    StagePass pass = begin_pass(ctx, microbatch, length);
+    pass.scratch = length.memory.scratch_views(views);
 
     const Tensor last = count == 0 ? dx : left.layer_dy.back();
     const auto keep = [&](RowRange rows) {
         pass.op().convert(ctx, rows_of(dy, rows), rows_of(left.stage_dy, rows));
         if (!final_norm_) pass.op().convert(ctx, rows_of(dy, rows), rows_of(last, rows));
     };
-    const RowPieces pieces = input_pieces(ctx);
+    const RowPieces pieces = input_pieces(ctx, x.rows);
     const bool by_pieces = pieces && !final_norm_ && count > 0;
     if (!by_pieces) pieces.each(keep);
     if (final_norm_) {
@@ -300,7 +330,7 @@ void TransformerStage::backward_input(Context& ctx, const Microbatch& microbatch
         if (i + 1 < count) ctx.poll();
         StagePass of_layer = pass;
         if (i + 1 == count && by_pieces) of_layer.input = pieces.prepared_by(keep);
-        if (i == 0 && !embedded_tokens_) of_layer.output = output_pieces(ctx);
+        if (i == 0 && !embedded_tokens_) of_layer.output = output_pieces(ctx, x.rows);
         layers_[i].backward_input(of_layer, left.layer_dy[i], input(saved, i, x), saved.layers[i],
                                   left.layers[i], i == 0 ? dx : left.layer_dy[i - 1]);
     }
@@ -312,12 +342,13 @@ void TransformerStage::backward_weight(Context& ctx, const Microbatch& microbatc
                                        Activations activations, Bytes for_weight, Bytes workspace,
                                        bool accumulate) {
     const size_t count = layers_.size();
-    const Saved saved = memory_.saved_views(activations);
+    const OfLength& length = of(microbatch);
+    const Saved saved = length.memory.saved_views(activations);
     Views weight_memory(for_weight);
-    const ForWeight left = memory_.weight_views(weight_memory);
+    const ForWeight left = length.memory.weight_views(weight_memory);
     Views views(workspace);
-    StagePass pass = begin_pass(ctx, microbatch);
-    pass.scratch = memory_.weight_scratch_views(views);
+    StagePass pass = begin_pass(ctx, microbatch, length);
+    pass.scratch = length.memory.weight_scratch_views(views);
     pass.weight_gradients.accumulate = accumulate;
 
     if (final_norm_) {

@@ -19,6 +19,7 @@
 #include "vocabpipe/recompute.hpp"
 #include "vocabpipe/tile_map.hpp"
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <vector>
@@ -37,8 +38,9 @@ struct StageLayers {
 /// Properties of a stage that its model does not determine.
 struct StageOptions {
     StageLayers layers;
-    int64_t sequences = 1;  ///< per microbatch
-    int threads = 1;        ///< of the host's operators; workspaces depend on it
+    int64_t sequences = 1;                      ///< per microbatch
+    std::vector<int64_t> shorter_lengths = {};  ///< as in ModelPartition
+    int threads = 1;  ///< of the host's operators; workspaces depend on it
     Recompute recompute = Recompute::none;
     /// Generation: F continues the sequence whose keys and values are kept here, and leaves nothing
     /// for a backward. The number of tokens is arbitrary; t ranks pad boundaries to a multiple of
@@ -79,7 +81,12 @@ public:
 
     /// false in a team, whose products take rows in another order.
     [[nodiscard]] bool streams() const override { return options_.tensor.ranks == 1; }
-    [[nodiscard]] StageBytes bytes() const override { return memory_.bytes(); }
+    /// Of the longest sequences.
+    [[nodiscard]] StageBytes bytes() const override { return bytes_for(0); }
+    /// k above 0: of StageOptions::shorter_lengths[k - 1].
+    [[nodiscard]] StageBytes bytes_for(size_t length) const {
+        return lengths_[length].memory.bytes();
+    }
     [[nodiscard]] std::span<Parameter> parameters() override { return parameters_; }
     void forward(Context& ctx, const Microbatch& microbatch, ConstTensor x, Tensor y,
                  Activations activations, Bytes workspace) override;
@@ -98,12 +105,25 @@ private:
     using Saved = StageMemory::Saved;
     using ForWeight = StageMemory::ForWeight;
 
-    /// Pieces of the boundaries; none in a team.
-    [[nodiscard]] RowPieces input_pieces(Context& ctx) const {
-        return streams() ? RowPieces::of_input(ctx, tokens_.all) : RowPieces();
+    /// What follows from the length of a microbatch's sequences.
+    struct OfLength {
+        ContextCut cut;  ///< of every sequence
+        TokenCounts tokens;
+        TileMap tiles;       ///< rows of the boundaries of t members
+        StageMemory memory;  ///< of the stage's blocks
+    };
+
+    /// Adds the next entry of lengths_.
+    void add_length(const ModelConfig& config, int64_t seq_length,
+                    const kernels::Operators& operators);
+    [[nodiscard]] const OfLength& of(const Microbatch& microbatch) const;
+
+    /// Pieces of boundaries of `rows` rows; none in a team.
+    [[nodiscard]] RowPieces input_pieces(Context& ctx, int64_t rows) const {
+        return streams() ? RowPieces::of_input(ctx, rows) : RowPieces();
     }
-    [[nodiscard]] RowPieces output_pieces(Context& ctx) const {
-        return streams() ? RowPieces::of_output(ctx, tokens_.all) : RowPieces();
+    [[nodiscard]] RowPieces output_pieces(Context& ctx, int64_t rows) const {
+        return streams() ? RowPieces::of_output(ctx, rows) : RowPieces();
     }
     /// Whether this is generation by a team.
     [[nodiscard]] bool generates_in_team() const {
@@ -112,7 +132,8 @@ private:
 
     /// Null for a team of one. Throws Error where the context has another link, or none.
     [[nodiscard]] static TileLink* link_to(Context& ctx, Axis axis, TeamPlace place);
-    [[nodiscard]] StagePass begin_pass(Context& ctx, const Microbatch& microbatch) const;
+    [[nodiscard]] StagePass begin_pass(Context& ctx, const Microbatch& microbatch,
+                                       const OfLength& length) const;
     /// The pass that W of layer `i` sees.
     [[nodiscard]] StagePass weight_pass(const StagePass& pass, size_t i) const;
     /// Input of layer `i`; for i = number of layers, of the final norm.
@@ -124,16 +145,13 @@ private:
                          Tensor all_y) const;
 
     StageOptions options_;
-    ContextCut cut_;  ///< of every sequence
-    TokenCounts tokens_;
-    TileMap tiles_;  ///< rows of the boundaries of t members
     int64_t hidden_size_;
     std::span<Parameter> parameters_;
     const RotaryTables* rotary_;
     std::vector<DecoderLayer> layers_;
     std::optional<EmbeddedTokens> embedded_tokens_;
     std::optional<Norm> final_norm_;
-    StageMemory memory_;  ///< of these blocks
+    std::vector<OfLength> lengths_;  ///< the longest, then those of StageOptions
 };
 
 }  // namespace vocabpipe

@@ -113,8 +113,10 @@ ScratchSize Attention::scratch(const ScratchFor& use) const {
 void Attention::finish_qkv(const StagePass& pass, const Saved& saved) const {
     if (qk_norm_) qk_norm_->forward(pass, shape(pass), saved.qk_norm, saved.qkv);
     if (options_.rope) {
-        pass.op().rotary_forward(pass.ctx, pass.rotary->of(*options_.rope, pass.cached.count),
-                                 shape(pass), saved.qkv);
+        pass.op().rotary_forward(
+            pass.ctx,
+            pass.rotary->of(*options_.rope, pass.microbatch.seq_length, pass.cached.count),
+            shape(pass), saved.qkv);
     }
 }
 
@@ -177,7 +179,8 @@ void Attention::backward_input(const StagePass& pass, ConstTensor dy, ConstTenso
     const Tensor dqkv = qk_norm_ ? gradients.normed : gradients.qkv;
     attend_backward(pass, dheads, saved, dqkv);
     if (options_.rope) {
-        op.rotary_backward(pass.ctx, pass.rotary->of(*options_.rope), shape(pass), dqkv);
+        op.rotary_backward(pass.ctx, pass.rotary->of(*options_.rope, pass.microbatch.seq_length),
+                           shape(pass), dqkv);
     }
     if (qk_norm_) {
         qk_norm_->backward_input(pass, shape(pass), dqkv, saved.qk_norm, gradients.qkv);
