@@ -5,6 +5,7 @@
 #include "vocabpipe/modules.hpp"
 #include "vocabpipe/sample_source.hpp"
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -12,18 +13,23 @@
 namespace vocabpipe {
 
 /// Samples as the sequences of microbatches, and of every sequence the tokens of a context rank.
-/// Row j * micro_batch_size + i is sequence i of microbatch j.
+/// Row j * micro_batch_size + i is sequence i of microbatch j. All sequences of a microbatch are
+/// equally long.
 class BatchRows {
 public:
-    /// `form`: of all samples that will be put in; `micro_batch_size`: sequences.
+    /// `form`: of all samples that will be put in; `cut`: of the longest sequences;
+    /// `micro_batch_size`: sequences.
     BatchRows(const SampleForm& form, const ContextCut& cut, int64_t micro_batch_size);
     BatchRows(const BatchRows&) = delete;
     BatchRows& operator=(const BatchRows&) = delete;
 
-    /// Has room for `microbatches`; their rows hold nothing yet.
+    /// Has room for `microbatches` of the longest sequences; their rows hold nothing yet.
     void resize(int microbatches);
+    /// The same for a microbatch of sequences of each of these lengths.
+    void resize(std::span<const int64_t> seq_lengths);
 
-    /// Copies this rank's tokens of `sample`, which has cut.seq_length(), into `row`. The loss
+    /// Copies this rank's tokens of `sample`, as long as the sequences of its microbatch, into
+    /// `row`. The loss
     /// gradients are the loss weights, and 0 where the label is ignored; a label whose weight is 0
     /// becomes kIgnoredLabel.
     void put(int64_t row, const Sample& sample);
@@ -38,6 +44,16 @@ public:
     [[nodiscard]] std::span<const float> loss_gradients(int64_t row) const;
 
 private:
+    /// The microbatch of a row.
+    [[nodiscard]] size_t microbatch_of(int64_t row) const {
+        return static_cast<size_t>(row / micro_batch_size_);
+    }
+    /// Where the rank's tokens of a row are among those of all rows.
+    [[nodiscard]] int64_t first_of(int64_t row) const {
+        const size_t j = microbatch_of(row);
+        return first_tokens_[j] + row % micro_batch_size_ * microbatches_[j].seq_length;
+    }
+
     SampleForm form_;
     ContextCut cut_;
     int64_t micro_batch_size_;
@@ -46,6 +62,8 @@ private:
     std::vector<int32_t> first_visible_;  ///< empty unless documents are separate
     std::vector<int32_t> positions_;      ///< empty unless they begin anew with documents
     std::vector<Microbatch> microbatches_;
+    std::vector<int64_t> seq_lengths_;   ///< [microbatch], before context ranks cut them
+    std::vector<int64_t> first_tokens_;  ///< [microbatch] the rank's, among those of all rows
 };
 
 }  // namespace vocabpipe

@@ -12,7 +12,7 @@ namespace vocabpipe {
 /// The label of a token whose loss does not count.
 inline constexpr int32_t kIgnoredLabel = -1;
 
-/// One sample of s tokens, and what is to be learnt from each of them.
+/// One sample of s tokens, its length, and what is to be learnt from each of them.
 struct Sample {
     /// A clear() sample.
     explicit Sample(int64_t seq_length)
@@ -20,6 +20,25 @@ struct Sample {
           labels(tokens.size(), kIgnoredLabel),
           loss_weights(tokens.size(), 1.0F),
           first_visible(tokens.size()) {}
+
+    /// Makes room for `length` tokens; what they are is not said.
+    void resize(int64_t length) {
+        const auto size = static_cast<size_t>(length);
+        tokens.resize(size);
+        labels.resize(size);
+        loss_weights.resize(size);
+        first_visible.resize(size);
+    }
+
+    /// Appends tokens 0 without labels, a document of their own, up to `length` tokens.
+    void pad(int64_t length) {
+        const auto end = static_cast<int32_t>(tokens.size());
+        const auto size = static_cast<size_t>(length);
+        tokens.resize(size, 0);
+        labels.resize(size, kIgnoredLabel);
+        loss_weights.resize(size, 1.0F);
+        first_visible.resize(size, end);
+    }
 
     /// One document of tokens 0 without labels.
     void clear() {
@@ -60,8 +79,11 @@ class SampleSource {
 public:
     virtual ~SampleSource() = default;
 
-    /// Tokens of a sample.
+    /// Tokens of a sample, or of the longest samples.
     [[nodiscard]] virtual int64_t seq_length() const = 0;
+
+    /// Tokens of sample `index`, without reading it. Default: all samples are equally long.
+    [[nodiscard]] virtual int64_t length(int64_t /*index*/) const { return seq_length(); }
 
     /// Number of different samples.
     [[nodiscard]] virtual int64_t samples_per_epoch() const = 0;
@@ -73,7 +95,7 @@ public:
     /// on two hosts only if the samples are. Empty: they were not.
     [[nodiscard]] virtual std::vector<std::string> packing() const { return {}; }
 
-    /// Reads sample `index` >= 0 into `out`, a Sample of seq_length() tokens.
+    /// Reads sample `index` >= 0 into `out`, a Sample of length(index) tokens.
     void sample(int64_t index, Sample& out) const {
         out.clear();
         fill(index, out);

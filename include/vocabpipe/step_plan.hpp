@@ -14,6 +14,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -73,10 +74,15 @@ struct StepSchedule {
 struct StepWork {
     int microbatches = 1;          ///< m, of every replica
     int64_t micro_batch_size = 1;  ///< sequences; 1 takes the least memory
-    bool evaluation = false;       ///< only E, F and S, in the order of training, and the loss
-    bool optimizer = true;         ///< false: gradients only
-    bool training = true;          ///< false: no memory for gradients and moments either
-    bool scores = false;           ///< ModelPartition::scores; for evaluations
+    /// ModelPartition::shorter_lengths; default: all sequences have ModelConfig::seq_length.
+    std::vector<int64_t> shorter_lengths = {};
+    /// [microbatch] Tokens of its sequences: seq_length, or one of shorter_lengths. Empty: all have
+    /// seq_length. They change neither the passes nor their order, only the programs.
+    std::vector<int64_t> seq_lengths = {};
+    bool evaluation = false;  ///< only E, F and S, in the order of training, and the loss
+    bool optimizer = true;    ///< false: gradients only
+    bool training = true;     ///< false: no memory for gradients and moments either
+    bool scores = false;      ///< ModelPartition::scores; for evaluations
     /// ModelPartition::frozen. Passes that only frozen parameters need are left out.
     std::vector<bool> frozen = {};
 };
@@ -90,8 +96,7 @@ struct StepPlan {
     TableCosts costs;          ///< used to lower the programs
     PassCosts order_costs;     ///< used to make the order
     Lowered lowered;           ///< the programs of the world
-    int receive_ahead = 1;     ///< LowerOptions::receive_ahead that was used
-    int pieces = 1;            ///< LowerOptions::pieces that was used
+    LowerOptions lowering;     ///< that were used
 
     /// How the ranks of the world divide into pipelines.
     [[nodiscard]] Mesh mesh() const { return partition.mesh(schedule.ranks); }
@@ -105,6 +110,11 @@ struct StepPlan {
 /// ScheduleError for passes of your own that cannot run.
 [[nodiscard]] StepPlan plan_step(const ModelConfig& model, const StepCluster& cluster,
                                  const StepSchedule& schedule, const StepWork& work);
+
+/// The same step with microbatches of these lengths ([microbatch] as StepWork::seq_lengths), for
+/// example of the batch that comes next: the same passes in the same order, and other programs.
+/// Throws UsageError for lengths that the plan's partition does not have.
+[[nodiscard]] StepPlan with_lengths(StepPlan plan, std::span<const int64_t> seq_lengths);
 
 /// The part of plan_step() that needs no order: the result has no passes and no programs.
 [[nodiscard]] StepPlan place_step(const ModelConfig& model, const StepCluster& cluster,

@@ -16,6 +16,8 @@
 
 namespace vocabpipe {
 
+class LengthPrograms;
+
 /// The position of a training, which together with weights and moments is its state.
 struct TrainingPosition {
     int64_t step = 0;              ///< last step done
@@ -25,10 +27,14 @@ struct TrainingPosition {
 
 /// Options of a TrainedRank.
 struct TrainedRankOptions {
-    OptimizerOptions optimizer = {};     ///< unless the plan has none
-    uint64_t seed = 1234;                ///< of the weights; Megatron's default
-    bool initialise = true;              ///< false: weights are 0 until loaded, which saves time
-    bool poison_dead_buffers = false;    ///< as in ExecutorOptions (tests)
+    OptimizerOptions optimizer = {};   ///< unless the plan has none
+    uint64_t seed = 1234;              ///< of the weights; Megatron's default
+    bool initialise = true;            ///< false: weights are 0 until loaded, which saves time
+    bool poison_dead_buffers = false;  ///< as in ExecutorOptions (tests)
+    /// Programs that are kept for orders of lengths, where microbatches have several
+    /// (ModelPartition::shorter_lengths): a run has few of them, and a program is small next to a
+    /// microbatch.
+    size_t length_programs = 16;
     std::function<bool()> abandon = {};  ///< as in ExecutorOptions; position() does not change
     /// Puts your own layers into the model (replace_output(), replace_stage()). Empty: no change.
     std::function<void(ModelRank&)> change_model = {};
@@ -57,11 +63,14 @@ public:
     /// microbatches, evaluation. They run one at a time, and share one arena.
     TrainedRank(Communicator& communicator, Device& device, std::span<const StepPlan> plans,
                 const TrainedRankOptions& options = {});
+    ~TrainedRank();
     /// Replaces its programs, plan by plan. Between steps. Collective.
     void load(std::span<const StepPlan> plans);
 
-    /// Runs a step and updates the weights, then advances position() by the batch. Throws as
-    /// Executor::run_step(), and UsageError if the plan has no optimizer.
+    /// Runs a step and updates the weights, then advances position() by the batch. Where the plan
+    /// has ModelPartition::shorter_lengths, the microbatches may have any of them, in the same
+    /// order on every rank: an order that is new gets a program of its own (with_lengths()), which
+    /// is collective. Throws as Executor::run_step(), and UsageError if the plan has no optimizer.
     void train_step(const StepBatch& batch, double learning_rate,
                     const TrainStepOptions& options = {});
     /// The same without a StepBatch: microbatches of this replica, counted labels of all replicas.
@@ -72,6 +81,8 @@ public:
     /// Runs a plan without optimizer: gradients stay in parameters(), or losses in output().
     void run(std::span<const Microbatch> microbatches, size_t plan = 0);
 
+    /// Id in executor() of the program of the last step or run().
+    [[nodiscard]] ProgramId program() const { return program_; }
     /// Result of the last train_step(); waits for the device. Throws UsageError as train_step().
     [[nodiscard]] StepResult report() const;
     /// All parameters of this rank: weights, gradients and moments.
@@ -80,9 +91,10 @@ public:
     [[nodiscard]] const TrainingPosition& position() const { return position_; }
     /// Sets the position, after loading a checkpoint.
     void set_position(const TrainingPosition& position) { position_ = position; }
-    /// Timeline of all ranks of the last step of a plan. Collective.
-    [[nodiscard]] Timeline gather_timeline(size_t plan = 0) {
-        return executor_->gather_timeline(plan);
+    /// Timeline of all ranks of the last step of a plan; of several lengths, of a program().
+    /// Collective.
+    [[nodiscard]] Timeline gather_timeline(ProgramId program = 0) {
+        return executor_->gather_timeline(program);
     }
 
     // Its components.
@@ -96,12 +108,16 @@ public:
 
 private:
     [[nodiscard]] OptimizerStep& optimizer() const;
+    void run_step(std::span<const Microbatch> microbatches, size_t plan);
 
     Communicator& communicator_;
     Mesh mesh_;
     std::unique_ptr<ModelRank> model_;
     std::unique_ptr<OptimizerStep> optimizer_;  ///< null: gradients or evaluation only
     std::unique_ptr<Executor> executor_;
+    size_t most_length_programs_;
+    std::unique_ptr<LengthPrograms> length_programs_;  ///< null: all sequences are equally long
+    ProgramId program_ = 0;
     TrainingPosition position_;
 };
 

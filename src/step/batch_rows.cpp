@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "vocabpipe/batch_rows.hpp"
 
+#include <algorithm>
 #include <cstddef>
 
 namespace vocabpipe {
@@ -9,23 +10,36 @@ BatchRows::BatchRows(const SampleForm& form, const ContextCut& cut, int64_t micr
     : form_(form), cut_(cut), micro_batch_size_(micro_batch_size) {}
 
 void BatchRows::resize(int microbatches) {
-    if (microbatches_.size() == static_cast<size_t>(microbatches)) return;
-    const auto per_microbatch = static_cast<size_t>(micro_batch_size_ * cut_.own_length());
-    const size_t total = per_microbatch * static_cast<size_t>(microbatches);
+    resize(std::vector<int64_t>(static_cast<size_t>(microbatches), cut_.seq_length()));
+}
+
+void BatchRows::resize(std::span<const int64_t> seq_lengths) {
+    if (std::ranges::equal(seq_lengths, seq_lengths_)) return;
+    seq_lengths_.assign(seq_lengths.begin(), seq_lengths.end());
+    first_tokens_.clear();
+    int64_t tokens = 0;
+    for (const int64_t length : seq_lengths) {
+        first_tokens_.push_back(tokens);
+        tokens += micro_batch_size_ * length / cut_.ranks();
+    }
+    const auto total = static_cast<size_t>(tokens);
     tokens_.resize(total);
     labels_.resize(total);
     loss_gradients_.resize(total);
     if (form_.separates_documents) first_visible_.resize(total);
     if (form_.resets_positions) positions_.resize(total);
     microbatches_.clear();
-    for (int j = 0; j < microbatches; ++j) {
-        const size_t at = static_cast<size_t>(j) * per_microbatch;
+    for (size_t j = 0; j < seq_lengths.size(); ++j) {
+        const int64_t own_length = seq_lengths[j] / cut_.ranks();
         const auto part = [&](const auto& all) {
-            return all.empty() ? std::span(all) : std::span(all).subspan(at, per_microbatch);
+            return all.empty() ? std::span(all)
+                               : std::span(all).subspan(
+                                     static_cast<size_t>(first_tokens_[j]),
+                                     static_cast<size_t>(micro_batch_size_ * own_length));
         };
-        microbatches_.push_back({.index = j,
+        microbatches_.push_back({.index = static_cast<int>(j),
                                  .sequences = micro_batch_size_,
-                                 .seq_length = cut_.own_length(),
+                                 .seq_length = own_length,
                                  .tokens = part(tokens_),
                                  .labels = part(labels_),
                                  .loss_gradient = part(loss_gradients_),
@@ -35,32 +49,33 @@ void BatchRows::resize(int microbatches) {
 }
 
 void BatchRows::put(int64_t row, const Sample& sample) {
-    const int64_t first = row * cut_.own_length();
+    const ContextCut cut(seq_lengths_[microbatch_of(row)], cut_.rank(), cut_.ranks());
+    const int64_t first = first_of(row);
     const auto take = [&]<typename T>(const std::vector<T>& whole, std::vector<T>& own) {
-        cut_.take(std::span<const T>(whole),
-                  std::span(own).subspan(static_cast<size_t>(first),
-                                         static_cast<size_t>(cut_.own_length())));
+        cut.take(std::span<const T>(whole),
+                 std::span(own).subspan(static_cast<size_t>(first),
+                                        static_cast<size_t>(cut.own_length())));
     };
     take(sample.tokens, tokens_);
     take(sample.labels, labels_);
     take(sample.loss_weights, loss_gradients_);
     if (form_.separates_documents) take(sample.first_visible, first_visible_);
-    for (int64_t i = 0; i < cut_.own_length(); ++i) {
+    for (int64_t i = 0; i < cut.own_length(); ++i) {
         const auto at = static_cast<size_t>(first + i);
         if (labels_[at] < 0 || !(loss_gradients_[at] > 0)) {
             labels_[at] = kIgnoredLabel;
             loss_gradients_[at] = 0;
         }
         if (form_.resets_positions) {
-            positions_[at] = static_cast<int32_t>(cut_.position(i)) - first_visible_[at];
+            positions_[at] = static_cast<int32_t>(cut.position(i)) - first_visible_[at];
         }
     }
 }
 
 std::span<const float> BatchRows::loss_gradients(int64_t row) const {
     return std::span(loss_gradients_)
-        .subspan(static_cast<size_t>(row * cut_.own_length()),
-                 static_cast<size_t>(cut_.own_length()));
+        .subspan(static_cast<size_t>(first_of(row)),
+                 static_cast<size_t>(microbatches_[microbatch_of(row)].seq_length));
 }
 
 }  // namespace vocabpipe

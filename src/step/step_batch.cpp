@@ -2,8 +2,12 @@
 #include "vocabpipe/step_batch.hpp"
 
 #include "vocabpipe/context_cut.hpp"
+#include "vocabpipe/error.hpp"
 
+#include <algorithm>
 #include <cstddef>
+#include <numeric>
+#include <string>
 #include <vector>
 
 namespace vocabpipe {
@@ -26,29 +30,62 @@ double StepBatch::count_labels() {
     return weight;
 }
 
+void StepBatch::arrange(int64_t first_sample, int microbatches) {
+    const int64_t per_microbatch = options_.micro_batch_size * options_.replicas;
+    const int64_t count = per_microbatch * microbatches;
+    std::vector<int64_t> lengths;
+    for (int64_t i = 0; i < count; ++i) lengths.push_back(samples_.length(first_sample + i));
+    tokens_ = std::accumulate(lengths.begin(), lengths.end(), int64_t{0});
+    std::vector<int> order(lengths.size());
+    std::iota(order.begin(), order.end(), 0);
+    if (options_.arrange) order = options_.arrange(lengths, per_microbatch);
+    const auto refuse = [&](const std::string& what) {
+        throw UsageError("StepBatchOptions::arrange: must return each of the step's " +
+                         std::to_string(lengths.size()) + " samples once, but " + what);
+    };
+    if (order.size() != lengths.size()) refuse("returned " + std::to_string(order.size()));
+    places_.assign(lengths.size(), -1);
+    for (size_t place = 0; place < order.size(); ++place) {
+        const auto sample = static_cast<size_t>(order[place]);
+        if (sample >= places_.size() || places_[sample] >= 0) {
+            refuse("returned sample " + std::to_string(order[place]) + " at place " +
+                   std::to_string(place));
+        }
+        places_[sample] = static_cast<int64_t>(place);
+    }
+    seq_lengths_.assign(static_cast<size_t>(microbatches), 0);
+    for (size_t sample = 0; sample < lengths.size(); ++sample) {
+        int64_t& longest = seq_lengths_[static_cast<size_t>(places_[sample] / per_microbatch)];
+        longest = std::max(longest, lengths[sample]);
+    }
+}
+
 void StepBatch::load(int64_t first_sample, int microbatches) {
-    rows_.resize(microbatches);
+    arrange(first_sample, microbatches);
+    rows_.resize(seq_lengths_);
     counted_tokens_ = 0;
     double of_step = 0;  // added up sample by sample, so that it depends on neither m nor d
     std::vector<double> of_microbatch(static_cast<size_t>(microbatches));
-    int64_t next = first_sample;
-    for (int j = 0; j < microbatches; ++j) {
-        for (int replica = 0; replica < options_.replicas; ++replica) {
-            const bool own = replica == options_.replica;
-            for (int64_t row = 0; row < options_.micro_batch_size; ++row, ++next) {
-                if (!own && !weighs_labels_) {
-                    counted_tokens_ += samples_.seq_length();
-                    of_step += static_cast<double>(samples_.seq_length());
-                    continue;
-                }
-                samples_.sample(next, sample_);
-                const double weight = count_labels();
-                of_step += weight;
-                if (!own) continue;
-                of_microbatch[static_cast<size_t>(j)] += weight;
-                rows_.put(j * options_.micro_batch_size + row, sample_);
-            }
+    for (size_t i = 0; i < places_.size(); ++i) {
+        const int64_t sample = first_sample + static_cast<int64_t>(i);
+        const int64_t group = places_[i] / options_.micro_batch_size;
+        const bool own = group % options_.replicas == options_.replica;
+        if (!own && !weighs_labels_) {
+            counted_tokens_ += samples_.length(sample);
+            of_step += static_cast<double>(samples_.length(sample));
+            continue;
         }
+        sample_.resize(samples_.length(sample));
+        samples_.sample(sample, sample_);
+        const double weight = count_labels();
+        of_step += weight;
+        if (!own) continue;
+        const auto j = static_cast<size_t>(group / options_.replicas);
+        of_microbatch[j] += weight;
+        sample_.pad(seq_lengths_[j]);
+        rows_.put(static_cast<int64_t>(j) * options_.micro_batch_size +
+                      places_[i] % options_.micro_batch_size,
+                  sample_);
     }
     const float g = counted_tokens_ == 0 ? 0.0F : 1.0F / static_cast<float>(of_step);
     for (float& gradient : rows_.loss_gradients()) gradient *= g;

@@ -13,6 +13,7 @@
 #include "vocabpipe/trained_parts.hpp"
 #include "vocabpipe/with_recomputation.hpp"
 
+#include <algorithm>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -54,8 +55,34 @@ ScheduleOptions order_options(const ModelConfig& model, const StepCluster& clust
 void make_programs(StepPlan& plan, const LowerOptions& options) {
     EarlyReceives made = lower_step(plan.schedule, plan.sizes, plan.costs, options);
     plan.lowered = std::move(made.lowered);
-    plan.receive_ahead = made.receive_ahead;
-    plan.pieces = made.pieces;
+    plan.lowering = options;
+    plan.lowering.receive_ahead = made.receive_ahead;
+    plan.lowering.pieces = made.pieces;
+}
+
+/// StepSizes::length_of_microbatch from StepWork::seq_lengths.
+std::vector<int> indices_of(std::span<const int64_t> seq_lengths, const ModelConfig& model,
+                            const ModelPartition& partition, int microbatches) {
+    if (!seq_lengths.empty() && std::cmp_not_equal(seq_lengths.size(), microbatches)) {
+        throw UsageError("StepWork::seq_lengths: has lengths for " +
+                         std::to_string(seq_lengths.size()) + " microbatches, but the step has " +
+                         std::to_string(microbatches));
+    }
+    const std::vector<int64_t>& shorter = partition.shorter_lengths;
+    std::vector<int> indices;
+    for (const int64_t length : seq_lengths) {
+        const auto found = std::ranges::find(shorter, length);
+        if (length != model.seq_length && found == shorter.end()) {
+            throw UsageError("StepWork::seq_lengths: " + std::to_string(length) +
+                             " is neither --seq-length " + std::to_string(model.seq_length) +
+                             " nor one of StepWork::shorter_lengths");
+        }
+        indices.push_back(
+            length == model.seq_length ? 0 : static_cast<int>(found - shorter.begin()) + 1);
+    }
+    // One length: the programs that a step without lengths has.
+    if (std::ranges::all_of(indices, [](int k) { return k == 0; })) return {};
+    return indices;
 }
 
 /// Chosen by pass times that were measured or follow from measured rates; 1 if nothing is known of
@@ -143,6 +170,7 @@ public:
     [[nodiscard]] ModelPartition partition(std::vector<int> layers) const {
         return {.layers_per_stage = std::move(layers),
                 .micro_batch_size = work_.micro_batch_size,
+                .shorter_lengths = work_.shorter_lengths,
                 .replicas = cluster_.replicas,
                 .context = cluster_.context,
                 .context_exchange = context_exchange_of(schedule_),
@@ -168,6 +196,8 @@ public:
         const ModelPartition partition = this->partition(layers);
         StepPrice price;
         price.sizes = step_sizes(model_, partition, placed);
+        price.sizes.length_of_microbatch =
+            indices_of(work_.seq_lengths, model_, partition, work_.microbatches);
         price.costs = cluster_.costs ? *cluster_.costs : flop_costs(model_, partition, placed);
         price.costs.communication = cluster_.communication;  // of this cluster, not of the profile
         price.costs.layers_per_stage = model_.num_layers / static_cast<double>(placed.stages);
@@ -230,6 +260,13 @@ StepPlan plan_step(const ModelConfig& model, const StepCluster& cluster,
     }
     lowering.pieces = pieces_of(plan, cluster, schedule, lowering);
     make_programs(plan, lowering);
+    return plan;
+}
+
+StepPlan with_lengths(StepPlan plan, std::span<const int64_t> seq_lengths) {
+    plan.sizes.length_of_microbatch =
+        indices_of(seq_lengths, plan.model, plan.partition, plan.microbatches());
+    make_programs(plan, plan.lowering);
     return plan;
 }
 

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "vocabpipe/trained_rank.hpp"
 
+#include "src/step/length_programs.hpp"
 #include "vocabpipe/error.hpp"
 
 #include <algorithm>
+#include <vector>
 
 namespace vocabpipe {
 
@@ -13,7 +15,9 @@ TrainedRank::TrainedRank(Communicator& communicator, Device& device, const StepP
 
 TrainedRank::TrainedRank(Communicator& communicator, Device& device,
                          std::span<const StepPlan> plans, const TrainedRankOptions& options)
-    : communicator_(communicator), mesh_(plans.front().mesh()) {
+    : communicator_(communicator),
+      mesh_(plans.front().mesh()),
+      most_length_programs_(options.length_programs) {
     const StepPlan& plan = plans.front();
     const int rank = communicator.rank();
     communicator.agree([&] {
@@ -36,8 +40,13 @@ TrainedRank::TrainedRank(Communicator& communicator, Device& device,
     });
 }
 
+TrainedRank::~TrainedRank() = default;
+
 void TrainedRank::load(std::span<const StepPlan> plans) {
     for (size_t i = plans.size(); i-- > 0;) executor_->load(plans[i].lowered, i);
+    if (plans.front().partition.shorter_lengths.empty()) return;
+    length_programs_ = std::make_unique<LengthPrograms>(
+        std::vector<StepPlan>(plans.begin(), plans.end()), most_length_programs_);
 }
 
 void TrainedRank::train_step(const StepBatch& batch, double learning_rate,
@@ -59,7 +68,7 @@ void TrainedRank::train_step(std::span<const Microbatch> microbatches, int64_t c
                             .counted_tokens = counted_tokens,
                             .stop_request = options.stop_request});
     executor_->set_step(step);
-    executor_->run_step(microbatches, options.plan);
+    run_step(microbatches, options.plan);
     position_.step = step;
     for (const Microbatch& m : microbatches) position_.consumed_samples += m.sequences * mesh_.data;
 }
@@ -74,7 +83,19 @@ OptimizerStep& TrainedRank::optimizer() const {
 }
 
 void TrainedRank::run(std::span<const Microbatch> microbatches, size_t plan) {
-    executor_->run_step(microbatches, plan);
+    run_step(microbatches, plan);
+}
+
+void TrainedRank::run_step(std::span<const Microbatch> microbatches, size_t plan) {
+    program_ = plan;
+    if (length_programs_) {
+        std::vector<int64_t> seq_lengths;
+        for (const Microbatch& m : microbatches) {
+            seq_lengths.push_back(m.seq_length * mesh_.context);
+        }
+        program_ = length_programs_->find(*executor_, plan, seq_lengths);
+    }
+    executor_->run_step(microbatches, program_);
 }
 
 }  // namespace vocabpipe

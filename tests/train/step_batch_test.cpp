@@ -5,18 +5,25 @@
 #include "tests/train/random_documents.hpp"
 #include "tests/train/sample_tokens.hpp"
 #include "vocabpipe/context_cut.hpp"
+#include "vocabpipe/error.hpp"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <numeric>
+#include <span>
 #include <vector>
 
 namespace vocabpipe {
 namespace {
 
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 using testing::NumberedSamples;
 using testing::RandomDocuments;
+using ::testing::ThrowsMessage;
 
 constexpr int64_t kLength = 4;
 
@@ -296,6 +303,102 @@ TEST(StepBatch, GivesContextRanksTheirTokensOfEverySequence) {
             }
         }
     }
+}
+
+// --- samples of several lengths ------------------------------------------------------------------
+
+/// Numbered samples of 4, 2 and 3 tokens in turn.
+class NumberedLengths final : public NumberedSamples {
+public:
+    NumberedLengths() : NumberedSamples(4) {}
+    [[nodiscard]] int64_t length(int64_t index) const override {
+        return std::array<int64_t, 3>{4, 2, 3}[static_cast<size_t>(index % 3)];
+    }
+
+private:
+    void fill(int64_t index, Sample& out) const override {
+        for (int64_t i = 0; i < length(index); ++i) {
+            out.tokens.at(static_cast<size_t>(i)) = token(index, i);
+            out.labels.at(static_cast<size_t>(i)) = token(index, i + 1);
+        }
+    }
+};
+
+TEST(StepBatch, MakesAMicrobatchAsLongAsItsLongestSampleOnAnyReplica) {
+    const NumberedLengths samples;
+    for (int replica = 0; replica < 2; ++replica) {
+        StepBatch batch(samples, {.replica = replica, .replicas = 2});
+        batch.load(4, 3);  // of 2 3 | 4 2 | 3 4
+        EXPECT_THAT(batch.seq_lengths(), ElementsAre(3, 4, 4));
+        EXPECT_EQ(batch.tokens(), 2 + 3 + 4 + 2 + 3 + 4);
+        EXPECT_EQ(batch.counted_tokens(), batch.tokens());
+        EXPECT_EQ(samples_of(batch),
+                  replica == 0 ? (std::vector<int64_t>{4, 6, 8}) : (std::vector<int64_t>{5, 7, 9}));
+        for (const Microbatch& m : batch.microbatches()) {
+            ASSERT_EQ(m.seq_length, batch.seq_lengths()[static_cast<size_t>(m.index)]);
+            const int64_t sample = 4 + 2 * m.index + replica;
+            for (int64_t i = 0; i < m.size(); ++i) {
+                const auto at = static_cast<size_t>(i);
+                const bool text = i < samples.length(sample);
+                EXPECT_EQ(m.tokens[at], text ? NumberedSamples::token(sample, i) : 0);
+                EXPECT_EQ(m.labels[at],
+                          text ? NumberedSamples::token(sample, i + 1) : kIgnoredLabel);
+                EXPECT_EQ(m.loss_gradient[at], text ? 1.0F / 18 : 0);
+            }
+        }
+    }
+}
+
+TEST(StepBatch, PutsSamplesWhereItsArrangementSays) {
+    const NumberedLengths samples;
+    const auto by_length = [](std::span<const int64_t> lengths, int64_t per_microbatch) {
+        EXPECT_EQ(per_microbatch, 4);
+        std::vector<int> order(lengths.size());
+        std::iota(order.begin(), order.end(), 0);
+        std::ranges::stable_sort(order, {}, [&](int i) { return lengths[static_cast<size_t>(i)]; });
+        return order;
+    };
+    StepBatch batch(samples,
+                    {.micro_batch_size = 2, .replica = 1, .replicas = 2, .arrange = by_length});
+    batch.load(0, 3);
+    EXPECT_THAT(batch.seq_lengths(), ElementsAre(2, 3, 4));
+    EXPECT_EQ(samples_of(batch), (std::vector<int64_t>{7, 10, 8, 11, 6, 9}));
+    EXPECT_EQ(batch.counted_tokens(), batch.tokens());
+}
+
+TEST(StepBatch, RefusesAnArrangementThatIsNone) {
+    const NumberedLengths samples;
+    for (const std::vector<int>& order : {std::vector{0, 1, 2}, std::vector{0, 1, 2, 2},
+                                          std::vector{0, 1, 2, 4}, std::vector{0, 1, 2, -1}}) {
+        StepBatch batch(samples, {.arrange = [&](auto, int64_t) { return order; }});
+        EXPECT_THAT([&] { batch.load(0, 4); },
+                    ThrowsMessage<UsageError>(HasSubstr("each of the step's 4 samples once")));
+    }
+}
+
+TEST(Samples, ArePaddedWithTokensThatSeeOnlyPadding) {
+    Sample sample(2);
+    sample.tokens = {5, 6};
+    sample.labels = {6, 7};
+    sample.pad(4);
+    EXPECT_THAT(sample.tokens, ElementsAre(5, 6, 0, 0));
+    EXPECT_THAT(sample.labels, ElementsAre(6, 7, kIgnoredLabel, kIgnoredLabel));
+    EXPECT_THAT(sample.first_visible, ElementsAre(0, 0, 2, 2));
+}
+
+TEST(StepBatch, CutsEveryLengthAmongContextRanks) {
+    const NumberedLengths samples;
+    StepBatch whole(samples, {.micro_batch_size = 3});
+    whole.load(0, 2);
+    StepBatch part(samples, {.micro_batch_size = 3, .context_rank = 1, .context = 2});
+    part.load(0, 2);
+    EXPECT_THAT(part.seq_lengths(), ElementsAre(4, 4));
+    EXPECT_EQ(part.tokens(), 2 * (4 + 2 + 3));
+    const Microbatch& m = part.microbatches()[1];
+    EXPECT_EQ(m.seq_length, 2);
+    EXPECT_EQ(m.tokens[0], NumberedSamples::token(3, 1));
+    EXPECT_EQ(m.tokens[1], NumberedSamples::token(3, 2));
+    EXPECT_EQ(m.tokens[3], 0);  // padding of the second sequence, of two tokens
 }
 
 }  // namespace

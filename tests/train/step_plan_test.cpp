@@ -67,7 +67,7 @@ TEST_P(StepPlans, AreWhatThePartsOneAfterTheOtherMake) {
             const StepPlan by_default = plan_step(model, {.ranks = kRanks, .replicas = replicas},
                                                   {.name = GetParam(), .vocab_mode = mode}, kWork);
             EXPECT_EQ(by_default.lowered.hash(), early.lowered.hash());
-            EXPECT_EQ(by_default.receive_ahead, early.receive_ahead);
+            EXPECT_EQ(by_default.lowering.receive_ahead, early.receive_ahead);
         }
     }
 }
@@ -116,28 +116,29 @@ TEST(StepPlan, ChoosesPiecesByWhatWasMeasured) {
         return plan_step(model, cluster, automatic, kWork);
     };
     const StepPlan unmeasured = plan({.ranks = kRanks});
-    EXPECT_EQ(unmeasured.pieces, 1) << "of whole messages nothing is known";
+    EXPECT_EQ(unmeasured.lowering.pieces, 1) << "of whole messages nothing is known";
 
     TableCosts costs = TableCosts::uniform(kRanks, kRanks, 100'000, 200'000, 0);
     const int64_t boundary = unmeasured.sizes.tokens * model.hidden_size * 4;
     costs.bytes_per_ns = static_cast<double>(boundary) / 30'000;
     const StepPlan slow = plan({.ranks = kRanks, .costs = costs});
-    EXPECT_GT(slow.pieces, 1);
+    EXPECT_GT(slow.lowering.pieces, 1);
     EXPECT_FALSE(slow.lowered.pipeline[0].streamed.empty());
     OverlapTable table;
     table.rates.piece_ns = 20'000;
-    EXPECT_EQ(plan({.ranks = kRanks, .costs = costs, .overlap = table}).pieces, 1) << "too dear";
+    EXPECT_EQ(plan({.ranks = kRanks, .costs = costs, .overlap = table}).lowering.pieces, 1)
+        << "too dear";
     costs.bytes_per_ns = static_cast<double>(boundary) / 100;
-    EXPECT_EQ(plan({.ranks = kRanks, .costs = costs}).pieces, 1) << "nothing to hide";
+    EXPECT_EQ(plan({.ranks = kRanks, .costs = costs}).lowering.pieces, 1) << "nothing to hide";
 
     // A table alone: passes from FLOPs at its rate, messages on its link.
     table.rates = {.flops_per_ns = 200, .link = {.bytes_per_ns = 1e3}};
-    EXPECT_EQ(plan({.ranks = kRanks, .overlap = table}).pieces, 1);
+    EXPECT_EQ(plan({.ranks = kRanks, .overlap = table}).lowering.pieces, 1);
     EXPECT_EQ(plan({.ranks = kRanks, .overlap = table}).lowered.hash(), unmeasured.lowered.hash());
     const auto forward =
         static_cast<double>(unmeasured.costs.stage_ns[0][static_cast<size_t>(Op::F)]);
     table.rates.link.bytes_per_ns = static_cast<double>(boundary) / (0.3 * forward);
-    EXPECT_GT(plan({.ranks = kRanks, .overlap = table}).pieces, 1);
+    EXPECT_GT(plan({.ranks = kRanks, .overlap = table}).lowering.pieces, 1);
 }
 
 TEST(StepPlan, ChoosesPiecesOfTensorRanksByTheTable) {

@@ -141,6 +141,7 @@ Training train_on_threads(const TrainingSetup& setup) {
     partition.moe_row_factor = setup.moe_row_factor;
     partition.expert_pieces = setup.expert_pieces;
     partition.frozen = setup.frozen;
+    partition.shorter_lengths = setup.shorter_lengths;
     schedule = without_frozen_passes(schedule, trained_parts(setup.config, partition));
     const Mesh mesh = partition.mesh(setup.ranks);
     auto costs = TableCosts::uniform(schedule.ranks, schedule.stages, 1000, 2000, 500);
@@ -157,9 +158,11 @@ Training train_on_threads(const TrainingSetup& setup) {
         const StepPlan plan =
             plan_step(setup.config, of_device, schedule, costs,
                       {.pieces = setup.pieces, .bucket_piece = setup.bucket_piece});
-        TrainedRank trained(
-            communicator, *device, plan,
-            {.optimizer = setup.optimizer, .seed = setup.seed, .poison_dead_buffers = true});
+        TrainedRank trained(communicator, *device, plan,
+                            {.optimizer = setup.optimizer,
+                             .seed = setup.seed,
+                             .poison_dead_buffers = true,
+                             .length_programs = setup.length_programs});
         std::vector<StepResult> results;
         std::optional<StepBatch> read;
         if (setup.samples != nullptr) {
@@ -167,7 +170,8 @@ Training train_on_threads(const TrainingSetup& setup) {
                                                           .replica = mesh.replica(rank),
                                                           .replicas = mesh.data,
                                                           .context_rank = mesh.place(rank).context,
-                                                          .context = mesh.context});
+                                                          .context = mesh.context,
+                                                          .arrange = setup.arrange});
         }
         for (int step = 1; step <= setup.steps; ++step) {
             if (read) {

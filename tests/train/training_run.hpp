@@ -9,6 +9,7 @@
 #include "vocabpipe/optimizer_step.hpp"
 #include "vocabpipe/recompute.hpp"
 #include "vocabpipe/sample_source.hpp"
+#include "vocabpipe/step_batch.hpp"
 
 #include <functional>
 #include <map>
@@ -33,6 +34,9 @@ struct TrainingSetup {
     int pieces = 1;                              ///< LowerOptions::pieces
     bool documents = false;                      ///< sequences are cut into documents
     const SampleSource* samples = nullptr;       ///< in place of toy_batch(), from sample 0 on
+    std::vector<int64_t> shorter_lengths{};      ///< as in ModelPartition, of these samples
+    size_t length_programs = 16;                 ///< as in TrainedRankOptions
+    ArrangeSamples arrange{};                    ///< as in StepBatchOptions
     double moe_row_factor = kMoeRowFactor;       ///< memory for their rows
     ExpertPieces expert_pieces{};                ///< in which they exchange rows
     int64_t bucket_piece = kBucketPieceOfHosts;  ///< as in LowerOptions

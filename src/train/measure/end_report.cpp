@@ -17,7 +17,7 @@ namespace {
 RankReport report_of_rank(const TrainingPlan& plan, TrainedRank& rank, const RankUsage& usage,
                           const RunEnd& end) {
     const int me = rank.communicator().rank();
-    const Program& program = rank.executor().program(end.plan);
+    const Program& program = rank.executor().program(end.program);
     RankReport mine;
     mine.busy_share = usage.busy_share();
     mine.bubble = usage.bubble();
@@ -81,14 +81,14 @@ void write_traces(const std::string& path, const std::string& name, const Timeli
 
 void report_run(const TrainingPlan& plan, TrainedRank& rank, RunMeter& meter, const RunEnd& end) {
     const TrainOptions& options = plan.options();
-    const Timeline timeline = rank.gather_timeline(end.plan);
+    const Timeline timeline = rank.gather_timeline(end.program);
     const MeasuredCosts measured = meter.measure(plan, rank);
     RunReport report = report_of_run(plan, end);
     report.ranks =
         gather_rank_reports(rank.communicator(), report_of_rank(plan, rank, meter.usage(), end));
     rank.communicator().agree([&] {
         if (rank.communicator().rank() != 0) return;
-        const std::vector<Program> programs = plan.steps()[end.plan].lowered.all();
+        const std::vector<Program> programs = end.plan.lowered.all();
         const Simulation simulation = simulate(programs, measured.cpu);
         report.simulated_step_ns = simulation.summary.makespan_ns;
         report.simulated_bubble = simulation.summary.bubble;

@@ -15,7 +15,8 @@ struct RunEnd {
     double first_loss = 0;
     double last_loss = 0;
     int64_t tokens_per_step = 0;  ///< of the last step
-    size_t plan = 0;              ///< index of the plan that trained last
+    StepPlan plan;                ///< of the last step
+    ProgramId program = 0;        ///< that ran it
     int64_t start_memory = 0;     ///< bytes of the process before the run allocated any
     int64_t snapshot_bytes = 0;   ///< of host memory, for --async-save
 };

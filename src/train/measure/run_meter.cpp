@@ -8,10 +8,10 @@
 
 namespace vocabpipe {
 
-void RunMeter::add_step(TrainedRank& rank, size_t plan, int64_t duration_ns) {
-    const Timeline& mine = rank.executor().timeline(plan);
+void RunMeter::add_step(TrainedRank& rank, int64_t duration_ns) {
+    const Timeline& mine = rank.executor().timeline(rank.program());
     usage_.add_step(mine, duration_ns);
-    passes_.add_step(mine, rank.executor().program(plan), duration_ns);
+    passes_.add_step(mine, rank.executor().program(rank.program()), duration_ns);
 }
 
 void RunMeter::forget_durations() {

@@ -16,8 +16,8 @@ namespace vocabpipe {
 /// and, once, the times of messages.
 class RunMeter {
 public:
-    /// Adds the step that plan number `plan` of the rank just ran.
-    void add_step(TrainedRank& rank, size_t plan, int64_t duration_ns);
+    /// Adds the step that the rank just ran.
+    void add_step(TrainedRank& rank, int64_t duration_ns);
     /// Call when the size of steps changes.
     void forget_durations();
 

@@ -147,7 +147,7 @@ void print_plan(const TrainingPlan& plan) {
                std::string(plan.placement(0).memory ? "" : " and in the plan") + ":" + text;
         std::printf("%s\n", wrap_text(text, 2).c_str());
     }
-    if (const int pieces = plan.steps().front().pieces; pieces > 1) {
+    if (const int pieces = plan.steps().front().lowering.pieces; pieces > 1) {
         std::printf("boundaries between stages travel by %d pieces%s\n", pieces,
                     options.tile_pieces == 0 ? ", which simulates the shortest step" : "");
     }

@@ -109,7 +109,7 @@ void TrainingPlan::make_steps() {
                                   full.costs,
                                   {.receive_ahead = options_.receive_ahead,
                                    .reductions = options_.reductions,
-                                   .pieces = full.pieces}));
+                                   .pieces = full.lowering.pieces}));
     }
     steps_ = std::move(steps);
 }

@@ -36,6 +36,12 @@ RunData::RunData(const TrainOptions& options, const Mesh& mesh, int rank) : opti
                                                  .context = mesh.context});
 }
 
+int64_t RunData::tokens_before(int64_t samples) const {
+    int64_t tokens = 0;
+    for (int64_t i = 0; i < samples; ++i) tokens += samples_->length(i);
+    return tokens;
+}
+
 std::vector<std::string> RunData::fingerprint() const {
     std::vector<std::string> lines = evaluation_.fingerprint();
     if (data_) {

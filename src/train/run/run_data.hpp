@@ -38,6 +38,8 @@ public:
     /// would read something else. On rank 0.
     [[nodiscard]] std::vector<std::string> changes();
 
+    /// Tokens of the first `samples` samples to train on.
+    [[nodiscard]] int64_t tokens_before(int64_t samples) const;
     /// Not available with --skip-train.
     [[nodiscard]] BatchLoader& batches() { return *batches_; }
     /// Call once.

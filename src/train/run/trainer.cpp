@@ -94,8 +94,9 @@ private:
         report_run(*plan_, *trained_, meter_,
                    {.first_loss = first_loss_,
                     .last_loss = last_loss_,
-                    .tokens_per_step = batch_size_ * options_.model.seq_length,
-                    .plan = index_,
+                    .tokens_per_step = batch_tokens_,
+                    .plan = plan_of_last_step(),
+                    .program = trained_->program(),
                     .start_memory = start_memory_,
                     .snapshot_bytes =
                         saver_ ? static_cast<int64_t>(saver_->snapshot_bytes()) : int64_t{0}});
@@ -103,6 +104,10 @@ private:
         print_note(of_products);
     }
 
+    [[nodiscard]] StepPlan plan_of_last_step() const {
+        const StepPlan& plan = plan_->steps()[index_];
+        return plan.partition.shorter_lengths.empty() ? plan : with_lengths(plan, seq_lengths_);
+    }
     [[nodiscard]] bool trains() const { return !options_.evaluation.skip_train; }
     /// The last step that completed.
     [[nodiscard]] int64_t step() const { return trained_->position().step; }
@@ -126,6 +131,7 @@ private:
         trained_ = allocate_rank(communicator_, options_, *plan_, *device_,
                                  [this] { return limits_.own_signal() != 0; });
         trained_->set_position(start_);
+        if (trains()) consumed_tokens_ = data_->tokens_before(start_.consumed_samples);
         if (!options_.save.empty()) {
             communicator_.agree([this] {
                 saver_.emplace(communicator_, options_, trained_->model(),
@@ -276,6 +282,9 @@ private:
         const StepBatch& batch =
             data_->batches().load(trained_->position().consumed_samples, plan.microbatches());
         batch_size_ = batch.global_batch_size();
+        batch_tokens_ = batch.tokens();
+        consumed_tokens_ += batch_tokens_;
+        seq_lengths_.assign(batch.seq_lengths().begin(), batch.seq_lengths().end());
         counted_tokens_ = batch.counted_tokens();
         const int64_t consumed = trained_->position().consumed_samples + batch_size_;
         if (step() + 1 < options_.train_iters) {
@@ -294,20 +303,19 @@ private:
         if (step() == start_.step + 2 && saver_) {
             print_note(grace_.of_step(longest_pass(), saver_->file_bytes()));
         }
-        meter_.add_step(*trained_, index_, duration);
+        meter_.add_step(*trained_, duration);
         if (step() == start_.step + 1) first_loss_ = result.loss;
         last_loss_ = result.loss;
-        const auto tokens = static_cast<double>(batch_size_ * options_.model.seq_length);
         log_.add({.step = step(),
                   .loss = result.loss,
                   .grad_norm = result.grad_norm,
                   .lr = lr,
-                  .tokens_per_second = tokens / seconds,
+                  .tokens_per_second = static_cast<double>(batch_tokens_) / seconds,
                   .step_seconds = seconds,
                   .updated = result.updated,
                   .global_batch_size = batch_size_,
                   .consumed_samples = consumed,
-                  .consumed_tokens = consumed * options_.model.seq_length,
+                  .consumed_tokens = consumed_tokens_,
                   .routers = result.routers},
                  /*ends=*/step() == options_.train_iters ||
                      limits_.reason(step(), result.stop_requests) != StopReason::none);
@@ -318,7 +326,7 @@ private:
     /// passes.
     [[nodiscard]] double longest_pass() {
         int64_t longest = 0;
-        for (const Span& span : trained_->executor().timeline(index_).spans) {
+        for (const Span& span : trained_->executor().timeline(trained_->program()).spans) {
             if (span.lane == Lane::compute)
                 longest = std::max(longest, span.end_ns - span.begin_ns);
         }
@@ -407,7 +415,7 @@ private:
             std::snprintf(text.data(), text.size(), ",\n  R %.3f ms", ms(Op::R));
             line += text.data();
         }
-        if (const int pieces = plan_->steps().front().pieces; pieces > 1) {
+        if (const int pieces = plan_->steps().front().lowering.pieces; pieces > 1) {
             line += ",\n  boundaries by " + std::to_string(pieces) + " pieces";
         }
         log_.print_line(line);
@@ -460,8 +468,11 @@ private:
     SkippedSteps skipped_;
     std::unique_ptr<TrainedRank> trained_;
     std::optional<StepSaver> saver_;
-    int64_t batch_size_ = 0;      ///< of the last step, of all replicas
-    int64_t counted_tokens_ = 0;  ///< of that step, with a label
+    int64_t batch_size_ = 0;            ///< of the last step, of all replicas
+    int64_t batch_tokens_ = 0;          ///< of that step, of all replicas
+    std::vector<int64_t> seq_lengths_;  ///< of that step's microbatches
+    int64_t counted_tokens_ = 0;        ///< of that step, with a label
+    int64_t consumed_tokens_ = 0;       ///< of all samples read, also before this run
     std::optional<Evaluation> evaluation_;
     RunMeter meter_;
     double first_loss_ = 0;
