@@ -85,6 +85,16 @@ std::vector<int> indices_of(std::span<const int64_t> seq_lengths, const ModelCon
     return indices;
 }
 
+/// MicrobatchLengths::shorter for ModelPartition::shorter_lengths.
+std::vector<LengthShares> shorter_shares(const ModelConfig& model,
+                                         const ModelPartition& partition) {
+    std::vector<LengthShares> shares;
+    for (const int64_t length : partition.shorter_lengths) {
+        shares.push_back(length_shares(model, partition.recompute, length));
+    }
+    return shares;
+}
+
 /// Chosen by pass times that were measured or follow from measured rates; 1 if nothing is known of
 /// links. 0: lower_step() chooses by the plan's own costs.
 int pieces_of(const StepPlan& plan, const StepCluster& cluster, const StepSchedule& schedule,
@@ -201,11 +211,14 @@ public:
         price.costs = cluster_.costs ? *cluster_.costs : flop_costs(model_, partition, placed);
         price.costs.communication = cluster_.communication;  // of this cluster, not of the profile
         price.costs.layers_per_stage = model_.num_layers / static_cast<double>(placed.stages);
+        price.costs.lengths = {.shorter = shorter_shares(model_, partition), .of_microbatch = {}};
         price.order = nominal_costs(schedule_);
+        price.order.lengths = price.costs.lengths;
         if (cluster_.costs) {
             price.costs.slices = 1;  // the order is one pipeline's
             price.order = PassCosts::of(price.costs, price.sizes, placed);
         }
+        price.costs.lengths.of_microbatch = price.sizes.length_of_microbatch;
         price.costs.slices = partition.mesh(placed.ranks).slices();
         return price;
     }
@@ -266,6 +279,7 @@ StepPlan plan_step(const ModelConfig& model, const StepCluster& cluster,
 StepPlan with_lengths(StepPlan plan, std::span<const int64_t> seq_lengths) {
     plan.sizes.length_of_microbatch =
         indices_of(seq_lengths, plan.model, plan.partition, plan.microbatches());
+    plan.costs.lengths.of_microbatch = plan.sizes.length_of_microbatch;
     make_programs(plan, plan.lowering);
     return plan;
 }

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "vocabpipe/length_count.hpp"
 #include "src/train/data/stratified_order.hpp"
+#include "vocabpipe/length_count.hpp"
 #include "vocabpipe/sample_source.hpp"
 #include "vocabpipe/token_dataset.hpp"
 #include "vocabpipe/token_source.hpp"

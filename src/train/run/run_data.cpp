@@ -3,13 +3,26 @@
 
 #include "src/train/options/check_options.hpp"
 #include "src/train/run/resume.hpp"
+#include "vocabpipe/model_flops.hpp"
 
+#include <algorithm>
 #include <string_view>
 #include <utility>
 
 namespace vocabpipe {
 
-RunData::RunData(const TrainOptions& options, const Mesh& mesh, int rank) : options_(options) {
+namespace {
+
+/// Of one sequence, in FLOPs of the layers.
+double layers_flops(ModelConfig model, int64_t seq_length) {
+    model.seq_length = seq_length;
+    return static_cast<double>(seq_length) * layers_flops_per_token(model);
+}
+
+}  // namespace
+
+RunData::RunData(const TrainOptions& options, int rank)
+    : options_(options), rank_(rank), lengths_{options.model.seq_length} {
     const bool trains = !options.evaluation.skip_train;
     if (trains || validates(options)) {
         data_.emplace(options.data);
@@ -22,18 +35,26 @@ RunData::RunData(const TrainOptions& options, const Mesh& mesh, int rank) : opti
     const TokenDatasetOptions cut{.seq_length = options.model.seq_length,
                                   .seed = options.seed,
                                   .vocab_size = options.model.vocab_size};
+    lengths_ = data_->length_buckets(cut.seq_length, [&](int64_t seq_length) {
+        return layers_flops(options.model, seq_length);
+    });
     if (options.data.subset.empty()) {
-        samples_ = data_->samples(DataSplit::train, cut);
+        samples_ = data_->samples(DataSplit::train, cut, lengths_);
     } else {
         chosen_ = std::make_shared<const ChosenSamples>("--data-subset", options.data.subset,
                                                         *data_, options.model.seq_length);
         samples_ = data_->chosen_samples(cut, chosen_);
     }
-    batches_.emplace(*samples_, StepBatchOptions{.micro_batch_size = options.micro_batch_size,
-                                                 .replica = mesh.replica(rank),
+    std::ranges::reverse(lengths_);
+}
+
+void RunData::start_loading(const Mesh& mesh, ArrangeSamples arrange) {
+    batches_.emplace(*samples_, StepBatchOptions{.micro_batch_size = options_.micro_batch_size,
+                                                 .replica = mesh.replica(rank_),
                                                  .replicas = mesh.data,
-                                                 .context_rank = mesh.place(rank).context,
-                                                 .context = mesh.context});
+                                                 .context_rank = mesh.place(rank_).context,
+                                                 .context = mesh.context,
+                                                 .arrange = std::move(arrange)});
 }
 
 int64_t RunData::tokens_before(int64_t samples) const {

@@ -9,6 +9,7 @@
 #include "src/train/select/chosen_samples.hpp"
 #include "vocabpipe/mesh.hpp"
 
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
@@ -22,7 +23,14 @@ class RunData {
 public:
     /// Opens all files; rank 0 also scans the tokens and watches the files. InputFileError,
     /// UsageError. `rank`: of the world.
-    RunData(const TrainOptions& options, const Mesh& mesh, int rank);
+    RunData(const TrainOptions& options, int rank);
+
+    /// Lengths that the sequences of a step may have, descending from --seq-length.
+    [[nodiscard]] const std::vector<int64_t>& lengths() const { return lengths_; }
+
+    /// Makes batches() for this rank of the mesh. Call once, in a run that trains. `arrange` as in
+    /// StepBatchOptions.
+    void start_loading(const Mesh& mesh, ArrangeSamples arrange);
 
     /// What must be the same on every rank.
     [[nodiscard]] std::vector<std::string> fingerprint() const;
@@ -40,13 +48,15 @@ public:
 
     /// Tokens of the first `samples` samples to train on.
     [[nodiscard]] int64_t tokens_before(int64_t samples) const;
-    /// Not available with --skip-train.
+    /// After start_loading().
     [[nodiscard]] BatchLoader& batches() { return *batches_; }
     /// Call once.
     [[nodiscard]] EvaluationData take_evaluation_data() { return std::move(evaluation_); }
 
 private:
     const TrainOptions& options_;
+    int rank_;
+    std::vector<int64_t> lengths_;
     std::optional<TrainingData> data_;
     EvaluationData evaluation_;
     std::optional<WatchedFiles> watched_;          ///< on rank 0
