@@ -10,6 +10,7 @@
 #include "src/plan/list_memory.hpp"
 #include "src/plan/planned_config.hpp"
 #include "src/plan/step_model.hpp"
+#include "src/step/costs/length_sizes.hpp"
 #include "vocabpipe/microbatch_order.hpp"
 #include "vocabpipe/model_flops.hpp"
 #include "vocabpipe/pass_times.hpp"
@@ -198,14 +199,19 @@ PlanRow evaluate(const PlanOptions& options, const Candidate& candidate, Evaluat
 }
 
 int64_t step_ns_of_lengths(const PlanOptions& options, const Candidate& candidate,
-                           const std::vector<LengthShares>& shorter, std::vector<int> lengths,
+                           const std::vector<ShorterLength>& shorter, std::vector<int> lengths,
                            Evaluation evaluation) {
     StepModel step = model_of(options, candidate);
     const Schedule order = OrderCache().order(step, candidate);
-    step.generate.costs.lengths.shorter = shorter;
-    step.generate.costs.lengths.of_microbatch =
-        order_microbatches(order, step.generate.costs, std::move(lengths));
-    step.costs.lengths = step.generate.costs.lengths;
+    MicrobatchLengths& of_step = step.generate.costs.lengths;
+    for (const ShorterLength& length : shorter) {
+        of_step.shorter.push_back(length.shares);
+        step.sizes.shorter.push_back(
+            length_sizes(step.sizes, length.seq_length, options.seq_length));
+    }
+    of_step.of_microbatch = order_microbatches(order, step.generate.costs, std::move(lengths));
+    step.costs.lengths = of_step;
+    step.sizes.length_of_microbatch = of_step.of_microbatch;
     return outcome_of(options, step, order, evaluation).step_ns;
 }
 

@@ -23,10 +23,16 @@ namespace vocabpipe {
 [[nodiscard]] PlanRow evaluate(const PlanOptions& options, const Candidate& candidate,
                                Evaluation evaluation, OrderCache& orders);
 
-/// PlanRow::step_ns of the candidate if its microbatches have these lengths (indices as
-/// MicrobatchLengths::of_microbatch, of `shorter`), in the order of order_microbatches().
+/// A length below PlanOptions::seq_length, and what microbatches with it take.
+struct ShorterLength {
+    int64_t seq_length = 0;
+    LengthShares shares;
+};
+
+/// PlanRow::step_ns of the candidate if its microbatches have these lengths (0: the longest, k:
+/// shorter[k - 1]), in the order of order_microbatches().
 [[nodiscard]] int64_t step_ns_of_lengths(const PlanOptions& options, const Candidate& candidate,
-                                         const std::vector<LengthShares>& shorter,
+                                         const std::vector<ShorterLength>& shorter,
                                          std::vector<int> lengths, Evaluation evaluation);
 
 /// The candidate's step as simulation evaluates it, for pictures, with the memory of every rank.

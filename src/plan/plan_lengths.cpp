@@ -87,9 +87,9 @@ LengthShares packed_shares(const LengthShares& half, double mean_square) {
     return shares;
 }
 
-/// Index of a bucket for each of a step's microbatches, 0 for the longest: each sample in the
-/// smallest bucket that holds it, samples in their shares; samples that have the length of a
-/// microbatch to themselves fill it up with shorter ones.
+/// Index of a length for each of a step's microbatches, 0 for the longest: the step has documents
+/// in their shares, each of the smallest length that holds it, sorted by length; a microbatch has
+/// the length of its longest (arrange_by_length()).
 std::vector<int> microbatch_lengths(const std::map<int64_t, double>& fragments,
                                     const std::vector<int64_t>& buckets, const Candidate& candidate,
                                     int64_t global_batch_size) {
@@ -137,19 +137,22 @@ LengthPlan plan_lengths(const PlanOptions& options, const PlanRow& row) {
     LengthPlan plan;
     plan.padded = per_second(batch * rows / count, row.step_ns);
     const auto all = static_cast<size_t>(candidate.microbatches);
-    plan.packed = per_second(batch * longest,
-                             step_ns_of_lengths(options, candidate,
-                                                {packed_shares(shares.of(options.seq_length / 2),
-                                                               squares / (rows * longest))},
-                                                std::vector<int>(all, 1), row.evaluation));
+    plan.packed =
+        per_second(batch * longest,
+                   step_ns_of_lengths(options, candidate,
+                                      {{.seq_length = options.seq_length,
+                                        .shares = packed_shares(shares.of(options.seq_length / 2),
+                                                                squares / (rows * longest))}},
+                                      std::vector<int>(all, 1), row.evaluation));
 
     plan.lengths = choose_length_buckets(
         options.documents, {.seq_length = options.seq_length}, [&](int64_t length) {
             return static_cast<double>(shares.of(length).op_ppm[static_cast<size_t>(Op::F)]);
         });
-    std::vector<LengthShares> shorter;
-    for (size_t i = plan.lengths.size() - 1; i-- > 0;)
-        shorter.push_back(shares.of(plan.lengths[i]));
+    std::vector<ShorterLength> shorter;
+    for (size_t i = plan.lengths.size() - 1; i-- > 0;) {
+        shorter.push_back({.seq_length = plan.lengths[i], .shares = shares.of(plan.lengths[i])});
+    }
     const std::vector<int> lengths =
         microbatch_lengths(fragments, plan.lengths, candidate, options.global_batch_size);
     for (size_t i = 0; i < plan.lengths.size(); ++i) {

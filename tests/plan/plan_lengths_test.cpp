@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "src/step/costs/length_sizes.hpp"
 #include "vocabpipe/plan.hpp"
 
 #include <gtest/gtest.h>
@@ -72,6 +73,19 @@ TEST(PlanLengths, CutLongerDocuments) {
     const LengthPlan whole = planned({{8192, 10}});
     EXPECT_DOUBLE_EQ(cut.padded, whole.padded);
     EXPECT_DOUBLE_EQ(cut.by_length, whole.by_length);
+}
+
+TEST(LengthSizes, AreTheShareOfTheTokens) {
+    StepSizes sizes{.tokens = 2 * 8192, .hidden = 4};
+    sizes.stages = {{.saved = 1000, .weight_gradient_workspace = 7}};
+    sizes.shards = {{.exp_logits = 80, .score_workspace = 1}};
+    const LengthSizes half = length_sizes(sizes, 4096, 8192);
+    EXPECT_EQ(half.tokens, 2 * 4096);
+    EXPECT_EQ(half.stages[0].saved, 500);
+    EXPECT_EQ(half.stages[0].weight_gradient_workspace, 4);
+    EXPECT_EQ(half.shards[0].exp_logits, 40);
+    EXPECT_EQ(half.shards[0].score_workspace, 1);
+    EXPECT_EQ(length_sizes(sizes, 8192, 8192).tokens, sizes.tokens);
 }
 
 TEST(PlanLengths, AreNoneWithoutDocuments) {

@@ -4,6 +4,7 @@
 #include "src/tool/schedule/scheduled_step.hpp"
 
 #include "src/plan/profiled_model.hpp"
+#include "src/step/costs/length_sizes.hpp"
 #include "src/step/costs/profile_costs.hpp"
 #include "src/support/process_memory.hpp"
 #include "src/support/text_layout.hpp"
@@ -95,7 +96,7 @@ std::string memory_of(const ScheduledStep& step, const ScheduleFlags& flags,
                               ? figured_model(flags, step.schedule.ranks).layers
                               : std::accumulate(layers.begin(), layers.end(), int64_t{0});
     std::string text = "hidden size " + std::to_string(step.sizes.hidden) + ", " +
-                       (flags.lengths.empty() ? "" : "every microbatch like the longest with ") +
+                       (flags.lengths.empty() ? "" : "at most ") +
                        std::to_string(micro_batch_size) + " x " + std::to_string(seq_length) +
                        " tokens per microbatch, " +
                        (step.sizes.dtype == DType::bf16 ? "bf16" : "fp32") + ", ";
@@ -287,6 +288,11 @@ ScheduledStep make_step(const std::string& name, const ScheduleFlags& asked, int
         of_step.of_microbatch = ordered_lengths(priced, lengths);
         step.lengths = length_order_text(lengths, of_step.of_microbatch);
         step.costs.lengths = of_step;
+        step.sizes.length_of_microbatch = of_step.of_microbatch;
+        for (size_t i = 1; i < lengths.size(); ++i) {
+            step.sizes.shorter.push_back(
+                length_sizes(step.sizes, lengths[i].length, lengths.front().length));
+        }
         options.costs = priced.price.order;
         options.rule.search_moves = moves;  // only now that its costs are those of the lengths
         priced.schedule = finish_schedule(std::move(priced.schedule), options);

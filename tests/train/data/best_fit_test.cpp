@@ -96,8 +96,8 @@ TEST(BestFit, FillsBinsWholeWhereItCan) {
 }
 
 TEST(BestFit, OpensTheSmallestBinThatIsEnough) {
-    // 7 opens a bin of 8, into which 1 goes; 3 and 2 open bins of 4 and 2.
-    EXPECT_EQ(packed_bins({3, 7, 1, 2}, {2, 4, 8}),
+    // 6 opens a bin of 8, into which a 2 goes; 3 and the other 2 open bins of 4 and 2.
+    EXPECT_EQ(packed_bins({3, 6, 2, 2}, {2, 4, 8}),
               (std::vector<std::vector<uint32_t>>{{0}, {1, 2}, {3}}));
 }
 
