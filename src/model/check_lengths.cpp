@@ -13,14 +13,13 @@ namespace vocabpipe {
 
 namespace {
 
-/// Whether the rotary positions of a sequence depend on its length.
-bool depends_on_length(const ModelConfig& config) {
+/// Whether the rotary positions of the longest sequences are others than those of shorter ones.
+bool positions_depend_on_length(const ModelConfig& config) {
     for (int layer = 0; layer < config.num_layers; ++layer) {
         const std::optional<Rope> rope = rope_of_layer(config, layer);
-        if (rope &&
-            (rope->scaling == RopeScaling::dynamic || rope->scaling == RopeScaling::longrope)) {
-            return true;
-        }
+        const bool follows_length = rope && (rope->scaling == RopeScaling::dynamic ||
+                                             rope->scaling == RopeScaling::longrope);
+        if (follows_length && config.seq_length > rope->original_positions) return true;
     }
     return false;
 }
@@ -51,10 +50,11 @@ void check_lengths(const ModelConfig& config, const ModelPartition& partition) {
         }
     }
     if (partition.shorter_lengths.empty()) return;
-    if (depends_on_length(config)) {
+    if (positions_depend_on_length(config)) {
         throw UsageError(
             "sequences of several lengths: the rotary positions of this model (rope_type dynamic "
-            "or longrope) change with the length; use one length");
+            "or longrope) change with the length; use one length, or a --seq-length within the "
+            "trained length");
     }
     if (!partition.stage_bytes.empty()) {
         throw UsageError(

@@ -237,6 +237,88 @@ TEST(StepPlan, GivesContextRanksTheRotaryPositionsOfTheirTokens) {
     EXPECT_EQ(weights({.ranks = 1, .replicas = 2}) - weights({.ranks = 1, .context = 2}), 4 * row);
 }
 
+// --- several lengths -----------------------------------------------------------------------------
+
+ModelConfig twelve_tokens() {
+    ModelConfig model = six_layers();
+    model.seq_length = model.max_position_embeddings = 12;
+    return model;
+}
+
+StepWork work_of(std::vector<int64_t> shorter, std::vector<int64_t> lengths) {
+    StepWork work = kWork;
+    work.shorter_lengths = std::move(shorter);
+    work.seq_lengths = std::move(lengths);
+    return work;
+}
+
+TEST(StepPlan, GivesEveryMicrobatchTheSizesOfItsLength) {
+    const ModelConfig model = twelve_tokens();
+    const std::vector<int64_t> lengths{12, 4, 6, 6, 12};
+    const StepPlan plan = plan_step(model, {.ranks = kRanks}, {}, work_of({6, 4}, lengths));
+    EXPECT_EQ(plan.sizes.length_of_microbatch, (std::vector{0, 2, 1, 1, 0}));
+    EXPECT_EQ(plan.lowered.pipeline[1].tokens, (std::vector<int64_t>{24, 8, 12, 12, 24}));
+    for (size_t k = 0; k < 2; ++k) {
+        ModelConfig alone = model;
+        alone.seq_length = plan.partition.shorter_lengths[k];
+        const StepSizes of_length = plan_step(alone, {.ranks = kRanks}, {}, kWork).sizes;
+        EXPECT_EQ(plan.sizes.shorter[k].tokens, of_length.tokens);
+        for (size_t s = 0; s < of_length.stages.size(); ++s) {
+            EXPECT_EQ(plan.sizes.shorter[k].stages[s].saved, of_length.stages[s].saved);
+            EXPECT_EQ(plan.sizes.shorter[k].stages[s].backward_workspace,
+                      of_length.stages[s].backward_workspace);
+            EXPECT_EQ(plan.sizes.shorter[k].shards[s].exp_logits, of_length.shards[s].exp_logits);
+        }
+    }
+    const StepPlan whole = plan_step(model, {.ranks = kRanks}, {}, work_of({6, 4}, {}));
+    EXPECT_EQ(whole.lowered.hash(), plan_step(model, {.ranks = kRanks}, {}, kWork).lowered.hash());
+    EXPECT_EQ(with_lengths(whole, lengths).schedule.passes, whole.schedule.passes);
+    EXPECT_EQ(with_lengths(whole, lengths).lowered.pipeline[2].tokens,
+              plan.lowered.pipeline[2].tokens);
+    EXPECT_EQ(with_lengths(plan, {{12, 12, 12, 12, 12}}).lowered.hash(), whole.lowered.hash());
+}
+
+TEST(StepPlan, RefusesLengthsThatItsRanksCannotShare) {
+    const ModelConfig model = twelve_tokens();
+    const auto refused = [&](StepCluster cluster, std::vector<int64_t> shorter,
+                             std::vector<int64_t> lengths = {}) {
+        try {
+            (void)plan_step(model, cluster, {}, work_of(std::move(shorter), std::move(lengths)));
+        } catch (const UsageError& error) {
+            return std::string(error.what());
+        }
+        return std::string();
+    };
+    EXPECT_EQ(refused({.context = 2}, {8, 4}), "");
+    EXPECT_EQ(refused({.context = 2}, {6}),
+              "sequences of 6 tokens: --context-parallel-size 2 requires a multiple of 4");
+    EXPECT_EQ(refused({.tensor = 2}, {5}), "") << "two sequences of 5 tokens";
+    EXPECT_THAT(
+        refused({.tensor = 4}, {5}),
+        HasSubstr("sequences of 5 tokens: --tensor-model-parallel-size 4 must divide the 10 "
+                  "tokens"));
+    for (const std::vector<int64_t>& shorter :
+         {std::vector<int64_t>{12}, {13}, {4, 6}, {4, 4}, {0}, {-3}}) {
+        EXPECT_THAT(refused({}, shorter), HasSubstr("descend from --seq-length 12"));
+    }
+    EXPECT_THAT(refused({}, {6}, {12, 6, 6, 12}),
+                HasSubstr("has lengths for 4 microbatches, but the step has 5"));
+    EXPECT_THAT(refused({}, {6}, {12, 6, 6, 12, 4}), HasSubstr("4 is neither --seq-length 12 nor"));
+}
+
+TEST(StepPlan, RefusesLengthsWherePositionsChangeWithThem) {
+    ModelConfig model = twelve_tokens();
+    model.learned_positions = false;
+    model.rope.scaling = RopeScaling::dynamic;
+    model.rope.factor = 2;
+    model.rope.original_positions = 12;
+    EXPECT_NO_THROW((void)plan_step(model, {}, {}, work_of({6}, {})));
+    model.rope.original_positions = 8;
+    EXPECT_THAT([&] { (void)plan_step(model, {}, {}, work_of({6}, {})); },
+                ThrowsMessage<UsageError>(HasSubstr("change with the length; use one length, or")));
+    EXPECT_NO_THROW((void)plan_step(model, {}, {}, kWork));
+}
+
 TEST(StepPlan, RecomputesAndEvaluates) {
     const ModelConfig model = six_layers();
     const StepPlan full =

@@ -3,6 +3,7 @@
 
 #include "src/step/random_batch.hpp"
 #include "tests/support/schedule_cases.hpp"
+#include "tests/train/samples_of_lengths.hpp"
 #include "vocabpipe/checkpoint.hpp"
 #include "vocabpipe/error.hpp"
 
@@ -124,6 +125,95 @@ TEST(TrainedRank, RunsSeveralPlansOfTheSameModel) {
         rank.train_step(four.microbatches(), four.counted_tokens(), 1e-2, {.stop_request = 0.5});
         EXPECT_EQ(rank.report().stop_requests, 1);  // of both ranks
         EXPECT_EQ(rank.position().consumed_samples, 4 + 8);
+    });
+}
+
+/// A batch of two microbatches of two sequences of these lengths.
+class BatchOfLengths {
+public:
+    BatchOfLengths(int64_t first, int64_t second)
+        : samples_({.lengths = {first, first, second, second},
+                    .ids = 53,
+                    .seq_length = model().seq_length}),
+          batch_(samples_, {.micro_batch_size = 2}) {
+        batch_.load(0, 2);
+    }
+    [[nodiscard]] const StepBatch& batch() const { return batch_; }
+
+private:
+    SamplesOfLengths samples_;
+    StepBatch batch_;
+};
+
+TEST(TrainedRank, KeepsAsManyProgramsOfLengthsAsItIsTold) {
+    const int64_t all = model().seq_length;
+    ASSERT_GT(all, 3);
+    const StepPlan plan =
+        plan_step(model(), {.ranks = 2}, {},
+                  {.microbatches = 2, .micro_batch_size = 2, .shorter_lengths = {3, 2}});
+    on_ranks(plan, {.length_programs = 2}, [&](TrainedRank& rank) {
+        const auto program_of = [&](int64_t first, int64_t second) {
+            rank.train_step(BatchOfLengths(first, second).batch(), 1e-2);
+            return rank.program();
+        };
+        EXPECT_EQ(program_of(all, all), 0U) << "the plan's own";
+        EXPECT_EQ(program_of(all, 3), 1U);
+        EXPECT_EQ(program_of(3, all), 2U);
+        EXPECT_EQ(program_of(all, 3), 1U);
+        EXPECT_EQ(program_of(2, 2), 2U) << "it was used before the other";
+        EXPECT_EQ(program_of(all, 3), 1U);
+        EXPECT_EQ(rank.executor().program(2).tokens, (std::vector<int64_t>{4, 4}));
+        EXPECT_EQ(program_of(3, all), 2U);
+        EXPECT_EQ(rank.executor().program(2).tokens, (std::vector<int64_t>{6, 2 * all}));
+        EXPECT_EQ(rank.position().consumed_samples, 7 * 4);
+        EXPECT_LE(rank.executor().program(1).arena_bytes, rank.executor().program(0).arena_bytes);
+    });
+}
+
+TEST(TrainedRank, RefusesMicrobatchesOfALengthThatItsPlanDoesNotHave) {
+    on_ranks(plan(1, {.microbatches = 2, .micro_batch_size = 2}), {}, [](TrainedRank& rank) {
+        EXPECT_THAT([&] { rank.train_step(BatchOfLengths(2, 6).batch(), 1e-2); },
+                    ThrowsMessage<UsageError>(HasSubstr("microbatch 0 has 4 tokens")));
+    });
+    const StepPlan some =
+        plan(1, {.microbatches = 2, .micro_batch_size = 2, .shorter_lengths = {2}});
+    on_ranks(some, {}, [](TrainedRank& rank) {
+        EXPECT_THAT([&] { rank.train_step(BatchOfLengths(3, 2).batch(), 1e-2); },
+                    ThrowsMessage<UsageError>(HasSubstr("3 is neither --seq-length")));
+    });
+}
+
+TEST(TrainedRank, GoesOnInTheMiddleOfSeveralLengthsWithTheSameBits) {
+    const std::string folder = ::testing::TempDir() + "/trained_rank_lengths";
+    std::filesystem::remove_all(folder);
+    const StepPlan plan =
+        plan_step(model(), {.ranks = 2}, {.name = "zb-h1"},
+                  {.microbatches = 2, .micro_batch_size = 2, .shorter_lengths = {3, 2}});
+    const SamplesOfLengths samples(
+        {.lengths = {6, 2, 3, 3, 2, 2, 6, 6, 2, 3}, .ids = 53, .seq_length = model().seq_length});
+    const auto train_to = [&](TrainedRank& rank, int64_t last) {
+        StepBatch batch(samples, {.micro_batch_size = 2});
+        std::vector<double> losses;
+        while (rank.position().step < last) {
+            batch.load(rank.position().consumed_samples, 2);
+            rank.train_step(batch, 1e-2);
+            losses.push_back(rank.report().loss);
+        }
+        return losses;
+    };
+    std::vector<double> whole;
+    on_ranks(plan, {}, [&](TrainedRank& rank) {
+        const std::vector<double> losses = train_to(rank, 8);
+        if (rank.communicator().rank() == 0) whole = losses;
+    });
+    on_ranks(plan, {}, [&](TrainedRank& rank) {
+        (void)train_to(rank, 3);
+        save_step(rank, folder);
+    });
+    on_ranks(plan, {}, [&](TrainedRank& rank) {
+        EXPECT_TRUE(load_step(rank, folder));
+        const std::vector<double> rest = train_to(rank, 8);
+        EXPECT_EQ(rest, std::vector<double>(whole.begin() + 3, whole.end()));
     });
 }
 

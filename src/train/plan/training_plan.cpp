@@ -45,7 +45,8 @@ bool is_schedule_file(const std::string& name) {
 }  // namespace
 
 TrainingPlan::TrainingPlan(const TrainOptions& options, std::vector<RankPlacement> placements,
-                           const kernels::Operators& operators, CommunicationOrder communication)
+                           const kernels::Operators& operators, CommunicationOrder communication,
+                           std::vector<int64_t> shorter_lengths)
     : options_(options),
       placements_(std::move(placements)),
       mesh_(mesh_of(options, static_cast<int>(placements_.size()))),
@@ -59,7 +60,8 @@ TrainingPlan::TrainingPlan(const TrainOptions& options, std::vector<RankPlacemen
                .expert_tensor = options.expert_tensor_parallel_size,
                .threads_per_rank = options.threads_per_rank,
                .operators = &operators,
-               .communication = communication} {
+               .communication = communication},
+      shorter_lengths_(std::move(shorter_lengths)) {
     if (cluster_.threads_per_rank == 0) {
         cluster_.threads_per_rank = placements_.front().threads();
         for (const RankPlacement& p : placements_) {
@@ -122,6 +124,7 @@ StepWork TrainingPlan::work(int microbatches) const {
     const bool trains = !options_.evaluation.skip_train;
     return {.microbatches = microbatches,
             .micro_batch_size = options_.micro_batch_size,
+            .shorter_lengths = shorter_lengths_,
             .evaluation = !trains,
             .optimizer = trains,
             .training = trains,

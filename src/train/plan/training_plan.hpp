@@ -21,11 +21,13 @@ namespace vocabpipe {
 /// rank. UsageError for flags that do not fit together, InputFileError for a cost file.
 class TrainingPlan {
 public:
-    /// One placement per rank; operators and communication order of the ranks' devices. Operators
-    /// and options must outlive the plan.
+    /// One placement per rank; operators and communication order of the ranks' devices.
+    /// `shorter_lengths`: of sequences to train on, as in ModelPartition. Operators and options
+    /// must outlive the plan.
     TrainingPlan(const TrainOptions& options, std::vector<RankPlacement> placements,
                  const kernels::Operators& operators = kernels::host::operators(),
-                 CommunicationOrder communication = CommunicationOrder::lanes);
+                 CommunicationOrder communication = CommunicationOrder::lanes,
+                 std::vector<int64_t> shorter_lengths = {});
 
     [[nodiscard]] const TrainOptions& options() const { return options_; }
     [[nodiscard]] const RankPlacement& placement(int rank) const {
@@ -80,6 +82,7 @@ private:
     Mesh mesh_;
     BatchSizeSchedule batch_sizes_;
     StepCluster cluster_;
+    std::vector<int64_t> shorter_lengths_;
     std::optional<StageLayout> layout_;
     std::optional<Schedule> file_;           ///< read from --schedule FILE
     std::vector<std::string> notes_;         ///< about the file
