@@ -88,10 +88,10 @@ std::vector<LengthCount> read_length_distribution(const std::string& path) {
     return Reader(path).read();
 }
 
-void write_length_distribution(const std::string& path, std::span<const LengthCount> lengths,
-                               const std::string& remark) {
+void write_length_distribution(const std::string& path, std::span<const LengthCount> lengths) {
     OutputFile file(path);
-    file.write("# " + remark + "\n");
+    // length_distribution_output() recognises the file by its first line.
+    file.write("# vocabpipe document lengths: rows, which are tokens but the last\n");
     file.write(std::string(kHeader) + "\n");
     for (const LengthCount& of_length : lengths) {
         file.write(std::to_string(of_length.length) + "," + std::to_string(of_length.count) + "\n");

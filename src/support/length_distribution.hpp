@@ -18,8 +18,7 @@ inline constexpr int64_t kMostLength = int64_t{1} << 30;
 /// value and remedy for anything else, for more than 10^6 lines, and if all counts are 0.
 [[nodiscard]] std::vector<LengthCount> read_length_distribution(const std::string& path);
 
-/// Writes such a file; `remark` is a line about it. OutputFileError.
-void write_length_distribution(const std::string& path, std::span<const LengthCount> lengths,
-                               const std::string& remark);
+/// Writes such a file. OutputFileError.
+void write_length_distribution(const std::string& path, std::span<const LengthCount> lengths);
 
 }  // namespace vocabpipe

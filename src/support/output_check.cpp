@@ -170,6 +170,10 @@ OutputKind picture_output() {
                 {"font-family=\"sans-serif\" font-size=\"11\">\n<",
                  "<rect width=\"100%\" height=\"100%\""});
 }
+OutputKind length_distribution_output() {
+    return kind("a distribution of lengths from vocabpipe data inspect",
+                {"# vocabpipe document lengths: "});
+}
 OutputKind table_output() {
     return {.name = "a table", .is_one = {}};
 }

@@ -47,6 +47,8 @@ private:
 [[nodiscard]] OutputKind trace_output();
 [[nodiscard]] OutputKind page_output();
 [[nodiscard]] OutputKind picture_output();
+/// A file of write_length_distribution().
+[[nodiscard]] OutputKind length_distribution_output();
 /// Tables for other programs: .parquet, .npy, or text.
 [[nodiscard]] OutputKind table_output();
 [[nodiscard]] OutputKind scores_output();

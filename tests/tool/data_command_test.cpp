@@ -116,10 +116,13 @@ TEST(DataInspect, ShowsSequencesOfSeveralLengthsAndWritesThoseOfDocuments) {
                 HasSubstr("depends on the model"));
     EXPECT_THAT(vocabpipe_in(folder, inspect + "wrapped --length-buckets 8").error,
                 HasSubstr("needs --packing-strategy bfd or padded"));
-    ASSERT_EQ(vocabpipe_in(folder, "data inspect set --length-distribution l.csv").exit_code, 0);
-    EXPECT_EQ(
-        testing::read_file(folder / "l.csv"),
-        "# documents by their rows: tokens but the last\nlength,count\n2,1\n3,1\n6,1\n19,1\n");
+    for (int round = 0; round < 2; ++round) {  // what the command wrote is replaced
+        ASSERT_EQ(vocabpipe_in(folder, "data inspect set --length-distribution l.csv").exit_code,
+                  0);
+    }
+    EXPECT_EQ(testing::read_file(folder / "l.csv"),
+              "# vocabpipe document lengths: rows, which are tokens but the last\n"
+              "length,count\n2,1\n3,1\n6,1\n19,1\n");
 }
 
 TEST(DataPrepare, TakesTheTextsOfJsonLines) {

@@ -200,9 +200,8 @@ void write_lengths(const InspectArguments& options) {
                              .eod_token_id = options.eod_token_id,
                              .packing_strategy = "bfd"});
     OutputCheck check(data.files());
-    check.add("--length-distribution", options.length_distribution, table_output());
-    write_length_distribution(options.length_distribution, data.document_lengths(),
-                              "documents by their rows: tokens but the last");
+    check.add("--length-distribution", options.length_distribution, length_distribution_output());
+    write_length_distribution(options.length_distribution, data.document_lengths());
 }
 
 struct Inspected {

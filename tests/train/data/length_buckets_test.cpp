@@ -110,7 +110,7 @@ protected:
 TEST_F(LengthDistribution, IsReadAsItWasWritten) {
     const std::vector<LengthCount> lengths{{1, 0}, {7, 3}, {4096, int64_t{1} << 40}};
     const std::string path = folder_ / "lengths.csv";
-    write_length_distribution(path, lengths, "a remark");
+    write_length_distribution(path, lengths);
     EXPECT_EQ(read_length_distribution(path), lengths);
 }
 
