@@ -289,6 +289,7 @@ StepPlan plan_step(const ModelConfig& model, const ModelPartition& partition, Sc
     StepPlan plan{
         .model = model, .partition = partition, .schedule = std::move(schedule), .costs = costs};
     plan.sizes = step_sizes(model, partition, plan.schedule);
+    plan.costs.lengths.shorter = shorter_shares(model, partition);
     make_programs(plan, options);
     return plan;
 }

@@ -126,6 +126,47 @@ TEST(Lengths, ThatNoMicrobatchHasLeaveTheProgramsAsTheyAre) {
     }
 }
 
+/// Sizes that shrink with the tokens, as those of a model do.
+LengthSizes of_tokens(const Schedule& schedule, int64_t tokens) {
+    StepSizes sizes = sizes_for(schedule, tokens);
+    return {.tokens = tokens, .stages = std::move(sizes.stages), .shards = std::move(sizes.shards)};
+}
+
+// So a run plans the arena of a step whose microbatches all have the longest length.
+TEST(Lengths, TakeNoMoreMemoryThanTheLongestAlone) {
+    std::mt19937 random(41);
+    int more = 0, all = 0;
+    double worst = 0;
+    for (const Kind& kind : every_kind(false)) {
+        for (const int p : {2, 4, 8}) {
+            const Schedule schedule = generated(kind, p, 2 * p + 1);
+            StepSizes sizes = sizes_for(schedule, 96);
+            const TableCosts costs = uneven_costs(schedule);
+            const std::vector<Program> longest = lower(schedule, sizes, costs);
+            sizes.shorter = {of_tokens(schedule, 64), of_tokens(schedule, 24)};
+            for (int i = 0; i < 4; ++i) {
+                sizes.length_of_microbatch.clear();
+                for (int j = 0; j < schedule.microbatches; ++j) {
+                    sizes.length_of_microbatch.push_back(static_cast<int>(random() % 3));
+                }
+                const std::vector<Program> programs = lower(schedule, sizes, costs);
+                for (size_t rank = 0; rank < programs.size(); ++rank) {
+                    ++all;
+                    const double ratio =
+                        double(programs[rank].arena_bytes) / double(longest[rank].arena_bytes);
+                    worst = std::max(worst, ratio);
+                    if (ratio > 1) {
+                        ++more;
+                        std::printf("%s p=%d rank %zu %.4f\n", name_of(kind).c_str(), p, rank,
+                                    ratio);
+                    }
+                }
+            }
+        }
+    }
+    std::printf("more %d of %d worst %.4f\n", more, all, worst);
+}
+
 std::string refusal_of_lengths(const Schedule& schedule, const StepSizes& sizes) {
     try {
         (void)lower(schedule, sizes, uneven_costs(schedule));

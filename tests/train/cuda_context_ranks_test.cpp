@@ -5,6 +5,7 @@
 #include "tests/support/schedule_cases.hpp"
 #include "tests/train/context_setup.hpp"
 #include "tests/train/cuda_training.hpp"
+#include "tests/train/samples_of_lengths.hpp"
 
 #include <gtest/gtest.h>
 
@@ -54,6 +55,20 @@ TEST_P(CudaContextRanks, FollowTheHostInFamilies) {
             if (setup.config.moe.experts > 0) setup.config.moe.aux_loss = 0.5F;
             expect_follows_the_host(setup, dtype == DType::fp32);
         }
+    }
+}
+
+TEST_P(CudaContextRanks, FollowTheHostWithMicrobatchesOfSeveralLengths) {
+    const SamplesOfLengths samples({.lengths = {12, 12, kContextLength, 4, 4, 4, 12},
+                                    .ids = kContextVocabulary,
+                                    .seq_length = kContextLength});
+    for (const Mesh mesh : {Mesh{.pipeline = 2}, Mesh{.pipeline = 2, .context = 2}}) {
+        TrainingSetup setup =
+            context_setup("zb-h1", VocabMode::one_barrier, mesh, "llama", DType::fp32, 3);
+        setup.context_exchange.form = GetParam();
+        setup.samples = &samples;
+        setup.shorter_lengths = {12, 4};
+        expect_follows_the_host(setup, true);
     }
 }
 

@@ -152,6 +152,22 @@ TEST(LengthsOfMicrobatches, HaveTheBitsOfOneRankOnEveryPipelineOfWholeLayers) {
     EXPECT_EQ(first_difference(alone, run("1f1b", 4)), "");
 }
 
+TEST(LengthsOfMicrobatches, HaveTheSameBitsWhereTheirRowsStream) {
+    const std::vector<int64_t> lengths{256, 128, 40};
+    const SamplesOfLengths samples = samples_of(lengths);
+    const auto run = [&](int pieces) {
+        TrainingSetup setup =
+            setup_for({"zb-h1", VocabMode::two_barriers, {.pipeline = 3}}, "llama", samples);
+        setup.config = small_family("llama", kLayers, lengths[0], kContextVocabulary, false);
+        setup.shorter_lengths = {lengths[1], lengths[2]};
+        setup.pieces = pieces;
+        setup.steps = 2;
+        return train_on_threads(setup);
+    };
+    const Training whole = run(1);
+    for (const int pieces : {2, 5}) EXPECT_EQ(first_difference(whole, run(pieces)), "") << pieces;
+}
+
 TEST(LengthsOfMicrobatches, DoNotChangeWhatExpertsLearnOnRanksThatShareThem) {
     const SamplesOfLengths samples(
         {.lengths = {4, 4, 8, 8, 6, 6, 6, 6}, .ids = kExpertVocabulary, .seq_length = 8});

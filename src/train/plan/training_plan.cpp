@@ -68,6 +68,11 @@ TrainingPlan::TrainingPlan(const TrainOptions& options, std::vector<RankPlacemen
             cluster_.threads_per_rank = std::min(cluster_.threads_per_rank, p.threads());
         }
     }
+    if (has_lengths() && !options_.profile.empty()) {
+        throw UsageError("--profile " + options_.profile +
+                         ": measures passes of microbatches of one length; remove the flag or "
+                         "--length-buckets");
+    }
     if (!options_.layout.empty()) read_layout();
     if (is_schedule_file(options_.schedule)) read_file();
     recompute_ =

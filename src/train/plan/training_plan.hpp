@@ -46,6 +46,8 @@ public:
     [[nodiscard]] const RankPlacement* shared_cores() const;
     /// What R recomputes.
     [[nodiscard]] Recompute recompute() const { return recompute_; }
+    /// Whether microbatches have several lengths.
+    [[nodiscard]] bool has_lengths() const { return !shorter_lengths_.empty(); }
     /// Notes on a schedule file.
     [[nodiscard]] const std::vector<std::string>& notes() const { return notes_; }
 

@@ -33,8 +33,10 @@
 #include "src/train/run/run_limits.hpp"
 #include "src/train/run/skipped_steps.hpp"
 #include "src/train/run/step_saver.hpp"
+#include "vocabpipe/arrange_samples.hpp"
 #include "vocabpipe/error.hpp"
 #include "vocabpipe/learning_rate.hpp"
+#include "vocabpipe/microbatch_order.hpp"
 #include "vocabpipe/with_recomputation.hpp"
 
 #include <algorithm>
@@ -52,7 +54,29 @@ namespace vocabpipe {
 
 namespace {
 
-/// The first step includes compiling kernels; the last of these steps is measured.
+/// Where the samples of a step go that have several lengths. The order of lengths follows from the
+/// first plans, not from measurements of the run: it decides which bits a step has.
+ArrangeSamples arrangement(const TrainingPlan& plan) {
+    if (!plan.has_lengths()) return {};
+    struct Order {
+        Schedule schedule;
+        PassCosts costs;
+    };
+    std::vector<Order> orders;
+    for (const StepPlan& step : plan.steps()) orders.push_back({step.schedule, step.order_costs});
+    std::vector<int64_t> lengths{plan.options().model.seq_length};
+    const std::vector<int64_t>& shorter = plan.partition().shorter_lengths;
+    lengths.insert(lengths.end(), shorter.begin(), shorter.end());
+    return arrange_by_length(std::move(lengths), [orders = std::move(orders)](std::vector<int> of) {
+        const auto& order = *std::ranges::find(orders, std::ssize(of), [](const Order& one) {
+            return int64_t{one.schedule.microbatches};
+        });
+        return order_microbatches(order.schedule, order.costs, std::move(of));
+    });
+}
+
+/// The first step includes compiling kernels; the last of these steps is measured. Without lengths:
+/// a measured pass is a mean over microbatches, which then differ.
 constexpr int64_t kStepsBeforeCosts = 3;
 
 class Trainer {
@@ -106,7 +130,7 @@ private:
 
     [[nodiscard]] StepPlan plan_of_last_step() const {
         const StepPlan& plan = plan_->steps()[index_];
-        return plan.partition.shorter_lengths.empty() ? plan : with_lengths(plan, seq_lengths_);
+        return plan_->has_lengths() ? with_lengths(plan, seq_lengths_) : plan;
     }
     [[nodiscard]] bool trains() const { return !options_.evaluation.skip_train; }
     /// The last step that completed.
@@ -165,10 +189,17 @@ private:
 
     /// All checks that need no memory for a model.
     void check(std::vector<RankPlacement> placements) {
+        // The data decide the lengths of sequences. With one length the plan is checked first,
+        // because opening and packing data may take long.
+        const bool by_lengths = !options_.data.length_buckets.empty();
+        if (by_lengths) data_.emplace(options_, rank_);
+        std::vector<int64_t> shorter;
+        if (by_lengths) shorter.assign(data_->lengths().begin() + 1, data_->lengths().end());
         plan_.emplace(options_, std::move(placements), device_->operators(),
-                      device_->communication_order());
+                      device_->communication_order(), std::move(shorter));
         check_memory(*plan_, rank_);
-        data_.emplace(options_, plan_->mesh(), rank_);
+        if (!by_lengths) data_.emplace(options_, rank_);
+        if (trains()) data_->start_loading(plan_->mesh(), arrangement(*plan_));
         if (checkpoint_ && trains()) check_same_subset(*checkpoint_, data_->subset());
         if (rank_ != 0) return;
         const std::string traces = trace_path(options_, plan_->mesh());
@@ -268,7 +299,7 @@ private:
             if (step() == options_.train_iters && !hurry) stop = StopReason::none;
             if (stop == StopReason::none && step() == start_.step + kStepsBeforeCosts &&
                 step() < options_.train_iters && !options_.schedule_costs &&
-                options_.cost_file.empty()) {
+                options_.cost_file.empty() && !plan_->has_lengths()) {
                 reorder();
             }
         }
