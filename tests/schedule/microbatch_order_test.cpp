@@ -106,8 +106,8 @@ TEST(MicrobatchOrder, IsNearTheBestOfAllOrdersInTheSimulator) {
             best = std::min(best, ns);
             worst = std::max(worst, ns);
         } while (std::ranges::next_permutation(lengths).found);
-        EXPECT_LE(static_cast<double>(chosen), 1.02 * static_cast<double>(best)) << family;
-        EXPECT_GT(static_cast<double>(worst), 1.03 * static_cast<double>(best)) << family;
+        EXPECT_LE(static_cast<double>(chosen), 1.005 * static_cast<double>(best)) << family;
+        EXPECT_GT(static_cast<double>(worst), 1.02 * static_cast<double>(best)) << family;
     }
 }
 
