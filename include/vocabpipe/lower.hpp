@@ -146,6 +146,11 @@ struct LowerOptions {
     /// for any network and for GPUs; plan_step() of a StepCluster takes kBucketPieceOfHosts for
     /// hosts.
     int64_t bucket_piece = int64_t{1} << 23;
+    /// Microbatches of shorter sequences take the order and the places in memory that the longest
+    /// would have, so that the arena is exactly that of a step whose microbatches all have the
+    /// longest. `costs` should then be those of the longest. Default: order and places of their
+    /// own, which make the shorter step but now and then take a larger arena.
+    bool as_longest = false;
 };
 
 /// Largest LowerOptions::pieces.

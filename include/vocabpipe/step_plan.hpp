@@ -112,7 +112,8 @@ struct StepPlan {
                                  const StepSchedule& schedule, const StepWork& work);
 
 /// The same step with microbatches of these lengths ([microbatch] as StepWork::seq_lengths), for
-/// example of the batch that comes next: the same passes in the same order, and other programs.
+/// example of the batch that comes next: the same passes in the same order, and other programs. No
+/// rank needs more of an arena than with the longest sequences (LowerOptions::as_longest).
 /// Throws UsageError for lengths that the plan's partition does not have.
 [[nodiscard]] StepPlan with_lengths(StepPlan plan, std::span<const int64_t> seq_lengths);
 

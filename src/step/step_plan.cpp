@@ -15,6 +15,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
 #include <utility>
@@ -52,8 +53,8 @@ ScheduleOptions order_options(const ModelConfig& model, const StepCluster& clust
 }
 
 /// The only place where the library's own trainers make programs.
-void make_programs(StepPlan& plan, const LowerOptions& options) {
-    EarlyReceives made = lower_step(plan.schedule, plan.sizes, plan.costs, options);
+void make_programs(StepPlan& plan, const LowerOptions& options, const TableCosts& costs) {
+    EarlyReceives made = lower_step(plan.schedule, plan.sizes, costs, options);
     plan.lowered = std::move(made.lowered);
     plan.lowering = options;
     plan.lowering.receive_ahead = made.receive_ahead;
@@ -272,7 +273,7 @@ StepPlan plan_step(const ModelConfig& model, const StepCluster& cluster,
         lowering.bucket_piece = kBucketPieceOfHosts;
     }
     lowering.pieces = pieces_of(plan, cluster, schedule, lowering);
-    make_programs(plan, lowering);
+    make_programs(plan, lowering, plan.costs);
     return plan;
 }
 
@@ -280,7 +281,19 @@ StepPlan with_lengths(StepPlan plan, std::span<const int64_t> seq_lengths) {
     plan.sizes.length_of_microbatch =
         indices_of(seq_lengths, plan.model, plan.partition, plan.microbatches());
     plan.costs.lengths.of_microbatch = plan.sizes.length_of_microbatch;
-    make_programs(plan, plan.lowering);
+    const auto arenas = [&] {
+        std::vector<uint64_t> bytes;
+        for (const Program& program : plan.lowered.pipeline) bytes.push_back(program.arena_bytes);
+        return bytes;
+    };
+    const std::vector<uint64_t> room = arenas();
+    plan.lowering.as_longest = false;
+    make_programs(plan, plan.lowering, plan.costs);
+    if (std::ranges::equal(arenas(), room, std::less_equal())) return plan;
+    TableCosts of_longest = plan.costs;
+    of_longest.lengths.of_microbatch.clear();
+    plan.lowering.as_longest = true;
+    make_programs(plan, plan.lowering, of_longest);
     return plan;
 }
 
@@ -290,7 +303,7 @@ StepPlan plan_step(const ModelConfig& model, const ModelPartition& partition, Sc
         .model = model, .partition = partition, .schedule = std::move(schedule), .costs = costs};
     plan.sizes = step_sizes(model, partition, plan.schedule);
     plan.costs.lengths.shorter = shorter_shares(model, partition);
-    make_programs(plan, options);
+    make_programs(plan, options, plan.costs);
     return plan;
 }
 

@@ -278,6 +278,30 @@ TEST(StepPlan, GivesEveryMicrobatchTheSizesOfItsLength) {
     EXPECT_EQ(with_lengths(plan, {{12, 12, 12, 12, 12}}).lowered.hash(), whole.lowered.hash());
 }
 
+TEST(StepPlan, OfLengthsNeedsNoMoreOfAnArenaThanTheLongest) {
+    ModelConfig model = six_layers();
+    model.seq_length = model.max_position_embeddings = 48;
+    int as_longest = 0;
+    for (const char* family : {"1f1b", "zb-h1", "v-half", "v-min", "zb-v", "interleaved"}) {
+        for (const VocabMode mode : {VocabMode::none, VocabMode::one_barrier}) {
+            const StepPlan longest = plan_step(
+                model, {.ranks = 2}, {.name = family, .vocab_mode = mode}, work_of({32, 16}, {}));
+            for (const std::vector<int64_t>& lengths : {std::vector<int64_t>{48, 16, 32, 48, 16},
+                                                        {16, 48, 48, 16, 32},
+                                                        {32, 16, 16, 48, 32}}) {
+                const StepPlan plan = with_lengths(longest, lengths);
+                as_longest += plan.lowering.as_longest ? 1 : 0;
+                for (size_t rank = 0; rank < 2; ++rank) {
+                    EXPECT_LE(plan.lowered.pipeline[rank].arena_bytes,
+                              longest.lowered.pipeline[rank].arena_bytes)
+                        << family;
+                }
+            }
+        }
+    }
+    EXPECT_GT(as_longest, 0) << "the orders and places of their own always sufficed";
+}
+
 TEST(StepPlan, RefusesLengthsThatItsRanksCannotShare) {
     const ModelConfig model = twelve_tokens();
     const auto refused = [&](StepCluster cluster, std::vector<int64_t> shorter,

@@ -7,6 +7,7 @@
 #include "src/schedule/lower/step_graph.hpp"
 #include "src/schedule/lower/transformer_flow.hpp"
 #include "src/schedule/lower/vocabulary_flow.hpp"
+#include "vocabpipe/error.hpp"
 
 #include <algorithm>
 #include <span>
@@ -84,10 +85,30 @@ private:
     const std::vector<int> pieces_;
 };
 
-}  // namespace
+/// Takes bytes, rows and pieces from `shorter`, which has the same parts, and leaves the room.
+void shrink(Dataflow& longest, const Dataflow& shorter) {
+    for (size_t p = 0; p < longest.parts.size(); ++p) {
+        Part& part = longest.parts[p];
+        const Part& of = shorter.parts[p];
+        part.reduction = of.reduction;
+        part.pieces = of.pieces;
+        for (size_t i = 0; i < part.operand_count; ++i) {
+            // A workspace that only the longest needs stays as it is.
+            if (of.operands[i] == kNoBuffer) continue;
+            if (part.operands[i] == kNoBuffer) {
+                throw UsageError(
+                    "lowering: microbatches of shorter sequences need a buffer that the longest do "
+                    "not have, so they cannot take its place");
+            }
+            PlannedBuffer& buffer = longest.buffers[part.operands[i]];
+            buffer.room = std::max(buffer.room, buffer.bytes);
+            buffer.bytes = shorter.buffers[of.operands[i]].bytes;
+        }
+    }
+}
 
-Dataflow build_dataflow(const Schedule& schedule, const StepSizes& sizes, const CostModel& costs,
-                        const LowerOptions& options) {
+Dataflow build(const Schedule& schedule, const StepSizes& sizes, const CostModel& costs,
+               const LowerOptions& options) {
     StepGraph step(schedule, sizes, options);
     TransformerFlow stages(step);
     for (uint32_t j = 0; j < step.microbatches; ++j) {
@@ -108,6 +129,19 @@ Dataflow build_dataflow(const Schedule& schedule, const StepSizes& sizes, const 
         for (Node& node : flow.nodes) node.stream = durations.stream_of(node);
     }
     return flow;
+}
+
+}  // namespace
+
+Dataflow build_dataflow(const Schedule& schedule, const StepSizes& sizes, const CostModel& costs,
+                        const LowerOptions& options) {
+    Dataflow flow = build(schedule, sizes, costs, options);
+    if (!options.as_longest || sizes.length_of_microbatch.empty()) return flow;
+    StepSizes all_longest = sizes;
+    all_longest.length_of_microbatch.clear();
+    Dataflow longest = build(schedule, all_longest, costs, options);
+    shrink(longest, flow);
+    return longest;
 }
 
 }  // namespace vocabpipe::lowering

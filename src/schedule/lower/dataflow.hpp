@@ -48,6 +48,7 @@ struct PlannedBuffer {
     Purpose purpose = Purpose::boundary;
     Buffer::Space space = Buffer::Space::arena;
     int64_t bytes = 0;  ///< with `block`: the maximum over slices
+    int64_t room = 0;   ///< bytes in the arena, where these are more
     uint16_t bucket = 0;
     /// Says that each slice has another block of a reduction: in its bucket, or from `copies`
     /// members of the axis.
@@ -71,6 +72,9 @@ struct Dataflow {
     std::vector<Reduction> reductions;
 };
 
+/// The parts and edges depend on neither sizes nor costs. With LowerOptions::as_longest, the times
+/// and rooms are those of microbatches of the longest sequences, everything else is that of
+/// `sizes`.
 [[nodiscard]] Dataflow build_dataflow(const Schedule& schedule, const StepSizes& sizes,
                                       const CostModel& costs, const LowerOptions& options);
 

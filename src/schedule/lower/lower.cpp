@@ -47,7 +47,8 @@ void check_length(const Schedule& schedule, int tensor, int64_t tokens, size_t s
                                      std::to_string(tensor) + " tensor ranks");
 }
 
-void check_sizes(const Schedule& schedule, const StepSizes& sizes, const Mesh& mesh) {
+void check_sizes(const Schedule& schedule, const StepSizes& sizes, const Mesh& mesh,
+                 const LowerOptions& options) {
     expect(sizes.hidden >= 1, "hidden size must be at least 1");
     expect(!schedule.input.owners().empty() && !schedule.output.owners().empty(),
            "the input and the output layer need at least one row each");
@@ -58,6 +59,15 @@ void check_sizes(const Schedule& schedule, const StepSizes& sizes, const Mesh& m
         expect(length.tokens <= sizes.tokens,
                "microbatches of shorter sequences have " + std::to_string(length.tokens) +
                    " tokens, but those of the longest only " + std::to_string(sizes.tokens));
+    }
+    for (const LengthSizes& length : sizes.shorter) {
+        const auto owners =
+            std::max(schedule.input.owners().size(), schedule.output.owners().size());
+        expect(
+            !options.as_longest || std::cmp_greater_equal(length.tokens / sizes.tensor, owners),
+            "microbatches of " + std::to_string(length.tokens) +
+                " tokens have fewer rows than there are shards of the vocabulary, so they cannot "
+                "take the places of the longest; use longer sequences");
     }
     const std::vector<int>& lengths = sizes.length_of_microbatch;
     expect(lengths.empty() || lengths.size() == static_cast<size_t>(schedule.microbatches),
@@ -102,7 +112,7 @@ Lowered lower_world(const Schedule& schedule, const StepSizes& sizes, const Cost
     }
     const Mesh mesh = sizes.mesh(schedule.ranks);
     mesh.check();
-    check_sizes(schedule, sizes, mesh);
+    check_sizes(schedule, sizes, mesh, options);
     check_world_costs(costs, mesh);
     const Dataflow flow = lowering::build_dataflow(schedule, sizes, costs, options);
     const std::vector<Place> places = lowering::order_globally(flow, costs.communication_order());

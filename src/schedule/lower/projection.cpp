@@ -20,6 +20,7 @@ public:
     std::vector<Program> project() {
         const size_t ranks = flow_.passes.size();
         programs_.resize(ranks);
+        rooms_.resize(ranks);
         node_of_action_.resize(ranks);
         for (size_t rank = 0; rank < ranks; ++rank) {
             Program& program = programs_[rank];
@@ -63,6 +64,8 @@ private:
             buffer.purpose = planned.purpose;
             buffer.bucket = planned.bucket;
             buffers.push_back(buffer);
+            rooms_[planned.rank].push_back(
+                static_cast<uint64_t>(std::max(planned.bytes, planned.room)));
         }
     }
 
@@ -141,7 +144,7 @@ private:
             buffer.dies = of_buffer.back();
             if (buffer.space != Buffer::Space::arena) continue;
             Lifetime life;
-            life.bytes = buffer.bytes;
+            life.bytes = rooms_[rank][b];
             life.born_ns = place(buffer.born).start_ns;
             life.born_order = place(buffer.born).order;
             life.last_order = place(buffer.dies).order;
@@ -163,7 +166,7 @@ private:
             if (lifetimes[i].born_order <= peak.born_order &&
                 (lifetimes[i].dies_ns > peak.born_ns ||
                  lifetimes[i].last_order >= peak.born_order)) {
-                program.peak_by_purpose[static_cast<size_t>(buffer.purpose)] += buffer.bytes;
+                program.peak_by_purpose[static_cast<size_t>(buffer.purpose)] += lifetimes[i].bytes;
             }
         }
         for (const auto& [earlier, later] : plan.reuses) {
@@ -224,6 +227,7 @@ private:
     std::vector<Program> programs_;
     std::vector<uint32_t> action_of_part_;  ///< index in its rank's program
     std::vector<uint32_t> index_of_buffer_;
+    std::vector<std::vector<uint64_t>> rooms_;           ///< [rank][buffer] bytes in the arena
     std::vector<std::vector<uint32_t>> node_of_action_;  ///< [rank][action]
 };
 

@@ -100,7 +100,7 @@ void print_plan(const TrainingPlan& plan) {
         options.schedule + ", vocab mode " + std::string(to_string(options.vocab_mode)) + ", " +
         ranks_text + " x " + counted(plan.threads(), "thread") + ", " +
         counted(plan.microbatches(), "microbatch", "microbatches") + " of " +
-        std::to_string(options.micro_batch_size) + " x " +
+        std::to_string(options.micro_batch_size) + " x " + (plan.has_lengths() ? "up to " : "") +
         std::to_string(options.model.seq_length) + " tokens" + (mesh.data == 1 ? "" : " each") +
         ", " + (options.model.dtype == DType::bf16 ? "bf16" : "fp32") + ", " + parameters.data() +
         recomputation;
