@@ -94,6 +94,7 @@ TEST_F(RunsOfLengths, GoOnInTheMiddleWithTheSameBits) {
     std::filesystem::remove_all(step_folder(runs_.path("steps"), 6));
     o.load = runs_.path("steps");
     o.save.clear();
+    o.save_interval = options().save_interval;
     o.metrics = runs_.path("rest.jsonl");
     EXPECT_EQ(runs_.run(2, o), Curve(whole.begin() + 3, whole.end()));
     const std::vector<int64_t> tokens = consumed_tokens(runs_.path("whole.jsonl"));
