@@ -8,8 +8,10 @@
 // `GFLOP/s` counts only these, so the exponentials show as a rate below that of `Gemm`.
 #include <benchmark/benchmark.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdlib>
+#include <ctime>
 #include <vector>
 
 #include "kernels/host/gemm.hpp"
@@ -43,18 +45,21 @@ Buffer normal(Context& ctx, int64_t rows, int64_t cols, DType type, uint64_t id,
 }
 
 struct Layer {
-    Layer(int64_t tokens, int64_t hidden, int64_t rows, DType type)
+    Layer(int64_t tokens, int64_t hidden, int64_t rows, DType type,
+          const TokenRecords& records = {TokenRecord::loss})
         : ctx({.threads = 1, .poll = {}}),
           shard{.first_row = 0, .rows = rows, .vocab_size = rows},
+          options{.records = records},
           x(normal(ctx, tokens, hidden, type, 1, 1)),
           w(normal(ctx, rows, hidden, type, 2, 0.02F)),
           exp_logits(tokens, rows, type),
-          statistics(tokens, kStatistics, DType::fp32),
+          statistics(tokens, statistics_columns(records), DType::fp32),
           factors(tokens, 2, DType::fp32),
           u(tokens, hidden, DType::fp32),
           dw(rows, hidden, DType::fp32),
           labels(static_cast<size_t>(tokens)),
-          g(static_cast<size_t>(tokens), 1.0F / static_cast<float>(tokens)) {
+          g(static_cast<size_t>(tokens), 1.0F / static_cast<float>(tokens)),
+          made(static_cast<size_t>(records.size() * tokens)) {
         for (size_t n = 0; n < labels.size(); ++n) {
             labels[n] = static_cast<int32_t>((n * 7919) % static_cast<size_t>(rows));
         }
@@ -72,12 +77,18 @@ struct Layer {
     }
     void combine_softmax() {
         host::combine_statistics(ctx, statistics.tensor, labels, g, shard, 0, options,
-                                 factors.tensor, {});
+                                 factors.tensor, made);
     }
     void input_gradient() {
         host::vocabulary_input_product(ctx, exp_logits.tensor, w.tensor, u.tensor);
         host::vocabulary_input_gradient(ctx, u.tensor, factors.tensor, w.tensor, labels, g, shard,
                                         options, input_workspace);
+    }
+    void score_and_gradients() {
+        score();
+        combine_softmax();
+        input_gradient();
+        weight_gradient();
     }
     void weight_gradient() {
         host::vocabulary_weight_gradient(ctx, x.tensor, exp_logits.tensor, factors.tensor, labels,
@@ -89,7 +100,7 @@ struct Layer {
     LossOptions options;
     Buffer x, w, exp_logits, statistics, factors, u, dw;
     std::vector<int32_t> labels;
-    std::vector<float> g;
+    std::vector<float> g, made;
     std::vector<std::byte> score_workspace, gradient_workspace, input_workspace;
 };
 
@@ -175,13 +186,34 @@ void weight_gradient(benchmark::State& state) {
 template <DType type>
 void score_and_gradients(benchmark::State& state) {
     Layer layer(state.range(0), state.range(1), state.range(2), type);
-    for (auto _ : state) {
-        layer.score();
-        layer.combine_softmax();
-        layer.input_gradient();
-        layer.weight_gradient();
-    }
+    for (auto _ : state) layer.score_and_gradients();
     report(state, 3);
+}
+
+/// Processor seconds of this thread, which others on a shared machine do not lengthen.
+double thread_seconds() {
+    timespec now{};
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+    return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
+}
+
+/// S and T with records beside S and T with the loss only, in turns: `ratio` is the median of the
+/// ratios of pairs.
+void records(benchmark::State& state, DType type, const TokenRecords& records) {
+    Layer plain(state.range(0), state.range(1), state.range(2), type);
+    Layer recorded(state.range(0), state.range(1), state.range(2), type, records);
+    std::vector<double> ratios;
+    const auto timed = [](Layer& layer) {
+        const double begin = thread_seconds();
+        layer.score_and_gradients();
+        return thread_seconds() - begin;
+    };
+    for (auto _ : state) {
+        const double before = timed(plain);
+        ratios.push_back(timed(recorded) / before);
+    }
+    std::ranges::nth_element(ratios, ratios.begin() + std::ssize(ratios) / 2);
+    state.counters["ratio"] = ratios[ratios.size() / 2];
 }
 
 void adamw(benchmark::State& state) {
@@ -220,6 +252,14 @@ void shapes(benchmark::internal::Benchmark* benchmark) {
         ->MinTime(1);
 }
 
+void pairs(benchmark::internal::Benchmark* benchmark) {
+    benchmark->ArgNames({"N", "h", "v"})
+        ->Args({512, 1024, 32768})
+        ->Args({512, 1024, 131072})
+        ->Unit(benchmark::kMillisecond)
+        ->MinTime(20);
+}
+
 BENCHMARK(logits_gemm<DType::fp32>)->Apply(shapes);
 BENCHMARK(score<DType::fp32>)->Apply(shapes);
 BENCHMARK(input_gemm<DType::fp32>)->Apply(shapes);
@@ -236,6 +276,14 @@ BENCHMARK(weight_gemm<DType::bf16>)->Apply(shapes);
 BENCHMARK(weight_gradient<DType::bf16>)->Apply(shapes);
 BENCHMARK(all_gemms<DType::bf16>)->Apply(shapes);
 BENCHMARK(score_and_gradients<DType::bf16>)->Apply(shapes);
+BENCHMARK_CAPTURE(records, bf16_logprob_entropy, DType::bf16,
+                  {TokenRecord::loss, TokenRecord::logprob, TokenRecord::entropy})
+    ->Apply(pairs);
+BENCHMARK_CAPTURE(records, bf16_margin, DType::bf16, {TokenRecord::loss, TokenRecord::margin})
+    ->Apply(pairs);
+BENCHMARK_CAPTURE(records, fp32_logprob_entropy, DType::fp32,
+                  {TokenRecord::loss, TokenRecord::logprob, TokenRecord::entropy})
+    ->Apply(pairs);
 BENCHMARK(adamw)->Arg(1 << 24)->Unit(benchmark::kMillisecond);
 BENCHMARK(norm)->Arg(1 << 25)->Unit(benchmark::kMillisecond);
 BENCHMARK(normal_numbers)

@@ -6,6 +6,7 @@
 #include <span>
 
 #include "kernels/check.hpp"
+#include "vocabpipe/policy_loss_options.hpp"
 #include "vocabpipe/vocabulary_loss.hpp"
 
 namespace vocabpipe::kernels {
@@ -17,14 +18,20 @@ inline void require_options(const LossOptions& options) {
     require(options.logit_softcap >= 0, "a logit_softcap of 0 or more");
     require(options.logit_softcap == 0 || options.label_smoothing == 0,
             "logit_softcap without label_smoothing, whose gradient would need another product");
+    require(options.temperature > 0, "a temperature above 0");
+    require(
+        options.label_smoothing == 0 || (options.temperature == 1 && options.allowed == nullptr),
+        "label_smoothing at temperature 1, with all tokens allowed");
+    require(options.records.has(TokenRecord::loss), "the loss among the records");
 }
 
 inline void require_score(ConstTensor x, ConstTensor w, int64_t tokens,
                           const VocabularyShard& shard, const LossOptions& options,
                           ConstTensor exp_logits, ConstTensor statistics) {
     require(x.rows == tokens && statistics.rows == tokens, "one row of x and statistics per label");
-    require(statistics.cols == statistics_columns(options) && statistics.dtype == DType::fp32,
-            "fp32 statistics of statistics_columns() columns");
+    require(
+        statistics.cols == statistics_columns(options.records) && statistics.dtype == DType::fp32,
+        "fp32 statistics of statistics_columns() columns");
     if (shard.rows == 0) return;
     require(has_shape(w, shard.rows, x.cols), "w of shape (rows of the shard, h)");
     require(has_shape(exp_logits, tokens, shard.rows),
@@ -39,10 +46,11 @@ inline void require_logits(ConstTensor x, ConstTensor w, float softcap, ConstTen
     require(w.rows == 0 || (w.cols == x.cols && w.dtype == x.dtype), "w (v, h) of x's type");
 }
 
-inline void require_combination(ConstTensor by_shard, int64_t tokens, std::span<const float> g,
-                                int my_shard, const LossOptions& options, ConstTensor factors,
-                                std::span<const float> loss) {
-    require(by_shard.cols == statistics_columns(options) && by_shard.dtype == DType::fp32,
+inline void require_combination(ConstTensor by_shard, int64_t tokens,
+                                const TokenGradients& gradients, int my_shard,
+                                const LossOptions& options, ConstTensor factors,
+                                std::span<const float> records) {
+    require(by_shard.cols == statistics_columns(options.records) && by_shard.dtype == DType::fp32,
             "fp32 statistics of statistics_columns() columns");
     require(
         (my_shard + 1) * tokens <= by_shard.rows && (tokens == 0 || by_shard.rows % tokens == 0),
@@ -50,12 +58,19 @@ inline void require_combination(ConstTensor by_shard, int64_t tokens, std::span<
     const auto one_each = [tokens](std::span<const float> values) {
         return static_cast<int64_t>(values.size()) == tokens;
     };
-    require(one_each(g), "one g per label");
-    require(!factors || (has_shape(factors, tokens, 2) && factors.dtype == DType::fp32),
-            "fp32 factors (N, 2), or none");
-    require(loss.empty() ||
-                static_cast<int64_t>(loss.size()) == (options.top_two ? 2 * tokens : tokens),
-            "one loss per label, and with top_two one margin");
+    require(one_each(gradients.loss), "one g per label");
+    const bool by_entropy = !gradients.entropy.empty();
+    require(!factors ||
+                (has_shape(factors, tokens, by_entropy ? 3 : 2) && factors.dtype == DType::fp32),
+            "fp32 factors (N, 2), (N, 3) with gradients by the entropy, or none");
+    require(
+        records.empty() || static_cast<int64_t>(records.size()) == options.records.size() * tokens,
+        "each record for every label");
+    if (!by_entropy) return;
+    require(one_each(gradients.entropy), "one gradient by the entropy per label");
+    require(options.records.has(TokenRecord::entropy), "the entropy among the records");
+    require(options.logit_softcap == 0 && options.label_smoothing == 0 && options.z_loss == 0,
+            "gradients by the entropy without logit_softcap, label_smoothing and z_loss");
 }
 
 inline void require_input_gradient(ConstTensor u, ConstTensor factors, ConstTensor w,
@@ -74,6 +89,28 @@ inline void require_weight_gradient(ConstTensor x, ConstTensor exp_logits, Const
             "exp_logits of shape (N, rows of the shard)");
     require(has_shape(dw, shard.rows, x.cols) && dw.dtype == DType::fp32,
             "fp32 dw of shape (rows of the shard, h)");
+}
+
+inline void require_weigh_by_entropy(ConstTensor exp_logits, ConstTensor factors) {
+    require(has_shape(factors, exp_logits.rows, 3) && factors.dtype == DType::fp32,
+            "fp32 factors (N, 3)");
+}
+
+inline void require_policy_loss(const PolicyLossOptions& options, std::span<const int32_t> labels,
+                                std::span<const float> g, std::span<const float> logprob,
+                                std::span<const float> entropy, std::span<const float> columns,
+                                std::span<const float> loss, std::span<const float> gradient,
+                                std::span<const float> entropy_gradient) {
+    const size_t tokens = labels.size();
+    require(g.size() == tokens && logprob.size() == tokens && loss.size() == tokens &&
+                gradient.size() == tokens,
+            "one g, logprob, loss and gradient per label");
+    require(columns.size() >= static_cast<size_t>(options.columns()) * tokens,
+            "columns of advantages, old log-probabilities, and those of a reference where the "
+            "divergence counts");
+    const size_t of_entropy = options.entropy_coefficient != 0 ? tokens : 0;
+    require(entropy.size() == of_entropy && entropy_gradient.size() == of_entropy,
+            "one entropy and its gradient per label where it counts, else none");
 }
 
 }  // namespace vocabpipe::kernels

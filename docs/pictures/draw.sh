@@ -36,3 +36,4 @@ for mode in none redistributed interlaced one_barrier two_barriers; do modes+=("
 draw streams 1f1b,tile-pieces=1 1f1b,tile-pieces=8 --num-layers 8 --costs 10,20,0 --hop 2
 draw critical-path "${modes[0]}" "${modes[3]}" --num-layers 8 --costs 2,4,1 --critical-path
 draw vocabulary-modes "${modes[@]}" --num-layers 8 --costs 2,4,1
+draw policy-loss "${modes[4]}" "${modes[3]}" --num-layers 8 --costs 2,4,1

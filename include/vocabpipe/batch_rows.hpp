@@ -31,7 +31,7 @@ public:
     /// Copies this rank's tokens of `sample`, as long as the sequences of its microbatch, into
     /// `row`. The loss
     /// gradients are the loss weights, and 0 where the label is ignored; a label whose weight is 0
-    /// becomes kIgnoredLabel.
+    /// becomes kIgnoredLabel. UsageError for a sample without the columns of the form.
     void put(int64_t row, const Sample& sample);
 
     /// Their spans are valid until the next resize().
@@ -53,6 +53,7 @@ private:
         const size_t j = microbatch_of(row);
         return first_tokens_[j] + row % micro_batch_size_ * microbatches_[j].seq_length;
     }
+    void put_columns(int64_t row, const Sample& sample);
 
     SampleForm form_;
     ContextCut cut_;
@@ -61,6 +62,7 @@ private:
     std::vector<float> loss_gradients_;
     std::vector<int32_t> first_visible_;  ///< empty unless documents are separate
     std::vector<int32_t> positions_;      ///< empty unless they begin anew with documents
+    std::vector<float> columns_;          ///< of a microbatch (C, N), then of the next
     std::vector<Microbatch> microbatches_;
     std::vector<int64_t> seq_lengths_;   ///< [microbatch], before context ranks cut them
     std::vector<int64_t> first_tokens_;  ///< [microbatch] the rank's, among those of all rows

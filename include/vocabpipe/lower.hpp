@@ -104,9 +104,12 @@ struct StepSizes {
         return length == 0 ? tokens : shorter[length - 1].tokens;
     }
 
-    /// Columns of the statistics: kStatistics, or more where the output layer has further ones
-    /// (ModelPartition::scores).
+    /// Columns of the statistics: kStatistics, and those that records need
+    /// (kernels::statistics_columns()).
     int64_t statistics = kStatistics;
+    /// fp32 per token that combine_softmax makes: kFactors, and one where the loss depends on the
+    /// entropy.
+    int64_t factors = kFactors;
 
     static constexpr int64_t kStatistics =
         4;                                  ///< fp32 per token and shard: max, sum, label, sum of z

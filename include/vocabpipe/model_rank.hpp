@@ -10,6 +10,8 @@
 #include "vocabpipe/profile.hpp"
 #include "vocabpipe/recompute.hpp"
 #include "vocabpipe/schedule.hpp"
+#include "vocabpipe/token_loss.hpp"
+#include "vocabpipe/token_record.hpp"
 #include "vocabpipe/trained_parts.hpp"
 
 #include <cstdint>
@@ -45,7 +47,17 @@ struct ModelPartition {
     Recompute recompute = Recompute::none;  ///< what R makes again
     bool optimizer = true;                  ///< false: gradients only (tests)
     bool training = true;                   ///< false: no gradients and moments either
-    bool scores = false;  ///< evaluation also finds what data selection scores samples by
+    TokenRecordOptions records = {};        ///< what the output layer makes for the caller
+    /// Replaces the cross-entropy in training; null: it does not. Excludes label smoothing and
+    /// z-loss.
+    std::shared_ptr<const TokenLoss> loss = nullptr;
+    /// Records that the output layer makes: the loss, those of the caller, and what `loss` reads.
+    /// Where the caller asks for any, all of them are stored.
+    [[nodiscard]] TokenRecords made_records() const {
+        const TokenRecords made = records.columns | TokenRecords{TokenRecord::loss};
+        return loss ? made | loss->reads() : made;
+    }
+    bool hidden_sums = false;  ///< evaluation also adds up hidden states, for data selection
     /// [logical parameter] Whether it is frozen: it keeps its values and has neither gradient nor
     /// moments nor, in bf16 runs, an fp32 master. Empty: none is.
     std::vector<bool> frozen = {};
@@ -100,8 +112,8 @@ struct ReportEntries {
 [[nodiscard]] StepSizes step_sizes(const ModelConfig& config, const ModelPartition& partition,
                                    const Schedule& schedule);
 
-/// Weights (and rotary positions), gradients and optimizer state of one rank of the world, computed
-/// from the configuration only.
+/// Weights (and rotary positions, and the records of a step), gradients and optimizer state of one
+/// rank of the world, computed from the configuration only.
 [[nodiscard]] PersistentBytes persistent_bytes(const ModelConfig& config,
                                                const ModelPartition& partition,
                                                const Schedule& schedule, int rank);

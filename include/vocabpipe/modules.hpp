@@ -37,6 +37,9 @@ struct Microbatch {
     /// (N): for every token the learned position that is added to it. Empty: its index in its whole
     /// sequence. Rotary positions count in distances, and have none of it.
     std::span<const int32_t> positions;
+    /// (C, N): numbers of the caller for every token, one column after the other, which a TokenLoss
+    /// reads. Empty: none.
+    std::span<const float> columns;
     /// N, its tokens.
     [[nodiscard]] int64_t size() const { return sequences * seq_length; }
 };
@@ -167,20 +170,29 @@ public:
     /// tokens its share of the mean loss. Equal on every rank with output rows. In the device's
     /// memory; empty if the layer computes no loss.
     [[nodiscard]] virtual std::span<const double> losses() const { return {}; }
+    /// With StepWork::records the R records of ModelPartition::made_records() for every token of
+    /// the running step: fp32 (microbatches R, N), in the device's memory. Row j R + i is record i
+    /// of microbatch j, in the order of TokenRecords. Only on the rank with the first row of the
+    /// vocabulary; empty elsewhere, and without records to store.
+    [[nodiscard]] virtual ConstTensor records() const { return {}; }
     /// S. x (N, h); exp_logits (N, columns), all of ShardBytes::exp_logits; statistics (N,
     /// StepSizes::statistics) fp32, of this shard's logits z: a reference m near their maximum;
     /// sum of exp(z - m) over all rows but the label's; the label's z, 0 if another shard has it;
-    /// sum of z, with label smoothing.
+    /// sum of z, with label smoothing; then what records need (vocabulary_loss.hpp).
     virtual void score(Context& ctx, const Microbatch& microbatch, ConstTensor x, Tensor exp_logits,
                        Tensor statistics, Bytes workspace) = 0;
     /// The un-normalised input gradient u (N, h) fp32 = exp_logits W: in S with one barrier, else
     /// in T.
     virtual void input_product(Context& ctx, ConstTensor exp_logits, Tensor u) = 0;
     /// After C1. statistics (K N, StepSizes::statistics): of all K shards in order; this shard is
-    /// `member`. factors (N, kFactors) fp32, or empty in evaluation: the factor of the token's row
-    /// of exp_logits, and the gradient of the label's logit. Records the microbatch's loss.
+    /// `member`. factors (N, StepSizes::factors) fp32, or empty in evaluation: the factor of the
+    /// token's row of exp_logits, and the gradient of the label's logit. Makes the microbatch's
+    /// loss and records.
     virtual void combine_softmax(Context& ctx, const Microbatch& microbatch, ConstTensor statistics,
                                  int member, Tensor factors) = 0;
+    /// T, before anything reads exp_logits: may change them and the factors, both of all the
+    /// token's rows. Most losses need no such pass.
+    virtual void prepare_gradient(Context& /*ctx*/, Tensor /*exp_logits*/, Tensor /*factors*/) {}
     /// Scales u in place and adds the label rows: this shard's part of dX. In combine_softmax with
     /// one barrier, else in T.
     virtual void finish_input_gradient(Context& ctx, const Microbatch& microbatch,

@@ -8,6 +8,7 @@
 #include "vocabpipe/activation.hpp"
 #include "vocabpipe/attention_shape.hpp"
 #include "vocabpipe/context.hpp"
+#include "vocabpipe/policy_loss_options.hpp"
 #include "vocabpipe/rms_norm_options.hpp"
 #include "vocabpipe/router_options.hpp"
 #include "vocabpipe/step_scalars.hpp"
@@ -332,8 +333,11 @@ struct Operators {
     /// Bytes of vocabulary_score()'s workspace for a shard of `rows` rows.
     int64_t (*vocabulary_score_workspace_bytes)(int64_t tokens, int64_t rows, DType type);
     /// S: exp_logits (N, v) = exp(z - m) dz/d(x w) with the label's entry set to 0, and statistics
-    /// (N, statistics_columns(options)). x (N, h), w (v, h), z = x w^T, soft-capped and never
-    /// rounded to bf16. dz/d(x w) = 1 - (z / c)^2, or 1 without a cap.
+    /// (N, statistics_columns(options.records)). x (N, h), w (v, h), z = x w^T, soft-capped,
+    /// divided by the temperature and never rounded to bf16; -infinity where it is not allowed.
+    /// dz/d(x w) = 1
+    /// - (z T / c)^2, or 1 without a cap; without the temperature's slope 1 / T, which is in c_n
+    /// and d_n.
     ///
     /// m is a reference point near max_j z_j: the maximum over the first columns, raised only when
     /// a later logit exceeds it by more than 30. So exponentials may exceed 1 (by far less than
@@ -346,21 +350,38 @@ struct Operators {
     /// U: u (N, h) = exp_logits (N, v) times w (v, h).
     void (*vocabulary_input_product)(Context& ctx, ConstTensor exp_logits, ConstTensor w, Tensor u);
     /// The row factors of this shard from the statistics of all K shards, by_shard (K N,
-    /// statistics_columns(options)), shard by shard, folded in this order so that every rank gets
-    /// the same bits of M, A and loss:
+    /// statistics_columns(options.records)), shard by shard, folded in this order so that every
+    /// rank gets the same bits of M, A and records:
     ///
-    ///     factors (N, 2): c_n = g_n (1 + 2 z_loss log Z) exp(m - M) / A
-    ///                     d_n = c_n exp(z_y - m) - g_n (1 - eps) where `mine` owns the label, else
-    ///                     0; with soft-capped logits times 1 - (z_y / c)^2
-    ///     loss (N): loss_n, not weighted by g; 0 for ignored labels; may be empty. With top_two
-    ///     (2 N): then the margins P1 - P2, probabilities of the two likeliest tokens; 0 for
-    ///     ignored labels, and where both have the same logit
+    ///     factors (N, 2): c_n = g_n (1 + 2 z_loss log Z) exp(m - M) / A / T
+    ///                     d_n = (c_n exp(z_y - m) - g_n (1 - eps)) / T where `mine` owns the
+    ///                     label, else 0; with soft-capped logits times 1 - (z_y T / c)^2
+    ///     records (R N): the R records of `options`, one after the other, each of N tokens, not
+    ///                    weighted by g; 0 for ignored labels; may be empty
     ///
-    /// g_n is d(total loss) / d(loss_n). In evaluation `factors` is empty: only the losses are
-    /// formed.
+    /// g_n is d(total loss) / d(loss_n). In evaluation `factors` is empty: only records are formed.
     void (*combine_statistics)(Context& ctx, ConstTensor by_shard, std::span<const int32_t> labels,
-                               std::span<const float> g, const VocabularyShard& mine, int my_shard,
-                               const LossOptions& options, Tensor factors, std::span<float> loss);
+                               const TokenGradients& gradients, const VocabularyShard& mine,
+                               int my_shard, const LossOptions& options, Tensor factors,
+                               std::span<float> records);
+    /// Where a loss depends on the entropy, factors (N, 3) have a third column h, and c is made
+    /// with it; with eta_n = d(total loss) / d(entropy), H the entropy:
+    ///
+    ///     c_n = exp(m - M) / A (g_n - eta_n (m - log Z + H)) / T,  h_n = -exp(m - M) / A eta_n / T
+    ///     d_n = (-g_n (1 - p_y) - eta_n p_y (log p_y + H)) / T
+    ///
+    /// This makes exp_logits (N, v) = e (c + h log e) in place, 0 where e is 0, and c = 1: the
+    /// gradient of the logits without the label's part, for the products that follow.
+    void (*weigh_by_entropy)(Context& ctx, Tensor exp_logits, Tensor factors);
+    /// The clipped objective of policy_loss.hpp for N tokens: loss, g_n d loss_n / d(-logprob) and
+    /// g_n d loss_n / d entropy; 0 for ignored labels. logprob, labels, g and outputs (N); columns
+    /// (C, N) with C of `options` or more; entropy and entropy_gradient (N) if the entropy's
+    /// coefficient is not 0, else empty.
+    void (*policy_loss)(Context& ctx, const PolicyLossOptions& options,
+                        std::span<const int32_t> labels, std::span<const float> g,
+                        std::span<const float> logprob, std::span<const float> entropy,
+                        std::span<const float> columns, std::span<float> loss,
+                        std::span<float> gradient, std::span<float> entropy_gradient);
     /// Bytes of vocabulary_input_gradient()'s workspace, needed with label smoothing only.
     int64_t (*vocabulary_input_gradient_workspace_bytes)(int64_t hidden);
     /// This shard's addend of dX, in place: u_n = c_n u_n + d_n W_{y_n} - g_n eps/V sum_j W_j.

@@ -46,6 +46,7 @@ struct Sample {
         std::ranges::fill(labels, kIgnoredLabel);
         std::ranges::fill(loss_weights, 1.0F);
         std::ranges::fill(first_visible, 0);
+        std::ranges::fill(columns, 0.0F);
     }
 
     std::vector<int32_t> tokens;  ///< (s)
@@ -54,6 +55,9 @@ struct Sample {
     std::vector<float> loss_weights;
     /// (s): for every token the first token of its document, as an index into the sample.
     std::vector<int32_t> first_visible;
+    /// (SampleForm::columns, s): numbers for every token, which a TokenLoss reads, one column after
+    /// the other; empty if there are none.
+    std::vector<float> columns;
 };
 
 /// What a source's samples have besides tokens and a label for each: what no sample has costs
@@ -64,12 +68,14 @@ struct SampleForm {
     bool weighs_labels = false;
     bool separates_documents = false;  ///< a token sees its own document only
     bool resets_positions = false;     ///< with separates_documents: they begin anew with each
+    int64_t columns = 0;               ///< of Sample::columns
 
     /// What samples of either source have.
     friend SampleForm operator|(const SampleForm& a, const SampleForm& b) {
         return {.weighs_labels = a.weighs_labels || b.weighs_labels,
                 .separates_documents = a.separates_documents || b.separates_documents,
-                .resets_positions = a.resets_positions || b.resets_positions};
+                .resets_positions = a.resets_positions || b.resets_positions,
+                .columns = std::max(a.columns, b.columns)};
     }
 };
 

@@ -11,8 +11,11 @@
 #include "vocabpipe/pass_costs.hpp"
 #include "vocabpipe/recompute.hpp"
 #include "vocabpipe/schedule.hpp"
+#include "vocabpipe/token_loss.hpp"
+#include "vocabpipe/token_record.hpp"
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -79,10 +82,12 @@ struct StepWork {
     /// [microbatch] Tokens of its sequences: seq_length, or one of shorter_lengths. Empty: all have
     /// seq_length. They change neither the passes nor their order, only the programs.
     std::vector<int64_t> seq_lengths = {};
-    bool evaluation = false;  ///< only E, F and S, in the order of training, and the loss
-    bool optimizer = true;    ///< false: gradients only
-    bool training = true;     ///< false: no memory for gradients and moments either
-    bool scores = false;      ///< ModelPartition::scores; for evaluations
+    bool evaluation = false;          ///< only E, F and S, in the order of training, and the loss
+    bool optimizer = true;            ///< false: gradients only
+    bool training = true;             ///< false: no memory for gradients and moments either
+    TokenRecordOptions records = {};  ///< what every token leaves in OutputLayer::records()
+    std::shared_ptr<const TokenLoss> loss = nullptr;  ///< ModelPartition::loss; of training
+    bool hidden_sums = false;  ///< ModelPartition::hidden_sums; for evaluations
     /// ModelPartition::frozen. Passes that only frozen parameters need are left out.
     std::vector<bool> frozen = {};
 };

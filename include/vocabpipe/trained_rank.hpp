@@ -13,6 +13,7 @@
 #include <functional>
 #include <memory>
 #include <span>
+#include <vector>
 
 namespace vocabpipe {
 
@@ -80,6 +81,10 @@ public:
                     double learning_rate, const TrainStepOptions& options = {});
     /// Runs a plan without optimizer: gradients stay in parameters(), or losses in output().
     void run(std::span<const Microbatch> microbatches, size_t plan = 0);
+    /// A record of the tokens of the last step's microbatches, (microbatches, N): those that this
+    /// rank gave, on every rank of its pipeline. Collective. UsageError unless StepWork::records
+    /// asks for it.
+    [[nodiscard]] std::vector<float> records(TokenRecord record);
 
     /// Id in executor() of the program of the last step or run().
     [[nodiscard]] ProgramId program() const { return program_; }
@@ -112,6 +117,7 @@ private:
 
     Communicator& communicator_;
     Mesh mesh_;
+    TokenRecords stored_;  ///< StepWork::records; empty: none
     std::unique_ptr<ModelRank> model_;
     std::unique_ptr<OptimizerStep> optimizer_;  ///< null: gradients or evaluation only
     std::unique_ptr<Executor> executor_;

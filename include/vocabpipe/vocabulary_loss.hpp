@@ -3,9 +3,11 @@
 // form. Any negative label is ignored: it belongs to no shard, its loss is 0 and its g counts as
 // 0.
 //
-//     S   z = X W^T, e = exp(z - m), and four numbers per row     vocabulary_score
+//     S   z = X W^T, e = exp(z - m), and some numbers per row     vocabulary_score
 //     C1  all-gather of those numbers                              (transport)
-//         M, A over all shards; c_n, d_n per row                   combine_statistics
+//         M, A over all shards; records, c_n, d_n per row          combine_statistics
+//     L   a loss of records: g_n and gradients by the entropy      policy_loss, or yours
+//         e (c + h log e) where it depends on the entropy, in T    weigh_by_entropy
 //     U   u = e W, in S (one barrier) or in T (two barriers)       vocabulary_input_product
 //     dX  = sum over shards of c u + d W_y - g eps/V sum_j W_j     vocabulary_input_gradient
 //     dW  = e^T (c X), row y_n += d_n X_n, - eps/V sum_n g_n X_n   vocabulary_weight_gradient
@@ -18,7 +20,8 @@
 // two-barrier algorithm give the same bits.
 //
 // Soft-capped logits z = c tanh(X W^T / c): e is stored times dz/d(X W^T) = 1 - (z / c)^2, and d
-// carries the label's; everything after S is as above.
+// carries the label's; everything after S is as above. A temperature divides z, and c and d carry
+// its slope. Where some tokens are not allowed, their z is -infinity and their e is 0.
 //
 // N tokens, h hidden size, v rows of this shard, V rows over all shards, K shards.
 // Loss of token n, with log Z the log of the softmax denominator over all V logits:
@@ -26,18 +29,18 @@
 //     loss_n = log Z - (1 - eps) z_y - eps/V sum_j z_j + z_loss (log Z)^2
 #pragma once
 
+#include "vocabpipe/token_record.hpp"
+
+#include <concepts>
 #include <cstdint>
 #include <span>
 
 namespace vocabpipe::kernels {
 
-/// Columns of the statistics of one row (also StepSizes::kStatistics): m; a = sum exp(z - m) over
-/// all rows of the shard but the label's; z_y, or 0 if this shard does not own the label; sum of z,
-/// or 0 without label smoothing. An empty shard has m = -infinity, a = 0.
+/// Columns that the statistics of a row always have (also StepSizes::kStatistics): m; a = sum exp(z
+/// - m) over all rows of the shard but the label's; z_y, or 0 if this shard does not own the label;
+/// sum of z, or 0 without label smoothing. An empty shard has m = -infinity, a = 0.
 inline constexpr int64_t kStatistics = 4;
-/// With LossOptions::top_two: after those the two largest logits of the shard, the label's
-/// included, the larger one first; -infinity if it has fewer.
-inline constexpr int64_t kStatisticsWithTopTwo = 6;
 
 /// Rows [first_row, first_row + rows) of a vocabulary of `vocab_size` rows over all shards.
 struct VocabularyShard {
@@ -59,18 +62,53 @@ struct LossOptions {
     /// c: logits are c tanh(x w / c) (Gemma 2); 0: x w. Excludes label smoothing, for which the
     /// gradient would need another product.
     float logit_softcap = 0;
-    /// Adds the two largest logits to the statistics; combine_statistics() then returns by how much
-    /// the first is likelier than the second, without sending logits. For scoring samples.
-    bool top_two = false;
+    /// What combine_statistics() makes for every token. The loss is always among them.
+    TokenRecords records = {TokenRecord::loss};
+    /// Divides the logits; excludes label smoothing where it is not 1.
+    float temperature = 1;
+    /// Bit j % 32 of word j / 32, in the device's memory: whether row j of the shard is allowed;
+    /// null: all are. Excludes label smoothing, as a sum with -infinity says nothing.
+    const uint32_t* allowed = nullptr;
 
     /// Member by member.
     bool operator==(const LossOptions&) const = default;
 };
 
-/// Columns of the statistics with these options.
-[[nodiscard]] constexpr int64_t statistics_columns(const LossOptions& options) {
-    return options.top_two ? kStatisticsWithTopTwo : kStatistics;
+/// The column of sum exp(z - m) (z - m), over all rows of the shard but the label's; -1: there is
+/// none, as only the entropy needs it.
+[[nodiscard]] constexpr int64_t entropy_column(const TokenRecords& records) {
+    return records.has(TokenRecord::entropy) ? kStatistics : -1;
 }
+
+/// The first of two columns of the two largest logits of the shard, the label's included, the
+/// larger one first; -infinity if it has fewer. -1: there are none, as only the margin needs them.
+[[nodiscard]] constexpr int64_t top_two_column(const TokenRecords& records) {
+    if (!records.has(TokenRecord::margin)) return -1;
+    return kStatistics + (records.has(TokenRecord::entropy) ? 1 : 0);
+}
+
+/// Columns of the statistics that these records need.
+[[nodiscard]] constexpr int64_t statistics_columns(const TokenRecords& records) {
+    return kStatistics + (records.has(TokenRecord::entropy) ? 1 : 0) +
+           (records.has(TokenRecord::margin) ? 2 : 0);
+}
+
+/// Gradients of the total loss by what a token's loss is a function of.
+struct TokenGradients {
+    /// (N): g_n, by the loss: -log p of the label and what LossOptions add to it.
+    std::span<const float> loss;
+    /// (N): by the entropy; empty: the loss does not depend on it. Excludes a soft cap, label
+    /// smoothing and z-loss.
+    std::span<const float> entropy = {};
+
+    /// Of a loss without the entropy.
+    template <typename Weights>
+    requires std::convertible_to<const Weights&, std::span<const float>> TokenGradients(
+        const Weights& weights)
+        : loss(weights) {}  // NOLINT: stands for them
+    TokenGradients(std::span<const float> by_loss, std::span<const float> by_entropy)
+        : loss(by_loss), entropy(by_entropy) {}
+};
 
 /// Throws UsageError for a label >= vocab_size.
 void check_labels(std::span<const int32_t> labels, const VocabularyShard& shard);

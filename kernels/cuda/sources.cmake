@@ -26,6 +26,7 @@ set(VOCABPIPE_CUDA_KERNEL_SOURCES
   kernels/cuda/logits.cu
   kernels/cuda/memory.cpp
   kernels/cuda/operators.cpp
+  kernels/cuda/policy_loss.cu
   kernels/cuda/product_choices.cpp
   kernels/cuda/product_plan.cpp
   kernels/cuda/product_shape.cpp

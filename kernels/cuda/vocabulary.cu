@@ -55,6 +55,7 @@
 #include "kernels/cuda/row_additions.hpp"
 #include "kernels/cuda/row_sums.hpp"
 #include "kernels/cuda/vocabulary_score.cuh"
+#include "kernels/token_totals.hpp"
 #include "kernels/vocabulary_checks.hpp"
 
 namespace vocabpipe::kernels::cuda {
@@ -70,85 +71,75 @@ constexpr int64_t kColumnMultiple = 256;             ///< chunks: whole tiles of
 /// Writes the statistics of a shard without rows.
 __global__ void __launch_bounds__(kThreads)
     no_statistics_kernel(float* __restrict__ statistics, int64_t stride, int64_t tokens,
-                         bool top_two) {
+                         int64_t entropy, int64_t top_two) {
     const int64_t n = int64_t{blockIdx.x} * kThreads + threadIdx.x;
     if (n >= tokens) return;
     float* const row = statistics + n * stride;
     row[0] = -infinity();
     row[1] = row[2] = row[3] = 0;
-    if (top_two) row[4] = row[5] = -infinity();
+    if (entropy >= 0) row[entropy] = 0;
+    if (top_two >= 0) row[top_two] = row[top_two + 1] = -infinity();
 }
 
 struct Combination {
-    const float* by_shard;
-    int64_t stride, tokens, rows;
+    StatisticsOfShards statistics;
+    LossTerms terms;
     const int32_t* labels;
     const float* g;
-    int64_t mine;  ///< first row of this shard's statistics; -1: the shard is empty
+    const float* by_entropy;  ///< or null
+    int64_t mine;             ///< first row of this shard's statistics; -1: the shard is empty
     int64_t first_row, end_row;
-    double smoothing, uniform, z_loss, softcap;
     float* factors;  ///< or null
     int64_t factor_stride;
-    float* loss;   ///< or null
-    bool top_two;  ///< margins follow the losses
+    float* records;  ///< or null
+    int wanted;      ///< records
+    TokenRecord record[kEveryTokenRecord.size()];
 };
 
-/// A thread per token. In double, as on the host: rounding must not lose terms far from the
-/// maximum.
+/// A thread per token.
 __global__ void __launch_bounds__(kThreads) combine_kernel(Combination c) {
     const int64_t n = int64_t{blockIdx.x} * kThreads + threadIdx.x;
-    if (n >= c.tokens) return;
-    double max = -infinity();
-    for (int64_t at = n; at < c.rows; at += c.tokens) {
-        const double m = c.by_shard[at * c.stride];
-        max = max < m ? m : max;
-    }
-    double others = 0;
-    double label_logit = 0;
-    double logit_sum = 0;
-    TopTwo top{-infinity(), -infinity()};
-    for (int64_t at = n; at < c.rows; at += c.tokens) {
-        const float* const statistics = c.by_shard + at * c.stride;
-        others += statistics[1] * exp(statistics[0] - max);
-        label_logit += statistics[2];
-        logit_sum += statistics[3];
-        if (c.top_two) top.add({statistics[4], statistics[5]});
-    }
+    const int64_t tokens = c.statistics.tokens;
+    if (n >= tokens) return;
     const int32_t label = c.labels[n];
-    const double label_share = label < 0 ? 0.0 : exp(label_logit - max);
-    const double sum = others + label_share;
-    const double log_z = max + log(sum);
+    const TokenTotals totals = fold_token(c.statistics, n, label);
     if (c.factors != nullptr) {
+        const bool by_entropy = c.by_entropy != nullptr;
         const double weight = label < 0 ? 0.0 : static_cast<double>(c.g[n]);
-        double factor = 0;
-        double label_factor = 0;
-        if (weight != 0 && c.mine >= 0) {
-            // s = d loss / d log Z. d_n is g (s p_y - (1 - eps)) with p_y = 1 - others / A.
-            const double excess = 2.0 * c.z_loss * log_z;  // s - 1
-            const double m = c.by_shard[(c.mine + n) * c.stride];
-            factor = weight * (1 + excess) * exp(m - max) / sum;
-            if (label >= c.first_row && label < c.end_row) {
-                const double tanh = c.softcap > 0 ? label_logit / c.softcap : 0.0;
-                label_factor = weight * (excess + c.smoothing - (1 + excess) * others / sum) *
-                               (1 - tanh * tanh);
-            }
+        const double eta = label < 0 || !by_entropy ? 0.0 : static_cast<double>(c.by_entropy[n]);
+        TokenFactors made;
+        if ((weight != 0 || eta != 0) && c.mine >= 0) {
+            const double m = c.statistics.data[(c.mine + n) * c.statistics.stride];
+            made = by_entropy ? factors_of(totals, c.terms, m, weight, eta)
+                              : factors_of(totals, c.terms, m, weight);
         }
-        c.factors[n * c.factor_stride] = static_cast<float>(factor);
-        c.factors[n * c.factor_stride + 1] = static_cast<float>(label_factor);
+        const bool owned = label >= c.first_row && label < c.end_row;
+        c.factors[n * c.factor_stride] = static_cast<float>(made.softmax);
+        c.factors[n * c.factor_stride + 1] = owned ? static_cast<float>(made.label) : 0.0F;
+        if (by_entropy) c.factors[n * c.factor_stride + 2] = static_cast<float>(made.entropy);
     }
-    if (c.loss == nullptr) return;
-    double value = 0;
-    if (label >= 0) {
-        // -log p_y, by the form that does not cancel.
-        value = label_share > others ? log1p(others / label_share) : log_z - label_logit;
-        value += c.smoothing * label_logit - c.uniform * logit_sum + c.z_loss * log_z * log_z;
+    for (int i = 0; c.records != nullptr && i < c.wanted; ++i) {
+        c.records[i * tokens + n] =
+            label < 0 ? 0.0F : static_cast<float>(record_of(c.record[i], totals, c.terms));
     }
-    c.loss[n] = static_cast<float>(value);
-    if (!c.top_two) return;
-    const double margin = label < 0 ? 0.0
-                                    : -exp(top.first - max) / sum *
-                                          expm1(static_cast<double>(top.second) - top.first);
-    c.loss[c.tokens + n] = static_cast<float>(margin);
+}
+
+/// e = e (c + h log e), and c = 1; a block per token. 0 stays 0.
+template <typename T>
+__global__ void __launch_bounds__(kThreads)
+    weigh_kernel(T* __restrict__ exp_logits, int64_t stride, int64_t cols,
+                 float* __restrict__ factors, int64_t factor_stride) {
+    const int64_t n = blockIdx.x;
+    T* const e = exp_logits + n * stride;
+    float* const factor = factors + n * factor_stride;
+    const float c = factor[0];
+    const float h = factor[2];
+    __syncthreads();
+    for (int64_t j = threadIdx.x; j < cols; j += kThreads) {
+        const float value = to_float(e[j]);
+        e[j] = from_float<T>(value * (c + h * logf(fmaxf(value, FLT_MIN))));
+    }
+    if (threadIdx.x == 0) factor[0] = 1;
 }
 
 /// u_n = c_n u_n + d_n W_{y_n} - g_n uniform sum_j W_j; a block per token. row_sum null: without
@@ -272,7 +263,8 @@ void vocabulary_score(Context& ctx, ConstTensor x, ConstTensor w, std::span<cons
     if (tokens == 0) return;
     if (shard.rows == 0) {
         launch(ctx, no_statistics_kernel, blocks_for(tokens, kThreads), kThreads,
-               statistics.as<float>(), statistics.stride, tokens, options.top_two);
+               statistics.as<float>(), statistics.stride, tokens, entropy_column(options.records),
+               top_two_column(options.records));
         return;
     }
     const int64_t all_tokens = ctx.whole_rows(tokens);  // decides bits
@@ -285,6 +277,12 @@ void vocabulary_score(Context& ctx, ConstTensor x, ConstTensor w, std::span<cons
         const int64_t count = std::min(columns, shard.rows - begin);
         const Tensor xw(products, tokens, count, logit_stride(columns), DType::fp32);
         gemm(ctx, x, false, w.row_range(begin, count), true, xw, false);
+        if (options.allowed != nullptr) {
+            const int64_t blocks =
+                blocks_for(count, kScoreThreads) * int64_t{blocks_for(tokens, kForbiddenTokens)};
+            launch(ctx, forbid_kernel, static_cast<unsigned>(blocks), kScoreThreads, products,
+                   xw.stride, tokens, begin, static_cast<int>(count), options.allowed);
+        }
         const Chunk chunk{.products = products,
                           .product_stride = xw.stride,
                           .tokens = tokens,
@@ -294,35 +292,44 @@ void vocabulary_score(Context& ctx, ConstTensor x, ConstTensor w, std::span<cons
                           .first_row = shard.first_row,
                           .statistics = statistics.as<float>(),
                           .statistics_stride = statistics.stride,
-                          .want_logit_sum = options.label_smoothing > 0};
+                          .want_logit_sum = options.label_smoothing > 0,
+                          .top_two = top_two_column(options.records)};
         // Chunks begin at multiples of 256 columns, so the alignment of column 0 decides.
         const bool fours = four_fit(xw.data, xw.stride, size_of(DType::fp32)) &&
                            four_fit(exp_logits.data, exp_logits.stride, size_of(exp_logits.dtype));
         with_element_type(exp_logits.dtype, [&]<typename T>() {
-            const auto launch_with = [&]<int kRowThreads>(auto logit_of) {
+            const auto launch_with = [&]<int kRowThreads, bool kEntropy>(auto logit_of) {
                 using Cap = decltype(logit_of);
                 launch(ctx,
-                       fours ? score_kernel<T, kRowThreads, 4, Cap>
-                             : score_kernel<T, kRowThreads, 1, Cap>,
+                       fours ? score_kernel<T, kRowThreads, 4, kEntropy, Cap>
+                             : score_kernel<T, kRowThreads, 1, kEntropy, Cap>,
                        blocks_for(tokens, kScoreThreads / kRowThreads), kScoreThreads, chunk,
                        logit_of, exp_logits.as<T>(), exp_logits.stride);
             };
+            const auto with_entropy = [&]<int kRowThreads>(auto logit_of) {
+                if (options.records.has(TokenRecord::entropy)) {
+                    launch_with.template operator()<kRowThreads, true>(logit_of);
+                } else {
+                    launch_with.template operator()<kRowThreads, false>(logit_of);
+                }
+            };
             const auto score = [&](auto logit_of) {
-                if (options.top_two) {
+                if (chunk.top_two >= 0) {
                     launch(ctx, top_two_kernel<decltype(logit_of)>,
                            blocks_for(tokens, kScoreThreads / kWarpThreads), kScoreThreads, chunk,
                            logit_of);
                 }
                 if (all_tokens >= int64_t{kScoreWarpsPerSm} * ctx.cuda().multiprocessors()) {
-                    launch_with.template operator()<kWarpThreads>(logit_of);
+                    with_entropy.template operator()<kWarpThreads>(logit_of);
                 } else {
-                    launch_with.template operator()<kScoreThreads>(logit_of);
+                    with_entropy.template operator()<kScoreThreads>(logit_of);
                 }
             };
+            const float inverse_temperature = 1.0F / options.temperature;
             if (options.logit_softcap > 0) {
-                score(Softcapped{options.logit_softcap});
+                score(Softcapped{options.logit_softcap, inverse_temperature});
             } else {
-                score(Uncapped{});
+                score(Uncapped{inverse_temperature});
             }
         });
     }
@@ -333,31 +340,39 @@ void vocabulary_input_product(Context& ctx, ConstTensor exp_logits, ConstTensor 
 }
 
 void combine_statistics(Context& ctx, ConstTensor by_shard, std::span<const int32_t> labels,
-                        std::span<const float> g, const VocabularyShard& mine, int my_shard,
-                        const LossOptions& options, Tensor factors, std::span<float> loss) {
+                        const TokenGradients& gradients, const VocabularyShard& mine, int my_shard,
+                        const LossOptions& options, Tensor factors, std::span<float> records) {
     const int64_t tokens = token_count(labels);
     require_options(options);
-    require_combination(by_shard, tokens, g, my_shard, options, factors, loss);
-    if (tokens == 0 || (!factors && loss.empty())) return;
-    const double smoothing = options.label_smoothing;
-    launch(ctx, combine_kernel, blocks_for(tokens, kThreads), kThreads,
-           Combination{.by_shard = by_shard.as<float>(),
-                       .stride = by_shard.stride,
-                       .tokens = tokens,
-                       .rows = by_shard.rows,
-                       .labels = labels.data(),
-                       .g = g.data(),
-                       .mine = mine.rows > 0 ? my_shard * tokens : -1,
-                       .first_row = mine.first_row,
-                       .end_row = mine.first_row + mine.rows,
-                       .smoothing = smoothing,
-                       .uniform = smoothing / static_cast<double>(mine.vocab_size),
-                       .z_loss = options.z_loss,
-                       .softcap = options.logit_softcap,
-                       .factors = factors.as<float>(),
-                       .factor_stride = factors.stride,
-                       .loss = loss.data(),
-                       .top_two = options.top_two});
+    require_combination(by_shard, tokens, gradients, my_shard, options, factors, records);
+    if (tokens == 0 || (!factors && records.empty())) return;
+    Combination combination{.statistics = statistics_of_shards(by_shard, tokens, options),
+                            .terms = loss_terms(options, mine),
+                            .labels = labels.data(),
+                            .g = gradients.loss.data(),
+                            .by_entropy = gradients.entropy.data(),
+                            .mine = mine.rows > 0 ? my_shard * tokens : -1,
+                            .first_row = mine.first_row,
+                            .end_row = mine.first_row + mine.rows,
+                            .factors = factors.as<float>(),
+                            .factor_stride = factors.stride,
+                            .records = records.data(),
+                            .wanted = 0,
+                            .record = {}};
+    for (const TokenRecord record : options.records.list()) {
+        combination.record[combination.wanted++] = record;
+    }
+    launch(ctx, combine_kernel, blocks_for(tokens, kThreads), kThreads, combination);
+}
+
+void weigh_by_entropy(Context& ctx, Tensor exp_logits, Tensor factors) {
+    require_weigh_by_entropy(exp_logits, factors);
+    if (exp_logits.rows == 0) return;
+    with_element_type(exp_logits.dtype, [&]<typename T>() {
+        launch(ctx, weigh_kernel<T>, static_cast<unsigned>(exp_logits.rows), kThreads,
+               exp_logits.as<T>(), exp_logits.stride, exp_logits.cols, factors.as<float>(),
+               factors.stride);
+    });
 }
 
 /// None: the sum over W's rows is in the lane's workspace.

@@ -7,6 +7,7 @@
 // there are few tokens, whose chunks are wide.
 #pragma once
 
+#include <cfloat>
 #include <cstdint>
 
 #include "kernels/cuda/fast_exp2.cuh"
@@ -47,16 +48,21 @@ struct Logit {
     float z, slope;  ///< slope = dz / d(x w)
 };
 
-/// Turns a product x w into a logit. Two types, so that the case without a cap costs nothing.
+/// Turns a product x w into a logit; -infinity, of a token that is not allowed, stays. Two types,
+/// so that the case without a cap costs one multiplication.
 struct Uncapped {
-    __device__ __forceinline__ Logit operator()(float product) const { return {product, 1.0F}; }
+    float inverse_temperature;
+    __device__ __forceinline__ Logit operator()(float product) const {
+        return {product * inverse_temperature, 1.0F};
+    }
 };
 
 struct Softcapped {
-    float cap;
+    float cap, inverse_temperature;
     __device__ __forceinline__ Logit operator()(float product) const {
         const float tanh = tanhf(product / cap);
-        return {cap * tanh, 1.0F - tanh * tanh};
+        const float capped = product < -FLT_MAX ? product : cap * tanh;
+        return {capped * inverse_temperature, 1.0F - tanh * tanh};
     }
 };
 
@@ -71,6 +77,7 @@ struct Chunk {
     float* statistics;
     int64_t statistics_stride;
     bool want_logit_sum;
+    int64_t top_two;  ///< top_two_column()
 };
 
 /// Results of a pass over the columns of a row: all of them, or one thread's.
@@ -78,6 +85,7 @@ struct RowPart {
     float max = 0;
     double sum = 0;  ///< of exp(z - m), without the label's
     double logit_sum = 0;
+    double weighted = 0;  ///< of exp(z - m) (z - m), likewise; with kEntropy
 };
 
 /// The kThreads threads of a block that share a row: a warp, or all. Every reduction in a kernel
@@ -116,23 +124,26 @@ struct RowThreads {
         return value;
     }
     /// All threads get the sum, the warps' sums added in their order.
-    template <int kTag>
+    template <int kTag, bool kEntropy>
     [[nodiscard]] __device__ __forceinline__ static RowPart reduced(RowPart mine) {
-        RowPart whole{warp_max(mine.max), warp_sum(mine.sum), warp_sum(mine.logit_sum)};
+        RowPart whole{warp_max(mine.max), warp_sum(mine.sum), warp_sum(mine.logit_sum), 0};
+        if constexpr (kEntropy) whole.weighted = warp_sum(mine.weighted);
         if constexpr (!kAlone) {
             __shared__ float largest[kWarps];
-            __shared__ double sums[kWarps], logit_sums[kWarps];
+            __shared__ double sums[kWarps], logit_sums[kWarps], weighted[kWarps];
             if (threadIdx.x % kWarpThreads == 0) {
                 largest[warp()] = whole.max;
                 sums[warp()] = whole.sum;
                 logit_sums[warp()] = whole.logit_sum;
+                if constexpr (kEntropy) weighted[warp()] = whole.weighted;
             }
             __syncthreads();
-            whole = {largest[0], sums[0], logit_sums[0]};
+            whole = {largest[0], sums[0], logit_sums[0], kEntropy ? weighted[0] : 0};
             for (int i = 1; i < kWarps; ++i) {
                 whole.max = fmaxf(whole.max, largest[i]);
                 whole.sum += sums[i];
                 whole.logit_sum += logit_sums[i];
+                if constexpr (kEntropy) whole.weighted += weighted[i];
             }
         }
         return whole;
@@ -141,27 +152,31 @@ struct RowThreads {
 
 /// e = exp(z - m) dz / d(x w), the label's entry 0. One pass: a thread writes the elements that it
 /// reads. The result is the thread's own part.
-template <typename T, int kThreads, int kCount, typename Cap>
+template <typename T, int kThreads, int kCount, bool kEntropy, typename Cap>
 __device__ __forceinline__ RowPart write_exponentials(const float* __restrict__ products,
                                                       T* __restrict__ e, int count, int label,
                                                       float m, Cap logit_of) {
     constexpr int kAtOnce = 4;  // loads in flight per thread
     const int thread = RowThreads<kThreads>::thread();
-    RowPart part{-infinity(), 0, 0};
+    RowPart part{-infinity(), 0, 0, 0};
     float sum = 0;  // of a few terms, then added in double
     float logit_sum = 0;
+    float weighted = 0;
     const auto term = [&](float product, bool is_label) {
         const Logit logit = logit_of(product);
         part.max = fmaxf(part.max, logit.z);
         logit_sum += logit.z;
         const float exponent = is_label ? 0.0F : exponential<T>(logit.z - m);
         sum += exponent;
+        // The exponential is 0 below -200, and the product must be for -infinity, too.
+        if constexpr (kEntropy) weighted += exponent * fmaxf(logit.z - m, -200.0F);
         return exponent * logit.slope;
     };
     const auto collect = [&] {
         part.sum += sum;
         part.logit_sum += logit_sum;
-        sum = logit_sum = 0;
+        part.weighted += weighted;
+        sum = logit_sum = weighted = 0;
     };
     const int vectors = count / kCount;
     for (int first = thread; first < vectors; first += kThreads * kAtOnce) {
@@ -192,7 +207,7 @@ __device__ __forceinline__ RowPart write_exponentials(const float* __restrict__ 
 
 /// kThreads of a block's threads per token: writes this chunk's columns of exp_logits and updates
 /// the statistics so far. `exp_logits` is the shard's, from column 0.
-template <typename T, int kThreads, int kCount, typename Cap>
+template <typename T, int kThreads, int kCount, bool kEntropy, typename Cap>
 __global__ void __launch_bounds__(kScoreThreads)
     score_kernel(Chunk chunk, Cap logit_of, T* __restrict__ exp_logits, int64_t exp_logits_stride) {
     using Row = RowThreads<kThreads>;
@@ -209,30 +224,37 @@ __global__ void __launch_bounds__(kScoreThreads)
     const bool first = chunk.begin == 0;
 
     float m = 0;
-    double before = 0;  // sum of the earlier chunks; thread 0 only
+    // Sums of the earlier chunks; thread 0 only.
+    double before = 0;
+    double weighted_before = 0;
     if (first) {
         float largest = -infinity();
         for (int at = thread; at < chunk.count && at < kReferenceColumns; at += kThreads) {
             largest = fmaxf(largest, products[at]);
         }
-        m = logit_of(Row::template max<0>(largest)).z;
+        // Finite, so that z - m is never the difference of two infinities where no token is
+        // allowed.
+        m = fmaxf(logit_of(Row::template max<0>(largest)).z, -FLT_MAX);
     } else {
         m = Row::from_first(statistics);
         if (thread == 0) before = statistics[1];
+        if (kEntropy && thread == 0) weighted_before = statistics[kStatistics];
     }
     const auto write = [&] {
-        return write_exponentials<T, kThreads, kCount>(products, row + chunk.begin, chunk.count,
-                                                       label, m, logit_of);
+        return write_exponentials<T, kThreads, kCount, kEntropy>(products, row + chunk.begin,
+                                                                 chunk.count, label, m, logit_of);
     };
-    RowPart part = Row::template reduced<1>(write());
+    RowPart part = Row::template reduced<1, kEntropy>(write());
     if (part.max > m + kSlack) {
-        const double factor = exp(static_cast<double>(m) - part.max);
+        const double raised = static_cast<double>(part.max) - m;
+        const double factor = exp(-raised);
         for (int64_t at = thread; at < chunk.begin; at += kThreads) {
             row[at] = from_float<T>(to_float(row[at]) * static_cast<float>(factor));
         }
+        weighted_before = factor * (weighted_before - before * raised);
         before *= factor;
         m = part.max;
-        part = Row::template reduced<2>(write());
+        part = Row::template reduced<2, kEntropy>(write());
     }
     if (thread != 0) return;
     statistics[0] = m;
@@ -244,6 +266,9 @@ __global__ void __launch_bounds__(kScoreThreads)
     }
     const double logit_sum = (first ? 0.0 : statistics[3]) + part.logit_sum;
     statistics[3] = chunk.want_logit_sum ? static_cast<float>(logit_sum) : 0.0F;
+    if (kEntropy) {
+        statistics[kStatistics] = static_cast<float>(weighted_before + part.weighted);
+    }
 }
 
 /// The two largest logits so far; equal ones count twice. NaN is ignored.
@@ -260,6 +285,26 @@ struct TopTwo {
         add(other.second);
     }
 };
+
+/// Tokens that a thread of forbid_kernel goes through.
+inline constexpr int kForbiddenTokens = 64;
+
+/// -infinity in the columns of a chunk that `allowed` forbids: a thread per column and
+/// kForbiddenTokens tokens. A pass of its own, which only writes, so that training pays nothing for
+/// it.
+__global__ void __launch_bounds__(kScoreThreads)
+    forbid_kernel(float* __restrict__ products, int64_t stride, int64_t tokens, int64_t begin,
+                  int count, const uint32_t* __restrict__ allowed) {
+    const int64_t columns = (count + kScoreThreads - 1) / kScoreThreads;
+    const int64_t column = blockIdx.x % columns * kScoreThreads + threadIdx.x;
+    if (column >= count) return;
+    const int64_t at = begin + column;
+    if ((allowed[at / 32] >> (at % 32) & 1U) != 0) return;
+    const int64_t first = blockIdx.x / columns * kForbiddenTokens;
+    for (int64_t n = first; n < tokens && n < first + kForbiddenTokens; ++n) {
+        products[n * stride + column] = -infinity();
+    }
+}
 
 /// A warp per token: the two largest logits of this chunk and of those before it, stored after the
 /// other statistics. A separate pass over the products, so that training pays nothing for it. The
@@ -279,7 +324,7 @@ __global__ void __launch_bounds__(kScoreThreads) top_two_kernel(Chunk chunk, Cap
         top.add(other);
     }
     if (lane != 0) return;
-    float* const two = chunk.statistics + n * chunk.statistics_stride + kStatistics;
+    float* const two = chunk.statistics + n * chunk.statistics_stride + chunk.top_two;
     TopTwo all{-infinity(), -infinity()};
     if (chunk.begin > 0) all = {two[0], two[1]};
     // A chunk of one column has no second.

@@ -13,17 +13,22 @@ namespace {
 
 constexpr int64_t kLanes = 16;
 
-}  // namespace
-
-ExponentialRow exponential_row(const float* z, float m, uint16_t* e, int64_t count) {
+template <bool kEntropy>
+ExponentialRow make_row(const float* z, float m, uint16_t* e, int64_t count) {
     const __m512 none = _mm512_set1_ps(-__builtin_inff());
     const __m512 shift = _mm512_set1_ps(m);
     __m512 sum[2] = {_mm512_setzero_ps(), _mm512_setzero_ps()};
     __m512 largest[2] = {none, none};
+    __m512 weighted[2] = {_mm512_setzero_ps(), _mm512_setzero_ps()};
+    const __m512 least = _mm512_set1_ps(-200.0F);  // exp() is 0 there, and the product too
     const auto add = [&](__m512 values, int lane) {
         largest[lane] = _mm512_max_ps(values, largest[lane]);
-        const __m512 power = exp(_mm512_sub_ps(values, shift));
+        const __m512 exponent = _mm512_sub_ps(values, shift);
+        const __m512 power = exp(exponent);
         sum[lane] = _mm512_add_ps(sum[lane], power);
+        if constexpr (kEntropy) {
+            weighted[lane] = _mm512_fmadd_ps(power, _mm512_max_ps(exponent, least), weighted[lane]);
+        }
         return power;
     };
     int64_t j = 0;
@@ -39,7 +44,18 @@ ExponentialRow exponential_row(const float* z, float m, uint16_t* e, int64_t cou
         _mm256_mask_storeu_epi16(e + j, mask, reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(last)));
     }
     return {_mm512_reduce_add_ps(_mm512_add_ps(sum[0], sum[1])),
-            _mm512_reduce_max_ps(_mm512_max_ps(largest[0], largest[1]))};
+            _mm512_reduce_max_ps(_mm512_max_ps(largest[0], largest[1])),
+            _mm512_reduce_add_ps(_mm512_add_ps(weighted[0], weighted[1]))};
+}
+
+}  // namespace
+
+ExponentialRow exponential_row(const float* z, float m, uint16_t* e, int64_t count) {
+    return make_row<false>(z, m, e, count);
+}
+
+ExponentialRow exponential_row_for_entropy(const float* z, float m, uint16_t* e, int64_t count) {
+    return make_row<true>(z, m, e, count);
 }
 
 }  // namespace vocabpipe::kernels::host
@@ -49,6 +65,10 @@ ExponentialRow exponential_row(const float* z, float m, uint16_t* e, int64_t cou
 namespace vocabpipe::kernels::host {
 
 ExponentialRow exponential_row(const float*, float, uint16_t*, int64_t) {
+    return {};
+}
+
+ExponentialRow exponential_row_for_entropy(const float*, float, uint16_t*, int64_t) {
     return {};
 }
 

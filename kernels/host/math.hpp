@@ -35,6 +35,35 @@ namespace vocabpipe::kernels::host {
     return p * power(half) * power(exponent - half);
 }
 
+/// x, but not below -200, where exp(x) is 0: so that exp(x) times it is 0 for -infinity, too.
+[[nodiscard]] inline float finite_exponent(float x) {
+    return x < -200.0F ? -200.0F : x;
+}
+
+/// log(x) of a normal x, within 3 ulp; below 2^-126 that of 2^-126, so that 0 times it is 0. NaN
+/// stays NaN.
+[[nodiscard]] inline float fast_log(float x) {
+    x = x < 0x1p-126F ? 0x1p-126F : x;
+    // m in [sqrt(1/2), sqrt(2)) times 2^e; NaN's mantissa would make a number of it.
+    const int32_t bits = std::bit_cast<int32_t>(x);
+    const int32_t e = (bits - 0x3f3504f3) >> 23;
+    const float f =
+        std::bit_cast<float>(bits - static_cast<int32_t>(static_cast<uint32_t>(e) << 23)) - 1.0F;
+    const auto exponent = static_cast<float>(e);
+    float p = 7.0376836292e-2F;  // minimax polynomial of Cephes' logf
+    p = p * f - 1.1514610310e-1F;
+    p = p * f + 1.1676998740e-1F;
+    p = p * f - 1.2420140846e-1F;
+    p = p * f + 1.4249322787e-1F;
+    p = p * f - 1.6668057665e-1F;
+    p = p * f + 2.0000714765e-1F;
+    p = p * f - 2.4999993993e-1F;
+    p = p * f + 3.3333331174e-1F;
+    const float square = f * f;
+    const float tail = f * square * p - 2.12194440e-4F * exponent - 0.5F * square;
+    return (f + tail) + 0.693359375F * exponent;
+}
+
 /// tanh(x), relative error a few ulp; NaN stays NaN.
 [[nodiscard]] inline float fast_tanh(float x) {
     const float magnitude = x < 0.0F ? -x : x;

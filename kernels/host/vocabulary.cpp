@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <vector>
 
 #include "kernels/bf16.hpp"
 #include "kernels/check.hpp"
@@ -15,6 +16,7 @@
 #include "kernels/host/matmul.hpp"
 #include "kernels/host/parallel.hpp"
 #include "kernels/host/softcap.hpp"
+#include "kernels/token_totals.hpp"
 #include "kernels/vocabulary_checks.hpp"
 
 namespace vocabpipe::kernels::host {
@@ -22,6 +24,9 @@ namespace vocabpipe::kernels::host {
 namespace {
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
+/// Least reference point: finite, so that z - m is never the difference of two infinities where no
+/// token is allowed.
+constexpr float kLowest = std::numeric_limits<float>::lowest();
 
 /// A row's reference point m follows its logits only when one is this far above it: exp(30) = 1e13
 /// is harmless in fp32 and bf16, and rescaling what was stored costs another pass over it.
@@ -130,20 +135,37 @@ float sum(const float* z, int64_t count) {
     return total;
 }
 
-/// e = exp(z - m), times the slope of z's cap, rounded to T; returns the sum of the unrounded exp(z
-/// - m). e may be z.
-template <bool kCapped, typename T>
-float exponentials(const float* z, float m, float cap, T* e, int64_t count) {
+/// -infinity where bit `begin` + j of `allowed` is 0; begin is a multiple of 32.
+void forbid(float* z, const uint32_t* allowed, int64_t begin, int64_t count) {
+    const uint32_t* const words = allowed + begin / 32;
+    for (int64_t j = 0; j < count; ++j) {
+        if ((words[j / 32] >> (j % 32) & 1U) == 0) z[j] = -kInfinity;
+    }
+}
+
+/// Sums over columns of a row, before rounding.
+struct ExponentialSums {
+    float sum = 0;       ///< of exp(z - m)
+    float weighted = 0;  ///< of exp(z - m) (z - m), with kEntropy
+};
+
+/// e = exp(z - m), times the slope of z's cap, rounded to T. e may be z. `cap`: of z, the
+/// temperature in it.
+template <bool kCapped, bool kEntropy, typename T>
+ExponentialSums exponentials(const float* z, float m, float cap, T* e, int64_t count) {
     const float inverse_cap = kCapped ? 1.0F / cap : 0.0F;
     float total = 0;
-#pragma omp simd reduction(+ : total)
+    float weighted = 0;
+#pragma omp simd reduction(+ : total, weighted)
     for (int64_t j = 0; j < count; ++j) {
-        const float exponential = fast_exp(z[j] - m);
+        const float exponent = z[j] - m;
+        const float exponential = fast_exp(exponent);
         total += exponential;
+        if (kEntropy) weighted += exponential * finite_exponent(exponent);
         e[j] =
             from_float<T>(kCapped ? exponential * soft_cap_slope(z[j], inverse_cap) : exponential);
     }
-    return total;
+    return {total, weighted};
 }
 
 template <typename T>
@@ -154,7 +176,8 @@ void scale(T* e, float factor, int64_t count) {
 
 /// State of one row after some of its columns.
 struct RowState {
-    double sum = 0;  ///< of exp(z - m), without the label's
+    double sum = 0;       ///< of exp(z - m), without the label's
+    double weighted = 0;  ///< of exp(z - m) (z - m), likewise; for the entropy
     double logit_sum = 0;
     float m = 0;
     float label_logit = 0;
@@ -168,35 +191,52 @@ void add_columns(RowState& state, float* z, T* exp_logits, int64_t begin, int64_
                  int64_t label, const LossOptions& options, float* two, bool wide) {
     const float cap = options.logit_softcap;
     if (cap > 0) soft_cap(z, count, 1, cap);
+    if (options.temperature != 1) scale(z, 1.0F / options.temperature, count);
+    if (options.allowed != nullptr) forbid(z, options.allowed, begin, count);
     if (two != nullptr) keep_two_largest(z, count, two);
     T* const e = exp_logits + begin;
     // The pass over exponentials also finds the maximum; they seldom have to be computed again.
     float max = begin == 0 || !wide ? maximum(z, count) : -kInfinity;
-    if (begin == 0) state = {.m = max};
+    if (begin == 0) state = {.m = std::max(max, kLowest)};
     if (options.label_smoothing > 0) state.logit_sum += sum(z, count);
     const bool has_label = label >= begin && label < begin + count;
     if (has_label) {
         state.label_logit = z[label - begin];
         z[label - begin] = -kInfinity;  // its exponential is exactly 0
     }
+    const bool entropy = options.records.has(TokenRecord::entropy);
     if constexpr (std::is_same_v<T, Bf16>) {
         if (wide) {
-            const ExponentialRow made = exponential_row(z, state.m, &e->bits, count);
+            const ExponentialRow made =
+                entropy ? exponential_row_for_entropy(z, state.m, &e->bits, count)
+                        : exponential_row(z, state.m, &e->bits, count);
             max = has_label ? std::max(made.largest, state.label_logit) : made.largest;
             if (!(max > state.m + kSlack)) {
                 state.sum += made.sum;
+                state.weighted += made.weighted;
                 return;
             }
         }
     }
     if (max > state.m + kSlack) {
-        const double factor = std::exp(static_cast<double>(state.m) - max);
+        const double raised = static_cast<double>(max) - state.m;
+        const double factor = std::exp(-raised);
         scale(exp_logits, static_cast<float>(factor), begin);
+        state.weighted = factor * (state.weighted - state.sum * raised);
         state.sum *= factor;
         state.m = max;
     }
-    state.sum += cap > 0 ? exponentials<true>(z, state.m, cap, e, count)
-                         : exponentials<false>(z, state.m, cap, e, count);
+    const ExponentialSums made = [&] {
+        const float capped_at = cap / options.temperature;
+        if (entropy) {
+            return cap > 0 ? exponentials<true, true>(z, state.m, capped_at, e, count)
+                           : exponentials<false, true>(z, state.m, cap, e, count);
+        }
+        return cap > 0 ? exponentials<true, false>(z, state.m, capped_at, e, count)
+                       : exponentials<false, false>(z, state.m, cap, e, count);
+    }();
+    state.sum += made.sum;
+    state.weighted += made.weighted;
 }
 
 template <typename T>
@@ -236,35 +276,6 @@ void weighted_row_sum(Context& ctx, ConstTensor values, double* total, Weight&& 
     }
 }
 
-/// One row over all shards. In double: rounding must not lose terms far from the maximum.
-struct RowTotals {
-    double max = -std::numeric_limits<double>::infinity();  ///< M
-    double others = 0;  ///< sum over all rows but the label's of exp(z - M)
-    double label = 0;   ///< exp(z_y - M)
-    double label_logit = 0;
-    double logit_sum = 0;
-    std::array<float, 2> two{-kInfinity, -kInfinity};  ///< largest logits of all, with top_two
-};
-
-RowTotals fold_statistics(ConstTensor by_shard, std::span<const int32_t> labels, int64_t n) {
-    const int64_t tokens = token_count(labels);
-    RowTotals totals;
-    for (int64_t at = n; at < by_shard.rows; at += tokens) {
-        totals.max = std::max<double>(totals.max, row(by_shard, at)[0]);
-    }
-    for (int64_t at = n; at < by_shard.rows; at += tokens) {
-        const float* const statistics = row(by_shard, at);
-        totals.others += statistics[1] * std::exp(statistics[0] - totals.max);
-        totals.label_logit += statistics[2];
-        totals.logit_sum += statistics[3];
-        keep_two_largest(statistics + kStatistics, by_shard.cols - kStatistics, totals.two.data());
-    }
-    if (labels[static_cast<size_t>(n)] >= 0) {
-        totals.label = std::exp(totals.label_logit - totals.max);
-    }
-    return totals;
-}
-
 }  // namespace
 
 int64_t vocabulary_score_workspace_bytes(int64_t tokens, int64_t rows, DType type) {
@@ -280,17 +291,16 @@ void vocabulary_score(Context& ctx, ConstTensor x, ConstTensor w, std::span<cons
     require_score(x, w, tokens, shard, options, exp_logits, statistics);
     require_options(options);
     check_labels(labels, shard);
-    if (options.top_two) {
-        for (int64_t n = 0; n < tokens; ++n)
-            std::fill_n(row(statistics, n) + kStatistics, 2, -kInfinity);
+    const int64_t entropy = entropy_column(options.records);
+    const int64_t top_two = top_two_column(options.records);
+    for (int64_t n = 0; n < tokens; ++n) {
+        // What an empty shard has, and no logit has been found yet.
+        float* const out = row(statistics, n);
+        std::fill_n(out, statistics.cols, 0.0F);
+        out[0] = -kInfinity;
+        if (top_two >= 0) std::fill_n(out + top_two, 2, -kInfinity);
     }
-    if (shard.rows == 0) {
-        for (int64_t n = 0; n < tokens; ++n) {
-            const std::array<float, kStatistics> none{-kInfinity, 0, 0, 0};
-            std::copy(none.begin(), none.end(), row(statistics, n));
-        }
-        return;
-    }
+    if (shard.rows == 0) return;
 
     const bool wide = x.dtype == DType::bf16 && options.logit_softcap == 0 &&
                       multiplies_with_avx512(ctx.engine(), x.dtype);
@@ -312,7 +322,7 @@ void vocabulary_score(Context& ctx, ConstTensor x, ConstTensor w, std::span<cons
                 parallel_ranges(ctx, rows, z.size(), [&](int64_t from, int64_t to) {
                     for (int64_t n = from; n < to; ++n) {
                         float* const two =
-                            options.top_two ? row(statistics, first + n) + kStatistics : nullptr;
+                            top_two >= 0 ? row(statistics, first + n) + top_two : nullptr;
                         add_columns(states[n], row(z, n), stored.as<T>() + n * stored.stride, begin,
                                     count, row_of(labels, shard, first + n), options, two, wide);
                     }
@@ -327,6 +337,7 @@ void vocabulary_score(Context& ctx, ConstTensor x, ConstTensor w, std::span<cons
             out[1] = static_cast<float>(state.sum);
             out[2] = state.label_logit;
             out[3] = static_cast<float>(state.logit_sum);
+            if (entropy >= 0) out[entropy] = static_cast<float>(state.weighted);
         }
     }
 }
@@ -340,55 +351,63 @@ void vocabulary_input_product(Context& ctx, ConstTensor exp_logits, ConstTensor 
 }
 
 void combine_statistics(Context& ctx, ConstTensor by_shard, std::span<const int32_t> labels,
-                        std::span<const float> g, const VocabularyShard& mine, int my_shard,
-                        const LossOptions& options, Tensor factors, std::span<float> loss) {
+                        const TokenGradients& gradients, const VocabularyShard& mine, int my_shard,
+                        const LossOptions& options, Tensor factors, std::span<float> records) {
     const int64_t tokens = token_count(labels);
-    require_combination(by_shard, tokens, g, my_shard, options, factors, loss);
+    require_combination(by_shard, tokens, gradients, my_shard, options, factors, records);
     require_options(options);
-    const double eps = options.label_smoothing;
-    const double uniform = eps / static_cast<double>(mine.vocab_size);
+    const LossTerms terms = loss_terms(options, mine);
+    const StatisticsOfShards statistics = statistics_of_shards(by_shard, tokens, options);
+    const std::vector<TokenRecord> wanted = options.records.list();
     // About 20 ns per exponential: some thousand are worth a team.
     parallel_ranges(ctx, tokens, by_shard.rows * 16, [&](int64_t begin, int64_t end) {
         for (int64_t n = begin; n < end; ++n) {
-            const RowTotals totals = fold_statistics(by_shard, labels, n);
-            const double sum = totals.others + totals.label;  // A
-            const double log_z = totals.max + std::log(sum);
-            const double weight = weight_of(labels, g, n);
-            double c = 0;
-            double d = 0;
-            if (weight != 0 && mine.rows > 0) {
-                // s = d loss / d log Z. d_n is g (s p_y - (1 - eps)) with p_y = 1 - others / A.
-                const double excess = 2.0 * options.z_loss * log_z;  // s - 1
-                const double m = row(by_shard, my_shard * tokens + n)[0];
-                c = weight * (1 + excess) * std::exp(m - totals.max) / sum;
-                if (mine.owns(labels[static_cast<size_t>(n)])) {
-                    const double tanh =
-                        options.logit_softcap > 0 ? totals.label_logit / options.logit_softcap : 0;
-                    d = weight * (excess + eps - (1 + excess) * totals.others / sum) *
-                        (1 - tanh * tanh);
-                }
-            }
+            const int32_t label = labels[static_cast<size_t>(n)];
+            const TokenTotals totals = fold_token(statistics, n, label);
             if (factors) {
-                row(factors, n)[0] = static_cast<float>(c);
-                row(factors, n)[1] = static_cast<float>(d);
+                const bool by_entropy = !gradients.entropy.empty();
+                const double weight = weight_of(labels, gradients.loss, n);
+                const double eta = by_entropy ? weight_of(labels, gradients.entropy, n) : 0;
+                TokenFactors made;
+                if ((weight != 0 || eta != 0) && mine.rows > 0) {
+                    const double m = row(by_shard, my_shard * tokens + n)[0];
+                    made = by_entropy ? factors_of(totals, terms, m, weight, eta)
+                                      : factors_of(totals, terms, m, weight);
+                }
+                row(factors, n)[0] = static_cast<float>(made.softmax);
+                row(factors, n)[1] = mine.owns(label) ? static_cast<float>(made.label) : 0.0F;
+                if (by_entropy) row(factors, n)[2] = static_cast<float>(made.entropy);
             }
-            if (loss.empty()) continue;
-            double value = 0;
-            if (labels[static_cast<size_t>(n)] >= 0) {
-                // -log p_y, by the form that does not cancel.
-                value = totals.label > totals.others ? std::log1p(totals.others / totals.label)
-                                                     : log_z - totals.label_logit;
-                value += eps * totals.label_logit - uniform * totals.logit_sum +
-                         options.z_loss * log_z * log_z;
+            for (size_t i = 0; i < wanted.size() && !records.empty(); ++i) {
+                records[i * static_cast<size_t>(tokens) + static_cast<size_t>(n)] =
+                    label < 0 ? 0.0F : static_cast<float>(record_of(wanted[i], totals, terms));
             }
-            loss[static_cast<size_t>(n)] = static_cast<float>(value);
-            if (!options.top_two) continue;
-            const auto [first, second] = totals.two;
-            const double margin = labels[static_cast<size_t>(n)] < 0
-                                      ? 0
-                                      : -std::exp(first - totals.max) / sum *
-                                            std::expm1(static_cast<double>(second) - first);
-            loss[static_cast<size_t>(tokens + n)] = static_cast<float>(margin);
+        }
+    });
+}
+
+void weigh_by_entropy(Context& ctx, Tensor exp_logits, Tensor factors) {
+    require_weigh_by_entropy(exp_logits, factors);
+    // Some rows at a time, between polls.
+    const int64_t rows_per_poll = std::max<int64_t>(
+        kBytesPerPoll / std::max<int64_t>(exp_logits.cols * size_of(exp_logits.dtype), 1), 1);
+    with_type(exp_logits.dtype, [&]<typename T>() {
+        for (int64_t begin = 0; begin < exp_logits.rows; begin += rows_per_poll) {
+            const int64_t rows = std::min(rows_per_poll, exp_logits.rows - begin);
+            parallel_ranges(ctx, rows, rows * exp_logits.cols * 8, [&](int64_t from, int64_t to) {
+                for (int64_t n = begin + from; n < begin + to; ++n) {
+                    T* const e = exp_logits.as<T>() + n * exp_logits.stride;
+                    const float c = row(factors, n)[0];
+                    const float h = row(factors, n)[2];
+#pragma omp simd
+                    for (int64_t j = 0; j < exp_logits.cols; ++j) {
+                        const float value = to_float(e[j]);
+                        e[j] = from_float<T>(value * (c + h * fast_log(value)));
+                    }
+                    row(factors, n)[0] = 1;
+                }
+            });
+            ctx.poll();
         }
     });
 }

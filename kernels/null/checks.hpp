@@ -42,6 +42,7 @@ concept HasSharedChecks = std::same_as<Name, names::layer_norm_forward> ||
     std::same_as<Name, names::grouped_linear_backward_input> ||
     std::same_as<Name, names::grouped_linear_backward_weight> ||
     std::same_as<Name, names::vocabulary_score> || std::same_as<Name, names::combine_statistics> ||
+    std::same_as<Name, names::weigh_by_entropy> || std::same_as<Name, names::policy_loss> ||
     std::same_as<Name, names::vocabulary_input_gradient> ||
     std::same_as<Name, names::vocabulary_weight_gradient> ||
     std::same_as<Name, names::sum_reports> || std::same_as<Name, names::update_correction_bias>;
@@ -222,10 +223,23 @@ inline void check(names::vocabulary_score, Context&, ConstTensor x, ConstTensor 
     require_options(options);
 }
 inline void check(names::combine_statistics, Context&, ConstTensor by_shard,
-                  std::span<const int32_t> labels, std::span<const float> g, const VocabularyShard&,
-                  int my_shard, const LossOptions& options, Tensor factors, std::span<float> loss) {
-    require_combination(by_shard, std::ssize(labels), g, my_shard, options, factors, loss);
+                  std::span<const int32_t> labels, const TokenGradients& gradients,
+                  const VocabularyShard&, int my_shard, const LossOptions& options, Tensor factors,
+                  std::span<float> records) {
+    require_combination(by_shard, std::ssize(labels), gradients, my_shard, options, factors,
+                        records);
     require_options(options);
+}
+inline void check(names::weigh_by_entropy, Context&, Tensor exp_logits, Tensor factors) {
+    require_weigh_by_entropy(exp_logits, factors);
+}
+inline void check(names::policy_loss, Context&, const PolicyLossOptions& options,
+                  std::span<const int32_t> labels, std::span<const float> g,
+                  std::span<const float> logprob, std::span<const float> entropy,
+                  std::span<const float> columns, std::span<float> loss, std::span<float> gradient,
+                  std::span<float> entropy_gradient) {
+    require_policy_loss(options, labels, g, logprob, entropy, columns, loss, gradient,
+                        entropy_gradient);
 }
 inline void check(names::vocabulary_input_gradient, Context&, Tensor u, ConstTensor factors,
                   ConstTensor w, std::span<const int32_t> labels, std::span<const float>,

@@ -15,8 +15,9 @@ namespace vocabpipe::kernels::reference {
 #define VOCABPIPE_DEVICE_OPERATOR(name)
 #include "kernels/operator_list.inc"
 
-/// The losses that combine_statistics() reports, before they are rounded to float.
-void row_losses(Context& ctx, ConstTensor by_shard, std::span<const int32_t> labels,
-                const VocabularyShard& mine, const LossOptions& options, std::span<double> loss);
+/// A record (N) of combine_statistics(), before it is rounded to float.
+void token_record(Context& ctx, ConstTensor by_shard, std::span<const int32_t> labels,
+                  const VocabularyShard& mine, const LossOptions& options, TokenRecord record,
+                  std::span<double> values);
 
 }  // namespace vocabpipe::kernels::reference

@@ -53,7 +53,8 @@ struct RowTotals {
     double label = 0;   ///< exp(z_y - M)
     double label_logit = 0;
     double logit_sum = 0;
-    double first = -std::numeric_limits<double>::infinity();  ///< logit of all; with top_two
+    double weighted = 0;  ///< sum over all rows of exp(z - M) (z - M), for the entropy
+    double first = -std::numeric_limits<double>::infinity();  ///< logit of all, for the margin
     double second = -std::numeric_limits<double>::infinity();
 
     void add_top(double logit) {
@@ -64,6 +65,7 @@ struct RowTotals {
             second = logit;
         }
     }
+    [[nodiscard]] double entropy() const { return std::log(sum()) - weighted / sum(); }
     /// P1 - P2.
     [[nodiscard]] double margin() const {
         return -std::exp(first - max) / sum() * std::expm1(second - first);
@@ -76,7 +78,10 @@ struct RowTotals {
     }
 };
 
-RowTotals fold_statistics(ConstTensor by_shard, std::span<const int32_t> labels, int64_t n) {
+RowTotals fold_statistics(ConstTensor by_shard, std::span<const int32_t> labels,
+                          const LossOptions& options, int64_t n) {
+    const int64_t entropy = entropy_column(options.records);
+    const int64_t top_two = top_two_column(options.records);
     const int64_t tokens = token_count(labels);
     RowTotals totals;
     totals.max = -std::numeric_limits<double>::infinity();
@@ -87,12 +92,20 @@ RowTotals fold_statistics(ConstTensor by_shard, std::span<const int32_t> labels,
         totals.others += get(by_shard, row, 1) * std::exp(get(by_shard, row, 0) - totals.max);
         totals.label_logit += get(by_shard, row, 2);
         totals.logit_sum += get(by_shard, row, 3);
-        for (int64_t col = kStatistics; col < by_shard.cols; ++col) {
-            totals.add_top(get(by_shard, row, col));
+        for (int64_t i = 0; top_two >= 0 && i < 2; ++i) {
+            totals.add_top(get(by_shard, row, top_two + i));
+        }
+        if (entropy >= 0 && get(by_shard, row, 1) > 0) {
+            const double m = get(by_shard, row, 0) - totals.max;
+            totals.weighted +=
+                std::exp(m) * (get(by_shard, row, entropy) + get(by_shard, row, 1) * m);
         }
     }
     if (labels[static_cast<size_t>(n)] >= 0) {
         totals.label = std::exp(totals.label_logit - totals.max);
+        if (totals.label > 0) {
+            totals.weighted += totals.label * (totals.label_logit - totals.max);
+        }
     }
     return totals;
 }
@@ -118,27 +131,39 @@ void vocabulary_score(Context& /*ctx*/, ConstTensor x, ConstTensor w,
             double logit = 0;
             for (int64_t i = 0; i < x.cols; ++i) logit += get(x, n, i) * get(w, j, i);
             if (cap > 0) logit = cap * std::tanh(logit / cap);
+            logit /= options.temperature;
+            const bool allowed =
+                options.allowed == nullptr || (options.allowed[j / 32] >> (j % 32) & 1U) != 0;
+            if (!allowed) logit = -std::numeric_limits<double>::infinity();
             z[static_cast<size_t>(j)] = logit;
             max = std::max(max, logit);
             logit_sum += logit;
         }
         const int64_t label = column_of(labels, shard, n);
+        // No logit above -infinity: everything is 0, as in an empty shard.
+        const bool none = std::isinf(max);
         double sum = 0;
+        double weighted = 0;
         for (int64_t j = 0; j < shard.rows; ++j) {
-            const double e = std::exp(z[static_cast<size_t>(j)] - max);
+            const double logit = z[static_cast<size_t>(j)];
+            const double e = none ? 0 : std::exp(logit - max);
             if (j != label) sum += e;
-            set(exp_logits, n, j,
-                j == label ? 0.0 : e * softcap_slope(z[static_cast<size_t>(j)], cap));
+            if (j != label && e > 0) weighted += e * (logit - max);
+            const double slope = e > 0 ? softcap_slope(logit * options.temperature, cap) : 0;
+            set(exp_logits, n, j, j == label ? 0.0 : e * slope);
         }
         set(statistics, n, 0, max);
         set(statistics, n, 1, sum);
         set(statistics, n, 2, label >= 0 ? z[static_cast<size_t>(label)] : 0.0);
         set(statistics, n, 3, options.label_smoothing > 0 ? logit_sum : 0.0);
-        if (!options.top_two) continue;
+        const int64_t entropy = entropy_column(options.records);
+        if (entropy >= 0) set(statistics, n, entropy, weighted);
+        const int64_t top_two = top_two_column(options.records);
+        if (top_two < 0) continue;
         RowTotals top;
         for (const double logit : z) top.add_top(logit);
-        set(statistics, n, 4, top.first);
-        set(statistics, n, 5, top.second);
+        set(statistics, n, top_two, top.first);
+        set(statistics, n, top_two + 1, top.second);
     }
 }
 
@@ -153,55 +178,104 @@ void vocabulary_input_product(Context& /*ctx*/, ConstTensor exp_logits, ConstTen
     }
 }
 
-void row_losses(Context& /*ctx*/, ConstTensor by_shard, std::span<const int32_t> labels,
-                const VocabularyShard& mine, const LossOptions& options, std::span<double> loss) {
+void token_record(Context& /*ctx*/, ConstTensor by_shard, std::span<const int32_t> labels,
+                  const VocabularyShard& mine, const LossOptions& options, TokenRecord record,
+                  std::span<double> values) {
     const double eps = options.label_smoothing;
     for (int64_t n = 0; n < token_count(labels); ++n) {
-        double& value = loss[static_cast<size_t>(n)];
+        double& value = values[static_cast<size_t>(n)];
         value = 0;
         if (labels[static_cast<size_t>(n)] < 0) continue;
-        const RowTotals totals = fold_statistics(by_shard, labels, n);
+        const RowTotals totals = fold_statistics(by_shard, labels, options, n);
         const double log_z = totals.log_normaliser();
-        value = totals.negative_log_likelihood() + eps * totals.label_logit +
-                options.z_loss * log_z * log_z;
-        if (eps > 0) value -= eps / static_cast<double>(mine.vocab_size) * totals.logit_sum;
+        switch (record) {
+            case TokenRecord::loss:
+                value = totals.negative_log_likelihood() + eps * totals.label_logit +
+                        options.z_loss * log_z * log_z;
+                if (eps > 0) {
+                    value -= eps / static_cast<double>(mine.vocab_size) * totals.logit_sum;
+                }
+                break;
+            case TokenRecord::logprob:
+                value = -totals.negative_log_likelihood();
+                break;
+            case TokenRecord::entropy:
+                value = totals.entropy();
+                break;
+            case TokenRecord::logsumexp:
+                value = log_z;
+                break;
+            case TokenRecord::margin:
+                value = totals.margin();
+                break;
+        }
     }
 }
 
 void combine_statistics(Context& ctx, ConstTensor by_shard, std::span<const int32_t> labels,
-                        std::span<const float> g, const VocabularyShard& mine, int my_shard,
-                        const LossOptions& options, Tensor factors, std::span<float> loss) {
+                        const TokenGradients& gradients, const VocabularyShard& mine, int my_shard,
+                        const LossOptions& options, Tensor factors, std::span<float> records) {
     check_labels(labels, mine);
     const int64_t tokens = token_count(labels);
     for (int64_t n = 0; n < tokens; ++n) {
-        const RowTotals totals = fold_statistics(by_shard, labels, n);
+        const RowTotals totals = fold_statistics(by_shard, labels, options, n);
         const int64_t row = my_shard * tokens + n;
-        const double weight = weight_of(labels, g, n);
+        const bool by_entropy = !gradients.entropy.empty();
+        const double weight = weight_of(labels, gradients.loss, n);
+        const double eta = by_entropy ? weight_of(labels, gradients.entropy, n) : 0;
         double c = 0;
         double d = 0;
-        if (mine.rows > 0 && weight != 0) {
+        double h = 0;
+        if (by_entropy && mine.rows > 0) {
+            // dz_j = p_j (g - eta (log p_j + H)) - [j = y] g, with log p_j = m + log e_j - log Z.
+            const double m = get(by_shard, row, 0);
+            const double share = std::exp(m - totals.log_normaliser());
+            c = share * (weight - eta * (m - totals.log_normaliser() + totals.entropy()));
+            h = -share * eta;
+            if (column_of(labels, mine, n) >= 0) {
+                const double log_p = -totals.negative_log_likelihood();
+                d = -weight * totals.others / totals.sum() -
+                    eta * std::exp(log_p) * (log_p + totals.entropy());
+            }
+            c /= options.temperature;
+            d /= options.temperature;
+            h /= options.temperature;
+        } else if (mine.rows > 0 && weight != 0) {
             // s = d loss / d log Z. d_n is g (s p_y - (1 - eps)) with p_y = 1 - others / A.
             const double excess = 2.0 * options.z_loss * totals.log_normaliser();  // s - 1
-            c = weight * (1 + excess) * std::exp(get(by_shard, row, 0) - totals.max) / totals.sum();
+            c = weight * (1 + excess) * std::exp(get(by_shard, row, 0) - totals.max) /
+                totals.sum() / options.temperature;
             if (column_of(labels, mine, n) >= 0) {
                 d = weight *
                     (excess + options.label_smoothing -
                      (1 + excess) * totals.others / totals.sum()) *
-                    softcap_slope(totals.label_logit, options.logit_softcap);
+                    softcap_slope(totals.label_logit * options.temperature, options.logit_softcap) /
+                    options.temperature;
             }
         }
         if (!factors) continue;
         set(factors, n, 0, c);
         set(factors, n, 1, d);
+        if (by_entropy) set(factors, n, 2, h);
     }
-    if (loss.empty()) return;
+    if (records.empty()) return;
     std::vector<double> exact(static_cast<size_t>(tokens));
-    row_losses(ctx, by_shard, labels, mine, options, exact);
-    for (size_t n = 0; n < exact.size(); ++n) loss[n] = static_cast<float>(exact[n]);
-    if (!options.top_two) return;
-    for (size_t n = 0; n < exact.size(); ++n) {
-        const RowTotals totals = fold_statistics(by_shard, labels, static_cast<int64_t>(n));
-        loss[exact.size() + n] = labels[n] < 0 ? 0.0F : static_cast<float>(totals.margin());
+    for (const TokenRecord record : options.records.list()) {
+        token_record(ctx, by_shard, labels, mine, options, record, exact);
+        const std::span<float> values = records.first(exact.size());
+        for (size_t n = 0; n < exact.size(); ++n) values[n] = static_cast<float>(exact[n]);
+        records = records.subspan(exact.size());
+    }
+}
+
+void weigh_by_entropy(Context& /*ctx*/, Tensor exp_logits, Tensor factors) {
+    for (int64_t n = 0; n < exp_logits.rows; ++n) {
+        for (int64_t j = 0; j < exp_logits.cols; ++j) {
+            const double e = get(exp_logits, n, j);
+            const double log_e = e > 0 ? std::log(e) : 0;
+            set(exp_logits, n, j, e * (get(factors, n, 0) + get(factors, n, 2) * log_e));
+        }
+        set(factors, n, 0, 1);
     }
 }
 

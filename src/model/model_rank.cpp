@@ -171,6 +171,42 @@ const kernels::Operators& operators_of(const ModelPartition& partition) {
     return partition.operators != nullptr ? *partition.operators : kernels::host::operators();
 }
 
+/// UsageError for records and losses that the output layer cannot make.
+void check_records(const ModelConfig& config, const ModelPartition& partition,
+                   const Schedule& schedule) {
+    partition.records.check(config.vocab_size);
+    if (!partition.shorter_lengths.empty() &&
+        (partition.loss || !partition.records.columns.empty())) {
+        throw UsageError(
+            "records of tokens, and losses of them, are of sequences of one length; leave out the "
+            "other lengths, or the records");
+    }
+    const bool changed =
+        partition.records.temperature != 1 || !partition.records.allowed_tokens.empty();
+    if (changed && config.label_smoothing > 0) {
+        throw UsageError("label smoothing " + std::to_string(config.label_smoothing) +
+                         " goes with neither a temperature nor forbidden tokens; set one of them");
+    }
+    if (!partition.loss) return;
+    if (config.label_smoothing > 0 || config.z_loss > 0) {
+        throw UsageError(
+            "label smoothing and z-loss are terms of the cross-entropy, which the "
+            "step's TokenLoss replaces; set them to 0");
+    }
+    if (!partition.loss->has_entropy_slope()) return;
+    if (config.logit_softcap > 0) {
+        throw UsageError(
+            "a loss that depends on the entropy is not supported with soft-capped "
+            "logits (" +
+            config.family + "); leave the entropy out");
+    }
+    if (schedule.barriers == Barriers::one) {
+        throw UsageError(
+            "vocabulary mode one_barrier: multiplies before the gradient of the entropy "
+            "is known; use another mode, or a loss without the entropy");
+    }
+}
+
 }  // namespace
 
 ReportEntries report_entries(const ModelConfig& config) {
@@ -213,7 +249,9 @@ StepSizes step_sizes(const ModelConfig& config, const ModelPartition& partition,
         sizes.shards.push_back(shard(sizes.tokens));
         for (LengthSizes& length : sizes.shorter) length.shards.push_back(shard(length.tokens));
     }
-    if (partition.scores) sizes.statistics = kernels::kStatisticsWithTopTwo;
+    check_records(config, partition, schedule);
+    sizes.statistics = kernels::statistics_columns(partition.made_records());
+    if (partition.loss && partition.loss->has_entropy_slope()) sizes.factors += 1;
     sizes.tied = config.tied && !partition.is_frozen(model_parameters(config).embedding);
     sizes.report_bytes = partition.optimizer ? report_entries(config).bytes() : 0;
     sizes.replicas = partition.replicas;
@@ -239,6 +277,12 @@ PersistentBytes persistent_bytes(const ModelConfig& config, const ModelPartition
         config, rank_parameters(config, partition, schedule, rank), partition.training);
     bytes.weights += static_cast<uint64_t>(
         RotaryTables::bytes(config, partition.context, partition.shorter_lengths));
+    const Mesh mesh = partition.mesh(schedule.ranks);
+    if (!partition.records.columns.empty() && mesh.place(rank).tensor == 0 &&
+        schedule.output.owners().front() == mesh.pipeline_rank(rank)) {
+        bytes.weights += static_cast<uint64_t>(record_bytes(
+            partition.made_records(), schedule.microbatches, partition.tokens(config)));
+    }
     if (partition.training) {
         const int pipeline_rank = partition.mesh(schedule.ranks).pipeline_rank(rank);
         bytes.gradients += RouterSums::bytes(
@@ -315,8 +359,10 @@ ModelRank::ModelRank(const ModelConfig& config, const ModelPartition& partition,
             device, take(1), partition.tokens(config),
             kernels::LossOptions{.label_smoothing = config.label_smoothing,
                                  .z_loss = config.z_loss,
-                                 .logit_softcap = config.logit_softcap,
-                                 .top_two = partition.scores}));
+                                 .logit_softcap = config.logit_softcap},
+            OutputRecords{.options = partition.records,
+                          .loss = partition.loss,
+                          .hidden_sums = partition.hidden_sums}));
     }
 }
 

@@ -2,13 +2,17 @@
 #include "src/model/output_layer.hpp"
 
 #include "src/model/blocks/row_pieces.hpp"
+#include "vocabpipe/error.hpp"
 
 #include <cstring>
+#include <string>
 #include <utility>
+#include <vector>
 
 namespace vocabpipe {
 
 static_assert(StepSizes::kStatistics == kernels::kStatistics);  // buffers as lowering sizes them
+static_assert(TokenRecord{} == TokenRecord::loss);              // the first of any set
 
 namespace {
 
@@ -26,6 +30,23 @@ std::vector<std::byte> ones(int64_t count, DType type) {
     return bytes;
 }
 
+/// The factors that products read: without what has become a part of exp_logits.
+ConstTensor of_products(ConstTensor factors) {
+    return factors.column_range(0, StepSizes::kFactors);
+}
+
+/// A bit for each row of the shard.
+std::vector<uint32_t> bits_of(const std::vector<bool>& allowed,
+                              const kernels::VocabularyShard& shard) {
+    std::vector<uint32_t> words(static_cast<size_t>((shard.rows + 31) / 32));
+    for (int64_t j = 0; j < shard.rows; ++j) {
+        if (allowed[static_cast<size_t>(shard.first_row + j)]) {
+            words[static_cast<size_t>(j / 32)] |= 1U << (j % 32);
+        }
+    }
+    return words;
+}
+
 }  // namespace
 
 ShardBytes output_shard_bytes(const kernels::Operators& operators, int64_t tokens, int64_t hidden,
@@ -38,23 +59,46 @@ ShardBytes output_shard_bytes(const kernels::Operators& operators, int64_t token
 }
 
 ShardedOutputLayer::ShardedOutputLayer(Device& device, std::span<Parameter> parameters,
-                                       int64_t tokens, kernels::LossOptions options)
+                                       int64_t tokens, kernels::LossOptions options,
+                                       const OutputRecords& records)
     : device_(device),
       parameters_(parameters),
       shard_{parameters.front().first_row, parameters.front().weight.rows,
              parameters.front().logical_rows},
+      tokens_(tokens),
       training_(options),
-      options_(options),
-      token_losses_(
-          device.allocate(static_cast<uint64_t>(tokens * (options.top_two ? 2 : 1)) * sizeof(float),
-                          "the losses of a microbatch's tokens")) {
+      loss_(records.loss) {
+    training_.records = training_.records | records.options.columns;
+    if (loss_) {
+        if (loss_->on_host() && device.asynchronous()) {
+            throw UsageError(
+                "the loss is a function of the host's memory, and the rank's device has its own; "
+                "use "
+                "a TokenLoss that enqueues its work there, or ranks on hosts");
+        }
+        training_.records = training_.records | loss_->reads();
+        gradients_ = device.allocate(static_cast<uint64_t>(2 * tokens) * sizeof(float),
+                                     "the gradients of a microbatch's tokens");
+    }
+    training_.temperature = records.options.temperature;
+    if (!records.options.allowed_tokens.empty()) {
+        const std::vector<uint32_t> words = bits_of(records.options.allowed_tokens, shard_);
+        allowed_ = device.allocate(words.size() * sizeof(uint32_t), "the allowed tokens");
+        device.upload(std::as_bytes(std::span(words)), allowed_.data());
+        training_.allowed = reinterpret_cast<const uint32_t*>(allowed_.data());
+    }
+    options_ = training_;
+    if (records.options.columns.empty() || !reports()) {
+        made_ = device.allocate(static_cast<uint64_t>(record_bytes(training_.records, 1, tokens)),
+                                "the losses of a microbatch's tokens");
+    }
     if (options_.label_smoothing > 0) {
         column_sum_ = device.allocate(
             static_cast<uint64_t>(device.operators().vocabulary_input_gradient_workspace_bytes(
                 parameters.front().weight.cols)),
             "the sum of the output shard's rows");
     }
-    if (options_.top_two && shard_.first_row == 0) {
+    if (records.hidden_sums && reports()) {
         const std::vector<std::byte> values =
             ones(tokens * kSumRows, parameters.front().weight.dtype);
         ones_ = device.allocate(values.size(), "what adds up hidden states");
@@ -65,12 +109,14 @@ ShardedOutputLayer::ShardedOutputLayer(Device& device, std::span<Parameter> para
 void ShardedOutputLayer::begin_step(int microbatches) {
     const int64_t sequences = std::exchange(next_sequences_, 0);
     options_ = training_;
-    if (sequences > 0) {
-        options_ = {.logit_softcap = training_.logit_softcap, .top_two = training_.top_two};
+    if (sequences > 0) {  // plain cross-entropies
+        options_.label_smoothing = 0;
+        options_.z_loss = 0;
     }
     parts_ = sequences > 0 ? sequences : 1;
     losses_of_step_ = static_cast<size_t>(microbatches * parts_);
-    const uint64_t bytes = losses_of_step_ * (options_.top_two ? 2 : 1) * sizeof(double);
+    microbatches_of_step_ = static_cast<size_t>(microbatches);
+    const uint64_t bytes = losses_of_step_ * sizeof(double);
     if (losses_.size() < bytes) {
         losses_ = device_.allocate(bytes, "the losses of a step");
         zeros_ = device_.allocate_staging(bytes);
@@ -78,11 +124,32 @@ void ShardedOutputLayer::begin_step(int microbatches) {
     }
     // Before the passes that follow on the compute lane, without waiting for the device.
     device_.enqueue_upload(zeros_.bytes().first(bytes), losses_.data());
+    const uint64_t kept =
+        made_.bytes().empty()
+            ? static_cast<uint64_t>(record_bytes(training_.records, microbatches, tokens_))
+            : 0;
+    if (records_.size() < kept) {
+        records_ = device_.allocate(kept, "the records of a step's tokens");
+    }
     const uint64_t sums =
         losses_of_step_ * static_cast<uint64_t>(kSumRows * hidden()) * sizeof(float);
     if (!ones_.bytes().empty() && hidden_sums_.size() < sums) {
         hidden_sums_ = device_.allocate(sums, "the hidden states of a step's sequences");
     }
+}
+
+ConstTensor ShardedOutputLayer::records() const {
+    if (records_.bytes().empty()) return {};
+    return {records_.data(), static_cast<int64_t>(microbatches_of_step_) * training_.records.size(),
+            tokens_, DType::fp32};
+}
+
+std::span<float> ShardedOutputLayer::records_of(int microbatch) const {
+    const auto count = static_cast<size_t>(options_.records.size() * tokens_);
+    const bool here = made_.bytes().empty();
+    return {reinterpret_cast<float*>((here ? records_ : made_).data()) +
+                (here ? static_cast<size_t>(microbatch) * count : 0),
+            count};
 }
 
 std::span<const float> ShardedOutputLayer::hidden_sums() const {
@@ -124,39 +191,72 @@ void ShardedOutputLayer::input_product(Context& ctx, ConstTensor exp_logits, Ten
 
 void ShardedOutputLayer::combine_softmax(Context& ctx, const Microbatch& microbatch,
                                          ConstTensor statistics, int member, Tensor factors) {
-    const std::span<float> losses(
-        reinterpret_cast<float*>(token_losses_.data()),
-        static_cast<size_t>(microbatch.size() * (options_.top_two ? 2 : 1)));
+    const std::span<float> records = records_of(microbatch.index);
+    const kernels::Operators& op = ctx.operators();
+    if (loss_ && factors) {
+        apply_loss(ctx, microbatch, statistics, member, records, factors);
+    } else {
+        op.combine_statistics(ctx, statistics, microbatch.labels, microbatch.loss_gradient, shard_,
+                              member, options_, factors, records);
+    }
+    const auto tokens = static_cast<size_t>(microbatch.size() / parts_);
+    for (int64_t part = 0; part < parts_; ++part) {  // the loss is the first record
+        const size_t first = static_cast<size_t>(part) * tokens;
+        op.weighted_sum(ctx, records.subspan(first, tokens),
+                        microbatch.loss_gradient.subspan(first, tokens),
+                        loss_of(static_cast<size_t>(microbatch.index * parts_ + part)));
+    }
+}
+
+void ShardedOutputLayer::apply_loss(Context& ctx, const Microbatch& microbatch,
+                                    ConstTensor statistics, int member, std::span<float> records,
+                                    Tensor factors) {
+    const auto tokens = static_cast<size_t>(microbatch.size());
+    if (microbatch.columns.size() < static_cast<size_t>(loss_->columns()) * tokens) {
+        throw UsageError("the loss reads " + std::to_string(loss_->columns()) +
+                         " columns of numbers for every token, but microbatch " +
+                         std::to_string(microbatch.index) + " has " +
+                         std::to_string(microbatch.columns.size() / tokens) +
+                         "; set Microbatch::columns");
+    }
     const kernels::Operators& op = ctx.operators();
     op.combine_statistics(ctx, statistics, microbatch.labels, microbatch.loss_gradient, shard_,
-                          member, options_, factors, losses);
-    const auto tokens = static_cast<size_t>(microbatch.size() / parts_);
-    for (int64_t part = 0; part < parts_; ++part) {
-        const size_t first = static_cast<size_t>(part) * tokens;
-        const std::span<const float> weights = microbatch.loss_gradient.subspan(first, tokens);
-        const auto at = static_cast<size_t>(microbatch.index * parts_ + part);
-        op.weighted_sum(ctx, losses.subspan(first, tokens), weights, loss_of(at));
-        if (!options_.top_two) continue;
-        const auto margins = losses.subspan(static_cast<size_t>(microbatch.size()));
-        op.weighted_sum(ctx, margins.subspan(first, tokens), weights,
-                        loss_of(losses_of_step_ + at));
-    }
+                          member, options_, {}, records);
+    const std::span<float> gradients(reinterpret_cast<float*>(gradients_.data()), 2 * tokens);
+    const TokenLossOutput out{.loss = records.first(tokens),
+                              .gradient = gradients.first(tokens),
+                              .entropy = gradients.last(loss_->has_entropy_slope() ? tokens : 0)};
+    loss_->evaluate(ctx,
+                    {.labels = microbatch.labels,
+                     .weights = microbatch.loss_gradient,
+                     .columns = microbatch.columns,
+                     .records = options_.records,
+                     .values = records},
+                    out);
+    op.combine_statistics(ctx, statistics, microbatch.labels, {out.gradient, out.entropy}, shard_,
+                          member, options_, factors, {});
+}
+
+void ShardedOutputLayer::prepare_gradient(Context& ctx, Tensor exp_logits, Tensor factors) {
+    if (!loss_ || !loss_->has_entropy_slope()) return;
+    ctx.operators().weigh_by_entropy(ctx, of_shard(exp_logits), factors);
 }
 
 void ShardedOutputLayer::finish_input_gradient(Context& ctx, const Microbatch& microbatch,
                                                ConstTensor factors, Tensor u) {
-    ctx.operators().vocabulary_input_gradient(ctx, u, factors, parameters_.front().weight,
-                                              microbatch.labels, microbatch.loss_gradient, shard_,
-                                              options_, column_sum_.bytes());
+    ctx.operators().vocabulary_input_gradient(
+        ctx, u, of_products(factors), parameters_.front().weight, microbatch.labels,
+        microbatch.loss_gradient, shard_, options_, column_sum_.bytes());
 }
 
 void ShardedOutputLayer::weight_gradient(Context& ctx, const Microbatch& microbatch, ConstTensor x,
                                          ConstTensor exp_logits, ConstTensor factors,
                                          Bytes workspace, bool accumulate) {
     if (!parameters_.front().gradient) return;
-    ctx.operators().vocabulary_weight_gradient(
-        ctx, x, of_shard(exp_logits), factors, microbatch.labels, microbatch.loss_gradient, shard_,
-        options_, parameters_.front().gradient, accumulate, workspace);
+    ctx.operators().vocabulary_weight_gradient(ctx, x, of_shard(exp_logits), of_products(factors),
+                                               microbatch.labels, microbatch.loss_gradient, shard_,
+                                               options_, parameters_.front().gradient, accumulate,
+                                               workspace);
 }
 
 }  // namespace vocabpipe

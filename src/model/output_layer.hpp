@@ -5,7 +5,9 @@
 #include "vocabpipe/device.hpp"
 #include "vocabpipe/modules.hpp"
 #include "vocabpipe/operators.hpp"
+#include "vocabpipe/token_loss.hpp"
 
+#include <memory>
 #include <vector>
 
 namespace vocabpipe {
@@ -23,13 +25,27 @@ namespace vocabpipe {
 [[nodiscard]] ShardBytes output_shard_bytes(const kernels::Operators& operators, int64_t tokens,
                                             int64_t hidden, int64_t rows, DType dtype);
 
+/// Bytes of OutputLayer::records() on the rank that has them; `tokens`: per microbatch.
+[[nodiscard]] constexpr int64_t record_bytes(const TokenRecords& made, int microbatches,
+                                             int64_t tokens) {
+    return made.size() * microbatches * tokens * size_of(DType::fp32);
+}
+
+/// What an output layer makes besides the cross-entropy.
+struct OutputRecords {
+    TokenRecordOptions options = {};  ///< default: nothing
+    /// Replaces the cross-entropy in training; null: it does not.
+    std::shared_ptr<const TokenLoss> loss = nullptr;
+    bool hidden_sums = false;  ///< in evaluations, SequenceOutput::hidden_sums()
+};
+
 /// One shard of projection, softmax and cross-entropy in row-factor form (docs/numerics.md).
 class ShardedOutputLayer final : public OutputLayer, public SequenceOutput {
 public:
     /// `parameters`: exactly one, the shard's rows of lm_head (or of wte when tied); `tokens`: per
-    /// microbatch. With top_two it also scores sequences.
+    /// microbatch. `options`: of training; `records` are made in every step.
     ShardedOutputLayer(Device& device, std::span<Parameter> parameters, int64_t tokens,
-                       kernels::LossOptions options);
+                       kernels::LossOptions options, const OutputRecords& records = {});
 
     [[nodiscard]] bool streams() const override { return true; }
     [[nodiscard]] std::span<Parameter> parameters() override { return parameters_; }
@@ -38,15 +54,14 @@ public:
     [[nodiscard]] std::span<const double> losses() const override {
         return {loss_of(0), losses_of_step_};
     }
-    [[nodiscard]] std::span<const double> margins() const override {
-        return {loss_of(losses_of_step_), options_.top_two ? losses_of_step_ : 0};
-    }
+    [[nodiscard]] ConstTensor records() const override;
     [[nodiscard]] std::span<const float> hidden_sums() const override;
     void score(Context& ctx, const Microbatch& microbatch, ConstTensor x, Tensor exp_logits,
                Tensor statistics, Bytes workspace) override;
     void input_product(Context& ctx, ConstTensor exp_logits, Tensor u) override;
     void combine_softmax(Context& ctx, const Microbatch& microbatch, ConstTensor statistics,
                          int member, Tensor factors) override;
+    void prepare_gradient(Context& ctx, Tensor exp_logits, Tensor factors) override;
     void finish_input_gradient(Context& ctx, const Microbatch& microbatch, ConstTensor factors,
                                Tensor u) override;
     void weight_gradient(Context& ctx, const Microbatch& microbatch, ConstTensor x,
@@ -65,22 +80,36 @@ private:
 
     /// Adds up x over the tokens of each sequence.
     void sum_hidden(Context& ctx, const Microbatch& microbatch, ConstTensor x);
+    /// Makes the loss of every token, and the factors of its gradient.
+    void apply_loss(Context& ctx, const Microbatch& microbatch, ConstTensor statistics, int member,
+                    std::span<float> records, Tensor factors);
+    /// Whether this rank has what is made for the caller: that with the first row of the
+    /// vocabulary.
+    [[nodiscard]] bool reports() const { return shard_.first_row == 0; }
+    /// Where the records of a microbatch are made.
+    [[nodiscard]] std::span<float> records_of(int microbatch) const;
     [[nodiscard]] int64_t hidden() const { return parameters_.front().weight.cols; }
 
     Device& device_;
     std::span<Parameter> parameters_;
     kernels::VocabularyShard shard_;
+    int64_t tokens_;  ///< N
     kernels::LossOptions training_;
     kernels::LossOptions options_;  ///< of the running step
     int64_t next_sequences_ = 0;    ///< per microbatch of the next step; 0: it trains
     int64_t parts_ = 1;             ///< per microbatch; each has its own loss
-    DeviceMemory losses_;           ///< doubles, per part; with top_two, then margins
+    DeviceMemory losses_;           ///< doubles, per part
     DeviceMemory zeros_;            ///< on the host: initial values of losses_
     size_t losses_of_step_ = 0;
-    DeviceMemory token_losses_;  ///< (N) fp32 scratch, with top_two (2 N)
-    DeviceMemory column_sum_;    ///< label smoothing: sum of the shard's rows
-    DeviceMemory ones_;          ///< top_two: (N, kSumRows) in the run's type
-    DeviceMemory hidden_sums_;   ///< top_two: (kSumRows, h) fp32, per part
+    DeviceMemory made_;     ///< fp32 (R, N): of a microbatch, where records_ are not kept
+    DeviceMemory records_;  ///< records()
+    size_t microbatches_of_step_ = 0;
+    std::shared_ptr<const TokenLoss> loss_;
+    DeviceMemory gradients_;    ///< fp32 (2, N): what loss_ writes
+    DeviceMemory allowed_;      ///< LossOptions::allowed; empty: all are
+    DeviceMemory column_sum_;   ///< label smoothing: sum of the shard's rows
+    DeviceMemory ones_;         ///< hidden sums: (N, kSumRows) in the run's type
+    DeviceMemory hidden_sums_;  ///< hidden sums: (kSumRows, h) fp32, per part
 };
 
 }  // namespace vocabpipe

@@ -17,11 +17,8 @@ public:
     /// OutputLayer::losses() are plain cross-entropies without the training-only terms, and one per
     /// sequence: [microbatch][sequence]. Steps after it train again.
     virtual void evaluate_next_step(int64_t sequences) = 0;
-    /// In an evaluation that scores sequences (ModelPartition::scores), [microbatch][sequence] of
-    /// the running step, stored as losses: sum over counted tokens of P1 - P2, the probabilities of
-    /// the two likeliest tokens.
-    [[nodiscard]] virtual std::span<const double> margins() const = 0;
-    /// Likewise, the sum of x over the sequence's tokens: kSumRows equal rows of h elements per
+    /// In an evaluation with ModelPartition::hidden_sums, [microbatch][sequence] of the running
+    /// step: the sum of x over the sequence's tokens, kSumRows equal rows of h elements per
     /// sequence. Only on the rank with the first row of the vocabulary, from which losses are
     /// taken.
     [[nodiscard]] virtual std::span<const float> hidden_sums() const = 0;

@@ -86,7 +86,7 @@ private:
     /// Statistics of all shards, factors, and X: alive from S to T.
     int64_t kept_for_weight() const {
         const int64_t statistics = sizes_.tokens * sizes_.statistics * 4;
-        const int64_t factors = sizes_.tokens * StepSizes::kFactors * 4;
+        const int64_t factors = sizes_.tokens * sizes_.factors * 4;
         // All slices of X.
         return sizes_.shards[static_cast<size_t>(rank_)].exp_logits + sizes_.tensor * boundary_ +
                statistics * (shards_ > 1 ? shards_ + 1 : 1) + (train_ ? factors : 0);

@@ -11,7 +11,7 @@ std::span<const Microbatch> DeviceBatch::load(Device& device, std::span<const Mi
     size_t bytes = 0;
     for (const Microbatch& m : host) {
         bytes += m.tokens.size_bytes() + m.labels.size_bytes() + m.loss_gradient.size_bytes() +
-                 m.first_visible.size_bytes() + m.positions.size_bytes();
+                 m.first_visible.size_bytes() + m.positions.size_bytes() + m.columns.size_bytes();
     }
     if (memory_.size() < bytes) {
         memory_ = {};
@@ -35,6 +35,7 @@ std::span<const Microbatch> DeviceBatch::load(Device& device, std::span<const Mi
         place(m.loss_gradient);
         place(m.first_visible);
         place(m.positions);
+        place(m.columns);
     }
     device.enqueue_upload(staged_.bytes().first(bytes), memory_.data());
     return microbatches_;

@@ -10,7 +10,7 @@
 
 namespace vocabpipe {
 
-/// A step's tokens, labels, loss gradients and masks in the memory of a device.
+/// A step's tokens, labels, loss gradients, masks and columns in the memory of a device.
 class DeviceBatch {
 public:
     /// The same microbatches with their spans in the device's memory, for work enqueued after this

@@ -109,7 +109,8 @@ void PassRunner::output_backward(const OperandsOf<Op::T>& o, const Microbatch& m
                                  bool accumulate) {
     const Tensor x = memory_.boundary(o.x);
     const Tensor exp_logits = memory_.exp_logits(o.exp_logits, x.rows);
-    const Tensor factors = memory_.per_token(o.factors, StepSizes::kFactors);
+    const Tensor factors = memory_.factors(o.factors);
+    modules_.output->prepare_gradient(context_, exp_logits, factors);
     if (o.input_gradient != kNoBuffer) {
         const Tensor gradient = memory_.input_gradient(o.input_gradient);
         modules_.output->input_product(context_, exp_logits, gradient);
@@ -126,7 +127,7 @@ void PassRunner::combine_softmax(const Action& action) {
     const auto o = operands<Do::combine_softmax>(action);
     const Microbatch& microbatch = microbatches_[action.item];
     const std::vector<int>& members = program_->groups[action.group].ranks;
-    const Tensor factors = memory_.per_token(o.factors, StepSizes::kFactors);
+    const Tensor factors = memory_.factors(o.factors);
     modules_.output->combine_softmax(context_, microbatch, memory_.statistics(o.statistics),
                                      member_of(members, rank_), factors);
     if (o.input_gradient == kNoBuffer) return;

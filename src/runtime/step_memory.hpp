@@ -41,6 +41,10 @@ public:
     [[nodiscard]] Tensor per_token(uint32_t buffer, int64_t cols) const {
         return all_rows(buffer, cols, DType::fp32);
     }
+    /// Factors of combine_softmax, [N, StepSizes::factors] in fp32.
+    [[nodiscard]] Tensor factors(uint32_t buffer) const {
+        return per_token(buffer, sizes_.factors);
+    }
     /// Statistics of S of one or several shards, [times N, StepSizes::statistics] in fp32.
     [[nodiscard]] Tensor statistics(uint32_t buffer) const {
         return per_token(buffer, sizes_.statistics);

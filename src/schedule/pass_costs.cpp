@@ -60,10 +60,10 @@ PassCosts PassCosts::of(const CostModel& costs, const StepSizes& sizes, const Sc
         // With one barrier combine_softmax also completes the gradient of X.
         const int64_t completed = schedule.barriers == Barriers::one ? sizes.hidden : 0;
         result.c0 = costs.transfer_ns(Do::broadcast, with_root(out, last), boundary);
-        result.c1 = costs.transfer_ns(Do::all_gather, {out, -1}, statistics) +
-                    costs.local_ns(Do::combine_softmax,
-                                   statistics * static_cast<int64_t>(out.size()) +
-                                       sizes.tokens * (StepSizes::kFactors + completed) * 4);
+        result.c1 =
+            costs.transfer_ns(Do::all_gather, {out, -1}, statistics) +
+            costs.local_ns(Do::combine_softmax, statistics * static_cast<int64_t>(out.size()) +
+                                                    sizes.tokens * (sizes.factors + completed) * 4);
         result.reduce = sum_to_root(out, last, 4);
     }
     if (const std::vector<int> in = schedule.input.owners(); in.size() > 1) {

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "vocabpipe/batch_rows.hpp"
 
+#include "vocabpipe/error.hpp"
+
 #include <algorithm>
 #include <cstddef>
+#include <string>
 
 namespace vocabpipe {
 
@@ -28,6 +31,8 @@ void BatchRows::resize(std::span<const int64_t> seq_lengths) {
     loss_gradients_.resize(total);
     if (form_.separates_documents) first_visible_.resize(total);
     if (form_.resets_positions) positions_.resize(total);
+    const auto columns = static_cast<size_t>(form_.columns);
+    columns_.resize(total * columns);
     microbatches_.clear();
     for (size_t j = 0; j < seq_lengths.size(); ++j) {
         const int64_t own_length = seq_lengths[j] / cut_.ranks();
@@ -37,14 +42,18 @@ void BatchRows::resize(std::span<const int64_t> seq_lengths) {
                                      static_cast<size_t>(first_tokens_[j]),
                                      static_cast<size_t>(micro_batch_size_ * own_length));
         };
-        microbatches_.push_back({.index = static_cast<int>(j),
-                                 .sequences = micro_batch_size_,
-                                 .seq_length = own_length,
-                                 .tokens = part(tokens_),
-                                 .labels = part(labels_),
-                                 .loss_gradient = part(loss_gradients_),
-                                 .first_visible = part(first_visible_),
-                                 .positions = part(positions_)});
+        microbatches_.push_back(
+            {.index = static_cast<int>(j),
+             .sequences = micro_batch_size_,
+             .seq_length = own_length,
+             .tokens = part(tokens_),
+             .labels = part(labels_),
+             .loss_gradient = part(loss_gradients_),
+             .first_visible = part(first_visible_),
+             .positions = part(positions_),
+             .columns = std::span(columns_).subspan(
+                 static_cast<size_t>(first_tokens_[j]) * columns,
+                 static_cast<size_t>(micro_batch_size_ * own_length) * columns)});
     }
 }
 
@@ -60,6 +69,7 @@ void BatchRows::put(int64_t row, const Sample& sample) {
     take(sample.labels, labels_);
     take(sample.loss_weights, loss_gradients_);
     if (form_.separates_documents) take(sample.first_visible, first_visible_);
+    put_columns(row, sample);
     for (int64_t i = 0; i < cut.own_length(); ++i) {
         const auto at = static_cast<size_t>(first + i);
         if (labels_[at] < 0 || !(loss_gradients_[at] > 0)) {
@@ -69,6 +79,26 @@ void BatchRows::put(int64_t row, const Sample& sample) {
         if (form_.resets_positions) {
             positions_[at] = static_cast<int32_t>(cut.position(i)) - first_visible_[at];
         }
+    }
+}
+
+void BatchRows::put_columns(int64_t row, const Sample& sample) {
+    const size_t microbatch = microbatch_of(row);
+    const ContextCut cut(seq_lengths_[microbatch], cut_.rank(), cut_.ranks());
+    const size_t whole = sample.tokens.size();
+    const auto own = static_cast<size_t>(cut.own_length());
+    const auto columns = static_cast<size_t>(form_.columns);
+    if (sample.columns.size() < columns * whole) {
+        throw UsageError("a sample has " + std::to_string(sample.columns.size()) +
+                         " numbers of columns, but its form promises " + std::to_string(columns) +
+                         " for each of " + std::to_string(whole) + " tokens");
+    }
+    const auto rows = static_cast<size_t>(micro_batch_size_);
+    const auto first = static_cast<size_t>(first_tokens_[microbatch]) * columns;
+    for (size_t c = 0; c < columns; ++c) {
+        const size_t to = first + (c * rows + static_cast<size_t>(row) % rows) * own;
+        cut.take(std::span(sample.columns).subspan(c * whole, whole),
+                  std::span(columns_).subspan(to, own));
     }
 }
 

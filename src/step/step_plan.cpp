@@ -195,7 +195,9 @@ public:
                 .recompute = schedule_.recompute,
                 .optimizer = work_.optimizer,
                 .training = work_.training,
-                .scores = work_.scores,
+                .records = work_.records,
+                .loss = work_.loss,
+                .hidden_sums = work_.hidden_sums,
                 .frozen = work_.frozen,
                 .operators = cluster_.operators,
                 .stage_bytes = schedule_.stage_bytes};

@@ -5,6 +5,8 @@
 #include "vocabpipe/error.hpp"
 
 #include <algorithm>
+#include <cstring>
+#include <string>
 #include <vector>
 
 namespace vocabpipe {
@@ -17,6 +19,9 @@ TrainedRank::TrainedRank(Communicator& communicator, Device& device,
                          std::span<const StepPlan> plans, const TrainedRankOptions& options)
     : communicator_(communicator),
       mesh_(plans.front().mesh()),
+      stored_(plans.front().partition.records.columns.empty()
+                  ? TokenRecords()
+                  : plans.front().partition.made_records()),
       most_length_programs_(options.length_programs) {
     const StepPlan& plan = plans.front();
     const int rank = communicator.rank();
@@ -96,6 +101,37 @@ void TrainedRank::run_step(std::span<const Microbatch> microbatches, size_t plan
         program_ = length_programs_->find(*executor_, plan, seq_lengths);
     }
     executor_->run_step(microbatches, program_);
+}
+
+std::vector<float> TrainedRank::records(TokenRecord record) {
+    if (!stored_.has(record)) {
+        throw UsageError("record " + std::string(to_string(record)) +
+                         " is not stored; ask for it in StepWork::records");
+    }
+    std::vector<float> mine;
+    communicator_.agree([&] {
+        const ConstTensor all = output() != nullptr ? output()->records() : ConstTensor();
+        if (!all) return;
+        const auto tokens = static_cast<size_t>(all.cols);
+        mine.resize(static_cast<size_t>(all.rows / stored_.size()) * tokens);
+        for (int64_t row = stored_.index_of(record); row < all.rows; row += stored_.size()) {
+            const size_t to = static_cast<size_t>(row / stored_.size()) * tokens;
+            device().download(
+                reinterpret_cast<const std::byte*>(all.as<float>() + row * all.stride),
+                std::as_writable_bytes(std::span(mine).subspan(to, tokens)));
+        }
+    });
+    const std::vector<std::vector<std::byte>> by_rank =
+        communicator_.all_gather(std::as_bytes(std::span(mine)));
+    const Mesh::Place here = mesh_.place(communicator_.rank());
+    for (int rank = 0; rank < std::ssize(by_rank); ++rank) {
+        const std::vector<std::byte>& found = by_rank[static_cast<size_t>(rank)];
+        const Mesh::Place place = mesh_.place(rank);
+        if (found.empty() || place.data != here.data || place.context != here.context) continue;
+        mine.resize(found.size() / sizeof(float));
+        std::memcpy(mine.data(), found.data(), found.size());
+    }
+    return mine;
 }
 
 }  // namespace vocabpipe

@@ -138,8 +138,8 @@ Outputs run_shards(const Problem& problem, const std::vector<int64_t>& shard_row
     EXPECT_TRUE(out.statistics.gaps_are_intact());
     out.result.loss.assign(loss.begin(), loss.end());
     if constexpr (std::is_same_v<Kernels, Reference>) {
-        reference::row_losses(ctx, out.statistics.view(), problem.labels, shard[0], problem.options,
-                              out.result.loss);
+        reference::token_record(ctx, out.statistics.view(), problem.labels, shard[0],
+                                problem.options, TokenRecord::loss, out.result.loss);
     }
     out.polls = polls;
     return out;

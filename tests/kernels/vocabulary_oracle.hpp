@@ -76,7 +76,7 @@ struct Result {
 /// Softmax and the factors of its gradient, for one token.
 struct Row {
     std::vector<double> p;
-    std::vector<double> slope;  ///< d logit / d (x w): 1 without a soft cap
+    std::vector<double> slope;  ///< d logit / d (x w): 1 without cap and temperature
     double log_z = 0;
     double loss = 0;
     double softmax_factor = 0;  ///< d loss / d log Z
@@ -96,6 +96,8 @@ struct Row {
             z[static_cast<size_t>(j)] = cap * tanh;
             row.slope.back() = 1 - tanh * tanh;
         }
+        z[static_cast<size_t>(j)] /= problem.options.temperature;
+        row.slope.back() /= problem.options.temperature;
         mean += z[static_cast<size_t>(j)] / static_cast<double>(problem.vocab());
     }
     const double max = *std::max_element(z.begin(), z.end());
@@ -197,6 +199,7 @@ struct ShardCase {
         {"smoothing", {33, 0, 64}, smooth},
         {"z_loss", {33, 0, 64}, {.z_loss = 1e-2F}},
         {"smoothing_and_z_loss_large_logits", {33, 0, 64}, both, 30},
+        {"temperature_and_z_loss", {33, 0, 64}, {.z_loss = 1e-2F, .temperature = 0.4F}},
     };
 }
 
@@ -205,6 +208,7 @@ struct ShardCase {
         {"cap", {33, 0, 64}, {.logit_softcap = 2}},
         {"cap_that_hardly_bends", {97}, {.logit_softcap = 50}},
         {"cap_and_z_loss_large_logits", {33, 0, 64}, {.z_loss = 1e-3F, .logit_softcap = 30}, 30},
+        {"cap_and_temperature", {33, 0, 64}, {.logit_softcap = 2, .temperature = 3}},
     };
 }
 
@@ -234,8 +238,9 @@ struct Bound {
             double magnitude = 0;
             double z = 0;
             for (int64_t i = 0; i < hidden; ++i) {
-                magnitude += std::abs(problem.x.get(n, i) * problem.w.get(j, i));
-                z += problem.x.get(n, i) * problem.w.get(j, i);
+                magnitude += std::abs(problem.x.get(n, i) * problem.w.get(j, i)) /
+                             problem.options.temperature;
+                z += problem.x.get(n, i) * problem.w.get(j, i) / problem.options.temperature;
             }
             delta = std::max(delta, static_cast<double>(hidden) * kUnit * magnitude);
             largest = std::max(largest, std::abs(z));
@@ -243,8 +248,8 @@ struct Bound {
         delta += 4 * kUnit * largest;
         double slope_error = 0;
         if (const double cap = problem.options.logit_softcap; cap > 0) {
-            slope_error = 2 * delta / cap + 24 * kUnit;
-            delta += 12 * kUnit * std::min(largest, cap);
+            slope_error = 2 * delta * problem.options.temperature / cap + 24 * kUnit;
+            delta += 12 * kUnit * std::min(largest, cap / problem.options.temperature);
         }
         bound.loss.push_back(problem.labels[at] < 0
                                  ? 0
@@ -260,7 +265,8 @@ struct Bound {
                     weight *
                     (std::abs(row.softmax_factor) * row.p[static_cast<size_t>(j)] +
                      (j == problem.labels[at] ? 1.0 : 0.0) + eps / static_cast<double>(vocab));
-                const double error = size * (3 * delta + slope_error + (terms + 32) * kUnit);
+                const double error = size / problem.options.temperature *
+                                     (3 * delta + slope_error + (terms + 32) * kUnit);
                 dx += error * std::abs(problem.w.get(j, i));
                 dw[static_cast<size_t>(j * hidden + i)] += error * std::abs(problem.x.get(n, i));
             }

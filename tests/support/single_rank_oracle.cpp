@@ -68,7 +68,8 @@ std::vector<Microbatch> Batch::microbatches() const {
              .labels = labels[j],
              .loss_gradient = loss_gradient[j],
              .loss_weight = loss_weights.empty() ? std::nullopt : std::optional(loss_weights[j]),
-             .first_visible = first_visible_of(j)});
+             .first_visible = first_visible_of(j),
+             .columns = columns.empty() ? std::span<const float>() : columns[j]});
     }
     return all;
 }

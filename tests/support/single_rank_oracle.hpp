@@ -21,6 +21,8 @@ struct Batch {
     std::vector<std::vector<int32_t>> first_visible = {};  ///< [microbatch], or empty: no mask
     /// [microbatch] Microbatch::loss_weight, or empty: sums of loss_gradient.
     std::vector<double> loss_weights = {};
+    /// [microbatch] Microbatch::columns, or empty: none. The oracle has no loss that reads them.
+    std::vector<std::vector<float>> columns = {};
 
     /// Empty without a mask.
     [[nodiscard]] std::span<const int32_t> first_visible_of(size_t microbatch) const {

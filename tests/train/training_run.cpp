@@ -142,6 +142,7 @@ Training train_on_threads(const TrainingSetup& setup) {
     partition.expert_pieces = setup.expert_pieces;
     partition.frozen = setup.frozen;
     partition.shorter_lengths = setup.shorter_lengths;
+    partition.loss = setup.loss;
     schedule = without_frozen_passes(schedule, trained_parts(setup.config, partition));
     const Mesh mesh = partition.mesh(setup.ranks);
     auto costs = TableCosts::uniform(schedule.ranks, schedule.stages, 1000, 2000, 500);

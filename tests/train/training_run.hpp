@@ -48,6 +48,7 @@ struct TrainingSetup {
     LearningRateSchedule learning_rate{
         .lr = 1e-2, .min_lr = 1e-3, .warmup_iters = 3, .decay_iters = 30};
     OptimizerOptions optimizer{};
+    std::shared_ptr<const TokenLoss> loss{};  ///< ModelPartition::loss
     /// ModelPartition::frozen; the schedule is without the passes that only these need.
     std::vector<bool> frozen{};
     uint64_t seed = 7;

@@ -104,7 +104,7 @@ private:
     /// Softmax factors on every shard, and T.
     void combine() {
         const uint16_t members = graph_.group({step_.output_owners, -1, step_.shards});
-        const int64_t factors_bytes = of_length_.tokens * StepSizes::kFactors * 4;
+        const int64_t factors_bytes = of_length_.tokens * step_.sizes.factors * 4;
         for (Shard& shard : shards_) {
             const uint32_t factors =
                 step_.backward ? add_vocabulary(shard.rank, factors_bytes) : kNoBuffer;

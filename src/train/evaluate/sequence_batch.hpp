@@ -59,6 +59,10 @@ public:
         double weight = 0;
     };
     [[nodiscard]] Labels labels(int64_t row) const;
+    /// Weights of this rank's labels in a row; 0 where ignored.
+    [[nodiscard]] std::span<const float> weights(int64_t row) const {
+        return rows_.loss_gradients(row);
+    }
 
 private:
     EvaluationShape shape_;

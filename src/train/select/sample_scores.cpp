@@ -15,6 +15,7 @@ namespace vocabpipe {
 namespace {
 
 constexpr std::array<std::string_view, 3> kUtilityNames{"margin", "loss", "perplexity"};
+constexpr TokenRecords kRecords{TokenRecord::loss, TokenRecord::margin};
 
 }  // namespace
 
@@ -69,11 +70,12 @@ void SampleScores::run() {
     if (!has_results()) return;
     const auto samples = static_cast<size_t>(shape_.sequences_per_replica());
     const std::span<const double> losses = rank_.output()->losses();
-    if (output == nullptr || output->margins().size() != samples || losses.size() != samples ||
-        output->hidden_sums().empty()) {
+    const ConstTensor records = rank_.output()->records();
+    if (output == nullptr || records.rows != kRecords.size() * shape_.microbatches ||
+        losses.size() != samples || output->hidden_sums().empty()) {
         throw UsageError(
             "scoring: the output layer does not provide margins and hidden states by sequence; "
-            "set StepWork::scores, and implement SequenceOutput");
+            "set StepWork::records and hidden_sums, and implement SequenceOutput");
     }
     const auto download = [&](auto from, auto& to) {
         to.resize(from.size());
@@ -81,13 +83,22 @@ void SampleScores::run() {
                                 std::as_writable_bytes(std::span(to)));
     };
     download(losses, losses_);
-    download(output->margins(), margins_);
+    download(std::span(records.as<float>(), static_cast<size_t>(records.size())), records_);
     download(output->hidden_sums(), hidden_sums_);
 }
 
 SampleSums SampleScores::sums(int64_t row) const {
-    const auto at = static_cast<size_t>(row);
-    return {.loss = losses_[at], .margin = margins_[at], .weight = batch_.labels(row).weight};
+    // Row of a microbatch's margins, and within it the sample's tokens.
+    const int64_t of_microbatch = row / shape_.micro_batch_size * kRecords.size();
+    const int64_t margins = of_microbatch + kRecords.index_of(TokenRecord::margin);
+    const int64_t sample = margins * shape_.micro_batch_size + row % shape_.micro_batch_size;
+    const float* const margin = records_.data() + sample * shape_.seq_length;
+    SampleSums sums{.loss = losses_[static_cast<size_t>(row)], .weight = batch_.labels(row).weight};
+    const std::span<const float> weights = batch_.weights(row);
+    for (size_t n = 0; n < weights.size(); ++n) {
+        sums.margin += static_cast<double>(weights[n]) * static_cast<double>(margin[n]);
+    }
+    return sums;
 }
 
 void SampleScores::hidden_mean(int64_t row, std::span<float> to) const {

@@ -32,7 +32,8 @@ struct SampleSums {
 /// labels has 0.
 [[nodiscard]] int32_t utility_of(UtilityKind kind, const SampleSums& sums);
 
-/// Runs a plan with StepWork::scores over samples, step by step:
+/// Runs a plan with margins among StepWork::records, and with hidden_sums, over samples, step by
+/// step:
 ///
 ///     SampleScores scores(rank, shape);
 /// may throw on one rank only
@@ -63,8 +64,8 @@ private:
     SequenceBatch batch_;
     int64_t first_ = 0;
     // Results of the last step, by row.
-    std::vector<double> losses_, margins_;
-    std::vector<float> hidden_sums_;
+    std::vector<double> losses_;
+    std::vector<float> records_, hidden_sums_;
 };
 
 }  // namespace vocabpipe

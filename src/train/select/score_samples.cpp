@@ -95,7 +95,8 @@ StepPlan plan_scores(const ScoreOptions& options, const ModelConfig& model, int 
                       .evaluation = true,
                       .optimizer = false,
                       .training = false,
-                      .scores = true});
+                      .records = {.columns = {TokenRecord::margin}},
+                      .hidden_sums = true});
 }
 
 /// Checks that weights and buffers of all ranks that share this one's memory fit: an error message

@@ -39,7 +39,8 @@ std::vector<DeviceScore> scores_on(const ModelConfig& config, int ranks,
                                          .evaluation = true,
                                          .optimizer = false,
                                          .training = false,
-                                         .scores = true});
+                                         .records = {.columns = {TokenRecord::margin}},
+                                         .hidden_sums = true});
         TrainedRank rank(world, *device, plan, {.seed = 7});
         SampleScores scores(rank, {.micro_batch_size = 2,
                                    .seq_length = config.seq_length,

@@ -44,9 +44,7 @@ public:
     }
     void begin_step(int microbatches) override { layer_.begin_step(microbatches); }
     [[nodiscard]] std::span<const double> losses() const override { return layer_.losses(); }
-    [[nodiscard]] std::span<const double> margins() const override {
-        return by_sequence_.margins();
-    }
+    [[nodiscard]] ConstTensor records() const override { return layer_.records(); }
     [[nodiscard]] std::span<const float> hidden_sums() const override {
         return by_sequence_.hidden_sums();
     }
@@ -121,7 +119,8 @@ std::vector<ScoredSample> score_on_threads(const ScoreSetup& setup, const Batch&
                    .evaluation = true,
                    .optimizer = false,
                    .training = false,
-                   .scores = true});
+                   .records = {.columns = {TokenRecord::margin}},
+                   .hidden_sums = true});
     std::vector<ScoredSample> found(kSamples);
     std::mutex mutex;
     World::threads(setup.ranks * setup.replicas, {.timeout_seconds = 30})

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+// Records: numbers that the output layer makes for every token from statistics of all shards of the
+// vocabulary, while no rank ever holds the logits of another.
+#pragma once
+
+#include <cstdint>
+#include <initializer_list>
+#include <string_view>
+#include <vector>
+
+namespace vocabpipe {
+
+/// One fp32 number per token, made from its logits z, already divided by the temperature; 0 where
+/// the label is ignored. p is their softmax, and Z its denominator.
+enum class TokenRecord : uint8_t {
+    loss,       ///< what training adds up: -log p of the label, with label smoothing and z-loss
+    logprob,    ///< log p of the label, at most 0
+    entropy,    ///< -sum p log p, in nats
+    logsumexp,  ///< log Z
+    margin,     ///< P1 - P2, the probabilities of the two likeliest tokens
+};
+
+/// All of them, in the order in which they are stored.
+inline constexpr std::initializer_list<TokenRecord> kEveryTokenRecord{
+    TokenRecord::loss, TokenRecord::logprob, TokenRecord::entropy, TokenRecord::logsumexp,
+    TokenRecord::margin};
+
+/// "loss" and so on.
+[[nodiscard]] std::string_view to_string(TokenRecord record);
+/// UsageError for another name, with those that there are.
+[[nodiscard]] TokenRecord token_record_from(std::string_view name);
+
+/// A set of records. They are stored in the order of the enumeration.
+class TokenRecords {
+public:
+    constexpr TokenRecords() = default;
+    constexpr TokenRecords(std::initializer_list<TokenRecord> records) {
+        for (const TokenRecord record : records) bits_ |= bit(record);
+    }
+    [[nodiscard]] constexpr bool has(TokenRecord record) const {
+        return (bits_ & bit(record)) != 0;
+    }
+    [[nodiscard]] constexpr bool empty() const { return bits_ == 0; }
+    [[nodiscard]] constexpr int64_t size() const { return index(bits_); }
+    /// The place of a record among those of the set, from 0.
+    [[nodiscard]] constexpr int64_t index_of(TokenRecord record) const {
+        return index(bits_ & (bit(record) - 1));
+    }
+    /// Those of both.
+    [[nodiscard]] constexpr TokenRecords operator|(TokenRecords other) const {
+        other.bits_ |= bits_;
+        return other;
+    }
+    [[nodiscard]] std::vector<TokenRecord> list() const;
+    constexpr bool operator==(const TokenRecords&) const = default;
+
+private:
+    static constexpr uint32_t bit(TokenRecord record) {
+        return 1U << static_cast<uint32_t>(record);
+    }
+    static constexpr int64_t index(uint32_t bits) {
+        int64_t count = 0;
+        for (; bits != 0; bits &= bits - 1) ++count;
+        return count;
+    }
+    uint32_t bits_ = 0;
+};
+
+/// What the output layer makes for the caller in every step.
+struct TokenRecordOptions {
+    /// Records to be stored. Default none: training needs the loss only, for a moment.
+    TokenRecords columns = {};
+    /// Logits are divided by it before the softmax, in values and gradients; above 0. 1: as the
+    /// model is.
+    float temperature = 1;
+    /// [row of the vocabulary] Whether the token may occur; the logits of the others become
+    /// -infinity. Empty: all may. The log-probability of a label that may not is -infinity.
+    std::vector<bool> allowed_tokens = {};
+
+    /// Throws UsageError for a temperature that is not above 0, another number of allowed tokens
+    /// than `vocab_size`, or none that is allowed.
+    void check(int64_t vocab_size) const;
+    bool operator==(const TokenRecordOptions&) const = default;
+};
+
+}  // namespace vocabpipe
