@@ -21,10 +21,10 @@
 #include "src/train/checkpoint/load_checkpoint.hpp"
 #include "src/train/checkpoint/model_tensors.hpp"
 #include "src/train/checkpoint/save_checkpoint.hpp"
-#include "src/train/generate/text_generator.hpp"
 #include "tests/support/pipeline_run.hpp"
 #include "vocabpipe/error.hpp"
 #include "vocabpipe/make_schedule.hpp"
+#include "vocabpipe/text_generator.hpp"
 #include "vocabpipe/trained_rank.hpp"
 
 namespace {

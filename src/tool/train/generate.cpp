@@ -31,10 +31,10 @@
 #include "src/tool/support/growing_text.hpp"
 #include "src/tool/support/quantity.hpp"
 #include "src/train/checkpoint/load_checkpoint.hpp"
-#include "src/train/generate/text_generator.hpp"
 #include "src/train/tokenizer/byte_tokenizer.hpp"
 #include "src/train/tokenizer/open_tokenizer.hpp"
 #include "vocabpipe/error.hpp"
+#include "vocabpipe/text_generator.hpp"
 
 namespace vocabpipe::tool {
 

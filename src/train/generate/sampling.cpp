@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/train/generate/sampling.hpp"
+#include "vocabpipe/sampling.hpp"
 
 #include "src/runtime/gathered.hpp"
 #include "vocabpipe/error.hpp"

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/train/generate/text_generator.hpp"
+#include "vocabpipe/text_generator.hpp"
 
 #include "src/model/check_expert_parallel.hpp"
 #include "src/model/key_value_cache.hpp"
 #include "src/model/logits_layer.hpp"
 #include "src/model/model_rank_internals.hpp"
 #include "src/model/tensor_shard.hpp"
+#include "vocabpipe/error.hpp"
 #include "vocabpipe/executor.hpp"
 #include "vocabpipe/receive_early.hpp"
 
@@ -216,6 +217,30 @@ Context& TextGenerator::context() {
 }
 void TextGenerator::read(std::span<const int32_t> tokens) {
     implementation_->read(tokens);
+}
+void TextGenerator::copy_weights(ModelRank& from) {
+    const std::span<Parameter> mine = model().parameters();
+    const std::span<Parameter> theirs = from.parameters();
+    const auto same = [](const Parameter& a, const Parameter& b) {
+        return a.name == b.name && a.first_row == b.first_row && a.weight.rows == b.weight.rows &&
+               a.weight.cols == b.weight.cols && a.weight.dtype == b.weight.dtype;
+    };
+    if (!std::ranges::equal(mine, theirs, same)) {
+        throw UsageError(
+            "copy_weights: the models are not cut alike; give both the same configuration, ranks "
+            "and "
+            "layers per stage, and the default vocabulary mode");
+    }
+    const auto bytes_of_weight = [](const Tensor& weight) {
+        return std::span(weight.as<std::byte>(), static_cast<size_t>(weight.bytes()));
+    };
+    for (size_t i = 0; i < mine.size(); ++i) {
+        if (mine[i].weight.size() == 0) continue;
+        std::vector<std::byte> bytes(static_cast<size_t>(mine[i].weight.bytes()));
+        from.device().download(bytes_of_weight(theirs[i].weight).data(), bytes);
+        model().device().upload(bytes, bytes_of_weight(mine[i].weight).data());
+    }
+    start_over();
 }
 LogitsShard TextGenerator::logits() {
     return implementation_->logits();

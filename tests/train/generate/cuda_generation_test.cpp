@@ -5,9 +5,9 @@
 #include <memory>
 #include <vector>
 
-#include "src/train/generate/text_generator.hpp"
 #include "tests/model/model_cases.hpp"
 #include "tests/runtime/cuda_devices.hpp"
+#include "vocabpipe/text_generator.hpp"
 
 namespace vocabpipe::testing {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/train/generate/text_generator.hpp"
+#include "vocabpipe/text_generator.hpp"
 
 #include <gtest/gtest.h>
 

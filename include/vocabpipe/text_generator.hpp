@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "src/train/generate/sampling.hpp"
 #include "vocabpipe/mesh.hpp"
 #include "vocabpipe/model_config.hpp"
 #include "vocabpipe/model_rank.hpp"
+#include "vocabpipe/sampling.hpp"
 #include "vocabpipe/step_plan.hpp"
 #include "vocabpipe/world.hpp"
 
@@ -64,6 +64,10 @@ public:
     /// Computed from the options alone; `rank` is one of the mesh.
     [[nodiscard]] static TextGeneratorBytes bytes(const TextGeneratorOptions& options, int rank);
 
+    /// Takes the weights of the same model on the same ranks, for example of one that is trained,
+    /// and forgets the text. UsageError if the rank has other parameters, as with other layers per
+    /// stage or another vocabulary mode.
+    void copy_weights(ModelRank& from);
     /// This rank's part of the model, and the context to fill it with.
     [[nodiscard]] ModelRank& model();
     [[nodiscard]] Context& context();
