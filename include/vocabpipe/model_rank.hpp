@@ -51,12 +51,6 @@ struct ModelPartition {
     /// Replaces the cross-entropy in training; null: it does not. Excludes label smoothing and
     /// z-loss.
     std::shared_ptr<const TokenLoss> loss = nullptr;
-    /// Records that the output layer makes: the loss, those of the caller, and what `loss` reads.
-    /// Where the caller asks for any, all of them are stored.
-    [[nodiscard]] TokenRecords made_records() const {
-        const TokenRecords made = records.columns | TokenRecords{TokenRecord::loss};
-        return loss ? made | loss->reads() : made;
-    }
     bool hidden_sums = false;  ///< evaluation also adds up hidden states, for data selection
     /// [logical parameter] Whether it is frozen: it keeps its values and has neither gradient nor
     /// moments nor, in bf16 runs, an fp32 master. Empty: none is.
@@ -64,6 +58,12 @@ struct ModelPartition {
     /// Whether a logical parameter is frozen.
     [[nodiscard]] bool is_frozen(int id) const {
         return !frozen.empty() && frozen[static_cast<size_t>(id)];
+    }
+    /// Records that the output layer makes: the loss, those of the caller, and what `loss` reads.
+    /// Where the caller asks for any, all of them are stored.
+    [[nodiscard]] TokenRecords made_records() const {
+        const TokenRecords made = records.columns | TokenRecords{TokenRecord::loss};
+        return loss ? made | loss->reads() : made;
     }
     /// Operators of the device, which decide the sizes of workspaces; null: the host's.
     const kernels::Operators* operators = nullptr;

@@ -334,9 +334,8 @@ struct Operators {
     int64_t (*vocabulary_score_workspace_bytes)(int64_t tokens, int64_t rows, DType type);
     /// S: exp_logits (N, v) = exp(z - m) dz/d(x w) with the label's entry set to 0, and statistics
     /// (N, statistics_columns(options.records)). x (N, h), w (v, h), z = x w^T, soft-capped,
-    /// divided by the temperature and never rounded to bf16; -infinity where it is not allowed.
-    /// dz/d(x w) = 1
-    /// - (z T / c)^2, or 1 without a cap; without the temperature's slope 1 / T, which is in c_n
+    /// divided by the temperature T and never rounded to bf16; -infinity where it is not allowed.
+    /// Without a cap dz/d(x w) counts as 1, with one as 1 - (z T / c)^2: the factor 1 / T is in c_n
     /// and d_n.
     ///
     /// m is a reference point near max_j z_j: the maximum over the first columns, raised only when

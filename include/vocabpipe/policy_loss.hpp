@@ -44,13 +44,15 @@ private:
 
 /// Log-probabilities of two answers to one question, each added up over the answer's tokens.
 struct PreferencePair {
-    double chosen = 0, rejected = 0;                      ///< of the model that is trained
-    double chosen_reference = 0, rejected_reference = 0;  ///< of the reference
+    double chosen = 0;              ///< of the model that is trained, the better answer
+    double rejected = 0;            ///< of it, the worse one
+    double chosen_reference = 0;    ///< of the reference, the better answer
+    double rejected_reference = 0;  ///< of it, the worse one
 };
 
 /// What a pair adds to a step.
 struct PreferenceLoss {
-    double loss = 0;
+    double loss = 0;  ///< of the pair
     /// Of every token of the chosen answer; of the rejected answer's tokens the negative.
     double advantage = 0;
 };

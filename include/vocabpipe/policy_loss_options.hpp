@@ -27,6 +27,7 @@ struct PolicyLossOptions {
 
     /// Columns of the microbatch that it needs.
     [[nodiscard]] constexpr int64_t columns() const { return kl_coefficient != 0 ? 3 : 2; }
+    /// Member by member.
     bool operator==(const PolicyLossOptions&) const = default;
 };
 

@@ -18,7 +18,7 @@ struct SamplingOptions {
 /// A rank's logits, of the tokens first, first + 1, ...
 struct LogitsShard {
     std::span<const float> logits;  ///< may be empty
-    int64_t first = 0;
+    int64_t first = 0;              ///< token of the first logit
 };
 
 /// Draws the next token from logits that are spread over the ranks, by a number u that is uniform

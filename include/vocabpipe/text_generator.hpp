@@ -20,17 +20,18 @@ struct TextGeneratorBytes {
     int64_t weights = 0;  ///< of the rank's part of the model
     int64_t context = 0;  ///< keys, values and workspace of a forward of the longest context
 
+    /// Both together.
     [[nodiscard]] int64_t total() const { return weights + context; }
 };
 
 /// Options of a generation, equal on all ranks.
 struct TextGeneratorOptions {
-    ModelConfig model;      ///< its seq_length is the longest context
-    int ranks = 1;          ///< p: layers and vocabulary are spread over them
-    int tensor = 1;         ///< t: ranks that share each stage
-    int expert = 1;         ///< e: ranks that share the experts of each layer
-    int expert_tensor = 1;  ///< x: of these the neighbors that share each expert
-    int threads_per_rank = 1;
+    ModelConfig model;         ///< its seq_length is the longest context
+    int ranks = 1;             ///< p: layers and vocabulary are spread over them
+    int tensor = 1;            ///< t: ranks that share each stage
+    int expert = 1;            ///< e: ranks that share the experts of each layer
+    int expert_tensor = 1;     ///< x: of these the neighbors that share each expert
+    int threads_per_rank = 1;  ///< OpenMP threads of a rank
     /// Device::operators() of the ranks' devices; null: the host's.
     const kernels::Operators* operators = nullptr;
 
@@ -68,8 +69,9 @@ public:
     /// and forgets the text. UsageError if the rank has other parameters, as with other layers per
     /// stage or another vocabulary mode.
     void copy_weights(ModelRank& from);
-    /// This rank's part of the model, and the context to fill it with.
+    /// This rank's part of the model.
     [[nodiscard]] ModelRank& model();
+    /// Context to fill it with.
     [[nodiscard]] Context& context();
 
     /// Runs the tokens that are new. `tokens`: the whole text, at least one token; it must begin

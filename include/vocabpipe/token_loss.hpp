@@ -35,9 +35,10 @@ struct TokenLossInput {
 
 /// What it writes; 0 for ignored labels.
 struct TokenLossOutput {
-    std::span<float> loss;  ///< (N): loss_n, not weighted; the step adds up g_n loss_n
-    std::span<float>
-        gradient;  ///< (N): g_n d loss_n / d(-log p of the label); a cross-entropy's is g
+    /// (N): loss_n, not weighted; the step adds up g_n loss_n.
+    std::span<float> loss;
+    /// (N): g_n d loss_n / d(-log p of the label); that of the cross-entropy is g.
+    std::span<float> gradient;
     /// (N): g_n d loss_n / d entropy; empty unless TokenLoss::has_entropy_slope().
     std::span<float> entropy;
 };
@@ -76,6 +77,7 @@ public:
 ///     })
 class HostTokenLoss final : public TokenLoss {
 public:
+    /// What it calls.
     using Function = std::function<void(const TokenLossInput&, const TokenLossOutput&)>;
     /// `function`: adds to outputs that are 0.
     HostTokenLoss(TokenRecords reads, int64_t columns, Function function,

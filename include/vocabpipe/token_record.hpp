@@ -33,14 +33,19 @@ inline constexpr std::initializer_list<TokenRecord> kEveryTokenRecord{
 /// A set of records. They are stored in the order of the enumeration.
 class TokenRecords {
 public:
+    /// None.
     constexpr TokenRecords() = default;
+    /// These, in any order.
     constexpr TokenRecords(std::initializer_list<TokenRecord> records) {
         for (const TokenRecord record : records) bits_ |= bit(record);
     }
+    /// Whether a record is one of them.
     [[nodiscard]] constexpr bool has(TokenRecord record) const {
         return (bits_ & bit(record)) != 0;
     }
+    /// Whether there are none.
     [[nodiscard]] constexpr bool empty() const { return bits_ == 0; }
+    /// Their number.
     [[nodiscard]] constexpr int64_t size() const { return index(bits_); }
     /// The place of a record among those of the set, from 0.
     [[nodiscard]] constexpr int64_t index_of(TokenRecord record) const {
@@ -51,7 +56,9 @@ public:
         other.bits_ |= bits_;
         return other;
     }
+    /// In the order in which they are stored.
     [[nodiscard]] std::vector<TokenRecord> list() const;
+    /// Whether both have the same records.
     constexpr bool operator==(const TokenRecords&) const = default;
 
 private:
@@ -80,6 +87,7 @@ struct TokenRecordOptions {
     /// Throws UsageError for a temperature that is not above 0, another number of allowed tokens
     /// than `vocab_size`, or none that is allowed.
     void check(int64_t vocab_size) const;
+    /// Member by member.
     bool operator==(const TokenRecordOptions&) const = default;
 };
 

@@ -101,11 +101,10 @@ struct TokenGradients {
     /// smoothing and z-loss.
     std::span<const float> entropy = {};
 
-    /// Of a loss without the entropy.
-    template <typename Weights>
-    requires std::convertible_to<const Weights&, std::span<const float>> TokenGradients(
-        const Weights& weights)
-        : loss(weights) {}  // NOLINT: stands for them
+    /// Those of a loss that does not depend on the entropy.
+    template <std::convertible_to<std::span<const float>> Weights>
+    TokenGradients(const Weights& weights) : loss(weights) {}
+    /// Both; an empty second span for none.
     TokenGradients(std::span<const float> by_loss, std::span<const float> by_entropy)
         : loss(by_loss), entropy(by_entropy) {}
 };

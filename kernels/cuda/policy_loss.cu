@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/operators.hpp"
+#include "kernels/host_and_device.hpp"
 #include "kernels/policy_token.hpp"
 #include "kernels/vocabulary_checks.hpp"
 
@@ -60,11 +61,11 @@ void policy_loss(Context& ctx, const PolicyLossOptions& options, std::span<const
                         .labels = labels.data(),
                         .g = g.data(),
                         .logprob = logprob.data(),
-                        .entropy = entropy.data(),
+                        .entropy = data_of(entropy),
                         .columns = columns.data(),
                         .loss = loss.data(),
                         .gradient = gradient.data(),
-                        .entropy_gradient = entropy_gradient.data()});
+                        .entropy_gradient = data_of(entropy_gradient)});
 }
 
 }  // namespace vocabpipe::kernels::cuda

@@ -55,6 +55,7 @@
 #include "kernels/cuda/row_additions.hpp"
 #include "kernels/cuda/row_sums.hpp"
 #include "kernels/cuda/vocabulary_score.cuh"
+#include "kernels/host_and_device.hpp"
 #include "kernels/token_totals.hpp"
 #include "kernels/vocabulary_checks.hpp"
 
@@ -350,13 +351,13 @@ void combine_statistics(Context& ctx, ConstTensor by_shard, std::span<const int3
                             .terms = loss_terms(options, mine),
                             .labels = labels.data(),
                             .g = gradients.loss.data(),
-                            .by_entropy = gradients.entropy.data(),
+                            .by_entropy = data_of(gradients.entropy),
                             .mine = mine.rows > 0 ? my_shard * tokens : -1,
                             .first_row = mine.first_row,
                             .end_row = mine.first_row + mine.rows,
                             .factors = factors.as<float>(),
                             .factor_stride = factors.stride,
-                            .records = records.data(),
+                            .records = data_of(records),
                             .wanted = 0,
                             .record = {}};
     for (const TokenRecord record : options.records.list()) {

@@ -176,19 +176,19 @@ void scale(T* e, float factor, int64_t count) {
 
 /// State of one row after some of its columns.
 struct RowState {
-    double sum = 0;       ///< of exp(z - m), without the label's
-    double weighted = 0;  ///< of exp(z - m) (z - m), likewise; for the entropy
+    double sum = 0;  ///< of exp(z - m), without the label's
     double logit_sum = 0;
     float m = 0;
     float label_logit = 0;
 };
 
 /// Adds the columns [begin, begin + count) of x w^T to a row. `label` counts from column 0 of the
-/// shard; `two`: the largest logits so far, or null; `wide`: use exponential_row(), for bf16
-/// without a cap.
+/// shard; `two`: the largest logits so far, or null; `weighted`: the sum of exp(z - m) (z - m) so
+/// far, for the entropy, or null; `wide`: use exponential_row(), for bf16 without a cap.
 template <typename T>
 void add_columns(RowState& state, float* z, T* exp_logits, int64_t begin, int64_t count,
-                 int64_t label, const LossOptions& options, float* two, bool wide) {
+                 int64_t label, const LossOptions& options, float* two, float* weighted,
+                 bool wide) {
     const float cap = options.logit_softcap;
     if (cap > 0) soft_cap(z, count, 1, cap);
     if (options.temperature != 1) scale(z, 1.0F / options.temperature, count);
@@ -204,16 +204,15 @@ void add_columns(RowState& state, float* z, T* exp_logits, int64_t begin, int64_
         state.label_logit = z[label - begin];
         z[label - begin] = -kInfinity;  // its exponential is exactly 0
     }
-    const bool entropy = options.records.has(TokenRecord::entropy);
     if constexpr (std::is_same_v<T, Bf16>) {
         if (wide) {
             const ExponentialRow made =
-                entropy ? exponential_row_for_entropy(z, state.m, &e->bits, count)
-                        : exponential_row(z, state.m, &e->bits, count);
+                weighted != nullptr ? exponential_row_for_entropy(z, state.m, &e->bits, count)
+                                    : exponential_row(z, state.m, &e->bits, count);
             max = has_label ? std::max(made.largest, state.label_logit) : made.largest;
             if (!(max > state.m + kSlack)) {
                 state.sum += made.sum;
-                state.weighted += made.weighted;
+                if (weighted != nullptr) *weighted += made.weighted;
                 return;
             }
         }
@@ -222,13 +221,15 @@ void add_columns(RowState& state, float* z, T* exp_logits, int64_t begin, int64_
         const double raised = static_cast<double>(max) - state.m;
         const double factor = std::exp(-raised);
         scale(exp_logits, static_cast<float>(factor), begin);
-        state.weighted = factor * (state.weighted - state.sum * raised);
+        if (weighted != nullptr) {
+            *weighted = static_cast<float>(factor * (*weighted - state.sum * raised));
+        }
         state.sum *= factor;
         state.m = max;
     }
     const ExponentialSums made = [&] {
         const float capped_at = cap / options.temperature;
-        if (entropy) {
+        if (weighted != nullptr) {
             return cap > 0 ? exponentials<true, true>(z, state.m, capped_at, e, count)
                            : exponentials<false, true>(z, state.m, cap, e, count);
         }
@@ -236,7 +237,7 @@ void add_columns(RowState& state, float* z, T* exp_logits, int64_t begin, int64_
                        : exponentials<false, false>(z, state.m, cap, e, count);
     }();
     state.sum += made.sum;
-    state.weighted += made.weighted;
+    if (weighted != nullptr) *weighted += made.weighted;
 }
 
 template <typename T>
@@ -323,8 +324,11 @@ void vocabulary_score(Context& ctx, ConstTensor x, ConstTensor w, std::span<cons
                     for (int64_t n = from; n < to; ++n) {
                         float* const two =
                             top_two >= 0 ? row(statistics, first + n) + top_two : nullptr;
+                        float* const weighted =
+                            entropy >= 0 ? row(statistics, first + n) + entropy : nullptr;
                         add_columns(states[n], row(z, n), stored.as<T>() + n * stored.stride, begin,
-                                    count, row_of(labels, shard, first + n), options, two, wide);
+                                    count, row_of(labels, shard, first + n), options, two, weighted,
+                                    wide);
                     }
                 });
             });
@@ -337,7 +341,6 @@ void vocabulary_score(Context& ctx, ConstTensor x, ConstTensor w, std::span<cons
             out[1] = static_cast<float>(state.sum);
             out[2] = state.label_logit;
             out[3] = static_cast<float>(state.logit_sum);
-            if (entropy >= 0) out[entropy] = static_cast<float>(state.weighted);
         }
     }
 }

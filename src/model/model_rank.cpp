@@ -195,10 +195,9 @@ void check_records(const ModelConfig& config, const ModelPartition& partition,
     }
     if (!partition.loss->has_entropy_slope()) return;
     if (config.logit_softcap > 0) {
-        throw UsageError(
-            "a loss that depends on the entropy is not supported with soft-capped "
-            "logits (" +
-            config.family + "); leave the entropy out");
+        throw UsageError("the logits of " + config.family +
+                         " are soft-capped, which the gradient of the entropy is not supported "
+                         "with; use a loss without the entropy");
     }
     if (schedule.barriers == Barriers::one) {
         throw UsageError(

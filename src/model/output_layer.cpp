@@ -72,9 +72,8 @@ ShardedOutputLayer::ShardedOutputLayer(Device& device, std::span<Parameter> para
     if (loss_) {
         if (loss_->on_host() && device.asynchronous()) {
             throw UsageError(
-                "the loss is a function of the host's memory, and the rank's device has its own; "
-                "use "
-                "a TokenLoss that enqueues its work there, or ranks on hosts");
+                "the loss reads memory of the host, and the rank's device has its own; use a "
+                "TokenLoss that enqueues its work there, or ranks on hosts");
         }
         training_.records = training_.records | loss_->reads();
         gradients_ = device.allocate(static_cast<uint64_t>(2 * tokens) * sizeof(float),

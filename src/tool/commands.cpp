@@ -26,6 +26,7 @@ Command vocabpipe_command(const std::string& command_line) {
               .description = "Show, check and convert schedules",
               .commands = {schedule_list_command(), schedule_show_command(),
                            schedule_check_command(), schedule_convert_command()}},
+             score_command(),
              {.name = "select",
               .description = "Choose the samples of a corpus to train on",
               .commands = {select_score_command(), select_knn_command(), select_run_command(),

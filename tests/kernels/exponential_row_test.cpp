@@ -24,6 +24,28 @@ protected:
     }
 };
 
+/// The same row for the entropy: the sum of exp(z - m) (z - m), and everything else to the bit.
+void expect_weighted(const std::vector<float>& z, float m, const std::vector<uint16_t>& e,
+                     const host::ExponentialRow& plain) {
+    std::vector<uint16_t> again(e.size(), 7);
+    const host::ExponentialRow row =
+        host::exponential_row_for_entropy(z.data(), m, again.data(), std::ssize(z));
+    EXPECT_EQ(again, e);
+    EXPECT_EQ(row.sum, plain.sum);
+    EXPECT_EQ(row.largest, plain.largest);
+    double weighted = 0, bound = 0;
+    for (const float one : z) {
+        if (one == -kInfinity) continue;
+        const double x = double{one} - double{m};
+        weighted += std::exp(x) * x;
+        // Of the exponential as in its sum, of the factor, and of adding up.
+        bound += std::exp(x) * std::abs(x) *
+                 (0x1p-22 + 0x1.4p-23 * std::abs(x) + 0x1p-24 * static_cast<double>(z.size()));
+        bound += std::exp(x) * 0x1p-23 * std::abs(x);
+    }
+    EXPECT_NEAR(row.weighted, weighted, bound);
+}
+
 TEST_F(ExponentialRows, AreThoseOfFp64WithinTheirBoundAndNothingIsWrittenBehindThem) {
     std::mt19937 random(1);
     std::uniform_real_distribution<float> logits(-70, 30);
@@ -49,6 +71,8 @@ TEST_F(ExponentialRows, AreThoseOfFp64WithinTheirBoundAndNothingIsWrittenBehindT
                                     0x1p-24 * static_cast<double>(count));
         }
         EXPECT_NEAR(row.sum, sum, bound) << count;
+        EXPECT_EQ(row.weighted, 0);
+        expect_weighted(z, m, e, row);
         EXPECT_EQ(row.largest, *std::max_element(z.begin(), z.end()));
         EXPECT_EQ(e.back(), 7);
     }

@@ -30,6 +30,22 @@ TEST(FastExp, IsWithinTwoUlpAndKeepsSpecialValues) {
     EXPECT_TRUE(std::isnan(host::fast_exp(std::numeric_limits<float>::quiet_NaN())));
 }
 
+TEST(FastLog, IsWithinFourUlpAndFiniteAtZero) {
+    const auto expect_log = [](float x) {
+        const double exact = std::log(static_cast<double>(x));
+        // an ulp is at most 2 eps of the value
+        ASSERT_NEAR(static_cast<double>(host::fast_log(x)), exact, 8 * kEps32 * std::abs(exact))
+            << x;
+    };
+    for (int i = -1260; i <= 400; ++i) {
+        for (int j = 0; j < 64; ++j) expect_log(std::ldexp(1 + static_cast<float>(j) / 64, i / 10));
+    }
+    for (int i = -20000; i <= 20000; ++i) expect_log(1 + static_cast<float>(i) * 0x1p-20F);
+    EXPECT_EQ(host::fast_log(1.0F), 0.0F);
+    EXPECT_EQ(0.0F * host::fast_log(0.0F), 0.0F);
+    EXPECT_EQ(host::fast_log(0.0F), host::fast_log(0x1p-126F));
+}
+
 TEST(FastTanh, IsWithinFourUlpAndKeepsSpecialValues) {
     for (int i = -120000; i <= 120000; ++i) {
         const float x = static_cast<float>(i) * (i % 2 == 0 ? 1e-4F : 1e-7F);

@@ -309,7 +309,7 @@ TEST(TokenLoss, IsRefusedWhereItsGradientCannotBeMade) {
     problem.config.z_loss = 0;
     problem.config.logit_softcap = 3;
     EXPECT_THAT(refusal([&] { (void)step_with(problem, bonus, VocabMode::none, 1); }),
-                HasSubstr("not supported with soft-capped logits"));
+                HasSubstr("are soft-capped, which the gradient of the entropy is not"));
     problem.config.logit_softcap = 0;
     for (auto& columns : problem.batch.columns) columns.resize(columns.size() / 3);
     EXPECT_THAT(refusal([&] { (void)step_with(problem, bonus, VocabMode::none, 1); }),

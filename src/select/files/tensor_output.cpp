@@ -5,6 +5,7 @@
 #include "src/support/output_file.hpp"
 #include "vocabpipe/error.hpp"
 
+#include <algorithm>
 #include <filesystem>
 #include <system_error>
 #include <utility>
@@ -13,7 +14,19 @@ namespace vocabpipe {
 
 TensorOutput::TensorOutput(Communicator& world, std::string path, std::vector<StoredTensor> tensors,
                            const std::map<std::string, std::string>& metadata)
-    : world_(world), path_(std::move(path)), plan_(std::move(tensors), metadata) {
+    : TensorOutput(world, std::move(path), SafetensorsPlan(std::move(tensors), metadata)) {}
+
+TensorOutput::TensorOutput(Communicator& world, std::string path, const SafetensorsPlan& plan)
+    : TensorOutput(world, std::move(path), plan.header(), plan.tensors()) {}
+
+TensorOutput::TensorOutput(Communicator& world, std::string path, const std::string& header,
+                           std::span<const StoredTensor> tensors)
+    : world_(world), path_(std::move(path)) {
+    uint64_t bytes = header.size();
+    for (const StoredTensor& tensor : tensors) {
+        begin_[tensor.name] = tensor.begin;
+        bytes = std::max(bytes, tensor.end);
+    }
     std::string name;  // rank 0 chooses it
     world_.agree([&] {
         if (world_.rank() != 0) return;
@@ -23,8 +36,8 @@ TensorOutput::TensorOutput(Communicator& world, std::string path, std::vector<St
         if (!device) temporary_.emplace(path_);
         name = device ? path_ : temporary_->name();
         file_.emplace(SharedOutputFile::open(name));
-        if (!device) file_->reserve(plan_.file_bytes());
-        file_->write_at(0, std::as_bytes(std::span(plan_.header())));
+        if (!device) file_->reserve(bytes);
+        file_->write_at(0, std::as_bytes(std::span(header)));
     });
     name = gathered_texts(world_, name).front();
     world_.agree([&] {
@@ -42,7 +55,7 @@ TensorOutput::TensorOutput(Communicator& world, std::string path, std::vector<St
 
 void TensorOutput::write_bytes(const std::string& tensor, uint64_t offset,
                                std::span<const std::byte> bytes) {
-    file_->write_at(plan_.at(tensor).begin + offset, bytes);
+    file_->write_at(begin_.at(tensor) + offset, bytes);
 }
 
 void TensorOutput::publish() {

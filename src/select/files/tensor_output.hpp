@@ -15,15 +15,19 @@
 
 namespace vocabpipe {
 
-/// A safetensors file that all ranks write together, each its own rows, and that appears under its
+/// A file of tensors that all ranks write together, each its own rows, and that appears under its
 /// name only when it is complete. Its bytes depend only on the data, not on the ranks. All ranks
 /// must see the same folder. A device (/dev/null) is written directly, never replaced.
 class TensorOutput {
 public:
-    /// Reserves the file under a temporary name. `tensors`: name, type and shape; the same on every
-    /// rank. Collective; if it fails, it throws on all ranks.
+    /// A safetensors file, reserved under a temporary name. `tensors`: name, type and shape; the
+    /// same on every rank. Collective; if it fails, it throws on all ranks.
     TensorOutput(Communicator& world, std::string path, std::vector<StoredTensor> tensors,
                  const std::map<std::string, std::string>& metadata);
+    /// A file of another format: `header`, then the tensors, which have their places, up to the end
+    /// of the last.
+    TensorOutput(Communicator& world, std::string path, const std::string& header,
+                 std::span<const StoredTensor> tensors);
     TensorOutput(const TensorOutput&) = delete;
     TensorOutput& operator=(const TensorOutput&) = delete;
 
@@ -37,11 +41,12 @@ public:
     void publish();
 
 private:
+    TensorOutput(Communicator& world, std::string path, const SafetensorsPlan& plan);
     void write_bytes(const std::string& tensor, uint64_t offset, std::span<const std::byte> bytes);
 
     Communicator& world_;
     std::string path_;
-    SafetensorsPlan plan_;
+    std::map<std::string, uint64_t> begin_;   ///< byte of the first element, by the tensor's name
     std::optional<TemporaryFile> temporary_;  ///< on rank 0; none for a device
     std::optional<SharedOutputFile> file_;
 };

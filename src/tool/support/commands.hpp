@@ -25,6 +25,7 @@ namespace vocabpipe::tool {
 [[nodiscard]] Command schedule_convert_command();
 [[nodiscard]] Command schedule_list_command();
 [[nodiscard]] Command schedule_show_command();
+[[nodiscard]] Command score_command();
 [[nodiscard]] Command select_export_command();
 [[nodiscard]] Command select_import_command();
 [[nodiscard]] Command select_knn_command();

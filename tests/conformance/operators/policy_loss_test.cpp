@@ -103,6 +103,7 @@ protected:
             const Matrix part = u.download();
             const Matrix rows = dw.download();
             EXPECT_TRUE(exp_logits[k].download().gaps_are_intact());
+            EXPECT_TRUE(factors.download().gaps_are_intact());
             for (int64_t i = 0; i < hidden; ++i) {
                 for (int64_t n = 0; n < tokens; ++n) {
                     dx[static_cast<size_t>(n * hidden + i)] += part.get(n, i);

@@ -17,6 +17,7 @@
 #include "tests/model/model_cases.hpp"
 #include "tests/model/model_run.hpp"
 #include "vocabpipe/error.hpp"
+#include "vocabpipe/trained_rank.hpp"
 
 namespace vocabpipe::testing {
 namespace {
@@ -81,6 +82,30 @@ std::vector<std::vector<float>> logits_of_prefixes(const ModelConfig& config, co
         },
         threads, expert_tensor);
     return logits;
+}
+
+TEST(TextGenerator, TakesTheWeightsOfARankThatTrainsAndForgetsTheText) {
+    const ModelConfig config = small_family("llama", 4, 23, 29, false);
+    const std::vector<int32_t> tokens{3, 1, 4, 1, 5};
+    generate(config, {.pipeline = 2}, [&](Communicator& world, TextGenerator& generator) {
+        const std::unique_ptr<Device> device = make_host_device();
+        const auto trained = [&](VocabMode mode, uint64_t seed) {
+            const StepPlan plan =
+                plan_step(config, {.ranks = 2}, {.vocab_mode = mode}, {.optimizer = false});
+            return std::make_unique<TrainedRank>(world, *device, plan,
+                                                 TrainedRankOptions{.seed = seed});
+        };
+        generator.read(tokens);
+        const std::vector<float> own = all_logits(world, generator);
+        generator.copy_weights(trained(VocabMode::one_barrier, kSeed + 1)->model());
+        generator.read(tokens);
+        EXPECT_NE(all_logits(world, generator), own) << "other weights";
+        generator.copy_weights(trained(VocabMode::one_barrier, kSeed)->model());
+        generator.read(tokens);
+        EXPECT_EQ(all_logits(world, generator), own) << "the weights of the seed";
+        const auto other = trained(VocabMode::none, kSeed);
+        EXPECT_THROW(generator.copy_weights(other->model()), UsageError);
+    });
 }
 
 class TextGeneratorOfModels : public ::testing::TestWithParam<std::string> {};

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// select score, data filter and train_gpt --data-subset as programs, on threads and under mpirun.
+// score, select score, data filter and train_gpt --data-subset as programs, on threads and under
+// mpirun.
+#include "src/select/files/npy/header.hpp"
 #include "src/select/files/scores_file.hpp"
+#include "src/select/files/tensor_input.hpp"
 #include "tests/tool/run_program.hpp"
 #include "tests/train/select/subset_of.hpp"
 
@@ -9,7 +12,10 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstring>
+#include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace vocabpipe::testing {
@@ -47,6 +53,12 @@ protected:
     }
     static Outcome score(const std::string& arguments, const std::string& launcher = "") {
         return in_folder(launcher + "'" VOCABPIPE_PROGRAM "' select score " + arguments);
+    }
+    static Outcome score_tokens(const std::string& arguments, const std::string& launcher = "") {
+        return in_folder(launcher +
+                         "'" VOCABPIPE_PROGRAM
+                         "' score --load steps --data-path set --seq-length 16 " +
+                         arguments);
     }
     static std::string mpirun(int ranks) {
         return "timeout 60 mpirun --allow-run-as-root --oversubscribe -np " +
@@ -131,6 +143,74 @@ TEST_F(ScoreCommand, LeadsToARunOnChosenSamplesAndToAFilteredCopy) {
     const Outcome inspected =
         in_folder("'" VOCABPIPE_PROGRAM "' data inspect part --vocab-size 257");
     EXPECT_EQ(inspected.exit_code, 0) << inspected.error;
+}
+
+/// Elements and shape of a .npy file.
+std::pair<std::vector<float>, std::vector<int64_t>> read_npy(const std::string& path) {
+    const std::string bytes = read_file(path);
+    const NpyHeader header = parse_npy_header(std::as_bytes(std::span(bytes)), bytes.size(), path);
+    EXPECT_EQ(header.type, NpyType::f4);
+    std::vector<float> values(static_cast<size_t>(header.elements()));
+    std::memcpy(values.data(), bytes.data() + header.data_begin, values.size() * sizeof(float));
+    return {values, header.shape};
+}
+
+TEST_F(ScoreCommand, WritesRecordsOfEveryTokenForOtherPrograms) {
+    const Outcome made = score_tokens("--records entropy,logprob --output r.npy");
+    ASSERT_EQ(made.exit_code, 0) << made.error;
+    EXPECT_THAT(made.output, AllOf(HasSubstr("r.npy: 49 samples, 784 labels, mean logprob -"),
+                                   HasSubstr("mean entropy ")));
+    const auto [values, shape] = read_npy(path("r.npy"));
+    ASSERT_EQ(shape, (std::vector<int64_t>{2, 49, 16}));
+    ASSERT_EQ(score("--load steps --data-path set --seq-length 16 --output rows").exit_code, 0);
+    std::vector<float> losses(49);
+    ScoresReader(path("rows")).read_loss(0, losses);
+    for (size_t i = 0; i < losses.size(); ++i) {
+        double sum = 0;
+        for (size_t n = 0; n < 16; ++n) {
+            sum += values[i * 16 + n];
+            EXPECT_GT(values[(49 + i) * 16 + n], 0) << "entropy";
+            EXPECT_LE(values[(49 + i) * 16 + n], 5.55F) << "log 257";
+        }
+        EXPECT_NEAR(-sum / 16, losses[i], 1e-5) << "sample " << i;
+    }
+    ASSERT_EQ(score_tokens("--records logprob,entropy --output again.npy").exit_code, 0);
+    EXPECT_EQ(read_file(path("again.npy")), read_file(path("r.npy")));
+}
+
+TEST_F(ScoreCommand, WritesTheSameRecordsOnThreadsAndUnderMpirunAndInEitherFormat) {
+    const std::string two = "--micro-batch-size 3 --vocab-mode two_barriers --output ";
+    ASSERT_EQ(score_tokens("--ranks 2 " + two + "threads.npy").exit_code, 0);
+    const Outcome ranks = score_tokens(two + "mpi.npy", mpirun(2));
+    ASSERT_EQ(ranks.exit_code, 0) << ranks.error;
+    EXPECT_EQ(read_file(path("threads.npy")), read_file(path("mpi.npy")));
+    ASSERT_EQ(score_tokens("--ranks 2 " + two + "r.safetensors").exit_code, 0);
+    const auto [values, shape] = read_npy(path("mpi.npy"));
+    ASSERT_EQ(shape, (std::vector<int64_t>{49, 16}));
+    const TensorInput tensors(path("r.safetensors"), {"vocabpipe records 1"});
+    std::vector<float> same(values.size());
+    tensors.read(tensors.at("logprob", StoredType::F32, 2), 0, std::span(same));
+    EXPECT_EQ(same, values);
+    // Replicas share the samples and compute the bits of one rank.
+    ASSERT_EQ(
+        score_tokens("--ranks 2 --pipeline-model-parallel-size 1 --output replicas.npy").exit_code,
+        0);
+    ASSERT_EQ(score_tokens("--output alone.npy").exit_code, 0);
+    EXPECT_EQ(read_file(path("replicas.npy")), read_file(path("alone.npy")));
+}
+
+TEST_F(ScoreCommand, RefusesRecordsThatAreNone) {
+    for (const auto& [arguments, message] :
+         {std::pair{"--output r.csv", "--output r.csv: must end in .npy or .safetensors"},
+          std::pair{"--records logprob,ranks --output bad.npy", "record ranks: use loss, logprob"},
+          std::pair{"--temperature 0 --output bad.npy", "--temperature 0"}}) {
+        const auto before = folder_->names();
+        const Outcome refused = score_tokens(arguments);
+        EXPECT_EQ(refused.exit_code, 2) << arguments << "\n" << refused.error;
+        EXPECT_THAT(unwrapped(refused.error), HasSubstr(message));
+        EXPECT_EQ(std::count(refused.error.begin(), refused.error.end(), '\n'), 1) << refused.error;
+        EXPECT_EQ(folder_->names(), before) << arguments;
+    }
 }
 
 TEST_F(ScoreCommand, RefusesBadInputInOneLineAndWritesNothing) {

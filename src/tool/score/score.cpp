@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+// vocabpipe score: records of every token with a saved model.
+#include <cstdio>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "src/tool/score/forward_flags.hpp"
+#include "src/tool/score/run_forward.hpp"
+#include "src/tool/support/commands.hpp"
+#include "src/tool/support/text.hpp"
+#include "src/train/score/score_tokens.hpp"
+
+namespace vocabpipe::tool {
+
+namespace {
+
+using ScoreArguments = ForwardArguments<TokenScoreOptions>;
+
+void score_tokens_on(Communicator& world, const TokenScoreOptions& options) {
+    const TokenScoreTotals totals = score_tokens(world, options);
+    if (world.rank() != 0) return;
+    std::string means;
+    const std::vector<TokenRecord> records = options.records.columns.list();
+    for (size_t i = 0; i < records.size(); ++i) {
+        char text[64];
+        std::snprintf(text, sizeof text, " %.6f", totals.means[i]);
+        means += ", mean " + std::string(to_string(records[i])) + text;
+    }
+    std::printf("%s: %s, %s%s\n", options.output.c_str(), counted(totals.samples, "sample").c_str(),
+                counted(totals.labels, "label").c_str(), means.c_str());
+}
+
+/// "logprob,entropy".
+TokenRecords records_from(const std::string& names) {
+    TokenRecords records;
+    for (size_t at = 0; at <= names.size();) {
+        const size_t comma = std::min(names.find(',', at), names.size());
+        records = records | TokenRecords{token_record_from(names.substr(at, comma - at))};
+        at = comma + 1;
+    }
+    return records;
+}
+
+std::string text_of(const TokenRecords& records) {
+    std::string names;
+    for (const TokenRecord record : records.list()) {
+        names += (names.empty() ? "" : ",") + std::string(to_string(record));
+    }
+    return names;
+}
+
+}  // namespace
+
+Command score_command() {
+    const auto o = std::make_shared<ScoreArguments>();
+    TokenRecordOptions& records = o->options.records;
+    records.columns = {TokenRecord::logprob};
+    return comparing_flags(
+        {.name = "score",
+         .description = "Find numbers of every token with a saved model, for other programs\n"
+                        "  vocabpipe score --load RUN --data-path CORPUS --seq-length 1024\n"
+                        "      --records logprob,entropy --output records.npy\n"
+                        "  mpirun -np 4 vocabpipe score ...",
+         .flags = {{.flags = {load_flag(o->options),
+                              {.names = "--records",
+                               .value =
+                                   FlagText{.set =
+                                                [&records](const auto& words) {
+                                                    records.columns = records_from(words.back());
+                                                },
+                                            .get = [&records] { return text_of(records.columns); }},
+                               .help = "Numbers of a token, separated by commas: loss, logprob, "
+                                       "entropy, logsumexp, margin",
+                               .unit = "NAMES"},
+                              {.names = "--temperature",
+                               .value = &records.temperature,
+                               .help = "Divides the logits",
+                               .range = above(0)},
+                              {.names = "--output",
+                               .value = &o->options.output,
+                               .help = "File of the records, .npy or .safetensors",
+                               .unit = "FILE",
+                               .required = true}}},
+                   forward_data_flags(o->options),
+                   forward_schedule_flags(o->options),
+                   launch_flags(o->launch),
+                   forward_device_flags(o->device, o->options)},
+         .run = [o](const GivenFlags&) { run_forward(*o, score_tokens_on); }},
+        o->launch);
+}
+
+}  // namespace vocabpipe::tool
