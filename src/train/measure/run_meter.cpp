@@ -30,8 +30,7 @@ MeasuredCosts RunMeter::measure(const TrainingPlan& plan, TrainedRank& rank) {
     }
     fit_links(links_.median, boundary, measured.wall);
     fit_links(links_.fastest, boundary, measured.cpu);
-    const std::vector<bool> trained =
-        trained_parts(plan.options().model, plan.partition()).stages;
+    const std::vector<bool> trained = trained_parts(plan.options().model, plan.partition()).stages;
     for (TableCosts* costs : {&measured.wall, &measured.cpu}) {
         derived_ = derive_missing(*costs, trained);
         costs->communication = plan.costs().communication;

@@ -70,6 +70,15 @@ TEST(CheckTokens, ReadsEvenlySpacedBlocksOfLargeData) {
         << "the first and the last block are all of it";
 }
 
+TEST(CheckTokens, ReadsTheLastTokenWhereBlocksTouch) {
+    constexpr int64_t kBlock = 32768;
+    std::vector<int32_t> tokens(static_cast<size_t>(5 * kBlock + 1), 7);
+    tokens.back() = 8;
+    const TokenRange range = token_range(VectorSource(tokens), 5 * kBlock);
+    EXPECT_EQ(range.read, 5 * kBlock);
+    EXPECT_EQ(range.max, 8);
+}
+
 TEST(CheckTokens, RefusesNegativeIdsAndVocabularies) {
     EXPECT_THAT(testing::message_of<InputFileError>([] {
                     check_tokens(VectorSource({5, -3}), 10);
