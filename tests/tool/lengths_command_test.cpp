@@ -20,13 +20,13 @@ using testing::Outcome;
 using testing::TempFolder;
 using Json = nlohmann::json;
 
-Outcome vocabpipe_at(const TempFolder& in, const std::string& arguments) {
+Outcome lengths_command(const TempFolder& in, const std::string& arguments) {
     return testing::run_shell("cd '" + (in / "") + "' && '" VOCABPIPE_PROGRAM "' " + arguments);
 }
 
-Json simulated_step(const std::string& arguments) {
+Json simulated_lengths(const std::string& arguments) {
     const TempFolder folder;
-    const Outcome outcome = vocabpipe_at(folder, "simulate " + arguments + " --json");
+    const Outcome outcome = lengths_command(folder, "simulate " + arguments + " --json");
     EXPECT_EQ(outcome.exit_code, 0) << outcome.error;
     return Json::parse(outcome.output);
 }
@@ -34,7 +34,7 @@ Json simulated_step(const std::string& arguments) {
 // Without attention a pass is as long as its tokens; 2^20 columns leave next to nothing of it.
 TEST(LengthsOfSimulate, MakePassesAsLongAsTheirTokensAndTheirAttention) {
     const auto busy = [](const std::string& flags) {
-        return simulated_step("1f1b --pp 1 --costs 1200,2400,0 " + flags)["by_rank"][0]["busy"]
+        return simulated_lengths("1f1b --pp 1 --costs 1200,2400,0 " + flags)["by_rank"][0]["busy"]
             .get<double>();
     };
     const std::string wide = " --hidden-size 1048576 --vocab-size 8";
@@ -47,30 +47,30 @@ TEST(LengthsOfSimulate, MakePassesAsLongAsTheirTokensAndTheirAttention) {
 
 TEST(LengthsOfSimulate, ChangeNothingWhereAllAreOne) {
     const std::string step = "zb-h1 --pp 4 --vocab-mode one_barrier";
-    Json one = simulated_step(step + " --lengths 4096:8");
+    Json one = simulated_lengths(step + " --lengths 4096:8");
     EXPECT_EQ(one["lengths"], "4096 x 8");
     one.erase("lengths");
-    EXPECT_EQ(one, simulated_step(step + " --microbatches 8 --seq-length 4096"));
+    EXPECT_EQ(one, simulated_lengths(step + " --microbatches 8 --seq-length 4096"));
 }
 
 TEST(LengthsOfSimulate, AreOrderedTheSameHoweverTheyAreGiven) {
     const TempFolder folder;
     const auto shown = [&](const std::string& lengths) {
-        return vocabpipe_at(folder, "show 1f1b --pp 4 --lengths " + lengths).output;
+        return lengths_command(folder, "schedule show 1f1b --pp 4 --lengths " + lengths).output;
     };
     EXPECT_EQ(shown("8192:4,2048:4"), shown("2048:4,8192:4"));
     EXPECT_THAT(shown("8192:4,2048:4"),
                 HasSubstr("sequence lengths of the microbatches in order: "));
-    EXPECT_LT(simulated_step("1f1b --pp 4 --lengths 8192:4,2048:4")["step"],
-              simulated_step("1f1b --pp 4 --lengths 8192:8")["step"]);
+    EXPECT_LT(simulated_lengths("1f1b --pp 4 --lengths 8192:4,2048:4")["step"],
+              simulated_lengths("1f1b --pp 4 --lengths 8192:8")["step"]);
 }
 
 TEST(LengthsOfSimulate, ReachTheSearchAndThePage) {
     const std::string step = "interleaved --pp 4 --lengths 8192:4,1024:4";
-    EXPECT_LE(simulated_step(step + " --search-moves 20000")["makespan"],
-              simulated_step(step)["makespan"]);
+    EXPECT_LE(simulated_lengths(step + " --search-moves 20000")["makespan"],
+              simulated_lengths(step)["makespan"]);
     const TempFolder folder;
-    const Outcome page = vocabpipe_at(folder, "timeline " + step + " --html a.html");
+    const Outcome page = lengths_command(folder, "timeline " + step + " --html a.html");
     EXPECT_EQ(page.exit_code, 0) << page.error;
 }
 
@@ -81,11 +81,11 @@ TEST(LengthsOfSimulate, AreThoseOfAProfileAtMost) {
     write_profile(folder / "profile.json", profile);
     const std::string step =
         "simulate 1f1b --vocab-mode one_barrier --costs profile.json --lengths ";
-    const Outcome shorter = vocabpipe_at(folder, step + "32:4 --json");
+    const Outcome shorter = lengths_command(folder, step + "32:4 --json");
     EXPECT_EQ(shorter.exit_code, 0) << shorter.error;
-    const Outcome longest = vocabpipe_at(folder, step + "64:4 --json");
+    const Outcome longest = lengths_command(folder, step + "64:4 --json");
     EXPECT_LT(Json::parse(shorter.output)["step"], Json::parse(longest.output)["step"]);
-    const Outcome longer = vocabpipe_at(folder, step + "65:4");
+    const Outcome longer = lengths_command(folder, step + "65:4");
     EXPECT_EQ(longer.exit_code, 2);
     EXPECT_THAT(longer.error, HasSubstr("has sequences of 64 tokens"));
 }
@@ -93,7 +93,8 @@ TEST(LengthsOfSimulate, AreThoseOfAProfileAtMost) {
 TEST(LengthsOfSimulate, AreRefusedInOneLineThatSaysWhatIsWrong) {
     const TempFolder folder;
     const auto refused = [&](const std::string& lengths, const std::string& why) {
-        const Outcome outcome = vocabpipe_at(folder, "simulate 1f1b --pp 2 --lengths " + lengths);
+        const Outcome outcome =
+            lengths_command(folder, "simulate 1f1b --pp 2 --lengths " + lengths);
         EXPECT_EQ(outcome.exit_code, 2) << lengths;
         EXPECT_EQ(std::count(outcome.error.begin(), outcome.error.end(), '\n'), 1) << lengths;
         EXPECT_THAT(outcome.error, HasSubstr(why)) << lengths;
