@@ -308,8 +308,9 @@ Command select_run_command() {
                           .unit = "FILE"},
                          {.names = "--state",
                           .value = &o->state,
-                          .help = "Folder to save to after every round, and to go on from. It is "
-                                  "removed at the end",
+                          .help =
+                              "Folder to save to after every round, and every minute, and to go "
+                              "on from. It is removed at the end",
                           .unit = "FOLDER",
                           .unset = "OUTPUT.state"},
                          {.names = "--scratch",
