@@ -66,11 +66,14 @@ void check_goes_on(const Checkpoint& checkpoint, const TrainOptions& options) {
         for (const Flag& flag : group.flags) {
             if (flag.decides != Decides::samples) continue;
             const std::optional<std::string> theirs = recorded(state, flag.name());
-            if (!theirs || *theirs == flag.text()) continue;
+            const std::string now = flag.text().empty() ? "not given" : flag.text();
+            if (!theirs || *theirs == now) continue;
+            const std::string remedy = *theirs == "not given"
+                                           ? "remove " + flag.name()
+                                           : "set " + flag.name() + " " + readable(*theirs);
             throw InputFileError(checkpoint.training_path() + ": " + flag.name() + " is " +
-                                 readable(*theirs) + ", but this run has " + flag.text() +
-                                 ", which would change the order of the data; set " + flag.name() +
-                                 " " + readable(*theirs) +
+                                 readable(*theirs) + ", but this run has " + now +
+                                 ", which would change the order of the data; " + remedy +
                                  ", or use --finetune to load only the weights");
         }
     }

@@ -103,6 +103,28 @@ TEST_F(RunsOfLengths, GoOnInTheMiddleWithTheSameBits) {
     EXPECT_LT(tokens.back(), 6 * 24 * 16) << "not all are padded to --seq-length";
 }
 
+TEST_F(RunsOfLengths, GoOnWithTheirLengthsOnly) {
+    TrainOptions with = options();
+    with.save = runs_.path("with");
+    TrainOptions without = options();
+    without.data.length_buckets.clear();
+    without.save = runs_.path("without");
+    (void)runs_.run(1, with);
+    (void)runs_.run(1, without);
+    const auto go_on = [&](TrainOptions o, const std::string& from) {
+        o.load = runs_.path(from);
+        o.save.clear();
+        o.train_iters = 7;
+        return runs_.run(1, o).size();
+    };
+    EXPECT_EQ(go_on(with, "with"), 1U);
+    EXPECT_EQ(go_on(without, "without"), 1U);
+    EXPECT_THAT([&] { (void)go_on(without, "with"); },
+                ThrowsMessage<AgreedError>(HasSubstr("set --length-buckets 4,8,12,16")));
+    EXPECT_THAT([&] { (void)go_on(with, "without"); },
+                ThrowsMessage<AgreedError>(HasSubstr("remove --length-buckets")));
+}
+
 TEST_F(RunsOfLengths, RefuseWhatTheyCannotDo) {
     TrainOptions o = options();
     o.context_parallel_size = 2;
