@@ -23,7 +23,7 @@ using namespace vocabpipe;
 
 constexpr int kRanks = 8;
 
-/// Of a transformer in which attention takes 15 % of a layer's time at 8192 tokens.
+/// Costs of a transformer in which attention takes 15 % of a layer's time at 8192 tokens.
 PassCosts costs_of_lengths() {
     constexpr double kAttention = 0.15;
     PassCosts costs = PassCosts::uniform(120'000, 240'000, 20'000);

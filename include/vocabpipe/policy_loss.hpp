@@ -53,7 +53,7 @@ struct PreferencePair {
 /// What a pair adds to a step.
 struct PreferenceLoss {
     double loss = 0;  ///< of the pair
-    /// Of every token of the chosen answer; of the rejected answer's tokens the negative.
+    /// Those of every token of the chosen answer; of the rejected answer's tokens the negative.
     double advantage = 0;
 };
 

@@ -177,7 +177,7 @@ struct Reduction {
     /// Member by member.
     friend bool operator==(const Reduction&, const Reduction&) = default;
 };
-// Of microbatches of the longest sequences; every other length has three of its own.
+// Reductions of microbatches of the longest sequences; every other length has three of its own.
 inline constexpr uint16_t kOutputReduction = 0;  ///< gradient of X over the output shards
 inline constexpr uint16_t kInputReduction = 1;   ///< embedded tokens over the input shards
 /// All rows of the output reduction as one block: the conversion after a native one.

@@ -29,7 +29,7 @@ struct Costs {
     tool::ScheduleFlags flags;  ///< those of `vocabpipe simulate` that describe costs and sizes
     std::string pass_times;     ///< rows "rank,op,stage,ns" with their header; empty: none
 
-    /// Of the figures; 0: they are nanoseconds.
+    /// Ticks per unit of the figures; 0: they are nanoseconds.
     [[nodiscard]] int ticks_per_unit() const;
     /// The figures for passes of the schedule, for people.
     [[nodiscard]] std::string text(const Schedule& schedule) const;

@@ -81,7 +81,7 @@ public:
 
     /// false in a team, whose products take rows in another order.
     [[nodiscard]] bool streams() const override { return options_.tensor.ranks == 1; }
-    /// Of the longest sequences.
+    /// Bytes of the longest sequences.
     [[nodiscard]] StageBytes bytes() const override { return bytes_for(0); }
     /// k above 0: of StageOptions::shorter_lengths[k - 1].
     [[nodiscard]] StageBytes bytes_for(size_t length) const {

@@ -35,7 +35,7 @@ namespace vocabpipe {
 namespace {
 
 constexpr const char* kFormat = "vocabpipe selection state 3";
-/// Of earlier versions, which saved only after bounding and after rounds.
+/// Format of earlier versions, which saved only after bounding and after rounds.
 constexpr const char* kEarlierFormat = "vocabpipe selection state 2";
 constexpr uint8_t kMarked = 4;  // flag beside a decision
 constexpr const char* kFlag = "flag.";

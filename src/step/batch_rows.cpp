@@ -98,7 +98,7 @@ void BatchRows::put_columns(int64_t row, const Sample& sample) {
     for (size_t c = 0; c < columns; ++c) {
         const size_t to = first + (c * rows + static_cast<size_t>(row) % rows) * own;
         cut.take(std::span(sample.columns).subspan(c * whole, whole),
-                  std::span(columns_).subspan(to, own));
+                 std::span(columns_).subspan(to, own));
     }
 }
 

@@ -38,7 +38,7 @@ void expect_weighted(const std::vector<float>& z, float m, const std::vector<uin
         if (one == -kInfinity) continue;
         const double x = double{one} - double{m};
         weighted += std::exp(x) * x;
-        // Of the exponential as in its sum, of the factor, and of adding up.
+        // Errors of the exponential as in its sum, of the factor, and of adding up.
         bound += std::exp(x) * std::abs(x) *
                  (0x1p-22 + 0x1.4p-23 * std::abs(x) + 0x1p-24 * static_cast<double>(z.size()));
         bound += std::exp(x) * 0x1p-23 * std::abs(x);

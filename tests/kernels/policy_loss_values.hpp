@@ -19,7 +19,7 @@ struct PolicyLossInputs {
     [[nodiscard]] int64_t vocab() const { return static_cast<int64_t>(w.size()) / hidden(); }
 };
 
-/// Of one objective: the loss of every token, and the gradients of sum_n g_n loss_n.
+/// Values of one objective: the loss of every token, and the gradients of sum_n g_n loss_n.
 struct PolicyLossValues {
     PolicyLossOptions options;
     float temperature = 1;

@@ -129,7 +129,7 @@ struct RecordsProblem : Problem {
         return words;
     }
 
-    /// Of the rows [first, first + rows) of the vocabulary: all logits of token n.
+    /// Logits of the rows [first, first + rows) of the vocabulary: all logits of token n.
     [[nodiscard]] std::vector<double> logits(int64_t n, int64_t first, int64_t rows) const {
         std::vector<double> z;
         for (int64_t j = first; j < first + rows; ++j) {

@@ -89,7 +89,8 @@ TEST(NewAdapters, HaveAOfPeftsDistribution) {
         sum += value;
         squares += value * value;
     }
-    // Of 2048 uniform numbers: mean 0 and mean square bound^2 / 3, with four standard deviations.
+    // Moments of 2048 uniform numbers: mean 0 and mean square bound^2 / 3, with four standard
+    // deviations.
     EXPECT_LE(std::abs(sum / 2048), 4 * bound / std::sqrt(3.0 * 2048));
     EXPECT_NEAR(squares / 2048, bound * bound / 3, 4 * bound * bound * 0.298 / std::sqrt(2048.0));
     const auto& b = weights.at("base_model.model.transformer.h.0.attn.c_attn.lora_B.weight");

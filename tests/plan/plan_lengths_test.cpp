@@ -27,7 +27,7 @@ PlanOptions options_of(std::vector<LengthCount> documents, Evaluation evaluation
     return options;
 }
 
-/// Of the best row.
+/// Figures of the best row.
 LengthPlan planned(std::vector<LengthCount> documents,
                    Evaluation evaluation = Evaluation::pass_times) {
     return make_plan(options_of(std::move(documents), evaluation)).lengths.front();

@@ -140,7 +140,8 @@ TEST_F(SearchedPlan, NoStepIsShorterAndNoneNeedsLessMemoryThanItsBound) {
     EXPECT_LT(slack / static_cast<double>(3 * all_->rows.size()), 0.2);
 }
 
-// Of eight layers the first three are frozen, with the embedding, and of the others the sixth.
+// Eight layers, of which the first three are frozen, with the embedding, and of the others the
+// sixth.
 TEST(FrozenSteps, HaveBoundsThatNoneOfThemIsBelow) {
     PlanOptions options = small_plan();
     options.recompute = {Recompute::none, Recompute::selective};

@@ -99,7 +99,7 @@ Objective objective_of(const PolicyLossOptions& o, double logprob, double entrop
     return found;
 }
 
-/// Of a whole step in double: losses by microbatch, and gradients. That of an entropy H is the sum
+/// A whole step in double: losses by microbatch, and gradients. That of an entropy H is the sum
 /// over ids v of p_v log p_v times that of -log p_v (and of p_v times it: 0).
 Fp64Step expected_step(const PolicyProblem& problem, const PolicyLossOptions& options) {
     const Batch& batch = problem.batch;

@@ -56,7 +56,8 @@ StepPlan plan_of(const RecordSetup& setup, int microbatches) {
                                   .allowed_tokens = setup.allowed}});
 }
 
-/// Of all microbatches in order, whatever the replicas; every rank of a replica must have the same.
+/// Records of all microbatches in order, whatever the replicas; every rank of a replica must have
+/// the same.
 Records records_on_threads(const RecordSetup& setup, const Batch& batch) {
     const auto microbatches = static_cast<int>(batch.tokens.size());
     const StepPlan plan = plan_of(setup, microbatches);

@@ -26,7 +26,7 @@ public:
     static constexpr int64_t kMostNodes = int64_t{1} << 40;
     /// Files of at most so many samples are written in version 1.
     static constexpr int64_t kMostNarrowNodes = int64_t{1} << 32;
-    /// Of one row: 2^32 similarities below 2^31 have a sum of 63 bits.
+    /// Most neighbours of one row: 2^32 similarities below 2^31 have a sum of 63 bits.
     static constexpr int64_t kMostNeighbours = int64_t{1} << 32;
 
     /// Reads and checks the header and the shapes, not the rows. InputFileError.

@@ -13,7 +13,7 @@ namespace vocabpipe {
 
 namespace {
 
-/// Of one sequence, in FLOPs of the layers.
+/// Cost of one sequence, in FLOPs of the layers.
 double layers_flops(ModelConfig model, int64_t seq_length) {
     model.seq_length = seq_length;
     return static_cast<double>(seq_length) * layers_flops_per_token(model);
