@@ -143,12 +143,11 @@ ConstTensor ShardedOutputLayer::records() const {
             tokens_, DType::fp32};
 }
 
-std::span<float> ShardedOutputLayer::records_of(int microbatch) const {
-    const auto count = static_cast<size_t>(options_.records.size() * tokens_);
+std::span<float> ShardedOutputLayer::records_of(const Microbatch& microbatch) const {
     const bool here = made_.bytes().empty();
-    return {reinterpret_cast<float*>((here ? records_ : made_).data()) +
-                (here ? static_cast<size_t>(microbatch) * count : 0),
-            count};
+    const int64_t first = here ? microbatch.index * options_.records.size() * tokens_ : 0;
+    return {reinterpret_cast<float*>((here ? records_ : made_).data()) + first,
+            static_cast<size_t>(options_.records.size() * microbatch.size())};
 }
 
 std::span<const float> ShardedOutputLayer::hidden_sums() const {
@@ -190,7 +189,7 @@ void ShardedOutputLayer::input_product(Context& ctx, ConstTensor exp_logits, Ten
 
 void ShardedOutputLayer::combine_softmax(Context& ctx, const Microbatch& microbatch,
                                          ConstTensor statistics, int member, Tensor factors) {
-    const std::span<float> records = records_of(microbatch.index);
+    const std::span<float> records = records_of(microbatch);
     const kernels::Operators& op = ctx.operators();
     if (loss_ && factors) {
         apply_loss(ctx, microbatch, statistics, member, records, factors);

@@ -87,7 +87,7 @@ private:
     /// vocabulary.
     [[nodiscard]] bool reports() const { return shard_.first_row == 0; }
     /// Where the records of a microbatch are made.
-    [[nodiscard]] std::span<float> records_of(int microbatch) const;
+    [[nodiscard]] std::span<float> records_of(const Microbatch& microbatch) const;
     [[nodiscard]] int64_t hidden() const { return parameters_.front().weight.cols; }
 
     Device& device_;
