@@ -64,6 +64,7 @@ TransformerStage::TransformerStage(const ModelConfig& config, const StageOptions
       hidden_size_(config.hidden_size),
       parameters_(parameters),
       rotary_(rotary) {
+    static_cast<void>(checked_counts(config, options, config.seq_length));  // before its layers
     const LayerTeams teams{.context = options.context.ranks,
                            .context_exchange = options.context_exchange,
                            .tensor = options.tensor.ranks,
