@@ -317,7 +317,13 @@ TEST_F(Fault, AReaderOfMpirunThatGoesAwaySavesTheStepAndEndsTheRun) {
         Arguments{"bash", "-c", "set -o pipefail; \"$@\" | head -n 12", "bash"} +
             with_grace("2", under_mpirun(2, endless() + Arguments{"--save", folder_ / "saved"})));
     EXPECT_NE(job.wait(kStart), 0);
-    expect_saved(job.error());
+    EXPECT_THAT(left_over(data_, seconds(10)), IsEmpty());
+    const std::filesystem::directory_iterator steps(folder_ / "saved");
+    EXPECT_TRUE(std::filesystem::is_regular_file(steps->path() / "training.json"));
+    EXPECT_EQ(std::distance(begin(steps), end(steps)), 1);
+    // Open MPI 4's mpirun may crash where it handles SIGPIPE, and passes no line on then.
+    const bool crashed = job.error().find("Segmentation fault") != std::string::npos;
+    if (!crashed) expect_saved(job.error());
 }
 
 TEST_F(Fault, ASecondCtrlCToMpirunEndsAtOnce) {
