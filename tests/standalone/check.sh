@@ -27,7 +27,8 @@ private=$(grep -rn '^ *#include "' include | grep -v '"vocabpipe/') && {
 
 # What this configuration does not have, and cannot without more packages.
 needs_more='^kernels/cuda/(attention_cudnn[.]cpp|grouped_gemm_cutlass[.]cu)$'
-needs_more+='|^src/select/files/parquet/|^src/tool/wasm/'
+needs_more+='|^src/select/files/parquet/|^src/support/parquet_rows[.]|^src/train/text/parquet_texts[.]'
+needs_more+='|^src/tool/wasm/|^src/bindings/python/'
 
 files=$(find "${folders[@]}" -name '*.[ch]pp' -o -name '*.cu' -o -name '*.cuh' -o -name '*.h' |
     grep -Ev "$needs_more" | sort)
