@@ -85,6 +85,16 @@ PricedStep priced_step(const std::string& name, const Schedule* passes, Schedule
     return step;
 }
 
+Op op_from(std::string_view name) {
+    std::string known;
+    for (size_t op = 0; op < kOpTraits.size(); ++op) {
+        if (kOpTraits[op].of_step) continue;
+        if (kOpTraits[op].name == name) return static_cast<Op>(op);
+        known += (known.empty() ? "" : ", ") + std::string(kOpTraits[op].name);
+    }
+    throw UsageError("op " + std::string(name) + ": must be one of " + known);
+}
+
 DescribedSchedule made_schedule(const std::string& name, const ScheduleOptions& options,
                                 Recompute recompute, const Costs& costs) {
     return {.schedule = priced_step(name, nullptr, options, recompute, costs).schedule,

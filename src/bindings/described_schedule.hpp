@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace vocabpipe::bindings {
@@ -41,6 +42,9 @@ struct Costs {
 [[nodiscard]] PricedStep priced_step(const std::string& name, const Schedule* passes,
                                      ScheduleOptions options, Recompute recompute,
                                      const Costs& costs);
+
+/// The pass of a schedule with this letter. Throws UsageError naming the known ones.
+[[nodiscard]] Op op_from(std::string_view name);
 
 /// A family's schedule: the passes that priced_step() gives it.
 [[nodiscard]] DescribedSchedule made_schedule(const std::string& name,

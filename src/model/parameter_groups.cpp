@@ -2,6 +2,7 @@
 #include "src/model/parameter_groups.hpp"
 
 #include "src/support/parse_number.hpp"
+#include "src/support/split_text.hpp"
 #include "vocabpipe/error.hpp"
 
 #include <fnmatch.h>
@@ -64,9 +65,8 @@ ParameterGroup parse_parameter_group(const std::string& text) {
     group.freeze = text.substr(colon + 1) == "freeze";
     if (group.freeze) return group;
     std::optional<float> multiplier;
-    for (size_t at = colon + 1; at <= text.size();) {
-        const size_t end = std::min(text.find(',', at), text.size());
-        const std::string part = text.substr(at, end - at);
+    for (const std::string_view word : split_text(std::string_view(text).substr(colon + 1))) {
+        const std::string part(word);
         const size_t equals = std::min(part.find('='), part.size());
         const std::string key = part.substr(0, equals);
         std::optional<float>* const target = key == "weight_decay" ? &group.weight_decay
@@ -79,7 +79,6 @@ ParameterGroup parse_parameter_group(const std::string& text) {
         }
         if (*target) refuse(text, "sets " + key + " twice");
         *target = setting(text, part.substr(equals + 1));
-        at = end + 1;
     }
     group.lr_multiplier = multiplier.value_or(1);
     return group;

@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "src/support/parse_number.hpp"
+#include "src/support/split_text.hpp"
 #include "vocabpipe/error.hpp"
 
 namespace vocabpipe {
@@ -96,10 +97,7 @@ std::vector<int64_t> choose_length_buckets(std::span<const LengthCount> document
 
 std::vector<int64_t> parse_length_buckets(const std::string& text, int64_t seq_length) {
     std::vector<int64_t> lengths;
-    for (size_t at = 0; at <= text.size();) {
-        const size_t end = std::min(text.find(',', at), text.size());
-        const std::string_view word = std::string_view(text).substr(at, end - at);
-        at = end + 1;
+    for (const std::string_view word : split_text(text)) {
         const std::optional<int64_t> length = parse_flag_number<int64_t>(word);
         if (!length || *length < 1) {
             refuse(text, '"' + std::string(word) +

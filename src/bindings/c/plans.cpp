@@ -2,6 +2,7 @@
 #include "src/bindings/c/interface.hpp"
 #include "src/bindings/plan_request.hpp"
 #include "src/support/parse_number.hpp"
+#include "src/support/split_text.hpp"
 #include "vocabpipe/error.hpp"
 
 #include <string_view>
@@ -16,14 +17,9 @@ namespace {
 
 /// "a,b,c"; none for NULL and "".
 std::vector<std::string> entries(const char* list) {
-    std::vector<std::string> result;
-    std::string_view rest = list == nullptr ? "" : list;
-    while (!rest.empty()) {
-        const size_t end = std::min(rest.find(','), rest.size());
-        result.emplace_back(rest.substr(0, end));
-        rest.remove_prefix(std::min(end + 1, rest.size()));
-    }
-    return result;
+    if (list == nullptr || *list == '\0') return {};
+    const std::vector<std::string_view> parts = split_text(list);
+    return {parts.begin(), parts.end()};
 }
 
 template <typename Number = int>

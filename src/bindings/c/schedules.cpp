@@ -11,16 +11,6 @@ namespace vocabpipe::bindings::c {
 
 namespace {
 
-Op op_from(char name) {
-    std::string known;
-    for (size_t op = 0; op < kOpTraits.size(); ++op) {
-        if (kOpTraits[op].of_step) continue;
-        if (kOpTraits[op].name.front() == name) return static_cast<Op>(op);
-        known += (known.empty() ? "" : ", ") + std::string(kOpTraits[op].name);
-    }
-    throw UsageError("op " + std::string(1, name) + ": must be one of " + known);
-}
-
 std::vector<std::vector<Pass>> lists_of(int32_t ranks, const vp_pass* const* passes,
                                         const size_t* counts) {
     if (ranks < 1) throw UsageError("ranks " + std::to_string(ranks) + ": must be at least 1");
@@ -31,7 +21,7 @@ std::vector<std::vector<Pass>> lists_of(int32_t ranks, const vp_pass* const* pas
         if (counts[rank] > 0) require(passes[rank], "passes of a rank");
         for (size_t at = 0; at < counts[rank]; ++at) {
             const vp_pass& pass = passes[rank][at];
-            lists[rank].push_back({.op = op_from(pass.op),
+            lists[rank].push_back({.op = op_from(std::string_view(&pass.op, 1)),
                                    .stage = pass.stage,
                                    .microbatch = pass.microbatch,
                                    .with_next = pass.with_next != 0});

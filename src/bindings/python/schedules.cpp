@@ -22,16 +22,6 @@ using namespace nanobind::literals;
 /// A pass as Python writes it: op, stage, microbatch, with_next.
 using PassTuple = std::tuple<std::string, int, int64_t, bool>;
 
-Op op_from(const std::string& name) {
-    std::string known;
-    for (size_t op = 0; op < kOpTraits.size(); ++op) {
-        if (kOpTraits[op].of_step) continue;
-        if (kOpTraits[op].name == name) return static_cast<Op>(op);
-        known += (known.empty() ? "" : ", ") + std::string(kOpTraits[op].name);
-    }
-    throw UsageError("op \"" + name + "\": must be one of " + known);
-}
-
 int64_t within(const char* what, int64_t value, int64_t most) {
     if (value >= 0 && value <= most) return value;
     throw UsageError(std::string(what) + " " + std::to_string(value) +

@@ -2,6 +2,7 @@
 #include "src/model/config/field_groups.hpp"
 #include "src/model/config_json/config_values.hpp"
 #include "src/model/config_json/lora_keys.hpp"
+#include "src/support/split_text.hpp"
 
 namespace vocabpipe {
 
@@ -9,15 +10,8 @@ namespace {
 
 /// Names between commas.
 std::vector<std::string> names_in(const std::string& text) {
-    std::vector<std::string> names(1);
-    for (const char c : text) {
-        if (c == ',') {
-            names.emplace_back();
-        } else {
-            names.back() += c;
-        }
-    }
-    return names;
+    const std::vector<std::string_view> names = split_text(text);
+    return {names.begin(), names.end()};
 }
 
 std::string text_of(const std::vector<std::string>& names) {

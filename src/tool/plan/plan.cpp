@@ -16,6 +16,7 @@
 #include "src/support/names_of.hpp"
 #include "src/support/output_check.hpp"
 #include "src/support/output_file.hpp"
+#include "src/support/split_text.hpp"
 #include "src/support/text_layout.hpp"
 #include "src/tool/model/config_notes.hpp"
 #include "src/tool/plan/row_config.hpp"
@@ -53,14 +54,12 @@ struct PlanArguments {
 std::vector<std::string> entries(std::string_view flag, const std::string& text) {
     std::vector<std::string> result;
     if (text.empty()) return result;
-    for (size_t at = 0; at <= text.size();) {
-        const size_t end = std::min(text.find(',', at), text.size());
-        result.push_back(text.substr(at, end - at));
-        if (result.back().empty()) {
+    for (const std::string_view entry : split_text(text)) {
+        if (entry.empty()) {
             throw UsageError(std::string(flag) + " " + text +
                              ": has an empty entry; separate the entries with one comma");
         }
-        at = end + 1;
+        result.emplace_back(entry);
     }
     return result;
 }

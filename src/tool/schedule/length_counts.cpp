@@ -3,6 +3,7 @@
 
 #include "src/support/length_distribution.hpp"
 #include "src/support/parse_number.hpp"
+#include "src/support/split_text.hpp"
 #include "vocabpipe/error.hpp"
 
 #include <algorithm>
@@ -32,10 +33,8 @@ int64_t number(const std::string& text, std::string_view part) {
 std::vector<LengthCount> parse_length_counts(const std::string& text) {
     std::vector<LengthCount> lengths;
     int64_t microbatches = 0;
-    for (size_t at = 0; !text.empty() && at <= text.size();) {
-        const size_t end = std::min(text.find(',', at), text.size());
-        const std::string_view pair = std::string_view(text).substr(at, end - at);
-        at = end + 1;
+    if (text.empty()) return lengths;
+    for (const std::string_view pair : split_text(text)) {
         const size_t colon = pair.find(':');
         if (colon == std::string_view::npos) {
             refuse(text, '"' + std::string(pair) + "\" has no number of microbatches");

@@ -3,10 +3,10 @@
 
 #include "src/support/parse_number.hpp"
 #include "src/support/read_whole_file.hpp"
+#include "src/support/split_text.hpp"
 #include "vocabpipe/error.hpp"
 
 #include <algorithm>
-#include <array>
 #include <iterator>
 #include <map>
 #include <optional>
@@ -89,14 +89,8 @@ private:
     }
 
     void row(std::string_view line) {
-        std::array<std::string_view, 4> cells;
-        size_t count = 0;
-        for (size_t at = 0; at <= line.size(); ++count) {
-            const size_t end = std::min(line.find(',', at), line.size());
-            if (count < cells.size()) cells[count] = line.substr(at, end - at);
-            at = end + 1;
-        }
-        if (count != cells.size()) fail("has " + std::to_string(count) + " cells; expected 4");
+        const std::vector<std::string_view> cells = split_text(line);
+        if (cells.size() != 4) fail("has " + std::to_string(cells.size()) + " cells; expected 4");
         const auto rank = static_cast<int>(integer("rank", cells[0], 0, most_ranks_ - 1));
         ranks_ = std::max(ranks_, rank + 1);
         const Op op = op_of(cells[1]);

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "src/support/split_text.hpp"
 #include "src/tool/score/forward_flags.hpp"
 #include "src/tool/score/run_forward.hpp"
 #include "src/tool/support/commands.hpp"
@@ -34,10 +35,8 @@ void score_tokens_on(Communicator& world, const TokenScoreOptions& options) {
 /// "logprob,entropy".
 TokenRecords records_from(const std::string& names) {
     TokenRecords records;
-    for (size_t at = 0; at <= names.size();) {
-        const size_t comma = std::min(names.find(',', at), names.size());
-        records = records | TokenRecords{token_record_from(names.substr(at, comma - at))};
-        at = comma + 1;
+    for (const std::string_view name : split_text(names)) {
+        records = records | TokenRecords{token_record_from(name)};
     }
     return records;
 }

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "src/support/parse_number.hpp"
+#include "src/support/split_text.hpp"
 #include "src/train/data/token_slice.hpp"
 #include "vocabpipe/error.hpp"
 
@@ -42,15 +43,13 @@ SplitProportions::SplitProportions(const std::string& given) : fractions_{} {
             "; use the proportions of training, validation and test data, such as 969,30,1");
     };
     size_t count = 0;
-    for (size_t begin = 0; begin <= text.size(); ++count) {
-        const size_t end = std::min(text.find(',', begin), text.size());
-        std::string word = text.substr(begin, end - begin);
+    for (const std::string_view part : split_text(text)) {
+        std::string word(part);
         word.erase(0, std::min(word.find_first_not_of(' '), word.size()));
         const auto number = parse_number<double>(word);
         if (!number || *number < 0) fail("'" + word + "' is not a number of at least 0");
         if (count == fractions_.size()) fail("has more than three numbers");
-        fractions_[count] = *number;
-        begin = end + 1;
+        fractions_[count++] = *number;
     }
     const double sum = std::accumulate(fractions_.begin(), fractions_.end(), 0.0);
     if (!(sum > 0) || !std::isfinite(sum))

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "src/support/split_text.hpp"
 #include "src/train/data/data_file.hpp"
 #include "src/train/data/file_tokens.hpp"
 #include "src/train/data/identify_file.hpp"
@@ -49,12 +50,8 @@ std::vector<std::string> expand(const std::string& list) {
         return {list};
     }
     std::vector<std::string> files;
-    for (size_t begin = 0; begin <= list.size();) {
-        const size_t end = std::min(list.find(',', begin), list.size());
-        if (end > begin) {
-            append_matching_files(list.substr(begin, end - begin), files);
-        }
-        begin = end + 1;
+    for (const std::string_view name : split_text(list)) {
+        if (!name.empty()) append_matching_files(std::string(name), files);
     }
     if (files.empty()) {
         throw InputFileError("the data path is empty; use the prefix of a dataset");
