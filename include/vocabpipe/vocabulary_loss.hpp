@@ -101,6 +101,8 @@ struct TokenGradients {
     /// smoothing and z-loss.
     std::span<const float> entropy = {};
 
+    /// None: of no token.
+    TokenGradients() = default;
     /// Those of a loss that does not depend on the entropy.
     template <std::convertible_to<std::span<const float>> Weights>
     TokenGradients(const Weights& weights) : loss(weights) {}

@@ -2,7 +2,6 @@
 #include <gmock/gmock.h>
 
 #include <algorithm>
-#include <span>
 #include <string>
 #include <tuple>
 #include <type_traits>
@@ -43,15 +42,8 @@ std::string refusal(Result (*call)(Arguments...)) {
         if constexpr (std::is_same_v<Argument, Context&>) {
             return ctx;
         } else {
-            using Value = std::remove_cvref_t<Argument>;
-            // Gradients of tokens are made from those by the loss.
-            if constexpr (std::is_default_constructible_v<Value>) {
-                static Value nothing{};
-                return nothing;
-            } else {
-                static Value nothing{std::span<const float>{}};
-                return nothing;
-            }
+            static std::remove_cvref_t<Argument> nothing{};
+            return nothing;
         }
     };
     try {
