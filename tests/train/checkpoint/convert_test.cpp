@@ -20,7 +20,7 @@ using ::testing::HasSubstr;
 using ::testing::UnorderedElementsAre;
 
 TEST(ConvertCheckpoint, GivesEveryFamilyInEitherTypeWithItsNames) {
-    for (const TransformersFiles& model : kTransformersFiles) {
+    for (const TransformersFiles& model : transformers_files()) {
         SCOPED_TRACE(label(model));
         for (const char* stored : {"F32", "BF16", "F16"}) {
             const TempFolder folder;
@@ -40,7 +40,7 @@ TEST(ConvertCheckpoint, GivesEveryFamilyInEitherTypeWithItsNames) {
 }
 
 TEST(ConvertCheckpoint, TakesTheTypeOfTheWeightsAndNotOfBuffersBesideThem) {
-    for (const TransformersFiles& model : kTransformersFiles) {
+    for (const TransformersFiles& model : transformers_files()) {
         SCOPED_TRACE(label(model));
         const TempFolder folder;
         std::vector<RawTensor> weights = weights_of(model, "BF16");
@@ -56,7 +56,7 @@ TEST(ConvertCheckpoint, TakesTheTypeOfTheWeightsAndNotOfBuffersBesideThem) {
 
 TEST(ConvertCheckpoint, KeepsWhatTheConfigSaysOtherwiseAndWhatLiesBeside) {
     const TempFolder folder;
-    const TransformersFiles& model = kTransformersFiles.front();
+    const TransformersFiles& model = transformers_files().front();
     write_model(folder / "m", model.config, weights_of(model, "F32"));
     write_file(folder / "m/tokenizer.json", "{\"a\": 1}");
     write_file(folder / "m/generation_config.json", "{}");
@@ -76,7 +76,7 @@ TEST(ConvertCheckpoint, KeepsWhatTheConfigSaysOtherwiseAndWhatLiesBeside) {
 
 TEST(ConvertCheckpoint, CutsShardsBetweenTensorsAndWritesTheirIndex) {
     const TempFolder folder;
-    const TransformersFiles& model = kTransformersFiles.back();
+    const TransformersFiles& model = transformers_files().back();
     write_model(folder / "m", model.config, weights_of(model, "F32"));
     constexpr uint64_t kMost = 10000;
     const ConvertReport report =
@@ -98,7 +98,7 @@ TEST(ConvertCheckpoint, CutsShardsBetweenTensorsAndWritesTheirIndex) {
 TEST(ConvertCheckpoint, TakesAStepOfARun) {
     const CheckpointRun runs;
     TrainOptions options = runs.options();
-    options.model = config_of(kTransformersFiles.back());
+    options.model = config_of(transformers_files().back());
     options.model.dtype = DType::bf16;
     options.save = runs.path("steps");
     ASSERT_EQ(runs.run(2, options).size(), 6U);
@@ -129,7 +129,7 @@ TEST(ConvertCheckpoint, IsInterruptedAlreadyWhileItVerifies) {
 
 TEST(ConvertCheckpoint, NeverReplacesAnythingAndLeavesNothingBehind) {
     const TempFolder folder;
-    const TransformersFiles& model = kTransformersFiles.front();
+    const TransformersFiles& model = transformers_files().front();
     const auto weights = weights_of(model, "F32");
     write_model(folder / "m", model.config, weights);
     std::filesystem::create_directories(folder / "empty");

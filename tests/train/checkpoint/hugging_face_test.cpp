@@ -107,7 +107,7 @@ void expect_loaded(const std::string& folder, ModelConfig config, DType dtype, V
 }
 
 TEST(HuggingFace, HasTheNamesAndShapesThatTransformersSaves) {
-    for (const TransformersFiles& model : kTransformersFiles) {
+    for (const TransformersFiles& model : transformers_files()) {
         std::vector<std::string> lines;
         for (const StoredTensor& t : model_file_tensors(config_of(model))) {
             lines.push_back(t.name + " " + shape_text(t.shape) + "\n");
@@ -120,7 +120,7 @@ TEST(HuggingFace, HasTheNamesAndShapesThatTransformersSaves) {
 }
 
 TEST(HuggingFace, ConfigurationsOfTransformersAreReadAndPrinted) {
-    for (const TransformersFiles& model : kTransformersFiles) {
+    for (const TransformersFiles& model : transformers_files()) {
         const ModelConfig config = config_of(model);
         EXPECT_EQ(config.family, model.model_type);
         EXPECT_NO_THROW(check_same_model(parse_model_config(print_model_config(config), "printed"),
@@ -129,7 +129,7 @@ TEST(HuggingFace, ConfigurationsOfTransformersAreReadAndPrinted) {
 }
 
 TEST(HuggingFace, IsLoadedFromEveryType) {
-    for (const TransformersFiles& model : kTransformersFiles) {
+    for (const TransformersFiles& model : transformers_files()) {
         for (const char* dtype : {"F32", "BF16", "F16"}) {
             const TempFolder folder;
             write_model(folder / "m", model.config, weights_of(model, dtype));
@@ -143,7 +143,7 @@ TEST(HuggingFace, IsLoadedFromEveryType) {
 }
 
 TEST(HuggingFace, IsLoadedFromShardsAndWithoutTheNameOfTheBody) {
-    for (const TransformersFiles& model : kTransformersFiles) {
+    for (const TransformersFiles& model : transformers_files()) {
         SCOPED_TRACE(label(model));
         const ModelConfig config = config_of(model);
         const TempFolder folder;
@@ -188,7 +188,7 @@ TEST(HuggingFace, IsLoadedFromShardsAndWithoutTheNameOfTheBody) {
 TEST(HuggingFace, IsSavedAsItWasLoadedByAStepThatLearnsNothing) {
     const CheckpointRun runs;
     int count = 0;
-    for (const TransformersFiles& model : kTransformersFiles) {
+    for (const TransformersFiles& model : transformers_files()) {
         for (const std::string dtype : {"F32", "BF16"}) {
             SCOPED_TRACE(dtype + " " + label(model));
             const std::string name = std::to_string(++count);
@@ -221,7 +221,7 @@ TEST(HuggingFace, IsSavedAsItWasLoadedByAStepThatLearnsNothing) {
 TEST(HuggingFace, IsTrainedOnFromAStepAtAnotherNumberOfRanks) {
     const CheckpointRun runs;
     int count = 0;
-    for (const TransformersFiles& model : kTransformersFiles) {
+    for (const TransformersFiles& model : transformers_files()) {
         SCOPED_TRACE(label(model));
         TrainOptions options = runs.options();
         options.model = config_of(model);
@@ -243,7 +243,7 @@ TEST(HuggingFace, IsTrainedOnFromAStepAtAnotherNumberOfRanks) {
 TEST(HuggingFace, IsSavedInShardsThatAreVerifiedResumedAndRemovedLikeOneFile) {
     const CheckpointRun runs;
     TrainOptions options = runs.options();
-    options.model = config_of(kTransformersFiles.back());
+    options.model = config_of(transformers_files().back());
     options.vocab_mode = VocabMode::none;
     options.save = runs.path("one");
     options.save_interval = 4;
@@ -327,12 +327,12 @@ TEST(HuggingFace, IsRefusedWithFileAndTensorWhereItDoesNotFitItsConfig) {
             [&] { const Checkpoint checkpoint(find_checkpoint(folder / "m", false)); });
     };
     const std::string path = folder / "m/model.safetensors";
-    const TransformersFiles& gpt2 = kTransformersFiles.front();
+    const TransformersFiles& gpt2 = transformers_files().front();
     const std::string conv = "transformer.h.0.attn.c_attn.weight";
     EXPECT_THAT(refused(gpt2, conv, [](auto& w, size_t i) { w[i].shape = "[96, 32]"; }),
                 HasSubstr(path + ": tensor " + conv +
                           ": has shape [96, 32], but config.json requires [32, 96]"));
-    for (const TransformersFiles& model : kTransformersFiles) {
+    for (const TransformersFiles& model : transformers_files()) {
         if (model.model_type == "gpt2") continue;
         const TensorNames& names = model_family(model.model_type).tensors;
         const std::string down =

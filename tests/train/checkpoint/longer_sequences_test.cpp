@@ -35,7 +35,7 @@ std::vector<double> losses(const CheckpointRun& runs, const TransformersFiles& m
 }
 
 const TransformersFiles& model_of(std::string_view family) {
-    for (const TransformersFiles& model : kTransformersFiles) {
+    for (const TransformersFiles& model : transformers_files()) {
         if (model.model_type == family) return model;
     }
     throw std::runtime_error(std::string(family));
@@ -43,7 +43,7 @@ const TransformersFiles& model_of(std::string_view family) {
 
 TEST(LongerSequences, DoNotDependOnThePositionsOfARotaryModel) {
     const CheckpointRun runs;
-    for (const TransformersFiles& model : kTransformersFiles) {
+    for (const TransformersFiles& model : transformers_files()) {
         if (std::string(model.model_type) == "gpt2") continue;
         SCOPED_TRACE(label(model));
         EXPECT_EQ(losses(runs, model, kNone),

@@ -54,7 +54,7 @@ std::string refused_folder(const std::string& folder) {
 }
 
 TEST(TiedWeight, ThatIsStoredTwiceWithEqualValuesIsOne) {
-    for (const TransformersFiles& model : kTransformersFiles) {
+    for (const TransformersFiles& model : transformers_files()) {
         SCOPED_TRACE(label(model));
         const TempFolder folder;
         TiedModel tied(model);
@@ -68,7 +68,7 @@ TEST(TiedWeight, ThatIsStoredTwiceWithEqualValuesIsOne) {
 }
 
 TEST(TiedWeight, MayBeStoredTwiceInTwoTypesThatHoldItExactly) {
-    const TransformersFiles& model = kTransformersFiles.front();
+    const TransformersFiles& model = transformers_files().front();
     const TempFolder folder;
     TiedModel tied(model, "BF16");
     const TiedModel wide(model, "F32");
@@ -80,7 +80,7 @@ TEST(TiedWeight, MayBeStoredTwiceInTwoTypesThatHoldItExactly) {
 }
 
 TEST(TiedWeight, ThatIsStoredTwiceWithOtherValuesIsRefusedByBothNames) {
-    for (const TransformersFiles& model : kTransformersFiles) {
+    for (const TransformersFiles& model : transformers_files()) {
         SCOPED_TRACE(label(model));
         const TempFolder folder;
         TiedModel tied(model);
@@ -105,7 +105,7 @@ TEST(TiedWeight, ThatIsStoredTwiceWithOtherValuesIsRefusedByBothNames) {
 
 TEST(TiedWeight, ThatDiffersEndsARunOfSeveralRanks) {
     const CheckpointRun runs;
-    const TransformersFiles& model = kTransformersFiles.front();
+    const TransformersFiles& model = transformers_files().front();
     TiedModel tied(model);
     tied.add_output().bytes.front() ^= 1;
     write_model(runs.path("m"), tied.text, tied.weights);
@@ -117,7 +117,7 @@ TEST(TiedWeight, ThatDiffersEndsARunOfSeveralRanks) {
 }
 
 TEST(TiedWeight, MayHaveTheNameOfTheOutputLayerAlone) {
-    for (const TransformersFiles& model : kTransformersFiles) {
+    for (const TransformersFiles& model : transformers_files()) {
         SCOPED_TRACE(label(model));
         const TempFolder folder;
         TiedModel tied(model);
@@ -174,7 +174,7 @@ std::vector<RawTensor> stacked(const TransformersFiles& model, const std::string
 
 TEST(StackedExperts, AreReadInEveryFamilyAndType) {
     int families = 0;
-    for (const TransformersFiles& model : kTransformersFiles) {
+    for (const TransformersFiles& model : transformers_files()) {
         if (config_of(model).moe.experts == 0) continue;
         SCOPED_TRACE(label(model));
         ++families;
@@ -190,7 +190,7 @@ TEST(StackedExperts, AreReadInEveryFamilyAndType) {
 }
 
 TEST(StackedExperts, OfAnotherShapeOrBesideSingleOnesAreRefusedByName) {
-    for (const TransformersFiles& model : kTransformersFiles) {
+    for (const TransformersFiles& model : transformers_files()) {
         if (config_of(model).moe.experts == 0) continue;
         SCOPED_TRACE(label(model));
         const TempFolder folder;
@@ -214,7 +214,7 @@ TEST(StackedExperts, OfAnotherShapeOrBesideSingleOnesAreRefusedByName) {
 }
 
 TEST(ModelWeights, HaveTheNewNameOfGptNeoxsOutput) {
-    for (const TransformersFiles& model : kTransformersFiles) {
+    for (const TransformersFiles& model : transformers_files()) {
         if (std::string(model.model_type) != "gpt_neox") continue;
         SCOPED_TRACE(label(model));
         const TempFolder folder;
@@ -241,7 +241,7 @@ TEST(ModelWeights, HaveTheNewNameOfGptNeoxsOutput) {
 }
 
 TEST(ModelWeights, NamesAPrefixOfAllTensorsAndWhoAddsIt) {
-    for (const TransformersFiles& model : kTransformersFiles) {
+    for (const TransformersFiles& model : transformers_files()) {
         SCOPED_TRACE(label(model));
         const TempFolder folder;
         const auto refused = [&](const std::string& prefix) {
@@ -264,7 +264,7 @@ TEST(ModelWeights, NamesAPrefixOfAllTensorsAndWhoAddsIt) {
 
 TEST(ModelWeights, NamesAPrefixAlsoWhereATiedWeightHasTheNameOfTheOutputLayer) {
     const TempFolder folder;
-    TiedModel tied(kTransformersFiles.front());
+    TiedModel tied(transformers_files().front());
     tied.of(tied.embedding).name = tied.output;
     for (RawTensor& t : tied.weights) t.name.insert(0, "module.");
     write_model(folder / "m", tied.text, tied.weights);
@@ -272,7 +272,7 @@ TEST(ModelWeights, NamesAPrefixAlsoWhereATiedWeightHasTheNameOfTheOutputLayer) {
 }
 
 TEST(ModelWeights, RefusesWhatShardsHoldBesideTheirIndex) {
-    const TransformersFiles& model = kTransformersFiles.front();
+    const TransformersFiles& model = transformers_files().front();
     const std::vector<RawTensor> weights = weights_of(model, "F32");
     const std::string shard = "model-00001-of-00001.safetensors";
     nlohmann::json index;
@@ -322,7 +322,7 @@ TEST(ModelWeights, RefusesOptimizerStateOfNoWeight) {
 }
 
 TEST(ModelWeights, SayThatAFileIsAPointerOfGitLfs) {
-    const TransformersFiles& model = kTransformersFiles.front();
+    const TransformersFiles& model = transformers_files().front();
     const std::string pointer =
         "version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 548105171\n";
     for (const char* const name : {"model.safetensors", "config.json"}) {

@@ -242,7 +242,7 @@ std::map<std::string, std::vector<float>> whole_weights(const ModelConfig& confi
 TEST(TensorRanksCheckpoint, OfTransformersIsLoadedAsByOneRank) {
     // What one rank loads is compared with the files in hugging_face_test.cpp.
     int loaded = 0;
-    for (const TransformersFiles& model : kTransformersFiles) {
+    for (const TransformersFiles& model : transformers_files()) {
         const ModelConfig config = config_of(model);
         const std::vector<Mesh> meshes =
             that_share(config, {{2, 2, 2}, {2, 2, 1, 2}, {1, 2, 2, 4}});

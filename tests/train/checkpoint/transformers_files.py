@@ -1,14 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Writes transformers_files.hpp: what transformers saves of small models of every family.
+"""Writes transformers_files.jsonl: what transformers saves of small models of every family, a model per line.
 
-    python3 tests/train/checkpoint/transformers_files.py > tests/train/checkpoint/transformers_files.hpp
+    python3 tests/train/checkpoint/transformers_files.py > tests/train/checkpoint/transformers_files.jsonl
 """
 import json
 import pathlib
 import tempfile
 
-import transformers
 from safetensors import safe_open
 from transformers import AutoConfig, AutoModelForCausalLM
 
@@ -50,32 +49,11 @@ MODELS = [
          sliding_window=None),
 ]
 
-print(f"""// SPDX-License-Identifier: Apache-2.0
-// Written by transformers_files.py with transformers {transformers.__version__}.
-#pragma once
-
-#include <string>
-#include <vector>
-
-namespace vocabpipe::testing {{
-
-struct TransformersFiles {{
-    std::string model_type;
-    std::string config;   ///< config.json
-    std::string tensors;  ///< of model.safetensors: "NAME SHAPE", a line each, by name
-}};
-
-inline const std::vector<TransformersFiles> kTransformersFiles{{""")
 for model in MODELS:
     with tempfile.TemporaryDirectory() as folder:
         config = AutoConfig.for_model(**model)
         AutoModelForCausalLM.from_config(config).save_pretrained(folder)
-        text = json.loads((pathlib.Path(folder) / "config.json").read_text())
-        print(f'{{"{model["model_type"]}", R"({json.dumps(text)})", R"(')
+        config = json.loads((pathlib.Path(folder) / "config.json").read_text())
         with safe_open(pathlib.Path(folder) / "model.safetensors", "pt") as file:
-            for name in sorted(file.keys()):
-                print(name, list(file.get_slice(name).get_shape()))
-        print(')"},')
-print("""};
-
-}  // namespace vocabpipe::testing""")
+            tensors = {name: list(file.get_slice(name).get_shape()) for name in sorted(file.keys())}
+        print(json.dumps({"config": config, "tensors": tensors}))
