@@ -35,8 +35,6 @@ namespace vocabpipe {
 namespace {
 
 constexpr const char* kFormat = "vocabpipe selection state 3";
-/// Format of earlier versions, which saved only after bounding and after rounds.
-constexpr const char* kEarlierFormat = "vocabpipe selection state 2";
 constexpr uint8_t kMarked = 4;  // flag beside a decision
 constexpr const char* kFlag = "flag.";
 constexpr size_t kMostRounds = 1'000'000;
@@ -92,8 +90,8 @@ std::vector<int64_t> integers(const StrictJson& json, size_t count) {
 SelectionProgress progress_from(const std::string& text, const std::string& name) {
     const StrictJson json = StrictJson::parse(text, name);
     SelectionProgress progress;
-    progress.bounded = !json.has("bounded") || json.at("bounded").integer(0, 1) == 1;
-    progress.parts_done = json.has("parts_done") ? json.at("parts_done").integer(0, kMost) : 0;
+    progress.bounded = json.at("bounded").integer(0, 1) == 1;
+    progress.parts_done = json.at("parts_done").integer(0, kMost);
     for (const StrictJson& item : json.at("steps").items(kMostSteps)) {
         const auto step = integers(item, 3);
         progress.bounding.steps.push_back(
@@ -105,9 +103,7 @@ SelectionProgress progress_from(const std::string& text, const std::string& name
     progress.bounding.k_left = bounding[2];
     progress.bounding.open = bounding[3];
     progress.bounding.rejoin_tuples = bounding[4];
-    // Runs of earlier versions did not look for it.
-    const int64_t alpha =
-        json.has("deciding_alpha") ? json.at("deciding_alpha").integer(-1, kMost) : -1;
+    const int64_t alpha = json.at("deciding_alpha").integer(-1, kMost);
     if (alpha >= 0) progress.bounding.deciding_alpha = alpha;
     progress.bounded_objective =
         json.at("bounded_objective").integer(std::numeric_limits<int64_t>::min(), kMost);
@@ -248,7 +244,7 @@ bool SelectionFolder::load(SelectionState& state, SelectionProgress& progress) {
     world_.agree([&] {
         found = std::filesystem::exists(file_, ignored);
         if (!found) return;
-        const TensorInput input(file_, {kFormat, kEarlierFormat});
+        const TensorInput input(file_, {kFormat});
         for (const auto& [key, text] : input.metadata()) {
             if (!key.starts_with(kFlag)) continue;
             const std::string flag = key.substr(std::string_view(kFlag).size());
