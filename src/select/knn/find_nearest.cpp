@@ -35,8 +35,7 @@ public:
     bool run(int64_t pairs, int64_t most, const Multiply& multiply) {
         const int64_t parts = std::max<int64_t>((most + kPairsAtOnce - 1) / kPairsAtOnce, 1);
         for (int64_t part = 0; part < parts; ++part) {
-            const bool end = options_.told_to_end && options_.told_to_end();
-            if (largest_over_ranks(world_, end ? 1 : 0) > 0) return false;
+            if (options_.ends(world_)) return false;
             const int64_t begin = std::min(part * kPairsAtOnce, pairs);
             const auto begun = std::chrono::steady_clock::now();
             multiply(begin, std::min(begin + kPairsAtOnce, pairs));

@@ -2,8 +2,10 @@
 #pragma once
 
 #include "src/select/files/sample_input.hpp"
+#include "src/select/knn/hnsw_options.hpp"
 #include "src/select/knn/nearest_lists.hpp"
 #include "src/select/knn/tiles.hpp"
+#include "src/select/ownership.hpp"
 #include "vocabpipe/world.hpp"
 
 #include <cstdint>
@@ -17,11 +19,16 @@ struct KnnOptions {
     int threads = 1;                           ///< OpenMP threads per rank
     uint64_t memory = 0;                       ///< bytes per rank; 0: not checked
     uint64_t batch_bytes = uint64_t{1} << 20;  ///< of edges that a rank sends at once
+    std::optional<HnswOptions> hnsw = {};      ///< absent: an exact search
     /// Called with the current phase and its progress; may be empty.
     std::function<void(const char* phase, int64_t done, int64_t total)> progress = {};
     /// Asked on every rank; true on one ends all of them. May be empty.
     std::function<bool()> told_to_end = {};
 
+    /// Whether any rank is told to end. Collective.
+    [[nodiscard]] bool ends(Communicator& world) const {
+        return largest_over_ranks(world, told_to_end && told_to_end() ? 1 : 0) > 0;
+    }
     void report(const char* phase, int64_t done, int64_t total) const {
         if (progress) progress(phase, done, total);
     }

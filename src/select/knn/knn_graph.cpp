@@ -2,9 +2,12 @@
 #include "src/select/knn/knn_graph.hpp"
 
 #include "src/select/files/graph_file.hpp"
+#include "src/select/knn/hnsw_index.hpp"
+#include "src/select/knn/recall.hpp"
 #include "src/select/knn/ring.hpp"
 #include "src/select/knn/tile_products.hpp"
 #include "src/select/knn/unit_rows.hpp"
+#include "src/select/ownership.hpp"
 #include "vocabpipe/error.hpp"
 
 #include <algorithm>
@@ -36,10 +39,19 @@ KnnMemory plan_knn_memory(int64_t samples, int64_t width, int ranks, const KnnOp
     const uint64_t lists = NearestLists::bytes(rows, options.neighbours);
     const uint64_t blocks = ranks > 1 ? 2 : 1;
     KnnMemory plan;
-    plan.search = {{"embeddings", blocks * block},
-                   {"nearest neighbors", blocks * lists},
-                   {"products", TileProducts::bytes(options.threads) + kMeasuredProductBytes},
-                   {"reading", kEmbeddingReadBytes}};
+    if (options.hnsw) {
+        const int64_t of_thread = Ownership(rows, options.threads).largest();
+        const int64_t compared = std::min(options.hnsw->recall_samples, samples);
+        plan.search = {{"nearest neighbors", lists},
+                       {"indices", static_cast<uint64_t>(options.threads) *
+                                       HnswIndex::bytes(of_thread, *options.hnsw)},
+                       {"recall", recall_bytes(width, ranks, options.neighbours, compared)}};
+    } else {
+        plan.search = {{"nearest neighbors", blocks * lists},
+                       {"products", TileProducts::bytes(options.threads) + kMeasuredProductBytes}};
+    }
+    plan.search.emplace_back("embeddings", blocks * block);
+    plan.search.emplace_back("reading", kEmbeddingReadBytes);
     if (ranks > 1) plan.search.emplace_back("messages", 2 * kRingPieceBytes);
     // Embeddings are freed by then: the rows of the graph may take their memory, and seldom need
     // it.
@@ -85,10 +97,13 @@ std::optional<KnnReport> write_knn_graph(Communicator& world, EmbeddingInput& in
     const KnnMemory plan = plan_knn_memory(samples, input.width(), world.size(), options);
     const TileOwners owners(samples, world.size());
     KnnReport report;
-    std::optional<NearestLists> lists = find_nearest(world, input, owners, options, report.rate);
+    std::optional<NearestLists> lists =
+        options.hnsw ? find_nearly_nearest(world, input, owners, options, report.hnsw)
+                     : find_nearest(world, input, owners, options, report.rate);
     if (!lists) return std::nullopt;
     const NeighbourRows nearest(*std::exchange(lists, std::nullopt));
     metadata["knn.neighbours"] = std::to_string(options.neighbours);
+    if (options.hnsw) metadata["knn.index"] = "hnsw";
     report.graph = write_symmetric_graph(world, owners, nearest, options, plan.chunk_bytes, path,
                                          input.corpus(), std::move(metadata));
     return report;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "src/select/knn/find_nearest.hpp"
+#include "src/select/knn/find_nearly_nearest.hpp"
 #include "src/select/knn/symmetric_graph.hpp"
 
 #include <cstdint>
@@ -27,13 +28,15 @@ struct KnnMemory {
 void check_knn_memory(int64_t samples, int64_t width, int ranks, const KnnOptions& options);
 
 struct KnnReport {
-    KnnRate rate;
+    KnnRate rate;     ///< of an exact search
+    HnswReport hnsw;  ///< of one with options.hnsw
     GraphCounts graph;
 };
 
-/// Writes the graph of the nearest neighbours of all samples: the same bytes for any number of
-/// ranks and threads. None, and no file, if a rank was told to end. Collective; OutOfMemoryError
-/// and InputFileError on every rank.
+/// Writes the graph of the nearest neighbours of all samples. After an exact search it has the same
+/// bytes for any number of ranks and threads, with options.hnsw for the same numbers of them. None,
+/// and no file, if a rank was told to end. Collective; OutOfMemoryError and InputFileError on every
+/// rank.
 std::optional<KnnReport> write_knn_graph(Communicator& world, EmbeddingInput& input,
                                          const std::string& path, const KnnOptions& options,
                                          std::map<std::string, std::string> metadata = {});

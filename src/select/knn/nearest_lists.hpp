@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "src/select/files/fixed_point.hpp"
+
+#include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -21,6 +25,13 @@ inline constexpr uint64_t kMostKeyId = (uint64_t{1} << 40) - 1;
 }
 [[nodiscard]] constexpr int64_t id_of(NearestKey key) {
     return static_cast<int64_t>(kMostKeyId - (key & kMostKeyId));
+}
+/// The cosine rounded to the nearest multiple of 2^-20; 0, no neighbour, if that is 0 or less.
+[[nodiscard]] inline NearestKey cosine_key(float cosine, int64_t id) {
+    const long rounded = std::lrint(cosine * static_cast<float>(kFixedPointOne));
+    if (rounded < 1) return 0;
+    // The product of a row with itself may be rounded to slightly more than 1.
+    return nearest_key(static_cast<int32_t>(std::min<long>(rounded, kFixedPointOne)), id);
 }
 
 /// The k largest keys offered to each row, in any order.

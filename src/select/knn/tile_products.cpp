@@ -25,13 +25,6 @@ float least_cosine(NearestKey threshold) {
     return (static_cast<float>(similarity) - 0.5F) / static_cast<float>(kFixedPointOne);
 }
 
-NearestKey key_of(float cosine, int64_t id) {
-    // The product of a row with itself may be rounded to slightly more than 1.
-    const long rounded = std::lrint(cosine * static_cast<float>(kFixedPointOne));
-    if (rounded < 1) return 0;
-    return nearest_key(static_cast<int32_t>(std::min<long>(rounded, kFixedPointOne)), id);
-}
-
 using LeastCosines = std::array<float, static_cast<size_t>(kKnnTile)>;
 
 /// The least useful cosines of the rows of a tile.
@@ -88,8 +81,9 @@ private:
         float& of_row = low_least_[static_cast<size_t>(i)];
         for (int64_t j = begin; j < (begin / kStrip + 1) * kStrip; ++j) {
             float& of_column = high_least_[static_cast<size_t>(j)];
-            if (row[j] >= of_row) offer(low_, i, key_of(row[j], high_.first_id + j), of_row);
-            if (row[j] >= of_column) offer(high_, j, key_of(row[j], low_.first_id + i), of_column);
+            if (row[j] >= of_row) offer(low_, i, cosine_key(row[j], high_.first_id + j), of_row);
+            if (row[j] >= of_column)
+                offer(high_, j, cosine_key(row[j], low_.first_id + i), of_column);
         }
     }
     static void offer(const Tile& tile, int64_t row, NearestKey key, float& least) {

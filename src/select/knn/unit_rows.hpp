@@ -30,6 +30,7 @@ public:
     [[nodiscard]] const float* tile(int64_t index) const {
         return data_.data() + index * kKnnTile * stride_;
     }
+    [[nodiscard]] const float* row(int64_t index) const { return data_.data() + index * stride_; }
     [[nodiscard]] std::span<std::byte> all_bytes() {
         return std::as_writable_bytes(std::span(data_));
     }

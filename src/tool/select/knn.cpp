@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// vocabpipe select knn: finds the nearest neighbours of all samples, exactly.
+// vocabpipe select knn: finds the nearest neighbours of all samples.
+#include <algorithm>
 #include <cstdint>
 #include <cstdio>
 #include <map>
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "src/select/files/sample_input.hpp"
@@ -27,10 +29,14 @@ namespace vocabpipe::tool {
 
 namespace {
 
+constexpr std::string_view kHnsw = "hnsw";
+
 struct SelectKnnArguments {
     std::string embeddings, output;
     int64_t neighbours = 10;  // as in the paper that select run follows
     bool centre = false;
+    std::string index = "exact";
+    HnswOptions hnsw;
     uint64_t memory = 0;  // 0: not checked
     bool dry_run = false;
     Launch launch{.transport = started_by_mpirun() ? "mpi" : "threads"};
@@ -52,12 +58,19 @@ void print_knn_plan(const KnnMemory& plan, int64_t samples, int64_t width, int r
 }
 
 void print_knn(const SelectKnnArguments& o, const KnnReport& report, int64_t samples) {
-    const KnnRate& rate = report.rate;
     std::printf("%s: %s, %s, longest row %lld, %lld without neighbors\n", o.output.c_str(),
                 counted(samples, "sample").c_str(),
                 counted(report.graph.entries / 2, "edge").c_str(),
                 static_cast<long long>(report.graph.longest_row),
                 static_cast<long long>(report.graph.without_neighbours));
+    if (o.index == kHnsw) {
+        std::printf("indices of all samples in %.2f s, searches in %.2f s; recall of %s: %s\n",
+                    report.hnsw.indexing, report.hnsw.searching,
+                    counted(std::min(o.hnsw.recall_samples, samples), "sample").c_str(),
+                    percent_text(report.hnsw.recall).c_str());
+        return;
+    }
+    const KnnRate& rate = report.rate;
     std::printf("%.1f GFLOP/s in %.2f s; large products alone: %.1f GFLOP/s, so %s\n",
                 rate.rate() * 1e-9, rate.seconds, rate.gemm_rate * 1e-9,
                 percent_text(rate.gemm_rate > 0 ? rate.rate() / rate.gemm_rate : 0).c_str());
@@ -73,6 +86,7 @@ int knn_on(Communicator& world, const SelectKnnArguments& o) {
                        .progress = [&](const char* phase, int64_t done,
                                        int64_t total) { progress.show(phase, done, total); },
                        .told_to_end = [] { return ending_signal() != 0; }};
+    if (o.index == kHnsw) options.hnsw = o.hnsw;
     const auto placements = find_placements(world);
     options.threads = o.threads_per_rank > 0
                           ? o.threads_per_rank
@@ -106,9 +120,14 @@ int knn_on(Communicator& world, const SelectKnnArguments& o) {
     return 0;
 }
 
-void select_knn(SelectKnnArguments& o) {
+void select_knn(SelectKnnArguments& o, const GivenFlags& given) {
     if (o.output.empty() && !o.dry_run) {
         throw UsageError("--output: is required without --dry-run");
+    }
+    for (const char* flag : {"--hnsw-m", "--ef-construction", "--ef-search", "--recall-samples"}) {
+        if (o.index != kHnsw && given.contains(flag)) {
+            throw UsageError(std::string(flag) + ": needs --index hnsw");
+        }
     }
     if (o.launch.ranks_are_threads() && !o.launch.ranks) o.launch.ranks = 1;
     check_launch(o.launch);
@@ -125,7 +144,7 @@ Command select_knn_command() {
     const auto o = std::make_shared<SelectKnnArguments>();
     return comparing_flags(
         {.name = "knn",
-         .description = "Find the nearest neighbors of all samples, exactly\n"
+         .description = "Find the nearest neighbors of all samples\n"
                         "  vocabpipe select knn --embeddings scores.safetensors --neighbours 10\n"
                         "      --output graph.safetensors\n"
                         "  mpirun -np 4 vocabpipe select knn ...",
@@ -151,6 +170,30 @@ Command select_knn_command() {
                           .value = &o->output,
                           .help = "File of the graph; required without --dry-run",
                           .unit = "FILE"}}},
+              {.title = "Approximate search",
+               .flags = {{.names = "--index",
+                          .value = &o->index,
+                          .help = "exact multiplies every sample with every other; hnsw searches "
+                                  "in hnswlib's graphs, finds nearly all, and takes time for many "
+                                  "samples that grows little faster than their number",
+                          .choices = {"exact", "hnsw"}},
+                         {.names = "--hnsw-m",
+                          .value = &o->hnsw.m,
+                          .help = "hnsw: links per sample in upper layers",
+                          .range = between(2, 1000)},
+                         {.names = "--ef-construction",
+                          .value = &o->hnsw.ef_construction,
+                          .help = "hnsw: candidates while a sample is added. More find more",
+                          .range = between(1, 100'000)},
+                         {.names = "--ef-search",
+                          .value = &o->hnsw.ef_search,
+                          .help = "hnsw: candidates of a search. More find more",
+                          .range = between(1, 100'000)},
+                         {.names = "--recall-samples",
+                          .value = &o->hnsw.recall_samples,
+                          .help = "hnsw: samples that are compared with all others, to print which "
+                                  "share of their nearest was found",
+                          .range = between(1, 1'000'000)}}},
               {.title = "Memory and files",
                .flags = {memory_flag(o->memory),
                          {.names = "--dry-run",
@@ -158,12 +201,13 @@ Command select_knn_command() {
                           .help = "Print memory per rank, and end"},
                          {.names = "--threads-per-rank",
                           .value = &o->threads_per_rank,
-                          .help = "OpenMP threads per rank. The file is the same for any number",
+                          .help = "OpenMP threads per rank. After an exact search the file is the "
+                                  "same for any number",
                           .range = between(1, 1024),
                           .unset = "the rank's share of the cores",
                           .absent = 0}}},
               launch_flags(o->launch)},
-         .run = [o](const GivenFlags&) { select_knn(*o); }},
+         .run = [o](const GivenFlags& given) { select_knn(*o, given); }},
         o->launch);
 }
 

@@ -16,6 +16,7 @@ namespace vocabpipe::testing {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 
 /// A folder in which commands run.
@@ -82,6 +83,23 @@ TEST_F(KnnCommand, PlansMemoryWithoutWorking) {
     EXPECT_EQ(folder_.names(), before);
     EXPECT_THAT(refused("knn --embeddings x.npy --output g --memory 1000", 4),
                 HasSubstr("--memory 1000: a rank needs "));
+}
+
+TEST_F(KnnCommand, SearchesInIndices) {
+    write_embeddings("x.npy", 600, 12);
+    EXPECT_THAT(refused("knn --embeddings x.npy --output g --ef-search 100", 2),
+                HasSubstr("--ef-search: needs --index hnsw"));
+    const std::string flags = "knn --embeddings x.npy --output g --index hnsw";
+#ifdef VOCABPIPE_HNSW
+    const Outcome outcome = run(flags + " --recall-samples 50");
+    EXPECT_EQ(outcome.exit_code, 0) << outcome.error;
+    EXPECT_THAT(outcome.output, AllOf(HasSubstr("indices of all samples in "),
+                                      ContainsRegex("recall of 50 samples: (9[0-9]|100)\\.")));
+    const Outcome plan = run(flags + " --dry-run");
+    EXPECT_THAT(plan.output, HasSubstr("indices: "));
+#else
+    EXPECT_THAT(refused(flags, 2), HasSubstr("this build has no hnswlib"));
+#endif
 }
 
 TEST_F(KnnCommand, RefusesBadInputInOneLine) {

@@ -17,7 +17,9 @@
 #include "src/select/graph_check.hpp"
 #include "src/select/knn/centred_embeddings.hpp"
 #include "src/select/knn/knn_graph.hpp"
+#include "src/select/knn/recall.hpp"
 #include "tests/select/shared_folder.hpp"
+#include "vocabpipe/context.hpp"
 
 namespace vocabpipe::testing {
 namespace {
@@ -309,6 +311,99 @@ TEST_P(Knn, CentresEmbeddingsToTheSameBitsOnAnyRanks) {
     });
 }
 
+TEST_P(Knn, RecallIsTheShareOfTheNearestInLists) {
+    const Rows rows = normal_rows(12, 900, 20);
+    run(GetParam(), [&](Communicator& world) {
+        MadeUp input(rows);
+        const TileOwners owners(input.samples(), world.size());
+        UnitRows own(owners.most_tiles(), input.width());
+        own.read(input, owners.begin(world.rank()), owners.end(world.rank()));
+        Context context({.threads = 2});
+        KnnRate rate;
+        for (const int64_t k : {10, 5}) {
+            const auto lists = find_nearest(world, input, owners, {.neighbours = k}, rate);
+            for (const int64_t samples : {1, 77, 900, 2000}) {
+                const double recall =
+                    measure_recall(world, context, own, *lists, owners, 10, samples);
+                EXPECT_EQ(recall, static_cast<double>(k) / 10) << samples;
+            }
+        }
+    });
+}
+
+#ifdef VOCABPIPE_HNSW
+/// Share of each row's k nearest, by the double loop, that the graph has.
+double share_of_nearest(const std::vector<std::vector<int32_t>>& similarities, const Graph& graph,
+                        int64_t k) {
+    int64_t found = 0;
+    int64_t all = 0;
+    for (size_t v = 0; v < graph.size(); ++v) {
+        const Named named = nearest_of(similarities[v], static_cast<int64_t>(v), k, 1);
+        for (const int64_t w : named.surely) found += graph[v].contains(w) ? 1 : 0;
+        all += std::ssize(named.surely);
+    }
+    return static_cast<double>(found) / static_cast<double>(all);
+}
+
+/// Rows around some directions, as embeddings are.
+Rows clustered_rows(uint64_t seed, size_t n, size_t width) {
+    const Rows centres = normal_rows(seed, 40, width);
+    Rows rows = normal_rows(seed + 1, n, width);
+    for (size_t i = 0; i < n; ++i) {
+        for (size_t j = 0; j < width; ++j) rows[i][j] += 2 * centres[i % 40][j];
+    }
+    return rows;
+}
+
+TEST_P(Knn, FindsNearlyAllNearestInIndices) {
+    const Rows rows = clustered_rows(11, 1200, 24);
+    const auto similarities = all_similarities(rows);
+    run(GetParam(), [&](Communicator& world) {
+        const SharedFolder folder(world);
+        MadeUp input(rows);
+        KnnOptions options{.neighbours = 10, .threads = 2, .hnsw = HnswOptions{}};
+        const auto report = write_knn_graph(world, input, folder / "g", options);
+        (void)write_knn_graph(world, input, folder / "again", options);
+        options.hnsw = HnswOptions{.m = 2, .ef_construction = 2, .ef_search = 2};
+        const auto poor = write_knn_graph(world, input, folder / "poor", options);
+        if (world.rank() != 0) return;
+        EXPECT_TRUE(read_file(folder / "g") == read_file(folder / "again"));
+        const Graph graph = read_graph(folder / "g");
+        for (size_t v = 0; v < rows.size(); ++v) {
+            EXPECT_GE(graph[v].size(), 10U);
+            for (const auto& [w, similarity] : graph[v]) {
+                ASSERT_LE(std::abs(similarity - similarities[v][static_cast<size_t>(w)]), 1);
+                ASSERT_EQ(graph[static_cast<size_t>(w)].at(static_cast<int64_t>(v)), similarity);
+            }
+        }
+        // Edges have two ends, so a graph has more than the lists, whose recall is measured.
+        EXPECT_GT(report->hnsw.recall, 0.99);
+        EXPECT_GE(share_of_nearest(similarities, graph, 10), report->hnsw.recall - 0.005);
+        EXPECT_LT(poor->hnsw.recall, 0.9);
+    });
+}
+
+TEST_P(Knn, FindsAllOfFewSamplesInIndices) {
+    for (const size_t n : {1, 2, 3, 300}) {
+        SCOPED_TRACE(n);
+        const Rows rows = normal_rows(n, n, 5);
+        run(GetParam(), [&](Communicator& world) {
+            const SharedFolder folder(world);
+            MadeUp input(rows);
+            KnnOptions options{.neighbours = 300, .threads = 3};
+            (void)write_knn_graph(world, input, folder / "exact", options);
+            options.hnsw = HnswOptions{.ef_search = 1};
+            const auto report = write_knn_graph(world, input, folder / "g", options);
+            EXPECT_EQ(report->hnsw.recall, 1);
+            if (world.rank() != 0) return;
+            const Graph exact = read_graph(folder / "exact");
+            const Graph graph = read_graph(folder / "g");
+            for (size_t v = 0; v < n; ++v) EXPECT_EQ(exact[v].size(), graph[v].size()) << v;
+        });
+    }
+}
+#endif
+
 // With several ranks, most have only zeros.
 TEST_P(Knn, CentresAColumnThatIsZeroOnSomeRanks) {
     Rows rows(8, std::vector<float>{0});
@@ -365,8 +460,12 @@ TEST_P(Knn, EndsOnAllRanksWhereOneWasToldTo) {
     run(GetParam(), [&](Communicator& world) {
         const SharedFolder folder(world);
         MadeUp input(rows);
-        const KnnOptions options{.told_to_end = [&] { return world.rank() == world.size() - 1; }};
+        KnnOptions options{.told_to_end = [&] { return world.rank() == world.size() - 1; }};
         EXPECT_FALSE(write_knn_graph(world, input, folder / "graph", options));
+#ifdef VOCABPIPE_HNSW
+        options.hnsw = HnswOptions{};
+        EXPECT_FALSE(write_knn_graph(world, input, folder / "graph", options));
+#endif
         EXPECT_FALSE(std::filesystem::exists(folder / "graph"));
     });
 }
