@@ -245,6 +245,14 @@ void check_options(const TrainOptions& options, int ranks) {
         throw UsageError(std::string(flag) + " " + *value +
                          ": only training writes this; remove it or --skip-train");
     }
+    if (o.evaluation.skip_train && o.verify_steps > 0) {
+        throw UsageError("--verify-against-one-rank " + text(o.verify_steps) +
+                         ": there is no training to verify; remove it or --skip-train");
+    }
+    if (o.verify_steps > o.train_iters) {
+        throw UsageError("--verify-against-one-rank " + text(o.verify_steps) +
+                         ": must be at most the number of steps, " + text(o.train_iters));
+    }
     if (o.save.empty() && o.save_interval > 0) {
         throw UsageError("--save-interval " + text(o.save_interval) + ": requires --save DIR");
     }

@@ -113,6 +113,21 @@ FlagGroup output_flags(TrainOptions& o) {
             }};
 }
 
+FlagGroup verification_flags(TrainOptions& o) {
+    return {.title = "Verification",
+            .flags = {
+                {.names = "--verify-against-one-rank",
+                 .value = &o.verify_steps,
+                 .help = "Before the first step, take so many steps on all ranks and the same on "
+                         "one, compare losses, gradients and weights, and end with exit code 7 if "
+                         "they differ by more than rounding; then train from the beginning",
+                 .unit = "STEPS",
+                 .range = at_least(0),
+                 .unset = "none",
+                 .decides = Decides::nothing},
+            }};
+}
+
 FlagGroup end_flags(TrainOptions& o) {
     return {.title = "Ending early",
             .flags = {

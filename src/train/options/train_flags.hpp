@@ -70,6 +70,7 @@ struct UnresolvedFlags {
 /// Results of a run: saved steps, outputs, ways to end early.
 [[nodiscard]] FlagGroup saved_step_flags(TrainOptions& options);
 [[nodiscard]] FlagGroup output_flags(TrainOptions& options);
+[[nodiscard]] FlagGroup verification_flags(TrainOptions& options);
 [[nodiscard]] FlagGroup end_flags(TrainOptions& options);
 /// Sets TrainOptions::train_iters if the length of the run is given in samples. UsageError if they
 /// are fewer than one step.

@@ -371,10 +371,15 @@ FlagGroup evaluation_flags(EvaluationOptions& e) {
 }  // namespace
 
 std::vector<FlagGroup> training_flags(TrainOptions& options) {
-    return {data_flags(options.data),  learning_rate_flags(options),
-            sample_flags(options),     optimizer_flags(options),
-            cost_flags(options),       evaluation_flags(options.evaluation),
-            saved_step_flags(options), output_flags(options),
+    return {data_flags(options.data),
+            learning_rate_flags(options),
+            sample_flags(options),
+            optimizer_flags(options),
+            cost_flags(options),
+            evaluation_flags(options.evaluation),
+            saved_step_flags(options),
+            output_flags(options),
+            verification_flags(options),
             end_flags(options)};
 }
 

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <string>
+#include <vector>
 
 namespace vocabpipe {
 
@@ -86,24 +87,31 @@ void check_snapshots(const TrainingPlan& plan, int of_rank) {
                            " are available; remove the flag or use more hosts");
 }
 
+std::vector<int> ranks_beside(const TrainingPlan& plan, int of_rank) {
+    const RankPlacement& place = plan.placement(of_rank);
+    std::vector<int> ranks;
+    for (int rank = 0; rank < plan.ranks(); ++rank) {
+        const RankPlacement& other = plan.placement(rank);
+        if (other.host == place.host && other.device == place.device) ranks.push_back(rank);
+    }
+    return ranks;
+}
+
 }  // namespace
 
-void check_memory(const TrainingPlan& plan, int of_rank) {
+int64_t planned_beside(const TrainingPlan& plan, int of_rank) {
+    int64_t planned = 0;
+    for (const int rank : ranks_beside(plan, of_rank)) planned += planned_bytes(plan, rank);
+    return planned;
+}
+
+void check_memory(const TrainingPlan& plan, int of_rank, int64_t others) {
     if (plan.placement(of_rank).memory && plan.options().async_save) check_snapshots(plan, of_rank);
     const RankPlacement& place = plan.placement(of_rank);
-    int64_t planned = 0;
-    int64_t largest = 0;
-    int largest_rank = 0;
-    for (int rank = 0; rank < plan.ranks(); ++rank) {
-        if (plan.placement(rank).host != place.host || plan.placement(rank).device != place.device)
-            continue;
-        const int64_t bytes = planned_bytes(plan, rank);
-        planned += bytes;
-        if (bytes > largest) {
-            largest = bytes;
-            largest_rank = rank;
-        }
-    }
+    const int64_t planned = planned_beside(plan, of_rank) + others;
+    const int largest_rank = std::ranges::max(ranks_beside(plan, of_rank), {},
+                                              [&](int rank) { return planned_bytes(plan, rank); });
+    const int64_t largest = planned_bytes(plan, largest_rank);
     const int64_t available =
         place.memory ? static_cast<int64_t>(place.memory->free) : available_memory();
     if (planned <= available) return;

@@ -34,9 +34,11 @@ inline constexpr int64_t kMostHostProducts = 2048;
 /// Predicted peak of the rank's process, or of the rank on its GPU: planned memory, memory taken
 /// before, and that of kernels. With TrainingPlan::one_process(), of all ranks.
 [[nodiscard]] int64_t predicted_bytes(const TrainingPlan& plan, int rank);
-/// OutOfMemoryError unless all ranks on the device of `rank` (on hosts: on the host) together fit
-/// into the memory that is free there now.
-void check_memory(const TrainingPlan& plan, int rank);
+/// planned_bytes() of all ranks on the device of `rank` (on hosts: on the host), that one included.
+[[nodiscard]] int64_t planned_beside(const TrainingPlan& plan, int rank);
+/// OutOfMemoryError unless planned_beside() and `others`, bytes that another plan needs there, fit
+/// together into the memory that is free there now.
+void check_memory(const TrainingPlan& plan, int rank, int64_t others = 0);
 
 /// "12 MiB", rounded.
 [[nodiscard]] std::string mib_text(int64_t bytes);

@@ -48,6 +48,8 @@ public:
 
     /// Tokens of the first `samples` samples to train on.
     [[nodiscard]] int64_t tokens_before(int64_t samples) const;
+    /// To train on, in a run that trains.
+    [[nodiscard]] const SampleSource& samples() const { return *samples_; }
     /// After start_loading().
     [[nodiscard]] BatchLoader& batches() { return *batches_; }
     /// Call once.

@@ -33,6 +33,7 @@
 #include "src/train/run/run_limits.hpp"
 #include "src/train/run/skipped_steps.hpp"
 #include "src/train/run/step_saver.hpp"
+#include "src/train/verify/verify_against_one_rank.hpp"
 #include "vocabpipe/arrange_samples.hpp"
 #include "vocabpipe/error.hpp"
 #include "vocabpipe/learning_rate.hpp"
@@ -152,6 +153,8 @@ private:
         check_same_on_every_rank(communicator_, data_->fingerprint(), ExitCode::input_file,
                                  "use the same files on every rank");
         if (rank_ == 0) print_plan();
+        // Its ranks end before those of the run begin, so the run starts as without it.
+        if (options_.verify_steps > 0) verify();
         trained_ = allocate_rank(communicator_, options_, *plan_, *device_,
                                  [this] { return limits_.own_signal() != 0; });
         trained_->set_position(start_);
@@ -257,6 +260,18 @@ private:
         std::vector<std::string> flags = vocabpipe::bit_flags(options_, plan_->mesh());
         for (std::string& flag : data_->flags()) flags.push_back(std::move(flag));
         return flags;
+    }
+
+    void verify() {
+        const std::string found = verify_against_one_rank(
+            communicator_, *device_, *plan_,
+            {.samples = data_->samples(),
+             .arrange = arrangement(*plan_),
+             .per_microbatch = options_.micro_batch_size * plan_->mesh().data,
+             .start = start_,
+             .checkpoint = checkpoint_.get()},
+            data_->batches(), learning_rate_, options_.verify_steps);
+        log_.print_line(wrap_text(found, 2));
     }
 
     void load() {

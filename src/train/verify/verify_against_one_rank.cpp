@@ -1,0 +1,325 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/train/verify/verify_against_one_rank.hpp"
+
+#include "src/model/parameter_groups.hpp"
+#include "src/model/parameters.hpp"
+#include "src/train/plan/planned_memory.hpp"
+#include "src/train/plan/run_rank.hpp"
+#include "src/train/verify/compare_values.hpp"
+#include "src/train/verify/parameter_values.hpp"
+#include "src/train/verify/rounding_bounds.hpp"
+#include "vocabpipe/error.hpp"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cmath>
+#include <cstddef>
+#include <cstdio>
+#include <cstring>
+#include <limits>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+namespace vocabpipe {
+
+namespace {
+
+constexpr const char* kFlag = "--verify-against-one-rank";
+
+/// Sets the deadline of a communicator for as long as it lives.
+class LongerTimeout {
+public:
+    LongerTimeout(Communicator& communicator, double factor)
+        : communicator_(communicator), before_(communicator.wait_options().timeout_seconds) {
+        communicator_.set_timeout(before_ * factor);
+    }
+    ~LongerTimeout() { communicator_.set_timeout(before_); }
+    LongerTimeout(const LongerTimeout&) = delete;
+    LongerTimeout& operator=(const LongerTimeout&) = delete;
+
+private:
+    Communicator& communicator_;
+    double before_;
+};
+
+/// "transformer.h.1.mlp.c_fc.weight (layer 1)"
+std::string with_layer(const std::string& name, size_t id, const ModelParameters& model) {
+    for (size_t layer = 0; layer < model.layers.size(); ++layer) {
+        if (std::cmp_greater_equal(id, model.layers[layer].first) &&
+            std::cmp_less(id, model.layers[layer].end)) {
+            return name + " (layer " + std::to_string(layer) + ")";
+        }
+    }
+    return name;
+}
+
+/// What rank 0 knows of the run on one rank, and what it has found.
+class Comparison {
+public:
+    Comparison(const TrainingPlan& plan, OneRank& one, Device& device)
+        : plan_(plan),
+          one_(one),
+          device_(device),
+          model_(model_parameters(plan.options().model)),
+          bounds_(rounding_bounds(plan)) {}
+
+    /// Losses and gradient norms of the n-th step, from 1.
+    void begin_step(int64_t n, double learning_rate, const StepResult& mesh,
+                    const StepResult& expected) {
+        n_ = n;
+        moved_ += learning_rate;
+        norm_ = expected.grad_norm;
+        cached_.reset();
+        compare("loss", mesh.loss, expected.loss);
+        compare("gradient norm", mesh.grad_norm, expected.grad_norm);
+    }
+
+    /// The values of one parameter per rank, as gather_values() returns them.
+    void add(const std::vector<std::optional<ParameterValues>>& by_rank) {
+        for (size_t rank = 0; rank < by_rank.size(); ++rank) {
+            if (by_rank[rank]) compare(*by_rank[rank], rank);
+        }
+        for (size_t rank = 1; rank < by_rank.size(); ++rank) {
+            if (by_rank[rank]) compare_copies(by_rank, rank);
+        }
+    }
+
+    /// Throws what was found in the step.
+    void end_step(int64_t step) const {
+        if (scalars_.empty() && tensors_.empty()) return;
+        std::string text = std::string(kFlag) + ": step " + std::to_string(step) +
+                           " is not that of one rank: " + scalars_;
+        if (!tensors_.empty()) {
+            const auto first = std::ranges::min_element(tensors_, {}, [](const Found& found) {
+                return std::tuple(found.id, found.rank, found.of_weight);
+            });
+            if (!scalars_.empty()) text += "; ";
+            text += first->text;
+            if (tensors_.size() > 1) {
+                text += "; " + std::to_string(tensors_.size() - 1) +
+                        " more gradients or weights differ";
+            }
+        }
+        throw Error(ExitCode::not_finite,
+                    text + "; do not train with these ranks and flags before you know why");
+    }
+
+    [[nodiscard]] std::string summary(int64_t steps) const {
+        const std::string begin = "verified against one rank: " + std::to_string(steps) +
+                                  (steps == 1 ? " step" : " steps") +
+                                  ", losses, gradient norms, gradients and weights ";
+        if (bounds_.to_the_bit) return begin + "equal to the bit";
+        std::array<char, 64> text;
+        std::snprintf(text.data(), text.size(), "%.2g of its bound: ", nearest_);
+        return begin + "within rounding; nearest to a bound, " + text.data() + nearest_what_;
+    }
+
+private:
+    struct Found {
+        size_t id = 0;
+        size_t rank = 0;
+        bool of_weight = false;
+        std::string text;
+    };
+
+    void compare(const char* what, double found, double expected) {
+        if (std::isnan(found) && std::isnan(expected)) return;
+        const double bound = bounds_.of_scalar(expected, n_);
+        const bool same = std::bit_cast<uint64_t>(found) == std::bit_cast<uint64_t>(expected);
+        if (same) return;
+        if (!bounds_.to_the_bit && std::abs(found - expected) <= bound) {
+            note(std::abs(found - expected) / bound, what);
+            return;
+        }
+        std::array<char, 160> text;
+        int end = std::snprintf(text.data(), text.size(), "%s %.17g instead of %.17g", what, found,
+                                expected);
+        if (!scalars_.empty()) scalars_ += ", ";
+        scalars_ += std::string(text.data(), static_cast<size_t>(end));
+        if (bounds_.to_the_bit) return;
+        end = std::snprintf(text.data(), text.size(), " (bound %.2g)", bound);
+        scalars_ += std::string(text.data(), static_cast<size_t>(end));
+    }
+
+    void compare(const ParameterValues& mine, size_t rank) {
+        const ParameterValues& whole = expected(mine.name);
+        const double norm = euclidean_norm(whole.gradient);
+        const auto tensors = std::ssize(one_.trained().parameters());
+        const double bound = bounds_.of_gradient(norm, norm_, tensors, n_);
+        Distance distance = distance_between(mine.gradient, mine.first, mine.runs, whole.gradient);
+        if (!bounds_.to_the_bit) distance.bound = bound;
+        judge("gradient of ", mine, rank, false, distance);
+
+        distance = distance_between(mine.weight, 0, mine.runs, whole.weight);
+        if (!bounds_.to_the_bit) {
+            const double turned = norm > 0 ? bound / norm : std::numeric_limits<double>::infinity();
+            distance.bound =
+                bounds_.of_weights(std::ssize(mine.weight), turned, moved_ * multiplier(mine.name),
+                                   euclidean_norm(mine.weight));
+        }
+        judge("weight ", mine, rank, true, distance);
+    }
+
+    /// Ranks that hold the same elements got them from the same sum.
+    void compare_copies(const std::vector<std::optional<ParameterValues>>& by_rank, size_t rank) {
+        const ParameterValues& mine = *by_rank[rank];
+        const auto same_run = [](const ElementRun& a, const ElementRun& b) {
+            return a.held == b.held && a.logical == b.logical && a.count == b.count;
+        };
+        const auto found = std::ranges::find_if(by_rank, [&](const auto& other) {
+            return other && other->name == mine.name &&
+                   std::ranges::equal(other->runs, mine.runs, same_run);
+        });
+        const auto other = static_cast<size_t>(found - by_rank.begin());
+        if (other == rank) return;
+        std::vector<float> whole(expected(mine.name).weight.size());
+        for (const ElementRun& run : mine.runs) {
+            std::copy_n((*found)->weight.begin() + run.held, run.count,
+                        whole.begin() + run.logical);
+        }
+        const Distance distance = distance_between(mine.weight, 0, mine.runs, whole);
+        if (distance.within()) return;
+        tensors_.push_back({id_of(mine.name), rank, true,
+                            "weight " + described(mine.name) + " on rank " + std::to_string(rank) +
+                                " is not the copy that rank " + std::to_string(other) +
+                                " has: " + distance.text(columns(mine.name))});
+    }
+
+    void judge(const char* what, const ParameterValues& mine, size_t rank, bool of_weight,
+               const Distance& distance) {
+        const std::string where = what + described(mine.name) + " on rank " + std::to_string(rank);
+        if (distance.within()) {
+            if (distance.bound && *distance.bound > 0) {
+                note(distance.value / *distance.bound, where);
+            }
+            return;
+        }
+        tensors_.push_back(
+            {id_of(mine.name), rank, of_weight, where + ": " + distance.text(columns(mine.name))});
+    }
+
+    void note(double share, const std::string& what) {
+        if (share <= nearest_) return;
+        nearest_ = share;
+        nearest_what_ = what + " in step " + std::to_string(n_);
+    }
+
+    /// Values of one rank's parameter, whose parts the ranks of the mesh hold.
+    const ParameterValues& expected(const std::string& name) {
+        if (cached_ && cached_->name == name) return *cached_;
+        const auto parameters = one_.trained().parameters();
+        const auto found = std::ranges::find(parameters, name, &Parameter::name);
+        cached_ = values_of(*found, device_);
+        return *cached_;
+    }
+
+    [[nodiscard]] size_t id_of(const std::string& name) const {
+        const auto found = std::ranges::find(model_.all, name, &LogicalParameter::name);
+        return static_cast<size_t>(found - model_.all.begin());
+    }
+    [[nodiscard]] std::string described(const std::string& name) const {
+        return with_layer(name, id_of(name), model_);
+    }
+    [[nodiscard]] int64_t columns(const std::string& name) const {
+        return model_.all[id_of(name)].cols;
+    }
+    [[nodiscard]] double multiplier(const std::string& name) const {
+        const OptimizerOptions& optimizer = plan_.options().optimizer;
+        return double{
+            parameter_settings(optimizer.groups, name, /*decays=*/false, optimizer.weight_decay)
+                .lr_multiplier};
+    }
+
+    const TrainingPlan& plan_;
+    OneRank& one_;
+    Device& device_;
+    ModelParameters model_;
+    RoundingBounds bounds_;
+    int64_t n_ = 0;
+    double moved_ = 0;  ///< sum of the learning rates of all steps so far
+    double norm_ = 0;   ///< of the gradient of all tensors in this step
+    std::optional<ParameterValues> cached_;
+    std::string scalars_;
+    std::vector<Found> tensors_;
+    double nearest_ = 0;
+    std::string nearest_what_ = "no value differs";
+};
+
+/// The largest number of parameters that a rank has. Collective.
+size_t most_parameters(Communicator& communicator, size_t mine) {
+    size_t most = 0;
+    for (const std::vector<std::byte>& bytes :
+         communicator.all_gather(std::as_bytes(std::span(&mine, 1)))) {
+        size_t one = 0;
+        std::memcpy(&one, bytes.data(), sizeof one);
+        most = std::max(most, one);
+    }
+    return most;
+}
+
+/// OutOfMemoryError unless rank 0's device has room for one rank beside those of the mesh.
+void check_room(const OneRank& one, const TrainingPlan& plan) {
+    try {
+        check_memory(one.plan(), 0, planned_beside(plan, 0));
+    } catch (const OutOfMemoryError& error) {
+        throw OutOfMemoryError(std::string(kFlag) +
+                               ": one rank beside those of the mesh: " + error.what() +
+                               "; or verify a model of fewer layers and the same mesh");
+    }
+}
+
+}  // namespace
+
+std::string verify_against_one_rank(Communicator& communicator, Device& device,
+                                    const TrainingPlan& plan, const RunInputs& inputs,
+                                    BatchLoader& batches, const LearningRateSchedule& learning_rate,
+                                    int64_t steps) {
+    // The others wait while rank 0 does the work of all.
+    const LongerTimeout longer(communicator, communicator.size() + 1);
+    const bool first = communicator.rank() == 0;
+    std::unique_ptr<OneRank> one;
+    communicator.agree([&] {
+        if (!first) return;
+        one = std::make_unique<OneRank>(plan, device);
+        check_room(*one, plan);
+    });
+    const std::unique_ptr<TrainedRank> mesh =
+        allocate_rank(communicator, plan.options(), plan, device);
+    std::optional<Comparison> comparison;
+    communicator.agree([&] {
+        set_initial_values(*mesh, plan.options(), inputs);
+        if (!first) return;
+        one->allocate(device, inputs);
+        comparison.emplace(plan, *one, device);
+    });
+    const std::span<const Parameter> parameters = mesh->parameters();
+    const size_t most = most_parameters(communicator, parameters.size());
+    for (int64_t n = 1; n <= steps; ++n) {
+        const int64_t consumed = mesh->position().consumed_samples;
+        const int microbatches = plan.batch_sizes().microbatches(consumed);
+        const double lr =
+            learning_rate.after(learning_rate.by_samples ? consumed : mesh->position().step);
+        mesh->train_step(batches.load(consumed, microbatches), lr,
+                         {.plan = plan.index_of(microbatches)});
+        communicator.agree([&] {
+            if (first) comparison->begin_step(n, lr, mesh->report(), one->take_step(lr));
+        });
+        for (size_t i = 0; i < most; ++i) {
+            const auto by_rank = gather_values(
+                communicator, i < parameters.size() ? &parameters[i] : nullptr, device);
+            if (first) comparison->add(by_rank);
+        }
+        communicator.agree([&] {
+            if (first) comparison->end_step(mesh->position().step);
+        });
+    }
+    return first ? comparison->summary(steps) : std::string();
+}
+
+}  // namespace vocabpipe

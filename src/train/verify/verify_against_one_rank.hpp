@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "src/step/batch_loader.hpp"
+#include "src/train/plan/training_plan.hpp"
+#include "src/train/verify/one_rank.hpp"
+#include "vocabpipe/learning_rate.hpp"
+#include "vocabpipe/world.hpp"
+
+#include <cstdint>
+#include <string>
+
+namespace vocabpipe {
+
+/// Takes the first `steps` steps of a run twice, on the mesh of `plan` and on rank 0 alone, from
+/// the same weights and samples. After each step it compares loss and gradient norm, the gradient
+/// of every tensor, and the weights that every rank holds: to the bit where docs/numerics.md
+/// promises that, elsewhere within rounding_bounds().
+///
+/// `batches`: of this rank of the mesh. Everything that it allocates is gone when it returns.
+/// Returns a line about what was found. Throws AgreedError (ExitCode::not_finite) naming the
+/// first step, tensor and rank that differ, and OutOfMemoryError as one if rank 0 has no room for
+/// both runs. Collective.
+[[nodiscard]] std::string verify_against_one_rank(Communicator& communicator, Device& device,
+                                                  const TrainingPlan& plan, const RunInputs& inputs,
+                                                  BatchLoader& batches,
+                                                  const LearningRateSchedule& learning_rate,
+                                                  int64_t steps);
+
+}  // namespace vocabpipe
