@@ -102,6 +102,12 @@ public:
     [[nodiscard]] Context& context() { return context_; }
     [[nodiscard]] Transport& transport() { return transport_; }
     void set_step(int64_t step) { step_ = step; }
+    void observe(ActionObserver observer) {
+        if (observer && asynchronous_) {
+            throw UsageError("executor: actions of a device with streams cannot be observed");
+        }
+        runner_.observe(std::move(observer));
+    }
 
 private:
     /// Ranks that abandon a step wait for each other before any withdraws transfers that others
@@ -259,6 +265,9 @@ Context& Executor::context() {
 }
 Transport& ExecutorInternals::transport(Executor& executor) {
     return executor.implementation_->transport();
+}
+void ExecutorInternals::observe(Executor& executor, ActionObserver observer) {
+    executor.implementation_->observe(std::move(observer));
 }
 void Executor::set_step(int64_t step) {
     implementation_->set_step(step);

@@ -318,6 +318,9 @@ void StepRunner::run_here(uint32_t index) {
 }
 
 void StepRunner::complete(uint32_t index) {
+    if (observer_) {
+        observer_(progress_.loaded->program, progress_.action(index), rank_.memory);
+    }
     progress_.complete(index);
     if (!rank_.options.poison_dead_buffers || asynchronous_) return;
     // A buffer is dead once all its users have completed, on any lane.

@@ -3,6 +3,7 @@
 
 #include "src/runtime/abandon_line.hpp"
 #include "src/runtime/device_batch.hpp"
+#include "src/runtime/executor_internals.hpp"
 #include "src/runtime/lanes.hpp"
 #include "src/runtime/loaded_program.hpp"
 #include "src/runtime/make_transfer.hpp"
@@ -18,6 +19,7 @@
 
 #include <cstdint>
 #include <span>
+#include <utility>
 #include <vector>
 
 namespace vocabpipe {
@@ -49,6 +51,8 @@ public:
     /// The same while a pass waits for other ranks: no part of the pass ends, so on a device with
     /// streams the host does not wait for one.
     void poll_within_pass();
+    /// As ExecutorInternals::observe().
+    void observe(ActionObserver observer) { observer_ = std::move(observer); }
 
 private:
     bool advance();
@@ -102,6 +106,7 @@ private:
     StepProgress progress_;  ///< of the running or the last step
     StuckReport stuck_;
     DeviceBatch batch_;
+    ActionObserver observer_;
     std::vector<uint32_t> users_left_;  ///< [buffer]
     bool running_ = false;
     AbandonLine* abandon_ = nullptr;  ///< of the running step; null: cannot be abandoned

@@ -249,6 +249,15 @@ void check_options(const TrainOptions& options, int ranks) {
         throw UsageError("--verify-against-one-rank " + text(o.verify_steps) +
                          ": there is no training to verify; remove it or --skip-train");
     }
+    if (o.evaluation.skip_train && o.replay_interval > 0) {
+        throw UsageError("--replay-steps " + text(o.replay_interval) +
+                         ": there are no steps to replay; remove it or --skip-train");
+    }
+    if (o.gpu.nondeterministic_attention && o.replay_interval > 0) {
+        throw UsageError("--replay-steps " + text(o.replay_interval) +
+                         ": compares bits, which --nondeterministic-attention changes each time; "
+                         "remove one of them");
+    }
     if (o.verify_steps > o.train_iters) {
         throw UsageError("--verify-against-one-rank " + text(o.verify_steps) +
                          ": must be at most the number of steps, " + text(o.train_iters));

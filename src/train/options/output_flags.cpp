@@ -125,6 +125,15 @@ FlagGroup verification_flags(TrainOptions& o) {
                  .range = at_least(0),
                  .unset = "none",
                  .decides = Decides::nothing},
+                {.names = "--replay-steps",
+                 .value = &o.replay_interval,
+                 .help = "Before every step that is a multiple of this, run its first microbatches "
+                         "twice, and end with exit code 7 if any bit differs: a processor, memory "
+                         "or link is faulty",
+                 .unit = "STEPS",
+                 .range = at_least(0),
+                 .unset = "never",
+                 .decides = Decides::nothing},
             }};
 }
 

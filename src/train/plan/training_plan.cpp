@@ -110,6 +110,12 @@ void TrainingPlan::make_steps() {
     if (trains) {
         for (const int m : batch_sizes_.smaller()) add(m);
     }
+    if (trains && options_.replay_interval > 0) {
+        StepWork replayed = work(replayed_microbatches());
+        replayed.optimizer = false;
+        replay_index_ = steps.size();
+        steps.push_back(plan_step(options_.model, cluster_, order(), replayed));
+    }
     if (trains && evaluates(options_)) {
         const StepPlan& full = steps.front();
         steps.push_back(plan_step(full.model, full.partition, evaluation_schedule(full.schedule),
@@ -119,6 +125,14 @@ void TrainingPlan::make_steps() {
                                    .pieces = full.lowering.pieces}));
     }
     steps_ = std::move(steps);
+}
+
+/// As many as fill the pipeline, so that every rank runs all its passes and no family of schedules
+/// refuses the number; all of them where these do not divide the batch, or a file lists the passes.
+int TrainingPlan::replayed_microbatches() const {
+    const std::vector<int> smaller = batch_sizes_.smaller();
+    const int least = smaller.empty() ? microbatches() : smaller.front();
+    return file_ || least % mesh_.pipeline != 0 ? least : mesh_.pipeline;
 }
 
 StepPlan TrainingPlan::place() const {

@@ -51,9 +51,13 @@ public:
     /// Notes on a schedule file.
     [[nodiscard]] const std::vector<std::string>& notes() const { return notes_; }
 
-    /// Training with the full batch, with the smaller ones of a warm-up, then evaluation if there
-    /// is any; with --skip-train only evaluation. TrainedRank uses the same indices.
+    /// Training with the full batch, with the smaller ones of a warm-up, what is replayed, then
+    /// evaluation if there is any; with --skip-train only evaluation. TrainedRank uses the same
+    /// indices.
     [[nodiscard]] const std::vector<StepPlan>& steps() const { return steps_; }
+    /// Index in steps() of what --replay-steps runs twice, the first microbatches of a step without
+    /// the optimizer; in a run that replays.
+    [[nodiscard]] size_t replay_index() const { return replay_index_; }
     /// Index in steps() of the training step with `microbatches` microbatches.
     [[nodiscard]] size_t index_of(int microbatches) const;
     /// Index of the evaluation, the last step, in a run that evaluates.
@@ -78,6 +82,7 @@ private:
     [[nodiscard]] StepWork work(int microbatches) const;
     [[nodiscard]] StepPlan place() const;
     void make_steps();
+    [[nodiscard]] int replayed_microbatches() const;
 
     const TrainOptions& options_;
     std::vector<RankPlacement> placements_;
@@ -92,6 +97,7 @@ private:
     std::vector<int> layers_;                ///< per stage, where flags say so; else empty
     std::optional<PassCosts> first_costs_;   ///< with --schedule-costs auto, until it measured
     std::vector<StepPlan> steps_;
+    size_t replay_index_ = 0;
 };
 
 }  // namespace vocabpipe

@@ -33,6 +33,7 @@
 #include "src/train/run/run_limits.hpp"
 #include "src/train/run/skipped_steps.hpp"
 #include "src/train/run/step_saver.hpp"
+#include "src/train/verify/step_replay.hpp"
 #include "src/train/verify/verify_against_one_rank.hpp"
 #include "vocabpipe/arrange_samples.hpp"
 #include "vocabpipe/error.hpp"
@@ -338,6 +339,12 @@ private:
         }
         const int64_t before = trained_->position().consumed_samples;
         const double lr = learning_rate_.after(learning_rate_.by_samples ? before : step());
+        if (options_.replay_interval > 0 && (step() + 1) % options_.replay_interval == 0) {
+            const StepPlan& replayed = plan_->steps()[plan_->replay_index()];
+            StepReplay(*trained_, plan_->replay_index())
+                .run(batch.microbatches().first(static_cast<size_t>(replayed.microbatches())),
+                     step() + 1);
+        }
         trained_->train_step(batch, lr,
                              {.plan = index_, .stop_request = limits_.request(log_.failed())});
         const int64_t duration = now_ns() - begin;

@@ -4,6 +4,7 @@
 #include "tests/support/stalling_device.hpp"
 #include "tests/train/checkpoint/checkpoint_run.hpp"
 #include "tests/train/verify/faulty_device.hpp"
+#include "tests/train/verify/verified_meshes.hpp"
 #include "vocabpipe/error.hpp"
 
 #include <gtest/gtest.h>
@@ -12,7 +13,6 @@
 #include <filesystem>
 #include <functional>
 #include <memory>
-#include <ostream>
 #include <string>
 #include <vector>
 
@@ -21,56 +21,6 @@ namespace {
 
 using ::testing::internal::CaptureStdout;
 using ::testing::internal::GetCapturedStdout;
-
-/// A mesh, and whether it has the bits of one rank.
-struct VerifiedMesh {
-    const char* name;
-    int ranks;
-    bool to_the_bit;
-    std::function<void(TrainOptions&)> set;
-    friend void PrintTo(const VerifiedMesh& mesh, std::ostream* out) { *out << mesh.name; }
-};
-
-std::vector<VerifiedMesh> meshes() {
-    const auto whole = [](TrainOptions& o) { o.vocab_mode = VocabMode::none; };
-    return {
-        {"pipeline", 2, true, whole},
-        {"pipeline_of_four", 4, true, whole},
-        {"zero_bubble", 2, true,
-         [](TrainOptions& o) {
-             o.vocab_mode = VocabMode::redistributed;
-             o.schedule = "zb-h1";
-         }},
-        {"untied", 2, true,
-         [](TrainOptions& o) {
-             o.vocab_mode = VocabMode::none;
-             o.model.tied = false;
-         }},
-        {"bf16", 2, true,
-         [](TrainOptions& o) {
-             o.vocab_mode = VocabMode::none;
-             o.model.dtype = DType::bf16;
-         }},
-        {"shards", 2, false, [](TrainOptions&) {}},
-        {"shards_in_bf16", 2, false, [](TrainOptions& o) { o.model.dtype = DType::bf16; }},
-        {"two_barriers", 4, false, [](TrainOptions& o) { o.vocab_mode = VocabMode::two_barriers; }},
-        {"replicas", 4, false, [](TrainOptions& o) { o.pipeline_model_parallel_size = 2; }},
-        {"replicas_in_bf16", 4, false,
-         [](TrainOptions& o) {
-             o.pipeline_model_parallel_size = 2;
-             o.model.dtype = DType::bf16;
-         }},
-        {"tensor_ranks", 4, false, [](TrainOptions& o) { o.tensor_model_parallel_size = 2; }},
-        {"context_ranks", 4, false, [](TrainOptions& o) { o.context_parallel_size = 2; }},
-        {"tensor_ranks_in_bf16", 4, false,
-         [](TrainOptions& o) {
-             o.tensor_model_parallel_size = 2;
-             o.model.dtype = DType::bf16;
-         }},
-        {"growing_batches", 2, false,
-         [](TrainOptions& o) { o.ramp_up = {.start = 2, .increment = 2, .samples = 6}; }},
-    };
-}
 
 class VerifiedRuns : public ::testing::TestWithParam<VerifiedMesh> {};
 
@@ -92,7 +42,7 @@ TEST_P(VerifiedRuns, AreThoseOfOneRankAndThenTrainAsWithoutVerification) {
     EXPECT_NE(printed.find(what), std::string::npos) << printed;
 }
 
-INSTANTIATE_TEST_SUITE_P(All, VerifiedRuns, ::testing::ValuesIn(meshes()),
+INSTANTIATE_TEST_SUITE_P(All, VerifiedRuns, ::testing::ValuesIn(verified_meshes()),
                          [](const auto& info) { return info.param.name; });
 
 TEST(VerifiedRun, OfASavedStepBeginsWithItsWeightsAndMoments) {
