@@ -35,6 +35,7 @@ namespace vocabpipe::tool {
 [[nodiscard]] Command select_stats_command();
 [[nodiscard]] Command simulate_command();
 [[nodiscard]] Command timeline_command();
+[[nodiscard]] Command verify_run_command();
 
 /// vocabpipe with all subcommands.
 [[nodiscard]] Command vocabpipe_command(const std::string& command_line);
