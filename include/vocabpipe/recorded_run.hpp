@@ -64,6 +64,10 @@ struct RecordedRun {
 /// or the event, that is wrong.
 [[nodiscard]] RecordedRun read_chrome_trace(const std::string& path);
 
+/// Writes the run as a Chrome trace, as write_chrome_trace() of a timeline does, without counters:
+/// what read_chrome_trace() reads. Written to a temporary name and renamed. Throws OutputFileError.
+void write_chrome_trace(const std::string& path, const RecordedRun& run);
+
 /// The same as summarize() of the recorded timeline.
 [[nodiscard]] TimelineSummary summarize(const RecordedRun& run);
 

@@ -155,6 +155,9 @@ OutputKind trace_output() {
     return kind("a VocabPipe trace", {"{\"displayTimeUnit\":\"ns\",\"otherData\":{\"title\":"},
                 {"\"traceEvents\":["});
 }
+OutputKind pass_times_output() {
+    return kind("a table of pass times", {"rank,op,stage,ns\n"});
+}
 OutputKind page_output() {
     return kind("a VocabPipe page",
                 {"<!DOCTYPE html>\n<!-- SPDX-License-Identifier: Apache-2.0 -->\n",

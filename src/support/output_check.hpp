@@ -45,6 +45,8 @@ private:
 [[nodiscard]] OutputKind overlap_table_output();
 [[nodiscard]] OutputKind product_choices_output();
 [[nodiscard]] OutputKind trace_output();
+/// A table of --pass-times.
+[[nodiscard]] OutputKind pass_times_output();
 [[nodiscard]] OutputKind page_output();
 [[nodiscard]] OutputKind picture_output();
 /// A file of write_length_distribution().

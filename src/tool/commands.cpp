@@ -18,6 +18,7 @@ Command vocabpipe_command(const std::string& command_line) {
              compare_command(),
              plan_command(),
              explain_command(),
+             import_command(),
              simulate_command(),
              timeline_command(),
              generate_command(),

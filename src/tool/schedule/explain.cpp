@@ -6,14 +6,18 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
+#include "src/imported/what_if.hpp"
 #include "src/support/text_layout.hpp"
+#include "src/tool/imported/run_files.hpp"
 #include "src/tool/schedule/scheduled_step.hpp"
 #include "src/tool/schedule/trace_files.hpp"
 #include "src/tool/support/commands.hpp"
 #include "src/tool/support/long_work.hpp"
 #include "src/tool/support/quantity.hpp"
 #include "src/tool/support/text.hpp"
+#include "src/train/options/train_flags.hpp"
 #include "vocabpipe/error.hpp"
 #include "vocabpipe/recorded_run.hpp"
 
@@ -22,31 +26,59 @@ namespace vocabpipe::tool {
 namespace {
 
 struct ExplainArguments {
-    std::string schedule;
+    std::vector<std::string> runs;
     ScheduleFlags flags;
+    ImportFlags import;
+    std::optional<double> output_layer_share;
     std::optional<int> rank;
     std::string at;  // empty: not given
 };
 
-void explain_trace(const ExplainArguments& options, const GivenFlags& given) {
+/// The step of a trace, or of other trainers' files.
+RecordedRun read_run(const ExplainArguments& options) {
+    const std::string& first = options.runs.front();
+    if (is_imported_run(first)) {
+        ImportFlags flags = options.import;
+        flags.microbatches = options.flags.microbatches;
+        return imported_step(read_imported_run(options.runs, flags), flags);
+    }
+    if (options.runs.size() > 1) {
+        throw UsageError(options.runs[1] +
+                         ": only files of other trainers are several, one of "
+                         "every rank; explain one trace at a time");
+    }
+    const LongWork work("reading " + first);
+    return read_chrome_trace(first);
+}
+
+void explain_run(const ExplainArguments& options, const GivenFlags& given) {
     for (const auto& [flag, words] : given) {
-        if (flag == "FILE" || flag == "--rank" || flag == "--at" || flag == "SCHEDULE") continue;
-        throw UsageError(flag + ": is for schedules that are simulated; " + options.schedule +
+        if (flag == "RUN" || flag == "--rank" || flag == "--at" || flag == "--rules" ||
+            flag == "--microbatches" || flag == "--step" || flag == "--output-layer-share") {
+            continue;
+        }
+        throw UsageError(flag + ": is for schedules that are simulated; " + options.runs.front() +
                          " is a trace, which says what has run");
     }
-    const RecordedRun run = [&] {
-        const LongWork work("reading " + options.schedule);
-        return read_chrome_trace(options.schedule);
-    }();
+    const RecordedRun run = read_run(options);
     const auto time = [&](int64_t ns) { return time_text(ns, run.ticks_per_unit); };
     std::string text = one_line(run.title) + "\n";
     if (!options.at.empty()) {
         text += "\n" + to_text(run, *options.rank,
                                parse_time("--at", options.at, run.ticks_per_unit), time);
-    } else {
-        text += to_text(run, time);
+        std::printf("%s", wrap_text(text, 4).c_str());
+        return;
     }
-    std::printf("%s", wrap_text(text, 4).c_str());
+    text += to_text(run, time);
+    std::printf("%s\n", wrap_text(text, 4).c_str());
+    try {
+        const LongWork work("simulating other schedules");
+        const imported::WhatIf found =
+            imported::what_if(run, {.output_layer_share = options.output_layer_share});
+        std::printf("%s", wrap_text(imported::to_text(found, time), 4).c_str());
+    } catch (const UsageError& error) {
+        std::printf("%s\n", wrap_text(std::string("no replay: ") + error.what(), 4).c_str());
+    }
 }
 
 void explain_step(const ExplainArguments& options, const GivenFlags& given) {
@@ -56,9 +88,19 @@ void explain_step(const ExplainArguments& options, const GivenFlags& given) {
                                    ": requires a time; add --at T"
                              : "--at " + options.at + ": requires a rank; add --rank R");
     }
-    if (is_trace(options.schedule)) return explain_trace(options, given);
+    if (is_trace(options.runs.front()) || is_imported_run(options.runs.front())) {
+        return explain_run(options, given);
+    }
+    for (const char* const flag : {"--rules", "--step", "--output-layer-share"}) {
+        if (!given.contains(flag)) continue;
+        throw UsageError(std::string(flag) + ": is of recorded runs, but " + options.runs.front() +
+                         " is simulated; omit the flag");
+    }
+    if (options.runs.size() > 1) {
+        throw UsageError(options.runs[1] + ": is a second schedule; explain one at a time");
+    }
     ScheduleFlags flags = options.flags;
-    const std::string name = take_own_flags(options.schedule, flags);
+    const std::string name = take_own_flags(options.runs.front(), flags);
     const SimulatedStep simulated = simulate_step(name, flags);
     const Timeline& timeline = simulated.simulation.timeline;
     std::string text;
@@ -90,8 +132,14 @@ Command explain_command() {
         .name = "explain",
         .description =
             "Explain where the time of a step goes: its critical path, why a rank is idle at a\n"
-            "given time, and of a trace from train_gpt --trace-dir what each rank did",
-        .flags = {{.flags = {schedule_argument(o->schedule)}},
+            "given time, and of a trace what each rank did and what would have made it shorter",
+        .flags = {{.flags = {{.names = "RUN",
+                              .value = &o->runs,
+                              .help = "Name of a schedule or its .csv or .json file; a trace from "
+                                      "train_gpt --trace-dir or import; or other trainers' files, "
+                                      "one of every rank",
+                              .choices = schedule_names(),
+                              .free = true}}},
                   schedule_source_flags(o->flags),
                   lowering_flags(o->flags),
                   {.flags = {{.names = "--rank",
@@ -101,7 +149,14 @@ Command explain_command() {
                              {.names = "--at",
                               .value = &o->at,
                               .help = "Time since the start of the step, such as 12.5ms or a "
-                                      "number in the unit of --costs F,B"}}}},
+                                      "number in the unit of --costs F,B"},
+                             {.names = "--output-layer-share",
+                              .value = &o->output_layer_share,
+                              .help = "Part of the last stage's passes that is output layer and "
+                                      "loss, of a recorded run",
+                              .range = fraction_below_1(),
+                              .unset = "what it takes longer than the median stage"}}},
+                  recorded_step_flags(o->import)},
         .run = [o](const GivenFlags& given) { explain_step(*o, given); }};
 }
 

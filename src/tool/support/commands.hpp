@@ -17,6 +17,7 @@ namespace vocabpipe::tool {
 [[nodiscard]] Command data_inspect_command();
 [[nodiscard]] Command data_prepare_command();
 [[nodiscard]] Command explain_command();
+[[nodiscard]] Command import_command();
 [[nodiscard]] Command generate_command();
 [[nodiscard]] Command plan_command();
 /// `command_line`: the whole command line, for the profile.

@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/tool/imported/run_files.hpp"
+
+#include "src/imported/built_in_rules.hpp"
+#include "src/imported/kineto.hpp"
+#include "src/support/named_text.hpp"
+#include "src/tool/support/long_work.hpp"
+#include "src/tool/support/toml_reader.hpp"
+#include "src/train/text/text_file.hpp"
+#include "vocabpipe/error.hpp"
+
+#include <algorithm>
+#include <filesystem>
+#include <string_view>
+#include <system_error>
+#include <utility>
+
+namespace vocabpipe::tool {
+
+namespace {
+
+constexpr size_t kMostBytes = size_t{8} << 30;  // as traces of VocabPipe
+
+/// The text of a file, decompressed.
+std::string read_text(const std::string& path) {
+    std::string text;
+    read_text_file(path, [&](std::string_view part) {
+        if (part.size() > kMostBytes - text.size()) {
+            throw InputFileError(path + ": has more than " + std::to_string(kMostBytes >> 30) +
+                                 " GiB; record fewer steps");
+        }
+        text += part;
+    });
+    return text;
+}
+
+imported::RangeRules read_rules(const std::string& name) {
+    const NamedText text = named_text("--rules", name, embedded::range_rules());
+    std::vector<std::pair<std::string, std::vector<std::string>>> keys;
+    try {
+        for (TomlAssignment& assignment : read_toml(text.text)) {
+            keys.emplace_back(std::move(assignment.key), std::move(assignment.values));
+        }
+        return imported::make_range_rules(text.name, keys);
+    } catch (const TomlError& error) {
+        throw InputFileError(name + ":" + std::to_string(error.line) + ": " + error.what());
+    } catch (const UsageError& error) {
+        throw InputFileError(name + ": " + error.what());
+    }
+}
+
+/// Puts the files in the order of their ranks.
+void order_ranks(std::vector<imported::RankRanges>& ranks) {
+    const bool known = std::ranges::all_of(ranks, [](const auto& one) { return one.rank >= 0; });
+    if (!known) return;
+    std::ranges::stable_sort(ranks, {}, &imported::RankRanges::rank);
+    for (size_t i = 0; i < ranks.size(); ++i) {
+        if (ranks[i].rank == static_cast<int>(i)) continue;
+        if (i > 0 && ranks[i].rank == ranks[i - 1].rank) {
+            throw InputFileError(ranks[i].file + ": is of rank " + std::to_string(ranks[i].rank) +
+                                 ", as is " + ranks[i - 1].file + "; give one file of every rank");
+        }
+        throw InputFileError(ranks[i].file + ": is of rank " + std::to_string(ranks[i].rank) +
+                             ", but no file is of rank " + std::to_string(i) +
+                             "; give the files of all ranks");
+    }
+}
+
+}  // namespace
+
+FlagGroup recorded_step_flags(ImportFlags& flags) {
+    return {.title = "Runs of other trainers",
+            .flags = {{.names = "--rules",
+                       .value = &flags.rules,
+                       .help = "Which range is which pass: built-in rules (" +
+                               names_of(embedded::range_rules()) + ") or a TOML file",
+                       .unit = "NAME|FILE"},
+                      {.names = "--step",
+                       .value = &flags.step,
+                       .help = "Which of the recorded steps, from 0",
+                       .range = at_least(0),
+                       .unset = "the one with the median length",
+                       .absent = -1}}};
+}
+
+FlagGroup import_flags(ImportFlags& flags) {
+    FlagGroup group = recorded_step_flags(flags);
+    group.flags.push_back({.names = "--microbatches",
+                           .value = &flags.microbatches,
+                           .help = "Microbatches of a step, where the names of ranges do not say "
+                                   "it",
+                           .range = between(1, 65536),
+                           .absent = 0});
+    return group;
+}
+
+bool is_imported_run(const std::string& path) {
+    std::error_code none_there;
+    if (!std::filesystem::is_regular_file(path, none_there)) return false;
+    // Profilers describe their devices first, so read more than a few bytes.
+    constexpr size_t kHead = size_t{1} << 20;
+    struct Enough {};
+    std::string head;
+    try {
+        read_text_file(path, [&](std::string_view part) {
+            head += part;
+            if (head.size() >= kHead) throw Enough();
+        });
+    } catch (const Enough&) {
+    } catch (const InputFileError&) {
+        return false;
+    }
+    return imported::is_kineto(head);
+}
+
+imported::MeasuredRun read_imported_run(const std::vector<std::string>& files,
+                                        const ImportFlags& flags) {
+    const imported::RangeRules rules = read_rules(flags.rules);
+    std::vector<imported::RankRanges> ranks;
+    for (const std::string& path : files) {
+        const LongWork work("reading " + path);
+        const std::string text = read_text(path);
+        if (!imported::is_kineto(text)) {
+            throw InputFileError(path +
+                                 ": is of no known kind; use a trace of torch.profiler of every "
+                                 "rank");
+        }
+        ranks.push_back(imported::read_kineto(text, path));
+    }
+    order_ranks(ranks);
+    return imported::find_passes(std::move(ranks), rules, {.microbatches = flags.microbatches});
+}
+
+RecordedRun imported_step(const imported::MeasuredRun& run, const ImportFlags& flags) {
+    const size_t steps = run.steps.size();
+    if (flags.step >= 0 && static_cast<size_t>(flags.step) >= steps) {
+        throw UsageError("--step " + std::to_string(flags.step) +
+                         ": the files have the steps 0 to " + std::to_string(steps - 1));
+    }
+    const size_t step = flags.step >= 0 ? static_cast<size_t>(flags.step) : run.median_step();
+    RecordedRun recorded = imported::record_step(run, step);
+    recorded.title += ", step " + std::to_string(step) + " of " + std::to_string(steps);
+    return recorded;
+}
+
+}  // namespace vocabpipe::tool
