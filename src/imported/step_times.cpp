@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/imported/step_times.hpp"
 
-#include "src/imported/median.hpp"
 #include "src/schedule/slice_causes.hpp"
 #include "vocabpipe/error.hpp"
 #include "vocabpipe/lower.hpp"
@@ -47,51 +46,65 @@ Barriers barriers_of(std::string_view title) {
     return title.find("one_barrier") != std::string_view::npos ? Barriers::one : Barriers::in_line;
 }
 
+int64_t least(const std::vector<int64_t>& values, int64_t if_none) {
+    return values.empty() ? if_none : *std::ranges::min_element(values);
+}
+
 /// The communication of a run.
 class Communications {
 public:
     explicit Communications(const RecordedRun& run) {
-        std::map<uint32_t, int64_t> end_ns;
+        std::map<uint32_t, int64_t> ready_ns, end_ns;
         std::map<uint32_t, bool> collective;
         for (const RecordedRun::Slice& slice : run.slices) {
             if (slice.order == RecordedRun::kNone) continue;
-            begin_ns_[slice.order] = std::max(begin_ns_[slice.order], slice.begin_ns);
+            int64_t& ready = ready_ns[slice.order];
+            ready = std::max(ready, slice.begin_ns);
+            const bool sends = run.names[slice.name].starts_with("send");
+            if (sends || slice.lane == Lane::collective) {
+                begin_ns_[slice.order] = sends ? slice.begin_ns : ready;
+            }
             end_ns[slice.order] = std::max(end_ns[slice.order], slice.end_ns);
             collective[slice.order] = slice.lane == Lane::collective;
         }
         std::vector<int64_t> messages, collectives;
-        for (const auto& [order, begin] : begin_ns_) {
-            (collective[order] ? collectives : messages).push_back(end_ns[order] - begin);
+        for (const auto& [order, end] : end_ns) {
+            const auto begin = begin_ns_.find(order);
+            if (begin == begin_ns_.end()) continue;
+            (collective[order] ? collectives : messages).push_back(end - begin->second);
         }
-        message_ns = median(std::move(messages));
-        collective_ns = collectives.empty() ? message_ns : median(std::move(collectives));
+        message_ns = least(messages, 0);
+        collective_ns = least(collectives, message_ns);
     }
 
-    int64_t message_ns = 0;     ///< median
-    int64_t collective_ns = 0;  ///< median
+    int64_t message_ns = 0;     ///< shortest
+    int64_t collective_ns = 0;  ///< shortest
 
-    /// How much later than at the median time it ended, but for the time until `busy_ns`.
+    /// How much later than the fastest of its kind it ended, but for the time until `busy_ns`.
     [[nodiscard]] int64_t late_ns(const RecordedRun::Slice& slice, int64_t busy_ns) const {
-        if (slice.order == RecordedRun::kNone) return 0;
+        const auto begin = begin_ns_.find(slice.order);
+        if (begin == begin_ns_.end()) return 0;
         const int64_t usual = slice.lane == Lane::collective ? collective_ns : message_ns;
-        return std::max<int64_t>(
-            0, slice.end_ns - std::max(busy_ns, begin_ns_.at(slice.order) + usual));
+        return std::max(busy_ns, slice.end_ns) - std::max(busy_ns, begin->second + usual);
     }
 
 private:
-    std::map<uint32_t, int64_t> begin_ns_;  ///< by order: when its last rank was ready
+    /// By order: when a message was sent, or the last rank of a collective was ready. A receive
+    /// that was posted late makes its message late.
+    std::map<uint32_t, int64_t> begin_ns_;
 };
 
 /// Passes that took each their own time; all else as in a table.
 class OwnTimes final : public CostModel {
 public:
-    OwnTimes(const StepTimes& times, const std::vector<std::vector<int64_t>>& pass_ns)
+    explicit OwnTimes(const StepTimes& times)
         : others_(times.mean_costs()), collective_ns_(times.collective_ns) {
-        for (size_t rank = 0; rank < pass_ns.size(); ++rank) {
-            for (size_t i = 0; i < pass_ns[rank].size(); ++i) {
+        for (size_t rank = 0; rank < times.pass_ns.size(); ++rank) {
+            for (size_t i = 0; i < times.pass_ns[rank].size(); ++i) {
                 const Pass& pass = times.schedule.passes[rank][i];
                 own_[{static_cast<int>(rank), pass.op, pass.stage, pass.microbatch}] =
-                    pass_ns[rank][i] + times.late_ns[rank][i] + times.overhead_ns[rank];
+                    std::max<int64_t>(
+                        1, times.pass_ns[rank][i] + times.late_ns[rank][i] + times.gap_ns[rank][i]);
             }
         }
     }
@@ -122,7 +135,7 @@ StepTimes step_times(const RecordedRun& run) {
     std::vector<std::vector<Pass>> lists(ranks);
     times.pass_ns.resize(ranks);
     times.late_ns.resize(ranks);
-    times.overhead_ns.resize(ranks);
+    times.gap_ns.resize(ranks);
     const Communications communications(run);
     std::vector<int64_t> busy_ns(ranks, 0);  // end of the rank's latest pass
     const std::vector<SliceCause> causes = slice_causes(run);
@@ -138,12 +151,13 @@ StepTimes step_times(const RecordedRun& run) {
         last = std::max(last, slice.end_ns);
         const uint32_t cause = causes[i].slice;
         const bool waited = cause != RecordedRun::kNone;
+        const uint32_t input = slice.waited_for == RecordedRun::kNone ? cause : slice.waited_for;
         times.late_ns[slice.rank].push_back(
-            waited ? communications.late_ns(run.slices[cause], busy_ns[slice.rank]) : 0);
-        if (waited) {
-            times.overhead_ns[slice.rank] +=
-                std::max<int64_t>(0, slice.begin_ns - run.slices[cause].end_ns);
-        }
+            input == RecordedRun::kNone
+                ? 0
+                : communications.late_ns(run.slices[input], busy_ns[slice.rank]));
+        times.gap_ns[slice.rank].push_back(
+            waited ? std::max<int64_t>(0, slice.begin_ns - run.slices[cause].end_ns) : 0);
         busy_ns[slice.rank] = slice.end_ns;
     }
     bool vocabulary = false;
@@ -151,7 +165,6 @@ StepTimes step_times(const RecordedRun& run) {
         if (lists[rank].empty()) {
             throw UsageError("rank " + std::to_string(rank) + " has no passes to replay");
         }
-        times.overhead_ns[rank] /= static_cast<int64_t>(lists[rank].size());
         for (const Pass& pass : lists[rank]) vocabulary |= traits(pass.op).vocabulary;
     }
     times.measured_ns = last - first;
@@ -175,7 +188,7 @@ TableCosts StepTimes::mean_costs() const {
             const auto op = static_cast<size_t>(pass.op);
             const bool of_stage = traits(pass.op).has_stage;
             (of_stage ? costs.stage_ns[pass.stage] : costs.rank_ns[rank])[op] +=
-                pass_ns[rank][i] + late_ns[rank][i] + overhead_ns[rank];
+                pass_ns[rank][i] + late_ns[rank][i] + gap_ns[rank][i];
             ++(of_stage ? stage_count[pass.stage] : rank_count[rank])[op];
         }
     }
@@ -211,12 +224,8 @@ int64_t replay_ns(const Schedule& of_passes, const CostModel& costs) {
     return simulate(programs, costs).summary.makespan_ns;
 }
 
-int64_t replay_own_ns(const StepTimes& times, const std::vector<std::vector<int64_t>>& pass_ns) {
-    return replay_ns(times.schedule, OwnTimes(times, pass_ns));
-}
-
 int64_t replay_own_ns(const StepTimes& times) {
-    return replay_own_ns(times, times.pass_ns);
+    return replay_ns(times.schedule, OwnTimes(times));
 }
 
 }  // namespace vocabpipe::imported

@@ -137,7 +137,18 @@ std::vector<Alternative> alternatives(const Parts& parts) {
     return found;
 }
 
-int64_t lower_bound(const StepTimes& times, const TableCosts& costs) {
+/// The shortest pass of this kind and stage; 0 if there is none.
+int64_t least_ns(const StepTimes& times, Op op, int stage) {
+    const auto rank = static_cast<size_t>(times.schedule.rank_of_stage[static_cast<size_t>(stage)]);
+    int64_t least = INT64_MAX;
+    for (size_t i = 0; i < times.pass_ns[rank].size(); ++i) {
+        const Pass& pass = times.schedule.passes[rank][i];
+        if (pass.op == op && pass.stage == stage) least = std::min(least, times.pass_ns[rank][i]);
+    }
+    return least == INT64_MAX ? 0 : least;
+}
+
+int64_t lower_bound(const StepTimes& times) {
     int64_t bound = 0;
     for (size_t rank = 0; rank < times.pass_ns.size(); ++rank) {
         int64_t work = 0;
@@ -149,22 +160,26 @@ int64_t lower_bound(const StepTimes& times, const TableCosts& costs) {
             if (traits(pass.op).has_stage) lowest = std::min<int>(lowest, pass.stage);
             whole_backwards &= pass.op == F || pass.op == B;
         }
+        // Before its first pass a microbatch goes forward through the stages before, and after its
+        // last one back through them.
         for (int stage = 0; stage < lowest; ++stage) {
-            const OpCosts& row = costs.stage_ns[static_cast<size_t>(stage)];
-            const int64_t overhead = times.overhead_ns[static_cast<size_t>(
-                times.schedule.rank_of_stage[static_cast<size_t>(stage)])];
-            work += std::max<int64_t>(0, row[at(F)] - overhead);
-            if (whole_backwards) work += std::max<int64_t>(0, row[at(B)] - overhead);
+            work += least_ns(times, F, stage);
+            if (whole_backwards) work += least_ns(times, B, stage);
         }
         bound = std::max(bound, work);
     }
     return std::min(bound, times.measured_ns);
 }
 
+StepTimes without_gaps(StepTimes times) {
+    for (std::vector<int64_t>& gaps : times.gap_ns) std::ranges::fill(gaps, 0);
+    return times;
+}
+
 /// The times with none above the median of its kind and stage.
-std::vector<std::vector<int64_t>> even_times(const StepTimes& times) {
-    std::vector<std::vector<int64_t>> result = times.pass_ns;
-    for (size_t rank = 0; rank < result.size(); ++rank) {
+StepTimes even_times(const StepTimes& times) {
+    StepTimes result = times;
+    for (size_t rank = 0; rank < times.pass_ns.size(); ++rank) {
         const std::vector<Pass>& list = times.schedule.passes[rank];
         for (size_t i = 0; i < list.size(); ++i) {
             std::vector<int64_t> alike;
@@ -173,14 +188,15 @@ std::vector<std::vector<int64_t>> even_times(const StepTimes& times) {
                     alike.push_back(times.pass_ns[rank][j]);
                 }
             }
-            result[rank][i] = std::min(result[rank][i], median(std::move(alike)));
+            int64_t& ns = result.pass_ns[rank][i];
+            ns = std::min(ns, median(std::move(alike)));
         }
     }
     return result;
 }
 
 /// The times with those of one rank scaled down to the median rank's, kind by kind.
-std::vector<std::vector<int64_t>> without_slow(const StepTimes& times, size_t slow) {
+StepTimes without_slow(const StepTimes& times, size_t slow) {
     const auto mean_of = [&](size_t rank, Op op) -> int64_t {
         int64_t sum = 0, count = 0;
         for (size_t i = 0; i < times.pass_ns[rank].size(); ++i) {
@@ -190,7 +206,7 @@ std::vector<std::vector<int64_t>> without_slow(const StepTimes& times, size_t sl
         }
         return count == 0 ? 0 : sum / count;
     };
-    std::vector<std::vector<int64_t>> result = times.pass_ns;
+    StepTimes result = times;
     for (size_t op = 0; op < kOpTraits.size(); ++op) {
         std::vector<int64_t> means;
         for (size_t rank = 0; rank < times.pass_ns.size(); ++rank) {
@@ -202,11 +218,11 @@ std::vector<std::vector<int64_t>> without_slow(const StepTimes& times, size_t sl
         if (own == 0) continue;
         const int64_t usual = median(std::move(means));
         if (usual >= own) continue;
-        for (size_t i = 0; i < result[slow].size(); ++i) {
+        for (size_t i = 0; i < result.pass_ns[slow].size(); ++i) {
             if (at(times.schedule.passes[slow][i].op) != op) continue;
-            const double scaled = static_cast<double>(result[slow][i]) *
-                                  static_cast<double>(usual) / static_cast<double>(own);
-            result[slow][i] = static_cast<int64_t>(scaled);
+            int64_t& ns = result.pass_ns[slow][i];
+            ns = static_cast<int64_t>(static_cast<double>(ns) * static_cast<double>(usual) /
+                                      static_cast<double>(own));
         }
     }
     return result;
@@ -220,10 +236,11 @@ WhatIf what_if(const RecordedRun& run, const WhatIfOptions& options) {
     WhatIf found{.measured_ns = times.measured_ns,
                  .own_ns = replay_own_ns(times),
                  .mean_ns = replay_ns(times.schedule, costs),
-                 .bound_ns = lower_bound(times, costs),
-                 .even_ns = replay_own_ns(times, even_times(times))};
+                 .bound_ns = lower_bound(times),
+                 .gapless_ns = replay_own_ns(without_gaps(times)),
+                 .even_ns = replay_own_ns(even_times(times))};
     for (size_t rank = 0; rank < times.pass_ns.size(); ++rank) {
-        found.without_slow_rank_ns.push_back(replay_own_ns(times, without_slow(times, rank)));
+        found.without_slow_rank_ns.push_back(replay_own_ns(without_slow(times, rank)));
     }
     // A run whose vocabulary passes are apart says what they cost, but not what others would.
     if (has_vocabulary(times.schedule) || times.schedule.forward_only()) return found;

@@ -31,12 +31,13 @@ struct Alternative {
 /// What would have changed the length of a recorded step.
 struct WhatIf {
     int64_t measured_ns = 0;  ///< of the run
-    int64_t own_ns = 0;       ///< simulated with the time of every single pass
+    int64_t own_ns = 0;       ///< simulated with the time and the gap of every single pass
     int64_t mean_ns = 0;      ///< simulated with the mean time of each kind of pass
     /// No order of the same passes on the same ranks takes less: the work of a rank, what must come
     /// before its first pass, and without I and W also what must come after its last.
     int64_t bound_ns = 0;
-    int64_t even_ns = 0;  ///< with no pass longer than the median of its kind and stage
+    int64_t gapless_ns = 0;  ///< simulated without the gaps before passes
+    int64_t even_ns = 0;     ///< with no pass longer than the median of its kind and stage
     /// [rank] simulated with the passes of one rank as fast as the median rank; own_ns where they
     /// are no slower.
     std::vector<int64_t> without_slow_rank_ns;

@@ -66,10 +66,11 @@ std::string to_text(const WhatIf& found, const TimeText& time) {
     std::string text =
         "replay of these passes in the simulator, against " + time(found.measured_ns) +
         " from the first begin to the last end of a pass: " + with_change(found.own_ns) +
-        " with the time of every pass, " + with_change(found.mean_ns) +
+        " with the time of every pass and of the gap before it, " + with_change(found.mean_ns) +
         " with the mean of each kind\n";
     text += "no order of the same passes on the same ranks takes less than " +
             with_change(found.bound_ns) + "\n";
+    text += "without these gaps: " + with_change(found.gapless_ns) + "\n";
     text += "with no pass longer than the median of its kind: " + with_change(found.even_ns) + "\n";
     const auto own = static_cast<double>(found.own_ns);
     bool straggler = false;
