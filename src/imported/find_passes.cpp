@@ -38,6 +38,17 @@ RankSteps read_rank(RankRanges& rank, const RangeRules& rules, const ReadOptions
     return steps;
 }
 
+/// A rank runs one pass after the other. Clocks that are read or written in single precision say
+/// otherwise by some ns, and passes that share a GPU by more: each moment then counts to the first.
+void end_overlaps(MeasuredStep& step) {
+    for (std::vector<MeasuredPass>& list : step) {
+        for (size_t i = 1; i < list.size(); ++i) {
+            list[i].begin_ns = std::max(list[i].begin_ns, list[i - 1].end_ns);
+            list[i].end_ns = std::max(list[i].end_ns, list[i].begin_ns);
+        }
+    }
+}
+
 /// The passes that steps of a rank have, whatever their order.
 std::set<std::tuple<Op, uint16_t, uint32_t>> passes_of(const std::vector<MeasuredPass>& step) {
     std::set<std::tuple<Op, uint16_t, uint32_t>> keys;
@@ -97,6 +108,7 @@ MeasuredRun find_passes(std::vector<RankRanges> files, const RangeRules& rules,
         if (!std::ranges::all_of(whole, has_all)) continue;
         MeasuredStep& taken = run.steps.emplace_back();
         for (RankSteps& steps : of_rank) taken.push_back(std::move(steps[step]));
+        end_overlaps(taken);
         for (size_t rank = 0; rank < taken.size(); ++rank) {
             if (passes_of(taken[rank]) == passes_of(run.steps.front()[rank])) continue;
             throw InputFileError(files[rank].file + ": step " + std::to_string(step) +

@@ -9,7 +9,7 @@ cd "$(dirname "$0")/../.."
 
 seconds=${1:-20}
 build=${VOCABPIPE_BUILD_DIR:-build}-fuzz
-fuzzers=(adapter_config compressed_text graph_file json_lines length_distribution loss_weights model_config npy
+fuzzers=(adapter_config compressed_text graph_file imported_run json_lines length_distribution loss_weights model_config npy
     safetensors schedule_csv schedule_json shard_index stage_layout tokenizer_json training_state)
 
 # Benchmarks need libraries that fuzzing does not. With tools there are tokenizers.

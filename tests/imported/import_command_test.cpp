@@ -116,7 +116,7 @@ TEST(ImportCommand, RefusesBadInputInOneLine) {
     refused("import" + files_of("1f1b", 2) + " --trace t.json --step 2", 2,
             "--step 2: the files have the steps 0 to 1");
     refused("import" + files_of("1f1b", 2) + " --trace t.json --rules none", 2,
-            "--rules none: is neither a file nor one of megatron, torch");
+            "--rules none: is neither a file nor one of megatron, operations, torch");
     refused("import" + files_of("1f1b", 2) + " --trace t.json --rules megatron", 3,
             "has no pass among ranges such as");
     write_file(folder / "rules.toml", "pass = [\"{op}\"]\nrecieve = [\"x\"]\n");

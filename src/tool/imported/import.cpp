@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // vocabpipe import: a timeline and pass times from files of other trainers' profilers.
+#include <algorithm>
 #include <cstdio>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "src/imported/megatron_timers.hpp"
 #include "src/support/output_check.hpp"
 #include "src/support/output_file.hpp"
 #include "src/support/text_layout.hpp"
@@ -23,6 +25,28 @@ struct ImportArguments {
     std::string trace, pass_times;
 };
 
+/// A log of Megatron-LM has sums of pass times, and no timeline. False: the file is no such log.
+bool write_megatron_times(const ImportArguments& options) {
+    const std::string& path = options.files.front();
+    const std::string text = read_imported_text(path);
+    if (!imported::is_megatron_log(text)) return false;
+    if (!options.trace.empty()) {
+        throw UsageError("--trace " + options.trace + ": " + path +
+                         " has sums of times and no timeline; use --pass-times alone");
+    }
+    if (options.flags.microbatches == 0) {
+        throw UsageError("--microbatches: is required, because timers of " + path +
+                         " add up all microbatches of an iteration");
+    }
+    const std::string rows = imported::megatron_pass_times(text, path, options.flags.microbatches);
+    OutputFile file(options.pass_times);
+    file.write(rows);
+    file.publish();
+    std::printf("pass times of %s, from Megatron-LM's timers\n",
+                counted(std::ranges::count(rows, '\n') / 2, "rank").c_str());
+    return true;
+}
+
 void import_run(const ImportArguments& options) {
     if (options.trace.empty() && options.pass_times.empty()) {
         throw UsageError("import: requires an output; add --trace FILE or --pass-times FILE");
@@ -32,6 +56,7 @@ void import_run(const ImportArguments& options) {
     if (!options.pass_times.empty()) {
         check.add("--pass-times", options.pass_times, pass_times_output());
     }
+    if (options.files.size() == 1 && write_megatron_times(options)) return;
     const imported::MeasuredRun run = read_imported_run(options.files, options.flags);
     const RecordedRun recorded = imported_step(run, options.flags);
     if (!options.trace.empty()) write_chrome_trace(options.trace, recorded);
@@ -61,7 +86,10 @@ Command import_command() {
         .description = "Make a timeline and pass times from what other trainers' profilers wrote",
         .flags = {{.flags = {{.names = "FILES",
                               .value = &o->files,
-                              .help = "Traces of torch.profiler, one of every rank"}}},
+                              .help = "Traces of torch.profiler, one of every rank; spans of "
+                                      "OpenTelemetry (OTLP JSON); a table of operations as "
+                                      "StragglerAnalysis published it (CSV); a log of "
+                                      "Megatron-LM with timers of all ranks"}}},
                   import_flags(o->flags),
                   {.flags = {{.names = "--trace",
                               .value = &o->trace,

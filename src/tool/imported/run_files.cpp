@@ -3,6 +3,8 @@
 
 #include "src/imported/built_in_rules.hpp"
 #include "src/imported/kineto.hpp"
+#include "src/imported/operations.hpp"
+#include "src/imported/otlp.hpp"
 #include "src/support/named_text.hpp"
 #include "src/tool/support/long_work.hpp"
 #include "src/tool/support/toml_reader.hpp"
@@ -11,6 +13,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <iterator>
 #include <string_view>
 #include <system_error>
 #include <utility>
@@ -20,19 +23,6 @@ namespace vocabpipe::tool {
 namespace {
 
 constexpr size_t kMostBytes = size_t{8} << 30;  // as traces of VocabPipe
-
-/// The text of a file, decompressed.
-std::string read_text(const std::string& path) {
-    std::string text;
-    read_text_file(path, [&](std::string_view part) {
-        if (part.size() > kMostBytes - text.size()) {
-            throw InputFileError(path + ": has more than " + std::to_string(kMostBytes >> 30) +
-                                 " GiB; record fewer steps");
-        }
-        text += part;
-    });
-    return text;
-}
 
 imported::RangeRules read_rules(const std::string& name) {
     const NamedText text = named_text("--rules", name, embedded::range_rules());
@@ -68,19 +58,36 @@ void order_ranks(std::vector<imported::RankRanges>& ranks) {
 
 }  // namespace
 
+std::string read_imported_text(const std::string& path) {
+    std::string text;
+    read_text_file(path, [&](std::string_view part) {
+        if (part.size() > kMostBytes - text.size()) {
+            throw InputFileError(path + ": has more than " + std::to_string(kMostBytes >> 30) +
+                                 " GiB; record fewer steps");
+        }
+        text += part;
+    });
+    return text;
+}
+
 FlagGroup recorded_step_flags(ImportFlags& flags) {
     return {.title = "Runs of other trainers",
             .flags = {{.names = "--rules",
                        .value = &flags.rules,
                        .help = "Which range is which pass: built-in rules (" +
                                names_of(embedded::range_rules()) + ") or a TOML file",
-                       .unit = "NAME|FILE"},
+                       .unit = "NAME|FILE",
+                       .unset = "those of the kind of the files"},
                       {.names = "--step",
                        .value = &flags.step,
                        .help = "Which of the recorded steps, from 0",
                        .range = at_least(0),
                        .unset = "the one with the median length",
-                       .absent = -1}}};
+                       .absent = -1},
+                      {.names = "--replica",
+                       .value = &flags.replica,
+                       .help = "Which replica, of files that have several",
+                       .range = at_least(0)}}};
 }
 
 FlagGroup import_flags(ImportFlags& flags) {
@@ -110,25 +117,37 @@ bool is_imported_run(const std::string& path) {
     } catch (const InputFileError&) {
         return false;
     }
-    return imported::is_kineto(head);
+    return imported::is_kineto(head) || imported::is_otlp(head) || imported::is_operations(head);
 }
 
 imported::MeasuredRun read_imported_run(const std::vector<std::string>& files,
                                         const ImportFlags& flags) {
-    const imported::RangeRules rules = read_rules(flags.rules);
     std::vector<imported::RankRanges> ranks;
+    std::string rules = flags.rules;
     for (const std::string& path : files) {
         const LongWork work("reading " + path);
-        const std::string text = read_text(path);
-        if (!imported::is_kineto(text)) {
+        const std::string text = read_imported_text(path);
+        std::vector<imported::RankRanges> found;
+        std::string usual = "torch";
+        if (imported::is_kineto(text)) {
+            found.push_back(imported::read_kineto(text, path));
+        } else if (imported::is_otlp(text)) {
+            found = imported::read_otlp(text, path);
+            usual = "megatron";
+        } else if (imported::is_operations(text)) {
+            found = imported::read_operations(text, path, flags.replica);
+            usual = "operations";
+        } else {
             throw InputFileError(path +
-                                 ": is of no known kind; use a trace of torch.profiler of every "
-                                 "rank");
+                                 ": is of no known kind; use traces of torch.profiler, OTLP JSON "
+                                 "or a table of operations");
         }
-        ranks.push_back(imported::read_kineto(text, path));
+        if (rules.empty()) rules = usual;
+        std::ranges::move(found, std::back_inserter(ranks));
     }
     order_ranks(ranks);
-    return imported::find_passes(std::move(ranks), rules, {.microbatches = flags.microbatches});
+    return imported::find_passes(std::move(ranks), read_rules(rules),
+                                 {.microbatches = flags.microbatches});
 }
 
 RecordedRun imported_step(const imported::MeasuredRun& run, const ImportFlags& flags) {

@@ -54,7 +54,8 @@ RecordedRun read_run(const ExplainArguments& options) {
 void explain_run(const ExplainArguments& options, const GivenFlags& given) {
     for (const auto& [flag, words] : given) {
         if (flag == "RUN" || flag == "--rank" || flag == "--at" || flag == "--rules" ||
-            flag == "--microbatches" || flag == "--step" || flag == "--output-layer-share") {
+            flag == "--microbatches" || flag == "--step" || flag == "--replica" ||
+            flag == "--output-layer-share") {
             continue;
         }
         throw UsageError(flag + ": is for schedules that are simulated; " + options.runs.front() +
@@ -91,7 +92,7 @@ void explain_step(const ExplainArguments& options, const GivenFlags& given) {
     if (is_trace(options.runs.front()) || is_imported_run(options.runs.front())) {
         return explain_run(options, given);
     }
-    for (const char* const flag : {"--rules", "--step", "--output-layer-share"}) {
+    for (const char* const flag : {"--rules", "--step", "--replica", "--output-layer-share"}) {
         if (!given.contains(flag)) continue;
         throw UsageError(std::string(flag) + ": is of recorded runs, but " + options.runs.front() +
                          " is simulated; omit the flag");
