@@ -81,7 +81,7 @@ struct Layer {
     }
 
     void score(Context& ctx) const {
-        kernels::cuda::vocabulary_score(ctx, x, w, labels, shard, {}, exp_logits, statistics,
+        kernels::cuda::vocabulary_score(ctx, x, w, labels, shard, {}, exp_logits, statistics, {},
                                         workspace.bytes());
     }
     void combine_softmax(Context& ctx) const {

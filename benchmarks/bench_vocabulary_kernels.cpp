@@ -73,7 +73,7 @@ struct Layer {
 
     void score() {
         host::vocabulary_score(ctx, x.tensor, w.tensor, labels, shard, options, exp_logits.tensor,
-                               statistics.tensor, score_workspace);
+                               statistics.tensor, {}, score_workspace);
     }
     void combine_softmax() {
         host::combine_statistics(ctx, statistics.tensor, labels, g, shard, 0, options,

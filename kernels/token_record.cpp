@@ -14,7 +14,7 @@ namespace vocabpipe {
 namespace {
 
 constexpr std::array<std::string_view, kEveryTokenRecord.size()> kNames{
-    "loss", "logprob", "entropy", "logsumexp", "margin"};
+    "loss", "logprob", "entropy", "logsumexp", "margin", "top_logprobs", "label_rank"};
 
 }  // namespace
 
@@ -44,6 +44,13 @@ void TokenRecordOptions::check(int64_t vocab_size) const {
     if (!(temperature > 0) || std::isinf(temperature)) {
         throw UsageError("temperature " + std::to_string(temperature) +
                          ": must be a number above 0");
+    }
+    const int64_t most = std::min(TokenRecords::kMostBest, vocab_size);
+    if (columns.has(TokenRecord::top_logprobs) &&
+        (columns.best_count() < 1 || columns.best_count() > most)) {
+        throw UsageError("record top_logprobs: is a list of the " +
+                         std::to_string(columns.best_count()) +
+                         " likeliest tokens; set 1 to " + std::to_string(most));
     }
     if (allowed_tokens.empty()) return;
     if (static_cast<int64_t>(allowed_tokens.size()) != vocab_size) {

@@ -21,6 +21,8 @@ struct StatisticsOfShards {
     int64_t tokens = 0;
     int64_t entropy = -1;  ///< entropy_column()
     int64_t top_two = -1;  ///< top_two_column()
+    int64_t best = -1;     ///< best_column()
+    int64_t best_count = 0;
 };
 
 /// Terms of the loss besides the cross-entropy.
@@ -49,7 +51,9 @@ struct LossTerms {
             .rows = by_shard.rows,
             .tokens = tokens,
             .entropy = entropy_column(options.records),
-            .top_two = top_two_column(options.records)};
+            .top_two = top_two_column(options.records),
+            .best = best_column(options.records),
+            .best_count = options.records.best_count()};
 }
 
 /// A token over all shards.
@@ -119,15 +123,61 @@ struct TokenTotals {
     return totals;
 }
 
-/// A record of a token whose label counts.
+/// A list of a token's likeliest tokens in memory, the elements of each half `stride` apart.
+struct BestTokens {
+    float* logprobs;
+    float* ids;
+    int64_t stride;
+};
+
+/// Merges the lists of the shards of a token whose label counts, and makes log p of their logits.
+/// That of the label is its record logprob, which loses no digits.
+VOCABPIPE_HOST_AND_DEVICE inline void fold_best(const StatisticsOfShards& of, int64_t n,
+                                                const TokenTotals& totals, int32_t label,
+                                                const BestTokens& best) {
+    const int64_t count = of.best_count;
+    for (int64_t i = 0; i < count; ++i) {
+        best.logprobs[i * best.stride] = -INFINITY;
+        best.ids[i * best.stride] = -1;
+    }
+    for (int64_t at = n; at < of.rows; at += of.tokens) {
+        const float* const logits = of.data + at * of.stride + of.best;
+        const float* const ids = logits + count;
+        for (int64_t i = 0; i < count && ids[i] >= 0; ++i) {
+            const auto comes_before = [&](int64_t other) {
+                const float z = best.logprobs[other * best.stride];
+                return logits[i] > z || (logits[i] == z && ids[i] < best.ids[other * best.stride]);
+            };
+            if (!comes_before(count - 1)) break;  // nor does what follows in this shard
+            int64_t place = count - 1;
+            for (; place > 0 && comes_before(place - 1); --place) {
+                best.logprobs[place * best.stride] = best.logprobs[(place - 1) * best.stride];
+                best.ids[place * best.stride] = best.ids[(place - 1) * best.stride];
+            }
+            best.logprobs[place * best.stride] = logits[i];
+            best.ids[place * best.stride] = ids[i];
+        }
+    }
+    const double log_z = totals.log_z();
+    for (int64_t i = 0; i < count; ++i) {
+        float& value = best.logprobs[i * best.stride];
+        const double found = best.ids[i * best.stride] == static_cast<float>(label)
+                                 ? -totals.cross_entropy()
+                                 : value - log_z;
+        value = found > 0 ? 0.0F : static_cast<float>(found);  // above 0 by rounding only
+    }
+}
+
+/// A record of a token whose label counts: one number that statistics of all shards give.
 [[nodiscard]] VOCABPIPE_HOST_AND_DEVICE inline double record_of(TokenRecord record,
                                                                 const TokenTotals& totals,
                                                                 const LossTerms& terms) {
     switch (record) {
         case TokenRecord::loss: {
             const double log_z = totals.log_z();
-            return totals.cross_entropy() + terms.smoothing * totals.label_logit -
-                   terms.uniform * totals.logit_sum + terms.z_loss * log_z * log_z;
+            const double loss = totals.cross_entropy() + terms.z_loss * log_z * log_z;
+            if (terms.smoothing == 0) return loss;  // the label's logit may be -infinity
+            return loss + terms.smoothing * totals.label_logit - terms.uniform * totals.logit_sum;
         }
         case TokenRecord::logprob:
             return -totals.cross_entropy();
@@ -136,9 +186,12 @@ struct TokenTotals {
         case TokenRecord::logsumexp:
             return totals.log_z();
         case TokenRecord::margin:
+            return totals.margin();
+        case TokenRecord::top_logprobs:
+        case TokenRecord::label_rank:
             break;
     }
-    return totals.margin();
+    return 0;
 }
 
 /// The gradient's factors of a token, of one shard.
@@ -148,18 +201,24 @@ struct TokenFactors {
     double entropy = 0;  ///< h
 };
 
+/// d z / d (x w) of the label's logit but for the temperature: 1 without a soft cap.
+[[nodiscard]] VOCABPIPE_HOST_AND_DEVICE inline double label_slope(const TokenTotals& totals,
+                                                                  const LossTerms& terms) {
+    const double tanh =
+        terms.softcap > 0 ? totals.label_logit * terms.temperature / terms.softcap : 0.0;
+    return 1 - tanh * tanh;
+}
+
 /// `m`: the shard's reference point; `weight`: g, not 0.
 [[nodiscard]] VOCABPIPE_HOST_AND_DEVICE inline TokenFactors factors_of(const TokenTotals& totals,
                                                                        const LossTerms& terms,
                                                                        double m, double weight) {
     // s = d loss / d log Z. d_n is g (s p_y - (1 - eps)) with p_y = 1 - others / A.
     const double excess = 2.0 * terms.z_loss * totals.log_z();  // s - 1
-    const double tanh =
-        terms.softcap > 0 ? totals.label_logit * terms.temperature / terms.softcap : 0.0;
     return {
         .softmax = weight * (1 + excess) * ::exp(m - totals.max) / totals.sum() / terms.temperature,
         .label = weight * (excess + terms.smoothing - (1 + excess) * totals.others / totals.sum()) *
-                 (1 - tanh * tanh) / terms.temperature};
+                 label_slope(totals, terms) / terms.temperature};
 }
 
 /// The same of a loss that depends on the entropy, too; `entropy_gradient`: eta.
@@ -173,7 +232,8 @@ struct TokenFactors {
     const double of_label =
         label > 0 ? label * (entropy - totals.cross_entropy()) * entropy_gradient : 0;
     return {.softmax = share * (weight - entropy_gradient * (m - totals.log_z() + entropy)),
-            .label = -(weight * totals.others / totals.sum() + of_label) / terms.temperature,
+            .label = -(weight * totals.others / totals.sum() + of_label) *
+                     label_slope(totals, terms) / terms.temperature,
             .entropy = -share * entropy_gradient};
 }
 

@@ -23,11 +23,15 @@ inline void require_options(const LossOptions& options) {
         options.label_smoothing == 0 || (options.temperature == 1 && options.allowed == nullptr),
         "label_smoothing at temperature 1, with all tokens allowed");
     require(options.records.has(TokenRecord::loss), "the loss among the records");
+    require(!options.records.has(TokenRecord::top_logprobs) ||
+                (options.records.best_count() > 0 &&
+                 options.records.best_count() <= TokenRecords::kMostBest),
+            "a list of 1 to 64 tokens");
 }
 
 inline void require_score(ConstTensor x, ConstTensor w, int64_t tokens,
                           const VocabularyShard& shard, const LossOptions& options,
-                          ConstTensor exp_logits, ConstTensor statistics) {
+                          ConstTensor exp_logits, ConstTensor statistics, ConstTensor logits) {
     require(x.rows == tokens && statistics.rows == tokens, "one row of x and statistics per label");
     require(
         statistics.cols == statistics_columns(options.records) && statistics.dtype == DType::fp32,
@@ -37,6 +41,10 @@ inline void require_score(ConstTensor x, ConstTensor w, int64_t tokens,
     require(has_shape(exp_logits, tokens, shard.rows),
             "exp_logits of shape (N, rows of the shard)");
     require(x.dtype == w.dtype && x.dtype == exp_logits.dtype, "x, w and exp_logits of one type");
+    require(!logits || (has_shape(logits, tokens, shard.rows) && logits.dtype == DType::fp32),
+            "fp32 logits of shape (N, rows of the shard), or none");
+    require(!options.records.has(TokenRecord::top_logprobs) || shard.vocab_size <= (1 << 24),
+            "at most 2^24 tokens in lists of them, whose ids are fp32 numbers");
 }
 
 inline void require_logits(ConstTensor x, ConstTensor w, float softcap, ConstTensor z) {
@@ -61,16 +69,18 @@ inline void require_combination(ConstTensor by_shard, int64_t tokens,
     require(one_each(gradients.loss), "one g per label");
     const bool by_entropy = !gradients.entropy.empty();
     require(!factors ||
-                (has_shape(factors, tokens, by_entropy ? 3 : 2) && factors.dtype == DType::fp32),
-            "fp32 factors (N, 2), (N, 3) with gradients by the entropy, or none");
+                (has_shape(factors, tokens, by_entropy ? 4 : 2) && factors.dtype == DType::fp32),
+            "fp32 factors (N, 2), (N, 4) with gradients by the entropy, or none");
     require(
         records.empty() || static_cast<int64_t>(records.size()) == options.records.size() * tokens,
         "each record for every label");
     if (!by_entropy) return;
     require(one_each(gradients.entropy), "one gradient by the entropy per label");
     require(options.records.has(TokenRecord::entropy), "the entropy among the records");
-    require(options.logit_softcap == 0 && options.label_smoothing == 0 && options.z_loss == 0,
-            "gradients by the entropy without logit_softcap, label_smoothing and z_loss");
+    require(options.label_smoothing == 0 && options.z_loss == 0,
+            "gradients by the entropy without label_smoothing and z_loss");
+    require(options.logit_softcap == 0 || options.caps_later,
+            "caps_later with gradients by the entropy of soft-capped logits");
 }
 
 inline void require_input_gradient(ConstTensor u, ConstTensor factors, ConstTensor w,
@@ -91,9 +101,25 @@ inline void require_weight_gradient(ConstTensor x, ConstTensor exp_logits, Const
             "fp32 dw of shape (rows of the shard, h)");
 }
 
-inline void require_weigh_by_entropy(ConstTensor exp_logits, ConstTensor factors) {
-    require(has_shape(factors, exp_logits.rows, 3) && factors.dtype == DType::fp32,
-            "fp32 factors (N, 3)");
+inline void require_label_ranks(ConstTensor logits, ConstTensor by_shard,
+                                std::span<const int32_t> labels, const VocabularyShard& shard,
+                                std::span<const float> counts) {
+    const auto tokens = static_cast<int64_t>(labels.size());
+    require(shard.rows == 0 ||
+                (has_shape(logits, tokens, shard.rows) && logits.dtype == DType::fp32),
+            "fp32 logits of shape (N, rows of the shard)");
+    require(by_shard.cols >= kStatistics && by_shard.dtype == DType::fp32 &&
+                (tokens == 0 || by_shard.rows % tokens == 0),
+            "statistics of every shard for every token");
+    require(counts.size() == labels.size(), "one count per label");
+}
+
+inline void require_weigh_by_entropy(const LossOptions& options, ConstTensor exp_logits,
+                                     ConstTensor factors) {
+    require(has_shape(factors, exp_logits.rows, 4) && factors.dtype == DType::fp32,
+            "fp32 factors (N, 4)");
+    require(options.logit_softcap == 0 || options.caps_later,
+            "caps_later with soft-capped logits");
 }
 
 inline void require_policy_loss(const PolicyLossOptions& options, std::span<const int32_t> labels,

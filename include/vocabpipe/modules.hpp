@@ -170,10 +170,13 @@ public:
     /// tokens its share of the mean loss. Equal on every rank with output rows. In the device's
     /// memory; empty if the layer computes no loss.
     [[nodiscard]] virtual std::span<const double> losses() const { return {}; }
-    /// With StepWork::records the R records of ModelPartition::made_records() for every token of
-    /// the running step: fp32 (microbatches R, N), in the device's memory. Row j R + i is record i
-    /// of microbatch j, in the order of TokenRecords. Only on the rank with the first row of the
-    /// vocabulary; empty elsewhere, and without records to store.
+    /// With StepWork::records the R numbers of ModelPartition::made_records() for every token of
+    /// the running step: fp32 (microbatches R, N), in the device's memory. Row j R + i is number i
+    /// of microbatch j, in the order of TokenRecords. A microbatch of M < N tokens has R rows of M
+    /// from the beginning of row j R on. Only on the rank with the first row of the vocabulary, and
+    /// with TokenRecord::label_rank on every rank with output rows: that is then the number of this
+    /// rank's own rows before the label, the label included. Empty elsewhere, and without records
+    /// to store.
     [[nodiscard]] virtual ConstTensor records() const { return {}; }
     /// S. x (N, h); exp_logits (N, columns), all of ShardBytes::exp_logits; statistics (N,
     /// StepSizes::statistics) fp32, of this shard's logits z: a reference m near their maximum;
@@ -190,6 +193,10 @@ public:
     /// loss and records.
     virtual void combine_softmax(Context& ctx, const Microbatch& microbatch, ConstTensor statistics,
                                  int member, Tensor factors) = 0;
+    /// Where StepSizes::keeps_logits, after combine_softmax(): TokenRecord::label_rank of records().
+    /// exp_logits: as score() has left them.
+    virtual void rank_labels(Context& /*ctx*/, const Microbatch& /*microbatch*/,
+                             ConstTensor /*statistics*/, ConstTensor /*exp_logits*/) {}
     /// T, before anything reads exp_logits: may change them and the factors, both of all the
     /// token's rows. Most losses need no such pass.
     virtual void prepare_gradient(Context& /*ctx*/, Tensor /*exp_logits*/, Tensor /*factors*/) {}

@@ -336,7 +336,7 @@ struct Operators {
     /// (N, statistics_columns(options.records)). x (N, h), w (v, h), z = x w^T, soft-capped,
     /// divided by the temperature T and never rounded to bf16; -infinity where it is not allowed.
     /// Without a cap dz/d(x w) counts as 1, with one as 1 - (z T / c)^2: the factor 1 / T is in c_n
-    /// and d_n.
+    /// and d_n. `logits` (N, v) fp32: z itself, which label_ranks() needs; empty: it is not kept.
     ///
     /// m is a reference point near max_j z_j: the maximum over the first columns, raised only when
     /// a later logit exceeds it by more than 30. So exponentials may exceed 1 (by far less than
@@ -345,7 +345,7 @@ struct Operators {
     void (*vocabulary_score)(Context& ctx, ConstTensor x, ConstTensor w,
                              std::span<const int32_t> labels, const VocabularyShard& shard,
                              const LossOptions& options, Tensor exp_logits, Tensor statistics,
-                             std::span<std::byte> workspace);
+                             Tensor logits, std::span<std::byte> workspace);
     /// U: u (N, h) = exp_logits (N, v) times w (v, h).
     void (*vocabulary_input_product)(Context& ctx, ConstTensor exp_logits, ConstTensor w, Tensor u);
     /// The row factors of this shard from the statistics of all K shards, by_shard (K N,
@@ -355,23 +355,34 @@ struct Operators {
     ///     factors (N, 2): c_n = g_n (1 + 2 z_loss log Z) exp(m - M) / A / T
     ///                     d_n = (c_n exp(z_y - m) - g_n (1 - eps)) / T where `mine` owns the
     ///                     label, else 0; with soft-capped logits times 1 - (z_y T / c)^2
-    ///     records (R N): the R records of `options`, one after the other, each of N tokens, not
-    ///                    weighted by g; 0 for ignored labels; may be empty
+    ///     records (R N): the records of `options`, R numbers for every token, one after the
+    ///                    other, each of N tokens, not weighted by g; 0 for ignored labels; may be
+    ///                    empty. Those of label_rank stay as they are: label_ranks() makes them
     ///
     /// g_n is d(total loss) / d(loss_n). In evaluation `factors` is empty: only records are formed.
     void (*combine_statistics)(Context& ctx, ConstTensor by_shard, std::span<const int32_t> labels,
                                const TokenGradients& gradients, const VocabularyShard& mine,
                                int my_shard, const LossOptions& options, Tensor factors,
                                std::span<float> records);
-    /// Where a loss depends on the entropy, factors (N, 3) have a third column h, and c is made
-    /// with it; with eta_n = d(total loss) / d(entropy), H the entropy:
+    /// counts (N): how many rows of this shard come before the label or are it, by (logit
+    /// descending, row ascending); 0 for ignored labels. Rows that are not allowed do not count.
+    /// `logits`: of vocabulary_score(); by_shard as for combine_statistics(). The sum over all
+    /// shards is the record label_rank.
+    void (*label_ranks)(Context& ctx, ConstTensor logits, ConstTensor by_shard,
+                        std::span<const int32_t> labels, const VocabularyShard& shard,
+                        std::span<float> counts);
+    /// Where a loss depends on the entropy, factors (N, 4) also have h and m, and c is made with
+    /// them; with eta_n = d(total loss) / d(entropy), H the entropy, and s_y the slope of the
+    /// label's soft cap, 1 without one:
     ///
     ///     c_n = exp(m - M) / A (g_n - eta_n (m - log Z + H)) / T,  h_n = -exp(m - M) / A eta_n / T
-    ///     d_n = (-g_n (1 - p_y) - eta_n p_y (log p_y + H)) / T
+    ///     d_n = (-g_n (1 - p_y) - eta_n p_y (log p_y + H)) s_y / T
     ///
-    /// This makes exp_logits (N, v) = e (c + h log e) in place, 0 where e is 0, and c = 1: the
-    /// gradient of the logits without the label's part, for the products that follow.
-    void (*weigh_by_entropy)(Context& ctx, Tensor exp_logits, Tensor factors);
+    /// This makes exp_logits (N, v) = e (c + h log e) s in place, 0 where e is 0, and c = 1: the
+    /// gradient of the logits without the label's part, for the products that follow. With a soft
+    /// cap s = 1 - ((m + log e) T / cap)^2, and `options` have caps_later.
+    void (*weigh_by_entropy)(Context& ctx, const LossOptions& options, Tensor exp_logits,
+                             Tensor factors);
     /// The clipped objective of policy_loss.hpp for N tokens: loss, g_n d loss_n / d(-logprob) and
     /// g_n d loss_n / d entropy; 0 for ignored labels. logprob, labels, g and outputs (N); columns
     /// (C, N) with C of `options` or more; entropy and entropy_gradient (N) if the entropy's

@@ -6,6 +6,7 @@
 //     S   z = X W^T, e = exp(z - m), and some numbers per row     vocabulary_score
 //     C1  all-gather of those numbers                              (transport)
 //         M, A over all shards; records, c_n, d_n per row          combine_statistics
+//         how many come before the label, of its shard             label_ranks
 //     L   a loss of records: g_n and gradients by the entropy      policy_loss, or yours
 //         e (c + h log e) where it depends on the entropy, in T    weigh_by_entropy
 //     U   u = e W, in S (one barrier) or in T (two barriers)       vocabulary_input_product
@@ -20,7 +21,8 @@
 // two-barrier algorithm give the same bits.
 //
 // Soft-capped logits z = c tanh(X W^T / c): e is stored times dz/d(X W^T) = 1 - (z / c)^2, and d
-// carries the label's; everything after S is as above. A temperature divides z, and c and d carry
+// carries the label's; everything after S is as above. (Where a loss depends on the entropy, which
+// needs log e, weigh_by_entropy() multiplies by it.) A temperature divides z, and c and d carry
 // its slope. Where some tokens are not allowed, their z is -infinity and their e is 0.
 //
 // N tokens, h hidden size, v rows of this shard, V rows over all shards, K shards.
@@ -69,6 +71,8 @@ struct LossOptions {
     /// Bit j % 32 of word j / 32, in the device's memory: whether row j of the shard is allowed;
     /// null: all are. Excludes label smoothing, as a sum with -infinity says nothing.
     const uint32_t* allowed = nullptr;
+    /// Soft-capped: e is stored without dz/d(x w), by which weigh_by_entropy() then multiplies.
+    bool caps_later = false;
 
     /// Member by member.
     bool operator==(const LossOptions&) const = default;
@@ -87,18 +91,28 @@ struct LossOptions {
     return kStatistics + (records.has(TokenRecord::entropy) ? 1 : 0);
 }
 
+/// The first of 2 k columns of the k largest logits of the shard, the label's included, the largest
+/// one first, and of equal ones that with the lower id: the logits, then the ids, which fp32 holds
+/// exactly. -infinity and id -1 if it has fewer. -1: there are none, as only top_logprobs needs
+/// them.
+[[nodiscard]] constexpr int64_t best_column(const TokenRecords& records) {
+    if (!records.has(TokenRecord::top_logprobs)) return -1;
+    return kStatistics + (records.has(TokenRecord::entropy) ? 1 : 0) +
+           (records.has(TokenRecord::margin) ? 2 : 0);
+}
+
 /// Columns of the statistics that these records need.
 [[nodiscard]] constexpr int64_t statistics_columns(const TokenRecords& records) {
     return kStatistics + (records.has(TokenRecord::entropy) ? 1 : 0) +
-           (records.has(TokenRecord::margin) ? 2 : 0);
+           (records.has(TokenRecord::margin) ? 2 : 0) + 2 * records.best_count();
 }
 
 /// Gradients of the total loss by what a token's loss is a function of.
 struct TokenGradients {
     /// (N): g_n, by the loss: -log p of the label and what LossOptions add to it.
     std::span<const float> loss;
-    /// (N): by the entropy; empty: the loss does not depend on it. Excludes a soft cap, label
-    /// smoothing and z-loss.
+    /// (N): by the entropy; empty: the loss does not depend on it. Excludes label smoothing and
+    /// z-loss; soft-capped logits need LossOptions::caps_later.
     std::span<const float> entropy = {};
 
     /// None: of no token.

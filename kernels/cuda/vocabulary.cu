@@ -72,7 +72,7 @@ constexpr int64_t kColumnMultiple = 256;             ///< chunks: whole tiles of
 /// Writes the statistics of a shard without rows.
 __global__ void __launch_bounds__(kThreads)
     no_statistics_kernel(float* __restrict__ statistics, int64_t stride, int64_t tokens,
-                         int64_t entropy, int64_t top_two) {
+                         int64_t entropy, int64_t top_two, int64_t best, int64_t best_count) {
     const int64_t n = int64_t{blockIdx.x} * kThreads + threadIdx.x;
     if (n >= tokens) return;
     float* const row = statistics + n * stride;
@@ -80,6 +80,10 @@ __global__ void __launch_bounds__(kThreads)
     row[1] = row[2] = row[3] = 0;
     if (entropy >= 0) row[entropy] = 0;
     if (top_two >= 0) row[top_two] = row[top_two + 1] = -infinity();
+    for (int64_t i = 0; i < best_count; ++i) {
+        row[best + i] = -infinity();
+        row[best + best_count + i] = -1;
+    }
 }
 
 struct Combination {
@@ -94,7 +98,11 @@ struct Combination {
     int64_t factor_stride;
     float* records;  ///< or null
     int wanted;      ///< records
-    TokenRecord record[kEveryTokenRecord.size()];
+    struct Record {
+        TokenRecord record;
+        int64_t first;    ///< row of its first number among the records
+        int64_t numbers;  ///< per token
+    } record[kEveryTokenRecord.size()];
 };
 
 /// A thread per token.
@@ -117,28 +125,68 @@ __global__ void __launch_bounds__(kThreads) combine_kernel(Combination c) {
         const bool owned = label >= c.first_row && label < c.end_row;
         c.factors[n * c.factor_stride] = static_cast<float>(made.softmax);
         c.factors[n * c.factor_stride + 1] = owned ? static_cast<float>(made.label) : 0.0F;
-        if (by_entropy) c.factors[n * c.factor_stride + 2] = static_cast<float>(made.entropy);
+        if (by_entropy) {
+            c.factors[n * c.factor_stride + 2] = static_cast<float>(made.entropy);
+            c.factors[n * c.factor_stride + 3] =
+                c.mine >= 0 ? c.statistics.data[(c.mine + n) * c.statistics.stride] : 0.0F;
+        }
     }
     for (int i = 0; c.records != nullptr && i < c.wanted; ++i) {
-        c.records[i * tokens + n] =
-            label < 0 ? 0.0F : static_cast<float>(record_of(c.record[i], totals, c.terms));
+        const Combination::Record& wanted = c.record[i];
+        if (wanted.record == TokenRecord::label_rank) continue;
+        float* const made = c.records + wanted.first * tokens + n;
+        if (label < 0) {
+            for (int64_t k = 0; k < wanted.numbers; ++k) made[k * tokens] = 0;
+        } else if (wanted.record == TokenRecord::top_logprobs) {
+            fold_best(
+                c.statistics, n, totals, label,
+                {.logprobs = made, .ids = made + wanted.numbers / 2 * tokens, .stride = tokens});
+        } else {
+            *made = static_cast<float>(record_of(wanted.record, totals, c.terms));
+        }
     }
 }
 
-/// e = e (c + h log e), and c = 1; a block per token. 0 stays 0.
+/// A warp per token: how many rows of the shard come before the label, or are it.
+__global__ void __launch_bounds__(kScoreThreads)
+    label_ranks_kernel(const float* __restrict__ logits, int64_t stride, int64_t rows,
+                       const float* __restrict__ by_shard, int64_t statistics_stride,
+                       int64_t shards, const int32_t* __restrict__ labels, int64_t tokens,
+                       int64_t first_row, float* __restrict__ counts) {
+    const int lane = static_cast<int>(threadIdx.x) % kWarpThreads;
+    const int64_t n =
+        int64_t{blockIdx.x} * (kScoreThreads / kWarpThreads) + threadIdx.x / kWarpThreads;
+    if (n >= tokens) return;  // a whole warp
+    const int64_t label = labels[n] - first_row;
+    float own = 0;  // the label's logit: all shards but one have 0
+    for (int64_t k = 0; k < shards; ++k) own += by_shard[(k * tokens + n) * statistics_stride + 2];
+    int before = 0;
+    for (int64_t j = lane; labels[n] >= 0 && j < rows; j += kWarpThreads) {
+        const float z = logits[n * stride + j];
+        const bool tied = z == own && j < label && z > -infinity();
+        if (z > own || tied || j == label) ++before;
+    }
+    before = warp_sum(before);
+    if (lane == 0) counts[n] = static_cast<float>(before);
+}
+
+/// e = e (c + h log e) s, and c = 1; a block per token. 0 stays 0. `inverse_cap`: of z; 0: none.
 template <typename T>
 __global__ void __launch_bounds__(kThreads)
     weigh_kernel(T* __restrict__ exp_logits, int64_t stride, int64_t cols,
-                 float* __restrict__ factors, int64_t factor_stride) {
+                 float* __restrict__ factors, int64_t factor_stride, float inverse_cap) {
     const int64_t n = blockIdx.x;
     T* const e = exp_logits + n * stride;
     float* const factor = factors + n * factor_stride;
     const float c = factor[0];
     const float h = factor[2];
+    const float m = factor[3];
     __syncthreads();
     for (int64_t j = threadIdx.x; j < cols; j += kThreads) {
         const float value = to_float(e[j]);
-        e[j] = from_float<T>(value * (c + h * logf(fmaxf(value, FLT_MIN))));
+        const float log = logf(fmaxf(value, FLT_MIN));
+        const float tanh = (m + log) * inverse_cap;
+        e[j] = from_float<T>(value * (c + h * log) * fmaxf(1.0F - tanh * tanh, 0.0F));
     }
     if (threadIdx.x == 0) factor[0] = 1;
 }
@@ -257,15 +305,16 @@ int64_t vocabulary_score_workspace_bytes(int64_t tokens, int64_t rows, DType /*t
 /// more than 30; then the stored exponentials are scaled.
 void vocabulary_score(Context& ctx, ConstTensor x, ConstTensor w, std::span<const int32_t> labels,
                       const VocabularyShard& shard, const LossOptions& options, Tensor exp_logits,
-                      Tensor statistics, std::span<std::byte> workspace) {
+                      Tensor statistics, Tensor logits, std::span<std::byte> workspace) {
     const int64_t tokens = token_count(labels);
     require_options(options);
-    require_score(x, w, tokens, shard, options, exp_logits, statistics);
+    require_score(x, w, tokens, shard, options, exp_logits, statistics, logits);
     if (tokens == 0) return;
     if (shard.rows == 0) {
         launch(ctx, no_statistics_kernel, blocks_for(tokens, kThreads), kThreads,
                statistics.as<float>(), statistics.stride, tokens, entropy_column(options.records),
-               top_two_column(options.records));
+               top_two_column(options.records), best_column(options.records),
+               options.records.best_count());
         return;
     }
     const int64_t all_tokens = ctx.whole_rows(tokens);  // decides bits
@@ -294,7 +343,9 @@ void vocabulary_score(Context& ctx, ConstTensor x, ConstTensor w, std::span<cons
                           .statistics = statistics.as<float>(),
                           .statistics_stride = statistics.stride,
                           .want_logit_sum = options.label_smoothing > 0,
-                          .top_two = top_two_column(options.records)};
+                          .top_two = top_two_column(options.records),
+                          .best = best_column(options.records),
+                          .best_count = static_cast<int>(options.records.best_count())};
         // Chunks begin at multiples of 256 columns, so the alignment of column 0 decides.
         const bool fours = four_fit(xw.data, xw.stride, size_of(DType::fp32)) &&
                            four_fit(exp_logits.data, exp_logits.stride, size_of(exp_logits.dtype));
@@ -320,6 +371,16 @@ void vocabulary_score(Context& ctx, ConstTensor x, ConstTensor w, std::span<cons
                            blocks_for(tokens, kScoreThreads / kWarpThreads), kScoreThreads, chunk,
                            logit_of);
                 }
+                if (chunk.best >= 0) {
+                    launch(ctx, best_kernel<decltype(logit_of)>,
+                           blocks_for(tokens, kScoreThreads / kWarpThreads), kScoreThreads, chunk,
+                           logit_of);
+                }
+                if (logits) {
+                    launch(ctx, keep_logits_kernel<decltype(logit_of)>,
+                           static_cast<unsigned>(tokens), kScoreThreads, chunk, logit_of,
+                           logits.as<float>(), logits.stride);
+                }
                 if (all_tokens >= int64_t{kScoreWarpsPerSm} * ctx.cuda().multiprocessors()) {
                     with_entropy.template operator()<kWarpThreads>(logit_of);
                 } else {
@@ -328,7 +389,7 @@ void vocabulary_score(Context& ctx, ConstTensor x, ConstTensor w, std::span<cons
             };
             const float inverse_temperature = 1.0F / options.temperature;
             if (options.logit_softcap > 0) {
-                score(Softcapped{options.logit_softcap, inverse_temperature});
+                score(Softcapped{options.logit_softcap, inverse_temperature, options.caps_later});
             } else {
                 score(Uncapped{inverse_temperature});
             }
@@ -361,18 +422,33 @@ void combine_statistics(Context& ctx, ConstTensor by_shard, std::span<const int3
                             .wanted = 0,
                             .record = {}};
     for (const TokenRecord record : options.records.list()) {
-        combination.record[combination.wanted++] = record;
+        combination.record[combination.wanted++] = {.record = record,
+                                                    .first = options.records.index_of(record),
+                                                    .numbers = options.records.numbers_of(record)};
     }
     launch(ctx, combine_kernel, blocks_for(tokens, kThreads), kThreads, combination);
 }
 
-void weigh_by_entropy(Context& ctx, Tensor exp_logits, Tensor factors) {
-    require_weigh_by_entropy(exp_logits, factors);
+void label_ranks(Context& ctx, ConstTensor logits, ConstTensor by_shard,
+                 std::span<const int32_t> labels, const VocabularyShard& shard,
+                 std::span<float> counts) {
+    require_label_ranks(logits, by_shard, labels, shard, counts);
+    const int64_t tokens = token_count(labels);
+    if (tokens == 0) return;
+    launch(ctx, label_ranks_kernel, blocks_for(tokens, kScoreThreads / kWarpThreads), kScoreThreads,
+           logits.as<float>(), logits.stride, shard.rows, by_shard.as<float>(), by_shard.stride,
+           by_shard.rows / tokens, labels.data(), tokens, shard.first_row, counts.data());
+}
+
+void weigh_by_entropy(Context& ctx, const LossOptions& options, Tensor exp_logits, Tensor factors) {
+    require_weigh_by_entropy(options, exp_logits, factors);
     if (exp_logits.rows == 0) return;
+    const float inverse_cap =
+        options.logit_softcap > 0 ? options.temperature / options.logit_softcap : 0.0F;
     with_element_type(exp_logits.dtype, [&]<typename T>() {
         launch(ctx, weigh_kernel<T>, static_cast<unsigned>(exp_logits.rows), kThreads,
                exp_logits.as<T>(), exp_logits.stride, exp_logits.cols, factors.as<float>(),
-               factors.stride);
+               factors.stride, inverse_cap);
     });
 }
 

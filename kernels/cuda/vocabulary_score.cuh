@@ -59,10 +59,11 @@ struct Uncapped {
 
 struct Softcapped {
     float cap, inverse_temperature;
+    bool later;  ///< LossOptions::caps_later
     __device__ __forceinline__ Logit operator()(float product) const {
         const float tanh = tanhf(product / cap);
         const float capped = product < -FLT_MAX ? product : cap * tanh;
-        return {capped * inverse_temperature, 1.0F - tanh * tanh};
+        return {capped * inverse_temperature, later ? 1.0F : 1.0F - tanh * tanh};
     }
 };
 
@@ -78,6 +79,8 @@ struct Chunk {
     int64_t statistics_stride;
     bool want_logit_sum;
     int64_t top_two;  ///< top_two_column()
+    int64_t best;     ///< best_column()
+    int best_count;
 };
 
 /// Results of a pass over the columns of a row: all of them, or one thread's.
@@ -332,6 +335,93 @@ __global__ void __launch_bounds__(kScoreThreads) top_two_kernel(Chunk chunk, Cap
     if (chunk.count > 1) all.add(logit_of(top.second).z);
     two[0] = all.first;
     two[1] = all.second;
+}
+
+/// The largest logits of a row and their ids: places `lane` and `lane` + 32, in a warp's registers.
+struct BestOfRow {
+    static constexpr unsigned kAll = 0xffffffffU;
+    float logit[2];
+    float id[2];
+
+    /// Puts a logit in front of all that are less; all lanes call it with the same arguments. An
+    /// earlier column with an equal logit stays before it.
+    __device__ __forceinline__ void insert(float z, float id_of_z, int lane) {
+        const int place = warp_sum(static_cast<int>(logit[0] >= z) + static_cast<int>(logit[1] >= z));
+        const float middle_logit = __shfl_sync(kAll, logit[0], kWarpThreads - 1);
+        const float middle_id = __shfl_sync(kAll, id[0], kWarpThreads - 1);
+        for (int half = 0; half < 2; ++half) {
+            float before_logit = __shfl_up_sync(kAll, logit[half], 1);
+            float before_id = __shfl_up_sync(kAll, id[half], 1);
+            if (half == 1 && lane == 0) {
+                before_logit = middle_logit;
+                before_id = middle_id;
+            }
+            const int mine = lane + half * kWarpThreads;
+            if (mine > place) {
+                logit[half] = before_logit;
+                id[half] = before_id;
+            } else if (mine == place) {
+                logit[half] = z;
+                id[half] = id_of_z;
+            }
+        }
+    }
+    /// The logit in place i.
+    [[nodiscard]] __device__ __forceinline__ float at(int i) const {
+        return __shfl_sync(kAll, i < kWarpThreads ? logit[0] : logit[1], i % kWarpThreads);
+    }
+};
+static_assert(TokenRecords::kMostBest == 2 * kWarpThreads);
+
+/// A warp per token: the largest logits of this chunk and of those before it, and their ids. A pass
+/// of its own, as top_two_kernel. Most groups of 32 columns have none of the best.
+template <typename Cap>
+__global__ void __launch_bounds__(kScoreThreads) best_kernel(Chunk chunk, Cap logit_of) {
+    const int lane = static_cast<int>(threadIdx.x) % kWarpThreads;
+    const int64_t n =
+        int64_t{blockIdx.x} * (kScoreThreads / kWarpThreads) + threadIdx.x / kWarpThreads;
+    if (n >= chunk.tokens) return;  // a whole warp
+    const float* const products = chunk.products + n * chunk.product_stride;
+    float* const list = chunk.statistics + n * chunk.statistics_stride + chunk.best;
+    const int count = chunk.best_count;
+    BestOfRow best;
+    for (int half = 0; half < 2; ++half) {
+        const int mine = lane + half * kWarpThreads;
+        const bool found = chunk.begin > 0 && mine < count;
+        best.logit[half] = found ? list[mine] : -infinity();
+        best.id[half] = found ? list[count + mine] : -1.0F;
+    }
+    float least = best.at(count - 1);
+    for (int first = 0; first < chunk.count; first += kWarpThreads) {
+        const int at = first + lane;
+        float z = at < chunk.count ? logit_of(products[at]).z : -infinity();
+        for (;;) {  // the columns that are among the best, in order
+            const int from = warp_min(z > least ? lane : kWarpThreads);
+            if (from == kWarpThreads) break;
+            best.insert(__shfl_sync(BestOfRow::kAll, z, from),
+                        static_cast<float>(chunk.first_row + chunk.begin + first + from), lane);
+            least = best.at(count - 1);
+            if (lane == from) z = -infinity();
+        }
+    }
+    for (int half = 0; half < 2; ++half) {
+        const int mine = lane + half * kWarpThreads;
+        if (mine >= count) continue;
+        list[mine] = best.logit[half];
+        list[count + mine] = best.id[half];
+    }
+}
+
+/// Writes z of this chunk; a block per token.
+template <typename Cap>
+__global__ void __launch_bounds__(kScoreThreads)
+    keep_logits_kernel(Chunk chunk, Cap logit_of, float* __restrict__ logits, int64_t stride) {
+    const int64_t n = blockIdx.x;
+    const float* const products = chunk.products + n * chunk.product_stride;
+    float* const row = logits + n * stride + chunk.begin;
+    for (int at = static_cast<int>(threadIdx.x); at < chunk.count; at += kScoreThreads) {
+        row[at] = logit_of(products[at]).z;
+    }
 }
 
 }  // namespace vocabpipe::kernels::cuda

@@ -128,6 +128,29 @@ void keep_two_largest(const float* z, int64_t count, float* two) {
     for (; j < count; ++j) add(z[j]);
 }
 
+/// Adds the columns z of a row, whose first has the id `first_id`, to the list of its largest
+/// logits: `count` logits, then their ids; those of earlier columns are lower. NaN and -infinity
+/// are left out.
+void keep_best(const float* z, int64_t columns, int64_t first_id, float* logits, int64_t count) {
+    constexpr int64_t kBlock = 64;
+    float* const ids = logits + count;
+    for (int64_t begin = 0; begin < columns; begin += kBlock) {
+        const int64_t end = std::min(begin + kBlock, columns);
+        // Few blocks have one of the best.
+        if (!(maximum(z + begin, end - begin) > logits[count - 1])) continue;
+        for (int64_t j = begin; j < end; ++j) {
+            if (!(z[j] > logits[count - 1])) continue;
+            int64_t place = count - 1;
+            for (; place > 0 && z[j] > logits[place - 1]; --place) {
+                logits[place] = logits[place - 1];
+                ids[place] = ids[place - 1];
+            }
+            logits[place] = z[j];
+            ids[place] = static_cast<float>(first_id + j);
+        }
+    }
+}
+
 float sum(const float* z, int64_t count) {
     float total = 0;
 #pragma omp simd reduction(+ : total)
@@ -182,18 +205,30 @@ struct RowState {
     float label_logit = 0;
 };
 
+/// What records need of a row besides; null: they do not.
+struct WantedOfRow {
+    float* two = nullptr;       ///< the two largest logits so far
+    float* best = nullptr;      ///< the list of the largest logits so far
+    float* weighted = nullptr;  ///< the sum of exp(z - m) (z - m) so far
+    float* logits = nullptr;    ///< z of all columns of the shard
+    int64_t first_row = 0;      ///< of the shard
+};
+
 /// Adds the columns [begin, begin + count) of x w^T to a row. `label` counts from column 0 of the
-/// shard; `two`: the largest logits so far, or null; `weighted`: the sum of exp(z - m) (z - m) so
-/// far, for the entropy, or null; `wide`: use exponential_row(), for bf16 without a cap.
+/// shard; `wide`: use exponential_row(), for bf16 without a cap.
 template <typename T>
 void add_columns(RowState& state, float* z, T* exp_logits, int64_t begin, int64_t count,
-                 int64_t label, const LossOptions& options, float* two, float* weighted,
-                 bool wide) {
+                 int64_t label, const LossOptions& options, const WantedOfRow& wanted, bool wide) {
+    float* const weighted = wanted.weighted;
     const float cap = options.logit_softcap;
     if (cap > 0) soft_cap(z, count, 1, cap);
     if (options.temperature != 1) scale(z, 1.0F / options.temperature, count);
     if (options.allowed != nullptr) forbid(z, options.allowed, begin, count);
-    if (two != nullptr) keep_two_largest(z, count, two);
+    if (wanted.two != nullptr) keep_two_largest(z, count, wanted.two);
+    if (wanted.best != nullptr) {
+        keep_best(z, count, wanted.first_row + begin, wanted.best, options.records.best_count());
+    }
+    if (wanted.logits != nullptr) std::copy_n(z, count, wanted.logits + begin);
     T* const e = exp_logits + begin;
     // The pass over exponentials also finds the maximum; they seldom have to be computed again.
     float max = begin == 0 || !wide ? maximum(z, count) : -kInfinity;
@@ -229,11 +264,12 @@ void add_columns(RowState& state, float* z, T* exp_logits, int64_t begin, int64_
     }
     const ExponentialSums made = [&] {
         const float capped_at = cap / options.temperature;
+        const bool capped = cap > 0 && !options.caps_later;
         if (weighted != nullptr) {
-            return cap > 0 ? exponentials<true, true>(z, state.m, capped_at, e, count)
-                           : exponentials<false, true>(z, state.m, cap, e, count);
+            return capped ? exponentials<true, true>(z, state.m, capped_at, e, count)
+                          : exponentials<false, true>(z, state.m, cap, e, count);
         }
-        return cap > 0 ? exponentials<true, false>(z, state.m, capped_at, e, count)
+        return capped ? exponentials<true, false>(z, state.m, capped_at, e, count)
                        : exponentials<false, false>(z, state.m, cap, e, count);
     }();
     state.sum += made.sum;
@@ -287,19 +323,22 @@ int64_t vocabulary_score_workspace_bytes(int64_t tokens, int64_t rows, DType typ
 
 void vocabulary_score(Context& ctx, ConstTensor x, ConstTensor w, std::span<const int32_t> labels,
                       const VocabularyShard& shard, const LossOptions& options, Tensor exp_logits,
-                      Tensor statistics, std::span<std::byte> workspace) {
+                      Tensor statistics, Tensor logits, std::span<std::byte> workspace) {
     const int64_t tokens = token_count(labels);
-    require_score(x, w, tokens, shard, options, exp_logits, statistics);
+    require_score(x, w, tokens, shard, options, exp_logits, statistics, logits);
     require_options(options);
     check_labels(labels, shard);
     const int64_t entropy = entropy_column(options.records);
     const int64_t top_two = top_two_column(options.records);
+    const int64_t best = best_column(options.records);
+    const int64_t best_count = options.records.best_count();
     for (int64_t n = 0; n < tokens; ++n) {
         // What an empty shard has, and no logit has been found yet.
         float* const out = row(statistics, n);
         std::fill_n(out, statistics.cols, 0.0F);
         out[0] = -kInfinity;
         if (top_two >= 0) std::fill_n(out + top_two, 2, -kInfinity);
+        if (best >= 0) std::fill_n(std::fill_n(out + best, best_count, -kInfinity), best_count, -1);
     }
     if (shard.rows == 0) return;
 
@@ -308,7 +347,7 @@ void vocabulary_score(Context& ctx, ConstTensor x, ConstTensor w, std::span<cons
     const int64_t most_rows = std::min(tokens, kTileRows);
     const int64_t columns = tile_columns(most_rows, shard.rows);
     auto* const states = take<RowState>(workspace, most_rows);
-    auto* const logits =
+    auto* const tile =
         x.dtype == DType::bf16 ? take<float>(workspace, most_rows * columns) : nullptr;
 
     for (int64_t first = 0; first < tokens; first += kTileRows) {
@@ -316,19 +355,23 @@ void vocabulary_score(Context& ctx, ConstTensor x, ConstTensor w, std::span<cons
         for (int64_t begin = 0; begin < shard.rows; begin += columns) {
             const int64_t count = std::min(columns, shard.rows - begin);
             const Tensor stored = exp_logits.row_range(first, rows);
-            const Tensor z = logits ? Tensor(logits, rows, count, DType::fp32)
-                                    : stored.column_range(begin, count);
+            const Tensor z = tile ? Tensor(tile, rows, count, DType::fp32)
+                                  : stored.column_range(begin, count);
             gemm(ctx, x.row_range(first, rows), false, w.row_range(begin, count), true, z, false);
             with_type(exp_logits.dtype, [&]<typename T>() {
                 parallel_ranges(ctx, rows, z.size(), [&](int64_t from, int64_t to) {
                     for (int64_t n = from; n < to; ++n) {
-                        float* const two =
-                            top_two >= 0 ? row(statistics, first + n) + top_two : nullptr;
-                        float* const weighted =
-                            entropy >= 0 ? row(statistics, first + n) + entropy : nullptr;
+                        const auto column = [&](int64_t at) {
+                            return at >= 0 ? row(statistics, first + n) + at : nullptr;
+                        };
+                        const WantedOfRow wanted{
+                            .two = column(top_two),
+                            .best = column(best),
+                            .weighted = column(entropy),
+                            .logits = logits ? row(logits, first + n) : nullptr,
+                            .first_row = shard.first_row};
                         add_columns(states[n], row(z, n), stored.as<T>() + n * stored.stride, begin,
-                                    count, row_of(labels, shard, first + n), options, two, weighted,
-                                    wide);
+                                    count, row_of(labels, shard, first + n), options, wanted, wide);
                     }
                 });
             });
@@ -379,18 +422,64 @@ void combine_statistics(Context& ctx, ConstTensor by_shard, std::span<const int3
                 }
                 row(factors, n)[0] = static_cast<float>(made.softmax);
                 row(factors, n)[1] = mine.owns(label) ? static_cast<float>(made.label) : 0.0F;
-                if (by_entropy) row(factors, n)[2] = static_cast<float>(made.entropy);
+                if (by_entropy) {
+                    row(factors, n)[2] = static_cast<float>(made.entropy);
+                    row(factors, n)[3] =
+                        mine.rows > 0 ? row(by_shard, my_shard * tokens + n)[0] : 0.0F;
+                }
             }
             for (size_t i = 0; i < wanted.size() && !records.empty(); ++i) {
-                records[i * static_cast<size_t>(tokens) + static_cast<size_t>(n)] =
-                    label < 0 ? 0.0F : static_cast<float>(record_of(wanted[i], totals, terms));
+                if (wanted[i] == TokenRecord::label_rank) continue;
+                const int64_t numbers = options.records.numbers_of(wanted[i]);
+                float* const made =
+                    records.data() + options.records.index_of(wanted[i]) * tokens + n;
+                if (label < 0) {
+                    for (int64_t k = 0; k < numbers; ++k) made[k * tokens] = 0;
+                } else if (wanted[i] == TokenRecord::top_logprobs) {
+                    fold_best(statistics, n, totals, label,
+                              {.logprobs = made,
+                               .ids = made + numbers / 2 * tokens,
+                               .stride = tokens});
+                } else {
+                    *made = static_cast<float>(record_of(wanted[i], totals, terms));
+                }
             }
         }
     });
 }
 
-void weigh_by_entropy(Context& ctx, Tensor exp_logits, Tensor factors) {
-    require_weigh_by_entropy(exp_logits, factors);
+void label_ranks(Context& ctx, ConstTensor logits, ConstTensor by_shard,
+                 std::span<const int32_t> labels, const VocabularyShard& shard,
+                 std::span<float> counts) {
+    require_label_ranks(logits, by_shard, labels, shard, counts);
+    const int64_t tokens = token_count(labels);
+    parallel_ranges(ctx, tokens, tokens * shard.rows, [&](int64_t first, int64_t last) {
+        for (int64_t n = first; n < last; ++n) {
+            const int32_t label = labels[static_cast<size_t>(n)];
+            float& count = counts[static_cast<size_t>(n)];
+            count = 0;
+            if (label < 0) continue;
+            float own = 0;  // the label's logit: all shards but one have 0
+            for (int64_t at = n; at < by_shard.rows; at += tokens) own += row(by_shard, at)[2];
+            const float* const z = shard.rows > 0 ? row(logits, n) : nullptr;
+            // Of equal rows those with lower ids come first, unless they are not allowed.
+            const int64_t lower = std::clamp<int64_t>(label - shard.first_row, 0, shard.rows);
+            int32_t before = 0;
+#pragma omp simd reduction(+ : before)
+            for (int64_t j = 0; j < lower; ++j) {
+                before += static_cast<int32_t>(z[j] >= own) & static_cast<int32_t>(z[j] > -kInfinity);
+            }
+#pragma omp simd reduction(+ : before)
+            for (int64_t j = lower; j < shard.rows; ++j) before += static_cast<int32_t>(z[j] > own);
+            count = static_cast<float>(before + static_cast<int32_t>(shard.owns(label)));
+        }
+    });
+}
+
+void weigh_by_entropy(Context& ctx, const LossOptions& options, Tensor exp_logits, Tensor factors) {
+    require_weigh_by_entropy(options, exp_logits, factors);
+    const float inverse_cap =
+        options.logit_softcap > 0 ? options.temperature / options.logit_softcap : 0.0F;
     // Some rows at a time, between polls.
     const int64_t rows_per_poll = std::max<int64_t>(
         kBytesPerPoll / std::max<int64_t>(exp_logits.cols * size_of(exp_logits.dtype), 1), 1);
@@ -402,10 +491,13 @@ void weigh_by_entropy(Context& ctx, Tensor exp_logits, Tensor factors) {
                     T* const e = exp_logits.as<T>() + n * exp_logits.stride;
                     const float c = row(factors, n)[0];
                     const float h = row(factors, n)[2];
+                    const float m = row(factors, n)[3];
 #pragma omp simd
                     for (int64_t j = 0; j < exp_logits.cols; ++j) {
                         const float value = to_float(e[j]);
-                        e[j] = from_float<T>(value * (c + h * fast_log(value)));
+                        const float log = fast_log(value);
+                        const float slope = soft_cap_slope(m + log, inverse_cap);  // no cap: 1
+                        e[j] = from_float<T>(value * (c + h * log) * slope);
                     }
                     row(factors, n)[0] = 1;
                 }

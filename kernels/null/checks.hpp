@@ -42,7 +42,7 @@ concept HasSharedChecks = std::same_as<Name, names::layer_norm_forward> ||
     std::same_as<Name, names::grouped_linear_backward_input> ||
     std::same_as<Name, names::grouped_linear_backward_weight> ||
     std::same_as<Name, names::vocabulary_score> || std::same_as<Name, names::combine_statistics> ||
-    std::same_as<Name, names::weigh_by_entropy> || std::same_as<Name, names::policy_loss> ||
+    std::same_as<Name, names::label_ranks> || std::same_as<Name, names::weigh_by_entropy> || std::same_as<Name, names::policy_loss> ||
     std::same_as<Name, names::vocabulary_input_gradient> ||
     std::same_as<Name, names::vocabulary_weight_gradient> ||
     std::same_as<Name, names::sum_reports> || std::same_as<Name, names::update_correction_bias>;
@@ -217,9 +217,9 @@ inline void check(names::grouped_linear_backward_weight, Context&, ConstTensor d
 }
 inline void check(names::vocabulary_score, Context&, ConstTensor x, ConstTensor w,
                   std::span<const int32_t> labels, const VocabularyShard& shard,
-                  const LossOptions& options, Tensor exp_logits, Tensor statistics,
+                  const LossOptions& options, Tensor exp_logits, Tensor statistics, Tensor logits,
                   std::span<std::byte>) {
-    require_score(x, w, std::ssize(labels), shard, options, exp_logits, statistics);
+    require_score(x, w, std::ssize(labels), shard, options, exp_logits, statistics, logits);
     require_options(options);
 }
 inline void check(names::combine_statistics, Context&, ConstTensor by_shard,
@@ -230,8 +230,14 @@ inline void check(names::combine_statistics, Context&, ConstTensor by_shard,
                         records);
     require_options(options);
 }
-inline void check(names::weigh_by_entropy, Context&, Tensor exp_logits, Tensor factors) {
-    require_weigh_by_entropy(exp_logits, factors);
+inline void check(names::label_ranks, Context&, ConstTensor logits, ConstTensor by_shard,
+                  std::span<const int32_t> labels, const VocabularyShard& shard,
+                  std::span<float> counts) {
+    require_label_ranks(logits, by_shard, labels, shard, counts);
+}
+inline void check(names::weigh_by_entropy, Context&, const LossOptions& options, Tensor exp_logits,
+                  Tensor factors) {
+    require_weigh_by_entropy(options, exp_logits, factors);
 }
 inline void check(names::policy_loss, Context&, const PolicyLossOptions& options,
                   std::span<const int32_t> labels, std::span<const float> g,

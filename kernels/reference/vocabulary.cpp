@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/reference/operators.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "kernels/bf16.hpp"
@@ -44,6 +46,15 @@ int64_t column_of(std::span<const int32_t> labels, const VocabularyShard& shard,
 /// d z / d (x w) of a soft-capped logit z, from z; 1 without a cap.
 double softcap_slope(double z, double cap) {
     return cap > 0 ? 1.0 - (z / cap) * (z / cap) : 1.0;
+}
+
+/// Logits and ids, by (logit descending, id ascending).
+using Ranking = std::vector<std::pair<double, int64_t>>;
+
+void sort(Ranking& tokens) {
+    std::ranges::sort(tokens, [](const auto& a, const auto& b) {
+        return a.first != b.first ? a.first > b.first : a.second < b.second;
+    });
 }
 
 /// One row over all shards.
@@ -120,7 +131,7 @@ int64_t vocabulary_score_workspace_bytes(int64_t /*tokens*/, int64_t /*rows*/, D
 void vocabulary_score(Context& /*ctx*/, ConstTensor x, ConstTensor w,
                       std::span<const int32_t> labels, const VocabularyShard& shard,
                       const LossOptions& options, Tensor exp_logits, Tensor statistics,
-                      std::span<std::byte> /*workspace*/) {
+                      Tensor logits, std::span<std::byte> /*workspace*/) {
     check_labels(labels, shard);
     const auto cap = static_cast<double>(options.logit_softcap);
     std::vector<double> z(static_cast<size_t>(shard.rows));
@@ -149,8 +160,12 @@ void vocabulary_score(Context& /*ctx*/, ConstTensor x, ConstTensor w,
             const double e = none ? 0 : std::exp(logit - max);
             if (j != label) sum += e;
             if (j != label && e > 0) weighted += e * (logit - max);
-            const double slope = e > 0 ? softcap_slope(logit * options.temperature, cap) : 0;
+            const double slope =
+                options.caps_later ? 1
+                : e > 0            ? softcap_slope(logit * options.temperature, cap)
+                                   : 0;
             set(exp_logits, n, j, j == label ? 0.0 : e * slope);
+            if (logits) set(logits, n, j, logit);
         }
         set(statistics, n, 0, max);
         set(statistics, n, 1, sum);
@@ -159,11 +174,28 @@ void vocabulary_score(Context& /*ctx*/, ConstTensor x, ConstTensor w,
         const int64_t entropy = entropy_column(options.records);
         if (entropy >= 0) set(statistics, n, entropy, weighted);
         const int64_t top_two = top_two_column(options.records);
-        if (top_two < 0) continue;
-        RowTotals top;
-        for (const double logit : z) top.add_top(logit);
-        set(statistics, n, top_two, top.first);
-        set(statistics, n, top_two + 1, top.second);
+        if (top_two >= 0) {
+            RowTotals top;
+            for (const double logit : z) top.add_top(logit);
+            set(statistics, n, top_two, top.first);
+            set(statistics, n, top_two + 1, top.second);
+        }
+        const int64_t best = best_column(options.records);
+        const int64_t count = options.records.best_count();
+        Ranking ranking;
+        for (int64_t j = 0; j < shard.rows && count > 0; ++j) {
+            const double logit = z[static_cast<size_t>(j)];
+            if (!std::isinf(logit)) ranking.emplace_back(logit, shard.first_row + j);
+        }
+        sort(ranking);
+        for (int64_t i = 0; i < count; ++i) {
+            const bool exists = i < std::ssize(ranking);
+            const auto at = static_cast<size_t>(i);
+            set(statistics, n, best + i,
+                exists ? ranking[at].first : -std::numeric_limits<double>::infinity());
+            set(statistics, n, best + count + i,
+                exists ? static_cast<double>(ranking[at].second) : -1.0);
+        }
     }
 }
 
@@ -190,10 +222,10 @@ void token_record(Context& /*ctx*/, ConstTensor by_shard, std::span<const int32_
         const double log_z = totals.log_normaliser();
         switch (record) {
             case TokenRecord::loss:
-                value = totals.negative_log_likelihood() + eps * totals.label_logit +
-                        options.z_loss * log_z * log_z;
+                value = totals.negative_log_likelihood() + options.z_loss * log_z * log_z;
                 if (eps > 0) {
-                    value -= eps / static_cast<double>(mine.vocab_size) * totals.logit_sum;
+                    value += eps * totals.label_logit -
+                             eps / static_cast<double>(mine.vocab_size) * totals.logit_sum;
                 }
                 break;
             case TokenRecord::logprob:
@@ -208,9 +240,49 @@ void token_record(Context& /*ctx*/, ConstTensor by_shard, std::span<const int32_
             case TokenRecord::margin:
                 value = totals.margin();
                 break;
+            case TokenRecord::top_logprobs:  // no single number
+            case TokenRecord::label_rank:    // of logits
+                break;
         }
     }
 }
+
+namespace {
+
+/// (2 k N): the merged lists of all shards.
+void best_tokens(ConstTensor by_shard, std::span<const int32_t> labels, const LossOptions& options,
+                 std::span<float> values) {
+    const int64_t column = best_column(options.records);
+    const int64_t count = options.records.best_count();
+    const int64_t tokens = token_count(labels);
+    for (int64_t n = 0; n < tokens; ++n) {
+        Ranking ranking;
+        for (int64_t row = n; row < by_shard.rows; row += tokens) {
+            for (int64_t i = 0; i < count; ++i) {
+                const auto id = static_cast<int64_t>(get(by_shard, row, column + count + i));
+                if (id >= 0) ranking.emplace_back(get(by_shard, row, column + i), id);
+            }
+        }
+        sort(ranking);
+        const RowTotals totals = fold_statistics(by_shard, labels, options, n);
+        const int32_t label = labels[static_cast<size_t>(n)];
+        for (int64_t i = 0; i < count; ++i) {
+            const bool exists = i < std::ssize(ranking);
+            const auto& [logit, id] = exists
+                                          ? ranking[static_cast<size_t>(i)]
+                                          : std::pair(-std::numeric_limits<double>::infinity(),
+                                                      int64_t{-1});
+            const double log_p = id == label ? -totals.negative_log_likelihood()
+                                             : logit - totals.log_normaliser();
+            const auto at = static_cast<size_t>(i * tokens + n);
+            values[at] = label < 0 ? 0.0F : static_cast<float>(log_p);
+            values[at + static_cast<size_t>(count * tokens)] =
+                label < 0 ? 0.0F : static_cast<float>(id);
+        }
+    }
+}
+
+}  // namespace
 
 void combine_statistics(Context& ctx, ConstTensor by_shard, std::span<const int32_t> labels,
                         const TokenGradients& gradients, const VocabularyShard& mine, int my_shard,
@@ -238,7 +310,8 @@ void combine_statistics(Context& ctx, ConstTensor by_shard, std::span<const int3
                     eta * std::exp(log_p) * (log_p + totals.entropy());
             }
             c /= options.temperature;
-            d /= options.temperature;
+            d *= softcap_slope(totals.label_logit * options.temperature, options.logit_softcap) /
+                 options.temperature;
             h /= options.temperature;
         } else if (mine.rows > 0 && weight != 0) {
             // s = d loss / d log Z. d_n is g (s p_y - (1 - eps)) with p_y = 1 - others / A.
@@ -256,24 +329,57 @@ void combine_statistics(Context& ctx, ConstTensor by_shard, std::span<const int3
         if (!factors) continue;
         set(factors, n, 0, c);
         set(factors, n, 1, d);
-        if (by_entropy) set(factors, n, 2, h);
+        if (by_entropy) {
+            set(factors, n, 2, h);
+            set(factors, n, 3, mine.rows > 0 ? get(by_shard, row, 0) : 0.0);
+        }
     }
     if (records.empty()) return;
     std::vector<double> exact(static_cast<size_t>(tokens));
     for (const TokenRecord record : options.records.list()) {
+        const std::span<float> values =
+            records.subspan(static_cast<size_t>(options.records.index_of(record)) * exact.size(),
+                            static_cast<size_t>(options.records.numbers_of(record)) * exact.size());
+        if (record == TokenRecord::label_rank) continue;
+        if (record == TokenRecord::top_logprobs) {
+            best_tokens(by_shard, labels, options, values);
+            continue;
+        }
         token_record(ctx, by_shard, labels, mine, options, record, exact);
-        const std::span<float> values = records.first(exact.size());
         for (size_t n = 0; n < exact.size(); ++n) values[n] = static_cast<float>(exact[n]);
-        records = records.subspan(exact.size());
     }
 }
 
-void weigh_by_entropy(Context& /*ctx*/, Tensor exp_logits, Tensor factors) {
+void label_ranks(Context& /*ctx*/, ConstTensor logits, ConstTensor by_shard,
+                 std::span<const int32_t> labels, const VocabularyShard& shard,
+                 std::span<float> counts) {
+    const int64_t tokens = token_count(labels);
+    for (int64_t n = 0; n < tokens; ++n) {
+        const int64_t label = labels[static_cast<size_t>(n)];
+        float& count = counts[static_cast<size_t>(n)];
+        count = 0;
+        if (label < 0) continue;
+        double z_y = 0;
+        for (int64_t row = n; row < by_shard.rows; row += tokens) z_y += get(by_shard, row, 2);
+        for (int64_t j = 0; j < shard.rows; ++j) {
+            const double z = get(logits, n, j);
+            const bool before =
+                z > z_y || (z == z_y && shard.first_row + j < label && !std::isinf(z));
+            if (before || shard.first_row + j == label) ++count;
+        }
+    }
+}
+
+void weigh_by_entropy(Context& /*ctx*/, const LossOptions& options, Tensor exp_logits,
+                      Tensor factors) {
     for (int64_t n = 0; n < exp_logits.rows; ++n) {
         for (int64_t j = 0; j < exp_logits.cols; ++j) {
             const double e = get(exp_logits, n, j);
             const double log_e = e > 0 ? std::log(e) : 0;
-            set(exp_logits, n, j, e * (get(factors, n, 0) + get(factors, n, 2) * log_e));
+            const double slope = softcap_slope(
+                (get(factors, n, 3) + log_e) * options.temperature, options.logit_softcap);
+            set(exp_logits, n, j,
+                e > 0 ? e * (get(factors, n, 0) + get(factors, n, 2) * log_e) * slope : 0);
         }
         set(factors, n, 0, 1);
     }

@@ -175,12 +175,6 @@ const kernels::Operators& operators_of(const ModelPartition& partition) {
 void check_records(const ModelConfig& config, const ModelPartition& partition,
                    const Schedule& schedule) {
     partition.records.check(config.vocab_size);
-    if (!partition.shorter_lengths.empty() &&
-        (partition.loss || !partition.records.columns.empty())) {
-        throw UsageError(
-            "records of tokens, and losses of them, are of sequences of one length; leave out the "
-            "other lengths, or the records");
-    }
     const bool changed =
         partition.records.temperature != 1 || !partition.records.allowed_tokens.empty();
     if (changed && config.label_smoothing > 0) {
@@ -188,17 +182,19 @@ void check_records(const ModelConfig& config, const ModelPartition& partition,
                          " goes with neither a temperature nor forbidden tokens; set one of them");
     }
     if (!partition.loss) return;
+    for (const TokenRecord record : {TokenRecord::top_logprobs, TokenRecord::label_rank}) {
+        if (partition.loss->reads().has(record)) {
+            throw UsageError("the step's TokenLoss reads the record " +
+                             std::string(to_string(record)) +
+                             ", which only StepWork::records can ask for; use other records");
+        }
+    }
     if (config.label_smoothing > 0 || config.z_loss > 0) {
         throw UsageError(
             "label smoothing and z-loss are terms of the cross-entropy, which the "
             "step's TokenLoss replaces; set them to 0");
     }
     if (!partition.loss->has_entropy_slope()) return;
-    if (config.logit_softcap > 0) {
-        throw UsageError("the logits of " + config.family +
-                         " are soft-capped, which the gradient of the entropy is not supported "
-                         "with; use a loss without the entropy");
-    }
     if (schedule.barriers == Barriers::one) {
         throw UsageError(
             "vocabulary mode one_barrier: multiplies before the gradient of the entropy "
@@ -239,18 +235,19 @@ StepSizes step_sizes(const ModelConfig& config, const ModelPartition& partition,
             sizes.shorter[k].stages.push_back(module.bytes_for(k + 1));
         }
     }
+    sizes.keeps_logits = partition.records.columns.has(TokenRecord::label_rank);
     for (int rank = 0; rank < schedule.ranks; ++rank) {
         const auto shard = [&](int64_t tokens) {
             return output_shard_bytes(operators_of(partition), tokens, sizes.hidden,
                                       largest_part(schedule.output.rows(rank), partition.tensor),
-                                      config.dtype);
+                                      config.dtype, sizes.keeps_logits);
         };
         sizes.shards.push_back(shard(sizes.tokens));
         for (LengthSizes& length : sizes.shorter) length.shards.push_back(shard(length.tokens));
     }
     check_records(config, partition, schedule);
     sizes.statistics = kernels::statistics_columns(partition.made_records());
-    if (partition.loss && partition.loss->has_entropy_slope()) sizes.factors += 1;
+    if (partition.loss && partition.loss->has_entropy_slope()) sizes.factors += 2;
     sizes.tied = config.tied && !partition.is_frozen(model_parameters(config).embedding);
     sizes.report_bytes = partition.optimizer ? report_entries(config).bytes() : 0;
     sizes.replicas = partition.replicas;
@@ -277,8 +274,11 @@ PersistentBytes persistent_bytes(const ModelConfig& config, const ModelPartition
     bytes.weights += static_cast<uint64_t>(
         RotaryTables::bytes(config, partition.context, partition.shorter_lengths));
     const Mesh mesh = partition.mesh(schedule.ranks);
-    if (!partition.records.columns.empty() && mesh.place(rank).tensor == 0 &&
-        schedule.output.owners().front() == mesh.pipeline_rank(rank)) {
+    const std::vector<int> owners = schedule.output.owners();
+    const bool first = owners.front() == mesh.pipeline_rank(rank) && mesh.place(rank).tensor == 0;
+    const bool ranks_labels = partition.records.columns.has(TokenRecord::label_rank) &&
+                              std::ranges::find(owners, mesh.pipeline_rank(rank)) != owners.end();
+    if (ranks_labels || (first && !partition.records.columns.empty())) {
         bytes.weights += static_cast<uint64_t>(record_bytes(
             partition.made_records(), schedule.microbatches, partition.tokens(config)));
     }

@@ -50,9 +50,10 @@ std::vector<uint32_t> bits_of(const std::vector<bool>& allowed,
 }  // namespace
 
 ShardBytes output_shard_bytes(const kernels::Operators& operators, int64_t tokens, int64_t hidden,
-                              int64_t rows, DType dtype) {
+                              int64_t rows, DType dtype, bool keeps_logits) {
     if (rows == 0) return {};
-    return {.exp_logits = tokens * exp_logits_columns(rows) * size_of(dtype),
+    const int64_t bytes = size_of(dtype) + (keeps_logits ? size_of(DType::fp32) : 0);
+    return {.exp_logits = tokens * exp_logits_columns(rows) * bytes,
             .score_workspace = operators.vocabulary_score_workspace_bytes(tokens, rows, dtype),
             .weight_gradient_workspace =
                 operators.vocabulary_weight_gradient_workspace_bytes(tokens, hidden, dtype)};
@@ -76,6 +77,7 @@ ShardedOutputLayer::ShardedOutputLayer(Device& device, std::span<Parameter> para
                 "TokenLoss that enqueues its work there, or ranks on hosts");
         }
         training_.records = training_.records | loss_->reads();
+        training_.caps_later = loss_->has_entropy_slope() && options.logit_softcap > 0;
         gradients_ = device.allocate(static_cast<uint64_t>(2 * tokens) * sizeof(float),
                                      "the gradients of a microbatch's tokens");
     }
@@ -87,7 +89,8 @@ ShardedOutputLayer::ShardedOutputLayer(Device& device, std::span<Parameter> para
         training_.allowed = reinterpret_cast<const uint32_t*>(allowed_.data());
     }
     options_ = training_;
-    if (records.options.columns.empty() || !reports()) {
+    const bool kept = reports() || records.options.columns.has(TokenRecord::label_rank);
+    if (records.options.columns.empty() || !kept) {
         made_ = device.allocate(static_cast<uint64_t>(record_bytes(training_.records, 1, tokens)),
                                 "the losses of a microbatch's tokens");
     }
@@ -177,7 +180,8 @@ void ShardedOutputLayer::score(Context& ctx, const Microbatch& microbatch, Const
                                                      static_cast<size_t>(rows.size()));
         ctx.operators().vocabulary_score(ctx, rows_of(x, rows), parameters_.front().weight, labels,
                                          shard_, options_, rows_of(of_shard(exp_logits), rows),
-                                         rows_of(statistics, rows), workspace);
+                                         rows_of(statistics, rows),
+                                         rows_of(logits_of(exp_logits), rows), workspace);
     });
     if (!ones_.bytes().empty()) sum_hidden(ctx, microbatch, x);
 }
@@ -235,9 +239,17 @@ void ShardedOutputLayer::apply_loss(Context& ctx, const Microbatch& microbatch,
                           member, options_, factors, {});
 }
 
+void ShardedOutputLayer::rank_labels(Context& ctx, const Microbatch& microbatch,
+                                     ConstTensor statistics, ConstTensor exp_logits) {
+    const auto tokens = static_cast<size_t>(microbatch.size());
+    const auto first = static_cast<size_t>(options_.records.index_of(TokenRecord::label_rank));
+    ctx.operators().label_ranks(ctx, logits_of(exp_logits), statistics, microbatch.labels, shard_,
+                                records_of(microbatch).subspan(first * tokens, tokens));
+}
+
 void ShardedOutputLayer::prepare_gradient(Context& ctx, Tensor exp_logits, Tensor factors) {
     if (!loss_ || !loss_->has_entropy_slope()) return;
-    ctx.operators().weigh_by_entropy(ctx, of_shard(exp_logits), factors);
+    ctx.operators().weigh_by_entropy(ctx, options_, of_shard(exp_logits), factors);
 }
 
 void ShardedOutputLayer::finish_input_gradient(Context& ctx, const Microbatch& microbatch,

@@ -21,11 +21,13 @@ namespace vocabpipe {
 
 /// Bytes that one microbatch in flight keeps on a rank with v output rows, between S and T: the
 /// exp_logits, N v padded, in the run's type and, of size N only, statistics and factors; with one
-/// barrier also the fp32 input gradient N h until it is reduced.
+/// barrier also the fp32 input gradient N h until it is reduced. `keeps_logits`:
+/// StepSizes::keeps_logits; every row of exp_logits is then followed by its logits in fp32.
 [[nodiscard]] ShardBytes output_shard_bytes(const kernels::Operators& operators, int64_t tokens,
-                                            int64_t hidden, int64_t rows, DType dtype);
+                                            int64_t hidden, int64_t rows, DType dtype,
+                                            bool keeps_logits = false);
 
-/// Bytes of OutputLayer::records() on the rank that has them; `tokens`: per microbatch.
+/// Bytes of OutputLayer::records() on a rank that has them; `tokens`: per microbatch.
 [[nodiscard]] constexpr int64_t record_bytes(const TokenRecords& made, int microbatches,
                                              int64_t tokens) {
     return made.size() * microbatches * tokens * size_of(DType::fp32);
@@ -61,6 +63,8 @@ public:
     void input_product(Context& ctx, ConstTensor exp_logits, Tensor u) override;
     void combine_softmax(Context& ctx, const Microbatch& microbatch, ConstTensor statistics,
                          int member, Tensor factors) override;
+    void rank_labels(Context& ctx, const Microbatch& microbatch, ConstTensor statistics,
+                     ConstTensor exp_logits) override;
     void prepare_gradient(Context& ctx, Tensor exp_logits, Tensor factors) override;
     void finish_input_gradient(Context& ctx, const Microbatch& microbatch, ConstTensor factors,
                                Tensor u) override;
@@ -78,13 +82,23 @@ private:
         return exp_logits.column_range(0, shard_.rows);
     }
 
+    /// The logits behind each row of exp_logits; none unless they are kept.
+    template <typename Pointer>
+    [[nodiscard]] BasicTensor<Pointer> logits_of(BasicTensor<Pointer> exp_logits) const {
+        if (!training_.records.has(TokenRecord::label_rank) || shard_.rows == 0) return {};
+        const BasicTensor<Pointer> behind =
+            exp_logits.column_range(exp_logits_columns(shard_.rows), 0);
+        return {behind.data, exp_logits.rows, shard_.rows,
+                exp_logits.stride * size_of(exp_logits.dtype) / size_of(DType::fp32), DType::fp32};
+    }
+
     /// Adds up x over the tokens of each sequence.
     void sum_hidden(Context& ctx, const Microbatch& microbatch, ConstTensor x);
     /// Makes the loss of every token, and the factors of its gradient.
     void apply_loss(Context& ctx, const Microbatch& microbatch, ConstTensor statistics, int member,
                     std::span<float> records, Tensor factors);
     /// Whether this rank has what is made for the caller: that with the first row of the
-    /// vocabulary.
+    /// vocabulary. Ranks of labels are added up over all ranks.
     [[nodiscard]] bool reports() const { return shard_.first_row == 0; }
     /// Where the records of a microbatch are made.
     [[nodiscard]] std::span<float> records_of(const Microbatch& microbatch) const;

@@ -130,6 +130,10 @@ void PassRunner::combine_softmax(const Action& action) {
     const Tensor factors = memory_.factors(o.factors);
     modules_.output->combine_softmax(context_, microbatch, memory_.statistics(o.statistics),
                                      member_of(members, rank_), factors);
+    if (o.exp_logits != kNoBuffer) {
+        modules_.output->rank_labels(context_, microbatch, memory_.statistics(o.statistics),
+                                     memory_.exp_logits(o.exp_logits, microbatch.size()));
+    }
     if (o.input_gradient == kNoBuffer) return;
     modules_.output->finish_input_gradient(context_, microbatch, factors,
                                            memory_.input_gradient(o.input_gradient));

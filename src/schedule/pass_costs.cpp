@@ -57,7 +57,8 @@ PassCosts PassCosts::of(const CostModel& costs, const StepSizes& sizes, const Sc
     const int last = schedule.rank_of_stage.back();
     if (const std::vector<int> out = schedule.output.owners(); out.size() > 1) {
         const int64_t statistics = sizes.tokens * sizes.statistics * 4;
-        // With one barrier combine_softmax also completes the gradient of X.
+        // With one barrier combine_softmax also completes the gradient of X. Reading the logits for
+        // the ranks of labels is not priced: no plan of training has them.
         const int64_t completed = schedule.barriers == Barriers::one ? sizes.hidden : 0;
         result.c0 = costs.transfer_ns(Do::broadcast, with_root(out, last), boundary);
         result.c1 =

@@ -5,7 +5,7 @@
 #include "vocabpipe/error.hpp"
 
 #include <algorithm>
-#include <cstring>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -93,6 +93,10 @@ void TrainedRank::run(std::span<const Microbatch> microbatches, size_t plan) {
 
 void TrainedRank::run_step(std::span<const Microbatch> microbatches, size_t plan) {
     program_ = plan;
+    tokens_of_microbatch_.clear();
+    for (const Microbatch& m : microbatches) {
+        tokens_of_microbatch_.push_back(static_cast<size_t>(m.size()));
+    }
     if (length_programs_) {
         std::vector<int64_t> seq_lengths;
         for (const Microbatch& m : microbatches) {
@@ -112,26 +116,34 @@ std::vector<float> TrainedRank::records(TokenRecord record) {
     communicator_.agree([&] {
         const ConstTensor all = output() != nullptr ? output()->records() : ConstTensor();
         if (!all) return;
-        const auto tokens = static_cast<size_t>(all.cols);
-        mine.resize(static_cast<size_t>(all.rows / stored_.size()) * tokens);
-        for (int64_t row = stored_.index_of(record); row < all.rows; row += stored_.size()) {
-            const size_t to = static_cast<size_t>(row / stored_.size()) * tokens;
-            device().download(
-                reinterpret_cast<const std::byte*>(all.as<float>() + row * all.stride),
-                std::as_writable_bytes(std::span(mine).subspan(to, tokens)));
+        const auto numbers = static_cast<size_t>(stored_.numbers_of(record));
+        const auto first = static_cast<size_t>(stored_.index_of(record));
+        const float* of_microbatch = all.as<float>();
+        for (const size_t tokens : tokens_of_microbatch_) {
+            const size_t to = mine.size();
+            mine.resize(to + numbers * tokens);
+            device().download(reinterpret_cast<const std::byte*>(of_microbatch + first * tokens),
+                              std::as_writable_bytes(std::span(mine).subspan(to)));
+            of_microbatch += stored_.size() * all.stride;
         }
     });
     const std::vector<std::vector<std::byte>> by_rank =
         communicator_.all_gather(std::as_bytes(std::span(mine)));
     const Mesh::Place here = mesh_.place(communicator_.rank());
+    std::vector<float> all;
     for (int rank = 0; rank < std::ssize(by_rank); ++rank) {
         const std::vector<std::byte>& found = by_rank[static_cast<size_t>(rank)];
         const Mesh::Place place = mesh_.place(rank);
         if (found.empty() || place.data != here.data || place.context != here.context) continue;
-        mine.resize(found.size() / sizeof(float));
-        std::memcpy(mine.data(), found.data(), found.size());
+        const std::span<const float> values(reinterpret_cast<const float*>(found.data()),
+                                            found.size() / sizeof(float));
+        if (record != TokenRecord::label_rank || all.empty()) {
+            all.assign(values.begin(), values.end());
+        } else {  // each rank has counted its own rows of the vocabulary
+            std::ranges::transform(all, values, all.begin(), std::plus());
+        }
     }
-    return mine;
+    return all;
 }
 
 }  // namespace vocabpipe

@@ -23,6 +23,7 @@ struct PolicyLossInputs {
 struct PolicyLossValues {
     PolicyLossOptions options;
     float temperature = 1;
+    float logit_softcap = 0;
     std::vector<double> loss, dx, dw;
 };
 

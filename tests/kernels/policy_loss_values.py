@@ -6,20 +6,24 @@
     venv/bin/python tests/kernels/policy_loss_values.py > tests/kernels/policy_loss_values.inc
 
 The file was made with torch 2.15.0. Values and gradients are autograd's, from the logits on:
-    log_softmax(x w^T / temperature), its entropy, and the objective by torch.min and torch.clamp.
+    log_softmax(z / temperature) of z = x w^T or softcap tanh(x w^T / softcap), its entropy, and the objective by torch.min and torch.clamp.
 """
 import textwrap
 
 import torch
 
 TOKENS, HIDDEN, VOCABULARY, IGNORED = 9, 3, 13, 4
-CASES = [  # clip_low, clip_high, kl_coefficient, estimator, entropy_coefficient, temperature
-    (0.2, 0.2, 0.0, "k3", 0.0, 1.0),
-    (0.1, 0.3, 0.05, "k3", 0.0, 1.0),
-    (0.2, 0.2, 0.5, "k2", 0.0, 0.5),
-    (0.2, 0.2, 0.5, "k1", 0.0, 2.0),
-    (0.2, 0.2, 0.0, "k3", 0.75, 1.0),
-    (0.2, 0.28, 0.04, "k3", 0.01, 0.5),
+# clip_low, clip_high, kl_coefficient, estimator, entropy_coefficient, temperature, softcap or 0
+CASES = [
+    (0.2, 0.2, 0.0, "k3", 0.0, 1.0, 0.0),
+    (0.1, 0.3, 0.05, "k3", 0.0, 1.0, 0.0),
+    (0.2, 0.2, 0.5, "k2", 0.0, 0.5, 0.0),
+    (0.2, 0.2, 0.5, "k1", 0.0, 2.0, 0.0),
+    (0.2, 0.2, 0.0, "k3", 0.75, 1.0, 0.0),
+    (0.2, 0.28, 0.04, "k3", 0.01, 0.5, 0.0),
+    (0.2, 0.2, 0.0, "k3", 0.75, 1.0, 2.0),
+    (0.2, 0.28, 0.04, "k3", 0.5, 0.5, 3.0),
+    (0.2, 0.2, 0.05, "k2", 0.0, 2.0, 1.5),
 ]
 
 
@@ -56,9 +60,11 @@ def main():
     ids = ", ".join(str(-1 if i == IGNORED else int(label)) for i, label in enumerate(labels))
     print(f"     .labels = {{{ids}}}}};")
     print("inline const std::vector<PolicyLossValues> kPolicyLossValues{")
-    for low, high, beta, estimator, bonus, temperature in CASES:
+    for low, high, beta, estimator, bonus, temperature, softcap in CASES:
         xs, ws = x.clone().requires_grad_(), w.clone().requires_grad_()
-        logs = torch.log_softmax(xs @ ws.T / fp32(temperature), -1)
+        z = xs @ ws.T
+        z = softcap * torch.tanh(z / softcap) if softcap else z
+        logs = torch.log_softmax(z / fp32(temperature), -1)
         logprob = logs.gather(1, labels[:, None])[:, 0]
         entropy = -(logs.exp() * logs).sum(-1)
         ratio = torch.exp(logprob - old)
@@ -72,6 +78,7 @@ def main():
         print(f"    {{.options = {{.clip_low = {low}F, .clip_high = {high}F, .kl_coefficient = {beta}F,")
         print(f"                 .kl = KlEstimator::{estimator}, .entropy_coefficient = {bonus}F}},")
         print(f"     .temperature = {temperature}F,")
+        print(f"     .logit_softcap = {softcap}F,")
         numbers("loss", loss.detach())
         numbers("dx", xs.grad)
         numbers("dw", ws.grad)

@@ -92,7 +92,8 @@ Outputs run_shards(const Problem& problem, const std::vector<int64_t>& shard_row
         Kernels::vocabulary_score(
             ctx, problem.x.view(), w[k].view(), problem.labels, shard[k], problem.options,
             out.exp_logits[k].view(),
-            out.statistics.view().row_range(static_cast<int64_t>(k) * tokens, tokens), space);
+            out.statistics.view().row_range(static_cast<int64_t>(k) * tokens, tokens), Tensor(),
+            space);
         if (run.order == Order::one_barrier) product(k);
     }
     std::vector<float> loss(static_cast<size_t>(tokens), NAN);

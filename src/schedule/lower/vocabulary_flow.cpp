@@ -113,6 +113,7 @@ private:
                 .add_part<Do::combine_softmax>(
                     combined, shard.rank, j_,
                     {.statistics = shard.all_statistics,
+                     .exp_logits = step_.sizes.keeps_logits ? shard.exp_logits : kNoBuffer,
                      .factors = factors,
                      .input_gradient = one_barrier_ ? shard.input_gradient : kNoBuffer})
                 .group = members;

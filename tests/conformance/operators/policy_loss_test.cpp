@@ -35,8 +35,10 @@ protected:
         const int64_t tokens = in.tokens();
         const int64_t hidden = in.hidden();
         const bool bonus = c.options.entropy_coefficient != 0;
-        LossOptions options{.records = {TokenRecord::loss, TokenRecord::logprob},
-                            .temperature = c.temperature};
+        LossOptions options{.logit_softcap = c.logit_softcap,
+                            .records = {TokenRecord::loss, TokenRecord::logprob},
+                            .temperature = c.temperature,
+                            .caps_later = bonus && c.logit_softcap > 0};
         if (bonus) options.records = options.records | TokenRecords{TokenRecord::entropy};
         const Uploaded x = up(matrix(in.x, tokens, type));
         const Matrix whole_w = matrix(in.w, in.vocab(), type);
@@ -61,7 +63,7 @@ protected:
                                   ops().vocabulary_score_workspace_bytes(tokens, rows, type));
             ops().vocabulary_score(ctx(), x, w.back(), labels, shard.back(), options,
                                    exp_logits.back(),
-                                   statistics.view().row_range(k * tokens, tokens), space);
+                                   statistics.view().row_range(k * tokens, tokens), {}, space);
             first += rows;
         }
         PolicyGradients found{
@@ -85,10 +87,10 @@ protected:
             ops().policy_loss(ctx(), c.options, labels, g, record(TokenRecord::logprob),
                               bonus ? record(TokenRecord::entropy) : std::span<const float>(),
                               of_caller, loss, by_loss, by_entropy);
-            const Uploaded factors = poison(tokens, bonus ? 3 : 2, DType::fp32);
+            const Uploaded factors = poison(tokens, bonus ? 4 : 2, DType::fp32);
             ops().combine_statistics(ctx(), statistics, labels, TokenGradients(by_loss, by_entropy),
                                      shard[k], member, options, factors, {});
-            if (bonus) ops().weigh_by_entropy(ctx(), exp_logits[k], factors);
+            if (bonus) ops().weigh_by_entropy(ctx(), options, exp_logits[k], factors);
             const ConstTensor used = factors.view().column_range(0, 2);
             const Uploaded u = poison(tokens, hidden, DType::fp32);
             ops().vocabulary_input_product(ctx(), exp_logits[k], w[k], u);
@@ -164,8 +166,11 @@ TEST_P(PolicyLossArguments, AreChecked) {
     EXPECT_THROW(call({.entropy_coefficient = 1}, 8, 0), UsageError);
     EXPECT_THROW(call({}, 8, 4), UsageError);
     EXPECT_THROW(
-        ops().weigh_by_entropy(ctx(), poison(4, 5, DType::fp32), poison(4, 2, DType::fp32)),
+        ops().weigh_by_entropy(ctx(), {}, poison(4, 5, DType::fp32), poison(4, 2, DType::fp32)),
         UsageError);
+    EXPECT_THROW(ops().weigh_by_entropy(ctx(), {.logit_softcap = 3}, poison(4, 5, DType::fp32),
+                                        poison(4, 4, DType::fp32)),
+                 UsageError);
 }
 
 INSTANTIATE_TEST_SUITE_P(Devices, PolicyLossArguments,

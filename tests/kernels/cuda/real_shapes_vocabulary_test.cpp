@@ -110,7 +110,7 @@ LayerOutputs run_layer(const LayerProblem& p, int64_t missing_columns = 0) {
                   cuda::vocabulary_weight_gradient_workspace_bytes(tokens, hidden, DType::bf16)})));
     const VocabularyShard shard = p.shard();
 
-    cuda::vocabulary_score(ctx, x, w, labels, shard, {}, exp_logits, statistics, space);
+    cuda::vocabulary_score(ctx, x, w, labels, shard, {}, exp_logits, statistics, {}, space);
     EXPECT_EQ(exp_logits.download().count_not_finite(), 0) << p.name("exp_logits");
     for (int64_t n = 0; missing_columns > 0 && n < tokens; ++n) {
         cuda::check(
