@@ -49,8 +49,8 @@ void TokenRecordOptions::check(int64_t vocab_size) const {
     if (columns.has(TokenRecord::top_logprobs) &&
         (columns.best_count() < 1 || columns.best_count() > most)) {
         throw UsageError("record top_logprobs: is a list of the " +
-                         std::to_string(columns.best_count()) +
-                         " likeliest tokens; set 1 to " + std::to_string(most));
+                         std::to_string(columns.best_count()) + " likeliest tokens; set 1 to " +
+                         std::to_string(most));
     }
     if (allowed_tokens.empty()) return;
     if (static_cast<int64_t>(allowed_tokens.size()) != vocab_size) {

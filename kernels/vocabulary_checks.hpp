@@ -105,9 +105,9 @@ inline void require_label_ranks(ConstTensor logits, ConstTensor by_shard,
                                 std::span<const int32_t> labels, const VocabularyShard& shard,
                                 std::span<const float> counts) {
     const auto tokens = static_cast<int64_t>(labels.size());
-    require(shard.rows == 0 ||
-                (has_shape(logits, tokens, shard.rows) && logits.dtype == DType::fp32),
-            "fp32 logits of shape (N, rows of the shard)");
+    require(
+        shard.rows == 0 || (has_shape(logits, tokens, shard.rows) && logits.dtype == DType::fp32),
+        "fp32 logits of shape (N, rows of the shard)");
     require(by_shard.cols >= kStatistics && by_shard.dtype == DType::fp32 &&
                 (tokens == 0 || by_shard.rows % tokens == 0),
             "statistics of every shard for every token");
@@ -118,8 +118,7 @@ inline void require_weigh_by_entropy(const LossOptions& options, ConstTensor exp
                                      ConstTensor factors) {
     require(has_shape(factors, exp_logits.rows, 4) && factors.dtype == DType::fp32,
             "fp32 factors (N, 4)");
-    require(options.logit_softcap == 0 || options.caps_later,
-            "caps_later with soft-capped logits");
+    require(options.logit_softcap == 0 || options.caps_later, "caps_later with soft-capped logits");
 }
 
 inline void require_policy_loss(const PolicyLossOptions& options, std::span<const int32_t> labels,

@@ -28,8 +28,8 @@ struct StageBytes {
 
 /// Bytes that the output shard of one rank needs per microbatch.
 struct ShardBytes {
-    int64_t exp_logits = 0;  ///< N * v * size of the run's type, and the logits it keeps
-    int64_t score_workspace = 0;            ///< scratch of S
+    int64_t exp_logits = 0;       ///< N * v * size of the run's type, and the logits it keeps
+    int64_t score_workspace = 0;  ///< scratch of S
     int64_t weight_gradient_workspace = 0;  ///< scratch of T
 };
 
@@ -110,8 +110,8 @@ struct StepSizes {
     /// fp32 per token that combine_softmax makes: kFactors, and two where the loss depends on the
     /// entropy.
     int64_t factors = kFactors;
-    /// Whether exp_logits keep the logits in fp32 as well, which combine_softmax reads: for ranks of
-    /// labels.
+    /// Whether exp_logits keep the logits in fp32 as well, which combine_softmax reads: for ranks
+    /// of labels.
     bool keeps_logits = false;
 
     static constexpr int64_t kStatistics =

@@ -193,8 +193,8 @@ public:
     /// loss and records.
     virtual void combine_softmax(Context& ctx, const Microbatch& microbatch, ConstTensor statistics,
                                  int member, Tensor factors) = 0;
-    /// Where StepSizes::keeps_logits, after combine_softmax(): TokenRecord::label_rank of records().
-    /// exp_logits: as score() has left them.
+    /// Where StepSizes::keeps_logits, after combine_softmax(): TokenRecord::label_rank of
+    /// records(). exp_logits: as score() has left them.
     virtual void rank_labels(Context& /*ctx*/, const Microbatch& /*microbatch*/,
                              ConstTensor /*statistics*/, ConstTensor /*exp_logits*/) {}
     /// T, before anything reads exp_logits: may change them and the factors, both of all the

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace vocabpipe {
@@ -30,10 +31,18 @@ struct Sample {
         first_visible.resize(size);
     }
 
-    /// Appends tokens 0 without labels, a document of their own, up to `length` tokens.
+    /// Appends tokens 0 without labels and with columns of 0, a document of their own, up to
+    /// `length` tokens.
     void pad(int64_t length) {
         const auto end = static_cast<int32_t>(tokens.size());
         const auto size = static_cast<size_t>(length);
+        const size_t count = tokens.empty() ? 0 : columns.size() / tokens.size();
+        std::vector<float> padded(count * size);
+        for (size_t c = 0; c < count; ++c) {
+            std::copy_n(columns.data() + c * tokens.size(), tokens.size(),
+                        padded.data() + c * size);
+        }
+        columns = std::move(padded);
         tokens.resize(size, 0);
         labels.resize(size, kIgnoredLabel);
         loss_weights.resize(size, 1.0F);

@@ -29,7 +29,7 @@ enum class TokenRecord : uint8_t {
 
 /// All of them, in the order in which they are stored.
 inline constexpr std::initializer_list<TokenRecord> kEveryTokenRecord{
-    TokenRecord::loss, TokenRecord::logprob, TokenRecord::entropy, TokenRecord::logsumexp,
+    TokenRecord::loss,   TokenRecord::logprob,      TokenRecord::entropy,   TokenRecord::logsumexp,
     TokenRecord::margin, TokenRecord::top_logprobs, TokenRecord::label_rank};
 
 /// "loss" and so on.

@@ -83,8 +83,8 @@ public:
     void run(std::span<const Microbatch> microbatches, size_t plan = 0);
     /// A record of the tokens of the last step's microbatches, one microbatch after the other, each
     /// (N) or, of the k likeliest tokens, (2 k, N), with its own N tokens: those that this rank
-    /// gave, on every rank of its pipeline. Collective. UsageError unless StepWork::records asks for
-    /// it.
+    /// gave, on every rank of its pipeline. Collective. UsageError unless StepWork::records asks
+    /// for it.
     [[nodiscard]] std::vector<float> records(TokenRecord record);
 
     /// Id in executor() of the program of the last step or run().
@@ -118,7 +118,7 @@ private:
 
     Communicator& communicator_;
     Mesh mesh_;
-    TokenRecords stored_;  ///< StepWork::records; empty: none
+    TokenRecords stored_;                       ///< StepWork::records; empty: none
     std::vector<size_t> tokens_of_microbatch_;  ///< of the last step
     std::unique_ptr<ModelRank> model_;
     std::unique_ptr<OptimizerStep> optimizer_;  ///< null: gradients or evaluation only

@@ -346,7 +346,8 @@ struct BestOfRow {
     /// Puts a logit in front of all that are less; all lanes call it with the same arguments. An
     /// earlier column with an equal logit stays before it.
     __device__ __forceinline__ void insert(float z, float id_of_z, int lane) {
-        const int place = warp_sum(static_cast<int>(logit[0] >= z) + static_cast<int>(logit[1] >= z));
+        const int place =
+            warp_sum(static_cast<int>(logit[0] >= z) + static_cast<int>(logit[1] >= z));
         const float middle_logit = __shfl_sync(kAll, logit[0], kWarpThreads - 1);
         const float middle_id = __shfl_sync(kAll, id[0], kWarpThreads - 1);
         for (int half = 0; half < 2; ++half) {

@@ -270,7 +270,7 @@ void add_columns(RowState& state, float* z, T* exp_logits, int64_t begin, int64_
                           : exponentials<false, true>(z, state.m, cap, e, count);
         }
         return capped ? exponentials<true, false>(z, state.m, capped_at, e, count)
-                       : exponentials<false, false>(z, state.m, cap, e, count);
+                      : exponentials<false, false>(z, state.m, cap, e, count);
     }();
     state.sum += made.sum;
     if (weighted != nullptr) *weighted += made.weighted;
@@ -355,8 +355,8 @@ void vocabulary_score(Context& ctx, ConstTensor x, ConstTensor w, std::span<cons
         for (int64_t begin = 0; begin < shard.rows; begin += columns) {
             const int64_t count = std::min(columns, shard.rows - begin);
             const Tensor stored = exp_logits.row_range(first, rows);
-            const Tensor z = tile ? Tensor(tile, rows, count, DType::fp32)
-                                  : stored.column_range(begin, count);
+            const Tensor z =
+                tile ? Tensor(tile, rows, count, DType::fp32) : stored.column_range(begin, count);
             gemm(ctx, x.row_range(first, rows), false, w.row_range(begin, count), true, z, false);
             with_type(exp_logits.dtype, [&]<typename T>() {
                 parallel_ranges(ctx, rows, z.size(), [&](int64_t from, int64_t to) {
@@ -436,10 +436,9 @@ void combine_statistics(Context& ctx, ConstTensor by_shard, std::span<const int3
                 if (label < 0) {
                     for (int64_t k = 0; k < numbers; ++k) made[k * tokens] = 0;
                 } else if (wanted[i] == TokenRecord::top_logprobs) {
-                    fold_best(statistics, n, totals, label,
-                              {.logprobs = made,
-                               .ids = made + numbers / 2 * tokens,
-                               .stride = tokens});
+                    fold_best(
+                        statistics, n, totals, label,
+                        {.logprobs = made, .ids = made + numbers / 2 * tokens, .stride = tokens});
                 } else {
                     *made = static_cast<float>(record_of(wanted[i], totals, terms));
                 }
@@ -467,7 +466,8 @@ void label_ranks(Context& ctx, ConstTensor logits, ConstTensor by_shard,
             int32_t before = 0;
 #pragma omp simd reduction(+ : before)
             for (int64_t j = 0; j < lower; ++j) {
-                before += static_cast<int32_t>(z[j] >= own) & static_cast<int32_t>(z[j] > -kInfinity);
+                before +=
+                    static_cast<int32_t>(z[j] >= own) & static_cast<int32_t>(z[j] > -kInfinity);
             }
 #pragma omp simd reduction(+ : before)
             for (int64_t j = lower; j < shard.rows; ++j) before += static_cast<int32_t>(z[j] > own);

@@ -160,10 +160,9 @@ void vocabulary_score(Context& /*ctx*/, ConstTensor x, ConstTensor w,
             const double e = none ? 0 : std::exp(logit - max);
             if (j != label) sum += e;
             if (j != label && e > 0) weighted += e * (logit - max);
-            const double slope =
-                options.caps_later ? 1
-                : e > 0            ? softcap_slope(logit * options.temperature, cap)
-                                   : 0;
+            const double slope = options.caps_later ? 1
+                                 : e > 0 ? softcap_slope(logit * options.temperature, cap)
+                                         : 0;
             set(exp_logits, n, j, j == label ? 0.0 : e * slope);
             if (logits) set(logits, n, j, logit);
         }
@@ -268,12 +267,11 @@ void best_tokens(ConstTensor by_shard, std::span<const int32_t> labels, const Lo
         const int32_t label = labels[static_cast<size_t>(n)];
         for (int64_t i = 0; i < count; ++i) {
             const bool exists = i < std::ssize(ranking);
-            const auto& [logit, id] = exists
-                                          ? ranking[static_cast<size_t>(i)]
-                                          : std::pair(-std::numeric_limits<double>::infinity(),
-                                                      int64_t{-1});
-            const double log_p = id == label ? -totals.negative_log_likelihood()
-                                             : logit - totals.log_normaliser();
+            const auto& [logit, id] =
+                exists ? ranking[static_cast<size_t>(i)]
+                       : std::pair(-std::numeric_limits<double>::infinity(), int64_t{-1});
+            const double log_p =
+                id == label ? -totals.negative_log_likelihood() : logit - totals.log_normaliser();
             const auto at = static_cast<size_t>(i * tokens + n);
             values[at] = label < 0 ? 0.0F : static_cast<float>(log_p);
             values[at + static_cast<size_t>(count * tokens)] =
@@ -376,8 +374,8 @@ void weigh_by_entropy(Context& /*ctx*/, const LossOptions& options, Tensor exp_l
         for (int64_t j = 0; j < exp_logits.cols; ++j) {
             const double e = get(exp_logits, n, j);
             const double log_e = e > 0 ? std::log(e) : 0;
-            const double slope = softcap_slope(
-                (get(factors, n, 3) + log_e) * options.temperature, options.logit_softcap);
+            const double slope = softcap_slope((get(factors, n, 3) + log_e) * options.temperature,
+                                               options.logit_softcap);
             set(exp_logits, n, j,
                 e > 0 ? e * (get(factors, n, 0) + get(factors, n, 2) * log_e) * slope : 0);
         }

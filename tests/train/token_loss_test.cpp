@@ -36,8 +36,13 @@ struct PolicyProblem {
     Batch batch;
     std::vector<std::vector<double>> log_p;  ///< of log_probabilities()
 
-    explicit PolicyProblem(const std::string& family = "llama", int layers = 4)
-        : config(small_family(family, layers, kLength, kVocabulary, false)),
+    explicit PolicyProblem(const std::string& family = "llama", int layers = 4,
+                           float logit_softcap = 0)
+        : config([&] {
+              ModelConfig made = small_family(family, layers, kLength, kVocabulary, false);
+              made.logit_softcap = logit_softcap;
+              return made;
+          }()),
           batch(random_batch(config, 2, 2, 3, 0.2)),
           log_p(log_probabilities(config, batch, initial_weights(config, kSeed))) {
         std::mt19937 random(5);
@@ -189,6 +194,17 @@ TEST(PolicyLoss, WithAnEntropyBonusHasTheGradientsOfTheEntropyInFp64) {
     }
 }
 
+TEST(PolicyLoss, WithAnEntropyBonusHasTheGradientsOfSoftCappedLogitsInFp64) {
+    const PolicyProblem problem("llama", 4, 0.3F);
+    const PolicyLossOptions options{.kl_coefficient = 0.04F, .entropy_coefficient = 0.7F};
+    const Fp64Step expected = expected_step(problem, options);
+    for (const VocabMode mode : kEveryVocabMode) {
+        if (mode == VocabMode::one_barrier) continue;
+        SCOPED_TRACE(to_string(mode));
+        expect_step(step_with(problem, std::make_shared<PolicyLoss>(options), mode, 2), expected);
+    }
+}
+
 TEST(PolicyLoss, HasTheBitsOfOneRankWhereTheVocabularyIsWhole) {
     const PolicyProblem problem("llama", 8);
     const auto loss = std::make_shared<PolicyLoss>(
@@ -235,10 +251,16 @@ TEST(HostTokenLoss, ThatIsTheCrossEntropyHasItsBits) {
     }
 }
 
-/// Sequences with weights and the columns of a PolicyLoss.
+/// Sequences with weights and the columns of a PolicyLoss, of these lengths in turn; `padded`: each
+/// is as long as the longest, and what follows its text has no labels.
 class PolicySamples final : public SampleSource {
 public:
+    explicit PolicySamples(std::vector<int64_t> lengths = {8}, bool padded = false)
+        : lengths_(std::move(lengths)), padded_(padded) {}
     [[nodiscard]] int64_t seq_length() const override { return 8; }
+    [[nodiscard]] int64_t length(int64_t index) const override {
+        return padded_ ? seq_length() : text_length(index);
+    }
     [[nodiscard]] int64_t samples_per_epoch() const override { return 64; }
     [[nodiscard]] SampleForm form() const override { return {.weighs_labels = true, .columns = 3}; }
 
@@ -246,8 +268,8 @@ private:
     void fill(int64_t index, Sample& out) const override {
         std::mt19937 random(static_cast<unsigned>(index));
         std::normal_distribution<float> normal;
-        out.columns.resize(3 * out.tokens.size());
-        for (size_t n = 0; n < out.tokens.size(); ++n) {
+        out.columns.assign(3 * out.tokens.size(), 0);
+        for (size_t n = 0; n < static_cast<size_t>(text_length(index)); ++n) {
             out.tokens[n] = static_cast<int32_t>(random() % 40);
             out.labels[n] = n < 2 ? kIgnoredLabel : static_cast<int32_t>(random() % 40);
             out.columns[n] = normal(random);
@@ -255,6 +277,13 @@ private:
             out.columns[2 * out.tokens.size() + n] = -3.7F + 0.2F * normal(random);
         }
     }
+
+    [[nodiscard]] int64_t text_length(int64_t index) const {
+        return lengths_[static_cast<size_t>(index) % lengths_.size()];
+    }
+
+    std::vector<int64_t> lengths_;
+    bool padded_;
 };
 
 TEST(PolicyLoss, TrainsAlikeOnEveryMesh) {
@@ -289,6 +318,36 @@ TEST(PolicyLoss, TrainsAlikeOnEveryMesh) {
     }
 }
 
+TEST(PolicyLoss, TrainsOnShorterMicrobatchesAsOnPaddedOnes) {
+    const auto train = [](const PolicySamples& samples, std::vector<int64_t> shorter,
+                          const Mesh& mesh, int microbatches) {
+        TrainingSetup setup = setup_on_mesh("1f1b", VocabMode::two_barriers, mesh, 40, [&](int) {
+            ModelConfig config = small_family("llama", 3, 8, 40, false);
+            config.ffn_hidden_size = 32;
+            config.num_query_groups = 2;
+            return config;
+        });
+        setup.steps = 2;
+        setup.samples = &samples;
+        setup.microbatches = microbatches;
+        setup.shorter_lengths = std::move(shorter);
+        setup.loss = std::make_shared<PolicyLoss>(
+            PolicyLossOptions{.kl_coefficient = 0.04F, .entropy_coefficient = 0.01F});
+        return train_on_threads(setup);
+    };
+    const std::vector<int64_t> lengths{5, 8, 4, 4, 5};
+    const Training padded = train(PolicySamples(lengths, true), {}, {.pipeline = 2}, 4);
+    for (const auto& [mesh, microbatches] :
+         {std::pair{Mesh{.pipeline = 2}, 4}, std::pair{Mesh{.pipeline = 2, .data = 2}, 2}}) {
+        const Training found = train(PolicySamples(lengths), {5, 4}, mesh, microbatches);
+        ASSERT_EQ(found.losses.size(), padded.losses.size());
+        for (size_t i = 0; i < found.losses.size(); ++i) {
+            EXPECT_NEAR(found.losses[i], padded.losses[i], 2e-5);
+        }
+        EXPECT_LT(largest_difference(padded.gradients, found.gradients), 2e-4);
+    }
+}
+
 std::string refusal(const std::function<void()>& work) {
     try {
         work();
@@ -307,10 +366,11 @@ TEST(TokenLoss, IsRefusedWhereItsGradientCannotBeMade) {
     EXPECT_THAT(refusal([&] { (void)step_with(problem, bonus, VocabMode::none, 1); }),
                 HasSubstr("which the step's TokenLoss replaces"));
     problem.config.z_loss = 0;
-    problem.config.logit_softcap = 3;
-    EXPECT_THAT(refusal([&] { (void)step_with(problem, bonus, VocabMode::none, 1); }),
-                HasSubstr("are soft-capped, which the gradient of the entropy is not"));
-    problem.config.logit_softcap = 0;
+    const auto of_ranks =
+        std::make_shared<HostTokenLoss>(TokenRecords{TokenRecord::label_rank}, 0,
+                                        [](const TokenLossInput&, const TokenLossOutput&) {});
+    EXPECT_THAT(refusal([&] { (void)step_with(problem, of_ranks, VocabMode::none, 1); }),
+                HasSubstr("reads the record label_rank, which only StepWork::records can ask for"));
     for (auto& columns : problem.batch.columns) columns.resize(columns.size() / 3);
     EXPECT_THAT(refusal([&] { (void)step_with(problem, bonus, VocabMode::none, 1); }),
                 HasSubstr("the loss reads 2 columns of numbers for every token, but microbatch 0 "

@@ -29,6 +29,8 @@ constexpr uint64_t kRecordSeed = 7;
 
 const TokenRecords kWanted{TokenRecord::logprob, TokenRecord::entropy, TokenRecord::logsumexp,
                            TokenRecord::margin};
+const TokenRecords kRankedAndListed =
+    kWanted | TokenRecords{TokenRecord::label_rank} | TokenRecords::best(5);
 
 struct RecordSetup {
     ModelConfig config;
@@ -38,6 +40,7 @@ struct RecordSetup {
     bool training = false;  ///< a step with gradients
     float temperature = 1;
     std::vector<bool> allowed = {};
+    TokenRecords wanted = kRankedAndListed;
 };
 
 using Records = std::map<TokenRecord, std::vector<float>>;
@@ -51,7 +54,7 @@ StepPlan plan_of(const RecordSetup& setup, int microbatches) {
                       .evaluation = !setup.training,
                       .optimizer = false,
                       .training = setup.training,
-                      .records = {.columns = kWanted,
+                      .records = {.columns = setup.wanted,
                                   .temperature = setup.temperature,
                                   .allowed_tokens = setup.allowed}});
 }
@@ -75,10 +78,11 @@ Records records_on_threads(const RecordSetup& setup, const Batch& batch) {
             mine.push_back(one);
         }
         rank.run(mine);
-        for (const TokenRecord record : kWanted.list()) {
+        for (const TokenRecord record : setup.wanted.list()) {
             const std::vector<float> values = rank.records(record);
             const std::lock_guard lock(mutex);
-            const size_t tokens = batch.tokens[0].size();
+            const size_t tokens =
+                batch.tokens[0].size() * static_cast<size_t>(setup.wanted.numbers_of(record));
             ASSERT_EQ(values.size(), mine.size() * tokens);
             std::vector<float>& all = found[record];
             all.resize(batch.tokens.size() * tokens, -1e30F);
@@ -98,13 +102,28 @@ Records records_on_threads(const RecordSetup& setup, const Batch& batch) {
     return found;
 }
 
+/// The ids of all allowed tokens, the likeliest first.
+std::vector<size_t> by_likelihood(const std::vector<double>& z) {
+    std::vector<size_t> ids;
+    for (size_t id = 0; id < z.size(); ++id) {
+        if (!std::isinf(z[id])) ids.push_back(id);
+    }
+    std::ranges::stable_sort(ids, [&](size_t a, size_t b) { return z[a] > z[b]; });
+    return ids;
+}
+
 /// Log Z cannot be told from losses; the others can, at any temperature and for any allowed tokens.
 Records expected_records(const RecordSetup& setup, const Batch& batch,
                          const std::vector<std::vector<double>>& log_p) {
     Records expected;
+    const auto count = static_cast<size_t>(setup.wanted.best_count());
     size_t at = 0;
     for (const std::vector<int32_t>& labels : batch.labels) {
-        for (const int32_t label : labels) {
+        std::vector<float>& lists = expected[TokenRecord::top_logprobs];
+        const size_t lists_begin = lists.size();
+        lists.resize(lists_begin + 2 * count * labels.size());
+        for (size_t n = 0; n < labels.size(); ++n) {
+            const int32_t label = labels[n];
             const std::vector<double>& all = log_p[at++];
             std::vector<double> z;
             for (size_t v = 0; v < all.size(); ++v) {
@@ -119,6 +138,15 @@ Records expected_records(const RecordSetup& setup, const Batch& batch,
             }
             const bool counts = label >= 0;
             const double own = counts ? z[static_cast<size_t>(label)] - log_sum : 0;
+            const std::vector<size_t> ids = by_likelihood(z);
+            const auto place = std::ranges::find(ids, static_cast<size_t>(label)) - ids.begin();
+            expected[TokenRecord::label_rank].push_back(counts ? static_cast<float>(place + 1)
+                                                               : 0.0F);
+            for (size_t k = 0; k < count && counts; ++k) {
+                float* const to = &lists[lists_begin + k * labels.size() + n];
+                to[0] = static_cast<float>(z[ids[k]] - log_sum);
+                to[count * labels.size()] = static_cast<float>(ids[k]);
+            }
             std::ranges::sort(z, std::greater<>());
             const double margin = std::exp(z[0] - log_sum) - std::exp(z[1] - log_sum);
             expected[TokenRecord::logprob].push_back(static_cast<float>(own));
@@ -200,9 +228,77 @@ TEST_F(RecordsOfSteps, FollowTheTemperatureAndTheAllowedTokens) {
     }
 }
 
+TEST_F(RecordsOfSteps, OfBf16ModelsRankAndListTheSameInEveryModeAndByTraining) {
+    RecordSetup setup{.config = config_, .ranks = 2};
+    setup.config.dtype = DType::bf16;
+    const Records found = records_on_threads(setup, batch_);
+    const std::vector<float>& ranks = found.at(TokenRecord::label_rank);
+    const std::vector<float>& lists = found.at(TokenRecord::top_logprobs);
+    const size_t tokens = batch_.tokens[0].size();
+    for (size_t i = 0; i < ranks.size(); ++i) {
+        if (ranks[i] == 0 || ranks[i] > 5) continue;
+        const size_t at = i / tokens * 10 * tokens + i % tokens;
+        const auto place = static_cast<size_t>(ranks[i]) - 1;
+        EXPECT_EQ(lists[at + (5 + place) * tokens],
+                  static_cast<float>(batch_.labels[i / tokens][i % tokens]));
+    }
+    for (const VocabMode mode : kShardedModes) {
+        for (const bool training : {false, true}) {
+            setup.mode = mode;
+            setup.training = training;
+            EXPECT_EQ(records_on_threads(setup, batch_), found) << to_string(mode) << training;
+        }
+    }
+}
+
+TEST_F(RecordsOfSteps, OfMicrobatchesOfSeveralLengthsAreThoseOfEachAlone) {
+    ModelConfig shorter = config_;
+    shorter.seq_length = 4;
+    const Batch part = random_batch(shorter, 2, 2, 8, 0.2);
+    const Batch whole = random_batch(config_, 2, 2, 3, 0.2);
+    const Tensors weights = initial_weights(config_, kRecordSeed);
+    const RecordSetup setup{.config = config_, .ranks = 2};
+    const Records of_part =
+        expected_records(setup, part, log_probabilities(shorter, part, weights));
+    const Records of_whole =
+        expected_records(setup, whole, log_probabilities(config_, whole, weights));
+    StepWork work{.microbatches = 4,
+                  .micro_batch_size = 2,
+                  .evaluation = true,
+                  .optimizer = false,
+                  .training = false,
+                  .records = {.columns = setup.wanted}};
+    work.shorter_lengths = {4};
+    const StepPlan plan = plan_step(config_, {.ranks = 2}, {}, work);
+    World::threads(2, {.timeout_seconds = 30}).run([&](Communicator& world) {
+        const std::unique_ptr<Device> device = make_host_device();
+        TrainedRank rank(world, *device, plan, {.seed = kRecordSeed, .poison_dead_buffers = true});
+        std::vector<Microbatch> mixed;
+        for (size_t j = 0; j < 4; ++j) {
+            mixed.push_back((j % 2 == 0 ? part : whole).microbatches()[j / 2]);
+            mixed.back().index = static_cast<int>(j);
+        }
+        rank.run(mixed);
+        Records found, expected;
+        for (const auto& [record, values] : of_part) {
+            found[record] = rank.records(record);
+            const std::vector<float>& others = of_whole.at(record);
+            for (size_t j = 0; j < 4; ++j) {
+                const std::vector<float>& from = j % 2 == 0 ? values : others;
+                const auto size = static_cast<ptrdiff_t>(from.size() / 2);
+                const auto first = from.begin() + static_cast<ptrdiff_t>(j / 2) * size;
+                expected[record].insert(expected[record].end(), first, first + size);
+            }
+        }
+        expect_records(found, expected);
+    });
+}
+
 TEST_F(RecordsOfSteps, TakeTheMemoryThatIsPlanned) {
-    for (const int ranks : {1, 2}) {
-        const RecordSetup setup{.config = config_, .ranks = ranks, .tensor = ranks};
+    for (const auto& [ranks, wanted] :
+         {std::pair{1, kWanted}, {2, kWanted}, {1, kRankedAndListed}, {2, kRankedAndListed}}) {
+        const RecordSetup setup{
+            .config = config_, .ranks = ranks, .tensor = ranks, .wanted = wanted};
         const StepPlan plan = plan_of(setup, 4);
         StepPlan without = plan;
         without.partition.records.columns = {};
@@ -231,6 +327,8 @@ TEST_F(RecordsOfSteps, ThatAreNotAskedForAreRefused) {
         (void)plan_step(config_, {}, {}, {.evaluation = true, .records = records});
     };
     EXPECT_THROW(plan_with({.temperature = 0}), UsageError);
+    EXPECT_THROW(plan_with({.columns = TokenRecords::best(25)}), UsageError);  // of 24
+    EXPECT_THROW(plan_with({.columns = TokenRecords::best(0)}), UsageError);
     EXPECT_THROW(plan_with({.allowed_tokens = {true}}), UsageError);
     EXPECT_THROW(plan_with({.allowed_tokens = std::vector<bool>(kRecordVocabulary)}), UsageError);
     EXPECT_THROW((void)token_record_from("lossy"), UsageError);

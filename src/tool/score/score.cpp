@@ -16,17 +16,20 @@ namespace vocabpipe::tool {
 
 namespace {
 
-using ScoreArguments = ForwardArguments<TokenScoreOptions>;
+struct ScoreArguments : ForwardArguments<TokenScoreOptions> {
+    int64_t top_logprobs = 0;  ///< 0: no list
+};
 
 void score_tokens_on(Communicator& world, const TokenScoreOptions& options) {
     const TokenScoreTotals totals = score_tokens(world, options);
     if (world.rank() != 0) return;
     std::string means;
-    const std::vector<TokenRecord> records = options.records.columns.list();
-    for (size_t i = 0; i < records.size(); ++i) {
+    size_t next = 0;
+    for (const TokenRecord record : options.records.columns.list()) {
+        if (record == TokenRecord::top_logprobs) continue;  // a list
         char text[64];
-        std::snprintf(text, sizeof text, " %.6f", totals.means[i]);
-        means += ", mean " + std::string(to_string(records[i])) + text;
+        std::snprintf(text, sizeof text, " %.6f", totals.means[next++]);
+        means += ", mean " + std::string(to_string(record)) + text;
     }
     std::printf("%s: %s, %s%s\n", options.output.c_str(), counted(totals.samples, "sample").c_str(),
                 counted(totals.labels, "label").c_str(), means.c_str());
@@ -70,8 +73,14 @@ Command score_command() {
                                                 },
                                             .get = [&records] { return text_of(records.columns); }},
                                .help = "Numbers of a token, separated by commas: loss, logprob, "
-                                       "entropy, logsumexp, margin",
+                                       "entropy, logsumexp, margin, label_rank",
                                .unit = "NAMES"},
+                              {.names = "--top-logprobs",
+                               .value = &o->top_logprobs,
+                               .help = "Also the K likeliest tokens of every place, with their "
+                                       "log-probabilities",
+                               .unit = "K",
+                               .range = between(0, TokenRecords::kMostBest)},
                               {.names = "--temperature",
                                .value = &records.temperature,
                                .help = "Divides the logits",
@@ -85,7 +94,12 @@ Command score_command() {
                    forward_schedule_flags(o->options),
                    launch_flags(o->launch),
                    forward_device_flags(o->device, o->options)},
-         .run = [o](const GivenFlags&) { run_forward(*o, score_tokens_on); }},
+         .run =
+             [o](const GivenFlags&) {
+                 TokenRecords& columns = o->options.records.columns;
+                 if (o->top_logprobs > 0) columns = columns | TokenRecords::best(o->top_logprobs);
+                 run_forward(*o, score_tokens_on);
+             }},
         o->launch);
 }
 

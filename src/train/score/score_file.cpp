@@ -9,8 +9,14 @@
 
 namespace vocabpipe {
 
-void check_score_file_name(const std::string& path) {
-    if (path.ends_with(".npy") || path.ends_with(".safetensors")) return;
+void check_score_file_name(const std::string& path, const TokenRecords& records) {
+    if (path.ends_with(".safetensors")) return;
+    if (path.ends_with(".npy")) {
+        if (!records.has(TokenRecord::top_logprobs)) return;
+        throw UsageError("--output " + path +
+                         ": a .npy file holds one kind of numbers, but lists of tokens have ids "
+                         "as well; name a .safetensors file, or leave out --top-logprobs");
+    }
     throw UsageError("--output " + path +
                      ": must end in .npy or .safetensors, which names the format");
 }
@@ -18,9 +24,16 @@ void check_score_file_name(const std::string& path) {
 std::unique_ptr<TensorOutput> open_score_file(Communicator& world, const std::string& path,
                                               const TokenRecords& records, int64_t samples,
                                               int64_t seq_length) {
-    check_score_file_name(path);
+    check_score_file_name(path, records);
     std::vector<StoredTensor> tensors;
     for (const TokenRecord record : records.list()) {
+        if (record == TokenRecord::top_logprobs) {
+            const std::vector<int64_t> shape{samples, seq_length, records.best_count()};
+            tensors.push_back(
+                {.name = std::string(to_string(record)), .type = StoredType::F32, .shape = shape});
+            tensors.push_back({.name = kTopIds, .type = StoredType::I32, .shape = shape});
+            continue;
+        }
         tensors.push_back({.name = std::string(to_string(record)),
                            .type = StoredType::F32,
                            .shape = {samples, seq_length}});

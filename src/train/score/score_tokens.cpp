@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <cmath>
 #include <memory>
+#include <numeric>
 #include <span>
 #include <string>
 #include <vector>
@@ -30,9 +31,16 @@ public:
           wanted_(options.records.columns.list()),
           file_(open_score_file(run.world(), options.output, options.records.columns, run.count(),
                                 run.shape().seq_length)),
-          sums_(wanted_.size()) {}
+          sums_(static_cast<size_t>(std::ranges::count_if(
+              wanted_, [&](TokenRecord one) { return one != TokenRecord::top_logprobs; }))) {}
 
-    /// Writes the rows of the step that began with microbatch `first`.
+    /// Takes what only all ranks together have of the last step. Collective.
+    void gather() {
+        if (made_.has(TokenRecord::label_rank)) {
+            ranks_ = run_.rank().records(TokenRecord::label_rank);
+        }
+    }
+    /// Writes the rows of the step that began with microbatch `first`, after gather().
     void write(int64_t first) {
         const EvaluationShape& shape = run_.shape();
         const int rank = run_.world().rank();
@@ -63,30 +71,62 @@ public:
     }
 
 private:
-    void write_row(int64_t row, int64_t sample) {
+    /// A number of a sequence's tokens, `number` from 0 among all that are made.
+    [[nodiscard]] std::span<const float> values_of(int64_t row, int64_t number) const {
         const EvaluationShape& shape = run_.shape();
+        const int64_t first = row / shape.micro_batch_size * made_.size();
+        const int64_t at = (first + number) * shape.micro_batch_size + row % shape.micro_batch_size;
         const auto length = static_cast<size_t>(shape.seq_length);
+        return std::span(values_).subspan(static_cast<size_t>(at) * length, length);
+    }
+    /// A record of one number.
+    [[nodiscard]] std::span<const float> values_of(int64_t row, TokenRecord record) const {
+        if (record != TokenRecord::label_rank) return values_of(row, made_.index_of(record));
+        const auto length = static_cast<size_t>(run_.shape().seq_length);
+        return std::span(ranks_).subspan(static_cast<size_t>(row) * length, length);
+    }
+    void write_row(int64_t row, int64_t sample) {
         labels_ += batch_.labels(row).count;
-        for (size_t i = 0; i < wanted_.size(); ++i) {
-            const int64_t of_microbatch = row / shape.micro_batch_size * made_.size();
-            const int64_t at =
-                (of_microbatch + made_.index_of(wanted_[i])) * shape.micro_batch_size +
-                row % shape.micro_batch_size;
-            const auto values =
-                std::span<const float>(values_).subspan(static_cast<size_t>(at) * length, length);
-            for (const float value : values) {
-                // A label that is not allowed has -infinity.
-                if (std::isnan(value)) {
-                    throw Error(ExitCode::not_finite,
-                                "sample " + std::to_string(sample) + ": record " +
-                                    std::string(to_string(wanted_[i])) +
-                                    " is not a number: the model's training has diverged; load an "
-                                    "earlier step");
-                }
-                sums_[i] += double{value};
+        size_t single = 0;
+        for (const TokenRecord record : wanted_) {
+            if (record == TokenRecord::top_logprobs) {
+                write_list(row, sample);
+                continue;
             }
-            file_->write(std::string(to_string(wanted_[i])), sample * shape.seq_length, values);
+            const std::span<const float> values = values_of(row, record);
+            check(values, sample, record);
+            sums_[single++] += std::accumulate(values.begin(), values.end(), 0.0);
+            file_->write(std::string(to_string(record)), sample * run_.shape().seq_length, values);
         }
+    }
+    void write_list(int64_t row, int64_t sample) {
+        const int64_t length = run_.shape().seq_length;
+        const int64_t count = made_.best_count();
+        std::vector<float> logprobs(static_cast<size_t>(length * count));
+        std::vector<int32_t> ids(logprobs.size());
+        for (int64_t k = 0; k < count; ++k) {
+            const int64_t first = made_.index_of(TokenRecord::top_logprobs);
+            const std::span<const float> values = values_of(row, first + k);
+            const std::span<const float> names = values_of(row, first + count + k);
+            check(values, sample, TokenRecord::top_logprobs);
+            for (int64_t n = 0; n < length; ++n) {
+                const auto to = static_cast<size_t>(n * count + k);
+                logprobs[to] = values[static_cast<size_t>(n)];
+                ids[to] = static_cast<int32_t>(names[static_cast<size_t>(n)]);
+            }
+        }
+        const int64_t at = sample * length * count;
+        file_->write(std::string(to_string(TokenRecord::top_logprobs)), at,
+                     std::span<const float>(logprobs));
+        file_->write(kTopIds, at, std::span<const int32_t>(ids));
+    }
+    /// A label that is not allowed has -infinity.
+    static void check(std::span<const float> values, int64_t sample, TokenRecord record) {
+        if (std::ranges::none_of(values, [](float value) { return std::isnan(value); })) return;
+        throw Error(
+            ExitCode::not_finite,
+            "sample " + std::to_string(sample) + ": record " + std::string(to_string(record)) +
+                " is not a number: the model's training has diverged; load an earlier step");
     }
 
     ForwardRun& run_;
@@ -95,7 +135,8 @@ private:
     std::vector<TokenRecord> wanted_;
     std::unique_ptr<TensorOutput> file_;
     std::vector<float> values_;  ///< of the last step
-    std::vector<double> sums_;   ///< [record wanted]
+    std::vector<float> ranks_;   ///< TokenRecord::label_rank of the last step
+    std::vector<double> sums_;   ///< [record of one number]
     int64_t labels_ = 0;
 };
 
@@ -103,7 +144,7 @@ private:
 
 TokenScoreTotals score_tokens(Communicator& world, const TokenScoreOptions& options) {
     world.agree([&] {
-        check_score_file_name(options.output);
+        check_score_file_name(options.output, options.records.columns);
         if (options.records.columns.empty()) {
             throw UsageError("--records: names none; use at least one");
         }
@@ -112,6 +153,7 @@ TokenScoreTotals score_tokens(Communicator& world, const TokenScoreOptions& opti
     for (const TokenRecord record : options.records.columns.list()) {
         names += " " + std::string(to_string(record));
     }
+    names += " " + std::to_string(options.records.columns.best_count());
     ForwardRun run(world, options,
                    {.output = table_output(),
                     .records = options.records,
@@ -133,6 +175,7 @@ TokenScoreTotals score_tokens(Communicator& world, const TokenScoreOptions& opti
                 output->evaluate_next_step(run.shape().micro_batch_size);
             }
             run.rank().run(batch.microbatches());
+            rows.gather();
         },
         [&] { rows.write(running); });
     rows.publish();

@@ -18,8 +18,9 @@ struct TokenScoreOptions : ForwardOptions {
 /// Summary of a file of records.
 struct TokenScoreTotals {
     int64_t samples = 0;
-    int64_t labels = 0;         ///< tokens whose label counts
-    std::vector<double> means;  ///< over them, of each record in the order of TokenRecords
+    int64_t labels = 0;  ///< tokens whose label counts
+    /// Over them, of each record of one number, in the order of TokenRecords.
+    std::vector<double> means;
 };
 
 /// Writes the records of every token of the training data under a saved model (open_score_file()).

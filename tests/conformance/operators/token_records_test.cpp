@@ -49,10 +49,9 @@ protected:
                                                 : asked);
             const auto words = up(problem.allowed_in(shards.back()));
             options.allowed = all_allowed ? nullptr : words.data();
-            ops().vocabulary_score(ctx, x, up(rows_of(problem.w, first, rows, 3)), labels,
-                                   shards.back(), options, exp_logits,
-                                   statistics.view().row_range(k * tokens, tokens), logits.back(),
-                                   space);
+            ops().vocabulary_score(
+                ctx, x, up(rows_of(problem.w, first, rows, 3)), labels, shards.back(), options,
+                exp_logits, statistics.view().row_range(k * tokens, tokens), logits.back(), space);
             found.exp_logits.push_back(exp_logits.download());
             first += rows;
         }
@@ -127,8 +126,8 @@ TEST_P(TokenRecordsOf, RankTheLabelAmongAllTokensInFp64) {
         for (int64_t n = 0; n < c.tokens; ++n) {
             const int32_t label = problem.labels[static_cast<size_t>(n)];
             const auto tokens = ranked(problem, n);
-            const auto at = std::ranges::find(tokens, int64_t{label},
-                                              &std::pair<double, int64_t>::second);
+            const auto at =
+                std::ranges::find(tokens, int64_t{label}, &std::pair<double, int64_t>::second);
             const double expected = label < 0 ? 0 : static_cast<double>(at - tokens.begin() + 1);
             EXPECT_EQ(found.ranks[static_cast<size_t>(n)], expected) << c.name << ", token " << n;
             if (label < 0 || at == tokens.begin()) continue;
@@ -157,8 +156,8 @@ TEST_P(TokenRecordsOf, ListTheLikeliestTokensInTheOrderOfFp64) {
         const RecordsCase& c = records_cases()[i];
         const RecordsProblem problem(c, i);
         const int64_t count = std::min<int64_t>(c.vocab(), i % 3 == 0 ? 64 : i % 3 == 1 ? 5 : 33);
-        const TokenRecords records = TokenRecords::best(count) |
-                                     TokenRecords{TokenRecord::loss, TokenRecord::logprob};
+        const TokenRecords records =
+            TokenRecords::best(count) | TokenRecords{TokenRecord::loss, TokenRecord::logprob};
         const RecordsFound found = score(problem, records, c.shard_rows, ctx());
         const auto number = [&](int64_t row, int64_t n) {
             return found.records[static_cast<size_t>(row * c.tokens + n)];
@@ -200,8 +199,8 @@ TEST_P(TokenRecordsOf, ListTheSameTokensHoweverTheVocabularyIsSharded) {
     const RecordsFound one = score(problem, records, whole.shard_rows, ctx());
     const RecordsFound many = score(problem, records, {1, 0, 700, 2000, 100}, ctx());
     const auto ids = static_cast<ptrdiff_t>((1 + 64) * whole.tokens);
-    EXPECT_TRUE(std::equal(one.records.begin() + ids, one.records.end(),
-                           many.records.begin() + ids));
+    EXPECT_TRUE(
+        std::equal(one.records.begin() + ids, one.records.end(), many.records.begin() + ids));
     EXPECT_EQ(one.ranks, many.ranks);
 }
 
@@ -299,8 +298,9 @@ TEST_P(TokenRecordsArguments, NeedTheirColumns) {
                             with_list),
                  UsageError);
     const auto counts = up(std::vector<float>(4));
-    EXPECT_THROW(ops().label_ranks(ctx(), poison(4, 19, DType::fp32), narrow, labels, shard, counts),
-                 UsageError);
+    EXPECT_THROW(
+        ops().label_ranks(ctx(), poison(4, 19, DType::fp32), narrow, labels, shard, counts),
+        UsageError);
 }
 
 INSTANTIATE_TEST_SUITE_P(Devices, TokenRecordsArguments,

@@ -68,8 +68,8 @@ Outputs run_shards(const Problem& problem, const std::vector<int64_t>& shard_row
                 ctx, static_cast<ConstTensor>(x).row_range(begin, count), w[k],
                 labels.span().subspan(static_cast<size_t>(begin), static_cast<size_t>(count)),
                 shards[k], problem.options, exp_logits[k].view().row_range(begin, count),
-                statistics.view().row_range(static_cast<int64_t>(k) * tokens + begin, count),
-                {}, space);
+                statistics.view().row_range(static_cast<int64_t>(k) * tokens + begin, count), {},
+                space);
         }
         ctx.take_part_of(0);
         if (!mode.two_barriers) cuda::vocabulary_input_product(ctx, exp_logits[k], w[k], u[k]);

@@ -11,6 +11,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <cstring>
 #include <span>
@@ -199,10 +200,48 @@ TEST_F(ScoreCommand, WritesTheSameRecordsOnThreadsAndUnderMpirunAndInEitherForma
     EXPECT_EQ(read_file(path("replicas.npy")), read_file(path("alone.npy")));
 }
 
+TEST_F(ScoreCommand, WritesTheLikeliestTokensAndTheRankOfTheLabel) {
+    const std::string arguments =
+        "--records logprob,label_rank --top-logprobs 64 --micro-batch-size 3 --output ";
+    const Outcome made = score_tokens("--ranks 2 " + arguments + "top.safetensors");
+    ASSERT_EQ(made.exit_code, 0) << made.error;
+    EXPECT_THAT(made.output, AllOf(HasSubstr("mean logprob -"), HasSubstr("mean label_rank ")));
+    ASSERT_EQ(score_tokens(arguments + "top2.safetensors", mpirun(2)).exit_code, 0);
+    EXPECT_EQ(read_file(path("top.safetensors")), read_file(path("top2.safetensors")));
+    const TensorInput tensors(path("top.safetensors"), {"vocabpipe records 1"});
+    std::vector<float> logprob(49 * 16), rank(logprob.size()), best(logprob.size() * 64);
+    std::vector<int32_t> ids(best.size());
+    tensors.read(tensors.at("logprob", StoredType::F32, 2), 0, std::span(logprob));
+    tensors.read(tensors.at("label_rank", StoredType::F32, 2), 0, std::span(rank));
+    tensors.read(tensors.at("top_logprobs", StoredType::F32, 3), 0, std::span(best));
+    tensors.read(tensors.at("top_ids", StoredType::I32, 3), 0, std::span(ids));
+    int found = 0;
+    for (size_t n = 0; n < rank.size(); ++n) {
+        // In the list at the label's rank is the label, with its log-probability.
+        const auto place = static_cast<size_t>(rank[n]);
+        ASSERT_GE(place, 1U);
+        ASSERT_LE(place, 257U);
+        double sum = 0;
+        for (size_t k = 0; k < 64; ++k) {
+            sum += std::exp(double{best[n * 64 + k]});
+            ASSERT_TRUE(ids[n * 64 + k] >= 0 && ids[n * 64 + k] < 257);
+            ASSERT_LE(best[n * 64 + k], k > 0 ? best[n * 64 + k - 1] : 0);
+        }
+        EXPECT_LT(sum, 1 + 1e-5);
+        if (place > 64) continue;
+        ++found;
+        EXPECT_EQ(best[n * 64 + place - 1], logprob[n]);
+    }
+    EXPECT_GT(found, 300);
+}
+
 TEST_F(ScoreCommand, RefusesRecordsThatAreNone) {
     for (const auto& [arguments, message] :
          {std::pair{"--output r.csv", "--output r.csv: must end in .npy or .safetensors"},
           std::pair{"--records logprob,ranks --output bad.npy", "record ranks: use loss, logprob"},
+          std::pair{"--top-logprobs 65 --output r.safetensors", "--top-logprobs 65"},
+          std::pair{"--top-logprobs 2 --output r.npy", "name a .safetensors file"},
+          std::pair{"--records top_logprobs --output r.safetensors", "set 1 to 64"},
           std::pair{"--temperature 0 --output bad.npy", "--temperature 0"}}) {
         const auto before = folder_->names();
         const Outcome refused = score_tokens(arguments);
