@@ -33,7 +33,10 @@ struct ModelConfig {
     /// With learned positions their rows, which limit seq_length; with rotary ones the trained
     /// length, which does not.
     int64_t max_position_embeddings = 64;
-    int64_t vocab_size = 256;   ///< V, without padding
+    int64_t vocab_size = 256;  ///< V, without padding
+    /// D, depths of multi-token prediction: layers that predict the tokens after the next one
+    /// (DeepSeek-V3, arXiv 2412.19437, section 2.2).
+    int mtp_num_layers = 0;
     bool tied = true;           ///< input and output layer share their weight
     DType dtype = DType::fp32;  ///< type of weights and activations; sums and moments are fp32
 
@@ -84,6 +87,8 @@ struct ModelConfig {
     [[nodiscard]] int64_t rotary_dimension() const {
         return rotary_channels > 0 ? rotary_channels : head_size();
     }
+    /// 1 + D, rows of the output layer for each token: of the next token, and of each depth.
+    [[nodiscard]] int predicted_tokens() const { return 1 + mtp_num_layers; }
     /// Columns of one head that rotary positions rotate, in pairs.
     [[nodiscard]] int64_t rotary_size() const {
         return rotary_dimension() + rotary_dimension() % 2;

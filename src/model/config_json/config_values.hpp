@@ -15,6 +15,10 @@ namespace vocabpipe {
 inline constexpr int64_t kMostPositions = int64_t{1} << 31;
 inline constexpr int64_t kWidest = int64_t{1} << 24;
 inline constexpr int64_t kMostHeads = int64_t{1} << 16;
+inline constexpr int kMostDepths = 64;  // of multi-token prediction
+
+/// Depths of multi-token prediction, in files of every family.
+inline constexpr const char* kPredictedKey = "num_nextn_predict_layers";
 
 /// Reads a config.json of a family. A key that is null counts as left out, as in transformers.
 /// InputFileErrors name file, key, value and limit.

@@ -69,6 +69,9 @@ ModelConfig parse_model_config(std::string_view text, const std::string& path) {
     c.hidden_size = file.width(keys.hidden);
     c.num_attention_heads = json.at(keys.heads).integer(1, kMostHeads);
     c.vocab_size = json.at("vocab_size").integer(1, INT32_MAX);
+    if (const auto depths = file.given(kPredictedKey)) {
+        c.mtp_num_layers = static_cast<int>(depths->integer(0, kMostDepths));
+    }
     set_family(c, family.name);
     refuse_others(file);
     c.tied = file.flag("tie_word_embeddings", family.defaults.tied);
@@ -99,6 +102,7 @@ std::string print_model_config(const ModelConfig& c) {
     json[keys.positions] = c.max_position_embeddings;
     json[keys.hidden] = c.hidden_size;
     json[keys.layers] = c.num_layers;
+    if (c.mtp_num_layers > 0) json[kPredictedKey] = c.mtp_num_layers;
     json[keys.heads] = c.num_attention_heads;
     json[keys.ffn] = c.ffn_hidden_size;
     json[keys.activation] = activation_name(c.activation);

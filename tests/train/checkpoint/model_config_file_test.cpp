@@ -281,6 +281,18 @@ TEST(ModelConfigFile, PrintsWhatItReadsOfEveryFamilyAndScaling) {
     EXPECT_THAT(print_model_config(ModelConfig{}), HasSubstr("\"layer_norm_epsilon\": 1e-05"));
 }
 
+TEST(ModelConfigFile, ReadsAndPrintsDepthsOfMultiTokenPrediction) {
+    for (const json& without : {gpt2(), rotary("llama")}) {
+        EXPECT_EQ(parsed(without).mtp_num_layers, 0);
+        EXPECT_FALSE(printed(parsed(without)).contains("num_nextn_predict_layers"));
+        const ModelConfig two = parsed(with(without, "num_nextn_predict_layers", 2));
+        EXPECT_EQ(two.mtp_num_layers, 2);
+        EXPECT_EQ(printed(two).at("num_nextn_predict_layers"), 2);
+        EXPECT_THAT(refused(with(without, "num_nextn_predict_layers", -1)),
+                    HasSubstr("num_nextn_predict_layers"));
+    }
+}
+
 TEST(ModelConfigFile, IsFoundInItsFolder) {
     const TempFolder folder;
     write_file(folder / "config.json", rotary("qwen3").dump());
