@@ -57,7 +57,10 @@ struct LengthSizes {
 /// Sizes of everything that moves or lives in a step: the model's side of the memory plan.
 struct StepSizes {
     int64_t tokens = 0;  ///< N, tokens per microbatch of the longest sequences, of one context rank
-    int64_t hidden = 0;  ///< h
+    /// 1 + D: rows of the last stage's output for each token. Those of the next token come first,
+    /// then those of each depth of multi-token prediction; tensor ranks have each their own so.
+    int64_t predicted_tokens = 1;
+    int64_t hidden = 0;              ///< h
     DType dtype = DType::fp32;       ///< of activations, boundaries and exp_logits
     std::vector<StageBytes> stages;  ///< [global stage] for N tokens
     std::vector<ShardBytes> shards;  ///< [rank] for N tokens
@@ -92,6 +95,8 @@ struct StepSizes {
     }
     /// Rows of a boundary of the longest sequences on one rank.
     [[nodiscard]] int64_t boundary_rows() const { return tokens / tensor; }
+    /// Rows of X, which are those of the logits, of the longest sequences; of all tensor ranks.
+    [[nodiscard]] int64_t output_rows() const { return tokens * predicted_tokens; }
     /// Entry of length_of_microbatch.
     [[nodiscard]] size_t length_of(int microbatch) const {
         return length_of_microbatch.empty()

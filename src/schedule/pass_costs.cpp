@@ -44,32 +44,35 @@ PassCosts PassCosts::of(const CostModel& costs, const StepSizes& sizes, const Sc
         if (at == ranks.end() || *at != root) ranks.insert(at, root);
         return Group{std::move(ranks), root};
     };
-    const auto sum_to_root = [&](const std::vector<int>& owners, int root, int64_t element) {
+    const auto sum_to_root = [&](const std::vector<int>& owners, int root, int64_t all,
+                                 int64_t element) {
         const auto count = static_cast<int64_t>(owners.size());
         const int64_t row = sizes.hidden * size_of(sizes.dtype);
-        const int64_t rows = (sizes.tokens + count - 1) / count;  // of the largest block
-        return costs.transfer_ns(Do::all_to_all, {owners, -1},
-                                 sizes.tokens * sizes.hidden * element) +
+        const int64_t rows = (all + count - 1) / count;  // of the largest block
+        return costs.transfer_ns(Do::all_to_all, {owners, -1}, all * sizes.hidden * element) +
                costs.local_ns(Do::ordered_sum, rows * sizes.hidden * element * count + rows * row) +
                costs.transfer_ns(Do::gather, with_root(owners, root), rows * row);
     };
     const int first = schedule.rank_of_stage.front();
     const int last = schedule.rank_of_stage.back();
     if (const std::vector<int> out = schedule.output.owners(); out.size() > 1) {
-        const int64_t statistics = sizes.tokens * sizes.statistics * 4;
+        const int64_t rows = sizes.output_rows();
+        const int64_t statistics = rows * sizes.statistics * 4;
         // With one barrier combine_softmax also completes the gradient of X. Reading the logits for
         // the ranks of labels is not priced: no plan of training has them.
         const int64_t completed = schedule.barriers == Barriers::one ? sizes.hidden : 0;
-        result.c0 = costs.transfer_ns(Do::broadcast, with_root(out, last), boundary);
+        result.c0 = costs.transfer_ns(Do::broadcast, with_root(out, last),
+                                      boundary * sizes.predicted_tokens);
         result.c1 =
             costs.transfer_ns(Do::all_gather, {out, -1}, statistics) +
             costs.local_ns(Do::combine_softmax, statistics * static_cast<int64_t>(out.size()) +
-                                                    sizes.tokens * (sizes.factors + completed) * 4);
-        result.reduce = sum_to_root(out, last, 4);
+                                                    rows * (sizes.factors + completed) * 4);
+        result.reduce = sum_to_root(out, last, rows, 4);
     }
     if (const std::vector<int> in = schedule.input.owners(); in.size() > 1) {
         result.gradient = costs.transfer_ns(Do::broadcast, with_root(in, first), boundary);
-        result.reduce = std::max(result.reduce, sum_to_root(in, first, size_of(sizes.dtype)));
+        result.reduce =
+            std::max(result.reduce, sum_to_root(in, first, sizes.tokens, size_of(sizes.dtype)));
     }
     return result;
 }

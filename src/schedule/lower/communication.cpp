@@ -28,12 +28,11 @@ uint32_t sum_natively(StepGraph& step, const Sum& sum) {
     Graph& graph = step.graph;
     const Reduction& reduction = graph.reduction(step.of(sum.microbatch).dealt[sum.reduction]);
     const bool converts = reduction.partial != reduction.result;
-    const uint32_t total = converts
-                               ? graph.add_buffer(sum.root,
-                                                  step.of(sum.microbatch).tokens * reduction.cols *
-                                                      size_of(reduction.partial),
-                                                  Purpose::partial_sums)
-                               : sum.into;
+    const uint32_t total = converts ? graph.add_buffer(sum.root,
+                                                       reduction.first_row.back() * reduction.cols *
+                                                           size_of(reduction.partial),
+                                                       Purpose::partial_sums)
+                                    : sum.into;
     const uint16_t members = graph.group({sum.owners, sum.root});
     const uint32_t node = graph.add_node(Do::reduce);
     for (size_t i = 0; i < sum.owners.size(); ++i) {
@@ -160,7 +159,7 @@ void add_message(StepGraph& step, const Endpoint& from, const Endpoint& to, Lane
 }
 
 Copies add_broadcast(StepGraph& step, const Endpoint& from, const std::vector<int>& owners,
-                     uint32_t microbatch, Purpose purpose, bool streamed) {
+                     int64_t bytes, uint32_t microbatch, Purpose purpose, bool streamed) {
     Graph& graph = step.graph;
     Copies copies{std::vector<uint32_t>(owners.size(), from.buffer), from.node};
     if (owners.size() == 1 && owners.front() == from.rank) return copies;
@@ -169,7 +168,7 @@ Copies add_broadcast(StepGraph& step, const Endpoint& from, const std::vector<in
     copies.arrived = graph.add_node(Do::broadcast);
     for (const int rank : members.ranks) {
         const uint32_t copy =
-            rank == from.rank ? from.buffer : step.add_boundary(rank, microbatch, purpose);
+            rank == from.rank ? from.buffer : graph.add_buffer(rank, bytes, purpose);
         Part& part =
             graph.add_part<Do::broadcast>(copies.arrived, rank, microbatch, {.message = copy});
         part.group = index;
@@ -183,10 +182,11 @@ Copies add_broadcast(StepGraph& step, const Endpoint& from, const std::vector<in
     return copies;
 }
 
-Endpoint gather_rows(StepGraph& step, const Endpoint& own, uint32_t microbatch, Purpose purpose) {
+Endpoint gather_rows(StepGraph& step, const Endpoint& own, int64_t bytes, uint32_t microbatch,
+                     Purpose purpose) {
     if (step.sizes.tensor == 1) return own;
     Graph& graph = step.graph;
-    const uint32_t all = step.add_whole(own.rank, microbatch, purpose);
+    const uint32_t all = graph.add_buffer(own.rank, bytes * step.sizes.tensor, purpose);
     const uint32_t node = graph.add_node(Do::all_gather);
     graph.add_part<Do::all_gather>(node, own.rank, microbatch, {.mine = own.buffer, .all = all})
         .group = graph.group({{own.rank}, -1, Axis::tensor});

@@ -28,15 +28,16 @@ struct Copies {
     std::vector<uint32_t> buffers;  ///< [owner]
     uint32_t arrived = kNoNode;     ///< the node after which each owner has it
 };
-/// Sends `from` to every other rank of `owners`; `streamed`: beginning with its first rows.
+/// Sends the `bytes` of `from` to every other rank of `owners`; `streamed`: beginning with its
+/// first rows.
 [[nodiscard]] Copies add_broadcast(StepGraph& step, const Endpoint& from,
-                                   const std::vector<int>& owners, uint32_t microbatch,
-                                   Purpose purpose, bool streamed = false);
+                                   const std::vector<int>& owners, int64_t bytes,
+                                   uint32_t microbatch, Purpose purpose, bool streamed = false);
 
-/// Gathers the parts of all tensor ranks on each of them, complete after the returned node; without
-/// tensor ranks it returns `own`.
-[[nodiscard]] Endpoint gather_rows(StepGraph& step, const Endpoint& own, uint32_t microbatch,
-                                   Purpose purpose);
+/// Gathers the parts of all tensor ranks, of `bytes` each, on each of them, complete after the
+/// returned node; without tensor ranks it returns `own`.
+[[nodiscard]] Endpoint gather_rows(StepGraph& step, const Endpoint& own, int64_t bytes,
+                                   uint32_t microbatch, Purpose purpose);
 
 /// A sum of partial rows, one from every owner.
 struct Sum {

@@ -50,6 +50,7 @@ void check_length(const Schedule& schedule, int tensor, int64_t tokens, size_t s
 void check_sizes(const Schedule& schedule, const StepSizes& sizes, const Mesh& mesh,
                  const LowerOptions& options) {
     expect(sizes.hidden >= 1, "hidden size must be at least 1");
+    expect(sizes.predicted_tokens >= 1, "predicted tokens must be at least 1");
     expect(!schedule.input.owners().empty() && !schedule.output.owners().empty(),
            "the input and the output layer need at least one row each");
     check_length(schedule, sizes.tensor, sizes.tokens, sizes.stages.size(), sizes.shards.size());

@@ -17,10 +17,11 @@ Reduction row_blocks(const StepSizes& sizes, int64_t rows, size_t members, DType
     return reduction;
 }
 
-/// A reduction of N rows with one block for every tensor rank of every owner, from the rows of its
-/// slice. In the rows, blocks of one slice are consecutive; in the group, members of one owner are.
-Reduction slice_blocks(const StepSizes& sizes, int64_t tokens, size_t owners, DType partial) {
-    const int64_t rows = tokens / sizes.tensor;
+/// A reduction of `all` rows with one block for every tensor rank of every owner, from the rows of
+/// its slice. In the rows, blocks of one slice are consecutive; in the group, members of one owner
+/// are.
+Reduction slice_blocks(const StepSizes& sizes, int64_t all, size_t owners, DType partial) {
+    const int64_t rows = all / sizes.tensor;
     const Reduction of_slice = row_blocks(sizes, rows, owners, partial);
     if (sizes.tensor == 1) return of_slice;
     Reduction reduction{{}, sizes.hidden, partial, sizes.dtype, {}};
@@ -60,10 +61,14 @@ StepGraph::StepGraph(const Schedule& of, const StepSizes& with, const LowerOptio
 void StepGraph::add_length(int64_t tokens, std::span<const StageBytes> stages,
                            std::span<const ShardBytes> shards) {
     const int64_t rows = tokens / sizes.tensor;
+    const int64_t output_rows = tokens * sizes.predicted_tokens;
+    const int64_t row_bytes = sizes.hidden * size_of(sizes.dtype);
     LengthGraph length{.tokens = tokens,
+                       .output_rows = output_rows,
                        .stages = stages,
                        .shards = shards,
-                       .boundary_bytes = rows * sizes.hidden * size_of(sizes.dtype)};
+                       .boundary_bytes = rows * row_bytes,
+                       .output_bytes = output_rows / sizes.tensor * row_bytes};
     if (sizes.tensor == 1) {
         length.pieces = static_cast<uint8_t>(TileMap::even(tokens, 1, options.pieces).pieces(0));
     }
@@ -71,13 +76,15 @@ void StepGraph::add_length(int64_t tokens, std::span<const StageBytes> stages,
         reduction.embeds = embeds;
         return graph.add_reduction(std::move(reduction));
     };
-    length.dealt = {add(slice_blocks(sizes, tokens, output_owners.size(), DType::fp32), false),
+    length.dealt = {add(slice_blocks(sizes, output_rows, output_owners.size(), DType::fp32), false),
                     add(slice_blocks(sizes, tokens, input_owners.size(), sizes.dtype), true)};
-    length.conversion = add(row_blocks(sizes, tokens, 1, DType::fp32), false);
+    length.conversion = add(row_blocks(sizes, output_rows, 1, DType::fp32), false);
     length.collected = length.dealt;
     if (sizes.tensor > 1) {
-        length.collected = {add(row_blocks(sizes, rows, output_owners.size(), DType::fp32), false),
-                            add(row_blocks(sizes, rows, input_owners.size(), sizes.dtype), true)};
+        length.collected = {
+            add(row_blocks(sizes, output_rows / sizes.tensor, output_owners.size(), DType::fp32),
+                false),
+            add(row_blocks(sizes, rows, input_owners.size(), sizes.dtype), true)};
     }
     lengths.push_back(length);
 }

@@ -16,9 +16,11 @@ namespace vocabpipe::lowering {
 /// What StepGraph holds for microbatches of one length.
 struct LengthGraph {
     int64_t tokens = 0;                  ///< N
+    int64_t output_rows = 0;             ///< N (1 + D), rows of X
     std::span<const StageBytes> stages;  ///< [global stage]
     std::span<const ShardBytes> shards;  ///< [rank]
     int64_t boundary_bytes = 0;          ///< N / t * h * size of the run's type
+    int64_t output_bytes = 0;            ///< of a rank's rows of X, and of their gradient
     /// Pieces of a boundary: options.pieces, or fewer. 1 with tensor ranks, whose passes have
     /// pieces of their own.
     uint8_t pieces = 1;
@@ -47,7 +49,11 @@ struct StepGraph {
                                         Purpose purpose = Purpose::boundary) {
         return graph.add_buffer(rank, of(microbatch).boundary_bytes, purpose);
     }
-    /// The same for the rows of all tensor ranks.
+    /// A rank's rows of X, or their gradient.
+    [[nodiscard]] uint32_t add_output(int rank, uint32_t microbatch, Purpose purpose) {
+        return graph.add_buffer(rank, of(microbatch).output_bytes, purpose);
+    }
+    /// A boundary with the rows of all tensor ranks.
     [[nodiscard]] uint32_t add_whole(int rank, uint32_t microbatch, Purpose purpose) {
         return graph.add_buffer(rank, of(microbatch).boundary_bytes * sizes.tensor, purpose);
     }

@@ -20,8 +20,8 @@ uint32_t TransformerFlow::forward(uint32_t j, uint32_t x) {
     const int last = step_.schedule.stages - 1;
     for (int s = 0; s <= last; ++s) {
         const int rank = step_.rank_of(s);
-        const uint32_t y =
-            step_.add_boundary(rank, j, s == last ? Purpose::vocabulary : Purpose::boundary);
+        const uint32_t y = s == last ? step_.add_output(rank, j, Purpose::vocabulary)
+                                     : step_.add_boundary(rank, j);
         const Activations made = forward_stage(s, j, x, y);
         if (step_.backward) activations_.push_back(made);
         if (s == last) return y;

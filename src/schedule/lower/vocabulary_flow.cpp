@@ -18,7 +18,8 @@ public:
           j_(microbatch),
           one_barrier_(step.schedule.barriers == Barriers::one),
           of_length_(step.of(microbatch)),
-          statistics_bytes_(of_length_.tokens * step.sizes.statistics * 4),
+          statistics_bytes_(of_length_.output_rows * step.sizes.statistics * 4),
+          streamed_(step.sizes.predicted_tokens == 1),
           shards_(step.output_owners.size()) {}
 
     uint32_t build(uint32_t x) {
@@ -50,17 +51,18 @@ private:
     void score(uint32_t x) {
         const int last_stage = step_.schedule.stages - 1;
         const uint32_t made = step_.passes.of_stage(Op::F, last_stage, j_);
-        const Copies copies = add_broadcast(step_, {step_.last_rank, x, made}, step_.output_owners,
-                                            j_, Purpose::vocabulary, true);
-        const int64_t gradient_bytes = of_length_.tokens * step_.sizes.hidden * 4;
+        const Copies copies =
+            add_broadcast(step_, {step_.last_rank, x, made}, step_.output_owners,
+                          of_length_.output_bytes, j_, Purpose::vocabulary, streamed_);
+        const int64_t gradient_bytes = of_length_.output_rows * step_.sizes.hidden * 4;
         for (size_t i = 0; i < shards_.size(); ++i) {
             Shard& shard = shards_[i];
             shard.rank = step_.output_owners[i];
             const ShardBytes& bytes = of_length_.shards[static_cast<size_t>(shard.rank)];
             const bool made_here = shard.rank == step_.last_rank;
             const Endpoint all = gather_rows(
-                step_, {shard.rank, copies.buffers[i], made_here ? made : copies.arrived}, j_,
-                Purpose::vocabulary);
+                step_, {shard.rank, copies.buffers[i], made_here ? made : copies.arrived},
+                of_length_.output_bytes, j_, Purpose::vocabulary);
             shard.x = all.buffer;
             shard.scored = step_.passes.of_rank(Op::S, shard.rank, j_);
             shard.exp_logits = add_vocabulary(shard.rank, bytes.exp_logits);
@@ -69,7 +71,7 @@ private:
             if (made_here || all.node != copies.arrived) {
                 graph_.add_edge(all.node, shard.scored);
             } else {
-                step_.add_stream(copies.arrived, shard.scored);
+                step_.add_stream(copies.arrived, shard.scored, streamed_);
             }
             graph_.set_operands<Op::S>(
                 shard.scored,
@@ -104,7 +106,7 @@ private:
     /// Softmax factors on every shard, and T.
     void combine() {
         const uint16_t members = graph_.group({step_.output_owners, -1, step_.shards});
-        const int64_t factors_bytes = of_length_.tokens * step_.sizes.factors * 4;
+        const int64_t factors_bytes = of_length_.output_rows * step_.sizes.factors * 4;
         for (Shard& shard : shards_) {
             const uint32_t factors =
                 step_.backward ? add_vocabulary(shard.rank, factors_bytes) : kNoBuffer;
@@ -135,10 +137,10 @@ private:
 
     /// C2.
     uint32_t sum_input_gradients() {
-        const uint32_t dy = step_.add_boundary(step_.last_rank, j_);
+        const uint32_t dy = step_.add_output(step_.last_rank, j_, Purpose::boundary);
         Sum sum{.reduction = kOutputReduction,
                 .owners = step_.output_owners,
-                .streamed = !one_barrier_,
+                .streamed = !one_barrier_ && streamed_,
                 .root = step_.last_rank,
                 .into = dy,
                 .microbatch = j_};
@@ -157,6 +159,8 @@ private:
     const bool one_barrier_;
     const LengthGraph& of_length_;
     const int64_t statistics_bytes_;
+    /// Pieces of a boundary are rows of tokens; rows of several predicted tokens travel whole.
+    const bool streamed_;
     std::vector<Shard> shards_;  ///< [owner]
 };
 
@@ -189,14 +193,14 @@ uint32_t add_output_layer(StepGraph& step, uint32_t j, uint32_t x) {
 
 void add_embedding_gradient(StepGraph& step, uint32_t j, uint32_t dx) {
     const uint32_t made = step.passes.backward(0, j);
-    const Copies copies =
-        add_broadcast(step, {step.first_rank, dx, made}, step.input_owners, j, Purpose::boundary);
+    const Copies copies = add_broadcast(step, {step.first_rank, dx, made}, step.input_owners,
+                                        step.of(j).boundary_bytes, j, Purpose::boundary);
     for (size_t i = 0; i < step.input_owners.size(); ++i) {
         const int rank = step.input_owners[i];
         const uint32_t pass = step.passes.of_rank(Op::G, rank, j);
         const Endpoint all = gather_rows(
-            step, {rank, copies.buffers[i], rank == step.first_rank ? made : copies.arrived}, j,
-            Purpose::boundary);
+            step, {rank, copies.buffers[i], rank == step.first_rank ? made : copies.arrived},
+            step.of(j).boundary_bytes, j, Purpose::boundary);
         step.graph.set_operands<Op::G>(pass, {.gradient = all.buffer});
         step.graph.add_edge(all.node, pass);
     }
