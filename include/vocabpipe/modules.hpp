@@ -24,9 +24,11 @@ struct Microbatch {
     int64_t sequences = 0;   ///< sequences
     int64_t seq_length = 0;  ///< tokens per sequence; of a context rank its own (ContextCut)
     std::span<const int32_t> tokens;  ///< (N)
-    std::span<const int32_t> labels;  ///< (N); negative: ignored
-    /// g (N): d(total loss) / d(loss of the token): the label's weight / sum of all weights of the
-    /// step, 0 where ignored.
+    /// (P N), P = StepSizes::predicted_tokens: of the next token, then of each one after it;
+    /// negative: ignored.
+    std::span<const int32_t> labels;
+    /// g (P N): d(total loss) / d(loss of the token): the label's weight / sum of all weights of
+    /// the step, 0 where ignored.
     std::span<const float> loss_gradient;
     /// Sum of g; set where g is not in the memory of the host. With context ranks it must be set:
     /// the sum over the tokens of all of them.
@@ -98,6 +100,10 @@ using Bytes = std::span<std::byte>;
 struct Activations {
     Bytes saved;       ///< StageBytes::saved: lives from F on
     Bytes recomputed;  ///< StageBytes::recomputed: scratch of F where R makes it again
+    // With StepSizes::predicted_tokens above 1, of the last stage; else empty.
+    ConstTensor embedded = {};  ///< F: (N, h), the microbatch's embedded tokens
+    /// B and I: (N, h), where the gradient of `embedded` goes. Empty where nobody needs it.
+    Tensor embedded_gradient = {};
 };
 
 /// The transformer layers of one stage.
@@ -111,7 +117,8 @@ public:
     [[nodiscard]] virtual StageBytes bytes() const = 0;
     /// All weights of the stage.
     [[nodiscard]] virtual std::span<Parameter> parameters() = 0;
-    /// x, y (N, h) in the run's type; fills all of `activations`.
+    /// x, y (N, h) in the run's type; fills all of `activations`. With P = predicted_tokens of
+    /// StepSizes above 1, y of the last stage is (P N, h), and so is dy below.
     virtual void forward(Context& ctx, const Microbatch& microbatch, ConstTensor x, Tensor y,
                          Activations activations, Bytes workspace) = 0;
     /// R: fills activations.recomputed with the same bits as F, from x and activations.saved.
@@ -148,7 +155,8 @@ public:
     [[nodiscard]] virtual std::span<Parameter> parameters() = 0;
     /// E: out (N, h) = embeddings of the tokens in this shard, 0 for the others.
     virtual void embed(Context& ctx, const Microbatch& microbatch, Tensor out) = 0;
-    /// G: adds dy (N, h) to the rows' gradients, or sets them (accumulate false) to it.
+    /// G: adds dy (N, h) to the rows' gradients, or sets them (accumulate false) to it. With
+    /// depths of multi-token prediction it is called once more, for their gradient.
     virtual void gradient(Context& ctx, const Microbatch& microbatch, ConstTensor dy,
                           bool accumulate) = 0;
     /// Reduce, where this rank also has the output rows of a tied weight: adds
@@ -170,6 +178,9 @@ public:
     /// tokens its share of the mean loss. Equal on every rank with output rows. In the device's
     /// memory; empty if the layer computes no loss.
     [[nodiscard]] virtual std::span<const double> losses() const { return {}; }
+    /// [depth][microbatch] The same for the rows of each depth of multi-token prediction, which
+    /// losses() does not count. Empty without depths and in evaluations.
+    [[nodiscard]] virtual std::span<const double> depth_losses() const { return {}; }
     /// With StepWork::records the R numbers of ModelPartition::made_records() for every token of
     /// the running step: fp32 (microbatches R, N), in the device's memory. Row j R + i is number i
     /// of microbatch j, in the order of TokenRecords. A microbatch of M < N tokens has R rows of M

@@ -36,8 +36,10 @@ void PassRunner::run_pass(const Action& action, const Pass& pass) {
     switch (pass.op) {
         case Op::F: {
             const auto o = operands<Op::F>(action);
-            stage->forward(context_, mb(), m.boundary(o.x), m.boundary(o.y),
-                           activations(o.saved, o.recomputed), m.bytes(o.workspace));
+            Activations made = activations(o.saved, o.recomputed);
+            made.embedded = m.boundary(o.embedded);
+            stage->forward(context_, mb(), m.boundary(o.x), m.boundary(o.y), made,
+                           m.bytes(o.workspace));
             break;
         }
         case Op::R: {
@@ -49,15 +51,15 @@ void PassRunner::run_pass(const Action& action, const Pass& pass) {
         case Op::B: {
             const auto o = operands<Op::B>(action);
             stage->backward(context_, mb(), m.boundary(o.dy), m.boundary(o.x),
-                            activations(o.saved, o.recomputed), m.boundary(o.dx),
-                            m.bytes(o.workspace), action.accumulate);
+                            activations(o.saved, o.recomputed, o.embedded_gradient),
+                            m.boundary(o.dx), m.bytes(o.workspace), action.accumulate);
             break;
         }
         case Op::I: {
             const auto o = operands<Op::I>(action);
             stage->backward_input(context_, mb(), m.boundary(o.dy), m.boundary(o.x),
-                                  activations(o.saved, o.recomputed), m.boundary(o.dx),
-                                  m.bytes(o.for_weight), m.bytes(o.workspace));
+                                  activations(o.saved, o.recomputed, o.embedded_gradient),
+                                  m.boundary(o.dx), m.bytes(o.for_weight), m.bytes(o.workspace));
             break;
         }
         case Op::W: {
@@ -70,10 +72,13 @@ void PassRunner::run_pass(const Action& action, const Pass& pass) {
         case Op::E:
             modules_.input->embed(context_, mb(), m.boundary(operands<Op::E>(action).embedded));
             break;
-        case Op::G:
-            modules_.input->gradient(context_, mb(), m.boundary(operands<Op::G>(action).gradient),
-                                     action.accumulate);
+        case Op::G: {
+            const auto o = operands<Op::G>(action);
+            modules_.input->gradient(context_, mb(), m.boundary(o.gradient), action.accumulate);
+            if (o.of_depths == kNoBuffer) break;
+            modules_.input->gradient(context_, mb(), m.boundary(o.of_depths), true);
             break;
+        }
         case Op::S:
             score(operands<Op::S>(action), mb());
             break;

@@ -42,6 +42,13 @@ private:
     [[nodiscard]] Activations activations(uint32_t saved, uint32_t recomputed) const {
         return {.saved = memory_.bytes(saved), .recomputed = memory_.bytes(recomputed)};
     }
+    /// With the gradient of embedded tokens, or kNoBuffer.
+    [[nodiscard]] Activations activations(uint32_t saved, uint32_t recomputed,
+                                          uint32_t embedded_gradient) const {
+        Activations all = activations(saved, recomputed);
+        all.embedded_gradient = memory_.boundary(embedded_gradient);
+        return all;
+    }
 
     Context& context_;
     const RankModules& modules_;

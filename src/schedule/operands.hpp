@@ -16,8 +16,10 @@
 namespace vocabpipe {
 
 // The members of these structs are ids of buffers of the rank's program, in the order in which
-// Program::operands stores them; kNoBuffer stands for a buffer that the action does not need. What
-// a communication does with each of them, on which ranks, is said at Do.
+// Program::operands stores them; kNoBuffer stands for a buffer that the action does not need. The
+// last kOptional ids are not stored where they are kNoBuffer, so that most programs are as they
+// would be without them. What a communication does with each of them, on which ranks, is said at
+// Do.
 
 /// The buffers that one member of a communication sends and receives.
 struct SentAndReceived {
@@ -92,6 +94,8 @@ struct ForwardOperands {  ///< F
     uint32_t saved = kNoBuffer;
     uint32_t recomputed = kNoBuffer;
     uint32_t workspace = kNoBuffer;
+    uint32_t embedded = kNoBuffer;  ///< of a stage with depths of multi-token prediction
+    static constexpr size_t kOptional = 1;
 };
 struct RecomputeOperands {  ///< R
     uint32_t x = kNoBuffer;
@@ -106,6 +110,8 @@ struct BackwardOperands {  ///< B
     uint32_t recomputed = kNoBuffer;
     uint32_t dx = kNoBuffer;
     uint32_t workspace = kNoBuffer;
+    uint32_t embedded_gradient = kNoBuffer;  ///< of a stage with depths
+    static constexpr size_t kOptional = 1;
 };
 struct InputBackwardOperands {  ///< I
     uint32_t dy = kNoBuffer;
@@ -115,6 +121,8 @@ struct InputBackwardOperands {  ///< I
     uint32_t dx = kNoBuffer;
     uint32_t for_weight = kNoBuffer;
     uint32_t workspace = kNoBuffer;
+    uint32_t embedded_gradient = kNoBuffer;  ///< of a stage with depths
+    static constexpr size_t kOptional = 1;
 };
 struct WeightBackwardOperands {  ///< W
     uint32_t x = kNoBuffer;
@@ -128,6 +136,8 @@ struct EmbedOperands {  ///< E
 };
 struct EmbedGradientOperands {  ///< G
     uint32_t gradient = kNoBuffer;
+    uint32_t of_depths = kNoBuffer;  ///< that of the depths of multi-token prediction
+    static constexpr size_t kOptional = 1;
 };
 struct ScoreOperands {  ///< S
     uint32_t x = kNoBuffer;
@@ -155,7 +165,7 @@ struct UpdateOperands {            ///< Update
 
 // --- storing -------------------------------------------------------------------------------------
 
-inline constexpr size_t kMostOperands = 7;
+inline constexpr size_t kMostOperands = 8;
 
 template <typename T>
 inline constexpr size_t kOperandCount = sizeof(T) / sizeof(uint32_t);

@@ -86,7 +86,7 @@ struct ActionRow {
             traits.operands = kOperandCount<Struct>;
         }
         if constexpr (requires(Struct s) { s.moved(); }) {
-            constexpr std::array<uint32_t, kMostOperands> numbers{0, 1, 2, 3, 4, 5, 6};
+            constexpr std::array<uint32_t, kMostOperands> numbers{0, 1, 2, 3, 4, 5, 6, 7};
             traits.places = read_operands<Struct>(numbers).moved();
         }
     }

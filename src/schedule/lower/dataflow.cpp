@@ -112,12 +112,15 @@ Dataflow build(const Schedule& schedule, const StepSizes& sizes, const CostModel
     StepGraph step(schedule, sizes, options);
     TransformerFlow stages(step);
     for (uint32_t j = 0; j < step.microbatches; ++j) {
-        const uint32_t embedded = add_embedding(step, j);
-        const uint32_t x = stages.forward(j, embedded);
+        const Embedded embedded = add_embedding(step, j);
+        const uint32_t x = stages.forward(j, embedded.x, embedded.for_depths);
         const uint32_t dy = add_output_layer(step, j, x);
         if (!step.backward) continue;
-        const uint32_t dx = stages.backward(j, dy);
-        if (schedule.embedding_gradient) add_embedding_gradient(step, j, dx);
+        const uint32_t of_depths = sizes.predicted_tokens > 1 && schedule.embedding_gradient
+                                       ? step.add_boundary(step.last_rank, j)
+                                       : kNoBuffer;
+        const uint32_t dx = stages.backward(j, dy, of_depths);
+        if (schedule.embedding_gradient) add_embedding_gradient(step, j, dx, of_depths);
     }
     if (step.backward) add_end_of_step(step);
     std::vector<int> pieces;

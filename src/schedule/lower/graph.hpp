@@ -83,7 +83,11 @@ private:
     template <typename T>
     static void set(Part& part, const T& operands) {
         const auto ids = stored(operands);
-        part.operand_count = static_cast<uint8_t>(ids.size());
+        size_t count = ids.size();
+        if constexpr (requires { T::kOptional; }) {
+            while (count > ids.size() - T::kOptional && ids[count - 1] == kNoBuffer) --count;
+        }
+        part.operand_count = static_cast<uint8_t>(count);
         std::copy(ids.begin(), ids.end(), part.operands.begin());
     }
     [[nodiscard]] const Part& first_part(uint32_t node) const {

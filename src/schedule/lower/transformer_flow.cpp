@@ -16,13 +16,13 @@ uint32_t TransformerFlow::hand_on(const Endpoint& made, int to_rank, uint32_t to
 
 // --- forward -------------------------------------------------------------------------------------
 
-uint32_t TransformerFlow::forward(uint32_t j, uint32_t x) {
+uint32_t TransformerFlow::forward(uint32_t j, uint32_t x, uint32_t embedded) {
     const int last = step_.schedule.stages - 1;
     for (int s = 0; s <= last; ++s) {
         const int rank = step_.rank_of(s);
         const uint32_t y = s == last ? step_.add_output(rank, j, Purpose::vocabulary)
                                      : step_.add_boundary(rank, j);
-        const Activations made = forward_stage(s, j, x, y);
+        const Activations made = forward_stage(s, j, x, y, s == last ? embedded : kNoBuffer);
         if (step_.backward) activations_.push_back(made);
         if (s == last) return y;
         x = hand_on({rank, y, step_.passes.of_stage(Op::F, s, j)}, step_.rank_of(s + 1),
@@ -32,7 +32,7 @@ uint32_t TransformerFlow::forward(uint32_t j, uint32_t x) {
 }
 
 TransformerFlow::Activations TransformerFlow::forward_stage(int s, uint32_t j, uint32_t x,
-                                                            uint32_t y) {
+                                                            uint32_t y, uint32_t embedded) {
     Graph& graph = step_.graph;
     const StageBytes& bytes = step_.of(j).stages[static_cast<size_t>(s)];
     const int rank = step_.rank_of(s);
@@ -47,7 +47,8 @@ TransformerFlow::Activations TransformerFlow::forward_stage(int s, uint32_t j, u
                                .y = y,
                                .saved = saved,
                                .recomputed = recomputed,
-                               .workspace = step_.add_workspace(rank, bytes.forward_workspace)});
+                               .workspace = step_.add_workspace(rank, bytes.forward_workspace),
+                               .embedded = embedded});
     if (recomputes) {
         recomputed = graph.add_buffer(rank, bytes.recomputed, Purpose::activation);
         graph.set_operands<Op::R>(
@@ -61,12 +62,13 @@ TransformerFlow::Activations TransformerFlow::forward_stage(int s, uint32_t j, u
 
 // --- backward ------------------------------------------------------------------------------------
 
-uint32_t TransformerFlow::backward(uint32_t j, uint32_t dy) {
+uint32_t TransformerFlow::backward(uint32_t j, uint32_t dy, uint32_t embedded_gradient) {
     const int first = step_.schedule.first_backward;
-    for (int s = step_.schedule.stages - 1; s >= first; --s) {
+    const int last = step_.schedule.stages - 1;
+    for (int s = last; s >= first; --s) {
         const int rank = step_.rank_of(s);
         const uint32_t dx = step_.add_boundary(rank, j);
-        backward_stage(s, j, dy, dx);
+        backward_stage(s, j, dy, dx, s == last ? embedded_gradient : kNoBuffer);
         dy = s == first ? dx
                         : hand_on({rank, dx, step_.passes.backward(s, j)}, step_.rank_of(s - 1),
                                   step_.passes.backward(s - 1, j), Lane::backward, j);
@@ -74,7 +76,8 @@ uint32_t TransformerFlow::backward(uint32_t j, uint32_t dy) {
     return dy;
 }
 
-void TransformerFlow::backward_stage(int s, uint32_t j, uint32_t dy, uint32_t dx) {
+void TransformerFlow::backward_stage(int s, uint32_t j, uint32_t dy, uint32_t dx,
+                                     uint32_t embedded_gradient) {
     Graph& graph = step_.graph;
     const StageBytes& bytes = step_.of(j).stages[static_cast<size_t>(s)];
     const int rank = step_.rank_of(s);
@@ -91,7 +94,8 @@ void TransformerFlow::backward_stage(int s, uint32_t j, uint32_t dy, uint32_t dx
                    .recomputed = made.recomputed,
                    .dx = dx,
                    .for_weight = for_weight,
-                   .workspace = step_.add_workspace(rank, bytes.input_gradient_workspace)});
+                   .workspace = step_.add_workspace(rank, bytes.input_gradient_workspace),
+                   .embedded_gradient = embedded_gradient});
         const uint32_t weight = step_.passes.of_stage(Op::W, s, j);
         graph.set_operands<Op::W>(
             weight, {.x = made.x,
@@ -101,13 +105,14 @@ void TransformerFlow::backward_stage(int s, uint32_t j, uint32_t dy, uint32_t dx
                      .workspace = step_.add_workspace(rank, bytes.weight_gradient_workspace)});
         graph.add_edge(node, weight);
     } else {
-        graph.set_operands<Op::B>(
-            node, {.dy = dy,
-                   .x = made.x,
-                   .saved = made.saved,
-                   .recomputed = made.recomputed,
-                   .dx = dx,
-                   .workspace = step_.add_workspace(rank, bytes.backward_workspace)});
+        graph.set_operands<Op::B>(node,
+                                  {.dy = dy,
+                                   .x = made.x,
+                                   .saved = made.saved,
+                                   .recomputed = made.recomputed,
+                                   .dx = dx,
+                                   .workspace = step_.add_workspace(rank, bytes.backward_workspace),
+                                   .embedded_gradient = embedded_gradient});
     }
     graph.add_edge(step_.passes.of_stage(Op::F, s, j), node);
 }

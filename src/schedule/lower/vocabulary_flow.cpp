@@ -166,7 +166,7 @@ private:
 
 }  // namespace
 
-uint32_t add_embedding(StepGraph& step, uint32_t j) {
+Embedded add_embedding(StepGraph& step, uint32_t j) {
     const uint32_t x = step.add_boundary(step.first_rank, j);
     const bool direct = step.input_owners.size() == 1 &&
                         step.input_owners.front() == step.first_rank && step.sizes.tensor == 1;
@@ -184,25 +184,41 @@ uint32_t add_embedding(StepGraph& step, uint32_t j) {
     }
     const uint32_t embedded = direct ? sum.producers.front() : add_sum(step, sum);
     step.graph.add_edge(embedded, step.passes.of_stage(Op::F, 0, j));
-    return x;
+    if (step.sizes.predicted_tokens == 1) return {.x = x};
+    const Copies copies = add_broadcast(step, {step.first_rank, x, embedded}, {step.last_rank},
+                                        step.of(j).boundary_bytes, j, Purpose::boundary);
+    step.graph.add_edge(copies.arrived, step.passes.of_stage(Op::F, step.schedule.stages - 1, j));
+    return {.x = x, .for_depths = copies.buffers.front()};
 }
 
 uint32_t add_output_layer(StepGraph& step, uint32_t j, uint32_t x) {
     return OutputLayerFlow(step, j).build(x);
 }
 
-void add_embedding_gradient(StepGraph& step, uint32_t j, uint32_t dx) {
-    const uint32_t made = step.passes.backward(0, j);
-    const Copies copies = add_broadcast(step, {step.first_rank, dx, made}, step.input_owners,
-                                        step.of(j).boundary_bytes, j, Purpose::boundary);
+void add_embedding_gradient(StepGraph& step, uint32_t j, uint32_t dx, uint32_t of_depths) {
+    const int64_t bytes = step.of(j).boundary_bytes;
+    const Endpoint of_stages{step.first_rank, dx, step.passes.backward(0, j)};
+    const Endpoint of_last{step.last_rank, of_depths,
+                           step.passes.backward(step.schedule.stages - 1, j)};
+    const auto send = [&](const Endpoint& made) {
+        return add_broadcast(step, made, step.input_owners, bytes, j, Purpose::boundary);
+    };
+    // The gradient of the depths is there first.
+    const Copies depths = of_depths == kNoBuffer ? Copies() : send(of_last);
+    const Copies stages = send(of_stages);
     for (size_t i = 0; i < step.input_owners.size(); ++i) {
         const int rank = step.input_owners[i];
         const uint32_t pass = step.passes.of_rank(Op::G, rank, j);
-        const Endpoint all = gather_rows(
-            step, {rank, copies.buffers[i], rank == step.first_rank ? made : copies.arrived},
-            step.of(j).boundary_bytes, j, Purpose::boundary);
-        step.graph.set_operands<Op::G>(pass, {.gradient = all.buffer});
-        step.graph.add_edge(all.node, pass);
+        const auto arrive = [&](const Endpoint& made, const Copies& copies) {
+            const Endpoint all = gather_rows(
+                step, {rank, copies.buffers[i], rank == made.rank ? made.node : copies.arrived},
+                bytes, j, Purpose::boundary);
+            step.graph.add_edge(all.node, pass);
+            return all.buffer;
+        };
+        const uint32_t second = of_depths == kNoBuffer ? kNoBuffer : arrive(of_last, depths);
+        step.graph.set_operands<Op::G>(
+            pass, {.gradient = arrive(of_stages, stages), .of_depths = second});
     }
 }
 
