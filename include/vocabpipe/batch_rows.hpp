@@ -2,6 +2,7 @@
 #pragma once
 
 #include "vocabpipe/context_cut.hpp"
+#include "vocabpipe/model_config.hpp"
 #include "vocabpipe/modules.hpp"
 #include "vocabpipe/sample_source.hpp"
 
@@ -12,14 +13,27 @@
 
 namespace vocabpipe {
 
+/// The tokens after the next one that a model predicts (multi-token prediction).
+struct LaterTokens {
+    int depths = 0;    ///< D; default: none
+    float weight = 0;  ///< of the loss of one depth (ModelConfig::mtp_loss_weight())
+};
+/// Those of the model.
+[[nodiscard]] inline LaterTokens later_tokens(const ModelConfig& model) {
+    return {.depths = model.mtp_num_layers, .weight = model.mtp_loss_weight()};
+}
+
 /// Samples as the sequences of microbatches, and of every sequence the tokens of a context rank.
 /// Row j * micro_batch_size + i is sequence i of microbatch j. All sequences of a microbatch are
-/// equally long.
+/// equally long. With depths, the labels of a microbatch are those of the next token, then those of
+/// depth k = 1 .. D: label i is label i + k of the sequence, and ignored where the sequence or the
+/// document of token i ends before.
 class BatchRows {
 public:
     /// `form`: of all samples that will be put in; `cut`: of the longest sequences;
-    /// `micro_batch_size`: sequences.
-    BatchRows(const SampleForm& form, const ContextCut& cut, int64_t micro_batch_size);
+    /// `micro_batch_size`: sequences. UsageError for `later` tokens and a cut of several ranks.
+    BatchRows(const SampleForm& form, const ContextCut& cut, int64_t micro_batch_size,
+              const LaterTokens& later = {});
     BatchRows(const BatchRows&) = delete;
     BatchRows& operator=(const BatchRows&) = delete;
 
@@ -54,11 +68,19 @@ private:
         return first_tokens_[j] + row % micro_batch_size_ * microbatches_[j].seq_length;
     }
     void put_columns(int64_t row, const Sample& sample);
+    void put_later_labels(int64_t row);
+    /// Where the labels of the next tokens of a row are among all labels.
+    [[nodiscard]] int64_t first_label_of(int64_t row) const {
+        const size_t j = microbatch_of(row);
+        return first_of(row) + first_tokens_[j] * later_.depths;
+    }
 
     SampleForm form_;
     ContextCut cut_;
     int64_t micro_batch_size_;
-    std::vector<int32_t> tokens_, labels_;  ///< all rows, one after the other; likewise below
+    LaterTokens later_;
+    std::vector<int32_t> tokens_;  ///< all rows, one after the other; likewise below
+    std::vector<int32_t> labels_;  ///< of a microbatch (1 + D, N), then of the next
     std::vector<float> loss_gradients_;
     std::vector<int32_t> first_visible_;  ///< empty unless documents are separate
     std::vector<int32_t> positions_;      ///< empty unless they begin anew with documents

@@ -78,6 +78,9 @@ struct ModelConfig {
     float init_std = 0.02F;     ///< standard deviation of the initial weights
     float label_smoothing = 0;  ///< share of the loss spread evenly over all rows; 0: none
     float z_loss = 0;           ///< coefficient of (log Z)^2 in the loss; 0: none
+    /// lambda: what the mean loss of the depths of multi-token prediction counts in the loss;
+    /// Megatron's default.
+    float mtp_loss_scaling_factor = 0.1F;
 
     /// d, columns of one head.
     [[nodiscard]] int64_t head_size() const {
@@ -89,6 +92,11 @@ struct ModelConfig {
     }
     /// 1 + D, rows of the output layer for each token: of the next token, and of each depth.
     [[nodiscard]] int predicted_tokens() const { return 1 + mtp_num_layers; }
+    /// lambda / D: what the loss of one depth counts in the loss; 0 without depths.
+    [[nodiscard]] float mtp_loss_weight() const {
+        return mtp_num_layers == 0 ? 0
+                                   : mtp_loss_scaling_factor / static_cast<float>(mtp_num_layers);
+    }
     /// Columns of one head that rotary positions rotate, in pairs.
     [[nodiscard]] int64_t rotary_size() const {
         return rotary_dimension() + rotary_dimension() % 2;

@@ -89,12 +89,17 @@ struct ModelPartition {
 };
 
 /// Doubles that every rank reports at the end of a step: a sum of squares per logical parameter,
-/// then loss and a request to stop, then Operators::sum_routing() of every layer with experts.
+/// then loss and a request to stop, then the loss of each depth of multi-token prediction, then
+/// Operators::sum_routing() of every layer with experts.
 struct ReportEntries {
     int64_t squares = 0;  ///< logical parameters
     int64_t routers = 0;  ///< entries of all layers with experts; 0 on ranks without the layer
+    int64_t depths = 0;   ///< depths of multi-token prediction
+    /// The first entry of depths, and of routers.
+    [[nodiscard]] int64_t first_depth() const { return squares + 2; }
+    [[nodiscard]] int64_t first_router() const { return first_depth() + depths; }
     /// Entries of one rank.
-    [[nodiscard]] int64_t count() const { return squares + 2 + routers; }
+    [[nodiscard]] int64_t count() const { return first_router() + routers; }
     /// Bytes of one rank's report.
     [[nodiscard]] int64_t bytes() const { return count() * static_cast<int64_t>(sizeof(double)); }
 };
@@ -173,10 +178,10 @@ private:
     Mesh mesh_;
     Device& device_;
     std::unique_ptr<ParameterStore> store_;
-    std::unique_ptr<RotaryTables> rotary_;                   ///< for all stages
-    std::unique_ptr<RouterSums> router_sums_;                ///< of experts in training, or null
-    std::vector<std::unique_ptr<TransformerStage>> stages_;  ///< [global stage], null elsewhere
-    std::vector<std::unique_ptr<StageModule>> replaced_;     ///< [global stage], mostly null
+    std::unique_ptr<RotaryTables> rotary_;                ///< for all stages
+    std::unique_ptr<RouterSums> router_sums_;             ///< of experts in training, or null
+    std::vector<std::unique_ptr<StageModule>> stages_;    ///< [global stage], null elsewhere
+    std::vector<std::unique_ptr<StageModule>> replaced_;  ///< [global stage], mostly null
     std::unique_ptr<InputLayer> input_;
     std::vector<std::unique_ptr<OutputLayer>> outputs_;  ///< the last one counts
 };

@@ -52,6 +52,10 @@ struct StepResult {
     bool updated = false;      ///< false: no counted token, or loss or norm not finite
     double stop_requests = 0;  ///< sum of StepStart::stop_request over the ranks
     std::optional<RouterResult> routers = {};  ///< none: a model without experts
+    /// [depth] of multi-token prediction: sum over its labels of weight * loss, divided by the sum
+    /// of the weights of all labels of the next token, as in DeepSeek-V3 (section 2.2). `loss` does
+    /// not count them.
+    std::vector<double> depth_losses = {};
 
     /// Whether both loss and norm are numbers.
     [[nodiscard]] bool finite() const { return std::isfinite(loss) && std::isfinite(grad_norm); }
@@ -90,12 +94,15 @@ private:
     template <typename T>
     [[nodiscard]] std::span<T> sums_of_layer(std::span<T> all, size_t routed_layer) const;
     [[nodiscard]] std::optional<RouterResult> router_result() const;
+    [[nodiscard]] std::vector<double> depth_losses() const;
+    [[nodiscard]] std::span<double> depth_sums() const;
 
     ModelRank& model_;
     bool reports_loss_ = false;  ///< lowest rank with output rows
     OptimizerOptions options_;
     DeviceMemory memory_;   ///< one StepScalars
     DeviceMemory routers_;  ///< router_sums()
+    DeviceMemory depths_;   ///< losses of the depths, weighted as in the step's loss
     std::vector<kernels::AdamWTensor> tensors_;
     std::vector<int> routed_layers_;  ///< layers of the model with experts
     std::vector<CorrectionBias> correction_biases_;

@@ -28,6 +28,7 @@ struct StepBatchOptions {
     int context = 1;               ///< Mesh::context
     /// For samples of several lengths. Empty: in the order of their numbers.
     ArrangeSamples arrange = {};
+    LaterTokens later = {};  ///< of a model with depths; default: none
 };
 
 /// The microbatches of one step that a replica trains on, and of every sequence in them the tokens

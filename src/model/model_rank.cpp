@@ -6,12 +6,14 @@
 #include "kernels/host/operators.hpp"
 #include "src/model/blocks/layer_options.hpp"
 #include "src/model/check_lengths.hpp"
+#include "src/model/check_predicted_tokens.hpp"
 #include "src/model/frozen_parameters.hpp"
 #include "src/model/input_layer.hpp"
 #include "src/model/model_rank_internals.hpp"
 #include "src/model/output_layer.hpp"
 #include "src/model/parameter_store.hpp"
 #include "src/model/parameters.hpp"
+#include "src/model/predicting_stage.hpp"
 #include "src/model/rotary_tables.hpp"
 #include "src/model/router_sums.hpp"
 #include "src/model/tensor_shard.hpp"
@@ -39,6 +41,7 @@ std::vector<StageLayers> stages_of(const ModelConfig& config, const ModelPartiti
     }
     stages.front().embedding = has_embedded_tokens(config);
     stages.back().final_norm = true;
+    stages.back().depths = config.mtp_num_layers;
     return stages;
 }
 
@@ -206,7 +209,8 @@ void check_records(const ModelConfig& config, const ModelPartition& partition,
 
 ReportEntries report_entries(const ModelConfig& config) {
     return {.squares = static_cast<int64_t>(logical_parameters(config).size()),
-            .routers = std::ssize(routed_layers(config)) * router_sums_of_layer(config)};
+            .routers = std::ssize(routed_layers(config)) * router_sums_of_layer(config),
+            .depths = config.mtp_num_layers};
 }
 
 TrainedParts trained_parts(const ModelConfig& config, const ModelPartition& partition) {
@@ -218,8 +222,10 @@ StepSizes step_sizes(const ModelConfig& config, const ModelPartition& partition,
                      const Schedule& schedule) {
     check_frozen(logical_parameters(config), partition.frozen);
     check_lengths(config, partition);
+    check_predicted_tokens(config, partition);
     StepSizes sizes;
     sizes.tokens = partition.tokens(config);
+    sizes.predicted_tokens = config.predicted_tokens();
     for (const int64_t length : partition.shorter_lengths) {
         sizes.shorter.push_back({.tokens = partition.tokens(length)});
     }
@@ -228,6 +234,12 @@ StepSizes step_sizes(const ModelConfig& config, const ModelPartition& partition,
     sizes.stages = partition.stage_bytes;
     for (const StageLayers& stage : stages_of(config, partition)) {
         if (!partition.stage_bytes.empty()) break;
+        if (stage.depths > 0) {
+            const PredictingStage module(config, stage_options(partition, stage),
+                                         operators_of(partition), {}, nullptr);
+            sizes.stages.push_back(module.bytes());
+            continue;
+        }
         const TransformerStage module(config, stage_options(partition, stage),
                                       operators_of(partition), {}, nullptr);
         sizes.stages.push_back(module.bytes());
@@ -242,7 +254,7 @@ StepSizes step_sizes(const ModelConfig& config, const ModelPartition& partition,
                                       largest_part(schedule.output.rows(rank), partition.tensor),
                                       config.dtype, sizes.keeps_logits);
         };
-        sizes.shards.push_back(shard(sizes.tokens));
+        sizes.shards.push_back(shard(sizes.output_rows()));
         for (LengthSizes& length : sizes.shorter) length.shards.push_back(shard(length.tokens));
     }
     check_records(config, partition, schedule);
@@ -346,9 +358,14 @@ ModelRank::ModelRank(const ModelConfig& config, const ModelPartition& partition,
         if (schedule.rank_of_stage[s] != pipeline_rank) continue;
         StageOptions options = stage_options(partition, stages[s], mesh_, mesh_.place(rank));
         options.router_sums = router_sums_.get();
-        stages_[s] = std::make_unique<TransformerStage>(
-            config, options, device.operators(), take(stage_parameters(config, stages[s]).size()),
-            rotary_.get());
+        const std::span<Parameter> held = take(stage_parameters(config, stages[s]).size());
+        if (stages[s].depths > 0) {
+            stages_[s] = std::make_unique<PredictingStage>(config, options, device.operators(),
+                                                           held, rotary_.get());
+        } else {
+            stages_[s] = std::make_unique<TransformerStage>(config, options, device.operators(),
+                                                            held, rotary_.get());
+        }
     }
     if (schedule.input.rows(pipeline_rank) > 0) {
         input_ = std::make_unique<ShardedInputLayer>(take(1));
@@ -361,7 +378,8 @@ ModelRank::ModelRank(const ModelConfig& config, const ModelPartition& partition,
                                  .logit_softcap = config.logit_softcap},
             OutputRecords{.options = partition.records,
                           .loss = partition.loss,
-                          .hidden_sums = partition.hidden_sums}));
+                          .hidden_sums = partition.hidden_sums,
+                          .predicted_tokens = config.predicted_tokens()}));
     }
 }
 

@@ -68,6 +68,7 @@ ShardedOutputLayer::ShardedOutputLayer(Device& device, std::span<Parameter> para
              parameters.front().logical_rows},
       tokens_(tokens),
       training_(options),
+      depths_(static_cast<size_t>(records.predicted_tokens) - 1),
       loss_(records.loss) {
     training_.records = training_.records | records.options.columns;
     if (loss_) {
@@ -91,7 +92,8 @@ ShardedOutputLayer::ShardedOutputLayer(Device& device, std::span<Parameter> para
     options_ = training_;
     const bool kept = reports() || records.options.columns.has(TokenRecord::label_rank);
     if (records.options.columns.empty() || !kept) {
-        made_ = device.allocate(static_cast<uint64_t>(record_bytes(training_.records, 1, tokens)),
+        made_ = device.allocate(static_cast<uint64_t>(record_bytes(
+                                    training_.records, 1, tokens * records.predicted_tokens)),
                                 "the losses of a microbatch's tokens");
     }
     if (options_.label_smoothing > 0) {
@@ -117,8 +119,9 @@ void ShardedOutputLayer::begin_step(int microbatches) {
     }
     parts_ = sequences > 0 ? sequences : 1;
     losses_of_step_ = static_cast<size_t>(microbatches * parts_);
+    depths_of_step_ = sequences > 0 ? 0 : depths_;
     microbatches_of_step_ = static_cast<size_t>(microbatches);
-    const uint64_t bytes = losses_of_step_ * sizeof(double);
+    const uint64_t bytes = losses_of_step_ * (1 + depths_of_step_) * sizeof(double);
     if (losses_.size() < bytes) {
         losses_ = device_.allocate(bytes, "the losses of a step");
         zeros_ = device_.allocate_staging(bytes);
@@ -150,7 +153,7 @@ std::span<float> ShardedOutputLayer::records_of(const Microbatch& microbatch) co
     const bool here = made_.bytes().empty();
     const int64_t first = here ? microbatch.index * options_.records.size() * tokens_ : 0;
     return {reinterpret_cast<float*>((here ? records_ : made_).data()) + first,
-            static_cast<size_t>(options_.records.size() * microbatch.size())};
+            static_cast<size_t>(options_.records.size()) * microbatch.labels.size()};
 }
 
 std::span<const float> ShardedOutputLayer::hidden_sums() const {
@@ -201,12 +204,15 @@ void ShardedOutputLayer::combine_softmax(Context& ctx, const Microbatch& microba
         op.combine_statistics(ctx, statistics, microbatch.labels, microbatch.loss_gradient, shard_,
                               member, options_, factors, records);
     }
-    const auto tokens = static_cast<size_t>(microbatch.size() / parts_);
-    for (int64_t part = 0; part < parts_; ++part) {  // the loss is the first record
-        const size_t first = static_cast<size_t>(part) * tokens;
+    const auto parts = static_cast<size_t>(parts_);
+    const size_t tokens = static_cast<size_t>(microbatch.size()) / parts;
+    // The loss is the first record; the rows of a depth come after those of the one before it.
+    for (size_t part = 0; part * tokens < microbatch.labels.size(); ++part) {
+        const size_t first = part * tokens;
         op.weighted_sum(ctx, records.subspan(first, tokens),
                         microbatch.loss_gradient.subspan(first, tokens),
-                        loss_of(static_cast<size_t>(microbatch.index * parts_ + part)));
+                        loss_of(part / parts * losses_of_step_ +
+                                static_cast<size_t>(microbatch.index) * parts + part % parts));
     }
 }
 

@@ -39,6 +39,9 @@ struct OutputRecords {
     /// Replaces the cross-entropy in training; null: it does not.
     std::shared_ptr<const TokenLoss> loss = nullptr;
     bool hidden_sums = false;  ///< in evaluations, SequenceOutput::hidden_sums()
+    /// StepSizes::predicted_tokens: the rows of X for each token in training. Default: the model's
+    /// last stage has no depths.
+    int predicted_tokens = 1;
 };
 
 /// One shard of projection, softmax and cross-entropy in row-factor form (docs/numerics.md).
@@ -55,6 +58,9 @@ public:
     void evaluate_next_step(int64_t sequences) override { next_sequences_ = sequences; }
     [[nodiscard]] std::span<const double> losses() const override {
         return {loss_of(0), losses_of_step_};
+    }
+    [[nodiscard]] std::span<const double> depth_losses() const override {
+        return {loss_of(losses_of_step_), losses_of_step_ * depths_of_step_};
     }
     [[nodiscard]] ConstTensor records() const override;
     [[nodiscard]] std::span<const float> hidden_sums() const override;
@@ -112,11 +118,13 @@ private:
     kernels::LossOptions options_;  ///< of the running step
     int64_t next_sequences_ = 0;    ///< per microbatch of the next step; 0: it trains
     int64_t parts_ = 1;             ///< per microbatch; each has its own loss
-    DeviceMemory losses_;           ///< doubles, per part
+    DeviceMemory losses_;           ///< doubles, per part, then those of each depth
     DeviceMemory zeros_;            ///< on the host: initial values of losses_
-    size_t losses_of_step_ = 0;
-    DeviceMemory made_;     ///< fp32 (R, N): of a microbatch, where records_ are not kept
-    DeviceMemory records_;  ///< records()
+    size_t losses_of_step_ = 0;     ///< of the next token
+    size_t depths_;                 ///< of multi-token prediction
+    size_t depths_of_step_ = 0;     ///< of the running step: 0 in an evaluation
+    DeviceMemory made_;             ///< fp32 (R, N): of a microbatch, where records_ are not kept
+    DeviceMemory records_;          ///< records()
     size_t microbatches_of_step_ = 0;
     std::shared_ptr<const TokenLoss> loss_;
     DeviceMemory gradients_;    ///< fp32 (2, N): what loss_ writes

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/model/parameters.hpp"
 
+#include "src/model/blocks/depth_projection.hpp"
 #include "src/model/blocks/layer_options.hpp"
 #include "src/model/families/families.hpp"
 #include "vocabpipe/parameter_count.hpp"
@@ -41,6 +42,15 @@ ModelParameters model_parameters(const ModelConfig& c) {
     parameters.final_norm = listed_since();
     if (!c.tied) list_vocabulary_matrix(names.output);
     parameters.output = c.tied ? parameters.embedding : listed_since().first;
+    for (int depth = 0; depth < c.mtp_num_layers; ++depth) {
+        ModelParameters::Depth& of = parameters.depths.emplace_back();
+        DepthProjection(depth_projection_options(c, depth), list);
+        of.projection = listed_since();
+        DecoderLayer(decoder_layer_options(c, c.num_layers + depth), list);
+        of.layer = listed_since();
+        Norm(depth_norm_options(c, depth), list);
+        of.norm = listed_since();
+    }
     parameters.all = list.take();
     return parameters;
 }

@@ -24,6 +24,13 @@ struct ModelParameters {
     std::vector<ParameterRange> layers;  ///< [layer]
     ParameterRange final_norm;
     int output = 0;  ///< the embedding's when tied
+    /// Of multi-token prediction.
+    struct Depth {
+        ParameterRange projection, layer, norm;
+    };
+    /// They come after all others, so that the others have the initial values of the model without
+    /// depths.
+    std::vector<Depth> depths;
 };
 
 [[nodiscard]] ModelParameters model_parameters(const ModelConfig& config);

@@ -30,10 +30,22 @@ std::vector<ParameterRows> stage_parameters(const ModelConfig& config, const Sta
         }
     };
     for (int layer = layers.first; layer < layers.first + layers.count; ++layer) {
+        if (layers.depth_norm) {
+            const ModelParameters::Depth& depth =
+                model.depths[static_cast<size_t>(layer - config.num_layers)];
+            add(depth.layer, layer);
+            add(depth.norm, layer);
+            continue;
+        }
         add(model.layers[static_cast<size_t>(layer)], layer);
     }
     if (layers.embedding) add(model.positions, ParameterRows::kNoLayer);
     if (layers.final_norm) add(model.final_norm, config.num_layers);
+    for (int depth = 0; depth < layers.depths; ++depth) {
+        const int layer = config.num_layers + depth;
+        const ModelParameters::Depth& of = model.depths[static_cast<size_t>(depth)];
+        for (const ParameterRange& range : {of.projection, of.layer, of.norm}) add(range, layer);
+    }
     return rows;
 }
 
@@ -80,6 +92,10 @@ TransformerStage::TransformerStage(const ModelConfig& config, const StageOptions
     }
     if (options.layers.embedding) embedded_tokens_.emplace(embedded_tokens_options(config), held);
     if (options.layers.final_norm) final_norm_.emplace(final_norm_options(config), held);
+    if (options.layers.depth_norm) {
+        final_norm_.emplace(depth_norm_options(config, options.layers.first - config.num_layers),
+                            held);
+    }
 
     add_length(config, config.seq_length, operators);
     for (const int64_t length : options.shorter_lengths) add_length(config, length, operators);

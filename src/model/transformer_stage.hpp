@@ -33,6 +33,9 @@ struct StageLayers {
     /// First stage of a model that scales embedded tokens or adds learned positions.
     bool embedding = false;
     bool final_norm = false;  ///< last stage: ends with the final norm
+    int depths = 0;           ///< last stage: of multi-token prediction (PredictingStage)
+    /// The layer of a depth, which ends with the depth's norm.
+    bool depth_norm = false;
 };
 
 /// Properties of a stage that its model does not determine.
@@ -55,6 +58,7 @@ struct StageOptions {
     ExpertPieces expert_pieces = {};        ///< likewise
     /// Where W adds up statistics of routers; null: nowhere.
     const RouterSums* router_sums = nullptr;
+    bool streams = true;  ///< false: part of another stage, which does not work by pieces
 };
 
 /// All parameters of a stage, in the order that TransformerStage expects, before they are cut among
@@ -80,7 +84,9 @@ public:
     TransformerStage(const TransformerStage&) = delete;
 
     /// false in a team, whose products take rows in another order.
-    [[nodiscard]] bool streams() const override { return options_.tensor.ranks == 1; }
+    [[nodiscard]] bool streams() const override {
+        return options_.streams && options_.tensor.ranks == 1;
+    }
     /// Bytes of the longest sequences.
     [[nodiscard]] StageBytes bytes() const override { return bytes_for(0); }
     /// k above 0: of StageOptions::shorter_lengths[k - 1].

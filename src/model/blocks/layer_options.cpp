@@ -4,6 +4,7 @@
 #include "kernels/bf16.hpp"
 #include "src/model/parameters.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <string>
 #include <utility>
@@ -29,6 +30,11 @@ TensorNames layer_names(const ModelConfig& config, int layer) {
     return names;
 }
 
+/// Before the names of tensors that only depths of multi-token prediction have.
+std::string depth_prefix(const ModelConfig& config, int depth) {
+    return tensor_names(config).layers + std::to_string(config.num_layers + depth) + ".";
+}
+
 NormOptions norm_options(const ModelConfig& config, std::string name) {
     return {.name = std::move(name),
             .kind = config.normalization,
@@ -52,6 +58,7 @@ std::optional<Rope> rope_of_layer(const ModelConfig& config, int layer) {
 
 AttentionOptions attention_options(const ModelConfig& config, int layer, const LayerTeams& teams) {
     const TensorNames names = layer_names(config, layer);
+    const int like = std::min(layer, config.num_layers - 1);
     AttentionOptions options{.qkv = {.name = names.qkv,
                                      .parts = names.qkv_parts,
                                      .groups = names.qkv_by_head ? config.kv_heads() : 0,
@@ -63,13 +70,13 @@ AttentionOptions attention_options(const ModelConfig& config, int layer, const L
                                        .kv_heads = config.kv_heads(),
                                        .scale = config.attention_scale,
                                        .softcap = config.attention_softcap,
-                                       .window = config.window(layer)},
+                                       .window = config.window(like)},
                              .qkv_bias = config.qkv_bias,
                              .proj_bias = config.attention_output_bias,
                              .qkv_init_std = config.init_std,
                              .proj_init_std = init_std_into_residual(config),
                              .lora = config.lora,
-                             .rope = rope_of_layer(config, layer),
+                             .rope = rope_of_layer(config, like),
                              .rotary_size = config.rotary_size(),
                              .context = teams.context,
                              .exchange = teams.context_exchange,
@@ -178,7 +185,7 @@ FeedForwardOptions feed_forward_options(const ModelConfig& config, int layer,
                                .moe = {},
                                .gated_shared_expert = {},
                                .shared_expert = {}};
-    if (!config.moe.in_layer(layer)) return options;
+    if (!config.moe.in_layer(std::min(layer, config.num_layers - 1))) return options;
     options.moe = moe_options(config, layer, teams);
     if (config.moe.shared_expert && config.moe.shared_gate) {
         options.gated_shared_expert = gated_shared_expert_options(config, layer);
@@ -227,6 +234,22 @@ EmbeddedTokensOptions embedded_tokens_options(const ModelConfig& config) {
 
 NormOptions final_norm_options(const ModelConfig& config) {
     return norm_options(config, tensor_names(config).final_norm);
+}
+
+DepthProjectionOptions depth_projection_options(const ModelConfig& config, int depth) {
+    const std::string prefix = depth_prefix(config, depth);
+    return {.embedded_norm = norm_options(config, prefix + "enorm"),
+            .hidden_norm = norm_options(config, prefix + "hnorm"),
+            .projection = {.files = {.name = prefix + "eh_proj",
+                                     .transposed = tensor_names(config).transposed},
+                           .out = {config.hidden_size},
+                           .in = 2 * config.hidden_size,
+                           .init_std = config.init_std},
+            .hidden_size = config.hidden_size};
+}
+
+NormOptions depth_norm_options(const ModelConfig& config, int depth) {
+    return norm_options(config, depth_prefix(config, depth) + "shared_head.norm");
 }
 
 }  // namespace vocabpipe

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "src/model/blocks/decoder_layer.hpp"
+#include "src/model/blocks/depth_projection.hpp"
 #include "src/model/blocks/embedded_tokens.hpp"
 #include "vocabpipe/model_config.hpp"
 
@@ -26,7 +27,9 @@ struct LayerTeams {
     bool all_tokens = false;            ///< ExpertsOptions::all_tokens
 };
 
-// `layer`: number in the model, from 0. `tensor`: t, ranks that share the layer.
+// `layer`: number in the model, from 0; from num_layers on it is that of a depth of multi-token
+// prediction, whose layer is of the kind of the model's last one. `tensor`: t, ranks that share the
+// layer.
 
 [[nodiscard]] AttentionOptions attention_options(const ModelConfig& config, int layer,
                                                  const LayerTeams& teams = {});
@@ -40,5 +43,12 @@ struct LayerTeams {
 [[nodiscard]] bool has_embedded_tokens(const ModelConfig& config);
 [[nodiscard]] EmbeddedTokensOptions embedded_tokens_options(const ModelConfig& config);
 [[nodiscard]] NormOptions final_norm_options(const ModelConfig& config);
+
+// `depth` of multi-token prediction, from 0: its tensors have the names of DeepSeek-V3's files,
+// where depth 0 is layer num_layers.
+
+[[nodiscard]] DepthProjectionOptions depth_projection_options(const ModelConfig& config, int depth);
+/// After the depth's layer.
+[[nodiscard]] NormOptions depth_norm_options(const ModelConfig& config, int depth);
 
 }  // namespace vocabpipe

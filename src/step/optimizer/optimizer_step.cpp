@@ -42,6 +42,9 @@ OptimizerStep::OptimizerStep(ModelRank& model, const Schedule& schedule, int ran
       routers_(model.device().allocate(
           static_cast<uint64_t>(report_entries(model.config()).routers) * sizeof(double),
           "the sums of routers")),
+      depths_(model.device().allocate(
+          static_cast<uint64_t>(report_entries(model.config()).depths) * sizeof(double),
+          "the losses of depths")),
       routed_layers_(routed_layers(model.config())) {
     size_t next = 0;  // parameters lie in the order of layers
     for (const Parameter& p : model.parameters()) {
@@ -99,7 +102,20 @@ StepResult OptimizerStep::result() const {
             .grad_norm = found.grad_norm,
             .updated = found.update != 0,
             .stop_requests = found.stops,
-            .routers = router_result()};
+            .routers = router_result(),
+            .depth_losses = depth_losses()};
+}
+
+std::span<double> OptimizerStep::depth_sums() const {
+    return {reinterpret_cast<double*>(depths_.data()), depths_.size() / sizeof(double)};
+}
+
+std::vector<double> OptimizerStep::depth_losses() const {
+    std::vector<double> losses(depth_sums().size());
+    if (losses.empty()) return losses;
+    model_.device().download(depths_.data(), std::as_writable_bytes(std::span(losses)));
+    for (double& loss : losses) loss /= double{model_.config().mtp_loss_weight()};
+    return losses;
 }
 
 std::optional<RouterResult> OptimizerStep::router_result() const {
@@ -155,10 +171,19 @@ void OptimizerStep::report(Context& ctx, Bytes mine) {
     double* const loss = sums + report_entries(model_.config()).squares;
     if (reports_loss_) op.add_up(ctx, model_.output()->losses(), loss);
     op.add_up(ctx, std::span(&scalars()->stop_requested, 1), loss + 1);
+    const ReportEntries entries = report_entries(model_.config());
+    if (reports_loss_) {
+        const std::span<const double> of_depths = model_.output()->depth_losses();
+        const size_t microbatches = model_.output()->losses().size();
+        for (size_t depth = 0; depth * microbatches < of_depths.size(); ++depth) {
+            op.add_up(ctx, of_depths.subspan(depth * microbatches, microbatches),
+                      sums + entries.first_depth() + depth);
+        }
+    }
     for (size_t i = 0; i < routed_layers_.size(); ++i) {
         const std::span<const double> own = model_.router_sums(routed_layers_[i]);
         if (own.empty()) continue;
-        const std::span<double> into(loss + 2 + i * own.size(), own.size());
+        const std::span<double> into(sums + entries.first_router() + i * own.size(), own.size());
         op.copy(ctx, std::as_bytes(own), std::as_writable_bytes(into));
     }
 }
@@ -172,8 +197,11 @@ void OptimizerStep::update(Context& ctx, std::span<const std::byte> all) {
     op.adamw(ctx, tensors_,
              {.beta1 = options_.beta1, .beta2 = options_.beta2, .epsilon = options_.epsilon},
              scalars());
+    if (entries.depths > 0) {
+        op.sum_reports(ctx, reports, entries.count(), entries.first_depth(), depth_sums());
+    }
     if (entries.routers == 0) return;
-    op.sum_reports(ctx, reports, entries.count(), entries.squares + 2, router_sums());
+    op.sum_reports(ctx, reports, entries.count(), entries.first_router(), router_sums());
     const float rate = model_.config().moe.bias_rate;
     if (rate == 0) return;
     for (const auto& [bias, layer] : correction_biases_) {

@@ -98,6 +98,11 @@ std::vector<HeldRows> owned_rows(const Parameter& parameter, const ModelTensor& 
 
 bool is_no_weight_of(std::string_view name, const ModelConfig& config) {
     const ModelFamily& family = model_family(config.family);
+    // The files of DeepSeek-V3 repeat the embedding and the output layer in each depth.
+    if (config.mtp_num_layers > 0 && name.starts_with(family.tensors.layers) &&
+        (name.ends_with(".embed_tokens.weight") || name.ends_with(".shared_head.head.weight"))) {
+        return true;
+    }
     return std::ranges::any_of(family.no_weights,
                                [&](std::string_view end) { return name.ends_with(end); });
 }

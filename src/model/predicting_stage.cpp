@@ -1,0 +1,315 @@
+// SPDX-License-Identifier: Apache-2.0
+// A depth is a projection and a stage of one layer with its norm, so that recomputation and the
+// split of a backward into I and W are those of TransformerStage.
+#include "src/model/predicting_stage.hpp"
+
+#include "src/model/blocks/layer_options.hpp"
+#include "src/model/parameters.hpp"
+
+#include <algorithm>
+
+namespace vocabpipe {
+
+namespace {
+
+/// The options of the stage of a depth, k from 0.
+StageOptions depth_options(const ModelConfig& config, StageOptions options, int depth) {
+    options.layers = {.first = config.num_layers + depth, .count = 1, .depth_norm = true};
+    options.streams = false;
+    return options;
+}
+
+/// Parameters one after the other.
+class Taken {
+public:
+    explicit Taken(std::span<Parameter> all) : rest_(all) {}
+    /// Empty if there are none at all: for a stage that only counts.
+    std::span<Parameter> take(size_t count) {
+        const std::span<Parameter> part = rest_.first(std::min(count, rest_.size()));
+        rest_ = rest_.subspan(part.size());
+        return part;
+    }
+
+private:
+    std::span<Parameter> rest_;
+};
+
+/// The options of the stage of the model's own layers.
+StageOptions without_depths(StageOptions options) {
+    options.layers.depths = 0;
+    options.streams = false;
+    return options;
+}
+
+}  // namespace
+
+PredictingStage::PredictingStage(const ModelConfig& config, const StageOptions& options,
+                                 const kernels::Operators& operators,
+                                 std::span<Parameter> parameters, const RotaryTables* rotary)
+    : main_(
+          config, without_depths(options), operators,
+          parameters.first(std::min(
+              parameters.size(), stage_parameters(config, without_depths(options).layers).size())),
+          rotary),
+      parameters_(parameters),
+      recompute_(options.recompute),
+      tokens_(options.sequences * config.seq_length),
+      hidden_size_(config.hidden_size),
+      dtype_(config.dtype) {
+    Taken rest(parameters);
+    rest.take(main_.parameters().size());
+    for (int depth = 0; depth < options.layers.depths; ++depth) {
+        const StageOptions of_layer = depth_options(config, options, depth);
+        ParameterCount projected;
+        static_cast<void>(DepthProjection(depth_projection_options(config, depth), projected));
+        HeldParameters held(rest.take(projected.all().size()));
+        depths_.push_back(
+            {.projection = {depth_projection_options(config, depth), held}, .layer = nullptr});
+        depths_.back().layer = std::make_unique<TransformerStage>(
+            config, of_layer, operators,
+            rest.take(stage_parameters(config, of_layer.layers).size()), rotary);
+    }
+}
+
+// --- memory --------------------------------------------------------------------------------------
+
+StageBytes PredictingStage::bytes() const {
+    StageBytes bytes = main_.bytes();
+    StageBytes largest = bytes;  // workspaces are used in turn
+    for (const Depth& depth : depths_) {
+        const StageBytes own = depth.layer->bytes();
+        largest.forward_workspace = std::max(largest.forward_workspace, own.forward_workspace);
+        largest.backward_workspace = std::max(largest.backward_workspace, own.backward_workspace);
+        largest.input_gradient_workspace =
+            std::max(largest.input_gradient_workspace, own.input_gradient_workspace);
+        largest.weight_gradient_workspace =
+            std::max(largest.weight_gradient_workspace, own.weight_gradient_workspace);
+    }
+    Views saved, recomputed, for_weight, gradients;
+    Activations main;
+    Bytes main_for_weight;
+    static_cast<void>(saved_views(saved, recomputed, main));
+    static_cast<void>(weight_views(for_weight, main_for_weight));
+    static_cast<void>(gradient_views(gradients));
+    bytes.saved = saved.used();
+    bytes.recomputed = recomputed.used();
+    bytes.for_weight = for_weight.used();
+    bytes.forward_workspace = largest.forward_workspace;
+    // B keeps of I what one depth leaves for W.
+    Views of_depth;
+    TokenViews own = tokens(of_depth);
+    static_cast<void>(depths_.front().projection.gradient_view(own));
+    static_cast<void>(own.take(hidden_size_));
+    bytes.backward_workspace = gradients.used() + of_depth.used() + largest.backward_workspace;
+    bytes.input_gradient_workspace = gradients.used() + largest.input_gradient_workspace;
+    bytes.weight_gradient_workspace = largest.weight_gradient_workspace;
+    return bytes;
+}
+
+std::vector<PredictingStage::Saved> PredictingStage::saved_views(Activations all,
+                                                                 Activations& main) const {
+    Views saved(all.saved);
+    Views recomputed(all.recomputed);
+    return saved_views(saved, recomputed, main);
+}
+
+std::vector<PredictingStage::Saved> PredictingStage::saved_views(Views& saved, Views& recomputed,
+                                                                 Activations& main) const {
+    const auto take = [&](const StageBytes& bytes) {
+        return Activations{.saved = saved.take_bytes(bytes.saved),
+                           .recomputed = recomputed.take_bytes(bytes.recomputed)};
+    };
+    main = take(main_.bytes());
+    std::vector<Saved> views;
+    TokenViews kept = tokens(saved);
+    TokenViews again = tokens(recomputed);
+    TokenViews& cheap = recompute_ == Recompute::none ? kept : again;
+    TokenViews& costly = recompute_ == Recompute::full ? again : kept;
+    for (const Depth& depth : depths_) {
+        Saved& of = views.emplace_back();
+        of.projection = depth.projection.saved_views(kept, cheap);
+        of.x = costly.take(hidden_size_);
+        of.layer = take(depth.layer->bytes());
+    }
+    return views;
+}
+
+std::vector<PredictingStage::ForWeight> PredictingStage::weight_views(Views& views,
+                                                                      Bytes& main) const {
+    main = views.take_bytes(main_.bytes().for_weight);
+    std::vector<ForWeight> left;
+    TokenViews own = tokens(views);
+    for (const Depth& depth : depths_) {
+        ForWeight& of = left.emplace_back();
+        of.projection = depth.projection.gradient_view(own);
+        of.dx = own.take(hidden_size_);
+        of.layer = views.take_bytes(depth.layer->bytes().for_weight);
+    }
+    return left;
+}
+
+PredictingStage::Gradients PredictingStage::gradient_views(Views& views) const {
+    TokenViews own = tokens(views);
+    Gradients gradients;
+    gradients.hidden = own.take(hidden_size_);
+    gradients.embedded = own.take(hidden_size_);
+    return gradients;
+}
+
+// --- embedded tokens -----------------------------------------------------------------------------
+
+void PredictingStage::take_later(Context& ctx, const Microbatch& microbatch, ConstTensor embedded,
+                                 int64_t k, Tensor out) const {
+    const kernels::Operators& op = ctx.operators();
+    const int64_t length = microbatch.seq_length;
+    const int64_t known = std::max<int64_t>(0, length - k);
+    for (int64_t first = 0; first < microbatch.size(); first += length) {
+        if (known > 0) {
+            op.convert(ctx, embedded.row_range(first + k, known), out.row_range(first, known));
+        }
+        const Tensor unknown = out.row_range(first + known, length - known);
+        op.set_zero(ctx, bytes_of<std::byte>(unknown));
+    }
+}
+
+void PredictingStage::add_later(Context& ctx, const Microbatch& microbatch, ConstTensor gradient,
+                                int64_t k, Tensor embedded) const {
+    const int64_t length = microbatch.seq_length;
+    const int64_t known = length - k;
+    if (known <= 0) return;
+    for (int64_t first = 0; first < microbatch.size(); first += length) {
+        const Tensor to = embedded.row_range(first + k, known);
+        ctx.operators().add(ctx, to, gradient.row_range(first, known), to);
+    }
+}
+
+// --- passes --------------------------------------------------------------------------------------
+
+void PredictingStage::forward(Context& ctx, const Microbatch& microbatch, ConstTensor x, Tensor y,
+                              Activations activations, Bytes workspace) {
+    if (!activations.embedded) {
+        main_.forward(ctx, microbatch, x, y, activations, workspace);
+        return;
+    }
+    Activations main;
+    const std::vector<Saved> saved = saved_views(activations, main);
+    main_.forward(ctx, microbatch, x, y.row_range(0, x.rows), main, workspace);
+    const StagePass pass{.ctx = ctx, .microbatch = microbatch};
+    for (size_t i = 0; i < depths_.size(); ++i) {
+        ctx.poll();
+        const auto k = static_cast<int64_t>(i) + 1;
+        const DepthProjection::Saved& in = saved[i].projection;
+        take_later(ctx, microbatch, activations.embedded, k, in.embedded);
+        ctx.operators().convert(ctx, y.row_range((k - 1) * x.rows, x.rows), in.hidden);
+        depths_[i].projection.forward(pass, in, saved[i].x);
+        depths_[i].layer->forward(ctx, microbatch, saved[i].x, y.row_range(k * x.rows, x.rows),
+                                  saved[i].layer, workspace);
+    }
+}
+
+void PredictingStage::recompute(Context& ctx, const Microbatch& microbatch, ConstTensor x,
+                                Activations activations, Bytes workspace) {
+    Activations main;
+    const std::vector<Saved> saved = saved_views(activations, main);
+    main_.recompute(ctx, microbatch, x, main, workspace);
+    if (recompute_ == Recompute::none) return;
+    const StagePass pass{.ctx = ctx, .microbatch = microbatch};
+    for (size_t i = 0; i < depths_.size(); ++i) {
+        ctx.poll();
+        if (recompute_ == Recompute::full) {
+            depths_[i].projection.forward(pass, saved[i].projection, saved[i].x);
+        } else {
+            depths_[i].projection.normalize(pass, saved[i].projection);
+        }
+        depths_[i].layer->recompute(ctx, microbatch, saved[i].x, saved[i].layer, workspace);
+    }
+}
+
+void PredictingStage::backward_depths(Context& ctx, const Microbatch& microbatch, ConstTensor dy,
+                                      const std::vector<Saved>& saved,
+                                      const std::vector<ForWeight>& left,
+                                      const Gradients& gradients, Tensor embedded_gradient,
+                                      Bytes workspace, const WeightGradients& weights) {
+    const kernels::Operators& op = ctx.operators();
+    const StagePass pass{.ctx = ctx, .microbatch = microbatch, .weight_gradients = weights};
+    const int64_t rows = tokens_;
+    if (embedded_gradient) op.set_zero(ctx, bytes_of<std::byte>(embedded_gradient));
+    op.convert(ctx, dy.row_range(std::ssize(depths_) * rows, rows), gradients.hidden);
+    for (size_t i = depths_.size(); i-- > 0;) {
+        const auto k = static_cast<int64_t>(i) + 1;
+        const ForWeight& of = left[i];
+        if (weights.with_input) {
+            depths_[i].layer->backward(ctx, microbatch, gradients.hidden, saved[i].x,
+                                       saved[i].layer, of.dx, workspace, weights.accumulate);
+        } else {
+            depths_[i].layer->backward_input(ctx, microbatch, gradients.hidden, saved[i].x,
+                                             saved[i].layer, of.dx, of.layer, workspace);
+        }
+        depths_[i].projection.backward_input(pass, of.dx, saved[i].projection, of.projection,
+                                             gradients.embedded, dy.row_range(i * rows, rows),
+                                             gradients.hidden);
+        if (weights.with_input) {
+            depths_[i].projection.backward_weight(pass, of.dx, saved[i].projection, of.projection);
+        }
+        if (embedded_gradient) {
+            add_later(ctx, microbatch, gradients.embedded, k, embedded_gradient);
+        }
+        ctx.poll();
+    }
+}
+
+void PredictingStage::backward(Context& ctx, const Microbatch& microbatch, ConstTensor dy,
+                               ConstTensor x, Activations activations, Tensor dx, Bytes workspace,
+                               bool accumulate) {
+    Activations main;
+    const std::vector<Saved> saved = saved_views(activations, main);
+    Views views(workspace);
+    const Gradients gradients = gradient_views(views);
+    TokenViews own = tokens(views);
+    ForWeight shared;
+    shared.projection = depths_.front().projection.gradient_view(own);
+    shared.dx = own.take(hidden_size_);
+    const Bytes rest = workspace.subspan(static_cast<size_t>(views.used()));
+    backward_depths(ctx, microbatch, dy, saved, std::vector<ForWeight>(depths_.size(), shared),
+                    gradients, activations.embedded_gradient, rest,
+                    {.accumulate = accumulate, .with_input = true});
+    main_.backward(ctx, microbatch, gradients.hidden, x, main, dx, rest, accumulate);
+}
+
+void PredictingStage::backward_input(Context& ctx, const Microbatch& microbatch, ConstTensor dy,
+                                     ConstTensor x, Activations activations, Tensor dx,
+                                     Bytes for_weight, Bytes workspace) {
+    Activations main;
+    const std::vector<Saved> saved = saved_views(activations, main);
+    Views weight_memory(for_weight);
+    Bytes main_for_weight;
+    const std::vector<ForWeight> left = weight_views(weight_memory, main_for_weight);
+    Views views(workspace);
+    const Gradients gradients = gradient_views(views);
+    const Bytes rest = workspace.subspan(static_cast<size_t>(views.used()));
+    backward_depths(ctx, microbatch, dy, saved, left, gradients, activations.embedded_gradient,
+                    rest, {});
+    main_.backward_input(ctx, microbatch, gradients.hidden, x, main, dx, main_for_weight, rest);
+}
+
+void PredictingStage::backward_weight(Context& ctx, const Microbatch& microbatch, ConstTensor x,
+                                      Activations activations, Bytes for_weight, Bytes workspace,
+                                      bool accumulate) {
+    Activations main;
+    const std::vector<Saved> saved = saved_views(activations, main);
+    Views weight_memory(for_weight);
+    Bytes main_for_weight;
+    const std::vector<ForWeight> left = weight_views(weight_memory, main_for_weight);
+    const StagePass pass{
+        .ctx = ctx, .microbatch = microbatch, .weight_gradients = {.accumulate = accumulate}};
+    for (size_t i = depths_.size(); i-- > 0;) {
+        depths_[i].layer->backward_weight(ctx, microbatch, saved[i].x, saved[i].layer,
+                                          left[i].layer, workspace, accumulate);
+        depths_[i].projection.backward_weight(pass, left[i].dx, saved[i].projection,
+                                              left[i].projection);
+        ctx.poll();
+    }
+    main_.backward_weight(ctx, microbatch, x, main, main_for_weight, workspace, accumulate);
+}
+
+}  // namespace vocabpipe
