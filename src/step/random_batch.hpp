@@ -10,7 +10,8 @@
 
 namespace vocabpipe {
 
-/// One step's random tokens, the same on every rank; each token is the label of the one before it.
+/// One step's random tokens, the same on every rank; each token is the label of the one before it,
+/// and of depth k of multi-token prediction that of the token k + 1 before it.
 class RandomBatch {
 public:
     /// `sequences` in each of the microbatches.
@@ -18,11 +19,13 @@ public:
 
     [[nodiscard]] std::span<const Microbatch> microbatches() const { return microbatches_; }
     /// Every token counts.
-    [[nodiscard]] int64_t counted_tokens() const { return std::ssize(tokens_) - 1; }
+    [[nodiscard]] int64_t counted_tokens() const { return counted_tokens_; }
 
 private:
-    std::vector<int32_t> tokens_;  ///< followed by the last one's label
-    std::vector<float> loss_gradient_;
+    int64_t counted_tokens_;
+    std::vector<int32_t> tokens_;       ///< followed by the last one's labels
+    std::vector<int32_t> labels_;       ///< of a microbatch (1 + D, N), then of the next
+    std::vector<float> loss_gradient_;  ///< of any microbatch
     std::vector<Microbatch> microbatches_;
 };
 

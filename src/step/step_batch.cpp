@@ -17,7 +17,7 @@ StepBatch::StepBatch(const SampleSource& samples, const StepBatchOptions& option
       options_(options),
       weighs_labels_(samples.form().weighs_labels),
       rows_(samples.form(), ContextCut(samples.seq_length(), options.context_rank, options.context),
-            options.micro_batch_size),
+            options.micro_batch_size, options.later),
       sample_(samples.seq_length()) {}
 
 double StepBatch::count_labels() {

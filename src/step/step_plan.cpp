@@ -155,6 +155,12 @@ ContextExchange context_exchange_of(const StepSchedule& schedule) {
     return exchange;
 }
 
+/// What a step runs of the model: an evaluation has no depths of multi-token prediction.
+ModelConfig run_model(ModelConfig model, bool evaluation) {
+    if (evaluation) model.mtp_num_layers = 0;
+    return model;
+}
+
 /// Costs and sizes of a model on a cluster: from FLOPs, or as measured there.
 class ModelCosts final : public CostSource {
 public:
@@ -208,7 +214,7 @@ public:
                                   const std::vector<int>& layers) const override {
         const ModelPartition partition = this->partition(layers);
         StepPrice price;
-        price.sizes = step_sizes(model_, partition, placed);
+        price.sizes = step_sizes(run_model(model_, work_.evaluation), partition, placed);
         price.sizes.length_of_microbatch =
             indices_of(work_.seq_lengths, model_, partition, work_.microbatches);
         price.costs = cluster_.costs ? *cluster_.costs : flop_costs(model_, partition, placed);
@@ -303,7 +309,8 @@ StepPlan plan_step(const ModelConfig& model, const ModelPartition& partition, Sc
                    const TableCosts& costs, const LowerOptions& options) {
     StepPlan plan{
         .model = model, .partition = partition, .schedule = std::move(schedule), .costs = costs};
-    plan.sizes = step_sizes(model, partition, plan.schedule);
+    plan.sizes =
+        step_sizes(run_model(model, plan.schedule.forward_only()), partition, plan.schedule);
     plan.costs.lengths.shorter = shorter_shares(model, partition);
     make_programs(plan, options, plan.costs);
     return plan;

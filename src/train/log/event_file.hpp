@@ -13,7 +13,7 @@ namespace vocabpipe {
 
 /// A number of a step under a name, as TensorBoard draws it.
 struct ScalarSummary {
-    std::string_view tag;
+    std::string tag;
     float value = 0;
 };
 

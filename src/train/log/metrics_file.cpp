@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <string>
 
 namespace vocabpipe {
 
@@ -69,6 +70,10 @@ void MetricsFile::add(const StepMetrics& metrics) {
                         {"consumed_tokens", metrics.consumed_tokens},
                         {"skipped_steps", metrics.skipped_steps},
                         {"elapsed_seconds", metrics.elapsed_seconds}};
+    for (size_t depth = 0; depth < metrics.depth_losses.size(); ++depth) {
+        line["mtp_" + std::to_string(depth + 1) + "_loss"] =
+            json_number(metrics.depth_losses[depth]);
+    }
     if (metrics.routers) {
         line["moe_aux_loss"] = json_number(metrics.routers->aux_loss);
         line["moe_z_loss"] = json_number(metrics.routers->z_loss);

@@ -6,6 +6,7 @@
 #include <array>
 #include <cmath>
 #include <cstdio>
+#include <string>
 #include <vector>
 
 namespace vocabpipe {
@@ -42,6 +43,11 @@ std::string step_line(const StepMetrics& m, int64_t last_step) {
         columns = fits ? columns + part.size() : next.size() - 1;
         line += next;
     };
+    for (size_t depth = 0; depth < m.depth_losses.size(); ++depth) {
+        std::snprintf(text.data(), text.size(), " | mtp_%zu loss %.6f", depth + 1,
+                      plain(m.depth_losses[depth]));
+        add(text.data());
+    }
     if (!m.updated) add(" | update skipped");
     if (!m.routers) return line;
     std::snprintf(text.data(), text.size(),
@@ -82,6 +88,10 @@ void StepLog::add(StepMetrics m, bool ends) {
             {"tokens-per-second", static_cast<float>(m.tokens_per_second)},
             {"consumed-tokens", static_cast<float>(m.consumed_tokens)},
             {"skipped-steps", static_cast<float>(m.skipped_steps)}};
+        for (size_t depth = 0; depth < m.depth_losses.size(); ++depth) {
+            scalars.push_back({"mtp_" + std::to_string(depth + 1) + " loss",
+                               static_cast<float>(m.depth_losses[depth])});
+        }
         if (m.routers) {
             scalars.push_back({"load_balancing_loss", static_cast<float>(m.routers->aux_loss)});
             scalars.push_back({"z_loss", static_cast<float>(m.routers->z_loss)});

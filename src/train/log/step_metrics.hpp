@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <vector>
 
 namespace vocabpipe {
 
@@ -24,6 +25,8 @@ struct StepMetrics {
     double elapsed_seconds = 0;     ///< of this run, from its start
     /// moe_aux_loss, moe_z_loss, moe_max_load; for models with experts.
     std::optional<RouterResult> routers = {};
+    /// mtp_1_loss and so on, of each depth of multi-token prediction (StepResult::depth_losses).
+    std::vector<double> depth_losses = {};
 };
 
 /// Results of an evaluation, a line of its own; none: not evaluated.

@@ -54,7 +54,8 @@ void RunData::start_loading(const Mesh& mesh, ArrangeSamples arrange) {
                                                  .replicas = mesh.data,
                                                  .context_rank = mesh.place(rank_).context,
                                                  .context = mesh.context,
-                                                 .arrange = std::move(arrange)});
+                                                 .arrange = std::move(arrange),
+                                                 .later = later_tokens(options_.model)});
 }
 
 int64_t RunData::tokens_before(int64_t samples) const {

@@ -369,7 +369,8 @@ private:
                   .global_batch_size = batch_size_,
                   .consumed_samples = consumed,
                   .consumed_tokens = consumed_tokens_,
-                  .routers = result.routers},
+                  .routers = result.routers,
+                  .depth_losses = result.depth_losses},
                  /*ends=*/step() == options_.train_iters ||
                      limits_.reason(step(), result.stop_requests) != StopReason::none);
         return result;
