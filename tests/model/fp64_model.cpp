@@ -17,6 +17,27 @@ namespace {
 
 using namespace fp64;
 
+/// What a depth of multi-token prediction leaves for its backward.
+struct DepthTrace {
+    Rows embedded, hidden, both, out;
+};
+
+/// Columns [first, first + count) of all rows.
+Rows columns(const Rows& rows, size_t first, size_t count) {
+    Rows part;
+    for (const Vector& row : rows) {
+        const auto begin = row.begin() + static_cast<std::ptrdiff_t>(first);
+        part.emplace_back(begin, begin + static_cast<std::ptrdiff_t>(count));
+    }
+    return part;
+}
+
+/// Rows [first, first + count).
+Rows rows_from(const Rows& rows, size_t first, size_t count) {
+    const auto begin = rows.begin() + static_cast<std::ptrdiff_t>(first);
+    return {begin, begin + static_cast<std::ptrdiff_t>(count)};
+}
+
 struct LayerTrace {
     Rows x, norm1, qkv_before, qkv, attention, proj, middle, norm2, fc, activated, fc_proj;
     std::optional<fp64::Moe> moe, shared_expert;
@@ -48,8 +69,8 @@ public:
     /// [layer][expert], empty without experts.
     [[nodiscard]] const std::vector<Vector>& loads() const { return loads_; }
 
-    /// Returns the loss; adds the gradients.
-    double run() {
+    /// Returns the loss, then that of each depth; adds the gradients.
+    Vector run() {
         const auto h = static_cast<size_t>(config_.hidden_size);
         const double scale = config_.embedding_scale;
         const Vector& wte = at(names_.embedding + ".weight");
@@ -63,6 +84,7 @@ public:
                 if (!wpe.empty()) x[n][i] += wpe[n % length_ * h + i];
             }
         }
+        const Rows embedded = x;
         std::vector<LayerTrace> layers;
         for (int l = 0; l < config_.num_layers; ++l) {
             x = layer_forward(l, x, layers);
@@ -72,10 +94,25 @@ public:
             least_gap_ = std::min(least_gap_, layers.back().moe->least_gap());
         }
         const Rows final = norm(x, names_.final_norm);
-        Rows dx(final.size(), Vector(h, 0.0));
-        const double loss = output(final, dx);
+        Rows all = final;
+        std::vector<LayerTrace> depth_layers;
+        std::vector<DepthTrace> depths;
+        for (int k = 1; k <= config_.mtp_num_layers; ++k) {
+            const Rows made = depth_forward(
+                k, embedded, rows_from(all, all.size() - x.size(), x.size()), depths, depth_layers);
+            all.insert(all.end(), made.begin(), made.end());
+        }
+        Rows d_all(all.size(), Vector(h, 0.0));
+        const Vector loss = output(all, d_all);
         if (!wanted_) return loss;
 
+        Rows d_embedded(x.size(), Vector(h, 0.0));
+        Rows dx = rows_from(d_all, d_all.size() - x.size(), x.size());
+        for (int k = config_.mtp_num_layers; k > 0; --k) {
+            const auto depth = static_cast<size_t>(k) - 1;
+            dx = sum(depth_backward(k, dx, depths[depth], depth_layers[depth], d_embedded),
+                     rows_from(d_all, depth * x.size(), x.size()));
+        }
         dx = norm_gradient(dx, x, names_.final_norm);
         for (int l = config_.num_layers; l-- > 0;) {
             dx = layer_backward(l, dx, layers[static_cast<size_t>(l)]);
@@ -85,7 +122,7 @@ public:
         for (size_t n = 0; n < dx.size(); ++n) {
             const auto token = static_cast<size_t>(tokens_[n]);
             for (size_t i = 0; i < h; ++i) {
-                dwte[token * h + i] += scale * dx[n][i];
+                dwte[token * h + i] += scale * (dx[n][i] + d_embedded[n][i]);
                 if (!wpe.empty()) dwpe[n % length_ * h + i] += dx[n][i];
             }
         }
@@ -99,6 +136,11 @@ private:
     [[nodiscard]] std::string layer_name(int layer) const {
         return names_.layers + std::to_string(layer) + ".";
     }
+    [[nodiscard]] std::string depth_name(int k) const {
+        return layer_name(config_.num_layers + k - 1);
+    }
+    /// The layer of the model that a depth's layer is like.
+    [[nodiscard]] int like(int layer) const { return std::min(layer, config_.num_layers - 1); }
     [[nodiscard]] Attention attention(int layer) const {
         const double scale = config_.attention_scale;
         const auto size = static_cast<size_t>(config_.head_size());
@@ -109,7 +151,7 @@ private:
                 .size = size,
                 .scale = scale > 0 ? scale : 1 / std::sqrt(static_cast<double>(size)),
                 .softcap = config_.attention_softcap,
-                .window = static_cast<size_t>(config_.window(layer)),
+                .window = static_cast<size_t>(config_.window(like(layer))),
                 .first_visible = first_visible_,
                 .rotated = static_cast<size_t>(config_.rotary_size())};
     }
@@ -216,13 +258,13 @@ private:
                 });
             }
         }
-        if (config_.has_rope(layer)) of.rotate(t.qkv, rotary(layer), 1);
+        if (config_.has_rope(like(layer))) of.rotate(t.qkv, rotary(like(layer)), 1);
         t.attention = of.forward(t.qkv);
         t.proj = linear_of(t.attention, name + names_.proj, config_.attention_output_bias);
         t.middle =
             sum(x, config_.post_norms ? norm(t.proj, name + names_.post_attention_norm) : t.proj);
         t.norm2 = pre_norm(mlp_input(t), name + names_.mlp_norm);
-        if (config_.moe.in_layer(layer)) {
+        if (config_.moe.in_layer(like(layer))) {
             t.moe.emplace(config_.moe, activation(),
                           fp64::MoeNames{.router = name + names_.router,
                                          .gate_up = name + names_.experts + "gate_up",
@@ -285,7 +327,7 @@ private:
                                         : dmiddle;
         d = linear_gradient_of(d, t.attention, name + names_.proj, config_.attention_output_bias);
         d = of.gradient(d, t.qkv);
-        if (config_.has_rope(layer)) of.rotate(d, rotary(layer), -1);
+        if (config_.has_rope(like(layer))) of.rotate(d, rotary(like(layer)), -1);
         if (config_.qk_norm) {
             Vector dq(at(name + names_.q_norm + ".weight").size(), 0.0);
             Vector dk(at(name + names_.k_norm + ".weight").size(), 0.0);
@@ -303,8 +345,48 @@ private:
         return sum(dmiddle, pre_norm_gradient(d, t.x, name + names_.attention_norm));
     }
 
-    /// Projection, softmax and loss.
-    double output(const Rows& x, Rows& dx) {
+    /// h^k from h^{k-1}.
+    Rows depth_forward(int k, const Rows& embedded, const Rows& hidden,
+                       std::vector<DepthTrace>& traces, std::vector<LayerTrace>& layers) const {
+        const std::string name = depth_name(k);
+        DepthTrace t;
+        t.hidden = hidden;
+        for (size_t n = 0; n < embedded.size(); ++n) {
+            const bool known = n % length_ + static_cast<size_t>(k) < length_;
+            t.embedded.push_back(known ? embedded[n + static_cast<size_t>(k)]
+                                       : Vector(embedded[n].size(), 0.0));
+        }
+        t.both = norm(t.embedded, name + "enorm");
+        const Rows second = norm(t.hidden, name + "hnorm");
+        for (size_t n = 0; n < second.size(); ++n) {
+            t.both[n].insert(t.both[n].end(), second[n].begin(), second[n].end());
+        }
+        t.out = layer_forward(config_.num_layers + k - 1,
+                              linear_of(t.both, name + "eh_proj", false), layers);
+        Rows made = norm(t.out, name + "shared_head.norm");
+        traces.push_back(std::move(t));
+        return made;
+    }
+
+    /// The gradient of h^{k-1}; adds that of the embedded tokens.
+    Rows depth_backward(int k, const Rows& dy, const DepthTrace& t, const LayerTrace& layer,
+                        Rows& d_embedded) {
+        const std::string name = depth_name(k);
+        const auto h = static_cast<size_t>(config_.hidden_size);
+        Rows d = norm_gradient(dy, t.out, name + "shared_head.norm");
+        d = layer_backward(config_.num_layers + k - 1, d, layer);
+        d = linear_gradient_of(d, t.both, name + "eh_proj", false);
+        const Rows of_embedded = norm_gradient(columns(d, 0, h), t.embedded, name + "enorm");
+        for (size_t n = 0; n < of_embedded.size(); ++n) {
+            if (n % length_ + static_cast<size_t>(k) >= length_) continue;
+            Vector& to = d_embedded[n + static_cast<size_t>(k)];
+            for (size_t i = 0; i < h; ++i) to[i] += of_embedded[n][i];
+        }
+        return norm_gradient(columns(d, h, h), t.hidden, name + "hnorm");
+    }
+
+    /// Projection, softmax and loss: of the next token, then of each depth.
+    Vector output(const Rows& x, Rows& dx) {
         const std::string name =
             config_.tied ? names_.embedding + ".weight" : names_.output + ".weight";
         const Vector& w = at(name);
@@ -314,7 +396,7 @@ private:
         const double smoothing = config_.label_smoothing;
         const double uniform = smoothing / static_cast<double>(vocab);
         Vector dw(w.size(), 0.0);
-        double total = 0;
+        Vector totals(x.size() / tokens_.size(), 0.0);
         for (size_t n = 0; n < x.size(); ++n) {
             if (labels_[n] < 0) continue;
             Vector z(vocab);
@@ -331,8 +413,8 @@ private:
             const double log_z = max + std::log(sum);
             const auto label = static_cast<size_t>(labels_[n]);
             const double g = g_[n];
-            total += g * (log_z - (1 - smoothing) * z[label] - uniform * mean +
-                          config_.z_loss * log_z * log_z);
+            totals[n / tokens_.size()] += g * (log_z - (1 - smoothing) * z[label] - uniform * mean +
+                                               config_.z_loss * log_z * log_z);
             for (size_t j = 0; j < vocab; ++j) {
                 const double p = std::exp(z[j] - log_z);
                 const double target = (j == label ? 1 - smoothing : 0.0) + uniform;
@@ -345,7 +427,7 @@ private:
             }
         }
         sink_.add(config_.tied ? name + " (output)" : name, dw);
-        return total;
+        return totals;
     }
 
     const ModelConfig& config_;
@@ -367,9 +449,15 @@ private:
 
 Fp64Step fp64_step(const ModelConfig& config, const Batch& batch, const Tensors& weights) {
     Fp64Step step;
+    const size_t microbatches = batch.tokens.size();
+    step.depth_losses.resize(static_cast<size_t>(config.mtp_num_layers) * microbatches);
     for (size_t j = 0; j < batch.tokens.size(); ++j) {
         MicrobatchStep of(config, batch, j, weights, &step.gradients);
-        step.losses.push_back(of.run());
+        const Vector losses = of.run();
+        step.losses.push_back(losses.front());
+        for (size_t k = 1; k < losses.size(); ++k) {
+            step.depth_losses[(k - 1) * microbatches + j] = losses[k];
+        }
         step.router_loss += of.router_loss();
         step.least_gap = std::min(step.least_gap, of.least_gap());
         step.loads.resize(of.loads().size());
@@ -384,7 +472,7 @@ double fp64_loss(const ModelConfig& config, const Batch& batch, const Tensors& w
     double total = 0;
     for (size_t j = 0; j < batch.tokens.size(); ++j) {
         MicrobatchStep of(config, batch, j, weights, nullptr);
-        total += of.run();
+        for (const double loss : of.run()) total += loss;
         total += of.router_loss();
     }
     return total;

@@ -53,6 +53,7 @@ TEST_P(Fp64Model, LossWithoutGradientsIsTheSame) {
     const Fp64Step step = fp64_step(c.config, batch, weights);
     double total = step.router_loss;
     for (const double loss : step.losses) total += loss;
+    for (const double loss : step.depth_losses) total += loss;
     EXPECT_DOUBLE_EQ(total, fp64_loss(c.config, batch, weights));
 }
 

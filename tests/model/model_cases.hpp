@@ -477,6 +477,43 @@ struct ModelCase {
                  config.moe.aux_loss = 0.1F;
                  return config;
              }()},
+        {.name = "LlamaTwoDepths",
+         .config =
+             [&] {
+                 ModelConfig config = with(small_family("llama", 3, 7, 31, false), 0.1F, 0.01F);
+                 config.mtp_num_layers = 2;
+                 config.mtp_loss_scaling_factor = 0.7F;
+                 return config;
+             }(),
+         .sequences = 2,
+         .ignored = 0.1,
+         .uneven_g = true,
+         .ranks = 3},
+        {.name = "Qwen3DepthsTied",
+         .config =
+             [] {
+                 ModelConfig config = small_family("qwen3", 2, 5, 29, true);
+                 config.mtp_num_layers = 2;
+                 return config;
+             }(),
+         .sequences = 3},
+        {.name = "GptNeoxDepth",
+         .config =
+             [] {
+                 ModelConfig config = small_family("gpt_neox", 2, 6, 29, false);
+                 config.mtp_num_layers = 1;
+                 return config;
+             }()},
+        {.name = "Gemma2LikeDepthInDocuments",
+         .config =
+             [] {
+                 ModelConfig config = small_family("gemma2", 2, 9, 29, true);
+                 config.embedding_scale = 1;
+                 config.mtp_num_layers = 1;
+                 return config;
+             }(),
+         .sequences = 2,
+         .documents = true},
         {.name = "LlamaDocuments",
          .config = small_family("llama", 3, 9, 31, false),
          .sequences = 2,

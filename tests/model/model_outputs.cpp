@@ -3,9 +3,9 @@
 //
 // What compare_transformers.py compares: logits, loss and gradients of a model in a Hugging Face
 // folder. TOKENS: int32, SEQUENCES rows that are one longer than the sequence. OUT: safetensors
-// with "loss" (1), "logits" (SEQUENCES * length, V) and "grad/NAME" of every tensor of the files,
-// as this program holds it: linear weights [out, in]. SAVE: a folder for one step, saved by the
-// ranks.
+// with "loss" (1), "depth_losses" (D, weighted as in the step's loss), "logits" (SEQUENCES *
+// length, V) and "grad/NAME" of every tensor of the files, as this program holds it: linear weights
+// [out, in]. SAVE: a folder for one step, saved by the ranks.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -40,7 +40,8 @@ struct Arguments {
 };
 
 /// One sequence per microbatch.
-Batch read_batch(const Arguments& a, int64_t seq_length) {
+Batch read_batch(const Arguments& a, const ModelConfig& config) {
+    const int64_t seq_length = config.seq_length;
     const std::string text = InputFile(a.tokens).text();
     const auto row = static_cast<size_t>(seq_length + 1);
     std::vector<int32_t> all(static_cast<size_t>(a.sequences) * row);
@@ -57,12 +58,14 @@ Batch read_batch(const Arguments& a, int64_t seq_length) {
         batch.loss_gradient.emplace_back(static_cast<size_t>(seq_length),
                                          1.0F / static_cast<float>(batch.counted_tokens));
     }
+    testing::add_later_labels(config, batch);
     return batch;
 }
 
 /// Sums, because the two sides of a tied weight are held apart.
 struct Results {
     double loss = 0;
+    std::vector<float> depth_losses;                      ///< [depth]
     std::map<std::string, std::vector<float>> gradients;  ///< by name in files
     std::mutex mutex;
 
@@ -89,6 +92,12 @@ struct Results {
             double sum = 0;
             for (const double microbatch : model.output()->losses()) sum += microbatch;
             loss = sum;  // the same on every rank with rows of the output layer
+            const std::span<const double> of_depths = model.output()->depth_losses();
+            const size_t microbatches = model.output()->losses().size();
+            depth_losses.assign(of_depths.size() / microbatches, 0);
+            for (size_t i = 0; i < of_depths.size(); ++i) {
+                depth_losses[i / microbatches] += static_cast<float>(of_depths[i]);
+            }
         }
     }
 };
@@ -172,11 +181,12 @@ void run(const Arguments& a) {
     const auto token_bytes = static_cast<int64_t>(InputFile(a.tokens).size());
     config.seq_length = token_bytes / (a.sequences * 4) - 1;
     config.check();
-    const Batch batch = read_batch(a, config.seq_length);
+    const Batch batch = read_batch(a, config);
     Results results;
     run_ranks(a, checkpoint, config, batch, results);
     std::map<std::string, std::vector<float>> out;
     out["loss"] = {static_cast<float>(results.loss)};
+    if (!results.depth_losses.empty()) out["depth_losses"] = results.depth_losses;
     out["logits"] = all_logits(checkpoint, config, batch, a.ranks);
     for (auto& [name, values] : results.gradients) out["grad/" + name] = std::move(values);
     write(a.out, out);

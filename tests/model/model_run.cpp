@@ -91,6 +91,8 @@ Gradients run_with_weights(const ModelConfig& config, const Schedule& schedule, 
         if (model.output() != nullptr) {
             const std::span<const double> losses = model.output()->losses();
             result.losses.assign(losses.begin(), losses.end());
+            const std::span<const double> of_depths = model.output()->depth_losses();
+            result.depth_losses.assign(of_depths.begin(), of_depths.end());
         }
     });
     return result;

@@ -2,6 +2,7 @@
 // The single-rank oracle, and a pipeline with sharded vocabulary layers, against the fp64 model.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <iostream>
 
@@ -37,12 +38,17 @@ void expect_agreement(const Gradients& actual, const Fp64Step& expected, double 
     const WorstError worst = worst_error(actual, expected.gradients);
     EXPECT_LE(worst.value, bound) << worst.name;
     EXPECT_LE(worst.mean, mean_bound);
-    ASSERT_EQ(actual.losses.size(), expected.losses.size());
     double loss_error = 0;
-    for (size_t j = 0; j < actual.losses.size(); ++j) {
-        EXPECT_NEAR(actual.losses[j], expected.losses[j], loss_bound * (1 + expected.losses[j]));
-        loss_error = std::max(loss_error, std::abs(actual.losses[j] - expected.losses[j]));
-    }
+    const auto expect_losses = [&](const std::vector<double>& got,
+                                   const std::vector<double>& want) {
+        ASSERT_EQ(got.size(), want.size());
+        for (size_t j = 0; j < got.size(); ++j) {
+            EXPECT_NEAR(got[j], want[j], loss_bound * (1 + want[j]));
+            loss_error = std::max(loss_error, std::abs(got[j] - want[j]));
+        }
+    };
+    expect_losses(actual.losses, expected.losses);
+    expect_losses(actual.depth_losses, expected.depth_losses);
     std::cout << "worst tensor " << worst.value << " (" << worst.name << "), mean " << worst.mean
               << ", loss " << loss_error << "\n";
 }
@@ -130,6 +136,24 @@ TEST(OracleWithoutLabels, StepHasLossZeroAndAllGradientsExactlyZero) {
             }
         }
     }
+}
+
+TEST(OracleWithoutLabels, DepthsBeyondTheSequenceCountForNothing) {
+    ModelCase c{.name = "", .config = small_family("llama", 2, 2, 29, false)};
+    c.config.mtp_num_layers = 3;  // of which two have no label in sequences of 2 tokens
+    const Schedule schedule = schedule_of(c, VocabMode::one_barrier);
+    const Gradients run =
+        run_with_weights(c.config, schedule, c.batch(), random_weights(c.config, 3));
+    ASSERT_EQ(run.depth_losses.size(), 6U);
+    EXPECT_GT(run.depth_losses[0], 0);
+    EXPECT_EQ(std::count(run.depth_losses.begin() + 2, run.depth_losses.end(), 0.0), 4);
+    const auto is_zero = [&](const std::string& name) {
+        const std::vector<float>& gradient = run.by_name.at(name);
+        return std::ranges::all_of(gradient, [](float g) { return g == 0; });
+    };
+    EXPECT_FALSE(is_zero("model.layers.2.eh_proj.weight"));
+    EXPECT_TRUE(is_zero("model.layers.3.eh_proj.weight"));
+    EXPECT_TRUE(is_zero("model.layers.4.shared_head.norm.weight"));
 }
 
 TEST(OracleWithoutLabels, IgnoredTokensCountForNothingWhateverTheirG) {

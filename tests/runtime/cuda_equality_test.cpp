@@ -48,19 +48,21 @@ TEST_P(CudaEquality, LossAndGradientsHaveTheBitsOfASingleRankOnTheDevice) {
         SCOPED_TRACE(::testing::Message() << step);
         const Schedule schedule = schedule_of(c, step);
         const int layers = std::max(1, schedule.stages + (step.microbatches % 2 == 0 ? 1 : -1));
-        const ModelConfig config = tiny_gpt(layers, step);
-        const Batch batch = random_batch(config, schedule.microbatches, step.sequences, 5);
-        const ModelPartition partition = even_partition(config, schedule, step.sequences);
-        Gradients expected;
-        {
-            const std::unique_ptr<Device> device = single_rank_device(transport, c.ranks);
-            expected = run_single_rank(config, partition, schedule, batch, 7, *device);
+        for (const ModelConfig& config :
+             {tiny_gpt(layers, step), tiny_predicting(layers, step, 1)}) {
+            const Batch batch = random_batch(config, schedule.microbatches, step.sequences, 5);
+            const ModelPartition partition = even_partition(config, schedule, step.sequences);
+            Gradients expected;
+            {
+                const std::unique_ptr<Device> device = single_rank_device(transport, c.ranks);
+                expected = run_single_rank(config, partition, schedule, batch, 7, *device);
+            }
+            World world = World::threads(c.ranks, {.timeout_seconds = 30});
+            const Gradients actual = run_pipeline(world, config, partition, schedule, batch, 7,
+                                                  {.make_device = devices(transport)});
+            EXPECT_EQ(first_difference(expected, actual), "");
+            if (HasFailure()) return;
         }
-        World world = World::threads(c.ranks, {.timeout_seconds = 30});
-        const Gradients actual = run_pipeline(world, config, partition, schedule, batch, 7,
-                                              {.make_device = devices(transport)});
-        EXPECT_EQ(first_difference(expected, actual), "");
-        if (HasFailure()) return;
     }
 }
 

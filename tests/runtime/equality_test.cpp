@@ -111,6 +111,22 @@ TEST_P(Equality, LossAndGradientsHaveTheBitsOfTheSingleRankOracle) {
     }
 }
 
+TEST_P(Equality, DepthsOfMultiTokenPredictionHaveTheBitsOfTheSingleRankOracle) {
+    const ScheduleCase& c = GetParam();
+    for (const StepCase& step : step_cases(c, 1)) {
+        SCOPED_TRACE(::testing::Message() << step);
+        const Schedule schedule = schedule_of(c, step);
+        const int depths = c.turn % 3 == 0 ? 2 : 1;
+        const RunSetup s{.config = tiny_predicting(schedule.stages, step, depths),
+                         .family = c.family,
+                         .generate = {.ranks = c.ranks, .microbatches = step.microbatches},
+                         .sequences = step.sequences};
+        expect_oracle_bits(s, schedule);
+        EXPECT_EQ(oracle(s, schedule).depth_losses.size(),
+                  static_cast<size_t>(depths * step.microbatches));
+    }
+}
+
 TEST_P(Equality, EvaluationHasTheLossesOfTrainingAndTouchesNoGradient) {
     const ScheduleCase& c = GetParam();
     for (const StepCase& step : step_cases(c, 1)) {

@@ -114,16 +114,22 @@ Gradients run_pipeline(World& world, const ModelConfig& config, const ModelParti
         for (const auto& part : communicator.all_gather(serialise(model, config.tied))) {
             merge(part, mine);
         }
-        std::vector<double> losses;
-        if (model.output() != nullptr) {
-            losses.resize(model.output()->losses().size());
-            device->download(reinterpret_cast<const std::byte*>(model.output()->losses().data()),
-                             std::as_writable_bytes(std::span(losses)));
-        }
-        const auto all = communicator.all_gather(std::as_bytes(std::span(losses)));
-        const auto& first = all[static_cast<size_t>(schedule.output.owners().front())];
-        mine.losses.resize(first.size() / sizeof(double));
-        if (!first.empty()) std::memcpy(mine.losses.data(), first.data(), first.size());
+        const auto of_output_rank = [&](std::span<const double> on_device) {
+            std::vector<double> losses(on_device.size());
+            if (!losses.empty()) {
+                device->download(reinterpret_cast<const std::byte*>(on_device.data()),
+                                 std::as_writable_bytes(std::span(losses)));
+            }
+            const auto all = communicator.all_gather(std::as_bytes(std::span(losses)));
+            const auto& first = all[static_cast<size_t>(schedule.output.owners().front())];
+            losses.resize(first.size() / sizeof(double));
+            if (!first.empty()) std::memcpy(losses.data(), first.data(), first.size());
+            return losses;
+        };
+        OutputLayer* const output = model.output();
+        mine.losses = of_output_rank(output ? output->losses() : std::span<const double>());
+        mine.depth_losses =
+            of_output_rank(output ? output->depth_losses() : std::span<const double>());
         const std::lock_guard lock(mutex);
         result = std::move(mine);
     });
@@ -140,6 +146,7 @@ std::string first_difference(const Gradients& expected, const Gradients& actual)
         }
         return out.str();
     }
+    if (expected.depth_losses != actual.depth_losses) return "losses of depths differ";
     for (const auto& [name, want] : expected.by_name) {
         const auto found = actual.by_name.find(name);
         if (found == actual.by_name.end()) return name + " is missing";

@@ -105,6 +105,13 @@ ModelConfig tiny_gpt(int num_layers, const StepCase& step, int64_t hidden_size) 
     return config;
 }
 
+ModelConfig tiny_predicting(int num_layers, const StepCase& step, int depths) {
+    ModelConfig config = tiny_gpt(num_layers, step);
+    config.learned_positions = false;
+    config.mtp_num_layers = depths;
+    return config;
+}
+
 Schedule schedule_of(const ScheduleCase& c, const StepCase& step) {
     return make_schedule(c.family, {.ranks = c.ranks,
                                     .microbatches = step.microbatches,

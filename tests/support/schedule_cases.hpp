@@ -57,6 +57,9 @@ struct StepCase {
 /// A transformer of `num_layers` layers in which gradients of every tensor are well away from 0.
 [[nodiscard]] ModelConfig tiny_gpt(int num_layers, const StepCase& step, int64_t hidden_size = 16);
 
+/// The same with rotary positions and this many depths of multi-token prediction.
+[[nodiscard]] ModelConfig tiny_predicting(int num_layers, const StepCase& step, int depths);
+
 using vocabpipe::make_schedule;
 /// The schedule of a cell for one step.
 [[nodiscard]] Schedule schedule_of(const ScheduleCase& c, const StepCase& step);

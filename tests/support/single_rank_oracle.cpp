@@ -49,6 +49,7 @@ struct Trace {
     std::vector<Storage> exp_logits;  ///< [shard]
     std::vector<Storage> factors;     ///< [shard]
     Storage dx;                       ///< gradient of the embedded tokens
+    Storage dx_of_depths;             ///< that of the depths of multi-token prediction
 
     [[nodiscard]] Activations activations(size_t stage) const {
         return {.saved = saved[stage], .recomputed = recomputed[stage]};
@@ -72,6 +73,21 @@ std::vector<Microbatch> Batch::microbatches() const {
              .columns = columns.empty() ? std::span<const float>() : columns[j]});
     }
     return all;
+}
+
+void add_later_labels(const ModelConfig& config, Batch& batch) {
+    for (size_t j = 0; j < batch.labels.size(); ++j) {
+        const auto n = static_cast<int64_t>(batch.tokens[j].size());
+        for (int k = 1; k <= config.mtp_num_layers; ++k) {
+            for (int64_t i = 0; i < n; ++i) {
+                const bool known = i % batch.seq_length + k < batch.seq_length;
+                const auto from = static_cast<size_t>(known ? i + k : 0);
+                batch.labels[j].push_back(known ? batch.labels[j][from] : -100);
+                batch.loss_gradient[j].push_back(
+                    known ? batch.loss_gradient[j][from] * config.mtp_loss_weight() : 0.0F);
+            }
+        }
+    }
 }
 
 Batch random_batch(const ModelConfig& config, int microbatches, int64_t sequences, uint32_t seed,
@@ -101,6 +117,7 @@ Batch random_batch(const ModelConfig& config, int microbatches, int64_t sequence
         }
         batch.loss_gradient.push_back(std::move(g));
     }
+    add_later_labels(config, batch);
     return batch;
 }
 
@@ -143,8 +160,13 @@ Gradients run_single_rank(const ModelConfig& config, ModelPartition partition,
     const StepSizes sizes = step_sizes(config, partition, alone);
     const int64_t n = sizes.tokens;
     const int64_t h = sizes.hidden;
+    const int64_t rows = sizes.output_rows();
+    const size_t last = static_cast<size_t>(alone.stages) - 1;
+    const bool predicts_later = rows > n;
     const auto boundary = [&](Storage& bytes) { return Tensor(bytes.data(), n, h, config.dtype); };
+    const auto output = [&](Storage& bytes) { return Tensor(bytes.data(), rows, h, config.dtype); };
     const int64_t boundary_bytes = n * h * size_of(config.dtype);
+    const int64_t output_bytes = rows * h * size_of(config.dtype);
 
     // The output layer cut into the schedule's shards: views of the whole weight and gradient.
     const std::vector<int> owners = schedule.output.owners();
@@ -161,7 +183,8 @@ Gradients run_single_rank(const ModelConfig& config, ModelPartition partition,
         shards.emplace_back(device, std::span(&part, 1), n,
                             kernels::LossOptions{.label_smoothing = config.label_smoothing,
                                                  .z_loss = config.z_loss,
-                                                 .logit_softcap = config.logit_softcap});
+                                                 .logit_softcap = config.logit_softcap},
+                            OutputRecords{.predicted_tokens = config.predicted_tokens()});
         shards.back().begin_step(schedule.microbatches);
     }
 
@@ -178,48 +201,51 @@ Gradients run_single_rank(const ModelConfig& config, ModelPartition partition,
             const StageBytes& bytes = sizes.stages[s];
             t.saved.push_back(storage(bytes.saved));
             t.recomputed.push_back(storage(bytes.recomputed));
-            t.x.push_back(storage(boundary_bytes));
+            t.x.push_back(storage(s == last ? output_bytes : boundary_bytes));
             Storage workspace = storage(bytes.forward_workspace);
-            modules.stages[s]->forward(ctx, mb, boundary(t.x[s]), boundary(t.x[s + 1]),
-                                       t.activations(s), workspace);
+            Activations activations = t.activations(s);
+            if (s == last && predicts_later) activations.embedded = boundary(t.x[0]);
+            modules.stages[s]->forward(ctx, mb, boundary(t.x[s]),
+                                       s == last ? output(t.x[s + 1]) : boundary(t.x[s + 1]),
+                                       activations, workspace);
         }
 
-        const Tensor x = boundary(t.x.back());
+        const Tensor x = output(t.x.back());
         const auto count = static_cast<int64_t>(shards.size());
-        Storage statistics = storage(count * n * StepSizes::kStatistics * 4);
-        const Tensor all(statistics.data(), count * n, StepSizes::kStatistics, DType::fp32);
+        Storage statistics = storage(count * rows * StepSizes::kStatistics * 4);
+        const Tensor all(statistics.data(), count * rows, StepSizes::kStatistics, DType::fp32);
         const auto exp_logits = [&](size_t k) {
-            return Tensor(t.exp_logits[k].data(), n,
+            return Tensor(t.exp_logits[k].data(), rows,
                           exp_logits_columns(shard_parameters[k].weight.rows), config.dtype);
         };
         const auto factors = [&](size_t k) {
-            return Tensor(t.factors[k].data(), n, StepSizes::kFactors, DType::fp32);
+            return Tensor(t.factors[k].data(), rows, StepSizes::kFactors, DType::fp32);
         };
         for (size_t k = 0; k < shards.size(); ++k) {
             const ShardBytes bytes = output_shard_bytes(
-                device.operators(), n, h, shard_parameters[k].weight.rows, config.dtype);
+                device.operators(), rows, h, shard_parameters[k].weight.rows, config.dtype);
             t.exp_logits.push_back(storage(bytes.exp_logits));
-            t.factors.push_back(storage(n * StepSizes::kFactors * 4));
+            t.factors.push_back(storage(rows * StepSizes::kFactors * 4));
             Storage workspace = storage(bytes.score_workspace);
             shards[k].score(ctx, mb, x, exp_logits(k),
-                            all.row_range(static_cast<int64_t>(k) * n, n), workspace);
+                            all.row_range(static_cast<int64_t>(k) * rows, rows), workspace);
         }
-        std::vector<float> sum(static_cast<size_t>(n * h));
-        const Storage partial_memory = storage(n * h * 4);
-        const Tensor u(partial_memory.data(), n, h, DType::fp32);
+        std::vector<float> sum(static_cast<size_t>(rows * h));
+        const Storage partial_memory = storage(rows * h * 4);
+        const Tensor u(partial_memory.data(), rows, h, DType::fp32);
         for (size_t k = 0; k < shards.size(); ++k) {
             shards[k].combine_softmax(ctx, mb, all, static_cast<int>(k), factors(k));
             shards[k].input_product(ctx, exp_logits(k), u);
             shards[k].finish_input_gradient(ctx, mb, factors(k), u);
-            const std::vector<float> partial = downloaded(device, u.as<float>(), n * h);
+            const std::vector<float> partial = downloaded(device, u.as<float>(), rows * h);
             for (size_t i = 0; i < sum.size(); ++i) {
                 sum[i] = k == 0 ? partial[i] : sum[i] + partial[i];
             }
         }
-        Storage dy = storage(boundary_bytes);
-        std::vector<std::byte> rounded(static_cast<size_t>(boundary_bytes));
-        kernels::host::convert(ctx, ConstTensor(sum.data(), n, h, DType::fp32),
-                               Tensor(rounded.data(), n, h, config.dtype));
+        Storage dy = storage(output_bytes);
+        std::vector<std::byte> rounded(static_cast<size_t>(output_bytes));
+        kernels::host::convert(ctx, ConstTensor(sum.data(), rows, h, DType::fp32),
+                               Tensor(rounded.data(), rows, h, config.dtype));
         device.upload(rounded, dy.data());
         t.for_weight.resize(modules.stages.size());
         for (size_t s = modules.stages.size(); s-- > 0;) {
@@ -227,9 +253,14 @@ Gradients run_single_rank(const ModelConfig& config, ModelPartition partition,
             t.for_weight[s] = storage(bytes.for_weight);
             t.dx = storage(boundary_bytes);
             Storage workspace = storage(bytes.input_gradient_workspace);
-            modules.stages[s]->backward_input(ctx, mb, boundary(dy), boundary(t.x[s]),
-                                              t.activations(s), boundary(t.dx), t.for_weight[s],
-                                              workspace);
+            Activations activations = t.activations(s);
+            if (s == last && predicts_later) {
+                t.dx_of_depths = storage(boundary_bytes);
+                activations.embedded_gradient = boundary(t.dx_of_depths);
+            }
+            modules.stages[s]->backward_input(ctx, mb, s == last ? output(dy) : boundary(dy),
+                                              boundary(t.x[s]), activations, boundary(t.dx),
+                                              t.for_weight[s], workspace);
             std::swap(dy, t.dx);
         }
         std::swap(dy, t.dx);
@@ -256,25 +287,26 @@ Gradients run_single_rank(const ModelConfig& config, ModelPartition partition,
             } else if (pass.op == Op::T) {
                 const auto k = static_cast<size_t>(shard - owners.begin());
                 const ShardBytes bytes = output_shard_bytes(
-                    device.operators(), n, h, shard_parameters[k].weight.rows, config.dtype);
+                    device.operators(), rows, h, shard_parameters[k].weight.rows, config.dtype);
                 Storage workspace = storage(bytes.weight_gradient_workspace);
                 shards[k].weight_gradient(
-                    ctx, mb, boundary(t.x.back()),
-                    Tensor(t.exp_logits[k].data(), n,
+                    ctx, mb, output(t.x.back()),
+                    Tensor(t.exp_logits[k].data(), rows,
                            exp_logits_columns(shard_parameters[k].weight.rows), config.dtype),
-                    Tensor(t.factors[k].data(), n, StepSizes::kFactors, DType::fp32), workspace,
+                    Tensor(t.factors[k].data(), rows, StepSizes::kFactors, DType::fp32), workspace,
                     begun_output);
                 begun_output = true;
             } else {
                 // Rows of this rank only; a row's gradient comes from its own rank's G passes.
                 Parameter part = modules.input->parameters().front();
                 const int64_t first = schedule.input.begin(static_cast<int>(rank));
-                const int64_t rows = schedule.input.rows(static_cast<int>(rank));
                 part.first_row = first;
-                part.gradient = part.gradient_of_layer().row_range(first, rows);
+                part.gradient = part.gradient_of_layer().row_range(
+                    first, schedule.input.rows(static_cast<int>(rank)));
                 part.token_gradient = {};
                 ShardedInputLayer rows_of_rank(std::span(&part, 1));
                 rows_of_rank.gradient(ctx, mb, boundary(t.dx), begun_input_rows);
+                if (predicts_later) rows_of_rank.gradient(ctx, mb, boundary(t.dx_of_depths), true);
                 begun_input_rows = true;
             }
         }
@@ -283,6 +315,8 @@ Gradients run_single_rank(const ModelConfig& config, ModelPartition partition,
     Gradients result;
     const std::span<const double> losses = shards.front().losses();
     result.losses = downloaded(device, losses.data(), std::ssize(losses));
+    const std::span<const double> of_depths = shards.front().depth_losses();
+    result.depth_losses = downloaded(device, of_depths.data(), std::ssize(of_depths));
     for (const Parameter& p : model.parameters()) {
         if (p.correction_bias) continue;
         const bool output_side = config.tied && p.counted_elsewhere;

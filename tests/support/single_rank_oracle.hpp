@@ -15,7 +15,9 @@ namespace vocabpipe::testing {
 struct Batch {
     int64_t sequences = 1;  ///< per microbatch
     int64_t seq_length = 1;
-    std::vector<std::vector<int32_t>> tokens, labels;  ///< [microbatch]
+    /// [microbatch] tokens (N), labels and loss_gradient (P N), P =
+    /// ModelConfig::predicted_tokens().
+    std::vector<std::vector<int32_t>> tokens, labels;
     std::vector<std::vector<float>> loss_gradient;
     int64_t counted_tokens = 0;
     std::vector<std::vector<int32_t>> first_visible = {};  ///< [microbatch], or empty: no mask
@@ -32,9 +34,13 @@ struct Batch {
     [[nodiscard]] std::vector<Microbatch> microbatches() const;
 };
 
-/// Random tokens and labels, about `ignored` of the labels ignored; g = 1 / counted tokens.
+/// Random tokens and labels, about `ignored` of the labels ignored; g = 1 / counted tokens. Labels
+/// of later tokens are those of the next token, shifted.
 [[nodiscard]] Batch random_batch(const ModelConfig& config, int microbatches, int64_t sequences,
                                  uint32_t seed, double ignored = 0.2);
+
+/// Appends labels of the depths of multi-token prediction, and their g, to a batch without them.
+void add_later_labels(const ModelConfig& config, Batch& batch);
 
 /// Cuts every sequence into documents of random lengths from one token on, about 3 in the mean.
 void cut_into_documents(Batch& batch, uint32_t seed);
@@ -44,6 +50,7 @@ void cut_into_documents(Batch& batch, uint32_t seed);
 struct Gradients {
     std::map<std::string, std::vector<float>> by_name;
     std::vector<double> losses;
+    std::vector<double> depth_losses = {};  ///< OutputLayer::depth_losses()
 };
 
 /// One process computes everything: each microbatch through all stages, the output shards of

@@ -185,6 +185,50 @@ TEST_F(TrainGpt, TrainsWithTheZLossInEveryVocabMode) {
     }
 }
 
+TEST_F(TrainGpt, TrainsAndReportsEveryDepthOfMultiTokenPrediction) {
+    const std::string flags = " --model-type llama --mtp-num-layers 2 --mtp-loss-scaling-factor ";
+    std::vector<std::string> curves;
+    for (const std::string mode : {"one_barrier", "two_barriers", "interlaced"}) {
+        const Outcome run = threads(2, "--metrics m.jsonl --vocab-mode " + mode + flags + "0.3");
+        ASSERT_EQ(run.exit_code, 0) << run.error;
+        EXPECT_THAT(run.output, ::testing::ContainsRegex("mtp_1 loss [0-9.]+ \\| mtp_2 loss"));
+        std::istringstream lines(testing::read_file(folder_ / "m.jsonl"));
+        for (std::string line; std::getline(lines, line);) {
+            const json step = json::parse(line);
+            // Of 16 tokens the last one or two have no such label; initial logits are about 0.
+            EXPECT_LT(step.at("mtp_1_loss").get<double>(), std::log(257) * 1.01) << line;
+            EXPECT_GT(step.at("mtp_1_loss").get<double>(),
+                      step.at("mtp_2_loss").get<double>() * 0.9);
+            EXPECT_GT(step.at("mtp_2_loss").get<double>(), 2);
+        }
+        curves.push_back(curve("m.jsonl").at(5));
+        EXPECT_EQ(curves.front(), curves.back()) << mode;
+    }
+    ASSERT_EQ(threads(2, "--metrics other.jsonl" + flags + "3").exit_code, 0);
+    EXPECT_NE(curve("other.jsonl")[5], curves.front()) << "the factor decides";
+    const Outcome mpi_run = mpi(2, "--metrics mpi.jsonl" + flags + "0.3");
+    ASSERT_EQ(mpi_run.exit_code, 0) << mpi_run.error;
+    EXPECT_EQ(curve("mpi.jsonl")[5], curves.front());
+}
+
+TEST_F(TrainGpt, RefusesDepthsWithWhatTheyAreNotSupportedWith) {
+    for (const auto& [flags, what] :
+         {std::pair("", "learned positions or scaled embeddings (gpt2); use a family with rotary"),
+          std::pair("--model-type mixtral --num-experts 4", "a mixture of experts; use"),
+          std::pair("--model-type llama --tensor-model-parallel-size 2 --ranks 2",
+                    "--tensor-model-parallel-size 2; use 1"),
+          std::pair("--model-type llama --context-parallel-size 2 --ranks 2",
+                    "--context-parallel-size 2; use 1"),
+          std::pair("--model-type llama --lora-rank 2", "adapters; train all weights")}) {
+        const Outcome run = train(
+            "", std::string("--transport threads --mtp-num-layers 1 --train-iters 1 ") + flags);
+        EXPECT_EQ(run.exit_code, 2) << flags << run.output;
+        EXPECT_THAT(run.error, ::testing::HasSubstr("--mtp-num-layers 1: is not supported with " +
+                                                    std::string(what)))
+            << flags;
+    }
+}
+
 TEST_F(TrainGpt, RebuildsTheOrderFromMeasuredCostsWithoutChangingABit) {
     ASSERT_EQ(threads(4, "--metrics given.jsonl --schedule-costs 1,2").exit_code, 0);
     const Outcome measured = threads(4, "--metrics auto.jsonl --schedule-costs auto");

@@ -61,6 +61,55 @@ TEST(StepBatch, CutsSamplesIntoInputsAndLabels) {
     EXPECT_EQ(batch.global_batch_size(), 6);
 }
 
+TEST(StepBatch, HasTheLabelsOfLaterTokensAfterThoseOfTheNext) {
+    const NumberedSamples samples(kLength);
+    StepBatch batch(samples, {.micro_batch_size = 2, .later = {.depths = 5, .weight = 0.25F}});
+    batch.load(10, 3);
+    for (const Microbatch& m : batch.microbatches()) {
+        ASSERT_EQ(m.labels.size(), static_cast<size_t>(6 * m.size()));
+        ASSERT_EQ(m.loss_gradient.size(), m.labels.size());
+        for (int64_t k = 0; k < 6; ++k) {
+            for (int64_t i = 0; i < m.size(); ++i) {
+                const auto at = static_cast<size_t>(k * m.size() + i);
+                const bool known = i % kLength + k < kLength;
+                EXPECT_EQ(m.labels[at], known
+                                            ? NumberedSamples::token(10 + 2 * m.index + i / kLength,
+                                                                     i % kLength + 1 + k)
+                                            : kIgnoredLabel);
+                EXPECT_EQ(m.loss_gradient[at],
+                          known ? (k == 0 ? 1.0F : 0.25F) * (1.0F / 24) : 0.0F);
+            }
+        }
+    }
+    EXPECT_EQ(batch.counted_tokens(), 24) << "later tokens are not counted";
+}
+
+TEST(StepBatch, HasNoLabelsOfLaterTokensAcrossTheEndsOfDocuments) {
+    const RandomDocuments samples({.seq_length = 16,
+                                   .ids = 50,
+                                   .masks = {.end_of_document = 50, .separate = true},
+                                   .samples = 4});
+    StepBatch batch(samples, {.micro_batch_size = 2, .later = {.depths = 2, .weight = 0.5F}});
+    batch.load(0, 2);
+    int kept = 0, dropped = 0;
+    for (const Microbatch& m : batch.microbatches()) {
+        for (int64_t k = 1; k <= 2; ++k) {
+            for (int64_t i = 0; i < m.size(); ++i) {
+                const int64_t token = i % m.seq_length;
+                const auto at = static_cast<size_t>(k * m.size() + i);
+                const auto from = static_cast<size_t>(i + k);
+                const bool in_sequence = token + k < m.seq_length;
+                const bool known = in_sequence && m.first_visible[from] <= token;
+                dropped += in_sequence && !known ? 1 : 0;
+                kept += known ? 1 : 0;
+                EXPECT_EQ(m.labels[at], known ? m.labels[from] : kIgnoredLabel);
+            }
+        }
+    }
+    EXPECT_GT(kept, 0);
+    EXPECT_GT(dropped, 0);
+}
+
 TEST(StepBatch, DealsMicrobatchesToReplicasInTurn) {
     const NumberedSamples samples(kLength);
     StepBatch second(samples, {.micro_batch_size = 2, .replica = 1, .replicas = 3});

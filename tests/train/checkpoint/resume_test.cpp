@@ -155,6 +155,30 @@ TEST_F(Resume, IsBitExactWithCorrectionBiases) {
     }
 }
 
+TEST_F(Resume, IsBitExactWithSeveralPredictedTokens) {
+    const auto predicting = [](const char* schedule, VocabMode mode, DType dtype) {
+        return [=](TrainOptions& o) {
+            set_family(o.model, "llama");
+            o.model.mtp_num_layers = 2;
+            o.model.dtype = dtype;
+            o.schedule = schedule;
+            o.vocab_mode = mode;
+        };
+    };
+    for (const DType dtype : {DType::fp32, DType::bf16}) {
+        const Change sharded = predicting("zb-h1", VocabMode::one_barrier, dtype);
+        const Curve expected = whole(2, sharded);
+        EXPECT_EQ(resumed(2, sharded), from(expected, 4));
+        EXPECT_EQ(resumed(2, predicting("dualpipe-v", VocabMode::two_barriers, dtype)),
+                  from(expected, 4));
+        expect_alike_on_two_pipelines(expected, sharded, dtype);
+        const Change none = predicting("1f1b", VocabMode::none, dtype);
+        const Curve unsharded = whole(3, none);
+        EXPECT_EQ(resumed(1, none), from(unsharded, 4));
+        EXPECT_EQ(resumed(4, none), from(unsharded, 4));
+    }
+}
+
 TEST_F(Resume, IsBitExactAtAnotherNumberOfRanksWithoutSharding) {
     const Change none = [](TrainOptions& o) { o.vocab_mode = VocabMode::none; };
     const Curve expected = whole(2, none);
