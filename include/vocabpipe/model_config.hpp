@@ -15,6 +15,9 @@
 
 namespace vocabpipe {
 
+/// Largest ModelConfig::mtp_num_layers: more than any model has.
+inline constexpr int kMostDepths = 64;
+
 enum class Normalization : uint8_t { layer_norm, rms_norm };
 
 /// A decoder with causal attention. The defaults are GPT-2's.

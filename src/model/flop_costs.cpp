@@ -45,22 +45,26 @@ TableCosts flop_costs(const ModelConfig& config, const ModelPartition& partition
     for (size_t s = 0; s < partition.layers_per_stage.size(); ++s) {
         const int layers = partition.layers_per_stage[s];
         TableCosts::OpCosts stage{};
-        const double forward = layers * layer_flops * tokens / kNominalFlopsPerNs /
-                               static_cast<double>(partition.tensor);
+        const bool last = s + 1 == partition.layers_per_stage.size();
+        const double flops = layers * layer_flops + (last ? mtp_flops_per_token(config) : 0);
+        const double forward =
+            flops * tokens / kNominalFlopsPerNs / static_cast<double>(partition.tensor);
         set(stage, Op::F, ns(forward));
         set(stage, Op::B, ns(forward + trained[s] * forward));
         set(stage, Op::I, ns(forward));
         set(stage, Op::W, ns(trained[s] * forward));
         if (partition.recompute == Recompute::full) set(stage, Op::R, ns(forward));
         if (partition.recompute == Recompute::selective) {
-            set(stage, Op::R, ns(layers * recomputed * tokens / kBytesPerNs / partition.tensor));
+            const int recomputing = layers + (last ? config.mtp_num_layers : 0);
+            set(stage, Op::R,
+                ns(recomputing * recomputed * tokens / kBytesPerNs / partition.tensor));
         }
         costs.stage_ns.push_back(stage);
     }
     for (int rank = 0; rank < schedule.ranks; ++rank) {
         TableCosts::OpCosts shard{};
         const double gemm =
-            2 * tokens * h *
+            2 * tokens * config.predicted_tokens() * h *
             static_cast<double>(largest_part(schedule.output.rows(rank), partition.tensor)) /
             kNominalFlopsPerNs;
         const bool one = schedule.barriers == Barriers::one;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "vocabpipe/model_flops.hpp"
 
+#include "src/model/blocks/counted_depth.hpp"
 #include "src/model/blocks/model_layers.hpp"
 
 #include <numeric>
@@ -11,7 +12,12 @@ namespace vocabpipe {
 namespace {
 
 double output_flops_per_token(const ModelConfig& config) {
-    return 2.0 * static_cast<double>(config.hidden_size) * static_cast<double>(config.vocab_size);
+    return 2.0 * config.predicted_tokens() * static_cast<double>(config.hidden_size) *
+           static_cast<double>(config.vocab_size);
+}
+
+double mean_layer_flops(const ModelConfig& config) {
+    return layers_flops_per_token(config) / config.num_layers;
 }
 
 }  // namespace
@@ -23,11 +29,21 @@ double layers_flops_per_token(const ModelConfig& config) {
 }
 
 double forward_flops_per_token(const ModelConfig& config) {
-    return layers_flops_per_token(config) + output_flops_per_token(config);
+    return layers_flops_per_token(config) + mtp_flops_per_token(config) +
+           output_flops_per_token(config);
+}
+
+double mtp_flops_per_token(const ModelConfig& config) {
+    if (config.mtp_num_layers == 0 || config.num_layers == 0) return 0;
+    return config.mtp_num_layers * CountedDepth(config).work(config.seq_length).flops();
 }
 
 double output_layer_in_layers(const ModelConfig& config) {
-    return output_flops_per_token(config) / (layers_flops_per_token(config) / config.num_layers);
+    return output_flops_per_token(config) / mean_layer_flops(config);
+}
+
+double mtp_in_layers(const ModelConfig& config) {
+    return config.num_layers == 0 ? 0 : mtp_flops_per_token(config) / mean_layer_flops(config);
 }
 
 LengthShares length_shares(const ModelConfig& config, Recompute recompute, int64_t seq_length) {

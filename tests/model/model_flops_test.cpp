@@ -49,6 +49,32 @@ TEST(ModelFlops, AWindowOfWTokensIsSeenInFullButForTheFirstW) {
     }
 }
 
+// A layer, a projection of 2 h to h columns, and a row of the output layer more, as Megatron-LM
+// counts them.
+TEST(ModelFlops, ADepthIsALayerAProjectionAndARowOfTheOutputLayer) {
+    ModelConfig config = narrow_gpt();
+    const double layer = kQkvAndProj + kMlp + 4 * 8 * 4, output = 2 * 8 * 100;
+    EXPECT_EQ(mtp_flops_per_token(config), 0);
+    EXPECT_EQ(forward_flops_per_token(config), 2 * layer + output);
+    config.mtp_num_layers = 3;
+    const double depth = layer + 2 * 16 * 8;
+    EXPECT_EQ(layers_flops_per_token(config), 2 * layer);
+    EXPECT_EQ(mtp_flops_per_token(config), 3 * depth);
+    EXPECT_EQ(forward_flops_per_token(config), 2 * layer + 3 * depth + 4 * output);
+    EXPECT_EQ(output_layer_in_layers(config), 4 * output / layer);
+    EXPECT_EQ(mtp_in_layers(config), 3 * depth / layer);
+}
+
+// The layer of a depth is like the model's last: with its experts, without its window.
+TEST(ModelFlops, ADepthHasTheLayerOfTheModelsLast) {
+    ModelConfig config = narrow_gpt();
+    config.gated = true;
+    config.moe = {.experts = 5, .top_k = 3, .ffn_hidden_size = 16, .sparse = {false, true}};
+    config.mtp_num_layers = 1;
+    const double experts = 2 * (8 * 5 + 3 * 3 * 8 * 16);
+    EXPECT_EQ(mtp_flops_per_token(config), kQkvAndProj + 4 * 8 * 4 + experts + 2 * 16 * 8);
+}
+
 TEST(ModelFlops, GroupedQueriesHaveFewerColumnsOfKAndV) {
     ModelConfig config = narrow_gpt();
     config.num_query_groups = 1;  // k and v of 4 columns each
@@ -122,6 +148,31 @@ TEST(FlopCosts, PassesTakeTheirFlopsAtTheNominalRate) {
             EXPECT_EQ(costs.layers_per_stage, 2);
         }
     }
+}
+
+TEST(FlopCosts, DepthsAreWorkOfTheLastStageAndRowsOfTheOutputLayer) {
+    ModelConfig config = narrow_gpt();
+    Schedule schedule;
+    schedule.ranks = schedule.stages = 2;
+    schedule.rank_of_stage = {0, 1};
+    place_vocabulary(schedule, VocabMode::none, config.vocab_size);
+    const auto costs = [&] {
+        return flop_costs(config, {.layers_per_stage = {1, 1}, .micro_batch_size = 50000},
+                          schedule);
+    };
+    const auto ns = [](const TableCosts::OpCosts& of, Op op) {
+        return of[static_cast<size_t>(op)];
+    };
+    const TableCosts none = costs();
+    config.mtp_num_layers = 2;
+    const TableCosts two = costs();
+    EXPECT_EQ(two.stage_ns[0], none.stage_ns[0]);
+    const double tokens = 50000.0 * 8;
+    const double depths = 2 * (kQkvAndProj + kMlp + 4 * 8 * 4 + 2 * 16 * 8);
+    EXPECT_NEAR(static_cast<double>(ns(two.stage_ns[1], Op::F) - ns(none.stage_ns[1], Op::F)),
+                depths * tokens / kNominalFlopsPerNs, 1);
+    EXPECT_EQ(ns(two.rank_ns[1], Op::S), 3 * ns(none.rank_ns[1], Op::S));
+    EXPECT_EQ(ns(two.rank_ns[1], Op::T), 3 * ns(none.rank_ns[1], Op::T));
 }
 
 TEST(FlopCosts, RecomputationTakesAForwardOrItsBytes) {

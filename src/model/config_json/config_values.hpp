@@ -15,7 +15,6 @@ namespace vocabpipe {
 inline constexpr int64_t kMostPositions = int64_t{1} << 31;
 inline constexpr int64_t kWidest = int64_t{1} << 24;
 inline constexpr int64_t kMostHeads = int64_t{1} << 16;
-inline constexpr int kMostDepths = 64;  // of multi-token prediction
 
 /// Depths of multi-token prediction, in files of every family.
 inline constexpr const char* kPredictedKey = "num_nextn_predict_layers";
