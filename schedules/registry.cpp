@@ -363,14 +363,17 @@ std::vector<int> layers_per_stage(int num_layers, int stages, VocabMode mode,
 }
 
 std::vector<int> layers_per_stage(int num_layers, std::span<const int> rank_of_stage,
-                                  VocabMode mode, double output_layer_in_layers) {
+                                  VocabMode mode, const LastStageWork& last) {
     const std::set<int> ranks(rank_of_stage.begin(), rank_of_stage.end());
     const auto stages = static_cast<int>(rank_of_stage.size());
-    if (mode != VocabMode::redistributed || ranks.size() == rank_of_stage.size()) {
-        return layers_per_stage(num_layers, stages, mode, output_layer_in_layers);
+    const bool redistributed = mode == VocabMode::redistributed;
+    if (last.mtp_layers == 0 && (!redistributed || ranks.size() == rank_of_stage.size())) {
+        return layers_per_stage(num_layers, stages, mode, last.output_layer);
     }
     return balanced_layers(num_layers, rank_of_stage,
-                           {.layer = 1, .embedding = 0, .output_layer = output_layer_in_layers},
+                           {.layer = 1,
+                            .output_layer = redistributed ? last.output_layer : 0,
+                            .mtp_layers = last.mtp_layers},
                            mode);
 }
 

@@ -99,11 +99,17 @@ struct Generator {
 [[nodiscard]] std::vector<int> layers_per_stage(int num_layers, int stages, VocabMode mode,
                                                 double output_layer_in_layers);
 
+/// Work of the last stage besides its transformer layers, in units of one.
+struct LastStageWork {
+    double output_layer = 0;  ///< the whole output layer: counts where layers are redistributed
+    double mtp_layers = 0;    ///< all depths of multi-token prediction: count in every mode
+};
+
 /// The same for stages on any ranks, rank_of_stage[stage]. Where a rank has several stages, the
 /// paper's rule for `redistributed` does not hold (on a V the rank of the last stage has the first
 /// one, too); then it is the partition in which the busiest rank has the least work
-/// (balanced_layers()).
+/// (balanced_layers()). So it is in every mode where the last stage predicts several tokens.
 [[nodiscard]] std::vector<int> layers_per_stage(int num_layers, std::span<const int> rank_of_stage,
-                                                VocabMode mode, double output_layer_in_layers);
+                                                VocabMode mode, const LastStageWork& last = {});
 
 }  // namespace vocabpipe

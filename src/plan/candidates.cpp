@@ -95,7 +95,7 @@ std::vector<int> split_layers(const PlanOptions& options, Recompute recompute, L
         layers = costs_of(*options.profile, recompute, as_profiled ? 0 : count)
                      .layers_per_stage(rank_of_stage, mode);
     } else {
-        layers = layers_per_stage(count, rank_of_stage, mode, output_in_layers);
+        layers = layers_per_stage(count, rank_of_stage, mode, {.output_layer = output_in_layers});
     }
     if (split == LayerSplit::back) std::reverse(layers.begin(), layers.end());
     return layers;

@@ -37,7 +37,7 @@ bool needs_layout(const ModelConfig& config, const Candidate& candidate) {
     if (std::ranges::find(layers, 0) != layers.end()) return true;
     const std::vector<int> ranks = rank_of_stage(generator(candidate.schedule).placement,
                                                  candidate.mesh.pipeline, candidate.chunks);
-    return layers != layers_per_stage(config.num_layers, ranks, candidate.vocab_mode, 0);
+    return layers != layers_per_stage(config.num_layers, ranks, candidate.vocab_mode);
 }
 
 /// Appends flags with numbers.

@@ -36,6 +36,7 @@ public:
         StageLayout layout;
         layout.sharded_input = take_input();
         layout.sharded_output = take_output();
+        take_depths(layout);
         for (const auto& stage : stages_) {
             for (const Symbol& symbol : stage) check_is_layer(symbol);
             layout.layers.push_back(static_cast<int>(stage.size()));
@@ -93,15 +94,10 @@ private:
 
     void symbol() {
         const char letter = peek();
-        if (letter == 'm') {
-            fail_at(
-                at_,
-                "m is a multi-token prediction layer, which VocabPipe does not support; remove it");
-        }
-        if (std::string_view("EtLV|").find(letter) == std::string_view::npos) {
+        if (std::string_view("EtmLV|").find(letter) == std::string_view::npos) {
             const std::string what =
                 letter >= 0x20 && letter < 0x7f ? std::string("'") + letter + "'" : "a character";
-            fail_at(at_, what + " is not valid; use E t L V | ( ) * and digits");
+            fail_at(at_, what + " is not valid; use E t m L V | ( ) * and digits");
         }
         symbols_.push_back({letter, at_++});
     }
@@ -162,6 +158,46 @@ private:
         return sharded;
     }
 
+    /// Takes the depths of multi-token prediction (m), which are the last layers of a stage.
+    void take_depths(StageLayout& layout) {
+        const Symbol* first = nullptr;
+        for (size_t s = 0; s < stages_.size(); ++s) {
+            for (const Symbol& symbol : stages_[s]) {
+                if (symbol.letter == 't' && first != nullptr) {
+                    fail_at(symbol.position, "t comes after m; put all t before it");
+                }
+                if (symbol.letter != 'm') continue;
+                if (first == nullptr) {
+                    first = &symbol;
+                    layout.mtp_stage = static_cast<int>(s);
+                }
+                if (layout.mtp_stage != static_cast<int>(s)) {
+                    fail_at(symbol.position, "m is in two stages; put all m into one");
+                }
+                ++layout.mtp_layers;
+            }
+        }
+        if (first == nullptr) return;
+        check_place_of_depths(layout.mtp_stage, first->position);
+        std::erase_if(stages_[static_cast<size_t>(layout.mtp_stage)],
+                      [](const Symbol& symbol) { return symbol.letter == 'm'; });
+    }
+
+    void check_place_of_depths(int stage, size_t position) const {
+        const int p = options_.ranks;
+        const auto stages = static_cast<int>(stages_.size());
+        if (p <= 0 || stages % p != 0) return;  // check_counts() says so
+        if (stage < stages - p) {
+            fail_at(position,
+                    "m is in stage " + std::to_string(stage) +
+                        ", not in the last one of its rank; put it into one of the last " +
+                        std::to_string(p) + " stages");
+        }
+        if (p > 1 && stage == stages - p) {
+            fail_at(position, "m is on the first rank; put it into a later stage");
+        }
+    }
+
     void check_is_layer(const Symbol& symbol) const {
         if (symbol.letter == 't') return;
         fail_at(symbol.position,
@@ -216,6 +252,7 @@ void check_costs(int num_layers, std::span<const int> rank_of_stage, const Layer
     check("a layer", costs.layer, true);
     check("the embedding", costs.embedding, false);
     check("the output layer", costs.output_layer, false);
+    check("multi-token prediction", costs.mtp_layers, false);
 }
 
 /// Gives units, one by one, to the taker with the lowest cost; ties go to the first. This minimises
@@ -269,6 +306,9 @@ std::string print_stage_layout(const StageLayout& layout) {
         } else {
             text.append(static_cast<size_t>(layers), 't');
         }
+        if (static_cast<int>(stage) == layout.mtp_stage) {
+            text += 'm' + (layout.mtp_layers > 1 ? "*" + std::to_string(layout.mtp_layers) : "");
+        }
         if (stage + 1 == stages) text += layout.sharded_output ? 'V' : 'L';
         return text;
     };
@@ -297,6 +337,7 @@ std::vector<int> balanced_layers(int num_layers, std::span<const int> rank_of_st
         of_stage.front() += costs.embedding;
         of_stage.back() += costs.output_layer;
     }
+    of_stage.back() += costs.mtp_layers;
     std::vector<int> used(rank_of_stage.begin(), rank_of_stage.end());
     std::sort(used.begin(), used.end());
     used.erase(std::unique(used.begin(), used.end()), used.end());

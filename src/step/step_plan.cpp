@@ -181,7 +181,9 @@ public:
         const double output = model_.num_layers == 0
                                   ? 0
                                   : output_layer_in_layers(model_) * trained / (trained + again);
-        return vocabpipe::layers_per_stage(model_.num_layers, rank_of_stage, mode, output);
+        return vocabpipe::layers_per_stage(
+            model_.num_layers, rank_of_stage, mode,
+            {.output_layer = output, .mtp_layers = mtp_in_layers(model_)});
     }
 
     [[nodiscard]] ModelPartition partition(std::vector<int> layers) const {

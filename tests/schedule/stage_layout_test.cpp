@@ -49,10 +49,44 @@ TEST(StageLayout, HasALetterForShardedVocabularyLayers) {
     EXPECT_EQ(parse_stage_layout("VttL"), (StageLayout{{2}, true, false}));
 }
 
-TEST(StageLayout, RefusesMultiTokenPredictionByName) {
-    EXPECT_EQ(refusal("Et*3|(tt|)*29,m|L"),
-              "layout \"Et*3|(tt|)*29,m|L\": position 15: m is a multi-token prediction layer, "
-              "which VocabPipe does not support; remove it");
+// The layouts of Megatron-LM's page on them and of Megatron-Bridge's recipes for DeepSeek-V3.
+TEST(StageLayout, ReadsMegatronsLayoutsOfDeepSeekV3) {
+    const StageLayout alone =
+        parse_stage_layout("Et*3|(tt|)*29,m|L", {.ranks = 16, .num_layers = 61, .mtp_layers = 1});
+    EXPECT_EQ(alone.mtp_layers, 1);
+    EXPECT_EQ(alone.mtp_stage, 30);
+    EXPECT_EQ(alone.layers.size(), 32U);
+    EXPECT_EQ(alone.layers[30], 0);
+    const StageLayout with_loss =
+        parse_stage_layout("Et*3|(tt|)*29|mL", {.ranks = 8, .num_layers = 61, .mtp_layers = 1});
+    EXPECT_EQ(with_loss.mtp_stage, 30 + 1);
+    const StageLayout two = parse_stage_layout("Vtt|tm*2V", {.mtp_layers = 2});
+    EXPECT_EQ(two.mtp_stage, 1);
+    EXPECT_THAT(two.layers, ElementsAre(2, 1));
+    EXPECT_EQ(parse_stage_layout("Ett|ttL", {.mtp_layers = 0}).mtp_stage, -1);
+}
+
+TEST(StageLayout, RefusesDepthsWhereMegatronRefusesThem) {
+    EXPECT_EQ(refusal("Et|mtL"),
+              "layout \"Et|mtL\": position 5: t comes after m; put all t before it");
+    EXPECT_THAT(refusal("Et|m|tL"), HasSubstr("position 6: t comes after m"));
+    EXPECT_EQ(refusal("Et|m|mL"),
+              "layout \"Et|m|mL\": position 6: m is in two stages; put all m into one");
+    EXPECT_EQ(refusal("Ett|m||L", {.ranks = 2}),
+              "layout \"Ett|m||L\": position 5: m is in stage 1, not in the last one of its rank; "
+              "put it into one of the last 2 stages");
+    EXPECT_EQ(refusal("Ett||m|L", {.ranks = 2}),
+              "layout \"Ett||m|L\": position 6: m is on the first rank; put it into a later stage");
+    EXPECT_THAT(refusal("Etm|L", {.ranks = 2}), HasSubstr("position 3: m is on the first rank"));
+    EXPECT_EQ(refusal("EtmL", {.ranks = 1}), "accepted");
+    EXPECT_EQ(refusal("Ett|t|m|L", {.ranks = 4}), "accepted");
+    EXPECT_THAT(refusal("Et|tLm"), HasSubstr("must end with L"));
+    EXPECT_EQ(
+        refusal("Et|tm*2L", {.mtp_layers = 1}),
+        "layout \"Et|tm*2L\": has 2 depths of multi-token prediction (m), but the model has 1 "
+        "(--mtp-num-layers)");
+    EXPECT_THAT(refusal("Et|tL", {.mtp_layers = 1}),
+                HasSubstr("has 0 depths of multi-token prediction (m), but the model has 1"));
 }
 
 TEST(StageLayout, NamesPositionAndRemedyOfEveryError) {
@@ -70,7 +104,7 @@ TEST(StageLayout, NamesPositionAndRemedyOfEveryError) {
     EXPECT_THAT(refusal("EtL|tL"), HasSubstr("position 3: L may only be the last letter"));
     EXPECT_THAT(refusal("Et|V|tL"), HasSubstr("position 4: V may only be"));
     EXPECT_EQ(refusal("Ex|L"),
-              "layout \"Ex|L\": position 2: 'x' is not valid; use E t L V | ( ) * and digits");
+              "layout \"Ex|L\": position 2: 'x' is not valid; use E t m L V | ( ) * and digits");
     EXPECT_THAT(refusal("E)L"), HasSubstr("position 2: ')' is not valid"));
     EXPECT_THAT(refusal("E3L"), HasSubstr("position 2: '3' is not valid"));
     EXPECT_THAT(refusal("E(tL"), HasSubstr("position 2: ( is never closed"));
@@ -104,6 +138,8 @@ TEST(StageLayout, PrintsWhatItReads) {
         for (auto s = random() % 9; s < 9; ++s) {
             layout.layers.push_back(static_cast<int>(random() % 3 * (random() % 4)));
         }
+        layout.mtp_layers = static_cast<int>(random() % 3);
+        if (layout.mtp_layers > 0) layout.mtp_stage = static_cast<int>(layout.layers.size()) - 1;
         const std::string text = print_stage_layout(layout);
         ASSERT_EQ(parse_stage_layout(text), layout) << text;
     }
@@ -122,6 +158,7 @@ Balance balance_of(const std::vector<int>& layers, const std::vector<int>& rank_
         stage.front() += costs.embedding;
         stage.back() += costs.output_layer;
     }
+    stage.back() += costs.mtp_layers;
     std::vector<double> rank(stage.size(), 0);
     Balance result;
     for (size_t s = 0; s < stage.size(); ++s) {
@@ -166,8 +203,10 @@ TEST(BalancedLayers, AreTheBestOfAllPartitions) {
         const auto quarters = [&](unsigned below) {
             return 0.25 * static_cast<double>(random() % below);
         };
-        const LayerCosts costs{
-            .layer = 0.25 + quarters(6), .embedding = quarters(12), .output_layer = quarters(40)};
+        const LayerCosts costs{.layer = 0.25 + quarters(6),
+                               .embedding = quarters(12),
+                               .output_layer = quarters(40),
+                               .mtp_layers = quarters(12)};
         for (const VocabMode mode : {VocabMode::redistributed, VocabMode::one_barrier}) {
             const std::vector<int> found = balanced_layers(layers, rank_of_stage, costs, mode);
             int sum = 0;
@@ -212,6 +251,7 @@ TEST(BalancedLayers, RefuseImpossibleNumbers) {
     EXPECT_THROW((void)run(4, {}, {}), UsageError);
     EXPECT_THROW((void)run(4, two, {.layer = 0}), UsageError);
     EXPECT_THROW((void)run(4, two, {.output_layer = -1}), UsageError);
+    EXPECT_THROW((void)run(4, two, {.mtp_layers = -1}), UsageError);
     EXPECT_THROW((void)run(4, two, {.embedding = std::numeric_limits<double>::quiet_NaN()}),
                  UsageError);
 }

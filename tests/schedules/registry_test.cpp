@@ -224,16 +224,39 @@ TEST(Registry, SaysThePlacementWithoutMakingThePasses) {
 TEST(LayersPerStage, RedistributedOnAVMovesLayersOffTheRankWithTheOutputLayer) {
     // Rank 0 has the first and the last stage, and an output layer of three layers.
     const std::vector<int> v{0, 1, 2, 2, 1, 0};
-    const std::vector<int> layers = layers_per_stage(12, v, VocabMode::redistributed, 3);
+    const std::vector<int> layers =
+        layers_per_stage(12, v, VocabMode::redistributed, {.output_layer = 3});
     EXPECT_EQ(layers[0] + layers[5], 2);
     EXPECT_EQ(layers[1] + layers[4], 5);
     EXPECT_EQ(layers[2] + layers[3], 5);
     // One stage per rank: the paper's rule.
     const std::vector<int> straight{0, 1, 2};
-    EXPECT_EQ(layers_per_stage(12, straight, VocabMode::redistributed, 3),
+    EXPECT_EQ(layers_per_stage(12, straight, VocabMode::redistributed, {.output_layer = 3}),
               layers_per_stage(12, 3, VocabMode::redistributed, 3));
-    EXPECT_EQ(layers_per_stage(12, v, VocabMode::none, 3),
+    EXPECT_EQ(layers_per_stage(12, v, VocabMode::none, {.output_layer = 3}),
               layers_per_stage(12, 6, VocabMode::none, 3));
+}
+
+TEST(LayersPerStage, CountWhatPredictsSeveralTokensOnTheLastStageInEveryMode) {
+    const std::vector<int> straight{0, 1, 2, 3};
+    for (const VocabMode mode : kEveryMode) {
+        EXPECT_THAT(layers_per_stage(14, straight, mode, {.mtp_layers = 2}),
+                    ElementsAre(4, 4, 4, 2));
+        EXPECT_THAT(layers_per_stage(6, straight, mode, {.mtp_layers = 9}),
+                    ElementsAre(2, 2, 2, 0));
+    }
+    // Rank 0 has the first and the last stage.
+    const std::vector<int> v{0, 1, 1, 0};
+    EXPECT_THAT(layers_per_stage(6, v, VocabMode::one_barrier, {.mtp_layers = 2}),
+                ElementsAre(2, 2, 2, 0));
+    // Of whole output layers only redistributed ones count.
+    EXPECT_THAT(
+        layers_per_stage(6, straight, VocabMode::none, {.output_layer = 2, .mtp_layers = 2}),
+        ElementsAre(2, 2, 2, 0));
+    EXPECT_THAT(layers_per_stage(11, straight, VocabMode::redistributed,
+                                 {.output_layer = 2, .mtp_layers = 2}),
+                ElementsAre(4, 4, 3, 0));
+    EXPECT_THROW((void)layers_per_stage(6, v, VocabMode::none, {.mtp_layers = -1}), UsageError);
 }
 
 }  // namespace

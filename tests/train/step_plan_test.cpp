@@ -50,7 +50,7 @@ TEST_P(StepPlans, AreWhatThePartsOneAfterTheOtherMake) {
             const Schedule schedule = make_schedule(GetParam(), asked(model, mode));
             const ModelPartition partition{
                 .layers_per_stage = layers_per_stage(model.num_layers, schedule.rank_of_stage, mode,
-                                                     output_layer_in_layers(model)),
+                                                     {output_layer_in_layers(model)}),
                 .micro_batch_size = 2,
                 .replicas = replicas};
             const StepSizes sizes = step_sizes(model, partition, schedule);

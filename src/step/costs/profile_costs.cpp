@@ -57,7 +57,7 @@ std::vector<int> ProfileCosts::layers_per_stage(std::span<const int> rank_of_sta
     const double trained = sum_of(profile_.costs.stage_ns, {F, B}) + recompute_ns_ * model.layers;
     const double output =  // in transformer layers
         sum_of(profile_.costs.rank_ns, {S, T}) * model.layers / std::max(1.0, trained);
-    return vocabpipe::layers_per_stage(layers, rank_of_stage, mode, output);
+    return vocabpipe::layers_per_stage(layers, rank_of_stage, mode, {.output_layer = output});
 }
 
 StepPrice ProfileCosts::price(const Schedule& placed, const std::vector<int>& layers) const {

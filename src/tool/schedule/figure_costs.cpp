@@ -41,6 +41,12 @@ double vocabulary_layers(const FiguredModel& model, int64_t seq_length) {
            (24.0 * static_cast<double>(model.hidden_size) + 2.0 * static_cast<double>(seq_length));
 }
 
+/// Of one depth of multi-token prediction, in layers: a layer, and a product of 2 h to h columns.
+double depth_in_layers(const FiguredModel& model, int64_t seq_length) {
+    const auto h = static_cast<double>(model.hidden_size);
+    return 1 + 4 * h / (24 * h + 2 * static_cast<double>(seq_length));
+}
+
 StageCosts stage_costs(const ScheduleFlags& flags, int ranks, int ticks) {
     if (!flags.costs.empty()) return parse_stage_costs(flags.costs, ticks);
     const FiguredModel model = figured_model(flags, ranks);
@@ -136,9 +142,12 @@ std::string costs_text(const ScheduleFlags& flags, int ranks) {
     if (flags.costs.empty()) {
         const FiguredModel model = figured_model(flags, ranks);
         text += " (" + std::to_string(model.layers) + " layers of F " +
-                std::to_string(kLayerForward) + ", hidden size " +
-                std::to_string(model.hidden_size) + ", " + std::to_string(model.vocabulary_rows) +
-                " vocabulary rows)";
+                std::to_string(kLayerForward) +
+                (flags.mtp_num_layers == 0 ? ""
+                                           : ", " + std::to_string(flags.mtp_num_layers) +
+                                                 " depths of multi-token prediction") +
+                ", hidden size " + std::to_string(model.hidden_size) + ", " +
+                std::to_string(model.vocabulary_rows) + " vocabulary rows)";
     }
     if (flags.latency > 0) text += ", latency " + std::to_string(flags.latency);
     if (flags.hop > 0) text += ", hop " + std::to_string(flags.hop);
@@ -156,12 +165,13 @@ FigureCosts::FigureCosts(const ScheduleFlags& flags, Recompute recompute)
 
 std::vector<int> FigureCosts::layers_per_stage(std::span<const int> rank_of_stage,
                                                VocabMode mode) const {
+    const bool redistributed = mode == VocabMode::redistributed;
     if (flags_.num_layers == 0) {
-        if (mode != VocabMode::redistributed) return {};
+        if (!redistributed && flags_.mtp_num_layers == 0) return {};
         if (!of_one_model(flags_)) {
             throw UsageError(
-                "--vocab-mode redistributed: requires --num-layers, because the layers that move "
-                "depend on it");
+                std::string(redistributed ? "--vocab-mode redistributed" : "--mtp-num-layers") +
+                ": requires --num-layers, because the layers that move depend on it");
         }
     }
     const int ranks = 1 + *std::ranges::max_element(rank_of_stage);
@@ -169,9 +179,12 @@ std::vector<int> FigureCosts::layers_per_stage(std::span<const int> rank_of_stag
     const StageCosts ticks = stage_costs(flags_, ranks, kTicksPerUnit);
     const int64_t again = recompute_cost(ticks.forward, recompute_, model.hidden_size);
     const double output =  // in transformer layers
-        2.0 * ticks.vocabulary * static_cast<double>(model.layers) /
+        2.0 * (1 + flags_.mtp_num_layers) * ticks.vocabulary * static_cast<double>(model.layers) /
         static_cast<double>(ticks.forward + ticks.backward + again);
-    return vocabpipe::layers_per_stage(static_cast<int>(model.layers), rank_of_stage, mode, output);
+    return vocabpipe::layers_per_stage(
+        static_cast<int>(model.layers), rank_of_stage, mode,
+        {.output_layer = output,
+         .mtp_layers = flags_.mtp_num_layers * depth_in_layers(model, flags_.seq_length)});
 }
 
 StepPrice FigureCosts::price(const Schedule& schedule, const std::vector<int>& layers) const {
@@ -197,11 +210,16 @@ StepPrice FigureCosts::price(const Schedule& schedule, const std::vector<int>& l
     constexpr int64_t kBytes = 2;  // bf16
     const int64_t row = tokens * model.hidden_size * kBytes;
     step.sizes.tokens = tokens;
+    step.sizes.predicted_tokens = 1 + flags.mtp_num_layers;
     step.sizes.hidden = model.hidden_size;
     step.sizes.dtype = DType::bf16;
     step.sizes.report_bytes = 64;  // norms and loss: a few numbers
     for (int stage = 0; stage < stages; ++stage) {
-        const double part = (layers.empty() ? 1 : layers[static_cast<size_t>(stage)]) / per_rank;
+        const double predicting =
+            stage + 1 == stages ? flags.mtp_num_layers * depth_in_layers(model, flags.seq_length)
+                                : 0;
+        const double own = layers.empty() ? 1 : layers[static_cast<size_t>(stage)] + predicting;
+        const double part = own / per_rank;
         const double count =  // layers; equal parts of them if not given
             layers.empty() ? part * static_cast<double>(model.layers) / schedule.ranks
                            : part * per_rank;
@@ -228,13 +246,18 @@ StepPrice FigureCosts::price(const Schedule& schedule, const std::vector<int>& l
             return static_cast<double>(map.rows(rank)) * schedule.ranks /
                    static_cast<double>(map.vocab_size());
         };
-        of(pass, Op::S) = of(pass, Op::T) = scaled(costs.vocabulary, share(schedule.output));
+        const int predicted = 1 + flags.mtp_num_layers;
+        of(pass, Op::S) = of(pass, Op::T) =
+            scaled(costs.vocabulary, predicted * share(schedule.output));
         if (schedule.input.rows(rank) > 0) {
-            // A rank looks up all tokens, whatever its share of the rows.
-            of(pass, Op::E) = of(pass, Op::G) = static_cast<int64_t>(costs.vocabulary / 4);
+            // A rank looks up all tokens, whatever its share of the rows; G adds up the gradients
+            // of all depths besides.
+            of(pass, Op::E) = static_cast<int64_t>(costs.vocabulary / 4);
+            of(pass, Op::G) = (predicted > 1 ? 2 : 1) * of(pass, Op::E);
         }
         step.costs.rank_ns.push_back(pass);
-        step.sizes.shards.push_back({.exp_logits = tokens * schedule.output.rows(rank) * kBytes});
+        step.sizes.shards.push_back(
+            {.exp_logits = tokens * predicted * schedule.output.rows(rank) * kBytes});
     }
     step.costs.latency_ns = flags.latency * ticks;
     if (flags.hop > 0) {

@@ -7,6 +7,7 @@
 #include "src/train/options/rule_flags.hpp"
 #include "src/train/options/train_flags.hpp"
 #include "vocabpipe/error.hpp"
+#include "vocabpipe/model_config.hpp"
 
 #include <algorithm>
 #include <filesystem>
@@ -78,6 +79,14 @@ FlagGroup schedule_source_flags(ScheduleFlags& flags) {
              .help = "Number of transformer layers",
              .range = count,
              .unset = "from the profile; 96 without --costs, else one per rank"},
+            {.names = "--mtp-num-layers",
+             .value = &flags.mtp_num_layers,
+             .help = "Depths of multi-token prediction, in the last stage: each a layer and a "
+                     "projection, and a row of the output layer per token (not of a profile)",
+             .unit = "LAYERS",
+             .range = between(0, kMostDepths),
+             .unset = "none",
+             .absent = 0},
             {.names = "--hidden-size",
              .value = &flags.hidden_size,
              .help =

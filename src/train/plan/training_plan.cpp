@@ -181,7 +181,13 @@ void TrainingPlan::read_layout() {
     const std::string flag = "--pipeline-model-parallel-layout " + options_.layout;
     layout_ = parse_stage_layout(options_.layout, {.ranks = mesh_.pipeline,
                                                    .chunks = options_.rule.chunks,
-                                                   .num_layers = options_.model.num_layers});
+                                                   .num_layers = options_.model.num_layers,
+                                                   .mtp_layers = options_.model.mtp_num_layers});
+    if (layout_->mtp_layers > 0 && layout_->mtp_stage + 1 != std::ssize(layout_->layers)) {
+        throw UsageError(flag +
+                         ": has m before the last stage, which only plan can; put m into the last "
+                         "stage, before L or V");
+    }
     if (layout_->sharded_input != layout_->sharded_output) {
         throw UsageError(
             flag + ": shards only one of embedding and output layer; use V for both, or E and L");
