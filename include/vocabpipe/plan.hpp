@@ -51,6 +51,7 @@ struct PlannedModel {
     std::string source;  ///< what load_model() was called with; empty: name
     /// Rows of the vocabulary that the model's file says; 0: config.vocab_size is not changed.
     int64_t file_vocab_size = 0;
+    int file_mtp_layers = 0;  ///< depths of multi-token prediction that the model's file says
 };
 /// Names of the built-in models.
 [[nodiscard]] std::string known_models();
@@ -118,6 +119,9 @@ struct PlanOptions {
     /// [stage] The split of the layers, instead of those of LayerSplit; candidates with another
     /// number of stages are skipped. Empty: all splits of LayerSplit.
     std::vector<int> layers_per_stage;
+    /// The stage that has the depths of multi-token prediction, with a split that is given; -1: the
+    /// last one, which alone a run can have.
+    int mtp_stage = -1;
     Evaluation evaluation = Evaluation::automatic;  ///< how step times are found
     /// Rows that a search proves to be the best by pass times, and simulates; at least 1.
     int best = 10;

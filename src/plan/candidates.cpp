@@ -67,24 +67,31 @@ std::vector<int> memory_limits_of(const Generator& family, int ranks) {
     return {0, ranks + 2};
 }
 
-std::vector<LayerSplit> splits_of(const PlanOptions& options, VocabMode mode, int stages) {
+std::vector<LayerSplit> splits_of(const PlanOptions& options, VocabMode mode, int ranks,
+                                  int stages) {
     if (!options.layers_per_stage.empty()) return {LayerSplit::given};
     const int layers = options.model.config.num_layers;
     if (mode == VocabMode::redistributed) return {LayerSplit::redistributed};
-    if (layers % stages == 0) return {LayerSplit::front};
+    const bool predicts = options.model.config.mtp_num_layers > 0;
+    if (predicts ? stages > ranks : layers % stages == 0) return {LayerSplit::front};
     return {LayerSplit::front, LayerSplit::back};
 }
 
-/// The output layer in units of a mean layer, by FLOPs; an R makes its layers longer.
-double output_in_layers(const PlanOptions& options, const Candidate& step) {
+/// What the last stage does besides its layers, in units of a mean layer: the output layer by
+/// FLOPs, where an R makes the layers longer; depths of multi-token prediction by their passes.
+LastStageWork last_stage_work(const PlanOptions& options, const Candidate& step) {
+    const UnitCosts units = unit_costs(options, step);
     LayerTimes all;
-    for (const LayerTimes& layer : unit_costs(options, step).layers) all.add(layer);
+    for (const LayerTimes& layer : units.layers) all.add(layer);
+    const auto whole = [](const LayerTimes& of) { return of.forward + of.backward + of.recompute; };
     const double longer = 1 + all.recompute / std::max(all.forward + all.backward, 1.0);
-    return output_layer_in_layers(planned_config(options)) / longer;
+    return {.output_layer = output_layer_in_layers(planned_config(options)) / longer,
+            .mtp_layers = whole(units.mtp_layers) * options.model.config.num_layers /
+                          std::max(whole(all), 1.0)};
 }
 
 std::vector<int> split_layers(const PlanOptions& options, Recompute recompute, LayerSplit split,
-                              const std::vector<int>& rank_of_stage, double output_in_layers) {
+                              const std::vector<int>& rank_of_stage, const LastStageWork& last) {
     if (split == LayerSplit::given) return options.layers_per_stage;
     const VocabMode mode =
         split == LayerSplit::redistributed ? VocabMode::redistributed : VocabMode::none;
@@ -95,9 +102,11 @@ std::vector<int> split_layers(const PlanOptions& options, Recompute recompute, L
         layers = costs_of(*options.profile, recompute, as_profiled ? 0 : count)
                      .layers_per_stage(rank_of_stage, mode);
     } else {
-        layers = layers_per_stage(count, rank_of_stage, mode, {.output_layer = output_in_layers});
+        layers = layers_per_stage(count, rank_of_stage, mode, last);
     }
-    if (split == LayerSplit::back) std::reverse(layers.begin(), layers.end());
+    // Depths stay in the last stage, with the fewer layers of theirs.
+    const auto end = last.mtp_layers > 0 ? layers.end() - 1 : layers.end();
+    if (split == LayerSplit::back) std::reverse(layers.begin(), end);
     return layers;
 }
 
@@ -170,7 +179,7 @@ void add_candidates(const PlanOptions& options, const Candidate& step, Candidate
         of.resize(1);
     }
     const bool whole = std::find(modes.begin(), modes.end(), VocabMode::none) != modes.end();
-    const double output = options.profile ? 0 : output_in_layers(options, step);
+    const LastStageWork last = options.profile ? LastStageWork() : last_stage_work(options, step);
     for (const Generator* family : of) {
         for (const VocabMode mode : modes) {
             for (const int chunks : chunks_of(*family, options.chunks)) {
@@ -191,9 +200,9 @@ void add_candidates(const PlanOptions& options, const Candidate& step, Candidate
                     }
                 }
                 const int stages = ranks * chunks;
-                for (const LayerSplit split : splits_of(options, mode, stages)) {
+                for (const LayerSplit split : splits_of(options, mode, ranks, stages)) {
                     const auto split_as = [&](LayerSplit as) {
-                        return split_layers(options, step.recompute, as, of_stage, output);
+                        return split_layers(options, step.recompute, as, of_stage, last);
                     };
                     candidate.split = split;
                     candidate.layers_per_stage = split_as(split);

@@ -78,6 +78,16 @@ void check_layers(const PlanOptions& options) {
                      std::to_string(options.model.config.num_layers));
 }
 
+/// What plans of models that predict several tokens leave out.
+void check_depths(const PlanOptions& options) {
+    const int depths = options.model.config.mtp_num_layers;
+    if (depths == 0 || options.frozen.empty()) return;
+    throw UsageError(
+        "--param-group: plans with frozen parameters count no depths of multi-token "
+        "prediction, and " +
+        options.model.name + " has " + std::to_string(depths) + "; use --mtp-num-layers 0");
+}
+
 /// Refuses a trainer beside a profile, which was measured with one.
 void check_trainer(const PlanOptions& options) {
     const PlannedTrainer& trainer = options.trainer;
@@ -118,6 +128,7 @@ void check_options(const PlanOptions& options) {
     check_measured(options);
     check_layers(options);
     check_trainer(options);
+    check_depths(options);
     check_frozen(logical_parameters(options.model.config), options.frozen);
     require("--global-batch-size", options.global_batch_size, 1, int64_t{1} << 24);
     if (!std::isfinite(options.memory_gib) || options.memory_gib < 0 || options.memory_gib > 1e6) {

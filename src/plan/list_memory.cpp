@@ -16,6 +16,7 @@ public:
     Walk(const Schedule& schedule, const StepSizes& sizes, int rank)
         : schedule_(schedule), sizes_(sizes), rank_(rank) {
         boundary_ = sizes.boundary_rows() * sizes.hidden * size_of(sizes.dtype);
+        output_ = boundary_ * sizes.predicted_tokens;
         shards_ = static_cast<int64_t>(schedule.output.owners().size()) * sizes.tensor;
         input_shards_ = static_cast<int64_t>(schedule.input.owners().size()) * sizes.tensor;
         train_ = !schedule.forward_only();
@@ -79,20 +80,21 @@ private:
         const bool forward = pass.op == F;
         const bool end = forward ? last(pass) : pass.stage == 0;
         const size_t next = forward ? pass.stage + 1U : pass.stage - 1U;
+        if (forward && end) return output_;
         const bool keeps = end || at(next);
         return keeps ? boundary_ : 2 * boundary_;
     }
 
     /// Statistics of all shards, factors, and X: alive from S to T.
     int64_t kept_for_weight() const {
-        const int64_t statistics = sizes_.tokens * sizes_.statistics * 4;
-        const int64_t factors = sizes_.tokens * sizes_.factors * 4;
+        const int64_t statistics = sizes_.output_rows() * sizes_.statistics * 4;
+        const int64_t factors = sizes_.output_rows() * sizes_.factors * 4;
         // All slices of X.
-        return sizes_.shards[static_cast<size_t>(rank_)].exp_logits + sizes_.tensor * boundary_ +
+        return sizes_.shards[static_cast<size_t>(rank_)].exp_logits + sizes_.tensor * output_ +
                statistics * (shards_ > 1 ? shards_ + 1 : 1) + (train_ ? factors : 0);
     }
     /// The shard's part of X's gradient in fp32, alive until it is reduced.
-    int64_t partial_gradient() const { return sizes_.tokens * sizes_.hidden * 4; }
+    int64_t partial_gradient() const { return sizes_.output_rows() * sizes_.hidden * 4; }
 
     void before(const Pass& pass) {
         switch (pass.op) {
@@ -165,7 +167,7 @@ private:
     const Schedule& schedule_;
     const StepSizes& sizes_;
     int rank_;
-    int64_t boundary_ = 0, shards_ = 0, input_shards_ = 0;
+    int64_t boundary_ = 0, output_ = 0, shards_ = 0, input_shards_ = 0;
     bool train_ = true;
     std::set<std::pair<uint16_t, uint32_t>> recomputed_;  ///< stage, microbatch
     int64_t gradient_ = 0, blocks_ = 0, embedded_ = 0;

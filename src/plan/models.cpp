@@ -17,6 +17,7 @@ PlannedModel load_model(const std::string& name_or_path) {
                          .config = parse_model_config(model.text, model.path),
                          .source = name_or_path};
     planned.file_vocab_size = planned.config.vocab_size;
+    planned.file_mtp_layers = planned.config.mtp_num_layers;
     return planned;
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/plan/place_parameters.hpp"
 
+#include "src/model/blocks/counted_depth.hpp"
 #include "src/model/tensor_shard.hpp"
 
 #include <map>
@@ -85,12 +86,22 @@ void add_blocks(PlaceParameters& place, int stage, const TrainedTensors::Part& p
     place.add_correction_biases(part.trained.correction_biases());
 }
 
+/// Adds the parameters of all depths of multi-token prediction.
+void add_depths(PlaceParameters& place, int stage, const ModelConfig& config, const Mesh& mesh) {
+    TrainedTensors::Part depth;
+    const CountedDepth counted(config);
+    for (const ParameterCount::Counted& tensor : counted.parameters.all()) {
+        depth.trained.add(tensor);
+    }
+    for (int k = 0; k < config.mtp_num_layers; ++k) add_blocks(place, stage, depth, mesh);
+}
+
 }  // namespace
 
 std::vector<PlaceParameters> count_parameters(const ModelConfig& config,
                                               const TrainedTensors& tensors,
-                                              const Schedule& placement,
-                                              const Candidate& candidate) {
+                                              const Schedule& placement, const Candidate& candidate,
+                                              int mtp_stage) {
     const Mesh& mesh = candidate.mesh;
     std::vector<PlaceParameters> places(static_cast<size_t>(placement.ranks),
                                         PlaceParameters(mesh));
@@ -100,6 +111,7 @@ std::vector<PlaceParameters> count_parameters(const ModelConfig& config,
         PlaceParameters& place = places[static_cast<size_t>(placement.rank_of_stage[s])];
         const int end = layer + candidate.layers_per_stage[s];
         for (; layer < end; ++layer) add_blocks(place, stage, tensors.layer(layer), mesh);
+        if (stage == mtp_stage) add_depths(place, stage, config, mesh);
         if (stage == 0) add_blocks(place, stage, tensors.positions(), mesh);
         if (stage + 1 == stages) add_blocks(place, stage, tensors.final_norm(), mesh);
     }

@@ -63,10 +63,12 @@ private:
 };
 
 /// [pipeline rank] Parameters of a candidate of a model with these tensors, with its stages and
-/// vocabulary rows placed as in `placement`.
+/// vocabulary rows placed as in `placement`. `mtp_stage`: the stage that has the depths of
+/// multi-token prediction; -1: none.
 [[nodiscard]] std::vector<PlaceParameters> count_parameters(const ModelConfig& config,
                                                             const TrainedTensors& tensors,
                                                             const Schedule& placement,
-                                                            const Candidate& candidate);
+                                                            const Candidate& candidate,
+                                                            int mtp_stage);
 
 }  // namespace vocabpipe

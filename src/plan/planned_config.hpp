@@ -13,4 +13,11 @@ namespace vocabpipe {
     return config;
 }
 
+/// The stage of a candidate that has the depths of multi-token prediction; -1: there are none.
+[[nodiscard]] inline int mtp_stage(const PlanOptions& options, const Candidate& candidate) {
+    if (options.model.config.mtp_num_layers == 0) return -1;
+    return options.mtp_stage >= 0 ? options.mtp_stage
+                                  : static_cast<int>(candidate.layers_per_stage.size()) - 1;
+}
+
 }  // namespace vocabpipe

@@ -20,6 +20,7 @@ json model_json(const PlanOptions& options) {
                 {"parameters", parameter_count(config)},
                 {"trained_parameters", trained_parameter_count(options)},
                 {"num_layers", config.num_layers},
+                {"mtp_num_layers", config.mtp_num_layers},
                 {"hidden_size", config.hidden_size},
                 {"ffn_hidden_size", config.ffn_hidden_size},
                 {"num_attention_heads", config.num_attention_heads},

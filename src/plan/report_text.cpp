@@ -58,11 +58,16 @@ std::string head(const Plan& plan) {
     const PlanOptions& o = plan.options;
     std::string text;
     const ModelConfig& config = o.model.config;
-    text +=
-        format("model    %s: %.2f B parameters, %d layers, hidden %lld, V %lld%s\n",
-               o.model.name.c_str(), static_cast<double>(parameter_count(config)) * 1e-9,
-               config.num_layers, static_cast<long long>(config.hidden_size),
-               static_cast<long long>(config.vocab_size), config.tied ? ", tied embeddings" : "");
+    text += format(
+        "model    %s: %.2f B parameters, %d layers%s, hidden %lld, V %lld%s\n",
+        o.model.name.c_str(), static_cast<double>(parameter_count(config)) * 1e-9,
+        config.num_layers,
+        config.mtp_num_layers > 0
+            ? (" and " + counted(config.mtp_num_layers, "depth") + " of multi-token prediction")
+                  .c_str()
+            : "",
+        static_cast<long long>(config.hidden_size), static_cast<long long>(config.vocab_size),
+        config.tied ? ", tied embeddings" : "");
     if (config.moe.experts > 0) {
         text += format(
             "         %lld experts in %zu layers, %lld per token, %.2f B parameters active; ",

@@ -4,6 +4,7 @@
 #include "src/plan/step_model.hpp"
 
 #include "schedules/placement.hpp"
+#include "src/model/blocks/counted_depth.hpp"
 #include "src/model/blocks/model_layers.hpp"
 #include "src/model/blocks/stage_memory.hpp"
 #include "src/model/rotary_tables.hpp"
@@ -18,6 +19,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <optional>
 #include <tuple>
 #include <utility>
 
@@ -36,6 +38,16 @@ int64_t optimizer_bytes(DType dtype) {
 int64_t gradients_of(const PlaceParameters& own, const PlannedTrainer& trainer) {
     const int64_t elements = trainer.zero < 2 ? own.differentiated() : own.reported();
     return elements * size_of(trainer.gradients);
+}
+
+/// How ranks share the layers of a candidate.
+LayerTeams teams_of(const Candidate& candidate) {
+    const Mesh& mesh = candidate.mesh;
+    return {.context = mesh.context,
+            .context_exchange = {.form = candidate.context_form},
+            .tensor = mesh.tensor,
+            .expert = mesh.expert,
+            .expert_tensor = candidate.expert_tensor};
 }
 
 int64_t ns(double value) {
@@ -86,6 +98,7 @@ void set_costs(StepModel& step, const UnitCosts& units, const Candidate& candida
     const bool overlaps = placement.ranks > 1 && sharded(candidate.vocab_mode);
     const double slower = overlaps ? units.overlapped : 1;
     int layer = 0;
+    const int predicting = mtp_stage(options, candidate);
     for (const int layers : candidate.layers_per_stage) {
         TableCosts::OpCosts stage{};
         LayerTimes all;
@@ -93,6 +106,7 @@ void set_costs(StepModel& step, const UnitCosts& units, const Candidate& candida
             all.add(trained_times(units.layers[static_cast<size_t>(layer)],
                                   tensors.layer(layer).share));
         }
+        if (std::ssize(step.costs.stage_ns) == predicting) all.add(units.mtp_layers);
         set(stage, F, slower * all.forward);
         set(stage, I, slower * all.input_gradient);
         set(stage, W, slower * all.weight_gradient);
@@ -172,7 +186,7 @@ std::vector<PersistentBytes> set_profiled(StepModel& step, const Profile& profil
     Candidate alone = candidate;
     alone.mesh.data = 1;
     const std::vector<PlaceParameters> whole =
-        count_parameters(config, tensors, step.placement, alone);
+        count_parameters(config, tensors, step.placement, alone, -1);
     for (size_t rank = 0; rank < whole.size(); ++rank) {
         const auto share = [&](Op op, int64_t own, int64_t all) {
             int64_t& cost = step.costs.rank_ns[rank][static_cast<size_t>(op)];
@@ -202,6 +216,10 @@ void use_pass_times(StepCosts& costs, const PlannedPassTimes& times) {
     }
 }
 
+/// Columns that a depth of multi-token prediction keeps per token besides its layer's: the
+/// embedding of the next token, both norms, and the projection of them.
+constexpr int64_t kDepthTensors = 4;
+
 /// Sets what each stage needs, and whether it has experts.
 void set_stages(StepSizes& sizes, const PlanOptions& options, const ModelConfig& config,
                 const ModelLayers& layers, const Candidate& candidate) {
@@ -215,6 +233,10 @@ void set_stages(StepSizes& sizes, const PlanOptions& options, const ModelConfig&
     // Most stages are alike.
     std::map<std::tuple<std::vector<const DecoderLayer*>, bool, bool>, StageBytes> known;
     const int stages = static_cast<int>(candidate.layers_per_stage.size());
+    const int predicting = mtp_stage(options, candidate), depths = config.mtp_num_layers;
+    const std::optional<CountedDepth> depth =
+        depths > 0 ? std::optional<CountedDepth>(std::in_place, config, teams_of(candidate))
+                   : std::nullopt;
     for (int stage = 0, layer = 0; stage < stages; ++stage) {
         const int end = layer + candidate.layers_per_stage[static_cast<size_t>(stage)];
         std::vector<const DecoderLayer*> blocks;
@@ -222,6 +244,10 @@ void set_stages(StepSizes& sizes, const PlanOptions& options, const ModelConfig&
         for (; layer < end; ++layer) {
             blocks.push_back(&layers[layer].block);
             experts = experts || config.moe.in_layer(layer);
+        }
+        if (stage == predicting) {
+            blocks.insert(blocks.end(), static_cast<size_t>(depths), &depth->layer);
+            experts = experts || config.moe.in_layer(config.num_layers - 1);
         }
         const bool embeds = stage == 0 && has_embedded_tokens(config);
         const bool last = stage + 1 == stages;
@@ -242,7 +268,12 @@ void set_stages(StepSizes& sizes, const PlanOptions& options, const ModelConfig&
                                 .bytes();
             add_trainer_bytes(found->second, options.trainer, candidate, config, stage_blocks);
         }
-        sizes.stages.push_back(found->second);
+        StageBytes bytes = found->second;
+        if (stage == predicting) {
+            bytes.saved += depths * kDepthTensors * sizes.boundary_rows() * config.hidden_size *
+                           size_of(config.dtype);
+        }
+        sizes.stages.push_back(bytes);
         sizes.has_experts.push_back(experts);
     }
 }
@@ -252,6 +283,7 @@ StepSizes sizes_of(const PlanOptions& options, const ModelConfig& config, const 
                    const Candidate& candidate) {
     StepSizes sizes;
     sizes.tokens = candidate.micro_batch_size * config.seq_length / candidate.mesh.context;
+    sizes.predicted_tokens = config.predicted_tokens();
     sizes.hidden = config.hidden_size;
     sizes.dtype = config.dtype;
     sizes.replicas = candidate.mesh.data;
@@ -263,11 +295,12 @@ StepSizes sizes_of(const PlanOptions& options, const ModelConfig& config, const 
     set_stages(sizes, options, config, layers, candidate);
     for (int rank = 0; rank < placement.ranks; ++rank) {
         const int64_t logits =
-            sizes.tokens * largest_part(placement.output.rows(rank), candidate.mesh.tensor);
+            sizes.output_rows() * largest_part(placement.output.rows(rank), candidate.mesh.tensor);
         // Exponentials stay from S to T; fp32 logits live within S.
-        const int64_t loss = options.trainer.parallel_loss
-                                 ? logits * 4
-                                 : sizes.tokens * placement.output.rows(rank) * kUnfusedLossBytes;
+        const int64_t loss =
+            options.trainer.parallel_loss
+                ? logits * 4
+                : sizes.output_rows() * placement.output.rows(rank) * kUnfusedLossBytes;
         sizes.shards.push_back(
             {.exp_logits = logits * size_of(sizes.dtype), .score_workspace = loss});
     }
@@ -285,15 +318,11 @@ StepModel step_model(const PlanOptions& options, const UnitCosts& units, const C
     step.costs.slices = mesh.slices();
     if (options.trainer.zero == 2) step.costs.sums_per_step = candidate.microbatches;
     const ModelConfig config = planned_config(options);
-    const ModelLayers layers(config, {.context = mesh.context,
-                                      .context_exchange = {.form = candidate.context_form},
-                                      .tensor = mesh.tensor,
-                                      .expert = mesh.expert,
-                                      .expert_tensor = candidate.expert_tensor});
+    const ModelLayers layers(config, teams_of(candidate));
     const TrainedTensors tensors(config, layers, options.frozen);
     step.trained = tensors.parts(candidate.layers_per_stage);
     const std::vector<PlaceParameters> parameters =
-        count_parameters(config, tensors, step.placement, candidate);
+        count_parameters(config, tensors, step.placement, candidate, mtp_stage(options, candidate));
     std::vector<PersistentBytes> measured;
     if (options.profile) {
         measured = set_profiled(step, *options.profile, candidate, config, tensors, parameters);

@@ -3,11 +3,13 @@
 #include "schedules/placement.hpp"
 #include "src/plan/planned_config.hpp"
 #include "vocabpipe/make_schedule.hpp"
+#include "vocabpipe/model_flops.hpp"
 #include "vocabpipe/plan.hpp"
 #include "vocabpipe/stage_layout.hpp"
 
 #include <algorithm>
 #include <cstdint>
+#include <iterator>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -31,13 +33,18 @@ std::string shell_word(const std::string& word) {
 
 /// Whether train_gpt would spread the layers over the stages in another way, or refuse stages
 /// without a layer.
-bool needs_layout(const ModelConfig& config, const Candidate& candidate) {
+bool needs_layout(const PlanOptions& options, const Candidate& candidate) {
+    const ModelConfig& config = options.model.config;
     const std::vector<int>& layers = candidate.layers_per_stage;
+    if (mtp_stage(options, candidate) + 1 < std::ssize(layers) && config.mtp_num_layers > 0) {
+        return true;
+    }
     if (candidate.vocab_mode == VocabMode::redistributed) return true;
     if (std::ranges::find(layers, 0) != layers.end()) return true;
     const std::vector<int> ranks = rank_of_stage(generator(candidate.schedule).placement,
                                                  candidate.mesh.pipeline, candidate.chunks);
-    return layers != layers_per_stage(config.num_layers, ranks, candidate.vocab_mode);
+    return layers != layers_per_stage(config.num_layers, ranks, candidate.vocab_mode,
+                                      {.mtp_layers = mtp_in_layers(config)});
 }
 
 /// Appends flags with numbers.
@@ -69,6 +76,9 @@ void add_model(const PlanOptions& options, TrainFlags& to) {
     if (model.file_vocab_size != 0 && model.file_vocab_size != model.config.vocab_size) {
         to.add("--vocab-size", model.config.vocab_size);
     }
+    if (model.file_mtp_layers != model.config.mtp_num_layers) {
+        to.add("--mtp-num-layers", model.config.mtp_num_layers);
+    }
 }
 
 void add_schedule(const PlanOptions& options, const Candidate& candidate, TrainFlags& to) {
@@ -78,12 +88,14 @@ void add_schedule(const PlanOptions& options, const Candidate& candidate, TrainF
     }
     if (candidate.memory_limit != 0) to.add("--memory-limit", candidate.memory_limit);
     to.add("--vocab-mode", std::string(to_string(candidate.vocab_mode)));
-    if (needs_layout(options.model.config, candidate)) {
+    if (needs_layout(options, candidate)) {
         const bool shards = sharded(candidate.vocab_mode);
         to.add("--pipeline-model-parallel-layout",
                print_stage_layout({.layers = candidate.layers_per_stage,
                                    .sharded_input = shards,
-                                   .sharded_output = shards}));
+                                   .sharded_output = shards,
+                                   .mtp_layers = options.model.config.mtp_num_layers,
+                                   .mtp_stage = mtp_stage(options, candidate)}));
     }
     if (candidate.mesh.pipeline > 1) to.add("--schedule-costs", std::string("auto"));
     if (options.receive_ahead != 0) to.add("--receive-ahead", options.receive_ahead);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/plan/unit_costs.hpp"
 
+#include "src/model/blocks/counted_depth.hpp"
 #include "src/model/blocks/model_layers.hpp"
 #include "src/plan/context_costs.hpp"
 #include "src/plan/kernel_rates.hpp"
@@ -114,21 +115,30 @@ UnitCosts unit_costs(const PlanOptions& options, const Candidate& candidate) {
     costs.layers = ModelLayers(options.model.config, teams).map([&](const CountedLayer& layer) {
         return layer_on_device(options, candidate, layer.block.work(options.seq_length));
     });
-    costs.logits = rows_of_outputs(products, tokens, h);
-    costs.output_gradient = rows_of_terms(products, tokens, h);
-    costs.output_weight_gradient = rows_of_outputs(products, h, tokens);
-    costs.softmax_per_row = tokens * device.softmax_bytes_per_logit.value / bytes_per_ns;
-    costs.whole_softmax_per_row =
-        tokens * device.whole_softmax_bytes_per_logit.value / bytes_per_ns;
-    const auto gather = [&](double rows) {
+    const int depths = options.model.config.mtp_num_layers;
+    if (depths > 0) {
+        const LayerTimes depth = layer_on_device(
+            options, candidate, CountedDepth(options.model.config, teams).work(options.seq_length));
+        for (int k = 0; k < depths; ++k) costs.mtp_layers.add(depth);
+    }
+    // Rows of the output layer: of the next token, and of each depth.
+    const double rows = tokens * options.model.config.predicted_tokens();
+    costs.logits = rows_of_outputs(products, rows, h);
+    costs.output_gradient = rows_of_terms(products, rows, h);
+    costs.output_weight_gradient = rows_of_outputs(products, h, rows);
+    costs.softmax_per_row = rows * device.softmax_bytes_per_logit.value / bytes_per_ns;
+    costs.whole_softmax_per_row = rows * device.whole_softmax_bytes_per_logit.value / bytes_per_ns;
+    const auto gather = [&](double of_vocabulary) {
         return DeviceLinks(device).ring_ns(candidate.mesh.ranks_along(Axis::tensor, {}),
-                                           rows * tokens * kElementBytes,
+                                           of_vocabulary * rows * kElementBytes,
                                            kernel_rates(options.trainer.kernels).tensor_exchange);
     };
     costs.gathered_logits = {.fixed = gather(0), .per_row = gather(1) - gather(0)};
     costs.embedding = 2 * tokens * h * kElementBytes / bytes_per_ns;  // rows read, rows written
-    // dy is read, and the rows of all tokens are read, added to and written.
-    costs.embedding_gradient = tokens * h * (kElementBytes + 2 * kGradient) / bytes_per_ns;
+    // dy is read, and the rows of all tokens are read, added to and written: for the first layer,
+    // and once more for all depths.
+    costs.embedding_gradient =
+        (depths > 0 ? 2 : 1) * tokens * h * (kElementBytes + 2 * kGradient) / bytes_per_ns;
     costs.vocabulary_pass = device.vocabulary_pass_overhead_us.value * 1e3;
     costs.per_parameter_byte = 1 / bytes_per_ns;
     costs.overlapped = 1 / device.overlap_efficiency.value;

@@ -35,6 +35,7 @@ struct LayerTimes {
 /// Nanoseconds of the units that every pass of a step is made of, for one microbatch on one rank.
 struct UnitCosts {
     std::vector<LayerTimes> layers;    ///< [layer of the model]
+    LayerTimes mtp_layers;             ///< all depths of multi-token prediction
     Rows logits;                       ///< the output layer's products: of S,
     Rows output_gradient;              ///< of its input, in S with one barrier and else in T,
     Rows output_weight_gradient;       ///< of T

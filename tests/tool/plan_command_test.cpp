@@ -279,6 +279,28 @@ TEST(PlanCommand, ReadsModelsAndDevicesFromFiles) {
     }
 }
 
+TEST(PlanCommand, TakesALayoutInMegatronsNotation) {
+    const TempFolder folder;
+    const std::string command =
+        "plan --model llama-3.2-1b --mtp-num-layers 1 --gpus 4 --gpu h100 --seq-length 2048 "
+        "--global-batch-size 16 --schedules interleaved --chunks 2 --json ";
+    const auto rows = [&](const std::string& layout) {
+        const Outcome outcome =
+            vocabpipe_in(folder, command + "--pipeline-model-parallel-layout '" + layout + "'");
+        EXPECT_EQ(outcome.exit_code, 0) << outcome.error;
+        return nlohmann::json::parse(outcome.output)["rows"];
+    };
+    const auto whole = rows("Ettt|(tt|)*5tt,t|mL");
+    ASSERT_EQ(whole.size(), 1U);
+    EXPECT_EQ(whole[0]["vocab_mode"], "none");
+    EXPECT_EQ(whole[0]["layers_per_stage"], (std::vector{3, 2, 2, 2, 2, 2, 3, 0}));
+    // Where m is alone, the rank before the last one has more to do, and the last one less.
+    EXPECT_NE(rows("Ettt|(tt|)*5ttt,m|L")[0]["step_ns"], whole[0]["step_ns"]);
+    const auto sharded = rows("Vttt|(tt|)*5ttt|mV");
+    ASSERT_EQ(sharded.size(), 3U);
+    for (const auto& row : sharded) EXPECT_NE(row["vocab_mode"], "none");
+}
+
 TEST(PlanCommand, TakesPassTimesFromAFile) {
     const TempFolder folder;
     testing::write_file(folder / "t.csv",
@@ -377,6 +399,20 @@ INSTANTIATE_TEST_SUITE_P(
                  "two.csv:3: stage 0: is on rank 0, not on rank 1"},
         BadInput{"--model gemma-2-9b --pass-times one.csv" + kRest, 2,
                  "--gpus 4: does not match the passes of one.csv, which are for 1 rank"},
+        BadInput{"--model gemma-2-9b --pipeline-model-parallel-layout 'Et*42L'" + kRest +
+                     "--layers-per-stage 42",
+                 2, "excludes"},
+        BadInput{"--model gemma-2-9b --pipeline-model-parallel-layout 'Et*41L'" + kRest, 2,
+                 "has 41 transformer layers (t), but the model has 42"},
+        BadInput{"--model gemma-2-9b --pipeline-model-parallel-layout 'Et*42mL'" + kRest, 2,
+                 "has 1 depths of multi-token prediction (m), but the model has 0"},
+        BadInput{"--model gemma-2-9b --pipeline-model-parallel-layout 'Vt*42L'" + kRest, 2,
+                 "shards only one of embedding and output layer"},
+        BadInput{"--model gemma-2-9b --pipeline-model-parallel-layout 'Et*42L'" + kRest +
+                     "--vocab-modes one_barrier",
+                 2, "does not match --vocab-modes one_barrier; use V for sharded layers"},
+        BadInput{"--model gemma-2-9b --mtp-num-layers 65" + kRest, 2,
+                 "--mtp-num-layers 65: must be from 0 to 64"},
         BadInput{"--model gemma-2-9b --top 0" + kRest, 2, "--top 0: must be at least 1"},
         BadInput{"--model gemma-2-9b --show-command 0" + kRest, 2, "--show-command 0: must be"},
         BadInput{

@@ -29,8 +29,10 @@
 #include "src/train/options/parameter_group_flag.hpp"
 #include "src/train/options/train_flags.hpp"
 #include "vocabpipe/error.hpp"
+#include "vocabpipe/model_config.hpp"
 #include "vocabpipe/plan.hpp"
 #include "vocabpipe/receive_early.hpp"
+#include "vocabpipe/stage_layout.hpp"
 
 namespace vocabpipe::tool {
 
@@ -39,11 +41,13 @@ namespace {
 struct PlanArguments {
     std::string model, gpu, profile, pass_times, lengths, html, config, receive_ahead = "auto";
     // Comma-separated.
-    std::string schedules, modes, chunks, layers, tensor, context, pipeline, data, expert, sizes;
+    std::string schedules, modes, chunks, layers, layout, tensor, context, pipeline, data, expert,
+        sizes;
     std::string expert_tensor, recompute;
     PlanOptions options;
     std::vector<ParameterGroup> groups;
     std::optional<int64_t> vocab_size;
+    std::optional<int> mtp_layers;
     std::optional<double> memory_gib;
     int64_t top = 15;
     std::optional<int64_t> command;  // a row's number, from 1
@@ -109,6 +113,35 @@ void read_lists(const PlanArguments& arguments, PlanOptions& options) {
     }
 }
 
+/// Takes layers and depths of the stages from a layout, and the modes that have its vocabulary
+/// layers, unless modes are given.
+void read_layout(const std::string& text, PlanOptions& options) {
+    if (text.empty()) return;
+    const std::string flag = "--pipeline-model-parallel-layout " + text;
+    const StageLayout layout =
+        parse_stage_layout(text, {.num_layers = options.model.config.num_layers,
+                                  .mtp_layers = options.model.config.mtp_num_layers});
+    if (layout.sharded_input != layout.sharded_output) {
+        throw UsageError(
+            flag + ": shards only one of embedding and output layer; use V for both, or E and L");
+    }
+    if (options.vocab_modes.empty()) {
+        using enum VocabMode;
+        options.vocab_modes = layout.sharded_output
+                                  ? std::vector{interlaced, one_barrier, two_barriers}
+                                  : std::vector{none};
+    }
+    for (const VocabMode mode : options.vocab_modes) {
+        if (sharded(mode) == layout.sharded_output) continue;
+        throw UsageError(flag + ": does not match --vocab-modes " + std::string(to_string(mode)) +
+                         "; use " +
+                         (sharded(mode) ? "V for sharded layers" : "E and L for whole layers") +
+                         ", or another mode");
+    }
+    options.layers_per_stage = layout.layers;
+    options.mtp_stage = layout.mtp_stage;
+}
+
 /// The files that a plan writes.
 class PlanFiles {
 public:
@@ -158,6 +191,7 @@ void plan_steps(PlanArguments arguments) {
         options.device = load_device(arguments.gpu);
     }
     if (arguments.vocab_size) options.model.config.vocab_size = *arguments.vocab_size;
+    if (arguments.mtp_layers) options.model.config.mtp_num_layers = *arguments.mtp_layers;
     use_parameter_groups(options, arguments.groups);
     options.receive_ahead = receive_ahead_from(arguments.receive_ahead);
     if (arguments.memory_gib) options.memory_gib = *arguments.memory_gib;
@@ -166,6 +200,7 @@ void plan_steps(PlanArguments arguments) {
     }
     if (!arguments.lengths.empty()) options.documents = read_length_distribution(arguments.lengths);
     read_lists(arguments, options);
+    read_layout(arguments.layout, options);
     PlanFiles files(arguments);  // invalid names fail before the work, not after it
     const InterruptGuard interrupt;
     options.stop = [&] { return interrupt.signal() != 0; };
@@ -248,6 +283,13 @@ Command plan_command() {
                          .help = "Vocabulary size in rows",
                          .range = at_least(1),
                          .unset = "the model's"},
+                        {.names = "--mtp-num-layers",
+                         .value = &a->mtp_layers,
+                         .help = "Depths of multi-token prediction",
+                         .unit = "LAYERS",
+                         .range = between(0, kMostDepths),
+                         .unset = "the model's",
+                         .excludes = {"--profile"}},
                         {.names = "--tensor-model-parallel-size",
                          .value = &a->tensor,
                          .help = "Ranks that share a stage, separated by commas",
@@ -317,6 +359,14 @@ Command plan_command() {
                          .help = "Layers of every stage, separated by commas, instead of the "
                                  "planner's own splits",
                          .unset = "the planner's splits"},
+                        {.names = "--pipeline-model-parallel-layout",
+                         .value = &a->layout,
+                         .help = "Layers of every stage as Megatron writes them, such as "
+                                 "Et*3|(tt|)*29,m|L; V in place of E and L shards the vocabulary "
+                                 "layers",
+                         .unit = "LAYOUT",
+                         .unset = "the planner's splits",
+                         .excludes = {"--layers-per-stage"}},
                         {.names = "--recompute-granularity",
                          .value = &a->recompute,
                          .help = "What candidates recompute before backwards, separated by commas: "
