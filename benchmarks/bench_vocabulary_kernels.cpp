@@ -54,6 +54,9 @@ struct Layer {
           w(normal(ctx, rows, hidden, type, 2, 0.02F)),
           exp_logits(tokens, rows, type),
           statistics(tokens, statistics_columns(records), DType::fp32),
+          kept(records.has(TokenRecord::label_rank) ? tokens : 0, rows, DType::fp32),
+          logits(kept.tensor.rows > 0 ? kept.tensor : Tensor()),
+          counts(static_cast<size_t>(tokens)),
           factors(tokens, 2, DType::fp32),
           u(tokens, hidden, DType::fp32),
           dw(rows, hidden, DType::fp32),
@@ -73,11 +76,12 @@ struct Layer {
 
     void score() {
         host::vocabulary_score(ctx, x.tensor, w.tensor, labels, shard, options, exp_logits.tensor,
-                               statistics.tensor, {}, score_workspace);
+                               statistics.tensor, logits, score_workspace);
     }
     void combine_softmax() {
         host::combine_statistics(ctx, statistics.tensor, labels, g, shard, 0, options,
                                  factors.tensor, made);
+        if (logits) host::label_ranks(ctx, logits, statistics.tensor, labels, shard, counts);
     }
     void input_gradient() {
         host::vocabulary_input_product(ctx, exp_logits.tensor, w.tensor, u.tensor);
@@ -98,7 +102,10 @@ struct Layer {
     Context ctx;
     VocabularyShard shard;
     LossOptions options;
-    Buffer x, w, exp_logits, statistics, factors, u, dw;
+    Buffer x, w, exp_logits, statistics, kept;
+    Tensor logits;  ///< empty, or `kept`
+    std::vector<float> counts;
+    Buffer factors, u, dw;
     std::vector<int32_t> labels;
     std::vector<float> g, made;
     std::vector<std::byte> score_workspace, gradient_workspace, input_workspace;
@@ -197,25 +204,51 @@ double thread_seconds() {
     return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
 }
 
-/// S and T with records beside S and T with the loss only, in turns: `ratio` is the median of the
-/// ratios of pairs.
+/// What lies a share of the way through the sorted values.
+double quantile(std::vector<double> values, double share) {
+    const auto at =
+        values.begin() + static_cast<ptrdiff_t>(share * static_cast<double>(values.size() - 1));
+    std::ranges::nth_element(values, at);
+    return *at;
+}
+
+/// What records add to S and T with the loss only. `ratio` - 1 is the median difference of pairs of
+/// S and the combination after C1, with records and without, in turns, over the median time of S
+/// and T: T does the same work in both, and would only add its noise. `error` is the median's
+/// standard error.
 void records(benchmark::State& state, DType type, const TokenRecords& records) {
     Layer plain(state.range(0), state.range(1), state.range(2), type);
     Layer recorded(state.range(0), state.range(1), state.range(2), type, records);
-    std::vector<double> ratios;
-    const auto timed = [](Layer& layer) {
+    const auto timed = [](auto&& work) {
         const double begin = thread_seconds();
-        layer.score_and_gradients();
+        work();
         return thread_seconds() - begin;
     };
+    const auto score = [&](Layer& layer) {
+        return timed([&] {
+            layer.score();
+            layer.combine_softmax();
+        });
+    };
+    std::vector<double> differences, wholes;
     for (auto _ : state) {
-        const bool first = ratios.size() % 2 == 0;  // either first, as the second finds caches warm
-        const double early = timed(first ? plain : recorded);
-        const double late = timed(first ? recorded : plain);
-        ratios.push_back(first ? late / early : early / late);
+        // Either first, as the second finds caches warm.
+        const bool first = differences.size() % 2 == 0;
+        const double early = score(first ? plain : recorded);
+        const double late = score(first ? recorded : plain);
+        differences.push_back(first ? late - early : early - late);
+        wholes.push_back((first ? early : late) + timed([&] {
+                             plain.input_gradient();
+                             plain.weight_gradient();
+                         }));
     }
-    std::ranges::nth_element(ratios, ratios.begin() + std::ssize(ratios) / 2);
-    state.counters["ratio"] = ratios[ratios.size() / 2];
+    const double whole = quantile(wholes, 0.5);
+    const double width = quantile(differences, 0.75) - quantile(differences, 0.25);
+    state.counters["ratio"] = 1 + quantile(differences, 0.5) / whole;
+    // Of normal numbers: 1.35 deviations lie between the quartiles, and a median scatters 1.25
+    // times as much as a mean.
+    state.counters["error"] =
+        1.25 * width / 1.35 / std::sqrt(static_cast<double>(differences.size())) / whole;
 }
 
 void adamw(benchmark::State& state) {
@@ -259,7 +292,7 @@ void pairs(benchmark::internal::Benchmark* benchmark) {
         ->Args({512, 1024, 32768})
         ->Args({512, 1024, 131072})
         ->Unit(benchmark::kMillisecond)
-        ->MinTime(10);
+        ->MinTime(20);
 }
 
 BENCHMARK(logits_gemm<DType::fp32>)->Apply(shapes);
@@ -285,6 +318,12 @@ BENCHMARK_CAPTURE(records, bf16_margin, DType::bf16, {TokenRecord::loss, TokenRe
     ->Apply(pairs);
 BENCHMARK_CAPTURE(records, fp32_logprob_entropy, DType::fp32,
                   {TokenRecord::loss, TokenRecord::logprob, TokenRecord::entropy})
+    ->Apply(pairs);
+BENCHMARK_CAPTURE(records, bf16_top_64, DType::bf16,
+                  TokenRecords{TokenRecord::loss} | TokenRecords::best(64))
+    ->Apply(pairs);
+BENCHMARK_CAPTURE(records, bf16_label_rank, DType::bf16,
+                  {TokenRecord::loss, TokenRecord::label_rank})
     ->Apply(pairs);
 BENCHMARK(adamw)->Arg(1 << 24)->Unit(benchmark::kMillisecond);
 BENCHMARK(norm)->Arg(1 << 25)->Unit(benchmark::kMillisecond);

@@ -49,13 +49,13 @@ struct TokenLossOutput {
 class TokenLoss {
 public:
     virtual ~TokenLoss() = default;
-    /// Records that it reads; not the loss, which it makes.
+    /// Records that it reads: one number each, of statistics; not the loss, which it makes.
     [[nodiscard]] virtual TokenRecords reads() const = 0;
     /// C, columns that it reads.
     [[nodiscard]] virtual int64_t columns() const { return 0; }
     /// Whether it depends on the entropy. The gradient of the entropy needs the exponentials of all
     /// logits once more, in T, before any product reads them: every vocabulary mode but
-    /// one_barrier, and no soft cap.
+    /// one_barrier.
     [[nodiscard]] virtual bool has_entropy_slope() const { return false; }
     /// Whether evaluate() reads memory of the host; other devices then refuse it.
     [[nodiscard]] virtual bool on_host() const { return false; }

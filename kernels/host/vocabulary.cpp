@@ -5,6 +5,7 @@
 #include <array>
 #include <cmath>
 #include <cstring>
+#include <functional>
 #include <limits>
 #include <vector>
 
@@ -132,21 +133,24 @@ void keep_two_largest(const float* z, int64_t count, float* two) {
 /// logits: `count` logits, then their ids; those of earlier columns are lower. NaN and -infinity
 /// are left out.
 void keep_best(const float* z, int64_t columns, int64_t first_id, float* logits, int64_t count) {
-    constexpr int64_t kBlock = 64;
-    float* const ids = logits + count;
+    constexpr int64_t kBlock = 32;
+    float* const end = logits + count;
+    float* const ids = end;
     for (int64_t begin = 0; begin < columns; begin += kBlock) {
-        const int64_t end = std::min(begin + kBlock, columns);
-        // Few blocks have one of the best.
-        if (!(maximum(z + begin, end - begin) > logits[count - 1])) continue;
-        for (int64_t j = begin; j < end; ++j) {
-            if (!(z[j] > logits[count - 1])) continue;
-            int64_t place = count - 1;
-            for (; place > 0 && z[j] > logits[place - 1]; --place) {
-                logits[place] = logits[place - 1];
-                ids[place] = ids[place - 1];
-            }
-            logits[place] = z[j];
-            ids[place] = static_cast<float>(first_id + j);
+        const int64_t stop = std::min(begin + kBlock, columns);
+        const float least = end[-1];
+        int some = 0;  // most blocks have none of the best
+#pragma omp simd reduction(| : some)
+        for (int64_t j = begin; j < stop; ++j) some |= static_cast<int>(z[j] > least);
+        if (some == 0) continue;
+        for (int64_t j = begin; j < stop; ++j) {
+            if (!(z[j] > end[-1])) continue;
+            float* const place = std::upper_bound(logits, end, z[j], std::greater<>());
+            std::move_backward(place, end - 1, end);
+            *place = z[j];
+            float* const id = ids + (place - logits);
+            std::move_backward(id, ids + count - 1, ids + count);
+            *id = static_cast<float>(first_id + j);
         }
     }
 }

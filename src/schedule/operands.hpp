@@ -77,9 +77,9 @@ struct NativeReduceOperands {
 
 struct CombineSoftmaxOperands {
     uint32_t statistics = kNoBuffer;      ///< of all shards
-    uint32_t exp_logits = kNoBuffer;      ///< StepSizes::keeps_logits: with the logits
     uint32_t factors = kNoBuffer;         ///< none in an evaluation
     uint32_t input_gradient = kNoBuffer;  ///< with one barrier: completed in place
+    uint32_t exp_logits = kNoBuffer;      ///< with the logits, where StepSizes::keeps_logits
 };
 struct OrderedSumOperands {
     uint32_t blocks = kNoBuffer;  ///< added up in group order

@@ -115,9 +115,9 @@ private:
                 .add_part<Do::combine_softmax>(
                     combined, shard.rank, j_,
                     {.statistics = shard.all_statistics,
-                     .exp_logits = step_.sizes.keeps_logits ? shard.exp_logits : kNoBuffer,
                      .factors = factors,
-                     .input_gradient = one_barrier_ ? shard.input_gradient : kNoBuffer})
+                     .input_gradient = one_barrier_ ? shard.input_gradient : kNoBuffer,
+                     .exp_logits = step_.sizes.keeps_logits ? shard.exp_logits : kNoBuffer})
                 .group = members;
             graph_.add_edge(shard.gathered, combined);
             if (!step_.backward) continue;
