@@ -76,7 +76,8 @@ std::string megatron_pass_times(std::string_view text, const std::string& name, 
     }
     std::string rows = "rank,op,stage,ns\n";
     int next = 0;
-    for (const auto& [rank, sum] : forward) {
+    for (const auto& [of_rank, sum] : forward) {
+        const int rank = of_rank;  // lambdas capture no bindings in clang
         const auto back = backward.find(rank);
         if (rank != next++ || back == backward.end()) {
             throw InputFileError(name + ": rank " + std::to_string(next - 1) +
