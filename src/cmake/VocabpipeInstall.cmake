@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# The package: find_package(vocabpipe COMPONENTS schedule runtime c cuda) and pkg-config files.
+# The package: find_package(vocabpipe COMPONENTS schedule runtime c c_output_layer cuda) and pkg-config files.
 # Targets have the names that they have here. An export set per component, so that who asks for
 # `schedule` alone is not asked for MPI.
 include(CMakePackageConfigHelpers)
@@ -37,6 +37,12 @@ install(TARGETS vocabpipe_c EXPORT vocabpipe-c LIBRARY DESTINATION "${CMAKE_INST
 install(FILES "${PROJECT_SOURCE_DIR}/include/vocabpipe/c/vocabpipe.h"
         DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/vocabpipe/c")
 install(EXPORT vocabpipe-c NAMESPACE vocabpipe:: DESTINATION "${package_folder}" FILE vocabpipe-c-targets.cmake)
+list(APPEND VOCABPIPE_COMPONENTS c_output_layer)
+install(TARGETS vocabpipe_c_output_layer EXPORT vocabpipe-c_output_layer LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}")
+install(FILES "${PROJECT_SOURCE_DIR}/include/vocabpipe/c/output_layer.h"
+        DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/vocabpipe/c")
+install(EXPORT vocabpipe-c_output_layer NAMESPACE vocabpipe:: DESTINATION "${package_folder}"
+        FILE vocabpipe-c_output_layer-targets.cmake)
 if(VOCABPIPE_ENABLE_CUDA)
   list(APPEND VOCABPIPE_COMPONENTS cuda)
   vocabpipe_install_component(cuda ${VOCABPIPE_CUDA_LIBRARIES})
@@ -75,7 +81,7 @@ if(VOCABPIPE_ENABLE_MPI)
 endif()
 list(JOIN PC_SCHEDULE_LIBS " " PC_SCHEDULE_LIBS)
 list(JOIN PC_RUNTIME_LIBS " " PC_RUNTIME_LIBS)
-foreach(pc vocabpipe vocabpipe-schedule vocabpipe-c)
+foreach(pc vocabpipe vocabpipe-schedule vocabpipe-c vocabpipe-c-output-layer)
   configure_file("${CMAKE_CURRENT_LIST_DIR}/${pc}.pc.in" ${pc}.pc @ONLY)
   install(FILES "${CMAKE_CURRENT_BINARY_DIR}/${pc}.pc" DESTINATION "${CMAKE_INSTALL_LIBDIR}/pkgconfig")
 endforeach()

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/bindings/argument_names.hpp"
-#include "src/bindings/c/interface.hpp"
+#include "src/bindings/c/calls.hpp"
 #include "vocabpipe/error.hpp"
 
 #include <cstdlib>
+#include <cstring>
 #include <new>
+#include <string>
 
 namespace vocabpipe::bindings::c {
 
