@@ -120,7 +120,7 @@ TEST(Flags, AreComparedBetweenRanksUnlessTheirRowSaysOtherwise) {
     EXPECT_THAT(by_presence,
                 UnorderedElementsAre("--product-choices", "--data-path", "--train-data-path",
                                      "--valid-data-path", "--test-data-path", "--data-subset",
-                                     "--multiple-choice-path"));
+                                     "--columns", "--multiple-choice-path"));
     EXPECT_THAT(by_others, UnorderedElementsAre("--model", "--group-query-attention", "--swiglu",
                                                 "--normalization", "--position-embedding-type",
                                                 "--moe-router-score-function", "--bf16",

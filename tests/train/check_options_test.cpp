@@ -161,5 +161,27 @@ TEST(ContextRankOptions, RefuseExpertRanksThatNeitherHoldNorFillTheTeams) {
               "--pipeline-model-parallel-size");
 }
 
+TEST(LossOptions, BelongToALossThatReadsThem) {
+    TrainOptions options = small_run(1, 1);
+    EXPECT_EQ(refusal(options, 1), "");
+    options.data.columns = "c.npy";
+    EXPECT_EQ(refusal(options, 1),
+              "--columns c.npy: --loss cross-entropy reads no columns; remove the flag, or set "
+              "--loss grpo");
+    options.loss.name = LossName::grpo;
+    EXPECT_EQ(refusal(options, 1), "");
+    options.data.columns.clear();
+    EXPECT_EQ(refusal(options, 1),
+              "--loss grpo: reads advantages, old_log_probs of every token; set --columns FILE");
+    options.loss.policy.kl_coefficient = 0.1F;
+    EXPECT_EQ(refusal(options, 1),
+              "--loss grpo: reads advantages, old_log_probs, ref_log_prob of every token; set "
+              "--columns FILE");
+    options.loss.name = LossName::cross_entropy;
+    EXPECT_THAT(refusal(options, 1), ::testing::HasSubstr("are terms of --loss grpo"));
+    options.loss.policy = {.clip_low = 2};
+    EXPECT_THAT(refusal(options, 1), ::testing::HasSubstr("--grpo-clamp-eps-lower 2"));
+}
+
 }  // namespace
 }  // namespace vocabpipe::testing

@@ -15,7 +15,8 @@ struct DataOptions {
     std::string split;            // --split TRAIN,VALID,TEST of --data-path; empty: all is train
     /// --train-data-path, --valid-data-path, --test-data-path: instead of path and split.
     std::vector<std::string> train_path, valid_path, test_path;
-    std::string subset;  // --data-subset, the chosen training samples; empty: all
+    std::string subset;   // --data-subset, the chosen training samples; empty: all
+    std::string columns;  // --columns, numbers of the training samples' tokens; empty: none
 
     int64_t eod_token_id = -1;          // --eod-token-id; -1: as the data says
     bool eod_mask_loss = false;         // --eod-mask-loss

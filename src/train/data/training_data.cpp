@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <optional>
 #include <sstream>
+#include <tuple>
 #include <utility>
 
 #include "src/support/length_buckets.hpp"
@@ -14,6 +15,7 @@
 #include "src/train/data/find_end_of_document.hpp"
 #include "src/train/data/loss_weights_file.hpp"
 #include "src/train/data/packed_samples.hpp"
+#include "src/train/data/sample_columns.hpp"
 #include "src/train/data/samples_in_sequence.hpp"
 #include "src/train/data/subset_samples.hpp"
 #include "vocabpipe/error.hpp"
@@ -51,10 +53,13 @@ void check_flags(const DataOptions& o) {
         throw UsageError("--split " + o.split + ": applies to --data-path, but " + own +
                          " is set; remove one of them");
     }
-    if (o.has_whole_documents() && !o.subset.empty()) {
-        throw UsageError("--packing-strategy " + o.packing_strategy +
-                         ": cannot be used with --data-subset, which chooses among samples that "
-                         "are cut from the stream; use wrapped");
+    for (const auto& [value, flag, what] :
+         {std::tuple(&o.subset, "--data-subset", "chooses among"),
+          std::tuple(&o.columns, "--columns", "has numbers of")}) {
+        if (!o.has_whole_documents() || value->empty()) continue;
+        throw UsageError("--packing-strategy " + o.packing_strategy + ": cannot be used with " +
+                         flag + ", which " + what +
+                         " samples that are cut from the stream; use wrapped");
     }
     if (!o.length_buckets.empty() && !o.has_whole_documents()) {
         throw UsageError("--length-buckets " + o.length_buckets +
@@ -194,14 +199,16 @@ TokenDatasetOptions TrainingData::in_stream_order(TokenDatasetOptions options) c
 }
 
 std::unique_ptr<const SampleSource> TrainingData::chosen_samples(
-    const TokenDatasetOptions& options, const std::shared_ptr<const SampleChoice>& chosen) const {
+    const TokenDatasetOptions& options, const std::shared_ptr<const SampleChoice>& chosen,
+    const std::shared_ptr<const SampleColumns>& columns) const {
     require(DataSplit::train);
     const std::vector<WeightedPath>& paths = part(DataSplit::train).paths;
     std::vector<BlendedSamples::Part> blend;
     const TokenDatasetOptions in_order = in_stream_order(options);
     int64_t first = 0;  // sample of the set
     for (const WeightedPath& path : paths) {
-        auto all = std::make_unique<TokenDataset>(tokens_of(path.path, DataSplit::train), in_order);
+        std::unique_ptr<const SampleSource> all =
+            std::make_unique<TokenDataset>(tokens_of(path.path, DataSplit::train), in_order);
         const int64_t end = first + all->samples_per_epoch();
         const int64_t begin_position = chosen->position_of(first);
         const int64_t count = chosen->position_of(end) - begin_position;
@@ -211,6 +218,7 @@ std::unique_ptr<const SampleSource> TrainingData::chosen_samples(
                              ", none is chosen; leave it out of the data before scoring, or choose "
                              "more samples");
         }
+        if (columns) all = std::make_unique<SamplesWithColumns>(std::move(all), columns, first);
         blend.push_back({path.weight,
                          std::make_unique<SubsetSamples>(
                              std::move(all), chosen,

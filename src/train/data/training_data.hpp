@@ -13,6 +13,7 @@
 #include "src/train/data/data_paths.hpp"
 #include "src/train/data/data_split.hpp"
 #include "src/train/data/sample_choice.hpp"
+#include "src/train/data/sample_columns.hpp"
 #include "vocabpipe/document_masks.hpp"
 #include "vocabpipe/length_count.hpp"
 #include "vocabpipe/sample_source.hpp"
@@ -57,11 +58,12 @@ public:
     /// less than two tokens have none.
     [[nodiscard]] std::vector<LengthCount> document_lengths() const;
 
-    /// Only the training samples in `chosen`, which must have been made of this data. UsageError if
-    /// it has no sample of a data set.
+    /// Only the training samples in `chosen`, which must have been made of this data, with their
+    /// `columns`; null: they have none. With EverySample, these are samples() in their order.
+    /// UsageError if `chosen` has no sample of a data set.
     [[nodiscard]] std::unique_ptr<const SampleSource> chosen_samples(
-        const TokenDatasetOptions& options,
-        const std::shared_ptr<const SampleChoice>& chosen) const;
+        const TokenDatasetOptions& options, const std::shared_ptr<const SampleChoice>& chosen,
+        const std::shared_ptr<const SampleColumns>& columns = nullptr) const;
 
     /// All training samples in the order of their numbers (SampleChoice): in stream order, one data
     /// set after the other. Ignores seed, shuffle and masks of `options`.

@@ -180,6 +180,31 @@ void check_teams(const TrainOptions& o, const Mesh& mesh) {
     }
 }
 
+/// Throws if the loss and what it reads do not belong together.
+void check_loss(const TrainOptions& o) {
+    const TrainingLoss& loss = o.loss;
+    const std::string name = "--loss " + std::string(to_string(loss.name));
+    if (loss.name == LossName::cross_entropy) {
+        if (!o.data.columns.empty()) {
+            throw UsageError("--columns " + o.data.columns + ": " + name +
+                             " reads no columns; remove the flag, or set --loss grpo");
+        }
+        if (loss.policy != PolicyLossOptions()) {
+            throw UsageError(
+                "--grpo-clamp-eps-lower, --grpo-clamp-eps-upper, --grpo-kl-beta, "
+                "--grpo-kl-estimator, --grpo-entropy-term-weight: are terms of --loss grpo, but "
+                "the loss is the cross-entropy; set it, or remove them");
+        }
+        return;
+    }
+    if (!o.data.columns.empty() || o.evaluation.skip_train) return;
+    std::string columns;
+    for (const std::string& column : loss.columns()) {
+        columns += (columns.empty() ? "" : ", ") + column;
+    }
+    throw UsageError(name + ": reads " + columns + " of every token; set --columns FILE");
+}
+
 }  // namespace
 
 bool validates(const TrainOptions& options) {
@@ -222,6 +247,7 @@ void check_options(const TrainOptions& options, int ranks) {
     check_context_parallel(m, mesh.context, o.context_form, mesh.tensor);
     check_expert_parallel(m, mesh.expert, o.expert_tensor_parallel_size);
     check_teams(o, mesh);
+    check_loss(o);
     (void)learning_rate_schedule(o);
     check_adapters(m);
     const std::vector<LogicalParameter> tensors = logical_parameters(m);

@@ -67,6 +67,8 @@ struct UnresolvedFlags {
 
 /// Lengths in samples, for training only.
 [[nodiscard]] FlagGroup sample_flags(TrainOptions& options);
+/// What is minimised.
+[[nodiscard]] FlagGroup loss_flags(TrainingLoss& loss);
 /// Results of a run: saved steps, outputs, ways to end early.
 [[nodiscard]] FlagGroup saved_step_flags(TrainOptions& options);
 [[nodiscard]] FlagGroup output_flags(TrainOptions& options);

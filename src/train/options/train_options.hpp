@@ -6,6 +6,7 @@
 #include "src/train/options/batch_size_schedule.hpp"
 #include "src/train/options/evaluation_options.hpp"
 #include "src/train/options/gpu_options.hpp"
+#include "src/train/options/training_loss.hpp"
 #include "vocabpipe/learning_rate.hpp"
 #include "vocabpipe/lower.hpp"
 #include "vocabpipe/make_schedule.hpp"
@@ -41,6 +42,7 @@ struct TrainOptions {
     int64_t lr_warmup_iters = 0;  // --lr-warmup-iters
     LearningRateOptions learning_rate;
     OptimizerOptions optimizer;
+    TrainingLoss loss;
     uint64_t seed = 1234;  // --seed; Megatron's default
 
     int pipeline_model_parallel_size = 0;  // --pipeline-model-parallel-size; 0: all ranks there are

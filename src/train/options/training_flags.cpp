@@ -115,6 +115,15 @@ FlagGroup data_flags(DataOptions& o) {
                  .ranks = RanksCompare::presence,
                  // Its contents decide the samples: see check_same_subset().
                  .decides = Decides::nothing},
+                {.names = "--columns",
+                 .value = &o.columns,
+                 .help = "Numbers of every token of the training samples that --loss reads, "
+                         ".safetensors or .npy, as vocabpipe score writes them",
+                 .unit = "FILE",
+                 .ranks = RanksCompare::presence,
+                 // Its contents are compared between ranks, and their checksum is recorded. New
+                 // answers have new columns, so a run may go on with another file.
+                 .decides = Decides::nothing},
                 {.names = "--data-format",
                  .value = &o.format,
                  .help = "Format of the data files; raw files hold only tokens",
@@ -372,6 +381,7 @@ FlagGroup evaluation_flags(EvaluationOptions& e) {
 
 std::vector<FlagGroup> training_flags(TrainOptions& options) {
     return {data_flags(options.data),
+            loss_flags(options.loss),
             learning_rate_flags(options),
             sample_flags(options),
             optimizer_flags(options),

@@ -147,6 +147,7 @@ StepWork TrainingPlan::work(int microbatches) const {
             .evaluation = !trains,
             .optimizer = trains,
             .training = trains,
+            .loss = trains ? options_.loss.make() : nullptr,
             .frozen = trains ? frozen_parameters(options_.optimizer.groups,
                                                  logical_parameters(options_.model))
                              : std::vector<bool>()};

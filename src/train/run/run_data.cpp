@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/train/run/run_data.hpp"
 
+#include "src/train/data/check_tokens.hpp"
 #include "src/train/options/check_options.hpp"
 #include "src/train/run/resume.hpp"
 #include "vocabpipe/model_flops.hpp"
@@ -38,14 +39,28 @@ RunData::RunData(const TrainOptions& options, int rank)
     lengths_ = data_->length_buckets(cut.seq_length, [&](int64_t seq_length) {
         return layers_flops(options.model, seq_length);
     });
-    if (options.data.subset.empty()) {
-        samples_ = data_->samples(DataSplit::train, cut, lengths_);
-    } else {
+    if (!options.data.columns.empty()) open_columns();
+    if (!options.data.subset.empty()) {
         chosen_ = std::make_shared<const ChosenSamples>("--data-subset", options.data.subset,
                                                         *data_, options.model.seq_length);
-        samples_ = data_->chosen_samples(cut, chosen_);
+        samples_ = data_->chosen_samples(cut, chosen_, columns_);
+    } else if (columns_) {
+        samples_ = data_->chosen_samples(cut, std::make_shared<const EverySample>(), columns_);
+    } else {
+        samples_ = data_->samples(DataSplit::train, cut, lengths_);
     }
     std::ranges::reverse(lengths_);
+}
+
+void RunData::open_columns() {
+    const int64_t seq_length = options_.model.seq_length;
+    columns_ = std::make_shared<const ColumnsFile>(
+        "--columns", options_.data.columns,
+        ColumnsWanted{.names = options_.loss.columns(),
+                      .known = every_loss_column(),
+                      .samples = training_corpus(*data_, seq_length).samples,
+                      .seq_length = seq_length});
+    if (rank_ == 0) columns_->check(kCheckedTokens);
 }
 
 void RunData::start_loading(const Mesh& mesh, ArrangeSamples arrange) {
@@ -70,6 +85,7 @@ std::vector<std::string> RunData::fingerprint() const {
         for (std::string& line : data_->fingerprint()) lines.push_back(std::move(line));
     }
     if (chosen_) lines.push_back("--data-subset: " + subset());
+    if (columns_) lines.push_back("--columns: " + columns_->identity());
     for (std::string& line : packing()) lines.push_back(std::move(line));
     return lines;
 }
@@ -94,6 +110,7 @@ std::vector<std::string> RunData::flags() const {
         flags.push_back("samples-per-epoch " + std::to_string(samples_->samples_per_epoch()));
     }
     if (chosen_) flags.push_back(kSubsetRecord + (' ' + subset()));
+    if (columns_) flags.push_back("columns " + columns_->identity());
     return flags;
 }
 
@@ -106,7 +123,9 @@ std::vector<std::string> RunData::files() const {
     if (const std::string& set = options_.evaluation.multiple_choice_path; !set.empty()) {
         files.push_back(set);
     }
-    if (!options_.data.subset.empty()) files.push_back(options_.data.subset);
+    for (const std::string& file : {options_.data.subset, options_.data.columns}) {
+        if (!file.empty()) files.push_back(file);
+    }
     return files;
 }
 

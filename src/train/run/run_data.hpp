@@ -7,6 +7,7 @@
 #include "src/train/evaluate/evaluation.hpp"
 #include "src/train/options/train_options.hpp"
 #include "src/train/select/chosen_samples.hpp"
+#include "src/train/select/columns_file.hpp"
 #include "vocabpipe/mesh.hpp"
 
 #include <cstdint>
@@ -56,6 +57,9 @@ public:
     [[nodiscard]] EvaluationData take_evaluation_data() { return std::move(evaluation_); }
 
 private:
+    /// Opens --columns; rank 0 also reads its numbers.
+    void open_columns();
+
     const TrainOptions& options_;
     int rank_;
     std::vector<int64_t> lengths_;
@@ -63,6 +67,7 @@ private:
     EvaluationData evaluation_;
     std::optional<WatchedFiles> watched_;          ///< on rank 0
     std::shared_ptr<const ChosenSamples> chosen_;  ///< null: all
+    std::shared_ptr<const ColumnsFile> columns_;   ///< null: none
     std::unique_ptr<const SampleSource> samples_;  ///< to train on
     std::optional<BatchLoader> batches_;
 };

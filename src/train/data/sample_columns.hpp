@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <utility>
+
+#include "vocabpipe/sample_source.hpp"
+
+namespace vocabpipe {
+
+/// Numbers of every token of the training samples, by the samples' numbers (SampleChoice). Safe
+/// from several threads.
+class SampleColumns {
+public:
+    virtual ~SampleColumns() = default;
+
+    /// What a sample has by them.
+    [[nodiscard]] virtual SampleForm form() const = 0;
+    /// Writes Sample::columns of sample `number`, and weighs its labels.
+    virtual void add(int64_t number, Sample& out) const = 0;
+};
+
+/// Samples of a data set in stream order, with their columns.
+class SamplesWithColumns final : public SampleSource {
+public:
+    /// `first`: number of the set's first sample.
+    SamplesWithColumns(std::unique_ptr<const SampleSource> in_order,
+                       std::shared_ptr<const SampleColumns> columns, int64_t first)
+        : samples_(std::move(in_order)), columns_(std::move(columns)), first_(first) {}
+
+    [[nodiscard]] int64_t seq_length() const override { return samples_->seq_length(); }
+    [[nodiscard]] int64_t samples_per_epoch() const override {
+        return samples_->samples_per_epoch();
+    }
+    [[nodiscard]] SampleForm form() const override { return samples_->form() | columns_->form(); }
+
+private:
+    void fill(int64_t index, Sample& out) const override {
+        samples_->sample(index, out);
+        columns_->add(first_ + index % samples_per_epoch(), out);
+    }
+
+    std::unique_ptr<const SampleSource> samples_;
+    std::shared_ptr<const SampleColumns> columns_;
+    int64_t first_;
+};
+
+}  // namespace vocabpipe

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// The flags of the loss; terms of GRPO have Megatron's names.
+#include "src/train/options/train_flags.hpp"
+#include "src/train/options/training_loss.hpp"
+
+namespace vocabpipe {
+
+FlagGroup loss_flags(TrainingLoss& o) {
+    PolicyLossOptions& p = o.policy;
+    const auto coefficient = [](const char* name, float* value, const char* help) {
+        return Flag{.names = name, .value = value, .help = help, .unit = "X", .range = at_least(0)};
+    };
+    return {.title = "Loss",
+            .flags = {
+                {.names = "--loss",
+                 .value = named(&o.name, loss_name_from),
+                 .help = "What is minimised: cross-entropy; or grpo, the clipped objective of PPO "
+                         "and GRPO, with --columns",
+                 .unit = "NAME",
+                 .choices = {"cross-entropy", "grpo"}},
+                {.names = "--grpo-clamp-eps-lower",
+                 .value = &p.clip_low,
+                 .help = "How far below 1 the ratio to the old policy still counts",
+                 .unit = "X",
+                 .range = between(0, 1)},
+                coefficient("--grpo-clamp-eps-upper", &p.clip_high,
+                            "How far above 1 the ratio still counts"),
+                coefficient("--grpo-kl-beta", &p.kl_coefficient,
+                            "Weight of the divergence from the reference; 0: none is read"),
+                {.names = "--grpo-kl-estimator",
+                 .value = named(&p.kl, kl_estimator_from),
+                 .help = "Schulman's estimator of the divergence",
+                 .unit = "NAME",
+                 .choices = {"k1", "k2", "k3"}},
+                coefficient("--grpo-entropy-term-weight", &p.entropy_coefficient,
+                            "Weight of the entropy, which is rewarded"),
+            }};
+}
+
+}  // namespace vocabpipe
