@@ -6,6 +6,7 @@
 #include "src/select/files/tensor_input.hpp"
 #include "tests/tool/run_program.hpp"
 #include "tests/train/select/subset_of.hpp"
+#include "vocabpipe/policy_loss.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -233,6 +234,58 @@ TEST_F(ScoreCommand, WritesTheLikeliestTokensAndTheRankOfTheLabel) {
         EXPECT_EQ(best[n * 64 + place - 1], logprob[n]);
     }
     EXPECT_GT(found, 300);
+}
+
+TEST_F(ScoreCommand, LeadsWithRewardsToARunOfGrpo) {
+    ASSERT_EQ(score_tokens("--output old.npy").exit_code, 0);
+    std::string rewards;
+    for (int i = 0; i < 49; ++i) rewards += std::to_string(i % 7) + "\n";
+    write_file(path("rewards"), rewards);
+    const auto columns = [](const std::string& arguments) {
+        return in_folder("'" VOCABPIPE_EXAMPLES
+                         "/grpo_columns.py' --old old.npy --rewards rewards " +
+                         arguments);
+    };
+    const Outcome made = columns("--group-size 7 --reference old.npy --output c.npy");
+    ASSERT_EQ(made.exit_code, 0) << made.error;
+    const auto [values, shape] = read_npy(path("c.npy"));
+    ASSERT_EQ(shape, (std::vector<int64_t>{3, 49, 16}));
+    std::vector<float> group(7);
+    for (size_t i = 0; i < 7; ++i) group[i] = static_cast<float>(i);
+    const std::vector<float> expected = group_advantages(group, 7);
+    for (size_t i = 0; i < 49 * 16; ++i) {
+        EXPECT_NEAR(values[i], expected[i / 16 % 7], 1e-5) << i;
+    }
+    EXPECT_NE(columns("--group-size 4 --output bad.npy").exit_code, 0);
+
+    const std::string train = "'" TRAIN_GPT_PROGRAM "' --data-path set " + std::string(kModel) +
+                              "--load steps --finetune --train-iters 2 --loss grpo --columns ";
+    const std::string policy =
+        " --grpo-clamp-eps-lower 0.2 --grpo-clamp-eps-upper 0.28 --grpo-kl-beta 0.04 "
+        "--grpo-kl-estimator k3 --metrics ";
+    const Outcome threads =
+        in_folder(train + "c.npy --transport threads --ranks 2" + policy + "grpo-threads");
+    ASSERT_EQ(threads.exit_code, 0) << threads.error;
+    const Outcome ranks = in_folder(mpirun(2) + train + "c.npy" + policy + "grpo-mpi");
+    ASSERT_EQ(ranks.exit_code, 0) << ranks.error;
+    const auto first_loss = [](const std::string& name) {
+        const std::string metrics = read_file(path(name));
+        return metrics.substr(metrics.find("\"loss\":"), 20);
+    };
+    EXPECT_EQ(first_loss("grpo-threads"), first_loss("grpo-mpi"));
+
+    ASSERT_EQ(columns("--group-size 7 --output two.npy").exit_code, 0);
+    ASSERT_EQ(columns("--group-size 49 --output other.npy").exit_code, 0);
+    const Outcome mixed = in_folder(
+        "timeout 60 mpirun --allow-run-as-root --oversubscribe -np 2 '" VOCABPIPE_BY_RANK "' " +
+        train + "two.npy :: " + train + "other.npy");
+    EXPECT_EQ(mixed.exit_code, 3);
+    EXPECT_THAT(mixed.error, HasSubstr("--columns: 2 columns of 49 samples, checksum"));
+    const Outcome refused =
+        in_folder(train + "two.npy --transport threads --ranks 2" + policy + "grpo-none");
+    EXPECT_EQ(refused.exit_code, 3);
+    EXPECT_THAT(refused.error, HasSubstr("--columns two.npy: is <f4 [2, 49, 16]; it must be <f4 "
+                                         "[3, 49, 16] of advantages, old_log_probs, ref_log_prob"));
 }
 
 TEST_F(ScoreCommand, RefusesRecordsThatAreNone) {
