@@ -101,6 +101,41 @@ TEST(ImportCommand, ExplainsARunOfPyTorchFromItsFilesAndFromItsTimeline) {
                 HasSubstr("rank 3 is idle before 3F0"));
 }
 
+TEST(ImportCommand, ReadsSpansTablesAndLogsByTheirContents) {
+    const TempFolder folder;
+    // One rank, one stage, two microbatches, 10 ns of F and 20 of B; made up.
+    std::string spans, rows = "dp_rank,stage,step,optype,start_ts,duration,seq_id,mb_id,gmc\n";
+    for (int i = 0; i < 4; ++i) {
+        const bool forward = i % 2 == 0;
+        const int begin = 30 * (i / 2) + (forward ? 0 : 10);
+        const std::string name = forward ? "forward-compute" : "backward-compute";
+        spans += (i == 0 ? "" : ",") + (R"({"name":")" + name) + R"(","startTimeUnixNano":")" +
+                 std::to_string(begin) + R"(","endTimeUnixNano":")" +
+                 std::to_string(begin + (forward ? 10 : 20)) + R"("})";
+        rows += "0,0,7," + name + "," + std::to_string(begin) + "e-9," + (forward ? "1" : "2") +
+                "e-8," + std::to_string(i / 2) + "," + std::to_string(i / 2) + ",0\n";
+    }
+    write_file(folder / "spans.json",
+               R"({"resourceSpans":[{"scopeSpans":[{"spans":[)" + spans + "]}]}]}");
+    write_file(folder / "rows.csv", rows);
+    write_file(folder / "log.txt",
+               "times across ranks (ms):\n  forward-compute:\n     rank  0: 0.00002\n"
+               "  backward-compute:\n     rank  0: 0.00004\n");
+    for (const char* const file :
+         {"spans.json --microbatches 2", "rows.csv", "log.txt --microbatches 2"}) {
+        const Outcome outcome = run_in(folder, kProgram + "import --pass-times times.csv " + file);
+        EXPECT_EQ(outcome.exit_code, 0) << outcome.error;
+        const std::string times = read_file(folder / "times.csv");
+        EXPECT_THAT(times, AllOf(HasSubstr("0,F,0,10\n"), HasSubstr("0,B,0,20\n"))) << file;
+    }
+    EXPECT_THAT(run_in(folder, kProgram + "explain spans.json --microbatches 2").output,
+                HasSubstr("against 60 ns"));
+    const Outcome no_timeline =
+        run_in(folder, kProgram + "import log.txt --microbatches 2 --trace t.json");
+    EXPECT_EQ(no_timeline.exit_code, 2);
+    EXPECT_THAT(no_timeline.error, HasSubstr("has sums of times and no timeline"));
+}
+
 TEST(ImportCommand, RefusesBadInputInOneLine) {
     const TempFolder folder;
     const auto refused = [&](const std::string& command, int code, const std::string& what) {
