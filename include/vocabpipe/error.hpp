@@ -15,7 +15,7 @@ enum class ExitCode : int {
     out_of_memory = 4,
     communication = 5,
     device = 6,
-    not_finite = 7,     ///< the loss or a gradient is NaN or infinite
+    wrong_values = 7,   ///< a value is NaN or infinite, or not what a verification expects
     hung_up = 129,      ///< SIGHUP, 128 + its number; ended after a whole step
     interrupted = 130,  ///< SIGINT; likewise
     terminated = 143,   ///< SIGTERM; likewise

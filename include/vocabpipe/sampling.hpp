@@ -26,8 +26,8 @@ struct LogitsShard {
 /// of the logits: probabilities are integers of 40 bits, whose sums do not depend on order. Tokens
 /// are sorted by falling logit, equal ones by id, and u picks a place in their cumulative
 /// probability. A radix search over the bits of a logit finds that place, so ranks exchange
-/// histograms of a few KiB, never logits. Collective; AgreedError (ExitCode::not_finite) if a logit
-/// is NaN: the model has diverged.
+/// histograms of a few KiB, never logits. Collective; AgreedError (ExitCode::wrong_values) if a
+/// logit is NaN: the model has diverged.
 [[nodiscard]] int32_t sample(Communicator& world, const LogitsShard& mine,
                              const SamplingOptions& options, double u);
 

@@ -141,7 +141,7 @@ TEST_F(NonFiniteRun, EndsAtOnceWhereAWeightIsDamagedAndNamesStepLayerAndRank) {
         // Layers 2 and 3 of four are on the second of two ranks.
         options.load = damaged_model("transformer.h.2.mlp.c_fc.weight", value);
         (void)run(2, options);
-        EXPECT_EQ(code_, ExitCode::not_finite);
+        EXPECT_EQ(code_, ExitCode::wrong_values);
         EXPECT_THAT(error_, AllOf(StartsWith("step 1: loss "), HasSubstr("weights of 1 of "),
                                   HasSubstr("first transformer.h.2.mlp.c_fc.weight on rank 1; "),
                                   HasSubstr("; no later step can be right")));
@@ -152,7 +152,7 @@ TEST_F(NonFiniteRun, EndsAtOnceWhereAWeightIsDamagedAndNamesStepLayerAndRank) {
 
 TEST_F(NonFiniteRun, SkipsTheStepsAndNamesThemWhereOnlyGradientsAreNotAndIsNoSuccess) {
     const std::string output = run(2, overflowing());
-    EXPECT_EQ(code_, ExitCode::not_finite) << error_;
+    EXPECT_EQ(code_, ExitCode::wrong_values) << error_;
     EXPECT_THAT(error_, StartsWith("2 of 2 steps were skipped"));
     for (const char* step : {"step 1: ", "step 2: "}) {
         EXPECT_THAT(output, AllOf(HasSubstr(step), HasSubstr("; the loss"),
@@ -168,7 +168,7 @@ TEST_F(NonFiniteRun, EndsThereIfItIsToldToCheckAndSavesNothing) {
     options.stop_at_non_finite = true;
     options.save = runs_.path("saved");
     (void)run(2, options);
-    EXPECT_EQ(code_, ExitCode::not_finite);
+    EXPECT_EQ(code_, ExitCode::wrong_values);
     EXPECT_THAT(error_, AllOf(StartsWith("step 1: "), HasSubstr("; the step changed no weight")));
     EXPECT_TRUE(complete_steps(options.save).empty());
 }

@@ -93,11 +93,11 @@ TEST_F(StepsOfARun, ThatWereSkippedToTheEndAreNoSuccess) {
                 AllOf(StartsWith("1 of 2 steps were skipped because the loss or a gradient was not "
                                  "finite, including the last 1 in a row; the run has diverged"),
                       EndsWith("or resume from an older step")));
-    EXPECT_EQ(code_, ExitCode::not_finite);
+    EXPECT_EQ(code_, ExitCode::wrong_values);
     EXPECT_THAT(end_of("nnunln"),
                 StartsWith("5 of 6 steps were skipped because the loss or a gradient was not "
                            "finite, or no token had a label (1), including the last 3 in a row;"));
-    EXPECT_EQ(code_, ExitCode::not_finite);
+    EXPECT_EQ(code_, ExitCode::wrong_values);
 }
 
 TEST_F(StepsOfARun, WithoutLabelsAreNotedButWhereNoneHadAny) {

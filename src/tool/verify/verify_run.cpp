@@ -47,7 +47,7 @@ void verify_run(const VerifyRunArguments& options) {
             "; name two logs of the same steps");
     }
     if (found.first) {
-        throw Error(ExitCode::not_finite,
+        throw Error(ExitCode::wrong_values,
                     files + ": losses differ at " + text_of(*found.first) + "; " +
                         std::to_string(found.differing) + " of " + std::to_string(found.steps) +
                         " steps do; see docs/verification.md for what to look for");

@@ -46,7 +46,7 @@ Likeliest likeliest_of(const std::vector<Likeliest>& ranks) {
     Likeliest found;
     for (const Likeliest& rank : ranks) {
         if (rank.finite == 0) {
-            throw AgreedError(ExitCode::not_finite,
+            throw AgreedError(ExitCode::wrong_values,
                               "the model's logits are not all finite: its training has diverged; "
                               "load an earlier step");
         }

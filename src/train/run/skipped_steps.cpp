@@ -32,7 +32,7 @@ bool SkippedSteps::add(TrainedRank& rank, const StepResult& result, int64_t coun
 }
 
 void SkippedSteps::throw_found() const {
-    throw AgreedError(ExitCode::not_finite, found_);
+    throw AgreedError(ExitCode::wrong_values, found_);
 }
 
 void SkippedSteps::report(int64_t steps) const {
@@ -54,7 +54,7 @@ void SkippedSteps::report(int64_t steps) const {
         log_.print_line(text);
         return;
     }
-    throw AgreedError(ExitCode::not_finite,
+    throw AgreedError(ExitCode::wrong_values,
                       text + ", including the last " + std::to_string(in_a_row_) +
                           " in a row; the run has diverged; use a smaller --lr or --clip-grad, or "
                           "resume from an older step");

@@ -124,7 +124,7 @@ private:
     static void check(std::span<const float> values, int64_t sample, TokenRecord record) {
         if (std::ranges::none_of(values, [](float value) { return std::isnan(value); })) return;
         throw Error(
-            ExitCode::not_finite,
+            ExitCode::wrong_values,
             "sample " + std::to_string(sample) + ": record " + std::string(to_string(record)) +
                 " is not a number: the model's training has diverged; load an earlier step");
     }

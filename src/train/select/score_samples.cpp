@@ -85,7 +85,7 @@ private:
                 std::isfinite(mean) && std::isfinite(sums.margin) &&
                 std::ranges::all_of(embedding, [](float x) { return std::isfinite(x); });
             if (!finite) {
-                throw Error(ExitCode::not_finite,
+                throw Error(ExitCode::wrong_values,
                             "sample " + std::to_string(first + i) +
                                 ": the model's loss or hidden state is not finite: its training "
                                 "has diverged; load an earlier step");

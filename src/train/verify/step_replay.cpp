@@ -97,7 +97,7 @@ std::optional<std::pair<int, uint32_t>> first_damaged(
 }
 
 [[noreturn]] void refuse(int64_t step, const std::string& what) {
-    throw AgreedError(ExitCode::not_finite,
+    throw AgreedError(ExitCode::wrong_values,
                       "--replay-steps: step " + std::to_string(step) + ": " + what +
                           "; a processor, memory or link is faulty: go on from the last saved step "
                           "without that host");

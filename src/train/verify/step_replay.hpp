@@ -23,7 +23,7 @@ public:
     /// and the gradient of every tensor; and what was sent with what has arrived. On devices with
     /// streams, which have not run an action when it is enqueued, only the gradients of tensors.
     /// Weights and moments do not change. `microbatches`: as many as the plan has. Throws
-    /// AgreedError (ExitCode::not_finite) naming step, rank and pass. Collective.
+    /// AgreedError (ExitCode::wrong_values) naming step, rank and pass. Collective.
     void run(std::span<const Microbatch> microbatches, int64_t step);
 
 private:

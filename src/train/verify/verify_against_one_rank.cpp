@@ -106,7 +106,7 @@ public:
                         " more gradients or weights differ";
             }
         }
-        throw Error(ExitCode::not_finite,
+        throw Error(ExitCode::wrong_values,
                     text + "; do not train with these ranks and flags before you know why");
     }
 

@@ -18,7 +18,7 @@ namespace vocabpipe {
 /// promises that, elsewhere within rounding_bounds().
 ///
 /// `batches`: of this rank of the mesh. Everything that it allocates is gone when it returns.
-/// Returns a line about what was found. Throws AgreedError (ExitCode::not_finite) naming the
+/// Returns a line about what was found. Throws AgreedError (ExitCode::wrong_values) naming the
 /// first step, tensor and rank that differ, and OutOfMemoryError as one if rank 0 has no room for
 /// both runs. Collective.
 [[nodiscard]] std::string verify_against_one_rank(Communicator& communicator, Device& device,

@@ -123,7 +123,7 @@ TEST(Sampling, RefusesTheLogitsOfADivergedModelOnEveryRank) {
             (void)draw({0, 1, wrong, 1}, {1, 1, 2}, {.temperature = 0}, 0.5);
             ADD_FAILURE() << wrong << " was drawn from";
         } catch (const AgreedError& error) {
-            EXPECT_EQ(error.exit_code(), ExitCode::not_finite);
+            EXPECT_EQ(error.exit_code(), ExitCode::wrong_values);
         }
     }
 }

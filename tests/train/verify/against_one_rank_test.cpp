@@ -82,7 +82,7 @@ std::string found(TrainOptions options, int ranks, int rank,
         (void)run.run(ranks, options);
     } catch (const AgreedError& error) {
         (void)GetCapturedStdout();
-        EXPECT_EQ(error.exit_code(), ExitCode::not_finite) << error.what();
+        EXPECT_EQ(error.exit_code(), ExitCode::wrong_values) << error.what();
         EXPECT_EQ(std::string(error.what()).find('\n'), std::string::npos);
         return error.what();
     }

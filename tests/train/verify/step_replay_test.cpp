@@ -52,7 +52,7 @@ std::string replay_error(const std::function<std::unique_ptr<Device>()>& device,
     try {
         (void)run.run(2, options);
     } catch (const AgreedError& found) {
-        EXPECT_EQ(found.exit_code(), ExitCode::not_finite) << found.what();
+        EXPECT_EQ(found.exit_code(), ExitCode::wrong_values) << found.what();
         error = found.what();
     }
     (void)::testing::internal::GetCapturedStdout();
