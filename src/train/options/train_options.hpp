@@ -114,8 +114,8 @@ struct TrainOptions {
     std::function<int()> terminated;       // the signal that ends the run, 0: none; empty: never
     int64_t exit_interval = 0;             // --exit-interval, steps; 0: none
     std::optional<double> exit_duration_minutes;  // --exit-duration-in-mins
-    int64_t verify_steps = 0;         // --verify-against-one-rank; 0: none
-    int64_t replay_interval = 0;      // --replay-steps; 0: none
+    int64_t verify_steps = 0;                     // --verify-against-one-rank; 0: none
+    int64_t replay_interval = 0;                  // --replay-steps; 0: none
     bool stop_at_non_finite = false;  // --check-for-nan-in-loss-and-grad; else the step is skipped
     std::string note;                 // rank 0 prints it below the plan, wrapped; empty: none
 };

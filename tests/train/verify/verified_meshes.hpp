@@ -2,6 +2,7 @@
 #pragma once
 
 #include "src/train/options/train_options.hpp"
+#include "vocabpipe/model_config.hpp"
 
 #include <functional>
 #include <ostream>
@@ -53,6 +54,21 @@ inline std::vector<VerifiedMesh> verified_meshes() {
          [](TrainOptions& o) {
              o.tensor_model_parallel_size = 2;
              o.model.dtype = DType::bf16;
+         }},
+        {"several_stages_per_rank", 2, true,
+         [](TrainOptions& o) {
+             o.vocab_mode = VocabMode::none;
+             o.schedule = "interleaved";
+             o.rule.chunks = 2;
+         }},
+        {"recomputation", 2, false, [](TrainOptions& o) { o.recompute = Recompute::full; }},
+        {"expert_ranks", 4, false,
+         [](TrainOptions& o) {
+             set_family(o.model, "mixtral");
+             o.model.moe.experts = 4;
+             o.model.tied = false;
+             o.pipeline_model_parallel_size = 2;
+             o.expert_model_parallel_size = 2;
          }},
         {"growing_batches", 2, false,
          [](TrainOptions& o) { o.ramp_up = {.start = 2, .increment = 2, .samples = 6}; }},
