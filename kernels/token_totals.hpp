@@ -136,10 +136,7 @@ VOCABPIPE_HOST_AND_DEVICE inline void fold_best(const StatisticsOfShards& of, in
                                                 const TokenTotals& totals, int32_t label,
                                                 const BestTokens& best) {
     const int64_t count = of.best_count;
-    for (int64_t i = 0; i < count; ++i) {
-        best.logprobs[i * best.stride] = -INFINITY;
-        best.ids[i * best.stride] = -1;
-    }
+    int64_t found = 0;
     for (int64_t at = n; at < of.rows; at += of.tokens) {
         const float* const logits = of.data + at * of.stride + of.best;
         const float* const ids = logits + count;
@@ -148,8 +145,8 @@ VOCABPIPE_HOST_AND_DEVICE inline void fold_best(const StatisticsOfShards& of, in
                 const float z = best.logprobs[other * best.stride];
                 return logits[i] > z || (logits[i] == z && ids[i] < best.ids[other * best.stride]);
             };
-            if (!comes_before(count - 1)) break;  // nor does what follows in this shard
-            int64_t place = count - 1;
+            if (found == count && !comes_before(count - 1)) break;  // nor does what follows
+            int64_t place = found < count ? found++ : count - 1;
             for (; place > 0 && comes_before(place - 1); --place) {
                 best.logprobs[place * best.stride] = best.logprobs[(place - 1) * best.stride];
                 best.ids[place * best.stride] = best.ids[(place - 1) * best.stride];
@@ -159,12 +156,15 @@ VOCABPIPE_HOST_AND_DEVICE inline void fold_best(const StatisticsOfShards& of, in
         }
     }
     const double log_z = totals.log_z();
-    for (int64_t i = 0; i < count; ++i) {
+    for (int64_t i = 0; i < found; ++i) {
         float& value = best.logprobs[i * best.stride];
-        const double found = best.ids[i * best.stride] == static_cast<float>(label)
-                                 ? -totals.cross_entropy()
-                                 : value - log_z;
-        value = found > 0 ? 0.0F : static_cast<float>(found);  // above 0 by rounding only
+        const bool is_label = best.ids[i * best.stride] == static_cast<float>(label);
+        const double log_p = is_label ? -totals.cross_entropy() : value - log_z;
+        value = log_p > 0 ? 0.0F : static_cast<float>(log_p);  // above 0 by rounding only
+    }
+    for (int64_t i = found; i < count; ++i) {
+        best.logprobs[i * best.stride] = -INFINITY;
+        best.ids[i * best.stride] = -1;
     }
 }
 
