@@ -80,6 +80,8 @@ enum class Do : uint8_t {
     /// * `statistics`: read; of all shards, in group order.
     /// * `factors`: written; none in an evaluation.
     /// * `input_gradient`: completed in place, with one barrier; else none.
+    /// * `exp_logits`: read, where S has kept the logits behind them (StepSizes::keeps_logits); else
+    ///   none.
     combine_softmax,
 
     /// A local action: adds up blocks in group order, in fp32, and rounds once. The bits are the
