@@ -80,7 +80,8 @@ enum class Do : uint8_t {
     /// * `statistics`: read; of all shards, in group order.
     /// * `factors`: written; none in an evaluation.
     /// * `input_gradient`: completed in place, with one barrier; else none.
-    /// * `exp_logits`: read, where S has kept the logits behind them (StepSizes::keeps_logits); else
+    /// * `exp_logits`: read, where S has kept the logits behind them (StepSizes::keeps_logits);
+    /// else
     ///   none.
     combine_softmax,
 
