@@ -34,13 +34,13 @@ SCALE = 0.1  # lambda, the default of --mtp-loss-scaling-factor
 class Depth(torch.nn.Module):
     """The tensors of one depth, with DeepSeek-V3's names."""
 
-    def __init__(self, model, number):
+    def __init__(self, model):
         super().__init__()
         config, layer = model.config, model.model.layers[-1]
         size, norm = config.hidden_size, type(model.model.norm)
         self.enorm, self.hnorm = norm(size, config.rms_norm_eps), norm(size, config.rms_norm_eps)
         self.eh_proj = torch.nn.Linear(2 * size, size, bias=False)
-        self.layer = type(layer)(config, number)
+        self.layer = type(layer)(config, config.num_hidden_layers - 1)
         self.shared_head = torch.nn.ModuleDict({"norm": norm(size, config.rms_norm_eps)})
 
     def forward(self, embedded, hidden, angles):
@@ -84,8 +84,7 @@ def random_model(pick):
         tie_word_embeddings=pick.random() < 0.5, initializer_range=0.1, bos_token_id=None,
         eos_token_id=None, pad_token_id=None)
     model = AutoModelForCausalLM.from_config(config, attn_implementation="eager")
-    depths = torch.nn.ModuleList(Depth(model, config.num_hidden_layers + k)
-                                 for k in range(pick.randint(1, 3)))
+    depths = torch.nn.ModuleList(Depth(model) for _ in range(pick.randint(1, 3)))
     for p in list(model.parameters()) + list(depths.parameters()):
         p.data += 0.05 * torch.randn_like(p)
     return model.eval(), depths.eval()
