@@ -3,6 +3,7 @@
 
 #include "vocabpipe/schedule.hpp"
 
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -31,6 +32,9 @@ struct StageLayoutOptions {
     int chunks = 0;       ///< v: with p, there must be p * v stages
     int num_layers = -1;  ///< transformer layers of the model
     int mtp_layers = -1;  ///< depths of multi-token prediction of the model
+    /// Whose vocabulary layers the layout must have: V for both in a mode that shards them, else E
+    /// and L. None: not checked.
+    std::optional<VocabMode> vocab_mode = std::nullopt;
 };
 
 /// Parses the notation of Megatron's --pipeline-model-parallel-layout: one letter per layer, `E`

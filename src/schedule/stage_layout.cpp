@@ -225,6 +225,22 @@ private:
                  " transformer layers (t), but the " + "model has " +
                  std::to_string(options_.num_layers));
         }
+        if (options_.mtp_layers >= 0 && layout.mtp_layers != options_.mtp_layers) {
+            fail("has " + std::to_string(layout.mtp_layers) +
+                 " depths of multi-token prediction (m), but the model has " +
+                 std::to_string(options_.mtp_layers) + " (--mtp-num-layers)");
+        }
+        if (options_.vocab_mode) check_mode(layout, *options_.vocab_mode);
+    }
+
+    void check_mode(const StageLayout& layout, VocabMode mode) const {
+        if (layout.sharded_input != layout.sharded_output) {
+            fail("shards only one of embedding and output layer; use V for both, or E and L");
+        }
+        if (layout.sharded_output == sharded(mode)) return;
+        fail("does not match vocabulary mode " + std::string(to_string(mode)) + "; use " +
+             (sharded(mode) ? "V for sharded layers" : "E and L for whole layers") +
+             ", or another mode");
     }
 
     std::string_view text_;

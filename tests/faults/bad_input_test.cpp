@@ -231,7 +231,7 @@ std::vector<Row> rows() {
         {"LayoutOfWholeLayersForAShardedMode",
          {"--pipeline-model-parallel-layout", "Ett|ttL", "--vocab-mode", "one_barrier"},
          2,
-         {"--pipeline-model-parallel-layout Ett|ttL", "--vocab-mode one_barrier"}},
+         {"layout \"Ett|ttL\"", "vocabulary mode one_barrier; use V for sharded layers"}},
         {"NegativeChunks", {"--chunks", "-1"}, 2, {"--chunks -1", "must be at least 0"}},
         {"ChunksThatTheScheduleHasNot",
          {"--schedule", "1f1b", "--chunks", "3"},

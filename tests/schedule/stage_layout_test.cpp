@@ -117,6 +117,20 @@ TEST(StageLayout, NamesPositionAndRemedyOfEveryError) {
     EXPECT_THAT(refusal("E|*70000L"), HasSubstr("more than 65535 stages"));
 }
 
+TEST(StageLayout, MustHaveTheVocabularyLayersOfItsMode) {
+    EXPECT_EQ(refusal("Vt|tV", {.vocab_mode = VocabMode::two_barriers}), "accepted");
+    EXPECT_EQ(refusal("Et|tL", {.vocab_mode = VocabMode::redistributed}), "accepted");
+    EXPECT_EQ(refusal("Et|tV"), "accepted");
+    EXPECT_EQ(refusal("Et|tV", {.vocab_mode = VocabMode::one_barrier}),
+              "layout \"Et|tV\": shards only one of embedding and output layer; use V for both, or "
+              "E and L");
+    EXPECT_EQ(refusal("Et|tL", {.vocab_mode = VocabMode::interlaced}),
+              "layout \"Et|tL\": does not match vocabulary mode interlaced; use V for sharded "
+              "layers, or another mode");
+    EXPECT_THAT(refusal("Vt|tV", {.vocab_mode = VocabMode::none}),
+                HasSubstr("use E and L for whole layers, or another mode"));
+}
+
 TEST(StageLayout, MustFitRanksChunksAndModel) {
     EXPECT_THAT(
         refusal("Et|t|tL", {.ranks = 2}),

@@ -410,7 +410,7 @@ INSTANTIATE_TEST_SUITE_P(
                  "shards only one of embedding and output layer"},
         BadInput{"--model gemma-2-9b --pipeline-model-parallel-layout 'Et*42L'" + kRest +
                      "--vocab-modes one_barrier",
-                 2, "does not match --vocab-modes one_barrier; use V for sharded layers"},
+                 2, "does not match vocabulary mode one_barrier; use V for sharded layers"},
         BadInput{"--model gemma-2-9b --mtp-num-layers 65" + kRest, 2,
                  "--mtp-num-layers 65: must be from 0 to 64"},
         BadInput{"--model gemma-2-9b --top 0" + kRest, 2, "--top 0: must be at least 1"},

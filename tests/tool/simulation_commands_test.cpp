@@ -175,6 +175,49 @@ TEST(SimulateCommand, MovesLayersAwayFromTheOutputLayer) {
         HasSubstr("--num-layers"));
 }
 
+// A depth is a layer and a product of 2 h to h columns, 4 h^2 of 24 h^2 + 2 s h: 1/6 for s = 0.
+TEST(SimulateCommand, PutsWhatPredictsSeveralTokensOnTheLastStage) {
+    const std::string step =
+        "--pp 4 --microbatches 8 --costs 14,28,6 --num-layers 14 --mtp-num-layers 2 "
+        "--seq-length 1 --hidden-size 1048576";
+    // Ranks have 14 / 4 layers of 4 + 8 in the mean. Of 14 + 2 x 7/6 layers the last rank has 1 to 2.
+    const double layer = 8 * 42 / 3.5;
+    const Json whole = simulated("1f1b " + step);
+    EXPECT_NEAR(whole.at("by_rank").at(0).at("busy"), 4 * layer + 8 * (1.5 + 3), 1e-3);
+    EXPECT_NEAR(whole.at("by_rank").at(3).at("busy"), (2 + 2 * 7 / 6.0) * layer + 8 * 3 * 4 * 12,
+                1e-3);
+    // S and T have three rows per token, and G adds up two gradients.
+    const Json sharded = simulated("1f1b --vocab-mode one_barrier " + step);
+    EXPECT_NEAR(sharded.at("by_rank").at(0).at("busy"), 4 * layer + 8 * (3 * 12 + 1.5 + 3), 1e-3);
+    EXPECT_THAT(refused("simulate 1f1b --pp 4 --microbatches 8 --costs 1,2 --mtp-num-layers 1", 2),
+                HasSubstr("--mtp-num-layers: requires --num-layers"));
+}
+
+TEST(SimulateCommand, TakesALayoutInMegatronsNotation) {
+    const std::string step =
+        "1f1b --pp 4 --microbatches 8 --costs 12,24,6 --num-layers 8 --mtp-num-layers 1 "
+        "--seq-length 1 --hidden-size 1048576 --pipeline-model-parallel-layout ";
+    const auto busy = [&](const std::string& more) {
+        std::vector<double> of_ranks;
+        for (const Json& rank : simulated(step + more).at("by_rank")) {
+            of_ranks.push_back(rank.at("busy"));
+        }
+        return of_ranks;
+    };
+    const double layer = 8 * 36 / 2, output = 8 * 2 * 4 * 12;
+    const auto before = busy("'Ettt|ttt|ttm|L'");
+    EXPECT_NEAR(before[0], 3 * layer, 1e-3);
+    EXPECT_NEAR(before[2], (3 + 1 / 6.0) * layer, 1e-3);
+    EXPECT_NEAR(before[3], output, 1e-3);
+    EXPECT_NEAR(busy("'Ettt|ttt|tt|mL'")[3], (1 + 1 / 6.0) * layer + output, 1e-3);
+    EXPECT_NEAR(busy("'Vtttt|ttt|t|mV' --vocab-mode two_barriers")[3],
+                (1 + 1 / 6.0) * layer + output / 4 + 8 * 4.5, 1e-3);
+    EXPECT_THAT(refused("simulate " + step + "'Vtttt|ttt|t|mV'", 2),
+                HasSubstr("does not match vocabulary mode none"));
+    EXPECT_THAT(refused("simulate " + step + "'Etttt|tttt|mL'", 2),
+                HasSubstr("has 3 stages, but the schedule has 4; both must be equal"));
+}
+
 // A third of 1 for S and T, a quarter of that for E and G: nothing is rounded away.
 TEST(SimulateCommand, DividesSmallCosts) {
     const Json json = simulated("1f1b,vocab-mode=interlaced --pp 2 --microbatches 6 --costs 1,2");

@@ -117,14 +117,9 @@ void read_lists(const PlanArguments& arguments, PlanOptions& options) {
 /// layers, unless modes are given.
 void read_layout(const std::string& text, PlanOptions& options) {
     if (text.empty()) return;
-    const std::string flag = "--pipeline-model-parallel-layout " + text;
-    const StageLayout layout =
-        parse_stage_layout(text, {.num_layers = options.model.config.num_layers,
-                                  .mtp_layers = options.model.config.mtp_num_layers});
-    if (layout.sharded_input != layout.sharded_output) {
-        throw UsageError(
-            flag + ": shards only one of embedding and output layer; use V for both, or E and L");
-    }
+    StageLayoutOptions must_fit{.num_layers = options.model.config.num_layers,
+                                .mtp_layers = options.model.config.mtp_num_layers};
+    const StageLayout layout = parse_stage_layout(text, must_fit);
     if (options.vocab_modes.empty()) {
         using enum VocabMode;
         options.vocab_modes = layout.sharded_output
@@ -132,11 +127,8 @@ void read_layout(const std::string& text, PlanOptions& options) {
                                   : std::vector{none};
     }
     for (const VocabMode mode : options.vocab_modes) {
-        if (sharded(mode) == layout.sharded_output) continue;
-        throw UsageError(flag + ": does not match --vocab-modes " + std::string(to_string(mode)) +
-                         "; use " +
-                         (sharded(mode) ? "V for sharded layers" : "E and L for whole layers") +
-                         ", or another mode");
+        must_fit.vocab_mode = mode;
+        (void)parse_stage_layout(text, must_fit);
     }
     options.layers_per_stage = layout.layers;
     options.mtp_stage = layout.mtp_stage;

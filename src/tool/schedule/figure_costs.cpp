@@ -2,6 +2,7 @@
 #include "src/tool/schedule/figure_costs.hpp"
 
 #include "vocabpipe/error.hpp"
+#include "vocabpipe/stage_layout.hpp"
 #include "vocabpipe/with_recomputation.hpp"
 
 #include <algorithm>
@@ -165,6 +166,16 @@ FigureCosts::FigureCosts(const ScheduleFlags& flags, Recompute recompute)
 
 std::vector<int> FigureCosts::layers_per_stage(std::span<const int> rank_of_stage,
                                                VocabMode mode) const {
+    if (!flags_.layout.empty()) {
+        const StageLayout layout = parse_stage_layout(
+            flags_.layout, {.num_layers = flags_.num_layers > 0 ? flags_.num_layers : -1,
+                            .mtp_layers = flags_.mtp_num_layers,
+                            .vocab_mode = mode});
+        if (layout.layers.size() == rank_of_stage.size()) return layout.layers;
+        throw UsageError("--pipeline-model-parallel-layout " + flags_.layout + ": has " +
+                         std::to_string(layout.layers.size()) + " stages, but the schedule has " +
+                         std::to_string(rank_of_stage.size()) + "; both must be equal");
+    }
     const bool redistributed = mode == VocabMode::redistributed;
     if (flags_.num_layers == 0) {
         if (!redistributed && flags_.mtp_num_layers == 0) return {};
@@ -214,10 +225,12 @@ StepPrice FigureCosts::price(const Schedule& schedule, const std::vector<int>& l
     step.sizes.hidden = model.hidden_size;
     step.sizes.dtype = DType::bf16;
     step.sizes.report_bytes = 64;  // norms and loss: a few numbers
+    const int mtp_stage =
+        flags.layout.empty() ? stages - 1 : parse_stage_layout(flags.layout).mtp_stage;
     for (int stage = 0; stage < stages; ++stage) {
         const double predicting =
-            stage + 1 == stages ? flags.mtp_num_layers * depth_in_layers(model, flags.seq_length)
-                                : 0;
+            stage == mtp_stage ? flags.mtp_num_layers * depth_in_layers(model, flags.seq_length)
+                               : 0;
         const double own = layers.empty() ? 1 : layers[static_cast<size_t>(stage)] + predicting;
         const double part = own / per_rank;
         const double count =  // layers; equal parts of them if not given

@@ -52,6 +52,7 @@ public:
     /// The flags must outlive it. Throws as parse_stage_costs().
     FigureCosts(const ScheduleFlags& flags, Recompute recompute);
 
+    /// Those of the layout, where there is one. UsageError if it does not fit.
     [[nodiscard]] std::vector<int> layers_per_stage(std::span<const int> rank_of_stage,
                                                     VocabMode mode) const override;
     /// `layers` empty: every stage is an equal part of a rank's layers.

@@ -87,6 +87,12 @@ FlagGroup schedule_source_flags(ScheduleFlags& flags) {
              .range = between(0, kMostDepths),
              .unset = "none",
              .absent = 0},
+            {.names = "--pipeline-model-parallel-layout",
+             .value = &flags.layout,
+             .help = "Layers of each stage in Megatron's notation, such as Et*3|(tt|)*29m|L; V in "
+                     "place of E and L shards the vocabulary layers (not of a profile)",
+             .unit = "LAYOUT",
+             .unset = "balanced"},
             {.names = "--hidden-size",
              .value = &flags.hidden_size,
              .help =

@@ -29,6 +29,7 @@ struct ScheduleFlags {
     int64_t hop = 0;
     int num_layers = 0;
     int mtp_num_layers = 0;
+    std::string layout;         // of the stages; empty: balanced
     int64_t seq_length = 2048;  // a common training length; only memory depends on it
     int64_t micro_batch_size = 1;
     std::string lengths;  // LENGTH:MICROBATCHES,...; empty: all have seq_length

@@ -241,9 +241,12 @@ ScheduledStep make_step(const std::string& name, const ScheduleFlags& asked, int
         check_schedule_name(name);  // an unknown name is reported first
     }
     flags.pp = needed("--pp", flags.pp, profile ? profile->ranks() : 0);
-    if (profile && flags.mtp_num_layers > 0) {
-        throw UsageError("--mtp-num-layers " + std::to_string(flags.mtp_num_layers) + ": profile " +
-                         flags.costs + " has the costs of its own model; use --costs F,B or none");
+    if (profile && (flags.mtp_num_layers > 0 || !flags.layout.empty())) {
+        throw UsageError((flags.mtp_num_layers > 0
+                              ? "--mtp-num-layers " + std::to_string(flags.mtp_num_layers)
+                              : "--pipeline-model-parallel-layout " + flags.layout) +
+                         ": profile " + flags.costs +
+                         " has the costs of its own model; use --costs F,B or none");
     }
     ScheduleOptions options;
     options.ranks = flags.pp;

@@ -179,27 +179,15 @@ size_t TrainingPlan::index_of(int microbatches) const {
 }
 
 void TrainingPlan::read_layout() {
-    const std::string flag = "--pipeline-model-parallel-layout " + options_.layout;
     layout_ = parse_stage_layout(options_.layout, {.ranks = mesh_.pipeline,
                                                    .chunks = options_.rule.chunks,
                                                    .num_layers = options_.model.num_layers,
-                                                   .mtp_layers = options_.model.mtp_num_layers});
+                                                   .mtp_layers = options_.model.mtp_num_layers,
+                                                   .vocab_mode = options_.vocab_mode});
     if (layout_->mtp_layers > 0 && layout_->mtp_stage + 1 != std::ssize(layout_->layers)) {
-        throw UsageError(flag +
+        throw UsageError("--pipeline-model-parallel-layout " + options_.layout +
                          ": has m before the last stage, which only plan can; put m into the last "
                          "stage, before L or V");
-    }
-    if (layout_->sharded_input != layout_->sharded_output) {
-        throw UsageError(
-            flag + ": shards only one of embedding and output layer; use V for both, or E and L");
-    }
-    const bool whole =
-        options_.vocab_mode == VocabMode::none || options_.vocab_mode == VocabMode::redistributed;
-    if (layout_->sharded_output == whole) {
-        throw UsageError(flag + ": does not match --vocab-mode " +
-                         std::string(to_string(options_.vocab_mode)) + "; use " +
-                         (whole ? "E and L for whole layers" : "V for sharded layers") +
-                         ", or another mode");
     }
 }
 
