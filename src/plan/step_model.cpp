@@ -216,8 +216,7 @@ void use_pass_times(StepCosts& costs, const PlannedPassTimes& times) {
     }
 }
 
-/// Columns that a depth of multi-token prediction keeps per token besides its layer's: the
-/// embedding of the next token, both norms, and the projection of them.
+/// Tensors of h columns that a depth keeps besides its layer's (DepthProjection::Saved).
 constexpr int64_t kDepthTensors = 4;
 
 /// Sets what each stage needs, and whether it has experts.

@@ -4,19 +4,15 @@
 namespace vocabpipe {
 
 CountedDepth::CountedDepth(const ModelConfig& config, const LayerTeams& teams)
-    : hidden_norm(final_norm_options(config), parameters),
-      embedding_norm(final_norm_options(config), parameters),
-      projection({.out = {config.hidden_size}, .in = 2 * config.hidden_size}, parameters),
-      layer(decoder_layer_options(config, config.num_layers - 1, teams), parameters),
-      final_norm(final_norm_options(config), parameters) {}
+    : projection(depth_projection_options(config, 0), parameters),
+      layer(decoder_layer_options(config, config.num_layers, teams), parameters),
+      final_norm(depth_norm_options(config, 0), parameters) {}
 
 BlockWork CountedDepth::work(int64_t seq_length) const {
-    BlockWork work = layer.work(seq_length);
-    work.products.push_back(projection.product());
-    for (const Norm* norm : {&hidden_norm, &embedding_norm, &final_norm}) {
-        work.moved.add(norm->moved());
-        work.moved_of_residual.add(norm->moved());
-    }
+    BlockWork work = projection.work();
+    work.add(layer.work(seq_length));
+    work.moved.add(final_norm.moved());
+    work.moved_of_residual.add(final_norm.moved());
     return work;
 }
 

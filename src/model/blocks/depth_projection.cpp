@@ -54,4 +54,13 @@ void DepthProjection::backward_weight(const StagePass& pass, ConstTensor dy, con
     projection_.backward_weight(pass, dy, saved.normed);
 }
 
+BlockWork DepthProjection::work() const {
+    BlockWork work{.products = {projection_.product()}};
+    for (const Norm* norm : {&embedded_norm_, &hidden_norm_}) {
+        work.moved.add(norm->moved());
+        work.moved_of_residual.add(norm->moved());
+    }
+    return work;
+}
+
 }  // namespace vocabpipe

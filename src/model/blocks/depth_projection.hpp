@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "src/model/blocks/block_work.hpp"
 #include "src/model/blocks/linear.hpp"
 #include "src/model/blocks/norm.hpp"
 #include "src/model/blocks/stage_pass.hpp"
@@ -51,6 +52,9 @@ public:
                         Tensor d_embedded, ConstTensor residual, Tensor d_hidden) const;
     void backward_weight(const StagePass& pass, ConstTensor dy, const Saved& saved,
                          ConstTensor gradient) const;
+
+    /// Both norms, and the product.
+    [[nodiscard]] BlockWork work() const;
 
 private:
     [[nodiscard]] Tensor embedded_columns(Tensor both) const {
