@@ -3,7 +3,8 @@
 # Draws the pictures of docs/schedules.md and docs/vocabulary-parallelism.md: every built-in schedule
 # for 4 ranks and 8 microbatches, F = 1, B = 2, vocabulary passes 0; and 1F1B in every vocabulary mode,
 # 8 layers, an even share of S and of T 1/2 each. And of docs/overlap.md 1F1B with a hop of 0.2 F, by
-# whole messages and by 8 pieces. And of README.md what plain 1F1B and one barrier wait for.
+# whole messages and by 8 pieces. And of README.md what plain 1F1B and one barrier wait for. And of
+# docs/multi-token-prediction.md 15 layers and a depth, whose output layer has two rows per token.
 #
 #   docs/pictures/draw.sh [--check] [build/bin/vocabpipe]
 #
@@ -37,3 +38,4 @@ draw streams 1f1b,tile-pieces=1 1f1b,tile-pieces=8 --num-layers 8 --costs 10,20,
 draw critical-path "${modes[0]}" "${modes[3]}" --num-layers 8 --costs 2,4,1 --critical-path
 draw vocabulary-modes "${modes[@]}" --num-layers 8 --costs 2,4,1
 draw policy-loss "${modes[4]}" "${modes[3]}" --num-layers 8 --costs 2,4,1
+draw several-tokens "${modes[0]}" "${modes[1]}" "${modes[3]}" --num-layers 15 --mtp-num-layers 1 --costs 8,16,2
