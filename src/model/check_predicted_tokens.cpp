@@ -13,7 +13,8 @@ void check_predicted_tokens(const ModelConfig& config, const ModelPartition& par
     const auto refuse = [&](bool wrong, const std::string& what, const std::string& remedy) {
         if (!wrong) return;
         throw UsageError("--mtp-num-layers " + std::to_string(config.mtp_num_layers) +
-                         ": is not supported with " + what + "; " + remedy + ", or --mtp-num-layers 0");
+                         ": is not supported with " + what + "; " + remedy +
+                         ", or --mtp-num-layers 0");
     };
     refuse(has_embedded_tokens(config),
            "learned positions or scaled embeddings (" + config.family + ")",

@@ -180,7 +180,8 @@ TEST(SimulateCommand, PutsWhatPredictsSeveralTokensOnTheLastStage) {
     const std::string step =
         "--pp 4 --microbatches 8 --costs 14,28,6 --num-layers 14 --mtp-num-layers 2 "
         "--seq-length 1 --hidden-size 1048576";
-    // Ranks have 14 / 4 layers of 4 + 8 in the mean. Of 14 + 2 x 7/6 layers the last rank has 1 to 2.
+    // Ranks have 14 / 4 layers of 4 + 8 in the mean. Of 14 + 2 x 7/6 layers the last rank has 1
+    // to 2.
     const double layer = 8 * 42 / 3.5;
     const Json whole = simulated("1f1b " + step);
     EXPECT_NEAR(whole.at("by_rank").at(0).at("busy"), 4 * layer + 8 * (1.5 + 3), 1e-3);
