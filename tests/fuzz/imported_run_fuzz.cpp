@@ -10,6 +10,7 @@
 #include "src/imported/kineto.hpp"
 #include "src/imported/measured_run.hpp"
 #include "src/imported/megatron_timers.hpp"
+#include "src/imported/nsys_ranges.hpp"
 #include "src/imported/operations.hpp"
 #include "src/imported/otlp.hpp"
 #include "src/imported/step_times.hpp"
@@ -30,6 +31,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
         std::vector<RankRanges> ranks;
         if (is_otlp(text)) {
             ranks = read_otlp(text, "f.json");
+        } else if (is_nsys_ranges(text)) {
+            ranks.push_back(read_nsys_ranges(text, "f.csv"));
         } else if (is_operations(text)) {
             ranks = read_operations(text, "f.csv", 0);
         } else {

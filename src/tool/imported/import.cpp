@@ -84,21 +84,24 @@ Command import_command() {
     return {
         .name = "import",
         .description = "Make a timeline and pass times from what other trainers' profilers wrote",
-        .flags = {{.flags = {{.names = "FILES",
-                              .value = &o->files,
-                              .help = "Traces of torch.profiler, one of every rank; spans of "
-                                      "OpenTelemetry (OTLP JSON); a table of operations as "
-                                      "StragglerAnalysis published it (CSV); a log of "
-                                      "Megatron-LM with timers of all ranks"}}},
-                  import_flags(o->flags),
-                  {.flags = {{.names = "--trace",
-                              .value = &o->trace,
-                              .help = "Write the step as a Chrome trace, for timeline and "
-                                      "explain"},
-                             {.names = "--pass-times",
-                              .value = &o->pass_times,
-                              .help = "Write the times of passes as CSV, for --pass-times of "
-                                      "simulate and plan"}}}},
+        .flags =
+            {{.flags =
+                  {{.names = "FILES",
+                    .value = &o->files,
+                    .help =
+                        "Traces of torch.profiler, one of every rank; spans of "
+                        "OpenTelemetry (OTLP JSON); tables of nsys stats; a table of operations as "
+                        "StragglerAnalysis published it (CSV); a log of "
+                        "Megatron-LM with timers of all ranks"}}},
+             import_flags(o->flags),
+             {.flags = {{.names = "--trace",
+                         .value = &o->trace,
+                         .help = "Write the step as a Chrome trace, for timeline and "
+                                 "explain"},
+                        {.names = "--pass-times",
+                         .value = &o->pass_times,
+                         .help = "Write the times of passes as CSV, for --pass-times of "
+                                 "simulate and plan"}}}},
         .run = [o](const GivenFlags&) { import_run(*o); }};
 }
 

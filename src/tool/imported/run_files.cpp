@@ -3,6 +3,7 @@
 
 #include "src/imported/built_in_rules.hpp"
 #include "src/imported/kineto.hpp"
+#include "src/imported/nsys_ranges.hpp"
 #include "src/imported/operations.hpp"
 #include "src/imported/otlp.hpp"
 #include "src/support/named_text.hpp"
@@ -117,7 +118,8 @@ bool is_imported_run(const std::string& path) {
     } catch (const InputFileError&) {
         return false;
     }
-    return imported::is_kineto(head) || imported::is_otlp(head) || imported::is_operations(head);
+    return imported::is_kineto(head) || imported::is_otlp(head) || imported::is_nsys_ranges(head) ||
+           imported::is_operations(head);
 }
 
 imported::MeasuredRun read_imported_run(const std::vector<std::string>& files,
@@ -134,13 +136,16 @@ imported::MeasuredRun read_imported_run(const std::vector<std::string>& files,
         } else if (imported::is_otlp(text)) {
             found = imported::read_otlp(text, path);
             usual = "megatron";
+        } else if (imported::is_nsys_ranges(text)) {
+            found.push_back(imported::read_nsys_ranges(text, path));
+            usual = "megatron";
         } else if (imported::is_operations(text)) {
             found = imported::read_operations(text, path, flags.replica);
             usual = "operations";
         } else {
             throw InputFileError(path +
-                                 ": is of no known kind; use traces of torch.profiler, OTLP JSON "
-                                 "or a table of operations");
+                                 ": is of no known kind; use traces of torch.profiler, tables "
+                                 "of nsys stats, OTLP JSON or a table of operations");
         }
         if (rules.empty()) rules = usual;
         std::ranges::move(found, std::back_inserter(ranks));
