@@ -8,6 +8,7 @@
 #include "vocabpipe/activation.hpp"
 #include "vocabpipe/attention_shape.hpp"
 #include "vocabpipe/context.hpp"
+#include "vocabpipe/distillation_options.hpp"
 #include "vocabpipe/policy_loss_options.hpp"
 #include "vocabpipe/rms_norm_options.hpp"
 #include "vocabpipe/router_options.hpp"
@@ -392,6 +393,32 @@ struct Operators {
                         std::span<const float> logprob, std::span<const float> entropy,
                         std::span<const float> columns, std::span<float> loss,
                         std::span<float> gradient, std::span<float> entropy_gradient);
+    /// Logits of the tokens that a list names, of this shard: logits (N, k), soft-capped, over the
+    /// temperature, -infinity where they are not allowed, 0 where another shard owns them or the id
+    /// is negative. x (N, h), w (v, h), ids (k, N) fp32.
+    void (*listed_logits)(Context& ctx, ConstTensor x, ConstTensor w, ConstTensor ids,
+                          const VocabularyShard& shard, const LossOptions& options, Tensor logits);
+    /// The loss of kernels/distillation_token.hpp for N tokens, from listed_logits() of all shards,
+    /// shard by shard (K N, k), log p of the label and log Z (N), and the teacher's log p (k, N),
+    /// of which -infinity is no entry: loss_n; the weight of the cross-entropy's gradient; and
+    /// slopes (N, 1 + k) by x w of the label and of the list, which the two operators below add.
+    /// All are 0 for ignored labels. `layer`: as in listed_logits().
+    void (*distillation_loss)(Context& ctx, const DistillationOptions& options,
+                              const LossOptions& layer, ConstTensor by_shard,
+                              std::span<const int32_t> labels, std::span<const float> g,
+                              std::span<const float> logprob, std::span<const float> log_z,
+                              ConstTensor teacher, std::span<float> loss, std::span<float> gradient,
+                              Tensor slopes);
+    /// u_n (N, h) += slopes[n, 0] W_{y_n} + sum over i of slopes[n, 1 + i] W_{ids[i, n]}, of those
+    /// that this shard owns.
+    void (*listed_input_gradient)(Context& ctx, ConstTensor slopes, ConstTensor w,
+                                  std::span<const int32_t> labels, ConstTensor ids,
+                                  const VocabularyShard& shard, Tensor u);
+    /// Rows y_n and ids[i, n] of dw (v, h) += slopes[n, 0] x_n and slopes[n, 1 + i] x_n, in
+    /// ascending order of n, then of i.
+    void (*listed_weight_gradient)(Context& ctx, ConstTensor slopes, ConstTensor x,
+                                   std::span<const int32_t> labels, ConstTensor ids,
+                                   const VocabularyShard& shard, Tensor dw);
     /// Bytes of vocabulary_input_gradient()'s workspace, needed with label smoothing only.
     int64_t (*vocabulary_input_gradient_workspace_bytes)(int64_t hidden);
     /// This shard's addend of dX, in place: u_n = c_n u_n + d_n W_{y_n} - g_n eps/V sum_j W_j.

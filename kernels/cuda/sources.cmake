@@ -10,6 +10,7 @@ set(VOCABPIPE_CUDA_KERNEL_SOURCES
   kernels/cuda/attention_statistics.cu
   kernels/cuda/cached_attention.cu
   kernels/cuda/column_sums.cu
+  kernels/cuda/distillation.cu
   kernels/cuda/elementwise.cu
   kernels/cuda/embedding.cu
   kernels/cuda/engine.cpp

@@ -6,6 +6,7 @@
 #include <iterator>
 
 #include "kernels/attention_checks.hpp"
+#include "kernels/distillation_checks.hpp"
 #include "kernels/embedding_checks.hpp"
 #include "kernels/expert_checks.hpp"
 #include "kernels/fold_checks.hpp"
@@ -44,6 +45,9 @@ concept HasSharedChecks = std::same_as<Name, names::layer_norm_forward> ||
     std::same_as<Name, names::vocabulary_score> || std::same_as<Name, names::combine_statistics> ||
     std::same_as<Name, names::label_ranks> || std::same_as<Name, names::weigh_by_entropy> ||
     std::same_as<Name, names::policy_loss> ||
+    std::same_as<Name, names::listed_logits> || std::same_as<Name, names::distillation_loss> ||
+    std::same_as<Name, names::listed_input_gradient> ||
+    std::same_as<Name, names::listed_weight_gradient> ||
     std::same_as<Name, names::vocabulary_input_gradient> ||
     std::same_as<Name, names::vocabulary_weight_gradient> ||
     std::same_as<Name, names::sum_reports> || std::same_as<Name, names::update_correction_bias>;
@@ -247,6 +251,30 @@ inline void check(names::policy_loss, Context&, const PolicyLossOptions& options
                   std::span<float> entropy_gradient) {
     require_policy_loss(options, labels, g, logprob, entropy, columns, loss, gradient,
                         entropy_gradient);
+}
+inline void check(names::listed_logits, Context&, ConstTensor x, ConstTensor w, ConstTensor ids,
+                  const VocabularyShard& shard, const LossOptions&, Tensor logits) {
+    require_listed_logits(x, w, ids, shard, logits);
+}
+inline void check(names::distillation_loss, Context&, const DistillationOptions& options,
+                  const LossOptions&, ConstTensor by_shard, std::span<const int32_t> labels,
+                  std::span<const float> g, std::span<const float> logprob,
+                  std::span<const float> log_z, ConstTensor teacher, std::span<float> loss,
+                  std::span<float> gradient, Tensor slopes) {
+    require_distillation_loss(options, by_shard, labels, g, logprob, log_z, teacher, loss, gradient,
+                              slopes);
+}
+inline void check(names::listed_input_gradient, Context&, ConstTensor slopes, ConstTensor w,
+                  std::span<const int32_t> labels, ConstTensor ids, const VocabularyShard& shard,
+                  Tensor u) {
+    require_listed_gradient(slopes, labels, ids);
+    require_listed_rows(u, w, std::ssize(labels), shard);
+}
+inline void check(names::listed_weight_gradient, Context&, ConstTensor slopes, ConstTensor x,
+                  std::span<const int32_t> labels, ConstTensor ids, const VocabularyShard& shard,
+                  Tensor dw) {
+    require_listed_gradient(slopes, labels, ids);
+    require_listed_rows(dw, x, shard.rows, {.rows = std::ssize(labels)});
 }
 inline void check(names::vocabulary_input_gradient, Context&, Tensor u, ConstTensor factors,
                   ConstTensor w, std::span<const int32_t> labels, std::span<const float>,

@@ -8,9 +8,9 @@
 The file was made with torch 2.15.0. Values and gradients are autograd's, from the logits on:
     log_softmax(z / temperature) of z = x w^T or softcap tanh(x w^T / softcap), its entropy, and the objective by torch.min and torch.clamp.
 """
-import textwrap
-
 import torch
+
+from pytorch_values import exact, fp32, numbers
 
 TOKENS, HIDDEN, VOCABULARY, IGNORED = 9, 3, 13, 4
 # clip_low, clip_high, kl_coefficient, estimator, entropy_coefficient, temperature, softcap or 0
@@ -25,20 +25,6 @@ CASES = [
     (0.2, 0.28, 0.04, "k3", 0.5, 0.5, 3.0),
     (0.2, 0.2, 0.05, "k2", 0.0, 2.0, 1.5),
 ]
-
-
-def exact(*shape):
-    """Numbers that fp32 and a few digits hold."""
-    return torch.round(torch.randn(*shape, dtype=torch.float64) * 64) / 64
-
-
-def fp32(value):
-    return float(torch.tensor(value, dtype=torch.float32))
-
-
-def numbers(name, values):
-    text = ", ".join(repr(float(value)) for value in values.flatten())
-    print(textwrap.fill(f".{name} = {{{text}}},", 100, initial_indent="     ", subsequent_indent="      "))
 
 
 def main():
