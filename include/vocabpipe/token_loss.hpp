@@ -4,7 +4,9 @@
 #pragma once
 
 #include "vocabpipe/context.hpp"
+#include "vocabpipe/tensor.hpp"
 #include "vocabpipe/token_record.hpp"
+#include "vocabpipe/vocabulary_loss.hpp"
 
 #include <cstddef>
 #include <cstdint>
@@ -21,6 +23,10 @@ struct TokenLossInput {
     std::span<const float> columns;   ///< (C, N): Microbatch::columns
     TokenRecords records;             ///< those that are made
     std::span<const float> values;    ///< (R, N): of them, in their order
+    /// (shards N, k): logits of the listed tokens, shard by shard, whose sum over the shards
+    /// counts; k: TokenLoss::listed(). Over the temperature and soft-capped as `layer` says.
+    ConstTensor listed = {};
+    kernels::LossOptions layer = {};  ///< of the output layer
 
     /// (N): one of `records`.
     [[nodiscard]] std::span<const float> of(TokenRecord record) const {
@@ -41,6 +47,9 @@ struct TokenLossOutput {
     std::span<float> gradient;
     /// (N): g_n d loss_n / d entropy; empty unless TokenLoss::has_entropy_slope().
     std::span<float> entropy;
+    /// (N, 1 + k): slopes of the step's loss by x w of the label and of the listed tokens, besides
+    /// those of `gradient`; empty without a list.
+    Tensor slopes = {};
 };
 
 /// The loss of a token as a function of its records and of the caller's columns. Every rank with
@@ -53,6 +62,10 @@ public:
     [[nodiscard]] virtual TokenRecords reads() const = 0;
     /// C, columns that it reads.
     [[nodiscard]] virtual int64_t columns() const { return 0; }
+    /// k, tokens that a list names for every token, whose logits it reads. The columns then begin
+    /// with k numbers of its own and the k ids, -1 for none. Logits and gradients of these few
+    /// rows are products of single rows, in every vocabulary mode.
+    [[nodiscard]] virtual int64_t listed() const { return 0; }
     /// Whether it depends on the entropy. The gradient of the entropy needs the exponentials of all
     /// logits once more, in T, before any product reads them: every vocabulary mode but
     /// one_barrier.

@@ -197,6 +197,12 @@ void check_records(const ModelConfig& config, const ModelPartition& partition,
             "label smoothing and z-loss are terms of the cross-entropy, which the "
             "step's TokenLoss replaces; set them to 0");
     }
+    if (partition.loss->listed() > config.vocab_size) {
+        throw UsageError("the step's TokenLoss reads lists of " +
+                         std::to_string(partition.loss->listed()) +
+                         " tokens, but the vocabulary has " + std::to_string(config.vocab_size) +
+                         "; make them shorter");
+    }
     if (!partition.loss->has_entropy_slope()) return;
     if (schedule.barriers == Barriers::one) {
         throw UsageError(
@@ -260,6 +266,10 @@ StepSizes step_sizes(const ModelConfig& config, const ModelPartition& partition,
     check_records(config, partition, schedule);
     sizes.statistics = kernels::statistics_columns(partition.made_records());
     if (partition.loss && partition.loss->has_entropy_slope()) sizes.factors += 2;
+    if (const int64_t listed = partition.loss ? partition.loss->listed() : 0; listed > 0) {
+        sizes.statistics += listed;
+        sizes.factors += 1 + listed;  // slopes
+    }
     sizes.tied = config.tied && !partition.is_frozen(model_parameters(config).embedding);
     sizes.report_bytes = partition.optimizer ? report_entries(config).bytes() : 0;
     sizes.replicas = partition.replicas;

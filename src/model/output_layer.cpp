@@ -183,10 +183,22 @@ void ShardedOutputLayer::score(Context& ctx, const Microbatch& microbatch, Const
                                                      static_cast<size_t>(rows.size()));
         ctx.operators().vocabulary_score(ctx, rows_of(x, rows), parameters_.front().weight, labels,
                                          shard_, options_, rows_of(of_shard(exp_logits), rows),
-                                         rows_of(statistics, rows),
+                                         rows_of(of_records(statistics), rows),
                                          rows_of(logits_of(exp_logits), rows), workspace);
     });
+    if (const ConstTensor ids = listed_ids(microbatch); ids) {
+        ctx.operators().listed_logits(ctx, x, parameters_.front().weight, ids, shard_, options_,
+                                      listed_of(statistics));
+    }
     if (!ones_.bytes().empty()) sum_hidden(ctx, microbatch, x);
+}
+
+ConstTensor ShardedOutputLayer::listed_ids(const Microbatch& microbatch) const {
+    const int64_t count = loss_ ? loss_->listed() : 0;
+    const int64_t tokens = microbatch.size();
+    // Evaluations have no columns, and read no list.
+    if (count == 0 || std::ssize(microbatch.columns) < 2 * count * tokens) return {};
+    return {microbatch.columns.data() + count * tokens, count, tokens, DType::fp32};
 }
 
 void ShardedOutputLayer::input_product(Context& ctx, ConstTensor exp_logits, Tensor u) {
@@ -201,8 +213,8 @@ void ShardedOutputLayer::combine_softmax(Context& ctx, const Microbatch& microba
     if (loss_ && factors) {
         apply_loss(ctx, microbatch, statistics, member, records, factors);
     } else {
-        op.combine_statistics(ctx, statistics, microbatch.labels, microbatch.loss_gradient, shard_,
-                              member, options_, factors, records);
+        op.combine_statistics(ctx, of_records(statistics), microbatch.labels,
+                              microbatch.loss_gradient, shard_, member, options_, factors, records);
     }
     const auto parts = static_cast<size_t>(parts_);
     const size_t tokens = static_cast<size_t>(microbatch.size()) / parts;
@@ -228,21 +240,25 @@ void ShardedOutputLayer::apply_loss(Context& ctx, const Microbatch& microbatch,
                          "; set Microbatch::columns");
     }
     const kernels::Operators& op = ctx.operators();
-    op.combine_statistics(ctx, statistics, microbatch.labels, microbatch.loss_gradient, shard_,
-                          member, options_, {}, records);
+    const ConstTensor of_all = of_records(statistics);
+    op.combine_statistics(ctx, of_all, microbatch.labels, microbatch.loss_gradient, shard_, member,
+                          options_, {}, records);
     const std::span<float> gradients(reinterpret_cast<float*>(gradients_.data()), 2 * tokens);
     const TokenLossOutput out{.loss = records.first(tokens),
                               .gradient = gradients.first(tokens),
-                              .entropy = gradients.last(loss_->has_entropy_slope() ? tokens : 0)};
+                              .entropy = gradients.last(loss_->has_entropy_slope() ? tokens : 0),
+                              .slopes = slopes_of(factors)};
     loss_->evaluate(ctx,
                     {.labels = microbatch.labels,
                      .weights = microbatch.loss_gradient,
                      .columns = microbatch.columns,
                      .records = options_.records,
-                     .values = records},
+                     .values = records,
+                     .listed = listed_of(statistics),
+                     .layer = options_},
                     out);
-    op.combine_statistics(ctx, statistics, microbatch.labels, {out.gradient, out.entropy}, shard_,
-                          member, options_, factors, {});
+    op.combine_statistics(ctx, of_all, microbatch.labels, {out.gradient, out.entropy}, shard_,
+                          member, options_, factors_of_loss(factors), {});
 }
 
 void ShardedOutputLayer::rank_labels(Context& ctx, const Microbatch& microbatch,
@@ -255,7 +271,7 @@ void ShardedOutputLayer::rank_labels(Context& ctx, const Microbatch& microbatch,
 
 void ShardedOutputLayer::prepare_gradient(Context& ctx, Tensor exp_logits, Tensor factors) {
     if (!loss_ || !loss_->has_entropy_slope()) return;
-    ctx.operators().weigh_by_entropy(ctx, options_, of_shard(exp_logits), factors);
+    ctx.operators().weigh_by_entropy(ctx, options_, of_shard(exp_logits), factors_of_loss(factors));
 }
 
 void ShardedOutputLayer::finish_input_gradient(Context& ctx, const Microbatch& microbatch,
@@ -263,6 +279,10 @@ void ShardedOutputLayer::finish_input_gradient(Context& ctx, const Microbatch& m
     ctx.operators().vocabulary_input_gradient(
         ctx, u, of_products(factors), parameters_.front().weight, microbatch.labels,
         microbatch.loss_gradient, shard_, options_, column_sum_.bytes());
+    if (const ConstTensor ids = listed_ids(microbatch); ids) {
+        ctx.operators().listed_input_gradient(ctx, slopes_of(factors), parameters_.front().weight,
+                                              microbatch.labels, ids, shard_, u);
+    }
 }
 
 void ShardedOutputLayer::weight_gradient(Context& ctx, const Microbatch& microbatch, ConstTensor x,
@@ -273,6 +293,10 @@ void ShardedOutputLayer::weight_gradient(Context& ctx, const Microbatch& microba
                                                microbatch.labels, microbatch.loss_gradient, shard_,
                                                options_, parameters_.front().gradient, accumulate,
                                                workspace);
+    if (const ConstTensor ids = listed_ids(microbatch); ids) {
+        ctx.operators().listed_weight_gradient(ctx, slopes_of(factors), x, microbatch.labels, ids,
+                                               shard_, parameters_.front().gradient);
+    }
 }
 
 }  // namespace vocabpipe

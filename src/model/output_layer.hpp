@@ -98,6 +98,30 @@ private:
                 exp_logits.stride * size_of(exp_logits.dtype) / size_of(DType::fp32), DType::fp32};
     }
 
+    /// The statistics that records need: without the listed logits behind them.
+    template <typename Pointer>
+    [[nodiscard]] BasicTensor<Pointer> of_records(BasicTensor<Pointer> statistics) const {
+        return statistics.column_range(0, kernels::statistics_columns(options_.records));
+    }
+    /// The listed logits behind the statistics that records need.
+    template <typename Pointer>
+    [[nodiscard]] BasicTensor<Pointer> listed_of(BasicTensor<Pointer> statistics) const {
+        return statistics.column_range(kernels::statistics_columns(options_.records),
+                                       loss_ ? loss_->listed() : 0);
+    }
+    /// Of the factors those that combine_statistics() makes: without the slopes behind them.
+    [[nodiscard]] Tensor factors_of_loss(Tensor factors) const {
+        return factors.column_range(0, loss_->has_entropy_slope() ? 4 : 2);
+    }
+    /// TokenLossOutput::slopes, behind the factors; none without a list.
+    template <typename Pointer>
+    [[nodiscard]] BasicTensor<Pointer> slopes_of(BasicTensor<Pointer> factors) const {
+        if (loss_->listed() == 0) return {};
+        return factors.column_range(loss_->has_entropy_slope() ? 4 : 2, 1 + loss_->listed());
+    }
+    /// (k, N): the ids of the lists of a microbatch; empty: no loss reads them.
+    [[nodiscard]] ConstTensor listed_ids(const Microbatch& microbatch) const;
+
     /// Adds up x over the tokens of each sequence.
     void sum_hidden(Context& ctx, const Microbatch& microbatch, ConstTensor x);
     /// Makes the loss of every token, and the factors of its gradient.
