@@ -64,7 +64,8 @@ OneRank::OneRank(const TrainingPlan& mesh, const Device& device)
 void OneRank::allocate(Device& device, const RunInputs& inputs) {
     trained_ = allocate_rank(communicator_, options_, plan_, device);
     set_initial_values(*trained_, options_, inputs);
-    StepBatchOptions batch{.micro_batch_size = options_.micro_batch_size};
+    StepBatchOptions batch{.micro_batch_size = options_.micro_batch_size,
+                           .later = later_tokens(options_.model)};
     if (inputs.arrange) {
         // The samples of a microbatch on all replicas of the mesh have one length, so these are as
         // many microbatches here.

@@ -70,6 +70,11 @@ inline std::vector<VerifiedMesh> verified_meshes() {
              o.pipeline_model_parallel_size = 2;
              o.expert_model_parallel_size = 2;
          }},
+        {"several_predicted_tokens", 2, false,
+         [](TrainOptions& o) {
+             set_family(o.model, "llama");
+             o.model.mtp_num_layers = 2;
+         }},
         {"growing_batches", 2, false,
          [](TrainOptions& o) { o.ramp_up = {.start = 2, .increment = 2, .samples = 6}; }},
     };
