@@ -95,8 +95,9 @@ struct ReportEntries {
     int64_t squares = 0;  ///< logical parameters
     int64_t routers = 0;  ///< entries of all layers with experts; 0 on ranks without the layer
     int64_t depths = 0;   ///< depths of multi-token prediction
-    /// The first entry of depths, and of routers.
+    /// The first entry of depths.
     [[nodiscard]] int64_t first_depth() const { return squares + 2; }
+    /// The first entry of routers.
     [[nodiscard]] int64_t first_router() const { return first_depth() + depths; }
     /// Entries of one rank.
     [[nodiscard]] int64_t count() const { return first_router() + routers; }

@@ -412,7 +412,7 @@ INSTANTIATE_TEST_SUITE_P(
                      "--vocab-modes one_barrier",
                  2, "does not match vocabulary mode one_barrier; use V for sharded layers"},
         BadInput{"--model gemma-2-9b --mtp-num-layers 65" + kRest, 2,
-                 "--mtp-num-layers 65: must be from 0 to 64"},
+                 "--mtp-num-layers 65: must be at most 64"},
         BadInput{"--model gemma-2-9b --top 0" + kRest, 2, "--top 0: must be at least 1"},
         BadInput{"--model gemma-2-9b --show-command 0" + kRest, 2, "--show-command 0: must be"},
         BadInput{
