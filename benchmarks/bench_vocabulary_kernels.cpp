@@ -245,8 +245,8 @@ void records(benchmark::State& state, DType type, const TokenRecords& records) {
     const double whole = quantile(wholes, 0.5);
     const double width = quantile(differences, 0.75) - quantile(differences, 0.25);
     state.counters["ratio"] = 1 + quantile(differences, 0.5) / whole;
-    // Of normal numbers: 1.35 deviations lie between the quartiles, and a median scatters 1.25
-    // times as much as a mean.
+    // If differences are normal, 1.35 deviations lie between their quartiles, and their median
+    // scatters 1.25 times as much as their mean.
     state.counters["error"] =
         1.25 * width / 1.35 / std::sqrt(static_cast<double>(differences.size())) / whole;
 }

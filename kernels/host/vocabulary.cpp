@@ -465,7 +465,7 @@ void label_ranks(Context& ctx, ConstTensor logits, ConstTensor by_shard,
             float own = 0;  // the label's logit: all shards but one have 0
             for (int64_t at = n; at < by_shard.rows; at += tokens) own += row(by_shard, at)[2];
             const float* const z = shard.rows > 0 ? row(logits, n) : nullptr;
-            // Of equal rows those with lower ids come first, unless they are not allowed.
+            // Equal logits: the row with the lower id comes first, unless it is not allowed.
             const int64_t lower = std::clamp<int64_t>(label - shard.first_row, 0, shard.rows);
             int32_t before = 0;
 #pragma omp simd reduction(+ : before)

@@ -24,7 +24,7 @@ struct ModelParameters {
     std::vector<ParameterRange> layers;  ///< [layer]
     ParameterRange final_norm;
     int output = 0;  ///< the embedding's when tied
-    /// Of multi-token prediction.
+    /// A depth of multi-token prediction.
     struct Depth {
         ParameterRange projection, layer, norm;
     };

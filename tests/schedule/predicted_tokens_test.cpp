@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Of a model that predicts several tokens, the output layer has a row for each of them, the last
-// stage the embedded tokens, and nothing else of a program is larger.
+// The output layer of a model that predicts several tokens has a row for each of them, the last
+// stage has the embedded tokens, and nothing else of a program is larger.
 #include "src/schedule/operands.hpp"
 #include "tests/schedule/program_tools.hpp"
 #include "vocabpipe/error.hpp"

@@ -195,7 +195,7 @@ TEST_F(TrainGpt, TrainsAndReportsEveryDepthOfMultiTokenPrediction) {
         std::istringstream lines(testing::read_file(folder_ / "m.jsonl"));
         for (std::string line; std::getline(lines, line);) {
             const json step = json::parse(line);
-            // Of 16 tokens the last one or two have no such label; initial logits are about 0.
+            // The last one or two of 16 tokens have no such label; initial logits are about 0.
             EXPECT_LT(step.at("mtp_1_loss").get<double>(), std::log(257) * 1.01) << line;
             EXPECT_GT(step.at("mtp_1_loss").get<double>(),
                       step.at("mtp_2_loss").get<double>() * 0.9);

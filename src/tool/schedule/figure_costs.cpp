@@ -42,7 +42,7 @@ double vocabulary_layers(const FiguredModel& model, int64_t seq_length) {
            (24.0 * static_cast<double>(model.hidden_size) + 2.0 * static_cast<double>(seq_length));
 }
 
-/// Of one depth of multi-token prediction, in layers: a layer, and a product of 2 h to h columns.
+/// A depth of multi-token prediction costs a layer and a product of 2 h to h columns; in layers.
 double depth_in_layers(const FiguredModel& model, int64_t seq_length) {
     const auto h = static_cast<double>(model.hidden_size);
     return 1 + 4 * h / (24 * h + 2 * static_cast<double>(seq_length));

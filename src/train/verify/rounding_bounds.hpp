@@ -14,8 +14,8 @@ struct RoundingBounds {
     bool to_the_bit = false;
     /// Relative error of the first step's gradients, as a vector.
     double relative = 0;
-    /// Of a weight in the run's type that is rounded to it: half a unit in the last place,
-    /// relative.
+    /// Relative error of a weight that is rounded to the run's type: half a unit in the last
+    /// place.
     double weight_rounding = 0;
 
     /// Bound of the loss, or of the gradient norm, in the n-th step from 1: later steps begin with
