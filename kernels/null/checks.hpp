@@ -44,8 +44,8 @@ concept HasSharedChecks = std::same_as<Name, names::layer_norm_forward> ||
     std::same_as<Name, names::grouped_linear_backward_weight> ||
     std::same_as<Name, names::vocabulary_score> || std::same_as<Name, names::combine_statistics> ||
     std::same_as<Name, names::label_ranks> || std::same_as<Name, names::weigh_by_entropy> ||
-    std::same_as<Name, names::policy_loss> ||
-    std::same_as<Name, names::listed_logits> || std::same_as<Name, names::distillation_loss> ||
+    std::same_as<Name, names::policy_loss> || std::same_as<Name, names::listed_logits> ||
+    std::same_as<Name, names::distillation_loss> ||
     std::same_as<Name, names::listed_input_gradient> ||
     std::same_as<Name, names::listed_weight_gradient> ||
     std::same_as<Name, names::vocabulary_input_gradient> ||
