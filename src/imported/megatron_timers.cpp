@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/imported/megatron_timers.hpp"
 
+#include "src/support/next_line.hpp"
 #include "src/support/parse_number.hpp"
+#include "src/support/trimmed_text.hpp"
 #include "vocabpipe/error.hpp"
 
 #include <algorithm>
@@ -17,12 +19,6 @@ namespace {
 constexpr std::string_view kHeading = "times across ranks (ms):";
 constexpr int kMostTimedRanks = 4096;  // one stage each
 constexpr double kMostMs = 1e9;
-
-std::string_view trimmed(std::string_view text) {
-    const size_t begin = text.find_first_not_of(" \t\r");
-    if (begin == std::string_view::npos) return "";
-    return text.substr(begin, text.find_last_not_of(" \t\r") - begin + 1);
-}
 
 struct Sum {
     double ms = 0;
@@ -42,9 +38,7 @@ std::string megatron_pass_times(std::string_view text, const std::string& name, 
     std::map<int, Sum>* timer = nullptr;   // that the next lines are of
     int number = 0;
     for (size_t at = 0; at < text.size();) {
-        const size_t end = std::min(text.find('\n', at), text.size());
-        const std::string_view line = trimmed(text.substr(at, end - at));
-        at = end + 1;
+        const std::string_view line = trimmed(next_line(text, at));
         ++number;
         if (line.starts_with("rank ") && timer != nullptr) {
             const size_t colon = std::min(line.find(':'), line.size());

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/imported/nsys_ranges.hpp"
 
+#include "src/support/next_line.hpp"
 #include "src/support/parse_number.hpp"
 #include "vocabpipe/error.hpp"
 
@@ -34,15 +35,6 @@ std::vector<std::string> quoted_cells(std::string_view line) {
         }
     }
     return cells;
-}
-
-/// The next line without its end; moves `at` behind it.
-std::string_view next_line(std::string_view text, size_t& at) {
-    const size_t end = std::min(text.find('\n', at), text.size());
-    std::string_view line = text.substr(at, end - at);
-    at = end + 1;
-    if (line.ends_with('\r')) line.remove_suffix(1);
-    return line;
 }
 
 }  // namespace

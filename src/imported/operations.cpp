@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/imported/operations.hpp"
 
+#include "src/support/next_line.hpp"
 #include "src/support/parse_number.hpp"
 #include "src/support/split_text.hpp"
 #include "vocabpipe/error.hpp"
@@ -23,7 +24,6 @@ constexpr double kMostSeconds = 1e6;
 
 /// The cells of a header, around which some programs put quotes.
 std::vector<std::string_view> column_names(std::string_view line) {
-    if (line.ends_with('\r')) line.remove_suffix(1);
     std::vector<std::string_view> cells = split_text(line);
     for (std::string_view& cell : cells) {
         if (cell.size() >= 2 && cell.front() == '"' && cell.back() == '"') {
@@ -46,10 +46,7 @@ public:
     Table(std::string_view text, const std::string& name, int replica)
         : name_(name), replica_(replica) {
         for (size_t at = 0; at < text.size();) {
-            const size_t end = std::min(text.find('\n', at), text.size());
-            std::string_view line = text.substr(at, end - at);
-            if (line.ends_with('\r')) line.remove_suffix(1);
-            at = end + 1;
+            const std::string_view line = next_line(text, at);
             ++line_;
             if (line.empty()) continue;
             if (columns_ == 0) {
@@ -149,7 +146,8 @@ std::string name_of(const Operation& one, bool several_stages) {
 
 bool is_operations(std::string_view head) {
     constexpr size_t kMostHeader = 4096;
-    const std::string_view line = head.substr(0, std::min(head.find('\n'), kMostHeader));
+    size_t at = 0;
+    const std::string_view line = next_line(head.substr(0, kMostHeader), at);
     return std::ranges::count(column_names(line), kColumns[optype]) == 1;
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/imported/otlp.hpp"
 
+#include "src/support/next_line.hpp"
 #include "src/support/parse_number.hpp"
 #include "vocabpipe/error.hpp"
 
@@ -78,9 +79,8 @@ std::vector<RankRanges> read_otlp(std::string_view text, const std::string& name
     const bool one_document = Json::accept(text);
     int line = 0;
     for (size_t at = 0; at < text.size();) {
-        const size_t end = one_document ? text.size() : std::min(text.find('\n', at), text.size());
-        const std::string_view part = text.substr(at, end - at);
-        at = end + 1;
+        const std::string_view part = one_document ? text : next_line(text, at);
+        if (one_document) at = text.size();
         ++line;
         if (part.find_first_not_of(" \t\r\n") == std::string_view::npos) continue;
         const std::string place = name + (one_document ? "" : ":" + std::to_string(line));

@@ -5,6 +5,7 @@
 #include <optional>
 #include <string_view>
 
+#include "src/support/next_line.hpp"
 #include "src/support/output_file.hpp"
 #include "src/support/parse_number.hpp"
 #include "src/support/read_whole_file.hpp"
@@ -26,10 +27,7 @@ public:
         const std::string text =
             read_whole_file(path_, "check the name; vocabpipe data inspect writes such files");
         for (size_t at = 0; at < text.size();) {
-            const size_t end = std::min(text.find('\n', at), text.size());
-            std::string_view line = std::string_view(text).substr(at, end - at);
-            if (line.ends_with('\r')) line.remove_suffix(1);
-            at = end + 1;
+            const std::string_view line = next_line(text, at);
             if (++number_ > kMostLines) {
                 fail("has more than " + std::to_string(kMostLines) +
                      " lines; round the lengths up to fewer");

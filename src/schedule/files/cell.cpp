@@ -2,6 +2,7 @@
 #include "src/schedule/files/cell.hpp"
 
 #include "src/schedule/files/user_schedule.hpp"
+#include "src/support/trimmed_text.hpp"
 
 #include <algorithm>
 #include <array>
@@ -17,15 +18,6 @@ constexpr std::string_view kPairEnd = ")OVERLAP_F_B";
 
 constexpr bool is_digit(char c) {
     return c >= '0' && c <= '9';
-}
-constexpr bool is_blank(char c) {
-    return c == ' ' || c == '\t' || c == '\r';
-}
-
-std::string_view trimmed(std::string_view text) {
-    while (!text.empty() && is_blank(text.front())) text.remove_prefix(1);
-    while (!text.empty() && is_blank(text.back())) text.remove_suffix(1);
-    return text;
 }
 
 std::optional<uint32_t> take_number(std::string_view& text) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/tool/schedule/pass_times_file.hpp"
 
+#include "src/support/next_line.hpp"
 #include "src/support/parse_number.hpp"
 #include "src/support/read_whole_file.hpp"
 #include "src/support/split_text.hpp"
@@ -48,10 +49,7 @@ private:
     void read(std::string_view text) {
         bool header = false;
         for (size_t at = 0; at < text.size();) {
-            const size_t end = std::min(text.find('\n', at), text.size());
-            std::string_view line = text.substr(at, end - at);
-            if (line.ends_with('\r')) line.remove_suffix(1);
-            at = end + 1;
+            const std::string_view line = next_line(text, at);
             ++number_;
             if (line.empty() || line.front() == '#') continue;
             if (header) {
