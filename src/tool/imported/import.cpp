@@ -25,9 +25,10 @@ struct ImportArguments {
     std::string trace, pass_times;
 };
 
-/// A log of Megatron-LM has sums of pass times, and no timeline. False: the file is no such log.
+/// A log of Megatron-LM has sums of pass times, and no timeline. False: there is no such log.
 bool write_megatron_times(const ImportArguments& options) {
     const std::string& path = options.files.front();
+    if (options.files.size() > 1 || is_imported_run(path)) return false;
     const std::string text = read_imported_text(path);
     if (!imported::is_megatron_log(text)) return false;
     if (!options.trace.empty()) {
@@ -56,7 +57,7 @@ void import_run(const ImportArguments& options) {
     if (!options.pass_times.empty()) {
         check.add("--pass-times", options.pass_times, pass_times_output());
     }
-    if (options.files.size() == 1 && write_megatron_times(options)) return;
+    if (write_megatron_times(options)) return;
     const imported::MeasuredRun run = read_imported_run(options.files, options.flags);
     const RecordedRun recorded = imported_step(run, options.flags);
     if (!options.trace.empty()) write_chrome_trace(options.trace, recorded);

@@ -13,6 +13,7 @@
 #include "vocabpipe/error.hpp"
 
 #include <algorithm>
+#include <array>
 #include <filesystem>
 #include <iterator>
 #include <string_view>
@@ -24,6 +25,40 @@ namespace vocabpipe::tool {
 namespace {
 
 constexpr size_t kMostBytes = size_t{8} << 30;  // as traces of VocabPipe
+
+using Ranks = std::vector<imported::RankRanges>;
+
+/// A kind of files that is recognized by how they begin.
+struct FileKind {
+    bool (*is)(std::string_view head);
+    const char* rules;  ///< that its ranges usually follow
+    Ranks (*read)(std::string_view text, const std::string& path, const ImportFlags& flags);
+};
+
+constexpr std::array<FileKind, 4> kFileKinds{
+    {{imported::is_kineto, "torch",
+      [](std::string_view text, const std::string& path, const ImportFlags&) {
+          return Ranks{imported::read_kineto(text, path)};
+      }},
+     {imported::is_otlp, "megatron",
+      [](std::string_view text, const std::string& path, const ImportFlags&) {
+          return imported::read_otlp(text, path);
+      }},
+     {imported::is_nsys_ranges, "megatron",
+      [](std::string_view text, const std::string& path, const ImportFlags&) {
+          return Ranks{imported::read_nsys_ranges(text, path)};
+      }},
+     {imported::is_operations, "operations",
+      [](std::string_view text, const std::string& path, const ImportFlags& flags) {
+          return imported::read_operations(text, path, flags.replica);
+      }}}};
+
+/// Null: none.
+const FileKind* kind_of(std::string_view head) {
+    const auto* const found =
+        std::ranges::find_if(kFileKinds, [&](const FileKind& kind) { return kind.is(head); });
+    return found == kFileKinds.end() ? nullptr : found;
+}
 
 imported::RangeRules read_rules(const std::string& name) {
     const NamedText text = named_text("--rules", name, embedded::range_rules());
@@ -118,8 +153,7 @@ bool is_imported_run(const std::string& path) {
     } catch (const InputFileError&) {
         return false;
     }
-    return imported::is_kineto(head) || imported::is_otlp(head) || imported::is_nsys_ranges(head) ||
-           imported::is_operations(head);
+    return kind_of(head) != nullptr;
 }
 
 imported::MeasuredRun read_imported_run(const std::vector<std::string>& files,
@@ -129,26 +163,14 @@ imported::MeasuredRun read_imported_run(const std::vector<std::string>& files,
     for (const std::string& path : files) {
         const LongWork work("reading " + path);
         const std::string text = read_imported_text(path);
-        std::vector<imported::RankRanges> found;
-        std::string usual = "torch";
-        if (imported::is_kineto(text)) {
-            found.push_back(imported::read_kineto(text, path));
-        } else if (imported::is_otlp(text)) {
-            found = imported::read_otlp(text, path);
-            usual = "megatron";
-        } else if (imported::is_nsys_ranges(text)) {
-            found.push_back(imported::read_nsys_ranges(text, path));
-            usual = "megatron";
-        } else if (imported::is_operations(text)) {
-            found = imported::read_operations(text, path, flags.replica);
-            usual = "operations";
-        } else {
+        const FileKind* const kind = kind_of(text);
+        if (kind == nullptr) {
             throw InputFileError(path +
                                  ": is of no known kind; use traces of torch.profiler, tables "
                                  "of nsys stats, OTLP JSON or a table of operations");
         }
-        if (rules.empty()) rules = usual;
-        std::ranges::move(found, std::back_inserter(ranks));
+        if (rules.empty()) rules = kind->rules;
+        std::ranges::move(kind->read(text, path, flags), std::back_inserter(ranks));
     }
     order_ranks(ranks);
     return imported::find_passes(std::move(ranks), read_rules(rules),
