@@ -23,7 +23,20 @@ template <typename T>
     return all;
 }
 
-/// The same for texts of any lengths. Collective.
+/// The lists `mine` of all ranks, of any lengths, by rank. Collective.
+template <typename T>
+[[nodiscard]] std::vector<std::vector<T>> gathered_lists(Communicator& communicator,
+                                                         std::span<const T> mine) {
+    static_assert(std::is_trivially_copyable_v<T>);
+    std::vector<std::vector<T>> all;
+    for (const auto& bytes : communicator.all_gather(std::as_bytes(mine))) {
+        std::vector<T>& list = all.emplace_back(bytes.size() / sizeof(T));
+        if (!bytes.empty()) std::memcpy(list.data(), bytes.data(), bytes.size());
+    }
+    return all;
+}
+
+/// The same for texts. Collective.
 [[nodiscard]] inline std::vector<std::string> gathered_texts(Communicator& communicator,
                                                              const std::string& mine) {
     std::vector<std::string> all;

@@ -2,6 +2,8 @@
 #include "src/select/knn/find_nearest.hpp"
 
 #include "kernels/host/gemm.hpp"
+#include "src/runtime/gathered.hpp"
+#include "src/select/knn/parted_work.hpp"
 #include "src/select/knn/ring.hpp"
 #include "src/select/knn/tile_products.hpp"
 #include "src/select/knn/unit_rows.hpp"
@@ -9,49 +11,17 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstring>
 #include <vector>
 
 namespace vocabpipe {
 
 namespace {
 
-constexpr const char* kPhase = "pairs of tiles";
 constexpr int64_t kPairsAtOnce = 2048;  // tile products between two checks for a request to end
 
 double seconds_since(std::chrono::steady_clock::time_point begin) {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
 }
-
-/// Runs the pairs of one step of the ring in parts. All ranks have the same number of parts, so
-/// none waits long, and all end together if one was told to.
-class RingStep {
-public:
-    RingStep(Communicator& world, const KnnOptions& options, KnnRate& rate, int64_t total)
-        : world_(world), options_(options), rate_(rate), total_(total) {}
-
-    /// `pairs`: this rank's; `most`: the largest number on a rank. False: end.
-    template <typename Multiply>
-    bool run(int64_t pairs, int64_t most, const Multiply& multiply) {
-        const int64_t parts = std::max<int64_t>((most + kPairsAtOnce - 1) / kPairsAtOnce, 1);
-        for (int64_t part = 0; part < parts; ++part) {
-            if (options_.ends(world_)) return false;
-            const int64_t begin = std::min(part * kPairsAtOnce, pairs);
-            const auto begun = std::chrono::steady_clock::now();
-            multiply(begin, std::min(begin + kPairsAtOnce, pairs));
-            rate_.seconds += seconds_since(begun);
-            done_ += std::min(kPairsAtOnce, most - part * kPairsAtOnce);
-            options_.report(kPhase, done_, total_);
-        }
-        return true;
-    }
-
-private:
-    Communicator& world_;
-    const KnnOptions& options_;
-    KnnRate& rate_;
-    int64_t total_, done_ = 0;
-};
 
 /// FLOP/s of one of the library's own products, with sums as long as in the search, measured while
 /// all ranks compute.
@@ -77,11 +47,9 @@ double measure_gemm(Context& context, const UnitRows& rows, int64_t tiles) {
 
 /// Totals over all ranks: sums, and the maximum of the times.
 void add_up_rates(Communicator& world, KnnRate& rate) {
-    const auto all = world.all_gather(std::as_bytes(std::span(&rate, 1)));
+    const std::vector<KnnRate> all = gathered_values(world, rate);
     rate = {};
-    for (const auto& bytes : all) {
-        KnnRate other;
-        std::memcpy(&other, bytes.data(), sizeof other);
+    for (const KnnRate& other : all) {
         rate.flop += other.flop;
         rate.seconds = std::max(rate.seconds, other.seconds);
         rate.gemm_rate += other.gemm_rate;
@@ -121,8 +89,9 @@ std::optional<NearestLists> find_nearest(Communicator& world, EmbeddingInput& in
     };
     const KnnBlock own = block_of(rank, *own_rows, *own_lists);
     const int64_t pairs_within = TileProducts::pairs_within(most);
-    RingStep step(world, options, rate, pairs_within + steps * most * most);
-    if (!step.run(TileProducts::pairs_within(own.tiles), pairs_within,
+    PartedWork work(world, options, "pairs of tiles", pairs_within + steps * most * most,
+                    rate.seconds);
+    if (!work.run(TileProducts::pairs_within(own.tiles), pairs_within, kPairsAtOnce,
                   [&](int64_t begin, int64_t end) { products.within(own, begin, end); })) {
         return std::nullopt;
     }
@@ -139,9 +108,10 @@ std::optional<NearestLists> find_nearest(Communicator& world, EmbeddingInput& in
         const auto share = 2 * distance < ranks ? TileProducts::Share::all
                            : rank < owner       ? TileProducts::Share::even
                                                 : TileProducts::Share::odd;
-        if (!step.run(own.tiles * visiting.tiles, most * most, [&](int64_t begin, int64_t end) {
-                products.between(own, visiting, share, begin, end);
-            })) {
+        if (!work.run(own.tiles * visiting.tiles, most * most, kPairsAtOnce,
+                      [&](int64_t begin, int64_t end) {
+                          products.between(own, visiting, share, begin, end);
+                      })) {
             return std::nullopt;
         }
     }

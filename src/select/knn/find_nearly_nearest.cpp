@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/select/knn/find_nearly_nearest.hpp"
 
+#include "src/runtime/gathered.hpp"
 #include "src/select/knn/hnsw_index.hpp"
+#include "src/select/knn/parted_work.hpp"
 #include "src/select/knn/recall.hpp"
 #include "src/select/knn/ring.hpp"
 #include "src/select/knn/unit_rows.hpp"
@@ -12,8 +14,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <chrono>
-#include <cstring>
 #include <exception>
 #include <functional>
 #include <vector>
@@ -39,32 +39,6 @@ void on_threads(int threads, const std::function<void(int thread)>& work) {
     if (failure) std::rethrow_exception(failure);
 }
 
-/// Work on the rows of all ranks, in parts that they begin together.
-struct PartWork {
-    Communicator& world;
-    const KnnOptions& options;
-    const char* phase;
-    int64_t done, total;  ///< rows, for progress
-    double& seconds;      ///< of the work itself
-
-    /// `most`: the largest number of rows on a rank. False: a rank was told to end.
-    bool run(int64_t rows, int64_t most, int64_t at_once,
-             const std::function<void(int64_t begin, int64_t end)>& work) {
-        for (int64_t begin = 0; begin < most; begin += at_once) {
-            if (options.ends(world)) return false;
-            const auto begun = std::chrono::steady_clock::now();
-            world.agree([&] {
-                if (begin < rows) work(begin, std::min(begin + at_once, rows));
-            });
-            seconds +=
-                std::chrono::duration<double>(std::chrono::steady_clock::now() - begun).count();
-            done += std::min(at_once, most - begin);
-            options.report(phase, done, total);
-        }
-        return true;
-    }
-};
-
 /// False: a rank was told to end.
 bool build(Communicator& world, const KnnOptions& options, const UnitRows& rows, int64_t count,
            int64_t most, std::vector<HnswIndex>& indices, double& seconds) {
@@ -75,13 +49,8 @@ bool build(Communicator& world, const KnnOptions& options, const UnitRows& rows,
         }
     });
     const int64_t of_thread = Ownership(most, options.threads).largest();
-    PartWork part{.world = world,
-                  .options = options,
-                  .phase = "samples of a thread's index",
-                  .done = 0,
-                  .total = of_thread,
-                  .seconds = seconds};
-    return part.run(of_thread, of_thread, kRowsOfThread, [&](int64_t begin, int64_t end) {
+    PartedWork work(world, options, "samples of a thread's index", of_thread, seconds);
+    return work.run(of_thread, of_thread, kRowsOfThread, [&](int64_t begin, int64_t end) {
         on_threads(options.threads, [&](int t) {
             const int64_t last = std::min(shares.begin(t) + end, shares.end(t));
             for (int64_t row = shares.begin(t) + begin; row < last; ++row) {
@@ -93,9 +62,7 @@ bool build(Communicator& world, const KnnOptions& options, const UnitRows& rows,
 
 /// The largest times of all ranks.
 void take_slowest(Communicator& world, HnswReport& report) {
-    for (const auto& bytes : world.all_gather(std::as_bytes(std::span(&report, 1)))) {
-        HnswReport other;
-        std::memcpy(&other, bytes.data(), sizeof other);
+    for (const HnswReport& other : gathered_values(world, report)) {
         report.indexing = std::max(report.indexing, other.indexing);
         report.searching = std::max(report.searching, other.searching);
     }
@@ -125,12 +92,7 @@ std::optional<NearestLists> find_nearly_nearest(Communicator& world, EmbeddingIn
         return std::nullopt;
     }
     if (ranks > 1) std::ranges::copy(own->all_bytes(), visiting->all_bytes().begin());
-    PartWork part{.world = world,
-                  .options = options,
-                  .phase = "searches of a rank",
-                  .done = 0,
-                  .total = ranks * most,
-                  .seconds = report.searching};
+    PartedWork work(world, options, "searches of a rank", ranks * most, report.searching);
     for (int distance = 0; distance < ranks; ++distance) {
         const int owner = (rank + ranks - distance) % ranks;
         const UnitRows& queries = ranks > 1 ? *visiting : *own;
@@ -147,7 +109,7 @@ std::optional<NearestLists> find_nearly_nearest(Communicator& world, EmbeddingIn
                              });
             }
         };
-        if (!part.run(owners.end(owner) - first_query, most, kRowsOfThread * options.threads,
+        if (!work.run(owners.end(owner) - first_query, most, kRowsOfThread * options.threads,
                       [&](int64_t begin, int64_t end) {
                           std::atomic<int64_t> next = begin;
                           on_threads(options.threads, [&](int) {

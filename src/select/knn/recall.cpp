@@ -2,11 +2,11 @@
 #include "src/select/knn/recall.hpp"
 
 #include "kernels/host/gemm.hpp"
+#include "src/runtime/gathered.hpp"
 #include "src/select/ownership.hpp"
 
 #include <algorithm>
 #include <cstddef>
-#include <cstring>
 #include <span>
 #include <vector>
 
@@ -24,10 +24,8 @@ std::vector<float> gather_rows(Communicator& world, const UnitRows& rows, const 
         own.insert(own.end(), row, row + rows.stride());
     }
     std::vector<float> all;
-    for (const auto& bytes : world.all_gather(std::as_bytes(std::span(own)))) {
-        const size_t before = all.size();
-        all.resize(before + bytes.size() / sizeof(float));
-        if (!bytes.empty()) std::memcpy(all.data() + before, bytes.data(), bytes.size());
+    for (const auto& of_rank : gathered_lists(world, std::span<const float>(own))) {
+        all.insert(all.end(), of_rank.begin(), of_rank.end());
     }
     return all;
 }

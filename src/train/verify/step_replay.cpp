@@ -2,6 +2,7 @@
 #include "src/train/verify/step_replay.hpp"
 
 #include "src/runtime/executor_internals.hpp"
+#include "src/runtime/gathered.hpp"
 #include "src/runtime/step_memory.hpp"
 #include "src/schedule/ops.hpp"
 #include "src/support/crc32c.hpp"
@@ -10,7 +11,6 @@
 #include "vocabpipe/program.hpp"
 
 #include <algorithm>
-#include <cstring>
 #include <map>
 #include <optional>
 #include <string>
@@ -60,16 +60,6 @@ struct Message {
     uint32_t action = 0;
     uint32_t is_broadcast = 0;
 };
-
-template <typename T>
-std::vector<std::vector<T>> gathered(Communicator& communicator, std::span<const T> mine) {
-    std::vector<std::vector<T>> all;
-    for (const std::vector<std::byte>& bytes : communicator.all_gather(std::as_bytes(mine))) {
-        std::vector<T>& one = all.emplace_back(bytes.size() / sizeof(T));
-        if (!bytes.empty()) std::memcpy(one.data(), bytes.data(), bytes.size());
-    }
-    return all;
-}
 
 /// The first message that did not arrive as it was sent: the rank that has it, and its action
 /// there.
@@ -161,17 +151,14 @@ void StepReplay::run(std::span<const Microbatch> microbatches, int64_t step) {
     }
 
     // Every rank learns the same, and throws the same.
-    const auto differences = gathered(communicator, std::span<const Difference>(&mine, 1));
-    const auto earliest = std::ranges::min_element(differences, {}, [](const auto& of_rank) {
-        return std::pair(of_rank.front().order, of_rank.front().index);
+    const std::vector<Difference> differences = gathered_values(communicator, mine);
+    const auto earliest = std::ranges::min_element(differences, {}, [](const Difference& of_rank) {
+        return std::pair(of_rank.order, of_rank.index);
     });
     const auto rank = static_cast<int>(earliest - differences.begin());
-    const Difference& found = earliest->front();
+    const Difference& found = *earliest;
     const auto name_there = [&](int of, const std::string& name) {
-        const auto names = gathered(
-            communicator, std::span<const char>(of == communicator.rank() ? name : std::string()));
-        const std::vector<char>& text = names[static_cast<size_t>(of)];
-        return std::string(text.begin(), text.end());
+        return gathered_texts(communicator, name)[static_cast<size_t>(of)];
     };
     if (found.index != UINT32_MAX) {
         const bool of_gradient = found.order == UINT32_MAX;
@@ -183,8 +170,8 @@ void StepReplay::run(std::span<const Microbatch> microbatches, int64_t step) {
         refuse(step, name_there(rank, name) + " on rank " + std::to_string(rank) +
                          " has other bits when it is computed again");
     }
-    const auto damaged = first_damaged(gathered(communicator, std::span<const Message>(messages)),
-                                       rank_.model().mesh());
+    const auto damaged = first_damaged(
+        gathered_lists(communicator, std::span<const Message>(messages)), rank_.model().mesh());
     if (!damaged) return;
     const auto [of, action] = *damaged;
     refuse(step, name_there(of, of == communicator.rank() ? program.name_of(program.actions[action])

@@ -3,6 +3,7 @@
 
 #include "src/model/parameter_groups.hpp"
 #include "src/model/parameters.hpp"
+#include "src/runtime/gathered.hpp"
 #include "src/train/plan/planned_memory.hpp"
 #include "src/train/plan/run_rank.hpp"
 #include "src/train/verify/compare_values.hpp"
@@ -16,7 +17,6 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdio>
-#include <cstring>
 #include <limits>
 #include <memory>
 #include <optional>
@@ -251,18 +251,6 @@ private:
     std::string nearest_what_ = "no value differs";
 };
 
-/// The largest number of parameters that a rank has. Collective.
-size_t most_parameters(Communicator& communicator, size_t mine) {
-    size_t most = 0;
-    for (const std::vector<std::byte>& bytes :
-         communicator.all_gather(std::as_bytes(std::span(&mine, 1)))) {
-        size_t one = 0;
-        std::memcpy(&one, bytes.data(), sizeof one);
-        most = std::max(most, one);
-    }
-    return most;
-}
-
 /// OutOfMemoryError unless rank 0's device has room for one rank beside those of the mesh.
 void check_room(const OneRank& one, const TrainingPlan& plan) {
     try {
@@ -299,7 +287,7 @@ std::string verify_against_one_rank(Communicator& communicator, Device& device,
         comparison.emplace(plan, *one, device);
     });
     const std::span<const Parameter> parameters = mesh->parameters();
-    const size_t most = most_parameters(communicator, parameters.size());
+    const size_t most = std::ranges::max(gathered_values(communicator, parameters.size()));
     for (int64_t n = 1; n <= steps; ++n) {
         const int64_t consumed = mesh->position().consumed_samples;
         const int microbatches = plan.batch_sizes().microbatches(consumed);
