@@ -2,6 +2,7 @@
 // Distillation on shards of the vocabulary: from logits to gradients against PyTorch.
 #include "tests/kernels/distillation_values.hpp"
 
+#include "tests/conformance/gradients_of_pytorch.hpp"
 #include "tests/conformance/operator_test.hpp"
 #include "tests/kernels/vocabulary_oracle.hpp"
 
@@ -14,27 +15,11 @@ namespace {
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 constexpr TokenRecords kRead{TokenRecord::loss, TokenRecord::logprob, TokenRecord::logsumexp};
 
-struct DistilledGradients {
-    std::vector<float> loss;
-    Matrix dx, dw;
-};
-
 class DistillationOf : public OperatorTest<> {
 protected:
-    [[nodiscard]] static Matrix matrix(const std::vector<double>& values, int64_t rows,
-                                       int64_t cols, DType type) {
-        Matrix made(rows, cols, type);
-        for (int64_t i = 0; i < rows; ++i) {
-            for (int64_t j = 0; j < cols; ++j) {
-                made.set(i, j, values[static_cast<size_t>(i * cols + j)]);
-            }
-        }
-        return made;
-    }
-
     /// All shards in turn, as ranks with two barriers compute them.
-    [[nodiscard]] DistilledGradients run(const DistillationInputs& in, const DistillationValues& c,
-                                         const std::vector<int64_t>& shard_rows, DType type) const {
+    [[nodiscard]] LossGradients run(const DistillationInputs& in, const DistillationValues& c,
+                                    const std::vector<int64_t>& shard_rows, DType type) const {
         const int64_t tokens = in.tokens();
         const int64_t hidden = in.hidden();
         const int64_t k = c.options.top_k;
@@ -67,7 +52,7 @@ protected:
                                 listed.view().row_range(s * tokens, tokens));
             first += rows;
         }
-        DistilledGradients found{
+        LossGradients found{
             {}, Matrix(tokens, hidden, DType::fp32), Matrix(in.vocab(), hidden, DType::fp32)};
         std::vector<double> dx(static_cast<size_t>(tokens * hidden));
         for (size_t s = 0; s < shard.size(); ++s) {
@@ -119,29 +104,8 @@ protected:
 };
 
 TEST_P(DistillationOf, HasTheValuesAndGradientsOfPyTorch) {
-    const DistillationInputs& in = kDistillationInputs;
-    for (size_t i = 0; i < kDistillationValues.size(); ++i) {
-        const DistillationValues& expected = kDistillationValues[i];
-        for (const std::vector<int64_t>& rows :
-             {std::vector<int64_t>{13}, std::vector<int64_t>{5, 0, 8}}) {
-            SCOPED_TRACE("case " + std::to_string(i) + ", " + std::to_string(rows.size()) +
-                         " shards");
-            const DistilledGradients found = run(in, expected, rows, DType::fp32);
-            for (size_t n = 0; n < expected.loss.size(); ++n) {
-                EXPECT_NEAR(found.loss[n], expected.loss[n],
-                            64 * kEps32 * (1 + std::abs(expected.loss[n])));
-            }
-            EXPECT_EQ(found.loss[4], 0) << "ignored";
-            const Matrix dx = matrix(expected.dx, in.tokens(), in.hidden(), DType::fp64);
-            const Matrix dw = matrix(expected.dw, in.vocab(), in.hidden(), DType::fp64);
-            EXPECT_LT(relative_error(found.dx, dx), 2e-6);
-            EXPECT_LT(relative_error(found.dw, dw), 2e-6);
-            // bf16 holds these x and w only nearly: its own rounding is 2^-9 of each.
-            const DistilledGradients narrow = run(in, expected, rows, DType::bf16);
-            EXPECT_LT(relative_error(narrow.dx, dx), 2e-2);
-            EXPECT_LT(relative_error(narrow.dw, dw), 2e-2);
-        }
-    }
+    expect_gradients_of_pytorch(kDistillationInputs, kDistillationValues,
+                                [&](const auto&... of) { return run(of...); });
 }
 
 TEST_P(DistillationOf, HasNoSlopesByMissingEntriesAndForbiddenTokens) {

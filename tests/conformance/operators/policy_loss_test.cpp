@@ -2,6 +2,7 @@
 // Losses of records on shards of the vocabulary: from logits to gradients against PyTorch.
 #include "tests/kernels/policy_loss_values.hpp"
 
+#include "tests/conformance/gradients_of_pytorch.hpp"
 #include "tests/conformance/operator_test.hpp"
 #include "tests/kernels/vocabulary_oracle.hpp"
 
@@ -10,28 +11,11 @@
 namespace vocabpipe::kernels::test {
 namespace {
 
-struct PolicyGradients {
-    std::vector<float> loss;
-    Matrix dx, dw;
-};
-
 class PolicyLossOf : public OperatorTest<> {
 protected:
-    [[nodiscard]] static Matrix matrix(const std::vector<double>& values, int64_t rows,
-                                       DType type) {
-        const int64_t cols = static_cast<int64_t>(values.size()) / rows;
-        Matrix made(rows, cols, type);
-        for (int64_t i = 0; i < rows; ++i) {
-            for (int64_t j = 0; j < cols; ++j) {
-                made.set(i, j, values[static_cast<size_t>(i * cols + j)]);
-            }
-        }
-        return made;
-    }
-
     /// All shards in turn, as ranks with two barriers compute them.
-    [[nodiscard]] PolicyGradients run(const PolicyLossInputs& in, const PolicyLossValues& c,
-                                      const std::vector<int64_t>& shard_rows, DType type) const {
+    [[nodiscard]] LossGradients run(const PolicyLossInputs& in, const PolicyLossValues& c,
+                                    const std::vector<int64_t>& shard_rows, DType type) const {
         const int64_t tokens = in.tokens();
         const int64_t hidden = in.hidden();
         const bool bonus = c.options.entropy_coefficient != 0;
@@ -40,8 +24,8 @@ protected:
                             .temperature = c.temperature,
                             .caps_later = bonus && c.logit_softcap > 0};
         if (bonus) options.records = options.records | TokenRecords{TokenRecord::entropy};
-        const Uploaded x = up(matrix(in.x, tokens, type));
-        const Matrix whole_w = matrix(in.w, in.vocab(), type);
+        const Uploaded x = up(matrix(in.x, tokens, hidden, type));
+        const Matrix whole_w = matrix(in.w, in.vocab(), hidden, type);
         const auto labels = up(in.labels);
         const auto g = up(std::vector<float>(in.g.begin(), in.g.end()));
         std::vector<float> columns(in.advantage.begin(), in.advantage.end());
@@ -66,7 +50,7 @@ protected:
                                    statistics.view().row_range(k * tokens, tokens), {}, space);
             first += rows;
         }
-        PolicyGradients found{
+        LossGradients found{
             {}, Matrix(tokens, hidden, DType::fp32), Matrix(in.vocab(), hidden, DType::fp32)};
         std::vector<double> dx(static_cast<size_t>(tokens * hidden));
         for (size_t k = 0; k < shard.size(); ++k) {
@@ -123,29 +107,8 @@ protected:
 };
 
 TEST_P(PolicyLossOf, HasTheValuesAndGradientsOfPyTorch) {
-    const PolicyLossInputs& in = kPolicyLossInputs;
-    for (size_t i = 0; i < kPolicyLossValues.size(); ++i) {
-        const PolicyLossValues& expected = kPolicyLossValues[i];
-        for (const std::vector<int64_t>& rows :
-             {std::vector<int64_t>{13}, std::vector<int64_t>{5, 0, 8}}) {
-            SCOPED_TRACE("case " + std::to_string(i) + ", " + std::to_string(rows.size()) +
-                         " shards");
-            const PolicyGradients found = run(in, expected, rows, DType::fp32);
-            for (size_t n = 0; n < expected.loss.size(); ++n) {
-                EXPECT_NEAR(found.loss[n], expected.loss[n],
-                            64 * kEps32 * (1 + std::abs(expected.loss[n])));
-            }
-            EXPECT_EQ(found.loss[4], 0) << "ignored";
-            const Matrix dx = matrix(expected.dx, in.tokens(), DType::fp64);
-            const Matrix dw = matrix(expected.dw, in.vocab(), DType::fp64);
-            EXPECT_LT(relative_error(found.dx, dx), 2e-6);
-            EXPECT_LT(relative_error(found.dw, dw), 2e-6);
-            // bf16 holds these x and w only nearly: its own rounding is 2^-9 of each.
-            const PolicyGradients narrow = run(in, expected, rows, DType::bf16);
-            EXPECT_LT(relative_error(narrow.dx, dx), 2e-2);
-            EXPECT_LT(relative_error(narrow.dw, dw), 2e-2);
-        }
-    }
+    expect_gradients_of_pytorch(kPolicyLossInputs, kPolicyLossValues,
+                                [&](const auto&... of) { return run(of...); });
 }
 
 INSTANTIATE_TEST_SUITE_P(Devices, PolicyLossOf,
