@@ -109,15 +109,16 @@ private:
         return statistics.column_range(kernels::statistics_columns(options_.records),
                                        loss_ ? loss_->listed() : 0);
     }
-    /// Of the factors those that combine_statistics() makes: without the slopes behind them.
+    /// Columns of the factors that combine_statistics() makes; slopes may follow.
+    [[nodiscard]] int64_t columns_of_loss() const { return loss_->has_entropy_slope() ? 4 : 2; }
     [[nodiscard]] Tensor factors_of_loss(Tensor factors) const {
-        return factors.column_range(0, loss_->has_entropy_slope() ? 4 : 2);
+        return factors.column_range(0, columns_of_loss());
     }
     /// TokenLossOutput::slopes, behind the factors; none without a list.
     template <typename Pointer>
     [[nodiscard]] BasicTensor<Pointer> slopes_of(BasicTensor<Pointer> factors) const {
         if (loss_->listed() == 0) return {};
-        return factors.column_range(loss_->has_entropy_slope() ? 4 : 2, 1 + loss_->listed());
+        return factors.column_range(columns_of_loss(), 1 + loss_->listed());
     }
     /// (k, N): the ids of the lists of a microbatch; empty: no loss reads them.
     [[nodiscard]] ConstTensor listed_ids(const Microbatch& microbatch) const;

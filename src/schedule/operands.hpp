@@ -80,6 +80,7 @@ struct CombineSoftmaxOperands {
     uint32_t factors = kNoBuffer;         ///< none in an evaluation
     uint32_t input_gradient = kNoBuffer;  ///< with one barrier: completed in place
     uint32_t exp_logits = kNoBuffer;      ///< with the logits, where StepSizes::keeps_logits
+    static constexpr size_t kOptional = 1;
 };
 struct OrderedSumOperands {
     uint32_t blocks = kNoBuffer;  ///< added up in group order
@@ -169,6 +170,15 @@ inline constexpr size_t kMostOperands = 8;
 
 template <typename T>
 inline constexpr size_t kOperandCount = sizeof(T) / sizeof(uint32_t);
+
+/// How many of the ids are stored even if they are kNoBuffer: all but the last T::kOptional.
+template <typename T>
+inline constexpr size_t kAlwaysStored = kOperandCount<T>;
+template <typename T>
+requires requires {
+    T::kOptional;
+}
+inline constexpr size_t kAlwaysStored<T> = kOperandCount<T> - T::kOptional;
 
 /// A struct of buffer ids and nothing else.
 template <typename T>

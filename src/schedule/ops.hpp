@@ -67,7 +67,7 @@ struct ActionTraits {
     Received received = Received::unchecked;
 
     // --- made of the operand struct ---
-    size_t operands = 0;
+    size_t operands = 0;     ///< how many an action always has
     SentAndReceived places;  ///< indices of sent and received among the operands
 };
 
@@ -83,7 +83,7 @@ struct ActionRow {
     constexpr explicit ActionRow(ActionTraits of) : traits(of) {
         if constexpr (!std::is_same_v<Struct, OfThePass>) {
             static_assert(vocabpipe::Operands<Struct>);
-            traits.operands = kOperandCount<Struct>;
+            traits.operands = kAlwaysStored<Struct>;
         }
         if constexpr (requires(Struct s) { s.moved(); }) {
             constexpr std::array<uint32_t, kMostOperands> numbers{0, 1, 2, 3, 4, 5, 6, 7};

@@ -13,18 +13,9 @@
 namespace vocabpipe::testing {
 namespace {
 
-/// Operands that a program without depths of multi-token prediction stores.
-template <typename Operands>
-constexpr size_t always_stored() {
-    if constexpr (requires { Operands::kOptional; }) {
-        return kOperandCount<Operands> - Operands::kOptional;
-    } else {
-        return kOperandCount<Operands>;
-    }
-}
 template <size_t... i>
 std::array<size_t, sizeof...(i)> operands_of_passes(std::index_sequence<i...>) {
-    return {always_stored<OperandsOf<static_cast<Op>(i)>>()...};
+    return {kAlwaysStored<OperandsOf<static_cast<Op>(i)>>...};
 }
 
 TEST(Ops, EveryActionOfAProgramHasTheOperandsOfItsRow) {

@@ -84,9 +84,7 @@ private:
     static void set(Part& part, const T& operands) {
         const auto ids = stored(operands);
         size_t count = ids.size();
-        if constexpr (requires { T::kOptional; }) {
-            while (count > ids.size() - T::kOptional && ids[count - 1] == kNoBuffer) --count;
-        }
+        while (count > kAlwaysStored<T> && ids[count - 1] == kNoBuffer) --count;
         part.operand_count = static_cast<uint8_t>(count);
         std::copy(ids.begin(), ids.end(), part.operands.begin());
     }

@@ -39,14 +39,6 @@ void add_buffers(Hash& hash, const Program& program, std::span<const SliceBlock>
     }
 }
 
-/// The operands of an action, without one that actions have had since, where they have none: hashes
-/// stay as they were recorded.
-std::span<const uint32_t> operands_to_hash(const Program& program, const Action& action) {
-    const std::span<const uint32_t> operands = program.operands_of(action);
-    const bool later = action.what == Do::combine_softmax && operands.back() == kNoBuffer;
-    return operands.first(operands.size() - (later ? 1 : 0));
-}
-
 void add_program(Hash& hash, const Lowered& world, size_t pipeline_rank, const Dataflow& flow,
                  int slice) {
     const Program& program = world.pipeline[pipeline_rank];
@@ -64,9 +56,7 @@ void add_program(Hash& hash, const Lowered& world, size_t pipeline_rank, const D
                  pass.microbatch);
     }
     add_buffers(hash, program, world.blocks[pipeline_rank], flow, world.mesh, slice);
-    for (const Action& a : program.actions) {
-        for (const uint32_t operand : operands_to_hash(program, a)) hash.add(operand);
-    }
+    for (const uint32_t operand : program.operands) hash.add(operand);
     for (const Edge& edge : program.edges) {
         hash.add(static_cast<uint64_t>(edge.before) << 32 | edge.after);
     }
