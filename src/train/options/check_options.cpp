@@ -288,6 +288,10 @@ void check_options(const TrainOptions& options, int ranks) {
         throw UsageError("--verify-against-one-rank " + text(o.verify_steps) +
                          ": must be at most the number of steps, " + text(o.train_iters));
     }
+    if (o.verify_ranks > 0 && o.verify_steps == 0) {
+        throw UsageError("--verify-ranks " + text(o.verify_ranks) +
+                         ": requires --verify-against-one-rank STEPS");
+    }
     if (o.save.empty() && o.save_interval > 0) {
         throw UsageError("--save-interval " + text(o.save_interval) + ": requires --save DIR");
     }

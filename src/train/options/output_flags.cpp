@@ -125,6 +125,14 @@ FlagGroup verification_flags(TrainOptions& o) {
                  .range = at_least(0),
                  .unset = "none",
                  .decides = Decides::nothing},
+                {.names = "--verify-ranks",
+                 .value = &o.verify_ranks,
+                 .help = "Ranks of the pipeline of whole layers that --verify-against-one-rank "
+                         "compares with; it has the bits of one rank",
+                 .range = between(1, 65535),
+                 .unset = "one; on hosts, 2, 4, ... if fewer have no room",
+                 .absent = 0,
+                 .decides = Decides::nothing},
                 {.names = "--replay-steps",
                  .value = &o.replay_interval,
                  .help = "Before every step that is a multiple of this, run its first microbatches "

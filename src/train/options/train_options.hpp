@@ -115,6 +115,7 @@ struct TrainOptions {
     int64_t exit_interval = 0;             // --exit-interval, steps; 0: none
     std::optional<double> exit_duration_minutes;  // --exit-duration-in-mins
     int64_t verify_steps = 0;                     // --verify-against-one-rank; 0: none
+    int verify_ranks = 0;                         // --verify-ranks; 0: one, or the fewest with room
     int64_t replay_interval = 0;                  // --replay-steps; 0: none
     bool stop_at_non_finite = false;  // --check-for-nan-in-loss-and-grad; else the step is skipped
     std::string note;                 // rank 0 prints it below the plan, wrapped; empty: none

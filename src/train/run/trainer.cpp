@@ -271,7 +271,7 @@ private:
              .per_microbatch = options_.micro_batch_size * plan_->mesh().data,
              .start = start_,
              .checkpoint = checkpoint_.get()},
-            data_->batches(), learning_rate_, options_.verify_steps);
+            data_->batches(), learning_rate_);
         log_.print_line(wrap_text(found, 2));
     }
 

@@ -4,6 +4,7 @@
 #include "src/model/parameter_groups.hpp"
 #include "src/model/parameters.hpp"
 #include "src/runtime/gathered.hpp"
+#include "src/support/text_layout.hpp"
 #include "src/train/plan/planned_memory.hpp"
 #include "src/train/plan/run_rank.hpp"
 #include "src/train/verify/compare_values.hpp"
@@ -17,10 +18,12 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdio>
+#include <exception>
 #include <limits>
 #include <memory>
 #include <optional>
 #include <span>
+#include <stdexcept>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -62,11 +65,11 @@ std::string with_layer(const std::string& name, size_t id, const ModelParameters
 /// What rank 0 knows of the run on one rank, and what it has found.
 class Comparison {
 public:
-    Comparison(const TrainingPlan& plan, OneRank& one, Device& device)
+    Comparison(const TrainingPlan& plan, const ModelParameters& model, int reference_ranks)
         : plan_(plan),
-          one_(one),
-          device_(device),
-          model_(model_parameters(plan.options().model)),
+          model_(model),
+          reference_(reference_ranks == 1 ? "one rank"
+                                          : std::to_string(reference_ranks) + " ranks"),
           bounds_(rounding_bounds(plan)) {}
 
     /// Losses and gradient norms of the n-th step, from 1.
@@ -75,13 +78,20 @@ public:
         n_ = n;
         moved_ += learning_rate;
         norm_ = expected.grad_norm;
-        cached_.reset();
         compare("loss", mesh.loss, expected.loss);
         compare("gradient norm", mesh.grad_norm, expected.grad_norm);
     }
 
-    /// The values of one parameter per rank, as gather_values() returns them.
-    void add(const std::vector<std::optional<ParameterValues>>& by_rank) {
+    /// The values of one parameter, as gather_values() returns them, of the mesh and of the
+    /// reference.
+    void add(const std::vector<std::optional<ParameterValues>>& by_rank,
+             const std::vector<std::optional<ParameterValues>>& reference) {
+        // A tied weight is held by two ranks, and one of them has its gradient.
+        expected_ = nullptr;
+        for (const std::optional<ParameterValues>& values : reference) {
+            if (!values) continue;
+            if (expected_ == nullptr || expected_->gradient.empty()) expected_ = &*values;
+        }
         for (size_t rank = 0; rank < by_rank.size(); ++rank) {
             if (by_rank[rank]) compare(*by_rank[rank], rank);
         }
@@ -94,7 +104,7 @@ public:
     void end_step(int64_t step) const {
         if (scalars_.empty() && tensors_.empty()) return;
         std::string text = std::string(kFlag) + ": step " + std::to_string(step) +
-                           " is not that of one rank: " + scalars_;
+                           " is not that of " + reference_ + ": " + scalars_;
         if (!tensors_.empty()) {
             const auto first = std::ranges::min_element(tensors_, {}, [](const Found& found) {
                 return std::tuple(found.id, found.rank, found.of_weight);
@@ -111,7 +121,7 @@ public:
     }
 
     [[nodiscard]] std::string summary(int64_t steps) const {
-        const std::string begin = "verified against one rank: " + std::to_string(steps) +
+        const std::string begin = "verified against " + reference_ + ": " + std::to_string(steps) +
                                   (steps == 1 ? " step" : " steps") +
                                   ", losses, gradient norms, gradients and weights ";
         if (bounds_.to_the_bit) return begin + "equal to the bit";
@@ -148,9 +158,9 @@ private:
     }
 
     void compare(const ParameterValues& mine, size_t rank) {
-        const ParameterValues& whole = expected(mine.name);
+        const ParameterValues& whole = *expected_;
         const double norm = euclidean_norm(whole.gradient);
-        const auto tensors = std::ssize(one_.trained().parameters());
+        const auto tensors = std::ssize(model_.all);
         const double bound = bounds_.of_gradient(norm, norm_, tensors, n_);
         Distance distance = distance_between(mine.gradient, mine.first, mine.runs, whole.gradient);
         if (!bounds_.to_the_bit) distance.bound = bound;
@@ -178,7 +188,7 @@ private:
         });
         const auto other = static_cast<size_t>(found - by_rank.begin());
         if (other == rank) return;
-        std::vector<float> whole(expected(mine.name).weight.size());
+        std::vector<float> whole(expected_->weight.size());
         for (const ElementRun& run : mine.runs) {
             std::copy_n((*found)->weight.begin() + run.held, run.count,
                         whole.begin() + run.logical);
@@ -210,15 +220,6 @@ private:
         nearest_what_ = what + " in step " + std::to_string(n_);
     }
 
-    /// Values of one rank's parameter, whose parts the ranks of the mesh hold.
-    const ParameterValues& expected(const std::string& name) {
-        if (cached_ && cached_->name == name) return *cached_;
-        const auto parameters = one_.trained().parameters();
-        const auto found = std::ranges::find(parameters, name, &Parameter::name);
-        cached_ = values_of(*found, device_);
-        return *cached_;
-    }
-
     [[nodiscard]] size_t id_of(const std::string& name) const {
         const auto found = std::ranges::find(model_.all, name, &LogicalParameter::name);
         return static_cast<size_t>(found - model_.all.begin());
@@ -237,57 +238,107 @@ private:
     }
 
     const TrainingPlan& plan_;
-    OneRank& one_;
-    Device& device_;
-    ModelParameters model_;
+    const ModelParameters& model_;
+    std::string reference_;
     RoundingBounds bounds_;
     int64_t n_ = 0;
-    double moved_ = 0;  ///< sum of the learning rates of all steps so far
-    double norm_ = 0;   ///< of the gradient of all tensors in this step
-    std::optional<ParameterValues> cached_;
+    double moved_ = 0;                           ///< sum of the learning rates of all steps so far
+    double norm_ = 0;                            ///< of the gradient of all tensors in this step
+    const ParameterValues* expected_ = nullptr;  ///< of the parameter that is compared
     std::string scalars_;
     std::vector<Found> tensors_;
     double nearest_ = 0;
     std::string nearest_what_ = "no value differs";
 };
 
-/// OutOfMemoryError unless rank 0's device has room for one rank beside those of the mesh.
-void check_room(const OneRank& one, const TrainingPlan& plan) {
-    try {
-        check_memory(one.plan(), 0, planned_beside(plan, 0));
-    } catch (const OutOfMemoryError& error) {
-        throw OutOfMemoryError(std::string(kFlag) +
-                               ": one rank beside those of the mesh: " + error.what() +
-                               "; or verify a model of fewer layers and the same mesh");
+/// Whether a reference can run.
+enum class Fit : uint8_t { fits, no_room, impossible };
+
+/// The reference on the fewest ranks that have room for it beside the mesh, on all ranks.
+/// AgreedError if there is none.
+std::unique_ptr<ReferenceRun> make_reference(Communicator& communicator, const Device& device,
+                                             const TrainingPlan& plan) {
+    const int asked = plan.options().verify_ranks;
+    // A transport between GPUs has no communicators of the first ranks alone.
+    const bool on_hosts = device.communication_order() == CommunicationOrder::lanes;
+    const int most = on_hosts ? communicator.size() : 1;
+    if (asked > most) {
+        communicator.agree([&] {
+            throw UsageError("--verify-ranks " + std::to_string(asked) + ": must be at most " +
+                             std::to_string(most) +
+                             (on_hosts ? ", the number of ranks" : " on GPUs"));
+        });
     }
+    std::exception_ptr refused;  // by the first number of ranks that was tried
+    for (int ranks = std::max(asked, 1); ranks <= most; ranks *= 2) {
+        Fit fit = Fit::fits;
+        std::unique_ptr<ReferenceRun> reference;
+        try {
+            reference = std::make_unique<ReferenceRun>(plan, device, ranks);
+            if (communicator.rank() < ranks) {
+                check_memory(reference->plan(), communicator.rank(),
+                             planned_beside(plan, communicator.rank()));
+            }
+        } catch (const OutOfMemoryError& error) {
+            fit = Fit::no_room;
+            if (!refused) {
+                refused = std::make_exception_ptr(OutOfMemoryError(
+                    std::string(kFlag) + ": the reference on " + counted(ranks, "rank") +
+                    " beside those of the mesh: " + error.what() +
+                    "; or verify a model of fewer layers and the same mesh"));
+            }
+        } catch (const UsageError&) {
+            fit = Fit::impossible;
+            if (!refused) refused = std::current_exception();
+        }
+        const std::vector<Fit> all = gathered_values(communicator, fit);
+        if (std::ranges::all_of(all, [](Fit one) { return one == Fit::fits; })) return reference;
+        if (asked > 0 || fit == Fit::impossible) break;
+    }
+    communicator.agree([&] {
+        if (refused) std::rethrow_exception(refused);
+    });
+    throw std::logic_error("no rank says why there is no reference");
 }
+
+/// Parameters of a rank by name.
+class Named {
+public:
+    explicit Named(std::span<const Parameter> parameters) : parameters_(parameters) {}
+    /// Null: the rank has none such.
+    [[nodiscard]] const Parameter* find(const std::string& name) const {
+        const auto found = std::ranges::find(parameters_, name, &Parameter::name);
+        return found == parameters_.end() ? nullptr : &*found;
+    }
+
+private:
+    std::span<const Parameter> parameters_;
+};
 
 }  // namespace
 
 std::string verify_against_one_rank(Communicator& communicator, Device& device,
                                     const TrainingPlan& plan, const RunInputs& inputs,
-                                    BatchLoader& batches, const LearningRateSchedule& learning_rate,
-                                    int64_t steps) {
+                                    BatchLoader& batches,
+                                    const LearningRateSchedule& learning_rate) {
     // The others wait while rank 0 does the work of all.
     const LongerTimeout longer(communicator, communicator.size() + 1);
-    const bool first = communicator.rank() == 0;
-    std::unique_ptr<OneRank> one;
-    communicator.agree([&] {
-        if (!first) return;
-        one = std::make_unique<OneRank>(plan, device);
-        check_room(*one, plan);
-    });
+    const int64_t steps = plan.options().verify_steps;
+    const std::unique_ptr<ReferenceRun> reference = make_reference(communicator, device, plan);
+    const int reference_ranks = reference->plan().ranks();
+    const bool refers = communicator.rank() < reference_ranks;
     const std::unique_ptr<TrainedRank> mesh =
         allocate_rank(communicator, plan.options(), plan, device);
-    std::optional<Comparison> comparison;
     communicator.agree([&] {
         set_initial_values(*mesh, plan.options(), inputs);
-        if (!first) return;
-        one->allocate(device, inputs);
-        comparison.emplace(plan, *one, device);
+        if (refers) reference->allocate(communicator, device, inputs);
     });
-    const std::span<const Parameter> parameters = mesh->parameters();
-    const size_t most = std::ranges::max(gathered_values(communicator, parameters.size()));
+    const ModelParameters model = model_parameters(plan.options().model);
+    Comparison comparison(plan, model, reference_ranks);
+    const bool first = communicator.rank() == 0;
+    const Named of_mesh(mesh->parameters());
+    const Named of_reference(refers ? reference->trained().parameters()
+                                    : std::span<const Parameter>());
     for (int64_t n = 1; n <= steps; ++n) {
         const int64_t consumed = mesh->position().consumed_samples;
         const int microbatches = plan.batch_sizes().microbatches(consumed);
@@ -295,19 +346,23 @@ std::string verify_against_one_rank(Communicator& communicator, Device& device,
             learning_rate.after(learning_rate.by_samples ? consumed : mesh->position().step);
         mesh->train_step(batches.load(consumed, microbatches), lr,
                          {.plan = plan.index_of(microbatches)});
+        communicator.barrier();  // all transfers of the mesh have ended
         communicator.agree([&] {
-            if (first) comparison->begin_step(n, lr, mesh->report(), one->take_step(lr));
+            if (!refers) return;
+            const StepResult expected = reference->take_step(lr);
+            if (first) comparison.begin_step(n, lr, mesh->report(), expected);
         });
-        for (size_t i = 0; i < most; ++i) {
-            const auto by_rank = gather_values(
-                communicator, i < parameters.size() ? &parameters[i] : nullptr, device);
-            if (first) comparison->add(by_rank);
+        for (const LogicalParameter& parameter : model.all) {
+            const auto by_rank = gather_values(communicator, of_mesh.find(parameter.name), device);
+            const auto expected =
+                gather_values(communicator, of_reference.find(parameter.name), device);
+            if (first) comparison.add(by_rank, expected);
         }
         communicator.agree([&] {
-            if (first) comparison->end_step(mesh->position().step);
+            if (first) comparison.end_step(mesh->position().step);
         });
     }
-    return first ? comparison->summary(steps) : std::string();
+    return first ? comparison.summary(steps) : std::string();
 }
 
 }  // namespace vocabpipe

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/train/verify/one_rank.hpp"
+#include "src/train/verify/reference_run.hpp"
 
+#include "src/runtime/transport/first_ranks.hpp"
 #include "src/runtime/transport/threads/transport.hpp"
 #include "src/train/options/train_options.hpp"
 #include "src/train/plan/run_rank.hpp"
@@ -16,9 +17,9 @@ namespace {
 
 /// Everything that decides the samples and the numbers stays; how ranks divide the work, and what a
 /// run writes, goes.
-TrainOptions without_mesh(TrainOptions options) {
+TrainOptions on_pipeline(TrainOptions options, int ranks) {
     const TrainOptions defaults;
-    options.pipeline_model_parallel_size = 1;
+    options.pipeline_model_parallel_size = ranks;
     options.context_parallel_size = 1;
     options.tensor_model_parallel_size = 1;
     options.expert_model_parallel_size = 1;
@@ -41,9 +42,13 @@ TrainOptions without_mesh(TrainOptions options) {
     return options;
 }
 
-RankPlacement alone(RankPlacement placement) {
-    placement.ranks = 1;
-    return placement;
+std::vector<RankPlacement> first_placements(const TrainingPlan& mesh, int ranks) {
+    std::vector<RankPlacement> placements;
+    for (int rank = 0; rank < ranks; ++rank) {
+        placements.push_back(mesh.placement(rank));
+        placements.back().ranks = ranks;
+    }
+    return placements;
 }
 
 }  // namespace
@@ -55,14 +60,19 @@ void set_initial_values(TrainedRank& rank, const TrainOptions& options, const Ru
     inputs.checkpoint->fill(rank.model(), rank.context());
 }
 
-OneRank::OneRank(const TrainingPlan& mesh, const Device& device)
-    : options_(without_mesh(mesh.options())),
-      plan_(options_, {alone(mesh.placement(0))}, device.operators(), device.communication_order(),
-            mesh.partition().shorter_lengths),
-      communicator_(threads::make_transport(threads::make_hub(1), 0), WaitOptions{}) {}
+ReferenceRun::ReferenceRun(const TrainingPlan& mesh, const Device& device, int ranks)
+    : options_(on_pipeline(mesh.options(), ranks)),
+      plan_(options_, first_placements(mesh, ranks), device.operators(),
+            device.communication_order(), mesh.partition().shorter_lengths) {}
 
-void OneRank::allocate(Device& device, const RunInputs& inputs) {
-    trained_ = allocate_rank(communicator_, options_, plan_, device);
+void ReferenceRun::allocate(Communicator& world, Device& device, const RunInputs& inputs) {
+    if (plan_.ranks() == 1) {
+        communicator_.emplace(threads::make_transport(threads::make_hub(1), 0), WaitOptions{});
+    } else {
+        communicator_.emplace(std::make_unique<FirstRanks>(world.transport(), plan_.ranks()),
+                              world.wait_options());
+    }
+    trained_ = allocate_rank(*communicator_, options_, plan_, device);
     set_initial_values(*trained_, options_, inputs);
     StepBatchOptions batch{.micro_batch_size = options_.micro_batch_size,
                            .later = later_tokens(options_.model)};
@@ -77,7 +87,7 @@ void OneRank::allocate(Device& device, const RunInputs& inputs) {
     batch_ = std::make_unique<StepBatch>(inputs.samples, batch);
 }
 
-StepResult OneRank::take_step(double learning_rate) {
+StepResult ReferenceRun::take_step(double learning_rate) {
     const int64_t consumed = trained_->position().consumed_samples;
     const int microbatches = plan_.batch_sizes().microbatches(consumed);
     batch_->load(consumed, microbatches);

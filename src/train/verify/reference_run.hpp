@@ -9,6 +9,7 @@
 #include "vocabpipe/world.hpp"
 
 #include <memory>
+#include <optional>
 
 namespace vocabpipe {
 
@@ -24,20 +25,22 @@ struct RunInputs {
 /// Puts the initial values of a run into a rank that allocate_rank() made.
 void set_initial_values(TrainedRank& rank, const TrainOptions& options, const RunInputs& inputs);
 
-/// The run of a mesh on one rank: the same model, samples and optimizer in a world of its own
-/// within one rank of the mesh, without pipeline and shards. It writes and evaluates nothing.
-class OneRank {
+/// The run of a mesh on its first ranks alone: the same model, samples and optimizer on one rank,
+/// or in a 1F1B pipeline of whole layers, which has the bits of one rank (docs/numerics.md). It
+/// writes and evaluates nothing.
+class ReferenceRun {
 public:
-    /// The plan alone. `mesh` must outlive it. UsageError for options that one rank cannot have.
-    OneRank(const TrainingPlan& mesh, const Device& device);
-    OneRank(const OneRank&) = delete;  // plan_ refers to options_
-    OneRank& operator=(const OneRank&) = delete;
+    /// The plan alone, on any rank of the mesh. `mesh` must outlive it. UsageError for options that
+    /// so many ranks cannot have.
+    ReferenceRun(const TrainingPlan& mesh, const Device& device, int ranks);
+    ReferenceRun(const ReferenceRun&) = delete;  // plan_ refers to options_
+    ReferenceRun& operator=(const ReferenceRun&) = delete;
 
     [[nodiscard]] const TrainingPlan& plan() const { return plan_; }
-    /// Allocates the rank on `device`, which must outlive it, as the inputs must. Throws
-    /// OutOfMemoryError, InputFileError.
-    void allocate(Device& device, const RunInputs& inputs);
-    /// Takes the next step; after allocate().
+    /// Allocates this rank on `device`; on the first ranks of `world`, the mesh. All arguments must
+    /// outlive it. Throws OutOfMemoryError, InputFileError. Collective over these ranks.
+    void allocate(Communicator& world, Device& device, const RunInputs& inputs);
+    /// Takes the next step; after allocate(). Collective over these ranks.
     StepResult take_step(double learning_rate);
     /// After allocate().
     [[nodiscard]] TrainedRank& trained() { return *trained_; }
@@ -45,7 +48,7 @@ public:
 private:
     TrainOptions options_;
     TrainingPlan plan_;
-    Communicator communicator_;
+    std::optional<Communicator> communicator_;
     std::unique_ptr<TrainedRank> trained_;
     std::unique_ptr<StepBatch> batch_;
 };
