@@ -49,6 +49,35 @@ struct WhatIf {
 /// Throws as step_times().
 [[nodiscard]] WhatIf what_if(const RecordedRun& run, const WhatIfOptions& options = {});
 
+/// A way in which the step could have gone.
+struct Outcome {
+    std::string condition;  ///< "without these gaps"
+    int64_t ns = 0;         ///< length of the step
+};
+/// Those that other passes on the same ranks would have had: no gaps, even passes, and each rank
+/// that makes the step half a percent longer or more as fast as the median rank.
+[[nodiscard]] std::vector<Outcome> outcomes(const WhatIf& found);
+
+/// The alternatives as a table.
+struct AlternativeTable {
+    /// A schedule with all shares of the vocabulary.
+    struct Row {
+        std::string schedule;
+        std::vector<const Alternative*> of_mode;  ///< one per mode; null: not simulated
+        double activations = 0;                   ///< the largest of them
+    };
+    std::vector<VocabMode> modes;  ///< of the columns
+    std::vector<Row> rows;         ///< in the order of the alternatives
+};
+/// `found` must outlive it.
+[[nodiscard]] AlternativeTable alternative_table(const WhatIf& found);
+
+/// What the other schedules are simulated with, as a sentence without its end.
+[[nodiscard]] std::string alternatives_text(const WhatIf& found, const TimeText& time);
+
+/// "-12.3 %": by how much a length differs from another.
+[[nodiscard]] std::string change_text(int64_t ns, int64_t from_ns);
+
 /// Lines of text, each with its line end.
 [[nodiscard]] std::string to_text(const WhatIf& found, const TimeText& time);
 

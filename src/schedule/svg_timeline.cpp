@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "vocabpipe/svg_timeline.hpp"
 
+#include "src/schedule/pass_colors.hpp"
 #include "src/schedule/place_text.hpp"
 #include "src/schedule/same_unit.hpp"
 #include "src/schedule/slice_causes.hpp"
@@ -29,25 +30,6 @@ constexpr double kDigit = 6.2;  ///< width of a digit of the font below
 constexpr double kFont = 11;
 constexpr double kAxis = 30;  ///< ticks, their numbers, the unit
 
-/// Colours as in the page (html/draw.js), with others for later stages of a rank. Dark ones have
-/// white text.
-struct Kind {
-    std::string_view letter;  ///< of a pass; empty: passes of the step
-    std::string_view word;
-    std::string_view fill, later;
-    bool dark;
-};
-constexpr std::array<Kind, 10> kKinds{{{"F", "forward", "#4878d0", "#8eabe2", true},
-                                       {"B", "backward", "#ee854a", "#f4b38f", false},
-                                       {"I", "input gradient", "#f5b05a", "#f9ce99", false},
-                                       {"W", "weight gradient", "#6aa84f", "#a3c992", true},
-                                       {"R", "recompute", "#c4a07a", "#dac4ad", false},
-                                       {"E", "embedding", "#34a0a4", "#81c4c7", true},
-                                       {"G", "embedding gradient", "#7ecbc4", "#afdfda", false},
-                                       {"S", "output layer forward", "#956cc8", "#bda4dd", true},
-                                       {"T", "output layer backward", "#d667a3", "#e6a1c6", true},
-                                       {"", "end of step", "#8c613c", "#b89d86", true}}};
-
 /// For white and dark pages: the picture follows the color scheme of its viewer.
 constexpr std::string_view kStyle = R"(<style>
 text { fill: #1c2330 } .soft { fill: #5b6678 } .back { fill: #fff } .line { stroke: #d9dde3 }
@@ -62,12 +44,6 @@ text { fill: #1c2330 } .soft { fill: #5b6678 } .back { fill: #fff } .line { stro
 
 /// Line of the critical path, visible on passes and on white and dark pages.
 constexpr std::string_view kPathLine = R"(fill="none" stroke="#e5262f" stroke-width="2.4")";
-
-size_t kind_of(std::string_view letter) {
-    const auto* const found = std::find_if(kKinds.begin(), kKinds.end() - 1,
-                                           [&](const Kind& k) { return k.letter == letter; });
-    return static_cast<size_t>(found - kKinds.begin());
-}
 
 /// The smallest 1, 2 or 5 times a power of ten that is not below `least`.
 double nice_step(double least) {
@@ -191,7 +167,7 @@ private:
             }
             for (size_t i = 0; i < row.boxes.size(); ++i) {
                 if (row.boxes[i].empty()) continue;
-                const Kind& kind = kKinds[i / 2];
+                const PassColor& kind = kPassColors[i / 2];
                 body_ += "<path fill=\"" + std::string(i % 2 == 1 ? kind.later : kind.fill) +
                          "\" d=\"" + row.boxes[i] + "\"/>\n";
                 used_[i / 2] = true;
@@ -274,7 +250,7 @@ private:
 
     /// Boxes by kind, separately for a rank's first stage and its others.
     struct Row {
-        std::array<std::string, 2 * kKinds.size()> boxes;
+        std::array<std::string, 2 * kPassColors.size()> boxes;
         std::string labels;
     };
 
@@ -283,7 +259,7 @@ private:
         const size_t digits = std::min(name.find_first_not_of("0123456789"), name.size());
         const int stage = digits == 0 ? 0 : std::stoi(std::string(name.substr(0, digits)));
         name.remove_prefix(digits);
-        const size_t kind = kind_of(name);
+        const size_t kind = pass_color(name);
         const double x = left_ + static_cast<double>(slice.begin_ns) * scale_;
         const double width = static_cast<double>(slice.end_ns - slice.begin_ns) * scale_;
         const double drawn = std::max(width - 0.6, 0.3);  // a gap between neighbours
@@ -296,8 +272,8 @@ private:
         const double fits = width / (static_cast<double>(label.size()) * kDigit) * kFont;
         if (fits < 5) return;
         row.labels += text_at(x + width / 2, bottom_ + 12 - std::max(0.0, (kFont - fits) / 3),
-                              kKinds[kind].dark && stage < run.mesh.pipeline ? "w" : "k", label,
-                              fits < kFont ? std::floor(2 * fits) / 2 : 0);
+                              kPassColors[kind].dark && stage < run.mesh.pipeline ? "w" : "k",
+                              label, fits < kFont ? std::floor(2 * fits) / 2 : 0);
     }
 
     void draw_legend() {
@@ -314,12 +290,12 @@ private:
                      "\"/>\n" + text_at(x + 16, bottom_ + 10, "", name);
             x += width;
         };
-        for (size_t i = 0; i < kKinds.size(); ++i) {
+        for (size_t i = 0; i < kPassColors.size(); ++i) {
             if (!used_[i]) continue;
-            const std::string name = std::string(kKinds[i].letter) +
-                                     (kKinds[i].letter.empty() ? "" : " ") +
-                                     std::string(kKinds[i].word);
-            draw_entry(name, "fill=\"" + std::string(kKinds[i].fill) + "\"", "h12v12h-12z");
+            const std::string name = std::string(kPassColors[i].letter) +
+                                     (kPassColors[i].letter.empty() ? "" : " ") +
+                                     std::string(kPassColors[i].word);
+            draw_entry(name, "fill=\"" + std::string(kPassColors[i].fill) + "\"", "h12v12h-12z");
         }
         if (critical_path_) draw_entry("critical path", std::string(kPathLine), "m0 10h12");
         bottom_ += kTitle;
@@ -333,17 +309,21 @@ private:
     double left_ = kLeft;
     double bottom_ = 0;
     std::string body_;
-    std::array<bool, kKinds.size()> used_{};
+    std::array<bool, kPassColors.size()> used_{};
 };
 
 }  // namespace
 
+std::string svg_timeline(std::span<const RecordedRun> runs, const SvgTimelineOptions& options) {
+    require_same_unit(runs);
+    return Drawing(runs, options).text();
+}
+
 void write_svg_timeline(const std::string& path, std::span<const RecordedRun> runs,
                         const SvgTimelineOptions& options) {
-    require_same_unit(runs);
-    const Drawing drawing(runs, options);
+    const std::string picture = svg_timeline(runs, options);
     OutputFile file(path);
-    file.write(drawing.text());
+    file.write(picture);
     file.publish();
 }
 

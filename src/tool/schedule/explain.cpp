@@ -9,8 +9,11 @@
 #include <vector>
 
 #include "src/imported/what_if.hpp"
+#include "src/support/output_check.hpp"
+#include "src/support/output_file.hpp"
 #include "src/support/text_layout.hpp"
 #include "src/tool/imported/run_files.hpp"
+#include "src/tool/schedule/explain_page.hpp"
 #include "src/tool/schedule/scheduled_step.hpp"
 #include "src/tool/schedule/trace_files.hpp"
 #include "src/tool/support/commands.hpp"
@@ -31,7 +34,8 @@ struct ExplainArguments {
     ImportFlags import;
     std::optional<double> output_layer_share;
     std::optional<int> rank;
-    std::string at;  // empty: not given
+    std::string at;    // empty: not given
+    std::string html;  // empty: no page
 };
 
 /// The step of a trace, or of other trainers' files.
@@ -55,14 +59,19 @@ void explain_run(const ExplainArguments& options, const GivenFlags& given) {
     for (const auto& [flag, words] : given) {
         if (flag == "RUN" || flag == "--rank" || flag == "--at" || flag == "--rules" ||
             flag == "--microbatches" || flag == "--step" || flag == "--replica" ||
-            flag == "--output-layer-share") {
+            flag == "--output-layer-share" || flag == "--html") {
             continue;
         }
         throw UsageError(flag + ": is for schedules that are simulated; " + options.runs.front() +
                          " is a trace, which says what has run");
     }
+    if (!options.html.empty() && !options.at.empty()) {
+        throw UsageError("--html: shows the whole step; omit --rank and --at");
+    }
+    OutputCheck check(options.runs);
+    if (!options.html.empty()) check.add("--html", options.html, page_output());
     const RecordedRun run = read_run(options);
-    const auto time = [&](int64_t ns) { return time_text(ns, run.ticks_per_unit); };
+    const TimeText time = [&](int64_t ns) { return time_text(ns, run.ticks_per_unit); };
     std::string text = one_line(run.title) + "\n";
     if (!options.at.empty()) {
         text += "\n" + to_text(run, *options.rank,
@@ -72,14 +81,22 @@ void explain_run(const ExplainArguments& options, const GivenFlags& given) {
     }
     text += to_text(run, time);
     std::printf("%s\n", wrap_text(text, 4).c_str());
+    ExplainPage page{.run = run, .time = time};
+    std::optional<imported::WhatIf> found;
     try {
         const LongWork work("simulating other schedules");
-        const imported::WhatIf found =
-            imported::what_if(run, {.output_layer_share = options.output_layer_share});
-        std::printf("%s", wrap_text(imported::to_text(found, time), 4).c_str());
+        page.found = &found.emplace(
+            imported::what_if(run, {.output_layer_share = options.output_layer_share}));
+        text = imported::to_text(*found, time);
     } catch (const UsageError& error) {
-        std::printf("%s\n", wrap_text(std::string("no replay: ") + error.what(), 4).c_str());
+        page.no_replay = std::string("no replay: ") + error.what();
+        text = page.no_replay + "\n";
     }
+    std::printf("%s", wrap_text(text, 4).c_str());
+    if (options.html.empty()) return;
+    OutputFile file(options.html);
+    file.write(page.html());
+    file.publish();
 }
 
 void explain_step(const ExplainArguments& options, const GivenFlags& given) {
@@ -91,6 +108,10 @@ void explain_step(const ExplainArguments& options, const GivenFlags& given) {
     }
     if (is_trace(options.runs.front()) || is_imported_run(options.runs.front())) {
         return explain_run(options, given);
+    }
+    if (!options.html.empty()) {
+        throw UsageError("--html: is of recorded runs, but " + options.runs.front() +
+                         " is simulated; draw it with vocabpipe timeline --html");
     }
     for (const char* const flag : {"--rules", "--step", "--replica", "--output-layer-share"}) {
         if (!given.contains(flag)) continue;
@@ -156,7 +177,11 @@ Command explain_command() {
                               .help = "Part of the last stage's passes that is output layer and "
                                       "loss, of a recorded run",
                               .range = fraction_below_1(),
-                              .unset = "what it takes longer than the median stage"}}},
+                              .unset = "what it takes longer than the median stage"},
+                             {.names = "--html",
+                              .value = &o->html,
+                              .help = "File for a page with what is said of a recorded run, and "
+                                      "its passes"}}},
                   recorded_step_flags(o->import)},
         .run = [o](const GivenFlags& given) { explain_step(*o, given); }};
 }
