@@ -11,7 +11,7 @@ set -euo pipefail
 
 packages=(g++ cmake ninja-build libopenmpi-dev openmpi-bin libdnnl-dev
     libtomlplusplus-dev nlohmann-json3-dev libsentencepiece-dev libpcre2-dev libutf8proc-dev zlib1g-dev libzstd-dev
-    libhnswlib-dev bible-kjv bible-kjv-text)
+    libsqlite3-dev libhnswlib-dev bible-kjv bible-kjv-text)
 case "${1:-}" in
     "") ;;
     --chats) packages=(python3-jinja2) ;;

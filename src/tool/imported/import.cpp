@@ -91,9 +91,9 @@ Command import_command() {
                     .value = &o->files,
                     .help =
                         "Traces of torch.profiler, one of every rank; spans of "
-                        "OpenTelemetry (OTLP JSON); tables of nsys stats; a table of operations as "
-                        "StragglerAnalysis published it (CSV); a log of "
-                        "Megatron-LM with timers of all ranks"}}},
+                        "OpenTelemetry (OTLP JSON); what nsys export (SQLite) or nsys stats (CSV) "
+                        "wrote; a table of operations as StragglerAnalysis published it (CSV); a "
+                        "log of Megatron-LM with timers of all ranks"}}},
              import_flags(o->flags),
              {.flags = {{.names = "--trace",
                          .value = &o->trace,

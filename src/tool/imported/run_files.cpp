@@ -3,6 +3,7 @@
 
 #include "src/imported/built_in_rules.hpp"
 #include "src/imported/kineto.hpp"
+#include "src/imported/nsys_database.hpp"
 #include "src/imported/nsys_ranges.hpp"
 #include "src/imported/operations.hpp"
 #include "src/imported/otlp.hpp"
@@ -32,29 +33,43 @@ using Ranks = std::vector<imported::RankRanges>;
 struct FileKind {
     bool (*is)(std::string_view head);
     const char* rules;  ///< that its ranges usually follow
-    Ranks (*read)(std::string_view text, const std::string& path, const ImportFlags& flags);
+    Ranks (*read)(const std::string& path, const ImportFlags& flags);
 };
 
-constexpr std::array<FileKind, 4> kFileKinds{
+constexpr std::array<FileKind, 5> kFileKinds{
     {{imported::is_kineto, "torch",
-      [](std::string_view text, const std::string& path, const ImportFlags&) {
-          return Ranks{imported::read_kineto(text, path)};
+      [](const std::string& path, const ImportFlags&) {
+          return Ranks{imported::read_kineto(read_imported_text(path), path)};
       }},
      {imported::is_otlp, "megatron",
-      [](std::string_view text, const std::string& path, const ImportFlags&) {
-          return imported::read_otlp(text, path);
+      [](const std::string& path, const ImportFlags&) {
+          return imported::read_otlp(read_imported_text(path), path);
+      }},
+     {imported::is_nsys_database, "megatron",
+      [](const std::string& path, const ImportFlags&) {
+          return imported::read_nsys_database(path);
       }},
      {imported::is_nsys_ranges, "megatron",
-      [](std::string_view text, const std::string& path, const ImportFlags&) {
-          return Ranks{imported::read_nsys_ranges(text, path)};
+      [](const std::string& path, const ImportFlags&) {
+          return Ranks{imported::read_nsys_ranges(read_imported_text(path), path)};
       }},
-     {imported::is_operations, "operations",
-      [](std::string_view text, const std::string& path, const ImportFlags& flags) {
-          return imported::read_operations(text, path, flags.replica);
+     {imported::is_operations, "operations", [](const std::string& path, const ImportFlags& flags) {
+          return imported::read_operations(read_imported_text(path), path, flags.replica);
       }}}};
 
-/// Null: none.
-const FileKind* kind_of(std::string_view head) {
+/// Null: none. Throws InputFileError if the file cannot be read.
+const FileKind* kind_of(const std::string& path) {
+    // Profilers describe their devices first, so read more than a few bytes.
+    constexpr size_t kHead = size_t{1} << 20;
+    struct Enough {};
+    std::string head;
+    try {
+        read_text_file(path, [&](std::string_view part) {
+            head += part;
+            if (head.size() >= kHead) throw Enough();
+        });
+    } catch (const Enough&) {
+    }
     const auto* const found =
         std::ranges::find_if(kFileKinds, [&](const FileKind& kind) { return kind.is(head); });
     return found == kFileKinds.end() ? nullptr : found;
@@ -140,20 +155,11 @@ FlagGroup import_flags(ImportFlags& flags) {
 bool is_imported_run(const std::string& path) {
     std::error_code none_there;
     if (!std::filesystem::is_regular_file(path, none_there)) return false;
-    // Profilers describe their devices first, so read more than a few bytes.
-    constexpr size_t kHead = size_t{1} << 20;
-    struct Enough {};
-    std::string head;
     try {
-        read_text_file(path, [&](std::string_view part) {
-            head += part;
-            if (head.size() >= kHead) throw Enough();
-        });
-    } catch (const Enough&) {
+        return kind_of(path) != nullptr;
     } catch (const InputFileError&) {
         return false;
     }
-    return kind_of(head) != nullptr;
 }
 
 imported::MeasuredRun read_imported_run(const std::vector<std::string>& files,
@@ -162,15 +168,14 @@ imported::MeasuredRun read_imported_run(const std::vector<std::string>& files,
     std::string rules = flags.rules;
     for (const std::string& path : files) {
         const LongWork work("reading " + path);
-        const std::string text = read_imported_text(path);
-        const FileKind* const kind = kind_of(text);
+        const FileKind* const kind = kind_of(path);
         if (kind == nullptr) {
             throw InputFileError(path +
-                                 ": is of no known kind; use traces of torch.profiler, tables "
-                                 "of nsys stats, OTLP JSON or a table of operations");
+                                 ": is of no known kind; use traces of torch.profiler, what nsys "
+                                 "export or nsys stats wrote, OTLP JSON or a table of operations");
         }
         if (rules.empty()) rules = kind->rules;
-        std::ranges::move(kind->read(text, path, flags), std::back_inserter(ranks));
+        std::ranges::move(kind->read(path, flags), std::back_inserter(ranks));
     }
     order_ranks(ranks);
     return imported::find_passes(std::move(ranks), read_rules(rules),
