@@ -22,8 +22,6 @@ void check_predicted_tokens(const ModelConfig& config, const ModelPartition& par
     refuse(config.moe.experts > 0, "a mixture of experts", "use a model without experts");
     refuse(config.lora.rank > 0, "adapters", "train all weights");
     refuse(!partition.frozen.empty(), "frozen parameters", "train all weights");
-    refuse(partition.tensor > 1, "--tensor-model-parallel-size " + std::to_string(partition.tensor),
-           "use 1");
     refuse(partition.context > 1, "--context-parallel-size " + std::to_string(partition.context),
            "use 1");
     refuse(!partition.shorter_lengths.empty(), "sequences of several lengths", "use one length");

@@ -389,7 +389,8 @@ ModelRank::ModelRank(const ModelConfig& config, const ModelPartition& partition,
             OutputRecords{.options = partition.records,
                           .loss = partition.loss,
                           .hidden_sums = partition.hidden_sums,
-                          .predicted_tokens = config.predicted_tokens()}));
+                          .predicted_tokens = config.predicted_tokens(),
+                          .tensor = partition.tensor}));
     }
 }
 

@@ -69,6 +69,7 @@ ShardedOutputLayer::ShardedOutputLayer(Device& device, std::span<Parameter> para
       tokens_(tokens),
       training_(options),
       depths_(static_cast<size_t>(records.predicted_tokens) - 1),
+      rows_(device, tokens, records.predicted_tokens, records.tensor),
       loss_(records.loss) {
     training_.records = training_.records | records.options.columns;
     if (loss_) {
@@ -121,6 +122,7 @@ void ShardedOutputLayer::begin_step(int microbatches) {
     losses_of_step_ = static_cast<size_t>(microbatches * parts_);
     depths_of_step_ = sequences > 0 ? 0 : depths_;
     microbatches_of_step_ = static_cast<size_t>(microbatches);
+    rows_.begin_step(microbatches);
     const uint64_t bytes = losses_of_step_ * (1 + depths_of_step_) * sizeof(double);
     if (losses_.size() < bytes) {
         losses_ = device_.allocate(bytes, "the losses of a step");
@@ -174,8 +176,10 @@ void ShardedOutputLayer::sum_hidden(Context& ctx, const Microbatch& microbatch, 
     }
 }
 
-void ShardedOutputLayer::score(Context& ctx, const Microbatch& microbatch, ConstTensor x,
+void ShardedOutputLayer::score(Context& ctx, const Microbatch& given, ConstTensor x,
                                Tensor exp_logits, Tensor statistics, Bytes workspace) {
+    rows_.put(ctx, given);
+    const Microbatch microbatch = rows_.ordered(given);
     RowPieces::of_input(ctx, x.rows).each([&](RowRange rows) {
         const std::span<const int32_t> labels =
             rows.end < 0 ? microbatch.labels
@@ -206,8 +210,9 @@ void ShardedOutputLayer::input_product(Context& ctx, ConstTensor exp_logits, Ten
                                              u);
 }
 
-void ShardedOutputLayer::combine_softmax(Context& ctx, const Microbatch& microbatch,
+void ShardedOutputLayer::combine_softmax(Context& ctx, const Microbatch& given,
                                          ConstTensor statistics, int member, Tensor factors) {
+    const Microbatch microbatch = rows_.ordered(given);
     const std::span<float> records = records_of(microbatch);
     const kernels::Operators& op = ctx.operators();
     if (loss_ && factors) {
@@ -218,11 +223,12 @@ void ShardedOutputLayer::combine_softmax(Context& ctx, const Microbatch& microba
     }
     const auto parts = static_cast<size_t>(parts_);
     const size_t tokens = static_cast<size_t>(microbatch.size()) / parts;
-    // The loss is the first record; the rows of a depth come after those of the one before it.
-    for (size_t part = 0; part * tokens < microbatch.labels.size(); ++part) {
+    // The loss is the first record; those of a depth come after those of the one before it.
+    const std::span<const float> losses = rows_.by_depth(ctx, given, records);
+    for (size_t part = 0; part * tokens < given.labels.size(); ++part) {
         const size_t first = part * tokens;
-        op.weighted_sum(ctx, records.subspan(first, tokens),
-                        microbatch.loss_gradient.subspan(first, tokens),
+        op.weighted_sum(ctx, losses.subspan(first, tokens),
+                        given.loss_gradient.subspan(first, tokens),
                         loss_of(part / parts * losses_of_step_ +
                                 static_cast<size_t>(microbatch.index) * parts + part % parts));
     }
@@ -274,8 +280,9 @@ void ShardedOutputLayer::prepare_gradient(Context& ctx, Tensor exp_logits, Tenso
     ctx.operators().weigh_by_entropy(ctx, options_, of_shard(exp_logits), factors_of_loss(factors));
 }
 
-void ShardedOutputLayer::finish_input_gradient(Context& ctx, const Microbatch& microbatch,
+void ShardedOutputLayer::finish_input_gradient(Context& ctx, const Microbatch& given,
                                                ConstTensor factors, Tensor u) {
+    const Microbatch microbatch = rows_.ordered(given);
     ctx.operators().vocabulary_input_gradient(
         ctx, u, of_products(factors), parameters_.front().weight, microbatch.labels,
         microbatch.loss_gradient, shard_, options_, column_sum_.bytes());
@@ -285,10 +292,11 @@ void ShardedOutputLayer::finish_input_gradient(Context& ctx, const Microbatch& m
     }
 }
 
-void ShardedOutputLayer::weight_gradient(Context& ctx, const Microbatch& microbatch, ConstTensor x,
+void ShardedOutputLayer::weight_gradient(Context& ctx, const Microbatch& given, ConstTensor x,
                                          ConstTensor exp_logits, ConstTensor factors,
                                          Bytes workspace, bool accumulate) {
     if (!parameters_.front().gradient) return;
+    const Microbatch microbatch = rows_.ordered(given);
     ctx.operators().vocabulary_weight_gradient(ctx, x, of_shard(exp_logits), of_products(factors),
                                                microbatch.labels, microbatch.loss_gradient, shard_,
                                                options_, parameters_.front().gradient, accumulate,

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "src/model/predicted_rows.hpp"
 #include "src/model/sequence_output.hpp"
 #include "vocabpipe/device.hpp"
 #include "vocabpipe/modules.hpp"
@@ -42,6 +43,7 @@ struct OutputRecords {
     /// StepSizes::predicted_tokens: the rows of X for each token in training. Default: the model's
     /// last stage has no depths.
     int predicted_tokens = 1;
+    int tensor = 1;  ///< t, ranks that share the last stage: the order of the rows of X
 };
 
 /// One shard of projection, softmax and cross-entropy in row-factor form (docs/numerics.md).
@@ -148,6 +150,7 @@ private:
     size_t losses_of_step_ = 0;     ///< of the next token
     size_t depths_;                 ///< of multi-token prediction
     size_t depths_of_step_ = 0;     ///< of the running step: 0 in an evaluation
+    PredictedRows rows_;            ///< of X, and the labels' order
     DeviceMemory made_;             ///< fp32 (R, N): of a microbatch, where records_ are not kept
     DeviceMemory records_;          ///< records()
     size_t microbatches_of_step_ = 0;

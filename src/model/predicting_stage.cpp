@@ -4,6 +4,7 @@
 #include "src/model/predicting_stage.hpp"
 
 #include "src/model/blocks/layer_options.hpp"
+#include "src/model/blocks/tensor_team.hpp"
 #include "src/model/parameters.hpp"
 
 #include <algorithm>
@@ -53,7 +54,9 @@ PredictingStage::PredictingStage(const ModelConfig& config, const StageOptions& 
           rotary),
       parameters_(parameters),
       recompute_(options.recompute),
-      tokens_(options.sequences * config.seq_length),
+      tokens_{.own = options.sequences * config.seq_length / options.tensor.ranks,
+              .all = options.sequences * config.seq_length},
+      first_row_(tokens_.own * options.tensor.rank),
       hidden_size_(config.hidden_size),
       dtype_(config.dtype) {
     Taken rest(parameters);
@@ -94,14 +97,22 @@ StageBytes PredictingStage::bytes() const {
     bytes.saved = saved.used();
     bytes.recomputed = recomputed.used();
     bytes.for_weight = for_weight.used();
-    bytes.forward_workspace = largest.forward_workspace;
+    // Exchanges of embedded tokens and layers use workspaces in turn.
+    Views of_team;
+    static_cast<void>(team_scratch(of_team));
+    const auto with_exchange = [&](int64_t of_layers) {
+        return std::max(of_layers, of_team.used());
+    };
+    bytes.forward_workspace = with_exchange(largest.forward_workspace);
     // B keeps of I what one depth leaves for W.
     Views of_depth;
     TokenViews own = tokens(of_depth);
     static_cast<void>(depths_.front().projection.gradient_view(own));
     static_cast<void>(own.take(hidden_size_));
-    bytes.backward_workspace = gradients.used() + of_depth.used() + largest.backward_workspace;
-    bytes.input_gradient_workspace = gradients.used() + largest.input_gradient_workspace;
+    bytes.backward_workspace =
+        gradients.used() + of_depth.used() + with_exchange(largest.backward_workspace);
+    bytes.input_gradient_workspace =
+        gradients.used() + with_exchange(largest.input_gradient_workspace);
     bytes.weight_gradient_workspace = largest.weight_gradient_workspace;
     return bytes;
 }
@@ -153,33 +164,72 @@ PredictingStage::Gradients PredictingStage::gradient_views(Views& views) const {
     Gradients gradients;
     gradients.hidden = own.take(hidden_size_);
     gradients.embedded = own.take(hidden_size_);
+    if (has_team()) gradients.all_embedded = own.all().take(hidden_size_);
     return gradients;
+}
+
+Scratch PredictingStage::team_scratch(Views& views) const {
+    if (!has_team()) return {};
+    TokenViews all = tokens(views).all();
+    return {.rows = {},
+            .workspace = {},
+            .gathered = all.take(hidden_size_),
+            .received = all.take(hidden_size_)};
 }
 
 // --- embedded tokens -----------------------------------------------------------------------------
 
+StagePass PredictingStage::team_pass(Context& ctx, const Microbatch& microbatch,
+                                     Bytes workspace) const {
+    Views views(workspace);
+    return {.ctx = ctx,
+            .microbatch = microbatch,
+            .scratch = team_scratch(views),
+            .team = main_.team(ctx, microbatch)};
+}
+
+template <typename Work>
+void PredictingStage::each_sequence(const Microbatch& microbatch, int64_t k,
+                                    const Work& work) const {
+    const int64_t length = microbatch.seq_length;
+    const int64_t end_row = first_row_ + tokens_.own;
+    for (int64_t begin = 0; begin < microbatch.size(); begin += length) {
+        const int64_t first = std::max(begin, first_row_);
+        const int64_t end = std::min(begin + length, end_row);
+        if (first >= end) continue;
+        work(first, std::clamp(begin + length - k, first, end), end);
+    }
+}
+
 void PredictingStage::take_later(Context& ctx, const Microbatch& microbatch, ConstTensor embedded,
                                  int64_t k, Tensor out) const {
     const kernels::Operators& op = ctx.operators();
-    const int64_t length = microbatch.seq_length;
-    const int64_t known = std::max<int64_t>(0, length - k);
-    for (int64_t first = 0; first < microbatch.size(); first += length) {
-        if (known > 0) {
-            op.convert(ctx, embedded.row_range(first + k, known), out.row_range(first, known));
+    each_sequence(microbatch, k, [&](int64_t first, int64_t known, int64_t end) {
+        if (known > first) {
+            op.convert(ctx, embedded.row_range(first + k, known - first),
+                       out.row_range(first - first_row_, known - first));
         }
-        const Tensor unknown = out.row_range(first + known, length - known);
+        const Tensor unknown = out.row_range(known - first_row_, end - known);
         op.set_zero(ctx, bytes_of<std::byte>(unknown));
-    }
+    });
 }
 
 void PredictingStage::add_later(Context& ctx, const Microbatch& microbatch, ConstTensor gradient,
                                 int64_t k, Tensor embedded) const {
-    const int64_t length = microbatch.seq_length;
-    const int64_t known = length - k;
-    if (known <= 0) return;
-    for (int64_t first = 0; first < microbatch.size(); first += length) {
-        const Tensor to = embedded.row_range(first + k, known);
-        ctx.operators().add(ctx, to, gradient.row_range(first, known), to);
+    each_sequence(microbatch, k, [&](int64_t first, int64_t known, int64_t) {
+        if (known == first) return;
+        const Tensor to = embedded.row_range(first + k, known - first);
+        ctx.operators().add(ctx, to, gradient.row_range(first - first_row_, known - first), to);
+    });
+}
+
+void PredictingStage::take_embedded(Context& ctx, const Microbatch& microbatch,
+                                    ConstTensor embedded, const std::vector<Saved>& saved,
+                                    Bytes workspace) const {
+    const ConstTensor all =
+        gather_rows(team_pass(ctx, microbatch, workspace), embedded, "the embedded tokens");
+    for (size_t i = 0; i < saved.size(); ++i) {
+        take_later(ctx, microbatch, all, static_cast<int64_t>(i) + 1, saved[i].projection.embedded);
     }
 }
 
@@ -194,12 +244,12 @@ void PredictingStage::forward(Context& ctx, const Microbatch& microbatch, ConstT
     Activations main;
     const std::vector<Saved> saved = saved_views(activations, main);
     main_.forward(ctx, microbatch, x, y.row_range(0, x.rows), main, workspace);
+    take_embedded(ctx, microbatch, activations.embedded, saved, workspace);
     const StagePass pass{.ctx = ctx, .microbatch = microbatch};
     for (size_t i = 0; i < depths_.size(); ++i) {
         ctx.poll();
         const auto k = static_cast<int64_t>(i) + 1;
         const DepthProjection::Saved& in = saved[i].projection;
-        take_later(ctx, microbatch, activations.embedded, k, in.embedded);
         ctx.operators().convert(ctx, y.row_range((k - 1) * x.rows, x.rows), in.hidden);
         depths_[i].projection.forward(pass, in, saved[i].x);
         depths_[i].layer->forward(ctx, microbatch, saved[i].x, y.row_range(k * x.rows, x.rows),
@@ -232,8 +282,9 @@ void PredictingStage::backward_depths(Context& ctx, const Microbatch& microbatch
                                       Bytes workspace, const WeightGradients& weights) {
     const kernels::Operators& op = ctx.operators();
     const StagePass pass{.ctx = ctx, .microbatch = microbatch, .weight_gradients = weights};
-    const int64_t rows = tokens_;
-    if (embedded_gradient) op.set_zero(ctx, bytes_of<std::byte>(embedded_gradient));
+    const int64_t rows = tokens_.own;
+    const Tensor all = has_team() ? gradients.all_embedded : embedded_gradient;
+    if (embedded_gradient) op.set_zero(ctx, bytes_of<std::byte>(all));
     op.convert(ctx, dy.row_range(std::ssize(depths_) * rows, rows), gradients.hidden);
     for (size_t i = depths_.size(); i-- > 0;) {
         const auto k = static_cast<int64_t>(i) + 1;
@@ -252,10 +303,15 @@ void PredictingStage::backward_depths(Context& ctx, const Microbatch& microbatch
             depths_[i].projection.backward_weight(pass, of.dx, saved[i].projection, of.projection);
         }
         if (embedded_gradient) {
-            add_later(ctx, microbatch, gradients.embedded, k, embedded_gradient);
+            add_later(ctx, microbatch, gradients.embedded, k, all);
         }
         ctx.poll();
     }
+    if (!embedded_gradient || !has_team()) return;
+    sum_rows(
+        team_pass(ctx, microbatch, workspace), "the embedded tokens",
+        [&](RowRange of, Tensor partial) { op.convert(ctx, rows_of(all, of), partial); }, {},
+        embedded_gradient);
 }
 
 void PredictingStage::backward(Context& ctx, const Microbatch& microbatch, ConstTensor dy,

@@ -2,6 +2,8 @@
 #pragma once
 
 #include "src/model/blocks/depth_projection.hpp"
+#include "src/model/blocks/stage_pass.hpp"
+#include "src/model/blocks/token_views.hpp"
 #include "src/model/rotary_tables.hpp"
 #include "src/model/transformer_stage.hpp"
 #include "src/model/views.hpp"
@@ -27,6 +29,11 @@ namespace vocabpipe {
 ///
 /// Token i + k of the last k rows of a sequence is not known. These rows take 0 for it; they have
 /// no label, and no row before them sees theirs.
+///
+/// If t tensor ranks share the stage, each has its N/t rows of x, of the embedded tokens, and of
+/// what each depth makes: y is ((1 + D) N/t, h). Token i + k may be a row of another rank, so F
+/// gathers the embedded tokens of all of them, and B and I add up their gradients, once for all
+/// depths. Norms and M are whole on every rank, for its own rows.
 ///
 /// A full recomputation makes all but the two inputs of each projection again, 2 D h columns.
 class PredictingStage final : public StageModule {
@@ -61,33 +68,47 @@ private:
     /// What F leaves of one depth.
     struct Saved {
         DepthProjection::Saved projection;
-        Tensor x;  ///< (N, h): the layer's input
+        Tensor x;  ///< (N/t, h): the layer's input
         Activations layer;
     };
     /// What I leaves of one depth for W.
     struct ForWeight {
-        Tensor projection;  ///< (N, 2 h): DepthProjection::gradient_view()
-        Tensor dx;          ///< (N, h): gradient of the layer's input
+        Tensor projection;  ///< (N/t, 2 h): DepthProjection::gradient_view()
+        Tensor dx;          ///< (N/t, h): gradient of the layer's input
         Bytes layer;
     };
     /// What B and I use meanwhile.
     struct Gradients {
-        Tensor hidden;    ///< (N, h): gradient of h^k
-        Tensor embedded;  ///< (N, h): gradient of the embedded tokens i + k, in row i
+        Tensor hidden;    ///< (N/t, h): gradient of h^k
+        Tensor embedded;  ///< (N/t, h): gradient of the embedded tokens i + k, in row i
+        /// (N, h): this rank's part of the gradient of all embedded tokens; empty without a team.
+        Tensor all_embedded;
     };
 
     [[nodiscard]] TokenViews tokens(Views& views) const { return {views, tokens_, dtype_}; }
+    [[nodiscard]] bool has_team() const { return tokens_.own < tokens_.all; }
+    /// The pass of the exchanges of embedded tokens, with their scratch in the workspace.
+    [[nodiscard]] StagePass team_pass(Context& ctx, const Microbatch& microbatch,
+                                      Bytes workspace) const;
+    [[nodiscard]] Scratch team_scratch(Views& views) const;
     /// The memory of the stage's own layers goes to `main`.
     std::vector<Saved> saved_views(Activations all, Activations& main) const;
     std::vector<Saved> saved_views(Views& saved, Views& recomputed, Activations& main) const;
     std::vector<ForWeight> weight_views(Views& views, Bytes& main) const;
     Gradients gradient_views(Views& views) const;
-    /// Rows of `embedded` (N, h) by k tokens later; 0 where a sequence ends before.
+    /// Calls work(first, known, end) with the rank's rows of each sequence, counted among all N: of
+    /// those from `known` on the sequence does not have the token k later.
+    template <typename Work>
+    void each_sequence(const Microbatch& microbatch, int64_t k, const Work& work) const;
+    /// This rank's rows of `embedded` (N, h) by k tokens later; 0 where a sequence ends before.
     void take_later(Context& ctx, const Microbatch& microbatch, ConstTensor embedded, int64_t k,
                     Tensor out) const;
-    /// The reverse: adds the gradient of the rows of take_later() to that of `embedded`.
+    /// The reverse: adds the gradient of the rows of take_later() to that of `embedded` (N, h).
     void add_later(Context& ctx, const Microbatch& microbatch, ConstTensor gradient, int64_t k,
                    Tensor embedded) const;
+    /// F: the embedded tokens of all depths.
+    void take_embedded(Context& ctx, const Microbatch& microbatch, ConstTensor embedded,
+                       const std::vector<Saved>& saved, Bytes workspace) const;
     /// Backward of all depths, the last one first. with_weights: B, else I. Leaves the gradient of
     /// h^0 in `gradients.hidden`.
     void backward_depths(Context& ctx, const Microbatch& microbatch, ConstTensor dy,
@@ -99,7 +120,8 @@ private:
     std::vector<Depth> depths_;
     std::span<Parameter> parameters_;
     Recompute recompute_;
-    int64_t tokens_;  ///< N
+    TokenCounts tokens_;
+    int64_t first_row_;  ///< of this rank, among all
     int64_t hidden_size_;
     DType dtype_;
 };

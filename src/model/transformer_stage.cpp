@@ -151,12 +151,14 @@ TileLink* TransformerStage::link_to(Context& ctx, Axis axis, TeamPlace place) {
     return link;
 }
 
+TensorTeam TransformerStage::team(Context& ctx, const Microbatch& microbatch) const {
+    TileLink* const link = link_to(ctx, Axis::tensor, options_.tensor);
+    if (link == nullptr) return {};
+    return {.link = link, .tiles = &of(microbatch).tiles};
+}
+
 StagePass TransformerStage::begin_pass(Context& ctx, const Microbatch& microbatch,
                                        const OfLength& length) const {
-    TensorTeam team;
-    if (TileLink* const link = link_to(ctx, Axis::tensor, options_.tensor)) {
-        team = {.link = link, .tiles = &length.tiles};
-    }
     ContextTeam context;
     if (TileLink* const link = link_to(ctx, Axis::context, options_.context)) {
         context = {.link = link, .cut = &length.cut};
@@ -167,7 +169,7 @@ StagePass TransformerStage::begin_pass(Context& ctx, const Microbatch& microbatc
             .recompute = options_.recompute,
             .cached = {.keys_values = {},
                        .count = options_.cache != nullptr ? options_.cache->tokens() : 0},
-            .team = team,
+            .team = team(ctx, microbatch),
             .context = context,
             .experts = link_to(ctx, Axis::expert, options_.expert)};
 }

@@ -94,6 +94,9 @@ public:
         return lengths_[length].memory.bytes();
     }
     [[nodiscard]] std::span<Parameter> parameters() override { return parameters_; }
+    /// The tensor ranks that share the stage, as its passes over the microbatch meet them; `ctx`
+    /// must live as long as they do.
+    [[nodiscard]] TensorTeam team(Context& ctx, const Microbatch& microbatch) const;
     void forward(Context& ctx, const Microbatch& microbatch, ConstTensor x, Tensor y,
                  Activations activations, Bytes workspace) override;
     void recompute(Context& ctx, const Microbatch& microbatch, ConstTensor x,

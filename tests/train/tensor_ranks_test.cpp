@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Ranks that share stages (tensor parallelism): train to what one rank per stage trains to, within
 // rounding; to the same bits again; and the vocabulary layers to the bits of as many shards.
+#include "src/model/blocks/layer_options.hpp"
 #include "tests/support/schedule_cases.hpp"
 #include "tests/train/tensor_setup.hpp"
 #include "vocabpipe/mesh.hpp"
@@ -12,6 +13,7 @@
 #include <cmath>
 #include <cstring>
 #include <string>
+#include <utility>
 
 namespace vocabpipe::testing {
 namespace {
@@ -20,9 +22,10 @@ struct TensorCell {
     std::string schedule;
     VocabMode mode;
     Mesh mesh;
+    int depths = 0;  ///< of multi-token prediction
     friend void PrintTo(const TensorCell& c, std::ostream* out) {
         *out << c.schedule << " " << to_string(c.mode) << " p=" << c.mesh.pipeline
-             << " d=" << c.mesh.data << " t=" << c.mesh.tensor;
+             << " d=" << c.mesh.data << " t=" << c.mesh.tensor << " D=" << c.depths;
     }
 };
 
@@ -39,7 +42,25 @@ std::vector<TensorCell> tensor_cells() {
             all.push_back({"zb-h1", mode, mesh});
         }
     }
+    for (const VocabMode mode :
+         {VocabMode::none, VocabMode::one_barrier, VocabMode::two_barriers}) {
+        for (const char* schedule : {"1f1b", "zb-v", "dualpipe-v"}) {
+            all.push_back({schedule, mode, {.pipeline = 2, .tensor = 2}, 2});
+        }
+        all.push_back({"1f1b", mode, {.pipeline = 1, .tensor = 2}, 1});
+        all.push_back({"zb-h1", mode, {.pipeline = 1, .data = 2, .tensor = 2}, 2});
+        all.push_back({"zb-h1", mode, {.pipeline = 2, .tensor = 4}, 3});
+    }
     return all;
+}
+
+/// Sequences of 8 tokens, so many that the rows of ranks end within them. With three depths it is
+/// one, with 2 tokens on each of four ranks: the last depth looks over the next rank's rows.
+void predict_later_tokens(TrainingSetup& setup, int depths) {
+    if (depths == 0) return;
+    setup.config.mtp_num_layers = depths;
+    setup.config.seq_length = setup.config.max_position_embeddings = 8;
+    setup.sequences = depths < 3 ? 3 : 1;
 }
 
 class TensorRanks : public ::testing::TestWithParam<TensorCell> {};
@@ -47,6 +68,7 @@ class TensorRanks : public ::testing::TestWithParam<TensorCell> {};
 TEST_P(TensorRanks, TrainLikeOneRankPerStage) {
     const TensorCell& c = GetParam();
     TrainingSetup setup = tensor_setup(c.schedule, c.mode, c.mesh, "llama", DType::fp32, 3);
+    predict_later_tokens(setup, c.depths);
     const Training together = train_on_threads(setup);
     EXPECT_EQ(first_difference(together, train_on_threads(setup)), "");
     setup.tensor = 1;
@@ -56,25 +78,35 @@ TEST_P(TensorRanks, TrainLikeOneRankPerStage) {
         EXPECT_NEAR(together.grad_norms[step], alone.grad_norms[step],
                     1e-4 * alone.grad_norms[step])
             << step;
+        ASSERT_EQ(together.depth_losses[step].size(), static_cast<size_t>(c.depths));
+        for (size_t k = 0; k < alone.depth_losses[step].size(); ++k) {
+            EXPECT_NEAR(together.depth_losses[step][k], alone.depth_losses[step][k], 2e-5)
+                << step << " depth " << k + 1;
+        }
     }
     EXPECT_LT(largest_difference(alone.gradients, together.gradients), 2e-3);
 }
 
-INSTANTIATE_TEST_SUITE_P(Matrix, TensorRanks, ::testing::ValuesIn(tensor_cells()),
-                         [](const auto& info) {
-                             const TensorCell& c = info.param;
-                             return test_name(c.schedule + "_" + std::string(to_string(c.mode)) +
-                                              "_p" + std::to_string(c.mesh.pipeline) + "_d" +
-                                              std::to_string(c.mesh.data) + "_t" +
-                                              std::to_string(c.mesh.tensor));
-                         });
+INSTANTIATE_TEST_SUITE_P(
+    Matrix, TensorRanks, ::testing::ValuesIn(tensor_cells()), [](const auto& info) {
+        const TensorCell& c = info.param;
+        return test_name(c.schedule + "_" + std::string(to_string(c.mode)) + "_p" +
+                         std::to_string(c.mesh.pipeline) + "_d" + std::to_string(c.mesh.data) +
+                         "_t" + std::to_string(c.mesh.tensor) +
+                         (c.depths > 0 ? "_D" + std::to_string(c.depths) : ""));
+    });
 
 class TensorRanksOfFamilies : public ::testing::TestWithParam<std::string> {};
 
+/// With depths, too, in families that can have them.
 TEST_P(TensorRanksOfFamilies, TrainLikeOneRankPerStage) {
-    for (const DType dtype : {DType::fp32, DType::bf16}) {
+    for (const auto& [dtype, depths] :
+         {std::pair(DType::fp32, 0), {DType::bf16, 0}, {DType::fp32, 2}, {DType::bf16, 2}}) {
         TrainingSetup setup = tensor_setup("zb-h1", VocabMode::one_barrier,
                                            {.pipeline = 2, .tensor = 2}, GetParam(), dtype, 1);
+        if (depths > 0 && has_embedded_tokens(setup.config)) continue;
+        SCOPED_TRACE(::testing::Message() << "depths " << depths);
+        predict_later_tokens(setup, depths);
         const Training together = train_on_threads(setup);
         setup.tensor = 1;
         const Training alone = train_on_threads(setup);

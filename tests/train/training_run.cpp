@@ -49,6 +49,8 @@ Batch toy_batch(const TrainingSetup& setup, int step) {
                                static_cast<uint32_t>(step), setup.all_ignored ? 1 : 0);
     const auto length = static_cast<size_t>(setup.config.seq_length);
     for (size_t j = 0; j < batch.tokens.size(); ++j) {
+        batch.labels[j].resize(batch.tokens[j].size());
+        batch.loss_gradient[j].resize(batch.tokens[j].size());
         for (size_t n = 0; n < batch.tokens[j].size(); ++n) {
             if (n % length > 0) batch.tokens[j][n] = batch.labels[j][n - 1];
             if (setup.all_ignored) continue;
@@ -57,6 +59,7 @@ Batch toy_batch(const TrainingSetup& setup, int step) {
         }
         if (setup.all_ignored) std::fill(batch.tokens[j].begin(), batch.tokens[j].end(), 1);
     }
+    add_later_labels(setup.config, batch);
     if (setup.documents) cut_into_documents(batch, static_cast<uint32_t>(step));
     return batch;
 }
@@ -206,6 +209,7 @@ Training train_on_threads(const TrainingSetup& setup) {
         if (rank != 0) return;
         for (const StepResult& r : results) {
             result.losses.push_back(r.loss);
+            result.depth_losses.push_back(r.depth_losses);
             result.grad_norms.push_back(r.grad_norm);
             result.updated.push_back(r.updated);
             result.routers.push_back(r.routers);
@@ -233,6 +237,9 @@ std::string first_difference(const Training& expected, const Training& actual) {
     for (size_t i = 0; i < expected.losses.size(); ++i) {
         if (expected.losses[i] != actual.losses[i]) {
             return "loss of step " + std::to_string(i + 1);
+        }
+        if (expected.depth_losses[i] != actual.depth_losses[i]) {
+            return "losses of the depths of step " + std::to_string(i + 1);
         }
         if (expected.grad_norms[i] != actual.grad_norms[i]) {
             return "grad_norm of step " + std::to_string(i + 1);

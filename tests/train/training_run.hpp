@@ -66,6 +66,7 @@ struct TrainingSetup {
 
 struct Training {
     std::vector<double> losses, grad_norms;
+    std::vector<std::vector<double>> depth_losses;  ///< [step][depth]
     std::vector<bool> updated;
     std::vector<std::optional<RouterResult>> routers;
     /// By logical name, of every rank that has it.
