@@ -4,10 +4,12 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <type_traits>
 
 #include "kernels/host/operators.hpp"
 #include "kernels/reference/elements.hpp"
 #include "src/model/parameters.hpp"
+#include "src/model/predicting_stage.hpp"
 #include "src/model/rotary_tables.hpp"
 #include "src/model/transformer_stage.hpp"
 #include "tests/model/teams_of_threads.hpp"
@@ -23,7 +25,10 @@ std::vector<StageLayers> three_stages(const ModelConfig& config) {
              .count = 1,
              .embedding = config.learned_positions || config.embedding_scale != 1},
             {.first = 1, .count = 0},
-            {.first = 1, .count = config.num_layers - 1, .final_norm = true}};
+            {.first = 1,
+             .count = config.num_layers - 1,
+             .final_norm = true,
+             .depths = config.mtp_num_layers}};
 }
 
 /// Own rows of random (N, h).
@@ -108,14 +113,21 @@ public:
         std::span<Parameter> rest = parameters_.all;
         const std::vector<StageLayers> stages = three_stages(run.config);
         for (size_t s = 0; s < stages.size(); ++s) {
-            stages_.push_back(std::make_unique<TransformerStage>(
-                run.config,
-                StageOptions{.layers = stages[s],
-                             .sequences = run.sequences,
-                             .recompute = run.recompute,
-                             .tensor = {.rank = rank, .ranks = run.ranks},
-                             .tensor_pieces = run.pieces},
-                device_->operators(), rest.first(parameters_.counts[s]), &rotary_));
+            const StageOptions options{.layers = stages[s],
+                                       .sequences = run.sequences,
+                                       .recompute = run.recompute,
+                                       .tensor = {.rank = rank, .ranks = run.ranks},
+                                       .tensor_pieces = run.pieces};
+            const auto add = [&]<typename Stage>(std::type_identity<Stage>) {
+                stages_.push_back(std::make_unique<Stage>(run.config, options, device_->operators(),
+                                                          rest.first(parameters_.counts[s]),
+                                                          &rotary_));
+            };
+            if (stages[s].depths > 0) {
+                add(std::type_identity<PredictingStage>());
+            } else {
+                add(std::type_identity<TransformerStage>());
+            }
             rest = rest.subspan(parameters_.counts[s]);
         }
     }
@@ -131,7 +143,16 @@ public:
 
 private:
     [[nodiscard]] Tensor rows(const Poisoned& memory) const {
-        return {memory.bytes().data(), rows_, run_.config.hidden_size, run_.config.dtype};
+        const int64_t boundaries = std::ssize(memory.bytes()) / boundary_bytes_;
+        return {memory.bytes().data(), boundaries * rows_, run_.config.hidden_size,
+                run_.config.dtype};
+    }
+    /// Whether the stage has depths of multi-token prediction.
+    [[nodiscard]] bool predicts(size_t s) const {
+        return run_.config.mtp_num_layers > 0 && s + 1 == stages_.size();
+    }
+    [[nodiscard]] int64_t output_bytes(size_t s) const {
+        return boundary_bytes_ * (predicts(s) ? run_.config.predicted_tokens() : 1);
     }
     void keep(const Poisoned& boundary) {
         const Bytes bytes = boundary.bytes();
@@ -154,24 +175,32 @@ private:
         const auto input = [&](size_t s) { return rows(s == 0 ? x : kept[s - 1].y); };
         for (size_t s = 0; s < stages_.size(); ++s) {
             const StageBytes bytes = stages_[s]->bytes();
-            kept.push_back({.y = {*device_, boundary_bytes_},
+            kept.push_back({.y = {*device_, output_bytes(s)},
                             .saved = {*device_, bytes.saved},
                             .recomputed = {*device_, bytes.recomputed}});
-            forward(*stages_[s], microbatch, input(s), kept.back());
+            const Tensor embedded = predicts(s) ? rows(x) : Tensor();
+            forward(*stages_[s], microbatch, input(s), kept.back(), embedded);
             keep(kept.back().y);
         }
-        Poisoned dy(*device_, boundary_bytes_), dx(*device_, boundary_bytes_);
-        write(rows(dy), own_rows(run_, rank_, seed + 2));
+        Poisoned dy(*device_, output_bytes(stages_.size() - 1));
+        for (int64_t first = 0; first < rows(dy).rows; first += rows_) {
+            write(rows(dy).row_range(first, rows_),
+                  own_rows(run_, rank_, seed + 2 + static_cast<unsigned>(first / rows_)));
+        }
         for (size_t s = stages_.size(); s-- > 0;) {
-            backward(*stages_[s], microbatch, dy, input(s), kept[s], dx, j > 0);
+            Poisoned dx(*device_, boundary_bytes_), of_embedded(*device_, boundary_bytes_);
+            const Tensor embedded_gradient = predicts(s) ? rows(of_embedded) : Tensor();
+            backward(*stages_[s], microbatch, dy, input(s), kept[s], embedded_gradient, dx, j > 0);
+            if (predicts(s)) keep(of_embedded);
             keep(dx);
             std::swap(dy, dx);
-            dx.poison();
         }
     }
-    void forward(TransformerStage& stage, const Microbatch& microbatch, Tensor x, Kept& kept) {
+    void forward(StageModule& stage, const Microbatch& microbatch, Tensor x, Kept& kept,
+                 Tensor embedded) {
         Poisoned workspace(*device_, stage.bytes().forward_workspace);
-        const Activations of = activations(kept);
+        Activations of = activations(kept);
+        of.embedded = embedded;
         stage.forward(ctx_, microbatch, x, rows(kept.y), of, workspace.bytes());
         if (run_.recompute == Recompute::none) return;
         const std::vector<std::byte> made = kept.recomputed.copy();
@@ -180,10 +209,11 @@ private:
         stage.recompute(ctx_, microbatch, x, of, workspace.bytes());
         EXPECT_TRUE(kept.recomputed.copy() == made) << "recomputed";
     }
-    void backward(TransformerStage& stage, const Microbatch& microbatch, const Poisoned& dy,
-                  Tensor x, Kept& kept, const Poisoned& dx, bool accumulate) {
+    void backward(StageModule& stage, const Microbatch& microbatch, const Poisoned& dy, Tensor x,
+                  Kept& kept, Tensor embedded_gradient, const Poisoned& dx, bool accumulate) {
         const StageBytes bytes = stage.bytes();
-        const Activations of = activations(kept);
+        Activations of = activations(kept);
+        of.embedded_gradient = embedded_gradient;
         if (!run_.split) {
             const Poisoned workspace(*device_, bytes.backward_workspace);
             stage.backward(ctx_, microbatch, rows(dy), x, of, rows(dx), workspace.bytes(),
@@ -210,7 +240,7 @@ private:
     int64_t rows_;
     int64_t boundary_bytes_;
     Context ctx_;
-    std::vector<std::unique_ptr<TransformerStage>> stages_;
+    std::vector<std::unique_ptr<StageModule>> stages_;
     RankResults results_;
 };
 

@@ -29,7 +29,9 @@ struct TensorRun {
 
 /// What one rank makes.
 struct RankResults {
-    std::vector<std::byte> boundaries;          ///< y and dx of every stage and microbatch
+    /// y and dx of every stage and microbatch; with depths of multi-token prediction y of the last
+    /// stage by depth, and the gradient of the embedded tokens.
+    std::vector<std::byte> boundaries;
     std::vector<std::vector<float>> gradients;  ///< of the parameters of all stages, cut
     friend bool operator==(const RankResults&, const RankResults&) = default;
 };

@@ -43,6 +43,9 @@ std::vector<TensorCase> tensor_cases() {
     ModelConfig llama = for_four_ranks("llama");
     llama.qkv_bias = llama.attention_output_bias = llama.mlp_bias = true;
     cases.push_back({.name = "llama_biases_documents", .config = llama, .documents = true});
+    ModelConfig depths = for_four_ranks("llama");
+    depths.mtp_num_layers = 2;
+    cases.push_back({.name = "llama_two_depths", .config = depths});
     ModelConfig neox = for_four_ranks("gpt_neox");
     neox.parallel_residual = false;
     cases.push_back({.name = "gpt_neox_in_a_row_documents", .config = neox, .documents = true});
