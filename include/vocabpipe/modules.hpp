@@ -8,8 +8,10 @@
 #include "vocabpipe/tensor.hpp"
 #include "vocabpipe/tensor_shard.hpp"
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <numeric>
 #include <optional>
 #include <span>
 #include <string>
@@ -30,8 +32,8 @@ struct Microbatch {
     /// g (P N): d(total loss) / d(loss of the token): the label's weight / sum of all weights of
     /// the step, 0 where ignored.
     std::span<const float> loss_gradient;
-    /// Sum of g; set where g is not in the memory of the host. With context ranks it must be set:
-    /// the sum over the tokens of all of them.
+    /// Sum of g over the labels of the next token; set where g is not in the memory of the host.
+    /// With context ranks it must be set: the sum over the tokens of all of them.
     std::optional<double> loss_weight = {};
     /// (N): for every token the first token that it attends to, as an index into its whole
     /// sequence: where its document begins. Empty: 0 for all.
@@ -44,6 +46,13 @@ struct Microbatch {
     std::span<const float> columns;
     /// N, its tokens.
     [[nodiscard]] int64_t size() const { return sequences * seq_length; }
+    /// loss_weight, or that sum.
+    [[nodiscard]] double weight() const {
+        if (loss_weight) return *loss_weight;
+        const auto next =
+            loss_gradient.first(std::min(loss_gradient.size(), static_cast<size_t>(size())));
+        return std::accumulate(next.begin(), next.end(), 0.0);
+    }
 };
 
 /// A range of a tensor's elements in row-major order; of a matrix of several rows, whole rows.

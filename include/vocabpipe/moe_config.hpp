@@ -3,6 +3,7 @@
 
 #include "vocabpipe/router_options.hpp"
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -55,9 +56,11 @@ struct MoeConfig {
     /// [layer] Whether it has experts instead of an MLP; empty: all have.
     std::vector<bool> sparse = {};
 
-    /// Whether the layer, counted from 0, has experts.
+    /// Whether the layer, counted from 0, has experts. Those after the model's last one are of
+    /// depths of multi-token prediction, and like the last one.
     [[nodiscard]] bool in_layer(int layer) const {
-        return experts > 0 && (sparse.empty() || sparse[static_cast<size_t>(layer)]);
+        return experts > 0 &&
+               (sparse.empty() || sparse[std::min(static_cast<size_t>(layer), sparse.size() - 1)]);
     }
     /// Member by member.
     bool operator==(const MoeConfig&) const = default;

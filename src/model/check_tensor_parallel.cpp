@@ -30,7 +30,8 @@ void check_tensor_parallel(const ModelConfig& config, int ranks, int64_t tokens)
     divide(config.num_attention_heads, "--num-attention-heads");
     divide(config.kv_heads(), "--num-query-groups");
     const std::vector<int> routed = routed_layers(config);
-    if (std::cmp_less(routed.size(), config.num_layers) || config.num_layers == 0) {
+    if (std::cmp_less(routed.size(), config.num_layers + config.mtp_num_layers) ||
+        config.num_layers == 0) {
         divide(config.ffn_hidden_size, "--ffn-hidden-size");
     }
     if (!routed.empty() && config.moe.shared_expert && !config.moe.shared_gate) {

@@ -134,7 +134,9 @@ std::vector<ParameterBucket> rank_buckets(const ModelConfig& config,
 std::vector<int> routed_layers_of(const ModelConfig& config, const StageLayers& stage) {
     std::vector<int> layers = routed_layers(config);
     std::erase_if(layers, [&](int layer) {
-        return layer < stage.first || layer >= stage.first + stage.count;
+        const bool of_depth = layer >= config.num_layers;
+        return of_depth ? stage.depths == 0
+                        : layer < stage.first || layer >= stage.first + stage.count;
     });
     return layers;
 }

@@ -12,10 +12,11 @@
 
 namespace vocabpipe {
 
-/// Layers with experts, by their numbers in the model.
+/// Layers with experts, by their numbers in the model; those of depths of multi-token prediction
+/// come after the model's own.
 [[nodiscard]] inline std::vector<int> routed_layers(const ModelConfig& config) {
     std::vector<int> layers;
-    for (int layer = 0; layer < config.num_layers; ++layer) {
+    for (int layer = 0; layer < config.num_layers + config.mtp_num_layers; ++layer) {
         if (config.moe.in_layer(layer)) layers.push_back(layer);
     }
     return layers;

@@ -67,7 +67,7 @@ std::string tensor_refusal(const ModelConfig& config, int ranks) {
     if (refused(config.num_attention_heads)) return why(config.num_attention_heads, "heads");
     if (refused(config.kv_heads())) return why(config.kv_heads(), "key/value heads");
     const auto routed = static_cast<int>(routed_layers(config).size());
-    if (routed < config.num_layers && refused(config.ffn_hidden_size)) {
+    if (routed < config.num_layers + config.mtp_num_layers && refused(config.ffn_hidden_size)) {
         return why(config.ffn_hidden_size, "columns of the MLP");
     }
     const bool shared = routed > 0 && config.moe.shared_expert && !config.moe.shared_gate;

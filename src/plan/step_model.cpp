@@ -246,7 +246,7 @@ void set_stages(StepSizes& sizes, const PlanOptions& options, const ModelConfig&
         }
         if (stage == predicting) {
             blocks.insert(blocks.end(), static_cast<size_t>(depths), &depth->layer);
-            experts = experts || config.moe.in_layer(config.num_layers - 1);
+            experts = experts || config.moe.in_layer(config.num_layers);
         }
         const bool embeds = stage == 0 && has_embedded_tokens(config);
         const bool last = stage + 1 == stages;

@@ -2,7 +2,6 @@
 #include "src/runtime/device_batch.hpp"
 
 #include <cstring>
-#include <numeric>
 
 namespace vocabpipe {
 
@@ -27,9 +26,7 @@ std::span<const Microbatch> DeviceBatch::load(Device& device, std::span<const Mi
         at += values.size_bytes();
     };
     for (Microbatch& m : microbatches_) {
-        if (!m.loss_weight) {
-            m.loss_weight = std::accumulate(m.loss_gradient.begin(), m.loss_gradient.end(), 0.0);
-        }
+        m.loss_weight = m.weight();
         place(m.tokens);
         place(m.labels);
         place(m.loss_gradient);

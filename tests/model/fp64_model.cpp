@@ -88,10 +88,7 @@ public:
         std::vector<LayerTrace> layers;
         for (int l = 0; l < config_.num_layers; ++l) {
             x = layer_forward(l, x, layers);
-            loads_.push_back(layers.back().moe ? layers.back().moe->load() : Vector());
-            if (!layers.back().moe) continue;
-            router_loss_ += layers.back().moe->router_loss();
-            least_gap_ = std::min(least_gap_, layers.back().moe->least_gap());
+            add_router(layers.back());
         }
         const Rows final = norm(x, names_.final_norm);
         Rows all = final;
@@ -101,6 +98,7 @@ public:
             const Rows made = depth_forward(
                 k, embedded, rows_from(all, all.size() - x.size(), x.size()), depths, depth_layers);
             all.insert(all.end(), made.begin(), made.end());
+            add_router(depth_layers.back());
         }
         Rows d_all(all.size(), Vector(h, 0.0));
         const Vector loss = output(all, d_all);
@@ -238,6 +236,15 @@ private:
         return config_.pre_norms ? norm_gradient(dy, x, name) : dy;
     }
 
+    [[nodiscard]] double weight_of_next_tokens() const {
+        return std::accumulate(g_.begin(), g_.begin() + std::ssize(tokens_), 0.0);
+    }
+    void add_router(const LayerTrace& layer) {
+        loads_.push_back(layer.moe ? layer.moe->load() : Vector());
+        if (!layer.moe) return;
+        router_loss_ += layer.moe->router_loss();
+        least_gap_ = std::min(least_gap_, layer.moe->least_gap());
+    }
     /// What the MLP reads, before its norm.
     [[nodiscard]] const Rows& mlp_input(const LayerTrace& t) const {
         return config_.parallel_residual ? t.x : t.middle;
@@ -272,7 +279,7 @@ private:
                                          .correction_bias = config_.moe.correction_bias
                                                                 ? name + names_.correction_bias
                                                                 : ""},
-                          weights_, std::accumulate(g_.begin(), g_.end(), 0.0));
+                          weights_, weight_of_next_tokens());
             t.fc_proj = t.moe->forward(t.norm2);
             if (config_.moe.shared_expert && !config_.moe.shared_gate) {
                 t.fc = linear_of(t.norm2, name + names_.shared_expert + "gate_up_proj", false);

@@ -30,7 +30,8 @@ struct Fp64Step {
     double router_loss = 0;            ///< what the routers of experts add, of all microbatches
     Tensors gradients;
     double least_gap = INFINITY;  ///< Moe::least_gap() of all layers
-    /// [layer][expert]: tokens of all microbatches; empty for a layer without experts.
+    /// [layer][expert]: tokens of all microbatches; empty for a layer without experts. Layers of
+    /// depths come last.
     std::vector<std::vector<double>> loads;
 };
 [[nodiscard]] Fp64Step fp64_step(const ModelConfig& config, const Batch& batch,

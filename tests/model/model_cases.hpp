@@ -514,6 +514,30 @@ struct ModelCase {
              }(),
          .sequences = 2,
          .documents = true},
+        {.name = "Dots1Depths",
+         .config =
+             [] {
+                 ModelConfig config = small_family("dots1", 2, 6, 29, false);
+                 config.moe.experts = 6;
+                 config.moe.aux_loss = 0.2F;
+                 config.moe.z_loss = 0.02F;
+                 config.moe.sparse = {false, true};
+                 config.mtp_num_layers = 2;
+                 config.mtp_loss_scaling_factor = 0.7F;
+                 return config;
+             }(),
+         .sequences = 2,
+         .ignored = 0.1,
+         .uneven_g = true},
+        {.name = "Qwen2MoeDepthTied",
+         .config =
+             [] {
+                 ModelConfig config = small_family("qwen2_moe", 2, 6, 29, true);
+                 config.moe.aux_loss = 0.1F;
+                 config.mtp_num_layers = 1;
+                 return config;
+             }(),
+         .sequences = 2},
         {.name = "LlamaDocuments",
          .config = small_family("llama", 3, 9, 31, false),
          .sequences = 2,

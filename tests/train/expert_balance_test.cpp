@@ -6,6 +6,7 @@
 #include <cmath>
 #include <numeric>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tests/model/fp64_model.hpp"
@@ -39,8 +40,10 @@ std::string bias_name(int layer) {
     return "model.layers." + std::to_string(layer) + ".mlp.gate.e_score_correction_bias";
 }
 
+// Layer 4 is that of a depth of multi-token prediction.
 TEST(CorrectionBiasOfAStep, MovesByTheLoadsOfAllMicrobatchesAndReplicas) {
     TrainingSetup setup = frozen_model(dots());
+    setup.config.mtp_num_layers = 1;
     const Tensors weights = initial_weights(setup.config, setup.seed);
     for (const int replicas : {1, 2}) {
         setup.replicas = replicas;
@@ -51,7 +54,7 @@ TEST(CorrectionBiasOfAStep, MovesByTheLoadsOfAllMicrobatchesAndReplicas) {
             const Fp64Step step = fp64_step(setup.config, toy_batch(setup, 1), weights);
             ASSERT_GT(step.least_gap, 1e-5) << "roundings decide; take another seed";
             EXPECT_TRUE(step.loads[0].empty());
-            for (int layer = 1; layer < 4; ++layer) {
+            for (int layer = 1; layer < 5; ++layer) {
                 const auto [first, last] = after.correction_biases.equal_range(bias_name(layer));
                 EXPECT_EQ(std::distance(first, last), replicas);
                 const std::vector<double>& load = step.loads[static_cast<size_t>(layer)];
@@ -120,13 +123,15 @@ TEST(CorrectionBiasOfAStep, IsTheSameInEverySchedule) {
 }
 
 TEST(RouterMetrics, AreThoseOfTheFp64ModelOverLayersMicrobatchesAndReplicas) {
-    for (const char* const family : {"mixtral", "dots1", "qwen2_moe"}) {
+    for (const auto& [family, depths] :
+         {std::pair("mixtral", 0), {"dots1", 0}, {"qwen2_moe", 0}, {"mixtral", 2}, {"dots1", 1}}) {
         TrainingSetup setup = frozen_model(small_family(family, 4, 8, 37, false));
+        setup.config.mtp_num_layers = depths;
         setup.config.moe.sparse = {false, true, true, true};
         if (std::string(family) == "mixtral") setup.config.moe.sparse.clear();
         const Tensors weights = initial_weights(setup.config, setup.seed);
         Batch batch = toy_batch(setup, 1);
-        const auto layers = static_cast<double>(setup.config.moe.sparse.empty() ? 4 : 3);
+        const auto layers = (setup.config.moe.sparse.empty() ? 4.0 : 3.0) + depths;
         // All microbatches have the same weight, and the weights add up to 1.
         ModelConfig balance = setup.config, z = setup.config;
         balance.moe.aux_loss = z.moe.z_loss = 1;

@@ -26,10 +26,11 @@ struct ExpertCell {
     VocabMode mode;
     Mesh mesh;
     int expert_tensor = 1;
+    int depths = 0;  ///< of multi-token prediction
     friend void PrintTo(const ExpertCell& c, std::ostream* out) {
         *out << c.schedule << " " << to_string(c.mode) << " p=" << c.mesh.pipeline
              << " d=" << c.mesh.data << " t=" << c.mesh.tensor << " e=" << c.mesh.expert
-             << " x=" << c.expert_tensor;
+             << " x=" << c.expert_tensor << " D=" << c.depths;
     }
 };
 
@@ -55,6 +56,11 @@ std::vector<ExpertCell> expert_cells() {
         all.push_back({"1f1b", VocabMode::two_barriers, mesh, x});
         all.push_back({"zb-h1", VocabMode::none, mesh, x});
     }
+    for (const char* schedule : {"1f1b", "zb-v", "dualpipe-v"}) {
+        all.push_back({schedule, VocabMode::one_barrier, {2, 2, 1, 2}, 1, 2});
+        all.push_back({schedule, VocabMode::two_barriers, {2, 1, 2, 2}, 1, 1});
+    }
+    all.push_back({"zb-h1", VocabMode::none, {1, 2, 2, 4}, 2, 2});
     return all;
 }
 
@@ -62,8 +68,9 @@ class ExpertRanks : public ::testing::TestWithParam<ExpertCell> {};
 
 TEST_P(ExpertRanks, TrainLikeReplicasWithAllExperts) {
     const ExpertCell& c = GetParam();
-    const TrainingSetup setup =
+    TrainingSetup setup =
         expert_setup(c.schedule, c.mode, c.mesh, "mixtral", DType::fp32, 3, c.expert_tensor);
+    setup.config.mtp_num_layers = c.depths;
     const Training together = train_on_threads(setup);
     EXPECT_EQ(first_difference(together, train_on_threads(setup)), "");
     const Training alone = train_on_threads(without_teams(setup));
@@ -77,7 +84,8 @@ INSTANTIATE_TEST_SUITE_P(
         return test_name(c.schedule + "_" + std::string(to_string(c.mode)) + "_p" +
                          std::to_string(c.mesh.pipeline) + "_d" + std::to_string(c.mesh.data) +
                          "_t" + std::to_string(c.mesh.tensor) + "_e" +
-                         std::to_string(c.mesh.expert) + "_x" + std::to_string(c.expert_tensor));
+                         std::to_string(c.mesh.expert) + "_x" + std::to_string(c.expert_tensor) +
+                         (c.depths > 0 ? "_D" + std::to_string(c.depths) : ""));
     });
 
 class ExpertRanksOfFamilies : public ::testing::TestWithParam<std::string> {};
@@ -108,6 +116,24 @@ TEST_P(ExpertRanksOfFamilies, TrainLikeReplicasWithAllExperts) {
             }
             EXPECT_LT(largest_difference(alone.gradients, together.gradients), wide ? 1e-4 : 0.2);
         }
+    }
+}
+
+// The layer of a depth has experts, a router and a correction bias like the model's last one.
+TEST_P(ExpertRanksOfFamilies, TrainDepthsLikeReplicasWithAllExperts) {
+    for (const Mesh& mesh :
+         that_share(expert_model(GetParam(), 3, DType::fp32), {{2, 2, 1, 2}, {1, 1, 2, 2}})) {
+        SCOPED_TRACE(::testing::Message() << "t = " << mesh.tensor);
+        TrainingSetup setup =
+            expert_setup("zb-h1", VocabMode::one_barrier, mesh, GetParam(), DType::fp32, 1);
+        setup.config.mtp_num_layers = 2;
+        const Training together = train_on_threads(setup);
+        const Training alone = train_on_threads(without_teams(setup));
+        expect_follows(together, alone, 2e-5);
+        for (const auto& [name, bias] : together.correction_biases) {
+            EXPECT_EQ(bias, alone.correction_biases.find(name)->second) << name;
+        }
+        EXPECT_LT(largest_difference(alone.gradients, together.gradients), 1e-4);
     }
 }
 
@@ -174,6 +200,7 @@ TEST(ExpertRanks, ShareExpertsAmongContextRanks) {
 TEST(ExpertRanks, HaveTheSameBitsWithRecomputation) {
     TrainingSetup setup =
         expert_setup("1f1b", VocabMode::one_barrier, {2, 2, 1, 2}, "qwen2_moe", DType::bf16, 2, 2);
+    setup.config.mtp_num_layers = 1;
     const Training kept = train_on_threads(setup);
     for (const Recompute recompute : {Recompute::selective, Recompute::full}) {
         setup.recompute = recompute;

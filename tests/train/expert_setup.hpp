@@ -55,6 +55,10 @@ inline void expect_follows(const Training& together, const Training& alone, doub
         SCOPED_TRACE(step);
         EXPECT_NEAR(together.losses[step], alone.losses[step], tolerance);
         EXPECT_NEAR(together.grad_norms[step] / alone.grad_norms[step], 1, 5 * tolerance);
+        ASSERT_EQ(together.depth_losses[step].size(), alone.depth_losses[step].size());
+        for (size_t k = 0; k < alone.depth_losses[step].size(); ++k) {
+            EXPECT_NEAR(together.depth_losses[step][k], alone.depth_losses[step][k], tolerance);
+        }
         ASSERT_TRUE(together.routers[step] && alone.routers[step]);
         EXPECT_NEAR(together.routers[step]->aux_loss, alone.routers[step]->aux_loss, tolerance);
         EXPECT_NEAR(together.routers[step]->z_loss, alone.routers[step]->z_loss, tolerance);

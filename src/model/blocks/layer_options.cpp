@@ -185,7 +185,7 @@ FeedForwardOptions feed_forward_options(const ModelConfig& config, int layer,
                                .moe = {},
                                .gated_shared_expert = {},
                                .shared_expert = {}};
-    if (!config.moe.in_layer(std::min(layer, config.num_layers - 1))) return options;
+    if (!config.moe.in_layer(layer)) return options;
     options.moe = moe_options(config, layer, teams);
     if (config.moe.shared_expert && config.moe.shared_gate) {
         options.gated_shared_expert = gated_shared_expert_options(config, layer);

@@ -89,7 +89,9 @@ ModelWeights::ModelWeights(const TensorFolder& folder, const ModelConfig& config
         for (const StoredTensor& t : adapters->header().tensors) adapters_[t.name] = {adapters, &t};
     }
     add_newer_output();
-    for (int layer = 0; layer < config.num_layers; ++layer) add_stacked_experts(layer);
+    for (int layer = 0; layer < config.num_layers + config.mtp_num_layers; ++layer) {
+        add_stacked_experts(layer);
+    }
     if (config.tied) add_tied_output();
     std::set<const StoredTensor*> used = used_otherwise_;
     for (const StoredTensor& t : model_file_tensors(config)) {

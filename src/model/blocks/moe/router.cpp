@@ -5,20 +5,8 @@
 #include "src/model/views.hpp"
 
 #include <algorithm>
-#include <numeric>
 
 namespace vocabpipe {
-
-namespace {
-
-/// G: the weight of the microbatch's tokens, of all context ranks, in the loss of the step.
-double loss_weight(const StagePass& pass) {
-    const std::span<const float> g = pass.microbatch.loss_gradient;
-    if (pass.microbatch.loss_weight) return *pass.microbatch.loss_weight;
-    return std::accumulate(g.begin(), g.end(), 0.0);
-}
-
-}  // namespace
 
 Router::Router(const RouterBlockOptions& options, ParameterSource& parameters)
     : options_(options),
@@ -76,7 +64,7 @@ kernels::RouterLossScales Router::loss_scales(const StagePass& pass) const {
     if (options_.aux_loss == 0 && options_.z_loss == 0) return {};
     const int context = pass.context ? pass.context.cut->ranks() : 1;
     const auto tokens = static_cast<double>(pass.microbatch.size() * context);
-    const double of_token = loss_weight(pass) / tokens;
+    const double of_token = pass.microbatch.weight() / tokens;
     const auto experts = static_cast<double>(options_.experts);
     const auto k = static_cast<double>(options_.routing.top_k);
     return {.balance = static_cast<float>(options_.aux_loss * of_token * experts / (k * tokens)),
