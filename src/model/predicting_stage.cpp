@@ -56,9 +56,7 @@ PredictingStage::PredictingStage(const ModelConfig& config, const StageOptions& 
       recompute_(options.recompute),
       tokens_{.own = options.sequences * config.seq_length / options.tensor.ranks,
               .all = options.sequences * config.seq_length},
-      first_row_(tokens_.own * options.tensor.rank),
-      hidden_size_(config.hidden_size),
-      dtype_(config.dtype) {
+      first_row_(tokens_.own * options.tensor.rank) {
     Taken rest(parameters);
     rest.take(main_.parameters().size());
     for (int depth = 0; depth < options.layers.depths; ++depth) {
@@ -72,109 +70,14 @@ PredictingStage::PredictingStage(const ModelConfig& config, const StageOptions& 
             config, of_layer, operators,
             rest.take(stage_parameters(config, of_layer.layers).size()), rotary);
     }
-}
-
-// --- memory --------------------------------------------------------------------------------------
-
-StageBytes PredictingStage::bytes() const {
-    StageBytes bytes = main_.bytes();
-    StageBytes largest = bytes;  // workspaces are used in turn
-    for (const Depth& depth : depths_) {
-        const StageBytes own = depth.layer->bytes();
-        largest.forward_workspace = std::max(largest.forward_workspace, own.forward_workspace);
-        largest.backward_workspace = std::max(largest.backward_workspace, own.backward_workspace);
-        largest.input_gradient_workspace =
-            std::max(largest.input_gradient_workspace, own.input_gradient_workspace);
-        largest.weight_gradient_workspace =
-            std::max(largest.weight_gradient_workspace, own.weight_gradient_workspace);
-    }
-    Views saved, recomputed, for_weight, gradients;
-    Activations main;
-    Bytes main_for_weight;
-    static_cast<void>(saved_views(saved, recomputed, main));
-    static_cast<void>(weight_views(for_weight, main_for_weight));
-    static_cast<void>(gradient_views(gradients));
-    bytes.saved = saved.used();
-    bytes.recomputed = recomputed.used();
-    bytes.for_weight = for_weight.used();
-    // Exchanges of embedded tokens and layers use workspaces in turn.
-    Views of_team;
-    static_cast<void>(team_scratch(of_team));
-    const auto with_exchange = [&](int64_t of_layers) {
-        return std::max(of_layers, of_team.used());
-    };
-    bytes.forward_workspace = with_exchange(largest.forward_workspace);
-    // B keeps of I what one depth leaves for W.
-    Views of_depth;
-    TokenViews own = tokens(of_depth);
-    static_cast<void>(depths_.front().projection.gradient_view(own));
-    static_cast<void>(own.take(hidden_size_));
-    bytes.backward_workspace =
-        gradients.used() + of_depth.used() + with_exchange(largest.backward_workspace);
-    bytes.input_gradient_workspace =
-        gradients.used() + with_exchange(largest.input_gradient_workspace);
-    bytes.weight_gradient_workspace = largest.weight_gradient_workspace;
-    return bytes;
-}
-
-std::vector<PredictingStage::Saved> PredictingStage::saved_views(Activations all,
-                                                                 Activations& main) const {
-    Views saved(all.saved);
-    Views recomputed(all.recomputed);
-    return saved_views(saved, recomputed, main);
-}
-
-std::vector<PredictingStage::Saved> PredictingStage::saved_views(Views& saved, Views& recomputed,
-                                                                 Activations& main) const {
-    const auto take = [&](const StageBytes& bytes) {
-        return Activations{.saved = saved.take_bytes(bytes.saved),
-                           .recomputed = recomputed.take_bytes(bytes.recomputed)};
-    };
-    main = take(main_.bytes());
-    std::vector<Saved> views;
-    TokenViews kept = tokens(saved);
-    TokenViews again = tokens(recomputed);
-    TokenViews& cheap = recompute_ == Recompute::none ? kept : again;
-    TokenViews& costly = recompute_ == Recompute::full ? again : kept;
-    for (const Depth& depth : depths_) {
-        Saved& of = views.emplace_back();
-        of.projection = depth.projection.saved_views(kept, cheap);
-        of.x = costly.take(hidden_size_);
-        of.layer = take(depth.layer->bytes());
-    }
-    return views;
-}
-
-std::vector<PredictingStage::ForWeight> PredictingStage::weight_views(Views& views,
-                                                                      Bytes& main) const {
-    main = views.take_bytes(main_.bytes().for_weight);
-    std::vector<ForWeight> left;
-    TokenViews own = tokens(views);
-    for (const Depth& depth : depths_) {
-        ForWeight& of = left.emplace_back();
-        of.projection = depth.projection.gradient_view(own);
-        of.dx = own.take(hidden_size_);
-        of.layer = views.take_bytes(depth.layer->bytes().for_weight);
-    }
-    return left;
-}
-
-PredictingStage::Gradients PredictingStage::gradient_views(Views& views) const {
-    TokenViews own = tokens(views);
-    Gradients gradients;
-    gradients.hidden = own.take(hidden_size_);
-    gradients.embedded = own.take(hidden_size_);
-    if (has_team()) gradients.all_embedded = own.all().take(hidden_size_);
-    return gradients;
-}
-
-Scratch PredictingStage::team_scratch(Views& views) const {
-    if (!has_team()) return {};
-    TokenViews all = tokens(views).all();
-    return {.rows = {},
-            .workspace = {},
-            .gathered = all.take(hidden_size_),
-            .received = all.take(hidden_size_)};
+    memory_.emplace(DepthMemoryOptions{.depths = options.layers.depths,
+                                       .hidden_size = config.hidden_size,
+                                       .tokens = tokens_,
+                                       .dtype = config.dtype,
+                                       .recompute = recompute_,
+                                       .main = main_.bytes(),
+                                       .layer = depths_.front().layer->bytes()},
+                    depths_.front().projection);
 }
 
 // --- embedded tokens -----------------------------------------------------------------------------
@@ -184,7 +87,7 @@ StagePass PredictingStage::team_pass(Context& ctx, const Microbatch& microbatch,
     Views views(workspace);
     return {.ctx = ctx,
             .microbatch = microbatch,
-            .scratch = team_scratch(views),
+            .scratch = memory_->team_scratch(views),
             .team = main_.team(ctx, microbatch)};
 }
 
@@ -242,7 +145,7 @@ void PredictingStage::forward(Context& ctx, const Microbatch& microbatch, ConstT
         return;
     }
     Activations main;
-    const std::vector<Saved> saved = saved_views(activations, main);
+    const std::vector<Saved> saved = memory_->saved_views(activations, main);
     main_.forward(ctx, microbatch, x, y.row_range(0, x.rows), main, workspace);
     take_embedded(ctx, microbatch, activations.embedded, saved, workspace);
     const StagePass pass{.ctx = ctx, .microbatch = microbatch};
@@ -260,7 +163,7 @@ void PredictingStage::forward(Context& ctx, const Microbatch& microbatch, ConstT
 void PredictingStage::recompute(Context& ctx, const Microbatch& microbatch, ConstTensor x,
                                 Activations activations, Bytes workspace) {
     Activations main;
-    const std::vector<Saved> saved = saved_views(activations, main);
+    const std::vector<Saved> saved = memory_->saved_views(activations, main);
     main_.recompute(ctx, microbatch, x, main, workspace);
     if (recompute_ == Recompute::none) return;
     const StagePass pass{.ctx = ctx, .microbatch = microbatch};
@@ -283,7 +186,7 @@ void PredictingStage::backward_depths(Context& ctx, const Microbatch& microbatch
     const kernels::Operators& op = ctx.operators();
     const StagePass pass{.ctx = ctx, .microbatch = microbatch, .weight_gradients = weights};
     const int64_t rows = tokens_.own;
-    const Tensor all = has_team() ? gradients.all_embedded : embedded_gradient;
+    const Tensor all = gradients.all_embedded ? gradients.all_embedded : embedded_gradient;
     if (embedded_gradient) op.set_zero(ctx, bytes_of<std::byte>(all));
     op.convert(ctx, dy.row_range(std::ssize(depths_) * rows, rows), gradients.hidden);
     for (size_t i = depths_.size(); i-- > 0;) {
@@ -307,7 +210,7 @@ void PredictingStage::backward_depths(Context& ctx, const Microbatch& microbatch
         }
         ctx.poll();
     }
-    if (!embedded_gradient || !has_team()) return;
+    if (!embedded_gradient || !gradients.all_embedded) return;
     sum_rows(
         team_pass(ctx, microbatch, workspace), "the embedded tokens",
         [&](RowRange of, Tensor partial) { op.convert(ctx, rows_of(all, of), partial); }, {},
@@ -318,13 +221,10 @@ void PredictingStage::backward(Context& ctx, const Microbatch& microbatch, Const
                                ConstTensor x, Activations activations, Tensor dx, Bytes workspace,
                                bool accumulate) {
     Activations main;
-    const std::vector<Saved> saved = saved_views(activations, main);
+    const std::vector<Saved> saved = memory_->saved_views(activations, main);
     Views views(workspace);
-    const Gradients gradients = gradient_views(views);
-    TokenViews own = tokens(views);
-    ForWeight shared;
-    shared.projection = depths_.front().projection.gradient_view(own);
-    shared.dx = own.take(hidden_size_);
+    const Gradients gradients = memory_->gradient_views(views);
+    const ForWeight shared = memory_->backward_view(views);
     const Bytes rest = workspace.subspan(static_cast<size_t>(views.used()));
     backward_depths(ctx, microbatch, dy, saved, std::vector<ForWeight>(depths_.size(), shared),
                     gradients, activations.embedded_gradient, rest,
@@ -336,12 +236,12 @@ void PredictingStage::backward_input(Context& ctx, const Microbatch& microbatch,
                                      ConstTensor x, Activations activations, Tensor dx,
                                      Bytes for_weight, Bytes workspace) {
     Activations main;
-    const std::vector<Saved> saved = saved_views(activations, main);
+    const std::vector<Saved> saved = memory_->saved_views(activations, main);
     Views weight_memory(for_weight);
     Bytes main_for_weight;
-    const std::vector<ForWeight> left = weight_views(weight_memory, main_for_weight);
+    const std::vector<ForWeight> left = memory_->weight_views(weight_memory, main_for_weight);
     Views views(workspace);
-    const Gradients gradients = gradient_views(views);
+    const Gradients gradients = memory_->gradient_views(views);
     const Bytes rest = workspace.subspan(static_cast<size_t>(views.used()));
     backward_depths(ctx, microbatch, dy, saved, left, gradients, activations.embedded_gradient,
                     rest, {});
@@ -352,10 +252,10 @@ void PredictingStage::backward_weight(Context& ctx, const Microbatch& microbatch
                                       Activations activations, Bytes for_weight, Bytes workspace,
                                       bool accumulate) {
     Activations main;
-    const std::vector<Saved> saved = saved_views(activations, main);
+    const std::vector<Saved> saved = memory_->saved_views(activations, main);
     Views weight_memory(for_weight);
     Bytes main_for_weight;
-    const std::vector<ForWeight> left = weight_views(weight_memory, main_for_weight);
+    const std::vector<ForWeight> left = memory_->weight_views(weight_memory, main_for_weight);
     const StagePass pass{
         .ctx = ctx, .microbatch = microbatch, .weight_gradients = {.accumulate = accumulate}};
     for (size_t i = depths_.size(); i-- > 0;) {

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "src/model/blocks/depth_memory.hpp"
 #include "src/model/blocks/depth_projection.hpp"
 #include "src/model/blocks/stage_pass.hpp"
 #include "src/model/blocks/token_views.hpp"
 #include "src/model/rotary_tables.hpp"
 #include "src/model/transformer_stage.hpp"
-#include "src/model/views.hpp"
 #include "vocabpipe/model_config.hpp"
 #include "vocabpipe/modules.hpp"
 #include "vocabpipe/operators.hpp"
@@ -15,6 +15,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -44,7 +45,7 @@ public:
                     const kernels::Operators& operators, std::span<Parameter> parameters,
                     const RotaryTables* rotary);
 
-    [[nodiscard]] StageBytes bytes() const override;
+    [[nodiscard]] StageBytes bytes() const override { return memory_->bytes(); }
     [[nodiscard]] std::span<Parameter> parameters() override { return parameters_; }
     /// Without embedded tokens (evaluation) y has the N rows of h^0.
     void forward(Context& ctx, const Microbatch& microbatch, ConstTensor x, Tensor y,
@@ -65,37 +66,13 @@ private:
         DepthProjection projection;
         std::unique_ptr<TransformerStage> layer;  ///< and its norm
     };
-    /// What F leaves of one depth.
-    struct Saved {
-        DepthProjection::Saved projection;
-        Tensor x;  ///< (N/t, h): the layer's input
-        Activations layer;
-    };
-    /// What I leaves of one depth for W.
-    struct ForWeight {
-        Tensor projection;  ///< (N/t, 2 h): DepthProjection::gradient_view()
-        Tensor dx;          ///< (N/t, h): gradient of the layer's input
-        Bytes layer;
-    };
-    /// What B and I use meanwhile.
-    struct Gradients {
-        Tensor hidden;    ///< (N/t, h): gradient of h^k
-        Tensor embedded;  ///< (N/t, h): gradient of the embedded tokens i + k, in row i
-        /// (N, h): this rank's part of the gradient of all embedded tokens; empty without a team.
-        Tensor all_embedded;
-    };
+    using Saved = DepthMemory::Saved;
+    using ForWeight = DepthMemory::ForWeight;
+    using Gradients = DepthMemory::Gradients;
 
-    [[nodiscard]] TokenViews tokens(Views& views) const { return {views, tokens_, dtype_}; }
-    [[nodiscard]] bool has_team() const { return tokens_.own < tokens_.all; }
     /// The pass of the exchanges of embedded tokens, with their scratch in the workspace.
     [[nodiscard]] StagePass team_pass(Context& ctx, const Microbatch& microbatch,
                                       Bytes workspace) const;
-    [[nodiscard]] Scratch team_scratch(Views& views) const;
-    /// The memory of the stage's own layers goes to `main`.
-    std::vector<Saved> saved_views(Activations all, Activations& main) const;
-    std::vector<Saved> saved_views(Views& saved, Views& recomputed, Activations& main) const;
-    std::vector<ForWeight> weight_views(Views& views, Bytes& main) const;
-    Gradients gradient_views(Views& views) const;
     /// Calls work(first, known, end) with the rank's rows of each sequence, counted among all N: of
     /// those from `known` on the sequence does not have the token k later.
     template <typename Work>
@@ -109,8 +86,8 @@ private:
     /// F: the embedded tokens of all depths.
     void take_embedded(Context& ctx, const Microbatch& microbatch, ConstTensor embedded,
                        const std::vector<Saved>& saved, Bytes workspace) const;
-    /// Backward of all depths, the last one first. with_weights: B, else I. Leaves the gradient of
-    /// h^0 in `gradients.hidden`.
+    /// Backward of all depths, the last one first; weights.with_input: B, else I. Leaves the
+    /// gradient of h^0 in `gradients.hidden`.
     void backward_depths(Context& ctx, const Microbatch& microbatch, ConstTensor dy,
                          const std::vector<Saved>& saved, const std::vector<ForWeight>& left,
                          const Gradients& gradients, Tensor embedded_gradient, Bytes workspace,
@@ -122,8 +99,7 @@ private:
     Recompute recompute_;
     TokenCounts tokens_;
     int64_t first_row_;  ///< of this rank, among all
-    int64_t hidden_size_;
-    DType dtype_;
+    std::optional<DepthMemory> memory_;
 };
 
 }  // namespace vocabpipe

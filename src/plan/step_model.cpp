@@ -5,6 +5,7 @@
 
 #include "schedules/placement.hpp"
 #include "src/model/blocks/counted_depth.hpp"
+#include "src/model/blocks/depth_memory.hpp"
 #include "src/model/blocks/model_layers.hpp"
 #include "src/model/blocks/stage_memory.hpp"
 #include "src/model/rotary_tables.hpp"
@@ -216,9 +217,6 @@ void use_pass_times(StepCosts& costs, const PlannedPassTimes& times) {
     }
 }
 
-/// Tensors of h columns that a depth keeps besides its layer's (DepthProjection::Saved).
-constexpr int64_t kDepthTensors = 4;
-
 /// Sets what each stage needs, and whether it has experts.
 void set_stages(StepSizes& sizes, const PlanOptions& options, const ModelConfig& config,
                 const ModelLayers& layers, const Candidate& candidate) {
@@ -227,54 +225,56 @@ void set_stages(StepSizes& sizes, const PlanOptions& options, const ModelConfig&
     operators.attention_workspace_bytes = [](kernels::AttentionShape, DType, int) {
         return int64_t{0};
     };
+    const ScratchFor use{.operators = operators,
+                         .sequences = candidate.micro_batch_size,
+                         .seq_length = config.seq_length / candidate.mesh.context,
+                         .dtype = config.dtype,
+                         .context = candidate.mesh.context,
+                         .tensor = candidate.mesh.tensor};
+    const auto bytes_of = [&](const std::vector<const DecoderLayer*>& blocks, const Norm* norm,
+                              bool embeds) {
+        StageBytes bytes = StageMemory({.hidden_size = config.hidden_size,
+                                        .embeds = embeds,
+                                        .recompute = candidate.recompute,
+                                        .expert = candidate.mesh.expert},
+                                       blocks, norm, use)
+                               .bytes();
+        add_trainer_bytes(bytes, options.trainer, candidate, config, blocks);
+        return bytes;
+    };
     HeldParameters none;
     const Norm final_norm(final_norm_options(config), none);
     // Most stages are alike.
     std::map<std::tuple<std::vector<const DecoderLayer*>, bool, bool>, StageBytes> known;
     const int stages = static_cast<int>(candidate.layers_per_stage.size());
-    const int predicting = mtp_stage(options, candidate), depths = config.mtp_num_layers;
-    const std::optional<CountedDepth> depth =
-        depths > 0 ? std::optional<CountedDepth>(std::in_place, config, teams_of(candidate))
-                   : std::nullopt;
+    const int predicting = config.mtp_num_layers > 0 ? mtp_stage(options, candidate) : -1;
     for (int stage = 0, layer = 0; stage < stages; ++stage) {
         const int end = layer + candidate.layers_per_stage[static_cast<size_t>(stage)];
         std::vector<const DecoderLayer*> blocks;
-        bool experts = false;
+        bool experts = stage == predicting && config.moe.in_layer(config.num_layers);
         for (; layer < end; ++layer) {
             blocks.push_back(&layers[layer].block);
             experts = experts || config.moe.in_layer(layer);
         }
-        if (stage == predicting) {
-            blocks.insert(blocks.end(), static_cast<size_t>(depths), &depth->layer);
-            experts = experts || config.moe.in_layer(config.num_layers);
-        }
         const bool embeds = stage == 0 && has_embedded_tokens(config);
         const bool last = stage + 1 == stages;
-        const std::vector<const DecoderLayer*> stage_blocks = blocks;
-        const auto [found, added] = known.try_emplace({std::move(blocks), embeds, last});
-        if (added) {
-            found->second = StageMemory({.hidden_size = config.hidden_size,
-                                         .embeds = embeds,
-                                         .recompute = candidate.recompute,
-                                         .expert = candidate.mesh.expert},
-                                        stage_blocks, last ? &final_norm : nullptr,
-                                        {.operators = operators,
-                                         .sequences = candidate.micro_batch_size,
-                                         .seq_length = config.seq_length / candidate.mesh.context,
-                                         .dtype = config.dtype,
-                                         .context = candidate.mesh.context,
-                                         .tensor = candidate.mesh.tensor})
-                                .bytes();
-            add_trainer_bytes(found->second, options.trainer, candidate, config, stage_blocks);
-        }
-        StageBytes bytes = found->second;
-        if (stage == predicting) {
-            bytes.saved += depths * kDepthTensors * sizes.boundary_rows() * config.hidden_size *
-                           size_of(config.dtype);
-        }
-        sizes.stages.push_back(bytes);
+        const auto [found, added] = known.try_emplace({blocks, embeds, last});
+        if (added) found->second = bytes_of(blocks, last ? &final_norm : nullptr, embeds);
+        sizes.stages.push_back(found->second);
         sizes.has_experts.push_back(experts);
     }
+    if (predicting < 0) return;
+    StageBytes& main = sizes.stages[static_cast<size_t>(predicting)];
+    const CountedDepth depth(config, teams_of(candidate));
+    main = DepthMemory({.depths = config.mtp_num_layers,
+                        .hidden_size = config.hidden_size,
+                        .tokens = {.own = sizes.boundary_rows(), .all = sizes.tokens},
+                        .dtype = config.dtype,
+                        .recompute = candidate.recompute,
+                        .main = main,
+                        .layer = bytes_of({&depth.layer}, &depth.final_norm, false)},
+                       depth.projection)
+               .bytes();
 }
 
 StepSizes sizes_of(const PlanOptions& options, const ModelConfig& config, const ModelLayers& layers,

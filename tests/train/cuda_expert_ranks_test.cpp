@@ -24,8 +24,8 @@ void take_pieces(TrainingSetup& setup) {
     setup.expert_pieces = {.dispatch = 2, .combine = 2};
 }
 
-/// Every schedule with modes, transports, pieces, recomputation and whole or cut experts in turn;
-/// and every mesh.
+/// Every schedule with modes, transports, pieces, recomputation, whole or cut experts and depths in
+/// turn; and every mesh.
 std::vector<CudaTeamCell> cuda_expert_cells() {
     CudaTeamCells all;
     size_t turn = 0;
@@ -38,7 +38,8 @@ std::vector<CudaTeamCell> cuda_expert_cells() {
                      .transport = kTransports.at(turn % 2),
                      .pieces = turn % 4 == 1 ? 2 : 1,
                      .recompute = kRecomputes.at(turn % 3),
-                     .expert_tensor = turn / 2 % 2 == 0 ? 1 : 2});
+                     .expert_tensor = turn / 2 % 2 == 0 ? 1 : 2,
+                     .depths = turn % 4 == 2 ? 1 : 0});
         }
         ++turn;
     }
@@ -75,6 +76,7 @@ TEST_P(CudaExpertRanks, HaveTheBitsOfATeamThatBlocksAndFollowTheHost) {
     TrainingSetup setup =
         expert_setup(c.schedule, c.mode, c.mesh, "mixtral", DType::fp32, 2, c.expert_tensor);
     setup.recompute = c.recompute;
+    setup.config.mtp_num_layers = c.depths;
     if (c.pieces > 1) take_pieces(setup);
     const Training blocking = train_blocking(setup);
 #ifdef VOCABPIPE_ON_STAND_IN

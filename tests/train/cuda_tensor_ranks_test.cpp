@@ -42,6 +42,18 @@ std::vector<CudaTeamCell> cuda_tensor_cells() {
         }
         ++turn;
     }
+    for (const char* schedule : {"1f1b", "zb-v", "dualpipe-v"}) {
+        for (const CudaTransport transport : kTransports) {
+            all.add({.schedule = schedule,
+                     .mode = kShardedModes.at(turn % kShardedModes.size()),
+                     .mesh = {.pipeline = 2, .tensor = 2},
+                     .transport = transport,
+                     .pieces = turn % 3 == 0 ? 4 : 1,
+                     .recompute = kRecomputes.at(turn % 3),
+                     .depths = 2});
+            ++turn;
+        }
+    }
     for (const VocabMode mode : kEveryVocabMode) {
         for (const Mesh mesh : {Mesh{1, 1, 2}, Mesh{1, 2, 2}, Mesh{1, 1, 4}}) {
             const CudaTransport transport = kTransports.at(turn++ % 2);
@@ -59,7 +71,9 @@ TEST_P(CudaTensorRanks, HaveTheBitsOfATeamThatBlocksAndFollowTheHost) {
     const CudaTeamCell& c = GetParam();
     TrainingSetup setup = tensor_setup(c.schedule, c.mode, c.mesh, "llama", DType::fp32, 2);
     setup.recompute = c.recompute;
+    predict_later_tokens(setup, c.depths);
     if (c.pieces > 1) take_four_pieces(setup);
+    if (c.pieces > 1 && c.depths > 0) ++setup.sequences;  // so that rows of ranks end within one
     const Training blocking = train_blocking(setup);
 #ifdef VOCABPIPE_ON_STAND_IN
     cuda_stand_in::reset_counters();

@@ -33,6 +33,7 @@ struct CudaTeamCell {
     int pieces = 1;
     Recompute recompute = Recompute::none;
     int expert_tensor = 1;  ///< of the mesh's expert ranks
+    int depths = 0;         ///< of multi-token prediction
 
     [[nodiscard]] std::string name() const {
         constexpr std::array kRecompute{"", "_selective", "_full"};
@@ -41,7 +42,8 @@ struct CudaTeamCell {
                std::to_string(mesh.tensor) + "_e" + std::to_string(mesh.expert) + "_" +
                name_of(transport) + "_" + std::to_string(pieces) +
                kRecompute.at(static_cast<size_t>(recompute)) +
-               (expert_tensor == 1 ? "" : "_x" + std::to_string(expert_tensor));
+               (expert_tensor == 1 ? "" : "_x" + std::to_string(expert_tensor)) +
+               (depths == 0 ? "" : "_D" + std::to_string(depths));
     }
     friend void PrintTo(const CudaTeamCell& cell, std::ostream* out) { *out << cell.name(); }
 };

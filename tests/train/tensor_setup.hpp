@@ -33,6 +33,15 @@ inline TrainingSetup tensor_setup(const std::string& schedule, VocabMode mode, M
     return setup;
 }
 
+/// Sequences of 8 tokens, so many that the rows of ranks end within them. With three depths it is
+/// one, with 2 tokens on each of four ranks: the last depth looks over the next rank's rows.
+inline void predict_later_tokens(TrainingSetup& setup, int depths) {
+    if (depths == 0) return;
+    setup.config.mtp_num_layers = depths;
+    setup.config.seq_length = setup.config.max_position_embeddings = 8;
+    setup.sequences = depths < 3 ? 3 : 1;
+}
+
 /// Those that tensor ranks can share.
 inline std::vector<std::string> tensor_families() {
     std::vector<std::string> names;

@@ -28,6 +28,7 @@ protected:
         std::optional<Recompute> recompute = std::nullopt;
         ContextForm form = ContextForm::allgather;
         int expert_tensor = 1;  ///< of the mesh's expert ranks
+        int depths = 0;         ///< of multi-token prediction
     };
 
     /// Steps 1 to 6, of which step 3 is left in the folder.
@@ -73,6 +74,7 @@ private:
             o.model.moe.sparse = {false, true, true, true};
             o.model.moe.bias_rate = 0.01F;
         }
+        o.model.mtp_num_layers = run.depths;
         o.recompute = run.recompute;
         o.vocab_mode = run.mode;  // of 61 rows: parts of tensor ranks differ by one
         o.pipeline_model_parallel_size = run.mesh.pipeline;
@@ -115,6 +117,29 @@ TEST_F(ResumeOnTensorRanks, FollowsTheCurveFromOneMeshToAnother) {
             expect_near(resumed({{2, 1, 4}, mode, DType::fp32, tied}, "eight"), last(expected, 3));
         }
     }
+}
+
+/// Exactly on the same mesh, and along the curve on others.
+TEST_F(ResumeOnTensorRanks, ResumesSeveralPredictedTokensOnAnyMesh) {
+    const auto on = [](const Mesh& mesh, const char* family, int depths) {
+        Run run{mesh, VocabMode::one_barrier, DType::fp32, false, family};
+        run.depths = depths;
+        return run;
+    };
+    const Losses expected = whole(on({1, 1, 1}, "llama", 2), "alone");
+    const Run eight = on({2, 2, 2}, "llama", 2);
+    const Losses together = whole(eight, "eight");
+    EXPECT_EQ(resumed(eight, "eight"), last(together, 3));
+    expect_near(together, expected);
+    expect_near(resumed(eight, "alone"), last(expected, 3));
+    expect_near(resumed(on({1, 1, 4}, "llama", 2), "eight"), last(expected, 3));
+    expect_near(resumed(on({2, 1, 1}, "llama", 2), "eight"), last(expected, 3));
+
+    const Run experts = on({2, 2, 1, 2}, "mixtral", 1);
+    const Losses shared = whole(experts, "experts");
+    EXPECT_EQ(resumed(experts, "experts"), last(shared, 3));
+    expect_near(resumed(on({2, 2}, "mixtral", 1), "experts"), last(shared, 3));
+    expect_near(resumed(on({1, 2, 2, 4}, "mixtral", 1), "experts"), last(shared, 3));
 }
 
 using ResumeOnExpertRanks = ResumeOnTensorRanks;

@@ -75,6 +75,21 @@ inline std::vector<VerifiedMesh> verified_meshes() {
              set_family(o.model, "llama");
              o.model.mtp_num_layers = 2;
          }},
+        {"several_predicted_tokens_on_tensor_ranks", 4, false,
+         [](TrainOptions& o) {
+             set_family(o.model, "llama");
+             o.model.mtp_num_layers = 2;
+             o.tensor_model_parallel_size = 2;
+         }},
+        {"several_predicted_tokens_with_expert_ranks", 4, false,
+         [](TrainOptions& o) {
+             set_family(o.model, "mixtral");
+             o.model.moe.experts = 4;
+             o.model.mtp_num_layers = 1;
+             o.model.tied = false;
+             o.pipeline_model_parallel_size = 2;
+             o.expert_model_parallel_size = 2;
+         }},
         {"growing_batches", 2, false,
          [](TrainOptions& o) { o.ramp_up = {.start = 2, .increment = 2, .samples = 6}; }},
     };
