@@ -223,6 +223,14 @@ INSTANTIATE_TEST_SUITE_P(
                  "--model mixture.json --gpu core.json --seq-length 64 --global-batch-size 8 "
                  "--data-parallel-size 2 --expert-tensor-parallel-size 2",
                  "experts shared by 2 (each by 2)", 0.15},
+        PlanCase{"depths_on_tensor_ranks",
+                 "--model llama.json --gpu core.json --seq-length 64 --global-batch-size 8 "
+                 "--tensor-model-parallel-size 2 --vocab-size 3000 --mtp-num-layers 2",
+                 "2 tensor ranks x 2 pipeline ranks", 0.05},
+        PlanCase{"depths_with_experts",
+                 "--model mixture.json --gpu core.json --seq-length 64 --global-batch-size 8 "
+                 "--data-parallel-size 2 --expert-model-parallel-size 2 --mtp-num-layers 1",
+                 "experts shared by 2", 0.15},
         PlanCase{"frozen_first_layers",
                  "--model llama.json --gpu core.json --seq-length 64 --global-batch-size 8 "
                  "--vocab-size 3000 --param-group '*embed_tokens*:freeze' "

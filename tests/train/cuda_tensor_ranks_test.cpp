@@ -119,14 +119,18 @@ INSTANTIATE_TEST_SUITE_P(Experts, CudaTensorRanksOfFamilies,
                          [](const auto& info) { return test_name(info.param); });
 
 #ifdef VOCABPIPE_ON_STAND_IN
-/// Modes and numbers of stages' places in turn; a full run sees each combination several times.
+/// Modes, numbers of stages' places and depths in turn; a full run sees each combination several
+/// times.
 TEST(CudaTensorTeams, HaveTheSameBitsHoweverTheirStreamsAreDelayed) {
     (void)gpus_for_nccl();
     for (uint64_t seed = 0; seed < (full_run() ? 60U : 2U); ++seed) {
         const VocabMode mode = kEveryVocabMode.at((seed + 4) % kEveryVocabMode.size());
         const Mesh mesh{.pipeline = seed % 2 == 0 ? 2 : 1, .tensor = 2};
-        expect_same_bits_under_delays(tensor_setup("zb-h1", mode, mesh, "gpt2", DType::bf16, 1),
-                                      seed);
+        const bool predicts = seed % 2 == 0;
+        TrainingSetup setup =
+            tensor_setup("zb-h1", mode, mesh, predicts ? "llama" : "gpt2", DType::bf16, 1);
+        predict_later_tokens(setup, predicts ? 1 : 0);
+        expect_same_bits_under_delays(setup, seed);
     }
 }
 
