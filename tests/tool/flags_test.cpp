@@ -196,6 +196,7 @@ TEST(Flags, OfTrainingAndPlanningNameTheSamePublishedModels) {
     EXPECT_FALSE(retokenized.begin_of_text);  // 128000 is no token of it
     EXPECT_TRUE(retokenized.ends_of_text.empty());
     EXPECT_EQ(resolved("--model gemma-2-9b --vocab-size 32000").begin_of_text, 2);
+    EXPECT_EQ(resolved("--model llama-3-8b --mtp-num-layers 2").mtp_num_layers, 2);
     for (const std::string flag : {"--num-layers 2", "--hidden-size 64", "--model-type llama",
                                    "--untie-embeddings-and-output-weights"}) {
         const std::string name = flag.substr(0, flag.find(' '));

@@ -25,9 +25,13 @@ namespace {
 constexpr std::string_view kRmsNorm = "RMSNorm";
 constexpr std::string_view kRope = "rope";
 constexpr std::string_view kSigmoid = "sigmoid";
-/// The one flag that changes what --model says: another tokenizer for the same layers.
-constexpr std::string_view kVocabSize = "--vocab-size";
 constexpr float kDefaultBiasRate = 1e-3F;  // Megatron's
+
+/// Whether a flag may change what --model says: another tokenizer for the same layers, or depths of
+/// multi-token prediction besides them.
+bool changes_named_model(std::string_view flag) {
+    return flag == "--vocab-size" || flag == "--mtp-num-layers";
+}
 
 std::string flags_of(const MegatronParts& parts) {
     std::string flags;
@@ -116,7 +120,7 @@ void ArchitectureFlags::resolve(const std::string& loaded) {
     if (!given_.config.empty()) {
         // Flags must not repeat config.json.
         const auto twice = std::find_if(rows.begin() + 1, rows.end(), [&](const Flag& flag) {
-            return flag.name() != kVocabSize && read_.contains(flag.name());
+            return !changes_named_model(flag.name()) && read_.contains(flag.name());
         });
         if (twice != rows.end()) {
             throw UsageError(twice->name() + ": --model " + given_.config +
@@ -124,7 +128,7 @@ void ArchitectureFlags::resolve(const std::string& loaded) {
         }
         const NamedModel model = named_model(given_.config);
         take(parse_model_config(model.text, model.path), model.path);
-        set_again([](const ModelField& field) { return field.flag.names == kVocabSize; });
+        set_again([](const ModelField& field) { return changes_named_model(field.flag.names); });
         const auto beyond = [&](int32_t token) { return token >= model_.vocab_size; };
         if (model_.begin_of_text && beyond(*model_.begin_of_text)) model_.begin_of_text.reset();
         std::erase_if(model_.ends_of_text, beyond);
