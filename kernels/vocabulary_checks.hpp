@@ -49,8 +49,7 @@ inline void require_score(ConstTensor x, ConstTensor w, int64_t tokens,
 
 inline void require_logits(ConstTensor x, ConstTensor w, float softcap, ConstTensor z) {
     require(softcap >= 0, "a softcap of 0 or more");
-    require(x.rows == 1, "one row of x");
-    require(has_shape(z, 1, w.rows) && z.dtype == DType::fp32, "fp32 z (1, v)");
+    require(has_shape(z, x.rows, w.rows) && z.dtype == DType::fp32, "fp32 z (n, v)");
     require(w.rows == 0 || (w.cols == x.cols && w.dtype == x.dtype), "w (v, h) of x's type");
 }
 

@@ -161,17 +161,23 @@ struct Operators {
                                       AttentionShape shape, std::span<const int32_t> first_visible,
                                       Tensor dq, Tensor dkv, std::span<std::byte> workspace);
 
-    // Generation: one more token of a sequence whose keys and values are cached.
+    // Generation: a few more tokens of a sequence whose keys and values are cached.
 
+    /// y = x w^T + bias + residual for a small number n of rows. Every row has the bits that
+    /// linear_forward() of this row alone has, with a residual those of linear_add_forward(). x (n,
+    /// in), w and bias as there; residual (n, out) may be empty or y; scratch (n, out) is needed
+    /// with it; y (n, out).
+    void (*linear_rows_forward)(Context& ctx, ConstTensor x, ConstTensor w, ConstTensor bias,
+                                ConstTensor residual, Tensor scratch, Tensor y);
     /// Attention of the last n tokens of a sequence to all of its tokens, as
     /// causal_attention_forward() defines it. q (n, query_columns); kv (seq_length, 2 kv_columns):
     /// k | v of every token, n <= seq_length; out (n, query_columns). shape.sequences is 1. A row's
     /// bits do not depend on n. For small n: queries do not share what they read.
     void (*cached_attention_forward)(Context& ctx, ConstTensor q, ConstTensor kv,
                                      const AttentionShape& shape, Tensor out);
-    /// Logits of one token: z_j = x w_j, soft-capped with softcap > 0. x (1, h), w (v, h) of x's
-    /// type, z (1, v) fp32, v may be 0. The bits of a logit depend only on x and its row of w, so
-    /// they do not depend on how the vocabulary is sharded.
+    /// Logits of n tokens: z_ij = x_i w_j, soft-capped with softcap > 0. x (n, h), w (v, h) of x's
+    /// type, z (n, v) fp32, v may be 0. The bits of a logit depend only on its rows of x and w, so
+    /// they depend neither on n nor on how the vocabulary is sharded. For small n.
     void (*logits_forward)(Context& ctx, ConstTensor x, ConstTensor w, float softcap, Tensor z);
 
     // Element by element.

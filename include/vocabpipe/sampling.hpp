@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <span>
+#include <vector>
 
 namespace vocabpipe {
 
@@ -30,5 +31,11 @@ struct LogitsShard {
 /// logit is NaN: the model has diverged.
 [[nodiscard]] int32_t sample(Communicator& world, const LogitsShard& mine,
                              const SamplingOptions& options, double u);
+
+/// The likeliest token of each of `rows` tokens' logits, in a tie the one with the smallest id: as
+/// sample() at temperature 0. mine.logits: the rank's of the first token, then of the next one, and
+/// so on. Collective; errors as of sample().
+[[nodiscard]] std::vector<int32_t> likeliest_tokens(Communicator& world, const LogitsShard& mine,
+                                                    int64_t rows);
 
 }  // namespace vocabpipe

@@ -22,6 +22,20 @@ void linear_add_forward(Context& ctx, ConstTensor x, ConstTensor w, ConstTensor 
     add(ctx, residual, scratch, y);
 }
 
+/// A product per row, because cuBLASLt chooses its algorithm by the number of rows.
+void linear_rows_forward(Context& ctx, ConstTensor x, ConstTensor w, ConstTensor bias,
+                         ConstTensor residual, Tensor scratch, Tensor y) {
+    require(x.rows == y.rows, "a row of x for each of y");
+    for (int64_t row = 0; row < y.rows; ++row) {
+        if (residual) {
+            linear_add_forward(ctx, x.row_range(row, 1), w, bias, residual.row_range(row, 1),
+                               scratch.row_range(row, 1), y.row_range(row, 1));
+        } else {
+            linear_forward(ctx, x.row_range(row, 1), w, bias, y.row_range(row, 1));
+        }
+    }
+}
+
 /// In bf16 one product of cuBLASLt, which applies GELU to the unrounded sum; in fp32 our own GELU,
 /// as accurate as the host's.
 void linear_gelu_forward(Context& ctx, ConstTensor x, ConstTensor w, ConstTensor bias,

@@ -36,16 +36,18 @@ void logits_forward(Context& ctx, ConstTensor x, ConstTensor w, float softcap, T
     require_logits(x, w, softcap, z);
     if (w.rows == 0) return;
     // Vectors, and with them the order of sums, are chosen as if there were many rows.
-    ConstTensor rows_of_w = w;
-    rows_of_w.rows = 2;
+    ConstTensor rows_of_x = x, rows_of_w = w;
+    rows_of_x.rows = rows_of_w.rows = 2;
     with_element_type(x.dtype, [&]<typename T>() {
         with_vectors(
             [&]<int kCount>() {
-                launch(ctx, logits_kernel<kCount, T>, dim3(blocks_for(w.rows, kRows)),
-                       dim3(kThreads), x.as<T>(), w.as<T>(), w.stride, w.rows, x.cols, softcap,
-                       z.as<float>());
+                for (int64_t n = 0; n < x.rows; ++n) {
+                    launch(ctx, logits_kernel<kCount, T>, dim3(blocks_for(w.rows, kRows)),
+                           dim3(kThreads), x.as<T>() + n * x.stride, w.as<T>(), w.stride, w.rows,
+                           x.cols, softcap, z.as<float>() + n * z.stride);
+                }
             },
-            x, rows_of_w);
+            rows_of_x, rows_of_w);
     });
 }
 

@@ -4,6 +4,7 @@
 #include "kernels/check.hpp"
 #include "kernels/host/column_sums.hpp"
 #include "kernels/host/gemm.hpp"
+#include "kernels/host/row_product.hpp"
 
 namespace vocabpipe::kernels::host {
 
@@ -15,6 +16,18 @@ void linear_add_forward(Context& ctx, ConstTensor x, ConstTensor w, ConstTensor 
                         ConstTensor residual, Tensor scratch, Tensor y) {
     linear_forward(ctx, x, w, bias, scratch);
     add(ctx, residual, scratch, y);
+}
+
+void linear_rows_forward(Context& ctx, ConstTensor x, ConstTensor w, ConstTensor bias,
+                         ConstTensor residual, Tensor scratch, Tensor y) {
+    require(has_shape(w, y.cols, x.cols) && x.rows == y.rows,
+            "x (n, in), w (out, in), y (n, out)");
+    require(x.dtype == w.dtype, "x and w of one type");
+    require(!bias || has_shape(bias, 1, y.cols), "bias of shape (1, out)");
+    const Tensor product = residual ? scratch : y;
+    require(same_shape(product, y), "scratch of y's shape with a residual");
+    row_product(ctx, x, w, bias, product);
+    if (residual) add(ctx, residual, scratch, y);
 }
 
 void linear_gelu_forward(Context& ctx, ConstTensor x, ConstTensor w, ConstTensor bias,

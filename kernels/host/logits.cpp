@@ -12,7 +12,10 @@ void logits_forward(Context& ctx, ConstTensor x, ConstTensor w, float softcap, T
     row_product(ctx, x, w, {}, z);
     if (softcap <= 0) return;
     // One at a time: the same instructions, and so bits, wherever a shard begins.
-    for (int64_t j = 0; j < z.cols; ++j) soft_cap(z.as<float>() + j, 1, 1.0F, softcap);
+    for (int64_t n = 0; n < z.rows; ++n) {
+        float* const row = z.as<float>() + n * z.stride;
+        for (int64_t j = 0; j < z.cols; ++j) soft_cap(row + j, 1, 1.0F, softcap);
+    }
 }
 
 }  // namespace vocabpipe::kernels::host

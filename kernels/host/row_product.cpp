@@ -18,13 +18,19 @@ template <typename T, typename B, typename Y>
 void rows(Context& ctx, ConstTensor x, ConstTensor w, ConstTensor bias, Tensor y) {
     const int64_t in = x.cols;
     const int64_t part = std::max<int64_t>(kElementsPerPoll / std::max<int64_t>(in, 1), 1);
+    const auto biased = [&](float product, int64_t j) {
+        return from_float<Y>(bias ? product + to_float(bias.as<B>()[j]) : product);
+    };
     for (int64_t first = 0; first < w.rows; first += part) {
         if (first > 0) ctx.poll();
         const int64_t count = std::min(part, w.rows - first);
-        parallel_ranges(ctx, count, count * in, [&](int64_t begin, int64_t end) {
+        parallel_ranges(ctx, count, x.rows * count * in, [&](int64_t begin, int64_t end) {
             for (int64_t j = first + begin; j < first + end; ++j) {
-                const float product = dot(x.as<T>(), w.as<T>() + j * w.stride, in);
-                y.as<Y>()[j] = from_float<Y>(bias ? product + to_float(bias.as<B>()[j]) : product);
+                const T* const row = w.as<T>() + j * w.stride;
+                for (int64_t n = 0; n < x.rows; ++n) {
+                    y.as<Y>()[n * y.stride + j] =
+                        biased(dot(x.as<T>() + n * x.stride, row, in), j);
+                }
             }
         });
     }

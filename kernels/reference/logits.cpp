@@ -9,10 +9,12 @@ namespace vocabpipe::kernels::reference {
 
 void logits_forward(Context& ctx, ConstTensor x, ConstTensor w, float softcap, Tensor z) {
     const auto cap = static_cast<double>(softcap);
-    for (int64_t j = 0; j < w.rows; ++j) {
-        double sum = 0.0;
-        for (int64_t i = 0; i < w.cols; ++i) sum += get(x, 0, i) * get(w, j, i);
-        set(z, 0, j, cap > 0 ? cap * std::tanh(sum / cap) : sum);
+    for (int64_t n = 0; n < x.rows; ++n) {
+        for (int64_t j = 0; j < w.rows; ++j) {
+            double sum = 0.0;
+            for (int64_t i = 0; i < w.cols; ++i) sum += get(x, n, i) * get(w, j, i);
+            set(z, n, j, cap > 0 ? cap * std::tanh(sum / cap) : sum);
+        }
     }
     ctx.poll();
 }

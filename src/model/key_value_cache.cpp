@@ -16,7 +16,7 @@ KeyValueCache::KeyValueCache(Device& device, const ModelConfig& config,
     : positions_(config.seq_length),
       memory_(device.allocate(static_cast<uint64_t>(bytes(config, std::ssize(layers), tensor)),
                               owner + ": keys and values")),
-      by_layer_(static_cast<size_t>(config.num_layers)) {
+      by_layer_(static_cast<size_t>(config.num_layers + config.mtp_num_layers)) {
     const int64_t of_layer = bytes(config, 1, tensor);
     std::byte* next = memory_.data();
     for (const int layer : layers) {

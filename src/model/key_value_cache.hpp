@@ -5,6 +5,7 @@
 #include "vocabpipe/model_config.hpp"
 #include "vocabpipe/tensor.hpp"
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -17,8 +18,9 @@ class KeyValueCache {
 public:
     /// Room for no tokens.
     KeyValueCache() = default;
-    /// Room for config.seq_length tokens. `layers`: numbers in the model, in any order. `tensor`:
-    /// t, ranks that share the heads. The device must outlive it.
+    /// Room for config.seq_length tokens. `layers`: numbers in the model, in any order; the layer
+    /// of a depth of multi-token prediction, k from 0, is number num_layers + k. `tensor`: t, ranks
+    /// that share the heads. The device must outlive it.
     KeyValueCache(Device& device, const ModelConfig& config, const std::vector<int>& layers,
                   int tensor, const std::string& owner);
     /// Bytes of the cache of this many layers.
@@ -33,6 +35,8 @@ public:
 
     /// Call after a forward of `count` tokens has filled their rows.
     void add(int64_t count) { tokens_ += count; }
+    /// Call where the tokens after the first `count` turn out to be no part of the sequence.
+    void cut(int64_t count) { tokens_ = std::min(tokens_, count); }
     /// Call before another sequence begins.
     void clear() { tokens_ = 0; }
 

@@ -457,6 +457,30 @@ StageBytes ModelRankInternals::forward_bytes(const ModelConfig& config,
     return TransformerStage(config, options, operators_of(partition), {}, nullptr).bytes();
 }
 
+std::unique_ptr<DraftStage> ModelRankInternals::draft_stage(ModelRank& model,
+                                                            const ModelPartition& partition,
+                                                            const DraftStageOptions& options) {
+    StageLayers before = stages_of(model.config_, partition).back();
+    before.depths = options.depth;
+    const auto parameters_of = [&](const StageLayers& layers) {
+        return stage_parameters(model.config_, layers).size();
+    };
+    StageLayers through = before;
+    ++through.depths;
+    const size_t first = parameters_of(before);
+    const std::span<Parameter> own =
+        model.stages_.back()->parameters().subspan(first, parameters_of(through) - first);
+    return std::make_unique<DraftStage>(model.config_, options, model.device_.operators(), own);
+}
+
+StageBytes ModelRankInternals::draft_bytes(const ModelConfig& config,
+                                           const ModelPartition& partition) {
+    const KeyValueCache none;
+    const DraftStageOptions options{
+        .tokens = config.seq_length, .threads = partition.threads_per_rank, .cache = &none};
+    return DraftStage(config, options, operators_of(partition), {}).bytes();
+}
+
 RankModules ModelRank::modules(StepModule* step) {
     RankModules modules;
     for (size_t s = 0; s < stages_.size(); ++s) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "src/model/draft_stage.hpp"
 #include "src/model/key_value_cache.hpp"
 #include "src/model/parameter_store.hpp"
 #include "src/model/transformer_stage.hpp"
@@ -29,6 +30,14 @@ struct ModelRankInternals {
     /// StageModule::bytes() of such a stage, for config.seq_length tokens.
     [[nodiscard]] static StageBytes forward_bytes(const ModelConfig& config,
                                                   const ModelPartition& partition, int stage);
+    /// Generation: a depth of multi-token prediction of this rank, which has the last stage, as a
+    /// stage of its own. The rest as for forward_stage().
+    [[nodiscard]] static std::unique_ptr<DraftStage> draft_stage(ModelRank& model,
+                                                                 const ModelPartition& partition,
+                                                                 const DraftStageOptions& options);
+    /// StageModule::bytes() of such a stage, for config.seq_length tokens.
+    [[nodiscard]] static StageBytes draft_bytes(const ModelConfig& config,
+                                                const ModelPartition& partition);
 };
 
 }  // namespace vocabpipe

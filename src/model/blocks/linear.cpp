@@ -101,22 +101,31 @@ ConstTensor Linear::bias() const {
     return bias_ != nullptr ? ConstTensor(bias_->weight) : ConstTensor();
 }
 
-void Linear::forward(const StagePass& pass, ConstTensor x, Tensor y) const {
-    pass.op().linear_forward(pass.ctx, x, weight_->weight, bias(), y);
+void Linear::multiply(const StagePass& pass, ConstTensor x, ConstTensor bias, Tensor y) const {
+    if (pass.keeps_rows_apart(x.rows)) {
+        pass.op().linear_rows_forward(pass.ctx, x, weight_->weight, bias, {}, {}, y);
+    } else {
+        pass.op().linear_forward(pass.ctx, x, weight_->weight, bias, y);
+    }
     if (adapter_) adapter_->add_forward(pass, x, y);
 }
 
+void Linear::forward(const StagePass& pass, ConstTensor x, Tensor y) const {
+    multiply(pass, x, bias(), y);
+}
+
 void Linear::forward_without_bias(const StagePass& pass, ConstTensor x, Tensor y) const {
-    pass.op().linear_forward(pass.ctx, x, weight_->weight, {}, y);
-    if (adapter_) adapter_->add_forward(pass, x, y);
+    multiply(pass, x, {}, y);
 }
 
 void Linear::forward_onto(const StagePass& pass, ConstTensor x, ConstTensor residual,
                           Tensor y) const {
     if (!y) return;
     if (!residual) return forward(pass, x, y);
-    pass.op().linear_add_forward(pass.ctx, x, weight_->weight, bias(), residual,
-                                 pass.scratch.own_rows(y.rows, out_), y);
+    const auto add_forward = pass.keeps_rows_apart(x.rows) ? pass.op().linear_rows_forward
+                                                           : pass.op().linear_add_forward;
+    add_forward(pass.ctx, x, weight_->weight, bias(), residual,
+                pass.scratch.own_rows(y.rows, out_), y);
     if (adapter_) adapter_->add_forward(pass, x, y);
 }
 
@@ -124,6 +133,11 @@ void Linear::forward_gelu(const StagePass& pass, ConstTensor x, Tensor before, T
     if (adapter_) {
         forward(pass, x, before);
         pass.op().activation_forward(pass.ctx, kernels::Activation::gelu_tanh, before, y);
+    } else if (pass.keeps_rows_apart(x.rows)) {
+        for (int64_t row = 0; row < x.rows; ++row) {
+            pass.op().linear_gelu_forward(pass.ctx, x.row_range(row, 1), weight_->weight, bias(),
+                                          before.row_range(row, 1), y.row_range(row, 1));
+        }
     } else {
         pass.op().linear_gelu_forward(pass.ctx, x, weight_->weight, bias(), before, y);
     }

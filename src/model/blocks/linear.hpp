@@ -79,6 +79,8 @@ public:
     [[nodiscard]] BlockProduct product() const { return {.in = in_, .out = out_, .cut = cut_}; }
 
 private:
+    /// forward() with this bias, or none.
+    void multiply(const StagePass& pass, ConstTensor x, ConstTensor bias, Tensor y) const;
     /// The part of W of weight and bias.
     void backward_own_weight(const StagePass& pass, ConstTensor dy, ConstTensor x) const;
     /// The bias's part of W, unless it is frozen.

@@ -135,6 +135,8 @@ struct StagePass {
         pass.input = {};
         return pass;
     }
+    /// Generation goes on by several tokens (drafts): each has the bits that it has alone.
+    [[nodiscard]] bool keeps_rows_apart(int64_t rows) const { return cached.count > 0 && rows > 1; }
     [[nodiscard]] const kernels::Operators& op() const { return ctx.operators(); }
 };
 

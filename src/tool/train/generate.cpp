@@ -6,12 +6,14 @@
 #include <cstdint>
 #include <cstring>
 #include <filesystem>
+#include <iomanip>
 #include <iostream>
 #include <limits>
 #include <memory>
 #include <optional>
 #include <random>
 #include <span>
+#include <sstream>
 #include <string>
 #include <string_view>
 #include <system_error>
@@ -50,6 +52,7 @@ struct GenerateArguments {
     std::string tokenizer = "auto";
     bool no_bos = false;
     int64_t max_new_tokens = 100;
+    bool draft = false;      // --draft-with-mtp
     int64_t seq_length = 0;  // 0: prompt and new tokens, within the model's positions
     SamplingOptions sampling;
     uint64_t seed = 1234;
@@ -260,11 +263,48 @@ void check_teams(const GenerateArguments& o, int ranks) {
     }
 }
 
+/// UsageError for drafts where the likeliest token is not always taken.
+void check_drafts(const GenerateArguments& o) {
+    if (!o.draft || o.sampling.temperature == 0 || o.sampling.top_k == 1) return;
+    std::ostringstream temperature;
+    temperature << o.sampling.temperature;
+    throw UsageError("--draft-with-mtp: with --temperature " + temperature.str() +
+                     " tokens are sampled, but drafts are compared with the likeliest ones; use "
+                     "--temperature 0, or leave out --draft-with-mtp");
+}
+
+/// The tokens that follow `ids`: one, or with drafts up to `most`.
+std::vector<int32_t> next_tokens(TextGenerator& generator, const GenerateArguments& o,
+                                 std::span<const int32_t> ids, int64_t most,
+                                 std::mt19937_64& random) {
+    if (o.draft) return generator.next_drafted(ids, most);
+    generator.read(ids);
+    const double u = static_cast<double>(random() >> 11) * 0x1p-53;
+    return {generator.next(o.sampling, u)};
+}
+
+void print_drafts(const DraftCounts& counts) {
+    std::ostringstream line;
+    line << std::fixed << "vocabpipe: drafted " << counts.drafted << " tokens, accepted " << counts.accepted;
+    if (counts.drafted > 0) {
+        line << " (" << std::setprecision(1)
+             << 100.0 * static_cast<double>(counts.accepted) / static_cast<double>(counts.drafted)
+             << " %)";
+    }
+    if (counts.forwards > 0) {
+        line << ", " << std::setprecision(2)
+             << static_cast<double>(counts.tokens) / static_cast<double>(counts.forwards)
+             << " tokens a forward";
+    }
+    std::cerr << line.str() << "\n";
+}
+
 void generate_on(Communicator& world, const GenerateArguments& o) {
     std::optional<Checkpoint> checkpoint;
     std::optional<Text> text;  // of rank 0
     world.agree([&] {
         check_teams(o, world.size());
+        check_drafts(o);
         CheckpointSource source = find_checkpoint(o.load, /*weights_only=*/true);
         source.adapter = o.adapter;
         checkpoint.emplace(source);
@@ -284,7 +324,8 @@ void generate_on(Communicator& world, const GenerateArguments& o) {
                                  .ranks = world.size() / ranks_of_stage(o),
                                  .tensor = o.tensor,
                                  .expert = expert_ranks(o),
-                                 .expert_tensor = o.expert_tensor};
+                                 .expert_tensor = o.expert_tensor,
+                                 .draft = o.draft};
     world.agree([&] {
         const auto make = device_factory(o.device, o.launch.ranks_are_threads());
         device = make ? make(place) : make_host_device();
@@ -306,15 +347,18 @@ void generate_on(Communicator& world, const GenerateArguments& o) {
 
     std::mt19937_64 random(o.seed);  // the same numbers on every rank
     if (text) text->print(ids);
-    for (int64_t i = 0; i < o.max_new_tokens && !told_to_end(world); ++i) {
-        generator.read(ids);
-        const double u = static_cast<double>(random() >> 11) * 0x1p-53;
-        const int32_t id = generator.next(o.sampling, u);
-        if (id == end) break;
-        ids.push_back(id);
+    bool ended = false;
+    for (int64_t left = o.max_new_tokens; left > 0 && !ended && !told_to_end(world);) {
+        for (const int32_t id : next_tokens(generator, o, ids, left, random)) {
+            ended = ended || id == end;
+            if (ended) break;
+            ids.push_back(id);
+            --left;
+        }
         if (text) text->print(ids);
     }
     if (text) text->print_end(ids);
+    if (text && o.draft) print_drafts(generator.draft_counts());
 }
 
 void generate_text(GenerateArguments& o) {
@@ -374,6 +418,12 @@ Command generate_command() {
                           .value = &o->max_new_tokens,
                           .help = "Maximum number of tokens to add",
                           .range = at_least(1)},
+                         {.names = "--draft-with-mtp",
+                          .value = &o->draft,
+                          .help = "Draft tokens with the depths of a model that was trained with "
+                                  "--mtp-num-layers, and keep those that are also the model's "
+                                  "likeliest: the same text in fewer forward passes. Needs "
+                                  "--temperature 0"},
                          {.names = "--seq-length",
                           .value = &o->seq_length,
                           .help = "Maximum length of the context. When it is full, its older half "

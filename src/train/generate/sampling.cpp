@@ -9,6 +9,8 @@
 #include <bit>
 #include <cmath>
 #include <limits>
+#include <span>
+#include <utility>
 #include <vector>
 
 namespace vocabpipe {
@@ -164,6 +166,23 @@ private:
 };
 
 }  // namespace
+
+std::vector<int32_t> likeliest_tokens(Communicator& world, const LogitsShard& mine, int64_t rows) {
+    const size_t columns = mine.logits.size() / static_cast<size_t>(rows);
+    std::vector<Likeliest> of_rows;
+    for (size_t row = 0; std::cmp_less(row, rows); ++row) {
+        of_rows.push_back(
+            likeliest_of(LogitsShard{mine.logits.subspan(row * columns, columns), mine.first}));
+    }
+    const auto ranks = gathered_lists(world, std::span<const Likeliest>(of_rows));
+    std::vector<int32_t> tokens;
+    for (size_t row = 0; row < of_rows.size(); ++row) {
+        std::vector<Likeliest> of_row;
+        for (const std::vector<Likeliest>& rank : ranks) of_row.push_back(rank[row]);
+        tokens.push_back(likeliest_of(of_row).token);
+    }
+    return tokens;
+}
 
 int32_t sample(Communicator& world, const LogitsShard& mine, const SamplingOptions& options,
                double u) {

@@ -1,16 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "vocabpipe/text_generator.hpp"
 
-#include "src/model/check_expert_parallel.hpp"
+#include "src/model/draft_stage.hpp"
 #include "src/model/key_value_cache.hpp"
 #include "src/model/logits_layer.hpp"
 #include "src/model/model_rank_internals.hpp"
-#include "src/model/tensor_shard.hpp"
+#include "src/model/parameters.hpp"
+#include "src/train/generate/drafter.hpp"
+#include "src/train/generate/forward.hpp"
 #include "vocabpipe/error.hpp"
-#include "vocabpipe/executor.hpp"
-#include "vocabpipe/receive_early.hpp"
 
 #include <algorithm>
+#include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -19,41 +21,6 @@
 namespace vocabpipe {
 
 namespace {
-
-/// The model with a sequence length of `tokens`, rounded up to a multiple of t.
-ModelConfig filled_up(const TextGeneratorOptions& options, int64_t tokens) {
-    ModelConfig config = options.model;
-    config.seq_length = largest_part(tokens, options.tensor) * options.tensor;
-    return config;
-}
-
-/// A forward of `tokens` tokens of one sequence; the stages do not depend on their number.
-StepPlan plan_forward(const TextGeneratorOptions& options, int64_t tokens) {
-    check_expert_ranks(options.mesh(), options.expert_tensor);
-    const StepCluster cluster{.ranks = options.ranks,
-                              .replicas = options.mesh().data,
-                              .tensor = options.tensor,
-                              .expert = options.expert,
-                              .expert_tensor = options.expert_tensor,
-                              .threads_per_rank = options.threads_per_rank,
-                              .operators = options.operators};
-    const StepWork work{.evaluation = true, .optimizer = false, .training = false};
-    StepSchedule schedule;
-    schedule.layers_per_stage =
-        place_step(filled_up(options, options.model.seq_length), cluster, schedule, work)
-            .partition.layers_per_stage;
-    StepPlan plan = plan_step(filled_up(options, tokens), cluster, schedule, work);
-    ModelConfig config = options.model;
-    config.seq_length = tokens;
-    // Layers use the same memory in turn, and exponentials of logits are not kept.
-    for (size_t s = 0; s < plan.sizes.stages.size(); ++s) {
-        plan.sizes.stages[s] =
-            ModelRankInternals::forward_bytes(config, plan.partition, static_cast<int>(s));
-    }
-    for (ShardBytes& shard : plan.sizes.shards) shard = {};
-    plan.lowered = lower_step(plan.schedule, plan.sizes, plan.costs, {}).lowered;
-    return plan;
-}
 
 std::vector<int> layers_of(const StepPlan& plan, int world_rank) {
     const int rank = plan.mesh().pipeline_rank(world_rank);
@@ -68,8 +35,21 @@ std::vector<int> layers_of(const StepPlan& plan, int world_rank) {
 }
 
 /// Model of a ModelRank that only holds weights: its buffers for tokens are never used.
-ModelConfig without_tokens(const TextGeneratorOptions& options) {
-    return filled_up(options, 1);
+ModelConfig held_model(const TextGeneratorOptions& options) {
+    ModelConfig config = filled_up(options, 1);
+    if (!options.draft) config.mtp_num_layers = 0;
+    return config;
+}
+
+/// Leaves the parameters that the model has without its depths.
+void erase_depths(const ModelConfig& config, std::vector<Parameter>& parameters) {
+    const ModelParameters model = model_parameters(config);
+    for (const ModelParameters::Depth& depth : model.depths) {
+        for (int id = depth.projection.first; id < depth.norm.end; ++id) {
+            const std::string& name = model.all[static_cast<size_t>(id)].name;
+            std::erase_if(parameters, [&](const Parameter& p) { return p.name == name; });
+        }
+    }
 }
 
 std::string name_of(int rank) {
@@ -77,52 +57,6 @@ std::string name_of(int rank) {
 }
 
 }  // namespace
-
-/// The program of a forward of some number of tokens, with the stages that run it.
-class Forward {
-public:
-    Forward(Communicator& world, ModelRank& model, LogitsLayer* output, const KeyValueCache& cache,
-            const RotaryTables& rotary, const TextGeneratorOptions& options, int64_t tokens)
-        : plan_(plan_forward(options, tokens)), output_(output), tokens_(tokens) {
-        RankModules modules{.input = model.input(), .output = output};
-        modules.stages.resize(static_cast<size_t>(plan_.schedule.stages));
-        const Mesh::Place place = plan_.mesh().place(world.rank());
-        world.agree([&] {
-            for (int s = 0; s < plan_.schedule.stages; ++s) {
-                if (plan_.schedule.rank_of_stage[static_cast<size_t>(s)] != place.pipeline)
-                    continue;
-                stages_.push_back(ModelRankInternals::forward_stage(model, plan_.partition, place,
-                                                                    s, tokens, cache, rotary));
-                modules.stages[static_cast<size_t>(s)] = stages_.back().get();
-            }
-        });
-        executor_.emplace(world, model.device(), modules, plan_.sizes,
-                          ExecutorOptions{.threads = options.threads_per_rank});
-        executor_->load(plan_.lowered);
-    }
-
-    void run(std::span<const int32_t> tokens) {
-        std::vector<int32_t> filled(tokens.begin(), tokens.end());
-        filled.resize(static_cast<size_t>(plan_.sizes.tokens), tokens.back());
-        const std::vector<int32_t> labels(filled.size(), -1);
-        const std::vector<float> gradients(filled.size(), 0.0F);
-        const Microbatch microbatch{.index = 0,
-                                    .sequences = 1,
-                                    .seq_length = std::ssize(filled),
-                                    .tokens = filled,
-                                    .labels = labels,
-                                    .loss_gradient = gradients};
-        if (output_ != nullptr) output_->score_token(tokens_ - 1);
-        executor_->run_step({&microbatch, 1});
-    }
-
-private:
-    StepPlan plan_;
-    LogitsLayer* output_;  ///< null without rows of the vocabulary
-    int64_t tokens_;
-    std::vector<std::unique_ptr<TransformerStage>> stages_;
-    std::optional<Executor> executor_;
-};
 
 class TextGenerator::Implementation {
 public:
@@ -132,7 +66,7 @@ public:
           plan_(plan_forward(options, 1)),
           context_(device.context(options.threads_per_rank, [] {})) {
         world.agree([&] {
-            model_.emplace(without_tokens(options), plan_.partition, plan_.schedule, world.rank(),
+            model_.emplace(held_model(options), plan_.partition, plan_.schedule, world.rank(),
                            device);
             rotary_.emplace(device, options.model, ContextCut(options.model.seq_length),
                             name_of(world.rank()));
@@ -140,47 +74,143 @@ public:
                            name_of(world.rank()));
             if (model_->output() != nullptr) {
                 output_.emplace(device, model_->output()->parameters().front(),
-                                options.model.logit_softcap);
+                                options.model.logit_softcap, options.model.predicted_tokens());
             }
         });
-        one_token_.emplace(world, *model_, output(), *cache_, *rotary_, options, 1);
+        if (options.draft) {
+            drafter_.emplace(world, device, *model_, plan_.partition, output(), *rotary_, options,
+                             has_last_stage(), name_of(world.rank()));
+        }
+        few_tokens_[1] = forward(1);
     }
 
     [[nodiscard]] ModelRank& model() { return *model_; }
     [[nodiscard]] Context& context() { return context_; }
 
     void read(std::span<const int32_t> tokens) {
-        if (std::ssize(tokens) - dropped_ > cache_->positions()) {
-            cache_->clear();
-            dropped_ = std::ssize(tokens) - std::max<int64_t>(cache_->positions() / 2, 1);
+        drop_if_full(tokens);
+        read_unseen(unseen(tokens));
+    }
+
+    std::vector<int32_t> next_drafted(std::span<const int32_t> tokens, int64_t most) {
+        if (!drafter_) throw UsageError("next_drafted: set TextGeneratorOptions::draft");
+        if (std::ssize(tokens) <= dropped_ + cache_->tokens()) {
+            throw UsageError("next_drafted: the text has no new token; add those of the last call");
         }
-        std::span<const int32_t> unseen =
-            tokens.subspan(static_cast<size_t>(dropped_ + cache_->tokens()));
-        if (cache_->tokens() == 0 && unseen.size() > 1) {
-            Forward(world_, *model_, output(), *cache_, *rotary_, options_, std::ssize(unseen))
-                .run(unseen);
-            cache_->add(std::ssize(unseen));
-            return;
-        }
-        for (; !unseen.empty(); unseen = unseen.subspan(1)) {
-            one_token_->run(unseen.first(1));
-            cache_->add(1);
-        }
+        drop_if_full(tokens);
+        drafter_->clear_logits();
+        std::vector<int32_t> made = cache_->tokens() == 0 ? likeliest_after(unseen(tokens))
+                                                          : draft_and_verify(tokens, most);
+        ++counts_.forwards;
+        counts_.tokens += std::ssize(made);
+        return made;
+    }
+    [[nodiscard]] const DraftCounts& counts() const { return counts_; }
+    [[nodiscard]] LogitsShard draft_logits(int k) const {
+        if (!output_ || !drafter_) return {};
+        return {drafter_->logits()[static_cast<size_t>(k) - 1], output_->first_row()};
     }
 
     [[nodiscard]] LogitsShard logits() {
         if (!output_ || plan_.mesh().replica(world_.rank()) > 0) return {};
-        return {output_->logits(), output_->first_row()};
+        return {of_token(all_logits(), last_of_text_), output_->first_row()};
     }
     [[nodiscard]] Communicator& world() { return world_; }
 
     void start_over() {
-        cache_->clear();
+        clear();
         dropped_ = 0;
     }
 
 private:
     [[nodiscard]] LogitsLayer* output() { return output_ ? &*output_ : nullptr; }
+    [[nodiscard]] bool has_last_stage() const {
+        return plan_.schedule.rank_of_stage.back() == plan_.mesh().pipeline_rank(world_.rank());
+    }
+
+    /// A forward of this many tokens. With depths its last stage keeps its output for them.
+    [[nodiscard]] std::unique_ptr<Forward> forward(int64_t tokens) {
+        const MakeStage make = [&](int stage,
+                                   const Mesh::Place& place) -> std::unique_ptr<StageModule> {
+            auto made = ModelRankInternals::forward_stage(*model_, plan_.partition, place, stage,
+                                                          tokens, *cache_, *rotary_);
+            if (!drafter_ || stage + 1 < plan_.schedule.stages) return made;
+            return std::make_unique<KeptStage>(std::move(made), *cache_,
+                                               drafter_->model_output());
+        };
+        return std::make_unique<Forward>(world_, *model_, output(), options_,
+                                         plan_forward(options_, tokens), make);
+    }
+
+    void clear() {
+        cache_->clear();
+        if (drafter_) drafter_->clear();
+    }
+    /// Makes room for `tokens`.
+    void drop_if_full(std::span<const int32_t> tokens) {
+        if (std::ssize(tokens) - dropped_ <= cache_->positions()) return;
+        clear();
+        dropped_ = std::ssize(tokens) - std::max<int64_t>(cache_->positions() / 2, 1);
+    }
+    /// Those of `tokens` that follow the ones in the cache.
+    [[nodiscard]] std::span<const int32_t> unseen(std::span<const int32_t> tokens) const {
+        return tokens.subspan(static_cast<size_t>(dropped_ + cache_->tokens()));
+    }
+    void read_unseen(std::span<const int32_t> tokens) {
+        last_of_text_ = 0;
+        if (cache_->tokens() == 0 && tokens.size() > 1) {
+            forward(std::ssize(tokens))->run(tokens);
+            cache_->add(std::ssize(tokens));
+            return;
+        }
+        for (; !tokens.empty(); tokens = tokens.subspan(1)) {
+            few_tokens_[1]->run(tokens.first(1));
+            cache_->add(1);
+        }
+    }
+
+    std::vector<int32_t> likeliest_after(std::span<const int32_t> unseen) {
+        read_unseen(unseen);
+        return likeliest_tokens(world_, {all_logits(), first_row()}, 1);
+    }
+    /// The tokens that the model predicts after the last of `tokens` and after each of its drafts,
+    /// as far as these are right.
+    std::vector<int32_t> draft_and_verify(std::span<const int32_t> tokens, int64_t most) {
+        const std::span<const int32_t> new_tokens = unseen(tokens);
+        read_unseen(new_tokens.first(new_tokens.size() - 1));
+        const auto context = tokens.subspan(static_cast<size_t>(dropped_));
+        const int64_t room = cache_->positions() - std::ssize(context);
+        std::vector<int32_t> together = {context.back()};
+        const std::vector<int32_t> drafts =
+            drafter_->draft(context, std::max<int64_t>(std::min(most - 1, room), 0));
+        together.insert(together.end(), drafts.begin(), drafts.end());
+
+        const auto count = std::ssize(together);
+        std::unique_ptr<Forward>& program = few_tokens_[count];
+        if (!program) program = forward(count);
+        program->run(together, count);
+        std::vector<int32_t> predicted =
+            likeliest_tokens(world_, {all_logits(), first_row()}, count);
+        const auto accepted = std::ranges::mismatch(drafts, predicted).in1 - drafts.begin();
+        predicted.resize(static_cast<size_t>(accepted) + 1);
+        cache_->add(accepted + 1);
+        drafter_->keep(cache_->tokens());
+        last_of_text_ = accepted;
+        counts_.drafted += std::ssize(drafts);
+        counts_.accepted += accepted;
+        return predicted;
+    }
+
+    /// Of the tokens of the last forward that were scored.
+    [[nodiscard]] std::span<const float> all_logits() {
+        return output_ ? output_->logits() : std::span<const float>();
+    }
+    [[nodiscard]] std::span<const float> of_token(std::span<const float> logits,
+                                                  int64_t token) const {
+        return logits.subspan(static_cast<size_t>(token * output_->rows()),
+                              static_cast<size_t>(output_->rows()));
+    }
+    [[nodiscard]] int64_t first_row() const { return output_ ? output_->first_row() : 0; }
 
     Communicator& world_;
     TextGeneratorOptions options_;
@@ -190,8 +220,11 @@ private:
     std::optional<RotaryTables> rotary_;
     std::optional<KeyValueCache> cache_;
     std::optional<LogitsLayer> output_;  ///< none without rows of the vocabulary
-    std::optional<Forward> one_token_;
-    int64_t dropped_ = 0;  ///< of the text, no longer in the context
+    std::optional<Drafter> drafter_;     ///< with TextGeneratorOptions::draft
+    std::map<int64_t, std::unique_ptr<Forward>> few_tokens_;  ///< by their number
+    int64_t dropped_ = 0;       ///< of the text, no longer in the context
+    int64_t last_of_text_ = 0;  ///< of the tokens that were scored
+    DraftCounts counts_;
 };
 
 TextGenerator::TextGenerator(Communicator& world, Device& device,
@@ -203,10 +236,19 @@ TextGeneratorBytes TextGenerator::bytes(const TextGeneratorOptions& options, int
     const StepPlan plan = plan_forward(options, options.model.seq_length);
     const auto layers = std::ssize(layers_of(plan, rank));
     const PersistentBytes held =
-        persistent_bytes(without_tokens(options), plan.partition, plan.schedule, rank);
-    return {.weights = held.total() + RotaryTables::bytes(options.model),
-            .context = KeyValueCache::bytes(options.model, layers, options.tensor) +
-                       static_cast<int64_t>(plan.lowered.of(rank).arena_bytes)};
+        persistent_bytes(held_model(options), plan.partition, plan.schedule, rank);
+    const auto arena_of = [&](const StepPlan& of) {
+        return static_cast<int64_t>(of.lowered.of(rank).arena_bytes);
+    };
+    int64_t kept = KeyValueCache::bytes(options.model, layers, options.tensor);
+    int64_t arena = arena_of(plan);
+    if (options.draft) {  // depths read a prompt after the model has read it
+        const bool last =
+            plan.schedule.rank_of_stage.back() == plan.mesh().pipeline_rank(rank);
+        if (last) kept += Drafter::bytes(options);
+        arena = std::max(arena, arena_of(plan_draft(options, options.model.seq_length)));
+    }
+    return {.weights = held.total() + RotaryTables::bytes(options.model), .context = kept + arena};
 }
 
 ModelRank& TextGenerator::model() {
@@ -220,11 +262,12 @@ void TextGenerator::read(std::span<const int32_t> tokens) {
 }
 void TextGenerator::copy_weights(ModelRank& from) {
     const std::span<Parameter> mine = model().parameters();
-    const std::span<Parameter> theirs = from.parameters();
     const auto same = [](const Parameter& a, const Parameter& b) {
         return a.name == b.name && a.first_row == b.first_row && a.weight.rows == b.weight.rows &&
                a.weight.cols == b.weight.cols && a.weight.dtype == b.weight.dtype;
     };
+    std::vector<Parameter> theirs(from.parameters().begin(), from.parameters().end());
+    if (model().config().mtp_num_layers == 0) erase_depths(from.config(), theirs);
     if (!std::ranges::equal(mine, theirs, same)) {
         throw UsageError(
             "copy_weights: the models are not cut alike; give both the same configuration, ranks "
@@ -244,6 +287,15 @@ void TextGenerator::copy_weights(ModelRank& from) {
 }
 LogitsShard TextGenerator::logits() {
     return implementation_->logits();
+}
+std::vector<int32_t> TextGenerator::next_drafted(std::span<const int32_t> tokens, int64_t most) {
+    return implementation_->next_drafted(tokens, most);
+}
+const DraftCounts& TextGenerator::draft_counts() const {
+    return implementation_->counts();
+}
+LogitsShard TextGenerator::draft_logits(int k) const {
+    return implementation_->draft_logits(k);
 }
 int32_t TextGenerator::next(const SamplingOptions& options, double u) {
     return sample(implementation_->world(), logits(), options, u);

@@ -87,6 +87,55 @@ TEST_P(Generation, LogitsOfShardsAreThoseOfTheWholeToTheBit) {
 INSTANTIATE_TEST_SUITE_P(Devices, Generation,
                          testing::Combine(testing::ValuesIn(devices_under_test()), kTypes), kNames);
 
+/// The reference has no loops for products of rows.
+using GenerationOfRows = TypedOperatorTest;
+
+TEST_P(GenerationOfRows, ProductsAndLogitsHaveTheBitsThatTheyHaveAlone) {
+    for (const int64_t in : {1, 17, 64, 200, 520}) {
+        const Uploaded x = up(Matrix::random(3, in, type(), 1));
+        const Uploaded w = up(Matrix::random(37, in, type(), 2));
+        const Uploaded bias = up(Matrix::random(1, 37, type(), 3));
+        const Uploaded residual = up(Matrix::random(3, 37, type(), 4));
+        const Uploaded scratch = poison(3, 37, type());
+        const auto expect_same = [&](DType made, const auto& together, const auto& alone) {
+            const Uploaded all = poison(3, 37, made), rows = poison(3, 37, made);
+            const Matrix expected = with_any_threads([&](Context& ctx) {
+                together(ctx, all.view());
+                return all.download();
+            });
+            for (int64_t n = 0; n < 3; ++n) alone(n, rows.view().row_range(n, 1));
+            EXPECT_TRUE(rows.download().same_bits(expected)) << "in " << in;
+        };
+        expect_same(
+            type(),
+            [&](Context& ctx, Tensor y) {
+                ops().linear_rows_forward(ctx, x, w, bias, {}, {}, y);
+            },
+            [&](int64_t n, Tensor y) {
+                ops().linear_forward(ctx(), x.view().row_range(n, 1), w, bias, y);
+            });
+        expect_same(
+            type(),
+            [&](Context& ctx, Tensor y) {
+                ops().linear_rows_forward(ctx, x, w, {}, residual, scratch, y);
+            },
+            [&](int64_t n, Tensor y) {
+                ops().linear_add_forward(ctx(), x.view().row_range(n, 1), w, {},
+                                         residual.view().row_range(n, 1),
+                                         scratch.view().row_range(n, 1), y);
+            });
+        expect_same(
+            DType::fp32,
+            [&](Context& ctx, Tensor z) { ops().logits_forward(ctx, x, w, 3.0F, z); },
+            [&](int64_t n, Tensor z) {
+                ops().logits_forward(ctx(), x.view().row_range(n, 1), w, 3.0F, z);
+            });
+    }
+}
+
+INSTANTIATE_TEST_SUITE_P(Devices, GenerationOfRows,
+                         testing::Combine(testing::ValuesIn(product_devices()), kTypes), kNames);
+
 using GenerationArguments = OperatorTest<>;
 
 TEST_P(GenerationArguments, FitTogether) {
