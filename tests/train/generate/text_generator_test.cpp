@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <functional>
 #include <memory>
 #include <numeric>
 #include <string>
@@ -16,16 +15,12 @@
 #include "tests/model/fp64_model.hpp"
 #include "tests/model/model_cases.hpp"
 #include "tests/model/model_run.hpp"
+#include "tests/train/generate/generate_on_ranks.hpp"
 #include "vocabpipe/error.hpp"
 #include "vocabpipe/trained_rank.hpp"
 
 namespace vocabpipe::testing {
 namespace {
-
-constexpr uint64_t kSeed = 7;
-
-/// What the ranks of one generation do with their generators.
-using OnRank = std::function<void(Communicator&, TextGenerator&)>;
 
 /// An element of B, which begins as 0: the same in every row, so that any rank knows it.
 float of_b(int64_t column) {
@@ -40,30 +35,16 @@ void use_adapter(Parameter& p) {
 
 void generate(const ModelConfig& config, const Mesh& mesh, const OnRank& body, int threads = 1,
               int expert_tensor = 1) {
-    World::threads(mesh.size(), {.timeout_seconds = 60}).run([&](Communicator& world) {
-        const std::unique_ptr<Device> device = make_host_device();
-        TextGenerator generator(world, *device,
-                                {.model = config,
-                                 .ranks = mesh.pipeline,
-                                 .tensor = mesh.tensor,
-                                 .expert = mesh.expert,
-                                 .expert_tensor = expert_tensor,
-                                 .threads_per_rank = threads});
-        generator.model().initialise(generator.context(), kSeed);
-        for (Parameter& p : generator.model().parameters()) use_adapter(p);
-        body(world, generator);
-    });
-}
-
-/// Of the whole vocabulary, on every rank.
-std::vector<float> all_logits(Communicator& world, TextGenerator& generator) {
-    std::vector<float> all;
-    for (const std::vector<std::byte>& part :
-         world.all_gather(std::as_bytes(generator.logits().logits))) {
-        const auto* const values = reinterpret_cast<const float*>(part.data());
-        all.insert(all.end(), values, values + part.size() / sizeof(float));
-    }
-    return all;
+    generate_on_ranks({.model = config,
+                       .ranks = mesh.pipeline,
+                       .tensor = mesh.tensor,
+                       .expert = mesh.expert,
+                       .expert_tensor = expert_tensor,
+                       .threads_per_rank = threads},
+                      [&](Communicator& world, TextGenerator& generator) {
+                          for (Parameter& p : generator.model().parameters()) use_adapter(p);
+                          body(world, generator);
+                      });
 }
 
 /// After each prefix of `tokens` that begins behind the first `read` tokens.
@@ -76,7 +57,7 @@ std::vector<std::vector<float>> logits_of_prefixes(const ModelConfig& config, co
         [&](Communicator& world, TextGenerator& generator) {
             for (size_t n = read; n <= tokens.size(); ++n) {
                 generator.read(std::span(tokens).first(n));
-                std::vector<float> one = all_logits(world, generator);
+                std::vector<float> one = all_logits(world, generator.logits());
                 if (world.rank() == 0) logits.push_back(std::move(one));
             }
         },
@@ -96,13 +77,13 @@ TEST(TextGenerator, TakesTheWeightsOfARankThatTrainsAndForgetsTheText) {
                                                  TrainedRankOptions{.seed = seed});
         };
         generator.read(tokens);
-        const std::vector<float> own = all_logits(world, generator);
+        const std::vector<float> own = all_logits(world, generator.logits());
         generator.copy_weights(trained(VocabMode::one_barrier, kSeed + 1)->model());
         generator.read(tokens);
-        EXPECT_NE(all_logits(world, generator), own) << "other weights";
+        EXPECT_NE(all_logits(world, generator.logits()), own) << "other weights";
         generator.copy_weights(trained(VocabMode::one_barrier, kSeed)->model());
         generator.read(tokens);
-        EXPECT_EQ(all_logits(world, generator), own) << "the weights of the seed";
+        EXPECT_EQ(all_logits(world, generator.logits()), own) << "the weights of the seed";
         const auto other = trained(VocabMode::none, kSeed);
         EXPECT_THROW(generator.copy_weights(other->model()), UsageError);
     });
@@ -273,13 +254,13 @@ TEST(TextGenerator, StartsOver) {
     generate(config, {2}, [](Communicator& world, TextGenerator& generator) {
         const std::vector<int32_t> first = tokens_from(0, 5), second = tokens_from(9, 3);
         generator.read(second);
-        const std::vector<float> expected = all_logits(world, generator);
+        const std::vector<float> expected = all_logits(world, generator.logits());
         generator.start_over();
         generator.read(first);
-        EXPECT_NE(all_logits(world, generator), expected);
+        EXPECT_NE(all_logits(world, generator.logits()), expected);
         generator.start_over();
         generator.read(second);
-        EXPECT_EQ(all_logits(world, generator), expected);
+        EXPECT_EQ(all_logits(world, generator.logits()), expected);
     });
 }
 
