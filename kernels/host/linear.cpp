@@ -20,8 +20,7 @@ void linear_add_forward(Context& ctx, ConstTensor x, ConstTensor w, ConstTensor 
 
 void linear_rows_forward(Context& ctx, ConstTensor x, ConstTensor w, ConstTensor bias,
                          ConstTensor residual, Tensor scratch, Tensor y) {
-    require(has_shape(w, y.cols, x.cols) && x.rows == y.rows,
-            "x (n, in), w (out, in), y (n, out)");
+    require(has_shape(w, y.cols, x.cols) && x.rows == y.rows, "x (n, in), w (out, in), y (n, out)");
     require(x.dtype == w.dtype, "x and w of one type");
     require(!bias || has_shape(bias, 1, y.cols), "bias of shape (1, out)");
     const Tensor product = residual ? scratch : y;

@@ -28,8 +28,7 @@ void rows(Context& ctx, ConstTensor x, ConstTensor w, ConstTensor bias, Tensor y
             for (int64_t j = first + begin; j < first + end; ++j) {
                 const T* const row = w.as<T>() + j * w.stride;
                 for (int64_t n = 0; n < x.rows; ++n) {
-                    y.as<Y>()[n * y.stride + j] =
-                        biased(dot(x.as<T>() + n * x.stride, row, in), j);
+                    y.as<Y>()[n * y.stride + j] = biased(dot(x.as<T>() + n * x.stride, row, in), j);
                 }
             }
         });

@@ -20,16 +20,15 @@ std::unique_ptr<TransformerStage> layer_of(const ModelConfig& config,
                                            std::span<Parameter> parameters) {
     ModelConfig of_tokens = config;
     of_tokens.seq_length = options.tokens;
-    const StageOptions of_layer{.layers = {.first = config.num_layers + options.depth,
-                                           .count = 1,
-                                           .depth_norm = true},
-                                .threads = options.threads,
-                                .cache = options.cache,
-                                .streams = false};
+    const StageOptions of_layer{
+        .layers = {.first = config.num_layers + options.depth, .count = 1, .depth_norm = true},
+        .threads = options.threads,
+        .cache = options.cache,
+        .streams = false};
     const size_t count = stage_parameters(config, of_layer.layers).size();
     return std::make_unique<TransformerStage>(
-        of_tokens, of_layer, operators,
-        parameters.empty() ? parameters : parameters.last(count), options.rotary);
+        of_tokens, of_layer, operators, parameters.empty() ? parameters : parameters.last(count),
+        options.rotary);
 }
 
 }  // namespace

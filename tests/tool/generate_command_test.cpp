@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <string>
 #include <utility>
@@ -12,6 +13,7 @@ namespace vocabpipe::testing {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::MatchesRegex;
 using ::testing::StartsWith;
 
 /// A small Llama that has learned to say "abcdabcd..." byte by byte.
@@ -126,6 +128,64 @@ TEST_F(GenerateCommand, SaysTheSameOnExpertRanks) {
     const Outcome none = generate("--load steps --prompt ab --expert-model-parallel-size 2");
     EXPECT_EQ(none.exit_code, 2);
     EXPECT_THAT(none.error, HasSubstr("--model-type llama has no experts; use 1"));
+}
+
+TEST_F(GenerateCommand, SaysTheSameWithDrafts) {
+    const std::string train = "'" TRAIN_GPT_PROGRAM
+                              "' --transport threads --ranks 2 --vocab-size 257 --model-type llama "
+                              "--num-layers 2 --hidden-size 32 --num-attention-heads 4 "
+                              "--seq-length 32 --global-batch-size 4 --train-iters 150 --lr 1e-2 "
+                              "--mtp-loss-scaling-factor 0.5 ";
+    std::string documents;
+    for (int i = 0; i < 1000; ++i) documents += "{\"text\": \"abcdefgh\"}\n";
+    write_file(*folder_ / "documents.jsonl", documents);
+    const Outcome made = in_folder("'" VOCABPIPE_PROGRAM
+                                   "' data prepare --input documents.jsonl --output documents && " +
+                                   train + "--data-path set --mtp-num-layers 1 --save depth1 && " +
+                                   train + "--data-path set --mtp-num-layers 2 --save depth2 && " +
+                                   train + "--data-path documents --mtp-num-layers 2 --save ends");
+    ASSERT_EQ(made.exit_code, 0) << made.error;
+    for (const std::string model : {"depth1", "depth2"}) {
+        for (const std::string prompt : {"c", "cdab"}) {
+            // The positions of the model are 32.
+            const std::string arguments =
+                "--load " + model + " --prompt " + prompt + " --temperature 0 --max-new-tokens 50";
+            const Outcome plain = generate(arguments);
+            EXPECT_EQ(plain.exit_code, 0) << plain.error;
+            for (const std::string ranks : {"1", "2", "3"}) {
+                const Outcome drafted = generate(arguments + " --draft-with-mtp --ranks " + ranks);
+                EXPECT_EQ(drafted.output, plain.output) << drafted.error;
+                EXPECT_THAT(drafted.error,
+                            MatchesRegex("vocabpipe: drafted [1-9][0-9]* tokens, accepted "
+                                         "[1-9][0-9]* .[0-9.]* %., [12].[0-9]* tokens a "
+                                         "forward\n"));
+            }
+        }
+    }
+    const Outcome mpi = in_folder(
+        "mpirun --allow-run-as-root --oversubscribe -np 2 '" VOCABPIPE_PROGRAM
+        "' generate --load depth2 --prompt cdab --top-k 1 --max-new-tokens 8 --draft-with-mtp");
+    EXPECT_EQ(mpi.output, "cdabcdabcdab\n") << mpi.error;
+    for (const std::string prompt : {"ab", "abcde", "abcdefg", "abcdefgh"}) {
+        const std::string arguments = "--load ends --top-k 1 --prompt " + prompt;
+        EXPECT_EQ(generate(arguments).output, "abcdefgh\n");
+        EXPECT_EQ(generate(arguments + " --draft-with-mtp").output, "abcdefgh\n")
+            << "ends with the document";
+    }
+}
+
+TEST_F(GenerateCommand, RefusesDraftsInOneLine) {
+    const std::string arguments = "--load steps --prompt ab --draft-with-mtp ";
+    for (const auto& [flags, why] :
+         {std::pair("", "--draft-with-mtp: with --temperature 1 tokens are sampled"),
+          {"--temperature 0",
+           "--draft-with-mtp: the model has no depths of multi-token prediction"},
+          {"--temperature 0 --tensor-model-parallel-size 2", "--draft-with-mtp: "}}) {
+        const Outcome refused = generate(arguments + flags);
+        EXPECT_EQ(refused.exit_code, 2);
+        EXPECT_THAT(refused.error, HasSubstr(why));
+        EXPECT_EQ(std::ranges::count(refused.error, '\n'), 1) << refused.error;
+    }
 }
 
 TEST_F(GenerateCommand, SaysTheSameUnderMpirun) {

@@ -124,8 +124,8 @@ void Linear::forward_onto(const StagePass& pass, ConstTensor x, ConstTensor resi
     if (!residual) return forward(pass, x, y);
     const auto add_forward = pass.keeps_rows_apart(x.rows) ? pass.op().linear_rows_forward
                                                            : pass.op().linear_add_forward;
-    add_forward(pass.ctx, x, weight_->weight, bias(), residual,
-                pass.scratch.own_rows(y.rows, out_), y);
+    add_forward(pass.ctx, x, weight_->weight, bias(), residual, pass.scratch.own_rows(y.rows, out_),
+                y);
     if (adapter_) adapter_->add_forward(pass, x, y);
 }
 

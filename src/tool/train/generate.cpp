@@ -285,7 +285,8 @@ std::vector<int32_t> next_tokens(TextGenerator& generator, const GenerateArgumen
 
 void print_drafts(const DraftCounts& counts) {
     std::ostringstream line;
-    line << std::fixed << "vocabpipe: drafted " << counts.drafted << " tokens, accepted " << counts.accepted;
+    line << std::fixed << "vocabpipe: drafted " << counts.drafted << " tokens, accepted "
+         << counts.accepted;
     if (counts.drafted > 0) {
         line << " (" << std::setprecision(1)
              << 100.0 * static_cast<double>(counts.accepted) / static_cast<double>(counts.drafted)

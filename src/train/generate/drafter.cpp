@@ -62,14 +62,13 @@ int64_t Drafter::bytes(const TextGeneratorOptions& options) {
 
 std::unique_ptr<Forward> Drafter::program(int k, int64_t rows) {
     const MakeStage make = [&](int, const Mesh::Place&) -> std::unique_ptr<StageModule> {
-        auto stage = ModelRankInternals::draft_stage(
-            model_, partition_,
-            {.depth = k - 1,
-             .tokens = rows,
-             .threads = options_.threads_per_rank,
-             .cache = &cache(k),
-             .hidden = hidden_[static_cast<size_t>(k) - 1],
-             .rotary = &rotary_});
+        auto stage = ModelRankInternals::draft_stage(model_, partition_,
+                                                     {.depth = k - 1,
+                                                      .tokens = rows,
+                                                      .threads = options_.threads_per_rank,
+                                                      .cache = &cache(k),
+                                                      .hidden = hidden_[static_cast<size_t>(k) - 1],
+                                                      .rotary = &rotary_});
         if (std::cmp_equal(k, hidden_.size())) return stage;
         return std::make_unique<KeptStage>(std::move(stage), cache(k),
                                            hidden_[static_cast<size_t>(k)]);

@@ -42,9 +42,9 @@ class Drafter {
 public:
     /// `output`: null without rows of the vocabulary. `last`: whether this rank has the last stage.
     /// All references must outlive it. Collective; AgreedError.
-    Drafter(Communicator& world, Device& device, ModelRank& model,
-            const ModelPartition& partition, LogitsLayer* output, const RotaryTables& rotary,
-            const TextGeneratorOptions& options, bool last, const std::string& owner);
+    Drafter(Communicator& world, Device& device, ModelRank& model, const ModelPartition& partition,
+            LogitsLayer* output, const RotaryTables& rotary, const TextGeneratorOptions& options,
+            bool last, const std::string& owner);
 
     /// Bytes of keys, values and hidden rows on the rank of the last stage.
     [[nodiscard]] static int64_t bytes(const TextGeneratorOptions& options);

@@ -135,8 +135,7 @@ private:
             auto made = ModelRankInternals::forward_stage(*model_, plan_.partition, place, stage,
                                                           tokens, *cache_, *rotary_);
             if (!drafter_ || stage + 1 < plan_.schedule.stages) return made;
-            return std::make_unique<KeptStage>(std::move(made), *cache_,
-                                               drafter_->model_output());
+            return std::make_unique<KeptStage>(std::move(made), *cache_, drafter_->model_output());
         };
         return std::make_unique<Forward>(world_, *model_, output(), options_,
                                          plan_forward(options_, tokens), make);
@@ -243,8 +242,7 @@ TextGeneratorBytes TextGenerator::bytes(const TextGeneratorOptions& options, int
     int64_t kept = KeyValueCache::bytes(options.model, layers, options.tensor);
     int64_t arena = arena_of(plan);
     if (options.draft) {  // depths read a prompt after the model has read it
-        const bool last =
-            plan.schedule.rank_of_stage.back() == plan.mesh().pipeline_rank(rank);
+        const bool last = plan.schedule.rank_of_stage.back() == plan.mesh().pipeline_rank(rank);
         if (last) kept += Drafter::bytes(options);
         arena = std::max(arena, arena_of(plan_draft(options, options.model.seq_length)));
     }

@@ -108,9 +108,7 @@ TEST_P(GenerationOfRows, ProductsAndLogitsHaveTheBitsThatTheyHaveAlone) {
         };
         expect_same(
             type(),
-            [&](Context& ctx, Tensor y) {
-                ops().linear_rows_forward(ctx, x, w, bias, {}, {}, y);
-            },
+            [&](Context& ctx, Tensor y) { ops().linear_rows_forward(ctx, x, w, bias, {}, {}, y); },
             [&](int64_t n, Tensor y) {
                 ops().linear_forward(ctx(), x.view().row_range(n, 1), w, bias, y);
             });
@@ -125,8 +123,7 @@ TEST_P(GenerationOfRows, ProductsAndLogitsHaveTheBitsThatTheyHaveAlone) {
                                          scratch.view().row_range(n, 1), y);
             });
         expect_same(
-            DType::fp32,
-            [&](Context& ctx, Tensor z) { ops().logits_forward(ctx, x, w, 3.0F, z); },
+            DType::fp32, [&](Context& ctx, Tensor z) { ops().logits_forward(ctx, x, w, 3.0F, z); },
             [&](int64_t n, Tensor z) {
                 ops().logits_forward(ctx(), x.view().row_range(n, 1), w, 3.0F, z);
             });

@@ -126,9 +126,9 @@ TEST_P(Drafts, ChangeNeitherATokenNorABitOfTheLogits) {
                 const Text plain = continued(of, 1, false, prompt_of(prompt), 30);
                 for (const int ranks : {1, 2, 4}) {
                     if (ranks == 4 && (depths != 2 || prompt != 2)) continue;  // slow
-                    SCOPED_TRACE(::testing::Message() << (type == DType::bf16) << ", " << depths
-                                                      << " depths, " << ranks << " ranks, prompt "
-                                                      << prompt);
+                    SCOPED_TRACE(::testing::Message()
+                                 << (type == DType::bf16) << ", " << depths << " depths, " << ranks
+                                 << " ranks, prompt " << prompt);
                     expect_same_text(of, plain, ranks, prompt, sum);
                 }
             }
@@ -188,7 +188,7 @@ TEST_P(Drafts, ComeFromTheLogitsThatDepthsHaveInTraining) {
                     if (world.rank() > 0) continue;
                     for (const int32_t label : {0, 3}) {
                         const double exact = trained_loss(of, weights, seen, k, n - 1, label);
-                        ASSERT_NEAR(loss_of(logits, label), exact, 2e-5 * (1 + exact))
+                        EXPECT_NEAR(loss_of(logits, label), exact, 2e-5 * (1 + exact))
                             << "depth " << k << ", row " << n - 1;
                         ++compared;
                     }
@@ -239,8 +239,8 @@ TEST(DraftsOfAText, FollowTokensOfOthersAndBeginAgain) {
 TEST(DraftsOfAText, NeedMemoryForDepthsOnlyWhereTheyDraft) {
     for (const int rank : {0, 1}) {
         const auto bytes = [&](int depths, bool draft) {
-            return TextGenerator::bytes(
-                {.model = llama_with(depths), .ranks = 2, .draft = draft}, rank);
+            return TextGenerator::bytes({.model = llama_with(depths), .ranks = 2, .draft = draft},
+                                        rank);
         };
         // A depth takes a layer from the last stage, as in training.
         ModelConfig config = llama_with(0);
