@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Losses of records in whole steps: against weighted cross-entropies of a model in double, and over
-// schedules, vocabulary modes and meshes.
+// Losses of records in whole steps: against weighted cross-entropies of a model in double, and in
+// every vocabulary mode.
 #include "vocabpipe/token_loss.hpp"
 
 #include "tests/model/model_cases.hpp"
 #include "tests/model/model_run.hpp"
 #include "tests/support/schedule_cases.hpp"
 #include "tests/train/token_problem.hpp"
-#include "tests/train/training_run.hpp"
 #include "vocabpipe/error.hpp"
 #include "vocabpipe/policy_loss.hpp"
 
@@ -36,10 +35,9 @@ struct PolicyProblem {
     Batch batch;
     std::vector<std::vector<double>> log_p;  ///< of log_probabilities()
 
-    explicit PolicyProblem(const std::string& family = "llama", int layers = 4,
-                           float logit_softcap = 0)
+    explicit PolicyProblem(float logit_softcap = 0)
         : config([&] {
-              ModelConfig made = small_family(family, layers, kLength, kVocabulary, false);
+              ModelConfig made = small_family("llama", 4, kLength, kVocabulary, false);
               made.logit_softcap = logit_softcap;
               return made;
           }()),
@@ -64,8 +62,8 @@ struct PolicyProblem {
 
 /// One step on threads; `microbatches` are those of the problem.
 Gradients step_with(const PolicyProblem& problem, std::shared_ptr<const TokenLoss> loss,
-                    VocabMode mode, int ranks, const std::string& family = "1f1b") {
-    const Schedule schedule = make_schedule(family, {.ranks = ranks,
+                    VocabMode mode, int ranks) {
+    const Schedule schedule = make_schedule("1f1b", {.ranks = ranks,
                                                      .microbatches = 2,
                                                      .vocab_mode = mode,
                                                      .vocab_size = problem.config.vocab_size});
@@ -195,41 +193,13 @@ TEST(PolicyLoss, WithAnEntropyBonusHasTheGradientsOfTheEntropyInFp64) {
 }
 
 TEST(PolicyLoss, WithAnEntropyBonusHasTheGradientsOfSoftCappedLogitsInFp64) {
-    const PolicyProblem problem("llama", 4, 0.3F);
+    const PolicyProblem problem(0.3F);
     const PolicyLossOptions options{.kl_coefficient = 0.04F, .entropy_coefficient = 0.7F};
     const Fp64Step expected = expected_step(problem, options);
     for (const VocabMode mode : kEveryVocabMode) {
         if (mode == VocabMode::one_barrier) continue;
         SCOPED_TRACE(to_string(mode));
         expect_step(step_with(problem, std::make_shared<PolicyLoss>(options), mode, 2), expected);
-    }
-}
-
-TEST(PolicyLoss, HasTheBitsOfOneRankWhereTheVocabularyIsWhole) {
-    const PolicyProblem problem("llama", 8);
-    const auto loss = std::make_shared<PolicyLoss>(
-        PolicyLossOptions{.kl_coefficient = 0.04F, .entropy_coefficient = 0.1F});
-    const Gradients alone = step_with(problem, loss, VocabMode::none, 1);
-    for (const std::string family : {"1f1b", "gpipe", "interleaved", "zb-v", "v-half"}) {
-        SCOPED_TRACE(family);
-        EXPECT_EQ(first_difference(alone, step_with(problem, loss, VocabMode::none, 2, family)),
-                  "");
-    }
-}
-
-TEST(PolicyLoss, HasTheSameBitsWithOneBarrierAndTwoAndInEverySchedule) {
-    const PolicyProblem problem("llama", 8);
-    const auto loss = std::make_shared<PolicyLoss>(PolicyLossOptions{.kl_coefficient = 0.04F});
-    const Gradients two = step_with(problem, loss, VocabMode::two_barriers, 2);
-    for (const VocabMode mode : kShardedModes) {
-        SCOPED_TRACE(to_string(mode));
-        EXPECT_EQ(first_difference(two, step_with(problem, loss, mode, 2)), "");
-    }
-    for (const std::string family : {"gpipe", "zb-h1"}) {
-        SCOPED_TRACE(family);
-        EXPECT_EQ(
-            first_difference(two, step_with(problem, loss, VocabMode::two_barriers, 2, family)),
-            "");
     }
 }
 
@@ -248,103 +218,6 @@ TEST(HostTokenLoss, ThatIsTheCrossEntropyHasItsBits) {
         EXPECT_EQ(first_difference(step_with(problem, nullptr, mode, 2),
                                    step_with(problem, loss, mode, 2)),
                   "");
-    }
-}
-
-/// Sequences with weights and the columns of a PolicyLoss, of these lengths in turn; `padded`: each
-/// is as long as the longest, and what follows its text has no labels.
-class PolicySamples final : public SampleSource {
-public:
-    explicit PolicySamples(std::vector<int64_t> lengths = {8}, bool padded = false)
-        : lengths_(std::move(lengths)), padded_(padded) {}
-    [[nodiscard]] int64_t seq_length() const override { return 8; }
-    [[nodiscard]] int64_t length(int64_t index) const override {
-        return padded_ ? seq_length() : text_length(index);
-    }
-    [[nodiscard]] int64_t samples_per_epoch() const override { return 64; }
-    [[nodiscard]] SampleForm form() const override { return {.weighs_labels = true, .columns = 3}; }
-
-private:
-    void fill(int64_t index, Sample& out) const override {
-        std::mt19937 random(static_cast<unsigned>(index));
-        std::normal_distribution<float> normal;
-        out.columns.assign(3 * out.tokens.size(), 0);
-        for (size_t n = 0; n < static_cast<size_t>(text_length(index)); ++n) {
-            out.tokens[n] = static_cast<int32_t>(random() % 40);
-            out.labels[n] = n < 2 ? kIgnoredLabel : static_cast<int32_t>(random() % 40);
-            out.columns[n] = normal(random);
-            out.columns[out.tokens.size() + n] = -3.7F + 0.2F * normal(random);
-            out.columns[2 * out.tokens.size() + n] = -3.7F + 0.2F * normal(random);
-        }
-    }
-
-    [[nodiscard]] int64_t text_length(int64_t index) const {
-        return lengths_[static_cast<size_t>(index) % lengths_.size()];
-    }
-
-    std::vector<int64_t> lengths_;
-    bool padded_;
-};
-
-TEST(PolicyLoss, TrainsAlikeOnEveryMesh) {
-    const PolicySamples samples;
-    const auto train = [&](const Mesh& mesh, VocabMode mode, int microbatches) {
-        TrainingSetup setup = setup_on_mesh("1f1b", mode, mesh, 40, [&](int) {
-            ModelConfig config = small_family("llama", 3, 8, 40, false);
-            config.ffn_hidden_size = 32;
-            config.num_query_groups = 2;
-            return config;
-        });
-        setup.steps = 2;
-        setup.samples = &samples;
-        setup.microbatches = microbatches;
-        setup.loss = std::make_shared<PolicyLoss>(
-            PolicyLossOptions{.kl_coefficient = 0.04F, .entropy_coefficient = 0.01F});
-        return train_on_threads(setup);
-    };
-    const Training alone = train({}, VocabMode::none, 4);
-    for (const auto& [mesh, microbatches] :
-         {std::pair{Mesh{.pipeline = 2}, 4}, std::pair{Mesh{.pipeline = 2, .data = 2}, 2},
-          std::pair{Mesh{.pipeline = 2, .tensor = 2}, 4},
-          std::pair{Mesh{.pipeline = 1, .context = 2}, 4}}) {
-        SCOPED_TRACE(std::to_string(mesh.data) + " " + std::to_string(mesh.tensor) + " " +
-                     std::to_string(mesh.context));
-        const Training found = train(mesh, VocabMode::two_barriers, microbatches);
-        ASSERT_EQ(found.losses.size(), alone.losses.size());
-        for (size_t i = 0; i < found.losses.size(); ++i) {
-            EXPECT_NEAR(found.losses[i], alone.losses[i], 2e-5);
-        }
-        EXPECT_LT(largest_difference(alone.gradients, found.gradients), 2e-4);
-    }
-}
-
-TEST(PolicyLoss, TrainsOnShorterMicrobatchesAsOnPaddedOnes) {
-    const auto train = [](const PolicySamples& samples, std::vector<int64_t> shorter,
-                          const Mesh& mesh, int microbatches) {
-        TrainingSetup setup = setup_on_mesh("1f1b", VocabMode::two_barriers, mesh, 40, [&](int) {
-            ModelConfig config = small_family("llama", 3, 8, 40, false);
-            config.ffn_hidden_size = 32;
-            config.num_query_groups = 2;
-            return config;
-        });
-        setup.steps = 2;
-        setup.samples = &samples;
-        setup.microbatches = microbatches;
-        setup.shorter_lengths = std::move(shorter);
-        setup.loss = std::make_shared<PolicyLoss>(
-            PolicyLossOptions{.kl_coefficient = 0.04F, .entropy_coefficient = 0.01F});
-        return train_on_threads(setup);
-    };
-    const std::vector<int64_t> lengths{5, 8, 4, 4, 5};
-    const Training padded = train(PolicySamples(lengths, true), {}, {.pipeline = 2}, 4);
-    for (const auto& [mesh, microbatches] :
-         {std::pair{Mesh{.pipeline = 2}, 4}, std::pair{Mesh{.pipeline = 2, .data = 2}, 2}}) {
-        const Training found = train(PolicySamples(lengths), {5, 4}, mesh, microbatches);
-        ASSERT_EQ(found.losses.size(), padded.losses.size());
-        for (size_t i = 0; i < found.losses.size(); ++i) {
-            EXPECT_NEAR(found.losses[i], padded.losses[i], 2e-5);
-        }
-        EXPECT_LT(largest_difference(padded.gradients, found.gradients), 2e-4);
     }
 }
 
