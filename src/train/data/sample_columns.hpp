@@ -3,11 +3,29 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <utility>
 
 #include "vocabpipe/sample_source.hpp"
 
 namespace vocabpipe {
+
+/// What a column's numbers are.
+enum class ColumnKind : uint8_t {
+    finite,   ///< any finite number
+    logprob,  ///< a number, or -infinity; of lists of tokens
+    id,       ///< a token's id; -1: none
+};
+
+/// Columns of one name: a number of every token, or several, which are columns one after the other
+/// of Sample::columns.
+struct NamedColumns {
+    std::string name;
+    ColumnKind kind = ColumnKind::finite;
+    int64_t count = 0;  ///< of each token; 0: one, without a dimension of their own in files
+    /// In Sample::columns.
+    [[nodiscard]] int64_t columns() const { return count > 0 ? count : 1; }
+};
 
 /// Numbers of every token of the training samples, by the samples' numbers (SampleChoice). Safe
 /// from several threads.

@@ -184,23 +184,31 @@ void check_teams(const TrainOptions& o, const Mesh& mesh) {
 void check_loss(const TrainOptions& o) {
     const TrainingLoss& loss = o.loss;
     const std::string name = "--loss " + std::string(to_string(loss.name));
+    const auto require = [&](LossName of, bool plain, const std::string& flags) {
+        if (plain || loss.name == of) return;
+        const std::string other = loss.name == LossName::cross_entropy
+                                      ? "the cross-entropy"
+                                      : std::string(to_string(loss.name));
+        throw UsageError(flags + ": are terms of --loss " + std::string(to_string(of)) +
+                         ", but the loss is " + other + "; set it, or remove them");
+    };
+    require(LossName::grpo, loss.policy == PolicyLossOptions(),
+            "--grpo-clamp-eps-lower, --grpo-clamp-eps-upper, --grpo-kl-beta, "
+            "--grpo-kl-estimator, --grpo-entropy-term-weight");
+    require(LossName::distillation, loss.distillation == DistillationOptions(),
+            "--kd-top-k, --kd-ratio");
     if (loss.name == LossName::cross_entropy) {
         if (!o.data.columns.empty()) {
-            throw UsageError("--columns " + o.data.columns + ": " + name +
-                             " reads no columns; remove the flag, or set --loss grpo");
-        }
-        if (loss.policy != PolicyLossOptions()) {
             throw UsageError(
-                "--grpo-clamp-eps-lower, --grpo-clamp-eps-upper, --grpo-kl-beta, "
-                "--grpo-kl-estimator, --grpo-entropy-term-weight: are terms of --loss grpo, but "
-                "the loss is the cross-entropy; set it, or remove them");
+                "--columns " + o.data.columns + ": " + name +
+                " reads no columns; remove the flag, or set --loss grpo or distillation");
         }
         return;
     }
     if (!o.data.columns.empty() || o.evaluation.skip_train) return;
     std::string columns;
-    for (const std::string& column : loss.columns()) {
-        columns += (columns.empty() ? "" : ", ") + column;
+    for (const NamedColumns& column : loss.columns()) {
+        columns += (columns.empty() ? "" : ", ") + column.name;
     }
     throw UsageError(name + ": reads " + columns + " of every token; set --columns FILE");
 }

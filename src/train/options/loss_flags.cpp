@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The flags of the loss; terms of GRPO have Megatron's names.
+// The flags of the loss; terms of GRPO have Megatron's names, those of distillation torchtune's.
 #include "src/train/options/train_flags.hpp"
 #include "src/train/options/training_loss.hpp"
 
@@ -14,10 +14,10 @@ FlagGroup loss_flags(TrainingLoss& o) {
             .flags = {
                 {.names = "--loss",
                  .value = named(&o.name, loss_name_from),
-                 .help = "What is minimised: cross-entropy; or grpo, the clipped objective of PPO "
-                         "and GRPO, with --columns",
+                 .help = "What is minimised: cross-entropy; or with --columns grpo, the clipped "
+                         "objective of PPO and GRPO, or distillation, against lists of a teacher",
                  .unit = "NAME",
-                 .choices = {"cross-entropy", "grpo"}},
+                 .choices = {"cross-entropy", "grpo", "distillation"}},
                 {.names = "--grpo-clamp-eps-lower",
                  .value = &p.clip_low,
                  .help = "How far below 1 the ratio to the old policy still counts",
@@ -34,6 +34,16 @@ FlagGroup loss_flags(TrainingLoss& o) {
                  .choices = {"k1", "k2", "k3"}},
                 coefficient("--grpo-entropy-term-weight", &p.entropy_coefficient,
                             "Weight of the entropy, which is rewarded"),
+                {.names = "--kd-top-k",
+                 .value = &o.distillation.top_k,
+                 .help = "Entries of the teacher's list of every token",
+                 .unit = "K",
+                 .range = between(1, TokenRecords::kMostBest)},
+                {.names = "--kd-ratio",
+                 .value = &o.distillation.kl_share,
+                 .help = "Share of the divergence from the teacher; the rest is the cross-entropy",
+                 .unit = "X",
+                 .range = between(0, 1)},
             }};
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/train/options/training_loss.hpp"
 
+#include "vocabpipe/distillation_loss.hpp"
 #include "vocabpipe/error.hpp"
 #include "vocabpipe/policy_loss.hpp"
 
@@ -11,34 +12,58 @@ namespace {
 constexpr const char* kAdvantages = "advantages";
 constexpr const char* kOld = "old_log_probs";
 constexpr const char* kReference = "ref_log_prob";
+constexpr const char* kListedLogprobs = "top_logprobs";
+constexpr const char* kListedIds = "top_ids";
 
 }  // namespace
 
 std::string_view to_string(LossName name) {
-    return name == LossName::grpo ? "grpo" : "cross-entropy";
+    switch (name) {
+        case LossName::cross_entropy:
+            return "cross-entropy";
+        case LossName::grpo:
+            return "grpo";
+        case LossName::distillation:
+            return "distillation";
+    }
+    return {};
 }
 
 LossName loss_name_from(std::string_view name) {
-    for (const LossName known : {LossName::cross_entropy, LossName::grpo}) {
+    for (const LossName known : {LossName::cross_entropy, LossName::grpo, LossName::distillation}) {
         if (name == to_string(known)) return known;
     }
-    throw UsageError("--loss " + std::string(name) + ": is unknown; use cross-entropy or grpo");
+    throw UsageError("--loss " + std::string(name) +
+                     ": is unknown; use cross-entropy, grpo or distillation");
 }
 
 std::shared_ptr<const TokenLoss> TrainingLoss::make() const {
-    if (name == LossName::cross_entropy) return nullptr;
-    return std::make_shared<PolicyLoss>(policy);
+    switch (name) {
+        case LossName::cross_entropy:
+            return nullptr;
+        case LossName::grpo:
+            return std::make_shared<PolicyLoss>(policy);
+        case LossName::distillation:
+            return std::make_shared<DistillationLoss>(distillation);
+    }
+    return nullptr;
 }
 
-std::vector<std::string> TrainingLoss::columns() const {
+std::vector<NamedColumns> TrainingLoss::columns() const {
+    if (name == LossName::distillation) {
+        return {{.name = kListedLogprobs, .kind = ColumnKind::logprob, .count = distillation.top_k},
+                {.name = kListedIds, .kind = ColumnKind::id, .count = distillation.top_k}};
+    }
     if (name == LossName::cross_entropy) return {};
-    std::vector<std::string> names{kAdvantages, kOld};
-    if (policy.columns() > 2) names.emplace_back(kReference);
-    return names;
+    std::vector<NamedColumns> columns{{.name = kAdvantages}, {.name = kOld}};
+    if (policy.columns() > 2) columns.push_back({.name = kReference});
+    return columns;
 }
 
 std::vector<std::string> every_loss_column() {
-    return {kAdvantages, kOld, kReference};
+    std::vector<std::string> names{kAdvantages, kOld, kReference, kListedIds};
+    for (const TokenRecord record : kEveryTokenRecord) names.emplace_back(to_string(record));
+    return names;
 }
 
 }  // namespace vocabpipe

@@ -56,10 +56,11 @@ void RunData::open_columns() {
     const int64_t seq_length = options_.model.seq_length;
     columns_ = std::make_shared<const ColumnsFile>(
         "--columns", options_.data.columns,
-        ColumnsWanted{.names = options_.loss.columns(),
+        ColumnsWanted{.columns = options_.loss.columns(),
                       .known = every_loss_column(),
                       .samples = training_corpus(*data_, seq_length).samples,
-                      .seq_length = seq_length});
+                      .seq_length = seq_length,
+                      .vocab_size = options_.model.vocab_size});
     if (rank_ == 0) columns_->check(kCheckedTokens);
 }
 

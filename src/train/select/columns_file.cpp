@@ -25,41 +25,56 @@ std::string list_of(const std::vector<std::string>& names) {
     return list;
 }
 
+std::string list_of(const std::vector<NamedColumns>& columns) {
+    std::vector<std::string> names;
+    for (const NamedColumns& one : columns) {
+        names.push_back(one.count > 0 ? std::to_string(one.count) + " " + one.name : one.name);
+    }
+    return list_of(names);
+}
+
 }  // namespace
 
 ColumnsFile::ColumnsFile(const std::string& flag, const std::string& path,
                          const ColumnsWanted& wanted)
     : given_(flag + " " + path),
-      names_(wanted.names),
       samples_(wanted.samples),
       seq_length_(wanted.seq_length),
+      vocab_size_(wanted.vocab_size),
       file_(path.ends_with(".npy") ? InputFile(path) : open_safetensors(path, wanted)) {
     if (path.ends_with(".npy")) open_npy(wanted);
+    for (const Block& block : blocks_) columns_ += block.of.columns();
     identity_ = find_identity();
 }
 
 InputFile ColumnsFile::open_safetensors(const std::string& path, const ColumnsWanted& wanted) {
     const SafetensorsFile file(path);
-    const std::vector<int64_t> shape{samples_, seq_length_};
-    const auto begin_of = [&](const StoredTensor& tensor) {
-        if (tensor.type == StoredType::F32 && tensor.shape == shape) return tensor.begin;
+    const auto block_of = [&](const NamedColumns& columns, const StoredTensor& tensor) {
+        const bool integers = columns.kind == ColumnKind::id;
+        const StoredType type = integers ? StoredType::I32 : StoredType::F32;
+        std::vector<int64_t> shape{samples_, seq_length_};
+        if (columns.count > 0) shape.push_back(columns.count);
+        if (tensor.type == type && tensor.shape == shape) {
+            return Block{.of = columns, .begin = tensor.begin, .integers = integers};
+        }
         throw InputFileError(given_ + ": tensor " + tensor.name + ": is " +
                              std::string(name_of(tensor.type)) + " " + shape_text(tensor.shape) +
-                             "; it must be F32 " + shape_text(shape) +
-                             ", the samples and --seq-length of the training data");
+                             "; it must be " + std::string(name_of(type)) + " " +
+                             shape_text(shape) + ", the samples and --seq-length of the " +
+                             "training data" + (columns.count > 0 ? ", and --kd-top-k" : ""));
     };
-    for (const std::string& name : names_) {
-        const StoredTensor* const tensor = file.find(name);
+    for (const NamedColumns& columns : wanted.columns) {
+        const StoredTensor* const tensor = file.find(columns.name);
         if (tensor == nullptr) {
-            throw InputFileError(given_ + ": tensor " + name + " is missing; --loss reads " +
-                                 list_of(names_));
+            throw InputFileError(given_ + ": tensor " + columns.name +
+                                 " is missing; --loss reads " + list_of(wanted.columns));
         }
-        begins_.push_back(begin_of(*tensor));
+        blocks_.push_back(block_of(columns, *tensor));
     }
     for (const StoredTensor& tensor : file.header().tensors) {
         if (tensor.name == kLossWeightsColumn) {
-            weights_ = begin_of(tensor);
-        } else if (std::ranges::count(names_, tensor.name) == 0 &&
+            weights_ = block_of({.name = kLossWeightsColumn}, tensor);
+        } else if (std::ranges::count(wanted.columns, tensor.name, &NamedColumns::name) == 0 &&
                    std::ranges::count(wanted.known, tensor.name) == 0) {
             throw InputFileError(given_ + ": tensor " + readable(tensor.name) +
                                  ": no loss reads it; there are " + list_of(wanted.known) +
@@ -73,7 +88,8 @@ void ColumnsFile::open_npy(const ColumnsWanted& wanted) {
     std::vector<std::byte> head(std::min(file_.size(), kMostNpyHeaderBytes));
     file_.read(0, head);
     const NpyHeader header = parse_npy_header(head, file_.size(), file_.path());
-    const auto columns = static_cast<int64_t>(names_.size());
+    int64_t columns = 0;
+    for (const NamedColumns& one : wanted.columns) columns += one.columns();
     std::vector<int64_t> shape{columns, wanted.samples, wanted.seq_length};
     const bool has_weights = header.shape.size() == 3 && header.shape.front() == columns + 1;
     if (has_weights) ++shape.front();
@@ -81,19 +97,61 @@ void ColumnsFile::open_npy(const ColumnsWanted& wanted) {
         throw InputFileError(given_ + ": is " + std::string(descr_of(header.type)) + " " +
                              shape_text(header.shape) + "; it must be " +
                              std::string(descr_of(NpyType::f4)) + " " + shape_text(shape) + " of " +
-                             list_of(names_) + ", and " + kLossWeightsColumn + " if given");
+                             list_of(wanted.columns) + ", and " + kLossWeightsColumn + " if given");
     }
-    const auto begin_of = [&](int64_t column) {
-        return header.data_begin +
-               static_cast<uint64_t>(column * samples_ * seq_length_) * sizeof(float);
+    int64_t column = 0;
+    const auto next_block = [&](const NamedColumns& one) {
+        return Block{
+            .of = {.name = one.name, .kind = one.kind},
+            .begin = header.data_begin +
+                     static_cast<uint64_t>(column++ * samples_ * seq_length_) * sizeof(float)};
     };
-    for (int64_t column = 0; column < columns; ++column) begins_.push_back(begin_of(column));
-    if (has_weights) weights_ = begin_of(columns);
+    for (const NamedColumns& one : wanted.columns) {
+        for (int64_t c = 0; c < one.columns(); ++c) blocks_.push_back(next_block(one));
+    }
+    if (has_weights) weights_ = next_block({.name = kLossWeightsColumn});
 }
 
-void ColumnsFile::read(uint64_t begin, int64_t number, std::span<float> to) const {
-    file_.read(begin + static_cast<uint64_t>(number * seq_length_) * sizeof(float),
-               std::as_writable_bytes(to));
+void ColumnsFile::read(const Block& block, int64_t number, std::span<float> to) const {
+    const uint64_t begin = block.begin + static_cast<uint64_t>(number) * to.size() * sizeof(float);
+    const auto columns = static_cast<size_t>(block.of.columns());
+    if (columns == 1 && !block.integers) return file_.read(begin, std::as_writable_bytes(to));
+    const size_t length = to.size() / columns;
+    const auto transpose = [&]<typename T>(std::vector<T> numbers) {
+        file_.read(begin, std::as_writable_bytes(std::span(numbers)));
+        for (size_t n = 0; n < length; ++n) {
+            for (size_t c = 0; c < columns; ++c) {
+                to[c * length + n] = static_cast<float>(numbers[n * columns + c]);
+            }
+        }
+    };
+    if (block.integers) return transpose(std::vector<int32_t>(to.size()));
+    transpose(std::vector<float>(to.size()));
+}
+
+void ColumnsFile::check(const NamedColumns& of, int64_t number,
+                        std::span<const float> values) const {
+    const auto limit = static_cast<float>(vocab_size_);
+    const auto allowed = [&](float value) {
+        switch (of.kind) {
+            case ColumnKind::finite:
+                return std::isfinite(value);
+            case ColumnKind::logprob:
+                return value < INFINITY;
+            case ColumnKind::id:
+                return value >= -1 && value < limit && value == std::floor(value);
+        }
+        return false;
+    };
+    const auto wrong = std::ranges::find_if_not(values, allowed);
+    if (wrong == values.end()) return;
+    const auto token =
+        static_cast<size_t>(wrong - values.begin()) % static_cast<size_t>(seq_length_);
+    refuse(of.name, number, token, *wrong,
+           of.kind == ColumnKind::finite ? "finite"
+           : of.kind == ColumnKind::logprob
+               ? "a number below infinity"
+               : "a token from 0 to " + std::to_string(vocab_size_ - 1) + ", or -1");
 }
 
 void ColumnsFile::refuse(const std::string& column, int64_t number, size_t token, float value,
@@ -105,13 +163,13 @@ void ColumnsFile::refuse(const std::string& column, int64_t number, size_t token
 
 void ColumnsFile::add(int64_t number, Sample& out) const {
     const auto length = static_cast<size_t>(seq_length_);
-    out.columns.resize(begins_.size() * length);
-    for (size_t c = 0; c < begins_.size(); ++c) {
-        const std::span<float> column = std::span(out.columns).subspan(c * length, length);
-        read(begins_[c], number, column);
-        for (size_t n = 0; n < length; ++n) {
-            if (!std::isfinite(column[n])) refuse(names_[c], number, n, column[n], "finite");
-        }
+    out.columns.resize(static_cast<size_t>(columns_) * length);
+    std::span<float> rest = out.columns;
+    for (const Block& block : blocks_) {
+        const std::span<float> mine = rest.first(static_cast<size_t>(block.of.columns()) * length);
+        rest = rest.subspan(mine.size());
+        read(block, number, mine);
+        check(block.of, number, mine);
     }
     if (!weights_) return;
     std::vector<float> weights(length);
@@ -133,18 +191,20 @@ void ColumnsFile::check(int64_t most) const {
 
 std::string ColumnsFile::find_identity() const {
     uint32_t checksum = 0;
-    std::vector<uint64_t> begins = begins_;
-    if (weights_) begins.push_back(*weights_);
-    std::vector<float> numbers(static_cast<size_t>(seq_length_));
+    std::vector<Block> blocks = blocks_;
+    if (weights_) blocks.push_back(*weights_);
+    std::vector<float> numbers;
     const int64_t read = std::min(kIdentifiedSamples, samples_);
     for (int64_t i = 0; i < read; ++i) {
-        for (const uint64_t begin : begins) {
-            this->read(begin, i * samples_ / read, numbers);
+        for (const Block& block : blocks) {
+            numbers.resize(static_cast<size_t>(block.of.columns() * seq_length_));
+            this->read(block, i * samples_ / read, numbers);
             checksum = crc32c(std::as_bytes(std::span(numbers)), checksum);
         }
     }
     char text[96];
-    std::snprintf(text, sizeof text, "%zu columns of %lld samples, checksum %08x", begins.size(),
+    std::snprintf(text, sizeof text, "%lld columns of %lld samples, checksum %08x",
+                  static_cast<long long>(form().columns + (weights_ ? 1 : 0)),
                   static_cast<long long>(samples_), checksum);
     return text;
 }

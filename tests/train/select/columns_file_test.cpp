@@ -36,7 +36,7 @@ protected:
     [[nodiscard]] ColumnsFile open(const std::string& name, int64_t samples = 3,
                                    int64_t seq_length = 2) const {
         return {"--columns", path(name),
-                ColumnsWanted{.names = {"advantages", "old_log_probs"},
+                ColumnsWanted{.columns = {{.name = "advantages"}, {.name = "old_log_probs"}},
                               .known = {"advantages", "old_log_probs", "ref_log_prob"},
                               .samples = samples,
                               .seq_length = seq_length}};
@@ -68,6 +68,76 @@ TEST_F(FileOfColumns, GivesEverySampleItsRowInBothFormats) {
         EXPECT_THAT(sample.loss_weights, ElementsAre(14, 7.5F));
     }
     EXPECT_EQ(open("a.safetensors").identity(), open("a.npy").identity());
+}
+
+/// Lists of two entries for 3 samples of 2 tokens.
+class FileOfLists : public FileOfColumns {
+protected:
+    FileOfLists() {
+        for (int i = 0; i < 12; ++i) {
+            lists_.lists["top_logprobs"].push_back(-0.5F * static_cast<float>(i));
+            lists_.ids["top_ids"].push_back(i - 1);
+        }
+        lists_.lists["top_logprobs"][0] = -INFINITY;
+        lists_.fill("logprob", 0);  // a record that score writes beside the list
+    }
+    [[nodiscard]] ColumnsFile open_lists(const std::string& name, int64_t count = 2) const {
+        return {
+            "--columns", path(name),
+            ColumnsWanted{
+                .columns = {{.name = "top_logprobs", .kind = ColumnKind::logprob, .count = count},
+                            {.name = "top_ids", .kind = ColumnKind::id, .count = count}},
+                .known = {"logprob"},
+                .samples = 3,
+                .seq_length = 2,
+                .vocab_size = 11}};
+    }
+    std::string refusal_of_lists(const std::function<void(Columns&)>& change) {
+        Columns changed = lists_;
+        change(changed);
+        changed.write(path("changed.safetensors"));
+        return message_of<InputFileError>(
+            [&] { open_lists("changed.safetensors").check(1 << 20); });
+    }
+    Columns lists_{.samples = 3, .seq_length = 2, .values = {}};
+};
+
+TEST_F(FileOfLists, GivesEveryTokenItsListInBothFormats) {
+    lists_.write(path("a.safetensors"));
+    Columns planes{.samples = 3, .seq_length = 2, .values = {}};
+    for (size_t c = 0; c < 2; ++c) {
+        for (size_t n = 0; n < 6; ++n) {
+            planes.values["log" + std::to_string(c)].push_back(
+                lists_.lists["top_logprobs"][2 * n + c]);
+            planes.values["id" + std::to_string(c)].push_back(
+                static_cast<float>(lists_.ids["top_ids"][2 * n + c]));
+        }
+    }
+    planes.write_npy(path("a.npy"), {"log0", "log1", "id0", "id1"});
+    for (const std::string name : {"a.safetensors", "a.npy"}) {
+        SCOPED_TRACE(name);
+        const ColumnsFile file = open_lists(name);
+        EXPECT_EQ(file.form().columns, 4);
+        Sample sample(2);
+        file.add(1, sample);
+        EXPECT_THAT(sample.columns, ElementsAre(-2, -3, -2.5F, -3.5F, 3, 5, 4, 6));
+        file.check(1 << 20);
+    }
+    EXPECT_EQ(open_lists("a.safetensors").identity(), open_lists("a.npy").identity());
+}
+
+TEST_F(FileOfLists, IsRefusedWithNumbersThatAreNoList) {
+    EXPECT_THAT(refusal_of_lists([](Columns& c) { c.lists["top_logprobs"][4] = std::nanf(""); }),
+                HasSubstr("top_logprobs of sample 1, token 0 is nan, but it must be a number"));
+    EXPECT_THAT(refusal_of_lists([](Columns& c) { c.ids["top_ids"][7] = 11; }),
+                HasSubstr("top_ids of sample 1, token 1 is 11.000000, but it must be a token from "
+                          "0 to 10, or -1"));
+    EXPECT_THAT(refusal_of_lists([](Columns& c) { c.ids.clear(); }),
+                HasSubstr("tensor top_ids is missing; --loss reads 2 top_logprobs, 2 top_ids"));
+    lists_.write(path("a.safetensors"));
+    EXPECT_THAT(message_of<InputFileError>([&] { (void)open_lists("a.safetensors", 3); }),
+                HasSubstr("tensor top_logprobs: is F32 [3, 2, 2]; it must be F32 [3, 2, 3], the "
+                          "samples and --seq-length of the training data, and --kd-top-k"));
 }
 
 TEST_F(FileOfColumns, LeavesWeightsAloneThatItDoesNotHave) {

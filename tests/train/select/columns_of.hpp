@@ -18,7 +18,14 @@ namespace vocabpipe::testing {
 struct Columns {
     int64_t samples = 0, seq_length = 0;
     std::map<std::string, std::vector<float>> values;
+    /// (samples, seq_length, k) each; k entries of every token.
+    std::map<std::string, std::vector<float>> lists{};
+    std::map<std::string, std::vector<int32_t>> ids{};
 
+    /// k of a list.
+    [[nodiscard]] int64_t entries(size_t numbers) const {
+        return static_cast<int64_t>(numbers) / (samples * seq_length);
+    }
     /// One number for all.
     void fill(const std::string& name, float value) {
         values[name].assign(static_cast<size_t>(samples * seq_length), value);
@@ -30,10 +37,22 @@ struct Columns {
             tensors.push_back(
                 {.name = name, .type = StoredType::F32, .shape = {samples, seq_length}});
         }
+        const auto add_list = [&](const std::string& name, StoredType type, size_t numbers) {
+            tensors.push_back(
+                {.name = name, .type = type, .shape = {samples, seq_length, entries(numbers)}});
+        };
+        for (const auto& [name, numbers] : lists) add_list(name, StoredType::F32, numbers.size());
+        for (const auto& [name, numbers] : ids) add_list(name, StoredType::I32, numbers.size());
         World::threads(1, {.timeout_seconds = 30}).run([&](Communicator& world) {
             TensorOutput file(world, path, tensors, {});
             for (const auto& [name, numbers] : values) {
                 file.write(name, 0, std::span<const float>(numbers));
+            }
+            for (const auto& [name, numbers] : lists) {
+                file.write(name, 0, std::span<const float>(numbers));
+            }
+            for (const auto& [name, numbers] : ids) {
+                file.write(name, 0, std::span<const int32_t>(numbers));
             }
             file.publish();
         });

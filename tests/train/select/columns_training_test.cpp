@@ -17,6 +17,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <cstring>
 #include <filesystem>
 #include <sstream>
 #include <string>
@@ -141,6 +142,53 @@ TEST_F(ColumnsTraining, HasTheGradientOfTheCrossEntropyWhereAdvantagesAreOne) {
     plain.data.columns.clear();
     const double expected = norm_of_first(plain);
     EXPECT_NEAR(norm_of_first(options()), expected, 1e-5 * expected);
+}
+
+/// Lists whose only entry is the label, of probability `t`; further entries are missing.
+Columns labels_as_lists(const std::string& tokens, int64_t entries, double t) {
+    Columns columns{.samples = kSamples, .seq_length = kLength, .values = {}};
+    for (size_t n = 0; n < static_cast<size_t>(kSamples * kLength); ++n) {
+        uint16_t label = 0;
+        std::memcpy(&label, tokens.data() + (n + 1) * sizeof label, sizeof label);
+        for (int64_t i = 0; i < entries; ++i) {
+            // The last one, so that entries before it are missing.
+            const bool is_label = i + 1 == entries;
+            columns.lists["top_logprobs"].push_back(is_label ? static_cast<float>(std::log(t))
+                                                             : -INFINITY);
+            columns.ids["top_ids"].push_back(is_label ? label : -1);
+        }
+    }
+    return columns;
+}
+
+TEST_F(ColumnsTraining, DistilsFromLabelsAsTheCrossEntropyTrains) {
+    TrainOptions plain = options(1e-2);
+    plain.loss = {};
+    plain.data.columns.clear();
+    const std::vector<double> expected = losses(1, plain);
+    // t (log t - log p) is half the cross-entropy, minus log(2) / 2.
+    columns_ = labels_as_lists(read_file(runs_.path("few.bin")), 3, 0.5);
+    TrainOptions o = options(1e-2);
+    for (const VocabMode mode : {VocabMode::none, VocabMode::one_barrier}) {
+        o.vocab_mode = mode;
+        o.loss = {.name = LossName::distillation, .distillation = {.top_k = 3, .kl_share = 1}};
+        for (const int ranks : {1, 2}) {
+            SCOPED_TRACE(std::string(to_string(mode)) + " " + std::to_string(ranks));
+            const std::vector<double> found = losses(ranks, o);
+            ASSERT_EQ(found.size(), expected.size());
+            EXPECT_NEAR(found[0], (expected[0] - std::log(2)) / 2, 1e-5);
+        }
+        o.loss.distillation.kl_share = 0;
+        const std::vector<double> found = losses(2, o);
+        for (size_t i = 0; i < found.size(); ++i) EXPECT_NEAR(found[i], expected[i], 2e-4) << i;
+    }
+    columns_ = labels_as_lists(read_file(runs_.path("few.bin")), 3, 1);
+    o = options(1e-2);
+    o.loss = {.name = LossName::distillation, .distillation = {.top_k = 3}};
+    for (const int ranks : {1, 2}) {
+        const std::vector<double> found = losses(ranks, o);
+        for (size_t i = 0; i < found.size(); ++i) EXPECT_NEAR(found[i], expected[i], 2e-4) << i;
+    }
 }
 
 TEST_F(ColumnsTraining, CountsLossWeightsOfTheFile) {
