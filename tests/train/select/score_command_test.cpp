@@ -288,6 +288,45 @@ TEST_F(ScoreCommand, LeadsWithRewardsToARunOfGrpo) {
                                          "[3, 49, 16] of advantages, old_log_probs, ref_log_prob"));
 }
 
+TEST_F(ScoreCommand, LeadsFromATeachersListsToADistilledModel) {
+    ASSERT_EQ(score_tokens("--top-logprobs 16 --output teacher.safetensors").exit_code, 0);
+    const auto train = [](const std::string& arguments, const std::string& launcher = "") {
+        return in_folder(
+            launcher + "'" TRAIN_GPT_PROGRAM "' --data-path set " + std::string(kModel) +
+            "--loss distillation --columns teacher.safetensors --kd-top-k 16 " + arguments);
+    };
+    const auto losses = [](const std::string& name) {
+        std::vector<double> found;
+        const std::string metrics = read_file(path(name)), key = "\"loss\":";
+        for (size_t at = 0; (at = metrics.find(key, at)) != std::string::npos; ++at) {
+            found.push_back(std::stod(metrics.substr(at + key.size())));
+        }
+        return found;
+    };
+    // Nothing is between the teacher and itself.
+    const std::string itself = "--load steps --finetune --train-iters 2 --lr 0 --metrics ";
+    const Outcome same = train(itself + "same --transport threads --ranks 2");
+    ASSERT_EQ(same.exit_code, 0) << same.error;
+    ASSERT_EQ(losses("same").size(), 2U);
+    for (const double loss : losses("same")) EXPECT_NEAR(loss, 0, 1e-5);
+    // A model with random weights learns from the lists, on threads and processes alike.
+    const std::string student = "--train-iters 20 --lr 1e-2 --metrics ";
+    const Outcome threads = train(student + "threads --transport threads --ranks 2");
+    ASSERT_EQ(threads.exit_code, 0) << threads.error;
+    const Outcome ranks = train(student + "processes", mpirun(2));
+    ASSERT_EQ(ranks.exit_code, 0) << ranks.error;
+    ASSERT_EQ(losses("threads").size(), 20U);
+    EXPECT_EQ(losses("threads"), losses("processes"));
+    EXPECT_LT(losses("threads").back(), 0.5 * losses("threads").front());
+    const Outcome other =
+        in_folder("'" TRAIN_GPT_PROGRAM "' --data-path set " + std::string(kModel) +
+                  "--transport threads --ranks 2 --train-iters 1 --kd-ratio 0.5");
+    EXPECT_EQ(other.exit_code, 2);
+    EXPECT_THAT(unwrapped(other.error),
+                HasSubstr("--kd-top-k, --kd-ratio: are terms of --loss distillation, but the loss "
+                          "is the cross-entropy"));
+}
+
 TEST_F(ScoreCommand, RefusesRecordsThatAreNone) {
     for (const auto& [arguments, message] :
          {std::pair{"--output r.csv", "--output r.csv: must end in .npy or .safetensors"},
