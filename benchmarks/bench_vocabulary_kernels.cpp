@@ -251,6 +251,28 @@ void records(benchmark::State& state, DType type, const TokenRecords& records) {
         1.25 * width / 1.35 / std::sqrt(static_cast<double>(differences.size())) / whole;
 }
 
+/// S and T of (1 + depths) N rows, as depths of multi-token prediction have them, over those of N
+/// rows, in processor time of the thread. `ratio` is the quotient of the medians, and `spread` the
+/// range of the ratios of pairs.
+void depths(benchmark::State& state, DType type) {
+    const int64_t rows = (1 + state.range(3)) * state.range(0);
+    Layer plain(state.range(0), state.range(1), state.range(2), type);
+    Layer deep(rows, state.range(1), state.range(2), type);
+    const auto timed = [](Layer& layer) {
+        const double begin = thread_seconds();
+        layer.score_and_gradients();
+        return thread_seconds() - begin;
+    };
+    std::vector<double> one, all, ratios;
+    for (auto _ : state) {
+        one.push_back(timed(plain));
+        all.push_back(timed(deep));
+        ratios.push_back(all.back() / one.back());
+    }
+    state.counters["ratio"] = quantile(all, 0.5) / quantile(one, 0.5);
+    state.counters["spread"] = quantile(ratios, 1) - quantile(ratios, 0);
+}
+
 void adamw(benchmark::State& state) {
     Context ctx({.threads = 1, .poll = {}});
     const auto count = static_cast<size_t>(state.range(0));
@@ -295,6 +317,22 @@ void pairs(benchmark::internal::Benchmark* benchmark) {
         ->MinTime(20);
 }
 
+/// A few pairs of smaller microbatches: minutes for all records, also without AVX-512.
+void few(benchmark::internal::Benchmark* benchmark) {
+    benchmark->ArgNames({"N", "h", "v"})
+        ->Args({128, 1024, 32768})
+        ->Args({128, 1024, 131072})
+        ->Unit(benchmark::kMillisecond)
+        ->Iterations(5);
+}
+
+void deeper(benchmark::internal::Benchmark* benchmark) {
+    benchmark->ArgNames({"N", "h", "v", "D"})->Unit(benchmark::kMillisecond)->Iterations(3);
+    for (const int64_t rows : {32768, 131072}) {
+        for (const int64_t depths : {1, 2}) benchmark->Args({64, 1024, rows, depths});
+    }
+}
+
 BENCHMARK(logits_gemm<DType::fp32>)->Apply(shapes);
 BENCHMARK(score<DType::fp32>)->Apply(shapes);
 BENCHMARK(input_gemm<DType::fp32>)->Apply(shapes);
@@ -325,6 +363,21 @@ BENCHMARK_CAPTURE(records, bf16_top_64, DType::bf16,
 BENCHMARK_CAPTURE(records, bf16_label_rank, DType::bf16,
                   {TokenRecord::loss, TokenRecord::label_rank})
     ->Apply(pairs);
+// The table of costs of records and depths.
+BENCHMARK_CAPTURE(records, few_logprob, DType::fp32, {TokenRecord::loss, TokenRecord::logprob})
+    ->Apply(few);
+BENCHMARK_CAPTURE(records, few_entropy, DType::fp32, {TokenRecord::loss, TokenRecord::entropy})
+    ->Apply(few);
+BENCHMARK_CAPTURE(records, few_label_rank, DType::fp32,
+                  {TokenRecord::loss, TokenRecord::label_rank})
+    ->Apply(few);
+BENCHMARK_CAPTURE(records, few_top_8, DType::fp32,
+                  TokenRecords{TokenRecord::loss} | TokenRecords::best(8))
+    ->Apply(few);
+BENCHMARK_CAPTURE(records, few_top_64, DType::fp32,
+                  TokenRecords{TokenRecord::loss} | TokenRecords::best(64))
+    ->Apply(few);
+BENCHMARK_CAPTURE(depths, few, DType::fp32)->Apply(deeper);
 BENCHMARK(adamw)->Arg(1 << 24)->Unit(benchmark::kMillisecond);
 BENCHMARK(norm)->Arg(1 << 25)->Unit(benchmark::kMillisecond);
 BENCHMARK(normal_numbers)
