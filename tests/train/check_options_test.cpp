@@ -167,7 +167,7 @@ TEST(LossOptions, BelongToALossThatReadsThem) {
     options.data.columns = "c.npy";
     EXPECT_EQ(refusal(options, 1),
               "--columns c.npy: --loss cross-entropy reads no columns; remove the flag, or set "
-              "--loss grpo");
+              "--loss grpo or distillation");
     options.loss.name = LossName::grpo;
     EXPECT_EQ(refusal(options, 1), "");
     options.data.columns.clear();
@@ -179,7 +179,14 @@ TEST(LossOptions, BelongToALossThatReadsThem) {
               "--columns FILE");
     options.loss.name = LossName::cross_entropy;
     EXPECT_THAT(refusal(options, 1), ::testing::HasSubstr("are terms of --loss grpo"));
-    options.loss.policy = {.clip_low = 2};
+    options.loss = {.name = LossName::distillation, .distillation = {.top_k = 3}};
+    EXPECT_EQ(refusal(options, 1),
+              "--loss distillation: reads top_logprobs, top_ids of every token; set --columns "
+              "FILE");
+    options.loss = {.name = LossName::grpo, .distillation = {.top_k = 3}};
+    EXPECT_THAT(refusal(options, 1), ::testing::HasSubstr("are terms of --loss distillation, but "
+                                                          "the loss is grpo"));
+    options.loss = {.policy = {.clip_low = 2}};
     EXPECT_THAT(refusal(options, 1), ::testing::HasSubstr("--grpo-clamp-eps-lower 2"));
 }
 
