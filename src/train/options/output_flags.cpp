@@ -129,6 +129,7 @@ FlagGroup verification_flags(TrainOptions& o) {
                  .value = &o.verify_ranks,
                  .help = "Ranks of the pipeline of whole layers that --verify-against-one-rank "
                          "compares with; it has the bits of one rank",
+                 .unit = "RANKS",
                  .range = between(1, 65535),
                  .unset = "one; on hosts, 2, 4, ... if fewer have no room",
                  .absent = 0,

@@ -305,19 +305,19 @@ TEST_F(ScoreCommand, LeadsFromATeachersListsToADistilledModel) {
     };
     // Nothing is between the teacher and itself.
     const std::string itself = "--load steps --finetune --train-iters 2 --lr 0 --metrics ";
-    const Outcome same = train(itself + "same --transport threads --ranks 2");
+    const Outcome same = train(itself + "same.jsonl --transport threads --ranks 2");
     ASSERT_EQ(same.exit_code, 0) << same.error;
-    ASSERT_EQ(losses("same").size(), 2U);
-    for (const double loss : losses("same")) EXPECT_NEAR(loss, 0, 1e-5);
+    ASSERT_EQ(losses("same.jsonl").size(), 2U);
+    for (const double loss : losses("same.jsonl")) EXPECT_NEAR(loss, 0, 1e-5);
     // A model with random weights learns from the lists, on threads and processes alike.
     const std::string student = "--train-iters 20 --lr 1e-2 --metrics ";
-    const Outcome threads = train(student + "threads --transport threads --ranks 2");
+    const Outcome threads = train(student + "threads.jsonl --transport threads --ranks 2");
     ASSERT_EQ(threads.exit_code, 0) << threads.error;
-    const Outcome ranks = train(student + "processes", mpirun(2));
+    const Outcome ranks = train(student + "processes.jsonl", mpirun(2));
     ASSERT_EQ(ranks.exit_code, 0) << ranks.error;
-    ASSERT_EQ(losses("threads").size(), 20U);
-    EXPECT_EQ(losses("threads"), losses("processes"));
-    EXPECT_LT(losses("threads").back(), 0.5 * losses("threads").front());
+    ASSERT_EQ(losses("threads.jsonl").size(), 20U);
+    EXPECT_EQ(losses("threads.jsonl"), losses("processes.jsonl"));
+    EXPECT_LT(losses("threads.jsonl").back(), 0.5 * losses("threads.jsonl").front());
     const Outcome other =
         in_folder("'" TRAIN_GPT_PROGRAM "' --data-path set " + std::string(kModel) +
                   "--transport threads --ranks 2 --train-iters 1 --kd-ratio 0.5");
