@@ -104,12 +104,7 @@ RankRanges read_kineto(std::string_view text, const std::string& name) {
         rank.ranges = std::move(events).ranges();
         constexpr int64_t kMostOrigin = int64_t{1} << 62;
         if (origin < 0 || origin > kMostOrigin) fail("\"baseTimeNanoseconds\" is out of range");
-        for (NamedRange& range : rank.ranges) {
-            if (__builtin_add_overflow(range.begin_ns, origin, &range.begin_ns) ||
-                __builtin_add_overflow(range.end_ns, origin, &range.end_ns)) {
-                fail("a time is out of range");
-            }
-        }
+        if (!add_to_clock(rank.ranges, origin)) fail("a time is out of range");
     } catch (const Json::parse_error& error) {
         const std::string what = error.what();  // "[json...] parse error at line 1, column 2: ..."
         const size_t at = what.find("at line");

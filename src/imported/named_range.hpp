@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -21,5 +22,13 @@ struct RankRanges {
     std::string host;                ///< ranks of one host share a clock; empty: not known
     std::vector<NamedRange> ranges;  ///< in any order
 };
+
+/// Adds `by_ns` to all times. False if one is out of range.
+[[nodiscard]] inline bool add_to_clock(std::vector<NamedRange>& ranges, int64_t by_ns) {
+    return std::ranges::none_of(ranges, [&](NamedRange& range) {
+        return __builtin_add_overflow(range.begin_ns, by_ns, &range.begin_ns) ||
+               __builtin_add_overflow(range.end_ns, by_ns, &range.end_ns);
+    });
+}
 
 }  // namespace vocabpipe::imported

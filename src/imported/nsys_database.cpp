@@ -114,16 +114,6 @@ void move_to_gpu(std::vector<NamedRange>& ranges, const std::vector<Launch>& lau
     ranges = std::move(moved);
 }
 
-/// Text of a table that has at most one such row, or nothing.
-std::string one_text(const Database& database, const std::string& table, const std::string& query) {
-    std::string text;
-    if (database.has_table(table)) {
-        database.select(query + " FROM " + table + " LIMIT 1",
-                        [&](sqlite3_stmt* row) { text = text_at(row, 0); });
-    }
-    return text;
-}
-
 }  // namespace
 
 bool is_nsys_database(std::string_view head) {
@@ -147,8 +137,11 @@ std::vector<RankRanges> read_nsys_database(const std::string& path) {
         throw InputFileError(path +
                              ": has no NVTX ranges; record with nsys profile --trace nvtx,cuda");
     }
-    const std::string host = one_text(database, "TARGET_INFO_SYSTEM_ENV",
-                                      "SELECT MAX(CASE WHEN name = 'Hostname' THEN value END)");
+    std::string host;
+    if (database.has_table("TARGET_INFO_SYSTEM_ENV")) {
+        database.select("SELECT value FROM TARGET_INFO_SYSTEM_ENV WHERE name = 'Hostname'",
+                        [&](sqlite3_stmt* row) { host = text_at(row, 0); });
+    }
     int64_t epoch_ns = 0;
     if (database.has_table("TARGET_INFO_SESSION_START_TIME")) {
         database.select("SELECT utcEpochNs FROM TARGET_INFO_SESSION_START_TIME",
@@ -159,11 +152,8 @@ std::vector<RankRanges> read_nsys_database(const std::string& path) {
     for (auto& [process, rank] : by_process) {
         const auto launched = launches.find(process);
         if (launched != launches.end()) move_to_gpu(rank.ranges, launched->second);
-        for (NamedRange& range : rank.ranges) {
-            if (__builtin_add_overflow(range.begin_ns, epoch_ns, &range.begin_ns) ||
-                __builtin_add_overflow(range.end_ns, epoch_ns, &range.end_ns)) {
-                throw InputFileError(path + ": a time is out of range; export it again");
-            }
+        if (!add_to_clock(rank.ranges, epoch_ns)) {
+            throw InputFileError(path + ": a time is out of range; export it again");
         }
         rank.file = path;
         rank.host = host;
