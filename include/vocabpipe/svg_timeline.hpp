@@ -17,8 +17,8 @@ struct SvgTimelineOptions {
 /// A picture for documents: the passes of the runs with the numbers of their microbatches, one row
 /// per rank, the runs above each other on one time axis; makespan and bubble of each run, its costs
 /// and a legend. Readable on white and dark pages. To look at details use write_html_timeline().
-/// The same runs give the same bytes. Throws UsageError if some runs are in
-/// nanoseconds and some are not.
+/// The same runs give the same bytes. Throws UsageError if some runs are in nanoseconds and some
+/// are not.
 [[nodiscard]] std::string svg_timeline(std::span<const RecordedRun> runs,
                                        const SvgTimelineOptions& options = {});
 /// Writes svg_timeline() to a file. Throws OutputFileError.

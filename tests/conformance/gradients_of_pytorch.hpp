@@ -15,7 +15,7 @@
 
 namespace vocabpipe::kernels::test {
 
-/// Of an output layer: the loss of every token, dX (N, h) and dW (V, h).
+/// Results of an output layer: the loss of every token, dX (N, h) and dW (V, h).
 struct LossGradients {
     std::vector<float> loss;
     Matrix dx, dw;

@@ -61,7 +61,7 @@ public:
     std::vector<ForWeight> weight_views(Views& views, Bytes& main) const;
     ForWeight backward_view(Views& views) const;
     Gradients gradient_views(Views& views) const;
-    /// Of the exchanges of embedded tokens; none without a team.
+    /// Memory for the exchanges of embedded tokens; none without a team.
     Scratch team_scratch(Views& views) const;
 
 private:

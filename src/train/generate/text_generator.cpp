@@ -200,7 +200,7 @@ private:
         return predicted;
     }
 
-    /// Of the tokens of the last forward that were scored.
+    /// Logits of the tokens of the last forward that were scored.
     [[nodiscard]] std::span<const float> all_logits() {
         return output_ ? output_->logits() : std::span<const float>();
     }

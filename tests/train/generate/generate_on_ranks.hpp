@@ -13,7 +13,7 @@
 
 namespace vocabpipe::testing {
 
-/// Of the weights that generators begin with.
+/// Seed of the weights that generators begin with.
 inline constexpr uint64_t kSeed = 7;
 
 /// What the ranks of one generation do with their generators.
@@ -29,7 +29,7 @@ inline void generate_on_ranks(const TextGeneratorOptions& options, const OnRank&
     });
 }
 
-/// Of the whole vocabulary, on every rank.
+/// Logits of the whole vocabulary, on every rank.
 inline std::vector<float> all_logits(Communicator& world, const LogitsShard& mine) {
     std::vector<float> all;
     for (const std::vector<std::byte>& part : world.all_gather(std::as_bytes(mine.logits))) {
