@@ -309,21 +309,21 @@ void shapes(benchmark::internal::Benchmark* benchmark) {
         ->MinTime(1);
 }
 
+benchmark::internal::Benchmark* two_vocabularies(benchmark::internal::Benchmark* benchmark,
+                                                 int64_t tokens) {
+    return benchmark->ArgNames({"N", "h", "v"})
+        ->Args({tokens, 1024, 32768})
+        ->Args({tokens, 1024, 131072})
+        ->Unit(benchmark::kMillisecond);
+}
+
 void pairs(benchmark::internal::Benchmark* benchmark) {
-    benchmark->ArgNames({"N", "h", "v"})
-        ->Args({512, 1024, 32768})
-        ->Args({512, 1024, 131072})
-        ->Unit(benchmark::kMillisecond)
-        ->MinTime(20);
+    two_vocabularies(benchmark, 512)->MinTime(20);
 }
 
 /// A few pairs of smaller microbatches: minutes for all records, also without AVX-512.
 void few(benchmark::internal::Benchmark* benchmark) {
-    benchmark->ArgNames({"N", "h", "v"})
-        ->Args({128, 1024, 32768})
-        ->Args({128, 1024, 131072})
-        ->Unit(benchmark::kMillisecond)
-        ->Iterations(5);
+    two_vocabularies(benchmark, 128)->Iterations(5);
 }
 
 void deeper(benchmark::internal::Benchmark* benchmark) {

@@ -13,6 +13,7 @@ import gzip
 import logging
 import os
 import socket
+import tempfile
 from unittest import mock
 
 import torch
@@ -69,13 +70,12 @@ def on_cpu(function):
     return lambda *sizes, **named: function(*sizes, **{**named, "device": "cpu"})
 
 
-def run_rank(rank, ranks, port, folder, options):
-    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
+def run_rank(rank, ranks, meeting, folder, options):
     torch.set_num_threads(1)
     with mock.patch("torch.cuda.current_device", lambda: torch.device("cpu")), \
             mock.patch("torch.cuda.synchronize", lambda: None), mock.patch("torch.zeros", on_cpu(torch.zeros)), \
             mock.patch.object(megatron_timers, "Timer", SpannedTimer):
-        dist.init_process_group("gloo", rank=rank, world_size=ranks)
+        dist.init_process_group("gloo", init_method=f"file://{meeting}/store", rank=rank, world_size=ranks)
         parallel_state.initialize_model_parallel(pipeline_model_parallel_size=ranks)
         train(rank, ranks, folder, options)
         dist.barrier()
@@ -117,12 +117,6 @@ def train(rank, ranks, folder, options):
     os.remove(f"{name}-rank{rank}.jsonl")
 
 
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", metavar="FOLDER")
@@ -132,7 +126,8 @@ def main():
     parser.add_argument("--rows", type=int, default=32, help="rows of a microbatch")
     options = parser.parse_args()
     for ranks in map(int, options.ranks.split(",")):
-        multiprocessing.spawn(run_rank, (ranks, free_port(), options.folder, options), ranks)
+        with tempfile.TemporaryDirectory() as meeting:
+            multiprocessing.spawn(run_rank, (ranks, meeting, options.folder, options), ranks)
 
 
 if __name__ == "__main__":

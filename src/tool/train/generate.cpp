@@ -6,14 +6,12 @@
 #include <cstdint>
 #include <cstring>
 #include <filesystem>
-#include <iomanip>
 #include <iostream>
 #include <limits>
 #include <memory>
 #include <optional>
 #include <random>
 #include <span>
-#include <sstream>
 #include <string>
 #include <string_view>
 #include <system_error>
@@ -24,6 +22,7 @@
 #include "src/step/rank_placement.hpp"
 #include "src/support/parse_number.hpp"
 #include "src/support/process_memory.hpp"
+#include "src/support/text_layout.hpp"
 #include "src/tool/launch/devices.hpp"
 #include "src/tool/launch/launch.hpp"
 #include "src/tool/launch/launchers.hpp"
@@ -266,9 +265,8 @@ void check_teams(const GenerateArguments& o, int ranks) {
 /// UsageError for drafts where the likeliest token is not always taken.
 void check_drafts(const GenerateArguments& o) {
     if (!o.draft || o.sampling.temperature == 0 || o.sampling.top_k == 1) return;
-    std::ostringstream temperature;
-    temperature << o.sampling.temperature;
-    throw UsageError("--draft-with-mtp: with --temperature " + temperature.str() +
+    throw UsageError("--draft-with-mtp: with --temperature " +
+                     format("%g", o.sampling.temperature) +
                      " tokens are sampled, but drafts are compared with the likeliest ones; use "
                      "--temperature 0, or leave out --draft-with-mtp");
 }
@@ -284,20 +282,16 @@ std::vector<int32_t> next_tokens(TextGenerator& generator, const GenerateArgumen
 }
 
 void print_drafts(const DraftCounts& counts) {
-    std::ostringstream line;
-    line << std::fixed << "vocabpipe: drafted " << counts.drafted << " tokens, accepted "
-         << counts.accepted;
-    if (counts.drafted > 0) {
-        line << " (" << std::setprecision(1)
-             << 100.0 * static_cast<double>(counts.accepted) / static_cast<double>(counts.drafted)
-             << " %)";
-    }
+    const auto of = [](int64_t part, int64_t whole) {
+        return static_cast<double>(part) / static_cast<double>(whole);
+    };
+    std::string line = "vocabpipe: drafted " + std::to_string(counts.drafted) +
+                       " tokens, accepted " + std::to_string(counts.accepted);
+    if (counts.drafted > 0) line += format(" (%.1f %%)", 100 * of(counts.accepted, counts.drafted));
     if (counts.forwards > 0) {
-        line << ", " << std::setprecision(2)
-             << static_cast<double>(counts.tokens) / static_cast<double>(counts.forwards)
-             << " tokens a forward";
+        line += format(", %.2f tokens a forward", of(counts.tokens, counts.forwards));
     }
-    std::cerr << line.str() << "\n";
+    std::cerr << line << "\n";
 }
 
 void generate_on(Communicator& world, const GenerateArguments& o) {

@@ -48,7 +48,10 @@ ModelConfig filled_up(const TextGeneratorOptions& options, int64_t tokens) {
     return config;
 }
 
-StepPlan plan_forward(const TextGeneratorOptions& options, int64_t tokens) {
+namespace {
+
+/// plan_forward() before it is lowered.
+StepPlan forward_passes(const TextGeneratorOptions& options, int64_t tokens) {
     check_expert_ranks(options.mesh(), options.expert_tensor);
     check_drafts(options);
     const StepCluster cluster{.ranks = options.ranks,
@@ -72,12 +75,19 @@ StepPlan plan_forward(const TextGeneratorOptions& options, int64_t tokens) {
             ModelRankInternals::forward_bytes(config, plan.partition, static_cast<int>(s));
     }
     for (ShardBytes& shard : plan.sizes.shards) shard = {};
+    return plan;
+}
+
+}  // namespace
+
+StepPlan plan_forward(const TextGeneratorOptions& options, int64_t tokens) {
+    StepPlan plan = forward_passes(options, tokens);
     plan.lowered = lower_step(plan.schedule, plan.sizes, plan.costs, {}).lowered;
     return plan;
 }
 
 StepPlan plan_draft(const TextGeneratorOptions& options, int64_t tokens) {
-    StepPlan plan = plan_forward(options, tokens);
+    StepPlan plan = forward_passes(options, tokens);
     Schedule& schedule = plan.schedule;
     const int last = schedule.stages - 1;
     for (std::vector<Pass>& list : schedule.passes) {

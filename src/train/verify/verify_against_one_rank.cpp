@@ -301,19 +301,11 @@ std::unique_ptr<ReferenceRun> make_reference(Communicator& communicator, const D
     throw std::logic_error("no rank says why there is no reference");
 }
 
-/// Parameters of a rank by name.
-class Named {
-public:
-    explicit Named(std::span<const Parameter> parameters) : parameters_(parameters) {}
-    /// Null: the rank has none such.
-    [[nodiscard]] const Parameter* find(const std::string& name) const {
-        const auto found = std::ranges::find(parameters_, name, &Parameter::name);
-        return found == parameters_.end() ? nullptr : &*found;
-    }
-
-private:
-    std::span<const Parameter> parameters_;
-};
+/// Null: there is none such.
+const Parameter* find_parameter(std::span<const Parameter> parameters, const std::string& name) {
+    const auto found = std::ranges::find(parameters, name, &Parameter::name);
+    return found == parameters.end() ? nullptr : &*found;
+}
 
 }  // namespace
 
@@ -336,9 +328,9 @@ std::string verify_against_one_rank(Communicator& communicator, Device& device,
     const ModelParameters model = model_parameters(plan.options().model);
     Comparison comparison(plan, model, reference_ranks);
     const bool first = communicator.rank() == 0;
-    const Named of_mesh(mesh->parameters());
-    const Named of_reference(refers ? reference->trained().parameters()
-                                    : std::span<const Parameter>());
+    const std::span<const Parameter> of_mesh = mesh->parameters();
+    const std::span<const Parameter> of_reference =
+        refers ? reference->trained().parameters() : std::span<const Parameter>();
     for (int64_t n = 1; n <= steps; ++n) {
         const int64_t consumed = mesh->position().consumed_samples;
         const int microbatches = plan.batch_sizes().microbatches(consumed);
@@ -353,9 +345,10 @@ std::string verify_against_one_rank(Communicator& communicator, Device& device,
             if (first) comparison.begin_step(n, lr, mesh->report(), expected);
         });
         for (const LogicalParameter& parameter : model.all) {
-            const auto by_rank = gather_values(communicator, of_mesh.find(parameter.name), device);
+            const auto by_rank =
+                gather_values(communicator, find_parameter(of_mesh, parameter.name), device);
             const auto expected =
-                gather_values(communicator, of_reference.find(parameter.name), device);
+                gather_values(communicator, find_parameter(of_reference, parameter.name), device);
             if (first) comparison.add(by_rank, expected);
         }
         communicator.agree([&] {
