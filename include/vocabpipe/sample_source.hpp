@@ -103,6 +103,10 @@ public:
     /// Number of different samples.
     [[nodiscard]] virtual int64_t samples_per_epoch() const = 0;
 
+    /// Place of sample `index` among them in stream order, from 0: the same in every epoch. Default:
+    /// every epoch is in stream order.
+    [[nodiscard]] virtual int64_t place(int64_t index) const { return index % samples_per_epoch(); }
+
     /// What the samples have besides tokens and labels. Default: nothing.
     [[nodiscard]] virtual SampleForm form() const { return {}; }
 

@@ -64,6 +64,12 @@ public:
     [[nodiscard]] int64_t tokens() const { return tokens_; }
     /// Labels of all replicas that are not ignored, and whose weight is above 0.
     [[nodiscard]] int64_t counted_tokens() const { return counted_tokens_; }
+    /// Sum of the weights of those labels: 1 / g of a label of weight 1.
+    [[nodiscard]] double weight() const { return weight_; }
+    /// [sample of the step] Its place.
+    [[nodiscard]] std::span<const int64_t> places() const { return places_; }
+    /// How the samples were made.
+    [[nodiscard]] const StepBatchOptions& options() const { return options_; }
     /// Sequences of all replicas.
     [[nodiscard]] int64_t global_batch_size() const {
         return options_.micro_batch_size * static_cast<int64_t>(microbatches().size()) *
@@ -82,6 +88,7 @@ private:
     BatchRows rows_;
     Sample sample_;  ///< buffer of a whole sequence
     int64_t counted_tokens_ = 0;
+    double weight_ = 0;
     int64_t tokens_ = 0;
     std::vector<int64_t> places_;  ///< [sample of the step]
     std::vector<int64_t> seq_lengths_;

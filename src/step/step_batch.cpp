@@ -64,7 +64,7 @@ void StepBatch::load(int64_t first_sample, int microbatches) {
     arrange(first_sample, microbatches);
     rows_.resize(seq_lengths_);
     counted_tokens_ = 0;
-    double of_step = 0;  // added up sample by sample, so that it depends on neither m nor d
+    weight_ = 0;  // added up sample by sample, so that it depends on neither m nor d
     std::vector<double> of_microbatch(static_cast<size_t>(microbatches));
     for (size_t i = 0; i < places_.size(); ++i) {
         const int64_t sample = first_sample + static_cast<int64_t>(i);
@@ -72,13 +72,13 @@ void StepBatch::load(int64_t first_sample, int microbatches) {
         const bool own = group % options_.replicas == options_.replica;
         if (!own && !weighs_labels_) {
             counted_tokens_ += samples_.length(sample);
-            of_step += static_cast<double>(samples_.length(sample));
+            weight_ += static_cast<double>(samples_.length(sample));
             continue;
         }
         sample_.resize(samples_.length(sample));
         samples_.sample(sample, sample_);
         const double weight = count_labels();
-        of_step += weight;
+        weight_ += weight;
         if (!own) continue;
         const auto j = static_cast<size_t>(group / options_.replicas);
         of_microbatch[j] += weight;
@@ -87,7 +87,7 @@ void StepBatch::load(int64_t first_sample, int microbatches) {
                       places_[i] % options_.micro_batch_size,
                   sample_);
     }
-    const float g = counted_tokens_ == 0 ? 0.0F : 1.0F / static_cast<float>(of_step);
+    const float g = counted_tokens_ == 0 ? 0.0F : 1.0F / static_cast<float>(weight_);
     for (float& gradient : rows_.loss_gradients()) gradient *= g;
     if (options_.context == 1) return;  // a microbatch has the tokens that its weight counts
     for (size_t j = 0; j < of_microbatch.size(); ++j) {

@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <ostream>
 #include <random>
 #include <string>
@@ -31,6 +32,8 @@ struct LossCase {
     std::shared_ptr<const TokenLoss> loss;
     /// The numbers of one token, of every column.
     std::function<std::vector<float>(std::mt19937&)> numbers;
+    int64_t columns = 0;
+    std::optional<double> preference_beta = {};  ///< as in TrainingSetup
     friend void PrintTo(const LossCase& c, std::ostream* out) { *out << c.name; }
 };
 
@@ -60,9 +63,13 @@ std::vector<LossCase> losses() {
     };
     const auto distillation = std::make_shared<DistillationLoss>(
         DistillationOptions{.top_k = kListed, .kl_share = 0.75F});
-    return {{"policy", policy(0), policy_numbers},
-            {"policy_with_entropy", policy(0.1F), policy_numbers},
-            {"distillation", distillation, list_numbers}};
+    const auto reference_number = [](std::mt19937& random) {
+        return std::vector<float>{policy_numbers(random).back()};
+    };
+    return {{"policy", policy(0), policy_numbers, 3},
+            {"policy_with_entropy", policy(0.1F), policy_numbers, 3},
+            {"distillation", distillation, list_numbers, 2 * kListed},
+            {"dpo", std::make_shared<PolicyLoss>(), reference_number, 1, 0.3}};
 }
 
 /// Sequences with the columns of a loss, of these lengths in turn; `padded`: each is as long as
@@ -78,14 +85,14 @@ public:
     }
     [[nodiscard]] int64_t samples_per_epoch() const override { return 64; }
     [[nodiscard]] SampleForm form() const override {
-        return {.weighs_labels = true, .columns = of_.loss->columns()};
+        return {.weighs_labels = true, .columns = of_.columns};
     }
 
 private:
     void fill(int64_t index, Sample& out) const override {
         std::mt19937 random(static_cast<unsigned>(index));
         const size_t length = out.tokens.size();
-        out.columns.assign(static_cast<size_t>(of_.loss->columns()) * length, 0);
+        out.columns.assign(static_cast<size_t>(of_.columns) * length, 0);
         for (size_t n = 0; n < static_cast<size_t>(text_length(index)); ++n) {
             out.tokens[n] = static_cast<int32_t>(random() % kIds);
             out.labels[n] = n < 2 ? kIgnoredLabel : static_cast<int32_t>(random() % kIds);
@@ -125,6 +132,7 @@ protected:
         setup.microbatches = run.microbatches;
         setup.shorter_lengths = run.shorter;
         setup.loss = GetParam().loss;
+        setup.preference_beta = GetParam().preference_beta;
         return train_on_threads(setup);
     }
     [[nodiscard]] Training train(const Run& run) const {

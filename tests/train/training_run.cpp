@@ -146,6 +146,7 @@ Training train_on_threads(const TrainingSetup& setup) {
     partition.frozen = setup.frozen;
     partition.shorter_lengths = setup.shorter_lengths;
     partition.loss = setup.loss;
+    if (setup.preference_beta) partition.records.columns = {TokenRecord::logprob};
     schedule = without_frozen_passes(schedule, trained_parts(setup.config, partition));
     const Mesh mesh = partition.mesh(setup.ranks);
     auto costs = TableCosts::uniform(schedule.ranks, schedule.stages, 1000, 2000, 500);
@@ -159,15 +160,22 @@ Training train_on_threads(const TrainingSetup& setup) {
             setup.make_device ? setup.make_device(rank) : make_host_device();
         ModelPartition of_device = partition;
         of_device.operators = &device->operators();
-        const StepPlan plan =
-            plan_step(setup.config, of_device, schedule, costs,
-                      {.pieces = setup.pieces, .bucket_piece = setup.bucket_piece});
-        TrainedRank trained(communicator, *device, plan,
+        const LowerOptions lowering{.pieces = setup.pieces, .bucket_piece = setup.bucket_piece};
+        std::vector<StepPlan> plans{
+            plan_step(setup.config, of_device, schedule, costs, lowering)};
+        if (setup.preference_beta) {
+            plans.push_back(plan_step(setup.config, of_device, evaluation_schedule(schedule), costs,
+                                      lowering));
+        }
+        TrainedRank trained(communicator, *device, plans,
                             {.optimizer = setup.optimizer,
                              .seed = setup.seed,
                              .poison_dead_buffers = true,
                              .length_programs = setup.length_programs});
         std::vector<StepResult> results;
+        std::vector<PreferenceMeans> of_pairs;
+        std::optional<PreferenceStep> pairs;
+        if (setup.preference_beta) pairs.emplace(trained, *setup.preference_beta);
         std::optional<StepBatch> read;
         if (setup.samples != nullptr) {
             read.emplace(*setup.samples, StepBatchOptions{.micro_batch_size = setup.sequences,
@@ -180,8 +188,14 @@ Training train_on_threads(const TrainingSetup& setup) {
         for (int step = 1; step <= setup.steps; ++step) {
             if (read) {
                 read->load(trained.position().consumed_samples, setup.microbatches);
-                trained.train_step(*read, setup.learning_rate.after(step));
+                if (pairs) {
+                    pairs->run(*read, 1);
+                    of_pairs.push_back(pairs->means());
+                }
+                trained.train_step(pairs ? pairs->microbatches() : read->microbatches(),
+                                   read->counted_tokens(), setup.learning_rate.after(step));
                 results.push_back(trained.report());
+                if (pairs) results.back().loss = of_pairs.back().loss;
                 continue;
             }
             const Batch batch = toy_batch(setup, step);
@@ -193,6 +207,7 @@ Training train_on_threads(const TrainingSetup& setup) {
             results.push_back(trained.report());
         }
         const std::lock_guard lock(mutex);
+        result.pairs = of_pairs;
         for (const Parameter& p : trained.parameters()) {
             if (p.correction_bias) {
                 std::vector<float> values(static_cast<size_t>(p.weight.size()));

@@ -7,6 +7,7 @@
 #include "vocabpipe/lower.hpp"
 #include "vocabpipe/mesh.hpp"
 #include "vocabpipe/optimizer_step.hpp"
+#include "vocabpipe/preference_step.hpp"
 #include "vocabpipe/recompute.hpp"
 #include "vocabpipe/sample_source.hpp"
 #include "vocabpipe/step_batch.hpp"
@@ -49,6 +50,8 @@ struct TrainingSetup {
         .lr = 1e-2, .min_lr = 1e-3, .warmup_iters = 3, .decay_iters = 30};
     OptimizerOptions optimizer{};
     std::shared_ptr<const TokenLoss> loss{};  ///< ModelPartition::loss
+    /// Samples are pairs, and `loss` is a PolicyLoss: steps begin with PreferenceStep of this beta.
+    std::optional<double> preference_beta{};
     /// ModelPartition::frozen; the schedule is without the passes that only these need.
     std::vector<bool> frozen{};
     uint64_t seed = 7;
@@ -66,6 +69,7 @@ struct TrainingSetup {
 
 struct Training {
     std::vector<double> losses, grad_norms;
+    std::vector<PreferenceMeans> pairs;             ///< of every step, with preference_beta
     std::vector<std::vector<double>> depth_losses;  ///< [step][depth]
     std::vector<bool> updated;
     std::vector<std::optional<RouterResult>> routers;

@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "src/support/split_text.hpp"
@@ -57,6 +58,13 @@ std::string text_of(const TokenRecords& records) {
 Command score_command() {
     const auto o = std::make_shared<ScoreArguments>();
     TokenRecordOptions& records = o->options.records;
+    FlagGroup data = forward_data_flags(o->options);
+    data.flags.push_back({.names = "--packing-strategy",
+                          .value = &o->options.data.packing_strategy,
+                          .help = "How samples are made: wrapped cuts the stream; padded makes a "
+                                  "sample of each document",
+                          .unit = "NAME",
+                          .choices = {"wrapped", "padded"}});
     records.columns = {TokenRecord::logprob};
     return comparing_flags(
         {.name = "score",
@@ -90,7 +98,7 @@ Command score_command() {
                                .help = "File of the records, .npy or .safetensors",
                                .unit = "FILE",
                                .required = true}}},
-                   forward_data_flags(o->options),
+                   std::move(data),
                    forward_schedule_flags(o->options),
                    launch_flags(o->launch),
                    forward_device_flags(o->device, o->options)},

@@ -39,6 +39,9 @@ struct PackingOptions {
     /// Empty: only that one.
     std::vector<int64_t> lengths = {};
     bool one_each = false;  ///< a sample for each document or fragment, in place of best_fit()
+    /// InputFileError for a document that is not one sample, too long or without a label: its
+    /// neighbours would be others.
+    bool whole = false;
 };
 
 /// Training samples that whole documents are packed into, by best_fit(). A document of n tokens
@@ -65,6 +68,9 @@ public:
         return packing_.lengths.size() == 1 ? options_.seq_length : length_of(sample_at(index));
     }
     [[nodiscard]] int64_t samples_per_epoch() const override { return totals_.samples; }
+    [[nodiscard]] int64_t place(int64_t index) const override {
+        return static_cast<int64_t>(sample_at(index));
+    }
     /// One document alone needs no mask: no token of it sees the padding behind it.
     [[nodiscard]] SampleForm form() const override {
         return {.weighs_labels = true,

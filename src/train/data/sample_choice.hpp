@@ -18,11 +18,4 @@ public:
     [[nodiscard]] virtual int64_t sample(int64_t position) const = 0;
 };
 
-/// All of them.
-class EverySample final : public SampleChoice {
-public:
-    [[nodiscard]] int64_t position_of(int64_t sample) const override { return sample; }
-    [[nodiscard]] int64_t sample(int64_t position) const override { return position; }
-};
-
 }  // namespace vocabpipe

@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "vocabpipe/sample_source.hpp"
 
@@ -27,36 +28,40 @@ struct NamedColumns {
     [[nodiscard]] int64_t columns() const { return count > 0 ? count : 1; }
 };
 
-/// Numbers of every token of the training samples, by the samples' numbers (SampleChoice). Safe
-/// from several threads.
+/// Numbers of every token of the training samples, by the samples' numbers: in stream order, in a
+/// blend data set after data set. Safe from several threads.
 class SampleColumns {
 public:
     virtual ~SampleColumns() = default;
 
     /// What a sample has by them.
     [[nodiscard]] virtual SampleForm form() const = 0;
-    /// Writes Sample::columns of sample `number`, and weighs its labels.
+    /// Writes Sample::columns of sample `number`, as many tokens as `out` has, and weighs its
+    /// labels.
     virtual void add(int64_t number, Sample& out) const = 0;
 };
 
-/// Samples of a data set in stream order, with their columns.
+/// Samples of a data set with their columns.
 class SamplesWithColumns final : public SampleSource {
 public:
     /// `first`: number of the set's first sample.
-    SamplesWithColumns(std::unique_ptr<const SampleSource> in_order,
+    SamplesWithColumns(std::unique_ptr<const SampleSource> samples,
                        std::shared_ptr<const SampleColumns> columns, int64_t first)
-        : samples_(std::move(in_order)), columns_(std::move(columns)), first_(first) {}
+        : samples_(std::move(samples)), columns_(std::move(columns)), first_(first) {}
 
     [[nodiscard]] int64_t seq_length() const override { return samples_->seq_length(); }
+    [[nodiscard]] int64_t length(int64_t index) const override { return samples_->length(index); }
     [[nodiscard]] int64_t samples_per_epoch() const override {
         return samples_->samples_per_epoch();
     }
+    [[nodiscard]] int64_t place(int64_t index) const override { return samples_->place(index); }
+    [[nodiscard]] std::vector<std::string> packing() const override { return samples_->packing(); }
     [[nodiscard]] SampleForm form() const override { return samples_->form() | columns_->form(); }
 
 private:
     void fill(int64_t index, Sample& out) const override {
         samples_->sample(index, out);
-        columns_->add(first_ + index % samples_per_epoch(), out);
+        columns_->add(first_ + place(index), out);
     }
 
     std::unique_ptr<const SampleSource> samples_;

@@ -5,7 +5,6 @@
 #include <filesystem>
 #include <optional>
 #include <sstream>
-#include <tuple>
 #include <utility>
 
 #include "src/support/length_buckets.hpp"
@@ -15,6 +14,7 @@
 #include "src/train/data/find_end_of_document.hpp"
 #include "src/train/data/loss_weights_file.hpp"
 #include "src/train/data/packed_samples.hpp"
+#include "src/train/data/paired_samples.hpp"
 #include "src/train/data/sample_columns.hpp"
 #include "src/train/data/samples_in_sequence.hpp"
 #include "src/train/data/subset_samples.hpp"
@@ -53,13 +53,15 @@ void check_flags(const DataOptions& o) {
         throw UsageError("--split " + o.split + ": applies to --data-path, but " + own +
                          " is set; remove one of them");
     }
-    for (const auto& [value, flag, what] :
-         {std::tuple(&o.subset, "--data-subset", "chooses among"),
-          std::tuple(&o.columns, "--columns", "has numbers of")}) {
-        if (!o.has_whole_documents() || value->empty()) continue;
-        throw UsageError("--packing-strategy " + o.packing_strategy + ": cannot be used with " +
-                         flag + ", which " + what +
-                         " samples that are cut from the stream; use wrapped");
+    if (o.has_whole_documents() && !o.subset.empty()) {
+        throw UsageError("--packing-strategy " + o.packing_strategy +
+                         ": cannot be used with --data-subset, which chooses among samples that "
+                         "are cut from the stream; use wrapped");
+    }
+    if (o.packing_strategy == "bfd" && !o.columns.empty()) {
+        throw UsageError(
+            "--packing-strategy bfd: cannot be used with --columns, which has numbers of one "
+            "document or of a sample that is cut from the stream; use padded or wrapped");
     }
     if (!o.length_buckets.empty() && !o.has_whole_documents()) {
         throw UsageError("--length-buckets " + o.length_buckets +
@@ -141,29 +143,52 @@ std::shared_ptr<const TokenSource> TrainingData::tokens_of(const std::string& pa
 
 std::unique_ptr<const SampleSource> TrainingData::open_set(
     const std::string& path, DataSplit split, const TokenDatasetOptions& options,
-    const std::vector<int64_t>& lengths) const {
+    const std::vector<int64_t>& lengths, bool whole) const {
     std::shared_ptr<const TokenSource> tokens = tokens_of(path, split);
     if (options_.has_whole_documents()) {
         return std::make_unique<PackedSamples>(
             std::move(tokens), options,
-            PackingOptions{.lengths = lengths, .one_each = options_.packing_strategy == "padded"});
+            PackingOptions{.lengths = lengths,
+                           .one_each = options_.packing_strategy == "padded",
+                           .whole = whole});
     }
     return std::make_unique<TokenDataset>(std::move(tokens), options);
 }
 
 std::unique_ptr<const SampleSource> TrainingData::samples(
-    DataSplit split, const TokenDatasetOptions& options,
-    const std::vector<int64_t>& lengths) const {
+    DataSplit split, const TokenDatasetOptions& options, const std::vector<int64_t>& lengths,
+    const std::shared_ptr<const SampleColumns>& columns) const {
     require(split);
     std::vector<BlendedSamples::Part> blend;
     TokenDatasetOptions own = options;
     own.masks = masks();
+    int64_t first = 0;  // sample of the set
     for (const WeightedPath& path : part(split).paths) {
         if (part(split).paths.size() > 1) own.seed = derived_seed(options.seed, blend.size());
-        blend.push_back({path.weight, open_set(path.path, split, own, lengths)});
+        std::unique_ptr<const SampleSource> set = open_set(path.path, split, own, lengths);
+        const int64_t count = set->samples_per_epoch();
+        if (columns) set = std::make_unique<SamplesWithColumns>(std::move(set), columns, first);
+        blend.push_back({path.weight, std::move(set)});
+        first += count;
     }
     if (blend.size() == 1) return std::move(blend.front().samples);
     return std::make_unique<BlendedSamples>(std::move(blend));
+}
+
+std::unique_ptr<const SampleSource> TrainingData::pairs(
+    const TokenDatasetOptions& options, const std::vector<int64_t>& lengths,
+    const std::shared_ptr<const SampleColumns>& columns) const {
+    require(DataSplit::train);
+    const Part& train = part(DataSplit::train);
+    if (train.paths.size() > 1) {
+        throw UsageError(train.flag +
+                         ": is a blend, but samples 2 i and 2 i + 1 of one data set are a pair; "
+                         "use one data set");
+    }
+    std::unique_ptr<const SampleSource> set = open_set(
+        train.paths.front().path, DataSplit::train, in_stream_order(options), lengths, true);
+    if (columns) set = std::make_unique<SamplesWithColumns>(std::move(set), columns, 0);
+    return std::make_unique<PairedSamples>(std::move(set), options.seed, options.shuffle);
 }
 
 std::vector<int64_t> TrainingData::length_buckets(
@@ -241,10 +266,21 @@ std::unique_ptr<const SampleSource> TrainingData::samples_in_order(
     const TokenDatasetOptions in_order = in_stream_order(options);
     std::vector<std::unique_ptr<const SampleSource>> sets;
     for (const WeightedPath& path : part(DataSplit::train).paths) {
-        sets.push_back(
-            std::make_unique<TokenDataset>(tokens_of(path.path, DataSplit::train), in_order));
+        sets.push_back(open_set(path.path, DataSplit::train, in_order, {}));
     }
     return std::make_unique<SamplesInSequence>(std::move(sets));
+}
+
+int64_t TrainingData::training_samples(int64_t seq_length) const {
+    int64_t samples = 0;
+    if (options_.packing_strategy == "padded") {
+        for (const LengthCount& documents : document_lengths()) {
+            samples += documents.count * ((documents.length + seq_length - 1) / seq_length);
+        }
+        return samples;
+    }
+    for (const TrainingSet& set : training_sets(seq_length)) samples += set.samples;
+    return samples;
 }
 
 std::vector<TrainingData::TrainingSet> TrainingData::training_sets(int64_t seq_length) const {

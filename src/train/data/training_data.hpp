@@ -40,13 +40,21 @@ public:
     /// True if the options give `split` data: a path of its own, or a positive part of --split.
     [[nodiscard]] bool has(DataSplit split) const;
 
-    /// The samples of `split`, with masks(), loss weights and packing. In a blend, each data set is
-    /// shuffled with its own key. `options.masks` is not used. UsageError if there is no such part,
-    /// InputFileError if it is too small for one sample. The result does not depend on this
-    /// object's lifetime. `lengths` as in PackingOptions.
+    /// The samples of `split`, with masks(), loss weights and packing, and with `columns` if there
+    /// are any. In a blend, each data set is shuffled with its own key. `options.masks` is not used.
+    /// UsageError if there is no such part, InputFileError if it is too small for one sample. The
+    /// result does not depend on this object's lifetime. `lengths` as in PackingOptions.
     [[nodiscard]] std::unique_ptr<const SampleSource> samples(
         DataSplit split, const TokenDatasetOptions& options,
-        const std::vector<int64_t>& lengths = {}) const;
+        const std::vector<int64_t>& lengths = {},
+        const std::shared_ptr<const SampleColumns>& columns = nullptr) const;
+
+    /// Pairs of training samples that follow one another in the stream, in shuffled order
+    /// (PairedSamples), with `columns` if there are any. Errors as samples(); UsageError for a
+    /// blend, InputFileError for a document that is not one sample.
+    [[nodiscard]] std::unique_ptr<const SampleSource> pairs(
+        const TokenDatasetOptions& options, const std::vector<int64_t>& lengths,
+        const std::shared_ptr<const SampleColumns>& columns) const;
 
     /// The lengths that training samples have by --length-buckets, ascending; seq_length alone
     /// without the flag. `cost` as in choose_length_buckets(), for auto. UsageError for lengths
@@ -59,18 +67,21 @@ public:
     [[nodiscard]] std::vector<LengthCount> document_lengths() const;
 
     /// Only the training samples in `chosen`, which must have been made of this data, with their
-    /// `columns`; null: they have none. With EverySample, these are samples() in their order.
+    /// `columns`; null: they have none. If these are all, they are samples() in their order.
     /// UsageError if `chosen` has no sample of a data set.
     [[nodiscard]] std::unique_ptr<const SampleSource> chosen_samples(
         const TokenDatasetOptions& options, const std::shared_ptr<const SampleChoice>& chosen,
         const std::shared_ptr<const SampleColumns>& columns = nullptr) const;
 
-    /// All training samples in the order of their numbers (SampleChoice): in stream order, one data
-    /// set after the other. Ignores seed, shuffle and masks of `options`.
+    /// All training samples in the order of their numbers: in stream order, one data set after the
+    /// other. Ignores seed, shuffle and masks of `options`.
     [[nodiscard]] std::unique_ptr<const SampleSource> samples_in_order(
         const TokenDatasetOptions& options) const;
 
-    /// One data set of the training data.
+    /// How many there are, of all data sets together.
+    [[nodiscard]] int64_t training_samples(int64_t seq_length) const;
+
+    /// One data set of the training data, cut from its stream.
     struct TrainingSet {
         std::string path;                           ///< as given
         std::shared_ptr<const TokenSource> tokens;  ///< its training part
@@ -107,10 +118,10 @@ private:
     /// The part of a file for `split`; InputFileError if it is empty.
     [[nodiscard]] std::shared_ptr<const TokenSource> tokens_of(const std::string& path,
                                                                DataSplit split) const;
-    /// Its samples, cut or packed.
+    /// Its samples, cut or packed; `whole` as in PackingOptions.
     [[nodiscard]] std::unique_ptr<const SampleSource> open_set(
         const std::string& path, DataSplit split, const TokenDatasetOptions& options,
-        const std::vector<int64_t>& lengths) const;
+        const std::vector<int64_t>& lengths, bool whole = false) const;
     /// Options of samples with numbers: not shuffled, and with masks().
     [[nodiscard]] TokenDatasetOptions in_stream_order(TokenDatasetOptions options) const;
     /// The token that ends documents, for `flag`; UsageError as masks().

@@ -74,6 +74,12 @@ void MetricsFile::add(const StepMetrics& metrics) {
         line["mtp_" + std::to_string(depth + 1) + "_loss"] =
             json_number(metrics.depth_losses[depth]);
     }
+    if (metrics.pairs) {
+        line["rewards/accuracies"] = metrics.pairs->accuracy;
+        line["rewards/chosen"] = json_number(metrics.pairs->chosen_reward);
+        line["rewards/rejected"] = json_number(metrics.pairs->rejected_reward);
+        line["rewards/margins"] = json_number(metrics.pairs->margin());
+    }
     if (metrics.routers) {
         line["moe_aux_loss"] = json_number(metrics.routers->aux_loss);
         line["moe_z_loss"] = json_number(metrics.routers->z_loss);

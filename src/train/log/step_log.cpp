@@ -48,6 +48,11 @@ std::string step_line(const StepMetrics& m, int64_t last_step) {
                       plain(m.depth_losses[depth]));
         add(text.data());
     }
+    if (m.pairs) {
+        std::snprintf(text.data(), text.size(), " | rewards/accuracies %.3f | rewards/margins %.4f",
+                      m.pairs->accuracy, plain(m.pairs->margin()));
+        add(text.data());
+    }
     if (!m.updated) add(" | update skipped");
     if (!m.routers) return line;
     std::snprintf(text.data(), text.size(),
@@ -91,6 +96,12 @@ void StepLog::add(StepMetrics m, bool ends) {
         for (size_t depth = 0; depth < m.depth_losses.size(); ++depth) {
             scalars.push_back({"mtp_" + std::to_string(depth + 1) + " loss",
                                static_cast<float>(m.depth_losses[depth])});
+        }
+        if (m.pairs) {  // TRL's names
+            scalars.push_back({"rewards/accuracies", static_cast<float>(m.pairs->accuracy)});
+            scalars.push_back({"rewards/chosen", static_cast<float>(m.pairs->chosen_reward)});
+            scalars.push_back({"rewards/rejected", static_cast<float>(m.pairs->rejected_reward)});
+            scalars.push_back({"rewards/margins", static_cast<float>(m.pairs->margin())});
         }
         if (m.routers) {
             scalars.push_back({"load_balancing_loss", static_cast<float>(m.routers->aux_loss)});

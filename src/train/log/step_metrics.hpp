@@ -2,6 +2,7 @@
 #pragma once
 
 #include "vocabpipe/optimizer_step.hpp"
+#include "vocabpipe/preference_step.hpp"
 
 #include <cstdint>
 #include <optional>
@@ -27,6 +28,7 @@ struct StepMetrics {
     std::optional<RouterResult> routers = {};
     /// mtp_1_loss and so on, of each depth of multi-token prediction (StepResult::depth_losses).
     std::vector<double> depth_losses = {};
+    std::optional<PreferenceMeans> pairs = {};  ///< rewards/accuracies and so on; none: no pairs
 };
 
 /// Results of an evaluation, a line of its own; none: not evaluated.

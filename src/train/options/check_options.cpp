@@ -12,6 +12,7 @@
 #include "src/step/same_on_every_rank.hpp"
 #include "src/support/crc32c.hpp"
 #include "src/train/data/data_split.hpp"
+#include "src/train/options/batch_size_schedule.hpp"
 #include "src/train/options/train_flags.hpp"
 #include "vocabpipe/error.hpp"
 
@@ -197,11 +198,22 @@ void check_loss(const TrainOptions& o) {
             "--grpo-kl-estimator, --grpo-entropy-term-weight");
     require(LossName::distillation, loss.distillation == DistillationOptions(),
             "--kd-top-k, --kd-ratio");
+    require(LossName::dpo, loss.dpo_beta == TrainingLoss().dpo_beta, "--dpo-beta");
+    if (loss.compares_pairs()) {
+        const BatchSizeSchedule sizes(o.global_batch_size, o.ramp_up, /*unit=*/1);
+        std::vector<int> all = sizes.smaller();
+        all.push_back(sizes.full());
+        const auto odd = std::ranges::find_if(all, [](int size) { return size % 2 != 0; });
+        if (odd != all.end()) {
+            throw UsageError(name + ": two samples are a pair, but a step has " + text(*odd) +
+                             "; use an even --global-batch-size");
+        }
+    }
     if (loss.name == LossName::cross_entropy) {
         if (!o.data.columns.empty()) {
             throw UsageError(
                 "--columns " + o.data.columns + ": " + name +
-                " reads no columns; remove the flag, or set --loss grpo or distillation");
+                " reads no columns; remove the flag, or set --loss grpo, distillation or dpo");
         }
         return;
     }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The flags of the loss; terms of GRPO have Megatron's names, those of distillation torchtune's.
+// The flags of the loss; terms of GRPO have Megatron's names, those of distillation torchtune's, that
+// of DPO is TRL's.
 #include "src/train/options/train_flags.hpp"
 #include "src/train/options/training_loss.hpp"
 
@@ -15,9 +16,10 @@ FlagGroup loss_flags(TrainingLoss& o) {
                 {.names = "--loss",
                  .value = named(&o.name, loss_name_from),
                  .help = "What is minimised: cross-entropy; or with --columns grpo, the clipped "
-                         "objective of PPO and GRPO, or distillation, against lists of a teacher",
+                         "objective of PPO and GRPO, distillation, against lists of a teacher, or "
+                         "dpo, of pairs of samples, the better one first",
                  .unit = "NAME",
-                 .choices = {"cross-entropy", "grpo", "distillation"}},
+                 .choices = {"cross-entropy", "grpo", "distillation", "dpo"}},
                 {.names = "--grpo-clamp-eps-lower",
                  .value = &p.clip_low,
                  .help = "How far below 1 the ratio to the old policy still counts",
@@ -44,6 +46,11 @@ FlagGroup loss_flags(TrainingLoss& o) {
                  .help = "Share of the divergence from the teacher; the rest is the cross-entropy",
                  .unit = "X",
                  .range = between(0, 1)},
+                {.names = "--dpo-beta",
+                 .value = &o.dpo_beta,
+                 .help = "How strongly pairs hold the model near the reference",
+                 .unit = "X",
+                 .range = at_least(0)},
             }};
 }
 

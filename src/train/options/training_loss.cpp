@@ -25,16 +25,19 @@ std::string_view to_string(LossName name) {
             return "grpo";
         case LossName::distillation:
             return "distillation";
+        case LossName::dpo:
+            return "dpo";
     }
     return {};
 }
 
 LossName loss_name_from(std::string_view name) {
-    for (const LossName known : {LossName::cross_entropy, LossName::grpo, LossName::distillation}) {
+    for (const LossName known : {LossName::cross_entropy, LossName::grpo, LossName::distillation,
+                                 LossName::dpo}) {
         if (name == to_string(known)) return known;
     }
     throw UsageError("--loss " + std::string(name) +
-                     ": is unknown; use cross-entropy, grpo or distillation");
+                     ": is unknown; use cross-entropy, grpo, distillation or dpo");
 }
 
 std::shared_ptr<const TokenLoss> TrainingLoss::make() const {
@@ -45,6 +48,8 @@ std::shared_ptr<const TokenLoss> TrainingLoss::make() const {
             return std::make_shared<PolicyLoss>(policy);
         case LossName::distillation:
             return std::make_shared<DistillationLoss>(distillation);
+        case LossName::dpo:
+            return std::make_shared<PolicyLoss>();  // with the slopes of PreferenceStep
     }
     return nullptr;
 }
@@ -55,6 +60,9 @@ std::vector<NamedColumns> TrainingLoss::columns() const {
                 {.name = kListedIds, .kind = ColumnKind::id, .count = distillation.top_k}};
     }
     if (name == LossName::cross_entropy) return {};
+    if (name == LossName::dpo) {
+        return {{.name = std::string(to_string(TokenRecord::logprob))}};  // of the reference
+    }
     std::vector<NamedColumns> columns{{.name = kAdvantages}, {.name = kOld}};
     if (policy.columns() > 2) columns.push_back({.name = kReference});
     return columns;

@@ -19,6 +19,7 @@ enum class LossName : uint8_t {
     cross_entropy,  ///< of every label
     grpo,           ///< PolicyLoss, the clipped objective of PPO and GRPO
     distillation,   ///< DistillationLoss, against lists of a teacher
+    dpo,            ///< preference_loss() of pairs of samples (PreferenceStep)
 };
 /// "cross-entropy" and so on.
 [[nodiscard]] std::string_view to_string(LossName name);
@@ -33,11 +34,15 @@ struct TrainingLoss {
     /// --grpo-entropy-term-weight
     PolicyLossOptions policy;
     DistillationOptions distillation;  // --kd-top-k, --kd-ratio
+    double dpo_beta = 0.1;             // --dpo-beta; TRL's default
+
+    /// Samples 2 i and 2 i + 1 are a pair, which a forward-only step looks at first.
+    [[nodiscard]] bool compares_pairs() const { return name == LossName::dpo; }
 
     /// StepWork::loss; null for the cross-entropy.
     [[nodiscard]] std::shared_ptr<const TokenLoss> make() const;
     /// The columns that it reads, in the order of Sample::columns, by the names that verl gives
-    /// them, and vocabpipe score.
+    /// them, or vocabpipe score.
     [[nodiscard]] std::vector<NamedColumns> columns() const;
 };
 

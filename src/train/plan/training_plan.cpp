@@ -110,21 +110,26 @@ void TrainingPlan::make_steps() {
     if (trains) {
         for (const int m : batch_sizes_.smaller()) add(m);
     }
+    training_steps_ = steps.size();
+    for (size_t i = 0; i < training_steps_ && trains && options_.loss.compares_pairs(); ++i) {
+        steps.push_back(forward_of(steps[i]));
+    }
     if (trains && options_.replay_interval > 0) {
         StepWork replayed = work(replayed_microbatches());
         replayed.optimizer = false;
         replay_index_ = steps.size();
         steps.push_back(plan_step(options_.model, cluster_, order(), replayed));
     }
-    if (trains && evaluates(options_)) {
-        const StepPlan& full = steps.front();
-        steps.push_back(plan_step(full.model, full.partition, evaluation_schedule(full.schedule),
-                                  full.costs,
-                                  {.receive_ahead = options_.receive_ahead,
-                                   .reductions = options_.reductions,
-                                   .pieces = full.lowering.pieces}));
-    }
+    if (trains && evaluates(options_)) steps.push_back(forward_of(steps.front()));
     steps_ = std::move(steps);
+}
+
+StepPlan TrainingPlan::forward_of(const StepPlan& training) const {
+    return plan_step(training.model, training.partition, evaluation_schedule(training.schedule),
+                     training.costs,
+                     {.receive_ahead = options_.receive_ahead,
+                      .reductions = options_.reductions,
+                      .pieces = training.lowering.pieces});
 }
 
 /// As many as fill the pipeline, so that every rank runs all its passes and no family of schedules
@@ -147,6 +152,9 @@ StepWork TrainingPlan::work(int microbatches) const {
             .evaluation = !trains,
             .optimizer = trains,
             .training = trains,
+            .records = {.columns = trains && options_.loss.compares_pairs()
+                                       ? TokenRecords{TokenRecord::logprob}
+                                       : TokenRecords()},
             .loss = trains ? options_.loss.make() : nullptr,
             .frozen = trains ? frozen_parameters(options_.optimizer.groups,
                                                  logical_parameters(options_.model))

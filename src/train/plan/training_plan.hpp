@@ -51,15 +51,18 @@ public:
     /// Notes on a schedule file.
     [[nodiscard]] const std::vector<std::string>& notes() const { return notes_; }
 
-    /// Training with the full batch, with the smaller ones of a warm-up, what is replayed, then
-    /// evaluation if there is any; with --skip-train only evaluation. TrainedRank uses the same
-    /// indices.
+    /// Training with the full batch, with the smaller ones of a warm-up, the forward-only steps of
+    /// each if the loss compares pairs, what is replayed, then evaluation if there is any; with
+    /// --skip-train only evaluation. TrainedRank uses the same indices.
     [[nodiscard]] const std::vector<StepPlan>& steps() const { return steps_; }
     /// Index in steps() of what --replay-steps runs twice, the first microbatches of a step without
     /// the optimizer; in a run that replays.
     [[nodiscard]] size_t replay_index() const { return replay_index_; }
     /// Index in steps() of the training step with `microbatches` microbatches.
     [[nodiscard]] size_t index_of(int microbatches) const;
+    /// Index of the forward-only step with as many microbatches as the training step `index`, in a
+    /// run whose loss compares pairs.
+    [[nodiscard]] size_t forward_index(size_t index) const { return training_steps_ + index; }
     /// Index of the evaluation, the last step, in a run that evaluates.
     [[nodiscard]] size_t evaluation_index() const { return steps_.size() - 1; }
     // These are the full batch's; with --skip-train, the evaluation's.
@@ -82,6 +85,8 @@ private:
     [[nodiscard]] StepWork work(int microbatches) const;
     [[nodiscard]] StepPlan place() const;
     void make_steps();
+    /// The forward passes of a training step.
+    [[nodiscard]] StepPlan forward_of(const StepPlan& training) const;
     [[nodiscard]] int replayed_microbatches() const;
 
     const TrainOptions& options_;
@@ -97,6 +102,7 @@ private:
     std::vector<int> layers_;                ///< per stage, where flags say so; else empty
     std::optional<PassCosts> first_costs_;   ///< with --schedule-costs auto, until it measured
     std::vector<StepPlan> steps_;
+    size_t training_steps_ = 0;  ///< with the optimizer
     size_t replay_index_ = 0;
 };
 

@@ -44,10 +44,10 @@ RunData::RunData(const TrainOptions& options, int rank)
         chosen_ = std::make_shared<const ChosenSamples>("--data-subset", options.data.subset,
                                                         *data_, options.model.seq_length);
         samples_ = data_->chosen_samples(cut, chosen_, columns_);
-    } else if (columns_) {
-        samples_ = data_->chosen_samples(cut, std::make_shared<const EverySample>(), columns_);
+    } else if (options.loss.compares_pairs()) {
+        samples_ = data_->pairs(cut, lengths_, columns_);
     } else {
-        samples_ = data_->samples(DataSplit::train, cut, lengths_);
+        samples_ = data_->samples(DataSplit::train, cut, lengths_, columns_);
     }
     std::ranges::reverse(lengths_);
 }
@@ -58,7 +58,7 @@ void RunData::open_columns() {
         "--columns", options_.data.columns,
         ColumnsWanted{.columns = options_.loss.columns(),
                       .known = every_loss_column(),
-                      .samples = training_corpus(*data_, seq_length).samples,
+                      .samples = data_->training_samples(seq_length),
                       .seq_length = seq_length,
                       .vocab_size = options_.model.vocab_size});
     if (rank_ == 0) columns_->check(kCheckedTokens);

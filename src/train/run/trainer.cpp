@@ -25,6 +25,7 @@
 #include "src/train/options/choose_schedule.hpp"
 #include "src/train/plan/plan_table.hpp"
 #include "src/train/plan/planned_memory.hpp"
+#include "src/train/plan/planned_step.hpp"
 #include "src/train/plan/run_rank.hpp"
 #include "src/train/plan/training_plan.hpp"
 #include "src/train/run/grace_note.hpp"
@@ -159,6 +160,7 @@ private:
         trained_ = allocate_rank(communicator_, options_, *plan_, *device_,
                                  [this] { return limits_.own_signal() != 0; });
         trained_->set_position(start_);
+        planned_.emplace(*trained_, *plan_);
         if (trains()) consumed_tokens_ = data_->tokens_before(start_.consumed_samples);
         if (!options_.save.empty()) {
             communicator_.agree([this] {
@@ -339,17 +341,17 @@ private:
         }
         const int64_t before = trained_->position().consumed_samples;
         const double lr = learning_rate_.after(learning_rate_.by_samples ? before : step());
+        planned_->begin(batch, index_);
         if (options_.replay_interval > 0 && (step() + 1) % options_.replay_interval == 0) {
             const StepPlan& replayed = plan_->steps()[plan_->replay_index()];
             StepReplay(*trained_, plan_->replay_index())
-                .run(batch.microbatches().first(static_cast<size_t>(replayed.microbatches())),
+                .run(planned_->microbatches().first(static_cast<size_t>(replayed.microbatches())),
                      step() + 1);
         }
-        trained_->train_step(batch, lr,
-                             {.plan = index_, .stop_request = limits_.request(log_.failed())});
+        planned_->train(lr, limits_.request(log_.failed()));
         const int64_t duration = now_ns() - begin;
 
-        StepResult result = trained_->report();
+        StepResult result = planned_->report();
         if (counted_tokens_ == 0) result.loss = std::numeric_limits<double>::quiet_NaN();
         const double seconds = static_cast<double>(duration) * 1e-9;
         limits_.step_took(seconds);
@@ -359,6 +361,7 @@ private:
         meter_.add_step(*trained_, duration);
         if (step() == start_.step + 1) first_loss_ = result.loss;
         last_loss_ = result.loss;
+        const PreferenceMeans* const pairs = planned_->pairs();
         log_.add({.step = step(),
                   .loss = result.loss,
                   .grad_norm = result.grad_norm,
@@ -370,7 +373,8 @@ private:
                   .consumed_samples = consumed,
                   .consumed_tokens = consumed_tokens_,
                   .routers = result.routers,
-                  .depth_losses = result.depth_losses},
+                  .depth_losses = result.depth_losses,
+                  .pairs = pairs != nullptr ? std::optional(*pairs) : std::nullopt},
                  /*ends=*/step() == options_.train_iters ||
                      limits_.reason(step(), result.stop_requests) != StopReason::none);
         return result;
@@ -521,6 +525,7 @@ private:
     RunLog log_;
     SkippedSteps skipped_;
     std::unique_ptr<TrainedRank> trained_;
+    std::optional<PlannedStep> planned_;
     std::optional<StepSaver> saver_;
     int64_t batch_size_ = 0;            ///< of the last step, of all replicas
     int64_t batch_tokens_ = 0;          ///< of that step, of all replicas

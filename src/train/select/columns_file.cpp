@@ -163,6 +163,7 @@ void ColumnsFile::refuse(const std::string& column, int64_t number, size_t token
 
 void ColumnsFile::add(int64_t number, Sample& out) const {
     const auto length = static_cast<size_t>(seq_length_);
+    const size_t tokens = out.tokens.size();
     out.columns.resize(static_cast<size_t>(columns_) * length);
     std::span<float> rest = out.columns;
     for (const Block& block : blocks_) {
@@ -171,6 +172,10 @@ void ColumnsFile::add(int64_t number, Sample& out) const {
         read(block, number, mine);
         check(block.of, number, mine);
     }
+    for (size_t c = 1; c < static_cast<size_t>(columns_) && tokens < length; ++c) {
+        std::copy_n(out.columns.data() + c * length, tokens, out.columns.data() + c * tokens);
+    }
+    out.columns.resize(static_cast<size_t>(columns_) * tokens);
     if (!weights_) return;
     std::vector<float> weights(length);
     read(*weights_, number, weights);
@@ -178,7 +183,7 @@ void ColumnsFile::add(int64_t number, Sample& out) const {
         if (!std::isfinite(weights[n]) || weights[n] < 0) {
             refuse(kLossWeightsColumn, number, n, weights[n], "finite and not negative");
         }
-        out.loss_weights[n] *= weights[n];
+        if (n < tokens) out.loss_weights[n] *= weights[n];
     }
 }
 

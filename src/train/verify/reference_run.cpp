@@ -4,6 +4,7 @@
 #include "src/runtime/transport/first_ranks.hpp"
 #include "src/runtime/transport/threads/transport.hpp"
 #include "src/train/options/train_options.hpp"
+#include "src/train/plan/planned_step.hpp"
 #include "src/train/plan/run_rank.hpp"
 
 #include <cstdint>
@@ -91,8 +92,10 @@ StepResult ReferenceRun::take_step(double learning_rate) {
     const int64_t consumed = trained_->position().consumed_samples;
     const int microbatches = plan_.batch_sizes().microbatches(consumed);
     batch_->load(consumed, microbatches);
-    trained_->train_step(*batch_, learning_rate, {.plan = plan_.index_of(microbatches)});
-    return trained_->report();
+    PlannedStep step(*trained_, plan_);
+    step.begin(*batch_, plan_.index_of(microbatches));
+    step.train(learning_rate);
+    return step.report();
 }
 
 }  // namespace vocabpipe

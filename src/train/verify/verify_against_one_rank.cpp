@@ -6,6 +6,7 @@
 #include "src/runtime/gathered.hpp"
 #include "src/support/text_layout.hpp"
 #include "src/train/plan/planned_memory.hpp"
+#include "src/train/plan/planned_step.hpp"
 #include "src/train/plan/run_rank.hpp"
 #include "src/train/verify/compare_values.hpp"
 #include "src/train/verify/parameter_values.hpp"
@@ -331,18 +332,19 @@ std::string verify_against_one_rank(Communicator& communicator, Device& device,
     const std::span<const Parameter> of_mesh = mesh->parameters();
     const std::span<const Parameter> of_reference =
         refers ? reference->trained().parameters() : std::span<const Parameter>();
+    PlannedStep step(*mesh, plan);
     for (int64_t n = 1; n <= steps; ++n) {
         const int64_t consumed = mesh->position().consumed_samples;
         const int microbatches = plan.batch_sizes().microbatches(consumed);
         const double lr =
             learning_rate.after(learning_rate.by_samples ? consumed : mesh->position().step);
-        mesh->train_step(batches.load(consumed, microbatches), lr,
-                         {.plan = plan.index_of(microbatches)});
+        step.begin(batches.load(consumed, microbatches), plan.index_of(microbatches));
+        step.train(lr);
         communicator.barrier();  // all transfers of the mesh have ended
         communicator.agree([&] {
             if (!refers) return;
             const StepResult expected = reference->take_step(lr);
-            if (first) comparison.begin_step(n, lr, mesh->report(), expected);
+            if (first) comparison.begin_step(n, lr, step.report(), expected);
         });
         for (const LogicalParameter& parameter : model.all) {
             const auto by_rank =

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "vocabpipe/sample_order.hpp"
+#include "vocabpipe/sample_source.hpp"
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace vocabpipe {
+
+/// Samples that belong together by twos, such as two answers to one question: 2 i and 2 i + 1 of
+/// the stream follow one another, and pairs are shuffled.
+class PairedSamples final : public SampleSource {
+public:
+    /// `in_order`: every epoch in stream order. InputFileError if their number is odd.
+    PairedSamples(std::unique_ptr<const SampleSource> in_order, uint64_t seed, bool shuffle);
+
+    [[nodiscard]] int64_t seq_length() const override { return samples_->seq_length(); }
+    [[nodiscard]] int64_t length(int64_t index) const override {
+        return samples_->length(place(index));
+    }
+    [[nodiscard]] int64_t samples_per_epoch() const override { return 2 * pairs_; }
+    [[nodiscard]] int64_t place(int64_t index) const override {
+        return 2 * order_(index / 2) + index % 2;
+    }
+    [[nodiscard]] SampleForm form() const override { return samples_->form(); }
+    [[nodiscard]] std::vector<std::string> packing() const override { return samples_->packing(); }
+
+private:
+    void fill(int64_t index, Sample& out) const override { samples_->sample(place(index), out); }
+
+    std::unique_ptr<const SampleSource> samples_;
+    int64_t pairs_;
+    SampleOrder order_;
+};
+
+}  // namespace vocabpipe
