@@ -43,6 +43,25 @@ def tools_of(line):
     return tools
 
 
+def answers_of(line):
+    """The two answers of a pair as lines with prompt and completion; chats without a prompt have in common what
+    both begin with."""
+    need("chosen" in line and "rejected" in line, "has one of chosen and rejected; a pair has both")
+    chosen, rejected = line["chosen"], line["rejected"]
+    need(chosen != rejected, "\"chosen\" and \"rejected\" are equal; leave the line out")
+    rest = {key: value for key, value in line.items() if key not in ("messages", "chosen", "rejected")}
+    if "prompt" in line:
+        return [rest | {"completion": answer} for answer in (chosen, rejected)]
+    for key in ("chosen", "rejected"):
+        need(not isinstance(line[key], str), f"\"{key}\" is a string, so the line needs a prompt beside it")
+        check_messages(line[key], key)
+    same = next((at for at, (left, right) in enumerate(zip(chosen, rejected)) if left != right),
+                min(len(chosen), len(rejected)))
+    need(same > 0, "\"chosen\" and \"rejected\" do not begin with the same message; both answer one question")
+    need(same < min(len(chosen), len(rejected)), "one of \"chosen\" and \"rejected\" ends where they begin to differ")
+    return [rest | {"prompt": chat[:same], "completion": chat[same:]} for chat in (chosen, rejected)]
+
+
 def byte_ranges(text, ranges):
     """Ranges of characters as ranges of bytes of UTF-8; UnicodeEncodeError for a text that has no UTF-8."""
     bytes_before = {}
@@ -63,8 +82,15 @@ class ChatReader:
         self.learn_last = learn_last  # only the last message of the assistant
 
     def read(self, line):
-        """bytes of a line -> {"text": ..., "learn": [[begin, end], ...]} in bytes of UTF-8; ChatError."""
-        text, ranges = self._text_and_ranges(self._object(line))
+        """bytes of a line -> [{"text": ..., "learn": [[begin, end], ...]}] in bytes of UTF-8, of a pair of answers
+        two, the better one first; ChatError."""
+        found = self._object(line)
+        if "chosen" not in found and "rejected" not in found:
+            return [self._rendered(found)]
+        return [self._rendered(answer) for answer in answers_of(found)]
+
+    def _rendered(self, line):
+        text, ranges = self._text_and_ranges(line)
         need(ranges, "nothing to learn: no message is the assistant's, or the template marks none")
         try:
             return {"text": text, "learn": byte_ranges(text, ranges)}
@@ -91,7 +117,7 @@ class ChatReader:
         if "prompt" not in line or "completion" not in line:
             hint = "; conversations with from and value: name them messages, role and content" \
                 if "conversations" in line else f"; its keys are {', '.join(line) or 'none'}"[:200]
-            raise ChatError("has neither messages, nor prompt and completion" + hint)
+            raise ChatError("has neither messages, nor prompt and completion, nor chosen and rejected" + hint)
         prompt, completion = line["prompt"], line["completion"]
         if isinstance(prompt, str) and isinstance(completion, str):
             need(completion, "\"completion\" is empty, so there is nothing to learn")

@@ -6,8 +6,9 @@
     render_chats.py --ask QUESTION --tokenizer FOLDER | vocabpipe generate --load MODEL --prompt -
 
 A line of the input is {"messages": [{"role": ..., "content": ...}, ...]}, with tools if there are any, or
-{"prompt": ..., "completion": ...}. A line of the output is {"text": ..., "learn": [[begin, end], ...]}: the
-text of the chat, and the bytes of it that the assistant says.
+{"prompt": ..., "completion": ...}; or a pair of answers, {"prompt": ..., "chosen": ..., "rejected": ...}, which
+becomes two lines. A line of the output is {"text": ..., "learn": [[begin, end], ...]}: the text of the chat, and
+the bytes of it that the assistant says.
 """
 import argparse
 import gzip
@@ -55,16 +56,17 @@ def render_lines(reader, numbered_lines):
     for number, line in numbered_lines:
         try:
             signal.setitimer(signal.ITIMER_REAL, CHAT_SECONDS)
-            chat = reader.read(line)
+            of_line = reader.read(line)
             signal.setitimer(signal.ITIMER_REAL, 0)
         except (ChatError, MemoryError) as error:
             signal.setitimer(signal.ITIMER_REAL, 0)
             bad.append((number, " ".join(str(error).split())[:500] or "needs too much memory"))
             continue
-        rendered.append(json.dumps(chat, ensure_ascii=False).encode() + b"\n")
-        chats += 1
-        text_bytes += len(chat["text"].encode())
-        learnt += sum(end - begin for begin, end in chat["learn"])
+        for chat in of_line:
+            rendered.append(json.dumps(chat, ensure_ascii=False).encode() + b"\n")
+            chats += 1
+            text_bytes += len(chat["text"].encode())
+            learnt += sum(end - begin for begin, end in chat["learn"])
     return b"".join(rendered), chats, text_bytes, learnt, bad
 
 

@@ -83,7 +83,7 @@ def lines_and_masks(tokenizer, name, source, chats):
     lines, expected = [], []
     for chat in chats:
         try:
-            lines.append(reader.read(json.dumps(chat).encode()))
+            lines += reader.read(json.dumps(chat).encode())
         except ChatError:
             continue
         made = tokenizer.apply_chat_template(chat["messages"], tools=tools_of(chat), chat_template=source,

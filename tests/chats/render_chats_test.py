@@ -47,9 +47,13 @@ def committed(name):
     return template((HERE / "templates" / f"{name}.jinja").read_text(encoding="utf-8"), name)
 
 
+def read(one, line, learn_last=False):
+    return ChatReader(ChatTemplates({"default": one}), learn_last).read(json.dumps(line).encode())
+
+
 def learnt(one, line, learn_last=False):
     """The pieces of text that are learnt of a line."""
-    chat = ChatReader(ChatTemplates({"default": one}), learn_last).read(json.dumps(line).encode())
+    [chat] = read(one, line, learn_last)
     text = chat["text"].encode()
     return [text[begin:end].decode() for begin, end in chat["learn"]]
 
@@ -151,6 +155,16 @@ class Learning(unittest.TestCase):
         self.assertEqual(learnt(committed("llama3"), line), ["4<|eot_id|>"])
         self.assertEqual(learnt(committed("marked_tools"), line), ["4<|im_end|>"])
 
+    def test_pair_becomes_two_lines_that_learn_its_answers(self):
+        other = TWO[:3] + [{"role": "assistant", "content": "5"}]
+        expected = [read(committed("llama3"), {"prompt": TWO[:3], "completion": chat[3:]}) for chat in (TWO, other)]
+        for line in ({"chosen": TWO, "rejected": other, "messages": EXCHANGE, "score": 1},
+                     {"prompt": TWO[:3], "chosen": TWO[3:], "rejected": other[3:]}):
+            self.assertEqual([[chat] for chat in read(committed("llama3"), line)], expected)
+        better, worse = read(None, {"prompt": "ä ", "chosen": "b", "rejected": "cd"})
+        self.assertEqual((better["text"], worse["text"]), ("ä b", "ä cd"))
+        self.assertEqual((better["learn"], worse["learn"]), ([[3, 4]], [[3, 5]]))
+
     def test_tools_choose_the_template_for_them(self):
         templates = ChatTemplates({"default": template("plain: {{ messages[1].content }}"),
                                    "tool_use": template("tools {{ tools | length }}: {{ messages[1].content }}")})
@@ -172,7 +186,13 @@ class BadLines(unittest.TestCase):
                 b"[1]": "is no JSON object but a list",
                 b"\xff{}": "byte 0 of the line is not UTF-8",
                 b"[" * 100000: "is nested too deeply",
-                b'{"text": "a"}': "has neither messages, nor prompt and completion; its keys are text",
+                b'{"text": "a"}': "nor prompt and completion, nor chosen and rejected; its keys are text",
+                b'{"chosen": "a"}': "has one of chosen and rejected",
+                b'{"chosen": "a", "rejected": "a"}': "are equal",
+                b'{"chosen": "a", "rejected": "b"}': "needs a prompt beside it",
+                b'{"prompt": "a", "chosen": "b", "rejected": ""}': "is empty",
+                json.dumps({"chosen": EXCHANGE, "rejected": EXCHANGE[1:]}).encode(): "begin with the same message",
+                json.dumps({"chosen": EXCHANGE, "rejected": EXCHANGE[:1]}).encode(): "ends where they begin",
                 b'{"conversations": []}': "name them messages, role and content",
                 b'{"prompt": "a"}': "has neither messages, nor prompt and completion",
                 b'{"prompt": "a", "completion": ""}': '"completion" is empty',
@@ -224,9 +244,9 @@ class Mutations(unittest.TestCase):
         for _ in range(3000):
             line = self.mutated(random, random.choice(lines))
             try:
-                chat = reader.read(line)
-                size = len(chat["text"].encode())
-                self.assertTrue(all(0 <= begin < end <= size for begin, end in chat["learn"]))
+                for chat in reader.read(line):
+                    size = len(chat["text"].encode())
+                    self.assertTrue(all(0 <= begin < end <= size for begin, end in chat["learn"]))
                 outcomes["rendered"] += 1
             except ChatError:
                 outcomes["refused"] += 1
@@ -251,7 +271,7 @@ class Prepared(unittest.TestCase):
     def test_tokens_and_weights_are_the_masks_of_transformers(self):
         [(name, expected)] = RECORDED["tokens and masks"].items()
         reader = ChatReader(ChatTemplates({"default": committed(name)}), False)
-        lines = [reader.read(line) for line in (HERE / "chats.jsonl").read_bytes().splitlines()]
+        lines = [chat for line in (HERE / "chats.jsonl").read_bytes().splitlines() for chat in reader.read(line)]
         with tempfile.TemporaryDirectory() as folder:
             folder = pathlib.Path(folder)
             (folder / "tokenizer.json").write_bytes((HERE / "tokenizer.json").read_bytes())

@@ -93,6 +93,8 @@ void ColumnsFile::open_npy(const ColumnsWanted& wanted) {
     std::vector<int64_t> shape{columns, wanted.samples, wanted.seq_length};
     const bool has_weights = header.shape.size() == 3 && header.shape.front() == columns + 1;
     if (has_weights) ++shape.front();
+    // As vocabpipe score writes one record.
+    if (columns == 1 && header.shape.size() == 2) shape.erase(shape.begin());
     if (header.type != NpyType::f4 || header.shape != shape) {
         throw InputFileError(given_ + ": is " + std::string(descr_of(header.type)) + " " +
                              shape_text(header.shape) + "; it must be " +

@@ -30,7 +30,8 @@ struct ColumnsWanted {
 ///     .safetensors   tensors F32 (samples, seq_length), each with the name of its column; lists of
 ///                    k entries F32 or, of ids, I32 (samples, seq_length, k)
 ///     .npy           <f4 (columns, samples, seq_length), in the order of ColumnsWanted::columns;
-///                    of lists all first entries, then all second ones; ids as fp32 numbers
+///                    of lists all first entries, then all second ones; ids as fp32 numbers; of one
+///                    column also (samples, seq_length)
 ///
 /// Both may also have loss_weights (.npy: last), which multiply Sample::loss_weights; 0 ignores a
 /// label. Read a sample at a time, through the page cache that all ranks of a machine share.

@@ -50,10 +50,11 @@ protected:
     }
 
     Columns score(TrainOptions data) {
-        data.data.path = paths_;
         TokenScoreOptions options;
         options.load = runs_.path("model");
         options.data = data.data;
+        options.data.path = paths_;
+        options.data.length_buckets.clear();  // rows of files are as long as samples at most are
         options.seq_length = kLength;
         options.threads_per_rank = 1;
         options.records.columns = {TokenRecord::logprob};
@@ -115,6 +116,35 @@ TEST_F(ColumnsTraining, GivesSamplesOfABlendAndOfASubsetTheirRows) {
                       {1, 4, 7, 24, 26, 28, 30});
     o.data.subset = runs_.path("subset");
     EXPECT_THAT(losses(1, o), Each(DoubleNear(-1, 1e-5)));
+}
+
+TEST_F(ColumnsTraining, GivesDocumentsThatAreSamplesTheirRows) {
+    std::string file;
+    for (int document = 0; document < 40; ++document) {
+        for (int token = 0; token < 2 + document * document % 23; ++token) {
+            file += static_cast<char>(1 + (document + 7 * token) % 60);
+            file += '\0';
+        }
+        file += std::string(2, '\0');  // token 0 ends it
+    }
+    write_file(runs_.path("documents.bin"), file);
+    paths_ = {runs_.path("documents.bin")};
+    TrainOptions data = runs_.options();
+    data.data.packing_strategy = "padded";
+    data.data.eod_token_id = 0;
+    columns_ = score(data);
+    ASSERT_GT(columns_.samples, 40);  // some have two
+    for (const char* const buckets : {"", "16,8", "16,11,4"}) {
+        SCOPED_TRACE(buckets);
+        TrainOptions o = options();
+        o.data.packing_strategy = "padded";
+        o.data.eod_token_id = 0;
+        o.data.length_buckets = buckets;
+        o.train_iters = 12;  // more than an epoch
+        EXPECT_THAT(losses(1, o), Each(DoubleNear(-1, 1e-5)));
+        o.pipeline_model_parallel_size = 1;
+        EXPECT_THAT(losses(2, o), Each(DoubleNear(-1, 1e-5)));
+    }
 }
 
 TEST_F(ColumnsTraining, SeesTheSamplesInTheOrderOfARunWithoutColumns) {
@@ -250,9 +280,9 @@ TEST_F(ColumnsTraining, AreValidatedByTheCrossEntropy) {
 
 TEST_F(ColumnsTraining, AreRefusedBeforeTheFirstStep) {
     TrainOptions o = options();
-    o.data.packing_strategy = "padded";
+    o.data.packing_strategy = "bfd";
     o.data.eod_token_id = 0;
-    EXPECT_THAT(refusal(o), HasSubstr("--packing-strategy padded: cannot be used with --columns"));
+    EXPECT_THAT(refusal(o), HasSubstr("--packing-strategy bfd: cannot be used with --columns"));
     o = options();
     o.model.seq_length = 8;
     EXPECT_THAT(refusal(o), AllOf(HasSubstr("tensor advantages: is F32 [25, 16]"),
