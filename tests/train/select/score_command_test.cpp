@@ -73,6 +73,15 @@ protected:
         reader.read_utility(0, utility);
         return utility;
     }
+    /// Those of every step in a metrics file.
+    static std::vector<double> losses(const std::string& name) {
+        std::vector<double> found;
+        const std::string metrics = read_file(path(name)), key = "\"loss\":";
+        for (size_t at = 0; (at = metrics.find(key, at)) != std::string::npos; ++at) {
+            found.push_back(std::stod(metrics.substr(at + key.size())));
+        }
+        return found;
+    }
     /// Every third sample of the scored ones.
     static void choose(const std::string& scores, const std::string& subset, int64_t begin) {
         const Corpus corpus = ScoresReader(path(scores)).info().corpus;
@@ -295,14 +304,6 @@ TEST_F(ScoreCommand, LeadsFromATeachersListsToADistilledModel) {
             launcher + "'" TRAIN_GPT_PROGRAM "' --data-path set " + std::string(kModel) +
             "--loss distillation --columns teacher.safetensors --kd-top-k 16 " + arguments);
     };
-    const auto losses = [](const std::string& name) {
-        std::vector<double> found;
-        const std::string metrics = read_file(path(name)), key = "\"loss\":";
-        for (size_t at = 0; (at = metrics.find(key, at)) != std::string::npos; ++at) {
-            found.push_back(std::stod(metrics.substr(at + key.size())));
-        }
-        return found;
-    };
     // Nothing is between the teacher and itself.
     const std::string itself = "--load steps --finetune --train-iters 2 --lr 0 --metrics ";
     const Outcome same = train(itself + "same.jsonl --transport threads --ranks 2");
@@ -325,6 +326,41 @@ TEST_F(ScoreCommand, LeadsFromATeachersListsToADistilledModel) {
     EXPECT_THAT(unwrapped(other.error),
                 HasSubstr("--kd-top-k, --kd-ratio: are terms of --loss distillation, but the loss "
                           "is the cross-entropy"));
+}
+
+TEST_F(ScoreCommand, LeadsFromPairsOfAnswersToAModelThatPrefersTheBetter) {
+    std::string lines;
+    for (int question = 0; question < 8; ++question) {
+        for (const std::string answer : {"yes.", "no!"}) {
+            lines += R"({"text": "Is )" + std::to_string(question) + "? " + answer +
+                     R"(", "learn": [[6, )" + std::to_string(6 + answer.size()) + "]]}\n";
+        }
+    }
+    write_file(path("both.jsonl"), lines);
+    ASSERT_EQ(in_folder("'" VOCABPIPE_PROGRAM
+                        "' data prepare --input both.jsonl --output pairs && '" VOCABPIPE_PROGRAM
+                        "' score --load steps --data-path pairs --seq-length 16 --output ref.npy "
+                        "--packing-strategy padded")
+                  .exit_code,
+              0);
+    const std::string train =
+        "'" TRAIN_GPT_PROGRAM
+        "' --data-path pairs --packing-strategy padded --loss dpo --columns "
+        "ref.npy --load steps --finetune --lr 1e-2 --train-iters 12 --metrics ";
+    const Outcome threads =
+        in_folder(train + "dpo.jsonl --transport threads --ranks 2" + std::string(kModel));
+    ASSERT_EQ(threads.exit_code, 0) << threads.error;
+    EXPECT_THAT(threads.output, HasSubstr(" | rewards/accuracies 1.000 | rewards/margins "));
+    const Outcome ranks = in_folder(mpirun(2) + train + "dpo_mpi.jsonl" + std::string(kModel));
+    ASSERT_EQ(ranks.exit_code, 0) << ranks.error;
+    ASSERT_EQ(losses("dpo.jsonl").size(), 12U);
+    EXPECT_EQ(losses("dpo.jsonl"), losses("dpo_mpi.jsonl"));
+    EXPECT_NEAR(losses("dpo.jsonl").front(), std::log(2), 1e-4);
+    EXPECT_LT(losses("dpo.jsonl").back(), 0.3);
+    const Outcome odd = in_folder(train + "odd.jsonl --transport threads --ranks 2" +
+                                  std::string(kModel) + "--global-batch-size 3");
+    EXPECT_EQ(odd.exit_code, 2);
+    EXPECT_THAT(unwrapped(odd.error), HasSubstr("use an even --global-batch-size"));
 }
 
 TEST_F(ScoreCommand, RefusesRecordsThatAreNone) {
