@@ -38,8 +38,8 @@ public:
     /// `rank` must outlive it.
     PreferenceStep(TrainedRank& rank, double beta) : rank_(rank), beta_(beta) {}
 
-    /// Runs the plan `forward`, which is forward-only, over the batch. Collective. UsageError for an
-    /// odd number of samples, or samples without the column.
+    /// Runs the plan `forward`, which is forward-only, over the batch. Collective. UsageError for
+    /// an odd number of samples, or samples without the column.
     void run(const StepBatch& batch, size_t forward);
     /// The batch with the columns of a PolicyLoss, until the next run() or change of the batch.
     [[nodiscard]] std::span<const Microbatch> microbatches() const { return microbatches_; }

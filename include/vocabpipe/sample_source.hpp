@@ -103,9 +103,11 @@ public:
     /// Number of different samples.
     [[nodiscard]] virtual int64_t samples_per_epoch() const = 0;
 
-    /// Place of sample `index` among them in stream order, from 0: the same in every epoch. Default:
-    /// every epoch is in stream order.
-    [[nodiscard]] virtual int64_t place(int64_t index) const { return index % samples_per_epoch(); }
+    /// Which of them sample `index` is, counted from 0 in the order of the data, in a blend data
+    /// set after data set. Default: every epoch is in that order.
+    [[nodiscard]] virtual int64_t stream_number(int64_t index) const {
+        return index % samples_per_epoch();
+    }
 
     /// What the samples have besides tokens and labels. Default: nothing.
     [[nodiscard]] virtual SampleForm form() const { return {}; }

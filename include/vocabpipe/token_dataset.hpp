@@ -32,7 +32,7 @@ public:
 
     [[nodiscard]] int64_t samples_per_epoch() const override { return samples_; }
     [[nodiscard]] int64_t seq_length() const override { return options_.seq_length; }
-    [[nodiscard]] int64_t place(int64_t index) const override { return order_(index); }
+    [[nodiscard]] int64_t stream_number(int64_t index) const override { return order_(index); }
     /// The stream it was made from.
     [[nodiscard]] const TokenSource& source() const { return *source_; }
 

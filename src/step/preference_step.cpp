@@ -95,8 +95,8 @@ void PreferenceStep::run(const StepBatch& batch, size_t forward) {
     std::vector<float> advantages(reward.size());
     for (size_t chosen = 0; chosen < reward.size(); chosen += 2) {
         const size_t rejected = chosen + 1;
-        const PreferenceLoss found = preference_loss(
-            {.chosen = reward[chosen], .rejected = reward[rejected]}, beta_);
+        const PreferenceLoss found =
+            preference_loss({.chosen = reward[chosen], .rejected = reward[rejected]}, beta_);
         advantages[chosen] = static_cast<float>(found.advantage * scale);
         advantages[rejected] = -advantages[chosen];
         means_.loss += found.loss / pairs;

@@ -161,11 +161,10 @@ Training train_on_threads(const TrainingSetup& setup) {
         ModelPartition of_device = partition;
         of_device.operators = &device->operators();
         const LowerOptions lowering{.pieces = setup.pieces, .bucket_piece = setup.bucket_piece};
-        std::vector<StepPlan> plans{
-            plan_step(setup.config, of_device, schedule, costs, lowering)};
+        std::vector<StepPlan> plans{plan_step(setup.config, of_device, schedule, costs, lowering)};
         if (setup.preference_beta) {
-            plans.push_back(plan_step(setup.config, of_device, evaluation_schedule(schedule), costs,
-                                      lowering));
+            plans.push_back(
+                plan_step(setup.config, of_device, evaluation_schedule(schedule), costs, lowering));
         }
         TrainedRank trained(communicator, *device, plans,
                             {.optimizer = setup.optimizer,

@@ -30,6 +30,13 @@ int64_t BlendedSamples::length(int64_t index) const {
     return parts_[place.dataset]->length(place.sample);
 }
 
+int64_t BlendedSamples::stream_number(int64_t index) const {
+    const BlendOrder::Place place = order_(index);
+    int64_t before = 0;
+    for (size_t i = 0; i < place.dataset; ++i) before += parts_[i]->samples_per_epoch();
+    return before + parts_[place.dataset]->stream_number(place.sample);
+}
+
 SampleForm BlendedSamples::form() const {
     SampleForm form;
     for (const auto& part : parts_) form = form | part->form();

@@ -26,6 +26,7 @@ public:
     [[nodiscard]] int64_t length(int64_t index) const override;
     /// Sum over the sources.
     [[nodiscard]] int64_t samples_per_epoch() const override;
+    [[nodiscard]] int64_t stream_number(int64_t index) const override;
     /// What the samples of any source have.
     [[nodiscard]] SampleForm form() const override;
     [[nodiscard]] std::vector<std::string> packing() const override;

@@ -56,10 +56,9 @@ PackedSamples::PackedSamples(std::shared_ptr<const TokenSource> source,
                              "learnt; use more data, or --packing-strategy wrapped");
     }
     if (packing_.whole && totals_.cut + totals_.single > 0) {
-        throw InputFileError(source_->info().name + ": has " +
-                             counted(totals_.cut, "document") + " of more than " +
-                             std::to_string(options.seq_length) + " tokens and " +
-                             std::to_string(totals_.single) +
+        throw InputFileError(source_->info().name + ": has " + counted(totals_.cut, "document") +
+                             " of more than " + std::to_string(options.seq_length) +
+                             " tokens and " + std::to_string(totals_.single) +
                              " of less than two, but every document must be a sample; use a "
                              "larger --seq-length, or leave their pairs out");
     }

@@ -68,7 +68,7 @@ public:
         return packing_.lengths.size() == 1 ? options_.seq_length : length_of(sample_at(index));
     }
     [[nodiscard]] int64_t samples_per_epoch() const override { return totals_.samples; }
-    [[nodiscard]] int64_t place(int64_t index) const override {
+    [[nodiscard]] int64_t stream_number(int64_t index) const override {
         return static_cast<int64_t>(sample_at(index));
     }
     /// One document alone needs no mask: no token of it sees the padding behind it.

@@ -21,17 +21,19 @@ public:
 
     [[nodiscard]] int64_t seq_length() const override { return samples_->seq_length(); }
     [[nodiscard]] int64_t length(int64_t index) const override {
-        return samples_->length(place(index));
+        return samples_->length(stream_number(index));
     }
     [[nodiscard]] int64_t samples_per_epoch() const override { return 2 * pairs_; }
-    [[nodiscard]] int64_t place(int64_t index) const override {
+    [[nodiscard]] int64_t stream_number(int64_t index) const override {
         return 2 * order_(index / 2) + index % 2;
     }
     [[nodiscard]] SampleForm form() const override { return samples_->form(); }
     [[nodiscard]] std::vector<std::string> packing() const override { return samples_->packing(); }
 
 private:
-    void fill(int64_t index, Sample& out) const override { samples_->sample(place(index), out); }
+    void fill(int64_t index, Sample& out) const override {
+        samples_->sample(stream_number(index), out);
+    }
 
     std::unique_ptr<const SampleSource> samples_;
     int64_t pairs_;

@@ -54,14 +54,16 @@ public:
     [[nodiscard]] int64_t samples_per_epoch() const override {
         return samples_->samples_per_epoch();
     }
-    [[nodiscard]] int64_t place(int64_t index) const override { return samples_->place(index); }
+    [[nodiscard]] int64_t stream_number(int64_t index) const override {
+        return samples_->stream_number(index);
+    }
     [[nodiscard]] std::vector<std::string> packing() const override { return samples_->packing(); }
     [[nodiscard]] SampleForm form() const override { return samples_->form() | columns_->form(); }
 
 private:
     void fill(int64_t index, Sample& out) const override {
         samples_->sample(index, out);
-        columns_->add(first_ + place(index), out);
+        columns_->add(first_ + stream_number(index), out);
     }
 
     std::unique_ptr<const SampleSource> samples_;

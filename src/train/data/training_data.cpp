@@ -141,9 +141,10 @@ std::shared_ptr<const TokenSource> TrainingData::tokens_of(const std::string& pa
     return tokens;
 }
 
-std::unique_ptr<const SampleSource> TrainingData::open_set(
-    const std::string& path, DataSplit split, const TokenDatasetOptions& options,
-    const std::vector<int64_t>& lengths, bool whole) const {
+std::unique_ptr<const SampleSource> TrainingData::open_set(const std::string& path, DataSplit split,
+                                                           const TokenDatasetOptions& options,
+                                                           const std::vector<int64_t>& lengths,
+                                                           bool whole) const {
     std::shared_ptr<const TokenSource> tokens = tokens_of(path, split);
     if (options_.has_whole_documents()) {
         return std::make_unique<PackedSamples>(
@@ -185,8 +186,8 @@ std::unique_ptr<const SampleSource> TrainingData::pairs(
                          ": is a blend, but samples 2 i and 2 i + 1 of one data set are a pair; "
                          "use one data set");
     }
-    std::unique_ptr<const SampleSource> set = open_set(
-        train.paths.front().path, DataSplit::train, in_stream_order(options), lengths, true);
+    std::unique_ptr<const SampleSource> set = open_set(train.paths.front().path, DataSplit::train,
+                                                       in_stream_order(options), lengths, true);
     if (columns) set = std::make_unique<SamplesWithColumns>(std::move(set), columns, 0);
     return std::make_unique<PairedSamples>(std::move(set), options.seed, options.shuffle);
 }

@@ -41,9 +41,9 @@ public:
     [[nodiscard]] bool has(DataSplit split) const;
 
     /// The samples of `split`, with masks(), loss weights and packing, and with `columns` if there
-    /// are any. In a blend, each data set is shuffled with its own key. `options.masks` is not used.
-    /// UsageError if there is no such part, InputFileError if it is too small for one sample. The
-    /// result does not depend on this object's lifetime. `lengths` as in PackingOptions.
+    /// are any. In a blend, each data set is shuffled with its own key. `options.masks` is not
+    /// used. UsageError if there is no such part, InputFileError if it is too small for one sample.
+    /// The result does not depend on this object's lifetime. `lengths` as in PackingOptions.
     [[nodiscard]] std::unique_ptr<const SampleSource> samples(
         DataSplit split, const TokenDatasetOptions& options,
         const std::vector<int64_t>& lengths = {},
@@ -119,9 +119,11 @@ private:
     [[nodiscard]] std::shared_ptr<const TokenSource> tokens_of(const std::string& path,
                                                                DataSplit split) const;
     /// Its samples, cut or packed; `whole` as in PackingOptions.
-    [[nodiscard]] std::unique_ptr<const SampleSource> open_set(
-        const std::string& path, DataSplit split, const TokenDatasetOptions& options,
-        const std::vector<int64_t>& lengths, bool whole = false) const;
+    [[nodiscard]] std::unique_ptr<const SampleSource> open_set(const std::string& path,
+                                                               DataSplit split,
+                                                               const TokenDatasetOptions& options,
+                                                               const std::vector<int64_t>& lengths,
+                                                               bool whole = false) const;
     /// Options of samples with numbers: not shuffled, and with masks().
     [[nodiscard]] TokenDatasetOptions in_stream_order(TokenDatasetOptions options) const;
     /// The token that ends documents, for `flag`; UsageError as masks().

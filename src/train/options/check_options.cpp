@@ -200,6 +200,10 @@ void check_loss(const TrainOptions& o) {
             "--kd-top-k, --kd-ratio");
     require(LossName::dpo, loss.dpo_beta == TrainingLoss().dpo_beta, "--dpo-beta");
     if (loss.compares_pairs()) {
+        if (!o.data.subset.empty()) {
+            throw UsageError("--data-subset: cannot be used with " + name +
+                             ", whose samples are pairs; remove it");
+        }
         const BatchSizeSchedule sizes(o.global_batch_size, o.ramp_up, /*unit=*/1);
         std::vector<int> all = sizes.smaller();
         all.push_back(sizes.full());

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The flags of the loss; terms of GRPO have Megatron's names, those of distillation torchtune's, that
-// of DPO is TRL's.
+// The flags of the loss; terms of GRPO have Megatron's names, those of distillation torchtune's,
+// that of DPO is TRL's.
 #include "src/train/options/train_flags.hpp"
 #include "src/train/options/training_loss.hpp"
 

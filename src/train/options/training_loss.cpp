@@ -32,8 +32,8 @@ std::string_view to_string(LossName name) {
 }
 
 LossName loss_name_from(std::string_view name) {
-    for (const LossName known : {LossName::cross_entropy, LossName::grpo, LossName::distillation,
-                                 LossName::dpo}) {
+    for (const LossName known :
+         {LossName::cross_entropy, LossName::grpo, LossName::distillation, LossName::dpo}) {
         if (name == to_string(known)) return known;
     }
     throw UsageError("--loss " + std::string(name) +

@@ -3,8 +3,11 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <ranges>
 #include <set>
+#include <tuple>
 
 #include "src/train/data/blend_order.hpp"
 #include "src/train/data/megatron_writer.hpp"
@@ -132,6 +135,55 @@ TEST_F(TrainingDataFiles, GoOnAtEveryPositionOfABlend) {
             ASSERT_EQ(sample_tokens(*resumed, static_cast<int64_t>(i)), expected[i]) << begin;
         }
     }
+}
+
+TEST_F(TrainingDataFiles, NumberSamplesInStreamOrderWhateverTheirOwnOrderIs) {
+    const std::vector<int> documents{3, 8, 5, 12, 2, 7, 4, 6, 9, 3, 5};
+    const std::string one = indexed(1, documents), other = indexed(2, {6, 2, 11, 5});
+    const TokenDatasetOptions options{.seq_length = 8, .seed = 7};
+    const std::vector<int64_t> one_length, lengths{4, 8};
+    for (const auto& [path, strategy, buckets] :
+         {std::tuple{std::vector<std::string>{one}, "wrapped", one_length},
+          std::tuple{std::vector<std::string>{one}, "padded", one_length},
+          std::tuple{std::vector<std::string>{one}, "padded", lengths},
+          std::tuple{std::vector<std::string>{"1", one, "3", other}, "wrapped", one_length},
+          std::tuple{std::vector<std::string>{"1", one, "3", other}, "padded", lengths}}) {
+        SCOPED_TRACE(std::string(strategy) + " " + std::to_string(path.size()));
+        const TrainingData data({.path = path, .packing_strategy = strategy});
+        const auto samples = data.samples(DataSplit::train, options, buckets);
+        const auto in_order = data.samples_in_order(options);
+        ASSERT_EQ(in_order->samples_per_epoch(), samples->samples_per_epoch());
+        ASSERT_EQ(in_order->samples_per_epoch(), data.training_samples(options.seq_length));
+        for (int64_t i = 0; i < 3 * samples->samples_per_epoch(); ++i) {
+            Sample found(samples->length(i)), expected(options.seq_length);
+            samples->sample(i, found);
+            in_order->sample(samples->stream_number(i), expected);
+            found.pad(options.seq_length);
+            EXPECT_EQ(found.tokens, expected.tokens) << i;
+            EXPECT_EQ(found.labels, expected.labels) << i;
+        }
+    }
+}
+
+TEST_F(TrainingDataFiles, ShuffleWholePairs) {
+    const TrainingData data(
+        {.path = {indexed(1, {3, 7, 5, 6, 2, 7, 4, 6})}, .packing_strategy = "padded"});
+    const auto pairs = data.pairs({.seq_length = 8, .seed = 7}, {4, 8}, nullptr);
+    ASSERT_EQ(pairs->samples_per_epoch(), 8);
+    std::set<int64_t> seen;
+    std::vector<int64_t> order;
+    for (int64_t i = 0; i < 16; i += 2) {
+        EXPECT_EQ(pairs->stream_number(i) % 2, 0);
+        EXPECT_EQ(pairs->stream_number(i + 1), pairs->stream_number(i) + 1);
+        order.push_back(pairs->stream_number(i));
+        if (i < 8) seen.insert(order.back());
+    }
+    EXPECT_THAT(seen, ElementsAre(0, 2, 4, 6));
+    EXPECT_FALSE(std::ranges::equal(order | std::views::take(4), order | std::views::drop(4)));
+    const int64_t second = 2 * (std::ranges::find(order, 2) - order.begin());
+    Sample answer(pairs->length(second + 1));
+    pairs->sample(second + 1, answer);
+    EXPECT_EQ(answer.tokens.front(), 1015);  // of the fourth document
 }
 
 TEST_F(TrainingDataFiles, MixFormatsInABlend) {

@@ -172,6 +172,10 @@ TEST_F(PreferenceTraining, IsRefusedWherePairsAreNone) {
     o.loss.name = LossName::cross_entropy;
     o.data.columns.clear();
     EXPECT_THAT(refusal(o), HasSubstr("--dpo-beta: are terms of --loss dpo"));
+    o = options(0);
+    o.data.packing_strategy = "wrapped";
+    o.data.subset = runs_.path("subset");
+    EXPECT_THAT(refusal(o), HasSubstr("--data-subset: cannot be used with --loss dpo"));
     paths_ = {"1", paths_.front(), "2", paths_.front()};
     EXPECT_THAT(refusal(options(0)), HasSubstr("--data-path: is a blend, but samples 2 i"));
     paths_ = {runs_.path("odd.bin")};
