@@ -50,7 +50,11 @@ def answers_of(line):
     chosen, rejected = line["chosen"], line["rejected"]
     need(chosen != rejected, "\"chosen\" and \"rejected\" are equal; leave the line out")
     rest = {key: value for key, value in line.items() if key not in ("messages", "chosen", "rejected")}
-    if "prompt" in line:
+    # Some write the question of two chats beside them, which begin with it.
+    chats = isinstance(chosen, list) and isinstance(rejected, list)
+    if "prompt" in line and not (chats and isinstance(line["prompt"], str)):
+        for key in ("chosen", "rejected"):
+            need(line[key] != "", f"\"{key}\" is empty, so there is nothing to learn")
         return [rest | {"completion": answer} for answer in (chosen, rejected)]
     for key in ("chosen", "rejected"):
         need(not isinstance(line[key], str), f"\"{key}\" is a string, so the line needs a prompt beside it")

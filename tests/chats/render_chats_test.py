@@ -159,6 +159,7 @@ class Learning(unittest.TestCase):
         other = TWO[:3] + [{"role": "assistant", "content": "5"}]
         expected = [read(committed("llama3"), {"prompt": TWO[:3], "completion": chat[3:]}) for chat in (TWO, other)]
         for line in ({"chosen": TWO, "rejected": other, "messages": EXCHANGE, "score": 1},
+                     {"prompt": "2+2", "chosen": TWO, "rejected": other},
                      {"prompt": TWO[:3], "chosen": TWO[3:], "rejected": other[3:]}):
             self.assertEqual([[chat] for chat in read(committed("llama3"), line)], expected)
         better, worse = read(None, {"prompt": "ä ", "chosen": "b", "rejected": "cd"})
@@ -190,7 +191,7 @@ class BadLines(unittest.TestCase):
                 b'{"chosen": "a"}': "has one of chosen and rejected",
                 b'{"chosen": "a", "rejected": "a"}': "are equal",
                 b'{"chosen": "a", "rejected": "b"}': "needs a prompt beside it",
-                b'{"prompt": "a", "chosen": "b", "rejected": ""}': "is empty",
+                b'{"prompt": "a", "chosen": "b", "rejected": ""}': '"rejected" is empty',
                 json.dumps({"chosen": EXCHANGE, "rejected": EXCHANGE[1:]}).encode(): "begin with the same message",
                 json.dumps({"chosen": EXCHANGE, "rejected": EXCHANGE[:1]}).encode(): "ends where they begin",
                 b'{"conversations": []}': "name them messages, role and content",

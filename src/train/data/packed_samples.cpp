@@ -55,13 +55,15 @@ PackedSamples::PackedSamples(std::shared_ptr<const TokenSource> source,
                              " documents, none of at least two tokens, so that nothing can be "
                              "learnt; use more data, or --packing-strategy wrapped");
     }
-    if (packing_.whole && totals_.cut + totals_.single > 0) {
-        throw InputFileError(source_->info().name + ": has " + counted(totals_.cut, "document") +
-                             " of more than " + std::to_string(options.seq_length) +
-                             " tokens and " + std::to_string(totals_.single) +
-                             " of less than two, but every document must be a sample; use a "
-                             "larger --seq-length, or leave their pairs out");
-    }
+    const auto refuse = [&](int64_t count, const std::string& size, const std::string& remedy) {
+        if (!packing_.whole || count == 0) return;
+        throw InputFileError(source_->info().name + ": has " + counted(count, "document") + " of " +
+                             size + ", but every document must be a sample; " + remedy +
+                             " out the pairs with such documents");
+    };
+    refuse(totals_.single, "less than two tokens", "leave");
+    refuse(totals_.cut, "more than " + std::to_string(options.seq_length + 1) + " tokens",
+           "use a larger --seq-length, or leave");
     order_samples();
 }
 

@@ -13,7 +13,8 @@ SubsetSamples::SubsetSamples(std::unique_ptr<const SampleSource> all,
       order_(options.count, options.seed, options.shuffle) {}
 
 void SubsetSamples::fill(int64_t index, Sample& out) const {
-    all_->sample(stream_number(index), out);
+    const int64_t chosen = choice_->sample(options_.first_position + order_(index));
+    all_->sample(chosen - options_.first_sample, out);
 }
 
 }  // namespace vocabpipe

@@ -27,9 +27,7 @@ public:
 
     [[nodiscard]] int64_t seq_length() const override { return all_->seq_length(); }
     [[nodiscard]] int64_t samples_per_epoch() const override { return options_.count; }
-    [[nodiscard]] int64_t stream_number(int64_t index) const override {
-        return choice_->sample(options_.first_position + order_(index)) - options_.first_sample;
-    }
+    [[nodiscard]] int64_t stream_number(int64_t index) const override { return order_(index); }
     [[nodiscard]] SampleForm form() const override { return all_->form(); }
 
 private:

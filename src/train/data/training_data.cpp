@@ -156,29 +156,37 @@ std::unique_ptr<const SampleSource> TrainingData::open_set(const std::string& pa
     return std::make_unique<TokenDataset>(std::move(tokens), options);
 }
 
-std::unique_ptr<const SampleSource> TrainingData::samples(
-    DataSplit split, const TokenDatasetOptions& options, const std::vector<int64_t>& lengths,
-    const std::shared_ptr<const SampleColumns>& columns) const {
+std::unique_ptr<const SampleSource> TrainingData::samples(DataSplit split,
+                                                          const TokenDatasetOptions& options,
+                                                          const std::vector<int64_t>& lengths,
+                                                          const OpenColumns& columns) const {
     require(split);
     std::vector<BlendedSamples::Part> blend;
     TokenDatasetOptions own = options;
     own.masks = masks();
-    int64_t first = 0;  // sample of the set
+    int64_t all = 0;
     for (const WeightedPath& path : part(split).paths) {
         if (part(split).paths.size() > 1) own.seed = derived_seed(options.seed, blend.size());
-        std::unique_ptr<const SampleSource> set = open_set(path.path, split, own, lengths);
-        const int64_t count = set->samples_per_epoch();
-        if (columns) set = std::make_unique<SamplesWithColumns>(std::move(set), columns, first);
-        blend.push_back({path.weight, std::move(set)});
-        first += count;
+        blend.push_back({path.weight, open_set(path.path, split, own, lengths)});
+        all += blend.back().samples->samples_per_epoch();
+    }
+    if (columns) {
+        const std::shared_ptr<const SampleColumns> opened = columns(all);
+        int64_t first = 0;  // sample of the set
+        for (BlendedSamples::Part& set : blend) {
+            const int64_t count = set.samples->samples_per_epoch();
+            set.samples =
+                std::make_unique<SamplesWithColumns>(std::move(set.samples), opened, first);
+            first += count;
+        }
     }
     if (blend.size() == 1) return std::move(blend.front().samples);
     return std::make_unique<BlendedSamples>(std::move(blend));
 }
 
-std::unique_ptr<const SampleSource> TrainingData::pairs(
-    const TokenDatasetOptions& options, const std::vector<int64_t>& lengths,
-    const std::shared_ptr<const SampleColumns>& columns) const {
+std::unique_ptr<const SampleSource> TrainingData::pairs(const TokenDatasetOptions& options,
+                                                        const std::vector<int64_t>& lengths,
+                                                        const OpenColumns& columns) const {
     require(DataSplit::train);
     const Part& train = part(DataSplit::train);
     if (train.paths.size() > 1) {
@@ -186,9 +194,15 @@ std::unique_ptr<const SampleSource> TrainingData::pairs(
                          ": is a blend, but samples 2 i and 2 i + 1 of one data set are a pair; "
                          "use one data set");
     }
+    if (!options_.split.empty()) {
+        throw UsageError("--split " + options_.split +
+                         ": may cut a pair of samples; use --train-data-path and "
+                         "--valid-data-path");
+    }
     std::unique_ptr<const SampleSource> set = open_set(train.paths.front().path, DataSplit::train,
                                                        in_stream_order(options), lengths, true);
-    if (columns) set = std::make_unique<SamplesWithColumns>(std::move(set), columns, 0);
+    const int64_t count = set->samples_per_epoch();
+    if (columns) set = std::make_unique<SamplesWithColumns>(std::move(set), columns(count), 0);
     return std::make_unique<PairedSamples>(std::move(set), options.seed, options.shuffle);
 }
 
@@ -270,18 +284,6 @@ std::unique_ptr<const SampleSource> TrainingData::samples_in_order(
         sets.push_back(open_set(path.path, DataSplit::train, in_order, {}));
     }
     return std::make_unique<SamplesInSequence>(std::move(sets));
-}
-
-int64_t TrainingData::training_samples(int64_t seq_length) const {
-    int64_t samples = 0;
-    if (options_.packing_strategy == "padded") {
-        for (const LengthCount& documents : document_lengths()) {
-            samples += documents.count * ((documents.length + seq_length - 1) / seq_length);
-        }
-        return samples;
-    }
-    for (const TrainingSet& set : training_sets(seq_length)) samples += set.samples;
-    return samples;
 }
 
 std::vector<TrainingData::TrainingSet> TrainingData::training_sets(int64_t seq_length) const {

@@ -40,21 +40,23 @@ public:
     /// True if the options give `split` data: a path of its own, or a positive part of --split.
     [[nodiscard]] bool has(DataSplit split) const;
 
-    /// The samples of `split`, with masks(), loss weights and packing, and with `columns` if there
-    /// are any. In a blend, each data set is shuffled with its own key. `options.masks` is not
+    /// Opens the columns of so many samples.
+    using OpenColumns = std::function<std::shared_ptr<const SampleColumns>(int64_t samples)>;
+
+    /// The samples of `split`, with masks(), loss weights and packing, and with columns unless that
+    /// is empty. In a blend, each data set is shuffled with its own key. `options.masks` is not
     /// used. UsageError if there is no such part, InputFileError if it is too small for one sample.
     /// The result does not depend on this object's lifetime. `lengths` as in PackingOptions.
     [[nodiscard]] std::unique_ptr<const SampleSource> samples(
         DataSplit split, const TokenDatasetOptions& options,
-        const std::vector<int64_t>& lengths = {},
-        const std::shared_ptr<const SampleColumns>& columns = nullptr) const;
+        const std::vector<int64_t>& lengths = {}, const OpenColumns& columns = {}) const;
 
     /// Pairs of training samples that follow one another in the stream, in shuffled order
-    /// (PairedSamples), with `columns` if there are any. Errors as samples(); UsageError for a
-    /// blend, InputFileError for a document that is not one sample.
-    [[nodiscard]] std::unique_ptr<const SampleSource> pairs(
-        const TokenDatasetOptions& options, const std::vector<int64_t>& lengths,
-        const std::shared_ptr<const SampleColumns>& columns) const;
+    /// (PairedSamples), with columns. Errors as samples(); UsageError for a blend and for --split,
+    /// which may cut a pair; InputFileError for a document that is not one sample.
+    [[nodiscard]] std::unique_ptr<const SampleSource> pairs(const TokenDatasetOptions& options,
+                                                            const std::vector<int64_t>& lengths,
+                                                            const OpenColumns& columns) const;
 
     /// The lengths that training samples have by --length-buckets, ascending; seq_length alone
     /// without the flag. `cost` as in choose_length_buckets(), for auto. UsageError for lengths
@@ -77,9 +79,6 @@ public:
     /// other. Ignores seed, shuffle and masks of `options`.
     [[nodiscard]] std::unique_ptr<const SampleSource> samples_in_order(
         const TokenDatasetOptions& options) const;
-
-    /// How many there are, of all data sets together.
-    [[nodiscard]] int64_t training_samples(int64_t seq_length) const;
 
     /// One data set of the training data, cut from its stream.
     struct TrainingSet {

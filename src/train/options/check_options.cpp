@@ -186,12 +186,14 @@ void check_loss(const TrainOptions& o) {
     const TrainingLoss& loss = o.loss;
     const std::string name = "--loss " + std::string(to_string(loss.name));
     const auto require = [&](LossName of, bool plain, const std::string& flags) {
+        const bool one = flags.find(',') == std::string::npos;
         if (plain || loss.name == of) return;
         const std::string other = loss.name == LossName::cross_entropy
                                       ? "the cross-entropy"
                                       : std::string(to_string(loss.name));
-        throw UsageError(flags + ": are terms of --loss " + std::string(to_string(of)) +
-                         ", but the loss is " + other + "; set it, or remove them");
+        throw UsageError(flags + (one ? ": is a term" : ": are terms") + " of --loss " +
+                         std::string(to_string(of)) + ", but the loss is " + other +
+                         "; set it, or remove " + (one ? "the flag" : "them"));
     };
     require(LossName::grpo, loss.policy == PolicyLossOptions(),
             "--grpo-clamp-eps-lower, --grpo-clamp-eps-upper, --grpo-kl-beta, "
@@ -199,7 +201,7 @@ void check_loss(const TrainOptions& o) {
     require(LossName::distillation, loss.distillation == DistillationOptions(),
             "--kd-top-k, --kd-ratio");
     require(LossName::dpo, loss.dpo_beta == TrainingLoss().dpo_beta, "--dpo-beta");
-    if (loss.compares_pairs()) {
+    if (loss.compares_pairs() && !o.evaluation.skip_train) {
         if (!o.data.subset.empty()) {
             throw UsageError("--data-subset: cannot be used with " + name +
                              ", whose samples are pairs; remove it");
@@ -210,7 +212,9 @@ void check_loss(const TrainOptions& o) {
         const auto odd = std::ranges::find_if(all, [](int size) { return size % 2 != 0; });
         if (odd != all.end()) {
             throw UsageError(name + ": two samples are a pair, but a step has " + text(*odd) +
-                             "; use an even --global-batch-size");
+                             (sizes.full() % 2 != 0
+                                  ? "; use an even --global-batch-size"
+                                  : "; use an even START and INCREMENT of --rampup-batch-size"));
         }
     }
     if (loss.name == LossName::cross_entropy) {

@@ -50,7 +50,7 @@ FlagGroup loss_flags(TrainingLoss& o) {
                  .value = &o.dpo_beta,
                  .help = "How strongly pairs hold the model near the reference",
                  .unit = "X",
-                 .range = at_least(0)},
+                 .range = above(0)},
             }};
 }
 

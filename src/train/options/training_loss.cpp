@@ -5,6 +5,8 @@
 #include "vocabpipe/error.hpp"
 #include "vocabpipe/policy_loss.hpp"
 
+#include <limits>
+
 namespace vocabpipe {
 
 namespace {
@@ -49,7 +51,10 @@ std::shared_ptr<const TokenLoss> TrainingLoss::make() const {
         case LossName::distillation:
             return std::make_shared<DistillationLoss>(distillation);
         case LossName::dpo:
-            return std::make_shared<PolicyLoss>();  // with the slopes of PreferenceStep
+            // With the slopes of PreferenceStep. Its ratio is 1, and no clip says otherwise where a
+            // second forward has other bits.
+            return std::make_shared<PolicyLoss>(
+                PolicyLossOptions{.clip_low = 1, .clip_high = std::numeric_limits<float>::max()});
     }
     return nullptr;
 }

@@ -44,11 +44,15 @@ std::string planned_by_rank(const TrainingPlan& plan) {
 std::unique_ptr<TrainedRank> allocate_rank(Communicator& communicator, const TrainOptions& options,
                                            const TrainingPlan& plan, Device& device,
                                            std::function<bool()> abandon) {
+    // A step on pairs has two programs for an order of lengths.
+    const size_t length_programs =
+        TrainedRankOptions().length_programs * (options.loss.compares_pairs() ? 2 : 1);
     try {
         return std::make_unique<TrainedRank>(communicator, device, plan.steps(),
                                              TrainedRankOptions{.optimizer = options.optimizer,
                                                                 .seed = options.seed,
                                                                 .initialise = options.load.empty(),
+                                                                .length_programs = length_programs,
                                                                 .abandon = std::move(abandon)});
     } catch (const AgreedError& error) {
         if (error.exit_code() != ExitCode::out_of_memory) throw;

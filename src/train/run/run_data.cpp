@@ -39,29 +39,33 @@ RunData::RunData(const TrainOptions& options, int rank)
     lengths_ = data_->length_buckets(cut.seq_length, [&](int64_t seq_length) {
         return layers_flops(options.model, seq_length);
     });
-    if (!options.data.columns.empty()) open_columns();
+    TrainingData::OpenColumns columns;
+    if (!options.data.columns.empty()) {
+        columns = [this](int64_t samples) { return open_columns(samples); };
+    }
     if (!options.data.subset.empty()) {
         chosen_ = std::make_shared<const ChosenSamples>("--data-subset", options.data.subset,
-                                                        *data_, options.model.seq_length);
+                                                        *data_, cut.seq_length);
+        if (columns) columns(training_corpus(*data_, cut.seq_length).samples);
         samples_ = data_->chosen_samples(cut, chosen_, columns_);
     } else if (options.loss.compares_pairs()) {
-        samples_ = data_->pairs(cut, lengths_, columns_);
+        samples_ = data_->pairs(cut, lengths_, columns);
     } else {
-        samples_ = data_->samples(DataSplit::train, cut, lengths_, columns_);
+        samples_ = data_->samples(DataSplit::train, cut, lengths_, columns);
     }
     std::ranges::reverse(lengths_);
 }
 
-void RunData::open_columns() {
-    const int64_t seq_length = options_.model.seq_length;
-    columns_ = std::make_shared<const ColumnsFile>(
-        "--columns", options_.data.columns,
-        ColumnsWanted{.columns = options_.loss.columns(),
-                      .known = every_loss_column(),
-                      .samples = data_->training_samples(seq_length),
-                      .seq_length = seq_length,
-                      .vocab_size = options_.model.vocab_size});
+std::shared_ptr<const SampleColumns> RunData::open_columns(int64_t samples) {
+    columns_ =
+        std::make_shared<const ColumnsFile>("--columns", options_.data.columns,
+                                            ColumnsWanted{.columns = options_.loss.columns(),
+                                                          .known = every_loss_column(),
+                                                          .samples = samples,
+                                                          .seq_length = options_.model.seq_length,
+                                                          .vocab_size = options_.model.vocab_size});
     if (rank_ == 0) columns_->check(kCheckedTokens);
+    return columns_;
 }
 
 void RunData::start_loading(const Mesh& mesh, ArrangeSamples arrange) {

@@ -57,8 +57,8 @@ public:
     [[nodiscard]] EvaluationData take_evaluation_data() { return std::move(evaluation_); }
 
 private:
-    /// Opens --columns; rank 0 also reads its numbers.
-    void open_columns();
+    /// Opens --columns of so many samples; rank 0 also reads its numbers.
+    std::shared_ptr<const SampleColumns> open_columns(int64_t samples);
 
     const TrainOptions& options_;
     int rank_;

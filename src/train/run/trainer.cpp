@@ -205,6 +205,7 @@ private:
                       device_->communication_order(), std::move(shorter));
         check_memory(*plan_, rank_);
         if (!by_lengths) data_.emplace(options_, rank_);
+        check_whole_pairs();
         if (trains()) data_->start_loading(plan_->mesh(), arrangement(*plan_));
         if (checkpoint_ && trains()) check_same_subset(*checkpoint_, data_->subset());
         if (rank_ != 0) return;
@@ -221,6 +222,16 @@ private:
             log_.print_line("note: --save " + options_.save +
                             ": its file system has no locks, so nothing keeps a second run out");
         }
+    }
+
+    /// A run on other samples may have ended between two that are a pair now.
+    void check_whole_pairs() const {
+        if (!trains() || !options_.loss.compares_pairs()) return;
+        if (start_.consumed_samples % 2 == 0) return;
+        throw InputFileError("--load " + options_.load + ": goes on after " +
+                             std::to_string(start_.consumed_samples) +
+                             " samples, within a pair of --loss dpo; use --finetune, which loads "
+                             "the weights alone");
     }
 
     /// Files that no output may replace.
@@ -341,7 +352,9 @@ private:
         }
         const int64_t before = trained_->position().consumed_samples;
         const double lr = learning_rate_.after(learning_rate_.by_samples ? before : step());
+        const int64_t forward_begin = now_ns();
         planned_->begin(batch, index_);
+        forward_seconds_ = static_cast<double>(now_ns() - forward_begin) * 1e-9;
         if (options_.replay_interval > 0 && (step() + 1) % options_.replay_interval == 0) {
             const StepPlan& replayed = plan_->steps()[plan_->replay_index()];
             StepReplay(*trained_, plan_->replay_index())
@@ -356,7 +369,7 @@ private:
         const double seconds = static_cast<double>(duration) * 1e-9;
         limits_.step_took(seconds);
         if (step() == start_.step + 2 && saver_) {
-            print_note(grace_.of_step(longest_pass(), saver_->file_bytes()));
+            print_note(grace_.of_step(longest_wait(), saver_->file_bytes()));
         }
         meter_.add_step(*trained_, duration);
         if (step() == start_.step + 1) first_loss_ = result.loss;
@@ -380,15 +393,15 @@ private:
         return result;
     }
 
-    /// Seconds of the longest pass of the last step on this rank, which notices signals between
-    /// passes.
-    [[nodiscard]] double longest_pass() {
+    /// Seconds for which a signal may wait in a step like the last one on this rank: those of its
+    /// longest pass, or of the forward-only step before it, which is not abandoned.
+    [[nodiscard]] double longest_wait() {
         int64_t longest = 0;
         for (const Span& span : trained_->executor().timeline(trained_->program()).spans) {
             if (span.lane == Lane::compute)
                 longest = std::max(longest, span.end_ns - span.begin_ns);
         }
-        return static_cast<double>(longest) * 1e-9;
+        return std::max(static_cast<double>(longest) * 1e-9, forward_seconds_);
     }
 
     /// Saves after the step or evaluation was abandoned on every rank; the weights are those of the
@@ -443,7 +456,7 @@ private:
                       .flags = bit_flags()});
         limits_.saved();
         if (const std::optional<SaveReport>& saved = saver_->last()) {
-            print_note(grace_.of_save(longest_pass(), saved->bytes, saved->seconds));
+            print_note(grace_.of_save(longest_wait(), saved->bytes, saved->seconds));
         }
         print_changed_data();
     }
@@ -527,6 +540,7 @@ private:
     std::unique_ptr<TrainedRank> trained_;
     std::optional<PlannedStep> planned_;
     std::optional<StepSaver> saver_;
+    double forward_seconds_ = 0;        ///< of PlannedStep::begin() of the last step
     int64_t batch_size_ = 0;            ///< of the last step, of all replicas
     int64_t batch_tokens_ = 0;          ///< of that step, of all replicas
     std::vector<int64_t> seq_lengths_;  ///< of that step's microbatches

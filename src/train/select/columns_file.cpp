@@ -91,7 +91,9 @@ void ColumnsFile::open_npy(const ColumnsWanted& wanted) {
     int64_t columns = 0;
     for (const NamedColumns& one : wanted.columns) columns += one.columns();
     std::vector<int64_t> shape{columns, wanted.samples, wanted.seq_length};
-    const bool has_weights = header.shape.size() == 3 && header.shape.front() == columns + 1;
+    // With one column, two may as well be two records of vocabpipe score.
+    const bool has_weights =
+        columns > 1 && header.shape.size() == 3 && header.shape.front() == columns + 1;
     if (has_weights) ++shape.front();
     // As vocabpipe score writes one record.
     if (columns == 1 && header.shape.size() == 2) shape.erase(shape.begin());
@@ -99,7 +101,9 @@ void ColumnsFile::open_npy(const ColumnsWanted& wanted) {
         throw InputFileError(given_ + ": is " + std::string(descr_of(header.type)) + " " +
                              shape_text(header.shape) + "; it must be " +
                              std::string(descr_of(NpyType::f4)) + " " + shape_text(shape) + " of " +
-                             list_of(wanted.columns) + ", and " + kLossWeightsColumn + " if given");
+                             list_of(wanted.columns) +
+                             (columns > 1 ? std::string(", and ") + kLossWeightsColumn + " if given"
+                                          : std::string()));
     }
     int64_t column = 0;
     const auto next_block = [&](const NamedColumns& one) {

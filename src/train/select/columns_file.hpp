@@ -33,8 +33,9 @@ struct ColumnsWanted {
 ///                    of lists all first entries, then all second ones; ids as fp32 numbers; of one
 ///                    column also (samples, seq_length)
 ///
-/// Both may also have loss_weights (.npy: last), which multiply Sample::loss_weights; 0 ignores a
-/// label. Read a sample at a time, through the page cache that all ranks of a machine share.
+/// Both may also have loss_weights (.npy of several columns: last), which multiply
+/// Sample::loss_weights; 0 ignores a label. Read a sample at a time, through the page cache that
+/// all ranks of a machine share.
 class ColumnsFile final : public SampleColumns {
 public:
     /// Opens `path`, the value of `flag`, and checks names, types and shapes; InputFileError.

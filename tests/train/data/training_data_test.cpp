@@ -153,7 +153,6 @@ TEST_F(TrainingDataFiles, NumberSamplesInStreamOrderWhateverTheirOwnOrderIs) {
         const auto samples = data.samples(DataSplit::train, options, buckets);
         const auto in_order = data.samples_in_order(options);
         ASSERT_EQ(in_order->samples_per_epoch(), samples->samples_per_epoch());
-        ASSERT_EQ(in_order->samples_per_epoch(), data.training_samples(options.seq_length));
         for (int64_t i = 0; i < 3 * samples->samples_per_epoch(); ++i) {
             Sample found(samples->length(i)), expected(options.seq_length);
             samples->sample(i, found);
@@ -168,7 +167,7 @@ TEST_F(TrainingDataFiles, NumberSamplesInStreamOrderWhateverTheirOwnOrderIs) {
 TEST_F(TrainingDataFiles, ShuffleWholePairs) {
     const TrainingData data(
         {.path = {indexed(1, {3, 7, 5, 6, 2, 7, 4, 6})}, .packing_strategy = "padded"});
-    const auto pairs = data.pairs({.seq_length = 8, .seed = 7}, {4, 8}, nullptr);
+    const auto pairs = data.pairs({.seq_length = 8, .seed = 7}, {4, 8}, {});
     ASSERT_EQ(pairs->samples_per_epoch(), 8);
     std::set<int64_t> seen;
     std::vector<int64_t> order;
@@ -184,6 +183,27 @@ TEST_F(TrainingDataFiles, ShuffleWholePairs) {
     Sample answer(pairs->length(second + 1));
     pairs->sample(second + 1, answer);
     EXPECT_EQ(answer.tokens.front(), 1015);  // of the fourth document
+}
+
+TEST_F(TrainingDataFiles, ShufflePairsSoThatStepsHaveTheLengthsInTheirShares) {
+    std::vector<int> documents;
+    for (int pair = 0; pair < 40; ++pair) {
+        const int longer = pair < 20 ? 2 : 6;
+        documents.insert(documents.end(), {longer, longer + 1});
+    }
+    const TrainingData data({.path = {indexed(1, documents)}, .packing_strategy = "padded"});
+    const auto pairs = data.pairs({.seq_length = 8, .seed = 7}, {4, 8}, {});
+    std::set<int64_t> seen;
+    for (int64_t first = 0; first < 80; first += 16) {
+        int longer = 0;
+        for (int64_t i = first; i < first + 16; i += 2) {
+            longer += pairs->length(i) == 8 ? 1 : 0;
+            EXPECT_EQ(pairs->length(i), pairs->length(i + 1));
+            seen.insert(pairs->stream_number(i));
+        }
+        EXPECT_NEAR(longer, 4, 1);
+    }
+    EXPECT_EQ(seen.size(), 40U);
 }
 
 TEST_F(TrainingDataFiles, MixFormatsInABlend) {

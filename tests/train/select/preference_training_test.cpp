@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Runs with --loss dpo. Where the model is its own reference, every pair has the loss log 2, and
 // only if each answer finds its row.
+#include "src/select/files/npy/header.hpp"
 #include "src/train/run/trainer.hpp"
 #include "src/train/score/score_tokens.hpp"
 #include "tests/train/checkpoint/checkpoint_run.hpp"
@@ -140,6 +141,7 @@ TEST_F(PreferenceTraining, PrefersTheBetterAnswersInTheSameCurveOnAnyNumberOfRan
 
 TEST_F(PreferenceTraining, IsVerifiedReplayedAndValidated) {
     TrainOptions o = options(1e-2);
+    o.ramp_up = BatchSizeRampUp{.start = 2, .increment = 2, .samples = 8};
     const std::vector<std::string> curve = runs_.run(2, o);
     o.verify_steps = 2;
     o.replay_interval = 2;
@@ -147,12 +149,12 @@ TEST_F(PreferenceTraining, IsVerifiedReplayedAndValidated) {
     o.data.valid_path = o.data.path;
     o.data.path.clear();
     o.evaluation.interval = 3;
-    o.ramp_up = BatchSizeRampUp{.start = 2, .increment = 2, .samples = 8};
     ::testing::internal::CaptureStdout();
-    const std::vector<double> found = losses(2, o);
+    EXPECT_EQ(runs_.run(2, o), curve);
     EXPECT_THAT(::testing::internal::GetCapturedStdout(),
                 AllOf(HasSubstr("equal to the bit"), HasSubstr("validation loss"),
                       HasSubstr("rewards/accuracies")));
+    const std::vector<double> found = CheckpointRun::losses(curve);
     EXPECT_NEAR(found.front(), std::log(2), 1e-5);
     o.vocab_mode = VocabMode::one_barrier;
     const std::vector<double> sharded = losses(2, o);
@@ -160,18 +162,53 @@ TEST_F(PreferenceTraining, IsVerifiedReplayedAndValidated) {
     for (size_t i = 0; i < found.size(); ++i) EXPECT_NEAR(sharded[i], found[i], 1e-3) << i;
 }
 
+TEST_F(PreferenceTraining, TakesOneRecordOfAnNpyFileAlone) {
+    TrainOptions o = options(0);
+    std::string two = npy_header(NpyType::f4, {2, 24, o.model.seq_length});
+    const std::string one = npy_header(NpyType::f4, {24, o.model.seq_length});
+    const std::string numbers = read_file(o.data.columns).substr(one.size());
+    write_file(o.data.columns, two + numbers + numbers);
+    EXPECT_THAT(refusal(o), HasSubstr("is <f4 [2, 24, 16]; it must be <f4 [1, 24, 16] of logprob"));
+    write_file(o.data.columns, npy_header(NpyType::f4, {1, 24, o.model.seq_length}) + numbers);
+    EXPECT_THAT(losses(1, o), Each(DoubleNear(std::log(2), 1e-5)));
+}
+
+TEST_F(PreferenceTraining, GoesOnOnlyBetweenTwoPairs) {
+    TrainOptions o = options(1e-2);
+    TrainOptions first = o;
+    first.loss = {};
+    first.data.columns.clear();
+    first.global_batch_size = 3;
+    first.save = runs_.path("odd");
+    first.save_interval = 3;
+    (void)runs_.run(1, first);
+    std::filesystem::remove_all(runs_.path("odd/step-00000006"));
+    o.load = first.save;
+    o.finetune = false;
+    EXPECT_THAT(refusal(o, 2), HasSubstr("goes on after 9 samples, within a pair of --loss dpo"));
+    o.finetune = true;
+    EXPECT_EQ(losses(2, o).size(), 6U);
+}
+
 TEST_F(PreferenceTraining, IsRefusedWherePairsAreNone) {
     TrainOptions o = options(0);
     o.global_batch_size = 5;
     EXPECT_THAT(refusal(o), HasSubstr("--loss dpo: two samples are a pair, but a step has 5; use "
                                       "an even --global-batch-size"));
+    o.global_batch_size = 8;
+    o.ramp_up = BatchSizeRampUp{.start = 2, .increment = 1, .samples = 100};
+    EXPECT_THAT(refusal(o), HasSubstr("has 3; use an even START and INCREMENT of "
+                                      "--rampup-batch-size"));
     o = options(0);
     o.data.columns.clear();
     EXPECT_THAT(refusal(o), HasSubstr("--loss dpo: reads logprob of every token; set --columns"));
     o = options(0);
     o.loss.name = LossName::cross_entropy;
     o.data.columns.clear();
-    EXPECT_THAT(refusal(o), HasSubstr("--dpo-beta: are terms of --loss dpo"));
+    EXPECT_THAT(refusal(o), HasSubstr("--dpo-beta: is a term of --loss dpo"));
+    o = options(0);
+    o.data.split = "95,5,0";
+    EXPECT_THAT(refusal(o), HasSubstr("--split 95,5,0: may cut a pair"));
     o = options(0);
     o.data.packing_strategy = "wrapped";
     o.data.subset = runs_.path("subset");
@@ -184,8 +221,10 @@ TEST_F(PreferenceTraining, IsRefusedWherePairsAreNone) {
     paths_ = {runs_.path("long.bin")};
     write_answers("long.bin", {30, 0});
     EXPECT_THAT(refusal(options(0)),
-                HasSubstr("has 1 document of more than 16 tokens and 1 of less than two, but every "
-                          "document must be a sample"));
+                HasSubstr("has 1 document of less than two tokens, but every document must be a "
+                          "sample; leave out the pairs"));
+    write_answers("long.bin", {30, 16});
+    EXPECT_THAT(refusal(options(0)), HasSubstr("has 1 document of more than 17 tokens, but every"));
 }
 
 }  // namespace
