@@ -187,14 +187,14 @@ TEST_F(TrainingDataFiles, ShuffleWholePairs) {
 
 TEST_F(TrainingDataFiles, ShufflePairsSoThatStepsHaveTheLengthsInTheirShares) {
     std::vector<int> documents;
-    for (int pair = 0; pair < 40; ++pair) {
-        const int longer = pair < 20 ? 2 : 6;
+    for (int pair = 0; pair < 144; ++pair) {
+        const int longer = pair < 72 ? 2 : 6;
         documents.insert(documents.end(), {longer, longer + 1});
     }
     const TrainingData data({.path = {indexed(1, documents)}, .packing_strategy = "padded"});
     const auto pairs = data.pairs({.seq_length = 8, .seed = 7}, {4, 8}, {});
     std::set<int64_t> seen;
-    for (int64_t first = 0; first < 80; first += 16) {
+    for (int64_t first = 0; first < 288; first += 16) {
         int longer = 0;
         for (int64_t i = first; i < first + 16; i += 2) {
             longer += pairs->length(i) == 8 ? 1 : 0;
@@ -203,7 +203,7 @@ TEST_F(TrainingDataFiles, ShufflePairsSoThatStepsHaveTheLengthsInTheirShares) {
         }
         EXPECT_NEAR(longer, 4, 1);
     }
-    EXPECT_EQ(seen.size(), 40U);
+    EXPECT_EQ(seen.size(), 144U);
 }
 
 TEST_F(TrainingDataFiles, MixFormatsInABlend) {
