@@ -326,11 +326,19 @@ void few(benchmark::internal::Benchmark* benchmark) {
     two_vocabularies(benchmark, 128)->Iterations(5);
 }
 
-void deeper(benchmark::internal::Benchmark* benchmark) {
+void deeper(benchmark::internal::Benchmark* benchmark, int64_t tokens) {
     benchmark->ArgNames({"N", "h", "v", "D"})->Unit(benchmark::kMillisecond)->Iterations(3);
     for (const int64_t rows : {32768, 131072}) {
-        for (const int64_t depths : {1, 2}) benchmark->Args({64, 1024, rows, depths});
+        for (const int64_t depths : {1, 2}) benchmark->Args({tokens, 1024, rows, depths});
     }
+}
+
+void few_deeper(benchmark::internal::Benchmark* benchmark) {
+    deeper(benchmark, 64);
+}
+
+void many_deeper(benchmark::internal::Benchmark* benchmark) {
+    deeper(benchmark, 512);
 }
 
 BENCHMARK(logits_gemm<DType::fp32>)->Apply(shapes);
@@ -377,7 +385,8 @@ BENCHMARK_CAPTURE(records, few_top_8, DType::fp32,
 BENCHMARK_CAPTURE(records, few_top_64, DType::fp32,
                   TokenRecords{TokenRecord::loss} | TokenRecords::best(64))
     ->Apply(few);
-BENCHMARK_CAPTURE(depths, few, DType::fp32)->Apply(deeper);
+BENCHMARK_CAPTURE(depths, few, DType::fp32)->Apply(few_deeper);
+BENCHMARK_CAPTURE(depths, many, DType::fp32)->Apply(many_deeper);
 BENCHMARK(adamw)->Arg(1 << 24)->Unit(benchmark::kMillisecond);
 BENCHMARK(norm)->Arg(1 << 25)->Unit(benchmark::kMillisecond);
 BENCHMARK(normal_numbers)
