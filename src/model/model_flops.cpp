@@ -28,6 +28,11 @@ double layers_flops_per_token(const ModelConfig& config) {
     return std::accumulate(flops.begin(), flops.end(), 0.0);
 }
 
+double layers_flops_of_sequence(ModelConfig config, int64_t seq_length) {
+    config.seq_length = seq_length;
+    return static_cast<double>(seq_length) * layers_flops_per_token(config);
+}
+
 double forward_flops_per_token(const ModelConfig& config) {
     return layers_flops_per_token(config) + mtp_flops_per_token(config) +
            output_flops_per_token(config);

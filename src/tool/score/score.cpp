@@ -65,6 +65,13 @@ Command score_command() {
                                   "sample of each document",
                           .unit = "NAME",
                           .choices = {"wrapped", "padded"}});
+    data.flags.push_back({.names = "--length-buckets",
+                          .value = &o->options.data.length_buckets,
+                          .help = "With padded: lengths of samples with commas between them, "
+                                  "--seq-length among them, or auto; rows of the output stay as "
+                                  "long as --seq-length",
+                          .unit = "LENGTHS",
+                          .unset = "--seq-length"});
     records.columns = {TokenRecord::logprob};
     return comparing_flags(
         {.name = "score",

@@ -22,6 +22,10 @@ public:
     }
 
     [[nodiscard]] int64_t seq_length() const override { return parts_.front()->seq_length(); }
+    [[nodiscard]] int64_t length(int64_t index) const override {
+        const Place place = place_of(index);
+        return place.samples->length(place.index);
+    }
     [[nodiscard]] int64_t samples_per_epoch() const override { return count(); }
     /// What the samples of any source have.
     [[nodiscard]] SampleForm form() const override {
@@ -31,12 +35,20 @@ public:
     }
 
 private:
-    void fill(int64_t index, Sample& out) const override {
+    struct Place {
+        const SampleSource* samples;
+        int64_t index;
+    };
+    [[nodiscard]] Place place_of(int64_t index) const {
         const int64_t in_epoch = index % count();
         const auto part = std::ranges::upper_bound(ends_, in_epoch) - ends_.begin();
         const auto& samples = parts_[static_cast<size_t>(part)];
         const int64_t begin = ends_[static_cast<size_t>(part)] - samples->samples_per_epoch();
-        samples->sample(in_epoch - begin, out);
+        return {.samples = samples.get(), .index = in_epoch - begin};
+    }
+    void fill(int64_t index, Sample& out) const override {
+        const Place place = place_of(index);
+        place.samples->sample(place.index, out);
     }
     [[nodiscard]] int64_t count() const { return ends_.empty() ? 0 : ends_.back(); }
 

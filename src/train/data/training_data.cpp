@@ -276,12 +276,12 @@ std::unique_ptr<const SampleSource> TrainingData::chosen_samples(
 }
 
 std::unique_ptr<const SampleSource> TrainingData::samples_in_order(
-    const TokenDatasetOptions& options) const {
+    const TokenDatasetOptions& options, const std::vector<int64_t>& lengths) const {
     require(DataSplit::train);
     const TokenDatasetOptions in_order = in_stream_order(options);
     std::vector<std::unique_ptr<const SampleSource>> sets;
     for (const WeightedPath& path : part(DataSplit::train).paths) {
-        sets.push_back(open_set(path.path, DataSplit::train, in_order, {}));
+        sets.push_back(open_set(path.path, DataSplit::train, in_order, lengths));
     }
     return std::make_unique<SamplesInSequence>(std::move(sets));
 }

@@ -76,9 +76,9 @@ public:
         const std::shared_ptr<const SampleColumns>& columns = nullptr) const;
 
     /// All training samples in the order of their numbers: in stream order, one data set after the
-    /// other. Ignores seed, shuffle and masks of `options`.
+    /// other. Ignores seed, shuffle and masks of `options`. `lengths` as in PackingOptions.
     [[nodiscard]] std::unique_ptr<const SampleSource> samples_in_order(
-        const TokenDatasetOptions& options) const;
+        const TokenDatasetOptions& options, const std::vector<int64_t>& lengths = {}) const;
 
     /// One data set of the training data, cut from its stream.
     struct TrainingSet {

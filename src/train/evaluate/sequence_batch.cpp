@@ -4,6 +4,7 @@
 #include "vocabpipe/context_cut.hpp"
 
 #include <cstddef>
+#include <vector>
 
 namespace vocabpipe {
 
@@ -15,6 +16,11 @@ SequenceBatch::SequenceBatch(const EvaluationShape& shape, int rank)
             shape.micro_batch_size),
       sample_(shape.seq_length) {
     rows_.resize(shape.microbatches);
+}
+
+void SequenceBatch::set_length(int64_t seq_length) {
+    rows_.resize(std::vector<int64_t>(static_cast<size_t>(shape_.microbatches), seq_length));
+    sample_.resize(seq_length);
 }
 
 void SequenceBatch::load(int64_t first, int64_t count, const FillSequence& fill) {

@@ -49,6 +49,8 @@ public:
     /// `rank`: of the world.
     SequenceBatch(const EvaluationShape& shape, int rank);
 
+    /// All sequences have so many tokens from the next load() on; before: EvaluationShape's.
+    void set_length(int64_t seq_length);
     /// Loads the step that begins with microbatch `first` of an evaluation of `count` sequences;
     /// calls `fill` for this replica's.
     void load(int64_t first, int64_t count, const FillSequence& fill);

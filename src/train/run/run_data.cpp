@@ -12,16 +12,6 @@
 
 namespace vocabpipe {
 
-namespace {
-
-/// Cost of one sequence, in FLOPs of the layers.
-double layers_flops(ModelConfig model, int64_t seq_length) {
-    model.seq_length = seq_length;
-    return static_cast<double>(seq_length) * layers_flops_per_token(model);
-}
-
-}  // namespace
-
 RunData::RunData(const TrainOptions& options, int rank)
     : options_(options), rank_(rank), lengths_{options.model.seq_length} {
     const bool trains = !options.evaluation.skip_train;
@@ -37,7 +27,7 @@ RunData::RunData(const TrainOptions& options, int rank)
                                   .seed = options.seed,
                                   .vocab_size = options.model.vocab_size};
     lengths_ = data_->length_buckets(cut.seq_length, [&](int64_t seq_length) {
-        return layers_flops(options.model, seq_length);
+        return layers_flops_of_sequence(options.model, seq_length);
     });
     TrainingData::OpenColumns columns;
     if (!options.data.columns.empty()) {

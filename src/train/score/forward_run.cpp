@@ -6,10 +6,13 @@
 #include "src/support/process_memory.hpp"
 #include "src/train/plan/planned_memory.hpp"
 #include "vocabpipe/error.hpp"
+#include "vocabpipe/model_flops.hpp"
 
 #include <algorithm>
 #include <filesystem>
+#include <map>
 #include <utility>
+#include <vector>
 
 namespace vocabpipe {
 
@@ -26,7 +29,8 @@ void check_output(const ForwardOptions& options, const OutputKind& kind,
 }
 
 StepPlan plan_forward(const ForwardOptions& options, const ForwardWork& work,
-                      const ModelConfig& model, int ranks, const Device& device, int threads) {
+                      const ModelConfig& model, const std::vector<int64_t>& shorter_lengths,
+                      int ranks, const Device& device, int threads) {
     const int pipeline = options.pipeline == 0 ? ranks : options.pipeline;
     if (pipeline < 1 || ranks % pipeline != 0) {
         throw UsageError("--pipeline-model-parallel-size " + std::to_string(pipeline) +
@@ -45,6 +49,7 @@ StepPlan plan_forward(const ForwardOptions& options, const ForwardWork& work,
                       .rule = {.chunks = options.chunks}},
                      {.microbatches = kMicrobatchesPerRank * pipeline,
                       .micro_batch_size = options.micro_batch_size,
+                      .shorter_lengths = shorter_lengths,
                       .evaluation = true,
                       .optimizer = false,
                       .training = false,
@@ -77,6 +82,7 @@ void check_memory(const StepPlan& plan, const std::vector<RankPlacement>& placem
 ForwardRun::ForwardRun(Communicator& world, const ForwardOptions& options, const ForwardWork& work)
     : world_(world), options_(options) {
     std::vector<std::string> same = work.same;
+    std::vector<int64_t> shorter;  // lengths, descending
     world.agree([&] {
         checkpoint_.emplace(find_checkpoint(options.load, /*weights_only=*/true));
         checkpoint_->verify_metadata();
@@ -91,8 +97,13 @@ ForwardRun::ForwardRun(Communicator& world, const ForwardOptions& options, const
             data.check(model_.vocab_size);
         }
         for (std::string& line : work.describe(data)) same.push_back(std::move(line));
+        std::vector<int64_t> lengths = data.length_buckets(
+            options.seq_length,
+            [&](int64_t seq_length) { return layers_flops_of_sequence(model_, seq_length); });
         samples_ = data.samples_in_order(
-            {.seq_length = options.seq_length, .vocab_size = model_.vocab_size});
+            {.seq_length = options.seq_length, .vocab_size = model_.vocab_size}, lengths);
+        group_by_length();
+        shorter.assign(lengths.rbegin() + 1, lengths.rend());
     });
     same.push_back("--seq-length " + std::to_string(options.seq_length));
     same.push_back("--output " + options.output);
@@ -106,7 +117,7 @@ ForwardRun::ForwardRun(Communicator& world, const ForwardOptions& options, const
     std::optional<StepPlan> plan;
     world.agree([&] {
         plan =
-            plan_forward(options, work, model_, world.size(), *device_,
+            plan_forward(options, work, model_, shorter, world.size(), *device_,
                          options.threads_per_rank > 0 ? options.threads_per_rank : place.threads());
         check_memory(*plan, placements, world.rank());
     });
@@ -122,25 +133,48 @@ ForwardRun::ForwardRun(Communicator& world, const ForwardOptions& options, const
               .form = samples_->form()};
 }
 
-void ForwardRun::each_step(const std::function<void(int64_t first, int64_t count)>& load,
+void ForwardRun::group_by_length() {
+    std::map<int64_t, std::vector<int64_t>> samples;
+    for (int64_t i = 0; i < count(); ++i) {
+        const int64_t length = samples_->length(i);
+        if (length == samples_->seq_length() && samples.empty()) continue;  // so far all have it
+        if (samples.empty()) {
+            std::vector<int64_t>& longest = samples[samples_->seq_length()];
+            for (int64_t before = 0; before < i; ++before) longest.push_back(before);
+        }
+        samples[length].push_back(i);
+    }
+    for (auto& [length, alike] : samples) {
+        if (!alike.empty()) groups_.push_back({length, std::move(alike)});
+    }
+    if (groups_.empty()) groups_.push_back({samples_->seq_length(), {}});
+}
+
+void ForwardRun::each_step(const std::function<void(int64_t first)>& load,
                            const std::function<void()>& run, const std::function<void()>& keep) {
     const int64_t step = shape_.microbatches_per_step();
-    const int64_t all = shape_.microbatches_of(count());
-    for (int64_t first = 0; first < all; first += step) {
-        world_.agree([&] {
-            if (first > 0) keep();
-            const int signal = options_.ending_signal ? options_.ending_signal() : 0;
-            if (signal != 0) {
-                throw Error(static_cast<ExitCode>(128 + signal),
-                            "ended by signal " + std::to_string(signal) + " before " +
-                                options_.output + " was complete; nothing was written");
-            }
-            load(first, count());
-        });
-        run();
-        if (world_.rank() == 0 && options_.progress) {
-            options_.progress(std::min((first + step) * options_.micro_batch_size, count()),
-                              count());
+    int64_t done = 0;
+    bool has_results = false;
+    for (size_t next = 0; next < groups_.size(); ++next) {
+        int64_t all = 1;  // of the group, from its first step on
+        for (int64_t first = 0; first < all; first += step) {
+            world_.agree([&] {
+                if (has_results) keep();
+                const int signal = options_.ending_signal ? options_.ending_signal() : 0;
+                if (signal != 0) {
+                    throw Error(static_cast<ExitCode>(128 + signal),
+                                "ended by signal " + std::to_string(signal) + " before " +
+                                    options_.output + " was complete; nothing was written");
+                }
+                group_ = next;
+                all = shape_.microbatches_of(sequences());
+                load(first);
+            });
+            run();
+            has_results = true;
+            done += std::min(step * options_.micro_batch_size,
+                             sequences() - first * options_.micro_batch_size);
+            if (world_.rank() == 0 && options_.progress) options_.progress(done, count());
         }
     }
     world_.agree([&] { keep(); });

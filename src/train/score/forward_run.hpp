@@ -43,18 +43,39 @@ public:
     [[nodiscard]] Communicator& world() const { return world_; }
     [[nodiscard]] const Checkpoint& checkpoint() const { return *checkpoint_; }
     [[nodiscard]] const ModelConfig& model() const { return model_; }
+    /// In stream order.
     [[nodiscard]] const SampleSource& samples() const { return *samples_; }
     [[nodiscard]] int64_t count() const { return samples_->samples_per_epoch(); }
+    /// Tokens of the sequences of the running step: those of all samples, or one of the lengths of
+    /// --length-buckets, which follow each other.
+    [[nodiscard]] int64_t seq_length() const { return group().seq_length; }
+    /// How many sequences have this length.
+    [[nodiscard]] int64_t sequences() const {
+        return group().samples.empty() ? count() : std::ssize(group().samples);
+    }
+    /// The sample that sequence `i` of this length is.
+    [[nodiscard]] int64_t sample_of(int64_t i) const {
+        return group().samples.empty() ? i : group().samples[static_cast<size_t>(i)];
+    }
     [[nodiscard]] TrainedRank& rank() { return *rank_; }
     [[nodiscard]] const EvaluationShape& shape() const { return shape_; }
 
-    /// For every step: `load(first, count)`, which may throw on one rank only, with the first
-    /// microbatch of the step; `run()`, collective; and `keep()`, which may throw on one rank only,
-    /// after it. Collective.
-    void each_step(const std::function<void(int64_t first, int64_t count)>& load,
-                   const std::function<void()>& run, const std::function<void()>& keep);
+    /// For every step: `load(first)`, which may throw on one rank only, with the first microbatch
+    /// of the step among those of seq_length(); `run()`, collective; and `keep()`, which may throw
+    /// on one rank only, after it. Collective.
+    void each_step(const std::function<void(int64_t first)>& load, const std::function<void()>& run,
+                   const std::function<void()>& keep);
 
 private:
+    /// Samples of one length; none are named where all samples have it.
+    struct Group {
+        int64_t seq_length = 0;
+        std::vector<int64_t> samples;
+    };
+    [[nodiscard]] const Group& group() const { return groups_[group_]; }
+    /// Sets groups_ from the lengths of the samples.
+    void group_by_length();
+
     Communicator& world_;
     const ForwardOptions& options_;
     std::optional<Checkpoint> checkpoint_;
@@ -63,6 +84,8 @@ private:
     std::unique_ptr<Device> device_;
     std::unique_ptr<TrainedRank> rank_;
     EvaluationShape shape_;
+    std::vector<Group> groups_;
+    size_t group_ = 0;  ///< of the running step
 };
 
 }  // namespace vocabpipe

@@ -4,7 +4,6 @@
 #include "src/model/sequence_output.hpp"
 #include "src/runtime/gathered.hpp"
 #include "src/support/output_check.hpp"
-#include "src/train/evaluate/validation_loss.hpp"
 #include "src/train/score/forward_run.hpp"
 #include "src/train/score/score_file.hpp"
 #include "vocabpipe/error.hpp"
@@ -50,9 +49,10 @@ public:
         run_.rank().device().download(static_cast<const std::byte*>(found.data),
                                       std::as_writable_bytes(std::span(values_)));
         const int replica = shape.mesh.replica(rank);
+        padded_.assign(static_cast<size_t>(shape.seq_length), 0);
         for (int64_t row = 0; row < shape.sequences_per_replica(); ++row) {
-            const int64_t sample = shape.sequence_of(first, row, replica);
-            if (sample < run_.count()) write_row(row, sample);
+            const int64_t sequence = shape.sequence_of(first, row, replica);
+            if (sequence < run_.sequences()) write_row(row, run_.sample_of(sequence));
         }
     }
     void publish() { file_->publish(); }
@@ -74,15 +74,17 @@ private:
     /// A number of a sequence's tokens, `number` from 0 among all that are made.
     [[nodiscard]] std::span<const float> values_of(int64_t row, int64_t number) const {
         const EvaluationShape& shape = run_.shape();
-        const int64_t first = row / shape.micro_batch_size * made_.size();
-        const int64_t at = (first + number) * shape.micro_batch_size + row % shape.micro_batch_size;
-        const auto length = static_cast<size_t>(shape.seq_length);
-        return std::span(values_).subspan(static_cast<size_t>(at) * length, length);
+        const int64_t microbatch = row / shape.micro_batch_size;
+        // Of shorter sequences, too, a microbatch begins where the longest would (OutputLayer).
+        const int64_t first = microbatch * made_.size() * shape.micro_batch_size * shape.seq_length;
+        const int64_t of_row = number * shape.micro_batch_size + row % shape.micro_batch_size;
+        return std::span(values_).subspan(static_cast<size_t>(first + of_row * run_.seq_length()),
+                                          static_cast<size_t>(run_.seq_length()));
     }
     /// A record of one number.
     [[nodiscard]] std::span<const float> values_of(int64_t row, TokenRecord record) const {
         if (record != TokenRecord::label_rank) return values_of(row, made_.index_of(record));
-        const auto length = static_cast<size_t>(run_.shape().seq_length);
+        const auto length = static_cast<size_t>(run_.seq_length());
         return std::span(ranks_).subspan(static_cast<size_t>(row) * length, length);
     }
     void write_row(int64_t row, int64_t sample) {
@@ -96,7 +98,9 @@ private:
             const std::span<const float> values = values_of(row, record);
             check(values, sample, record);
             sums_[single++] += std::accumulate(values.begin(), values.end(), 0.0);
-            file_->write(std::string(to_string(record)), sample * run_.shape().seq_length, values);
+            std::ranges::copy(values, padded_.begin());
+            file_->write(std::string(to_string(record)), sample * std::ssize(padded_),
+                         std::span<const float>(padded_));
         }
     }
     void write_list(int64_t row, int64_t sample) {
@@ -109,7 +113,7 @@ private:
             const std::span<const float> values = values_of(row, first + k);
             const std::span<const float> names = values_of(row, first + count + k);
             check(values, sample, TokenRecord::top_logprobs);
-            for (int64_t n = 0; n < length; ++n) {
+            for (int64_t n = 0; n < run_.seq_length(); ++n) {
                 const auto to = static_cast<size_t>(n * count + k);
                 logprobs[to] = values[static_cast<size_t>(n)];
                 ids[to] = static_cast<int32_t>(names[static_cast<size_t>(n)]);
@@ -136,6 +140,7 @@ private:
     std::unique_ptr<TensorOutput> file_;
     std::vector<float> values_;  ///< of the last step
     std::vector<float> ranks_;   ///< TokenRecord::label_rank of the last step
+    std::vector<float> padded_;  ///< a number of a sequence, and 0 up to the longest
     std::vector<double> sums_;   ///< [record of one number]
     int64_t labels_ = 0;
 };
@@ -162,12 +167,15 @@ TokenScoreTotals score_tokens(Communicator& world, const TokenScoreOptions& opti
                     .describe = [](const TrainingData& data) { return data.fingerprint(); }});
     SequenceBatch batch(run.shape(), world.rank());
     RecordWriter rows(run, batch, options);
-    const FillSequence fill = samples_to_evaluate(run.samples());
+    const FillSequence fill = [&](int64_t sequence, Sample& to) {
+        run.samples().sample(run.sample_of(sequence), to);
+    };
     int64_t running = 0;
     run.each_step(
-        [&](int64_t first, int64_t count) {
+        [&](int64_t first) {
             running = first;
-            batch.load(first, count, fill);
+            batch.set_length(run.seq_length());
+            batch.load(first, run.sequences(), fill);
         },
         [&] {
             // Plain cross-entropies, of each sequence.

@@ -130,7 +130,7 @@ ScoreTotals score_samples(Communicator& world, const ScoreOptions& options) {
     SampleScores scores(run.rank(), run.shape());
     RowWriter rows(run, options, corpus);
     const FillSequence fill = samples_to_evaluate(run.samples());
-    run.each_step([&](int64_t first, int64_t count) { scores.load(first, count, fill); },
+    run.each_step([&](int64_t first) { scores.load(first, run.count(), fill); },
                   [&] { scores.run(); }, [&] { rows.write(scores); });
     rows.publish();
     const auto samples = static_cast<double>(run.count());

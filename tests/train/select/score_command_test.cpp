@@ -245,6 +245,67 @@ TEST_F(ScoreCommand, WritesTheLikeliestTokensAndTheRankOfTheLabel) {
     EXPECT_GT(found, 300);
 }
 
+TEST_F(ScoreCommand, WritesTheSameRecordsOfDocumentsInStepsOfSeveralLengths) {
+    std::string text;
+    for (int i = 0; i < 41; ++i) {
+        text += std::string("The words of a text").substr(0, static_cast<size_t>(1 + i * i % 19)) +
+                "\n\n";
+    }
+    write_file(path("words.txt"), text);
+    ASSERT_EQ(in_folder("'" VOCABPIPE_PROGRAM
+                        "' data prepare --input words.txt --output words --document-separator "
+                        "blank-lines")
+                  .exit_code,
+              0);
+    struct Records {
+        std::vector<float> logprob, rank, best;
+        std::vector<int32_t> ids;
+    };
+    const auto records = [](const std::string& arguments) {
+        const Outcome made =
+            in_folder("rm -f words.safetensors && '" VOCABPIPE_PROGRAM
+                      "' score --load steps --data-path words --seq-length 16 --packing-strategy "
+                      "padded --records logprob,label_rank --top-logprobs 3 --micro-batch-size 2 "
+                      "--output words.safetensors " +
+                      arguments);
+        EXPECT_EQ(made.exit_code, 0) << made.error;
+        const TensorInput tensors(path("words.safetensors"), {"vocabpipe records 1"});
+        const StoredTensor& of_label = tensors.at("logprob", StoredType::F32, 2);
+        const auto tokens = static_cast<size_t>(of_label.shape[0] * of_label.shape[1]);
+        Records found{.logprob = std::vector<float>(tokens),
+                      .rank = std::vector<float>(tokens),
+                      .best = std::vector<float>(3 * tokens),
+                      .ids = std::vector<int32_t>(3 * tokens)};
+        tensors.read(of_label, 0, std::span(found.logprob));
+        tensors.read(tensors.at("label_rank", StoredType::F32, 2), 0, std::span(found.rank));
+        tensors.read(tensors.at("top_logprobs", StoredType::F32, 3), 0, std::span(found.best));
+        tensors.read(tensors.at("top_ids", StoredType::I32, 3), 0, std::span(found.ids));
+        return found;
+    };
+    const Records expected = records("");
+    ASSERT_GT(expected.logprob.size(), 41U * 16);  // some documents are two samples
+    for (const std::string buckets : {"16,8", "3,5,16", "auto"}) {
+        for (const std::string ranks :
+             {"", " --ranks 2", " --ranks 2 --pipeline-model-parallel-size 1"}) {
+            SCOPED_TRACE(buckets + ranks);
+            const Records found = records("--length-buckets " + buckets + ranks);
+            ASSERT_EQ(found.logprob.size(), expected.logprob.size());
+            EXPECT_EQ(found.rank, expected.rank);
+            EXPECT_EQ(found.ids, expected.ids);
+            for (size_t n = 0; n < found.logprob.size(); ++n) {
+                ASSERT_NEAR(found.logprob[n], expected.logprob[n], 1e-5) << n;
+            }
+            for (size_t i = 0; i < found.best.size(); ++i) {
+                ASSERT_NEAR(found.best[i], expected.best[i], 1e-5) << i;
+            }
+        }
+    }
+    const Outcome cut = score_tokens("--length-buckets 16,8 --output cut.npy");
+    EXPECT_EQ(cut.exit_code, 2);
+    EXPECT_THAT(unwrapped(cut.error), HasSubstr("--length-buckets 16,8: lengths are those of "
+                                                "documents, but samples are cut"));
+}
+
 TEST_F(ScoreCommand, LeadsWithRewardsToARunOfGrpo) {
     ASSERT_EQ(score_tokens("--output old.npy").exit_code, 0);
     std::string rewards;
