@@ -27,7 +27,7 @@ struct GradientCheckOptions {
 
 /// The largest relative error of any tensor.
 struct GradientCheck {
-    double error = 0;
+    double error = 0;       ///< of the rate along a direction
     std::string name = "";  ///< of a parameter, or "input"
 };
 

@@ -18,6 +18,7 @@ struct PreferenceMeans {
     double chosen_reward = 0;    ///< beta (log p - log p of the reference) of the better answer
     double rejected_reward = 0;  ///< of the worse one
 
+    /// How far the rewards are apart; TRL's rewards/margins.
     [[nodiscard]] double margin() const { return chosen_reward - rejected_reward; }
 };
 

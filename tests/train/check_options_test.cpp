@@ -167,7 +167,7 @@ TEST(LossOptions, BelongToALossThatReadsThem) {
     options.data.columns = "c.npy";
     EXPECT_EQ(refusal(options, 1),
               "--columns c.npy: --loss cross-entropy reads no columns; remove the flag, or set "
-              "--loss grpo or distillation");
+              "--loss grpo, distillation or dpo");
     options.loss.name = LossName::grpo;
     EXPECT_EQ(refusal(options, 1), "");
     options.data.columns.clear();
