@@ -8,19 +8,8 @@
 
 namespace vocabpipe {
 
-namespace {
-
-bool has_one_length(const SampleSource& samples) {
-    for (int64_t i = 0; i < samples.samples_per_epoch(); ++i) {
-        if (samples.length(i) != samples.seq_length()) return false;
-    }
-    return true;
-}
-
-}  // namespace
-
 PairedSamples::PairedSamples(std::unique_ptr<const SampleSource> in_order, uint64_t seed,
-                             bool shuffle)
+                             bool shuffle, bool several_lengths)
     : samples_(std::move(in_order)), order_({1}, seed) {
     const int64_t samples = samples_->samples_per_epoch();
     if (samples % 2 != 0) {
@@ -29,7 +18,7 @@ PairedSamples::PairedSamples(std::unique_ptr<const SampleSource> in_order, uint6
                              "the one that has no other");
     }
     std::vector<int64_t> counts{samples / 2};
-    if (shuffle && !has_one_length(*samples_)) {
+    if (shuffle && several_lengths) {
         std::map<std::pair<int64_t, int64_t>, std::vector<uint32_t>> pairs;
         for (int64_t i = 0; i < samples; i += 2) {
             pairs[{samples_->length(i), samples_->length(i + 1)}].push_back(

@@ -16,8 +16,10 @@ namespace vocabpipe {
 /// gives every step the pairs of two lengths in their shares; that takes 4 bytes per pair.
 class PairedSamples final : public SampleSource {
 public:
-    /// `in_order`: every epoch in stream order. InputFileError if their number is odd.
-    PairedSamples(std::unique_ptr<const SampleSource> in_order, uint64_t seed, bool shuffle);
+    /// `in_order`: every epoch in stream order; `several_lengths`: they may have other lengths than
+    /// seq_length(). InputFileError if their number is odd.
+    PairedSamples(std::unique_ptr<const SampleSource> in_order, uint64_t seed, bool shuffle,
+                  bool several_lengths);
 
     [[nodiscard]] int64_t seq_length() const override { return samples_->seq_length(); }
     [[nodiscard]] int64_t length(int64_t index) const override {

@@ -203,7 +203,8 @@ std::unique_ptr<const SampleSource> TrainingData::pairs(const TokenDatasetOption
                                                        in_stream_order(options), lengths, true);
     const int64_t count = set->samples_per_epoch();
     if (columns) set = std::make_unique<SamplesWithColumns>(std::move(set), columns(count), 0);
-    return std::make_unique<PairedSamples>(std::move(set), options.seed, options.shuffle);
+    return std::make_unique<PairedSamples>(std::move(set), options.seed, options.shuffle,
+                                           lengths.size() > 1);
 }
 
 std::vector<int64_t> TrainingData::length_buckets(

@@ -102,7 +102,11 @@ ForwardRun::ForwardRun(Communicator& world, const ForwardOptions& options, const
             [&](int64_t seq_length) { return layers_flops_of_sequence(model_, seq_length); });
         samples_ = data.samples_in_order(
             {.seq_length = options.seq_length, .vocab_size = model_.vocab_size}, lengths);
-        group_by_length();
+        if (lengths.size() > 1) {
+            group_by_length();
+        } else {
+            groups_.push_back({options.seq_length, {}});
+        }
         shorter.assign(lengths.rbegin() + 1, lengths.rend());
     });
     same.push_back("--seq-length " + std::to_string(options.seq_length));
@@ -135,19 +139,8 @@ ForwardRun::ForwardRun(Communicator& world, const ForwardOptions& options, const
 
 void ForwardRun::group_by_length() {
     std::map<int64_t, std::vector<int64_t>> samples;
-    for (int64_t i = 0; i < count(); ++i) {
-        const int64_t length = samples_->length(i);
-        if (length == samples_->seq_length() && samples.empty()) continue;  // so far all have it
-        if (samples.empty()) {
-            std::vector<int64_t>& longest = samples[samples_->seq_length()];
-            for (int64_t before = 0; before < i; ++before) longest.push_back(before);
-        }
-        samples[length].push_back(i);
-    }
-    for (auto& [length, alike] : samples) {
-        if (!alike.empty()) groups_.push_back({length, std::move(alike)});
-    }
-    if (groups_.empty()) groups_.push_back({samples_->seq_length(), {}});
+    for (int64_t i = 0; i < count(); ++i) samples[samples_->length(i)].push_back(i);
+    for (auto& [length, alike] : samples) groups_.push_back({length, std::move(alike)});
 }
 
 void ForwardRun::each_step(const std::function<void(int64_t first)>& load,
