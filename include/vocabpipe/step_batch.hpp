@@ -66,10 +66,14 @@ public:
     [[nodiscard]] int64_t counted_tokens() const { return counted_tokens_; }
     /// Sum of the weights of those labels: 1 / g of a label of weight 1.
     [[nodiscard]] double weight() const { return weight_; }
-    /// [sample of the step] Its place.
-    [[nodiscard]] std::span<const int64_t> places() const { return places_; }
-    /// How the samples were made.
-    [[nodiscard]] const StepBatchOptions& options() const { return options_; }
+    /// A place of the step, as load() numbers them.
+    struct Place {
+        int replica = 0;         ///< Mesh::replica() of its ranks
+        int64_t microbatch = 0;  ///< of the replica
+        int64_t sequence = 0;    ///< of the microbatch
+    };
+    /// The place of a sample of the step, from 0.
+    [[nodiscard]] Place place_of(int64_t sample) const;
     /// Sequences of all replicas.
     [[nodiscard]] int64_t global_batch_size() const {
         return options_.micro_batch_size * static_cast<int64_t>(microbatches().size()) *

@@ -14,22 +14,9 @@ namespace vocabpipe {
 
 namespace {
 
-/// Places of one replica, its microbatches one after the other: Megatron's order (StepBatch).
-struct OwnPlace {
-    int replica = 0;
-    int64_t microbatch = 0;
-    int64_t sequence = 0;  ///< of the microbatch
-};
-OwnPlace own_place(const StepBatchOptions& batch, int64_t place) {
-    const int64_t group = place / batch.micro_batch_size;
-    return {.replica = static_cast<int>(group % batch.replicas),
-            .microbatch = group / batch.replicas,
-            .sequence = place % batch.micro_batch_size};
-}
-
 void check(const StepBatch& batch) {
-    if (batch.places().size() % 2 != 0) {
-        throw UsageError("a step has " + std::to_string(batch.places().size()) +
+    if (batch.global_batch_size() % 2 != 0) {
+        throw UsageError("a step has " + std::to_string(batch.global_batch_size()) +
                          " samples, but they are pairs; use an even batch size");
     }
     for (const Microbatch& microbatch : batch.microbatches()) {
@@ -45,8 +32,7 @@ void check(const StepBatch& batch) {
 
 std::vector<double> PreferenceStep::rewards(const StepBatch& batch,
                                             std::span<const float> logprobs) {
-    const StepBatchOptions& options = batch.options();
-    std::vector<double> mine;
+    std::vector<double> mine;  // sequence by sequence
     for (const Microbatch& m : batch.microbatches()) {
         for (int64_t sequence = 0; sequence < m.sequences; ++sequence) {
             double sum = 0;
@@ -63,7 +49,8 @@ std::vector<double> PreferenceStep::rewards(const StepBatch& batch,
     const std::vector<std::vector<std::byte>> by_rank =
         rank_.communicator().all_gather(std::as_bytes(std::span(mine)));
     const Mesh& mesh = rank_.model().mesh();
-    std::vector<double> all(batch.places().size());
+    const int64_t sequences = batch.microbatches().front().sequences;
+    std::vector<double> all(static_cast<size_t>(batch.global_batch_size()));
     std::set<std::pair<int, int>> added;  // replica and context rank
     for (int rank = 0; rank < std::ssize(by_rank); ++rank) {
         const int replica = mesh.replica(rank);
@@ -72,10 +59,9 @@ std::vector<double> PreferenceStep::rewards(const StepBatch& batch,
         const std::span<const double> found(reinterpret_cast<const double*>(bytes.data()),
                                             bytes.size() / sizeof(double));
         for (size_t sample = 0; sample < all.size(); ++sample) {
-            const OwnPlace at = own_place(options, batch.places()[sample]);
+            const StepBatch::Place at = batch.place_of(static_cast<int64_t>(sample));
             if (at.replica != replica) continue;
-            all[sample] +=
-                found[static_cast<size_t>(at.microbatch * options.micro_batch_size + at.sequence)];
+            all[sample] += found[static_cast<size_t>(at.microbatch * sequences + at.sequence)];
         }
     }
     return all;
@@ -115,9 +101,10 @@ void PreferenceStep::run(const StepBatch& batch, size_t forward) {
         next += static_cast<std::ptrdiff_t>(tokens);
         microbatches_[j].columns = columns_[j];
     }
+    const int replica = rank_.model().mesh().replica(rank_.communicator().rank());
     for (size_t sample = 0; sample < reward.size(); ++sample) {
-        const OwnPlace at = own_place(batch.options(), batch.places()[sample]);
-        if (at.replica != batch.options().replica) continue;
+        const StepBatch::Place at = batch.place_of(static_cast<int64_t>(sample));
+        if (at.replica != replica) continue;
         const auto j = static_cast<size_t>(at.microbatch);
         const int64_t length = microbatches_[j].seq_length;
         std::fill_n(columns_[j].begin() + at.sequence * length, length, advantages[sample]);

@@ -60,6 +60,14 @@ void StepBatch::arrange(int64_t first_sample, int microbatches) {
     }
 }
 
+StepBatch::Place StepBatch::place_of(int64_t sample) const {
+    const int64_t place = places_[static_cast<size_t>(sample)];
+    const int64_t of_step = place / options_.micro_batch_size;
+    return {.replica = static_cast<int>(of_step % options_.replicas),
+            .microbatch = of_step / options_.replicas,
+            .sequence = place % options_.micro_batch_size};
+}
+
 void StepBatch::load(int64_t first_sample, int microbatches) {
     arrange(first_sample, microbatches);
     rows_.resize(seq_lengths_);
@@ -68,8 +76,8 @@ void StepBatch::load(int64_t first_sample, int microbatches) {
     std::vector<double> of_microbatch(static_cast<size_t>(microbatches));
     for (size_t i = 0; i < places_.size(); ++i) {
         const int64_t sample = first_sample + static_cast<int64_t>(i);
-        const int64_t group = places_[i] / options_.micro_batch_size;
-        const bool own = group % options_.replicas == options_.replica;
+        const Place place = place_of(static_cast<int64_t>(i));
+        const bool own = place.replica == options_.replica;
         if (!own && !weighs_labels_) {
             counted_tokens_ += samples_.length(sample);
             weight_ += static_cast<double>(samples_.length(sample));
@@ -80,12 +88,10 @@ void StepBatch::load(int64_t first_sample, int microbatches) {
         const double weight = count_labels();
         weight_ += weight;
         if (!own) continue;
-        const auto j = static_cast<size_t>(group / options_.replicas);
+        const auto j = static_cast<size_t>(place.microbatch);
         of_microbatch[j] += weight;
         sample_.pad(seq_lengths_[j]);
-        rows_.put(static_cast<int64_t>(j) * options_.micro_batch_size +
-                      places_[i] % options_.micro_batch_size,
-                  sample_);
+        rows_.put(place.microbatch * options_.micro_batch_size + place.sequence, sample_);
     }
     const float g = counted_tokens_ == 0 ? 0.0F : 1.0F / static_cast<float>(weight_);
     for (float& gradient : rows_.loss_gradients()) gradient *= g;
