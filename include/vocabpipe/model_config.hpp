@@ -2,6 +2,7 @@
 #pragma once
 
 #include "vocabpipe/activation.hpp"
+#include "vocabpipe/layer_forward.hpp"
 #include "vocabpipe/lora_config.hpp"
 #include "vocabpipe/moe_config.hpp"
 #include "vocabpipe/rope.hpp"
@@ -70,6 +71,11 @@ struct ModelConfig {
     std::vector<bool> windowed;         ///< [layer] whether it has the window; empty: none has
     /// Rotary positions of layers with the window; none: `rope`, as in all other layers.
     std::optional<Rope> windowed_rope;
+
+    /// Layers of your own (layer_graph.hpp); empty: those that the options above describe. Embedding,
+    /// final norm and output layer stay the model's. Checkpoints compare the tensors of such layers,
+    /// not what they compute.
+    LayerForward layer_forward;
 
     MoeConfig moe;    ///< experts in place of the MLP; none by default
     LoraConfig lora;  ///< adapters of linear layers; none by default

@@ -10,6 +10,11 @@ namespace vocabpipe {
 
 void check_context_parallel(const ModelConfig& config, int ranks, ContextForm form, int tensor) {
     ContextCut::check(config.seq_length, ranks);
+    if (ranks > 1 && config.layer_forward) {
+        throw UsageError("--context-parallel-size " + std::to_string(ranks) +
+                         ": layers of your own (ModelConfig::layer_forward) need whole sequences; "
+                         "use 1");
+    }
     if (ranks == 1 || form == ContextForm::allgather) return;
     const int64_t heads = config.kv_heads() / tensor;
     if (heads % ranks == 0) return;

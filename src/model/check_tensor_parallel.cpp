@@ -21,6 +21,11 @@ std::string flag(int ranks) {
 void check_tensor_parallel(const ModelConfig& config, int ranks, int64_t tokens) {
     if (ranks == 1) return;
     if (ranks < 1) throw UsageError(flag(ranks) + ": must be at least 1");
+    if (config.layer_forward) {
+        throw UsageError(flag(ranks) +
+                         ": layers of your own (ModelConfig::layer_forward) are not "
+                         "cut among ranks; use 1");
+    }
     const auto divide = [&](int64_t count, const std::string& what) {
         if (count % ranks == 0) return;
         throw UsageError(flag(ranks) + ": " + what + " is " + std::to_string(count) +

@@ -1,9 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/model/key_value_cache.hpp"
 
+#include "vocabpipe/error.hpp"
+
 namespace vocabpipe {
 
 namespace {
+
+/// The heads of the layers are those of the model.
+void check_layers(const ModelConfig& config) {
+    if (!config.layer_forward) return;
+    throw UsageError(
+        "generation: the model has layers of your own (ModelConfig::layer_forward), whose keys and "
+        "values have no cache; use the library's layers");
+}
 
 int64_t columns(const ModelConfig& config, int tensor) {
     return 2 * config.kv_heads() / tensor * config.head_size();
@@ -17,6 +27,7 @@ KeyValueCache::KeyValueCache(Device& device, const ModelConfig& config,
       memory_(device.allocate(static_cast<uint64_t>(bytes(config, std::ssize(layers), tensor)),
                               owner + ": keys and values")),
       by_layer_(static_cast<size_t>(config.num_layers + config.mtp_num_layers)) {
+    check_layers(config);
     const int64_t of_layer = bytes(config, 1, tensor);
     std::byte* next = memory_.data();
     for (const int layer : layers) {

@@ -3,6 +3,7 @@
 
 #include "src/model/blocks/depth_projection.hpp"
 #include "src/model/blocks/layer_options.hpp"
+#include "src/model/blocks/model_layer.hpp"
 #include "src/model/families/families.hpp"
 #include "vocabpipe/parameter_count.hpp"
 
@@ -35,7 +36,7 @@ ModelParameters model_parameters(const ModelConfig& c) {
     EmbeddedTokens(embedded_tokens_options(c), list);
     parameters.positions = listed_since();
     for (int layer = 0; layer < c.num_layers; ++layer) {
-        DecoderLayer(decoder_layer_options(c, layer), list);
+        ModelLayer(c, layer, {}, list);
         parameters.layers.push_back(listed_since());
     }
     Norm(final_norm_options(c), list);
@@ -46,7 +47,7 @@ ModelParameters model_parameters(const ModelConfig& c) {
         ModelParameters::Depth& of = parameters.depths.emplace_back();
         DepthProjection(depth_projection_options(c, depth), list);
         of.projection = listed_since();
-        DecoderLayer(decoder_layer_options(c, c.num_layers + depth), list);
+        ModelLayer(c, c.num_layers + depth, {}, list);
         of.layer = listed_since();
         Norm(depth_norm_options(c, depth), list);
         of.norm = listed_since();

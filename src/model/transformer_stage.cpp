@@ -88,7 +88,7 @@ TransformerStage::TransformerStage(const ModelConfig& config, const StageOptions
     // In the order of stage_parameters().
     HeldParameters held(parameters);
     for (int i = 0; i < options.layers.count; ++i) {
-        layers_.emplace_back(decoder_layer_options(config, options.layers.first + i, teams), held);
+        layers_.emplace_back(config, options.layers.first + i, teams, held);
     }
     if (options.layers.embedding) embedded_tokens_.emplace(embedded_tokens_options(config), held);
     if (options.layers.final_norm) final_norm_.emplace(final_norm_options(config), held);
@@ -106,8 +106,8 @@ void TransformerStage::add_length(const ModelConfig& config, int64_t seq_length,
     const ContextCut cut(seq_length, options_.context.rank, options_.context.ranks);
     const TokenCounts tokens = checked_counts(config, options_, seq_length);
     const int ranks = options_.tensor.ranks;
-    std::vector<const DecoderLayer*> layers;
-    for (const DecoderLayer& layer : layers_) layers.push_back(&layer);
+    std::vector<const ModelLayer*> layers;
+    for (const ModelLayer& layer : layers_) layers.push_back(&layer);
     lengths_.push_back(
         {.cut = cut,
          .tokens = tokens,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "src/model/blocks/decoder_layer.hpp"
+#include "src/model/blocks/model_layer.hpp"
 #include "src/model/blocks/embedded_tokens.hpp"
 #include "src/model/blocks/norm.hpp"
 #include "src/model/blocks/stage_memory.hpp"
@@ -157,7 +157,7 @@ private:
     int64_t hidden_size_;
     std::span<Parameter> parameters_;
     const RotaryTables* rotary_;
-    std::vector<DecoderLayer> layers_;
+    std::vector<ModelLayer> layers_;
     std::optional<EmbeddedTokens> embedded_tokens_;
     std::optional<Norm> final_norm_;
     std::vector<OfLength> lengths_;  ///< the longest, then those of StageOptions

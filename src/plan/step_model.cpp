@@ -230,7 +230,7 @@ void set_stages(StepSizes& sizes, const PlanOptions& options, const ModelConfig&
                          .dtype = config.dtype,
                          .context = candidate.mesh.context,
                          .tensor = candidate.mesh.tensor};
-    const auto bytes_of = [&](const std::vector<const DecoderLayer*>& blocks, const Norm* norm,
+    const auto bytes_of = [&](const std::vector<const ModelLayer*>& blocks, const Norm* norm,
                               bool embeds) {
         StageBytes bytes = StageMemory({.hidden_size = config.hidden_size,
                                         .embeds = embeds,
@@ -244,12 +244,12 @@ void set_stages(StepSizes& sizes, const PlanOptions& options, const ModelConfig&
     HeldParameters none;
     const Norm final_norm(final_norm_options(config), none);
     // Most stages are alike.
-    std::map<std::tuple<std::vector<const DecoderLayer*>, bool, bool>, StageBytes> known;
+    std::map<std::tuple<std::vector<const ModelLayer*>, bool, bool>, StageBytes> known;
     const int stages = static_cast<int>(candidate.layers_per_stage.size());
     const int predicting = config.mtp_num_layers > 0 ? mtp_stage(options, candidate) : -1;
     for (int stage = 0, layer = 0; stage < stages; ++stage) {
         const int end = layer + candidate.layers_per_stage[static_cast<size_t>(stage)];
-        std::vector<const DecoderLayer*> blocks;
+        std::vector<const ModelLayer*> blocks;
         bool experts = stage == predicting && config.moe.in_layer(config.num_layers);
         for (; layer < end; ++layer) {
             blocks.push_back(&layers[layer].block);

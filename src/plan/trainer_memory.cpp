@@ -41,9 +41,9 @@ LeftBytes left_by(const BlockWork& work, const PlannedTrainer& trainer, const Ca
 }  // namespace
 
 void add_trainer_bytes(StageBytes& stage, const PlannedTrainer& trainer, const Candidate& candidate,
-                       const ModelConfig& config, const std::vector<const DecoderLayer*>& layers) {
+                       const ModelConfig& config, const std::vector<const ModelLayer*>& layers) {
     double saved = 0, recomputed = 0, workspace = 0;
-    for (const DecoderLayer* layer : layers) {
+    for (const ModelLayer* layer : layers) {
         const LeftBytes left = left_by(layer->work(config.seq_length), trainer, candidate, config);
         switch (candidate.recompute) {
             case Recompute::none:

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "src/model/blocks/decoder_layer.hpp"
+#include "src/model/blocks/model_layer.hpp"
 #include "vocabpipe/lower.hpp"
 #include "vocabpipe/plan.hpp"
 
@@ -13,6 +13,6 @@ namespace vocabpipe {
 /// planned trainer: without sequence parallelism rows of the residual stream are whole, scores may
 /// be in memory, and a full R may make a few layers at a time.
 void add_trainer_bytes(StageBytes& stage, const PlannedTrainer& trainer, const Candidate& candidate,
-                       const ModelConfig& config, const std::vector<const DecoderLayer*>& layers);
+                       const ModelConfig& config, const std::vector<const ModelLayer*>& layers);
 
 }  // namespace vocabpipe

@@ -2,6 +2,8 @@
 #include "vocabpipe/trained_rank.hpp"
 
 #include "src/step/random_batch.hpp"
+#include "tests/model/model_cases.hpp"
+#include "tests/model/written_layers.hpp"
 #include "tests/support/schedule_cases.hpp"
 #include "tests/train/samples_of_lengths.hpp"
 #include "vocabpipe/checkpoint.hpp"
@@ -245,6 +247,89 @@ TEST(TrainedRank, TellsAllRanksWhatFailsOnOne) {
                 ThrowsMessage<AgreedError>(HasSubstr(what)));
         });
     }
+}
+
+/// Losses and the norm of the gradient of three steps on every mesh and schedule below, then of two
+/// more after a resume with another number of ranks.
+std::vector<double> losses_of_written_or_own(const ModelConfig& config, const StepCluster& cluster,
+                                             const StepSchedule& schedule) {
+    const std::string folder = ::testing::TempDir() + "/trained_rank_layers";
+    std::filesystem::remove_all(folder);
+    std::vector<double> losses;
+    std::mutex mutex;
+    const auto run = [&](const StepPlan& plan, bool resumes) {
+        World::threads(plan.mesh().size(), {.timeout_seconds = 60}).run([&](Communicator& world) {
+            const std::unique_ptr<Device> device = make_host_device();
+            TrainedRank rank(world, *device, plan);
+            if (resumes) {
+                EXPECT_TRUE(load_step(rank, folder));
+            }
+            const int64_t last = rank.position().step + (resumes ? 2 : 3);
+            while (rank.position().step < last) {
+                const Mesh mesh = plan.mesh();
+                const int replica = mesh.place(world.rank()).data;
+                const RandomBatch batch(
+                    config, 2, 4, static_cast<uint64_t>(rank.position().step + 100 * replica) + 1);
+                rank.train_step(batch.microbatches(), mesh.data * batch.counted_tokens(), 1e-2);
+                if (world.rank() != 0) continue;
+                const std::lock_guard lock(mutex);
+                losses.push_back(rank.report().loss);
+                losses.push_back(rank.report().grad_norm);
+            }
+            if (!resumes) save_step(rank, folder);
+        });
+    };
+    const StepWork work{.microbatches = 4, .micro_batch_size = 2};
+    run(plan_step(config, cluster, schedule, work), false);
+    run(plan_step(config, {.ranks = 1, .replicas = cluster.replicas}, {}, work), true);
+    return losses;
+}
+
+TEST(TrainedRank, LayersThatAreWrittenAsTheirForwardTrainLikeTheModels) {
+    struct Case {
+        StepCluster cluster;
+        StepSchedule schedule;
+    };
+    for (const Case& tested : {
+             Case{{.ranks = 2}, {.name = "zb-h1"}},
+             Case{{.ranks = 3}, {.name = "1f1b", .recompute = Recompute::selective}},
+             Case{{.ranks = 2}, {.name = "v-half", .vocab_mode = VocabMode::two_barriers}},
+             Case{{.ranks = 2, .replicas = 2},
+                  {.name = "1f1b", .recompute = Recompute::full, .pieces = 2}},
+         }) {
+        SCOPED_TRACE(tested.schedule.name);
+        for (const char* const family : {"gpt2", "llama"}) {
+            ModelConfig config = small_family(family, 4, 8, 53, true);
+            const auto expected = losses_of_written_or_own(config, tested.cluster, tested.schedule);
+            const auto written = losses_of_written_or_own(with_written_layers(config),
+                                                          tested.cluster, tested.schedule);
+            EXPECT_EQ(written, expected);
+            EXPECT_EQ(written.size(), 10);
+            EXPECT_LT(written[8], written[0]);
+        }
+    }
+}
+
+TEST(TrainedRank, LayersOfTheUserAreNotCut) {
+    const ModelConfig config = with_written_layers(small_family("llama", 2, 8, 53, true));
+    const auto refused = [&](const ModelConfig& model, const StepCluster& cluster) {
+        return [&] { static_cast<void>(plan_step(model, cluster, {}, {})); };
+    };
+    EXPECT_THAT(
+        refused(config, {.tensor = 2}),
+        ThrowsMessage<UsageError>("--tensor-model-parallel-size 2: layers of your own "
+                                  "(ModelConfig::layer_forward) are not cut among ranks; use 1"));
+    EXPECT_THAT(
+        refused(config, {.context = 2}),
+        ThrowsMessage<UsageError>("--context-parallel-size 2: layers of your own "
+                                  "(ModelConfig::layer_forward) need whole sequences; use 1"));
+    ModelConfig deep = config;
+    deep.mtp_num_layers = 1;
+    EXPECT_THAT(refused(deep, {}),
+                ThrowsMessage<UsageError>(HasSubstr("not supported with layers of your own")));
+    ModelConfig experts = with_written_layers(small_family("mixtral", 2, 8, 53, true));
+    EXPECT_THAT(refused(experts, {}),
+                ThrowsMessage<UsageError>(HasSubstr("--num-experts 5: layers of your own")));
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 
 #include "src/model/blocks/exchanged_heads.hpp"
 #include "src/model/blocks/gathered_keys.hpp"
+#include "src/model/blocks/heads.hpp"
 #include "src/model/blocks/panel_exchange.hpp"
 
 #include <algorithm>
@@ -36,21 +37,6 @@ kernels::AttentionShape shape_of_rank(kernels::AttentionShape shape, int ranks) 
     shape.heads /= ranks;
     shape.kv_heads /= ranks;
     return shape;
-}
-
-/// Columns of q, and of k and v, in rows of all three.
-Tensor queries_of(Tensor qkv, const kernels::AttentionShape& shape) {
-    return qkv.column_range(0, shape.query_columns());
-}
-Tensor keys_values_of(Tensor qkv, const kernels::AttentionShape& shape) {
-    return qkv.column_range(shape.query_columns(), 2 * shape.kv_columns());
-}
-
-/// The number of keys that a query sees: mean over the queries of a sequence.
-double mean_keys(int64_t seq_length, int64_t window) {
-    const auto s = static_cast<double>(seq_length);
-    const auto w = static_cast<double>(window);
-    return w > 0 && w < s ? w - w * w / (2 * s) : s / 2;
 }
 
 }  // namespace
@@ -122,39 +108,25 @@ void Attention::finish_qkv(const StagePass& pass, const Saved& saved) const {
 
 void Attention::attend(const StagePass& pass, const Saved& saved) const {
     const kernels::AttentionShape of = shape(pass);
-    const CachedTokens& cached = pass.cached;
-    const Tensor q = queries_of(saved.qkv, of), kv = keys_values_of(saved.qkv, of);
-    if (cached) {
-        pass.op().convert(pass.ctx, kv, cached.keys_values.row_range(cached.count, of.seq_length));
+    keep_keys_values(pass, of, saved.qkv);
+    if (!pass.context) {
+        return vocabpipe::attend(pass, of, saved.qkv, saved.heads, saved.log_sum_exp);
     }
-    if (pass.context) {
-        return with_exchange(of, [&](const auto& exchange) {
-            exchange.forward(pass, saved.qkv, saved.heads, saved.log_sum_exp);
-        });
-    }
-    if (cached.count > 0) {
-        kernels::AttentionShape all = of;
-        all.seq_length = cached.count + of.seq_length;
-        pass.op().cached_attention_forward(
-            pass.ctx, q, cached.keys_values.row_range(0, all.seq_length), all, saved.heads);
-    } else {
-        pass.op().causal_attention_forward(pass.ctx, q, kv, of, pass.microbatch.first_visible,
-                                           saved.heads, saved.log_sum_exp, pass.scratch.workspace);
-    }
+    with_exchange(of, [&](const auto& exchange) {
+        exchange.forward(pass, saved.qkv, saved.heads, saved.log_sum_exp);
+    });
 }
 
 void Attention::attend_backward(const StagePass& pass, ConstTensor dheads, const Saved& saved,
                                 Tensor dqkv) const {
     const kernels::AttentionShape of = shape(pass);
-    if (pass.context) {
-        return with_exchange(of, [&](const auto& exchange) {
-            exchange.backward(pass, dheads, saved.qkv, saved.heads, saved.log_sum_exp, dqkv);
-        });
+    if (!pass.context) {
+        return vocabpipe::attend_backward(pass, of, dheads, saved.qkv, saved.heads,
+                                          saved.log_sum_exp, dqkv);
     }
-    pass.op().causal_attention_backward(
-        pass.ctx, dheads, queries_of(saved.qkv, of), keys_values_of(saved.qkv, of), saved.heads,
-        saved.log_sum_exp, of, pass.microbatch.first_visible, queries_of(dqkv, of),
-        keys_values_of(dqkv, of), pass.scratch.workspace);
+    with_exchange(of, [&](const auto& exchange) {
+        exchange.backward(pass, dheads, saved.qkv, saved.heads, saved.log_sum_exp, dqkv);
+    });
 }
 
 void Attention::forward(const StagePass& pass, ConstTensor x, const Saved& saved,
@@ -203,8 +175,7 @@ BlockWork Attention::work(int64_t seq_length) const {
     const int64_t normed = qk_norm_ ? all.qkv_columns() : 0;
     const int64_t rotated = options_.rope ? (all.heads + all.kv_heads) * options_.rotary_size : 0;
     return {.products = {qkv_.product(), proj_.product()},
-            .heads_flops =
-                4 * static_cast<double>(all.query_columns()) * mean_keys(seq_length, all.window),
+            .heads_flops = heads_flops(all, seq_length),
             .heads = all.heads,
             .query_columns = all.query_columns(),
             .kv_columns = all.kv_columns(),

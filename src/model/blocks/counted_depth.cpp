@@ -5,7 +5,7 @@ namespace vocabpipe {
 
 CountedDepth::CountedDepth(const ModelConfig& config, const LayerTeams& teams)
     : projection(depth_projection_options(config, 0), parameters),
-      layer(decoder_layer_options(config, config.num_layers, teams), parameters),
+      layer(config, config.num_layers, teams, parameters),
       final_norm(depth_norm_options(config, 0), parameters) {}
 
 BlockWork CountedDepth::work(int64_t seq_length) const {

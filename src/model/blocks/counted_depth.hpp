@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "src/model/blocks/decoder_layer.hpp"
 #include "src/model/blocks/depth_projection.hpp"
 #include "src/model/blocks/layer_options.hpp"
+#include "src/model/blocks/model_layer.hpp"
 #include "src/model/blocks/norm.hpp"
 #include "src/model/parameter_source.hpp"
 #include "vocabpipe/model_config.hpp"
@@ -21,7 +21,7 @@ struct CountedDepth {
 
     ParameterCount parameters;
     DepthProjection projection;
-    DecoderLayer layer;
+    ModelLayer layer;
     Norm final_norm;
 };
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "src/model/blocks/decoder_layer.hpp"
 #include "src/model/blocks/layer_options.hpp"
+#include "src/model/blocks/model_layer.hpp"
 #include "src/model/parameter_source.hpp"
 #include "vocabpipe/model_config.hpp"
 
@@ -14,10 +14,10 @@ namespace vocabpipe {
 /// A layer without its weights: for sizes and costs.
 struct CountedLayer {
     CountedLayer(const ModelConfig& config, int layer, const LayerTeams& teams)
-        : block(decoder_layer_options(config, layer, teams), parameters) {}
+        : block(config, layer, teams, parameters) {}
 
     ParameterCount parameters;
-    DecoderLayer block;
+    ModelLayer block;
 };
 
 /// All layers of a model without their weights. Layers that are alike are one.

@@ -17,7 +17,7 @@ Norm::Norm(const NormOptions& options, ParameterSource& parameters)
                 : nullptr) {}
 
 Statistics Norm::statistics_view(TokenViews& views) const {
-    return views.statistics(options_.kind == Normalization::layer_norm ? 2 : 1);
+    return views.statistics(statistics(options_.kind));
 }
 
 void Norm::forward(const StagePass& pass, ConstTensor x, ConstTensor residual, Tensor y,

@@ -25,7 +25,11 @@ class Norm {
 public:
     Norm(const NormOptions& options, ParameterSource& parameters);
 
-    /// Row statistics that the backward reads besides x.
+    /// Numbers per row that the backward reads besides x.
+    [[nodiscard]] static int64_t statistics(Normalization kind) {
+        return kind == Normalization::layer_norm ? 2 : 1;
+    }
+    /// Memory for them.
     [[nodiscard]] Statistics statistics_view(TokenViews& views) const;
 
     /// residual (N/t, h) or empty; y does not alias it.

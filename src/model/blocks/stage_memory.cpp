@@ -8,7 +8,7 @@
 
 namespace vocabpipe {
 
-StageMemory::StageMemory(const StageMemoryOptions& options, std::vector<const DecoderLayer*> layers,
+StageMemory::StageMemory(const StageMemoryOptions& options, std::vector<const ModelLayer*> layers,
                          const Norm* final_norm, const ScratchFor& use)
     : options_(options),
       layers_(std::move(layers)),
@@ -18,7 +18,7 @@ StageMemory::StageMemory(const StageMemoryOptions& options, std::vector<const De
               .all = use.sequences * use.seq_length},
       dtype_(use.dtype),
       scratch_{.own_columns = options.hidden_size} {
-    for (const DecoderLayer* layer : layers_) scratch_ = scratch_.or_larger(layer->scratch(use));
+    for (const ModelLayer* layer : layers_) scratch_ = scratch_.or_larger(layer->scratch(use));
 }
 
 StageMemory::Saved StageMemory::forward_views(Views& memory) const {
@@ -35,7 +35,7 @@ StageMemory::Saved StageMemory::forward_views(Views& memory) const {
         saved.final_statistics = final_norm_->statistics_view(views);
     }
     const Views rest = memory;
-    for (const DecoderLayer* layer : layers_) {
+    for (const ModelLayer* layer : layers_) {
         Views of_layer = rest;
         SavedViews views{.costly = tokens(of_layer), .cheap = tokens(of_layer)};
         saved.layers.push_back(layer->saved_views(views));
@@ -56,7 +56,7 @@ StageMemory::Saved StageMemory::saved_views(Views& saved_memory, Views& recomput
         const bool read = i < layers_.size() || final_norm_;
         saved.inputs.push_back(own && read ? views.costly.take(options_.hidden_size) : Tensor());
     }
-    for (const DecoderLayer* layer : layers_) saved.layers.push_back(layer->saved_views(views));
+    for (const ModelLayer* layer : layers_) saved.layers.push_back(layer->saved_views(views));
     if (final_norm_) saved.final_statistics = final_norm_->statistics_view(views.costly);
     return saved;
 }
@@ -70,7 +70,7 @@ StageMemory::Saved StageMemory::saved_views(Activations activations) const {
 StageMemory::ForWeight StageMemory::weight_views(Views& memory) const {
     TokenViews views = tokens(memory);
     ForWeight left;
-    for (const DecoderLayer* layer : layers_) {
+    for (const ModelLayer* layer : layers_) {
         left.layers.push_back(layer->gradient_views(views));
         left.layer_dy.push_back(views.take(options_.hidden_size));
     }
@@ -121,7 +121,7 @@ StageMemory::Backward StageMemory::backward_views(Views& memory) const {
                 .scratch = scratch_views(memory),
                 .layers = {}};
     const Views rest = memory;
-    for (const DecoderLayer* layer : layers_) {
+    for (const ModelLayer* layer : layers_) {
         Views of_layer = rest;
         TokenViews layer_views = tokens(of_layer);
         of.layers.push_back(layer->gradient_views(layer_views));

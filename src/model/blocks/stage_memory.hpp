@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "src/model/blocks/decoder_layer.hpp"
+#include "src/model/blocks/model_layer.hpp"
 #include "src/model/blocks/norm.hpp"
 #include "src/model/blocks/stage_pass.hpp"
 #include "src/model/blocks/token_views.hpp"
@@ -33,12 +33,12 @@ public:
         /// (N/t, h): the input of each layer, then of the final norm. Empty where that is the
         /// stage's own input or output.
         std::vector<Tensor> inputs;
-        std::vector<DecoderLayer::Saved> layers;
+        std::vector<ModelLayer::Saved> layers;
         Statistics final_statistics;
     };
     /// What I leaves for W; B consumes all of it at once.
     struct ForWeight {
-        std::vector<DecoderLayer::Gradients> layers;
+        std::vector<ModelLayer::Gradients> layers;
         std::vector<Tensor> layer_dy;  ///< per layer (N/t, h): gradient of its output
         Tensor stage_dy;               ///< (N/t, h)
         Tensor stage_dx;               ///< (N/t, h) of the first layer's input
@@ -47,12 +47,12 @@ public:
     struct Backward {
         Tensor next, other;  ///< (N/t, h): gradients of the inputs of two neighbouring layers
         Scratch scratch;
-        std::vector<DecoderLayer::Gradients> layers;  ///< all in the same memory
+        std::vector<ModelLayer::Gradients> layers;  ///< all in the same memory
     };
 
     StageMemory() = default;
     /// `layers` and `final_norm` (null: none) must outlive it; of `use` only the sizes count.
-    StageMemory(const StageMemoryOptions& options, std::vector<const DecoderLayer*> layers,
+    StageMemory(const StageMemoryOptions& options, std::vector<const ModelLayer*> layers,
                 const Norm* final_norm, const ScratchFor& use);
 
     [[nodiscard]] StageBytes bytes() const;
@@ -75,7 +75,7 @@ private:
     Saved forward_views(Views& memory) const;
 
     StageMemoryOptions options_;
-    std::vector<const DecoderLayer*> layers_;
+    std::vector<const ModelLayer*> layers_;
     const Norm* final_norm_ = nullptr;
     int tensor_ = 1;
     TokenCounts tokens_;

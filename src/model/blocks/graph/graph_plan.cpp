@@ -1,0 +1,393 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/model/blocks/graph/graph_plan.hpp"
+
+#include <algorithm>
+#include <cassert>
+#include <utility>
+
+namespace vocabpipe {
+
+namespace {
+
+constexpr int kNone = -1;
+
+/// Scratch that is in use from step `first` to step `last`.
+struct Use {
+    int first = kNone;
+    int last = kNone;
+
+    void add(int step) {
+        first = first == kNone ? step : std::min(first, step);
+        last = std::max(last, step);
+    }
+    [[nodiscard]] bool overlaps(const Use& other) const {
+        return first <= other.last && other.first <= last;
+    }
+};
+
+/// Places scratch tensors from column `begin` on, those in use at the same time beside each other.
+/// Returns the end of all; `begin` if there are none. `Slot`: ValueSlot or GradientSlot.
+template <class Slot>
+int64_t place_scratch(std::vector<Slot>& slots, const std::vector<Use>& uses, int64_t begin) {
+    constexpr int64_t kMultiple = 32;  // columns, so that tensors begin where vectors can be loaded
+    std::vector<size_t> placed;        // by first column
+    int64_t end = begin;
+    for (size_t i = 0; i < slots.size(); ++i) {
+        if (slots[i].place != Slot::Place::scratch || uses[i].first == kNone) continue;
+        int64_t column = begin;
+        for (const size_t other : placed) {
+            if (!uses[i].overlaps(uses[other])) continue;
+            if (column + slots[i].columns <= slots[other].first_column) break;
+            const int64_t after = slots[other].first_column + slots[other].columns;
+            column = std::max(column, (after + kMultiple - 1) / kMultiple * kMultiple);
+        }
+        slots[i].first_column = column;
+        end = std::max(end, column + slots[i].columns);
+        placed.push_back(i);
+        std::ranges::sort(placed, {}, [&](size_t one) { return slots[one].first_column; });
+    }
+    return end;
+}
+
+/// How many nodes read each node; twice counts twice.
+std::vector<int> count_reads(const std::vector<GraphNode>& nodes) {
+    std::vector<int> reads(nodes.size());
+    for (const GraphNode& node : nodes) {
+        for (const int input : node.inputs) ++reads[index_of(input)];
+    }
+    return reads;
+}
+
+/// Makes the forward half of a plan.
+class ForwardPlan {
+public:
+    ForwardPlan(const std::vector<GraphNode>& nodes, GraphPlan& plan)
+        : nodes_(nodes), plan_(plan), reads_(count_reads(nodes)), sum_of_(nodes.size(), kNone) {}
+
+    void make() {
+        list_steps();
+        make_along();
+        share_memory();
+        place_values();
+        mark_steps();
+        place_scratch_values();
+    }
+
+private:
+    [[nodiscard]] const Operation& operation(int node) const {
+        return *nodes_[index_of(node)].operation;
+    }
+    [[nodiscard]] int last() const { return static_cast<int>(nodes_.size()) - 1; }
+    [[nodiscard]] ValueSlot& slot(int node) {
+        return plan_.values[index_of(plan_.value_of_node[index_of(node)])];
+    }
+    [[nodiscard]] static bool is_kept(const ValueSlot& slot) {
+        return slot.place == ValueSlot::Place::costly || slot.place == ValueSlot::Place::cheap;
+    }
+
+    /// The nodes that the step reads.
+    [[nodiscard]] std::vector<int> inputs_of(const ForwardStep& step) const {
+        std::vector<int> inputs = nodes_[index_of(step.node)].inputs;
+        if (step.residual != kNone) inputs.push_back(step.residual);
+        return inputs;
+    }
+
+    /// Whether the sum can be made by the operation of `term`, one of its inputs.
+    [[nodiscard]] bool makes_sum(int term, int sum) const {
+        const GraphNode& node = nodes_[index_of(term)];
+        const bool made_again = nodes_[index_of(sum)].recomputed.value_or(false);
+        return reads_[index_of(term)] == 1 && node.operation && node.operation->adds_residual() &&
+               !node.recomputed && !(made_again && node.operation->product() != nullptr);
+    }
+
+    void list_steps() {
+        for (int n = 1; n <= last(); ++n) {
+            if (!operation(n).is_sum()) continue;
+            const std::vector<int>& inputs = nodes_[index_of(n)].inputs;
+            for (const int term : {inputs[1], inputs[0]}) {
+                if (!makes_sum(term, n)) continue;
+                sum_of_[index_of(term)] = n;
+                break;
+            }
+        }
+        for (int n = 1; n <= last(); ++n) {
+            if (sum_of_[index_of(n)] != kNone) continue;
+            const std::vector<int>& inputs = nodes_[index_of(n)].inputs;
+            ForwardStep step{.node = n, .value = n};
+            if (operation(n).is_sum()) {
+                for (const bool second : {false, true}) {
+                    if (sum_of_[index_of(inputs[second ? 1 : 0])] != n) continue;
+                    step.node = inputs[second ? 1 : 0];
+                    step.residual = inputs[second ? 0 : 1];
+                }
+            }
+            plan_.forward.push_back(step);
+        }
+    }
+
+    /// Pairs products with the GELU of their result.
+    void make_along() {
+        for (size_t i = 0; i < plan_.forward.size(); ++i) {
+            const int n = plan_.forward[i].node;
+            if (!operation(n).is_gelu()) continue;
+            for (size_t j = 0; j < i; ++j) {
+                ForwardStep& product = plan_.forward[j];
+                if (product.value != nodes_[index_of(n)].inputs[0] || product.residual != kNone ||
+                    operation(product.node).product() == nullptr || product.gelu != kNone) {
+                    continue;
+                }
+                product.gelu = static_cast<int>(i);
+                plan_.forward[i].gelu = static_cast<int>(j);
+            }
+        }
+    }
+
+    [[nodiscard]] bool shares_memory(int n) const {
+        if (!operation(n).in_place()) return false;
+        const int in = nodes_[index_of(n)].inputs[0];
+        return in != 0 && reads_[index_of(in)] == 1 && !nodes_[index_of(in)].recomputed &&
+               !nodes_[index_of(n)].recomputed && !operation(in).reads_output();
+    }
+
+    void share_memory() {
+        plan_.value_of_node.assign(nodes_.size(), kNone);
+        for (int n = 0; n <= last(); ++n) {
+            if (sum_of_[index_of(n)] != kNone) continue;
+            int& slot = plan_.value_of_node[index_of(n)];
+            if (n > 0 && shares_memory(n)) {
+                slot = plan_.value_of_node[index_of(nodes_[index_of(n)].inputs[0])];
+                continue;
+            }
+            slot = static_cast<int>(plan_.values.size());
+            plan_.values.push_back({.columns = nodes_[index_of(n)].columns});
+        }
+    }
+
+    [[nodiscard]] std::vector<bool> read_by_backward() const {
+        std::vector<bool> read(nodes_.size());
+        for (int n = 1; n <= last(); ++n) {
+            if (operation(n).reads_output()) read[index_of(n)] = true;
+            if (!operation(n).reads_inputs()) continue;
+            for (const int input : nodes_[index_of(n)].inputs) read[index_of(input)] = true;
+        }
+        return read;
+    }
+
+    void place_values() {
+        using Place = ValueSlot::Place;
+        const std::vector<bool> read = read_by_backward();
+        // What a selective R can make again at low cost: values, and all values of a slot.
+        std::vector<bool> there(nodes_.size()), cheap(plan_.values.size(), true);
+        slot(0).place = Place::input;
+        there[0] = true;
+        for (const ForwardStep& step : plan_.forward) {
+            const int n = step.value;
+            bool again = nodes_[index_of(n)].recomputed.value_or(operation(n).cheap());
+            for (const int input : inputs_of(step)) again = again && there[index_of(input)];
+            const size_t i = index_of(plan_.value_of_node[index_of(n)]);
+            cheap[i] = cheap[i] && again;
+            if (read[index_of(n)]) {
+                plan_.values[i].place = cheap[i] ? Place::cheap : Place::costly;
+            } else if (n == last()) {
+                plan_.values[i].place = Place::output;
+            }
+            there[index_of(n)] = cheap[i] || is_kept(plan_.values[i]);
+        }
+        if (slot(last()).place != Place::output) {
+            plan_.copied_to_output = plan_.value_of_node[index_of(last())];
+        }
+        share_output();
+    }
+
+    /// A product may add to y what is there already.
+    void share_output() {
+        for (size_t i = plan_.forward.size(); i-- > 0;) {
+            const ForwardStep& step = plan_.forward[i];
+            if (step.residual == kNone || operation(step.node).product() == nullptr) continue;
+            ValueSlot& residual = slot(step.residual);
+            if (slot(step.value).place == ValueSlot::Place::output &&
+                residual.place == ValueSlot::Place::scratch &&
+                reads_[index_of(step.residual)] == 1) {
+                residual.place = ValueSlot::Place::output;
+            }
+        }
+    }
+
+    void mark_steps() {
+        std::vector<bool> backward(nodes_.size()), again(nodes_.size());  // reads the node
+        plan_.cheap.assign(nodes_.size(), false);
+        for (size_t i = plan_.forward.size(); i-- > 0;) {
+            ForwardStep& step = plan_.forward[i];
+            const ValueSlot& of = slot(step.value);
+            const bool scratch = of.place == ValueSlot::Place::scratch;
+            step.for_backward = is_kept(of) || operation(step.node).statistics() > 0 ||
+                                backward[index_of(step.value)];
+            step.recomputed =
+                of.place == ValueSlot::Place::cheap || (scratch && again[index_of(step.value)]);
+            plan_.cheap[index_of(step.node)] = step.recomputed;
+            for (const int input : inputs_of(step)) {
+                if (step.for_backward) backward[index_of(input)] = true;
+                if (step.recomputed) again[index_of(input)] = true;
+            }
+        }
+    }
+
+    void place_scratch_values() {
+        std::vector<Use> uses(plan_.values.size());
+        const auto use = [&](int node, size_t step) {
+            uses[index_of(plan_.value_of_node[index_of(node)])].add(static_cast<int>(step));
+        };
+        for (size_t i = 0; i < plan_.forward.size(); ++i) {
+            const ForwardStep& step = plan_.forward[i];
+            use(step.value, i);
+            for (const int input : inputs_of(step)) use(input, i);
+            if (step.gelu > static_cast<int>(i)) use(plan_.forward[index_of(step.gelu)].value, i);
+            const int64_t columns = nodes_[index_of(step.value)].columns;
+            if (step.residual != kNone && operation(step.node).product() != nullptr) {
+                plan_.product_columns = std::max(plan_.product_columns, columns);
+            }
+            // Where y is not wanted, but what the operation leaves besides.
+            if (slot(step.value).place == ValueSlot::Place::output && step.for_backward) {
+                plan_.product_columns = std::max(plan_.product_columns, columns);
+            }
+        }
+        const int64_t begin = (plan_.product_columns + 31) / 32 * 32;
+        const int64_t end = place_scratch(plan_.values, uses, begin);
+        plan_.forward_columns = end > begin ? end : 0;
+    }
+
+    const std::vector<GraphNode>& nodes_;
+    GraphPlan& plan_;
+    std::vector<int> reads_;
+    std::vector<int> sum_of_;  ///< [node] the sum that the node's operation makes
+};
+
+/// Makes the backward half of a plan.
+class BackwardPlan {
+public:
+    BackwardPlan(const std::vector<GraphNode>& nodes, GraphPlan& plan)
+        : nodes_(nodes),
+          plan_(plan),
+          reads_(count_reads(nodes)),
+          current_(nodes.size(), kNone),
+          own_(nodes.size(), kNone) {}
+
+    void make() {
+        using Place = GradientSlot::Place;
+        const int last = static_cast<int>(nodes_.size()) - 1;
+        current_[index_of(last)] = add_slot(Place::output, nodes_[index_of(last)].columns);
+        shared_[index_of(current_[index_of(last)])] = true;  // nobody may write there
+        for (int n = last; n > 0; --n) {
+            if (!done_[index_of(n)]) leave(n);
+        }
+        if (current_[0] != own(0)) {
+            plan_.backward.push_back({.dy = current_[0], .to = {own(0)}});
+        }
+        place_scratch_gradients();
+    }
+
+private:
+    [[nodiscard]] const Operation& operation(int node) const {
+        return *nodes_[index_of(node)].operation;
+    }
+
+    int add_slot(GradientSlot::Place place, int64_t columns) {
+        plan_.gradients.push_back({.place = place, .columns = columns});
+        shared_.push_back(false);
+        return static_cast<int>(plan_.gradients.size()) - 1;
+    }
+    /// The slot of the node's gradient itself.
+    int own(int node) {
+        if (own_[index_of(node)] == kNone) {
+            own_[index_of(node)] =
+                add_slot(node == 0 ? GradientSlot::Place::input : GradientSlot::Place::scratch,
+                         nodes_[index_of(node)].columns);
+        }
+        return own_[index_of(node)];
+    }
+    void add_up(int node, int term) {
+        plan_.backward.push_back(
+            {.dy = current_[index_of(node)], .added = term, .to = {own(node)}});
+        current_[index_of(node)] = own(node);
+    }
+
+    /// From the gradient of the node to those of its inputs; the former has all its terms.
+    void leave(int n) {
+        const Operation& of = operation(n);
+        const int dy = current_[index_of(n)];
+        if (of.trains()) {
+            plan_.weights.push_back({.node = n, .dy = dy});
+            GradientSlot& slot = plan_.gradients[index_of(dy)];
+            if (slot.place == GradientSlot::Place::scratch) slot.place = GradientSlot::Place::kept;
+        }
+        if (of.is_sum()) {
+            shared_[index_of(dy)] = true;
+            for (const int input : nodes_[index_of(n)].inputs) {
+                if (current_[index_of(input)] == kNone) {
+                    current_[index_of(input)] = dy;
+                } else {
+                    add_up(input, dy);
+                }
+            }
+            return;
+        }
+        BackwardStep step{.node = n, .dy = dy};
+        std::vector<int> inputs = nodes_[index_of(n)].inputs;
+        if (of.product() != nullptr && reads_[index_of(inputs[0])] == 1 && inputs[0] != 0 &&
+            operation(inputs[0]).is_gelu()) {
+            step.gelu = inputs[0];
+            done_[index_of(inputs[0])] = true;
+            inputs = nodes_[index_of(inputs[0])].inputs;
+        }
+        std::vector<std::pair<int, int>> terms;  // input, slot
+        for (const int input : inputs) {
+            int& current = current_[index_of(input)];
+            if (current == kNone) {
+                const bool in_place = of.gradient_in_place() && !of.trains() && input != 0 &&
+                                      own_[index_of(input)] == kNone && !shared_[index_of(dy)];
+                if (in_place) own_[index_of(input)] = dy;
+                current = own(input);
+                step.to.push_back(current);
+            } else if (of.adds_gradient()) {
+                step.added = current;
+                current = own(input);
+                step.to.push_back(current);
+            } else {
+                terms.emplace_back(
+                    input, add_slot(GradientSlot::Place::scratch, nodes_[index_of(input)].columns));
+                step.to.push_back(terms.back().second);
+            }
+        }
+        plan_.backward.push_back(step);
+        for (const auto& [input, term] : terms) add_up(input, term);
+    }
+
+    void place_scratch_gradients() {
+        std::vector<Use> uses(plan_.gradients.size());
+        for (size_t i = 0; i < plan_.backward.size(); ++i) {
+            const BackwardStep& step = plan_.backward[i];
+            const auto use = [&](int slot) { uses[index_of(slot)].add(static_cast<int>(i)); };
+            use(step.dy);
+            if (step.added != kNone) use(step.added);
+            for (const int slot : step.to) use(slot);
+        }
+        plan_.backward_columns = place_scratch(plan_.gradients, uses, 0);
+    }
+
+    const std::vector<GraphNode>& nodes_;
+    GraphPlan& plan_;
+    std::vector<int> reads_;
+    std::vector<int> current_;  ///< [node] slot of the terms so far
+    std::vector<int> own_;      ///< [node]
+    std::vector<bool> shared_;  ///< [slot] several nodes have this gradient
+    std::vector<bool> done_ = std::vector<bool>(nodes_.size());  ///< [node]
+};
+
+}  // namespace
+
+GraphPlan::GraphPlan(const std::vector<GraphNode>& nodes) {
+    ForwardPlan(nodes, *this).make();
+    BackwardPlan(nodes, *this).make();
+}
+
+}  // namespace vocabpipe

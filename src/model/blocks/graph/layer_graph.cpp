@@ -1,0 +1,250 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "vocabpipe/layer_graph.hpp"
+
+#include "src/model/blocks/graph/graph_record.hpp"
+#include "src/model/blocks/graph/operations.hpp"
+#include "src/model/blocks/graph/record_layer.hpp"
+#include "src/model/blocks/layer_options.hpp"
+#include "src/model/parameters.hpp"
+#include "vocabpipe/error.hpp"
+
+#include <memory>
+#include <numeric>
+#include <utility>
+
+namespace vocabpipe {
+
+namespace {
+
+std::string text(int64_t number) {
+    return std::to_string(number);
+}
+
+[[noreturn]] void refuse(const GraphRecord& record, const std::string& why) {
+    throw UsageError("ModelConfig::layer_forward: layer " + text(record.layer) + ": " + why);
+}
+
+void check_columns(const GraphRecord& record, const std::string& what, int64_t columns,
+                   int64_t expected) {
+    if (columns == expected) return;
+    refuse(record,
+           what + " has " + text(columns) + " columns where " + text(expected) + " are needed");
+}
+
+void check_heads(const GraphRecord& record, const std::string& what, int64_t columns,
+                 const kernels::AttentionShape& shape) {
+    if (shape.heads < 1 || shape.kv_heads < 1 || shape.head_size < 1 ||
+        shape.heads % shape.kv_heads != 0) {
+        refuse(record, what + ": " + text(shape.heads) + " heads of " + text(shape.head_size) +
+                           " columns with " + text(shape.kv_heads) +
+                           " heads of keys and values; the latter must divide the former");
+    }
+    check_columns(record, "the input of " + what, columns, shape.qkv_columns());
+}
+
+int64_t add_node(GraphRecord& record, std::unique_ptr<Operation> operation, std::vector<int> inputs,
+                 int64_t columns, const std::string& name) {
+    record.nodes.push_back({.operation = std::move(operation),
+                            .inputs = std::move(inputs),
+                            .columns = columns,
+                            .name = name});
+    return std::ssize(record.nodes) - 1;
+}
+
+}  // namespace
+
+/// Makes values, and looks at them.
+struct LayerGraph::Access {
+    /// The number of a value, which must be one of this graph.
+    static int id(const LayerGraph& graph, LayerValue x) {
+        if (x.graph_ != &graph) refuse(graph.record_, "a value of another layer");
+        return x.id_;
+    }
+    static LayerValue make(LayerGraph& graph, std::unique_ptr<Operation> operation,
+                           std::vector<LayerValue> inputs, int64_t columns,
+                           const std::string& name) {
+        std::vector<int> ids;
+        for (const LayerValue input : inputs) ids.push_back(id(graph, input));
+        const int64_t made =
+            add_node(graph.record_, std::move(operation), std::move(ids), columns, name);
+        return {graph, static_cast<int>(made), columns};
+    }
+    static void record(LayerGraph& graph, const LayerForward& forward) {
+        GraphRecord& record = graph.record_;
+        const int64_t columns = record.model.hidden_size;
+        const LayerValue x(graph, static_cast<int>(add_node(record, nullptr, {}, columns, "x")),
+                           columns);
+        const LayerValue y = forward(graph, x);
+        check_columns(record, "its output", y.columns(), columns);
+        const int last = id(graph, y);
+        std::vector<bool> read(record.nodes.size());
+        read[static_cast<size_t>(last)] = true;
+        for (const GraphNode& node : record.nodes) {
+            for (const int input : node.inputs) read[static_cast<size_t>(input)] = true;
+        }
+        for (size_t node = 0; node < read.size(); ++node) {
+            if (!read[node]) {
+                refuse(record, "nothing reads the result of " + record.nodes[node].name +
+                                   ", which has no gradient then; remove it");
+            }
+        }
+    }
+};
+
+void record_layer(LayerGraph& graph, const LayerForward& forward) {
+    LayerGraph::Access::record(graph, forward);
+}
+
+const ModelConfig& LayerGraph::model() const {
+    return record_.model;
+}
+
+int LayerGraph::layer() const {
+    return record_.layer;
+}
+
+std::string LayerGraph::full_name(const std::string& name) const {
+    return tensor_names(record_.model).layers + text(record_.layer) + "." + name;
+}
+
+LayerValue LayerGraph::linear(const std::string& name, LayerValue x, const LinearValue& options) {
+    const int64_t columns = std::reduce(options.out.begin(), options.out.end(), int64_t{0});
+    if (columns < 1) refuse(record_, "linear " + name + ": LinearValue::out is empty");
+    if (!options.parts.empty() && options.parts.size() != options.out.size()) {
+        refuse(record_, "linear " + name + ": " + text(std::ssize(options.parts)) +
+                            " names in LinearValue::parts for " + text(std::ssize(options.out)) +
+                            " results");
+    }
+    std::vector<std::string> parts;
+    for (const std::string& part : options.parts) parts.push_back(full_name(part));
+    return Access::make(*this,
+                        linear_operation({.files = {.name = full_name(name),
+                                                    .parts = std::move(parts),
+                                                    .transposed = options.transposed_in_files},
+                                          .out = options.out,
+                                          .in = x.columns(),
+                                          .bias = options.bias,
+                                          .init_std = options.init_std.value_or(model().init_std),
+                                          .lora = model().lora},
+                                         record_.parameters),
+                        {x}, columns, name);
+}
+
+LayerValue LayerGraph::layer_norm(const std::string& name, LayerValue x, float epsilon) {
+    return Access::make(*this,
+                        norm_operation({.name = full_name(name),
+                                        .kind = Normalization::layer_norm,
+                                        .size = x.columns(),
+                                        .epsilon = epsilon},
+                                       model().hidden_size, record_.parameters),
+                        {x}, x.columns(), name);
+}
+
+LayerValue LayerGraph::rms_norm(const std::string& name, LayerValue x,
+                                const kernels::RmsNormOptions& options) {
+    return Access::make(*this,
+                        norm_operation({.name = full_name(name),
+                                        .kind = Normalization::rms_norm,
+                                        .size = x.columns(),
+                                        .epsilon = options.epsilon,
+                                        .weight_offset = options.weight_offset},
+                                       model().hidden_size, record_.parameters),
+                        {x}, x.columns(), name);
+}
+
+LayerValue LayerGraph::head_norm(const std::string& q_name, const std::string& k_name,
+                                 LayerValue qkv, const kernels::AttentionShape& shape,
+                                 const kernels::RmsNormOptions& options) {
+    check_heads(record_, "head_norm " + q_name, qkv.columns(), shape);
+    return Access::make(*this,
+                        head_norm_operation({.q_name = full_name(q_name),
+                                             .k_name = full_name(k_name),
+                                             .rms_norm = options,
+                                             .shape = shape},
+                                            record_.parameters),
+                        {qkv}, qkv.columns(), q_name);
+}
+
+LayerValue LayerGraph::rotary(LayerValue qkv, const kernels::AttentionShape& shape) {
+    check_heads(record_, "rotary", qkv.columns(), shape);
+    const std::optional<Rope> rope = rope_of_layer(model(), layer());
+    if (!rope) {
+        refuse(record_,
+               "rotary: the model has no rotary positions here; set "
+               "ModelConfig::learned_positions = false, or its roped");
+    }
+    if (model().rotary_size() > shape.head_size) {
+        refuse(record_, "rotary: the model rotates " + text(model().rotary_size()) +
+                            " columns of a head, of which this one has " + text(shape.head_size) +
+                            "; set ModelConfig::kv_channels or rotary_channels");
+    }
+    return Access::make(*this, rotary_operation(*rope, model().rotary_size(), shape), {qkv},
+                        qkv.columns(), "rotary");
+}
+
+LayerValue LayerGraph::attention(LayerValue qkv, const kernels::AttentionShape& shape) {
+    check_heads(record_, "attention", qkv.columns(), shape);
+    return Access::make(*this, attention_operation(shape), {qkv}, shape.query_columns(),
+                        "attention");
+}
+
+LayerValue LayerGraph::activation(kernels::Activation activation, LayerValue x) {
+    return Access::make(*this, activation_operation(activation, x.columns()), {x}, x.columns(),
+                        "activation");
+}
+
+LayerValue LayerGraph::gated(kernels::Activation activation, LayerValue gate_up) {
+    const int64_t columns = gate_up.columns() / 2;
+    check_columns(record_, "the input of gated()", gate_up.columns(), 2 * columns);
+    return Access::make(*this, gated_operation(activation, columns), {gate_up}, columns, "gated");
+}
+
+LayerValue LayerGraph::add(LayerValue a, LayerValue b) {
+    check_columns(record_, "the second term of a sum", b.columns(), a.columns());
+    return Access::make(*this, sum_operation(a.columns(), model().hidden_size), {a, b}, a.columns(),
+                        "a sum");
+}
+
+LayerValue LayerGraph::scale(LayerValue x, float factor) {
+    return Access::make(*this, scale_operation(factor, x.columns()), {x}, x.columns(), "scale");
+}
+
+LayerValue LayerGraph::apply(const LayerOperator& made, const std::vector<LayerValue>& x) {
+    const auto check = [&](bool wrong, const std::string& why) {
+        if (wrong) refuse(record_, made.name + ": " + why);
+    };
+    check(made.columns < 1, "LayerOperator::columns is not set");
+    check(!made.forward || !made.backward_input,
+          "LayerOperator::forward and backward_input must both be set");
+    check(!made.weights.empty() && !made.backward_weight,
+          "LayerOperator::backward_weight must be set for an operator with weights");
+    check(x.empty() || x.size() > kMostOperatorInputs,
+          text(std::ssize(x)) + " inputs; from 1 to " + text(kMostOperatorInputs) + " are allowed");
+    check(made.weights.size() > kMostOperatorWeights,
+          text(std::ssize(made.weights)) + " weights; at most " + text(kMostOperatorWeights) +
+              " are allowed");
+    LayerOperator named = made;
+    for (OperatorWeight& weight : named.weights) weight.name = full_name(weight.name);
+    std::vector<int64_t> columns;
+    for (const LayerValue& input : x) columns.push_back(input.columns());
+    return Access::make(*this, own_operation(named, columns, record_.parameters), x, made.columns,
+                        made.name);
+}
+
+LayerValue LayerGraph::keep(LayerValue x) {
+    record_.nodes[static_cast<size_t>(Access::id(*this, x))].recomputed = false;
+    return x;
+}
+
+LayerValue LayerGraph::recompute(LayerValue x) {
+    GraphNode& node = record_.nodes[static_cast<size_t>(Access::id(*this, x))];
+    if (!node.operation) refuse(record_, "recompute: the layer's input is always there");
+    if (node.operation->product() != nullptr || node.operation->work(1).heads > 0) {
+        refuse(record_, "recompute: " + node.name +
+                            " costs as much as in the forward; full recomputation makes it again");
+    }
+    node.recomputed = true;
+    return x;
+}
+
+}  // namespace vocabpipe

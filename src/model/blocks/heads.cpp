@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/model/blocks/heads.hpp"
+
+namespace vocabpipe {
+
+namespace {
+
+/// The number of keys that a query sees: mean over the queries of a sequence.
+double mean_keys(int64_t seq_length, int64_t window) {
+    const auto s = static_cast<double>(seq_length);
+    const auto w = static_cast<double>(window);
+    return w > 0 && w < s ? w - w * w / (2 * s) : s / 2;
+}
+
+}  // namespace
+
+kernels::AttentionShape shape_in_pass(kernels::AttentionShape shape, const StagePass& pass) {
+    shape.sequences = pass.microbatch.sequences;
+    shape.seq_length = pass.microbatch.seq_length;
+    return shape;
+}
+
+void keep_keys_values(const StagePass& pass, const kernels::AttentionShape& shape,
+                      ConstTensor qkv) {
+    if (!pass.cached) return;
+    pass.op().convert(pass.ctx, keys_values_of(qkv, shape),
+                      pass.cached.keys_values.row_range(pass.cached.count, shape.seq_length));
+}
+
+void attend(const StagePass& pass, const kernels::AttentionShape& shape, ConstTensor qkv,
+            Tensor heads, Statistics log_sum_exp) {
+    const ConstTensor q = queries_of(qkv, shape);
+    if (pass.cached.count == 0) {
+        pass.op().causal_attention_forward(pass.ctx, q, keys_values_of(qkv, shape), shape,
+                                           pass.microbatch.first_visible, heads, log_sum_exp,
+                                           pass.scratch.workspace);
+        return;
+    }
+    kernels::AttentionShape all = shape;
+    all.seq_length = pass.cached.count + shape.seq_length;
+    pass.op().cached_attention_forward(
+        pass.ctx, q, pass.cached.keys_values.row_range(0, all.seq_length), all, heads);
+}
+
+void attend_backward(const StagePass& pass, const kernels::AttentionShape& shape,
+                     ConstTensor dheads, ConstTensor qkv, ConstTensor heads,
+                     ConstTensor log_sum_exp, Tensor dqkv) {
+    pass.op().causal_attention_backward(pass.ctx, dheads, queries_of(qkv, shape),
+                                        keys_values_of(qkv, shape), heads, log_sum_exp, shape,
+                                        pass.microbatch.first_visible, queries_of(dqkv, shape),
+                                        keys_values_of(dqkv, shape), pass.scratch.workspace);
+}
+
+double heads_flops(const kernels::AttentionShape& shape, int64_t seq_length) {
+    return 4 * static_cast<double>(shape.query_columns()) * mean_keys(seq_length, shape.window);
+}
+
+}  // namespace vocabpipe

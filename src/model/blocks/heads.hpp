@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// Heads of attention on a rank that has whole sequences.
+#pragma once
+
+#include "src/model/blocks/stage_pass.hpp"
+#include "src/model/blocks/token_views.hpp"
+#include "vocabpipe/attention_shape.hpp"
+
+#include <cstdint>
+
+namespace vocabpipe {
+
+/// `shape` with the sequences of the pass.
+[[nodiscard]] kernels::AttentionShape shape_in_pass(kernels::AttentionShape shape,
+                                                    const StagePass& pass);
+
+/// Columns of q, and of k and v, in rows of all three.
+template <class AnyTensor>
+[[nodiscard]] AnyTensor queries_of(AnyTensor qkv, const kernels::AttentionShape& shape) {
+    return qkv.column_range(0, shape.query_columns());
+}
+template <class AnyTensor>
+[[nodiscard]] AnyTensor keys_values_of(AnyTensor qkv, const kernels::AttentionShape& shape) {
+    return qkv.column_range(shape.query_columns(), 2 * shape.kv_columns());
+}
+
+/// In generation: adds keys and values of the pass to those that are kept.
+void keep_keys_values(const StagePass& pass, const kernels::AttentionShape& shape, ConstTensor qkv);
+/// heads (N, query_columns) from qkv (N, qkv_columns); log_sum_exp (N, heads). In generation
+/// queries see kept keys, too.
+void attend(const StagePass& pass, const kernels::AttentionShape& shape, ConstTensor qkv,
+            Tensor heads, Statistics log_sum_exp);
+/// dqkv, the gradient of qkv, from dheads.
+void attend_backward(const StagePass& pass, const kernels::AttentionShape& shape,
+                     ConstTensor dheads, ConstTensor qkv, ConstTensor heads,
+                     ConstTensor log_sum_exp, Tensor dqkv);
+
+/// Forward FLOPs of the heads per token, in sequences of this length.
+[[nodiscard]] double heads_flops(const kernels::AttentionShape& shape, int64_t seq_length);
+
+}  // namespace vocabpipe
