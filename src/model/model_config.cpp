@@ -44,11 +44,6 @@ void ModelConfig::check() const {
                          std::to_string(num_attention_heads));
     }
     check_experts(*this);
-    if (layer_forward && moe.experts > 0) {
-        throw UsageError("--num-experts " + std::to_string(moe.experts) +
-                         ": layers of your own (ModelConfig::layer_forward) have no experts of the "
-                         "library's; use 0");
-    }
     model_family(family).check(*this);
     if (!learned_positions && (rotary_size() % 2 != 0 || rotary_size() > head_size())) {
         throw UsageError("--kv-channels " + std::to_string(head_size()) +

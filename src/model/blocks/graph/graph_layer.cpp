@@ -3,6 +3,7 @@
 
 #include "src/model/blocks/graph/graph_record.hpp"
 #include "src/model/blocks/graph/record_layer.hpp"
+#include "vocabpipe/error.hpp"
 #include "vocabpipe/layer_graph.hpp"
 
 #include <algorithm>
@@ -23,6 +24,11 @@ Tensor scratch_view(const StagePass& pass, ConstTensor x, int64_t first_column, 
 
 /// Runs the forward that the user wrote.
 std::vector<GraphNode> record(const ModelConfig& config, int layer, ParameterSource& parameters) {
+    if (config.moe.experts > 0) {
+        throw UsageError("--num-experts " + std::to_string(config.moe.experts) +
+                         ": layers of your own (ModelConfig::layer_forward) have no experts of the "
+                         "library's; use 0");
+    }
     GraphRecord record{.model = config, .layer = layer, .parameters = parameters, .nodes = {}};
     LayerGraph graph(record);
     record_layer(graph, config.layer_forward);
