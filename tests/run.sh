@@ -3,9 +3,11 @@
 # Installs, builds and runs all tests.
 #
 #   tests/run.sh          everything but what is slow or heavy
-#   tests/run.sh --full   also the sanitizers' whole suites, many more random cases, a soak of ten
-#                         minutes, every test and benchmark compiled alone, fuzzing (where clang is installed),
-#                         planted faults, pages in a browser, and jobs of Slurm
+#   tests/run.sh --full   also tests that take more minutes than they find faults (VOCABPIPE_SLOW_TESTS: most of
+#                         what runs on the stand-in for CUDA, the Python package), the sanitizers' whole suites, what
+#                         is carried to a GPU, many more random cases, a soak of ten minutes, every test and
+#                         benchmark compiled alone, fuzzing (where clang is installed), planted faults, pages in a
+#                         browser, and jobs of Slurm
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -33,11 +35,12 @@ getent hosts "$(hostname)" >/dev/null ||
 
 # In the folder of the quickstart, whose objects are the same.
 step "build"
-examples/configure.sh "$build" --preset whole
+slow=$([ $full = 1 ] && echo ON || echo OFF)
+examples/configure.sh "$build" --preset whole -DVOCABPIPE_SLOW_TESTS="$slow"
 cmake --build "$build"
 
-# What shares memory between threads or cuts it into buffers, under sanitizers. The fast run takes a
-# slice of the equality matrix, --full all of it. Programs run as a whole: most tests are over before
+# What shares memory between threads under ThreadSanitizer: the fast run takes a slice of the equality
+# matrix, --full all of it, stages that ranks share, and AddressSanitizer. Programs run as a whole: most tests are over before
 # a sanitizer's process has begun.
 sanitize() { # a preset, GoogleTest's filter, programs
     local folder=$build-$1 filter=$2 program checks=()
@@ -62,12 +65,6 @@ export ASAN_OPTIONS=detect_stack_use_after_return=0
 export TSAN_OPTIONS="suppressions=$PWD/tests/support/tsan-suppressions.txt"
 # Of vocabulary modes one with whole layers and one with shards; what runs them is the same for all.
 slice='*redistributed_p3*:*one_barrier_p3*:*p4_*:*RunAgain*:*Transport*:*TileLink*:*Abort*:*Deadline*'
-# Of the model families the one that has everything, with every granularity of recomputation.
-families='*ModelFamilies*gemma2_v_half*'
-# Stages that tensor ranks share: learned positions, and the family that has everything.
-teams='*TensorTeams*gpt2*:*TensorTeams*gemma2*:*CutLinears*'
-# Ranks that share experts: the family that has a shared expert beside.
-experts='*ExpertTeams*qwen2_moe*:*ExpertWaves.Leave*'
 # Batches are made on a thread beside the steps.
 loaders='*BatchLoader*'
 # Links and memory that users open.
@@ -75,10 +72,8 @@ memories='*SymmetricMemory*:*TileOperation*'
 # What one thread computes from schedules alone.
 pure='-*EnqueueOrder*'
 if [ $full = 0 ]; then
-    sanitize tsan "$slice:$families:$teams:$experts:$loaders:$memories$pure" \
-        runtime_test transport_test tile_link_test open_tile_link_test symmetric_memory_test tensor_test \
-        expert_test mesh_test train_inputs_test
-    sanitize asan "$slice:$families:$loaders:Models/Recomputation*$pure" runtime_test mesh_test train_inputs_test
+    sanitize tsan "$slice:$loaders:$memories$pure" \
+        runtime_test transport_test tile_link_test open_tile_link_test symmetric_memory_test train_inputs_test
 else
     sanitize tsan '*' runtime_test transport_test tile_link_test open_tile_link_test symmetric_memory_test \
         tensor_test expert_test mesh_test train_inputs_test soak_test expert_ranks_test
@@ -93,21 +88,21 @@ else
 fi
 
 # GPUs: what is carried to one is built and packed, as docs/gpu-measurements.md says, where there is a toolkit; what needs
-# a GPU is skipped, visibly. Everything with MPI besides: --full.
-step "cuda"
-if command -v nvcc >/dev/null; then
-    VOCABPIPE_BUILD_DIR=$build-bundle benchmarks/gpu_bundle.sh --output "$build-bundle/packed"
-    if [ -e /dev/nvidiactl ]; then
-        ctest --test-dir "$build-bundle" -L cuda --no-tests=error -j 2 -E NOT_BUILT
-    else
-        for program in "$build-bundle"/bin/cuda_*_test; do "$program" --gtest_brief=1 | tail -n 2; done
-    fi
-    if [ $full = 1 ]; then
+# a GPU is skipped, visibly. Everything with MPI besides.
+if [ $full = 1 ]; then
+    step "cuda"
+    if command -v nvcc >/dev/null; then
+        VOCABPIPE_BUILD_DIR=$build-bundle benchmarks/gpu_bundle.sh --output "$build-bundle/packed"
+        if [ -e /dev/nvidiactl ]; then
+            ctest --test-dir "$build-bundle" -L cuda --no-tests=error -j 2 -E NOT_BUILT
+        else
+            for program in "$build-bundle"/bin/cuda_*_test; do "$program" --gtest_brief=1 | tail -n 2; done
+        fi
         examples/configure.sh "$build-cuda" --preset cuda >/dev/null
         cmake --build "$build-cuda"
+    else
+        echo "SKIPPED: no nvcc; install the CUDA toolkit (12.3 or newer) and NCCL, or set PATH"
     fi
-else
-    echo "SKIPPED: no nvcc; install the CUDA toolkit (12.3 or newer) and NCCL, or set PATH"
 fi
 
 step "tests"

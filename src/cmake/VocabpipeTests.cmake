@@ -8,11 +8,13 @@ set(VOCABPIPE_TEST_ENVIRONMENT
 # CTest itself takes a tenth of a second per entry, more than most tests.
 option(VOCABPIPE_GROUP_TESTS "One CTest entry for all tests of a program: for runs of everything" OFF)
 
+option(VOCABPIPE_SLOW_TESTS "Tests that take more minutes than they find faults: for tests/run.sh --full" OFF)
+
 # One GoogleTest program, one CTest entry per test or, with VOCABPIPE_GROUP_TESTS, SHARDS entries for
-# all of them. Every entry has a timeout; ranks share two cores, so teams of OpenMP threads stay at one
+# all of them. LOOPS: its own sources compute for long, and are optimised. Every entry has a timeout; ranks share two cores, so teams of OpenMP threads stay at one
 # and do not spin. PREFIX tells apart the tests of one source that is built twice.
 function(vocabpipe_test name)
-  cmake_parse_arguments(arg "" "TIMEOUT;PREFIX;SHARDS" "SOURCES;DEPENDS;LABELS" ${ARGN})
+  cmake_parse_arguments(arg "LOOPS" "TIMEOUT;PREFIX;SHARDS" "SOURCES;DEPENDS;LABELS" ${ARGN})
   if(NOT arg_TIMEOUT)
     set(arg_TIMEOUT 60)
   endif()
@@ -20,7 +22,12 @@ function(vocabpipe_test name)
     set(arg_LABELS cpu)
   endif()
   add_executable(${name} ${arg_SOURCES})
-  vocabpipe_test_options(${name})
+  if(arg_LOOPS)
+    vocabpipe_test_options(${name})
+  else()
+    vocabpipe_compile_options(${name})
+    target_compile_options(${name} PRIVATE $<$<AND:$<CONFIG:Release>,$<COMPILE_LANGUAGE:CXX>>:-O0>)
+  endif()
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR})
   target_link_libraries(${name} PRIVATE ${arg_DEPENDS} GTest::gtest GTest::gmock)
   if("cuda" IN_LIST arg_LABELS)
@@ -62,8 +69,8 @@ macro(vocabpipe_test_shards name)
   endforeach()
 endmacro()
 
-# What is tested is optimised; tests themselves rather compile fast: most of CI's minutes are the
-# compiler's.
+# What is tested is optimised; what tests share, and tests that compute for long, rather compile fast, and
+# all other tests faster still: most of CI's minutes are the compiler's.
 function(vocabpipe_test_options name)
   vocabpipe_compile_options(${name})
   vocabpipe_compile_fast(${name})
