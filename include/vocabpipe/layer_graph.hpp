@@ -130,7 +130,8 @@ public:
     struct Access;  ///< for the library
 
 private:
-    [[nodiscard]] std::string full_name(const std::string& name) const;
+    /// Of a parameter that has no name yet.
+    [[nodiscard]] std::string full_name(const std::string& name);
 
     GraphRecord& record_;
 };

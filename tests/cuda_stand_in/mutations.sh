@@ -136,7 +136,7 @@ build() { # variant group
     # shellcheck disable=SC2046
     cmake --preset $preset -S "$tree" -B "$tree/build-$1" -DVOCABPIPE_BUILD_TESTS=ON \
         -DVOCABPIPE_ENABLE_MPI=OFF -DVOCABPIPE_BUILD_BENCHMARKS=OFF -DVOCABPIPE_BUILD_TOOLS=OFF \
-        -DVOCABPIPE_BUILD_EXAMPLES=OFF -DVOCABPIPE_INSTALL=OFF >"$log" 2>&1 &&
+        -DVOCABPIPE_BUILD_EXAMPLES=OFF -DVOCABPIPE_INSTALL=OFF -DVOCABPIPE_SLOW_TESTS=ON >"$log" 2>&1 &&
         ninja -C "$tree/build-$1" $(programs "$2") >"$log" 2>&1
 }
 

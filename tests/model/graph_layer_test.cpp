@@ -14,9 +14,9 @@
 #include <utility>
 #include <vector>
 
+#include "benchmarks/written_layers.hpp"
 #include "src/model/blocks/model_layers.hpp"
 #include "tests/model/model_cases.hpp"
-#include "tests/model/written_layers.hpp"
 #include "vocabpipe/check_gradients.hpp"
 #include "vocabpipe/error.hpp"
 #include "vocabpipe/flop_costs.hpp"
@@ -127,49 +127,62 @@ StageRun run_stage(const ModelConfig& config, Recompute recompute, bool split) {
 
 class WrittenFamilies : public ::testing::TestWithParam<std::string> {};
 
+/// Bits of all passes and bytes of memory are those of the library's layers.
+void expect_equal_stages(const ModelConfig& config) {
+    const ModelConfig written = with_written_layers(config);
+    for (const Recompute recompute : {Recompute::none, Recompute::selective, Recompute::full}) {
+        for (const bool split : {false, true}) {
+            SCOPED_TRACE(std::string(to_string(recompute)) + (split ? " I W" : " B"));
+            const StageRun theirs = run_stage(config, recompute, split);
+            const StageRun ours = run_stage(written, recompute, split);
+            ASSERT_EQ(ours.tensors.size(), theirs.tensors.size());
+            for (size_t i = 0; i < theirs.tensors.size(); ++i) {
+                EXPECT_EQ(ours.tensors[i].first, theirs.tensors[i].first);
+                EXPECT_TRUE(ours.tensors[i].second == theirs.tensors[i].second)
+                    << theirs.tensors[i].first;
+            }
+            EXPECT_EQ(ours.bytes.saved, theirs.bytes.saved);
+            EXPECT_EQ(ours.bytes.recomputed, theirs.bytes.recomputed);
+            EXPECT_EQ(ours.bytes.for_weight, theirs.bytes.for_weight);
+            EXPECT_EQ(ours.bytes.forward_workspace, theirs.bytes.forward_workspace);
+            EXPECT_EQ(ours.bytes.backward_workspace, theirs.bytes.backward_workspace);
+            EXPECT_EQ(ours.bytes.input_gradient_workspace, theirs.bytes.input_gradient_workspace);
+            EXPECT_EQ(ours.bytes.weight_gradient_workspace, theirs.bytes.weight_gradient_workspace);
+        }
+    }
+}
+
+void expect_equal_costs(const ModelConfig& config) {
+    const ModelLayers theirs(config), ours(with_written_layers(config));
+    for (int layer = 0; layer < config.num_layers; ++layer) {
+        const BlockWork a = ours[layer].block.work(64), b = theirs[layer].block.work(64);
+        EXPECT_EQ(a.flops(), b.flops());
+        EXPECT_EQ(a.heads_flops, b.heads_flops);
+        EXPECT_EQ(a.kv_columns, b.kv_columns);
+        const auto expect_equal = [](const MovedElements& one, const MovedElements& other) {
+            EXPECT_EQ(one.forward, other.forward);
+            EXPECT_EQ(one.backward, other.backward);
+            EXPECT_EQ(one.recompute, other.recompute);
+            EXPECT_EQ(one.recompute_heads, other.recompute_heads);
+        };
+        expect_equal(a.moved, b.moved);
+        expect_equal(a.moved_of_residual, b.moved_of_residual);
+    }
+}
+
 TEST_P(WrittenFamilies, HaveTheBitsMemoryAndCostsOfTheLibrarysLayers) {
     for (const DType dtype : {DType::fp32, DType::bf16}) {
         ModelConfig config = small_family(GetParam(), 2, 5, 19, false);
         config.dtype = dtype;
-        const ModelConfig written = with_written_layers(config);
-        for (const Recompute recompute : {Recompute::none, Recompute::selective, Recompute::full}) {
-            for (const bool split : {false, true}) {
-                SCOPED_TRACE(std::string(to_string(recompute)) + (split ? " I W" : " B"));
-                const StageRun theirs = run_stage(config, recompute, split);
-                const StageRun ours = run_stage(written, recompute, split);
-                ASSERT_EQ(ours.tensors.size(), theirs.tensors.size());
-                for (size_t i = 0; i < theirs.tensors.size(); ++i) {
-                    EXPECT_EQ(ours.tensors[i].first, theirs.tensors[i].first);
-                    EXPECT_TRUE(ours.tensors[i].second == theirs.tensors[i].second)
-                        << theirs.tensors[i].first;
-                }
-                EXPECT_EQ(ours.bytes.saved, theirs.bytes.saved);
-                EXPECT_EQ(ours.bytes.recomputed, theirs.bytes.recomputed);
-                EXPECT_EQ(ours.bytes.for_weight, theirs.bytes.for_weight);
-                EXPECT_EQ(ours.bytes.forward_workspace, theirs.bytes.forward_workspace);
-                EXPECT_EQ(ours.bytes.backward_workspace, theirs.bytes.backward_workspace);
-                EXPECT_EQ(ours.bytes.input_gradient_workspace,
-                          theirs.bytes.input_gradient_workspace);
-                EXPECT_EQ(ours.bytes.weight_gradient_workspace,
-                          theirs.bytes.weight_gradient_workspace);
-            }
-        }
-        for (int layer = 0; layer < config.num_layers; ++layer) {
-            const BlockWork ours = ModelLayers(written)[layer].block.work(64);
-            const BlockWork theirs = ModelLayers(config)[layer].block.work(64);
-            EXPECT_EQ(ours.flops(), theirs.flops());
-            EXPECT_EQ(ours.heads_flops, theirs.heads_flops);
-            EXPECT_EQ(ours.kv_columns, theirs.kv_columns);
-            const auto expect_equal = [](const MovedElements& a, const MovedElements& b) {
-                EXPECT_EQ(a.forward, b.forward);
-                EXPECT_EQ(a.backward, b.backward);
-                EXPECT_EQ(a.recompute, b.recompute);
-                EXPECT_EQ(a.recompute_heads, b.recompute_heads);
-            };
-            expect_equal(ours.moved, theirs.moved);
-            expect_equal(ours.moved_of_residual, theirs.moved_of_residual);
-        }
+        expect_equal_stages(config);
+        expect_equal_costs(config);
     }
+}
+
+TEST_P(WrittenFamilies, HaveTheAdaptersOfTheLibrarysLayers) {
+    ModelConfig config = small_family(GetParam(), 2, 5, 19, false);
+    config.lora = {.rank = 2};
+    expect_equal_stages(config);
 }
 
 std::vector<std::string> families_that_are_written() {
@@ -471,6 +484,11 @@ TEST(NoLayer, IsRefused) {
                            {x});
         },
         "mine: LayerOperator::forward and backward_input must both be set");
+    expect_refusal(
+        [](LayerGraph& g, LayerValue x) {
+            return g.linear("a", g.linear("a", x, {.out = {16}}), {.out = {16}});
+        },
+        "two parameters have the name a");
     LayerOperator without = scale_columns(16);
     without.backward_weight = {};
     expect_refusal([=](LayerGraph& g, LayerValue x) { return g.apply(without, {x}); },

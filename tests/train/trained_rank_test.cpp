@@ -3,7 +3,7 @@
 
 #include "src/step/random_batch.hpp"
 #include "tests/model/model_cases.hpp"
-#include "tests/model/written_layers.hpp"
+#include "benchmarks/written_layers.hpp"
 #include "tests/support/schedule_cases.hpp"
 #include "tests/train/samples_of_lengths.hpp"
 #include "vocabpipe/checkpoint.hpp"

@@ -8,6 +8,7 @@
 #include "src/model/parameters.hpp"
 #include "vocabpipe/error.hpp"
 
+#include <algorithm>
 #include <memory>
 #include <numeric>
 #include <utility>
@@ -103,7 +104,11 @@ int LayerGraph::layer() const {
     return record_.layer;
 }
 
-std::string LayerGraph::full_name(const std::string& name) const {
+std::string LayerGraph::full_name(const std::string& name) {
+    if (std::ranges::find(record_.names, name) != record_.names.end()) {
+        refuse(record_, "two parameters have the name " + name);
+    }
+    record_.names.push_back(name);
     return tensor_names(record_.model).layers + text(record_.layer) + "." + name;
 }
 

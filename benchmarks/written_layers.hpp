@@ -10,7 +10,7 @@
 #include <cmath>
 #include <string>
 
-namespace vocabpipe::testing {
+namespace vocabpipe {
 
 /// A decoder layer of any family without experts, whose norms of q and k are by head.
 inline LayerValue written_layer(LayerGraph& g, LayerValue x) {
@@ -81,4 +81,4 @@ inline ModelConfig with_written_layers(ModelConfig config) {
     return config;
 }
 
-}  // namespace vocabpipe::testing
+}  // namespace vocabpipe

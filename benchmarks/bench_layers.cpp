@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: Apache-2.0
+// What does a layer cost that is written as its forward alone (ModelConfig::layer_forward), against
+// the same layer of the library?
+//
+//   bench_layers [--families gpt2,llama] [--hidden-size 512] [--num-layers 2] [--seq-length 512]
+//                [--dtype fp32,bf16] [--threads 1] [--rounds 15]
+//
+// One process runs the passes of a stage of both in turn. The table has the medians of the rounds
+// in milliseconds, and the median of the rounds' ratios. #wrong counts passes whose bits differ.
+#include <CLI/CLI.hpp>
+#include <chrono>
+#include <cstdio>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "benchmarks/median.hpp"
+#include "benchmarks/random_tensor.hpp"
+#include "benchmarks/written_layers.hpp"
+#include "vocabpipe/context.hpp"
+#include "vocabpipe/device.hpp"
+#include "vocabpipe/error.hpp"
+#include "vocabpipe/model_rank.hpp"
+
+namespace {
+
+using namespace vocabpipe;
+
+struct Options {
+    std::vector<std::string> families{"gpt2", "llama"};
+    std::vector<std::string> dtypes{"fp32", "bf16"};
+    int64_t hidden = 512, seq_length = 512;
+    int layers = 2, threads = 1, rounds = 15;
+};
+
+/// A stage with all layers of a model, and memory for its passes over one microbatch.
+class TimedStage {
+public:
+    TimedStage(const ModelConfig& config, int threads)
+        : device_(make_host_device()),
+          context_({.threads = threads, .poll = {}}),
+          model_(config, {.layers_per_stage = {config.num_layers}, .threads_per_rank = threads},
+                 alone(config), 0, *device_),
+          stage_(*model_.modules().stages.front()),
+          bytes_(stage_.bytes()),
+          tokens_(static_cast<size_t>(config.seq_length)),
+          microbatch_{.sequences = 1, .seq_length = config.seq_length, .tokens = tokens_},
+          x_(config.seq_length, config.hidden_size, config.dtype),
+          dy_(config.seq_length, config.hidden_size, config.dtype),
+          y_(config.seq_length, config.hidden_size, config.dtype),
+          dx_(config.seq_length, config.hidden_size, config.dtype) {
+        model_.initialise(context_, 1);
+    }
+
+    void forward() {
+        stage_.forward(context_, microbatch_, x_, y_, {.saved = saved_.span(), .recomputed = {}},
+                       forward_.span());
+    }
+    void backward() {
+        stage_.backward(context_, microbatch_, dy_, x_, left(), dx_, backward_.span(), false);
+    }
+    void backward_input() {
+        stage_.backward_input(context_, microbatch_, dy_, x_, left(), dx_, for_weight_.span(),
+                              input_gradient_.span());
+    }
+    void backward_weight() {
+        stage_.backward_weight(context_, microbatch_, x_, left(), for_weight_.span(),
+                               weight_gradient_.span(), false);
+    }
+
+    /// Whether all that the passes made has the same bits.
+    [[nodiscard]] bool equals(TimedStage& other) {
+        const auto equal = [](ConstTensor a, ConstTensor b) {
+            return std::memcmp(a.data, b.data, static_cast<size_t>(a.bytes())) == 0;
+        };
+        bool all = equal(y_, other.y_) && equal(dx_, other.dx_);
+        for (size_t i = 0; i < stage_.parameters().size(); ++i) {
+            all = all &&
+                  equal(stage_.parameters()[i].gradient, other.stage_.parameters()[i].gradient);
+        }
+        return all;
+    }
+
+private:
+    static Schedule alone(const ModelConfig& config) {
+        Schedule schedule{.ranks = 1, .stages = 1, .microbatches = 1, .rank_of_stage = {0}};
+        schedule.input = schedule.output = ShardMap::whole(config.vocab_size, 1, 0);
+        return schedule;
+    }
+    static RandomTensor memory(int64_t bytes) { return {1, bytes / 4 + 1, DType::fp32}; }
+    [[nodiscard]] Activations left() { return {.saved = saved_.span(), .recomputed = {}}; }
+
+    std::unique_ptr<Device> device_;
+    Context context_;
+    ModelRank model_;
+    StageModule& stage_;
+    StageBytes bytes_;
+    std::vector<int32_t> tokens_;
+    Microbatch microbatch_;
+    RandomTensor x_, dy_, y_, dx_;
+    RandomTensor saved_ = memory(bytes_.saved), for_weight_ = memory(bytes_.for_weight);
+    RandomTensor forward_ = memory(bytes_.forward_workspace);
+    RandomTensor backward_ = memory(bytes_.backward_workspace);
+    RandomTensor input_gradient_ = memory(bytes_.input_gradient_workspace);
+    RandomTensor weight_gradient_ = memory(bytes_.weight_gradient_workspace);
+};
+
+double milliseconds(const std::function<void()>& run) {
+    const auto begin = std::chrono::steady_clock::now();
+    run();
+    return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin)
+        .count();
+}
+
+/// Prints the rows of one family and returns the number of wrong ones.
+int compare(const Options& options, const std::string& family, const std::string& dtype) {
+    ModelConfig config{.num_layers = options.layers,
+                       .hidden_size = options.hidden,
+                       .ffn_hidden_size = 4 * options.hidden,
+                       .num_attention_heads = options.hidden / 64,
+                       .seq_length = options.seq_length,
+                       .max_position_embeddings = options.seq_length,
+                       .vocab_size = 128,
+                       .dtype = dtype == "bf16" ? DType::bf16 : DType::fp32};
+    set_family(config, family);
+    TimedStage library(config, options.threads);
+    TimedStage written(with_written_layers(config), options.threads);
+    const std::vector<std::pair<const char*, void (TimedStage::*)()>> passes{
+        {"F", &TimedStage::forward},
+        {"B", &TimedStage::backward},
+        {"I", &TimedStage::backward_input},
+        {"W", &TimedStage::backward_weight}};
+    int wrong = 0;
+    for (const auto& [name, pass] : passes) {
+        std::vector<double> of_library, of_written, ratios;
+        for (int round = -2; round < options.rounds; ++round) {
+            const double a = milliseconds([&] { (library.*pass)(); });
+            const double b = milliseconds([&] { (written.*pass)(); });
+            if (round < 0) continue;
+            of_library.push_back(a);
+            of_written.push_back(b);
+            ratios.push_back(b / a);
+        }
+        const int differs = library.equals(written) ? 0 : 1;
+        wrong += differs;
+        std::printf("%-12s %-5s %-5s %12.3f %12.3f %8.3f %7d\n", family.c_str(), dtype.c_str(),
+                    name, bench::median(of_library), bench::median(of_written),
+                    bench::median(ratios), differs);
+        std::fflush(stdout);
+    }
+    return wrong;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+    Options options;
+    CLI::App app("Layers that are written as their forward, against the library's");
+    app.add_option("--families", options.families)->delimiter(',');
+    app.add_option("--dtype", options.dtypes)
+        ->delimiter(',')
+        ->check(CLI::IsMember({"fp32", "bf16"}));
+    app.add_option("--hidden-size", options.hidden)->check(CLI::Range(64, 1 << 16));
+    app.add_option("--num-layers", options.layers)->check(CLI::Range(1, 100));
+    app.add_option("--seq-length", options.seq_length)->check(CLI::Range(1, 1 << 20));
+    app.add_option("--threads", options.threads)->check(CLI::Range(1, 1024));
+    app.add_option("--rounds", options.rounds)->check(CLI::Range(1, 10000));
+    CLI11_PARSE(app, argc, argv);
+    std::printf("# h = %lld, %d layers, %lld tokens, %d threads, %d rounds\n",
+                static_cast<long long>(options.hidden), options.layers,
+                static_cast<long long>(options.seq_length), options.threads, options.rounds);
+    std::printf("# %-10s %-5s %-5s %12s %12s %8s %7s\n", "family", "dtype", "pass", "library_ms",
+                "written_ms", "ratio", "#wrong");
+    int wrong = 0;
+    try {
+        for (const std::string& family : options.families) {
+            for (const std::string& dtype : options.dtypes)
+                wrong += compare(options, family, dtype);
+        }
+    } catch (const Error& error) {
+        std::fprintf(stderr, "bench_layers: error: %s\n", error.what());
+        return static_cast<int>(error.exit_code());
+    }
+    std::printf("# wrong: %d\n", wrong);
+    return wrong == 0 ? 0 : 1;
+}
