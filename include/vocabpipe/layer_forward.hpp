@@ -3,6 +3,8 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
+#include <utility>
 
 namespace vocabpipe {
 
@@ -17,18 +19,19 @@ public:
 
 private:
     friend class LayerGraph;
-    friend LayerValue operator+(LayerValue a, LayerValue b);
-    LayerValue(LayerGraph& graph, int id, int64_t columns)
-        : graph_(&graph), id_(id), columns_(columns) {}
+    friend LayerValue operator+(const LayerValue& a, const LayerValue& b);
+    LayerValue(std::shared_ptr<LayerGraph*> graph, int id, int64_t columns)
+        : graph_(std::move(graph)), id_(id), columns_(columns) {}
 
-    LayerGraph* graph_;
+    std::shared_ptr<LayerGraph*> graph_;  ///< of the layer; null where the layer is complete
     int id_;
     int64_t columns_;
 };
 
 /// What a layer of your own computes from its input, x (N, h), by functions of `graph`; returns
-/// the layer's output (N, h). It is called whenever the library counts or builds the layer, long
-/// before a step, and must then do the same every time. layer_graph.hpp has the functions.
+/// the layer's output (N, h). The library calls it whenever it counts, builds or saves the layer,
+/// from several threads at once, and never in a pass: it must do the same every time, and change
+/// nothing. layer_graph.hpp has the functions.
 using LayerForward = std::function<LayerValue(LayerGraph& graph, LayerValue x)>;
 
 }  // namespace vocabpipe

@@ -17,6 +17,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -50,7 +51,8 @@ struct OperatorWeight {
     bool weight_decay = true;  ///< whether the optimizer decays it
 };
 
-/// The tensors that a LayerOperator meets: in the memory of the rank's device.
+/// The tensors that a LayerOperator meets: in the memory of the rank's device, dense, of the run's
+/// type.
 struct OperatorTensors {
     std::span<const ConstTensor> x;        ///< inputs, (N, columns); in backwards if they are read
     ConstTensor y = {};                    ///< (N, columns), in backwards if it is read
@@ -65,7 +67,7 @@ struct LayerOperator {
     std::vector<OperatorWeight> weights = {};  ///< none: nothing is trained
     /// y = forward(x, weights).
     std::function<void(Context&, const Microbatch&, const OperatorTensors&, Tensor y)> forward;
-    /// Sets dx[i], the gradient of input i, from dy. No dx shares memory with dy.
+    /// Sets dx[i], the gradient of input i, from dy. No dx shares memory with dy or another dx.
     std::function<void(Context&, const Microbatch&, const OperatorTensors&, ConstTensor dy,
                        std::span<const Tensor> dx)>
         backward_input;
@@ -86,7 +88,11 @@ struct LayerOperator {
 class LayerGraph {
 public:
     /// For the library.
-    explicit LayerGraph(GraphRecord& record) : record_(record) {}
+    explicit LayerGraph(GraphRecord& record)
+        : record_(record), self_(std::make_shared<LayerGraph*>(this)) {}
+    ~LayerGraph() { *self_ = nullptr; }
+    LayerGraph(const LayerGraph&) = delete;
+    LayerGraph& operator=(const LayerGraph&) = delete;
 
     [[nodiscard]] const ModelConfig& model() const;  ///< the layer's model
     [[nodiscard]] int layer() const;                 ///< its number in the model, from 0
@@ -120,25 +126,24 @@ public:
     /// The result of an operator of your own.
     [[nodiscard]] LayerValue apply(const LayerOperator& made, const std::vector<LayerValue>& x);
 
-    /// Returns x, which selective recomputation keeps. Unless told, it recomputes what is cheap to
-    /// recompute: results of norms, activations, gated(), rotary positions of those, and operators
-    /// that say so.
+    /// Returns x, which selective recomputation keeps, if a backward reads it at all. Unless told,
+    /// it makes again what is cheap to make: results of norms, activations, gated(), scale(),
+    /// rotary positions of those, and operators that say so.
     LayerValue keep(LayerValue x);
-    /// Returns x, which selective recomputation makes again.
+    /// Returns x, which selective recomputation makes again, if what it is made from is there then:
+    /// kept for a backward, or made again at low cost. Refuses products and attention.
     LayerValue recompute(LayerValue x);
 
     struct Access;  ///< for the library
 
 private:
-    /// Of a parameter that has no name yet.
-    [[nodiscard]] std::string full_name(const std::string& name);
+    [[nodiscard]] std::string full_name(const std::string& name) const;
 
     GraphRecord& record_;
+    std::shared_ptr<LayerGraph*> self_;  ///< of all its values
 };
 
-/// LayerGraph::add() of both.
-[[nodiscard]] inline LayerValue operator+(LayerValue a, LayerValue b) {
-    return a.graph_->add(a, b);
-}
+/// LayerGraph::add() of both. Throws UsageError for values of a layer that is complete.
+[[nodiscard]] LayerValue operator+(const LayerValue& a, const LayerValue& b);
 
 }  // namespace vocabpipe

@@ -72,9 +72,9 @@ struct ModelConfig {
     /// Rotary positions of layers with the window; none: `rope`, as in all other layers.
     std::optional<Rope> windowed_rope;
 
-    /// Layers of your own (layer_graph.hpp); empty: those that the options above describe. Embedding,
-    /// final norm and output layer stay the model's. Checkpoints compare the tensors of such layers,
-    /// not what they compute.
+    /// Layers of your own (layer_graph.hpp); empty: those that the options above describe.
+    /// Embedding, final norm and output layer stay the model's. Saved steps have the tensors of
+    /// such layers, and only programs that set the same layers load them.
     LayerForward layer_forward;
 
     MoeConfig moe;    ///< experts in place of the MLP; none by default

@@ -34,8 +34,7 @@ std::vector<std::string> modules_of(ModelConfig config, bool linear) {
     config.lora = {};
     std::vector<std::string> modules;
     for (const LogicalParameter& p : logical_parameters(config)) {
-        const bool cut = p.cut == TensorCut::rows || p.cut == TensorCut::columns;
-        if (!p.weight_decay || cut != linear) continue;
+        if (!p.weight_decay || p.linear != linear) continue;
         for (std::string& module : modules_of(p)) modules.push_back(std::move(module));
     }
     return modules;

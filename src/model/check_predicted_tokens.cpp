@@ -19,7 +19,6 @@ void check_predicted_tokens(const ModelConfig& config, const ModelPartition& par
     refuse(has_embedded_tokens(config),
            "learned positions or scaled embeddings (" + config.family + ")",
            "use a family with rotary positions, such as llama");
-    refuse(static_cast<bool>(config.layer_forward), "layers of your own", "use the model's");
     refuse(config.lora.rank > 0, "adapters", "train all weights");
     refuse(!partition.frozen.empty(), "frozen parameters", "train all weights");
     refuse(partition.context > 1, "--context-parallel-size " + std::to_string(partition.context),

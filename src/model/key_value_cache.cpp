@@ -27,7 +27,6 @@ KeyValueCache::KeyValueCache(Device& device, const ModelConfig& config,
       memory_(device.allocate(static_cast<uint64_t>(bytes(config, std::ssize(layers), tensor)),
                               owner + ": keys and values")),
       by_layer_(static_cast<size_t>(config.num_layers + config.mtp_num_layers)) {
-    check_layers(config);
     const int64_t of_layer = bytes(config, 1, tensor);
     std::byte* next = memory_.data();
     for (const int layer : layers) {
@@ -38,6 +37,7 @@ KeyValueCache::KeyValueCache(Device& device, const ModelConfig& config,
 }
 
 int64_t KeyValueCache::bytes(const ModelConfig& config, int64_t layers, int tensor) {
+    check_layers(config);
     constexpr int64_t kAlignment = 256;  // kernels read vectors
     const int64_t of_layer = config.seq_length * columns(config, tensor) * size_of(config.dtype);
     return layers * ((of_layer + kAlignment - 1) / kAlignment * kAlignment);

@@ -20,11 +20,10 @@ public:
     KeyValueCache() = default;
     /// Room for config.seq_length tokens. `layers`: numbers in the model, in any order; the layer
     /// of a depth of multi-token prediction, k from 0, is number num_layers + k. `tensor`: t, ranks
-    /// that share the heads. The device must outlive it. Throws UsageError for a model with layers
-    /// of the user's own.
+    /// that share the heads. The device must outlive it.
     KeyValueCache(Device& device, const ModelConfig& config, const std::vector<int>& layers,
                   int tensor, const std::string& owner);
-    /// Bytes of the cache of this many layers.
+    /// Bytes of the cache of this many layers. Throws UsageError for layers of the user's own.
     [[nodiscard]] static int64_t bytes(const ModelConfig& config, int64_t layers, int tensor);
 
     /// Tokens of the sequence in the cache.

@@ -44,6 +44,8 @@ struct LogicalParameter {
     bool correction_bias = false;
     /// A factor of a low-rank adapter (LoraConfig). A model with adapters trains them alone.
     bool adapter = false;
+    /// The weight of a linear layer, which may have an adapter.
+    bool linear = false;
     /// One operator makes the gradients of this parameter and of the one before it: both are
     /// frozen, or neither.
     bool gradient_with_previous = false;

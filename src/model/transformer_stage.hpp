@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "src/model/blocks/model_layer.hpp"
 #include "src/model/blocks/embedded_tokens.hpp"
+#include "src/model/blocks/model_layer.hpp"
 #include "src/model/blocks/norm.hpp"
 #include "src/model/blocks/stage_memory.hpp"
 #include "src/model/key_value_cache.hpp"

@@ -6,16 +6,22 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
+#include <functional>
 #include <memory>
 #include <new>
+#include <optional>
 #include <random>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "benchmarks/written_layers.hpp"
+#include "src/model/adapters.hpp"
 #include "src/model/blocks/model_layers.hpp"
+#include "src/model/key_value_cache.hpp"
+#include "src/model/parameters.hpp"
 #include "tests/model/model_cases.hpp"
 #include "vocabpipe/check_gradients.hpp"
 #include "vocabpipe/error.hpp"
@@ -488,12 +494,98 @@ TEST(NoLayer, IsRefused) {
         [](LayerGraph& g, LayerValue x) {
             return g.linear("a", g.linear("a", x, {.out = {16}}), {.out = {16}});
         },
-        "two parameters have the name a");
+        "two parameters have the name model.layers.0.a.weight");
+    expect_refusal(
+        [](LayerGraph& g, LayerValue x) {
+            LayerOperator scaled = scale_columns(16);
+            scaled.weights.front().name = "a.weight";
+            return g.linear("a", g.apply(scaled, {x}), {.out = {16}});
+        },
+        "two parameters have the name model.layers.0.a.weight");
+    expect_refusal(
+        [](LayerGraph& g, LayerValue x) {
+            return g.linear("a", x, {.out = {20, -4}});
+        },
+        "linear a: LinearValue::out has -4; every result needs at least 1 column");
+    expect_refusal(
+        [](LayerGraph& g, LayerValue x) {
+            const kernels::AttentionShape shape{
+                .heads = 2, .head_size = 8, .kv_heads = 2, .queries = 1};
+            return g.attention(g.linear("a", x, {.out = {48}}), shape);
+        },
+        "attention: AttentionShape::window is 0 and queries is 1; a window is at least 0, and all "
+        "tokens are queries (0)");
+    expect_refusal(
+        [](LayerGraph& g, LayerValue x) {
+            LayerOperator scaled = scale_columns(16);
+            scaled.weights.front().cols = 0;
+            return g.apply(scaled, {x});
+        },
+        "scale_columns: a weight needs a name, rows and cols; \"scale\" has 1 rows and 0 columns");
     LayerOperator without = scale_columns(16);
     without.backward_weight = {};
     expect_refusal([=](LayerGraph& g, LayerValue x) { return g.apply(without, {x}); },
                    "scale_columns: LayerOperator::backward_weight must be set for an operator with "
                    "weights");
+}
+
+TEST(NoLayer, HasValuesOfAnotherLayer) {
+    const auto message =
+        [](const std::function<LayerValue(LayerGraph&, LayerValue, LayerValue)>& use) {
+            std::optional<LayerValue> kept;
+            ModelConfig config = small_family("llama", 2, 5, 19, false);
+            config.layer_forward = [&](LayerGraph& g, LayerValue x) {
+                if (!kept) kept = x;
+                return g.layer() == 0 ? g.scale(x, 2) : use(g, x, *kept);
+            };
+            try {
+                static_cast<void>(ModelLayers(config));
+            } catch (const UsageError& error) {
+                return std::string(error.what());
+            }
+            return std::string();
+        };
+    const std::string expected = "ModelConfig::layer_forward: layer 1: a value of another layer";
+    EXPECT_EQ(message([](LayerGraph& g, LayerValue, LayerValue kept) { return g.scale(kept, 2); }),
+              expected);
+    EXPECT_EQ(message([](LayerGraph&, LayerValue x, LayerValue kept) { return x + kept; }),
+              expected);
+    EXPECT_EQ(message([](LayerGraph&, LayerValue x, LayerValue kept) { return kept + x; }),
+              "ModelConfig::layer_forward: a sum with a value of another layer");
+}
+
+TEST(NoLayer, OfADepthOfMultiTokenPredictionIsBuilt) {
+    ModelConfig config = small_family("llama", 2, 5, 19, false);
+    config.mtp_num_layers = 1;
+    config.layer_forward = [](LayerGraph& g, LayerValue x) {
+        EXPECT_LT(g.layer(), 2);
+        return g.scale(x, 2);
+    };
+    EXPECT_THROW(static_cast<void>(logical_parameters(config)), UsageError);
+}
+
+TEST(NoLayer, OfTheUsersGenerates) {
+    ModelConfig config = small_family("llama", 2, 5, 19, false);
+    EXPECT_GT(KeyValueCache::bytes(config, 2, 1), 0);
+    config.layer_forward = [](LayerGraph&, LayerValue x) { return x; };
+    EXPECT_THROW(static_cast<void>(KeyValueCache::bytes(config, 2, 1)), UsageError);
+}
+
+// --- adapters
+
+TEST(OwnLayers, HaveAdaptersWhereNamed) {
+    ModelConfig config = small_family("llama", 2, 5, 19, false);
+    config.layer_forward = [](LayerGraph& g, LayerValue x) {
+        return x + g.linear("down", g.linear("up", x, {.out = {24}}), {.out = {16}});
+    };
+    config.lora = {.rank = 2, .target_modules = {"up"}};
+    EXPECT_NO_THROW(check_adapters(config));
+    EXPECT_EQ(adapted_modules(config),
+              (std::vector<std::string>{"model.layers.0.up", "model.layers.1.up"}));
+    config.lora.target_modules = {};
+    EXPECT_EQ(adapted_modules(config).size(), 4);
+    config.lora.target_modules = {"q_proj"};
+    EXPECT_THROW(check_adapters(config), UsageError);
 }
 
 }  // namespace

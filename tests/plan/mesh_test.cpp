@@ -92,6 +92,14 @@ TEST(PlanMesh, LeavesOutWhatTheModelOrTheBatchRulesOut) {
     options.seq_length = 1023;
     EXPECT_THAT(reasons(options),
                 ElementsAre("t=2 does not divide the 1023 tokens of a microbatch"));
+    options = one_schedule();
+    options.model.config.layer_forward = [](LayerGraph&, LayerValue x) { return x; };
+    options.tensor = {2};
+    EXPECT_THAT(reasons(options), ElementsAre("layers of your own are not cut: t must be 1"));
+    options.tensor = {1};
+    options.context = {2};
+    EXPECT_THAT(reasons(options),
+                ElementsAre("layers of your own need whole sequences: C must be 1"));
 }
 
 TEST(PlanMesh, ReportsCountWhatWasLeftOut) {

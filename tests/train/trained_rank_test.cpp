@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "vocabpipe/trained_rank.hpp"
 
+#include "benchmarks/written_layers.hpp"
 #include "src/step/random_batch.hpp"
 #include "tests/model/model_cases.hpp"
-#include "benchmarks/written_layers.hpp"
 #include "tests/support/schedule_cases.hpp"
 #include "tests/train/samples_of_lengths.hpp"
 #include "vocabpipe/checkpoint.hpp"
@@ -310,6 +310,59 @@ TEST(TrainedRank, LayersThatAreWrittenAsTheirForwardTrainLikeTheModels) {
     }
 }
 
+/// With names and shapes that no family has.
+LayerValue own_layer(LayerGraph& g, LayerValue x) {
+    const kernels::AttentionShape heads{.heads = 2, .head_size = 8, .kv_heads = 1};
+    const LayerValue n = g.rms_norm("norm", x);
+    const LayerValue qkv = g.rotary(g.linear("qkv", n, {.out = {16, 8, 8}}), heads);
+    return x + g.linear("o", g.attention(qkv, heads), {.out = {16}}) +
+           g.linear("down", g.gated(kernels::Activation::silu, g.linear("up", n, {.out = {48}})),
+                    {.out = {16}});
+}
+
+TEST(TrainedRank, OwnLayersAreSavedAndResumed) {
+    ModelConfig config = small_model(3, 8, 53, true);
+    config.learned_positions = false;  // unlike all of its family
+    config.layer_forward = own_layer;
+    for (const int64_t rank : {0, 2}) {  // of adapters
+        config.lora = {.rank = rank};
+        const std::vector<double> alone =
+            losses_of_written_or_own(config, {.ranks = 1}, {.name = "1f1b"});
+        const std::vector<double> cut =
+            losses_of_written_or_own(config, {.ranks = 3}, {.name = "zb-h1"});
+        ASSERT_EQ(alone.size(), 10);
+        ASSERT_EQ(cut.size(), 10);
+        for (size_t i = 0; i < 10; ++i) EXPECT_NEAR(cut[i], alone[i], 1e-5) << i;
+        EXPECT_LT(alone[8], alone[0]);
+    }
+}
+
+TEST(TrainedRank, OtherProgramsDoNotLoadOwnLayers) {
+    ModelConfig config = small_model(3, 8, 53, true);
+    const StepWork work{.microbatches = 4, .micro_batch_size = 2};
+    const std::string folder = ::testing::TempDir() + "/trained_rank_own_layers";
+    std::filesystem::remove_all(folder);
+    config.layer_forward = own_layer;
+    config.learned_positions = false;
+    on_ranks(plan_step(config, {}, {}, work), {}, [&](TrainedRank& rank) {
+        const RandomBatch batch(config, 2, 4, 1);
+        rank.train_step(batch.microbatches(), batch.counted_tokens(), 1e-2);
+        save_step(rank, folder);
+    });
+    config.layer_forward = nullptr;
+    on_ranks(plan_step(config, {}, {}, work), {}, [&](TrainedRank& rank) {
+        EXPECT_THAT([&] { load_step(rank, folder); },
+                    ThrowsMessage<Error>(HasSubstr(
+                        "config.json: own_layers: the model has layers of a program's own; only "
+                        "that program can load it")));
+    });
+    config.layer_forward = [](LayerGraph& g, LayerValue x) {
+        return x + g.linear("o", x, {.out = {16}});
+    };
+    on_ranks(plan_step(config, {}, {}, work), {},
+             [&](TrainedRank& rank) { EXPECT_THROW(load_step(rank, folder), Error); });
+}
+
 TEST(TrainedRank, LayersOfTheUserAreNotCut) {
     const ModelConfig config = with_written_layers(small_family("llama", 2, 8, 53, true));
     const auto refused = [&](const ModelConfig& model, const StepCluster& cluster) {
@@ -326,7 +379,8 @@ TEST(TrainedRank, LayersOfTheUserAreNotCut) {
     ModelConfig deep = config;
     deep.mtp_num_layers = 1;
     EXPECT_THAT(refused(deep, {}),
-                ThrowsMessage<UsageError>(HasSubstr("not supported with layers of your own")));
+                ThrowsMessage<UsageError>(HasSubstr(
+                    "layers of your own (ModelConfig::layer_forward) have no depths; use 0")));
     ModelConfig experts = with_written_layers(small_family("mixtral", 2, 8, 53, true));
     EXPECT_THAT(refused(experts, {}),
                 ThrowsMessage<UsageError>(HasSubstr("--num-experts 5: layers of your own")));

@@ -82,6 +82,7 @@ Linear::Linear(const LinearOptions& options, ParameterSource& parameters)
                                .cols = in_,
                                .init_std = options.init_std,
                                .weight_decay = true,
+                               .linear = true,
                                .transposed_in_files = options.files.transposed,
                                .parts = file_parts(options, ".weight"),
                                .cut = options.cut,

@@ -45,6 +45,9 @@ void refuse_others(const ConfigValues& file) {
     }
 }
 
+/// Of models with ModelConfig::layer_forward.
+constexpr const char* kOwnLayersKey = "own_layers";
+
 const char* activation_name(kernels::Activation activation) {
     switch (activation) {
         case kernels::Activation::silu:
@@ -61,6 +64,10 @@ const char* activation_name(kernels::Activation activation) {
 
 ModelConfig parse_model_config(std::string_view text, const std::string& path) {
     const StrictJson json = StrictJson::parse(text, path);
+    if (json.has(kOwnLayersKey)) {
+        json.at(kOwnLayersKey)
+            .fail("the model has layers of a program's own; only that program can load it");
+    }
     const ModelFamily& family = family_of(json);
     const ConfigValues file(json, family);
     const ConfigKeys& keys = family.keys;
@@ -112,6 +119,7 @@ std::string print_model_config(const ModelConfig& c) {
     json["tie_word_embeddings"] = c.tied;
     print_text_ends(c, json);
     if (c.lora.rank > 0) json[kLoraKey] = print_lora(c.lora);
+    if (c.layer_forward) json[kOwnLayersKey] = true;
     json["torch_dtype"] = c.dtype == DType::bf16 ? "bfloat16" : "float32";
     return json.dump(2) + "\n";
 }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "vocabpipe/model_config.hpp"
+
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -13,6 +15,8 @@ struct CheckpointSource {
     std::string folder;        ///< has config.json and weights
     bool training = false;     ///< a step of a run: has optimizer state and position, too
     std::string adapter = {};  ///< PEFT's folder of adapters for the model; empty: none
+    /// The run's model where its layers are the user's own, which config.json does not describe.
+    const ModelConfig* own_layers = nullptr;
 };
 
 /// `path` is a folder of steps (the newest complete one is taken), one step, or a Hugging Face

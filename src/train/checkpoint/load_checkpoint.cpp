@@ -43,7 +43,9 @@ std::string file_name(const SafetensorsFile& file) {
 
 Checkpoint::Checkpoint(const CheckpointSource& source)
     : folder_(source.folder),
-      config_(parse_model_config(text_of(config_path()), config_path())),
+      config_(source.own_layers != nullptr
+                  ? *source.own_layers
+                  : parse_model_config(text_of(config_path()), config_path())),
       weights_(folder_) {
     std::error_code ignored;
     if (source.training || std::filesystem::exists(training_path(), ignored)) {

@@ -48,8 +48,11 @@ bool load_step(TrainedRank& rank, const std::string& folder) {
     if (found.empty()) return false;
     std::optional<Checkpoint> checkpoint;
     communicator.agree([&] {
-        checkpoint.emplace(CheckpointSource{.folder = found, .training = true});
         const ModelConfig& config = model.config();
+        checkpoint.emplace(
+            CheckpointSource{.folder = found,
+                             .training = true,
+                             .own_layers = config.layer_forward ? &config : nullptr});
         check_same_model(checkpoint->config(), checkpoint->config_path(), config);
         if (checkpoint->state()->seq_length == config.seq_length) return;
         throw InputFileError(found + ": its sequences have " +

@@ -71,7 +71,8 @@ public:
     [[nodiscard]] bool is_sum() const override { return true; }
     [[nodiscard]] BlockWork work(int64_t /*seq_length*/) const override {
         // Gradients of a value that is read twice are added up.
-        const MovedElements moved{.forward = 3 * columns_, .backward = 3 * columns_};
+        const MovedElements moved{
+            .forward = 3 * columns_, .backward = 3 * columns_, .recompute = 3 * columns_};
         return {.moved = moved, .moved_of_residual = of_residual_ ? moved : MovedElements()};
     }
 

@@ -8,6 +8,8 @@
 
 #include <algorithm>
 #include <array>
+#include <set>
+#include <string>
 #include <utility>
 
 namespace vocabpipe {
@@ -22,6 +24,29 @@ Tensor scratch_view(const StagePass& pass, ConstTensor x, int64_t first_column, 
     return {begin, x.rows, columns, x.dtype};
 }
 
+/// Refuses parameters that files could not tell apart.
+class NamedOnce final : public ParameterSource {
+public:
+    NamedOnce(ParameterSource& source, int layer) : source_(source), layer_(layer) {}
+
+    Parameter* next(LogicalParameter parameter) override {
+        std::set<std::string> names;
+        for (const FilePart& part : parameter.parts) names.insert(part.name);
+        if (names.empty()) names.insert(parameter.name);
+        for (const std::string& name : names) {
+            if (names_.insert(name).second) continue;
+            throw UsageError("ModelConfig::layer_forward: layer " + std::to_string(layer_) +
+                             ": two parameters have the name " + name);
+        }
+        return source_.next(std::move(parameter));
+    }
+
+private:
+    ParameterSource& source_;
+    int layer_;
+    std::set<std::string> names_;
+};
+
 /// Runs the forward that the user wrote.
 std::vector<GraphNode> record(const ModelConfig& config, int layer, ParameterSource& parameters) {
     if (config.moe.experts > 0) {
@@ -29,7 +54,12 @@ std::vector<GraphNode> record(const ModelConfig& config, int layer, ParameterSou
                          ": layers of your own (ModelConfig::layer_forward) have no experts of the "
                          "library's; use 0");
     }
-    GraphRecord record{.model = config, .layer = layer, .parameters = parameters, .nodes = {}};
+    if (config.mtp_num_layers > 0) {
+        throw UsageError("--mtp-num-layers " + std::to_string(config.mtp_num_layers) +
+                         ": layers of your own (ModelConfig::layer_forward) have no depths; use 0");
+    }
+    NamedOnce named(parameters, layer);
+    GraphRecord record{.model = config, .layer = layer, .parameters = named, .nodes = {}};
     LayerGraph graph(record);
     record_layer(graph, config.layer_forward);
     return std::move(record.nodes);
@@ -116,7 +146,7 @@ GraphLayer::Saved GraphLayer::saved_views(SavedViews& views) const {
     }
     for (size_t node = 0; node < nodes_.size(); ++node) {
         const int64_t count = nodes_[node].operation ? nodes_[node].operation->statistics() : 0;
-        TokenViews& memory = plan_.cheap[node] ? views.cheap : views.costly;
+        TokenViews& memory = plan_.recomputed[node] ? views.cheap : views.costly;
         saved.statistics.push_back(count > 0 ? memory.statistics(count) : Statistics());
     }
     return saved;
@@ -154,21 +184,21 @@ void GraphLayer::forward(const StagePass& pass, ConstTensor x, const Saved& save
     pass.input.all();
     const Values values(*this, pass, x, saved, out, false);
     const auto wanted = [&](const ForwardStep& step) { return out || step.for_backward; };
+    // R runs the product and its GELU apart, or the product alone, and must give the bits of F.
+    const auto together = [&](const ForwardStep& gelu) {
+        if (pass.recompute == Recompute::selective) return !gelu.recomputed;
+        return pass.recompute == Recompute::none || gelu.for_backward;
+    };
     for (size_t i = 0; i < plan_.forward.size(); ++i) {
         const ForwardStep& step = plan_.forward[i];
         if (!wanted(step)) continue;
-        // GELU fused into the product may round differently from the GELU that R runs.
-        const ForwardStep* const other =
-            step.gelu < 0 ? nullptr : &plan_.forward[index_of(step.gelu)];
-        const bool first = step.gelu > static_cast<int>(i);
-        const bool again = (first ? other : &step)->recomputed;
-        if (other == nullptr || !wanted(*other) ||
-            (again && pass.recompute == Recompute::selective)) {
+        const bool is_product = step.gelu > static_cast<int>(i);
+        if (step.gelu < 0 || !together(is_product ? plan_.forward[index_of(step.gelu)] : step)) {
             run(pass, step, values);
-        } else if (first) {
-            operation(step.node).product()->forward_gelu(pass, values.inputs(step.node).all()[0],
-                                                         values.memory_of(step.value),
-                                                         values.memory_of(other->value));
+        } else if (is_product) {
+            operation(step.node).product()->forward_gelu(
+                pass, values.inputs(step.node).all()[0], values.memory_of(step.value),
+                values.memory_of(plan_.forward[index_of(step.gelu)].value));
         }
     }
     if (out && plan_.copied_to_output >= 0) {
@@ -263,7 +293,7 @@ BlockWork GraphLayer::work(int64_t seq_length) const {
     for (size_t node = 0; node < nodes_.size(); ++node) {
         if (!nodes_[node].operation) continue;
         BlockWork of = nodes_[node].operation->work(seq_length);
-        if (!plan_.cheap[node]) {
+        if (!plan_.recomputed[node]) {
             for (MovedElements* const moved : {&of.moved, &of.moved_of_residual}) {
                 moved->recompute = moved->recompute_heads = 0;
             }

@@ -66,7 +66,7 @@ public:
 
     void make() {
         list_steps();
-        make_along();
+        pair_with_gelu();
         share_memory();
         place_values();
         mark_steps();
@@ -126,7 +126,7 @@ private:
     }
 
     /// Pairs products with the GELU of their result.
-    void make_along() {
+    void pair_with_gelu() {
         for (size_t i = 0; i < plan_.forward.size(); ++i) {
             const int n = plan_.forward[i].node;
             if (!operation(n).is_gelu()) continue;
@@ -176,7 +176,7 @@ private:
     void place_values() {
         using Place = ValueSlot::Place;
         const std::vector<bool> read = read_by_backward();
-        // What a selective R can make again at low cost: values, and all values of a slot.
+        // What a selective R has or can make at low cost, by node; what it can make, by slot.
         std::vector<bool> there(nodes_.size()), cheap(plan_.values.size(), true);
         slot(0).place = Place::input;
         there[0] = true;
@@ -199,7 +199,8 @@ private:
         share_output();
     }
 
-    /// A product may add to y what is there already.
+    /// A product may add to y what is there already; a norm may not (Norm::forward). Each of these
+    /// values is read once, by the next sum, so that one of them at a time is in y.
     void share_output() {
         for (size_t i = plan_.forward.size(); i-- > 0;) {
             const ForwardStep& step = plan_.forward[i];
@@ -214,8 +215,8 @@ private:
     }
 
     void mark_steps() {
-        std::vector<bool> backward(nodes_.size()), again(nodes_.size());  // reads the node
-        plan_.cheap.assign(nodes_.size(), false);
+        std::vector<bool> backward(nodes_.size()), again(nodes_.size());  // who reads the node
+        plan_.recomputed.assign(nodes_.size(), false);
         for (size_t i = plan_.forward.size(); i-- > 0;) {
             ForwardStep& step = plan_.forward[i];
             const ValueSlot& of = slot(step.value);
@@ -224,7 +225,7 @@ private:
                                 backward[index_of(step.value)];
             step.recomputed =
                 of.place == ValueSlot::Place::cheap || (scratch && again[index_of(step.value)]);
-            plan_.cheap[index_of(step.node)] = step.recomputed;
+            plan_.recomputed[index_of(step.node)] = step.recomputed;
             for (const int input : inputs_of(step)) {
                 if (step.for_backward) backward[index_of(input)] = true;
                 if (step.recomputed) again[index_of(input)] = true;
@@ -278,10 +279,10 @@ public:
         current_[index_of(last)] = add_slot(Place::output, nodes_[index_of(last)].columns);
         shared_[index_of(current_[index_of(last)])] = true;  // nobody may write there
         for (int n = last; n > 0; --n) {
-            if (!done_[index_of(n)]) leave(n);
+            if (!done_[index_of(n)]) pass_on(n);
         }
-        if (current_[0] != own(0)) {
-            plan_.backward.push_back({.dy = current_[0], .to = {own(0)}});
+        if (current_[0] != own_slot(0)) {
+            plan_.backward.push_back({.dy = current_[0], .to = {own_slot(0)}});
         }
         place_scratch_gradients();
     }
@@ -297,7 +298,7 @@ private:
         return static_cast<int>(plan_.gradients.size()) - 1;
     }
     /// The slot of the node's gradient itself.
-    int own(int node) {
+    int own_slot(int node) {
         if (own_[index_of(node)] == kNone) {
             own_[index_of(node)] =
                 add_slot(node == 0 ? GradientSlot::Place::input : GradientSlot::Place::scratch,
@@ -307,12 +308,12 @@ private:
     }
     void add_up(int node, int term) {
         plan_.backward.push_back(
-            {.dy = current_[index_of(node)], .added = term, .to = {own(node)}});
-        current_[index_of(node)] = own(node);
+            {.dy = current_[index_of(node)], .added = term, .to = {own_slot(node)}});
+        current_[index_of(node)] = own_slot(node);
     }
 
     /// From the gradient of the node to those of its inputs; the former has all its terms.
-    void leave(int n) {
+    void pass_on(int n) {
         const Operation& of = operation(n);
         const int dy = current_[index_of(n)];
         if (of.trains()) {
@@ -346,11 +347,11 @@ private:
                 const bool in_place = of.gradient_in_place() && !of.trains() && input != 0 &&
                                       own_[index_of(input)] == kNone && !shared_[index_of(dy)];
                 if (in_place) own_[index_of(input)] = dy;
-                current = own(input);
+                current = own_slot(input);
                 step.to.push_back(current);
             } else if (of.adds_gradient()) {
                 step.added = current;
-                current = own(input);
+                current = own_slot(input);
                 step.to.push_back(current);
             } else {
                 terms.emplace_back(

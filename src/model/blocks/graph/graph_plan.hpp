@@ -44,8 +44,8 @@ struct ForwardStep {
     int node;              ///< whose operation runs
     int value;             ///< the node that gets the result
     int residual = kNone;  ///< the node that is added to the result
-    /// Of a product: the next step but some, GELU of the result, which the product may compute
-    /// along. Of that step: the product's step.
+    /// Of a product: the later step that is GELU of its result, which the product may compute
+    /// along. Of such a GELU: the product's step.
     int gelu = kNone;
     bool for_backward = false;  ///< false: only the layer's output needs it
     bool recomputed = false;    ///< by a selective R
@@ -85,8 +85,8 @@ struct GraphPlan {
     std::vector<ForwardStep> forward;
     /// The slot that F copies to y at last; -1: none.
     int copied_to_output = -1;
-    /// [node] Whether a selective R makes the statistics of its operation again.
-    std::vector<bool> cheap;
+    /// [node] Whether a selective R runs its operation, and so makes its statistics again.
+    std::vector<bool> recomputed;
     std::vector<GradientSlot> gradients;
     std::vector<BackwardStep> backward;
     std::vector<WeightStep> weights;

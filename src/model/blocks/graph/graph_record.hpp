@@ -33,8 +33,7 @@ struct GraphRecord {
     const ModelConfig& model;
     int layer;
     ParameterSource& parameters;
-    std::vector<GraphNode> nodes;         ///< every node after its inputs
-    std::vector<std::string> names = {};  ///< of parameters and of their parts in files
+    std::vector<GraphNode> nodes;  ///< every node after its inputs
 };
 
 }  // namespace vocabpipe

@@ -8,7 +8,6 @@
 #include "src/model/parameters.hpp"
 #include "vocabpipe/error.hpp"
 
-#include <algorithm>
 #include <memory>
 #include <numeric>
 #include <utility>
@@ -40,6 +39,11 @@ void check_heads(const GraphRecord& record, const std::string& what, int64_t col
                            " columns with " + text(shape.kv_heads) +
                            " heads of keys and values; the latter must divide the former");
     }
+    if (shape.window < 0 || shape.queries != 0) {
+        refuse(record, what + ": AttentionShape::window is " + text(shape.window) +
+                           " and queries is " + text(shape.queries) +
+                           "; a window is at least 0, and all tokens are queries (0)");
+    }
     check_columns(record, "the input of " + what, columns, shape.qkv_columns());
 }
 
@@ -58,23 +62,23 @@ int64_t add_node(GraphRecord& record, std::unique_ptr<Operation> operation, std:
 struct LayerGraph::Access {
     /// The number of a value, which must be one of this graph.
     static int id(const LayerGraph& graph, LayerValue x) {
-        if (x.graph_ != &graph) refuse(graph.record_, "a value of another layer");
+        if (x.graph_ != graph.self_) refuse(graph.record_, "a value of another layer");
         return x.id_;
     }
     static LayerValue make(LayerGraph& graph, std::unique_ptr<Operation> operation,
                            std::vector<LayerValue> inputs, int64_t columns,
                            const std::string& name) {
         std::vector<int> ids;
-        for (const LayerValue input : inputs) ids.push_back(id(graph, input));
+        for (const LayerValue& input : inputs) ids.push_back(id(graph, input));
         const int64_t made =
             add_node(graph.record_, std::move(operation), std::move(ids), columns, name);
-        return {graph, static_cast<int>(made), columns};
+        return {graph.self_, static_cast<int>(made), columns};
     }
     static void record(LayerGraph& graph, const LayerForward& forward) {
         GraphRecord& record = graph.record_;
         const int64_t columns = record.model.hidden_size;
-        const LayerValue x(graph, static_cast<int>(add_node(record, nullptr, {}, columns, "x")),
-                           columns);
+        const LayerValue x(graph.self_,
+                           static_cast<int>(add_node(record, nullptr, {}, columns, "x")), columns);
         const LayerValue y = forward(graph, x);
         check_columns(record, "its output", y.columns(), columns);
         const int last = id(graph, y);
@@ -96,6 +100,13 @@ void record_layer(LayerGraph& graph, const LayerForward& forward) {
     LayerGraph::Access::record(graph, forward);
 }
 
+LayerValue operator+(const LayerValue& a, const LayerValue& b) {
+    if (*a.graph_ == nullptr) {
+        throw UsageError("ModelConfig::layer_forward: a sum with a value of another layer");
+    }
+    return (*a.graph_)->add(a, b);
+}
+
 const ModelConfig& LayerGraph::model() const {
     return record_.model;
 }
@@ -104,17 +115,18 @@ int LayerGraph::layer() const {
     return record_.layer;
 }
 
-std::string LayerGraph::full_name(const std::string& name) {
-    if (std::ranges::find(record_.names, name) != record_.names.end()) {
-        refuse(record_, "two parameters have the name " + name);
-    }
-    record_.names.push_back(name);
+std::string LayerGraph::full_name(const std::string& name) const {
     return tensor_names(record_.model).layers + text(record_.layer) + "." + name;
 }
 
 LayerValue LayerGraph::linear(const std::string& name, LayerValue x, const LinearValue& options) {
+    if (options.out.empty()) refuse(record_, "linear " + name + ": LinearValue::out is empty");
+    for (const int64_t out : options.out) {
+        if (out >= 1) continue;
+        refuse(record_, "linear " + name + ": LinearValue::out has " + text(out) +
+                            "; every result needs at least 1 column");
+    }
     const int64_t columns = std::reduce(options.out.begin(), options.out.end(), int64_t{0});
-    if (columns < 1) refuse(record_, "linear " + name + ": LinearValue::out is empty");
     if (!options.parts.empty() && options.parts.size() != options.out.size()) {
         refuse(record_, "linear " + name + ": " + text(std::ssize(options.parts)) +
                             " names in LinearValue::parts for " + text(std::ssize(options.out)) +
@@ -228,6 +240,11 @@ LayerValue LayerGraph::apply(const LayerOperator& made, const std::vector<LayerV
     check(made.weights.size() > kMostOperatorWeights,
           text(std::ssize(made.weights)) + " weights; at most " + text(kMostOperatorWeights) +
               " are allowed");
+    for (const OperatorWeight& weight : made.weights) {
+        check(weight.name.empty() || weight.rows < 1 || weight.cols < 1,
+              "a weight needs a name, rows and cols; \"" + weight.name + "\" has " +
+                  text(weight.rows) + " rows and " + text(weight.cols) + " columns");
+    }
     LayerOperator named = made;
     for (OperatorWeight& weight : named.weights) weight.name = full_name(weight.name);
     std::vector<int64_t> columns;
