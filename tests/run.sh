@@ -3,11 +3,10 @@
 # Installs, builds and runs all tests.
 #
 #   tests/run.sh          everything but what is slow or heavy
-#   tests/run.sh --full   also tests that take more minutes than they find faults (VOCABPIPE_SLOW_TESTS: most of
-#                         what runs on the stand-in for CUDA, the Python package), the sanitizers' whole suites, what
-#                         is carried to a GPU, many more random cases, a soak of ten minutes, every test and
-#                         benchmark compiled alone, fuzzing (where clang is installed), planted faults, pages in a
-#                         browser, and jobs of Slurm
+#   tests/run.sh --full   also tests that take more minutes than they find faults (VOCABPIPE_SLOW_TESTS), the
+#                         sanitizers' whole suites, what is carried to a GPU, many more random cases, a soak of ten
+#                         minutes, every test and benchmark compiled alone, fuzzing (where clang is installed),
+#                         planted faults, pages in a browser, and jobs of Slurm
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -43,10 +42,10 @@ cmake --build "$build"
 # matrix, --full all of it, stages that ranks share, and AddressSanitizer. Programs run as a whole: most tests are over before
 # a sanitizer's process has begun.
 sanitize() { # a preset, GoogleTest's filter, programs
-    local folder=$build-$1 filter=$2 program checks=()
+    local folder=$build-$1 filter=$2 program checks=(-DVOCABPIPE_SLOW_TESTS="$slow")
     step "$1"
     # Checks for undefined behaviour double the compiler's minutes.
-    [ "$1 $full" = "asan 1" ] && checks=(-DVOCABPIPE_SANITIZE=address,undefined)
+    [ "$1 $full" = "asan 1" ] && checks+=(-DVOCABPIPE_SANITIZE=address,undefined)
     examples/configure.sh "$folder" --preset "$1" "${checks[@]}" >/dev/null
     shift 2
     cmake --build "$folder" --target "$@"

@@ -3,7 +3,7 @@
 // else run on a world of threads, with the bits of the single-rank oracle. Nothing hangs: ranks
 // that make no progress end with an error.
 //
-// VOCABPIPE_PROPERTY_CASES: schedules per property (default 5000, with sanitizers 1000).
+// VOCABPIPE_PROPERTY_CASES: schedules per property (default 2000, with sanitizers 400).
 #include "tests/runtime/property.hpp"
 #include "tests/support/brute_force_checker.hpp"
 #include "tests/support/random_schedule.hpp"
@@ -21,7 +21,7 @@
 namespace vocabpipe::testing {
 namespace {
 
-const int kCases = number_of_cases(5000);
+const int kCases = number_of_cases(2000);
 
 /// Sizes do not matter to a schedule that is refused.
 bool is_refused(const Schedule& schedule) {
