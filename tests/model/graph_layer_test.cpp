@@ -363,23 +363,23 @@ TEST(OddGraphs, TheOutputMayBeGeluOfAProduct) {
     });
 }
 
-/// docs/extending.md
-LayerOperator squared(int64_t columns) {  // y = x^2 in fp32 on hosts
+// docs/extending.md
+
+/// y = x^2, in fp32 on hosts.
+void square(Context&, const Microbatch&, const OperatorTensors& in, Tensor y) {
+    const float* x = in.x[0].as<float>();
+    for (int64_t i = 0; i < y.size(); ++i) y.as<float>()[i] = x[i] * x[i];
+}
+void square_gradient(Context&, const Microbatch&, const OperatorTensors& in, ConstTensor dy,
+                     std::span<const Tensor> dx) {
+    const float* x = in.x[0].as<float>();
+    for (int64_t i = 0; i < dy.size(); ++i) dx[0].as<float>()[i] = 2 * x[i] * dy.as<float>()[i];
+}
+LayerOperator squared(int64_t columns) {
     return {.name = "squared",
             .columns = columns,
-            .forward =
-                [](Context&, const Microbatch&, const OperatorTensors& in, Tensor y) {
-                    const float* x = in.x[0].as<float>();
-                    for (int64_t i = 0; i < y.size(); ++i) y.as<float>()[i] = x[i] * x[i];
-                },
-            .backward_input =
-                [](Context&, const Microbatch&, const OperatorTensors& in, ConstTensor dy,
-                   std::span<const Tensor> dx) {
-                    const float* x = in.x[0].as<float>();
-                    for (int64_t i = 0; i < dy.size(); ++i) {
-                        dx[0].as<float>()[i] = 2 * x[i] * dy.as<float>()[i];
-                    }
-                }};
+            .forward = square,
+            .backward_input = square_gradient};
 }
 
 TEST(OddGraphs, OneOperatorOfTheUser) {
