@@ -32,14 +32,6 @@ needs_more+='|^src/tool/wasm/|^src/bindings/python/'
 
 files=$(find "${folders[@]}" -name '*.[ch]pp' -o -name '*.cu' -o -name '*.cuh' -o -name '*.h' |
     grep -Ev "$needs_more" | sort)
-# A header that a source includes before anything else compiles alone if the source does.
-first_includes=$(grep '[.]cpp$' <<<"$files" | xargs awk '
-    FNR == 1 { first = 1 }
-    first && /^ *# *include/ {
-        first = 0
-        if (gsub(/"/, "", $2)) print ($2 ~ /^vocabpipe\// ? "include/" : "") $2
-    }' | sort -u)
-files=$(grep -vxF -f <(echo "$first_includes") <<<"$files")
 # Lines for ninja.awk, by their first letter: file and command, file, file and what it includes.
 {
     sed -n 's/^ *"command": "\(.*\)",$/C\1/p; s/^ *"file": "\(.*\)",\{0,1\}$/F\1/p' "$build/compile_commands.json" |
