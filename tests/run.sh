@@ -39,8 +39,8 @@ examples/configure.sh "$build" --preset whole -DVOCABPIPE_SLOW_TESTS="$slow"
 cmake --build "$build"
 
 # What shares memory between threads under ThreadSanitizer: the fast run takes a slice of the equality
-# matrix, --full all of it, stages that ranks share, and AddressSanitizer. Programs run as a whole: most tests are over before
-# a sanitizer's process has begun.
+# matrix, --full all of it, stages that ranks share, and AddressSanitizer. Programs run as a whole: most
+# tests are over before a sanitizer's process has begun.
 sanitize() { # a preset, GoogleTest's filter, programs
     local folder=$build-$1 filter=$2 program checks=(-DVOCABPIPE_SLOW_TESTS="$slow")
     step "$1"

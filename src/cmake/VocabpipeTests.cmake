@@ -11,7 +11,8 @@ option(VOCABPIPE_GROUP_TESTS "One CTest entry for all tests of a program: for ru
 option(VOCABPIPE_SLOW_TESTS "Tests that take more minutes than they find faults: for tests/run.sh --full" OFF)
 
 # One GoogleTest program, one CTest entry per test or, with VOCABPIPE_GROUP_TESTS, SHARDS entries for
-# all of them. LOOPS: its own sources compute for long, and are optimised. Every entry has a timeout; ranks share two cores, so teams of OpenMP threads stay at one
+# all of them. LOOPS: its own sources compute for long, and are optimised; so are tests on GPUs, whose minutes
+# are few. Every entry has a timeout; ranks share two cores, so teams of OpenMP threads stay at one
 # and do not spin. PREFIX tells apart the tests of one source that is built twice.
 function(vocabpipe_test name)
   cmake_parse_arguments(arg "LOOPS" "TIMEOUT;PREFIX;SHARDS" "SOURCES;DEPENDS;LABELS" ${ARGN})
@@ -22,7 +23,7 @@ function(vocabpipe_test name)
     set(arg_LABELS cpu)
   endif()
   add_executable(${name} ${arg_SOURCES})
-  if(arg_LOOPS)
+  if(arg_LOOPS OR "cuda" IN_LIST arg_LABELS)
     vocabpipe_test_options(${name})
   else()
     vocabpipe_compile_options(${name})
