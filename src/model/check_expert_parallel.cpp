@@ -44,7 +44,7 @@ void check_expert_parallel(const ModelConfig& config, int ranks, int expert_tens
     }
     if (ranks == 1) return;
     const int groups = ranks / expert_tensor;
-    const int64_t experts = config.layer_forward ? 0 : config.moe.experts;
+    const int64_t experts = config.moe.experts;
     if (experts == 0) {
         const std::string why =
             "--model-type " + std::string(config.family) + " has no experts; use 1";

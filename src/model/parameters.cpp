@@ -15,6 +15,10 @@ const TensorNames& tensor_names(const ModelConfig& config) {
     return model_family(config.family).tensors;
 }
 
+std::string layer_prefix(const ModelConfig& config, int layer) {
+    return tensor_names(config).layers + std::to_string(layer) + ".";
+}
+
 ModelParameters model_parameters(const ModelConfig& c) {
     const TensorNames& names = tensor_names(c);
     ParameterList list;

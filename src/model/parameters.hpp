@@ -6,6 +6,7 @@
 #include "vocabpipe/model_config.hpp"
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 namespace vocabpipe {
@@ -44,5 +45,7 @@ struct ModelParameters {
 
 /// Tensor names in the files of the model's family.
 [[nodiscard]] const TensorNames& tensor_names(const ModelConfig& config);
+/// Before the names of a layer's tensors: "model.layers.3.". The layers of depths come last.
+[[nodiscard]] std::string layer_prefix(const ModelConfig& config, int layer);
 
 }  // namespace vocabpipe

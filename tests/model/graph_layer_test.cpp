@@ -23,7 +23,7 @@
 #include "src/model/key_value_cache.hpp"
 #include "src/model/parameters.hpp"
 #include "tests/model/model_cases.hpp"
-#include "vocabpipe/check_gradients.hpp"
+#include "tests/model/whole_model_stage.hpp"
 #include "vocabpipe/error.hpp"
 #include "vocabpipe/flop_costs.hpp"
 #include "vocabpipe/layer_graph.hpp"
@@ -68,16 +68,9 @@ struct StageRun {
 };
 
 StageRun run_stage(const ModelConfig& config, Recompute recompute, bool split) {
-    Schedule alone{.ranks = 1, .stages = 1, .microbatches = 1, .rank_of_stage = {0}};
-    alone.input = alone.output = ShardMap::whole(config.vocab_size, 1, 0);
-    const std::unique_ptr<Device> device = make_host_device();
-    ModelRank model(
-        config,
-        {.layers_per_stage = {config.num_layers}, .micro_batch_size = 2, .recompute = recompute},
-        alone, 0, *device);
-    Context ctx({.threads = 1, .poll = {}});
-    model.initialise(ctx, 3);
-    StageModule& stage = *model.modules(nullptr).stages.front();
+    WholeModelStage model(config, recompute);
+    StageModule& stage = model.stage();
+    Context& ctx = model.context();
 
     StageRun run{.tensors = {}, .bytes = stage.bytes()};
     const auto add = [&](const std::string& name, ConstTensor tensor) {
@@ -286,22 +279,9 @@ void expect_gradients(const LayerForward& forward) {
         SCOPED_TRACE(to_string(recompute));
         ModelConfig config = small_family("llama", 2, 5, 19, false);
         config.layer_forward = forward;
-        Schedule alone{.ranks = 1, .stages = 1, .microbatches = 1, .rank_of_stage = {0}};
-        alone.input = alone.output = ShardMap::whole(config.vocab_size, 1, 0);
-        const std::unique_ptr<Device> device = make_host_device();
-        ModelRank model(config,
-                        {.layers_per_stage = {2}, .micro_batch_size = 2, .recompute = recompute},
-                        alone, 0, *device);
-        Context ctx({.threads = 1, .poll = {}});
-        model.initialise(ctx, 3);
+        WholeModelStage model(config, recompute);
         GradientCheck worst;
-        ASSERT_NO_THROW(worst = check_gradients(*model.modules(nullptr).stages.front(),
-                                                {.sequences = 2,
-                                                 .seq_length = config.seq_length,
-                                                 .hidden_size = config.hidden_size,
-                                                 .vocab_size = config.vocab_size,
-                                                 // Norms of norms bend more than a model.
-                                                 .step = 4e-3}));
+        ASSERT_NO_THROW(worst = model.check(4e-3));  // norms of norms bend more than a model
         EXPECT_LT(worst.error, 2e-3) << worst.name;
     }
 }

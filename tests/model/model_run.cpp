@@ -9,6 +9,7 @@
 
 #include "kernels/bf16.hpp"
 #include "src/model/parameters.hpp"
+#include "tests/support/one_rank_schedule.hpp"
 #include "vocabpipe/trained_rank.hpp"
 
 namespace vocabpipe::testing {
@@ -35,8 +36,7 @@ void set_weights(ModelRank& model, const Tensors& weights) {
 }  // namespace
 
 Tensors initial_weights(const ModelConfig& config, uint64_t seed) {
-    Schedule alone{.ranks = 1, .stages = 1, .microbatches = 1, .rank_of_stage = {0}};
-    alone.input = alone.output = ShardMap::whole(config.vocab_size, 1, 0);
+    const Schedule alone = one_rank_schedule(config);
     Context ctx({.threads = 1, .poll = {}});
     const std::unique_ptr<Device> device = make_host_device();
     ModelRank model(config, {.layers_per_stage = {config.num_layers}}, alone, 0, *device);

@@ -3,11 +3,10 @@
 #include "vocabpipe/check_gradients.hpp"
 
 #include "tests/model/model_cases.hpp"
-#include "vocabpipe/model_rank.hpp"
+#include "tests/model/whole_model_stage.hpp"
 
 #include <gtest/gtest.h>
 
-#include <memory>
 #include <string>
 #include <vector>
 
@@ -19,21 +18,7 @@ class StageGradients : public ::testing::TestWithParam<std::string> {};
 TEST_P(StageGradients, AgreeWithFiniteDifferences) {
     const ModelConfig config = small_family(GetParam(), 2, 5, 19, false);
     for (const Recompute recompute : {Recompute::none, Recompute::selective, Recompute::full}) {
-        Schedule alone{.ranks = 1, .stages = 1, .microbatches = 1, .rank_of_stage = {0}};
-        alone.input = alone.output = ShardMap::whole(config.vocab_size, 1, 0);
-        const std::unique_ptr<Device> device = make_host_device();
-        ModelRank model(config,
-                        {.layers_per_stage = {config.num_layers},
-                         .micro_batch_size = 2,
-                         .recompute = recompute},
-                        alone, 0, *device);
-        Context ctx({.threads = 1, .poll = {}});
-        model.initialise(ctx, 3);
-        const GradientCheck worst = check_gradients(*model.modules(nullptr).stages.front(),
-                                                    {.sequences = 2,
-                                                     .seq_length = config.seq_length,
-                                                     .hidden_size = config.hidden_size,
-                                                     .vocab_size = config.vocab_size});
+        const GradientCheck worst = WholeModelStage(config, recompute).check(1e-2);
         EXPECT_LT(worst.error, 2e-3) << worst.name;
         EXPECT_GT(worst.error, 0);
     }

@@ -5,6 +5,7 @@
 #include "src/model/parameters.hpp"
 #include "tests/model/folded_adapters.hpp"
 #include "tests/model/model_cases.hpp"
+#include "tests/support/one_rank_schedule.hpp"
 #include "tests/train/context_setup.hpp"
 #include "tests/train/expert_setup.hpp"
 #include "tests/train/tensor_setup.hpp"
@@ -146,8 +147,7 @@ TEST(AdapterTraining, HasGradientsAndMomentsOfAdaptersOnly) {
     for (const DType dtype : {DType::fp32, DType::bf16}) {
         ModelConfig config = with_adapters(small_family("llama", 2, 7, 29, false), 4, 8);
         config.dtype = dtype;
-        Schedule alone{.ranks = 1, .stages = 1, .microbatches = 1, .rank_of_stage = {0}};
-        alone.input = alone.output = ShardMap::whole(config.vocab_size, 1, 0);
+        const Schedule alone = one_rank_schedule(config);
         ModelPartition partition{.layers_per_stage = {2}};
         partition.frozen = frozen_parameters({}, logical_parameters(config));
         uint64_t adapters = 0;

@@ -50,13 +50,6 @@ Attention::Attention(const AttentionOptions& options, ParameterSource& parameter
                                : std::nullopt),
       proj_(proj_options(options), parameters) {}
 
-kernels::AttentionShape Attention::shape(int64_t sequences, int64_t seq_length) const {
-    kernels::AttentionShape of = shape_;
-    of.sequences = sequences;
-    of.seq_length = seq_length;
-    return of;
-}
-
 Attention::Saved Attention::saved_views(SavedViews& views) const {
     SavedViews all = views.all();
     Saved saved;
@@ -84,7 +77,7 @@ auto Attention::with_exchange(const kernels::AttentionShape& shape, const Use& u
 }
 
 ScratchSize Attention::scratch(const ScratchFor& use) const {
-    const kernels::AttentionShape of = shape(use.sequences, use.seq_length);
+    const kernels::AttentionShape of = with_sequences(shape_, use.sequences, use.seq_length);
     int64_t workspace = use.context == 1
                             ? use.operators.attention_workspace_bytes(of, use.dtype, use.threads)
                             : with_exchange(of, [&](const auto& exchange) {
@@ -97,7 +90,10 @@ ScratchSize Attention::scratch(const ScratchFor& use) const {
 }
 
 void Attention::finish_qkv(const StagePass& pass, const Saved& saved) const {
-    if (qk_norm_) qk_norm_->forward(pass, shape(pass), saved.qk_norm, saved.qkv);
+    if (qk_norm_) {
+        qk_norm_->forward(pass, shape(pass), saved.qk_norm.before, saved.qk_norm.statistics,
+                          saved.qkv);
+    }
     if (options_.rope) {
         pass.op().rotary_forward(
             pass.ctx,
@@ -155,7 +151,8 @@ void Attention::backward_input(const StagePass& pass, ConstTensor dy, ConstTenso
                            shape(pass), dqkv);
     }
     if (qk_norm_) {
-        qk_norm_->backward_input(pass, shape(pass), dqkv, saved.qk_norm, gradients.qkv);
+        qk_norm_->backward_input(pass, shape(pass), dqkv, saved.qk_norm.before,
+                                 saved.qk_norm.statistics, gradients.qkv);
     }
     pass.output.each([&](RowRange rows) {
         qkv_.backward_input(pass, rows_of(gradients.qkv, rows), rows_of(dx, rows));
@@ -165,7 +162,10 @@ void Attention::backward_input(const StagePass& pass, ConstTensor dy, ConstTenso
 void Attention::backward_weight(const StagePass& pass, ConstTensor dy, ConstTensor x,
                                 const Saved& saved, const Gradients& gradients) const {
     proj_.backward_weight(pass, dy, saved.heads);
-    if (qk_norm_) qk_norm_->backward_weight(pass, shape(pass), gradients.normed, saved.qk_norm);
+    if (qk_norm_) {
+        qk_norm_->backward_weight(pass, shape(pass), gradients.normed, saved.qk_norm.before,
+                                  saved.qk_norm.statistics);
+    }
     qkv_.backward_weight(pass, gradients.qkv, x);
 }
 

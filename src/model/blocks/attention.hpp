@@ -2,6 +2,7 @@
 #pragma once
 
 #include "src/model/blocks/cut_linear.hpp"
+#include "src/model/blocks/heads.hpp"
 #include "src/model/blocks/qk_norm.hpp"
 #include "src/model/blocks/stage_pass.hpp"
 #include "src/model/blocks/token_views.hpp"
@@ -72,9 +73,8 @@ public:
     [[nodiscard]] BlockWork work(int64_t seq_length) const;
 
 private:
-    [[nodiscard]] kernels::AttentionShape shape(int64_t sequences, int64_t seq_length) const;
     [[nodiscard]] kernels::AttentionShape shape(const StagePass& pass) const {
-        return shape(pass.microbatch.sequences, pass.microbatch.seq_length);
+        return shape_in_pass(shape_, pass);
     }
     /// Applies norms and positions to q and k: from the product to the input of the heads.
     void finish_qkv(const StagePass& pass, const Saved& saved) const;

@@ -14,12 +14,6 @@ double mean_keys(int64_t seq_length, int64_t window) {
 
 }  // namespace
 
-kernels::AttentionShape shape_in_pass(kernels::AttentionShape shape, const StagePass& pass) {
-    shape.sequences = pass.microbatch.sequences;
-    shape.seq_length = pass.microbatch.seq_length;
-    return shape;
-}
-
 void keep_keys_values(const StagePass& pass, const kernels::AttentionShape& shape,
                       ConstTensor qkv) {
     if (!pass.cached) return;

@@ -10,9 +10,17 @@
 
 namespace vocabpipe {
 
+[[nodiscard]] inline kernels::AttentionShape with_sequences(kernels::AttentionShape shape,
+                                                            int64_t sequences, int64_t seq_length) {
+    shape.sequences = sequences;
+    shape.seq_length = seq_length;
+    return shape;
+}
 /// `shape` with the sequences of the pass.
-[[nodiscard]] kernels::AttentionShape shape_in_pass(kernels::AttentionShape shape,
-                                                    const StagePass& pass);
+[[nodiscard]] inline kernels::AttentionShape shape_in_pass(const kernels::AttentionShape& shape,
+                                                           const StagePass& pass) {
+    return with_sequences(shape, pass.microbatch.sequences, pass.microbatch.seq_length);
+}
 
 /// Columns of q, and of k and v, in rows of all three.
 template <class AnyTensor>

@@ -17,7 +17,7 @@ namespace {
 /// Tensor names of one layer, with its prefix and number.
 TensorNames layer_names(const ModelConfig& config, int layer) {
     TensorNames names = tensor_names(config);
-    const std::string prefix = names.layers + std::to_string(layer) + ".";
+    const std::string prefix = layer_prefix(config, layer);
     for (std::string* name :
          {&names.attention_norm, &names.qkv, &names.proj, &names.post_attention_norm,
           &names.mlp_norm, &names.fc, &names.fc_proj, &names.post_mlp_norm, &names.q_norm,
@@ -32,7 +32,7 @@ TensorNames layer_names(const ModelConfig& config, int layer) {
 
 /// Before the names of tensors that only depths of multi-token prediction have.
 std::string depth_prefix(const ModelConfig& config, int depth) {
-    return tensor_names(config).layers + std::to_string(config.num_layers + depth) + ".";
+    return layer_prefix(config, config.num_layers + depth);
 }
 
 NormOptions norm_options(const ModelConfig& config, std::string name) {

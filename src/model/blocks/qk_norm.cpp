@@ -48,11 +48,11 @@ struct RowSums {
     Tensor q, k;
 };
 
-Statistics q_statistics(const QkNorm::Saved& saved) {
-    return saved.statistics.column_range(0, 1);
+Statistics q_of(Statistics statistics) {
+    return statistics.column_range(0, 1);
 }
-Statistics k_statistics(const QkNorm::Saved& saved) {
-    return saved.statistics.column_range(1, 1);
+Statistics k_of(Statistics statistics) {
+    return statistics.column_range(1, 1);
 }
 
 /// Tensor ranks have some of the columns that a norm spans: the sums that make(sums) computes
@@ -90,7 +90,7 @@ QkNorm::QkNorm(const QkNormOptions& options, const kernels::AttentionShape& shap
 
 QkNorm::Saved QkNorm::saved_views(const kernels::AttentionShape& shape, SavedViews& views) const {
     return {.before = views.costly.take(shape.qkv_columns()),
-            .statistics = views.cheap.statistics(by_head_ ? shape.heads + shape.kv_heads : 2)};
+            .statistics = views.cheap.statistics(statistics(shape))};
 }
 
 int64_t QkNorm::workspace_bytes(const ScratchFor& use) const {
@@ -103,63 +103,64 @@ int64_t QkNorm::workspace_bytes(const ScratchFor& use) const {
 }
 
 void QkNorm::forward(const StagePass& pass, const kernels::AttentionShape& shape,
-                     const Saved& saved, Tensor out) const {
+                     ConstTensor before, Statistics statistics, Tensor out) const {
     const kernels::Operators& op = pass.op();
     if (by_head_) {
-        op.head_norm_forward(pass.ctx, saved.before, q_->weight, k_->weight, rms_norm_, shape, out,
-                             saved.statistics);
+        op.head_norm_forward(pass.ctx, before, q_->weight, k_->weight, rms_norm_, shape, out,
+                             statistics);
         return;
     }
-    const ConstTensor q = q_of(shape, saved.before), k = k_of(shape, saved.before);
+    const ConstTensor q = q_of(shape, before), k = k_of(shape, before);
     const auto [of_q, of_k] =
         over_all_heads(pass, shape, rms_norm_, name_, [&](const RowSums& sums) {
             op.rms_norm_sums(pass.ctx, {}, q, {}, rms_norm_, {}, sums.q);
             op.rms_norm_sums(pass.ctx, {}, k, {}, rms_norm_, {}, sums.k);
         });
-    op.rms_norm_forward(pass.ctx, q, q_->weight, of_q, {}, q_of(shape, out), q_statistics(saved));
-    op.rms_norm_forward(pass.ctx, k, k_->weight, of_k, {}, k_of(shape, out), k_statistics(saved));
-    op.convert(pass.ctx, v_of(shape, saved.before), v_of(shape, out));
+    op.rms_norm_forward(pass.ctx, q, q_->weight, of_q, {}, q_of(shape, out), q_of(statistics));
+    op.rms_norm_forward(pass.ctx, k, k_->weight, of_k, {}, k_of(shape, out), k_of(statistics));
+    op.convert(pass.ctx, v_of(shape, before), v_of(shape, out));
 }
 
 void QkNorm::backward_input(const StagePass& pass, const kernels::AttentionShape& shape,
-                            ConstTensor dy, const Saved& saved, Tensor dx) const {
+                            ConstTensor dy, ConstTensor before, Statistics statistics,
+                            Tensor dx) const {
     const kernels::Operators& op = pass.op();
     if (by_head_) {
-        op.head_norm_backward_input(pass.ctx, dy, saved.before, q_->weight, k_->weight, rms_norm_,
-                                    saved.statistics, shape, dx);
+        op.head_norm_backward_input(pass.ctx, dy, before, q_->weight, k_->weight, rms_norm_,
+                                    statistics, shape, dx);
         return;
     }
-    const ConstTensor q = q_of(shape, saved.before), k = k_of(shape, saved.before);
+    const ConstTensor q = q_of(shape, before), k = k_of(shape, before);
     const ConstTensor dq = q_of(shape, dy), dk = k_of(shape, dy);
     const auto [of_q, of_k] =
         over_all_heads(pass, shape, rms_norm_, name_, [&](const RowSums& sums) {
-            op.rms_norm_sums(pass.ctx, dq, q, q_->weight, rms_norm_, q_statistics(saved), sums.q);
-            op.rms_norm_sums(pass.ctx, dk, k, k_->weight, rms_norm_, k_statistics(saved), sums.k);
+            op.rms_norm_sums(pass.ctx, dq, q, q_->weight, rms_norm_, q_of(statistics), sums.q);
+            op.rms_norm_sums(pass.ctx, dk, k, k_->weight, rms_norm_, k_of(statistics), sums.k);
         });
-    op.rms_norm_backward_input(pass.ctx, dq, q, q_->weight, of_q, q_statistics(saved), {},
+    op.rms_norm_backward_input(pass.ctx, dq, q, q_->weight, of_q, q_of(statistics), {},
                                q_of(shape, dx));
-    op.rms_norm_backward_input(pass.ctx, dk, k, k_->weight, of_k, k_statistics(saved), {},
+    op.rms_norm_backward_input(pass.ctx, dk, k, k_->weight, of_k, k_of(statistics), {},
                                k_of(shape, dx));
     op.convert(pass.ctx, v_of(shape, dy), v_of(shape, dx));
 }
 
 void QkNorm::backward_weight(const StagePass& pass, const kernels::AttentionShape& shape,
-                             ConstTensor dy, const Saved& saved) const {
+                             ConstTensor dy, ConstTensor before, Statistics statistics) const {
     const kernels::Operators& op = pass.op();
     const bool accumulate = pass.weight_gradients.accumulate;
     if (by_head_) {
         if (!q_->gradient) return;
-        op.head_norm_backward_weight(pass.ctx, dy, saved.before, saved.statistics, shape,
-                                     q_->gradient, k_->gradient, accumulate);
+        op.head_norm_backward_weight(pass.ctx, dy, before, statistics, shape, q_->gradient,
+                                     k_->gradient, accumulate);
         return;
     }
     if (q_->gradient) {
-        op.rms_norm_backward_weight(pass.ctx, q_of(shape, dy), q_of(shape, saved.before),
-                                    q_statistics(saved), q_->gradient, accumulate);
+        op.rms_norm_backward_weight(pass.ctx, q_of(shape, dy), q_of(shape, before),
+                                    q_of(statistics), q_->gradient, accumulate);
     }
     if (k_->gradient) {
-        op.rms_norm_backward_weight(pass.ctx, k_of(shape, dy), k_of(shape, saved.before),
-                                    k_statistics(saved), k_->gradient, accumulate);
+        op.rms_norm_backward_weight(pass.ctx, k_of(shape, dy), k_of(shape, before),
+                                    k_of(statistics), k_->gradient, accumulate);
     }
 }
 

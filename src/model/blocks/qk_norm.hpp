@@ -32,17 +32,21 @@ public:
     QkNorm(const QkNormOptions& options, const kernels::AttentionShape& shape,
            ParameterSource& parameters);
 
+    /// Numbers per row that forward() leaves for the backward.
+    [[nodiscard]] int64_t statistics(const kernels::AttentionShape& shape) const {
+        return by_head_ ? shape.heads + shape.kv_heads : 2;
+    }
     [[nodiscard]] Saved saved_views(const kernels::AttentionShape& shape, SavedViews& views) const;
     /// Scratch::workspace that the passes need.
     [[nodiscard]] int64_t workspace_bytes(const ScratchFor& use) const;
-    /// out (N, qkv_columns) = saved.before with q and k normalised.
-    void forward(const StagePass& pass, const kernels::AttentionShape& shape, const Saved& saved,
-                 Tensor out) const;
+    /// out (N, qkv_columns) = `before` with q and k normalised; before and statistics: as in Saved.
+    void forward(const StagePass& pass, const kernels::AttentionShape& shape, ConstTensor before,
+                 Statistics statistics, Tensor out) const;
     /// dx (N, qkv_columns) does not alias dy.
     void backward_input(const StagePass& pass, const kernels::AttentionShape& shape, ConstTensor dy,
-                        const Saved& saved, Tensor dx) const;
+                        ConstTensor before, Statistics statistics, Tensor dx) const;
     void backward_weight(const StagePass& pass, const kernels::AttentionShape& shape,
-                         ConstTensor dy, const Saved& saved) const;
+                         ConstTensor dy, ConstTensor before, Statistics statistics) const;
 
 private:
     std::string name_;  ///< for messages

@@ -3,6 +3,7 @@
 
 #include "src/model/blocks/adapter.hpp"
 #include "src/model/families/families.hpp"
+#include "src/model/parameters.hpp"
 #include "src/train/checkpoint/model_tensors.hpp"
 #include "src/train/checkpoint/same_values.hpp"
 #include "src/train/checkpoint/training_state.hpp"
@@ -133,7 +134,7 @@ void ModelWeights::add_newer_output() {
 void ModelWeights::add_stacked_experts(int layer) {
     const TensorNames& names = model_family(config_.family).tensors;
     if (names.stacked_experts.empty() || !config_.moe.in_layer(layer)) return;
-    const std::string of_layer = names.layers + std::to_string(layer) + ".";
+    const std::string of_layer = layer_prefix(config_, layer);
     const int64_t experts = config_.moe.experts;
     const int64_t hidden = config_.hidden_size;
     const int64_t ffn = config_.expert_ffn_hidden_size();

@@ -15,6 +15,7 @@
 #include "tests/model/fp64_model.hpp"
 #include "tests/model/model_cases.hpp"
 #include "tests/model/model_run.hpp"
+#include "tests/support/one_rank_schedule.hpp"
 #include "tests/train/generate/generate_on_ranks.hpp"
 #include "vocabpipe/error.hpp"
 #include "vocabpipe/trained_rank.hpp"
@@ -268,8 +269,7 @@ TEST(TextGenerator, TakesTheMemoryOfWeightsAndContextAlone) {
     const ModelConfig config = small_family("llama", 4, 64, 29, true);
     const TextGeneratorOptions options{.model = config, .ranks = 2};
     const TextGeneratorBytes bytes = TextGenerator::bytes(options, 0);
-    Schedule alone{.ranks = 1, .stages = 1, .microbatches = 1, .rank_of_stage = {0}};
-    alone.input = alone.output = ShardMap::whole(config.vocab_size, 1, 0);
+    const Schedule alone = one_rank_schedule(config);
     const ModelPartition training{.layers_per_stage = {config.num_layers}};
     const int64_t rotary = 6 * 4;  // of a token, which ModelRank has
     EXPECT_EQ(TextGenerator::bytes({.model = config}, 0).weights,

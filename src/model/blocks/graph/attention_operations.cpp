@@ -10,16 +10,14 @@ namespace {
 
 class HeadNormOperation final : public Operation {
 public:
-    HeadNormOperation(const HeadNormOptions& options, ParameterSource& parameters)
-        : shape_(options.shape),
-          rms_norm_(options.rms_norm),
-          q_(parameters.next(gamma(options, options.q_name, false))),
-          k_(parameters.next(gamma(options, options.k_name, true))) {}
+    HeadNormOperation(const QkNormOptions& options, const kernels::AttentionShape& shape,
+                      ParameterSource& parameters)
+        : shape_(shape), norm_(options, shape, parameters) {}
 
     [[nodiscard]] bool trains() const override { return true; }
     [[nodiscard]] bool reads_inputs() const override { return true; }
     [[nodiscard]] bool cheap() const override { return true; }
-    [[nodiscard]] int64_t statistics() const override { return shape_.heads + shape_.kv_heads; }
+    [[nodiscard]] int64_t statistics() const override { return norm_.statistics(shape_); }
     [[nodiscard]] BlockWork work(int64_t /*seq_length*/) const override {
         const int64_t columns = shape_.qkv_columns();
         return {.moved = {.forward = 2 * columns,
@@ -29,37 +27,22 @@ public:
 
     void forward(const StagePass& pass, const OperationTensors& tensors, ConstTensor /*residual*/,
                  Tensor y) const override {
-        pass.op().head_norm_forward(pass.ctx, tensors.inputs[0], q_->weight, k_->weight, rms_norm_,
-                                    shape_in_pass(shape_, pass), y, tensors.statistics);
+        norm_.forward(pass, shape_in_pass(shape_, pass), tensors.inputs[0], tensors.statistics, y);
     }
     void backward_input(const StagePass& pass, const OperationTensors& tensors, ConstTensor dy,
                         ConstTensor /*added*/, std::span<const Tensor> dx) const override {
-        pass.op().head_norm_backward_input(pass.ctx, dy, tensors.inputs[0], q_->weight, k_->weight,
-                                           rms_norm_, tensors.statistics,
-                                           shape_in_pass(shape_, pass), dx[0]);
+        norm_.backward_input(pass, shape_in_pass(shape_, pass), dy, tensors.inputs[0],
+                             tensors.statistics, dx[0]);
     }
     void backward_weight(const StagePass& pass, const OperationTensors& tensors,
                          ConstTensor dy) const override {
-        if (!q_->gradient) return;  // of both, or of none
-        pass.op().head_norm_backward_weight(pass.ctx, dy, tensors.inputs[0], tensors.statistics,
-                                            shape_in_pass(shape_, pass), q_->gradient, k_->gradient,
-                                            pass.weight_gradients.accumulate);
+        norm_.backward_weight(pass, shape_in_pass(shape_, pass), dy, tensors.inputs[0],
+                              tensors.statistics);
     }
 
 private:
-    static LogicalParameter gamma(const HeadNormOptions& options, const std::string& name,
-                                  bool second) {
-        return {.name = name + ".weight",
-                .rows = 1,
-                .cols = options.shape.head_size,
-                .init_constant = 1 - options.rms_norm.weight_offset,
-                .gradient_with_previous = second};
-    }
-
     kernels::AttentionShape shape_;
-    kernels::RmsNormOptions rms_norm_;
-    Parameter* q_;
-    Parameter* k_;
+    QkNorm norm_;
 };
 
 class RotaryOperation final : public Operation {
@@ -78,9 +61,8 @@ public:
     void forward(const StagePass& pass, const OperationTensors& tensors, ConstTensor /*residual*/,
                  Tensor y) const override {
         move_to(pass, tensors.inputs[0], y);
-        pass.op().rotary_forward(
-            pass.ctx, pass.rotary->of(rope_, pass.microbatch.seq_length, pass.cached.count),
-            shape_in_pass(shape_, pass), y);
+        pass.op().rotary_forward(pass.ctx, pass.rotary->of(rope_, pass.microbatch.seq_length),
+                                 shape_in_pass(shape_, pass), y);
     }
     void backward_input(const StagePass& pass, const OperationTensors& /*tensors*/, ConstTensor dy,
                         ConstTensor /*added*/, std::span<const Tensor> dx) const override {
@@ -108,9 +90,7 @@ public:
     /// The logarithm of the sum of exponentials, of each head.
     [[nodiscard]] int64_t statistics() const override { return shape_.heads; }
     [[nodiscard]] ScratchSize scratch(const ScratchFor& use) const override {
-        kernels::AttentionShape of = shape_;
-        of.sequences = use.sequences;
-        of.seq_length = use.seq_length;
+        const kernels::AttentionShape of = with_sequences(shape_, use.sequences, use.seq_length);
         return {.workspace = use.operators.attention_workspace_bytes(of, use.dtype, use.threads)};
     }
     [[nodiscard]] BlockWork work(int64_t seq_length) const override {
@@ -122,9 +102,7 @@ public:
 
     void forward(const StagePass& pass, const OperationTensors& tensors, ConstTensor /*residual*/,
                  Tensor y) const override {
-        const kernels::AttentionShape shape = shape_in_pass(shape_, pass);
-        keep_keys_values(pass, shape, tensors.inputs[0]);
-        attend(pass, shape, tensors.inputs[0], y, tensors.statistics);
+        attend(pass, shape_in_pass(shape_, pass), tensors.inputs[0], y, tensors.statistics);
     }
     void backward_input(const StagePass& pass, const OperationTensors& tensors, ConstTensor dy,
                         ConstTensor /*added*/, std::span<const Tensor> dx) const override {
@@ -138,9 +116,10 @@ private:
 
 }  // namespace
 
-std::unique_ptr<Operation> head_norm_operation(const HeadNormOptions& options,
+std::unique_ptr<Operation> head_norm_operation(const QkNormOptions& options,
+                                               const kernels::AttentionShape& shape,
                                                ParameterSource& parameters) {
-    return std::make_unique<HeadNormOperation>(options, parameters);
+    return std::make_unique<HeadNormOperation>(options, shape, parameters);
 }
 
 std::unique_ptr<Operation> rotary_operation(const Rope& rope, int64_t rotary_size,

@@ -6,60 +6,40 @@ namespace vocabpipe {
 
 namespace {
 
+/// y = activation(x), or y = activation(gate) * up of gate | up.
 class ActivationOperation final : public Operation {
 public:
-    ActivationOperation(kernels::Activation activation, int64_t columns)
-        : activation_(activation), columns_(columns) {}
+    ActivationOperation(kernels::Activation activation, bool gated, int64_t columns)
+        : activation_(activation), gated_(gated), columns_(columns) {}
 
     [[nodiscard]] bool reads_inputs() const override { return true; }
     [[nodiscard]] bool cheap() const override { return true; }
-    [[nodiscard]] bool gradient_in_place() const override { return true; }
+    [[nodiscard]] bool gradient_in_place() const override { return !gated_; }
     [[nodiscard]] bool is_gelu() const override {
-        return activation_ == kernels::Activation::gelu_tanh;
+        return !gated_ && activation_ == kernels::Activation::gelu_tanh;
     }
     [[nodiscard]] BlockWork work(int64_t /*seq_length*/) const override {
-        return {.moved = {
-                    .forward = 2 * columns_, .backward = 3 * columns_, .recompute = 2 * columns_}};
+        const int64_t read = (gated_ ? 2 : 1) * columns_, forward = read + columns_;
+        return {.moved = {.forward = forward, .backward = forward + read, .recompute = forward}};
     }
 
     void forward(const StagePass& pass, const OperationTensors& tensors, ConstTensor /*residual*/,
                  Tensor y) const override {
-        pass.op().activation_forward(pass.ctx, activation_, tensors.inputs[0], y);
+        const kernels::Operators& op = pass.op();
+        const auto run = gated_ ? op.gated_forward : op.activation_forward;
+        run(pass.ctx, activation_, tensors.inputs[0], y);
     }
     void backward_input(const StagePass& pass, const OperationTensors& tensors, ConstTensor dy,
                         ConstTensor /*added*/, std::span<const Tensor> dx) const override {
-        pass.op().activation_backward(pass.ctx, activation_, dy, tensors.inputs[0], dx[0]);
+        const kernels::Operators& op = pass.op();
+        const auto run = gated_ ? op.gated_backward : op.activation_backward;
+        run(pass.ctx, activation_, dy, tensors.inputs[0], dx[0]);
     }
 
 private:
     kernels::Activation activation_;
-    int64_t columns_;
-};
-
-class GatedOperation final : public Operation {
-public:
-    GatedOperation(kernels::Activation activation, int64_t columns)
-        : activation_(activation), columns_(columns) {}
-
-    [[nodiscard]] bool reads_inputs() const override { return true; }
-    [[nodiscard]] bool cheap() const override { return true; }
-    [[nodiscard]] BlockWork work(int64_t /*seq_length*/) const override {
-        return {.moved = {
-                    .forward = 3 * columns_, .backward = 5 * columns_, .recompute = 3 * columns_}};
-    }
-
-    void forward(const StagePass& pass, const OperationTensors& tensors, ConstTensor /*residual*/,
-                 Tensor y) const override {
-        pass.op().gated_forward(pass.ctx, activation_, tensors.inputs[0], y);
-    }
-    void backward_input(const StagePass& pass, const OperationTensors& tensors, ConstTensor dy,
-                        ConstTensor /*added*/, std::span<const Tensor> dx) const override {
-        pass.op().gated_backward(pass.ctx, activation_, dy, tensors.inputs[0], dx[0]);
-    }
-
-private:
-    kernels::Activation activation_;
-    int64_t columns_;  ///< f
+    bool gated_;
+    int64_t columns_;  ///< of y
 };
 
 /// Its gradient needs no pass: GraphPlan gives it to both inputs.
@@ -116,12 +96,9 @@ private:
 
 }  // namespace
 
-std::unique_ptr<Operation> activation_operation(kernels::Activation activation, int64_t columns) {
-    return std::make_unique<ActivationOperation>(activation, columns);
-}
-
-std::unique_ptr<Operation> gated_operation(kernels::Activation activation, int64_t columns) {
-    return std::make_unique<GatedOperation>(activation, columns);
+std::unique_ptr<Operation> activation_operation(kernels::Activation activation, bool gated,
+                                                int64_t columns) {
+    return std::make_unique<ActivationOperation>(activation, gated, columns);
 }
 
 std::unique_ptr<Operation> sum_operation(int64_t columns, int64_t hidden_size) {

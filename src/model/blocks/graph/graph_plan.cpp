@@ -2,7 +2,6 @@
 #include "src/model/blocks/graph/graph_plan.hpp"
 
 #include <algorithm>
-#include <cassert>
 #include <utility>
 
 namespace vocabpipe {
@@ -25,12 +24,17 @@ struct Use {
     }
 };
 
+/// Columns rounded up, so that tensors begin where vectors can be loaded.
+int64_t aligned(int64_t columns) {
+    constexpr int64_t kMultiple = 32;
+    return (columns + kMultiple - 1) / kMultiple * kMultiple;
+}
+
 /// Places scratch tensors from column `begin` on, those in use at the same time beside each other.
 /// Returns the end of all; `begin` if there are none. `Slot`: ValueSlot or GradientSlot.
 template <class Slot>
 int64_t place_scratch(std::vector<Slot>& slots, const std::vector<Use>& uses, int64_t begin) {
-    constexpr int64_t kMultiple = 32;  // columns, so that tensors begin where vectors can be loaded
-    std::vector<size_t> placed;        // by first column
+    std::vector<size_t> placed;  // by first column
     int64_t end = begin;
     for (size_t i = 0; i < slots.size(); ++i) {
         if (slots[i].place != Slot::Place::scratch || uses[i].first == kNone) continue;
@@ -38,8 +42,7 @@ int64_t place_scratch(std::vector<Slot>& slots, const std::vector<Use>& uses, in
         for (const size_t other : placed) {
             if (!uses[i].overlaps(uses[other])) continue;
             if (column + slots[i].columns <= slots[other].first_column) break;
-            const int64_t after = slots[other].first_column + slots[other].columns;
-            column = std::max(column, (after + kMultiple - 1) / kMultiple * kMultiple);
+            column = std::max(column, aligned(slots[other].first_column + slots[other].columns));
         }
         slots[i].first_column = column;
         end = std::max(end, column + slots[i].columns);
@@ -101,27 +104,21 @@ private:
     }
 
     void list_steps() {
+        std::vector<ForwardStep> steps;
         for (int n = 1; n <= last(); ++n) {
+            ForwardStep& step = steps.emplace_back(ForwardStep{.node = n, .value = n});
             if (!operation(n).is_sum()) continue;
             const std::vector<int>& inputs = nodes_[index_of(n)].inputs;
-            for (const int term : {inputs[1], inputs[0]}) {
-                if (!makes_sum(term, n)) continue;
-                sum_of_[index_of(term)] = n;
+            for (const size_t term : {1, 0}) {
+                if (!makes_sum(inputs[term], n)) continue;
+                sum_of_[index_of(inputs[term])] = n;
+                step.node = inputs[term];
+                step.residual = inputs[1 - term];
                 break;
             }
         }
-        for (int n = 1; n <= last(); ++n) {
-            if (sum_of_[index_of(n)] != kNone) continue;
-            const std::vector<int>& inputs = nodes_[index_of(n)].inputs;
-            ForwardStep step{.node = n, .value = n};
-            if (operation(n).is_sum()) {
-                for (const bool second : {false, true}) {
-                    if (sum_of_[index_of(inputs[second ? 1 : 0])] != n) continue;
-                    step.node = inputs[second ? 1 : 0];
-                    step.residual = inputs[second ? 0 : 1];
-                }
-            }
-            plan_.forward.push_back(step);
+        for (const ForwardStep& step : steps) {
+            if (sum_of_[index_of(step.value)] == kNone) plan_.forward.push_back(step);
         }
     }
 
@@ -252,7 +249,7 @@ private:
                 plan_.product_columns = std::max(plan_.product_columns, columns);
             }
         }
-        const int64_t begin = (plan_.product_columns + 31) / 32 * 32;
+        const int64_t begin = aligned(plan_.product_columns);
         const int64_t end = place_scratch(plan_.values, uses, begin);
         plan_.forward_columns = end > begin ? end : 0;
     }

@@ -83,9 +83,9 @@ struct LayerGraph::Access {
         check_columns(record, "its output", y.columns(), columns);
         const int last = id(graph, y);
         std::vector<bool> read(record.nodes.size());
-        read[static_cast<size_t>(last)] = true;
+        read[index_of(last)] = true;
         for (const GraphNode& node : record.nodes) {
-            for (const int input : node.inputs) read[static_cast<size_t>(input)] = true;
+            for (const int input : node.inputs) read[index_of(input)] = true;
         }
         for (size_t node = 0; node < read.size(); ++node) {
             if (!read[node]) {
@@ -116,7 +116,7 @@ int LayerGraph::layer() const {
 }
 
 std::string LayerGraph::full_name(const std::string& name) const {
-    return tensor_names(record_.model).layers + text(record_.layer) + "." + name;
+    return layer_prefix(record_.model, record_.layer) + name;
 }
 
 LayerValue LayerGraph::linear(const std::string& name, LayerValue x, const LinearValue& options) {
@@ -173,13 +173,12 @@ LayerValue LayerGraph::head_norm(const std::string& q_name, const std::string& k
                                  LayerValue qkv, const kernels::AttentionShape& shape,
                                  const kernels::RmsNormOptions& options) {
     check_heads(record_, "head_norm " + q_name, qkv.columns(), shape);
-    return Access::make(*this,
-                        head_norm_operation({.q_name = full_name(q_name),
-                                             .k_name = full_name(k_name),
-                                             .rms_norm = options,
-                                             .shape = shape},
-                                            record_.parameters),
-                        {qkv}, qkv.columns(), q_name);
+    return Access::make(
+        *this,
+        head_norm_operation(
+            {.q_name = full_name(q_name), .k_name = full_name(k_name), .rms_norm = options}, shape,
+            record_.parameters),
+        {qkv}, qkv.columns(), q_name);
 }
 
 LayerValue LayerGraph::rotary(LayerValue qkv, const kernels::AttentionShape& shape) {
@@ -206,14 +205,15 @@ LayerValue LayerGraph::attention(LayerValue qkv, const kernels::AttentionShape& 
 }
 
 LayerValue LayerGraph::activation(kernels::Activation activation, LayerValue x) {
-    return Access::make(*this, activation_operation(activation, x.columns()), {x}, x.columns(),
-                        "activation");
+    return Access::make(*this, activation_operation(activation, false, x.columns()), {x},
+                        x.columns(), "activation");
 }
 
 LayerValue LayerGraph::gated(kernels::Activation activation, LayerValue gate_up) {
     const int64_t columns = gate_up.columns() / 2;
     check_columns(record_, "the input of gated()", gate_up.columns(), 2 * columns);
-    return Access::make(*this, gated_operation(activation, columns), {gate_up}, columns, "gated");
+    return Access::make(*this, activation_operation(activation, true, columns), {gate_up}, columns,
+                        "gated");
 }
 
 LayerValue LayerGraph::add(LayerValue a, LayerValue b) {
@@ -254,12 +254,12 @@ LayerValue LayerGraph::apply(const LayerOperator& made, const std::vector<LayerV
 }
 
 LayerValue LayerGraph::keep(LayerValue x) {
-    record_.nodes[static_cast<size_t>(Access::id(*this, x))].recomputed = false;
+    record_.nodes[index_of(Access::id(*this, x))].recomputed = false;
     return x;
 }
 
 LayerValue LayerGraph::recompute(LayerValue x) {
-    GraphNode& node = record_.nodes[static_cast<size_t>(Access::id(*this, x))];
+    GraphNode& node = record_.nodes[index_of(Access::id(*this, x))];
     if (!node.operation) refuse(record_, "recompute: the layer's input is always there");
     if (node.operation->product() != nullptr || node.operation->work(1).heads > 0) {
         refuse(record_, "recompute: " + node.name +

@@ -5,16 +5,15 @@
 #include "src/model/blocks/graph/operation.hpp"
 #include "src/model/blocks/linear.hpp"
 #include "src/model/blocks/norm.hpp"
+#include "src/model/blocks/qk_norm.hpp"
 #include "src/model/parameter_source.hpp"
 #include "vocabpipe/activation.hpp"
 #include "vocabpipe/attention_shape.hpp"
 #include "vocabpipe/layer_graph.hpp"
-#include "vocabpipe/rms_norm_options.hpp"
 #include "vocabpipe/rope.hpp"
 
 #include <cstdint>
 #include <memory>
-#include <string>
 #include <vector>
 
 namespace vocabpipe {
@@ -26,23 +25,18 @@ namespace vocabpipe {
                                                         int64_t hidden_size,
                                                         ParameterSource& parameters);
 
-struct HeadNormOptions {
-    std::string q_name, k_name;  ///< without ".weight"
-    kernels::RmsNormOptions rms_norm;
-    kernels::AttentionShape shape;
-};
-[[nodiscard]] std::unique_ptr<Operation> head_norm_operation(const HeadNormOptions& options,
+/// Norms by head.
+[[nodiscard]] std::unique_ptr<Operation> head_norm_operation(const QkNormOptions& options,
+                                                             const kernels::AttentionShape& shape,
                                                              ParameterSource& parameters);
 /// `rotary_size`: columns of a head that are rotated.
 [[nodiscard]] std::unique_ptr<Operation> rotary_operation(const Rope& rope, int64_t rotary_size,
                                                           const kernels::AttentionShape& shape);
 [[nodiscard]] std::unique_ptr<Operation> attention_operation(const kernels::AttentionShape& shape);
 
-/// `columns`: of the result.
+/// `columns`: of the result; `gated`: of gate | up.
 [[nodiscard]] std::unique_ptr<Operation> activation_operation(kernels::Activation activation,
-                                                              int64_t columns);
-[[nodiscard]] std::unique_ptr<Operation> gated_operation(kernels::Activation activation,
-                                                         int64_t columns);
+                                                              bool gated, int64_t columns);
 [[nodiscard]] std::unique_ptr<Operation> sum_operation(int64_t columns, int64_t hidden_size);
 [[nodiscard]] std::unique_ptr<Operation> scale_operation(float factor, int64_t columns);
 
