@@ -5,7 +5,7 @@
 #include "src/select/exchange.hpp"
 #include "src/select/selection_state.hpp"
 
-#include <cstddef>
+#include <algorithm>
 #include <cstdint>
 #include <span>
 
@@ -28,16 +28,11 @@ void deliver_all(SelectContext& context, const SelectionState& state, const Prod
     MessageRuns runs(context.blocks, blocks);
     exchange_all<Message>(context, produce, [&](std::span<const Message> some) {
         for (const Message& one : some) {
-            runs.add((one.node.value() - state.first()) / length,
-                     std::as_bytes(std::span(&one, 1)));
+            runs.add((one.node.value() - state.first()) / length, one);
         }
     });
     for (int64_t block = 0; block < blocks; ++block) {
-        runs.read(block, [&](std::span<const std::byte> bytes) {
-            // A vector's storage is aligned for any message.
-            receive(std::span(reinterpret_cast<const Message*>(bytes.data()),
-                              bytes.size() / sizeof(Message)));
-        });
+        runs.read<Message>(block, receive);
         const int64_t first = state.first() + block * length;
         end_of_block(std::min(first, state.last()), std::min(first + length, state.last()));
     }

@@ -14,6 +14,8 @@ namespace vocabpipe {
 namespace {
 
 constexpr int64_t kGammaNumerator = 3, kGammaDenominator = 4;  // the paper's 0.75
+constexpr int64_t kSamplesAtOnce = 256;              // few of them may be in the parts that wait
+constexpr uint64_t kChunkBytes = uint64_t{1} << 14;  // of a part that waits
 
 struct Chosen {
     PackedId node;  ///< receives the message
@@ -40,36 +42,37 @@ RoundReport plan_round(const RoundOptions& options, int64_t round, int64_t begun
 GreedyRounds::GreedyRounds(SelectContext& context, SelectionState& state, uint64_t edge_bytes)
     : context_(context), state_(state), edge_bytes_(edge_bytes), rows_(context.graph) {}
 
+uint64_t GreedyRounds::waiting_bytes(int64_t parts, int ranks) {
+    const int64_t turns = std::min(ceil_of(parts, ranks), kMostWaiting);
+    const StateBlocks chunks{.chunk_bytes = kChunkBytes};
+    return 2 * MessageRuns::bytes(chunks, turns);  // samples and edges
+}
+
 void GreedyRounds::run(RoundReport& round, int64_t parts_done, const AfterParts& after_parts,
                        const PartOf& first_parts) {
     std::optional<Partition> partition;
     PartOf part_of = round.round == 1 ? first_parts : PartOf();
+    std::function<bool(int64_t, int64_t)> has = [&](int64_t part, int64_t node) {
+        return part_of(node) == part;
+    };
     if (!part_of) {
         partition.emplace(context_, state_, round.parts, round.input, round.round);
         part_of = [&](int64_t node) { return partition->part_of(node); };
+        has = [&](int64_t part, int64_t node) { return partition->has(part, node); };
     }
-    const int64_t ranks = context_.world.size();
-    for (int64_t first = parts_done; first < round.parts; first += ranks) {
-        context_.report("greedy, parts", first, round.parts);
-        const int64_t mine = first + context_.world.rank();
-        std::vector<int64_t> chosen;
-        {
-            const auto most =
-                static_cast<uint64_t>(mine < round.parts ? ceil_of(round.input, round.parts) : 0);
-            // Sorting and filling do not copy a part: it is allocated once.
-            const MemoryLease lease(context_.memory, first_parts ? 0 : most * sizeof(PartNode),
-                                    "a part's samples");
-            std::vector<PartNode> nodes = collect(part_of, first, round);
-            const auto may_be_in = [&](int64_t node) {
-                return partition ? partition->has(mine, node) : part_of(node) == mine;
-            };
-            context_.agree([&] {
-                chosen = greedy(context_, rows_, nodes, round.quota, edge_bytes_, may_be_in);
-            });
-            if (observe_ && mine < round.parts) observe_(round.round, mine, nodes, chosen);
+    const int64_t at_once = context_.world.size() * kMostWaiting;
+    for (int64_t first = parts_done; first < round.parts; first += at_once) {
+        const Waiting parts{.round = round,
+                            .part_of = part_of,
+                            .has = has,
+                            .most_nodes = partition ? ceil_of(round.input, round.parts) : 0,
+                            .first = first,
+                            .last = std::min(first + at_once, round.parts)};
+        if (turns(parts) == 1 && run_in_memory(parts)) {
+            if (after_parts) after_parts(parts.last);
+        } else {
+            run_from_files(parts, after_parts);
         }
-        tell(chosen);
-        if (after_parts) after_parts(std::min(first + ranks, round.parts));
     }
     int64_t kept = 0;
     for (int64_t v = state_.first(); v < state_.last(); ++v) {
@@ -84,28 +87,132 @@ void GreedyRounds::run(RoundReport& round, int64_t parts_done, const AfterParts&
     round.kept = sum_over_ranks(context_.world, kept);
 }
 
-/// Collects the samples of part first_part + rank from their owners.
-std::vector<PartNode> GreedyRounds::collect(const PartOf& part_of, int64_t first_part,
-                                            const RoundReport& round) {
-    std::vector<PartNode> nodes;
-    nodes.reserve(static_cast<size_t>(ceil_of(round.input, round.parts)));
+int64_t GreedyRounds::turns(const Waiting& parts) const {
+    return ceil_of(parts.last - parts.first, context_.world.size());
+}
+
+int64_t GreedyRounds::turn_of(const Waiting& parts, int64_t node) const {
+    return (parts.part_of(node) - parts.first) / context_.world.size();
+}
+
+/// Calls receive(nodes) with the samples of this rank's parts, from their owners. Collective.
+template <typename Receive>
+void GreedyRounds::send_nodes(const Waiting& parts, const Receive& receive) {
     int64_t at = state_.first();
-    const int64_t ranks = context_.world.size();
     const auto produce = [&](Outbox<PartNode>& outbox) {
-        // Looks at a bounded number of samples: few of them may be in these parts.
-        for (const int64_t end = std::min(at + 256, state_.last()); at < end; ++at) {
+        for (const int64_t end = std::min(at + kSamplesAtOnce, state_.last()); at < end; ++at) {
             if (!state_.is_open(at)) continue;
-            const int64_t to = part_of(at) - first_part;
-            if (to < 0 || to >= ranks) continue;
-            outbox.add(static_cast<int>(to), {.gain = state_.u_max(at), .node = at});
+            const int64_t part = parts.part_of(at);
+            if (part < parts.first || part >= parts.last) continue;
+            outbox.add(static_cast<int>((part - parts.first) % context_.world.size()),
+                       {.gain = state_.u_max(at), .node = at});
         }
         return at < state_.last();
     };
-    exchange_all<PartNode>(context_, produce, [&](std::span<const PartNode> some) {
+    exchange_all<PartNode>(context_, produce, receive);
+}
+
+/// Calls receive(entries) with the row entries within this rank's parts, from the owners of the
+/// rows; those of a row are next to each other. Collective.
+template <typename Receive>
+void GreedyRounds::send_edges(const Waiting& parts, const Receive& receive) {
+    int64_t at = state_.first();
+    const auto produce = [&](Outbox<PartEntry>& outbox) {
+        for (const int64_t end = std::min(at + kSamplesAtOnce, state_.last());
+             at < end && !outbox.full();) {
+            const int64_t v = at++;
+            if (v % 65536 == 0) context_.report("rows of parts", v - state_.first(), state_.size());
+            if (!state_.is_open(v)) continue;
+            const int64_t part = parts.part_of(v);
+            if (part < parts.first || part >= parts.last) continue;
+            const auto to = static_cast<int>((part - parts.first) % context_.world.size());
+            const GraphRow row = rows_.at(v);
+            for (size_t i = 0; i < row.degree(); ++i) {
+                const int64_t neighbour = row.neighbours[i];
+                if (!parts.has(part, neighbour)) continue;
+                if (state_.holds(neighbour) && !state_.is_open(neighbour)) continue;
+                outbox.add(to, {.node = PackedId(v),
+                                .other = PackedId(neighbour),
+                                .similarity = row.similarities[i]});
+            }
+        }
+        return at < state_.last();
+    };
+    exchange_all<PartEntry>(context_, produce, receive);
+}
+
+/// Runs greedy in one part per rank. Returns false, without having chosen, if the edges within a
+/// part have no room in memory.
+bool GreedyRounds::run_in_memory(const Waiting& parts) {
+    const MemoryLease lease(context_.memory, GreedyBytes::of(parts.most_nodes, 0).nodes,
+                            "a part's samples");
+    std::vector<PartNode> nodes;
+    std::optional<PartEdges> edges;
+    context_.agree([&] { nodes.reserve(static_cast<size_t>(parts.most_nodes)); });
+    send_nodes(parts, [&](std::span<const PartNode> some) {
         nodes.insert(nodes.end(), some.begin(), some.end());
     });
-    std::ranges::sort(nodes, {}, &PartNode::node);
-    return nodes;
+    bool fits = true;
+    context_.agree([&] {
+        std::ranges::sort(nodes, {}, &PartNode::node);
+        edges.emplace(context_.memory, nodes, edge_bytes_);
+    });
+    send_edges(parts, [&](std::span<const PartEntry> some) { fits = fits && edges->add(some); });
+    if (largest_over_ranks(context_.world, fits ? 0 : 1) > 0) return false;
+    choose(parts, 0, nodes, *edges);
+    return true;
+}
+
+/// Runs greedy in the parts of each rank, one after the other, which wait in files.
+void GreedyRounds::run_from_files(const Waiting& parts, const AfterParts& after_parts) {
+    StateBlocks chunks = context_.blocks;
+    chunks.chunk_bytes = kChunkBytes;
+    const MemoryLease lease(context_.memory,
+                            waiting_bytes(parts.last - parts.first, context_.world.size()),
+                            "parts that wait");
+    MessageRuns all_nodes(chunks, turns(parts)), all_edges(chunks, turns(parts));
+    send_nodes(parts, [&](std::span<const PartNode> some) {
+        for (const PartNode& one : some) all_nodes.add(turn_of(parts, one.node), one);
+    });
+    send_edges(parts, [&](std::span<const PartEntry> some) {
+        for (const PartEntry& one : some) all_edges.add(turn_of(parts, one.node.value()), one);
+    });
+    for (int64_t turn = 0; turn < turns(parts); ++turn) {
+        const int64_t first = parts.first + turn * context_.world.size();
+        context_.report("greedy, parts", first, parts.round.parts);
+        {
+            const MemoryLease lease_of_nodes(
+                context_.memory, GreedyBytes::of(parts.most_nodes, 0).nodes, "a part's samples");
+            std::vector<PartNode> nodes;
+            std::optional<PartEdges> edges;
+            context_.agree([&] {
+                nodes.reserve(static_cast<size_t>(parts.most_nodes));
+                all_nodes.read<PartNode>(turn, [&](std::span<const PartNode> some) {
+                    nodes.insert(nodes.end(), some.begin(), some.end());
+                });
+                std::ranges::sort(nodes, {}, &PartNode::node);
+                edges.emplace(context_.memory, nodes, edge_bytes_);
+                bool fits = true;
+                all_edges.read<PartEntry>(turn, [&](std::span<const PartEntry> some) {
+                    fits = fits && edges->add(some);
+                });
+                if (!fits) edges->read_from(all_edges, turn);
+            });
+            choose(parts, turn, nodes, *edges);
+        }
+        if (after_parts) {
+            after_parts(std::min<int64_t>(first + context_.world.size(), parts.last));
+        }
+    }
+}
+
+void GreedyRounds::choose(const Waiting& parts, int64_t turn, std::vector<PartNode>& nodes,
+                          const PartEdges& edges) {
+    const int64_t part = parts.first + turn * context_.world.size() + context_.world.rank();
+    std::vector<int64_t> chosen;
+    context_.agree([&] { chosen = greedy(context_, nodes, parts.round.quota, edges); });
+    if (observe_ && part < parts.last) observe_(parts.round.round, part, nodes, chosen);
+    tell(chosen);
 }
 
 /// Tells the owners of the chosen samples to mark them.

@@ -39,7 +39,8 @@ struct RoundReport {
                                      int64_t input, int64_t count);
 
 /// Runs greedy in all parts of the open samples, each part on one rank. What the parts choose stays
-/// open, the rest is discarded. Collective.
+/// open, the rest is discarded. Every rank reads its own rows only, and sends what lies within a
+/// part to the rank that works on it: once for as many parts as may wait. Collective.
 class GreedyRounds {
 public:
     /// Replaces the random parts of round 1: for worst cases in tests.
@@ -59,9 +60,30 @@ public:
     void run(RoundReport& round, int64_t parts_done = 0, const AfterParts& after_parts = {},
              const PartOf& first_parts = {});
 
+    /// Parts of a rank that wait at most while it works on one.
+    static constexpr int64_t kMostWaiting = 64;
+    /// Bytes of a rank for parts that wait, of `parts` on `ranks`.
+    [[nodiscard]] static uint64_t waiting_bytes(int64_t parts, int ranks);
+
 private:
-    [[nodiscard]] std::vector<PartNode> collect(const PartOf& part_of, int64_t first_part,
-                                                const RoundReport& round);
+    /// Parts [first, last) of a round, which wait together: each rank works on every ranks-th.
+    struct Waiting {
+        const RoundReport& round;
+        const PartOf& part_of;
+        std::function<bool(int64_t part, int64_t node)> has;  ///< part_of(node) == part
+        int64_t most_nodes = 0;                               ///< of a part; 0: not known
+        int64_t first = 0, last = 0;
+    };
+    [[nodiscard]] int64_t turns(const Waiting& parts) const;
+    [[nodiscard]] int64_t turn_of(const Waiting& parts, int64_t node) const;
+    template <typename Receive>
+    void send_nodes(const Waiting& parts, const Receive& receive);
+    template <typename Receive>
+    void send_edges(const Waiting& parts, const Receive& receive);
+    [[nodiscard]] bool run_in_memory(const Waiting& parts);
+    void run_from_files(const Waiting& parts, const AfterParts& after_parts);
+    void choose(const Waiting& parts, int64_t turn, std::vector<PartNode>& nodes,
+                const PartEdges& edges);
     void tell(std::span<const int64_t> chosen);
 
     SelectContext& context_;

@@ -105,6 +105,7 @@ MemoryPlan plan_memory(const GraphSizes& sizes, int ranks, int64_t parts, const 
     messages = std::max(messages, exchange_bytes<PartNode>(ranks, batch_bytes, 256));
     messages =
         std::max(messages, exchange_bytes<EdgeOfBest>(ranks, batch_bytes, sizes.longest_row));
+    messages = std::max(messages, exchange_bytes<PartEntry>(ranks, batch_bytes, sizes.longest_row));
     plan.always.emplace_back("rows that are read", readers);
     plan.always.emplace_back("messages", messages);
     plan.always.emplace_back("counters", Partition::bytes(parts));
@@ -122,9 +123,17 @@ MemoryPlan plan_memory(const GraphSizes& sizes, int ranks, int64_t parts, const 
         "bounding", Bounding::bytes(rule, blocks, own, sizes.rank_entries, sizes.longest_row));
     const int64_t part_nodes = (sizes.nodes + parts - 1) / parts;
     const GreedyBytes greedy = GreedyBytes::of(part_nodes, entries_inside(sizes, parts));
-    plan.greedy.emplace_back("samples of a part",
-                             greedy.nodes + static_cast<uint64_t>(part_nodes) * sizeof(PartNode));
+    plan.greedy.emplace_back("samples of a part", greedy.nodes);
     plan.greedy.emplace_back("edges inside a part", greedy.edges);
+    plan.greedy.emplace_back("parts that wait", GreedyRounds::waiting_bytes(parts, ranks));
+    if (parts > ranks) {
+        const auto waiting = static_cast<uint64_t>(
+            std::min((parts + ranks - 1) / ranks, GreedyRounds::kMostWaiting));
+        const auto of_each =
+            static_cast<uint64_t>(part_nodes) * sizeof(PartNode) +
+            static_cast<uint64_t>(entries_inside(sizes, parts)) * sizeof(PartEntry);
+        plan.disk_bytes += waiting * of_each;
+    }
     plan.edge_bytes = greedy.edges;
     plan.certificate.emplace_back("certificate", certificate_bytes(blocks, own));
     return plan;

@@ -42,9 +42,9 @@ TEST(GraphSizes, AreAtLeastEvenShares) {
 }
 
 // A row of a thousand messages in the batch that a rank fills, of which its vectors may hold twice
-// as much, and as much of each other rank. The largest are those of the certificate, of 12 bytes.
+// as much, and as much of each other rank. The largest are entries for a part, of 16 bytes.
 TEST(MemoryPlan, HoldsMessagesOfARankAndOfEachOther) {
-    const uint64_t of_each = kBatchOfPlan / 4 + 1000 * 12;
+    const uint64_t of_each = kBatchOfPlan / 4 + 1000 * 16;
     const auto messages = [&](std::string_view rule) {
         return term(plan_memory(with_hub(), 4, 1, rule_of(rule), kBatchOfPlan).always, "messages");
     };
@@ -54,7 +54,7 @@ TEST(MemoryPlan, HoldsMessagesOfARankAndOfEachOther) {
     EXPECT_EQ(messages("weighted:0.5"), (2 + 3) * of_each);
     EXPECT_EQ(
         term(plan_memory(with_hub(), 1, 1, rule_of("exact"), kBatchOfPlan).always, "messages"),
-        2 * (kBatchOfPlan + 1000 * 12));
+        2 * (kBatchOfPlan + 1000 * 16));
     // Greedy's nodes of 16 bytes, 256 at a time, are more than short rows.
     GraphSizes even = with_hub();
     even.longest_row = 10;
@@ -89,8 +89,8 @@ TEST(MemoryPlan, BoundingHoldsALowerBoundAndForAQuotaTwoBitsPerEntryARowInOrderA
 
 TEST(MemoryPlan, GreedyHoldsAPartsSamplesAndTheEdgesInside) {
     const MemoryPlan whole = plan_memory(with_hub(), 4, 1, rule_of("exact"), kBatchOfPlan);
-    // Heap entry, where a row begins, index, a flag, the result; and the part's list.
-    const uint64_t per_sample = 16 + 8 + 2 + 1 + 8 + 16;
+    // Heap entry, where a row begins, its length, index, a flag, the result; and the part's list.
+    const uint64_t per_sample = 16 + 8 + 4 + 2 + 1 + 8 + 16;
     EXPECT_EQ(term(whole.greedy, "samples of a part"), 1001 * per_sample);
     EXPECT_EQ(term(whole.greedy, "edges inside a part"), 8000U * 8);
     EXPECT_EQ(whole.edge_bytes, 8000U * 8);
@@ -104,6 +104,20 @@ TEST(MemoryPlan, GreedyHoldsAPartsSamplesAndTheEdgesInside) {
     GraphSizes few = with_hub();
     few.entries = 100;
     EXPECT_EQ(plan_memory(few, 4, 2, rule_of("exact"), kBatchOfPlan).edge_bytes, 100U * 8);
+}
+
+TEST(MemoryPlan, GreedyHoldsChunksOfThePartsThatWait) {
+    const auto plan = [](int64_t parts, int ranks) {
+        return plan_memory(with_hub(), ranks, parts, rule_of("exact"), kBatchOfPlan);
+    };
+    // Samples and edges: 16 KiB of each that waits, and of the one that is read.
+    EXPECT_EQ(term(plan(4, 4).greedy, "parts that wait"), 2U * 2 * 16384);
+    EXPECT_EQ(term(plan(9, 4).greedy, "parts that wait"), 2U * 4 * 16384);
+    EXPECT_EQ(term(plan(1000, 4).greedy, "parts that wait"), 2U * 65 * 16384) << "64 at once";
+    EXPECT_EQ(plan(4, 4).disk_bytes, 0U) << "each part goes to its rank's memory";
+    // Three parts per rank, each with 112 samples of 16 bytes and its edges, of 16 bytes.
+    const MemoryPlan nine = plan(9, 4);
+    EXPECT_EQ(nine.disk_bytes, 3U * (112 * 16 + nine.edge_bytes / 8 * 16));
 }
 
 TEST(MemoryPlan, OfAStateInFilesHoldsOneBlockAndTheMessagesToTheOthers) {

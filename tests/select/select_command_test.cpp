@@ -436,7 +436,7 @@ TEST_F(SelectCommandInLittleMemory, ChoosesTheSameKilledAtAnyMoment) {
     const auto memory_of = [&](const std::string& report) {
         return nlohmann::json::parse(read_file(folder_ / report))["memory"];
     };
-    EXPECT_EQ(memory_of("whole.json")["planned_file_bytes"], 0);
+    EXPECT_LT(memory_of("whole.json")["planned_file_bytes"], 200'000 * 17) << "parts that wait";
     EXPECT_GT(memory_of("whole.json")["planned_bytes"], 7'000'000);
     const Outcome outcome = run(flags_ + "files --report files.json" + little_ + "1");
     ASSERT_EQ(outcome.exit_code, 0) << outcome.error;

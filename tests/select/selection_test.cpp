@@ -324,9 +324,9 @@ TEST_F(Selections, ChooseGreedilyFromNothingNothing) {
     const GraphFile graph(folder_ / "graph");
     World::threads(1).run([&](Communicator& world) {
         SelectContext context{.world = world, .graph = graph, .objective = problem.objective};
-        GraphRows rows(graph);
         const auto chosen = [&](std::vector<PartNode> nodes, int64_t count) {
-            return greedy(context, rows, nodes, count, 1000, [](int64_t) { return true; });
+            const PartEdges edges(context.memory, nodes, 1000);
+            return greedy(context, nodes, count, edges);
         };
         EXPECT_EQ(chosen({}, 0), std::vector<int64_t>{});
         EXPECT_EQ(chosen({}, 3), std::vector<int64_t>{});

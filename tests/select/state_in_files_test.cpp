@@ -88,22 +88,23 @@ TEST(MessageRuns, GiveTheMessagesOfEachBlockInTheirOrder) {
     std::vector<std::vector<uint64_t>> expected(5);
     for (uint64_t i = 0; i < 300; ++i) {
         const auto block = static_cast<int64_t>(i * i % 4);  // block 4 and others get none
-        runs.add(block, std::as_bytes(std::span(&i, 1)));
+        runs.add(block, i);
         expected[static_cast<size_t>(block)].push_back(i);
     }
     const auto read = [&](int64_t block) {
         std::vector<uint64_t> found;
-        runs.read(block, [&](std::span<const std::byte> bytes) {
-            ASSERT_EQ(bytes.size() % sizeof(uint64_t), 0U) << "whole messages";
-            ASSERT_LE(bytes.size(), blocks.chunk_bytes);
-            const size_t before = found.size();
-            found.resize(before + bytes.size() / sizeof(uint64_t));
-            std::memcpy(found.data() + before, bytes.data(), bytes.size());
+        runs.read<uint64_t>(block, [&](std::span<const uint64_t> some) {
+            ASSERT_LE(some.size_bytes(), blocks.chunk_bytes);
+            found.insert(found.end(), some.begin(), some.end());
         });
         return found;
     };
     for (int64_t block = 0; block < 5; ++block) {
-        EXPECT_EQ(read(block), expected[static_cast<size_t>(block)]);
+        const std::vector<uint64_t>& messages = expected[static_cast<size_t>(block)];
+        EXPECT_EQ(read(block), messages);
+        for (size_t number = messages.size(); number-- > 0;) {
+            EXPECT_EQ(runs.at<uint64_t>(block, number), messages[number]) << number;
+        }
     }
     EXPECT_EQ(folder.names(), std::set<std::string>{});
     ASSERT_GT(damage_files_in(folder / ""), 0);

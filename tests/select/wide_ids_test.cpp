@@ -178,22 +178,35 @@ TEST_F(SparseGraph, IsChosenFromAsTheSameSamplesFromZeroOn) {
         const auto chosen_of = [&](const std::string& path, int64_t first, uint64_t edge_bytes) {
             const GraphFile graph(path);
             SelectContext context{.world = world, .graph = graph, .objective = problem_.objective};
+            const StateBlocks chunks{.folder = folder_ / "", .chunk_bytes = 1000};
+            MessageRuns runs(chunks, 1);
             std::vector<PartNode> nodes;
+            GraphRows rows(graph);
             for (int64_t v = 0; v < problem_.size(); ++v) {
                 if (v % 3 == 0) continue;  // of another part
                 nodes.push_back({.gain = int64_t{9} * problem_.utility[static_cast<size_t>(v)],
                                  .node = first + v});
+                const GraphRow row = rows.at(first + v);
+                for (size_t i = 0; i < row.degree(); ++i) {
+                    runs.add(0, PartEntry{.node = PackedId(row.node),
+                                          .other = PackedId(row.neighbours[i]),
+                                          .similarity = row.similarities[i]});
+                }
             }
-            GraphRows rows(graph);
-            auto chosen = greedy(context, rows, nodes, 100, edge_bytes,
-                                 [&](int64_t node) { return (node - first) % 3 != 0; });
+            PartEdges edges(context.memory, nodes, edge_bytes);
+            bool fits = true;
+            runs.read<PartEntry>(
+                0, [&](std::span<const PartEntry> some) { fits = fits && edges.add(some); });
+            EXPECT_EQ(fits, edge_bytes > 0);
+            if (!fits) edges.read_from(runs, 0);
+            auto chosen = greedy(context, nodes, 100, edges);
             for (int64_t& node : chosen) node -= first;
             return chosen;
         };
         const auto dense = chosen_of(folder_ / "dense", 0, 1 << 20);
         EXPECT_EQ(dense.size(), 100U);
         EXPECT_EQ(chosen_of(folder_ / "sparse", first_, 1 << 20), dense);
-        EXPECT_EQ(chosen_of(folder_ / "sparse", first_, 0), dense) << "rows that are read again";
+        EXPECT_EQ(chosen_of(folder_ / "sparse", first_, 0), dense) << "entries that are read again";
     });
 }
 

@@ -14,7 +14,8 @@ namespace vocabpipe {
 /// on it.
 struct StateBlocks {
     int64_t samples = 0;  ///< of a block, at most; 0: all in memory
-    std::string folder;   ///< of the files
+    /// Of the files, and of those in which messages to parts of samples wait.
+    std::string folder = ".";
     /// Bytes of a block's messages that are written at once: long enough for disks, and few for a
     /// hundred blocks.
     uint64_t chunk_bytes = uint64_t{1} << 16;

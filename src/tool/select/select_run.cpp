@@ -316,7 +316,8 @@ Command select_run_command() {
                          {.names = "--scratch",
                           .value = &o->scratch,
                           .help = "Folder, on a fast disk of each host, of files without names for "
-                                  "the state of samples that --memory does not hold",
+                                  "parts that wait and for the state of samples that --memory "
+                                  "does not hold",
                           .unit = "FOLDER",
                           .unset = "the folder of --state"}}},
               launch_flags(o->launch)},
