@@ -7,7 +7,8 @@
 // scores   100 (f - lowest) / (f of greedy in one part - lowest) by parts and rounds, with a fixed
 // or
 //          adaptive number of parts; "lowest" is the lowest f of the table
-// scaling  a graph of 16 neighbours per sample is written to DIR (8 bytes per neighbour), read once
+// scaling  a graph of 16 neighbours per sample (--edges 8) is written to DIR (8 bytes each), read
+// once
 //          (columns "read"), and 10 % of its samples are chosen. Each size runs in a process of its
 //          own, for its peak memory. Ranks are threads.
 #include "src/select/files/graph_file.hpp"
@@ -46,7 +47,7 @@ struct Options {
     std::string bounding = "exact";
     PairwiseObjective objective;
     int ranks = 2;
-    int64_t parts = 16, rounds = 8;
+    int64_t parts = 16, rounds = 8, edges = 8;
 };
 
 double seconds_since(Clock::time_point begin) {
@@ -115,22 +116,25 @@ void print_scores(Communicator& world, const Options& o) {
 
 // ---------------------------------------------------------------- scaling
 
-constexpr int64_t kNeighbours = 16;
-
 int32_t utility_of(int64_t v) {
     return static_cast<int32_t>(hash_of(5, 1, static_cast<uint64_t>(v)) >> 44);  // below 2^20
 }
 
-/// Half of the neighbours are near, half far: the neighbours of v are v +- these.
-std::array<int64_t, kNeighbours / 2> offsets_of(int64_t n) {
-    return {1, 2, 7, 31, n / 11 + 1, n / 7 + 1, n / 5 + 1, n / 3 + 1};
+/// Half of the neighbours are near, half far: those of v are v +- the first `edges` of these.
+std::vector<int64_t> offsets_of(int64_t n, int64_t edges) {
+    std::vector<int64_t> offsets{1,         2,         7,         31,  n / 11 + 1,
+                                 n / 7 + 1, n / 5 + 1, n / 3 + 1, 127, n / 13 + 1};
+    offsets.resize(static_cast<size_t>(edges));
+    return offsets;
 }
 
 /// Writes rank `world.rank()`'s part of the graph of n samples.
-void write_graph(Communicator& world, const std::string& path, int64_t n) {
-    GraphOutput output(world, path, {.data = "offsets", .samples = n}, n * kNeighbours);
+void write_graph(Communicator& world, const std::string& path, int64_t n, int64_t edges) {
+    const int64_t degree = 2 * edges;
+    GraphOutput output(world, path, {.data = "offsets", .samples = n}, n * degree);
     const Ownership owners(n, world.size());
-    const auto offsets = offsets_of(n);
+    const auto offsets = offsets_of(n, edges);
+    std::vector<int64_t> row(static_cast<size_t>(degree));
     std::vector<int64_t> begins;
     std::vector<int64_t> neighbours;
     std::vector<int32_t> similarities;
@@ -142,13 +146,12 @@ void write_graph(Communicator& world, const std::string& path, int64_t n) {
         neighbours.clear();
         similarities.clear();
         for (int64_t v = first; v < last; ++v) {
-            std::array<int64_t, kNeighbours> row;
             for (size_t i = 0; i < offsets.size(); ++i) {
                 row[2 * i] = (v + offsets[i]) % n;
                 row[2 * i + 1] = (v + n - offsets[i]) % n;
             }
             std::sort(row.begin(), row.end());
-            begins.push_back(v * kNeighbours);
+            begins.push_back(v * degree);
             for (const int64_t w : row) {
                 neighbours.push_back(w);
                 // Below 1/2, so that some samples are decided by their utility.
@@ -158,9 +161,9 @@ void write_graph(Communicator& world, const std::string& path, int64_t n) {
                                          45));
             }
         }
-        if (last == n) begins.push_back(n * kNeighbours);
+        if (last == n) begins.push_back(n * degree);
         output.write_row_begin(first, begins);
-        output.write_entries(first * kNeighbours, neighbours, similarities);
+        output.write_entries(first * degree, neighbours, similarities);
     }
     output.publish();
 }
@@ -195,12 +198,13 @@ struct FileBytes {
 
 /// Prints a line of the table and returns the seconds for the fit.
 double run_size(const Options& o, int64_t n) {
-    const std::string path = o.folder + "/offsets-" + std::to_string(n) + ".safetensors";
+    const std::string path =
+        o.folder + "/offsets-" + std::to_string(n) + "-" + std::to_string(o.edges) + ".safetensors";
     double total = 0;
     World::threads(o.ranks).run([&](Communicator& world) {
         if (!std::filesystem::exists(path)) {
             world.barrier();
-            write_graph(world, path, n);
+            write_graph(world, path, n, o.edges);
         }
         world.barrier();
         read_once(world, path);  // fills the page cache as far as possible
@@ -345,6 +349,9 @@ int main(int argc, char** argv) {
     scaling->add_option("--memory", o.memory, "Bytes per rank, such as 2GiB");
     scaling->add_option("--bounding", o.bounding, "off, exact, bernoulli:Q, quota:Q or weighted:Q");
     scaling->add_option("--partitions", o.parts, "Parts of the first round");
+    scaling
+        ->add_option("--edges", o.edges, "Edges of each sample: twice as many row entries per row")
+        ->check(CLI::Range(1, 10));
     scaling->add_option("--rounds", o.rounds, "Rounds");
     for (CLI::App* command : {scores, scaling}) {
         command->add_option("--alpha", o.objective.alpha, "Weight of utilities");

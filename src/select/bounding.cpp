@@ -239,7 +239,7 @@ int64_t Bounding::grow() {
 
 /// Tells the neighbours of marked samples; returns the number of marked samples on all ranks.
 int64_t Bounding::tell(bool grown) {
-    const Ownership owners = context_.owners();
+    const Ownership& owners = context_.owners;
     int64_t at = state_.first();
     int64_t decided = 0;
     const auto produce = [&](Outbox<Told>& outbox) {

@@ -89,7 +89,7 @@ private:
 
     /// Takes the edges whose answer is 1 in this step from the weights of their ends.
     void add_answers(int64_t step) {
-        const Ownership owners = context_.owners();
+        const Ownership& owners = context_.owners;
         int64_t at = weights_.first();
         WideSum similar = 0;
         const auto counts = [&](int64_t v, uint8_t times_of_other) {

@@ -217,7 +217,7 @@ void GreedyRounds::choose(const Waiting& parts, int64_t turn, std::vector<PartNo
 
 /// Tells the owners of the chosen samples to mark them.
 void GreedyRounds::tell(std::span<const int64_t> chosen) {
-    const Ownership owners = context_.owners();
+    const Ownership& owners = context_.owners;
     size_t at = 0;
     const auto produce = [&](Outbox<Chosen>& outbox) {
         if (at == chosen.size()) return false;

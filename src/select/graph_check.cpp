@@ -79,6 +79,9 @@ void name_first_asymmetric(Communicator& world, const GraphFile& graph, int64_t 
             const GraphRow row = rows.at(v);
             for (size_t i = 0; i < row.degree(); ++i) {
                 if (sums[bucket_of(pair_of(v, row.neighbours[i]))] == 0) continue;
+                // A part has no other rows to look at.
+                if (row.neighbours[i] < graph.first_row() || row.neighbours[i] >= graph.last_row())
+                    continue;
                 const std::string wrong =
                     what_is_wrong(others, v, row.neighbours[i], row.similarities[i]);
                 if (!wrong.empty()) throw InputFileError(graph.path() + ": " + wrong);
@@ -86,8 +89,8 @@ void name_first_asymmetric(Communicator& world, const GraphFile& graph, int64_t 
         }
     });
     throw InputFileError(graph.path() +
-                         ": some edge does not stand in both rows, or the file has changed while "
-                         "it was read; make it again");
+                         ": some edge does not stand in both rows, or the file or its parts have "
+                         "changed while they were read; make them again");
 }
 
 }  // namespace

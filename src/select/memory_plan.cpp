@@ -63,7 +63,7 @@ int64_t most_blocks(const GraphSizes& sizes) {
 GraphSizes GraphSizes::of(const SelectContext& context) {
     const int64_t first = context.first();
     const int64_t last = context.last();
-    GraphSizes sizes{.nodes = context.graph.nodes(), .entries = context.graph.entries()};
+    GraphSizes sizes{.nodes = context.graph.nodes()};
     context.agree([&] {
         GraphRows rows(context.graph);
         for (int64_t v = first; v < last; ++v) {
@@ -73,7 +73,8 @@ GraphSizes GraphSizes::of(const SelectContext& context) {
             if (v % 65536 == 0) context.report("row lengths", v - first, last - first);
         }
     });
-    sizes.rank_nodes = context.owners().largest();
+    sizes.rank_nodes = context.owners.largest();
+    sizes.entries = sum_over_ranks(context.world, sizes.own_entries);
     sizes.rank_entries = largest_over_ranks(context.world, sizes.own_entries);
     sizes.longest_row = largest_over_ranks(context.world, sizes.longest_row);
     return sizes;

@@ -22,7 +22,7 @@ struct Inside {
 
 int64_t objective_of(SelectContext& context, const SelectionState& state,
                      const ReadUtilities& utilities) {
-    const Ownership owners = context.owners();
+    const Ownership& owners = context.owners;
     WideSum sum = 0;
     context.agree([&] {
         for_each_utility(state, utilities, [&](int64_t v, int32_t utility) {

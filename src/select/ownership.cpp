@@ -6,8 +6,20 @@
 #include <cstddef>
 #include <cstring>
 #include <span>
+#include <utility>
 
 namespace vocabpipe {
+
+Ownership::Ownership(int64_t nodes, int ranks) {
+    for (int64_t rank = 0; rank <= ranks; ++rank) {
+        begins_.push_back(rank * (nodes / ranks) + std::min(rank, nodes % ranks));
+    }
+    largest_ = count(0);
+}
+
+Ownership::Ownership(std::vector<int64_t> begins) : begins_(std::move(begins)) {
+    for (int rank = 0; rank < ranks(); ++rank) largest_ = std::max(largest_, count(rank));
+}
 
 void add_over_ranks(Communicator& world, std::vector<uint64_t>& values) {
     if (world.size() == 1) return;

@@ -3,37 +3,38 @@
 
 #include "vocabpipe/world.hpp"
 
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
 namespace vocabpipe {
 
-/// The owner of each sample: ranges of ids in the order of the ranks, whose sizes differ by at most
-/// one.
+/// The owner of each sample: ranges of ids in the order of the ranks.
 class Ownership {
 public:
-    Ownership(int64_t nodes, int ranks)
-        : nodes_(nodes), ranks_(ranks), quotient_(nodes / ranks), rest_(nodes % ranks) {}
+    /// Ranges whose sizes differ by at most one.
+    Ownership(int64_t nodes, int ranks);
+    /// `begins`: of every rank's range, and the end of the last; from 0 on, ascending.
+    explicit Ownership(std::vector<int64_t> begins);
 
-    [[nodiscard]] int64_t nodes() const { return nodes_; }
-    [[nodiscard]] int ranks() const { return ranks_; }
-    [[nodiscard]] int64_t begin(int rank) const {
-        return rank * quotient_ + (rank < rest_ ? rank : rest_);
-    }
+    [[nodiscard]] int64_t nodes() const { return begins_.back(); }
+    [[nodiscard]] int ranks() const { return static_cast<int>(begins_.size()) - 1; }
+    [[nodiscard]] int64_t begin(int rank) const { return begins_[static_cast<size_t>(rank)]; }
     [[nodiscard]] int64_t end(int rank) const { return begin(rank + 1); }
     [[nodiscard]] int64_t count(int rank) const { return end(rank) - begin(rank); }
     /// Largest number of samples on a rank.
-    [[nodiscard]] int64_t largest() const { return quotient_ + (rest_ > 0 ? 1 : 0); }
+    [[nodiscard]] int64_t largest() const { return largest_; }
     [[nodiscard]] int owner_of(int64_t node) const {
-        const int64_t of_larger = rest_ * (quotient_ + 1);
-        return static_cast<int>(node < of_larger ? node / (quotient_ + 1)
-                                                 : rest_ + (node - of_larger) / quotient_);
+        // No range is longer than the largest. Where all are alike, the owner is this rank or the
+        // next.
+        auto rank = static_cast<int>(node / largest_);
+        while (node >= end(rank)) ++rank;
+        return rank;
     }
 
 private:
-    int64_t nodes_;
-    int ranks_;
-    int64_t quotient_, rest_;
+    std::vector<int64_t> begins_;
+    int64_t largest_ = 0;
 };
 
 /// Replaces every element by the sum over all ranks (modulo 2^64). Collective.

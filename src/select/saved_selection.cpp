@@ -4,7 +4,6 @@
 #include "src/select/saved_selection.hpp"
 
 #include "src/runtime/gathered.hpp"
-#include "src/select/files/tensor_input.hpp"
 #include "src/select/files/tensor_output.hpp"
 #include "src/select/hash.hpp"
 #include "src/select/ownership.hpp"
@@ -22,7 +21,10 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cstddef>
+#include <cstring>
 #include <filesystem>
+#include <initializer_list>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <span>
@@ -174,18 +176,24 @@ uint64_t wrapped_sum(Communicator& world, uint64_t mine) {
 }  // namespace
 
 SelectionFolder::SelectionFolder(Communicator& world, std::string path,
-                                 std::map<std::string, std::string> flags)
+                                 std::map<std::string, std::string> flags, std::string scratch)
     : world_(world),
       path_(std::move(path)),
       file_(path_ + "/state.safetensors"),
+      scratch_(scratch.empty() ? path_ : std::move(scratch)),
       flags_(std::move(flags)) {
     world_.agree([&] {
         if (world_.rank() == 0) lock();
     });
+    world_.agree([&] { make_directories(path_, "--state"); });
 }
 
 SelectionFolder::~SelectionFolder() {
-    if (lock_ < 0) return;
+    std::error_code not_empty;
+    if (lock_ < 0) {
+        std::filesystem::remove(path_, not_empty);  // of a host that does not share rank 0's
+        return;
+    }
     // Without a state there is nothing to resume: removes the folder.
     std::error_code ignored;
     if (!std::filesystem::exists(file_, ignored)) remove_files();
@@ -238,55 +246,65 @@ void SelectionFolder::mark_lock(const std::string& name) {
 }
 
 bool SelectionFolder::load(SelectionState& state, SelectionProgress& progress) {
-    std::error_code ignored;
-    bool found = false;
-    uint64_t expected = 0, texts = 0;
+    std::optional<TensorInput> input;  // on ranks that see rank 0's file
+    std::string mine, text, checksum;
     world_.agree([&] {
-        found = std::filesystem::exists(file_, ignored);
-        if (!found) return;
-        const TensorInput input(file_, {kFormat});
-        for (const auto& [key, text] : input.metadata()) {
+        std::error_code ignored;
+        if (!std::filesystem::exists(file_, ignored)) return;
+        input.emplace(file_, std::initializer_list<std::string_view>{kFormat});
+        const auto entry = [&](const char* key) {
+            const auto found = input->metadata().find(key);
+            return found == input->metadata().end() ? std::string() : found->second;
+        };
+        text = entry("progress");
+        checksum = entry("checksum");
+    });
+    // Another file may lie under the same name on another host.
+    const bool found = gathered_values(world_, input ? 1 : 0).front() == 1;
+    const std::vector<std::string> checksums = gathered_texts(world_, checksum);
+    const std::vector<std::string> texts = gathered_texts(world_, text);
+    if (!found) return false;
+    if (checksum != checksums.front() || text != texts.front()) input.reset();
+    world_.agree([&] {
+        if (!input) return;
+        for (const auto& [key, value] : input->metadata()) {
             if (!key.starts_with(kFlag)) continue;
             const std::string flag = key.substr(std::string_view(kFlag).size());
-            const auto mine = flags_.find(flag);
-            const std::string now = mine == flags_.end() ? "" : mine->second;
-            if (now == text) continue;
-            throw UsageError("--state " + path_ + ": was begun with " + flag + " " + text +
+            const auto given = flags_.find(flag);
+            const std::string now = given == flags_.end() ? "" : given->second;
+            if (now == value) continue;
+            throw UsageError("--state " + path_ + ": was begun with " + flag + " " + value +
                              ", not " + now + "; give the same flags, or remove the folder");
         }
-        const auto text = input.metadata().find("progress");
-        if (text == input.metadata().end()) {
+    });
+    world_.agree([&] {
+        if (texts.front().empty()) {
             throw InputFileError(file_ + ": metadata: progress is missing; remove the folder");
         }
-        progress = progress_from(text->second, file_);
-        const auto sum = input.metadata().find("checksum");
-        expected =
-            sum == input.metadata().end() ? 0 : parse_number<uint64_t>(sum->second).value_or(0);
-        texts = checksum_of(text->second, flags_);
-        const StoredTensor& decisions = input.at("decision", StoredType::U8, 1);
-        const StoredTensor& bounds = input.at("u_max", StoredType::I64, 1);
-        std::vector<uint8_t> some(kBlock);  // not on the stack, which may be small
-        std::vector<int64_t> of_some(kBlock);
-        for (int64_t v = state.first(); v < state.last(); v += kBlock) {
-            const auto count = static_cast<size_t>(std::min(kBlock, state.last() - v));
-            input.read(decisions, v, std::span(some).first(count));
-            input.read(bounds, v, std::span(of_some).first(count));
-            for (size_t i = 0; i < count; ++i) {
-                const auto decision = static_cast<uint8_t>(some[i] & ~kMarked);
-                if (decision > static_cast<uint8_t>(Decision::discarded)) {
-                    throw InputFileError(file_ +
-                                         ": tensor decision: is damaged; remove the "
-                                         "folder");
-                }
-                const int64_t node = v + static_cast<int64_t>(i);
-                state.decide(node, static_cast<Decision>(decision));
-                if ((some[i] & kMarked) != 0) state.mark(node);
-                state.edit_u_max(node) = of_some[i];
-            }
-        }
+        progress = progress_from(texts.front(), file_);
     });
-    if (!found) return false;
-    const uint64_t sum = texts + wrapped_sum(world_, checksum_of(state));
+    const Take take = [&](int64_t first, std::span<const uint8_t> marks,
+                          std::span<const int64_t> bounds) {
+        for (size_t i = 0; i < marks.size(); ++i) {
+            const auto decision = static_cast<uint8_t>(marks[i] & ~kMarked);
+            if (decision > static_cast<uint8_t>(Decision::discarded)) {
+                throw InputFileError(file_ +
+                                     ": tensor decision: is damaged; remove the "
+                                     "folder");
+            }
+            const int64_t node = first + static_cast<int64_t>(i);
+            state.decide(node, static_cast<Decision>(decision));
+            if ((marks[i] & kMarked) != 0) state.mark(node);
+            state.edit_u_max(node) = bounds[i];
+        }
+    };
+    world_.agree([&] {
+        if (input) read_samples(*input, state.first(), state.last(), take);
+    });
+    send_samples(input, state, take);
+    const uint64_t expected = parse_number<uint64_t>(checksums.front()).value_or(0);
+    const uint64_t sum =
+        checksum_of(texts.front(), flags_) + wrapped_sum(world_, checksum_of(state));
     world_.agree([&] {
         if (sum == expected) return;
         throw InputFileError(file_ +
@@ -294,6 +312,63 @@ bool SelectionFolder::load(SelectionState& state, SelectionProgress& progress) {
                              "the folder to begin anew");
     });
     return true;
+}
+
+void SelectionFolder::read_samples(const TensorInput& input, int64_t first, int64_t last,
+                                   const Take& take) const {
+    const StoredTensor& decisions = input.at("decision", StoredType::U8, 1);
+    const StoredTensor& bounds = input.at("u_max", StoredType::I64, 1);
+    std::vector<uint8_t> some(kBlock);  // not on the stack, which may be small
+    std::vector<int64_t> of_some(kBlock);
+    for (int64_t v = first; v < last; v += kBlock) {
+        const auto count = static_cast<size_t>(std::min(kBlock, last - v));
+        input.read(decisions, v, std::span(some).first(count));
+        input.read(bounds, v, std::span(of_some).first(count));
+        take(v, std::span(some).first(count), std::span(of_some).first(count));
+    }
+}
+
+/// Rank 0 reads for the ranks that have no `input`, a block of each at a time. Collective.
+void SelectionFolder::send_samples(const std::optional<TensorInput>& input,
+                                   const SelectionState& state, const Take& take) {
+    struct Need {
+        int64_t first = 0, last = 0;
+    };
+    const std::vector<Need> needs = gathered_values(
+        world_, input ? Need{} : Need{.first = state.first(), .last = state.last()});
+    int64_t blocks = 0;
+    for (const Need& need : needs) {
+        blocks = std::max(blocks, (need.last - need.first + kBlock - 1) / kBlock);
+    }
+    for (int64_t block = 0; block < blocks; ++block) {
+        std::vector<std::vector<std::byte>> to_each(needs.size());
+        world_.agree([&] {
+            if (world_.rank() != 0) return;
+            for (size_t rank = 0; rank < needs.size(); ++rank) {
+                const int64_t first = needs[rank].first + block * kBlock;
+                const auto add = [&](const auto& values) {
+                    const auto bytes = std::as_bytes(values);
+                    to_each[rank].insert(to_each[rank].end(), bytes.begin(), bytes.end());
+                };
+                read_samples(
+                    *input, first, std::min(first + kBlock, needs[rank].last),
+                    [&](int64_t, std::span<const uint8_t> marks, std::span<const int64_t> bounds) {
+                        add(bounds);
+                        add(marks);
+                    });
+            }
+        });
+        const std::vector<std::byte> received = world_.all_to_all(to_each).front();
+        world_.agree([&] {
+            if (input || received.empty()) return;
+            const size_t count = received.size() / (sizeof(int64_t) + sizeof(uint8_t));
+            std::vector<int64_t> bounds(count);
+            std::vector<uint8_t> marks(count);
+            std::memcpy(bounds.data(), received.data(), count * sizeof(int64_t));
+            std::memcpy(marks.data(), received.data() + count * sizeof(int64_t), count);
+            take(state.first() + block * kBlock, marks, bounds);
+        });
+    }
 }
 
 void SelectionFolder::save(const SelectionState& state, const SelectionProgress& progress) {
@@ -306,7 +381,7 @@ void SelectionFolder::save(const SelectionState& state, const SelectionProgress&
     TensorOutput output(world_, file_,
                         {{.name = "decision", .type = StoredType::U8, .shape = {nodes}},
                          {.name = "u_max", .type = StoredType::I64, .shape = {nodes}}},
-                        metadata);
+                        metadata, scratch_);
     world_.agree([&] {
         std::vector<uint8_t> some(kBlock);  // not on the stack, which may be small
         std::vector<int64_t> bounds(kBlock);
@@ -328,6 +403,9 @@ void SelectionFolder::remove() {
     world_.agree([&] {
         if (world_.rank() == 0) remove_files();
     });
+    // The folder of a host that does not share rank 0's.
+    std::error_code ignored;
+    std::filesystem::remove(path_, ignored);
 }
 
 void SelectionFolder::remove_files() noexcept {

@@ -3,11 +3,15 @@
 
 #include "src/select/bounding.hpp"
 #include "src/select/distributed_greedy.hpp"
+#include "src/select/files/tensor_input.hpp"
 #include "src/select/select_context.hpp"
 #include "src/select/selection_state.hpp"
 
 #include <cstdint>
+#include <functional>
 #include <map>
+#include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -25,13 +29,15 @@ struct SelectionProgress {
 };
 
 /// A folder with the state of a selection, so that an interrupted run can be resumed. Only one run
-/// at a time may use it.
+/// at a time may use it. Its files lie on rank 0's host; where ranks do not see them, rank 0 writes
+/// and reads for them.
 class SelectionFolder {
 public:
-    /// Makes the folder and locks it. UsageError if another run has it. `flags`: all that decide
-    /// the result; a resumed run must have the same. Collective.
-    SelectionFolder(Communicator& world, std::string path,
-                    std::map<std::string, std::string> flags);
+    /// Makes the folder, on every host, and locks it. UsageError if another run has it. `flags`:
+    /// all that decide the result; a resumed run must have the same. `scratch`: where ranks put off
+    /// what rank 0 is to write; empty: in the folder. Collective.
+    SelectionFolder(Communicator& world, std::string path, std::map<std::string, std::string> flags,
+                    std::string scratch = {});
     ~SelectionFolder();
     SelectionFolder(const SelectionFolder&) = delete;
     SelectionFolder& operator=(const SelectionFolder&) = delete;
@@ -49,13 +55,20 @@ public:
     [[nodiscard]] bool locked() const { return locked_; }
 
 private:
+    /// Called with decisions and marks, and with bounds, of samples from `first` on.
+    using Take =
+        std::function<void(int64_t first, std::span<const uint8_t>, std::span<const int64_t>)>;
+    void read_samples(const TensorInput& input, int64_t first, int64_t last,
+                      const Take& take) const;
+    void send_samples(const std::optional<TensorInput>& input, const SelectionState& state,
+                      const Take& take);
     void lock();
     /// Marks the lock file as ours; UsageError if it is a foreign file.
     void mark_lock(const std::string& name);
     void remove_files() noexcept;
 
     Communicator& world_;
-    std::string path_, file_;
+    std::string path_, file_, scratch_;
     std::map<std::string, std::string> flags_;
     int lock_ = -1;
     bool locked_ = true;

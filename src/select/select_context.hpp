@@ -33,6 +33,8 @@ struct MessageCount {
 struct SelectContext {
     Communicator& world;
     const GraphFile& graph;
+    /// Who reads which rows; where ranks see different parts of the graph, owners_of_parts().
+    Ownership owners{graph.nodes(), world.size()};
     PairwiseObjective objective;
     uint64_t seed = 0;
     MemoryBudget memory{};
@@ -42,9 +44,8 @@ struct SelectContext {
     std::function<void(const char* phase, int64_t done, int64_t total)> progress = {};
     MessageCount messages = {};
 
-    [[nodiscard]] Ownership owners() const { return {graph.nodes(), world.size()}; }
-    [[nodiscard]] int64_t first() const { return owners().begin(world.rank()); }
-    [[nodiscard]] int64_t last() const { return owners().end(world.rank()); }
+    [[nodiscard]] int64_t first() const { return owners.begin(world.rank()); }
+    [[nodiscard]] int64_t last() const { return owners.end(world.rank()); }
     void report(const char* phase, int64_t done, int64_t total) const {
         if (progress) progress(phase, done, total);
     }

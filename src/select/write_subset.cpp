@@ -10,7 +10,7 @@ namespace vocabpipe {
 void write_subset(const SelectContext& context, const SelectionState& state,
                   const std::string& path, const SubsetInfo& info) {
     constexpr size_t kBlock = 8192;
-    SubsetWriter writer(context.world, path, info);
+    SubsetWriter writer(context.world, path, info, context.blocks.folder);
     int64_t at = sum_of_ranks_before(context.world,
                                      state.count(Decision::selected) + state.count(Decision::open));
     context.agree([&] {

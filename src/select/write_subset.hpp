@@ -10,7 +10,8 @@
 namespace vocabpipe {
 
 /// Writes the samples that are selected or open: each rank its own, a block at a time. `info.count`
-/// must be their number. Collective.
+/// must be their number. What ranks write that do not see the file of rank 0 waits in the folder of
+/// the context's blocks. Collective.
 void write_subset(const SelectContext& context, const SelectionState& state,
                   const std::string& path, const SubsetInfo& info);
 

@@ -32,7 +32,7 @@ Command vocabpipe_command(const std::string& command_line) {
               .description = "Choose the samples of a corpus to train on",
               .commands = {select_score_command(), select_knn_command(), select_run_command(),
                            select_stats_command(), select_page_command(), select_import_command(),
-                           select_export_command()}},
+                           select_split_command(), select_export_command()}},
              verify_run_command(),
              completion_command()},
         .version = "vocabpipe " VOCABPIPE_VERSION,

@@ -11,9 +11,11 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <random>
+#include <set>
 #include <sstream>
 #include <thread>
 #include <tuple>
+#include <vector>
 
 #include "src/select/files/subset_file.hpp"
 #include "tests/select/select_problem.hpp"
@@ -495,6 +497,118 @@ TEST_F(SelectCommand, UnderMpirunWritesTheSameBytesAsThreads) {
             VOCABPIPE_MPIRUN " --oversubscribe -np 2");
     EXPECT_EQ(bad.exit_code, 3) << bad.error;
     EXPECT_THAT(bad.error, HasSubstr("vocabpipe: error: "));
+}
+
+/// Three hosts, each a folder in which its ranks run: none sees the files of the others.
+class SelectOnHosts : public SelectCommand {
+protected:
+    void SetUp() override {
+        write(random_problem(11, 1000, 4, 1 << 20, 1 << 20));
+        ASSERT_EQ(run("select split --graph graph --parts 3 --output part.safetensors").exit_code,
+                  0);
+        for (int host = 0; host < 3; ++host) {
+            const std::filesystem::path there = folder_ / host_name(host);
+            std::filesystem::create_directory(there);
+            std::filesystem::rename(
+                folder_ / ("part-0000" + std::to_string(host + 1) + "-of-00003.safetensors"),
+                there / "graph");
+            std::filesystem::copy(folder_ / "scores", there / "scores");
+        }
+    }
+    static std::string host_name(int host) { return "host" + std::to_string(host); }
+    /// Runs it on these hosts, one rank on each in turn.
+    [[nodiscard]] Outcome run_on(const std::vector<int>& hosts, const std::string& flags,
+                                 const std::string& before = {}) const {
+        std::string command = before + " '" VOCABPIPE_MPIRUN "' --oversubscribe -np " +
+                              std::to_string(hosts.size()) + " '" VOCABPIPE_BY_RANK "'";
+        for (const int host : hosts) {
+            command += (command.ends_with(VOCABPIPE_BY_RANK "'") ? "" : " ::") +
+                       std::string(" env -C '") + (folder_ / host_name(host)) +
+                       "' '" VOCABPIPE_PROGRAM "' " + flags;
+        }
+        return run_shell(command);
+    }
+    [[nodiscard]] std::set<std::string> names_on(int host) const {
+        std::set<std::string> names;
+        for (const auto& entry : std::filesystem::directory_iterator(folder_ / host_name(host))) {
+            names.insert(entry.path().filename().string());
+        }
+        return names;
+    }
+};
+
+TEST_F(SelectOnHosts, ThatShareNoFilesWriteTheSameBytesOnTheFirst) {
+    for (const char* rule : {"exact", "quota:0.3"}) {
+        const std::string flags =
+            kRun + "--fraction 0.4 --partitions 7 --rounds 2 --bounding " + rule + " --output ";
+        ASSERT_EQ(run(flags + "whole").exit_code, 0);
+        for (const auto& hosts : {std::vector{0, 1, 2}, std::vector{0, 0, 1, 2, 2}}) {
+            for (const char* more : {"", " --memory 4MB --scratch ."}) {
+                const Outcome outcome = run_on(hosts, flags + "subset" + more);
+                ASSERT_EQ(outcome.exit_code, 0) << outcome.error;
+                EXPECT_EQ(read_file(folder_ / "host0/subset"), read_file(folder_ / "whole"));
+                EXPECT_EQ(names_on(0), (std::set<std::string>{"graph", "scores", "subset"}));
+                EXPECT_EQ(names_on(1), (std::set<std::string>{"graph", "scores"}));
+                EXPECT_EQ(names_on(2), (std::set<std::string>{"graph", "scores"}));
+            }
+        }
+    }
+}
+
+TEST_F(SelectOnHosts, GoOnWithOtherRanks) {
+    // The report's path is also by what ranks are found that outlive mpirun.
+    const std::string flags = kRun + "--fraction 0.4 --partitions 7 --rounds 400 --report '" +
+                              (folder_ / "report.json") + "' --output ";
+    ASSERT_EQ(run(flags + "whole").exit_code, 0);
+    bool saved = false;
+    for (const char* seconds : {"0.7", "1", "1.5", "2", "4", "8"}) {
+        (void)run_on({0, 1, 2}, flags + "subset",
+                     "timeout --foreground --signal=KILL " + std::string(seconds));
+        run_shell("pkill -KILL -f '[r]eport " + (folder_ / "report.json") + "'");
+        saved = std::filesystem::exists(folder_ / "host0/subset.state/state.safetensors");
+        if (saved) break;
+    }
+    EXPECT_TRUE(saved) << "no run was killed between its first state and its end";
+    const Outcome outcome = run_on({0, 1, 1, 2, 2}, flags + "subset");
+    ASSERT_EQ(outcome.exit_code, 0) << outcome.error;
+    EXPECT_EQ(read_file(folder_ / "host0/subset"), read_file(folder_ / "whole"));
+    for (int host = 0; host < 3; ++host) {
+        for (const std::string& name : names_on(host)) EXPECT_THAT(name, Not(HasSubstr("state")));
+    }
+}
+
+TEST_F(SelectOnHosts, AreToldWhichPartsAreMissing) {
+    const std::string flags = kRun + "--fraction 0.4 --output subset";
+    const auto line_on = [&](const std::vector<int>& hosts) {
+        const Outcome outcome = run_on(hosts, flags);
+        EXPECT_EQ(outcome.exit_code, 2) << outcome.error;
+        EXPECT_FALSE(names_on(0).contains("subset"));
+        return outcome.error;
+    };
+    EXPECT_THAT(line_on({0, 2}),
+                HasSubstr("--graph graph: rank 1 sees rows 667 to 999, where row 334 must follow"));
+    EXPECT_THAT(line_on({0, 1}), HasSubstr("part ends at row 666 of 1000; start ranks on the hosts "
+                                           "of all parts"));
+    EXPECT_THAT(line_on({0, 1, 2, 0}), HasSubstr("rank 3 sees rows 0 to 333"));
+    std::filesystem::copy(folder_ / "host1/graph", folder_ / "part");
+    EXPECT_THAT(refused("select stats --graph part --utility scores", 3),
+                HasSubstr("part: is a part of a graph, with rows 334 to 666 of 1000; give the file "
+                          "that was split"));
+    EXPECT_THAT(refused("select split --graph part --parts 2 --output again", 3),
+                HasSubstr("is a part of a graph"));
+    EXPECT_THAT(refused("select split --graph graph --parts 1001 --output again", 2),
+                HasSubstr("--parts 1001: there are only 1000 samples"));
+}
+
+TEST_F(SelectOnHosts, NoticeAPartOfAnotherGraph) {
+    write(random_problem(12, 1000, 4, 1 << 20, 1 << 20), "other");
+    ASSERT_EQ(run("select split --graph other --parts 3 --output other.safetensors").exit_code, 0);
+    std::filesystem::copy(folder_ / "other-00002-of-00003.safetensors", folder_ / "host1/graph",
+                          std::filesystem::copy_options::overwrite_existing);
+    const Outcome outcome = run_on({0, 1, 2}, kRun + "--fraction 0.4 --output subset");
+    EXPECT_EQ(outcome.exit_code, 3) << outcome.error;
+    EXPECT_THAT(outcome.error, HasSubstr("stand in both rows"));
+    EXPECT_EQ(names_on(0), (std::set<std::string>{"graph", "scores"}));
 }
 #endif
 

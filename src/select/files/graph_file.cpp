@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/select/files/graph_file.hpp"
 
+#include "src/support/parse_number.hpp"
 #include "vocabpipe/error.hpp"
 
 #include <algorithm>
@@ -10,6 +11,7 @@ namespace vocabpipe {
 
 namespace {
 
+constexpr const char* kFirstRow = "first_row";
 constexpr uint64_t kEntryBytes = sizeof(int64_t) + sizeof(int32_t);
 constexpr size_t kConvertedAtOnce = 4096;  // entries: 20 KiB
 constexpr size_t kFirstBlock = 512;        // entries: a page of each tensor or less
@@ -21,9 +23,15 @@ std::map<std::string, std::string> with_corpus(std::map<std::string, std::string
     return metadata;
 }
 
-std::vector<StoredTensor> tensors_of(int64_t nodes, int64_t entries, bool wide) {
+std::map<std::string, std::string> with_first_row(std::map<std::string, std::string> metadata,
+                                                  int64_t row) {
+    metadata[kFirstRow] = std::to_string(row);
+    return metadata;
+}
+
+std::vector<StoredTensor> tensors_of(int64_t rows, int64_t entries, bool wide) {
     std::vector<StoredTensor> tensors{
-        {.name = "row_begin", .type = StoredType::I64, .shape = {nodes + 1}},
+        {.name = "row_begin", .type = StoredType::I64, .shape = {rows + 1}},
         {.name = "neighbour", .type = StoredType::U32, .shape = {entries}},
         {.name = "similarity", .type = StoredType::I32, .shape = {entries}}};
     if (wide) {
@@ -34,7 +42,7 @@ std::vector<StoredTensor> tensors_of(int64_t nodes, int64_t entries, bool wide) 
 
 }  // namespace
 
-GraphFile::GraphFile(const std::string& path)
+GraphFile::GraphFile(const std::string& path, Rows rows)
     : file_(path, {kFormat, kWideFormat}),
       corpus_(Corpus::read_from(file_.metadata(), path)),
       row_begin_(&file_.at("row_begin", StoredType::I64, 1)),
@@ -42,13 +50,32 @@ GraphFile::GraphFile(const std::string& path)
       similarity_(&file_.at("similarity", StoredType::I32, 1)),
       entries_(neighbour_->shape.front()) {
     const auto refuse = [&](const std::string& what) { throw InputFileError(path + ": " + what); };
+    const auto begin = file_.metadata().find(kFirstRow);
+    const bool part = begin != file_.metadata().end();
+    if (part) {
+        const auto number = parse_number<int64_t>(begin->second);
+        if (!number || *number < 0 || *number > nodes()) {
+            refuse("metadata: first_row is \"" + begin->second +
+                   "\"; it must be a number from 0 to " + std::to_string(nodes()));
+        }
+        first_row_ = *number;
+    }
     const bool wide = file_.metadata().at("format") == kWideFormat;
     if (wide) neighbour_high_ = &file_.at("neighbour_high", StoredType::U8, 1);
     if (nodes() > (wide ? kMostNodes : kMostNarrowNodes)) {
         refuse("has " + std::to_string(nodes()) + " samples; at most " +
                (wide ? "2^40 can be numbered" : "2^32 can be numbered in version 1"));
     }
-    if (row_begin_->shape.front() != nodes() + 1) {
+    if (part && (row_begin_->shape.front() < 1 || last_row() > nodes())) {
+        refuse("tensor row_begin: has " + shape_text(row_begin_->shape) + " elements from row " +
+               std::to_string(first_row_) + " on for " + std::to_string(nodes()) + " samples");
+    }
+    if (part && rows == Rows::all) {
+        refuse("is a part of a graph, with rows " + std::to_string(first_row_) + " to " +
+               std::to_string(last_row() - 1) + " of " + std::to_string(nodes()) +
+               "; give the file that was split");
+    }
+    if (!part && row_begin_->shape.front() != nodes() + 1) {
         refuse("tensor row_begin: has " + shape_text(row_begin_->shape) + " elements for " +
                std::to_string(nodes()) + " samples; it must have one more than there are samples");
     }
@@ -61,7 +88,7 @@ GraphFile::GraphFile(const std::string& path)
     int64_t first = 0;
     int64_t last = 0;
     file_.read(*row_begin_, 0, std::span(&first, 1));
-    file_.read(*row_begin_, nodes(), std::span(&last, 1));
+    file_.read(*row_begin_, last_row() - first_row(), std::span(&last, 1));
     if (first != 0 || last != entries_) {
         refuse("tensor row_begin: goes from " + std::to_string(first) + " to " +
                std::to_string(last) + "; it must go from 0 to the length of neighbour, " +
@@ -89,10 +116,10 @@ GraphRows::Range GraphRows::range_of(int64_t node) {
         // Reads few elements for a distant row, and ever more while rows follow each other.
         const bool follows = node >= first_begin_ && node <= first_begin_ + have;
         const size_t wanted = follows ? std::max<size_t>(begins_.size() * 4, 64) : 64;
-        const auto left = static_cast<size_t>(graph_.nodes() + 1 - node);
+        const auto left = static_cast<size_t>(graph_.last_row() + 1 - node);
         begins_.resize(std::min({wanted, most_begins_, left}));
         first_begin_ = node;
-        graph_.file_.read(*graph_.row_begin_, node, std::span(begins_));
+        graph_.file_.read(*graph_.row_begin_, node - graph_.first_row(), std::span(begins_));
     }
     const auto at = static_cast<size_t>(node - first_begin_);
     const Range range{.begin = begins_[at], .end = begins_[at + 1]};
@@ -192,6 +219,13 @@ GraphOutput::GraphOutput(Communicator& world, const std::string& path, const Cor
     : wide_(corpus.samples > most_narrow_nodes),
       file_(world, path, tensors_of(corpus.samples, entries, wide_),
             with_corpus(std::move(metadata), corpus, wide_)) {}
+
+GraphOutput::GraphOutput(Communicator& world, const std::string& path, const Corpus& corpus,
+                         const PartRows& rows, int64_t entries,
+                         std::map<std::string, std::string> metadata)
+    : wide_(corpus.samples > GraphFile::kMostNarrowNodes),
+      file_(world, path, tensors_of(rows.last - rows.first, entries, wide_),
+            with_first_row(with_corpus(std::move(metadata), corpus, wide_), rows.first)) {}
 
 void GraphOutput::write_entries(int64_t first, std::span<const int64_t> neighbours,
                                 std::span<const int32_t> similarities) {

@@ -18,7 +18,8 @@ namespace vocabpipe {
 /// "similarity" I32 [row_begin[n]]. Row v lists the neighbours of sample v, ascending, and their
 /// similarities (fixed point, 2^20 is 1). An edge is in the rows of both of its ends. In version 2,
 /// "neighbour_high" U8 has bits 32 to 39 of the neighbours, and "neighbour" the lower ones: 9 bytes
-/// per neighbour instead of 8.
+/// per neighbour instead of 8. A part of a graph has "first_row" in its metadata, and the rows from
+/// there on alone; its "row_begin" counts its own entries.
 class GraphFile {
 public:
     static constexpr const char* kFormat = "vocabpipe graph 1";
@@ -29,8 +30,12 @@ public:
     /// Most neighbours of one row: 2^32 similarities below 2^31 have a sum of 63 bits.
     static constexpr int64_t kMostNeighbours = int64_t{1} << 32;
 
-    /// Reads and checks the header and the shapes, not the rows. InputFileError.
-    explicit GraphFile(const std::string& path);
+    /// What a file may hold.
+    enum class Rows : uint8_t { all, some };
+
+    /// Reads and checks the header and the shapes, not the rows. InputFileError; also of a part if
+    /// `rows` is all.
+    explicit GraphFile(const std::string& path, Rows rows = Rows::all);
 
     [[nodiscard]] const std::string& path() const { return file_.path(); }
     [[nodiscard]] const Corpus& corpus() const { return corpus_; }
@@ -38,7 +43,10 @@ public:
         return file_.metadata();
     }
     [[nodiscard]] int64_t nodes() const { return corpus_.samples; }
-    /// Neighbours in all rows: twice the edges.
+    /// The rows that it has: all but for a part.
+    [[nodiscard]] int64_t first_row() const { return first_row_; }
+    [[nodiscard]] int64_t last_row() const { return first_row_ + row_begin_->shape.front() - 1; }
+    /// Neighbours in its rows: of all rows, twice the edges.
     [[nodiscard]] int64_t entries() const { return entries_; }
 
 private:
@@ -46,6 +54,7 @@ private:
 
     TensorInput file_;
     Corpus corpus_;
+    int64_t first_row_ = 0;
     const StoredTensor* row_begin_ = nullptr;
     const StoredTensor* neighbour_ = nullptr;
     const StoredTensor* neighbour_high_ = nullptr;  ///< version 2
@@ -78,8 +87,8 @@ public:
     /// The graph must outlive it. `buffer_bytes`: read ahead; grows only for longer rows.
     explicit GraphRows(const GraphFile& graph, uint64_t buffer_bytes = kBufferBytes);
 
-    /// The row, valid until the next call. Meant for ascending rows; skips gaps between them if
-    /// that saves time. InputFileError names file, row and values.
+    /// The row, one of the file's, valid until the next call. Meant for ascending rows; skips gaps
+    /// between them if that saves time. InputFileError names file, row and values.
     [[nodiscard]] GraphRow at(int64_t node);
     /// The number of neighbours; reads only "row_begin".
     [[nodiscard]] int64_t degree(int64_t node);
@@ -103,6 +112,11 @@ private:
     size_t block_ = 0;  ///< entries to read at once; grows while rows follow each other
 };
 
+/// Rows of a graph, from the first up to the one before the last.
+struct PartRows {
+    int64_t first = 0, last = 0;
+};
+
 /// Writes such a file, all ranks together: each writes its rows.
 class GraphOutput {
 public:
@@ -111,8 +125,11 @@ public:
     GraphOutput(Communicator& world, const std::string& path, const Corpus& corpus, int64_t entries,
                 std::map<std::string, std::string> metadata = {},
                 int64_t most_narrow_nodes = GraphFile::kMostNarrowNodes);
+    /// A part of a graph with these rows, which have `entries`. Collective.
+    GraphOutput(Communicator& world, const std::string& path, const Corpus& corpus,
+                const PartRows& rows, int64_t entries, std::map<std::string, std::string> metadata);
 
-    /// row_begin[first], row_begin[first + 1], ...
+    /// row_begin[first], row_begin[first + 1], ...; of a part from its first row on.
     void write_row_begin(int64_t first, std::span<const int64_t> begins) {
         file_.write("row_begin", first, begins);
     }

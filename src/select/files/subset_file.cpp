@@ -106,10 +106,11 @@ int64_t SubsetReader::position_of(int64_t sample) const {
     return low;
 }
 
-SubsetWriter::SubsetWriter(Communicator& world, const std::string& path, const SubsetInfo& info)
+SubsetWriter::SubsetWriter(Communicator& world, const std::string& path, const SubsetInfo& info,
+                           const std::string& scratch)
     : corpus_samples_(info.corpus.samples),
       file_(world, path, {{.name = kSample, .type = StoredType::I64, .shape = {info.count}}},
-            subset_metadata(info)) {}
+            subset_metadata(info), scratch) {}
 
 void SubsetWriter::write(int64_t first, std::span<const int64_t> samples) {
     int64_t before = -1;

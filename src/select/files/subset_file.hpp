@@ -54,8 +54,10 @@ private:
 /// Writes such a file; ranks write parts of it.
 class SubsetWriter {
 public:
-    /// Reserves the file; `info` is the same on every rank. Collective. OutputFileError.
-    SubsetWriter(Communicator& world, const std::string& path, const SubsetInfo& info);
+    /// Reserves the file; `info` is the same on every rank. `scratch`: as for TensorOutput.
+    /// Collective. OutputFileError.
+    SubsetWriter(Communicator& world, const std::string& path, const SubsetInfo& info,
+                 const std::string& scratch = {});
 
     /// Writes from position `first` on. std::invalid_argument for numbers that SubsetReader
     /// refuses; that numbers also ascend from part to part is up to the caller.

@@ -7,6 +7,7 @@
 
 #include "src/select/decimal.hpp"
 #include "src/select/files/sample_input.hpp"
+#include "src/select/graph_parts.hpp"
 #include "src/select/write_subset.hpp"
 #include "src/support/output_check.hpp"
 #include "src/support/output_file.hpp"
@@ -51,7 +52,7 @@ void select_on(Communicator& world, const SelectRunArguments& o) {
     std::unique_ptr<UtilityInput> utility;
     SelectRunResult result;
     world.agree([&] {
-        graph.emplace(o.graph);
+        graph.emplace(o.graph, GraphFile::Rows::some);
         utility = open_utility(o.utility);
         Corpus::check_same(graph->corpus(), o.graph, utility->corpus(), o.utility);
         result.k = subset_size_of(o, graph->nodes());
@@ -68,6 +69,7 @@ void select_on(Communicator& world, const SelectRunArguments& o) {
     PhaseProgress progress(first);
     SelectContext context{.world = world,
                           .graph = *graph,
+                          .owners = owners_of_parts(world, *graph),
                           .objective = {.alpha = o.alpha, .beta = o.beta},
                           .seed = o.seed,
                           .memory = MemoryBudget(o.memory),
@@ -97,7 +99,7 @@ void select_on(Communicator& world, const SelectRunArguments& o) {
     if (o.dry_run) return;
 
     SelectionFolder folder(world, o.state.empty() ? o.output + ".state" : o.state,
-                           o.deciding(result.k));
+                           o.deciding(result.k), o.scratch);
     if (!folder.locked()) {
         std::fprintf(stderr,
                      "vocabpipe: note: --state %s: its file system has no locks, so nothing keeps "

@@ -33,6 +33,7 @@ namespace vocabpipe::tool {
 [[nodiscard]] Command select_page_command();
 [[nodiscard]] Command select_run_command();
 [[nodiscard]] Command select_score_command();
+[[nodiscard]] Command select_split_command();
 [[nodiscard]] Command select_stats_command();
 [[nodiscard]] Command simulate_command();
 [[nodiscard]] Command timeline_command();
