@@ -17,7 +17,7 @@ case "${1:-}" in
     --chats) packages=(python3-jinja2) ;;
     --cache) packages=(ccache) ;;
     --tests | --full)
-        packages+=(libgtest-dev libgmock-dev librapidcheck-dev libbenchmark-dev libcli11-dev clang-format pkgconf
+        packages+=(git libgtest-dev libgmock-dev librapidcheck-dev libbenchmark-dev libcli11-dev clang-format pkgconf
             procps iproute2 doxygen mkdocs mkdocs-material xz-utils python3-jinja2 python3-dev python3-venv)
         ;;
     *)

@@ -25,6 +25,12 @@ if [ -n "$libraries" ]; then
     echo "FAILED: the module needs libraries that not every Linux has:" "$libraries"
     exit 1
 fi
+# Of two C++ libraries in a process, what one shows is taken for the other's.
+shown=$(nm --dynamic --defined-only lib/python*/site-packages/vocabpipe/_core*.so | awk '{ print $NF }')
+if [ "$shown" != PyInit__core ]; then
+    echo "FAILED: the module shows symbols:" $shown
+    exit 1
+fi
 VOCABPIPE_TOOL=$tool bin/python "$checkout/tests/bindings/python/package_test.py"
 bin/python - "$checkout/docs/python.md" <<'END'
 import re
