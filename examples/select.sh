@@ -64,7 +64,7 @@ mpirun -np 2 "$build/bin/vocabpipe" select run --graph "$work/graph.safetensors"
     --bounding quota:0.3 --partitions 4 --rounds 8 --adaptive --seed 1 \
     --output "$work/subset.safetensors" --report "$work/report.json"
 "$build/bin/vocabpipe" select page --report "$work/report.json" --html "$work/selection.html" \
-    --subset "$work/subset.safetensors" "${data[@]:0:4}"
+    --subset "$work/subset.safetensors" --graph "$work/graph.safetensors" "${data[@]:0:4}"
 finish
 
 begin "train on the chosen samples"

@@ -4,10 +4,12 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <map>
 #include <string>
 #include <vector>
 
 #include "src/select/files/subset_file.hpp"
+#include "src/select/similar_groups.hpp"
 #include "src/tool/data/sample_texts.hpp"
 #include "src/tool/select/selection_page.hpp"
 #include "src/train/data/megatron_writer.hpp"
@@ -231,6 +233,83 @@ TEST(SelectionPicture, HasABarForEachSourceTheLargestShareFirst) {
     EXPECT_THAT(html, HasSubstr("<line x1=\"480.0\" y1=\"0.0\" x2=\"480.0\" y2=\"34.0\""));
 }
 
+TEST_F(SelectPage, GroupsSamplesThatAChainOfSimilaritiesConnects) {
+    // Similarities are at most 9: with at least 9, few edges are left, and with at least 0 all.
+    const SelectProblem problem = random_problem(21, 300, 3, 9, 9);
+    std::vector<int64_t> chosen;
+    for (int64_t v = 0; v < problem.size(); v += 3) chosen.push_back(v);
+    World::threads(1).run([&](Communicator& world) {
+        write_graph(world, folder_ / "graph", problem);
+        SubsetWriter writer(world, folder_ / "subset",
+                            {.corpus = corpus_of(problem), .count = std::ssize(chosen)});
+        writer.write(0, chosen);
+        writer.publish();
+    });
+    const GraphFile graph(folder_ / "graph");
+    const SubsetReader subset(folder_ / "subset");
+    for (const int32_t similarity : {0, 8, 9, 10}) {
+        // Every sample takes the smallest name of its neighbours until nothing changes.
+        std::vector<int64_t> name(300);
+        for (size_t v = 0; v < name.size(); ++v) name[v] = static_cast<int64_t>(v);
+        for (bool changed = true; changed;) {
+            changed = false;
+            for (const auto& [a, b, weight] : problem.edges) {
+                int64_t& of_a = name[static_cast<size_t>(a)];
+                int64_t& of_b = name[static_cast<size_t>(b)];
+                if (weight < similarity || of_a == of_b) continue;
+                of_a = of_b = std::min(of_a, of_b);
+                changed = true;
+            }
+        }
+        std::map<int64_t, std::vector<int64_t>> members;
+        for (int64_t v = 0; v < 300; ++v) members[name[static_cast<size_t>(v)]].push_back(v);
+        std::erase_if(members, [](const auto& group) { return group.second.size() < 2; });
+        int64_t samples = 0, taken = 0, without = 0;
+        std::vector<std::pair<int64_t, int64_t>> order;
+        for (const auto& [first, group] : members) {
+            const int64_t of_group =
+                std::ranges::count_if(group, [](int64_t v) { return v % 3 == 0; });
+            samples += std::ssize(group);
+            taken += of_group;
+            without += of_group == 0 ? 1 : 0;
+            order.emplace_back(-std::ssize(group), first);
+        }
+        std::ranges::sort(order);
+        const SimilarGroups found = similar_groups(graph, subset, similarity, 4, 2);
+        EXPECT_EQ(found.groups, std::ssize(members)) << similarity;
+        EXPECT_EQ(found.samples, samples);
+        EXPECT_EQ(found.chosen, taken);
+        EXPECT_EQ(found.without, without);
+        ASSERT_EQ(found.largest.size(), std::min<size_t>(order.size(), 4));
+        for (size_t i = 0; i < found.largest.size(); ++i) {
+            const std::vector<int64_t>& group = members[order[i].second];
+            EXPECT_EQ(found.largest[i].samples, std::ssize(group));
+            std::vector<int64_t> some_chosen, some_left_out;
+            for (const int64_t v : group) {
+                std::vector<int64_t>& some = v % 3 == 0 ? some_chosen : some_left_out;
+                if (some.size() < 2) some.push_back(v);
+            }
+            EXPECT_EQ(found.largest[i].some_chosen, some_chosen);
+            EXPECT_EQ(found.largest[i].some_left_out, some_left_out);
+        }
+    }
+}
+
+TEST(SelectionPicture, HasTheGroupsWithWhatIsKeptOfThem) {
+    tool::SelectionPage page{.title = "t"};
+    EXPECT_THAT(page.html(), Not(HasSubstr("Groups of similar samples")));
+    page.about_groups = "5 samples are in 1 group";
+    page.groups = {{.samples = 5,
+                    .chosen = 2,
+                    .some_chosen = {{.sample = 4, .source = "document 0", .text = "a<b"}},
+                    .some_left_out = {{.sample = 7, .source = "document 1", .text = "c"}}}};
+    EXPECT_THAT(page.html(),
+                AllOf(HasSubstr("<h2>Groups of similar samples</h2>\n<p>5 samples are in 1 group"),
+                      HasSubstr("<h3>2 of 5 samples</h3><h3>3</h3>"),
+                      HasSubstr("sample 4, document 0</div><pre>a&lt;b</pre>"),
+                      HasSubstr("sample 7, document 1</div><pre>c</pre>")));
+}
+
 TEST_F(SelectPage, RefusesWhatIsNoReportOrOfAnotherRun) {
     write_file(folder_ / "report.json", "{\"ranks\": 1}");
     write_file(folder_ / "mine.html", "<p>mine</p>");
@@ -250,6 +329,8 @@ TEST_F(SelectPage, RefusesWhatIsNoReportOrOfAnotherRun) {
                         "--tokenizer-model m.model",
                         3),
                 HasSubstr("report.json: is not a report"));
+    EXPECT_THAT(refused("--report report.json --html page.html --graph graph", 2),
+                HasSubstr("--graph: needs --subset and --data-path"));
     EXPECT_THAT(refused("--report none.json --html page.html", 3), HasSubstr("none.json"));
     EXPECT_THAT(refused("--report report.json --html mine.html", 2), HasSubstr("--html mine.html"));
     EXPECT_FALSE(std::filesystem::exists(folder_ / "page.html"));

@@ -146,4 +146,13 @@ SampleTexts sample_texts(const TrainingData& data, const SubsetReader& subset,
     return result;
 }
 
+std::vector<SampleText> texts_of_samples(const TrainingData& data, int64_t seq_length,
+                                         const std::string& model,
+                                         std::span<const int64_t> samples) {
+    const Texts texts(data, seq_length, model);
+    std::vector<SampleText> result;
+    for (const int64_t sample : samples) result.push_back(texts.of(sample));
+    return result;
+}
+
 }  // namespace vocabpipe::tool

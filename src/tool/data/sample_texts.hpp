@@ -5,6 +5,7 @@
 #include "src/train/data/training_data.hpp"
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -28,5 +29,11 @@ struct SampleTexts {
 /// UsageError if the given one lacks tokens that are shown.
 [[nodiscard]] SampleTexts sample_texts(const TrainingData& data, const SubsetReader& subset,
                                        const std::string& model, int64_t count);
+
+/// The beginnings of these samples, of `seq_length` tokens each; without texts if no tokenizer is
+/// known. Errors as above.
+[[nodiscard]] std::vector<SampleText> texts_of_samples(const TrainingData& data, int64_t seq_length,
+                                                       const std::string& model,
+                                                       std::span<const int64_t> samples);
 
 }  // namespace vocabpipe::tool

@@ -9,6 +9,8 @@
 #include <vector>
 
 #include "src/select/files/fixed_point.hpp"
+#include "src/select/files/graph_file.hpp"
+#include "src/select/similar_groups.hpp"
 #include "src/support/output_check.hpp"
 #include "src/support/output_file.hpp"
 #include "src/support/read_whole_file.hpp"
@@ -17,6 +19,7 @@
 #include "src/tool/data/sample_texts.hpp"
 #include "src/tool/select/selection_page.hpp"
 #include "src/tool/support/commands.hpp"
+#include "src/tool/support/long_work.hpp"
 #include "src/tool/support/quantity.hpp"
 #include "src/tool/support/text.hpp"
 #include "src/train/select/chosen_samples.hpp"
@@ -32,8 +35,12 @@ constexpr int64_t kMost = INT64_MAX;
 constexpr size_t kMostSteps = 1'000'000;
 constexpr int64_t kTexts = 8;  // per kind: chosen samples, and others
 
+constexpr size_t kGroups = 8;   // the largest
+constexpr size_t kMembers = 2;  // per kind
+
 struct PageArguments {
-    std::string report, subset, html, tokenizer_model;
+    std::string report, subset, html, tokenizer_model, graph;
+    double similarity = 0.9;
     DataOptions data;
 };
 
@@ -123,8 +130,32 @@ Corpus corpus_of(const TrainingData& data, const PageArguments& o, int64_t seq_l
     }
 }
 
+void add_groups(SelectionPage& page, const PageArguments& o, const SubsetReader& subset,
+                const TrainingData& data) {
+    const GraphFile graph(o.graph);
+    Corpus::check_same(graph.corpus(), o.graph, subset.info().corpus, o.subset);
+    const LongWork work("reading " + o.graph);
+    const SimilarGroups found =
+        similar_groups(graph, subset, to_fixed_point(o.similarity), kGroups, kMembers);
+    page.about_groups =
+        counted(found.samples, "sample") + " are in " + counted(found.groups, "group") +
+        ", whose samples are connected by similarities of at least " + format("%g", o.similarity) +
+        "; " + std::to_string(found.chosen) + " of these samples were chosen, and of " +
+        counted(found.without, "group") + " nothing";
+    for (const SimilarGroup& group : found.largest) {
+        const auto texts = [&](const std::vector<int64_t>& samples) {
+            return texts_of_samples(data, subset.info().corpus.seq_length, o.tokenizer_model,
+                                    samples);
+        };
+        page.groups.push_back({.samples = group.samples,
+                               .chosen = group.chosen,
+                               .some_chosen = texts(group.some_chosen),
+                               .some_left_out = texts(group.some_left_out)});
+    }
+}
+
 void write_page(const PageArguments& o) {
-    OutputCheck check({o.report, o.subset, o.tokenizer_model});
+    OutputCheck check({o.report, o.subset, o.tokenizer_model, o.graph});
     check.add("--html", o.html, page_output());
     if (o.subset.empty() != o.data.path.empty()) {
         throw UsageError(o.subset.empty() ? "--data-path: needs --subset"
@@ -132,6 +163,9 @@ void write_page(const PageArguments& o) {
     }
     if (!o.tokenizer_model.empty() && o.subset.empty()) {
         throw UsageError("--tokenizer-model: needs --subset and --data-path, whose texts it shows");
+    }
+    if (!o.graph.empty() && o.subset.empty()) {
+        throw UsageError("--graph: needs --subset and --data-path, whose samples it groups");
     }
     SelectionPage page = read_report(o.report);
     if (!o.subset.empty()) {
@@ -151,6 +185,7 @@ void write_page(const PageArguments& o) {
                                     .chosen = share.chosen});
         }
         page.texts = sample_texts(data, subset, o.tokenizer_model, kTexts);
+        if (!o.graph.empty()) add_groups(page, o, subset, data);
     }
     OutputFile file(o.html);
     file.write(page.html());
@@ -190,6 +225,15 @@ Command select_page_command() {
                               .help = "The data that the samples are of, as given to select "
                                       "score",
                               .unit = "PATH"},
+                             {.names = "--graph",
+                              .value = &o->graph,
+                              .help = "Graph that was chosen from: shows what is kept of groups "
+                                      "of similar samples, with texts; takes 17 bytes per sample",
+                              .unit = "FILE"},
+                             {.names = "--similarity",
+                              .value = &o->similarity,
+                              .help = "Samples as similar as this are in one group",
+                              .range = between(0, 1)},
                              {.names = "--tokenizer-model",
                               .value = &o->tokenizer_model,
                               .help = "Tokenizer for showing text: a file, or a folder",

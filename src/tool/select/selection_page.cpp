@@ -177,8 +177,7 @@ std::string text_box(const std::vector<SampleText>& texts, size_t i, bool chosen
     const SampleText& one = texts[i];
     return "<div class=\"text" + std::string(chosen ? " of-chosen" : "") + "\"><div>sample " +
            std::to_string(one.sample) + ", " + html_text(one.source) + "</div><pre>" +
-           html_text(one.text.empty() ? "(no text: not of its tokenizer)" : one.text) +
-           "</pre></div>\n";
+           html_text(one.text.empty() ? "(no text)" : one.text) + "</pre></div>\n";
 }
 
 std::string texts_of(const SampleTexts& texts) {
@@ -195,6 +194,23 @@ std::string texts_of(const SampleTexts& texts) {
         page += text_box(texts.chosen, i, true) + text_box(texts.left_out, i, false);
     }
     return page + "</div>\n";
+}
+
+std::string groups_of(const SelectionPage& page) {
+    std::string text =
+        "<h2>Groups of similar samples</h2>\n<p>" + html_text(page.about_groups) + "</p>\n";
+    if (page.groups.empty()) return text;
+    text += "<div class=\"texts\">\n<h3>chosen</h3><h3>left out</h3>\n";
+    for (const SelectionPage::Group& group : page.groups) {
+        const std::string left_out = std::to_string(group.samples - group.chosen);
+        text += "<h3>" + std::to_string(group.chosen) + " of " + counted(group.samples, "sample") +
+                "</h3><h3>" + left_out + "</h3>\n";
+        for (size_t i = 0; i < std::max(group.some_chosen.size(), group.some_left_out.size());
+             ++i) {
+            text += text_box(group.some_chosen, i, true) + text_box(group.some_left_out, i, false);
+        }
+    }
+    return text + "</div>\n";
 }
 
 }  // namespace
@@ -231,6 +247,7 @@ std::string SelectionPage::html() const {
                           : std::string()) +
             "</p>\n" + bars;
     }
+    if (!about_groups.empty()) page += groups_of(*this);
     if (texts) page += texts_of(*texts);
     return HtmlPage{.title = title, .facts = facts, .style = kStyle, .body = std::move(page)}
         .html();

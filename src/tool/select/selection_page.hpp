@@ -29,6 +29,12 @@ struct SelectionPage {
         int64_t samples = 0, chosen = 0;
     };
 
+    /// A group of similar samples: texts of some that were chosen, and of some that were not.
+    struct Group {
+        int64_t samples = 0, chosen = 0;
+        std::vector<SampleText> some_chosen, some_left_out;
+    };
+
     std::string title;
     std::vector<std::pair<std::string, std::string>> facts;  ///< name and value
     int64_t samples = 0, chosen = 0;
@@ -36,10 +42,12 @@ struct SelectionPage {
     std::vector<Round> rounds;
     std::vector<Source> sources;       ///< empty: unknown
     std::optional<SampleTexts> texts;  ///< none: no data to read them from
+    std::string about_groups;          ///< how many there are; empty: unknown
+    std::vector<Group> groups;         ///< the largest
 
     /// One self-contained HTML page without scripts: the samples that each step of bounding
-    /// decided, the objective of every round, the kept share of each source, and texts of chosen
-    /// samples next to texts of others.
+    /// decided, the objective of every round, the kept share of each source, what is kept of groups
+    /// of similar samples, and texts of chosen samples next to texts of others.
     [[nodiscard]] std::string html() const;
 };
 
