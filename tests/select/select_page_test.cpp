@@ -18,6 +18,7 @@
 #include "tests/select/select_problem.hpp"
 #include "tests/tool/run_program.hpp"
 #include "tests/train/select/subset_of.hpp"
+#include "vocabpipe/error.hpp"
 
 namespace vocabpipe::testing {
 namespace {
@@ -25,6 +26,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
+using ::testing::ThrowsMessage;
 
 constexpr int64_t kTokens = 4;  // of a sample
 
@@ -172,6 +174,15 @@ TEST_F(SelectPage, ShowsTextsOfChosenSamplesBesideTextsOfOthers) {
     }
     std::ranges::sort(numbers);
     for (size_t i = 0; i < numbers.size(); ++i) EXPECT_EQ(numbers[i], static_cast<int64_t>(i));
+
+    // The tokenizer is looked for beside the file, also of a part of it.
+    write_file(folder_ / "corpus.tokenizer.json", "{");
+    EXPECT_THAT(
+        [&] {
+            (void)tool::sample_texts(TrainingData({.path = {prefix + ".bin"}, .split = "50,50,0"}),
+                                     chosen, "", 2);
+        },
+        ThrowsMessage<InputFileError>(HasSubstr("corpus.tokenizer.json")));
 
     tool::SelectionPage page{.title = "t", .samples = 15, .chosen = 4};
     page.texts = few;

@@ -4,6 +4,7 @@
 #include "src/support/json_text.hpp"
 #include "src/train/data/document_of.hpp"
 #include "src/train/data/find_end_of_document.hpp"
+#include "src/train/data/tokenizer_beside.hpp"
 #include "src/train/tokenizer/byte_tokenizer.hpp"
 #include "src/train/tokenizer/open_tokenizer.hpp"
 #include "vocabpipe/error.hpp"
@@ -24,7 +25,7 @@ using TrainingSet = TrainingData::TrainingSet;
 /// The tokenizer for a data set, or null.
 std::unique_ptr<Tokenizer> tokenizer_of(const TrainingSet& set, const std::string& model) {
     if (!model.empty()) return open_tokenizer(model);
-    if (auto beside = open_tokenizer_beside(set.tokens->info().name)) return beside;
+    if (auto beside = open_tokenizer_beside(prefix_of_data(set.path))) return beside;
     if (find_end_of_document(*set.tokens) == ByteTokenizer::kEndOfDocument) {
         return std::make_unique<ByteTokenizer>();
     }
