@@ -38,10 +38,10 @@ if [ "$copies" != 0 ]; then
     runs=$work/compare-copies
     data=$runs/text scores=$runs/scores.safetensors graph=$runs/graph.safetensors
     mkdir -p "$runs"
-    "$vocabpipe" select export "$work/scores.safetensors" --column utility --output "$runs/utility.txt"
+    "$vocabpipe" select export "$work/scores.safetensors" --column utility --output "$runs/every.txt"
     cp "$work/kjv.idx" "$data.idx"
     # Tokens are replaced in their places, so the index stays as it is.
-    python3 - "$work/kjv.bin" "$data.bin" "$runs/original.txt" "$(wc -l <"$runs/utility.txt")" "$copies" <<'PYTHON'
+    python3 - "$work/kjv.bin" "$data.bin" "$runs/original.txt" "$(wc -l <"$runs/every.txt")" "$copies" <<'PYTHON'
 import array, random, sys
 tokens = array.array("H", open(sys.argv[1], "rb").read())
 samples, share, source = int(sys.argv[4]), float(sys.argv[5]), random.Random(1)
