@@ -91,6 +91,15 @@ int64_t GreedyRounds::turns(const Waiting& parts) const {
     return ceil_of(parts.last - parts.first, context_.world.size());
 }
 
+/// The part that this rank works on; beyond the last: none.
+int64_t GreedyRounds::part_at(const Waiting& parts, int64_t turn) const {
+    return parts.first + turn * context_.world.size() + context_.world.rank();
+}
+
+int64_t GreedyRounds::most_nodes_at(const Waiting& parts, int64_t turn) const {
+    return part_at(parts, turn) < parts.last ? parts.most_nodes : 0;
+}
+
 int64_t GreedyRounds::turn_of(const Waiting& parts, int64_t node) const {
     return (parts.part_of(node) - parts.first) / context_.world.size();
 }
@@ -144,11 +153,11 @@ void GreedyRounds::send_edges(const Waiting& parts, const Receive& receive) {
 /// Runs greedy in one part per rank. Returns false, without having chosen, if the edges within a
 /// part have no room in memory.
 bool GreedyRounds::run_in_memory(const Waiting& parts) {
-    const MemoryLease lease(context_.memory, GreedyBytes::of(parts.most_nodes, 0).nodes,
-                            "a part's samples");
+    const int64_t most = most_nodes_at(parts, 0);
+    const MemoryLease lease(context_.memory, GreedyBytes::of(most, 0).nodes, "a part's samples");
     std::vector<PartNode> nodes;
     std::optional<PartEdges> edges;
-    context_.agree([&] { nodes.reserve(static_cast<size_t>(parts.most_nodes)); });
+    context_.agree([&] { nodes.reserve(static_cast<size_t>(most)); });
     send_nodes(parts, [&](std::span<const PartNode> some) {
         nodes.insert(nodes.end(), some.begin(), some.end());
     });
@@ -181,12 +190,13 @@ void GreedyRounds::run_from_files(const Waiting& parts, const AfterParts& after_
         const int64_t first = parts.first + turn * context_.world.size();
         context_.report("greedy, parts", first, parts.round.parts);
         {
-            const MemoryLease lease_of_nodes(
-                context_.memory, GreedyBytes::of(parts.most_nodes, 0).nodes, "a part's samples");
+            const int64_t most = most_nodes_at(parts, turn);
+            const MemoryLease lease_of_nodes(context_.memory, GreedyBytes::of(most, 0).nodes,
+                                             "a part's samples");
             std::vector<PartNode> nodes;
             std::optional<PartEdges> edges;
             context_.agree([&] {
-                nodes.reserve(static_cast<size_t>(parts.most_nodes));
+                nodes.reserve(static_cast<size_t>(most));
                 all_nodes.read<PartNode>(turn, [&](std::span<const PartNode> some) {
                     nodes.insert(nodes.end(), some.begin(), some.end());
                 });
@@ -208,7 +218,7 @@ void GreedyRounds::run_from_files(const Waiting& parts, const AfterParts& after_
 
 void GreedyRounds::choose(const Waiting& parts, int64_t turn, std::vector<PartNode>& nodes,
                           const PartEdges& edges) {
-    const int64_t part = parts.first + turn * context_.world.size() + context_.world.rank();
+    const int64_t part = part_at(parts, turn);
     std::vector<int64_t> chosen;
     context_.agree([&] { chosen = greedy(context_, nodes, parts.round.quota, edges); });
     if (observe_ && part < parts.last) observe_(parts.round.round, part, nodes, chosen);

@@ -75,6 +75,8 @@ private:
         int64_t first = 0, last = 0;
     };
     [[nodiscard]] int64_t turns(const Waiting& parts) const;
+    [[nodiscard]] int64_t part_at(const Waiting& parts, int64_t turn) const;
+    [[nodiscard]] int64_t most_nodes_at(const Waiting& parts, int64_t turn) const;
     [[nodiscard]] int64_t turn_of(const Waiting& parts, int64_t node) const;
     template <typename Receive>
     void send_nodes(const Waiting& parts, const Receive& receive);

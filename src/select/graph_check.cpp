@@ -88,9 +88,10 @@ void name_first_asymmetric(Communicator& world, const GraphFile& graph, int64_t 
             }
         }
     });
-    throw InputFileError(graph.path() +
-                         ": some edge does not stand in both rows, or the file or its parts have "
-                         "changed while they were read; make them again");
+    throw AgreedError(ExitCode::input_file,
+                      graph.path() +
+                          ": some edge does not stand in both rows, or the file or its parts have "
+                          "changed while they were read; make them again");
 }
 
 }  // namespace

@@ -24,7 +24,7 @@ std::string rows_text(const PartRows& rows) {
 
 }  // namespace
 
-Ownership owners_of_parts(Communicator& world, const GraphFile& graph) {
+PartedGraph owners_of_parts(Communicator& world, const GraphFile& graph) {
     const std::vector<PartRows> rows =
         gathered_values(world, PartRows{.first = graph.first_row(), .last = graph.last_row()});
     const std::vector<std::string> data =
@@ -32,6 +32,8 @@ Ownership owners_of_parts(Communicator& world, const GraphFile& graph) {
     const auto refuse = [&](const std::string& what) {
         throw AgreedError(ExitCode::usage, "--graph " + graph.path() + ": " + what);
     };
+    const std::vector<int64_t> entries = gathered_values(world, graph.entries());
+    PartedGraph parted{.owners = Ownership(0, 1)};
     std::vector<int64_t> begins;
     int64_t end = 0;
     for (size_t rank = 0; rank < rows.size();) {
@@ -53,6 +55,8 @@ Ownership owners_of_parts(Communicator& world, const GraphFile& graph) {
             begins.push_back(part.first + shared.begin(sharer));
         }
         end = part.last;
+        parted.entries += entries[rank];
+        ++parted.parts;
         rank = last;
     }
     if (end != graph.nodes()) {
@@ -60,7 +64,8 @@ Ownership owners_of_parts(Communicator& world, const GraphFile& graph) {
                std::to_string(graph.nodes()) + "; start ranks on the hosts of all parts");
     }
     begins.push_back(end);
-    return Ownership(std::move(begins));
+    parted.owners = Ownership(std::move(begins));
+    return parted;
 }
 
 std::string graph_part_name(const std::string& output, int part, int parts) {

@@ -12,10 +12,17 @@
 
 namespace vocabpipe {
 
+/// A graph of which ranks see parts.
+struct PartedGraph {
+    Ownership owners;
+    int64_t entries = 0;  ///< in all rows
+    int parts = 0;        ///< 1: all ranks see the whole graph
+};
+
 /// Who owns which samples if `graph` is what each rank sees under one path: the whole graph, or
 /// the part of its host. Ranks with the same part share it evenly. AgreedError, with flag, rank and
 /// rows, unless parts of one graph follow each other in the order of the ranks. Collective.
-[[nodiscard]] Ownership owners_of_parts(Communicator& world, const GraphFile& graph);
+[[nodiscard]] PartedGraph owners_of_parts(Communicator& world, const GraphFile& graph);
 
 /// "graph-00002-of-00004.safetensors" of "graph.safetensors": the file of a part, from 0 on.
 [[nodiscard]] std::string graph_part_name(const std::string& output, int part, int parts);

@@ -75,7 +75,12 @@ GraphSizes GraphSizes::of(const SelectContext& context) {
     });
     sizes.rank_nodes = context.owners.largest();
     sizes.entries = sum_over_ranks(context.world, sizes.own_entries);
-    sizes.rank_entries = largest_over_ranks(context.world, sizes.own_entries);
+    // Blocks are as long as the rank with most samples has them: as if each had as many.
+    int64_t entries = sizes.own_entries;
+    if (const int64_t own = last - first; own > 0 && own + 1 < sizes.rank_nodes) {
+        entries = static_cast<int64_t>((WideSum{entries} * sizes.rank_nodes + own - 1) / own);
+    }
+    sizes.rank_entries = largest_over_ranks(context.world, entries);
     sizes.longest_row = largest_over_ranks(context.world, sizes.longest_row);
     return sizes;
 }

@@ -34,7 +34,8 @@ struct MemoryPlan {
     [[nodiscard]] uint64_t total() const;
     /// The terms that are buffers.
     uint64_t buffer_bytes = 0;
-    uint64_t disk_bytes = 0;  ///< of files, for the state and for messages at most; 0: none
+    uint64_t disk_bytes =
+        0;  ///< of files for the state, messages and parts that wait, about; 0: none
 };
 
 [[nodiscard]] MemoryPlan plan_memory(const GraphSizes& sizes, int ranks, int64_t parts,

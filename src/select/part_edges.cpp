@@ -31,7 +31,7 @@ std::optional<uint32_t> PartIndex::find(int64_t node) const {
 
 PartEdges::PartEdges(MemoryBudget& memory, std::span<const PartNode> nodes, uint64_t most_bytes)
     : index_(nodes),
-      most_(std::min(most_bytes, memory.left()) / kEntryBytes),
+      most_(nodes.empty() ? 0 : std::min(most_bytes, memory.left()) / kEntryBytes),
       lease_(memory, most_bytes == UINT64_MAX ? 0 : most_ * kEntryBytes, "a part's edges"),
       begins_(nodes.size()),
       lengths_(nodes.size()) {

@@ -180,18 +180,31 @@ SelectionFolder::SelectionFolder(Communicator& world, std::string path,
     : world_(world),
       path_(std::move(path)),
       file_(path_ + "/state.safetensors"),
-      scratch_(scratch.empty() ? path_ : std::move(scratch)),
+      scratch_(scratch.empty() ? path_ : scratch),
+      on_every_host_(scratch.empty()),
       flags_(std::move(flags)) {
-    world_.agree([&] {
-        if (world_.rank() == 0) lock();
-    });
-    world_.agree([&] { make_directories(path_, "--state"); });
+    try {
+        world_.agree([&] {
+            if (world_.rank() == 0) {
+                lock();
+            } else if (on_every_host_) {
+                make_directories(path_, "--state");
+            }
+        });
+    } catch (...) {
+        leave();
+        throw;
+    }
 }
 
 SelectionFolder::~SelectionFolder() {
-    std::error_code not_empty;
+    leave();
+}
+
+void SelectionFolder::leave() noexcept {
     if (lock_ < 0) {
-        std::filesystem::remove(path_, not_empty);  // of a host that does not share rank 0's
+        // Of a host that does not share rank 0's, and empty. rmdir() leaves symbolic links alone.
+        if (on_every_host_ && world_.rank() != 0) ::rmdir(path_.c_str());
         return;
     }
     // Without a state there is nothing to resume: removes the folder.
@@ -247,7 +260,7 @@ void SelectionFolder::mark_lock(const std::string& name) {
 
 bool SelectionFolder::load(SelectionState& state, SelectionProgress& progress) {
     std::optional<TensorInput> input;  // on ranks that see rank 0's file
-    std::string mine, text, checksum;
+    std::string text, checksum;
     world_.agree([&] {
         std::error_code ignored;
         if (!std::filesystem::exists(file_, ignored)) return;
@@ -262,9 +275,9 @@ bool SelectionFolder::load(SelectionState& state, SelectionProgress& progress) {
     // Another file may lie under the same name on another host.
     const bool found = gathered_values(world_, input ? 1 : 0).front() == 1;
     const std::vector<std::string> checksums = gathered_texts(world_, checksum);
-    const std::vector<std::string> texts = gathered_texts(world_, text);
     if (!found) return false;
-    if (checksum != checksums.front() || text != texts.front()) input.reset();
+    text = gathered_texts(world_, world_.rank() == 0 ? text : std::string()).front();
+    if (checksum != checksums.front()) input.reset();
     world_.agree([&] {
         if (!input) return;
         for (const auto& [key, value] : input->metadata()) {
@@ -278,10 +291,10 @@ bool SelectionFolder::load(SelectionState& state, SelectionProgress& progress) {
         }
     });
     world_.agree([&] {
-        if (texts.front().empty()) {
+        if (text.empty()) {
             throw InputFileError(file_ + ": metadata: progress is missing; remove the folder");
         }
-        progress = progress_from(texts.front(), file_);
+        progress = progress_from(text, file_);
     });
     const Take take = [&](int64_t first, std::span<const uint8_t> marks,
                           std::span<const int64_t> bounds) {
@@ -303,8 +316,7 @@ bool SelectionFolder::load(SelectionState& state, SelectionProgress& progress) {
     });
     send_samples(input, state, take);
     const uint64_t expected = parse_number<uint64_t>(checksums.front()).value_or(0);
-    const uint64_t sum =
-        checksum_of(texts.front(), flags_) + wrapped_sum(world_, checksum_of(state));
+    const uint64_t sum = checksum_of(text, flags_) + wrapped_sum(world_, checksum_of(state));
     world_.agree([&] {
         if (sum == expected) return;
         throw InputFileError(file_ +
@@ -336,22 +348,24 @@ void SelectionFolder::send_samples(const std::optional<TensorInput>& input,
     };
     const std::vector<Need> needs = gathered_values(
         world_, input ? Need{} : Need{.first = state.first(), .last = state.last()});
+    // One block of all ranks together is on rank 0.
+    const int64_t block_length = std::max<int64_t>(kBlock / world_.size(), 1);
     int64_t blocks = 0;
     for (const Need& need : needs) {
-        blocks = std::max(blocks, (need.last - need.first + kBlock - 1) / kBlock);
+        blocks = std::max(blocks, (need.last - need.first + block_length - 1) / block_length);
     }
     for (int64_t block = 0; block < blocks; ++block) {
         std::vector<std::vector<std::byte>> to_each(needs.size());
         world_.agree([&] {
             if (world_.rank() != 0) return;
             for (size_t rank = 0; rank < needs.size(); ++rank) {
-                const int64_t first = needs[rank].first + block * kBlock;
+                const int64_t first = needs[rank].first + block * block_length;
                 const auto add = [&](const auto& values) {
                     const auto bytes = std::as_bytes(values);
                     to_each[rank].insert(to_each[rank].end(), bytes.begin(), bytes.end());
                 };
                 read_samples(
-                    *input, first, std::min(first + kBlock, needs[rank].last),
+                    *input, first, std::min(first + block_length, needs[rank].last),
                     [&](int64_t, std::span<const uint8_t> marks, std::span<const int64_t> bounds) {
                         add(bounds);
                         add(marks);
@@ -366,7 +380,7 @@ void SelectionFolder::send_samples(const std::optional<TensorInput>& input,
             std::vector<uint8_t> marks(count);
             std::memcpy(bounds.data(), received.data(), count * sizeof(int64_t));
             std::memcpy(marks.data(), received.data() + count * sizeof(int64_t), count);
-            take(state.first() + block * kBlock, marks, bounds);
+            take(state.first() + block * block_length, marks, bounds);
         });
     }
 }
@@ -403,9 +417,6 @@ void SelectionFolder::remove() {
     world_.agree([&] {
         if (world_.rank() == 0) remove_files();
     });
-    // The folder of a host that does not share rank 0's.
-    std::error_code ignored;
-    std::filesystem::remove(path_, ignored);
 }
 
 void SelectionFolder::remove_files() noexcept {

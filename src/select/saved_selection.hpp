@@ -33,9 +33,9 @@ struct SelectionProgress {
 /// and reads for them.
 class SelectionFolder {
 public:
-    /// Makes the folder, on every host, and locks it. UsageError if another run has it. `flags`:
-    /// all that decide the result; a resumed run must have the same. `scratch`: where ranks put off
-    /// what rank 0 is to write; empty: in the folder. Collective.
+    /// Makes the folder and locks it. UsageError if another run has it. `flags`: all that decide
+    /// the result; a resumed run must have the same. `scratch`: where ranks put off what rank 0 is
+    /// to write; empty: in the folder, which then every host gets. Collective.
     SelectionFolder(Communicator& world, std::string path, std::map<std::string, std::string> flags,
                     std::string scratch = {});
     ~SelectionFolder();
@@ -63,12 +63,14 @@ private:
     void send_samples(const std::optional<TensorInput>& input, const SelectionState& state,
                       const Take& take);
     void lock();
+    void leave() noexcept;
     /// Marks the lock file as ours; UsageError if it is a foreign file.
     void mark_lock(const std::string& name);
     void remove_files() noexcept;
 
     Communicator& world_;
     std::string path_, file_, scratch_;
+    bool on_every_host_;
     std::map<std::string, std::string> flags_;
     int lock_ = -1;
     bool locked_ = true;

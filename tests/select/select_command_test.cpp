@@ -600,6 +600,42 @@ TEST_F(SelectOnHosts, AreToldWhichPartsAreMissing) {
                 HasSubstr("--parts 1001: there are only 1000 samples"));
 }
 
+TEST_F(SelectOnHosts, NoticeOtherUtilities) {
+    write(random_problem(12, 1000, 4, 1 << 20, 1 << 20), "other", "other_scores");
+    std::filesystem::copy(folder_ / "other_scores", folder_ / "host2/scores",
+                          std::filesystem::copy_options::overwrite_existing);
+    const Outcome outcome = run_on({0, 1, 2}, kRun + "--fraction 0.4 --output subset");
+    EXPECT_EQ(outcome.exit_code, 2) << outcome.error;
+    EXPECT_THAT(outcome.error,
+                HasSubstr("--utility scores: rank 2 sees other utilities than rank 0"));
+}
+
+TEST_F(SelectOnHosts, WriteNothingIntoFilesOfOtherRunsOnOtherHosts) {
+    // Names that a run with this process number would choose, left behind by another one.
+    ASSERT_EQ(run(kRun + "--fraction 0.4 --output whole").exit_code, 0);
+    const std::string partial = "host1/subset.partial-";
+    for (int pid = ::getpid(); pid < ::getpid() + 5000; ++pid) {
+        write_file(folder_ / (partial + std::to_string(pid) + "-0"), "left behind");
+    }
+    const Outcome outcome = run_on({0, 1, 2}, kRun + "--fraction 0.4 --output subset");
+    ASSERT_EQ(outcome.exit_code, 0) << outcome.error;
+    EXPECT_EQ(read_file(folder_ / "host0/subset"), read_file(folder_ / "whole"));
+    for (int pid = ::getpid(); pid < ::getpid() + 5000; ++pid) {
+        ASSERT_EQ(read_file(folder_ / (partial + std::to_string(pid) + "-0")), "left behind");
+    }
+}
+
+TEST_F(SelectCommand, LeavesALinkToItsStateWhereItIs) {
+    write(random_problem(13, 600, 4, 1 << 20, 1 << 20));
+    std::filesystem::create_directory(folder_ / "fast");
+    std::filesystem::create_directory_symlink("fast", folder_ / "subset.state");
+    (void)run(kRun +
+                  "--fraction 0.4 --partitions 3 --rounds 2000 --output subset --transport threads "
+                  "--ranks 2",
+              "timeout --foreground --signal=TERM 1");
+    EXPECT_TRUE(std::filesystem::is_symlink(folder_ / "subset.state"));
+}
+
 TEST_F(SelectOnHosts, NoticeAPartOfAnotherGraph) {
     write(random_problem(12, 1000, 4, 1 << 20, 1 << 20), "other");
     ASSERT_EQ(run("select split --graph other --parts 3 --output other.safetensors").exit_code, 0);

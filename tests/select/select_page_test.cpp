@@ -340,6 +340,8 @@ TEST_F(SelectPage, RefusesWhatIsNoReportOrOfAnotherRun) {
                         "--tokenizer-model m.model",
                         3),
                 HasSubstr("report.json: is not a report"));
+    EXPECT_THAT(refused("--report report.json --html page.html --similarity 0.5", 2),
+                HasSubstr("--similarity: needs --graph"));
     EXPECT_THAT(refused("--report report.json --html page.html --graph graph", 2),
                 HasSubstr("--graph: needs --subset and --data-path"));
     EXPECT_THAT(refused("--report none.json --html page.html", 3), HasSubstr("none.json"));

@@ -48,7 +48,7 @@ private:
     /// A write that waits in scratch_.
     struct PutOff {
         uint64_t offset = 0;  ///< in the file
-        uint64_t bytes = 0;
+        uint32_t bytes = 0, checksum = 0;
     };
     TensorOutput(Communicator& world, std::string path, const SafetensorsPlan& plan,
                  const std::string& scratch);

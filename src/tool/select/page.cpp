@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstdio>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -35,12 +36,13 @@ constexpr int64_t kMost = INT64_MAX;
 constexpr size_t kMostSteps = 1'000'000;
 constexpr int64_t kTexts = 8;  // per kind: chosen samples, and others
 
-constexpr size_t kGroups = 8;   // the largest
-constexpr size_t kMembers = 2;  // per kind
+constexpr size_t kGroups = 8;        // the largest
+constexpr double kSimilarity = 0.9;  // of near-duplicates
+constexpr size_t kMembers = 2;       // per kind
 
 struct PageArguments {
     std::string report, subset, html, tokenizer_model, graph;
-    double similarity = 0.9;
+    std::optional<double> similarity;
     DataOptions data;
 };
 
@@ -135,22 +137,33 @@ void add_groups(SelectionPage& page, const PageArguments& o, const SubsetReader&
     const GraphFile graph(o.graph);
     Corpus::check_same(graph.corpus(), o.graph, subset.info().corpus, o.subset);
     const LongWork work("reading " + o.graph);
+    const double similarity = o.similarity.value_or(kSimilarity);
     const SimilarGroups found =
-        similar_groups(graph, subset, to_fixed_point(o.similarity), kGroups, kMembers);
+        similar_groups(graph, subset, to_fixed_point(similarity), kGroups, kMembers);
     page.about_groups =
         counted(found.samples, "sample") + " are in " + counted(found.groups, "group") +
-        ", whose samples are connected by similarities of at least " + format("%g", o.similarity) +
+        ", whose samples are connected by similarities of at least " + format("%g", similarity) +
         "; " + std::to_string(found.chosen) + " of these samples were chosen, and of " +
         counted(found.without, "group") + " nothing";
+    std::vector<int64_t> samples;
     for (const SimilarGroup& group : found.largest) {
-        const auto texts = [&](const std::vector<int64_t>& samples) {
-            return texts_of_samples(data, subset.info().corpus.seq_length, o.tokenizer_model,
-                                    samples);
-        };
-        page.groups.push_back({.samples = group.samples,
-                               .chosen = group.chosen,
-                               .some_chosen = texts(group.some_chosen),
-                               .some_left_out = texts(group.some_left_out)});
+        for (const auto* some : {&group.some_chosen, &group.some_left_out}) {
+            samples.insert(samples.end(), some->begin(), some->end());
+        }
+    }
+    std::vector<SampleText> texts =
+        texts_of_samples(data, subset.info().corpus.seq_length, o.tokenizer_model, samples);
+    auto next = texts.begin();
+    const auto take = [&](size_t count) {
+        const auto begin = std::exchange(next, next + static_cast<std::ptrdiff_t>(count));
+        return std::vector<SampleText>(begin, next);
+    };
+    for (const SimilarGroup& group : found.largest) {
+        SelectionPage::Group& shown = page.groups.emplace_back();
+        shown.samples = group.samples;
+        shown.chosen = group.chosen;
+        shown.some_chosen = take(group.some_chosen.size());
+        shown.some_left_out = take(group.some_left_out.size());
     }
 }
 
@@ -166,6 +179,9 @@ void write_page(const PageArguments& o) {
     }
     if (!o.graph.empty() && o.subset.empty()) {
         throw UsageError("--graph: needs --subset and --data-path, whose samples it groups");
+    }
+    if (o.similarity && o.graph.empty()) {
+        throw UsageError("--similarity: needs --graph, whose samples it groups");
     }
     SelectionPage page = read_report(o.report);
     if (!o.subset.empty()) {
@@ -233,7 +249,8 @@ Command select_page_command() {
                              {.names = "--similarity",
                               .value = &o->similarity,
                               .help = "Samples as similar as this are in one group",
-                              .range = between(0, 1)},
+                              .range = between(0, 1),
+                              .unset = "0.9"},
                              {.names = "--tokenizer-model",
                               .value = &o->tokenizer_model,
                               .help = "Tokenizer for showing text: a file, or a folder",

@@ -139,7 +139,7 @@ void print_selection_plan(const SelectRunArguments& arguments, const SelectRunRe
     if (arguments.certificate_steps > 0) terms(result.plan.certificate, ", last");
     row(table, "memory per rank", bytes_text(result.plan.total()));
     if (result.plan.disk_bytes > 0) {
-        row(table, "files without names, per rank", "up to " + bytes_text(result.plan.disk_bytes));
+        row(table, "files without names, per rank", "about " + bytes_text(result.plan.disk_bytes));
     }
     std::printf("%s", table.text().c_str());
 }

@@ -3,8 +3,11 @@
 
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
+#include <vector>
 
+#include "src/runtime/gathered.hpp"
 #include "src/select/decimal.hpp"
 #include "src/select/files/sample_input.hpp"
 #include "src/select/graph_parts.hpp"
@@ -46,6 +49,28 @@ SubsetInfo subset_info(const SelectRunArguments& o, const UtilityInput& utility,
     return info;
 }
 
+/// Where hosts have files of their own, some samples tell whether those of utilities are the same.
+void check_same_utilities(Communicator& world, UtilityInput& utility) {
+    constexpr int64_t kLooked = 64;
+    std::string text = utility.kind() + ", " + utility.corpus().data + ", " +
+                       std::to_string(utility.corpus().seq_length);
+    world.agree([&] {
+        for (int64_t i = 0; i < kLooked; ++i) {
+            int32_t value = 0;
+            utility.read((utility.samples() - 1) * i / (kLooked - 1), std::span(&value, 1));
+            text += " " + std::to_string(value);
+        }
+    });
+    const std::vector<std::string> texts = gathered_texts(world, text);
+    for (size_t rank = 1; rank < texts.size(); ++rank) {
+        if (texts[rank] == texts.front()) continue;
+        throw AgreedError(ExitCode::usage, "--utility " + utility.path() + ": rank " +
+                                               std::to_string(rank) +
+                                               " sees other utilities than rank 0; give all hosts "
+                                               "the same file");
+    }
+}
+
 void select_on(Communicator& world, const SelectRunArguments& o) {
     const bool first = world.rank() == 0;
     std::optional<GraphFile> graph;
@@ -66,10 +91,12 @@ void select_on(Communicator& world, const SelectRunArguments& o) {
                              std::to_string(graph->nodes() / kMostPartNodes + 1));
         }
     });
+    const PartedGraph parted = owners_of_parts(world, *graph);
+    if (parted.parts > 1) check_same_utilities(world, *utility);
     PhaseProgress progress(first);
     SelectContext context{.world = world,
                           .graph = *graph,
-                          .owners = owners_of_parts(world, *graph),
+                          .owners = parted.owners,
                           .objective = {.alpha = o.alpha, .beta = o.beta},
                           .seed = o.seed,
                           .memory = MemoryBudget(o.memory),
@@ -85,7 +112,7 @@ void select_on(Communicator& world, const SelectRunArguments& o) {
                                   context.blocks);
     };
     // Too much memory for even the best graph is reported before all rows are read.
-    plan(GraphSizes::least(graph->nodes(), graph->entries(), world.size()));
+    plan(GraphSizes::least(graph->nodes(), parted.entries, world.size()));
     if (o.memory == 0 || result.plan.total() <= o.memory) plan(GraphSizes::of(context));
     if (o.dry_run) {
         progress.clear();
