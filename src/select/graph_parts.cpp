@@ -68,6 +68,27 @@ PartedGraph owners_of_parts(Communicator& world, const GraphFile& graph) {
     return parted;
 }
 
+void check_same_utilities(Communicator& world, UtilityInput& utility) {
+    constexpr int64_t kLooked = 64;
+    std::string text = utility.kind() + ", " + utility.corpus().data + ", " +
+                       std::to_string(utility.corpus().seq_length);
+    world.agree([&] {
+        for (int64_t i = 0; i < kLooked; ++i) {
+            int32_t value = 0;
+            utility.read((utility.samples() - 1) * i / (kLooked - 1), std::span(&value, 1));
+            text += " " + std::to_string(value);
+        }
+    });
+    const std::vector<std::string> texts = gathered_texts(world, text);
+    for (size_t rank = 1; rank < texts.size(); ++rank) {
+        if (texts[rank] == texts.front()) continue;
+        throw AgreedError(ExitCode::usage, "--utility " + utility.path() + ": rank " +
+                                               std::to_string(rank) +
+                                               " sees other utilities than rank 0; give all hosts "
+                                               "the same file");
+    }
+}
+
 std::string graph_part_name(const std::string& output, int part, int parts) {
     const std::filesystem::path path(output);
     return (path.parent_path() / path.stem()).string() + format("-%05d-of-%05d", part + 1, parts) +

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "src/select/files/graph_file.hpp"
+#include "src/select/files/sample_input.hpp"
 #include "src/select/ownership.hpp"
 #include "vocabpipe/world.hpp"
 
@@ -23,6 +24,10 @@ struct PartedGraph {
 /// the part of its host. Ranks with the same part share it evenly. AgreedError, with flag, rank and
 /// rows, unless parts of one graph follow each other in the order of the ranks. Collective.
 [[nodiscard]] PartedGraph owners_of_parts(Communicator& world, const GraphFile& graph);
+
+/// Where hosts have files of their own: AgreedError unless the utilities of some samples are the
+/// same on all ranks. Collective.
+void check_same_utilities(Communicator& world, UtilityInput& utility);
 
 /// "graph-00002-of-00004.safetensors" of "graph.safetensors": the file of a part, from 0 on.
 [[nodiscard]] std::string graph_part_name(const std::string& output, int part, int parts);

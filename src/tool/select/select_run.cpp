@@ -3,11 +3,8 @@
 
 #include <memory>
 #include <optional>
-#include <span>
 #include <string>
-#include <vector>
 
-#include "src/runtime/gathered.hpp"
 #include "src/select/decimal.hpp"
 #include "src/select/files/sample_input.hpp"
 #include "src/select/graph_parts.hpp"
@@ -47,28 +44,6 @@ SubsetInfo subset_info(const SelectRunArguments& o, const UtilityInput& utility,
     info.provenance["select.objective"] = std::to_string(result.selection->objective());
     info.provenance["utility.kind"] = utility.kind();
     return info;
-}
-
-/// Where hosts have files of their own, some samples tell whether those of utilities are the same.
-void check_same_utilities(Communicator& world, UtilityInput& utility) {
-    constexpr int64_t kLooked = 64;
-    std::string text = utility.kind() + ", " + utility.corpus().data + ", " +
-                       std::to_string(utility.corpus().seq_length);
-    world.agree([&] {
-        for (int64_t i = 0; i < kLooked; ++i) {
-            int32_t value = 0;
-            utility.read((utility.samples() - 1) * i / (kLooked - 1), std::span(&value, 1));
-            text += " " + std::to_string(value);
-        }
-    });
-    const std::vector<std::string> texts = gathered_texts(world, text);
-    for (size_t rank = 1; rank < texts.size(); ++rank) {
-        if (texts[rank] == texts.front()) continue;
-        throw AgreedError(ExitCode::usage, "--utility " + utility.path() + ": rank " +
-                                               std::to_string(rank) +
-                                               " sees other utilities than rank 0; give all hosts "
-                                               "the same file");
-    }
 }
 
 void select_on(Communicator& world, const SelectRunArguments& o) {
