@@ -51,9 +51,12 @@ protected:
             EXPECT_THAT(lines.front(), ContainsRegex("step [0-9]+: "));
             EXPECT_THAT(lines.front(), AnyOf(HasSubstr(": waits at "),
                                              HasSubstr(": has run all its passes and waits")));
-            EXPECT_THAT(lines.front(),
-                        ContainsRegex(" for (send|receive|broadcast|all_gather|all_to_all|gather) "
-                                      ".*rank.* for [0-9.]+ s; "));
+            // On a busy machine it may stand before a communication that it has not started.
+            EXPECT_THAT(
+                lines.front(),
+                AnyOf(ContainsRegex(" for (send|receive|broadcast|all_gather|all_to_all|gather) "
+                                    ".*rank.* for [0-9.]+ s; "),
+                      ContainsRegex(" for nothing that was started for [0-9.]+ s; ")));
         }
     }
     void expect_nothing_left(const std::set<std::string>& outputs = {}) {
