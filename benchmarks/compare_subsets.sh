@@ -38,6 +38,7 @@ if [ "$copies" != 0 ]; then
     runs=$work/compare-copies
     data=$runs/text scores=$runs/scores.safetensors graph=$runs/graph.safetensors
     mkdir -p "$runs"
+    rm -f "$runs"/*.txt  # tables say not who wrote them, so none is replaced
     "$vocabpipe" select export "$work/scores.safetensors" --column utility --output "$runs/every.txt"
     cp "$work/kjv.idx" "$data.idx"
     # Tokens are replaced in their places, so the index stays as it is.

@@ -42,10 +42,13 @@ RoundReport plan_round(const RoundOptions& options, int64_t round, int64_t begun
 GreedyRounds::GreedyRounds(SelectContext& context, SelectionState& state, uint64_t edge_bytes)
     : context_(context), state_(state), edge_bytes_(edge_bytes), rows_(context.graph) {}
 
+int64_t GreedyRounds::waiting(int64_t parts, int ranks) {
+    return std::min(ceil_of(parts, ranks), kMostWaiting);
+}
+
 uint64_t GreedyRounds::waiting_bytes(int64_t parts, int ranks) {
-    const int64_t turns = std::min(ceil_of(parts, ranks), kMostWaiting);
     const StateBlocks chunks{.chunk_bytes = kChunkBytes};
-    return 2 * MessageRuns::bytes(chunks, turns);  // samples and edges
+    return 2 * MessageRuns::bytes(chunks, waiting(parts, ranks));  // samples and edges
 }
 
 void GreedyRounds::run(RoundReport& round, int64_t parts_done, const AfterParts& after_parts,

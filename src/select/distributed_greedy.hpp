@@ -62,7 +62,9 @@ public:
 
     /// Parts of a rank that wait at most while it works on one.
     static constexpr int64_t kMostWaiting = 64;
-    /// Bytes of a rank for parts that wait, of `parts` on `ranks`.
+    /// How many of `parts` on `ranks` wait on a rank.
+    [[nodiscard]] static int64_t waiting(int64_t parts, int ranks);
+    /// Memory of a rank for them.
     [[nodiscard]] static uint64_t waiting_bytes(int64_t parts, int ranks);
 
 private:

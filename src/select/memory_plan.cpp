@@ -133,8 +133,7 @@ MemoryPlan plan_memory(const GraphSizes& sizes, int ranks, int64_t parts, const 
     plan.greedy.emplace_back("edges inside a part", greedy.edges);
     plan.greedy.emplace_back("parts that wait", GreedyRounds::waiting_bytes(parts, ranks));
     if (parts > ranks) {
-        const auto waiting = static_cast<uint64_t>(
-            std::min((parts + ranks - 1) / ranks, GreedyRounds::kMostWaiting));
+        const auto waiting = static_cast<uint64_t>(GreedyRounds::waiting(parts, ranks));
         const auto of_each =
             static_cast<uint64_t>(part_nodes) * sizeof(PartNode) +
             static_cast<uint64_t>(entries_inside(sizes, parts)) * sizeof(PartEntry);

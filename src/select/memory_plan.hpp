@@ -34,8 +34,8 @@ struct MemoryPlan {
     [[nodiscard]] uint64_t total() const;
     /// The terms that are buffers.
     uint64_t buffer_bytes = 0;
-    uint64_t disk_bytes =
-        0;  ///< of files for the state, messages and parts that wait, about; 0: none
+    /// Of files for the state, messages and parts that wait, about; 0: none.
+    uint64_t disk_bytes = 0;
 };
 
 [[nodiscard]] MemoryPlan plan_memory(const GraphSizes& sizes, int ranks, int64_t parts,

@@ -69,7 +69,7 @@ SimilarGroups similar_groups(const GraphFile& graph, const SubsetReader& subset,
     std::vector<int64_t> size(static_cast<size_t>(samples));
     for (int64_t v = 0; v < samples; ++v) ++size[static_cast<size_t>(joined.name_of(v))];
 
-    SimilarGroups result{.similarity = similarity};
+    SimilarGroups result;
     std::vector<std::pair<int64_t, int64_t>> largest;  // minus the size, and the name
     for (int64_t v = 0; v < samples; ++v) {
         const int64_t of_group = size[static_cast<size_t>(v)];

@@ -18,8 +18,8 @@ namespace vocabpipe {
 
 namespace {
 
-constexpr size_t kPutOffBytes = size_t{1}
-                                << 14;  // of one write that waits: many ranks send one at once
+// Of one write that waits: small, as many ranks may send one at once.
+constexpr size_t kPutOffBytes = size_t{1} << 14;
 constexpr size_t kSentAtOnce = size_t{1} << 20;
 
 uint64_t random_number() {
