@@ -19,8 +19,14 @@ inline void require_attention(ConstTensor q, ConstTensor kv, const AttentionShap
     require(shape.kv_heads > 0 && shape.heads % shape.kv_heads == 0, "kv_heads that divide heads");
     require(shape.scale >= 0 && shape.softcap >= 0 && shape.window >= 0,
             "scale, softcap and window of 0 or more");
-    require(shape.queries >= 0 && shape.queries <= shape.seq_length,
-            "queries from 0 to seq_length");
+    require(shape.queries >= 0, "queries of 0 or more");
+    if (shape.causal) {
+        require(shape.queries <= shape.seq_length, "queries from 0 to seq_length");
+    } else {
+        require(shape.window == 0, "a window of 0 where attention is not causal");
+        require(first_visible.empty(), "no first_visible where attention is not causal");
+        require(shape.seq_length > 0 || shape.query_tokens() == 0, "a key for every query");
+    }
     require(has_shape(q, shape.query_tokens(), shape.query_columns()),
             "q of shape (query_tokens, query_columns)");
     require(has_shape(kv, shape.tokens(), 2 * shape.kv_columns()), "kv of shape (N, 2 kv_columns)");
@@ -59,6 +65,7 @@ inline void require_cached_attention(ConstTensor q, ConstTensor kv, const Attent
     require(shape.scale >= 0 && shape.softcap >= 0 && shape.window >= 0,
             "scale, softcap and window of 0 or more");
     require(shape.sequences == 1, "one sequence");
+    require(shape.causal, "causal attention");
     require(has_shape(kv, shape.seq_length, 2 * shape.kv_columns()),
             "kv of shape (seq_length, 2 kv_columns)");
     require(q.cols == shape.query_columns() && q.rows <= shape.seq_length,

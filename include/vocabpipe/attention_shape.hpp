@@ -7,9 +7,10 @@ namespace vocabpipe::kernels {
 
 /// Token rows are grouped by sequence: row n is token n % seq_length of sequence n / seq_length.
 /// In a row, heads of head_size lie side by side: a heads of q, g of k, g of v. Query head i reads
-/// key/value head i / (a / g) (grouped-query attention). Queries are all tokens of a sequence, or
-/// its last ones: row n of theirs is token first_query() + n % query_count() of sequence
-/// n / query_count().
+/// key/value head i / (a / g) (grouped-query attention). Row n of the queries is query
+/// n % query_count() of sequence n / query_count(). If causal, queries are all tokens of a
+/// sequence, or its last ones: query i is token first_query() + i. If not, they are tokens of this
+/// sequence or of another (cross attention), as many as one likes, and seq_length counts the keys.
 struct AttentionShape {
     int64_t sequences = 0;   ///< of a microbatch
     int64_t seq_length = 0;  ///< s, tokens
@@ -19,13 +20,14 @@ struct AttentionShape {
     float scale = 0;         ///< of scores q k; 0: 1 / sqrt(d)
     float softcap = 0;       ///< c: scores become c tanh(score / c); 0: none
     int64_t window = 0;      ///< token i sees keys i - window < j <= i; 0: all j <= i
-    int64_t queries = 0;     ///< per sequence: the last ones of seq_length; 0: all
+    int64_t queries = 0;     ///< per sequence; if causal, the last of seq_length; 0: seq_length
+    bool causal = true;      ///< false: a query sees all keys of its sequence; window must be 0
 
-    /// N, tokens of a microbatch.
+    /// N, tokens of a microbatch: rows of keys and values.
     [[nodiscard]] int64_t tokens() const { return sequences * seq_length; }
     /// Queries of a sequence.
     [[nodiscard]] int64_t query_count() const { return queries > 0 ? queries : seq_length; }
-    /// The token of a sequence that is its first query.
+    /// The token of a sequence that is its first query, if causal.
     [[nodiscard]] int64_t first_query() const { return seq_length - query_count(); }
     /// Queries of a microbatch.
     [[nodiscard]] int64_t query_tokens() const { return sequences * query_count(); }

@@ -135,17 +135,17 @@ struct Operators {
     /// tensors of `type`.
     int64_t (*attention_workspace_bytes)(AttentionShape shape, DType type, int threads);
     /// Per sequence and query head, over the keys j that query i sees, both counted as tokens of
-    /// the sequence:
+    /// the sequence. If shape.causal is false, a query sees all keys of its sequence:
     ///   out_i = sum_j p_ij v_j,  p_ij = exp(s_ij - log_sum_exp_i),  s_ij = scale q_i k_j,
     ///   soft-capped.
     /// With M = shape.query_tokens() and N = shape.tokens(): q, out (M, query_columns); kv (N,
     /// 2 kv_columns): columns k | v; log_sum_exp (M, heads) fp32, natural logarithm of the sum over
     /// the scores. first_visible (M): for each query the first key of its sequence that it may see,
     /// besides the limits of the shape; from 0 to the query's own token, which only the host
-    /// checks. Empty: 0 for all. `workspace` is 64-byte aligned and holds nothing between calls. If
-    /// shape.first_query() is a multiple of 64, a query's rows of out, log_sum_exp and dq (below)
-    /// have the bits that they have among all queries of the sequence; not so on a GPU where cuDNN
-    /// computes all of them.
+    /// checks. Empty: 0 for all, as it must be if attention is not causal. `workspace` is 64-byte
+    /// aligned and holds nothing between calls. If shape.first_query() is a multiple of 64, a
+    /// causal query's rows of out, log_sum_exp and dq (below) have the bits that they have among
+    /// all queries of the sequence; not so on a GPU where cuDNN computes all of them.
     void (*causal_attention_forward)(Context& ctx, ConstTensor q, ConstTensor kv,
                                      AttentionShape shape, std::span<const int32_t> first_visible,
                                      Tensor out, Tensor log_sum_exp,
@@ -171,8 +171,9 @@ struct Operators {
                                 ConstTensor residual, Tensor scratch, Tensor y);
     /// Attention of the last n tokens of a sequence to all of its tokens, as
     /// causal_attention_forward() defines it. q (n, query_columns); kv (seq_length, 2 kv_columns):
-    /// k | v of every token, n <= seq_length; out (n, query_columns). shape.sequences is 1. A row's
-    /// bits do not depend on n. For small n: queries do not share what they read.
+    /// k | v of every token, n <= seq_length; out (n, query_columns). shape.sequences is 1, and
+    /// shape.causal true. A row's bits do not depend on n. For small n: queries do not share what
+    /// they read.
     void (*cached_attention_forward)(Context& ctx, ConstTensor q, ConstTensor kv,
                                      const AttentionShape& shape, Tensor out);
     /// Logits of n tokens: z_ij = x_i w_j, soft-capped with softcap > 0. x (n, h), w (v, h) of x's
@@ -331,6 +332,45 @@ struct Operators {
     void (*grouped_linear_backward_weight)(Context& ctx, ConstTensor dy, ConstTensor x,
                                            std::span<const RowRange> rows, Tensor dw,
                                            bool accumulate);
+
+    // Rows, and losses of rows: for models whose output is a few numbers per sequence or token. c
+    // is the number of columns, at least 1 where a loss is made; there may be no rows. What belongs
+    // to tokens (Microbatch::labels, loss_gradient, columns) is read at token i stride for row i:
+    // stride 1 where every token has a row, seq_length where every sequence has one.
+
+    /// y[i] = mean of the rows i count .. (i + 1) count - 1 of x, added in this order in fp32,
+    /// divided by count and rounded once. x (n count, c), y (n, c) of x's type, count >= 1. The
+    /// same bits on every device.
+    void (*mean_rows)(Context& ctx, ConstTensor x, int64_t count, Tensor y);
+    /// The gradient of mean_rows(): dx[r] = dy[r / count] / count, in fp32. dy (n, c), dx (n count,
+    /// c) of dy's type, count >= 1. The same bits on every device.
+    void (*spread_rows)(Context& ctx, ConstTensor dy, int64_t count, Tensor dx);
+    /// y[n, j] = columns[j tokens + n], rounded to y's type: numbers of tokens, one column after
+    /// the other, as rows. columns (c, tokens), y (tokens, c).
+    void (*columns_to_rows)(Context& ctx, std::span<const float> columns, int64_t tokens, Tensor y);
+    /// losses[i] = log sum_j exp(logits[i, j]) - logits[i, y_i] with y_i = labels[i stride]; 0 for
+    /// a negative label, whose row is not read. logits (n, c), labels (n stride), losses (n, 1)
+    /// fp32. y_i < c, which only the host checks; elsewhere the loss of another label is NaN.
+    void (*cross_entropy_forward)(Context& ctx, ConstTensor logits, std::span<const int32_t> labels,
+                                  int64_t stride, Tensor losses);
+    /// dlogits[i, j] = weights[i stride] (softmax(logits[i])_j - [j = y_i]); 0 for a negative
+    /// label. weights (n stride); dlogits (n, c) of logits' type, which it may alias; else as
+    /// cross_entropy_forward().
+    void (*cross_entropy_backward)(Context& ctx, ConstTensor logits,
+                                   std::span<const int32_t> labels, std::span<const float> weights,
+                                   int64_t stride, Tensor dlogits);
+    /// losses[i] = mean over j of (x[i, j] - t_ij)^2 with t_ij = targets[j n stride + i stride]. x
+    /// (n, c), targets (c, n stride): one column after the other, losses (n, 1) fp32.
+    void (*squared_error_forward)(Context& ctx, ConstTensor x, std::span<const float> targets,
+                                  int64_t stride, Tensor losses);
+    /// dx[i, j] = weights[i stride] 2 (x[i, j] - t_ij) / c. weights (n stride); dx (n, c) of x's
+    /// type, which it may alias; else as squared_error_forward().
+    void (*squared_error_backward)(Context& ctx, ConstTensor x, std::span<const float> targets,
+                                   std::span<const float> weights, int64_t stride, Tensor dx);
+    /// *total += sum over i of losses[i] |weights[i stride]|, in double, in an order that depends
+    /// on n only. losses (n, 1) fp32, weights (n stride).
+    void (*add_weighted_losses)(Context& ctx, ConstTensor losses, std::span<const float> weights,
+                                int64_t stride, double* total);
 
     // The output layer of one vocabulary shard, by the method of vocabulary_loss.hpp. x, w and
     // exp_logits share one type; everything else is fp32. A shard without rows is legal everywhere:

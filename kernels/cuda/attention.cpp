@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attention by cuDNN where it applies; by our own kernels elsewhere, for documents in a sequence
-// and for a part of its queries.
+// Attention by cuDNN where it applies; by our own kernels elsewhere, for documents in a sequence,
+// for a part of its queries, and where it is not causal.
 #include "kernels/cuda/operators.hpp"
 
 #include <algorithm>
@@ -17,14 +17,16 @@ namespace vocabpipe::kernels::cuda {
 
 namespace {
 
-/// The kernels count tokens of a sequence in int, up to a tile beyond its end.
+/// The kernels count tokens of a sequence in int, up to a tile beyond its end, and queries that are
+/// not causal from its last key on.
 constexpr int64_t kLongestSequence = int64_t{1} << 30;
 
 void require_arguments(ConstTensor q, ConstTensor kv, const AttentionShape& shape,
                        std::span<const int32_t> first_visible, ConstTensor out,
                        ConstTensor log_sum_exp, std::span<std::byte> workspace) {
     require_attention(q, kv, shape, first_visible, out, log_sum_exp);
-    require(shape.seq_length <= kLongestSequence, "a sequence of at most 2^30 tokens");
+    require(shape.seq_length + (shape.causal ? 0 : shape.query_count()) <= kLongestSequence,
+            "a sequence of at most 2^30 tokens, or keys and queries");
     require(static_cast<int64_t>(workspace.size()) >= attention_workspace_bytes(shape, q.dtype, 1),
             "workspace of attention_workspace_bytes()");
 }

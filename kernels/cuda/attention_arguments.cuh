@@ -20,7 +20,10 @@ namespace vocabpipe::kernels::cuda {
 /// sequence fit int.
 struct AttentionScores {
     int queries, seq_length, heads, kv_heads, head_size;
-    int window;                    ///< seq_length if there is none
+    /// The token of a sequence that is its first query. Queries that are not causal count as tokens
+    /// from the last key on, with a window that is long enough for all of them to see every key.
+    int first_query;
+    int window;                    ///< seq_length or more if there is none
     const int32_t* first_visible;  ///< of all queries, or null: 0
     bool capped;
     float factor, inner, scale;
@@ -33,8 +36,9 @@ struct AttentionScores {
           heads(static_cast<int>(shape.heads)),
           kv_heads(static_cast<int>(shape.kv_heads)),
           head_size(static_cast<int>(shape.head_size)),
+          first_query(static_cast<int>(shape.causal ? shape.first_query() : shape.seq_length - 1)),
           window(static_cast<int>(shape.window > 0 ? std::min(shape.window, shape.seq_length)
-                                                   : shape.seq_length)),
+                                                   : first_query + shape.query_count())),
           first_visible(mask.empty() ? nullptr : mask.data()),
           capped(shape.softcap > 0),
           scale(shape.scale > 0 ? shape.scale
@@ -45,13 +49,10 @@ struct AttentionScores {
 
     /// Query heads that read one head of keys.
     [[nodiscard]] __host__ __device__ int sharers() const { return heads / kv_heads; }
-    /// The token of a sequence that is its first query.
-    [[nodiscard]] __device__ __forceinline__ int first_query() const {
-        return seq_length - queries;
-    }
-    /// The first key that query `row` of a sequence sees; the last one is its own.
+    /// The first key that query `row` of a sequence sees, or less; the last one is its own, or the
+    /// last of all.
     [[nodiscard]] __device__ __forceinline__ int first_key(int sequence, int row) const {
-        const int by_window = first_query() + row + 1 - window;
+        const int by_window = first_query + row + 1 - window;
         const int by_document =
             first_visible == nullptr ? 0 : first_visible[int64_t{sequence} * queries + row];
         return by_document > by_window ? by_document : by_window;

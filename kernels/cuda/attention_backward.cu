@@ -119,14 +119,14 @@ __global__ void __launch_bounds__(kAttentionThreads, (kOfKeys ? 2 : kBlocks<T, k
 
     // Rows from `begin` to `end` pass. The tokens of the block's first row, and of row 0 of those
     // that pass:
-    const int first_token = kOfKeys ? first : s.first_query() + first;
-    const int passing_token = kOfKeys ? s.first_query() : 0;
+    const int first_token = kOfKeys ? first : s.first_query + first;
+    const int passing_token = kOfKeys ? s.first_query : 0;
     Query own_query[2];
     int begin, end, turns = 1;
     if constexpr (kOfKeys) {
-        begin = max(0, first - s.first_query());
-        end = static_cast<int>(min(
-            int64_t{s.queries}, int64_t{first} + kAttentionRows - 1 + s.window - s.first_query()));
+        begin = max(0, first - s.first_query);
+        end = static_cast<int>(min(int64_t{s.queries},
+                                   int64_t{first} + kAttentionRows - 1 + s.window - s.first_query));
         turns = s.sharers();
     } else {
         begin = first_token;
@@ -263,7 +263,10 @@ __global__ void __launch_bounds__(kAttentionThreads, (kOfKeys ? 2 : kBlocks<T, k
                     const Query& query = kOfKeys ? passing_query : own_query[half];
                     float& score = scores[n][2 * half + e];
                     float& gradient = gradients[n][2 * half + e];
-                    const bool seen = key >= query.first_key && key <= token;
+                    // Queries that are not causal are beyond the last key. A block's own rows
+                    // beyond it are not stored.
+                    const bool exists = kOfKeys || key < s.seq_length;
+                    const bool seen = key >= query.first_key && key <= token && exists;
                     const float slope = s.capped ? s.scale * (1.0F - score * score) : s.scale;
                     score = seen ? fast_exp2(fmaf(factor, score, -query.log2_sum_exp)) : 0.0F;
                     gradient = seen ? score * (gradient - query.delta) * slope : 0.0F;

@@ -48,8 +48,9 @@ int64_t sharers(AttentionShape shape) {
 }
 
 bool may_apply(AttentionShape shape, DType type) {
-    return type == DType::bf16 && shape.seq_length > 1 && shape.first_query() == 0 &&
-           shape.head_size % 8 == 0 && shape.head_size > 0 && shape.head_size <= 256 &&
+    return type == DType::bf16 && shape.causal && shape.seq_length > 1 &&
+           shape.first_query() == 0 && shape.head_size % 8 == 0 && shape.head_size > 0 &&
+           shape.head_size <= 256 &&
            score_bytes_per_pair(shape) * sharers(shape) <= kCudnnScoreBytes;
 }
 

@@ -104,8 +104,10 @@ __global__ void __launch_bounds__(kAttentionThreads, (kBlocks<T, kCols>))
     const int column = static_cast<int>(blockIdx.y) * kCols;
 
     const Place place = Place::of_this_thread();
-    const int first_query = s.first_query() + first_row;  // its token, which is also a key
-    const int query = first_query + place.first_row;      // and the eighth after it
+    // Tokens of the block's first query and of the thread's first one, whose other is the eighth
+    // after it. They see keys up to their own, if there are so many.
+    const int first_query = s.first_query + first_row;
+    const int query = first_query + place.first_row;
     int seen_from[2];
     int begin = first_query;
 #pragma unroll
@@ -149,9 +151,9 @@ __global__ void __launch_bounds__(kAttentionThreads, (kBlocks<T, kCols>))
     float sums[kCols / 8][4] = {};
     for (int key = begin; key < end; key += kTileKeys) {
         float scores[kTileKeys / 8][4] = {};
-        // Whether the warp has a query in the sequence that is not before all these keys.
-        const int warp_query = first_query + place.warp_row;
-        const bool sees = warp_query < s.seq_length && key < warp_query + kWarpRows;
+        // Whether the warp has a query that is not before all these keys.
+        const bool sees = first_row + place.warp_row < s.queries &&
+                          key < first_query + place.warp_row + kWarpRows;
         for (int chunk = 0; chunk < chunks; ++chunk) {
             if (chunk > 0) {
                 __syncthreads();  // the previous chunk has been read
@@ -165,14 +167,16 @@ __global__ void __launch_bounds__(kAttentionThreads, (kBlocks<T, kCols>))
         }
         if (sees) {
             s.cap(scores);
-            if (key + kTileKeys - 1 > query || key < max(seen_from[0], seen_from[1])) {
+            if (key + kTileKeys - 1 > query || key + kTileKeys > s.seq_length ||
+                key < max(seen_from[0], seen_from[1])) {
 #pragma unroll
                 for (int n = 0; n < kTileKeys / 8; ++n) {
 #pragma unroll
                     for (int i = 0; i < 4; ++i) {
                         const int at = key + 8 * n + place.first_column + i % 2;
-                        if (at < seen_from[i / 2] || at > query + i / 2 * 8)
+                        if (at < seen_from[i / 2] || at > query + i / 2 * 8 || at >= s.seq_length) {
                             scores[n][i] = -INFINITY;
+                        }
                     }
                 }
             }

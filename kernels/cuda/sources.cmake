@@ -36,7 +36,9 @@ set(VOCABPIPE_CUDA_KERNEL_SOURCES
   kernels/cuda/router.cu
   kernels/cuda/router_sums.cu
   kernels/cuda/row_additions.cu
+  kernels/cuda/row_losses.cu
   kernels/cuda/row_sums.cu
+  kernels/cuda/rows.cu
   kernels/cuda/side_by_side.cpp
   kernels/cuda/staging.cpp
   kernels/cuda/step.cu

@@ -45,15 +45,20 @@ struct Blocks {
     void* probabilities;   ///< (block, keys) of the run's type; fp32: the same memory as scores
     void* score_gradient;  ///< (block, keys) of the run's type; fp32: the same memory as gradients
     float* dk;             ///< (s, head_size)
-    float* dv;             ///< (s, head_size)
+    float* dv;             ///< (s, head_size); forward: (block, head_size), a product p v
 };
+
+/// Elements of dk, and of dv.
+int64_t sums_of_keys(AttentionShape shape) {
+    return std::max(shape.seq_length, block_rows(shape)) * shape.head_size;
+}
 
 /// Enough for the paths with and without AVX-512, so that plans for other machines are the same.
 int64_t bytes_per_thread(AttentionShape shape, DType type) {
     const int64_t panels = attention_panels_bytes(shape.seq_length, shape.head_size, type);
     const int64_t block = block_rows(shape) * score_stride(shape);
     const int64_t narrow = type == DType::fp32 ? 0 : 2 * round_up(block * size_of(type), 64);
-    const int64_t sums = 2 * round_up(shape.seq_length * shape.head_size * 4, 64);
+    const int64_t sums = 2 * round_up(sums_of_keys(shape) * 4, 64);
     return std::max(2 * round_up(block * 4, 64) + narrow + sums, panels);
 }
 
@@ -73,8 +78,8 @@ Blocks blocks_of_thread(std::span<std::byte> workspace, int thread, AttentionSha
     const bool narrow = type != DType::fp32;
     result.probabilities = narrow ? static_cast<void*>(take(block * 2)) : result.scores;
     result.score_gradient = narrow ? static_cast<void*>(take(block * 2)) : result.gradients;
-    result.dk = floats(shape.seq_length * shape.head_size);
-    result.dv = floats(shape.seq_length * shape.head_size);
+    result.dk = floats(sums_of_keys(shape));
+    result.dv = floats(sums_of_keys(shape));
     return result;
 }
 
@@ -365,6 +370,7 @@ AttentionHead panel_head(ConstTensor q, ConstTensor kv, AttentionShape shape,
             .kv_stride = kv.stride,
             .scale = score.scale,
             .cap = score.cap,
+            .causal = shape.causal,
             .window = shape.window,
             .first_visible = first_visible.empty()
                                  ? nullptr

@@ -8,7 +8,8 @@ std::vector<RowBlock> row_blocks(const AttentionShape& shape,
     std::vector<RowBlock> result;
     for (int64_t begin = 0; begin < shape.query_count(); begin += kBlockRows) {
         const int64_t rows = std::min(kBlockRows, shape.query_count() - begin);
-        const int64_t token = shape.first_query() + begin;
+        // A query that is not causal sees what the last token would.
+        const int64_t token = shape.causal ? shape.first_query() + begin : shape.seq_length - 1;
         int64_t first = shape.window > 0 ? std::max<int64_t>(token - shape.window + 1, 0) : 0;
         const int32_t* of_rows = nullptr;
         if (!first_visible.empty()) {
@@ -22,6 +23,7 @@ std::vector<RowBlock> row_blocks(const AttentionShape& shape,
                           .rows = rows,
                           .token = token,
                           .first_key = first,
+                          .end_key = std::min(token + rows, shape.seq_length),
                           .window = shape.window,
                           .first_visible = of_rows});
     }

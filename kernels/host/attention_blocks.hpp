@@ -22,19 +22,20 @@ struct Columns {
     int64_t end;
 };
 
-/// A block of query rows [begin, begin + rows), tokens [token, token + rows) of their sequence, and
-/// the keys [first_key, token + rows) that any of them sees: the columns of its scores.
+/// A block of query rows [begin, begin + rows) and the keys [first_key, end_key) that any of them
+/// sees: the columns of its scores.
 struct RowBlock {
     int64_t begin;
     int64_t rows;
-    int64_t token;
+    int64_t token;  ///< the last key that row 0 sees; each row sees one more, if there are more
     int64_t first_key;
+    int64_t end_key;
     int64_t window;
     const int32_t* first_visible;  ///< for the block's rows; null: 0 for all
-    [[nodiscard]] int64_t keys() const { return token + rows - first_key; }
+    [[nodiscard]] int64_t keys() const { return end_key - first_key; }
     /// The columns of row i that its query sees.
     [[nodiscard]] Columns visible(int64_t i) const {
-        const int64_t end = token + i + 1 - first_key;
+        const int64_t end = std::min(token + i + 1, end_key) - first_key;
         int64_t first = window > 0 ? std::max<int64_t>(end - window, 0) : 0;
         if (first_visible != nullptr) first = std::max(first, first_visible[i] - first_key);
         return {first, end};

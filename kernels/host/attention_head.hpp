@@ -94,7 +94,8 @@ protected:
     /// Sets the block's queries.
     void set_block(int64_t begin) {
         begin_ = begin;
-        token_ = head_.length - head_.queries + begin;
+        // A query that is not causal sees what the last token would.
+        token_ = head_.causal ? head_.length - head_.queries + begin : head_.length - 1;
         rows_ = smaller(kQueries, head_.queries - begin);
         first_key_ = token_;
         last_first_ = 0;
@@ -111,7 +112,7 @@ protected:
         first_key_ -= first_key_ % kWordTerms<DType::bf16>;
         pack_lanes(row(head_.q, begin, head_.q_stride), head_.q_stride, rows_, at_.q);
     }
-    [[nodiscard]] int64_t end_key() const { return token_ + rows_; }
+    [[nodiscard]] int64_t end_key() const { return smaller(token_ + rows_, head_.length); }
 
     /// Whether all queries of the block see all of these keys.
     [[nodiscard]] bool all_see(int64_t key, int64_t count) const {
@@ -182,8 +183,8 @@ protected:
     const AttentionHead& head_;
     const Sizes<type> sizes_;
     const Memory at_;
-    int64_t begin_ = 0, rows_ = 0;            ///< the block of queries
-    int64_t token_ = 0;                       ///< of the block's first query
+    int64_t begin_ = 0, rows_ = 0;  ///< the block of queries
+    int64_t token_ = 0;             ///< of the block's first query: the last key that it sees
     int64_t first_key_ = 0, last_first_ = 0;  ///< first key that any query sees, that all see
 };
 

@@ -20,7 +20,7 @@ namespace vocabpipe::kernels::host {
 /// A query head of one sequence, in elements of `type`.
 struct AttentionHead {
     DType type = DType::fp32;
-    int64_t queries = 0;  ///< the last of the tokens
+    int64_t queries = 0;  ///< if causal, the last of the tokens
     int64_t length = 0;   ///< tokens, all of them keys
     int64_t size = 0;     ///< head size
     const void* q = nullptr;
@@ -29,6 +29,7 @@ struct AttentionHead {
     int64_t q_stride = 0, kv_stride = 0;
     float scale = 0;
     float cap = 0;
+    bool causal = true;  ///< false: no window and no first_visible
     int64_t window = 0;
     const int32_t* first_visible = nullptr;  ///< for all queries; null: 0
 };

@@ -12,6 +12,8 @@
 #include "kernels/fold_checks.hpp"
 #include "kernels/norm_checks.hpp"
 #include "kernels/null/operators.hpp"
+#include "kernels/row_checks.hpp"
+#include "kernels/row_loss_checks.hpp"
 #include "kernels/vocabulary_checks.hpp"
 
 namespace vocabpipe::kernels::null {
@@ -42,10 +44,16 @@ concept HasSharedChecks = std::same_as<Name, names::layer_norm_forward> ||
     std::same_as<Name, names::grouped_linear_forward> ||
     std::same_as<Name, names::grouped_linear_backward_input> ||
     std::same_as<Name, names::grouped_linear_backward_weight> ||
-    std::same_as<Name, names::vocabulary_score> || std::same_as<Name, names::combine_statistics> ||
-    std::same_as<Name, names::label_ranks> || std::same_as<Name, names::weigh_by_entropy> ||
-    std::same_as<Name, names::policy_loss> || std::same_as<Name, names::listed_logits> ||
-    std::same_as<Name, names::distillation_loss> ||
+    std::same_as<Name, names::mean_rows> || std::same_as<Name, names::spread_rows> ||
+    std::same_as<Name, names::columns_to_rows> ||
+    std::same_as<Name, names::cross_entropy_forward> ||
+    std::same_as<Name, names::cross_entropy_backward> ||
+    std::same_as<Name, names::squared_error_forward> ||
+    std::same_as<Name, names::squared_error_backward> ||
+    std::same_as<Name, names::add_weighted_losses> || std::same_as<Name, names::vocabulary_score> ||
+    std::same_as<Name, names::combine_statistics> || std::same_as<Name, names::label_ranks> ||
+    std::same_as<Name, names::weigh_by_entropy> || std::same_as<Name, names::policy_loss> ||
+    std::same_as<Name, names::listed_logits> || std::same_as<Name, names::distillation_loss> ||
     std::same_as<Name, names::listed_input_gradient> ||
     std::same_as<Name, names::listed_weight_gradient> ||
     std::same_as<Name, names::vocabulary_input_gradient> ||
@@ -219,6 +227,38 @@ inline void check(names::grouped_linear_backward_input, Context&, ConstTensor dy
 inline void check(names::grouped_linear_backward_weight, Context&, ConstTensor dy, ConstTensor x,
                   std::span<const RowRange> rows, Tensor dw, bool) {
     require_grouped_linear(x, dw, dy, rows);
+}
+inline void check(names::mean_rows, Context&, ConstTensor x, int64_t count, Tensor y) {
+    require_row_groups(x, count, y);
+}
+inline void check(names::spread_rows, Context&, ConstTensor dy, int64_t count, Tensor dx) {
+    require_row_groups(dx, count, dy);
+}
+inline void check(names::columns_to_rows, Context&, std::span<const float> columns, int64_t tokens,
+                  Tensor y) {
+    require_columns_to_rows(columns, tokens, y);
+}
+inline void check(names::cross_entropy_forward, Context&, ConstTensor logits,
+                  std::span<const int32_t> labels, int64_t stride, Tensor losses) {
+    require_cross_entropy_forward(logits, labels, stride, losses);
+}
+inline void check(names::cross_entropy_backward, Context&, ConstTensor logits,
+                  std::span<const int32_t> labels, std::span<const float> weights, int64_t stride,
+                  Tensor dlogits) {
+    require_cross_entropy_backward(logits, labels, weights, stride, dlogits);
+}
+inline void check(names::squared_error_forward, Context&, ConstTensor x,
+                  std::span<const float> targets, int64_t stride, Tensor losses) {
+    require_squared_error_forward(x, targets, stride, losses);
+}
+inline void check(names::squared_error_backward, Context&, ConstTensor x,
+                  std::span<const float> targets, std::span<const float> weights, int64_t stride,
+                  Tensor dx) {
+    require_squared_error_backward(x, targets, weights, stride, dx);
+}
+inline void check(names::add_weighted_losses, Context&, ConstTensor losses,
+                  std::span<const float> weights, int64_t stride, double*) {
+    require_weighted_losses(losses, weights, stride);
 }
 inline void check(names::vocabulary_score, Context&, ConstTensor x, ConstTensor w,
                   std::span<const int32_t> labels, const VocabularyShard& shard,

@@ -11,7 +11,7 @@ namespace vocabpipe::kernels::reference {
 
 namespace {
 
-/// One head of one sequence. Queries and keys are counted as tokens of the sequence.
+/// One head of one sequence. Queries and keys are counted from the sequence's first.
 struct Head {
     AttentionShape shape;
     std::span<const int32_t> first_visible;
@@ -19,7 +19,7 @@ struct Head {
 
     /// Rows of q, out and their gradients, and of kv.
     [[nodiscard]] int64_t query_row(int64_t query) const {
-        return sequence * shape.query_count() + query - shape.first_query();
+        return sequence * shape.query_count() + query;
     }
     [[nodiscard]] int64_t key_row(int64_t key) const { return sequence * shape.seq_length + key; }
     /// Columns of q, out and their gradients, and of k and v in kv.
@@ -46,10 +46,15 @@ struct Head {
         const double tanh = score / static_cast<double>(shape.softcap);
         return scale() * (1.0 - tanh * tanh);
     }
+    /// The keys that a query sees, up to end_key().
     [[nodiscard]] int64_t first_key(int64_t query) const {
-        const int64_t first = shape.window > 0 ? std::max<int64_t>(query - shape.window + 1, 0) : 0;
+        const int64_t end = end_key(query);
+        const int64_t first = shape.window > 0 ? std::max<int64_t>(end - shape.window, 0) : 0;
         if (first_visible.empty()) return first;
         return std::max<int64_t>(first, first_visible[static_cast<size_t>(query_row(query))]);
+    }
+    [[nodiscard]] int64_t end_key(int64_t query) const {
+        return shape.causal ? shape.first_query() + query + 1 : shape.seq_length;
     }
 };
 
@@ -63,7 +68,7 @@ void for_each_query(Context& ctx, AttentionShape shape, std::span<const int32_t>
                     Body&& body) {
     for (int64_t sequence = 0; sequence < shape.sequences; ++sequence) {
         for (int64_t head = 0; head < shape.heads; ++head) {
-            for (int64_t query = shape.first_query(); query < shape.seq_length; ++query) {
+            for (int64_t query = 0; query < shape.query_count(); ++query) {
                 body(Head{shape, first_visible, sequence, head}, query);
             }
             ctx.poll();
@@ -74,18 +79,18 @@ void for_each_query(Context& ctx, AttentionShape shape, std::span<const int32_t>
 void forward_row(const Head& head, ConstTensor q, ConstTensor kv, int64_t query, Tensor out,
                  Tensor log_sum_exp) {
     double maximum = -std::numeric_limits<double>::infinity();
-    for (int64_t key = head.first_key(query); key <= query; ++key) {
+    for (int64_t key = head.first_key(query); key < head.end_key(query); ++key) {
         maximum = std::max(maximum, head.score(q, kv, query, key));
     }
     double sum = 0.0;
-    for (int64_t key = head.first_key(query); key <= query; ++key) {
+    for (int64_t key = head.first_key(query); key < head.end_key(query); ++key) {
         sum += std::exp(head.score(q, kv, query, key) - maximum);
     }
     const double row_log_sum = maximum + std::log(sum);
     set(log_sum_exp, head.query_row(query), head.head, row_log_sum);
     for (int64_t i = 0; i < head.shape.head_size; ++i) {
         double value = 0.0;
-        for (int64_t key = head.first_key(query); key <= query; ++key) {
+        for (int64_t key = head.first_key(query); key < head.end_key(query); ++key) {
             const double p = std::exp(head.score(q, kv, query, key) - row_log_sum);
             value += p * get(kv, head.key_row(key), head.value_col(i));
         }
@@ -124,7 +129,7 @@ void causal_attention_backward(Context& ctx, ConstTensor dout, ConstTensor q, Co
         for (int64_t i = 0; i < d; ++i) {
             delta += get(dout, row, head.query_col(i)) * get(out, row, head.query_col(i));
         }
-        for (int64_t key = head.first_key(query); key <= query; ++key) {
+        for (int64_t key = head.first_key(query); key < head.end_key(query); ++key) {
             const int64_t key_row = head.key_row(key);
             const double score = head.score(q, kv, query, key);
             const double p = std::exp(score - get(log_sum_exp, row, head.head));

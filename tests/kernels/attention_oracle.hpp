@@ -38,8 +38,8 @@ inline std::vector<int32_t> documents(const AttentionShape& shape,
     return first_visible;
 }
 
-/// Attention by the textbook with whole (s, s) matrices in fp64, and beside every result a bound of
-/// the error that an operator may make: fp32 sums, p and ds rounded to the run's type.
+/// Attention by the textbook with whole matrices of scores in fp64, and beside every result a bound
+/// of the error that an operator may make: fp32 sums, p and ds rounded to the run's type.
 struct Naive {
     Matrix out, out_bound, log_sum_exp, dq, dq_bound, dkv, dkv_bound;
 
@@ -89,9 +89,7 @@ private:
                   DType type) {
         const int64_t s = shape.seq_length, d = shape.head_size;
         const int64_t sharing = shape.heads / shape.kv_heads;  // query heads of a key
-        const int64_t base = sequence * s, col = head * d;
-        // The row of token i of the sequence is base_q + i.
-        const int64_t base_q = sequence * shape.query_count() - shape.first_query();
+        const int64_t base = sequence * s, base_q = sequence * shape.query_count(), col = head * d;
         const int64_t k_col = head / sharing * d;
         const int64_t v_col = k_col + shape.kv_columns();
         const double scale = score_scale(shape);
@@ -109,16 +107,17 @@ private:
         };
         const auto g = [&](int64_t t, int64_t i) { return dout.get(base_q + t, col + i); };
         const auto terms_d = static_cast<double>(d + 2);
-        const auto terms_s = static_cast<double>(sharing * s + 2);
-        for (int64_t i = shape.first_query(); i < s; ++i) {
+        const auto terms_s = static_cast<double>(sharing * std::max(s, shape.query_count()) + 2);
+        for (int64_t i = 0; i < shape.query_count(); ++i) {
             std::vector<double> score(static_cast<size_t>(s)), p(score), p_error(score), dp(score);
             std::vector<double> dp_error(score), slope(score), slope_error(score);
             double sum = 0.0, largest_error = 0.0;
-            int64_t first = shape.window > 0 ? std::max<int64_t>(i - shape.window + 1, 0) : 0;
+            const int64_t end = shape.causal ? shape.first_query() + i + 1 : s;
+            int64_t first = shape.window > 0 ? std::max<int64_t>(end - shape.window, 0) : 0;
             if (!first_visible.empty()) {
                 first = std::max<int64_t>(first, first_visible[static_cast<size_t>(base_q + i)]);
             }
-            for (int64_t j = first; j <= i; ++j) {
+            for (int64_t j = first; j < end; ++j) {
                 const auto at = static_cast<size_t>(j);
                 double magnitude = 0.0, dp_magnitude = 0.0;
                 for (int64_t c = 0; c < d; ++c) {
@@ -149,7 +148,7 @@ private:
             // p = exp(score - lse): both exponents' errors and exp's own 2 ulp
             const double relative = 4 * largest_error + (4 * std::abs(lse) + terms_s + 16) * kEps32;
             double delta = 0.0, delta_magnitude = 0.0;
-            for (int64_t j = first; j <= i; ++j) {
+            for (int64_t j = first; j < end; ++j) {
                 const auto at = static_cast<size_t>(j);
                 p[at] = std::exp(score[at] - lse);
                 p_error[at] = p[at] * (relative + narrow);
@@ -163,7 +162,7 @@ private:
                 delta += g(i, c) * out.get(base_q + i, col + c);
                 delta_magnitude += std::abs(g(i, c) * out.get(base_q + i, col + c));
             }
-            for (int64_t j = first; j <= i; ++j) {
+            for (int64_t j = first; j < end; ++j) {
                 const auto at = static_cast<size_t>(j);
                 const double ds = p[at] * (dp[at] - delta) * slope[at] * scale;
                 // delta is computed from `out` of the run's type

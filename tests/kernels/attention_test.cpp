@@ -478,5 +478,55 @@ TEST(ReferenceAttention, GradientIsThatOfFiniteDifferences) {
     }
 }
 
+/// As many queries as keys, fewer, and more.
+const AttentionShape kSmallNotCausal[] = {
+    {.sequences = 2, .seq_length = 5, .heads = 2, .head_size = 3, .kv_heads = 2, .causal = false},
+    {.sequences = 2,
+     .seq_length = 5,
+     .heads = 4,
+     .head_size = 3,
+     .kv_heads = 2,
+     .scale = 0.7F,
+     .softcap = 1.5F,
+     .queries = 2,
+     .causal = false},
+    {.sequences = 2,
+     .seq_length = 3,
+     .heads = 2,
+     .head_size = 4,
+     .kv_heads = 1,
+     .queries = 7,
+     .causal = false},
+};
+
+TEST(ReferenceAttention, ThatIsNotCausalIsTheTextbooksWithTheGradientOfFiniteDifferences) {
+    Context ctx({.threads = 1, .poll = {}});
+    for (const AttentionShape& shape : kSmallNotCausal) {
+        const int64_t rows = shape.query_tokens(), h = shape.query_columns();
+        const int64_t n = shape.tokens(), kv_columns = 2 * shape.kv_columns();
+        auto q = Matrix::random(rows, h, DType::fp64, 1, -2.0, 2.0);
+        auto kv = Matrix::random(n, kv_columns, DType::fp64, 2, -2.0, 2.0);
+        const auto dout = Matrix::random(rows, h, DType::fp64, 3);
+        const Naive naive(q.view(), kv.view(), dout, shape, DType::fp64);
+        Matrix out(rows, h, DType::fp64), log_sum_exp(rows, shape.heads, DType::fp64);
+        Matrix dq(rows, h, DType::fp64), dkv(n, kv_columns, DType::fp64);
+        const auto loss = [&, shape = shape] {
+            reference::causal_attention_forward(ctx, q, kv, shape, {}, out, log_sum_exp, {});
+            return dot(out, dout);
+        };
+        loss();
+        reference::causal_attention_backward(ctx, dout, q, kv, out, log_sum_exp, shape, {}, dq, dkv,
+                                             {});
+        const auto bound = [](int64_t, int64_t) { return 1e-12; };
+        expect_close(out, naive.out, bound);
+        expect_close(log_sum_exp, naive.log_sum_exp, bound);
+        expect_close(dq, naive.dq, bound);
+        expect_close(dkv, naive.dkv, bound);
+        const auto difference_bound = [](int64_t, int64_t) { return kDifferenceBound; };
+        expect_close(dq, numeric_gradient(q, loss), difference_bound);
+        expect_close(dkv, numeric_gradient(kv, loss), difference_bound);
+    }
+}
+
 }  // namespace
 }  // namespace vocabpipe::kernels::test

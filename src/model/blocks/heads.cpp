@@ -6,9 +6,10 @@ namespace vocabpipe {
 namespace {
 
 /// The number of keys that a query sees: mean over the queries of a sequence.
-double mean_keys(int64_t seq_length, int64_t window) {
+double mean_keys(const kernels::AttentionShape& shape, int64_t seq_length) {
     const auto s = static_cast<double>(seq_length);
-    const auto w = static_cast<double>(window);
+    if (!shape.causal) return s;
+    const auto w = static_cast<double>(shape.window);
     return w > 0 && w < s ? w - w * w / (2 * s) : s / 2;
 }
 
@@ -46,7 +47,7 @@ void attend_backward(const StagePass& pass, const kernels::AttentionShape& shape
 }
 
 double heads_flops(const kernels::AttentionShape& shape, int64_t seq_length) {
-    return 4 * static_cast<double>(shape.query_columns()) * mean_keys(seq_length, shape.window);
+    return 4 * static_cast<double>(shape.query_columns()) * mean_keys(shape, seq_length);
 }
 
 }  // namespace vocabpipe

@@ -43,7 +43,7 @@ void attend_backward(const StagePass& pass, const kernels::AttentionShape& shape
                      ConstTensor dheads, ConstTensor qkv, ConstTensor heads,
                      ConstTensor log_sum_exp, Tensor dqkv);
 
-/// Forward FLOPs of the heads per token, in sequences of this length.
+/// Forward FLOPs of the heads per query, in sequences of this many keys.
 [[nodiscard]] double heads_flops(const kernels::AttentionShape& shape, int64_t seq_length);
 
 }  // namespace vocabpipe

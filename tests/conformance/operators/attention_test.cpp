@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attention of the last queries of a sequence, with q and kv in tensors of their own. Whole
-// sequences are in the tests of each device, at sizes that fit its tiles.
+// Attention of the last queries of a sequence, and attention that is not causal, with q and kv in
+// tensors of their own. Whole causal sequences are in the tests of each device, at sizes that fit
+// its tiles.
 #include "tests/conformance/operator_test.hpp"
 #include "tests/kernels/attention_oracle.hpp"
 
@@ -80,6 +81,84 @@ const QueriesCase kCases[] = {
      {40, 205, 280}},
 };
 
+/// Not causal: encoders, and queries of other sequences than the keys'.
+const AttentionShape kNotCausal[] = {
+    // one query of one key; of many keys; one key for many queries
+    {.sequences = 2, .seq_length = 1, .heads = 2, .head_size = 8, .kv_heads = 1, .causal = false},
+    {.sequences = 2,
+     .seq_length = 130,
+     .heads = 2,
+     .head_size = 8,
+     .kv_heads = 2,
+     .queries = 1,
+     .causal = false},
+    {.sequences = 2,
+     .seq_length = 1,
+     .heads = 4,
+     .head_size = 24,
+     .kv_heads = 2,
+     .queries = 130,
+     .causal = false},
+    // as many keys as queries: within a block, a block, and more
+    {.sequences = 3, .seq_length = 37, .heads = 1, .head_size = 17, .kv_heads = 1, .causal = false},
+    {.sequences = 1, .seq_length = 64, .heads = 2, .head_size = 64, .kv_heads = 1, .causal = false},
+    {.sequences = 2, .seq_length = 100, .heads = 4, .head_size = 8, .kv_heads = 2, .causal = false},
+    {.sequences = 1,
+     .seq_length = 70,
+     .heads = 1,
+     .head_size = 136,
+     .kv_heads = 1,
+     .queries = 70,
+     .causal = false},
+    // fewer queries than keys, and more; blocks of queries that end within a vector
+    {.sequences = 2,
+     .seq_length = 130,
+     .heads = 3,
+     .head_size = 16,
+     .kv_heads = 1,
+     .queries = 37,
+     .causal = false},
+    {.sequences = 2,
+     .seq_length = 37,
+     .heads = 3,
+     .head_size = 16,
+     .kv_heads = 3,
+     .queries = 130,
+     .causal = false},
+    {.sequences = 1,
+     .seq_length = 64,
+     .heads = 2,
+     .head_size = 20,
+     .kv_heads = 2,
+     .queries = 193,
+     .causal = false},
+    {.sequences = 1,
+     .seq_length = 130,
+     .heads = 2,
+     .head_size = 40,
+     .kv_heads = 1,
+     .queries = 64,
+     .causal = false},
+    // all of it
+    {.sequences = 2,
+     .seq_length = 100,
+     .heads = 6,
+     .head_size = 16,
+     .kv_heads = 2,
+     .scale = 0.25F,
+     .softcap = 3,
+     .queries = 67,
+     .causal = false},
+    {.sequences = 2,
+     .seq_length = 67,
+     .heads = 6,
+     .head_size = 5,
+     .kv_heads = 2,
+     .softcap = 3,
+     .queries = 129,
+     .causal = false},
+};
+
 class Attention : public OperatorTest<DType> {
 protected:
     [[nodiscard]] DType type() const { return parameter<1>(); }
@@ -102,18 +181,16 @@ protected:
                                         backward);
         return {out.download(), log_sum_exp.download(), dq.download(), dkv.download()};
     }
-};
 
-TEST_P(Attention, OfTheLastQueriesAgreesWithTheTextbookInBothDirections) {
-    for (const auto& [shape, beginnings] : kCases) {
+    /// Both directions, with rows of several distances.
+    void expect_textbook(const AttentionShape& shape,
+                         const std::vector<int32_t>& first_visible) const {
         for (const int64_t gap : {3, 8}) {
             SCOPED_TRACE(testing::Message()
-                         << shape.queries << " of " << shape.seq_length << " tokens, "
+                         << shape.queries << " queries, " << shape.seq_length << " tokens, "
                          << shape.heads << " heads of " << shape.head_size << ", window "
-                         << shape.window << ", " << beginnings.size() << " beginnings, gap "
+                         << shape.window << ", " << first_visible.size() << " of a mask, gap "
                          << gap);
-            const std::vector<int32_t> first_visible =
-                beginnings.size() == 0 ? std::vector<int32_t>() : documents(shape, beginnings);
             const int64_t rows = shape.query_tokens(), h = shape.query_columns();
             const auto q = random_with_gap(rows, h, type(), gap, 1, -2.0, 2.0);
             const auto kv = random_with_gap(shape.tokens(), 2 * shape.kv_columns(), type(), 2 * gap,
@@ -127,11 +204,9 @@ TEST_P(Attention, OfTheLastQueriesAgreesWithTheTextbookInBothDirections) {
             expect_close(results[3], naive.dkv, within(naive.dkv_bound));
         }
     }
-}
 
-TEST_P(Attention, OfTheLastQueriesHasTheSameBitsWithAnyThreads) {
-    for (const auto& [shape, beginnings] : kCases) {
-        const auto first_visible = documents(shape, beginnings);
+    void expect_same_bits(const AttentionShape& shape,
+                          const std::vector<int32_t>& first_visible) const {
         const int64_t rows = shape.query_tokens(), h = shape.query_columns();
         const Uploaded q = up(Matrix::random(rows, h, type(), 1));
         const Uploaded kv = up(Matrix::random(shape.tokens(), 2 * shape.kv_columns(), type(), 2));
@@ -139,6 +214,50 @@ TEST_P(Attention, OfTheLastQueriesHasTheSameBitsWithAnyThreads) {
         expect_same_bits_with_any_threads(
             [&](Context& ctx) { return run(ctx, shape, q, kv, dout, first_visible); });
     }
+};
+
+TEST_P(Attention, OfTheLastQueriesAgreesWithTheTextbookInBothDirections) {
+    for (const auto& [shape, beginnings] : kCases) {
+        expect_textbook(
+            shape, beginnings.size() == 0 ? std::vector<int32_t>() : documents(shape, beginnings));
+    }
+}
+
+TEST_P(Attention, OfTheLastQueriesHasTheSameBitsWithAnyThreads) {
+    for (const auto& [shape, beginnings] : kCases) {
+        expect_same_bits(shape, documents(shape, beginnings));
+    }
+}
+
+TEST_P(Attention, ThatIsNotCausalAgreesWithTheTextbookInBothDirections) {
+    for (const AttentionShape& shape : kNotCausal) expect_textbook(shape, {});
+}
+
+TEST_P(Attention, ThatIsNotCausalHasTheSameBitsWithAnyThreads) {
+    for (const AttentionShape& shape : kNotCausal) expect_same_bits(shape, {});
+}
+
+/// Scores so low that exp(-log_sum_exp) overflows: nothing may come from rows beyond the last key.
+TEST_P(Attention, ThatIsNotCausalSeesNoKeyBeyondTheLast) {
+    const AttentionShape shape{.sequences = 2,
+                               .seq_length = 37,
+                               .heads = 2,
+                               .head_size = 8,
+                               .kv_heads = 2,
+                               .queries = 70,
+                               .causal = false};
+    const int64_t h = shape.query_columns();
+    const auto negative = [](double value) { return -7 - value; };
+    const auto positive = [](double value) { return 7 + value; };
+    const auto q = Matrix::random(shape.query_tokens(), h, type(), 1).mapped(type(), negative);
+    const auto kv = Matrix::random(shape.tokens(), 2 * h, type(), 2).mapped(type(), positive);
+    const auto dout = Matrix::random(shape.query_tokens(), h, type(), 3);
+    const Naive naive(q.view(), kv.view(), dout, shape, type());
+    const auto results = run(ctx(), shape, up(q), up(kv), up(dout), {});
+    ASSERT_LT(naive.log_sum_exp.get(0, 0), -100);
+    expect_close(results[0], naive.out, within(naive.out_bound));
+    expect_close(results[2], naive.dq, within(naive.dq_bound));
+    expect_close(results[3], naive.dkv, within(naive.dkv_bound));
 }
 
 INSTANTIATE_TEST_SUITE_P(Devices, Attention,
@@ -224,6 +343,17 @@ TEST_P(AttentionArguments, FitTogether) {
         other.queries = queries;
         EXPECT_THROW(forward(other, q, kv, q, sums), UsageError) << queries;
     }
+    for (const auto& change : {+[](AttentionShape& of) { of.window = 2; },
+                               +[](AttentionShape& of) { of.seq_length = 0; },
+                               +[](AttentionShape& of) { of.queries = -3; }}) {
+        AttentionShape other = shape;
+        other.causal = false;
+        change(other);
+        EXPECT_THROW(forward(other, q, poison(other.tokens(), 8, type), q, sums), UsageError);
+    }
+    AttentionShape not_causal = shape;
+    not_causal.causal = false;
+    EXPECT_THROW(forward(not_causal, q, kv, q, sums, std::vector<int32_t>(6)), UsageError);
     const auto backward = [&](const Uploaded& dout, const Uploaded& dq, const Uploaded& dkv) {
         ops().causal_attention_backward(ctx(), dout, q, kv, q, sums, shape, {}, dq, dkv, workspace);
     };

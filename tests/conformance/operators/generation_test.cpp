@@ -141,6 +141,9 @@ TEST_P(GenerationArguments, FitTogether) {
     const Uploaded q = poison(6, 8, DType::fp32), kv = poison(5, 8, DType::fp32);
     const Uploaded out = poison(6, 8, DType::fp32);
     EXPECT_THROW(ops().cached_attention_forward(ctx(), q, kv, shape, out), UsageError);
+    AttentionShape not_causal = shape;
+    not_causal.causal = false;
+    EXPECT_THROW(ops().cached_attention_forward(ctx(), kv, kv, not_causal, kv), UsageError);
     const Uploaded w = poison(3, 7, DType::fp32), z = poison(1, 3, DType::fp32);
     EXPECT_THROW(ops().logits_forward(ctx(), q, w, 0, z), UsageError);
 }
