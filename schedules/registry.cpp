@@ -215,6 +215,13 @@ void drop_passes_on_empty_shards(Schedule& schedule) {
     }
 }
 
+/// Takes the rows of layers that the model does not have.
+void leave_out_layers(Schedule& schedule, const ScheduleOptions& options) {
+    const auto take = [](ShardMap& map) { std::ranges::fill(map.first_row, 0); };
+    if (!options.input_layer) take(schedule.input);
+    if (!options.output_layer) take(schedule.output);
+}
+
 void keep_forwards(Schedule& schedule) {
     for (std::vector<Pass>& list : schedule.passes) {
         std::erase_if(list, [](const Pass& pass) { return pass.op != Op::F; });
@@ -306,6 +313,7 @@ Schedule placement_of(std::string_view name, const ScheduleOptions& asked) {
     schedule.microbatches = options.microbatches;
     schedule.rank_of_stage = rank_of_stage(family.placement, options.ranks, options.rule.chunks);
     place_vocabulary(schedule, options.vocab_mode, options.vocab_size);
+    leave_out_layers(schedule, options);
     return schedule;
 }
 
@@ -319,6 +327,7 @@ Schedule finish_schedule(Schedule schedule, const ScheduleOptions& options) {
                                                 .costs = options.costs,
                                                 .chunk_limit = limit});
     }
+    leave_out_layers(schedule, options);
     drop_passes_on_empty_shards(schedule);
     if (options.rule.search_moves > 0) {
         check_moves(schedule, options.rule.search_moves);

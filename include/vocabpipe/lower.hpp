@@ -26,6 +26,27 @@ struct StageBytes {
     int64_t weight_gradient_workspace = 0;  ///< of W
 };
 
+/// A tensor that one stage makes and later stages read, where stages are a graph. Its gradient goes
+/// the way back: from the last reader to the one before, which adds its own, and at last to the
+/// maker. So it is added up in the same order wherever the stages are.
+struct StageTensor {
+    int maker = 0;             ///< global stage
+    std::vector<int> readers;  ///< later global stages, ascending, each once
+    int64_t bytes = 0;         ///< per microbatch
+};
+
+/// A weight that several layers of a graph share. Each use has weights and a gradient of its own;
+/// the gradients are added up once, at the end of the step, in the order of uses.
+struct SharedWeight {
+    /// Where it is a parameter.
+    struct Use {
+        int stage = 0;         ///< global stage
+        size_t parameter = 0;  ///< index among StageModule::parameters()
+    };
+    int64_t bytes = 0;      ///< of its gradient, fp32
+    std::vector<Use> uses;  ///< two or more, by layer
+};
+
 /// Bytes that the output shard of one rank needs per microbatch.
 struct ShardBytes {
     int64_t exp_logits = 0;       ///< N * v * size of the run's type, and the logits it keeps
@@ -64,6 +85,12 @@ struct StepSizes {
     DType dtype = DType::fp32;       ///< of activations, boundaries and exp_logits
     std::vector<StageBytes> stages;  ///< [global stage] for N tokens
     std::vector<ShardBytes> shards;  ///< [rank] for N tokens
+    /// What the stages of a graph give each other. Stage 0 still reads the embedded tokens, if the
+    /// schedule has an input layer, and the last stage makes X, if it has an output layer; without
+    /// one the last stage's backward begins from its own loss. None: a chain, in which each stage
+    /// reads the output of the one before, (N / t, h).
+    std::optional<std::vector<StageTensor>> stage_tensors = {};
+    std::vector<SharedWeight> shared_weights = {};  ///< of layers; empty: none
     /// The same for shorter sequences; empty: all microbatches have N tokens.
     std::vector<LengthSizes> shorter;
     /// [microbatch] k above 0: its sizes are shorter[k - 1]; 0: it has N tokens. Empty: 0 for all.

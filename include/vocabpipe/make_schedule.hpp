@@ -34,8 +34,10 @@ struct ScheduleOptions {
     int ranks = 1;                           ///< p
     int microbatches = 1;                    ///< m, of one step
     VocabMode vocab_mode = VocabMode::none;  ///< what happens to the vocabulary layers
-    int64_t vocab_size = 0;  ///< rows to shard; with fewer rows than ranks some shards stay empty
-    RuleOptions rule;        ///< parameters of the family's rule
+    int64_t vocab_size = 0;    ///< rows to shard; with fewer rows than ranks some shards stay empty
+    bool input_layer = true;   ///< false: no rank has rows of the embedding, and nobody runs E, G
+    bool output_layer = true;  ///< false: no rank has rows of the projection, and nobody runs S, T
+    RuleOptions rule;          ///< parameters of the family's rule
     /// Times of passes; only ratios matter. A family's rule may depend on them, and vocabulary
     /// passes are placed by them.
     PassCosts costs;

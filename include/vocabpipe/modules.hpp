@@ -113,9 +113,15 @@ struct Activations {
     ConstTensor embedded = {};  ///< F: (N, h), the microbatch's embedded tokens
     /// B and I: (N, h), where the gradient of `embedded` goes. Empty where nobody needs it.
     Tensor embedded_gradient = {};
+    /// Of a stage of a graph (StepSizes::stage_tensors), in the order of that list: its inputs;
+    /// then in F its outputs; in B and I the gradients of its outputs, those of its inputs from the
+    /// next stage that reads them, where there is one, and the gradients of its inputs, which the
+    /// pass makes: its own terms added to those of later readers. Empty in a chain.
+    std::span<const Bytes> tensors = {};
 };
 
-/// The transformer layers of one stage.
+/// The layers of one stage. The x of a stage of a graph is empty but for stage 0 of a model that
+/// embeds tokens, and y but for the last stage of a model with an output layer; dy and dx likewise.
 class StageModule {
 public:
     virtual ~StageModule() = default;
@@ -126,6 +132,14 @@ public:
     [[nodiscard]] virtual StageBytes bytes() const = 0;
     /// All weights of the stage.
     [[nodiscard]] virtual std::span<Parameter> parameters() = 0;
+    /// Before every step, by the executor: sets the losses to 0.
+    virtual void begin_step(int /*microbatches*/) {}
+    /// [microbatch] of the running step: a loss of the stage's own, as OutputLayer::losses(). Empty
+    /// without one.
+    [[nodiscard]] virtual std::span<const double> losses() const { return {}; }
+    /// fp32, in the device's memory: (microbatches rows, columns) of a result of the running step
+    /// (ModelGraph::result()), one microbatch after the other. Empty: the stage has no such result.
+    [[nodiscard]] virtual ConstTensor result(const std::string& /*name*/) const { return {}; }
     /// x, y (N, h) in the run's type; fills all of `activations`. With P = predicted_tokens of
     /// StepSizes above 1, y of the last stage is (P N, h), and so is dy below.
     virtual void forward(Context& ctx, const Microbatch& microbatch, ConstTensor x, Tensor y,
@@ -237,6 +251,12 @@ struct RankBucket {
     Bytes weights;    ///< in the run's type
 };
 
+/// The gradient of one use of a weight that layers share.
+struct SharedGradient {
+    Bytes gradient;    ///< fp32
+    bool own = false;  ///< of a stage of this rank
+};
+
 /// Reduce, Report and Update: the passes that run once per step, after all gradients are complete.
 class StepModule {
 public:
@@ -248,6 +268,9 @@ public:
     /// Reduce: adds the two halves of tied gradients. `received` is the other rank's half, or
     /// empty: this rank has both, which InputLayer::reduce_tied() adds.
     virtual void reduce_tied(Context& ctx, Bytes received) = 0;
+    /// Reduce of StepSizes::shared_weights: `gradients` of all uses in order, fp32. Sets this
+    /// rank's own to the sum in this order; it may use the memory of the others.
+    virtual void reduce_shared(Context& /*ctx*/, std::span<const SharedGradient> /*gradients*/) {}
     /// Report: this rank's part of the report.
     virtual void report(Context& ctx, Bytes mine) = 0;
     /// Update: the optimizer step. `all`: the reports of all ranks, by rank.

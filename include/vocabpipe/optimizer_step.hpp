@@ -78,6 +78,7 @@ public:
     }
     [[nodiscard]] RankBucket bucket(size_t index) override { return model_.bucket(index); }
     void reduce_tied(Context& ctx, Bytes received) override;
+    void reduce_shared(Context& ctx, std::span<const SharedGradient> gradients) override;
     void report(Context& ctx, Bytes mine) override;
     void update(Context& ctx, std::span<const std::byte> all) override;
 

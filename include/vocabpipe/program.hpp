@@ -136,12 +136,13 @@ struct Buffer {
         output_gradient,
         bucket_gradients,  ///< of StepSizes::buckets[rank][bucket], fp32
         bucket_weights,    ///< of the same bucket, in the run's type
+        shared_gradient,   ///< of use `bucket` of StepSizes::shared_weights, counted over all
     };
     uint64_t bytes = 0;                   ///< size
     uint64_t offset = 0;                  ///< in the arena or the bucket
     uint32_t born = 0;                    ///< index of the action that writes it first
     uint32_t dies = 0;                    ///< index of the last action that uses it
-    uint16_t bucket = 0;                  ///< index of the bucket, for the bucket spaces
+    uint16_t bucket = 0;                  ///< index of the bucket, or of the use of a shared weight
     Space space = Space::arena;           ///< where it lies
     Purpose purpose = Purpose::boundary;  ///< what it is for
 };

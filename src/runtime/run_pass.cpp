@@ -36,6 +36,7 @@ void PassRunner::run_pass(const Action& action, const Pass& pass) {
     switch (pass.op) {
         case Op::F: {
             const auto o = operands<Op::F>(action);
+            find_tensors<Op::F>(action);
             Activations made = activations(o.saved, o.recomputed);
             made.embedded = m.boundary(o.embedded);
             stage->forward(context_, mb(), m.boundary(o.x), m.boundary(o.y), made,
@@ -44,12 +45,14 @@ void PassRunner::run_pass(const Action& action, const Pass& pass) {
         }
         case Op::R: {
             const auto o = operands<Op::R>(action);
+            find_tensors<Op::R>(action);
             stage->recompute(context_, mb(), m.boundary(o.x), activations(o.saved, o.recomputed),
                              m.bytes(o.workspace));
             break;
         }
         case Op::B: {
             const auto o = operands<Op::B>(action);
+            find_tensors<Op::B>(action);
             stage->backward(context_, mb(), m.boundary(o.dy), m.boundary(o.x),
                             activations(o.saved, o.recomputed, o.embedded_gradient),
                             m.boundary(o.dx), m.bytes(o.workspace), action.accumulate);
@@ -57,6 +60,7 @@ void PassRunner::run_pass(const Action& action, const Pass& pass) {
         }
         case Op::I: {
             const auto o = operands<Op::I>(action);
+            find_tensors<Op::I>(action);
             stage->backward_input(context_, mb(), m.boundary(o.dy), m.boundary(o.x),
                                   activations(o.saved, o.recomputed, o.embedded_gradient),
                                   m.boundary(o.dx), m.bytes(o.for_weight), m.bytes(o.workspace));
@@ -64,6 +68,7 @@ void PassRunner::run_pass(const Action& action, const Pass& pass) {
         }
         case Op::W: {
             const auto o = operands<Op::W>(action);
+            find_tensors<Op::W>(action);
             stage->backward_weight(context_, mb(), m.boundary(o.x),
                                    activations(o.saved, o.recomputed), m.bytes(o.for_weight),
                                    m.bytes(o.workspace), action.accumulate);
@@ -87,7 +92,10 @@ void PassRunner::run_pass(const Action& action, const Pass& pass) {
             break;
         case Op::Reduce:
             // Without a step module (gradients only) the two halves are not added.
-            if (modules_.step != nullptr) {
+            if (modules_.step == nullptr) break;
+            if (program_->operands_of(action).size() > 1) {
+                modules_.step->reduce_shared(context_, shared_gradients(action));
+            } else {
                 modules_.step->reduce_tied(context_,
                                            m.bytes(operands<Op::Reduce>(action).received));
             }
@@ -99,6 +107,17 @@ void PassRunner::run_pass(const Action& action, const Pass& pass) {
             modules_.step->update(context_, m.bytes(operands<Op::Update>(action).reports));
             break;
     }
+}
+
+std::vector<SharedGradient> PassRunner::shared_gradients(const Action& action) const {
+    std::vector<SharedGradient> gradients;
+    for (const uint32_t buffer :
+         program_->operands_of(action).subspan(kOperandCount<OperandsOf<Op::Reduce>>)) {
+        gradients.push_back(
+            {.gradient = memory_.bytes(buffer),
+             .own = program_->buffers[buffer].space == Buffer::Space::shared_gradient});
+    }
+    return gradients;
 }
 
 void PassRunner::score(const OperandsOf<Op::S>& o, const Microbatch& microbatch) {

@@ -8,6 +8,7 @@
 #include "vocabpipe/program.hpp"
 
 #include <span>
+#include <vector>
 
 namespace vocabpipe {
 
@@ -30,6 +31,8 @@ public:
 
 private:
     void run_pass(const Action& action, const Pass& pass);
+    /// Operands of a Reduce of a weight that layers share.
+    [[nodiscard]] std::vector<SharedGradient> shared_gradients(const Action& action) const;
     void score(const OperandsOf<Op::S>& o, const Microbatch& microbatch);
     void output_backward(const OperandsOf<Op::T>& o, const Microbatch& microbatch, bool accumulate);
     void combine_softmax(const Action& action);
@@ -40,7 +43,19 @@ private:
         return operands_of<what>(*program_, action);
     }
     [[nodiscard]] Activations activations(uint32_t saved, uint32_t recomputed) const {
-        return {.saved = memory_.bytes(saved), .recomputed = memory_.bytes(recomputed)};
+        return {.saved = memory_.bytes(saved),
+                .recomputed = memory_.bytes(recomputed),
+                .tensors = tensors_};
+    }
+    /// Sets tensors_ to the operands that follow those of every such pass.
+    template <Op op>
+    void find_tensors(const Action& action) {
+        tensors_.clear();
+        const std::span<const uint32_t> all = program_->operands_of(action);
+        if (all.size() <= kOperandCount<OperandsOf<op>>) return;
+        for (const uint32_t buffer : all.subspan(kOperandCount<OperandsOf<op>>)) {
+            tensors_.push_back(memory_.bytes(buffer));
+        }
     }
     /// With the gradient of embedded tokens, or kNoBuffer.
     [[nodiscard]] Activations activations(uint32_t saved, uint32_t recomputed,
@@ -56,6 +71,7 @@ private:
     const int rank_;
     const Program* program_ = nullptr;
     std::span<const Microbatch> microbatches_;
+    std::vector<Bytes> tensors_;  ///< of the running pass of a stage of a graph
 };
 
 }  // namespace vocabpipe

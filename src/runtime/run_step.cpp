@@ -73,8 +73,10 @@ void StepRunner::run(LoadedProgram& program, ProgramId id, std::span<const Micro
     program.timeline.spans.clear();
     program.timeline.piece_waits.clear();
     if (rank_.options.poison_dead_buffers) rank_.memory.poison();
-    if (rank_.modules.output != nullptr) {
-        rank_.modules.output->begin_step(static_cast<int>(microbatches.size()));
+    const auto count = static_cast<int>(microbatches.size());
+    if (rank_.modules.output != nullptr) rank_.modules.output->begin_step(count);
+    for (StageModule* const stage : rank_.modules.stages) {
+        if (stage != nullptr) stage->begin_step(count);
     }
     abandon_ = nullptr;
     has_reported_ = false;

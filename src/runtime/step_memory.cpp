@@ -22,6 +22,8 @@ Bytes StepMemory::bytes(uint32_t buffer) const {
         case Buffer::Space::bucket_gradients:
         case Buffer::Space::bucket_weights:
             return bucket(b).subspan(b.offset, b.bytes);
+        case Buffer::Space::shared_gradient:
+            return shared_gradient(b.bucket);
         case Buffer::Space::embedding_gradient:
             return {modules_.input->parameters().front().gradient.as<std::byte>(), b.bytes};
         case Buffer::Space::output_gradient:
@@ -37,6 +39,15 @@ bool StepMemory::sums_in_place(uint32_t buffer) const {
 
 Bytes StepMemory::bytes_to_cut(uint32_t buffer) const {
     return sums_in_place(buffer) ? bucket(program_->buffers[buffer]) : bytes(buffer);
+}
+
+Bytes StepMemory::shared_gradient(size_t use) const {
+    auto weight = sizes_.shared_weights.begin();
+    for (; use >= weight->uses.size(); ++weight) use -= weight->uses.size();
+    const SharedWeight::Use& of = weight->uses[use];
+    const Parameter& parameter =
+        modules_.stages[static_cast<size_t>(of.stage)]->parameters()[of.parameter];
+    return {parameter.gradient.as<std::byte>(), static_cast<size_t>(weight->bytes)};
 }
 
 Bytes StepMemory::bucket(const Buffer& buffer) const {

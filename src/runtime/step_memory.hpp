@@ -72,6 +72,8 @@ private:
         return {memory.data(), std::ssize(memory) / (cols * size_of(dtype)), cols, dtype};
     }
     [[nodiscard]] Bytes bucket(const Buffer& buffer) const;
+    /// `use`: counted over all shared weights.
+    [[nodiscard]] Bytes shared_gradient(size_t use) const;
 
     Device& device_;
     const RankModules& modules_;

@@ -34,7 +34,7 @@ public:
                 return costs_.pass_ns(mesh_.world_rank(first.rank, 0),
                                       flow_.passes[first.rank][first.item]);
             case ActionKind::local:
-                return costs_.local_ns(first.what, bytes_touched(operands(first), sizes));
+                return costs_.local_ns(first.what, bytes_touched(flow_.operands_of(first), sizes));
             case ActionKind::communication:
                 break;
         }
@@ -66,17 +66,13 @@ private:
     [[nodiscard]] int64_t transfer_ns(std::span<const Part> parts, int pieces) const {
         int64_t bytes = 0;
         for (const Part& part : parts) {
-            bytes = std::max(bytes, bytes_sent(part.what, operands(part), [this](uint32_t buffer) {
-                                 return flow_.buffers[buffer].bytes;
-                             }));
+            bytes = std::max(
+                bytes, bytes_sent(part.what, flow_.operands_of(part),
+                                  [this](uint32_t buffer) { return flow_.buffers[buffer].bytes; }));
         }
         const Part& first = parts.front();
         return costs_.transfer_ns(transfer_kind(first.what),
                                   group_at(flow_.groups[first.group], mesh_, {}), bytes / pieces);
-    }
-
-    static std::span<const uint32_t> operands(const Part& part) {
-        return {part.operands.data(), part.operand_count};
     }
 
     const Dataflow& flow_;
@@ -92,17 +88,19 @@ void shrink(Dataflow& longest, const Dataflow& shorter) {
         const Part& of = shorter.parts[p];
         part.reduction = of.reduction;
         part.pieces = of.pieces;
-        for (size_t i = 0; i < part.operand_count; ++i) {
+        const std::span<const uint32_t> room = longest.operands_of(part);
+        const std::span<const uint32_t> own = shorter.operands_of(of);
+        for (size_t i = 0; i < room.size(); ++i) {
             // A workspace that only the longest needs stays as it is.
-            if (of.operands[i] == kNoBuffer) continue;
-            if (part.operands[i] == kNoBuffer) {
+            if (own[i] == kNoBuffer) continue;
+            if (room[i] == kNoBuffer) {
                 throw UsageError(
                     "lowering: microbatches of shorter sequences need a buffer that the longest do "
                     "not have, so they cannot take its place");
             }
-            PlannedBuffer& buffer = longest.buffers[part.operands[i]];
+            PlannedBuffer& buffer = longest.buffers[room[i]];
             buffer.room = std::max(buffer.room, buffer.bytes);
-            buffer.bytes = shorter.buffers[of.operands[i]].bytes;
+            buffer.bytes = shorter.buffers[own[i]].bytes;
         }
     }
 }
@@ -112,15 +110,17 @@ Dataflow build(const Schedule& schedule, const StepSizes& sizes, const CostModel
     StepGraph step(schedule, sizes, options);
     TransformerFlow stages(step);
     for (uint32_t j = 0; j < step.microbatches; ++j) {
-        const Embedded embedded = add_embedding(step, j);
+        const Embedded embedded = step.input_owners.empty() ? Embedded() : add_embedding(step, j);
         const uint32_t x = stages.forward(j, embedded.x, embedded.for_depths);
-        const uint32_t dy = add_output_layer(step, j, x);
+        const uint32_t dy = step.output_owners.empty() ? kNoBuffer : add_output_layer(step, j, x);
         if (!step.backward) continue;
         const uint32_t of_depths = sizes.predicted_tokens > 1 && schedule.embedding_gradient
                                        ? step.add_boundary(step.last_rank, j)
                                        : kNoBuffer;
         const uint32_t dx = stages.backward(j, dy, of_depths);
-        if (schedule.embedding_gradient) add_embedding_gradient(step, j, dx, of_depths);
+        if (schedule.embedding_gradient && !step.input_owners.empty()) {
+            add_embedding_gradient(step, j, dx, of_depths);
+        }
     }
     if (step.backward) add_end_of_step(step);
     std::vector<int> pieces;

@@ -6,8 +6,8 @@
 #include "vocabpipe/lower.hpp"
 #include "vocabpipe/mesh.hpp"
 
-#include <array>
 #include <cstdint>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -17,13 +17,13 @@ namespace vocabpipe::lowering {
 struct Part {
     uint16_t rank = 0;
     Do what = Do::pass;
-    uint8_t operand_count = 0;
+    uint8_t operand_count = 0;  ///< entries of Dataflow::operands
     bool accumulate = true;
     uint16_t reduction = 0;
     uint16_t group = 0;
     uint8_t pieces = 1;
     uint32_t item = 0;
-    std::array<uint32_t, kMostOperands> operands{};
+    uint32_t first_operand = 0;  ///< index into Dataflow::operands
 };
 
 /// How the time of a node with streamed rows divides.
@@ -64,12 +64,17 @@ struct Dataflow {
     std::vector<std::vector<Pass>> passes;  ///< [rank], passes of the step appended
     std::vector<Node> nodes;
     std::vector<Part> parts;
+    std::vector<uint32_t> operands;  ///< buffers of parts
     std::vector<std::pair<uint32_t, uint32_t>>
         edges;                   ///< nodes; first completes before second starts
     std::vector<bool> streamed;  ///< [edge] see Program::streamed; missing entries: false
     std::vector<PlannedBuffer> buffers;
     std::vector<Group> groups;  ///< of pipeline ranks
     std::vector<Reduction> reductions;
+
+    [[nodiscard]] std::span<const uint32_t> operands_of(const Part& part) const {
+        return std::span(operands).subspan(part.first_operand, part.operand_count);
+    }
 };
 
 /// The parts and edges depend on neither sizes nor costs. With LowerOptions::as_longest, the times

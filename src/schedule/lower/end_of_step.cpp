@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/schedule/lower/end_of_step.hpp"
 
+#include "src/schedule/lower/communication.hpp"
 #include "src/schedule/lower/replicas.hpp"
 #include "vocabpipe/error.hpp"
 
+#include <map>
+#include <set>
 #include <vector>
 
 namespace vocabpipe::lowering {
@@ -85,6 +88,80 @@ void add_tied_gradients(StepGraph& step) {
     TiedPair(step, step.input_owners.front(), step.output_owners.front()).build(step.passes);
 }
 
+// --- weights that layers share -------------------------------------------------------------------
+
+/// Every rank that uses the weight gets the gradients of all uses and adds them up.
+class SharedGradients {
+public:
+    /// `first_use`: of the weight, counted over all shared weights.
+    SharedGradients(StepGraph& step, const SharedWeight& weight, size_t first_use)
+        : step_(step), weight_(weight), first_use_(first_use) {
+        for (const SharedWeight::Use& use : weight.uses) ranks_.insert(step.rank_of(use.stage));
+    }
+
+    /// `last`: [rank] the last pass that writes gradients.
+    void build(const std::vector<uint32_t>& last) {
+        std::map<int, uint32_t> adds;  // by rank
+        for (const int rank : ranks_) {
+            adds[rank] = step_.graph.append_pass(rank, {.op = Op::Reduce});
+        }
+        std::map<int, std::vector<uint32_t>> gradients;  // by rank: of every use
+        for (size_t u = 0; u < weight_.uses.size(); ++u) {
+            const int from = step_.rank_of(weight_.uses[u].stage);
+            const uint32_t own = add_own(from, u);
+            for (const int to : ranks_) {
+                uint32_t there = own;
+                if (to != from) {
+                    there = step_.graph.add_buffer(to, weight_.bytes, Purpose::tied);
+                    send({from, own, last[static_cast<size_t>(from)]}, adds[from],
+                         {to, there, adds[to]});
+                }
+                gradients[to].push_back(there);
+            }
+            step_.passes.completes_stage(weight_.uses[u].stage, adds[from]);
+        }
+        for (const int rank : ranks_) {
+            step_.graph.set_operands<Op::Reduce>(adds[rank], {}, gradients[rank]);
+        }
+    }
+
+private:
+    uint32_t add_own(int rank, size_t use) {
+        const uint32_t own = step_.graph.add_buffer(rank, weight_.bytes, Purpose::tied,
+                                                    Buffer::Space::shared_gradient);
+        step_.graph.buffer(own).bucket = static_cast<uint16_t>(first_use_ + use);
+        return own;
+    }
+    /// `overwriter`: the pass that overwrites what is sent.
+    void send(const Endpoint& from, uint32_t overwriter, const Endpoint& to) {
+        Graph& graph = step_.graph;
+        const uint16_t pair = graph.group({{from.rank, to.rank}, -1});
+        const uint32_t node = graph.add_node(Do::send);
+        graph.add_part<Do::send>(node, from.rank, 0, {.message = from.buffer}).group = pair;
+        graph.add_part<Do::receive>(node, to.rank, 0, {.message = to.buffer}).group = pair;
+        graph.add_edge(from.node, node);
+        graph.add_edge(node, to.node);
+        graph.add_edge(node, overwriter);
+    }
+
+    StepGraph& step_;
+    const SharedWeight& weight_;
+    const size_t first_use_;
+    std::set<int> ranks_;
+};
+
+void add_shared_gradients(StepGraph& step) {
+    std::vector<uint32_t> last;
+    for (int rank = 0; rank < step.schedule.ranks; ++rank) {
+        last.push_back(step.graph.last_pass(rank));
+    }
+    size_t use = 0;
+    for (const SharedWeight& weight : step.sizes.shared_weights) {
+        SharedGradients(step, weight, use).build(last);
+        use += weight.uses.size();
+    }
+}
+
 // --- reports and updates -------------------------------------------------------------------------
 
 /// The reports on every rank.
@@ -132,6 +209,7 @@ Reports gather_reports(StepGraph& step, const Reports& own, uint16_t world) {
 
 void add_end_of_step(StepGraph& step) {
     if (step.sizes.tied) add_tied_gradients(step);
+    add_shared_gradients(step);
     if (step.sizes.report_bytes == 0) return;
     const bool copied = step.sizes.mesh(step.schedule.ranks).slices() > 1;
     const bool alone = step.schedule.ranks == 1 && !copied;

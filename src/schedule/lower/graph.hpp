@@ -4,7 +4,9 @@
 #include "src/schedule/lower/dataflow.hpp"
 #include "src/schedule/ops.hpp"
 
+#include <cstddef>
 #include <cstdint>
+#include <span>
 #include <unordered_map>
 #include <vector>
 
@@ -38,6 +40,17 @@ public:
     template <Op op>
     void set_operands(uint32_t pass_node, const OperandsOf<op>& operands) {
         set(pass_part(pass_node), operands);
+    }
+    /// The same for a stage of a graph, with its tensors (StageModule) behind them.
+    template <Op op>
+    void set_operands(uint32_t pass_node, const OperandsOf<op>& operands,
+                      std::span<const uint32_t> tensors) {
+        set_operands<op>(pass_node, operands);
+        if (tensors.empty()) return;
+        Part& part = pass_part(pass_node);
+        flow_.operands.resize(part.first_operand + kOperandCount<OperandsOf<op>>, kNoBuffer);
+        flow_.operands.insert(flow_.operands.end(), tensors.begin(), tensors.end());
+        part.operand_count = static_cast<uint8_t>(flow_.operands.size() - part.first_operand);
     }
     [[nodiscard]] Part& pass_part(uint32_t pass_node) {
         return flow_.parts[flow_.nodes[pass_node].first_part];
@@ -81,12 +94,14 @@ public:
 private:
     Part& add_part(uint32_t node, int rank, Do what, uint32_t item);
     template <typename T>
-    static void set(Part& part, const T& operands) {
+    void set(Part& part, const T& operands) {
         const auto ids = stored(operands);
         size_t count = ids.size();
         while (count > kAlwaysStored<T> && ids[count - 1] == kNoBuffer) --count;
+        part.first_operand = static_cast<uint32_t>(flow_.operands.size());
         part.operand_count = static_cast<uint8_t>(count);
-        std::copy(ids.begin(), ids.end(), part.operands.begin());
+        flow_.operands.insert(flow_.operands.end(), ids.begin(),
+                              ids.begin() + static_cast<std::ptrdiff_t>(count));
     }
     [[nodiscard]] const Part& first_part(uint32_t node) const {
         return flow_.parts[flow_.nodes[node].first_part];

@@ -10,6 +10,7 @@
 #include "vocabpipe/validate.hpp"
 
 #include <algorithm>
+#include <functional>
 #include <utility>
 
 namespace vocabpipe {
@@ -47,12 +48,53 @@ void check_length(const Schedule& schedule, int tensor, int64_t tokens, size_t s
                                      std::to_string(tensor) + " tensor ranks");
 }
 
+/// Where stages are a graph.
+void check_stage_graph(const Schedule& schedule, const StepSizes& sizes,
+                       const LowerOptions& options) {
+    expect(sizes.shorter.empty() && sizes.tensor == 1 && sizes.predicted_tokens == 1,
+           "stages that are a graph have sequences of one length, one tensor rank and one "
+           "predicted token");
+    expect(options.pieces == 1, "stages that are a graph send whole tensors; set pieces to 1");
+    expect(schedule.first_backward == 0, "stages that are a graph all have a backward");
+    // A pass has its tensors among its operands, which a byte counts.
+    constexpr size_t kMostOfStage = 200;
+    std::vector<size_t> of_stage(static_cast<size_t>(schedule.stages));
+    for (const StageTensor& tensor : *sizes.stage_tensors) {
+        expect(tensor.bytes > 0 && tensor.maker >= 0 && !tensor.readers.empty() &&
+                   std::ranges::is_sorted(tensor.readers, std::less_equal()) &&
+                   tensor.readers.front() > tensor.maker && tensor.readers.back() < schedule.stages,
+               "a tensor of stage " + std::to_string(tensor.maker) +
+                   " must have bytes, and later stages of the schedule that read it, ascending");
+        of_stage[static_cast<size_t>(tensor.maker)] += 1;
+        for (const int reader : tensor.readers) of_stage[static_cast<size_t>(reader)] += 3;
+    }
+    for (const SharedWeight& weight : sizes.shared_weights) {
+        expect(weight.bytes > 0 && weight.uses.size() >= 2 && weight.uses.size() <= kMostOfStage,
+               "a shared weight has " + std::to_string(weight.bytes) + " bytes and " +
+                   std::to_string(weight.uses.size()) + " uses; it needs bytes, and from 2 to " +
+                   std::to_string(kMostOfStage) + " uses");
+        for (const SharedWeight::Use& use : weight.uses) {
+            expect(use.stage >= 0 && use.stage < schedule.stages,
+                   "a shared weight is used in stage " + std::to_string(use.stage) +
+                       ", which the schedule does not have");
+        }
+    }
+    for (size_t s = 0; s < of_stage.size(); ++s) {
+        expect(of_stage[s] <= kMostOfStage, "stage " + std::to_string(s) + " meets " +
+                                                std::to_string(of_stage[s]) +
+                                                " tensors and gradients of other stages; at most " +
+                                                std::to_string(kMostOfStage) + " are possible");
+    }
+}
+
 void check_sizes(const Schedule& schedule, const StepSizes& sizes, const Mesh& mesh,
                  const LowerOptions& options) {
     expect(sizes.hidden >= 1, "hidden size must be at least 1");
     expect(sizes.predicted_tokens >= 1, "predicted tokens must be at least 1");
-    expect(!schedule.input.owners().empty() && !schedule.output.owners().empty(),
+    expect(sizes.stage_tensors ||
+               (!schedule.input.owners().empty() && !schedule.output.owners().empty()),
            "the input and the output layer need at least one row each");
+    if (sizes.stage_tensors) check_stage_graph(schedule, sizes, options);
     check_length(schedule, sizes.tensor, sizes.tokens, sizes.stages.size(), sizes.shards.size());
     for (const LengthSizes& length : sizes.shorter) {
         check_length(schedule, sizes.tensor, length.tokens, length.stages.size(),

@@ -39,9 +39,12 @@ public:
     /// The pass after which the gradients of a bucket of the rank are complete.
     [[nodiscard]] uint32_t last_gradient(int rank, const GradientBucket& bucket) const;
     /// Records that a pass of the step's end completes the gradient of the rank's input or output
-    /// shard.
+    /// shard, or of a stage.
     void completes_input(int rank, uint32_t node) {
         last_of_input_[static_cast<size_t>(rank)] = node;
+    }
+    void completes_stage(int stage, uint32_t node) {
+        last_of_stage_[static_cast<size_t>(stage)] = node;
     }
     void completes_output(int rank, uint32_t node) {
         last_of_output_[static_cast<size_t>(rank)] = node;

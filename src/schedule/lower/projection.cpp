@@ -92,8 +92,7 @@ private:
                 action.item = part.item;
                 action.order = places_[node].order;
                 action.first_operand = static_cast<uint32_t>(program.operands.size());
-                for (uint8_t i = 0; i < part.operand_count; ++i) {
-                    const uint32_t operand = part.operands[i];
+                for (const uint32_t operand : flow_.operands_of(part)) {
                     program.operands.push_back(operand == kNoBuffer ? kNoBuffer
                                                                     : index_of_buffer_[operand]);
                 }

@@ -3,6 +3,7 @@
 
 #include "vocabpipe/tile_map.hpp"
 
+#include <algorithm>
 #include <utility>
 
 namespace vocabpipe::lowering {
@@ -12,7 +13,7 @@ namespace {
 /// A reduction of `rows` rows with one block for each member.
 Reduction row_blocks(const StepSizes& sizes, int64_t rows, size_t members, DType partial) {
     Reduction reduction{{}, sizes.hidden, partial, sizes.dtype, {}};
-    const auto count = static_cast<int64_t>(members);
+    const auto count = std::max(static_cast<int64_t>(members), int64_t{1});  // 0: no such layer
     for (int64_t i = 0; i <= count; ++i) reduction.first_row.push_back(rows * i / count);
     return reduction;
 }

@@ -56,14 +56,17 @@ std::vector<Finding> on_this_rank(ModelRank& model, int rank, Context& ctx) {
     };
     add(Kind::weight, weights);
     add(Kind::gradient, gradients);
-    if (model.output() == nullptr) return findings;
-    const std::span<const double> on_device = model.output()->losses();
-    std::vector<double> losses(on_device.size());
-    model.device().download(reinterpret_cast<const std::byte*>(on_device.data()),
-                            std::as_writable_bytes(std::span(losses)));
-    for (size_t i = 0; i < losses.size(); ++i) {
-        const int of_step = static_cast<int>(i) * model.mesh().data + model.mesh().replica(rank);
-        if (!std::isfinite(losses[i])) findings.push_back({Kind::loss, of_step});
+    std::vector<std::span<const double>> all = model.stage_losses();
+    if (model.output() != nullptr) all.push_back(model.output()->losses());
+    for (const std::span<const double> on_device : all) {
+        std::vector<double> losses(on_device.size());
+        model.device().download(reinterpret_cast<const std::byte*>(on_device.data()),
+                                std::as_writable_bytes(std::span(losses)));
+        for (size_t i = 0; i < losses.size(); ++i) {
+            const int of_step =
+                static_cast<int>(i) * model.mesh().data + model.mesh().replica(rank);
+            if (!std::isfinite(losses[i])) findings.push_back({Kind::loss, of_step});
+        }
     }
     return findings;
 }

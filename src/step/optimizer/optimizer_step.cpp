@@ -35,7 +35,8 @@ OptimizerStep::OptimizerStep(ModelRank& model, const Schedule& schedule, int ran
                              OptimizerOptions options)
     : model_(model),
       // All ranks of a replica that have output rows have its loss.
-      reports_loss_(schedule.output.owners().front() == model.mesh().pipeline_rank(rank) &&
+      reports_loss_(model.output() != nullptr &&
+                    schedule.output.owners().front() == model.mesh().pipeline_rank(rank) &&
                     model.mesh().place(rank).tensor == 0),
       options_(options),
       memory_(model.device().allocate(sizeof(StepScalars), "the optimizer's numbers of a step")),
@@ -156,6 +157,19 @@ void OptimizerStep::reduce_tied(Context& ctx, Bytes received) {
     ctx.operators().add(ctx, mine.gradient, other, mine.gradient);
 }
 
+void OptimizerStep::reduce_shared(Context& ctx, std::span<const SharedGradient> gradients) {
+    const auto vector = [](Bytes memory) {
+        return Tensor(memory.data(), 1, std::ssize(memory) / size_of(DType::fp32), DType::fp32);
+    };
+    const Tensor sum = vector(gradients.front().gradient);
+    for (const SharedGradient& term : gradients.subspan(1)) {
+        ctx.operators().add(ctx, sum, vector(term.gradient), sum);
+    }
+    for (const SharedGradient& other : gradients.subspan(1)) {
+        if (other.own) ctx.operators().convert(ctx, sum, vector(other.gradient));
+    }
+}
+
 void OptimizerStep::report(Context& ctx, Bytes mine) {
     const kernels::Operators& op = ctx.operators();
     op.set_zero(ctx, mine);
@@ -170,6 +184,7 @@ void OptimizerStep::report(Context& ctx, Bytes mine) {
     }
     double* const loss = sums + report_entries(model_.config()).squares;
     if (reports_loss_) op.add_up(ctx, model_.output()->losses(), loss);
+    for (const std::span<const double> losses : model_.stage_losses()) op.add_up(ctx, losses, loss);
     op.add_up(ctx, std::span(&scalars()->stop_requested, 1), loss + 1);
     const ReportEntries entries = report_entries(model_.config());
     if (reports_loss_) {
