@@ -21,6 +21,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace vocabpipe {
@@ -52,7 +53,7 @@ struct OperatorWeight {
 };
 
 /// The tensors that a LayerOperator meets: in the memory of the rank's device, dense, of the run's
-/// type.
+/// type. In a ModelForward (sequences * rows, columns), below (N, columns).
 struct OperatorTensors {
     std::span<const ConstTensor> x;        ///< inputs, (N, columns); in backwards if they are read
     ConstTensor y = {};                    ///< (N, columns), in backwards if it is read
@@ -62,8 +63,9 @@ struct OperatorTensors {
 /// An operator of your own, for LayerGraph::apply(). Rows are the tokens of the microbatch,
 /// sequence after sequence.
 struct LayerOperator {
-    std::string name;                          ///< for messages
-    int64_t columns = 0;                       ///< of its result y
+    std::string name;     ///< for messages
+    int64_t columns = 0;  ///< of its result y
+    int64_t rows = 0;     ///< of y in a sequence, in a ModelForward; 0: as many as x[0] has
     std::vector<OperatorWeight> weights = {};  ///< none: nothing is trained
     /// y = forward(x, weights).
     std::function<void(Context&, const Microbatch&, const OperatorTensors&, Tensor y)> forward;
@@ -90,7 +92,7 @@ public:
     /// For the library.
     explicit LayerGraph(GraphRecord& record)
         : record_(record), self_(std::make_shared<LayerGraph*>(this)) {}
-    ~LayerGraph() { *self_ = nullptr; }
+    virtual ~LayerGraph() { *self_ = nullptr; }
     LayerGraph(const LayerGraph&) = delete;
     LayerGraph& operator=(const LayerGraph&) = delete;
 
@@ -100,20 +102,26 @@ public:
     /// y = x w^T + b.
     [[nodiscard]] LayerValue linear(const std::string& name, LayerValue x,
                                     const LinearValue& options);
+    /// The same with one result of `columns`, and a bias.
+    [[nodiscard]] LayerValue linear(const std::string& name, LayerValue x, int64_t columns) {
+        return linear(name, std::move(x), LinearValue{.out = {columns}});
+    }
     /// LayerNorm of every row.
     [[nodiscard]] LayerValue layer_norm(const std::string& name, LayerValue x,
                                         float epsilon = 1e-5F);
     /// RMSNorm of every row.
     [[nodiscard]] LayerValue rms_norm(const std::string& name, LayerValue x,
                                       const kernels::RmsNormOptions& options = {});
+    // Of heads, AttentionShape::kv_heads 0 means as many as heads.
+
     /// RMSNorm of every head of q and of k; v stays. qkv (N, qkv_columns).
     [[nodiscard]] LayerValue head_norm(const std::string& q_name, const std::string& k_name,
                                        LayerValue qkv, const kernels::AttentionShape& shape,
                                        const kernels::RmsNormOptions& options = {});
     /// q and k with the rotary positions that the model has in this layer (ModelConfig::rope).
     [[nodiscard]] LayerValue rotary(LayerValue qkv, const kernels::AttentionShape& shape);
-    /// The heads of causal attention, (N, query_columns). The microbatch sets sequences and
-    /// seq_length of the shape.
+    /// The heads of attention, (N, query_columns). The microbatch sets sequences and seq_length of
+    /// the shape. Documents limit it only if it is causal.
     [[nodiscard]] LayerValue attention(LayerValue qkv, const kernels::AttentionShape& shape);
     /// y = activation(x).
     [[nodiscard]] LayerValue activation(kernels::Activation activation, LayerValue x);
@@ -136,10 +144,10 @@ public:
 
     struct Access;  ///< for the library
 
-private:
+protected:
     [[nodiscard]] std::string full_name(const std::string& name) const;
 
-    GraphRecord& record_;
+    GraphRecord& record_;                ///< of what the functions make
     std::shared_ptr<LayerGraph*> self_;  ///< of all its values
 };
 

@@ -76,6 +76,13 @@ struct ModelConfig {
     /// Embedding, final norm and output layer stay the model's. Saved steps have the tensors of
     /// such layers, and only programs that set the same layers load them.
     LayerForward layer_forward;
+    /// A whole model of your own (model_graph.hpp), in place of all that; empty: none. Set it and
+    /// the two below with model_of().
+    ModelForward model_forward;
+    bool embeds_tokens = true;     ///< false: such a model reads columns of the data alone
+    bool has_output_layer = true;  ///< false: such a model has a loss of its own
+    /// Whether layers, or all of the model, are functions of the caller.
+    [[nodiscard]] bool has_own_layers() const { return layer_forward || model_forward; }
 
     MoeConfig moe;    ///< experts in place of the MLP; none by default
     LoraConfig lora;  ///< adapters of linear layers; none by default

@@ -6,6 +6,7 @@
 #include "vocabpipe/recompute.hpp"
 
 #include <cstdint>
+#include <vector>
 
 namespace vocabpipe {
 
@@ -15,6 +16,8 @@ namespace vocabpipe {
 [[nodiscard]] double forward_flops_per_token(const ModelConfig& config);
 /// Those of the transformer layers, without depths and output layer.
 [[nodiscard]] double layers_flops_per_token(const ModelConfig& config);
+/// [layer] Those of each layer.
+[[nodiscard]] std::vector<double> layer_flops_per_token(const ModelConfig& config);
 /// Those of the layers for a whole sequence of `seq_length` tokens instead of the config's.
 [[nodiscard]] double layers_flops_of_sequence(ModelConfig config, int64_t seq_length);
 /// Those of all depths of multi-token prediction, without the output layer.

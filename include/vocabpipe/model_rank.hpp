@@ -163,6 +163,10 @@ public:
     [[nodiscard]] OutputLayer* output() {
         return outputs_.empty() ? nullptr : outputs_.back().get();
     }
+    /// StageModule::losses() of this rank's stages that have any.
+    [[nodiscard]] std::vector<std::span<const double>> stage_losses() const;
+    /// StageModule::result() of the stage of this rank that has it; empty: none.
+    [[nodiscard]] ConstTensor stage_result(const std::string& name) const;
     /// How the ranks of the world divide into pipelines.
     [[nodiscard]] const Mesh& mesh() const { return mesh_; }
     /// Memory of StepSizes::buckets[pipeline rank][index].
@@ -172,6 +176,9 @@ public:
     [[nodiscard]] std::span<const double> router_sums(int layer) const;
 
 private:
+    /// Null where it lives elsewhere.
+    [[nodiscard]] StageModule* stage(size_t index) const;
+
     friend struct ModelRankInternals;  ///< src/model/model_rank_internals.hpp
 
     ModelConfig config_;

@@ -119,11 +119,13 @@ public:
     /// Reads sample `index` >= 0 into `out`, a Sample of length(index) tokens.
     void sample(int64_t index, Sample& out) const {
         out.clear();
+        out.columns.resize(static_cast<size_t>(form().columns) * out.tokens.size());
         fill(index, out);
     }
 
 private:
-    /// Writes what differs from a clear sample: tokens and labels, and what form() promises.
+    /// Writes what differs from a clear sample, whose columns, as many as form() says, are 0:
+    /// tokens and labels, and what form() promises.
     virtual void fill(int64_t index, Sample& out) const = 0;
 };
 

@@ -13,6 +13,7 @@
 #include <functional>
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 namespace vocabpipe {
@@ -86,6 +87,11 @@ public:
     /// gave, on every rank of its pipeline. Collective. UsageError unless StepWork::records asks
     /// for it.
     [[nodiscard]] std::vector<float> records(TokenRecord record);
+
+    /// A result of the model (ModelGraph::result()) for the sequences of the last step's or run()'s
+    /// microbatches, one after the other, each (rows, columns), on every rank of its pipeline.
+    /// Collective. UsageError for a name that the model does not have.
+    [[nodiscard]] std::vector<float> results(const std::string& name);
 
     /// Id in executor() of the program of the last step or run().
     [[nodiscard]] ProgramId program() const { return program_; }

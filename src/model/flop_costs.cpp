@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <vector>
 
 namespace vocabpipe {
@@ -25,6 +26,20 @@ double recomputed_bytes(const ModelConfig& config) {
     return static_cast<double>(elements * size_of(config.dtype)) / config.num_layers;
 }
 
+/// [stage] Per token, of a model of the user's, whose layers all differ; else empty.
+std::vector<double> flops_by_stage(const ModelConfig& config,
+                                   const std::vector<int>& layers_per_stage) {
+    std::vector<double> stages;
+    if (!config.model_forward) return stages;
+    const std::vector<double> layers = layer_flops_per_token(config);
+    auto layer = layers.begin();
+    for (const int count : layers_per_stage) {
+        stages.push_back(std::reduce(layer, layer + count));
+        layer += count;
+    }
+    return stages;
+}
+
 }  // namespace
 
 TableCosts flop_costs(const ModelConfig& config, const ModelPartition& partition,
@@ -34,6 +49,7 @@ TableCosts flop_costs(const ModelConfig& config, const ModelPartition& partition
     const auto h = static_cast<double>(config.hidden_size);
     const double layer_flops =
         config.num_layers == 0 ? 0 : layers_flops_per_token(config) / config.num_layers;
+    const std::vector<double> own = flops_by_stage(config, partition.layers_per_stage);
     const auto ns = [](double value) { return std::max<int64_t>(std::llround(value), 1); };
     const auto set = [](TableCosts::OpCosts& costs, Op op, int64_t value) {
         costs[static_cast<size_t>(op)] = value;
@@ -46,7 +62,8 @@ TableCosts flop_costs(const ModelConfig& config, const ModelPartition& partition
         const int layers = partition.layers_per_stage[s];
         TableCosts::OpCosts stage{};
         const bool last = s + 1 == partition.layers_per_stage.size();
-        const double flops = layers * layer_flops + (last ? mtp_flops_per_token(config) : 0);
+        const double flops =
+            own.empty() ? layers * layer_flops + (last ? mtp_flops_per_token(config) : 0) : own[s];
         const double forward =
             flops * tokens / kNominalFlopsPerNs / static_cast<double>(partition.tensor);
         set(stage, Op::F, ns(forward));

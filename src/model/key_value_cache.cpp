@@ -9,9 +9,9 @@ namespace {
 
 /// The heads of the layers are those of the model.
 void check_layers(const ModelConfig& config) {
-    if (!config.layer_forward) return;
+    if (!config.has_own_layers()) return;
     throw UsageError(
-        "generation: the model has layers of your own (ModelConfig::layer_forward), whose keys and "
+        "generation: the model has layers of your own, whose keys and "
         "values have no cache; use the library's layers");
 }
 

@@ -12,6 +12,7 @@ namespace vocabpipe {
 namespace {
 
 double output_flops_per_token(const ModelConfig& config) {
+    if (!config.has_output_layer) return 0;
     return 2.0 * config.predicted_tokens() * static_cast<double>(config.hidden_size) *
            static_cast<double>(config.vocab_size);
 }
@@ -22,9 +23,13 @@ double mean_layer_flops(const ModelConfig& config) {
 
 }  // namespace
 
-double layers_flops_per_token(const ModelConfig& config) {
-    const std::vector<double> flops = ModelLayers(config).map(
+std::vector<double> layer_flops_per_token(const ModelConfig& config) {
+    return ModelLayers(config).map(
         [&](const CountedLayer& layer) { return layer.block.work(config.seq_length).flops(); });
+}
+
+double layers_flops_per_token(const ModelConfig& config) {
+    const std::vector<double> flops = layer_flops_per_token(config);
     return std::accumulate(flops.begin(), flops.end(), 0.0);
 }
 

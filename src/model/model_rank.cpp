@@ -5,9 +5,11 @@
 
 #include "kernels/host/operators.hpp"
 #include "src/model/blocks/layer_options.hpp"
+#include "src/model/check_graph_model.hpp"
 #include "src/model/check_lengths.hpp"
 #include "src/model/check_predicted_tokens.hpp"
 #include "src/model/frozen_parameters.hpp"
+#include "src/model/graph_stage.hpp"
 #include "src/model/input_layer.hpp"
 #include "src/model/model_rank_internals.hpp"
 #include "src/model/output_layer.hpp"
@@ -67,6 +69,21 @@ TeamPlace expert_place(const ModelPartition& partition, const Mesh& mesh, Mesh::
             .expert_tensor = partition.expert_tensor};
 }
 
+GraphCut graph_cut(const ModelPartition& partition) {
+    return {.layers_per_stage = partition.layers_per_stage,
+            .sequences = partition.micro_batch_size,
+            .threads = partition.threads_per_rank,
+            .recompute = partition.recompute};
+}
+
+std::vector<ParameterRows> parameters_of_stage(const ModelConfig& config,
+                                               const ModelPartition& partition,
+                                               const std::vector<StageLayers>& stages, size_t s) {
+    return config.model_forward
+               ? graph_stage_parameters(config, graph_cut(partition), static_cast<int>(s))
+               : stage_parameters(config, stages[s]);
+}
+
 /// All parameters of a rank of the world: its stages', then its input rows, then its output rows.
 /// ParameterRows::owned is not set yet; the rest is the same on all replicas.
 std::vector<ParameterRows> held_parameters(const ModelConfig& config,
@@ -79,7 +96,7 @@ std::vector<ParameterRows> held_parameters(const ModelConfig& config,
     const std::vector<StageLayers> stages = stages_of(config, partition);
     for (size_t s = 0; s < stages.size(); ++s) {
         if (schedule.rank_of_stage[s] != place.pipeline) continue;
-        for (ParameterRows& part : stage_parameters(config, stages[s])) {
+        for (ParameterRows& part : parameters_of_stage(config, partition, stages, s)) {
             const LogicalParameter& of = model.all[static_cast<size_t>(part.id)];
             part.shard = tensor_shard(of, of.cut == TensorCut::experts ? expert : tensor);
             part.memory_rows = part.shard.row_count();
@@ -228,6 +245,7 @@ TrainedParts trained_parts(const ModelConfig& config, const ModelPartition& part
 
 StepSizes step_sizes(const ModelConfig& config, const ModelPartition& partition,
                      const Schedule& schedule) {
+    if (config.model_forward) check_graph_model(config, partition);
     check_frozen(logical_parameters(config), partition.frozen);
     check_lengths(config, partition);
     check_predicted_tokens(config, partition);
@@ -242,6 +260,13 @@ StepSizes step_sizes(const ModelConfig& config, const ModelPartition& partition,
     sizes.stages = partition.stage_bytes;
     for (const StageLayers& stage : stages_of(config, partition)) {
         if (!partition.stage_bytes.empty()) break;
+        if (config.model_forward) {
+            const GraphStage module(config, graph_cut(partition),
+                                    static_cast<int>(std::ssize(sizes.stages)),
+                                    operators_of(partition), {}, nullptr, nullptr);
+            sizes.stages.push_back(module.bytes());
+            continue;
+        }
         if (stage.depths > 0) {
             const PredictingStage module(config, stage_options(partition, stage),
                                          operators_of(partition), {}, nullptr);
@@ -254,6 +279,10 @@ StepSizes step_sizes(const ModelConfig& config, const ModelPartition& partition,
         for (size_t k = 0; k < sizes.shorter.size(); ++k) {
             sizes.shorter[k].stages.push_back(module.bytes_for(k + 1));
         }
+    }
+    if (config.model_forward) {
+        sizes.stage_tensors = stage_tensors(config, graph_cut(partition));
+        sizes.shared_weights = shared_weights(config, graph_cut(partition));
     }
     sizes.keeps_logits = partition.records.columns.has(TokenRecord::label_rank);
     for (int rank = 0; rank < schedule.ranks; ++rank) {
@@ -272,7 +301,8 @@ StepSizes step_sizes(const ModelConfig& config, const ModelPartition& partition,
         sizes.statistics += listed;
         sizes.factors += 1 + listed;  // slopes
     }
-    sizes.tied = config.tied && !partition.is_frozen(model_parameters(config).embedding);
+    sizes.tied = config.tied && config.has_output_layer &&
+                 !partition.is_frozen(model_parameters(config).embedding);
     sizes.report_bytes = partition.optimizer ? report_entries(config).bytes() : 0;
     sizes.replicas = partition.replicas;
     sizes.context = partition.context;
@@ -298,8 +328,15 @@ PersistentBytes persistent_bytes(const ModelConfig& config, const ModelPartition
     bytes.weights += static_cast<uint64_t>(
         RotaryTables::bytes(config, partition.context, partition.shorter_lengths));
     const Mesh mesh = partition.mesh(schedule.ranks);
+    for (size_t s = 0; config.model_forward && s < schedule.rank_of_stage.size(); ++s) {
+        if (schedule.rank_of_stage[s] != mesh.pipeline_rank(rank)) continue;
+        const GraphStage stage(config, graph_cut(partition), static_cast<int>(s),
+                               operators_of(partition), {}, nullptr, nullptr);
+        bytes.weights += static_cast<uint64_t>(stage.result_bytes() * schedule.microbatches);
+    }
     const std::vector<int> owners = schedule.output.owners();
-    const bool first = owners.front() == mesh.pipeline_rank(rank) && mesh.place(rank).tensor == 0;
+    const bool first = !owners.empty() && owners.front() == mesh.pipeline_rank(rank) &&
+                       mesh.place(rank).tensor == 0;
     const bool ranks_labels = partition.records.columns.has(TokenRecord::label_rank) &&
                               std::ranges::find(owners, mesh.pipeline_rank(rank)) != owners.end();
     if (ranks_labels || (first && !partition.records.columns.empty())) {
@@ -370,8 +407,13 @@ ModelRank::ModelRank(const ModelConfig& config, const ModelPartition& partition,
         if (schedule.rank_of_stage[s] != pipeline_rank) continue;
         StageOptions options = stage_options(partition, stages[s], mesh_, mesh_.place(rank));
         options.router_sums = router_sums_.get();
-        const std::span<Parameter> held = take(stage_parameters(config, stages[s]).size());
-        if (stages[s].depths > 0) {
+        const std::span<Parameter> held =
+            take(parameters_of_stage(config, partition, stages, s).size());
+        if (config.model_forward) {
+            stages_[s] =
+                std::make_unique<GraphStage>(config, graph_cut(partition), static_cast<int>(s),
+                                             device.operators(), held, rotary_.get(), &device);
+        } else if (stages[s].depths > 0) {
             stages_[s] = std::make_unique<PredictingStage>(config, options, device.operators(),
                                                            held, rotary_.get());
         } else {
@@ -431,6 +473,27 @@ std::span<const double> ModelRank::router_sums(int layer) const {
     return router_sums_ != nullptr ? router_sums_->of(layer) : std::span<double>();
 }
 
+StageModule* ModelRank::stage(size_t index) const {
+    StageModule* const other = replaced_.empty() ? nullptr : replaced_[index].get();
+    return other != nullptr ? other : stages_[index].get();
+}
+
+std::vector<std::span<const double>> ModelRank::stage_losses() const {
+    std::vector<std::span<const double>> all;
+    for (size_t s = 0; s < stages_.size(); ++s) {
+        if (stage(s) != nullptr && !stage(s)->losses().empty()) all.push_back(stage(s)->losses());
+    }
+    return all;
+}
+
+ConstTensor ModelRank::stage_result(const std::string& name) const {
+    for (size_t s = 0; s < stages_.size(); ++s) {
+        if (stage(s) == nullptr) continue;
+        if (const ConstTensor found = stage(s)->result(name)) return found;
+    }
+    return {};
+}
+
 RankBucket ModelRank::bucket(size_t index) const {
     return store_->bucket(index);
 }
@@ -483,10 +546,7 @@ StageBytes ModelRankInternals::draft_bytes(const ModelConfig& config,
 
 RankModules ModelRank::modules(StepModule* step) {
     RankModules modules;
-    for (size_t s = 0; s < stages_.size(); ++s) {
-        StageModule* const other = replaced_.empty() ? nullptr : replaced_[s].get();
-        modules.stages.push_back(other != nullptr ? other : stages_[s].get());
-    }
+    for (size_t s = 0; s < stages_.size(); ++s) modules.stages.push_back(stage(s));
     modules.input = input();
     modules.output = output();
     modules.step = step;

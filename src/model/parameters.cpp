@@ -2,11 +2,14 @@
 #include "src/model/parameters.hpp"
 
 #include "src/model/blocks/depth_projection.hpp"
+#include "src/model/blocks/graph/model_record.hpp"
 #include "src/model/blocks/layer_options.hpp"
 #include "src/model/blocks/model_layer.hpp"
 #include "src/model/families/families.hpp"
 #include "vocabpipe/parameter_count.hpp"
 
+#include <algorithm>
+#include <map>
 #include <utility>
 
 namespace vocabpipe {
@@ -18,6 +21,44 @@ const TensorNames& tensor_names(const ModelConfig& config) {
 std::string layer_prefix(const ModelConfig& config, int layer) {
     return tensor_names(config).layers + std::to_string(layer) + ".";
 }
+
+namespace {
+
+/// Lists the parameters of a ModelConfig::model_forward, those that layers share once.
+class OwnLayers {
+public:
+    OwnLayers(const ModelConfig& config, ParameterList& list) : list_(list) {
+        layers_.resize(static_cast<size_t>(config.num_layers));
+        Source source(*this);
+        static_cast<void>(record_model(config, [&](int layer) -> ParameterSource& {
+            layer_ = static_cast<size_t>(layer);
+            layers_.resize(std::max(layers_.size(), layer_ + 1));
+            return source;
+        }));
+    }
+    [[nodiscard]] std::vector<std::vector<int>> take() { return std::move(layers_); }
+
+private:
+    class Source final : public ParameterSource {
+    public:
+        explicit Source(OwnLayers& to) : to_(to) {}
+        Parameter* next(LogicalParameter parameter) override {
+            const auto [known, is_new] = to_.ids_.emplace(parameter.name, to_.list_.size());
+            to_.layers_[to_.layer_].push_back(known->second);
+            return is_new ? to_.list_.next(std::move(parameter)) : nullptr;
+        }
+
+    private:
+        OwnLayers& to_;
+    };
+
+    ParameterList& list_;
+    std::map<std::string, int> ids_;
+    std::vector<std::vector<int>> layers_;
+    size_t layer_ = 0;
+};
+
+}  // namespace
 
 ModelParameters model_parameters(const ModelConfig& c) {
     const TensorNames& names = tensor_names(c);
@@ -35,18 +76,26 @@ ModelParameters model_parameters(const ModelConfig& c) {
         return ParameterRange{.first = first, .end = last};
     };
     // Constructors of blocks list their parameters.
-    list_vocabulary_matrix(names.embedding);
-    parameters.embedding = listed_since().first;
-    EmbeddedTokens(embedded_tokens_options(c), list);
-    parameters.positions = listed_since();
-    for (int layer = 0; layer < c.num_layers; ++layer) {
-        ModelLayer(c, layer, {}, list);
-        parameters.layers.push_back(listed_since());
+    if (c.embeds_tokens) list_vocabulary_matrix(names.embedding);
+    parameters.embedding = c.embeds_tokens ? listed_since().first : -1;
+    if (c.model_forward) {
+        parameters.own_layers = OwnLayers(c, list).take();
+        static_cast<void>(listed_since());
+    } else {
+        EmbeddedTokens(embedded_tokens_options(c), list);
+        parameters.positions = listed_since();
+        for (int layer = 0; layer < c.num_layers; ++layer) {
+            ModelLayer(c, layer, {}, list);
+            parameters.layers.push_back(listed_since());
+        }
+        Norm(final_norm_options(c), list);
+        parameters.final_norm = listed_since();
     }
-    Norm(final_norm_options(c), list);
-    parameters.final_norm = listed_since();
-    if (!c.tied) list_vocabulary_matrix(names.output);
-    parameters.output = c.tied ? parameters.embedding : listed_since().first;
+    const bool output = c.has_output_layer && !c.tied;
+    if (output) list_vocabulary_matrix(names.output);
+    parameters.output = output               ? listed_since().first
+                        : c.has_output_layer ? parameters.embedding
+                                             : -1;
     for (int depth = 0; depth < c.mtp_num_layers; ++depth) {
         ModelParameters::Depth& of = parameters.depths.emplace_back();
         DepthProjection(depth_projection_options(c, depth), list);

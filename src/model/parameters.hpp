@@ -19,12 +19,15 @@ struct ParameterRange {
 
 /// All logical parameters of a model, and which part of the model each belongs to.
 struct ModelParameters {
-    std::vector<LogicalParameter> all;  ///< [id]
-    int embedding = 0;
+    std::vector<LogicalParameter> all;   ///< [id]
+    int embedding = 0;                   ///< -1: a model of the user's that embeds no tokens
     ParameterRange positions;            ///< empty without learned positions
-    std::vector<ParameterRange> layers;  ///< [layer]
+    std::vector<ParameterRange> layers;  ///< [layer]; empty of a model of the user's
+    /// [layer] Of a model of the user's, whose layers may share parameters: ids in the order in
+    /// which its operations ask for them.
+    std::vector<std::vector<int>> own_layers;
     ParameterRange final_norm;
-    int output = 0;  ///< the embedding's when tied
+    int output = 0;  ///< the embedding's when tied; -1: a model of the user's with its own loss
     /// A depth of multi-token prediction.
     struct Depth {
         ParameterRange projection, layer, norm;

@@ -39,10 +39,12 @@ TrainedTensors::TrainedTensors(const ModelConfig& config, const ModelLayers& lay
                                const std::vector<bool>& frozen)
     : all_(frozen.empty()) {
     ParameterCount positions, final_norm;
-    (void)EmbeddedTokens(embedded_tokens_options(config), positions);
-    (void)Norm(final_norm_options(config), final_norm);
+    if (!config.model_forward) {
+        (void)EmbeddedTokens(embedded_tokens_options(config), positions);
+        (void)Norm(final_norm_options(config), final_norm);
+    }
     // In the order of model_parameters().
-    size_t id = 1;
+    size_t id = config.embeds_tokens ? 1 : 0;
     positions_ = divide(positions, config.moe, frozen, id);
     for (int layer = 0; layer < layers.count(); ++layer) {
         layers_.push_back(divide(layers[layer].parameters, config.moe, frozen, id));

@@ -107,6 +107,11 @@ void check_trainer(const PlanOptions& options) {
 }  // namespace
 
 void check_options(const PlanOptions& options) {
+    if (options.model.config.model_forward) {
+        throw UsageError(
+            "make_plan: plans chains of layers; of a model of your own "
+            "(ModelConfig::model_forward) compare plan_step() of several schedules by simulate()");
+    }
     check_sizes(options.model);
     require("--gpus", options.gpus, 1, 1 << 14);
     require("--seq-length", options.seq_length, 1, int64_t{1} << 24);

@@ -60,7 +60,7 @@ std::vector<Mesh> meshes(const PlanOptions& options) {
 /// Why tensor ranks cannot share the model's layers; empty: they can.
 std::string tensor_refusal(const ModelConfig& config, int ranks) {
     if (ranks == 1) return {};
-    if (config.layer_forward) return "layers of your own are not cut: t must be 1";
+    if (config.has_own_layers()) return "layers of your own are not cut: t must be 1";
     const auto refused = [&](int64_t count) { return count % ranks != 0; };
     const auto why = [&](int64_t count, const char* what) {
         return "t=" + text(ranks) + " does not divide the " + text(count) + " " + what;
@@ -109,7 +109,7 @@ std::string expert_refusal(const ModelConfig& config, const Candidate& step) {
 /// Why the batch does not divide as the step needs; empty: it does.
 std::string batch_refusal(const PlanOptions& options, const Candidate& step) {
     const Mesh& mesh = step.mesh;
-    if (mesh.context > 1 && options.model.config.layer_forward) {
+    if (mesh.context > 1 && options.model.config.has_own_layers()) {
         return "layers of your own need whole sequences: C must be 1";
     }
     if (mesh.context > 1 && options.seq_length % (2 * mesh.context) != 0) {

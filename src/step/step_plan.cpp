@@ -4,6 +4,7 @@
 #include "vocabpipe/step_plan.hpp"
 
 #include "src/step/costs/cost_source.hpp"
+#include "src/step/split_layers.hpp"
 #include "vocabpipe/error.hpp"
 #include "vocabpipe/flop_costs.hpp"
 #include "vocabpipe/make_order.hpp"
@@ -42,12 +43,19 @@ OrderSource source_of(const StepSchedule& schedule) {
             .recompute = schedule.recompute != Recompute::none && !own};
 }
 
+/// A model without one of the vocabulary layers has the other one whole.
+VocabMode vocab_mode_of(const ModelConfig& model, const StepSchedule& schedule) {
+    return model.embeds_tokens && model.has_output_layer ? schedule.vocab_mode : VocabMode::none;
+}
+
 ScheduleOptions order_options(const ModelConfig& model, const StepCluster& cluster,
                               const StepSchedule& schedule, const StepWork& work) {
     return {.ranks = cluster.ranks,
             .microbatches = work.microbatches,
-            .vocab_mode = schedule.vocab_mode,
+            .vocab_mode = vocab_mode_of(model, schedule),
             .vocab_size = model.vocab_size,
+            .input_layer = model.embeds_tokens,
+            .output_layer = model.has_output_layer,
             .rule = schedule.rule,
             .costs = nominal_costs(schedule)};
 }
@@ -161,6 +169,17 @@ ModelConfig run_model(ModelConfig model, bool evaluation) {
     return model;
 }
 
+/// [layer] Of a model of the user's, the last with a whole output layer. Layers without products
+/// cost next to nothing.
+std::vector<double> costs_of_layers(const ModelConfig& model, bool shards_vocabulary) {
+    std::vector<double> costs = layer_flops_per_token(model);
+    for (double& cost : costs) cost += 1;
+    if (!shards_vocabulary) {
+        costs.back() += forward_flops_per_token(model) - layers_flops_per_token(model);
+    }
+    return costs;
+}
+
 /// Costs and sizes of a model on a cluster: from FLOPs, or as measured there.
 class ModelCosts final : public CostSource {
 public:
@@ -173,6 +192,10 @@ public:
     [[nodiscard]] std::vector<int> layers_per_stage(std::span<const int> rank_of_stage,
                                                     VocabMode mode) const override {
         if (!schedule_.layers_per_stage.empty()) return schedule_.layers_per_stage;
+        if (model_.model_forward) {
+            return split_layers(costs_of_layers(model_, sharded(mode)),
+                                static_cast<int>(rank_of_stage.size()));
+        }
         const PassCosts costs = nominal_costs(schedule_);
         const auto trained = static_cast<double>(costs.mean(Op::F) + costs.mean(Op::B));
         const double again =
@@ -257,7 +280,7 @@ StepPlan place_step(const ModelConfig& model, const StepCluster& cluster,
     check_stages("layers_per_stage", schedule.layers_per_stage.size(), placed.stages);
     check_stages("stage_bytes", schedule.stage_bytes.size(), placed.stages);
     const ModelCosts costs(model, cluster, schedule, work);
-    PricedStep step = price_step(costs, std::move(placed), schedule.vocab_mode);
+    PricedStep step = price_step(costs, std::move(placed), vocab_mode_of(model, schedule));
     return {.model = model,
             .partition = costs.partition(step.layers),
             .schedule = std::move(step.schedule),

@@ -146,4 +146,25 @@ std::vector<float> TrainedRank::records(TokenRecord record) {
     return all;
 }
 
+std::vector<float> TrainedRank::results(const std::string& name) {
+    std::vector<float> mine;
+    communicator_.agree([&] {
+        const ConstTensor all = model_->stage_result(name);
+        if (!all) return;
+        mine.resize(static_cast<size_t>(all.size()));
+        device().download(all.as<std::byte>(), std::as_writable_bytes(std::span(mine)));
+    });
+    const std::vector<std::vector<std::byte>> by_rank =
+        communicator_.all_gather(std::as_bytes(std::span(mine)));
+    const Mesh::Place here = mesh_.place(communicator_.rank());
+    for (int rank = 0; rank < std::ssize(by_rank); ++rank) {
+        const std::vector<std::byte>& found = by_rank[static_cast<size_t>(rank)];
+        if (found.empty() || mesh_.place(rank).data != here.data) continue;
+        const auto* const first = reinterpret_cast<const float*>(found.data());
+        return {first, first + found.size() / sizeof(float)};
+    }
+    throw UsageError("results: the model has no result " + name +
+                     "; name it by ModelGraph::result(), and run a step first");
+}
+
 }  // namespace vocabpipe

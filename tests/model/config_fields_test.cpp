@@ -46,7 +46,11 @@ std::map<std::string, std::string> members_in(const std::string& header) {
 std::map<std::string, std::string> all_members() {
     std::map<std::string, std::string> members = members_in("model_config.hpp");
     members["rope.theta"] = "base of the angles";  // it has a flag and a key of its own
-    members.erase("layer_forward");                // a function, which no file or flag describes
+    // Functions, which no file or flag describes, and what model_of() finds about them.
+    for (const char* own :
+         {"layer_forward", "model_forward", "embeds_tokens", "has_output_layer"}) {
+        members.erase(own);
+    }
     members.erase("moe");
     for (const auto& [name, comment] : members_in("moe_config.hpp")) {
         members["moe." + name] = comment;

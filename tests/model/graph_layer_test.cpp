@@ -454,7 +454,7 @@ TEST(NoLayer, IsRefused) {
     expect_refusal([](LayerGraph& g, LayerValue x) { return g.linear("a", x, {.out = {}}); },
                    "linear a: LinearValue::out is empty");
     expect_refusal([](LayerGraph& g, LayerValue x) { return g.attention(x, {.heads = 3}); },
-                   "attention: 3 heads of 0 columns with 0 heads of keys and values; the latter "
+                   "attention: 3 heads of 0 columns with 3 heads of keys and values; the latter "
                    "must divide the former");
     expect_refusal(
         [](LayerGraph& g, LayerValue x) {
@@ -497,6 +497,13 @@ TEST(NoLayer, IsRefused) {
         "tokens are queries (0)");
     expect_refusal(
         [](LayerGraph& g, LayerValue x) {
+            const kernels::AttentionShape shape{
+                .heads = 2, .head_size = 8, .kv_heads = 2, .causal = false};
+            return g.attention(g.linear("a", x, {.out = {48}}), shape);
+        },
+        "attention: AttentionShape::causal is false; layers of these models are causal");
+    expect_refusal(
+        [](LayerGraph& g, LayerValue x) {
             LayerOperator scaled = scale_columns(16);
             scaled.weights.front().cols = 0;
             return g.apply(scaled, {x});
@@ -531,7 +538,7 @@ TEST(NoLayer, HasValuesOfAnotherLayer) {
     EXPECT_EQ(message([](LayerGraph&, LayerValue x, LayerValue kept) { return x + kept; }),
               expected);
     EXPECT_EQ(message([](LayerGraph&, LayerValue x, LayerValue kept) { return kept + x; }),
-              "ModelConfig::layer_forward: a sum with a value of another layer");
+              "a sum of values: one is of a layer or a model that is complete; use values of one");
 }
 
 TEST(NoLayer, OfADepthOfMultiTokenPredictionIsBuilt) {

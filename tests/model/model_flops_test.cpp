@@ -2,6 +2,7 @@
 // FLOPs of layers, and the times that plans take them for, by hand.
 #include "vocabpipe/model_flops.hpp"
 
+#include "src/model/blocks/heads.hpp"
 #include "vocabpipe/flop_costs.hpp"
 #include "vocabpipe/model_rank.hpp"
 
@@ -47,6 +48,11 @@ TEST(ModelFlops, AWindowOfWTokensIsSeenInFullButForTheFirstW) {
         config.sliding_window = wide;
         EXPECT_EQ(layers_flops_per_token(config), dense + 4 * 8 * (4 + 4));
     }
+}
+
+TEST(ModelFlops, AQueryThatIsNotCausalSeesAllKeys) {
+    const kernels::AttentionShape shape{.heads = 2, .head_size = 4, .kv_heads = 2, .causal = false};
+    EXPECT_EQ(heads_flops(shape, 8), 4 * 8 * 8);
 }
 
 // A layer, a projection of 2 h to h columns, and a row of the output layer more, as Megatron-LM

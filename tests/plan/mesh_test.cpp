@@ -102,6 +102,14 @@ TEST(PlanMesh, LeavesOutWhatTheModelOrTheBatchRulesOut) {
                 ElementsAre("layers of your own need whole sequences: C must be 1"));
 }
 
+TEST(PlanMesh, OfAModelOfOneFunctionIsRefused) {
+    PlanOptions options = one_schedule();
+    options.model.config.model_forward = [](ModelGraph&) {};
+    EXPECT_THAT([&] { static_cast<void>(make_plan(options)); },
+                ThrowsMessage<UsageError>(HasSubstr("make_plan: plans chains of layers; of a model "
+                                                    "of your own (ModelConfig::model_forward)")));
+}
+
 TEST(PlanMesh, ReportsCountWhatWasLeftOut) {
     PlanOptions options = one_schedule();
     options.tensor = {1, 2};

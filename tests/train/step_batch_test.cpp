@@ -61,6 +61,28 @@ TEST(StepBatch, CutsSamplesIntoInputsAndLabels) {
     EXPECT_EQ(batch.global_batch_size(), 6);
 }
 
+/// Column 1 of token t of sample n is 10 n + t; column 0 is left as it is.
+class SamplesWithAColumn final : public SampleSource {
+public:
+    [[nodiscard]] int64_t seq_length() const override { return 2; }
+    [[nodiscard]] int64_t samples_per_epoch() const override { return 100; }
+    [[nodiscard]] SampleForm form() const override { return {.columns = 2}; }
+
+private:
+    void fill(int64_t index, Sample& out) const override {
+        for (size_t t = 0; t < 2; ++t) out.columns[2 + t] = static_cast<float>(10 * index + t);
+    }
+};
+
+TEST(StepBatch, SamplesHaveRoomForTheColumnsOfTheirForm) {
+    const SamplesWithAColumn samples;
+    StepBatch batch(samples, {.micro_batch_size = 2});
+    for (int pass = 0; pass < 2; ++pass) {
+        batch.load(3, 1);
+        EXPECT_THAT(batch.microbatches()[0].columns, ElementsAre(0, 0, 0, 0, 30, 31, 40, 41));
+    }
+}
+
 TEST(StepBatch, HasTheLabelsOfLaterTokensAfterThoseOfTheNext) {
     const NumberedSamples samples(kLength);
     StepBatch batch(samples, {.micro_batch_size = 2, .later = {.depths = 5, .weight = 0.25F}});

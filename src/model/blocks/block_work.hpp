@@ -3,6 +3,8 @@
 
 #include "src/model/parameter_source.hpp"
 
+#include <array>
+#include <cmath>
 #include <cstdint>
 #include <vector>
 
@@ -15,10 +17,11 @@ struct BlockProduct {
     TensorCut cut = TensorCut::repeated;  ///< how ranks share the weight (out, in)
     int64_t experts = 1;                  ///< E, weights; each row takes one of them
     int64_t per_token = 1;                ///< k, rows of a token
+    double rows = 1;  ///< of a part of a model whose values have other rows than tokens: per token
 
     /// Forward FLOPs per token.
     [[nodiscard]] double flops() const {
-        return 2 * static_cast<double>(per_token) * static_cast<double>(in) *
+        return 2 * rows * static_cast<double>(per_token) * static_cast<double>(in) *
                static_cast<double>(out);
     }
 };
@@ -32,13 +35,20 @@ struct MovedElements {
     int64_t recompute_heads = 0;
 
     void add(const MovedElements& other) {
-        for (int64_t MovedElements::*const in :
-             {&MovedElements::forward, &MovedElements::backward, &MovedElements::recompute,
-              &MovedElements::recompute_heads}) {
-            this->*in += other.*in;
+        for (int64_t MovedElements::*const in : kAll) this->*in += other.*in;
+    }
+    void scale(double factor) {
+        for (int64_t MovedElements::*const in : kAll) {
+            this->*in = std::llround(factor * static_cast<double>(this->*in));
         }
     }
+
+private:
+    static const std::array<int64_t MovedElements::*, 4> kAll;
 };
+inline constexpr std::array<int64_t MovedElements::*, 4> MovedElements::kAll{
+    &MovedElements::forward, &MovedElements::backward, &MovedElements::recompute,
+    &MovedElements::recompute_heads};
 
 /// What the passes of a block do, per token and on all ranks that share it. Cost models add up the
 /// work of blocks.
@@ -60,6 +70,17 @@ struct BlockWork {
         kv_columns += other.kv_columns;
         moved.add(other.moved);
         moved_of_residual.add(other.moved_of_residual);
+    }
+    /// Where rows of other values than tokens have done this: `rows` of them per token.
+    void scale(double rows) {
+        for (BlockProduct& product : products) product.rows *= rows;
+        heads_flops *= rows;
+        for (int64_t BlockWork::*const of :
+             {&BlockWork::heads, &BlockWork::query_columns, &BlockWork::kv_columns}) {
+            this->*of = std::llround(rows * static_cast<double>(this->*of));
+        }
+        moved.scale(rows);
+        moved_of_residual.scale(rows);
     }
     /// Forward FLOPs: matrix products only; scores count the keys a query sees.
     [[nodiscard]] double flops() const {

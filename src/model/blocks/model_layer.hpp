@@ -25,6 +25,7 @@ public:
     ModelLayer(const ModelConfig& config, int layer, const LayerTeams& teams,
                ParameterSource& parameters)
         : layer_(make(config, layer, teams, parameters)) {}
+    explicit ModelLayer(GraphLayer layer) : layer_(std::move(layer)) {}
 
     [[nodiscard]] Saved saved_views(SavedViews& views) const {
         return std::visit([&](const auto& layer) -> Saved { return layer.saved_views(views); },

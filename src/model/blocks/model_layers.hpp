@@ -7,6 +7,7 @@
 #include "vocabpipe/model_config.hpp"
 
 #include <cstddef>
+#include <utility>
 #include <vector>
 
 namespace vocabpipe {
@@ -15,6 +16,8 @@ namespace vocabpipe {
 struct CountedLayer {
     CountedLayer(const ModelConfig& config, int layer, const LayerTeams& teams)
         : block(config, layer, teams, parameters) {}
+    CountedLayer(ParameterCount counted, GraphLayer layer)
+        : parameters(std::move(counted)), block(std::move(layer)) {}
 
     ParameterCount parameters;
     ModelLayer block;
@@ -39,6 +42,9 @@ public:
     }
 
 private:
+    /// The layers of a ModelConfig::model_forward.
+    void count_own(const ModelConfig& config);
+
     std::vector<CountedLayer> kinds_;
     std::vector<size_t> kind_of_;  ///< [layer]
 };

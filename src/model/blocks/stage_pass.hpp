@@ -16,6 +16,8 @@
 
 namespace vocabpipe {
 
+class ResultMemory;
+
 /// Memory that blocks use in turn, each for an operator or two.
 struct Scratch {
     Tensor rows;      ///< (N, ScratchSize::columns), and own rows with ScratchSize::own_columns
@@ -120,8 +122,10 @@ struct StagePass {
     /// W: where the router of this layer adds up its statistics (Operators::sum_routing); empty:
     /// nowhere.
     std::span<double> router_sums = {};
-    RowPieces input = {};   ///< of the block's input, or of the gradient it gets
-    RowPieces output = {};  ///< of the block's output
+    double* loss = nullptr;                 ///< F: where a model's own losses are added up
+    const ResultMemory* results = nullptr;  ///< F: where its results are kept
+    RowPieces input = {};                   ///< of the block's input, or of the gradient it gets
+    RowPieces output = {};                  ///< of the block's output
 
     /// The passes for the first and the second of two blocks that run one after the other: only the
     /// first waits for input pieces, only the second releases output pieces.

@@ -45,7 +45,7 @@ void refuse_others(const ConfigValues& file) {
     }
 }
 
-/// Of models with ModelConfig::layer_forward.
+/// Of models with ModelConfig::has_own_layers().
 constexpr const char* kOwnLayersKey = "own_layers";
 
 const char* activation_name(kernels::Activation activation) {
@@ -119,7 +119,7 @@ std::string print_model_config(const ModelConfig& c) {
     json["tie_word_embeddings"] = c.tied;
     print_text_ends(c, json);
     if (c.lora.rank > 0) json[kLoraKey] = print_lora(c.lora);
-    if (c.layer_forward) json[kOwnLayersKey] = true;
+    if (c.has_own_layers()) json[kOwnLayersKey] = true;
     json["torch_dtype"] = c.dtype == DType::bf16 ? "bfloat16" : "float32";
     return json.dump(2) + "\n";
 }

@@ -52,7 +52,7 @@ bool load_step(TrainedRank& rank, const std::string& folder) {
         checkpoint.emplace(
             CheckpointSource{.folder = found,
                              .training = true,
-                             .own_layers = config.layer_forward ? &config : nullptr});
+                             .own_layers = config.has_own_layers() ? &config : nullptr});
         check_same_model(checkpoint->config(), checkpoint->config_path(), config);
         if (checkpoint->state()->seq_length == config.seq_length) return;
         throw InputFileError(found + ": its sequences have " +

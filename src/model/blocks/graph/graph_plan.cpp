@@ -52,20 +52,35 @@ int64_t place_scratch(std::vector<Slot>& slots, const std::vector<Use>& uses, in
     return end;
 }
 
-/// How many nodes read each node; twice counts twice.
-std::vector<int> count_reads(const std::vector<GraphNode>& nodes) {
+/// How many nodes read each node, and whether it is an output; twice counts twice.
+std::vector<int> count_reads(const std::vector<GraphNode>& nodes, const GraphEnds& ends) {
     std::vector<int> reads(nodes.size());
+    for (const int output : ends.outputs) ++reads[index_of(output)];
     for (const GraphNode& node : nodes) {
         for (const int input : node.inputs) ++reads[index_of(input)];
     }
     return reads;
 }
 
+/// Whether no stage may end between two nodes. Only then may one operation compute both: its bits
+/// may be others than those of two, and must not depend on where a model is cut.
+bool in_one_layer(const std::vector<GraphNode>& nodes, int one, int other) {
+    return nodes[index_of(one)].layer == nodes[index_of(other)].layer;
+}
+
 /// Makes the forward half of a plan.
 class ForwardPlan {
 public:
-    ForwardPlan(const std::vector<GraphNode>& nodes, GraphPlan& plan)
-        : nodes_(nodes), plan_(plan), reads_(count_reads(nodes)), sum_of_(nodes.size(), kNone) {}
+    ForwardPlan(const std::vector<GraphNode>& nodes, const GraphEnds& ends, GraphPlan& plan)
+        : nodes_(nodes),
+          plan_(plan),
+          reads_(count_reads(nodes, ends)),
+          sum_of_(nodes.size(), kNone),
+          port_of_(nodes.size(), kNone) {
+        for (size_t port = 0; port < ends.outputs.size(); ++port) {
+            port_of_[index_of(ends.outputs[port])] = static_cast<int>(port);
+        }
+    }
 
     void make() {
         list_steps();
@@ -80,7 +95,10 @@ private:
     [[nodiscard]] const Operation& operation(int node) const {
         return *nodes_[index_of(node)].operation;
     }
-    [[nodiscard]] int last() const { return static_cast<int>(nodes_.size()) - 1; }
+    [[nodiscard]] int count() const { return static_cast<int>(nodes_.size()); }
+    [[nodiscard]] bool is_input(int node) const {
+        return nodes_[index_of(node)].operation == nullptr;
+    }
     [[nodiscard]] ValueSlot& slot(int node) {
         return plan_.values[index_of(plan_.value_of_node[index_of(node)])];
     }
@@ -99,13 +117,15 @@ private:
     [[nodiscard]] bool makes_sum(int term, int sum) const {
         const GraphNode& node = nodes_[index_of(term)];
         const bool made_again = nodes_[index_of(sum)].recomputed.value_or(false);
-        return reads_[index_of(term)] == 1 && node.operation && node.operation->adds_residual() &&
-               !node.recomputed && !(made_again && node.operation->product() != nullptr);
+        return in_one_layer(nodes_, term, sum) && reads_[index_of(term)] == 1 && node.operation &&
+               node.operation->adds_residual() && !node.recomputed &&
+               !(made_again && node.operation->product() != nullptr);
     }
 
     void list_steps() {
         std::vector<ForwardStep> steps;
-        for (int n = 1; n <= last(); ++n) {
+        for (int n = 0; n < count(); ++n) {
+            if (is_input(n)) continue;
             ForwardStep& step = steps.emplace_back(ForwardStep{.node = n, .value = n});
             if (!operation(n).is_sum()) continue;
             const std::vector<int>& inputs = nodes_[index_of(n)].inputs;
@@ -130,6 +150,7 @@ private:
             for (size_t j = 0; j < i; ++j) {
                 ForwardStep& product = plan_.forward[j];
                 if (product.value != nodes_[index_of(n)].inputs[0] || product.residual != kNone ||
+                    !in_one_layer(nodes_, product.node, n) ||
                     operation(product.node).product() == nullptr || product.gelu != kNone) {
                     continue;
                 }
@@ -142,27 +163,28 @@ private:
     [[nodiscard]] bool shares_memory(int n) const {
         if (!operation(n).in_place()) return false;
         const int in = nodes_[index_of(n)].inputs[0];
-        return in != 0 && reads_[index_of(in)] == 1 && !nodes_[index_of(in)].recomputed &&
+        return !is_input(in) && reads_[index_of(in)] == 1 && !nodes_[index_of(in)].recomputed &&
                !nodes_[index_of(n)].recomputed && !operation(in).reads_output();
     }
 
     void share_memory() {
         plan_.value_of_node.assign(nodes_.size(), kNone);
-        for (int n = 0; n <= last(); ++n) {
+        for (int n = 0; n < count(); ++n) {
             if (sum_of_[index_of(n)] != kNone) continue;
             int& slot = plan_.value_of_node[index_of(n)];
-            if (n > 0 && shares_memory(n)) {
+            if (!is_input(n) && shares_memory(n)) {
                 slot = plan_.value_of_node[index_of(nodes_[index_of(n)].inputs[0])];
                 continue;
             }
             slot = static_cast<int>(plan_.values.size());
-            plan_.values.push_back({.columns = nodes_[index_of(n)].columns});
+            plan_.values.push_back({.columns = nodes_[index_of(n)].size()});
         }
     }
 
     [[nodiscard]] std::vector<bool> read_by_backward() const {
         std::vector<bool> read(nodes_.size());
-        for (int n = 1; n <= last(); ++n) {
+        for (int n = 0; n < count(); ++n) {
+            if (is_input(n)) continue;
             if (operation(n).reads_output()) read[index_of(n)] = true;
             if (!operation(n).reads_inputs()) continue;
             for (const int input : nodes_[index_of(n)].inputs) read[index_of(input)] = true;
@@ -175,8 +197,12 @@ private:
         const std::vector<bool> read = read_by_backward();
         // What a selective R has or can make at low cost, by node; what it can make, by slot.
         std::vector<bool> there(nodes_.size()), cheap(plan_.values.size(), true);
-        slot(0).place = Place::input;
-        there[0] = true;
+        for (int n = 0, port = 0; n < count(); ++n) {
+            if (!is_input(n)) continue;
+            slot(n).place = Place::input;
+            slot(n).port = port++;
+            there[index_of(n)] = true;
+        }
         for (const ForwardStep& step : plan_.forward) {
             const int n = step.value;
             bool again = nodes_[index_of(n)].recomputed.value_or(operation(n).cheap());
@@ -185,13 +211,17 @@ private:
             cheap[i] = cheap[i] && again;
             if (read[index_of(n)]) {
                 plan_.values[i].place = cheap[i] ? Place::cheap : Place::costly;
-            } else if (n == last()) {
+            } else if (port_of_[index_of(n)] != kNone && reads_[index_of(n)] == 1) {
                 plan_.values[i].place = Place::output;
+                plan_.values[i].port = port_of_[index_of(n)];
             }
             there[index_of(n)] = cheap[i] || is_kept(plan_.values[i]);
         }
-        if (slot(last()).place != Place::output) {
-            plan_.copied_to_output = plan_.value_of_node[index_of(last())];
+        for (int n = 0; n < count(); ++n) {
+            const int port = port_of_[index_of(n)];
+            if (port != kNone && slot(n).place != Place::output) {
+                plan_.copied_to_output.push_back({.node = n, .port = port});
+            }
         }
         share_output();
     }
@@ -207,6 +237,7 @@ private:
                 residual.place == ValueSlot::Place::scratch &&
                 reads_[index_of(step.residual)] == 1) {
                 residual.place = ValueSlot::Place::output;
+                residual.port = slot(step.value).port;
             }
         }
     }
@@ -240,7 +271,7 @@ private:
             use(step.value, i);
             for (const int input : inputs_of(step)) use(input, i);
             if (step.gelu > static_cast<int>(i)) use(plan_.forward[index_of(step.gelu)].value, i);
-            const int64_t columns = nodes_[index_of(step.value)].columns;
+            const int64_t columns = nodes_[index_of(step.value)].size();
             if (step.residual != kNone && operation(step.node).product() != nullptr) {
                 plan_.product_columns = std::max(plan_.product_columns, columns);
             }
@@ -248,6 +279,9 @@ private:
             if (slot(step.value).place == ValueSlot::Place::output && step.for_backward) {
                 plan_.product_columns = std::max(plan_.product_columns, columns);
             }
+        }
+        for (const GraphPlan::Copied& copied : plan_.copied_to_output) {
+            use(copied.node, plan_.forward.size());
         }
         const int64_t begin = aligned(plan_.product_columns);
         const int64_t end = place_scratch(plan_.values, uses, begin);
@@ -257,29 +291,37 @@ private:
     const std::vector<GraphNode>& nodes_;
     GraphPlan& plan_;
     std::vector<int> reads_;
-    std::vector<int> sum_of_;  ///< [node] the sum that the node's operation makes
+    std::vector<int> sum_of_;   ///< [node] the sum that the node's operation makes
+    std::vector<int> port_of_;  ///< [node] which output it is; -1: none
 };
 
 /// Makes the backward half of a plan.
 class BackwardPlan {
 public:
-    BackwardPlan(const std::vector<GraphNode>& nodes, GraphPlan& plan)
+    BackwardPlan(const std::vector<GraphNode>& nodes, const GraphEnds& ends, GraphPlan& plan)
         : nodes_(nodes),
+          ends_(ends),
           plan_(plan),
-          reads_(count_reads(nodes)),
+          reads_(count_reads(nodes, ends)),
           current_(nodes.size(), kNone),
-          own_(nodes.size(), kNone) {}
+          own_(nodes.size(), kNone),
+          port_of_(nodes.size(), kNone) {
+        for (size_t n = 0; n < nodes.size(); ++n) {
+            if (!nodes[n].operation) port_of_[n] = inputs_++;
+        }
+    }
 
     void make() {
-        using Place = GradientSlot::Place;
-        const int last = static_cast<int>(nodes_.size()) - 1;
-        current_[index_of(last)] = add_slot(Place::output, nodes_[index_of(last)].columns);
-        shared_[index_of(current_[index_of(last)])] = true;  // nobody may write there
-        for (int n = last; n > 0; --n) {
-            if (!done_[index_of(n)]) pass_on(n);
+        find_needed();
+        find_useful();
+        take_gradients_from_outside();
+        for (int n = static_cast<int>(nodes_.size()); n-- > 0;) {
+            if (is_input(n) || !useful_[index_of(n)]) continue;
+            if (needed_[index_of(n)] && !done_[index_of(n)]) pass_on(n);
         }
-        if (current_[0] != own_slot(0)) {
-            plan_.backward.push_back({.dy = current_[0], .to = {own_slot(0)}});
+        for (int n = 0; n < static_cast<int>(nodes_.size()); ++n) {
+            if (!is_input(n) || current_[index_of(n)] == own_slot(n)) continue;
+            plan_.backward.push_back({.dy = current_[index_of(n)], .to = {own_slot(n)}});
         }
         place_scratch_gradients();
     }
@@ -287,6 +329,46 @@ public:
 private:
     [[nodiscard]] const Operation& operation(int node) const {
         return *nodes_[index_of(node)].operation;
+    }
+
+    [[nodiscard]] bool is_input(int node) const {
+        return nodes_[index_of(node)].operation == nullptr;
+    }
+
+    void find_needed() {
+        needed_.resize(nodes_.size());
+        for (size_t n = 0; n < nodes_.size(); ++n) {
+            const GraphNode& node = nodes_[n];
+            needed_[n] = !node.operation || node.operation->trains();
+            for (const int input : node.inputs) {
+                if (needed_[index_of(input)]) needed_[n] = true;
+            }
+        }
+    }
+
+    /// What only results depend on takes no part.
+    void find_useful() {
+        useful_.resize(nodes_.size());
+        for (const int output : ends_.outputs) useful_[index_of(output)] = true;
+        for (size_t n = nodes_.size(); n-- > 0;) {
+            const GraphNode& node = nodes_[n];
+            if (node.operation && node.operation->is_loss()) useful_[n] = true;
+            if (!useful_[n]) continue;
+            for (const int input : node.inputs) useful_[index_of(input)] = true;
+        }
+    }
+
+    void take_gradients_from_outside() {
+        int port = 0;
+        for (const std::vector<int>* const nodes : {&ends_.outputs, &ends_.read_later}) {
+            for (const int node : *nodes) {
+                const int slot =
+                    add_slot(GradientSlot::Place::outside, nodes_[index_of(node)].size());
+                plan_.gradients.back().port = port++;
+                shared_.back() = true;  // nobody may write there
+                if (needed_[index_of(node)]) current_[index_of(node)] = slot;
+            }
+        }
     }
 
     int add_slot(GradientSlot::Place place, int64_t columns) {
@@ -298,8 +380,9 @@ private:
     int own_slot(int node) {
         if (own_[index_of(node)] == kNone) {
             own_[index_of(node)] =
-                add_slot(node == 0 ? GradientSlot::Place::input : GradientSlot::Place::scratch,
-                         nodes_[index_of(node)].columns);
+                add_slot(is_input(node) ? GradientSlot::Place::input : GradientSlot::Place::scratch,
+                         nodes_[index_of(node)].size());
+            if (is_input(node)) plan_.gradients.back().port = port_of_[index_of(node)];
         }
         return own_[index_of(node)];
     }
@@ -313,14 +396,17 @@ private:
     void pass_on(int n) {
         const Operation& of = operation(n);
         const int dy = current_[index_of(n)];
+        const bool alone = std::ranges::none_of(nodes_[index_of(n)].inputs,
+                                                [&](int in) { return needed_[index_of(in)]; });
         if (of.trains()) {
-            plan_.weights.push_back({.node = n, .dy = dy});
-            GradientSlot& slot = plan_.gradients[index_of(dy)];
-            if (slot.place == GradientSlot::Place::scratch) slot.place = GradientSlot::Place::kept;
+            const auto before = static_cast<int>(plan_.backward.size());
+            plan_.weights.push_back(
+                {.node = n, .kept = for_weight(dy), .dy = dy, .before = before, .alone = alone});
         }
         if (of.is_sum()) {
             shared_[index_of(dy)] = true;
             for (const int input : nodes_[index_of(n)].inputs) {
+                if (!needed_[index_of(input)]) continue;
                 if (current_[index_of(input)] == kNone) {
                     current_[index_of(input)] = dy;
                 } else {
@@ -329,10 +415,11 @@ private:
             }
             return;
         }
+        if (alone) return;
         BackwardStep step{.node = n, .dy = dy};
         std::vector<int> inputs = nodes_[index_of(n)].inputs;
-        if (of.product() != nullptr && reads_[index_of(inputs[0])] == 1 && inputs[0] != 0 &&
-            operation(inputs[0]).is_gelu()) {
+        if (of.product() != nullptr && reads_[index_of(inputs[0])] == 1 && !is_input(inputs[0]) &&
+            in_one_layer(nodes_, inputs[0], n) && operation(inputs[0]).is_gelu()) {
             step.gelu = inputs[0];
             done_[index_of(inputs[0])] = true;
             inputs = nodes_[index_of(inputs[0])].inputs;
@@ -340,8 +427,11 @@ private:
         std::vector<std::pair<int, int>> terms;  // input, slot
         for (const int input : inputs) {
             int& current = current_[index_of(input)];
-            if (current == kNone) {
-                const bool in_place = of.gradient_in_place() && !of.trains() && input != 0 &&
+            if (!needed_[index_of(input)]) {
+                step.to.push_back(
+                    add_slot(GradientSlot::Place::scratch, nodes_[index_of(input)].size()));
+            } else if (current == kNone) {
+                const bool in_place = of.gradient_in_place() && !of.trains() && !is_input(input) &&
                                       own_[index_of(input)] == kNone && !shared_[index_of(dy)];
                 if (in_place) own_[index_of(input)] = dy;
                 current = own_slot(input);
@@ -352,7 +442,7 @@ private:
                 step.to.push_back(current);
             } else {
                 terms.emplace_back(
-                    input, add_slot(GradientSlot::Place::scratch, nodes_[index_of(input)].columns));
+                    input, add_slot(GradientSlot::Place::scratch, nodes_[index_of(input)].size()));
                 step.to.push_back(terms.back().second);
             }
         }
@@ -360,32 +450,58 @@ private:
         for (const auto& [input, term] : terms) add_up(input, term);
     }
 
+    /// The slot in which W finds this gradient.
+    int for_weight(int dy) {
+        GradientSlot& slot = plan_.gradients[index_of(dy)];
+        if (slot.place == GradientSlot::Place::scratch) slot.place = GradientSlot::Place::kept;
+        if (slot.place == GradientSlot::Place::kept || !ends_.keep_outside_gradients) return dy;
+        const int64_t columns = slot.columns;
+        const int kept = add_slot(GradientSlot::Place::kept, columns);
+        plan_.backward.push_back({.dy = dy, .to = {kept}, .keeps = true});
+        return kept;
+    }
+
     void place_scratch_gradients() {
         std::vector<Use> uses(plan_.gradients.size());
         for (size_t i = 0; i < plan_.backward.size(); ++i) {
             const BackwardStep& step = plan_.backward[i];
             const auto use = [&](int slot) { uses[index_of(slot)].add(static_cast<int>(i)); };
-            use(step.dy);
+            if (step.dy != kNone) use(step.dy);
             if (step.added != kNone) use(step.added);
             for (const int slot : step.to) use(slot);
         }
         plan_.backward_columns = place_scratch(plan_.gradients, uses, 0);
+        for (const WeightStep& step : plan_.weights) uses[index_of(step.dy)].add(step.before);
+        std::vector<GradientSlot> whole = plan_.gradients;
+        for (GradientSlot& slot : whole) {
+            if (slot.place == GradientSlot::Place::kept) slot.place = GradientSlot::Place::scratch;
+        }
+        for (const BackwardStep& step : plan_.backward) {
+            if (step.keeps) uses[index_of(step.to[0])] = {};
+        }
+        plan_.whole_columns = place_scratch(whole, uses, 0);
+        for (const GradientSlot& slot : whole) plan_.columns_in_whole.push_back(slot.first_column);
     }
 
     const std::vector<GraphNode>& nodes_;
+    const GraphEnds& ends_;
     GraphPlan& plan_;
+    int inputs_ = 0;
     std::vector<int> reads_;
     std::vector<int> current_;  ///< [node] slot of the terms so far
     std::vector<int> own_;      ///< [node]
+    std::vector<int> port_of_;  ///< [node] which input it is; -1: none
+    std::vector<bool> needed_;  ///< [node] whether its gradient is
+    std::vector<bool> useful_;  ///< [node] whether a loss or an output depends on it
     std::vector<bool> shared_;  ///< [slot] several nodes have this gradient
     std::vector<bool> done_ = std::vector<bool>(nodes_.size());  ///< [node]
 };
 
 }  // namespace
 
-GraphPlan::GraphPlan(const std::vector<GraphNode>& nodes) {
-    ForwardPlan(nodes, *this).make();
-    BackwardPlan(nodes, *this).make();
+GraphPlan::GraphPlan(const std::vector<GraphNode>& nodes, const GraphEnds& ends) {
+    ForwardPlan(nodes, ends, *this).make();
+    BackwardPlan(nodes, ends, *this).make();
 }
 
 }  // namespace vocabpipe

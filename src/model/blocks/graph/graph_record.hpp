@@ -19,13 +19,20 @@ namespace vocabpipe {
     return static_cast<size_t>(number);
 }
 
-/// A value of a layer, and the operation that makes it.
+/// A value of a layer or of a model, and the operation that makes it.
 struct GraphNode {
-    std::unique_ptr<Operation> operation;  ///< null: the layer's input, which is the first node
+    std::unique_ptr<Operation> operation;  ///< null: it comes from outside
     std::vector<int> inputs;               ///< nodes
+    /// Rows in a unit of the microbatch: 1 of a layer, whose unit is a token; of a model, whose
+    /// unit is a sequence, as many as the value has there.
+    int64_t rows = 1;
     int64_t columns = 0;
     std::string name;                     ///< for messages
     std::optional<bool> recomputed = {};  ///< by a selective recomputation, where the user says
+    int layer = 0;                        ///< of a model: which part of it made the value
+
+    /// Elements in a unit.
+    [[nodiscard]] int64_t size() const { return rows * columns; }
 };
 
 /// What a LayerGraph writes down while a LayerForward runs.
@@ -33,7 +40,14 @@ struct GraphRecord {
     const ModelConfig& model;
     int layer;
     ParameterSource& parameters;
-    std::vector<GraphNode> nodes;  ///< every node after its inputs
+    std::vector<GraphNode> nodes = {};  ///< every node after its inputs
+    /// Of a model: rows of the tokens in a sequence. 0: a layer, whose values all have them.
+    int64_t seq_length = 0;
+    // Of a model: nodes, or -1.
+    int embedded = -1;
+    int output = -1;
+    int layer_of_output = 0;
+    std::string shared = {};  ///< ModelGraph::share(): the group; empty: none
 };
 
 }  // namespace vocabpipe

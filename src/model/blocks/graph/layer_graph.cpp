@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "vocabpipe/layer_graph.hpp"
 
+#include "src/model/blocks/graph/graph_access.hpp"
 #include "src/model/blocks/graph/graph_record.hpp"
 #include "src/model/blocks/graph/operations.hpp"
 #include "src/model/blocks/graph/record_layer.hpp"
@@ -20,8 +21,15 @@ std::string text(int64_t number) {
     return std::to_string(number);
 }
 
-[[noreturn]] void refuse(const GraphRecord& record, const std::string& why) {
-    throw UsageError("ModelConfig::layer_forward: layer " + text(record.layer) + ": " + why);
+}  // namespace
+
+void refuse(const GraphRecord& record, const std::string& why) {
+    refuse(record, record.layer, why);
+}
+
+void refuse(const GraphRecord& record, int layer, const std::string& why) {
+    const std::string function = record.seq_length > 0 ? "model_forward" : "layer_forward";
+    throw UsageError("ModelConfig::" + function + ": layer " + text(layer) + ": " + why);
 }
 
 void check_columns(const GraphRecord& record, const std::string& what, int64_t columns,
@@ -31,8 +39,9 @@ void check_columns(const GraphRecord& record, const std::string& what, int64_t c
            what + " has " + text(columns) + " columns where " + text(expected) + " are needed");
 }
 
-void check_heads(const GraphRecord& record, const std::string& what, int64_t columns,
-                 const kernels::AttentionShape& shape) {
+kernels::AttentionShape checked_heads(const GraphRecord& record, const std::string& what,
+                                      kernels::AttentionShape shape) {
+    if (shape.kv_heads == 0) shape.kv_heads = shape.heads;
     if (shape.heads < 1 || shape.kv_heads < 1 || shape.head_size < 1 ||
         shape.heads % shape.kv_heads != 0) {
         refuse(record, what + ": " + text(shape.heads) + " heads of " + text(shape.head_size) +
@@ -44,57 +53,63 @@ void check_heads(const GraphRecord& record, const std::string& what, int64_t col
                            " and queries is " + text(shape.queries) +
                            "; a window is at least 0, and all tokens are queries (0)");
     }
-    check_columns(record, "the input of " + what, columns, shape.qkv_columns());
+    if (!shape.causal && record.seq_length == 0) {
+        refuse(record,
+               what + ": AttentionShape::causal is false; layers of these models are causal");
+    }
+    if (!shape.causal && shape.window > 0) {
+        refuse(record, what + ": AttentionShape::window is " + text(shape.window) +
+                           " where causal is false; set it to 0");
+    }
+    return shape;
 }
 
-int64_t add_node(GraphRecord& record, std::unique_ptr<Operation> operation, std::vector<int> inputs,
-                 int64_t columns, const std::string& name) {
+int LayerGraph::Access::id(const LayerGraph& graph, LayerValue x) {
+    if (x.graph_ != graph.self_) {
+        refuse(graph.record_, graph.record_.seq_length > 0 ? "a value of another model"
+                                                           : "a value of another layer");
+    }
+    return x.id_;
+}
+
+LayerValue LayerGraph::Access::make(LayerGraph& graph, std::unique_ptr<Operation> operation,
+                                    const std::vector<LayerValue>& inputs, int64_t rows,
+                                    int64_t columns, const std::string& name) {
+    GraphRecord& record = graph.record_;
+    std::vector<int> ids;
+    for (const LayerValue& input : inputs) ids.push_back(id(graph, input));
     record.nodes.push_back({.operation = std::move(operation),
-                            .inputs = std::move(inputs),
+                            .inputs = std::move(ids),
+                            .rows = rows,
                             .columns = columns,
-                            .name = name});
-    return std::ssize(record.nodes) - 1;
+                            .name = name,
+                            .layer = record.layer});
+    return {graph.self_, static_cast<int>(std::ssize(record.nodes)) - 1, rows, columns};
 }
 
-}  // namespace
+void LayerGraph::Access::record(LayerGraph& graph, const LayerForward& forward) {
+    GraphRecord& record = graph.record_;
+    const int64_t columns = record.model.hidden_size;
+    const LayerValue y = forward(graph, make(graph, nullptr, {}, 1, columns, "x"));
+    check_columns(record, "its output", y.columns(), columns);
+    check_read(record, {id(graph, y)});
+}
 
-/// Makes values, and looks at them.
-struct LayerGraph::Access {
-    /// The number of a value, which must be one of this graph.
-    static int id(const LayerGraph& graph, LayerValue x) {
-        if (x.graph_ != graph.self_) refuse(graph.record_, "a value of another layer");
-        return x.id_;
+void LayerGraph::Access::check_read(const GraphRecord& record, const std::vector<int>& outputs) {
+    std::vector<bool> read(record.nodes.size());
+    for (const int output : outputs) read[index_of(output)] = true;
+    for (const GraphNode& node : record.nodes) {
+        for (const int input : node.inputs) read[index_of(input)] = true;
     }
-    static LayerValue make(LayerGraph& graph, std::unique_ptr<Operation> operation,
-                           std::vector<LayerValue> inputs, int64_t columns,
-                           const std::string& name) {
-        std::vector<int> ids;
-        for (const LayerValue& input : inputs) ids.push_back(id(graph, input));
-        const int64_t made =
-            add_node(graph.record_, std::move(operation), std::move(ids), columns, name);
-        return {graph.self_, static_cast<int>(made), columns};
+    for (size_t node = 0; node < read.size(); ++node) {
+        const GraphNode& of = record.nodes[node];
+        const bool is_end = of.operation && (of.operation->is_loss() || of.operation->is_result());
+        if (read[node] || is_end) continue;
+        refuse(
+            record, of.layer,
+            "nothing reads the result of " + of.name + ", which has no gradient then; remove it");
     }
-    static void record(LayerGraph& graph, const LayerForward& forward) {
-        GraphRecord& record = graph.record_;
-        const int64_t columns = record.model.hidden_size;
-        const LayerValue x(graph.self_,
-                           static_cast<int>(add_node(record, nullptr, {}, columns, "x")), columns);
-        const LayerValue y = forward(graph, x);
-        check_columns(record, "its output", y.columns(), columns);
-        const int last = id(graph, y);
-        std::vector<bool> read(record.nodes.size());
-        read[index_of(last)] = true;
-        for (const GraphNode& node : record.nodes) {
-            for (const int input : node.inputs) read[index_of(input)] = true;
-        }
-        for (size_t node = 0; node < read.size(); ++node) {
-            if (!read[node]) {
-                refuse(record, "nothing reads the result of " + record.nodes[node].name +
-                                   ", which has no gradient then; remove it");
-            }
-        }
-    }
-};
+}
 
 void record_layer(LayerGraph& graph, const LayerForward& forward) {
     LayerGraph::Access::record(graph, forward);
@@ -102,7 +117,8 @@ void record_layer(LayerGraph& graph, const LayerForward& forward) {
 
 LayerValue operator+(const LayerValue& a, const LayerValue& b) {
     if (*a.graph_ == nullptr) {
-        throw UsageError("ModelConfig::layer_forward: a sum with a value of another layer");
+        throw UsageError(
+            "a sum of values: one is of a layer or a model that is complete; use values of one");
     }
     return (*a.graph_)->add(a, b);
 }
@@ -116,7 +132,9 @@ int LayerGraph::layer() const {
 }
 
 std::string LayerGraph::full_name(const std::string& name) const {
-    return layer_prefix(record_.model, record_.layer) + name;
+    const std::string& group = record_.shared;
+    return group.empty() ? layer_prefix(record_.model, record_.layer) + name
+                         : tensor_names(record_.model).layers + "shared." + group + "." + name;
 }
 
 LayerValue LayerGraph::linear(const std::string& name, LayerValue x, const LinearValue& options) {
@@ -170,38 +188,48 @@ LayerValue LayerGraph::rms_norm(const std::string& name, LayerValue x,
 }
 
 LayerValue LayerGraph::head_norm(const std::string& q_name, const std::string& k_name,
-                                 LayerValue qkv, const kernels::AttentionShape& shape,
+                                 LayerValue qkv, const kernels::AttentionShape& heads,
                                  const kernels::RmsNormOptions& options) {
-    check_heads(record_, "head_norm " + q_name, qkv.columns(), shape);
+    const auto shape = checked_heads(record_, "head_norm " + q_name, heads);
+    check_columns(record_, "the input of head_norm " + q_name, qkv.columns(), shape.qkv_columns());
     return Access::make(
         *this,
         head_norm_operation(
-            {.q_name = full_name(q_name), .k_name = full_name(k_name), .rms_norm = options}, shape,
-            record_.parameters),
+            {.q_name = full_name(q_name), .k_name = full_name(k_name), .rms_norm = options},
+            {shape, Access::sequence_rows(*this, qkv)}, record_.parameters),
         {qkv}, qkv.columns(), q_name);
 }
 
-LayerValue LayerGraph::rotary(LayerValue qkv, const kernels::AttentionShape& shape) {
-    check_heads(record_, "rotary", qkv.columns(), shape);
+LayerValue LayerGraph::rotary(LayerValue qkv, const kernels::AttentionShape& heads) {
+    const auto shape = checked_heads(record_, "rotary", heads);
+    check_columns(record_, "the input of rotary", qkv.columns(), shape.qkv_columns());
     const std::optional<Rope> rope = rope_of_layer(model(), layer());
     if (!rope) {
         refuse(record_,
                "rotary: the model has no rotary positions here; set "
                "ModelConfig::learned_positions = false, or its roped");
     }
+    if (record_.seq_length > 0 && qkv.rows() > record_.seq_length) {
+        refuse(record_, "rotary: " + text(qkv.rows()) + " rows in a sequence of " +
+                            text(record_.seq_length) +
+                            " tokens; there are no positions for more rows than tokens");
+    }
     if (model().rotary_size() > shape.head_size) {
         refuse(record_, "rotary: the model rotates " + text(model().rotary_size()) +
                             " columns of a head, of which this one has " + text(shape.head_size) +
                             "; set ModelConfig::kv_channels or rotary_channels");
     }
-    return Access::make(*this, rotary_operation(*rope, model().rotary_size(), shape), {qkv},
-                        qkv.columns(), "rotary");
+    return Access::make(
+        *this,
+        rotary_operation(*rope, model().rotary_size(), {shape, Access::sequence_rows(*this, qkv)}),
+        {qkv}, qkv.columns(), "rotary");
 }
 
-LayerValue LayerGraph::attention(LayerValue qkv, const kernels::AttentionShape& shape) {
-    check_heads(record_, "attention", qkv.columns(), shape);
-    return Access::make(*this, attention_operation(shape), {qkv}, shape.query_columns(),
-                        "attention");
+LayerValue LayerGraph::attention(LayerValue qkv, const kernels::AttentionShape& heads) {
+    const auto shape = checked_heads(record_, "attention", heads);
+    check_columns(record_, "the input of attention", qkv.columns(), shape.qkv_columns());
+    return Access::make(*this, attention_operation({shape, Access::sequence_rows(*this, qkv)}),
+                        {qkv}, shape.query_columns(), "attention");
 }
 
 LayerValue LayerGraph::activation(kernels::Activation activation, LayerValue x) {
@@ -218,6 +246,10 @@ LayerValue LayerGraph::gated(kernels::Activation activation, LayerValue gate_up)
 
 LayerValue LayerGraph::add(LayerValue a, LayerValue b) {
     check_columns(record_, "the second term of a sum", b.columns(), a.columns());
+    if (b.rows() != a.rows()) {
+        refuse(record_, "the second term of a sum has " + text(b.rows()) +
+                            " rows in a sequence where " + text(a.rows()) + " are needed");
+    }
     return Access::make(*this, sum_operation(a.columns(), model().hidden_size), {a, b}, a.columns(),
                         "a sum");
 }
@@ -237,6 +269,10 @@ LayerValue LayerGraph::apply(const LayerOperator& made, const std::vector<LayerV
           "LayerOperator::backward_weight must be set for an operator with weights");
     check(x.empty() || x.size() > kMostOperatorInputs,
           text(std::ssize(x)) + " inputs; from 1 to " + text(kMostOperatorInputs) + " are allowed");
+    check(made.rows != 0 && record_.seq_length == 0,
+          "LayerOperator::rows is for ModelConfig::model_forward; in a layer all have a row per "
+          "token");
+    check(made.rows < 0, "LayerOperator::rows is " + text(made.rows) + "; it is at least 0");
     check(made.weights.size() > kMostOperatorWeights,
           text(std::ssize(made.weights)) + " weights; at most " + text(kMostOperatorWeights) +
               " are allowed");
@@ -249,8 +285,8 @@ LayerValue LayerGraph::apply(const LayerOperator& made, const std::vector<LayerV
     for (OperatorWeight& weight : named.weights) weight.name = full_name(weight.name);
     std::vector<int64_t> columns;
     for (const LayerValue& input : x) columns.push_back(input.columns());
-    return Access::make(*this, own_operation(named, columns, record_.parameters), x, made.columns,
-                        made.name);
+    return Access::make(*this, own_operation(named, columns, record_.parameters), x,
+                        made.rows > 0 ? made.rows : x.front().rows(), made.columns, made.name);
 }
 
 LayerValue LayerGraph::keep(LayerValue x) {

@@ -39,6 +39,10 @@ public:
     [[nodiscard]] virtual bool in_place() const { return false; }
     /// Whether backward_input() may work in the memory of dy.
     [[nodiscard]] virtual bool gradient_in_place() const { return false; }
+    /// A loss, which nothing reads: its gradients need no dy.
+    [[nodiscard]] virtual bool is_loss() const { return false; }
+    /// Keeps what it reads for the caller: nothing reads it, and it takes no part in the backward.
+    [[nodiscard]] virtual bool is_result() const { return false; }
     /// a + b: its inputs have the gradient of its output.
     [[nodiscard]] virtual bool is_sum() const { return false; }
     /// Activation::gelu_tanh, which products compute along.
