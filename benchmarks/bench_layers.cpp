@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What does a layer cost that is written as its forward alone (ModelConfig::layer_forward), against
-// the same layer of the library?
+// What do layers cost that are written as their forward alone (ModelConfig::layer_forward), and a
+// model that is one function (ModelConfig::model_forward), against the same layers of the library?
 //
 //   bench_layers [--families gpt2,llama] [--hidden-size 512] [--num-layers 2] [--seq-length 512]
 //                [--dtype fp32,bf16] [--threads 1] [--rounds 15]
@@ -8,10 +8,12 @@
 // One process runs the passes of a stage of both in turn. The table has the medians of the rounds
 // in milliseconds, and the median of the rounds' ratios. #wrong counts passes whose bits differ.
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstring>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -85,11 +87,15 @@ public:
             return std::memcmp(a.data, b.data, static_cast<size_t>(a.bytes())) == 0;
         };
         bool all = equal(y_, other.y_) && equal(dx_, other.dx_);
-        for (size_t i = 0; i < stage_.parameters().size(); ++i) {
-            all = all &&
-                  equal(stage_.parameters()[i].gradient, other.stage_.parameters()[i].gradient);
-        }
-        return all;
+        const auto gradients = by_name(), others = other.by_name();
+        for (const auto& [name, gradient] : gradients)
+            all = all && equal(gradient, others.at(name));
+        return all && gradients.size() == others.size();
+    }
+    /// Bytes that F leaves, and the largest workspace.
+    [[nodiscard]] int64_t saved_bytes() const { return bytes_.saved; }
+    [[nodiscard]] int64_t scratch_bytes() const {
+        return std::max(bytes_.forward_workspace, bytes_.backward_workspace);
     }
 
 private:
@@ -97,6 +103,16 @@ private:
         Schedule schedule{.ranks = 1, .stages = 1, .microbatches = 1, .rank_of_stage = {0}};
         schedule.input = schedule.output = ShardMap::whole(config.vocab_size, 1, 0);
         return schedule;
+    }
+    /// Gradients by the names that they have in the library's model; in a model of one function
+    /// these follow the prefix of a layer.
+    [[nodiscard]] std::map<std::string, ConstTensor> by_name() {
+        std::map<std::string, ConstTensor> gradients;
+        for (const Parameter& parameter : stage_.parameters()) {
+            const std::string root = parameter.name.substr(0, parameter.name.find('.') + 1);
+            gradients[parameter.name.substr(parameter.name.rfind(root))] = parameter.gradient;
+        }
+        return gradients;
     }
     static RandomTensor memory(int64_t bytes) { return {1, bytes / 4 + 1, DType::fp32}; }
     [[nodiscard]] Activations left() { return {.saved = saved_.span(), .recomputed = {}}; }
@@ -136,6 +152,7 @@ int compare(const Options& options, const std::string& family, const std::string
     set_family(config, family);
     TimedStage library(config, options.threads);
     TimedStage written(with_written_layers(config), options.threads);
+    TimedStage model(as_written_model(config), options.threads);
     const std::vector<std::pair<const char*, void (TimedStage::*)()>> passes{
         {"F", &TimedStage::forward},
         {"B", &TimedStage::backward},
@@ -143,24 +160,32 @@ int compare(const Options& options, const std::string& family, const std::string
         {"W", &TimedStage::backward_weight}};
     int wrong = 0;
     for (const auto& [name, pass] : passes) {
-        std::vector<double> of_library, of_written, ratios;
-        library.clear();
-        written.clear();
+        std::vector<double> of_library, of_written, of_model, ratios, model_ratios;
+        for (TimedStage* const stage : {&library, &written, &model}) stage->clear();
         for (int round = -2; round < options.rounds; ++round) {
             const double a = milliseconds([&] { (library.*pass)(); });
             const double b = milliseconds([&] { (written.*pass)(); });
+            const double c = milliseconds([&] { (model.*pass)(); });
             if (round < 0) continue;
             of_library.push_back(a);
             of_written.push_back(b);
+            of_model.push_back(c);
             ratios.push_back(b / a);
+            model_ratios.push_back(c / a);
         }
-        const int differs = library.equals(written) ? 0 : 1;
+        const int differs = (library.equals(written) ? 0 : 1) + (library.equals(model) ? 0 : 1);
         wrong += differs;
-        std::printf("%-12s %-5s %-5s %12.3f %12.3f %8.3f %7d\n", family.c_str(), dtype.c_str(),
-                    name, bench::median(of_library), bench::median(of_written),
-                    bench::median(ratios), differs);
+        std::printf("%-12s %-5s %-5s %12.3f %12.3f %8.3f %12.3f %8.3f %7d\n", family.c_str(),
+                    dtype.c_str(), name, bench::median(of_library), bench::median(of_written),
+                    bench::median(ratios), bench::median(of_model), bench::median(model_ratios),
+                    differs);
         std::fflush(stdout);
     }
+    const auto mib = [](int64_t bytes) { return static_cast<double>(bytes) / (1 << 20); };
+    std::printf("# %-10s %-5s MiB kept by F %.1f %.1f %.1f, of scratch %.1f %.1f %.1f\n",
+                family.c_str(), dtype.c_str(), mib(library.saved_bytes()),
+                mib(written.saved_bytes()), mib(model.saved_bytes()), mib(library.scratch_bytes()),
+                mib(written.scratch_bytes()), mib(model.scratch_bytes()));
     return wrong;
 }
 
@@ -182,8 +207,8 @@ int main(int argc, char** argv) {
     std::printf("# h = %lld, %d layers, %lld tokens, %d threads, %d rounds\n",
                 static_cast<long long>(options.hidden), options.layers,
                 static_cast<long long>(options.seq_length), options.threads, options.rounds);
-    std::printf("# %-10s %-5s %-5s %12s %12s %8s %7s\n", "family", "dtype", "pass", "library_ms",
-                "written_ms", "ratio", "#wrong");
+    std::printf("# %-10s %-5s %-5s %12s %12s %8s %12s %8s %7s\n", "family", "dtype", "pass",
+                "library_ms", "written_ms", "ratio", "model_ms", "ratio", "#wrong");
     int wrong = 0;
     try {
         for (const std::string& family : options.families) {

@@ -6,6 +6,7 @@
 #include "src/model/parameters.hpp"
 #include "vocabpipe/layer_graph.hpp"
 #include "vocabpipe/model_config.hpp"
+#include "vocabpipe/model_graph.hpp"
 
 #include <cmath>
 #include <string>
@@ -75,10 +76,31 @@ inline LayerValue written_layer(LayerGraph& g, LayerValue x) {
     return middle + after(names.post_mlp_norm, mlp(before(names.mlp_norm, middle)));
 }
 
+/// All between embedding and output layer, with a pipeline_stage() between layers.
+inline void written_model(ModelGraph& g) {
+    const ModelConfig& c = g.model();
+    const TensorNames& names = tensor_names(c);
+    LayerValue x = g.embedded_tokens();
+    if (c.learned_positions) x = g.positions(names.positions, x);
+    if (c.embedding_scale != 1) x = g.scale(x, c.embedding_scale);
+    for (int layer = 0; layer < c.num_layers; ++layer) {
+        x = written_layer(g, x);
+        if (layer + 1 < c.num_layers) g.pipeline_stage();
+    }
+    g.output(c.normalization == Normalization::layer_norm
+                 ? g.layer_norm(names.final_norm, x, c.norm_epsilon)
+                 : g.rms_norm(names.final_norm, x,
+                              {.epsilon = c.norm_epsilon, .weight_offset = c.norm_weight_offset}));
+}
+
 /// `config` with its layers written so.
 inline ModelConfig with_written_layers(ModelConfig config) {
     config.layer_forward = written_layer;
     return config;
+}
+/// `config` as one function. Its parameters have the same order and so the same initial values.
+inline ModelConfig as_written_model(const ModelConfig& config) {
+    return model_of(written_model, config);
 }
 
 }  // namespace vocabpipe
