@@ -40,8 +40,8 @@ public:
     void pipeline_stage();
 
     /// What `make` makes has weights of the group: those that others of the group have, too, by the
-    /// same names, whatever their layer. Their gradients are added up once per step. Every layer
-    /// keeps a copy.
+    /// same names, whatever their layer. Every use has a copy of them. Their gradients are added up
+    /// once per step. At most 200 uses of a weight.
     void share(const std::string& group, const std::function<void()>& make);
 
     /// y = x + w, a trained row for every row of a sequence.
