@@ -431,9 +431,10 @@ TEST(NoGraphModel, SharesAWeightTooOften) {
             g.output(x);
         },
         base_of_refused());
-    EXPECT_THAT([&] { (void)plan_step(model, StepCluster{}, StepSchedule{}, StepWork{}); },
-                ThrowsMessage<UsageError>("lowering: a shared weight has 256 bytes and 256 uses; it "
-                                          "needs bytes, and from 2 to 200 uses"));
+    EXPECT_THAT(
+        [&] { (void)plan_step(model, StepCluster{}, StepSchedule{}, StepWork{}); },
+        ThrowsMessage<UsageError>("lowering: a shared weight has 256 bytes and 256 uses; it "
+                                  "needs bytes, and from 2 to 200 uses"));
 }
 
 }  // namespace
