@@ -112,7 +112,7 @@ public:
     /// RMSNorm of every row.
     [[nodiscard]] LayerValue rms_norm(const std::string& name, LayerValue x,
                                       const kernels::RmsNormOptions& options = {});
-    // Of heads, AttentionShape::kv_heads 0 means as many as heads.
+    // AttentionShape::kv_heads 0 means as many as heads, in all functions of heads.
 
     /// RMSNorm of every head of q and of k; v stays. qkv (N, qkv_columns).
     [[nodiscard]] LayerValue head_norm(const std::string& q_name, const std::string& k_name,

@@ -113,7 +113,7 @@ struct Activations {
     ConstTensor embedded = {};  ///< F: (N, h), the microbatch's embedded tokens
     /// B and I: (N, h), where the gradient of `embedded` goes. Empty where nobody needs it.
     Tensor embedded_gradient = {};
-    /// Of a stage of a graph (StepSizes::stage_tensors), in the order of that list: its inputs;
+    /// The tensors of a stage of a graph, in the order of StepSizes::stage_tensors: its inputs;
     /// then in F its outputs; in B and I the gradients of its outputs, those of its inputs from the
     /// next stage that reads them, where there is one, and the gradients of its inputs, which the
     /// pass makes: its own terms added to those of later readers. Empty in a chain.

@@ -44,7 +44,7 @@ public:
     void run(const StepBatch& batch, size_t forward);
     /// The batch with the columns of a PolicyLoss, until the next run() or change of the batch.
     [[nodiscard]] std::span<const Microbatch> microbatches() const { return microbatches_; }
-    /// Of the batch, the same on every rank.
+    /// The batch's means, the same on every rank.
     [[nodiscard]] const PreferenceMeans& means() const { return means_; }
 
 private:

@@ -34,7 +34,7 @@ struct MemoryPlan {
     [[nodiscard]] uint64_t total() const;
     /// The terms that are buffers.
     uint64_t buffer_bytes = 0;
-    /// Of files for the state, messages and parts that wait, about; 0: none.
+    /// Bytes of the files for state, messages and parts that wait, about; 0: none.
     uint64_t disk_bytes = 0;
 };
 

@@ -203,7 +203,8 @@ SelectionFolder::~SelectionFolder() {
 
 void SelectionFolder::leave() noexcept {
     if (lock_ < 0) {
-        // Of a host that does not share rank 0's, and empty. rmdir() leaves symbolic links alone.
+        // The folder is one of a host that does not share rank 0's, and empty. rmdir() leaves
+        // symbolic links alone.
         if (on_every_host_ && world_.rank() != 0) ::rmdir(path_.c_str());
         return;
     }

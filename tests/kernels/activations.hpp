@@ -18,7 +18,7 @@ inline const char* name_of(Activation activation) {
                                                : "gelu";
 }
 
-/// Of activation(x), relative to its value, with an exp of 2 ulp and an erfc of 4.
+/// The error of activation(x), relative to its value, with an exp of 2 ulp and an erfc of 4.
 inline double activation_error(Activation activation, double x) {
     const double v = std::abs(x);
     switch (activation) {
@@ -37,9 +37,10 @@ inline double activation_error(Activation activation, double x) {
     return (2 * v * v + 14) * kEps32;
 }
 
-/// Of activation'(x). Where that is s + v s (1 - s) u': s errs by (6 |2u| s (1 - s) + 8) eps <= 16
-/// eps; v s (1 - s) 2u' has magnitude below 2 and the relative error of s (1 - s) is that of s plus
-/// that of 1 - s. Of Phi(x) + x phi(x) the terms are below 1 and 0.25, x^2 phi(x) below 0.3.
+/// The error of activation'(x). Where that is s + v s (1 - s) u': s errs by (6 |2u| s (1 - s) + 8)
+/// eps <= 16 eps; v s (1 - s) 2u' has magnitude below 2 and the relative error of s (1 - s) is that
+/// of s plus that of 1 - s. The terms of Phi(x) + x phi(x) are below 1 and 0.25, x^2 phi(x) below
+/// 0.3.
 inline double activation_slope_error(double x) {
     return 64 * (1 + std::abs(x)) * kEps32;
 }

@@ -186,8 +186,8 @@ private:
     }
 };
 
-/// Of log_sum_exp: scores of magnitude at most 4 d scale (q and k within +-2), in sums of d and s
-/// terms.
+/// The bound of log_sum_exp: scores of magnitude at most 4 d scale (q and k within +-2), in sums of
+/// d and s terms.
 inline std::function<double(int64_t, int64_t)> log_sum_exp_bound(const Naive& naive,
                                                                  AttentionShape shape) {
     return [&naive, shape](int64_t row, int64_t col) {

@@ -74,7 +74,7 @@ TEST(Bf16, RoundsToNearestEvenAndKeepsSpecialValues) {
     EXPECT_TRUE(std::isnan(to_float(to_bf16(std::bit_cast<float>(0x7f800001U)))));
 }
 
-/// Of x and exp(-x^2 / 2) as a caller rounds it.
+/// The distribution takes x and exp(-x^2 / 2) as a caller rounds it.
 TEST(NormalDistribution, IsWithinItsErrorOnBothSidesAndKeepsSpecialValues) {
     const auto of = [](float x) {
         return host::normal_distribution(x, host::fast_exp(-0.5F * x * x));

@@ -321,8 +321,8 @@ inline void expect_within(const Matrix& actual, const Matrix& expected, const Ma
     return problem;
 }
 
-/// Of an untouched loss and two shards of 1500 rows: the label's entry is exactly 0, its logit is a
-/// statistic of its own, and the sums are of exponentials that were not rounded.
+/// Expects of an untouched loss and two shards of 1500 rows: the label's entry is exactly 0, its
+/// logit is a statistic of its own, and the sums are of exponentials that were not rounded.
 inline void expect_exact_statistics_of_halves(const Problem& problem,
                                               const std::vector<Matrix>& exp_logits,
                                               const Matrix& statistics) {

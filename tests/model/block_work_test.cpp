@@ -151,7 +151,7 @@ TEST(BlockWork, ExpertsLeaveTheirRows) {
     ModelConfig mixtral = of_family("mixtral", 4096, 14336, 32, 8);
     mixtral.moe.experts = 8;
     const Left left = left_by_layer(mixtral);
-    // Of k rows: copies of h, and 3 f; logits, log Z, and four numbers per choice.
+    // In k rows: copies of h, and 3 f; logits, log Z, and four numbers per choice.
     EXPECT_EQ(left.saved,
               2 * (3 * 4096 + 6144 + 4096 + 2 * (4096 + 3 * 14336)) + 4 * (2 + 32 + 8 + 1 + 8));
     EXPECT_EQ(left.recomputed, 2 * (2 * 4096 + 2 * (4096 + 14336)) + 4 * 2);

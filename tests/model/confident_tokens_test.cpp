@@ -83,7 +83,7 @@ struct OutputGradients {
     std::vector<double> dx, dw;
 };
 
-/// Of the same bf16 numbers, in double, as one piece.
+/// The gradients of the same bf16 numbers, in double, as one piece.
 OutputGradients exact_gradients(const Problem& p, bool round_softmax = false) {
     OutputGradients out{std::vector<double>(kConfidentTokens * kConfidentHidden),
                         std::vector<double>(kConfidentVocab * kConfidentHidden)};

@@ -219,7 +219,7 @@ TEST_P(CutLinears, RowsHaveTheBitsOfTheWholeGradients) {
     });
 }
 
-/// Of all members' products, added up in fp32 in their order; product(place) makes one of them.
+/// The sum of all members' products, in fp32 and in their order; product(place) makes one of them.
 template <typename Product>
 Floats sum_over_members(int ranks, const Product& product) {
     Floats sum = product(TeamPlace{0, ranks});

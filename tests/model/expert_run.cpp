@@ -60,7 +60,7 @@ public:
         results_.bytes = bytes();
     }
 
-    /// Of the member that it belongs to.
+    /// Runs it on the member that it belongs to.
     void run_microbatch(unsigned seed, bool accumulate) {
         const Poisoned saved(*device_, results_.bytes.saved);
         Poisoned recomputed(*device_, results_.bytes.recomputed);

@@ -133,8 +133,8 @@ void run_ranks(const Arguments& a, const Checkpoint& checkpoint, const ModelConf
     });
 }
 
-/// Of all positions, as they are generated: the first token, then one after the other behind the
-/// keys and values of those before.
+/// The logits of all positions, as they are generated: the first token, then one after the other
+/// behind the keys and values of those before.
 std::vector<float> all_logits(const Checkpoint& checkpoint, const ModelConfig& config,
                               const Batch& batch, int ranks) {
     std::vector<float> all;

@@ -42,7 +42,7 @@ struct Case {
     [[nodiscard]] int turn(int rank, int source) const {
         return (rank - source + shape.members) % shape.members;
     }
-    /// Of the experts of a member.
+    /// The rows of the experts of a member.
     [[nodiscard]] int64_t rows(int member) const {
         int64_t count = 0;
         for (const auto& of_member : choices) {

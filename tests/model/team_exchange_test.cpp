@@ -142,7 +142,7 @@ private:
                            DType::fp32)
             .row_range(link_.rank() * rows, rows);
     }
-    /// Of a slot of a member: some whole number.
+    /// The gradient of a slot of a member: some whole number.
     static float gradient(size_t member, size_t slot) {
         return static_cast<float>(1000 * member + slot + 1);
     }

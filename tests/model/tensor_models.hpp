@@ -45,8 +45,8 @@ namespace vocabpipe::testing {
             tensor_model("gpt_neox", false), tensor_model("qwen3", true)};
 }
 
-/// Of every family with experts: four of them, so that up to four ranks share them. In dots1 the
-/// first layer has none.
+/// A model of every family with experts: four of them, so that up to four ranks share them. In
+/// dots1 the first layer has none.
 [[nodiscard]] inline std::vector<ModelConfig> expert_models() {
     std::vector<ModelConfig> models;
     for (const char* family : {"mixtral", "qwen3_moe", "olmoe", "qwen2_moe", "dots1"}) {

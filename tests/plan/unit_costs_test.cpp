@@ -34,7 +34,7 @@ Candidate of_candidate(int tensor = 1, Recompute recompute = Recompute::none) {
     return {.mesh = {.tensor = tensor}, .micro_batch_size = 3, .recompute = recompute};
 }
 constexpr double kTokens = 48;
-/// Of the first layer.
+/// The times of the first layer.
 LayerTimes layer_costs(const PlanOptions& options, const Candidate& candidate) {
     return unit_costs(options, candidate).layers.front();
 }

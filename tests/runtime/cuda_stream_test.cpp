@@ -60,7 +60,7 @@ class CudaStreams : public CudaTestWithParam<CudaStream> {};
 TEST_P(CudaStreams, LeaveTheBitsOfASingleRankOnTheDevice) {
     const auto& [c, transport, pieces] = GetParam();
     StepCase step = step_cases(c, 1).front();
-    // Of 6 tokens: 72 or 168 rows, of which the last piece's are no multiple of 16.
+    // Sequences of 6 tokens: 72 or 168 rows, of which the last piece's are no multiple of 16.
     step.sequences = pieces == 2 ? 12 : 28;
     const Schedule schedule = schedule_of(c, step);
     const int layers = std::max(1, schedule.stages + (c.turn % 2 == 0 ? 1 : -1));

@@ -54,7 +54,7 @@ std::vector<std::string> families() {
     return names;
 }
 
-/// Of products over all families the fast run takes every third.
+/// Whether a test is left out: of products over all families the fast run takes every third.
 bool skipped(size_t turn) {
     return !full_run() && turn % 3 != 0;
 }

@@ -93,7 +93,7 @@ public:
             begin = end;
         }
     }
-    /// Of an action that computes: per operand what it must find; empty where it writes first.
+    /// Per operand of an action that computes what it must find; empty where it writes first.
     [[nodiscard]] const std::vector<HostBytes>& used(int rank, uint32_t action) const {
         return used_[static_cast<size_t>(rank)][action];
     }

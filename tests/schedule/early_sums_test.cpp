@@ -115,7 +115,7 @@ public:
                      placement);
     }
 
-    /// Of the faster order, and with receives posted late or early.
+    /// The step time of the faster order, and with receives posted late or early.
     [[nodiscard]] double step_ns(int pieces, EarlySum::Change change) const {
         const EarlySum costs(costs_, model_.partial_bytes(), change);
         int64_t best = INT64_MAX;
@@ -192,7 +192,7 @@ constexpr std::array kSumFamilies{"1f1b", "zb-h1", "v-half", "zb-v"};
 constexpr double kNetwork = 20;   ///< GB/s, a network adapter for each GPU
 constexpr double kAsForward = 0;  ///< the exchange takes as long as a rank's forward
 
-/// Of ratios of step times, in the table and here.
+/// The difference of ratios of step times, in the table and here.
 constexpr double kSameGain = 0.0005;
 
 /// Mean and least of step times over others.
@@ -225,7 +225,7 @@ void each_step(VocabMode mode, double link, Visit&& visit) {
 TEST(EarlySum, OfOneBarrierGainsLessThanItsLabelRowsCost) {
     struct Row {
         double link = 0;
-        // Of step times with the same pieces: mean and least; with label rows, mean.
+        // Ratios of step times with the same pieces: mean and least; with label rows, mean.
         double whole = 1, whole_least = 1, whole_with_labels = 1;
         double pieces = 1, pieces_least = 1, pieces_with_labels = 1;
     };

@@ -14,7 +14,7 @@
 namespace vocabpipe::testing {
 namespace {
 
-/// Of every two buffers that share a byte all users of one are over before any user of the other
+/// Where two buffers share a byte, all users of one are over before any user of the other
 /// begins, by the edges alone.
 void expect_no_two_live_buffers_overlap(const Program& program) {
     const HappensBefore before(program);

@@ -162,7 +162,7 @@ TEST(MeshAxes, GroupsOfAFlowTakeInTheirSlices) {
         const std::vector<Coordinates> ranks = counted_out(mesh);
         for (const Axis axis : kAxes) {
             SCOPED_TRACE(sizes_of_mesh(mesh) + " " + std::string(to_string(axis)));
-            // Of the last two pipeline ranks where the axis joins several, else of one.
+            // The last two pipeline ranks where the axis joins several, else of one.
             Group of_pipeline{{mesh.pipeline - 1}, mesh.pipeline - 1, axis};
             if (spans_pipeline(axis) && mesh.pipeline > 1) {
                 of_pipeline.ranks.insert(of_pipeline.ranks.begin(), mesh.pipeline - 2);

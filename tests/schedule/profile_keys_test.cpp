@@ -29,7 +29,7 @@ std::vector<std::string> expanded(const std::string& key) {
     return result;
 }
 
-/// Of the table: key, and whether it may be absent.
+/// The table's keys, and whether it may be absent.
 std::map<std::string, bool> documented() {
     std::ifstream in(VOCABPIPE_DOCS "/profiles.md");
     std::map<std::string, bool> keys;

@@ -27,7 +27,7 @@ Made made_by(const std::vector<Program>& programs, const TableCosts& costs) {
     return made;
 }
 
-// Of every family, whole and sharded, with links of three speeds: F is 200.
+// Schedules of every family, whole and sharded, with links of three speeds: F is 200.
 TEST(ReceiveEarly, IsNeverSlowerAndTakesHardlyMoreMemory) {
     int faster = 0;
     for (const Generator& family : generators()) {

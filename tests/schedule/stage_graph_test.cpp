@@ -85,8 +85,8 @@ StepSizes graph_sizes(const Schedule& schedule, std::mt19937& random) {
     return sizes;
 }
 
-/// Of a family in a mode, with or without vocabulary layers and recomputation; or one that nobody
-/// designed.
+/// A schedule of a family in a mode, with or without vocabulary layers and recomputation; or one
+/// that nobody designed.
 Schedule random_graph_schedule(std::mt19937& random, int most_ranks) {
     if (random() % 4 == 0) {
         return random_schedule(random, {.most_ranks = most_ranks, .most_stages = 7});
@@ -616,7 +616,8 @@ private:
         EXPECT_TRUE(holds(activations.saved, {3, at(), j_}));
         EXPECT_TRUE(holds(activations.recomputed, {4, at(), j_}));
     }
-    /// Of the first pass of a step that writes the weights' gradients, and of no other.
+    /// `accumulate` is false in the first pass of a step that writes the weights' gradients, and
+    /// true in every other.
     void expect_first(bool accumulate) {
         EXPECT_EQ(accumulate, has_gradient_);
         has_gradient_ = true;

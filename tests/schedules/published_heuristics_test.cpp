@@ -52,7 +52,7 @@ TEST(PublishedHeuristics, AreMetOrBeatenAtEveryCostAndMemory) {
             " k=" + std::to_string(row.memory_limit) + " " + std::to_string(row.f) + "," +
             std::to_string(row.i) + "," + std::to_string(row.w) + "," + std::to_string(row.latency);
         EXPECT_LE(times.makespan, row.makespan) << of;
-        // Of two lists as long as each other the one with the shorter span.
+        // The one with the shorter span, of two lists as long as each other.
         if (times.makespan == row.makespan) {
             EXPECT_LE(times.largest_span, row.largest_span) << of;
         }

@@ -249,7 +249,7 @@ TEST(LayersPerStage, CountWhatPredictsSeveralTokensOnTheLastStageInEveryMode) {
     const std::vector<int> v{0, 1, 1, 0};
     EXPECT_THAT(layers_per_stage(6, v, VocabMode::one_barrier, {.mtp_layers = 2}),
                 ElementsAre(2, 2, 2, 0));
-    // Of whole output layers only redistributed ones count.
+    // Only redistributed ones count, of whole output layers.
     EXPECT_THAT(
         layers_per_stage(6, straight, VocabMode::none, {.output_layer = 2, .mtp_layers = 2}),
         ElementsAre(2, 2, 2, 0));

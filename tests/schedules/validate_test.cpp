@@ -128,7 +128,7 @@ const std::vector<Refusal> kRefusals{
      "0F1",
      "is paired with 0B0 and waits for 1B0 on rank 1 paired with 1F1 there, which waits for 0F1 on "
      "rank 0 paired with 0B0 there: a deadlock"},
-    // Of our own making.
+    // Schedules of our own making.
     {"pair_of_both_halves",
      1,
      {0, 1, 0},

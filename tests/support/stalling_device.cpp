@@ -78,7 +78,7 @@ public:
             open_[ticket].damage = transfer.receive.first(1);
         }
         if (is_piece(transfer) && pieces_++ == stalls.damaged_piece) {
-            // Of a number of either type one of the high bits of the mantissa: no sum rounds it
+            // One of the high bits of the mantissa of a number of either type: no sum rounds it
             // off.
             open_[ticket].damage = transfer.receive.subspan(2, 1);
             open_[ticket].bit = std::byte{0x40};
@@ -103,7 +103,7 @@ private:
         std::span<std::byte> damage;  ///< a byte
         std::byte bit{1};
     };
-    /// Of what tensor ranks exchange, without what announces it.
+    /// A part of what tensor ranks exchange, without what announces it.
     static bool is_piece(const Transfer& transfer) {
         constexpr size_t kAnnouncement = 16;  // bytes
         return transfer.what == Do::receive && transfer.channel == Channel::tensor &&

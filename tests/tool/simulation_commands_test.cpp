@@ -393,7 +393,7 @@ TEST(SimulateCommand, ScalesAProfileToOtherRanks) {
     EXPECT_EQ(json.at("by_rank").at(0).at("bytes_at_peak").at("optimizer"), 0);
 }
 
-// Of 1F1B with F 10, R 10, B 20: the last rank is busy from 30 to 350, and the others have
+// The step of 1F1B with F 10, R 10, B 20: the last rank is busy from 30 to 350, and the others have
 // recomputed the last microbatch when its gradient comes.
 TEST(SimulateCommand, RecomputesBeforeEveryBackward) {
     const std::string step = "1f1b --pp 4 --microbatches 8 --costs 10,20,0";

@@ -24,7 +24,7 @@ protected:
         writer.finish();
     }
 
-    /// Of everything from the start to the end of training.
+    /// Launches of everything from the start to the end of training.
     [[nodiscard]] int64_t of_run(int layers, int microbatches, int steps) const {
         TrainOptions options;
         options.model.num_layers = layers;

@@ -24,7 +24,7 @@ public:
         const auto size = static_cast<size_t>(n * kGraphMicrobatches);
         for (size_t i = 0; i < size; ++i) {
             tokens_.push_back(in(config.vocab_size));
-            // Of two_towers, whose classes are the sequences of a microbatch.
+            // Labels of two_towers, whose classes are the sequences of a microbatch.
             labels_.push_back(in(5) == 0 ? -1 : in(kGraphSequences));
             weights_.push_back(labels_.back() < 0 ? 0.0F : 1.0F / static_cast<float>(size));
         }

@@ -21,7 +21,7 @@ TrainOptions small_run() {
     return options;
 }
 
-/// Of a run whose rank i is on hosts[i].
+/// The warning of a run whose rank i is on hosts[i].
 std::string warning(const std::vector<std::string>& hosts, int tensor, int context = 1) {
     TrainOptions options = small_run();
     options.tensor_model_parallel_size = tensor;

@@ -93,8 +93,8 @@ struct Training {
 /// The tokens of a batch that a context rank trains on.
 [[nodiscard]] Batch part_of(const Batch& batch, const ContextCut& cut);
 
-/// Of any element of `expected`, weights or gradients, relative to the largest value of its tensor;
-/// infinite if a tensor is missing, or there is none.
+/// The largest difference of any element of `expected`, weights or gradients, relative to the
+/// largest value of its tensor; infinite if a tensor is missing, or there is none.
 [[nodiscard]] double largest_difference(const std::map<std::string, std::vector<float>>& expected,
                                         const std::map<std::string, std::vector<float>>& actual);
 

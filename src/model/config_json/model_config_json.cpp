@@ -45,7 +45,7 @@ void refuse_others(const ConfigValues& file) {
     }
 }
 
-/// Of models with ModelConfig::has_own_layers().
+/// The key of models with ModelConfig::has_own_layers().
 constexpr const char* kOwnLayersKey = "own_layers";
 
 const char* activation_name(kernels::Activation activation) {

@@ -13,6 +13,18 @@ namespace vocabpipe::lowering {
 
 namespace {
 
+/// Sends a gradient to a rank that adds it to its own. `overwriter`: the sum that overwrites what
+/// `from` sends.
+void send_gradient(Graph& graph, const Endpoint& from, uint32_t overwriter, const Endpoint& to) {
+    const uint16_t pair = graph.group({{from.rank, to.rank}, -1});
+    const uint32_t node = graph.add_node(Do::send);
+    graph.add_part<Do::send>(node, from.rank, 0, {.message = from.buffer}).group = pair;
+    graph.add_part<Do::receive>(node, to.rank, 0, {.message = to.buffer}).group = pair;
+    graph.add_edge(from.node, node);
+    graph.add_edge(node, to.node);
+    graph.add_edge(node, overwriter);
+}
+
 // --- tied weights --------------------------------------------------------------------------------
 
 /// The largest part of rows that tensor ranks share as evenly as integers allow.
@@ -41,26 +53,15 @@ public:
         graph_.set_operands<Op::Reduce>(adds_out, {.received = at_out});
         passes.completes_input(in_, adds_in);
         passes.completes_output(out_, adds_out);
-        send({in_, Buffer::Space::embedding_gradient, in_last, adds_in}, out_, at_out, adds_out);
-        send({out_, Buffer::Space::output_gradient, out_last, adds_out}, in_, at_in, adds_in);
+        send_gradient(graph_, {in_, sent(in_, Buffer::Space::embedding_gradient), in_last}, adds_in,
+                      {out_, at_out, adds_out});
+        send_gradient(graph_, {out_, sent(out_, Buffer::Space::output_gradient), out_last},
+                      adds_out, {in_, at_in, adds_in});
     }
 
 private:
-    struct Half {
-        int rank = 0;
-        Buffer::Space space = Buffer::Space::arena;
-        uint32_t producer = kNoNode;
-        uint32_t overwriter = kNoNode;  ///< the sum overwrites what the other side reads
-    };
-    void send(const Half& half, int to, uint32_t received, uint32_t consumer) {
-        const uint32_t sent = graph_.add_buffer(half.rank, bytes_, Purpose::tied, half.space);
-        const uint16_t pair = graph_.group({{half.rank, to}, -1});
-        const uint32_t node = graph_.add_node(Do::send);
-        graph_.add_part<Do::send>(node, half.rank, 0, {.message = sent}).group = pair;
-        graph_.add_part<Do::receive>(node, to, 0, {.message = received}).group = pair;
-        graph_.add_edge(half.producer, node);
-        graph_.add_edge(node, consumer);
-        graph_.add_edge(node, half.overwriter);
+    [[nodiscard]] uint32_t sent(int rank, Buffer::Space gradient) {
+        return graph_.add_buffer(rank, bytes_, Purpose::tied, gradient);
     }
 
     Graph& graph_;
@@ -113,8 +114,8 @@ public:
                 uint32_t there = own;
                 if (to != from) {
                     there = step_.graph.add_buffer(to, weight_.bytes, Purpose::tied);
-                    send({from, own, last[static_cast<size_t>(from)]}, adds[from],
-                         {to, there, adds[to]});
+                    send_gradient(step_.graph, {from, own, last[static_cast<size_t>(from)]},
+                                  adds[from], {to, there, adds[to]});
                 }
                 gradients[to].push_back(there);
             }
@@ -131,17 +132,6 @@ private:
                                                     Buffer::Space::shared_gradient);
         step_.graph.buffer(own).bucket = static_cast<uint16_t>(first_use_ + use);
         return own;
-    }
-    /// `overwriter`: the pass that overwrites what is sent.
-    void send(const Endpoint& from, uint32_t overwriter, const Endpoint& to) {
-        Graph& graph = step_.graph;
-        const uint16_t pair = graph.group({{from.rank, to.rank}, -1});
-        const uint32_t node = graph.add_node(Do::send);
-        graph.add_part<Do::send>(node, from.rank, 0, {.message = from.buffer}).group = pair;
-        graph.add_part<Do::receive>(node, to.rank, 0, {.message = to.buffer}).group = pair;
-        graph.add_edge(from.node, node);
-        graph.add_edge(node, to.node);
-        graph.add_edge(node, overwriter);
     }
 
     StepGraph& step_;

@@ -14,7 +14,7 @@ namespace vocabpipe {
 /// on it.
 struct StateBlocks {
     int64_t samples = 0;  ///< of a block, at most; 0: all in memory
-    /// Of the files, and of those in which messages to parts of samples wait.
+    /// Where the files are, and those in which messages to parts of samples wait.
     std::string folder = ".";
     /// Bytes of a block's messages that are written at once: long enough for disks, and few for a
     /// hundred blocks.

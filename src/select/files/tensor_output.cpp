@@ -18,7 +18,7 @@ namespace vocabpipe {
 
 namespace {
 
-// Of one write that waits: small, as many ranks may send one at once.
+/// Bytes of one write that waits: few, as many ranks may send one at once.
 constexpr size_t kPutOffBytes = size_t{1} << 14;
 constexpr size_t kSentAtOnce = size_t{1} << 20;
 

@@ -75,7 +75,7 @@ private:
     [[nodiscard]] std::span<const float> values_of(int64_t row, int64_t number) const {
         const EvaluationShape& shape = run_.shape();
         const int64_t microbatch = row / shape.micro_batch_size;
-        // Of shorter sequences, too, a microbatch begins where the longest would (OutputLayer).
+        // A microbatch of shorter sequences, too, begins where the longest would (OutputLayer).
         const int64_t first = microbatch * made_.size() * shape.micro_batch_size * shape.seq_length;
         const int64_t of_row = number * shape.micro_batch_size + row % shape.micro_batch_size;
         return std::span(values_).subspan(static_cast<size_t>(first + of_row * run_.seq_length()),

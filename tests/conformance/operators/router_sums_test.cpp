@@ -91,7 +91,7 @@ TEST_P(RouterSums, BiasesRiseWhereLoadIsMissingAndFallWhereItIsGreat) {
         UsageError);
 }
 
-// Of all but the reference, which has no sums of its own.
+// All devices but the reference, which has no sums of its own.
 INSTANTIATE_TEST_SUITE_P(Devices, RouterSums,
                          testing::Combine(testing::ValuesIn(product_devices())), kNames);
 

@@ -18,7 +18,7 @@ const LossSizes kLossSizes[] = {{1, 1, 1, 0},     {1, 10, 16, 3}, {7, 1, 16, 3},
                                 {1, 1000, 1, 0},  {7, 10, 1, 3},  {5, 1000, 16, 3},
                                 {70, 1000, 1, 8},  // worth two threads
                                 {70, 10, 16, 0},  {0, 10, 16, 3}};
-/// Of the random numbers: usual ones, and such of which exp() would overflow.
+/// Magnitudes of the random numbers: usual ones, and such of which exp() would overflow.
 const double kMagnitudes[] = {3, 1e4};
 
 /// A token that no row reads: whoever does shows it.

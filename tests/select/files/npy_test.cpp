@@ -97,7 +97,7 @@ TEST_F(Npy, ReadsPartsAndShapes) {
     EXPECT_EQ(NpyInput(file(npy(dictionary("<f4", "()"), bytes_of({1.0F})))).header().elements(),
               1);
     EXPECT_EQ(NpyInput(file(npy(dictionary("<f4", "(0, 5)"), ""))).header().elements(), 0);
-    // Of one dimension both orders are one.
+    // Both orders of one dimension are the same.
     EXPECT_THAT(numbers_in(file(npy(dictionary("<f4", "(1,)", "True"), bytes_of({1.0F})))),
                 ElementsAre(1));
 }

@@ -23,7 +23,7 @@ namespace cuda_stand_in {
 /// to memory that no barrier orders after another thread's (AccessChecker).
 class BlockRunner {
 public:
-    /// Of the calling OS thread.
+    /// The runner of the calling OS thread.
     [[nodiscard]] static BlockRunner& of_this_thread();
 
     /// first_thread and backwards decide in which order threads start; results must not depend on
@@ -41,7 +41,7 @@ public:
     [[nodiscard]] uint64_t shuffle(Shuffle kind, unsigned int mask, uint64_t value,
                                    unsigned int operand, int width);
 
-    /// Of the running thread in its warp.
+    /// The lane of the running thread in its warp.
     [[nodiscard]] unsigned int lane() const;
     /// What a lane hands in for an instruction of the whole warp.
     using Operands = std::array<uint64_t, 6>;

@@ -40,7 +40,7 @@ void slow_algorithms(int algorithms, std::chrono::microseconds longer);
 /// function is the name of a C function: "cudaMalloc".
 void fail_next_call(cudaError_t error, std::string_view function = {});
 
-/// Of the calls that the calling thread makes from now on, the one with this number (1: the next)
+/// The call with this number (1: the next), of those that the calling thread makes from now on,
 /// fails with this error. Forgets what was said before.
 void fail_call_of_this_thread(cudaError_t error, uint64_t number);
 

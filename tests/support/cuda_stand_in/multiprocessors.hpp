@@ -4,7 +4,7 @@
 /// Which multiprocessors the kernels of libraries keep to themselves.
 namespace cuda_stand_in {
 
-/// Of each device; control.hpp sets it.
+/// The multiprocessors of each device; control.hpp sets it.
 [[nodiscard]] int multiprocessors();
 
 /// A kernel that stays on `count` multiprocessors of a device for as long as this lives, as NCCL's

@@ -100,7 +100,7 @@ inline ModelConfig config_of(const TransformersFiles& model) {
     return config;
 }
 
-/// Of a test whose failure names it.
+/// What a test's failure calls the model.
 inline std::string label(const TransformersFiles& model) {
     return model.model_type + " " + model.config;
 }

@@ -6,7 +6,7 @@
 
 namespace vocabpipe::testing {
 
-/// Of a head of 16 and max_position_embeddings 4096.
+/// Values of a head of 16 and max_position_embeddings 4096.
 struct RopeValues {
     const char* parameters;           ///< rope_parameters of config.json
     double amplitude;                 ///< of cos and sin

@@ -51,7 +51,7 @@ print(f"""// SPDX-License-Identifier: Apache-2.0
 
 namespace vocabpipe::testing {{
 
-/// Of a head of {HEAD} and max_position_embeddings {POSITIONS}.
+/// Values of a head of {HEAD} and max_position_embeddings {POSITIONS}.
 struct RopeValues {{
     const char* parameters;          ///< rope_parameters of config.json
     double amplitude;                ///< of cos and sin

@@ -28,7 +28,8 @@ constexpr uint64_t kMaxShardBytes = 20'000;  // several files of weights
 
 enum class Kind : uint8_t { weight, mean, square };
 
-/// Of an element of the logical tensor. Not exact in bf16: masters tell more than weights.
+/// The number of an element of the logical tensor. Not exact in bf16: masters tell more than
+/// weights.
 float number(int id, Kind kind, int64_t element) {
     const int64_t mixed =
         (element * 7919 + id * 104'729 + static_cast<int64_t>(kind) * 1'299'709) % 1'000'003;

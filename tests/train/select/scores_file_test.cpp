@@ -121,7 +121,7 @@ TEST(ScoresFile, WritesNothingThatItWouldNotRead) {
     });
 }
 
-// Of two samples, by hand.
+// The metadata of two samples, by hand.
 constexpr const char* kMetadata =
     R"("__metadata__":{"format":"vocabpipe scores 1","utility.kind":"loss",)"
     R"("corpus.data":"","corpus.seq_length":"4","corpus.samples":"2"},)";

@@ -13,6 +13,10 @@
 
 namespace vocabpipe {
 
+[[nodiscard]] inline std::string text(int64_t number) {
+    return std::to_string(number);
+}
+
 /// Throws UsageError that names the function that the user wrote, and the layer.
 [[noreturn]] void refuse(const GraphRecord& record, const std::string& why);
 /// The same for an earlier layer than the one that is being recorded.

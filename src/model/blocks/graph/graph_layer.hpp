@@ -21,7 +21,7 @@ public:
     using Saved = PlannedGraph::Saved;
     using Gradients = PlannedGraph::Gradients;
 
-    /// Of a model that the user wrote, a part between two pipeline_stage(); only its work counts.
+    /// The part between two pipeline_stage() of a model that the user wrote; only its work counts.
     explicit GraphLayer(PlannedGraph graph) : graph_(std::move(graph)) {}
     /// Throws UsageError for a forward that is no layer.
     GraphLayer(const ModelConfig& config, int layer, ParameterSource& parameters);

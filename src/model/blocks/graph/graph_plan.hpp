@@ -47,8 +47,8 @@ struct ForwardStep {
     int node;              ///< whose operation runs
     int value;             ///< the node that gets the result
     int residual = kNone;  ///< the node that is added to the result
-    /// Of a product: the later step that is GELU of its result, which the product may compute
-    /// along. Of such a GELU: the product's step.
+    /// After a product: the later step that is GELU of its result, which the product may compute
+    /// along. In such a GELU: the product's step.
     int gelu = kNone;
     bool for_backward = false;  ///< false: only the outputs and losses need it
     bool recomputed = false;    ///< by a selective R
@@ -85,8 +85,8 @@ struct GraphEnds {
     std::vector<int> read_later = {};
     /// Whether I keeps gradients from outside that W reads; else whoever calls W has them.
     bool keep_outside_gradients = false;
-    /// Of a part of a model, whose values have GraphNode::rows of this many tokens in a sequence;
-    /// 0: of a layer.
+    /// Tokens in a sequence, of which the values of a part of a model have GraphNode::rows; 0: the
+    /// nodes are a layer.
     int64_t seq_length = 0;
 };
 

@@ -41,9 +41,9 @@ struct GraphRecord {
     int layer;
     ParameterSource& parameters;
     std::vector<GraphNode> nodes = {};  ///< every node after its inputs
-    /// Of a model: rows of the tokens in a sequence. 0: a layer, whose values all have them.
+    /// Tokens in a sequence of a model. 0: a layer, whose values all have the tokens' rows.
     int64_t seq_length = 0;
-    // Of a model: nodes, or -1.
+    // The nodes of a model's two ends, or -1.
     int embedded = -1;
     int output = -1;
     int layer_of_output = 0;

@@ -15,14 +15,6 @@
 
 namespace vocabpipe {
 
-namespace {
-
-std::string text(int64_t number) {
-    return std::to_string(number);
-}
-
-}  // namespace
-
 void refuse(const GraphRecord& record, const std::string& why) {
     refuse(record, record.layer, why);
 }

@@ -16,10 +16,6 @@ namespace vocabpipe {
 
 namespace {
 
-std::string count_of(int64_t number) {
-    return std::to_string(number);
-}
-
 /// Asks the source of the layer that is being recorded.
 class OfCurrentLayer final : public ParameterSource {
 public:
@@ -48,15 +44,14 @@ struct ModelGraph::ModelAccess {
     static void check_range(const ModelGraph& graph, const std::string& function,
                             const std::string& unit, int64_t first, int64_t count, int64_t of) {
         if (first >= 0 && count >= 1 && first <= of && count <= of - first) return;
-        refuse(graph.record_, function + ": " + count_of(count) + " " + unit + "s from " + unit +
-                                  " " + count_of(first) + " on, of a value that has " +
-                                  count_of(of));
+        refuse(graph.record_, function + ": " + text(count) + " " + unit + "s from " + unit + " " +
+                                  text(first) + " on, of a value that has " + text(of));
     }
     static void check_loss(const ModelGraph& graph, const std::string& what, LayerValue x) {
         if (graph.seq_length() % x.rows() == 0) return;
-        refuse(graph.record_,
-               what + ": its " + count_of(x.rows()) + " rows must divide the sequence's " +
-                   count_of(graph.seq_length()) + " tokens, whose labels and weights they have");
+        refuse(graph.record_, what + ": its " + text(x.rows()) +
+                                  " rows must divide the sequence's " + text(graph.seq_length()) +
+                                  " tokens, whose labels and weights they have");
     }
     static void add_loss(ModelGraph& graph, std::unique_ptr<Operation> operation, LayerValue x,
                          const std::string& name) {
@@ -82,8 +77,7 @@ LayerValue ModelGraph::embedded_tokens() {
 
 LayerValue ModelGraph::data_columns(int64_t first, int64_t count) {
     if (first < 0 || count < 1) {
-        refuse(record_, "data_columns: " + count_of(count) + " columns from column " +
-                            count_of(first) +
+        refuse(record_, "data_columns: " + text(count) + " columns from column " + text(first) +
                             " on; there is no column before 0, and at least 1 is "
                             "needed");
     }
@@ -121,8 +115,8 @@ LayerValue ModelGraph::positions(const std::string& name, LayerValue x) {
 LayerValue ModelGraph::reshape(LayerValue x, int64_t columns) {
     const int64_t size = x.rows() * x.columns();
     if (columns < 1 || size % columns != 0) {
-        refuse(record_, "reshape: " + count_of(x.rows()) + " rows of " + count_of(x.columns()) +
-                            " columns cannot be rows of " + count_of(columns));
+        refuse(record_, "reshape: " + text(x.rows()) + " rows of " + text(x.columns()) +
+                            " columns cannot be rows of " + text(columns));
     }
     return Access::make(*this, reshape_operation(columns), {x}, size / columns, columns, "reshape");
 }
@@ -146,15 +140,15 @@ LayerValue ModelGraph::column_range(LayerValue x, int64_t first, int64_t count) 
 
 LayerValue ModelGraph::join_columns(const std::vector<LayerValue>& x) {
     if (x.size() < 2 || x.size() > kMostOperatorInputs) {
-        refuse(record_, "join_columns: " + count_of(std::ssize(x)) + " values; from 2 to " +
-                            count_of(kMostOperatorInputs) + " are allowed");
+        refuse(record_, "join_columns: " + text(std::ssize(x)) + " values; from 2 to " +
+                            text(kMostOperatorInputs) + " are allowed");
     }
     std::vector<int64_t> columns;
     for (const LayerValue& value : x) {
         columns.push_back(value.columns());
         if (value.rows() == x.front().rows()) continue;
-        refuse(record_, "join_columns: values of " + count_of(x.front().rows()) + " and " +
-                            count_of(value.rows()) + " rows");
+        refuse(record_, "join_columns: values of " + text(x.front().rows()) + " and " +
+                            text(value.rows()) + " rows");
     }
     const int64_t all = std::reduce(columns.begin(), columns.end());
     return Access::make(*this, joined_columns_operation(std::move(columns)), x, all,
@@ -180,9 +174,8 @@ void ModelGraph::output(LayerValue x) {
     if (record_.output >= 0) refuse(record_, "output() is called twice; a model has one");
     check_columns(record_, "the output", x.columns(), model().hidden_size);
     if (x.rows() != seq_length()) {
-        refuse(record_, "the output has " + count_of(x.rows()) + " rows in a sequence of " +
-                            count_of(seq_length()) +
-                            " tokens; the output layer needs one for each");
+        refuse(record_, "the output has " + text(x.rows()) + " rows in a sequence of " +
+                            text(seq_length()) + " tokens; the output layer needs one for each");
     }
     record_.output = Access::id(*this, x);
     record_.layer_of_output = layer();
@@ -195,7 +188,7 @@ void ModelGraph::cross_entropy(LayerValue logits) {
 
 void ModelGraph::squared_error(LayerValue x, int64_t first_target) {
     if (first_target < 0) {
-        refuse(record_, "squared_error: targets from column " + count_of(first_target) +
+        refuse(record_, "squared_error: targets from column " + text(first_target) +
                             " on; there is no column before 0");
     }
     ModelAccess::add_loss(*this, squared_error_operation(x.rows(), x.columns(), first_target), x,
@@ -244,7 +237,7 @@ void check_trained(const GraphRecord& record) {
 
 void check_model(const GraphRecord& record) {
     if (record.output >= 0 && record.layer_of_output != record.layer) {
-        refuse(record, "output() is called in layer " + count_of(record.layer_of_output) +
+        refuse(record, "output() is called in layer " + text(record.layer_of_output) +
                            ", after which pipeline_stage() is; call it last");
     }
     bool has_loss = record.output >= 0;
@@ -288,8 +281,8 @@ ModelRecord record_model(const ModelConfig& config, const ParametersOfLayer& par
                          (record.output >= 0) == config.has_output_layer &&
                          !(config.tied && (record.embedded < 0 || record.output < 0));
     if (!as_said) {
-        throw UsageError("ModelConfig::model_forward: has " + count_of(record.layers) +
-                         " layers where num_layers is " + count_of(config.num_layers) +
+        throw UsageError("ModelConfig::model_forward: has " + text(record.layers) +
+                         " layers where num_layers is " + text(config.num_layers) +
                          ", or reads tokens or makes an output where embeds_tokens, "
                          "has_output_layer or tied say otherwise; make it with model_of()");
     }

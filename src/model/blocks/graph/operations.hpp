@@ -44,7 +44,7 @@ struct SequenceShape {
 [[nodiscard]] std::unique_ptr<Operation> rotary_operation(const Rope& rope, int64_t rotary_size,
                                                           const SequenceShape& shape);
 [[nodiscard]] std::unique_ptr<Operation> attention_operation(const SequenceShape& shape);
-/// Of q and k | v, with `rows` keys.
+/// Attention of q, `queries` rows in a sequence, to k | v, of which there are `shape.rows`.
 [[nodiscard]] std::unique_ptr<Operation> cross_attention_operation(const SequenceShape& shape,
                                                                    int64_t queries);
 
@@ -54,7 +54,7 @@ struct SequenceShape {
 [[nodiscard]] std::unique_ptr<Operation> sum_operation(int64_t columns, int64_t hidden_size);
 [[nodiscard]] std::unique_ptr<Operation> scale_operation(float factor, int64_t columns);
 
-// Of rows, in a model; `rows`: in a sequence.
+// Operations on the rows of a model; `rows`: in a sequence.
 
 /// Position t of every sequence gets row t of a trained weight.
 [[nodiscard]] std::unique_ptr<Operation> positions_operation(const std::string& name, int64_t rows,

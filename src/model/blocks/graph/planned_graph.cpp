@@ -48,7 +48,7 @@ public:
         const void* const data = tensors_.inputs[index_of(of.port)].data;
         return data == nullptr ? ConstTensor() : shaped(node, data);
     }
-    /// To be written.
+    /// The memory to write it to.
     [[nodiscard]] Tensor memory_of(int node) const {
         void* const data = memory(graph_.plan_.value_of_node[index_of(node)]);
         return data == nullptr ? Tensor() : shaped(node, data);
@@ -204,11 +204,11 @@ public:
                   const Gradients* kept)
         : graph_(graph), pass_(pass), tensors_(tensors), kept_(kept) {}
 
-    /// Of a node; empty: none.
+    /// The gradient of a node; empty: none.
     [[nodiscard]] ConstTensor of(int slot, int node) const {
         return slot < 0 ? ConstTensor() : shaped(node, read(slot));
     }
-    /// To be written.
+    /// The memory to write it to.
     [[nodiscard]] Tensor memory_of(int slot, int node) const { return shaped(node, memory(slot)); }
     /// The same for sums and copies of slots: a row per unit.
     [[nodiscard]] ConstTensor of(int slot) const {

@@ -46,9 +46,9 @@ public:
     // Views have as many rows as the microbatch has units.
     [[nodiscard]] Saved saved_views(SavedViews& views) const;
     [[nodiscard]] Gradients gradient_views(TokenViews& views) const;
-    /// Of F, R, I and W; columns are elements in a unit.
+    /// Scratch of F, R, I and W; columns are elements in a unit.
     [[nodiscard]] ScratchSize scratch(const ScratchFor& use) const;
-    /// Of B.
+    /// Scratch of B.
     [[nodiscard]] ScratchSize whole_scratch(const ScratchFor& use) const;
 
     void forward(const StagePass& pass, const GraphTensors& tensors, const Saved& saved) const;
@@ -64,7 +64,7 @@ public:
     void backward_weight(const StagePass& pass, const GraphTensors& tensors, const Saved& saved,
                          const Gradients& gradients) const;
 
-    /// Of all nodes; each says what it does per token.
+    /// The work of all nodes; each says what it does per token.
     [[nodiscard]] BlockWork work(int64_t seq_length) const;
 
 private:
