@@ -5,6 +5,7 @@
 #include "vocabpipe/lowered.hpp"
 #include "vocabpipe/program.hpp"
 #include "vocabpipe/schedule.hpp"
+#include "vocabpipe/zero_options.hpp"
 
 #include <cstddef>
 #include <cstdint>
@@ -55,8 +56,8 @@ struct ShardBytes {
 };
 
 /// Weights of one rank whose gradients are added up over an axis together, and of which each member
-/// updates a part (ZeRO stage 1, Rajbhandari et al., SC 2020). Elements count within the bucket's
-/// memory, which is one contiguous range for the gradients and one for the weights.
+/// updates a part (ZeRO, Rajbhandari et al., SC 2020). Elements count within the bucket's memory,
+/// which is one contiguous range for the gradients and one for the weights.
 struct GradientBucket {
     /// Whose weights they are.
     enum class Of : uint8_t { stage, input, output };
@@ -66,6 +67,12 @@ struct GradientBucket {
     /// Mesh::size_of(axis) + 1 entries, ascending: member i updates elements [first[i], first[i +
     /// 1]).
     std::vector<int64_t> first;
+    /// ZeRO stage 2: between the passes that write the gradients a member keeps its own part alone.
+    /// Of stages only.
+    bool shards_gradients = false;
+    /// ZeRO stage 3: between the passes that read the weights a member keeps its own part alone. Of
+    /// stages only.
+    bool shards_weights = false;
 };
 
 /// The sizes of a microbatch that follow from the length of its sequences.
@@ -184,6 +191,9 @@ struct LowerOptions {
     /// for any network and for GPUs; plan_step() of a StepCluster takes kBucketPieceOfHosts for
     /// hosts.
     int64_t bucket_piece = int64_t{1} << 23;
+    /// How sharded weights are gathered, and sharded gradients added up; ZeroOptions::stage is not
+    /// read, the buckets of StepSizes say what is sharded.
+    ZeroOptions zero = {};
     /// Microbatches of shorter sequences take the order and the places in memory that the longest
     /// would have, so that the arena is exactly that of a step whose microbatches all have the
     /// longest. `costs` should then be those of the longest. Default: order and places of their

@@ -13,12 +13,12 @@ namespace vocabpipe {
 
 /// The rows of a memory report. Stage inputs count as activations: they are kept for the backward.
 enum class MemoryUse : uint8_t {
-    weights,
-    gradients,
+    weights,        ///< PersistentBytes::weights and Purpose::stage_weights
+    gradients,      ///< PersistentBytes::gradients and Purpose::stage_gradients
     optimizer,
     activations,    ///< Purpose::boundary and Purpose::activation
     vocabulary,     ///< Purpose::vocabulary
-    communication,  ///< Purpose::partial_sums, report and tied
+    communication,  ///< Purpose::partial_sums, report, tied and replicas
     workspace,      ///< Purpose::workspace
 };
 inline constexpr size_t kMemoryUses = 7;

@@ -33,7 +33,8 @@ struct ModelPartition {
     /// Lengths that the sequences of a microbatch may have besides ModelConfig::seq_length, in
     /// descending order; those of context ranks before they are cut. Empty: none.
     std::vector<int64_t> shorter_lengths = {};
-    int replicas = 1;  ///< Mesh::data; they share optimizer work and state (ZeRO stage 1)
+    int replicas = 1;  ///< Mesh::data
+    int zero_stage = 1;  ///< ZeroOptions::stage
     int context = 1;   ///< Mesh::context: ranks that share the sequences of a replica
     /// How context ranks exchange what attention needs, and in how many panels of heads.
     ContextExchange context_exchange = {};
@@ -171,6 +172,9 @@ public:
     [[nodiscard]] const Mesh& mesh() const { return mesh_; }
     /// Memory of StepSizes::buckets[pipeline rank][index].
     [[nodiscard]] RankBucket bucket(size_t index) const;
+    /// As StepModule::place_weights() and place_gradients().
+    void place_weights(size_t bucket, Bytes whole);
+    void place_gradients(size_t bucket, Bytes whole);
     /// Sums of Operators::sum_routing() over the last step on this rank, in the device's memory;
     /// empty for a layer without experts or of another rank, and without training.
     [[nodiscard]] std::span<const double> router_sums(int layer) const;

@@ -93,10 +93,23 @@ struct Parameter {
     /// bias and a frozen parameter the part that this rank saves: all ranks hold the whole, and all
     /// of them update the bias.
     ElementRange owned;
+    /// The memory of `owned` within `weight` and `gradient`. It outlives the step where those do
+    /// not.
+    Tensor owned_weight, owned_gradient;
+    /// Ranks keep their own part alone: `weight` is there only within passes
+    /// (GradientBucket::shards_weights).
+    bool shards_weight = false;
+    bool shards_gradient = false;  ///< the same for `gradient`
     /// fp32, of an embedding tied to output rows of the same rank: G accumulates here and T in
     /// `gradient`. Reduce adds this to `gradient` and sets it to -0.0. Else empty.
     Tensor token_gradient;
 
+    /// What outlives the step: all of the weight, or `owned_weight`.
+    [[nodiscard]] Tensor lasting_weight() const { return shards_weight ? owned_weight : weight; }
+    /// The same of the gradient.
+    [[nodiscard]] Tensor lasting_gradient() const {
+        return shards_gradient ? owned_gradient : gradient;
+    }
     /// Where the passes of the parameter's own layer accumulate their gradient.
     [[nodiscard]] Tensor gradient_of_layer() const {
         return token_gradient ? token_gradient : gradient;
@@ -244,8 +257,9 @@ public:
                                  bool accumulate) = 0;
 };
 
-/// Memory of StepSizes::buckets[rank][i]: as many gradients as weights, of which each replica owns
-/// a range.
+/// Memory of StepSizes::buckets[rank][i] that outlives the step: as many gradients as weights, of
+/// which each rank of its group owns a range. Of what ranks share (GradientBucket::shards_gradients,
+/// shards_weights) only this rank's own range.
 struct RankBucket {
     Bytes gradients;  ///< fp32
     Bytes weights;    ///< in the run's type
@@ -264,6 +278,10 @@ public:
     /// Needed with data parallelism: before Report, this rank's range of the gradients receives the
     /// sum over the replicas; after Update, its range of the weights goes to the others.
     [[nodiscard]] virtual RankBucket bucket(size_t /*index*/) { return {}; }
+    /// Where the whole weights of a bucket are that ranks share, for the pass that follows.
+    virtual void place_weights(size_t /*bucket*/, Bytes /*whole*/) {}
+    /// The same for the gradients.
+    virtual void place_gradients(size_t /*bucket*/, Bytes /*whole*/) {}
     [[nodiscard]] virtual int64_t report_bytes() const = 0;  ///< equal on every rank
     /// Reduce: adds the two halves of tied gradients. `received` is the other rank's half, or
     /// empty: this rank has both, which InputLayer::reduce_tied() adds.

@@ -77,6 +77,10 @@ public:
         return report_entries(model_.config()).bytes();
     }
     [[nodiscard]] RankBucket bucket(size_t index) override { return model_.bucket(index); }
+    void place_weights(size_t bucket, Bytes whole) override { model_.place_weights(bucket, whole); }
+    void place_gradients(size_t bucket, Bytes whole) override {
+        model_.place_gradients(bucket, whole);
+    }
     void reduce_tied(Context& ctx, Bytes received) override;
     void reduce_shared(Context& ctx, std::span<const SharedGradient> gradients) override;
     void report(Context& ctx, Bytes mine) override;

@@ -58,6 +58,8 @@ enum class Do : uint8_t {
     ///   (Reduction::last_row) stay.
     /// * `blocks`: written; this rank's block of every partial. Where `partial` is in a bucket of
     ///   gradients, this rank's own block is left out: the ordered_sum finds it in the bucket.
+    /// * `whole`: read in place of `partial`, which is a piece of it (gradients of a stage that
+    ///   ranks share); else none.
     /// * Equivalent to: MPI_Alltoallv; over NCCL, ncclSend and ncclRecv in a group
     all_to_all,
 
@@ -71,8 +73,8 @@ enum class Do : uint8_t {
     /// Puts the row blocks of all ranks into their places, on every rank.
     /// * `block`: read; this rank's rows, in Reduction::result.
     /// * `whole`: written, but for a block that is in place.
-    /// * In place: always in programs, where `whole` is a bucket of weights and `block` this rank's
-    ///   part of it.
+    /// * In place: where `whole` is a bucket of weights and `block` this rank's part of it. Where
+    ///   ranks keep their own parts alone, `whole` is in the arena.
     /// * Equivalent to: MPI_Allgatherv; over NCCL, ncclSend and ncclRecv in a group
     all_gather_v,
 
@@ -89,6 +91,7 @@ enum class Do : uint8_t {
     /// same on every transport and device.
     /// * `blocks`: read; one for each rank of the group, in Reduction::partial.
     /// * `sum`: written, in Reduction::result.
+    /// * `before`: the same buffer as `sum`, whose old value the sum is added to; else none.
     /// * In place: a `sum` in a bucket of gradients begins as this rank's own block, which is not
     ///   read from `blocks`.
     ordered_sum,
@@ -123,8 +126,10 @@ enum class Purpose : uint8_t {
     report,        ///< norms and loss of the step
     tied,          ///< gradient of a tied weight, in transfer
     replicas,      ///< gradients of the replicas, in transfer
+    stage_weights,    ///< gathered, where ranks keep only their own part
+    stage_gradients,  ///< whole, where ranks keep only their own part
 };
-inline constexpr int kPurposes = 8;
+inline constexpr int kPurposes = 10;
 [[nodiscard]] std::string_view to_string(Purpose purpose);
 
 /// A buffer with a birth and a death, in the arena; or memory that outlives the step.
@@ -136,6 +141,9 @@ struct Buffer {
         output_gradient,
         bucket_gradients,  ///< of StepSizes::buckets[rank][bucket], fp32
         bucket_weights,    ///< of the same bucket, in the run's type
+        own_gradients,     ///< of the same bucket, where this rank keeps only its own part
+        own_weights,       ///< of the same bucket, where this rank keeps only its own part
+        piece,             ///< the piece of another buffer that AllToAllOperands::whole names
         shared_gradient,   ///< of use `bucket` of StepSizes::shared_weights, counted over all
     };
     uint64_t bytes = 0;                   ///< size

@@ -61,6 +61,7 @@ struct StepSchedule {
     std::optional<PassCosts> costs;
     int receive_ahead = 0;  ///< as in LowerOptions; 0: as early as it pays and memory allows
     Reductions reductions = Reductions::ordered;  ///< the same bits on every transport
+    ZeroOptions zero;                             ///< what replicas share
     /// LowerOptions::pieces, and the pieces in which tensor ranks and expert ranks exchange rows
     /// and context ranks panels.
     /// 0: for boundaries those of the shortest step under the cluster's measured costs

@@ -4,6 +4,7 @@
 #include "src/model/parameters.hpp"
 
 #include <algorithm>
+#include <map>
 #include <numeric>
 
 namespace vocabpipe {
@@ -90,6 +91,7 @@ std::vector<ParameterBucket> gradient_buckets(const ModelConfig& config,
     }
     for (ParameterBucket& bucket : buckets) {
         const std::vector<Place> places = places_of(logical, rows, bucket);
+        for (const Place& place : places) bucket.begins.push_back(place.begin);
         const int64_t total = places.back().begin + padded_elements(places.back().size);
         const int members = mesh.size_of(bucket.cut.axis);
         for (int member = 0; member < members; ++member) {
@@ -100,8 +102,24 @@ std::vector<ParameterBucket> gradient_buckets(const ModelConfig& config,
     return buckets;
 }
 
-void own_part(const ModelConfig& config, const std::vector<ParameterBucket>& buckets,
-              const Mesh& mesh, const Mesh::Place& place, std::vector<ParameterRows>& rows) {
+void shard_buckets(int zero_stage, std::vector<ParameterBucket>& buckets) {
+    std::map<int, int64_t> more_shared;  // by stage: elements that several ranks add up, less others
+    for (const ParameterBucket& bucket : buckets) {
+        if (bucket.cut.of != GradientBucket::Of::stage) continue;
+        const int64_t elements = bucket.cut.first.back();
+        more_shared[bucket.cut.stage] += bucket.cut.first.size() > 2 ? elements : -elements;
+    }
+    for (ParameterBucket& bucket : buckets) {
+        GradientBucket& cut = bucket.cut;
+        if (cut.of != GradientBucket::Of::stage || more_shared[cut.stage] <= 0) continue;
+        // The passes of a stage begin all of its gradients anew, or none.
+        cut.shards_gradients = zero_stage >= 2;
+        cut.shards_weights = zero_stage >= 3 && cut.first.size() > 2;
+    }
+}
+
+void own_part(const ModelConfig& config, const Mesh& mesh, const Mesh::Place& place,
+              std::vector<ParameterBucket>& buckets, std::vector<ParameterRows>& rows) {
     const std::vector<LogicalParameter> logical = logical_parameters(config);
     // This rank among those that add up gradients over an axis.
     const auto member_along = [&](Axis axis) {
@@ -114,8 +132,8 @@ void own_part(const ModelConfig& config, const std::vector<ParameterBucket>& buc
         // The first rank writes it to files.
         part.owned = {0, member_along(part.axis) == 0 ? ElementRange{}.count : 0};
     }
-    for (const ParameterBucket& bucket : buckets) {
-        const size_t member = member_along(bucket.cut.axis);
+    for (ParameterBucket& bucket : buckets) {
+        const size_t member = bucket.member = member_along(bucket.cut.axis);
         const std::vector<Place> places = places_of(logical, rows, bucket);
         for (size_t i = 0; i < bucket.parameters.size(); ++i) {
             ParameterRows& part = rows[bucket.parameters[i]];

@@ -27,7 +27,14 @@ inline constexpr int64_t kBucketAlignment = 32;
 /// is the same on all ranks that share a stage.
 struct ParameterBucket {
     std::vector<size_t> parameters;  ///< in the order of their memory
+    std::vector<int64_t> begins;     ///< elements of the bucket before each parameter
     GradientBucket cut;
+    size_t member = 0;  ///< this rank among those that add it up
+
+    /// The elements that this rank updates.
+    [[nodiscard]] ElementRange own() const {
+        return {cut.first[member], cut.first[member + 1] - cut.first[member]};
+    }
 };
 
 /// Indices of parameters in the order of their memory: the given order, but the parameters of a
@@ -41,8 +48,13 @@ struct ParameterBucket {
                                                             const std::vector<ParameterRows>& rows,
                                                             const Mesh& mesh);
 
-/// Sets ParameterRows::owned to what the rank at `place` updates, or of frozen parameters saves.
-void own_part(const ModelConfig& config, const std::vector<ParameterBucket>& buckets,
-              const Mesh& mesh, const Mesh::Place& place, std::vector<ParameterRows>& rows);
+/// Sets GradientBucket::shards_gradients (ZeRO stage 2 and more) and shards_weights (stage 3) of
+/// stages most of whose gradients several ranks add up.
+void shard_buckets(int zero_stage, std::vector<ParameterBucket>& buckets);
+
+/// Sets ParameterBucket::member, and ParameterRows::owned to what the rank at `place` updates, or of
+/// frozen parameters saves.
+void own_part(const ModelConfig& config, const Mesh& mesh, const Mesh::Place& place,
+              std::vector<ParameterBucket>& buckets, std::vector<ParameterRows>& rows);
 
 }  // namespace vocabpipe

@@ -124,27 +124,30 @@ std::vector<ParameterRows> held_parameters(const ModelConfig& config,
     return rows;
 }
 
-/// held_parameters() with ParameterRows::owned set.
-std::vector<ParameterRows> rank_parameters(const ModelConfig& config,
-                                           const ModelPartition& partition,
-                                           const Schedule& schedule, int rank) {
+/// The parameters of a rank of the world, and which of them it updates.
+struct RankParameters {
+    std::vector<ParameterRows> rows;
+    std::vector<ParameterBucket> buckets;  ///< none where no other rank has any of them
+};
+
+RankParameters rank_parameters(const ModelConfig& config, const ModelPartition& partition,
+                               const Schedule& schedule, int rank) {
     const Mesh mesh = partition.mesh(schedule.ranks);
     const Mesh::Place place = mesh.place(rank);
-    std::vector<ParameterRows> rows = held_parameters(config, partition, schedule, place);
-    if (mesh.slices() > 1 && partition.training) {
-        own_part(config, gradient_buckets(config, rows, mesh), mesh, place, rows);
+    RankParameters of_rank{held_parameters(config, partition, schedule, place), {}};
+    if (mesh.slices() == 1) return of_rank;
+    of_rank.buckets = gradient_buckets(config, of_rank.rows, mesh);
+    if (partition.training) {
+        shard_buckets(partition.zero_stage, of_rank.buckets);
+        own_part(config, mesh, place, of_rank.buckets, of_rank.rows);
     }
-    return rows;
+    return of_rank;
 }
 
-/// The buckets of a rank; equal on all ranks at a place of the pipeline.
-std::vector<ParameterBucket> rank_buckets(const ModelConfig& config,
-                                          const ModelPartition& partition, const Schedule& schedule,
-                                          int pipeline_rank) {
-    const Mesh mesh = partition.mesh(schedule.ranks);
-    if (mesh.slices() == 1) return {};
-    const Mesh::Place place{.pipeline = pipeline_rank};
-    return gradient_buckets(config, held_parameters(config, partition, schedule, place), mesh);
+std::unique_ptr<ParameterStore> store_of(Device& device, const ModelConfig& config,
+                                         RankParameters held, int rank, bool training) {
+    return std::make_unique<ParameterStore>(device, config, held.rows, std::move(held.buckets),
+                                            "rank " + std::to_string(rank), training);
 }
 
 /// The layers of a stage that have experts.
@@ -283,6 +286,10 @@ StepSizes step_sizes(const ModelConfig& config, const ModelPartition& partition,
     if (config.model_forward) {
         sizes.stage_tensors = stage_tensors(config, graph_cut(partition));
         sizes.shared_weights = shared_weights(config, graph_cut(partition));
+        if (partition.zero_stage > 1 && !sizes.shared_weights.empty()) {
+            throw UsageError("--zero-stage " + std::to_string(partition.zero_stage) +
+                             ": the model has a weight that several layers share; use 1");
+        }
     }
     sizes.keeps_logits = partition.records.columns.has(TokenRecord::label_rank);
     for (int rank = 0; rank < schedule.ranks; ++rank) {
@@ -311,10 +318,13 @@ StepSizes step_sizes(const ModelConfig& config, const ModelPartition& partition,
     for (const StageLayers& stage : stages_of(config, partition)) {
         sizes.has_experts.push_back(!routed_layers_of(config, stage).empty());
     }
-    const bool copied = partition.mesh(schedule.ranks).slices() > 1;
-    for (int rank = 0; copied && rank < schedule.ranks; ++rank) {
+    const Mesh mesh = partition.mesh(schedule.ranks);
+    for (int rank = 0; mesh.slices() > 1 && rank < schedule.ranks; ++rank) {
         sizes.buckets.emplace_back();
-        for (const ParameterBucket& bucket : rank_buckets(config, partition, schedule, rank)) {
+        // Equal on all ranks at a place of the pipeline.
+        for (const ParameterBucket& bucket :
+             rank_parameters(config, partition, schedule, mesh.world_rank({.pipeline = rank}))
+                 .buckets) {
             sizes.buckets.back().push_back(bucket.cut);
         }
     }
@@ -323,8 +333,9 @@ StepSizes step_sizes(const ModelConfig& config, const ModelPartition& partition,
 
 PersistentBytes persistent_bytes(const ModelConfig& config, const ModelPartition& partition,
                                  const Schedule& schedule, int rank) {
-    PersistentBytes bytes = persistent_bytes(
-        config, rank_parameters(config, partition, schedule, rank), partition.training);
+    const RankParameters held = rank_parameters(config, partition, schedule, rank);
+    PersistentBytes bytes =
+        persistent_bytes(config, held.rows, held.buckets, partition.training);
     bytes.weights += static_cast<uint64_t>(
         RotaryTables::bytes(config, partition.context, partition.shorter_lengths));
     const Mesh mesh = partition.mesh(schedule.ranks);
@@ -356,7 +367,13 @@ uint64_t stored_bytes(const ModelConfig& config, const ModelPartition& partition
     const std::vector<LogicalParameter> logical = logical_parameters(config);
     const int64_t fp32_values = config.dtype == DType::fp32 ? 2 : 3;  // moments, masters
     int64_t bytes = 0;
-    for (const ParameterRows& part : rank_parameters(config, partition, schedule, rank)) {
+    const RankParameters held = rank_parameters(config, partition, schedule, rank);
+    std::vector<bool> shards_weight(held.rows.size(), false);
+    for (const ParameterBucket& bucket : held.buckets) {
+        for (const size_t i : bucket.parameters) shards_weight[i] = bucket.cut.shards_weights;
+    }
+    for (size_t i = 0; i < held.rows.size(); ++i) {
+        const ParameterRows& part = held.rows[i];
         if (part.counted_elsewhere || part.shares_previous_weight) continue;
         const LogicalParameter& of = logical[static_cast<size_t>(part.id)];
         const int64_t whole = part.size();
@@ -367,7 +384,8 @@ uint64_t stored_bytes(const ModelConfig& config, const ModelPartition& partition
         const int64_t elements = part.owned.count >= 0 ? part.owned.count : whole;
         // A transposed matrix is written whole, by the owner of its head (stored_rows.cpp).
         const bool head = elements > 0 && part.owned.first == 0;
-        const int64_t weights = !of.transposed_in_files ? elements : head ? whole : 0;
+        const bool by_head = of.transposed_in_files && !shards_weight[i];
+        const int64_t weights = !by_head ? elements : head ? whole : 0;
         bytes += weights * size_of(config.dtype);
         if (!part.frozen) bytes += elements * fp32_values * size_of(DType::fp32);
     }
@@ -380,10 +398,8 @@ ModelRank::ModelRank(const ModelConfig& config, const ModelPartition& partition,
       frozen_(partition.frozen),
       mesh_(partition.mesh(schedule.ranks)),
       device_(device),
-      store_(std::make_unique<ParameterStore>(
-          device, config, rank_parameters(config, partition, schedule, rank),
-          rank_buckets(config, partition, schedule, mesh_.pipeline_rank(rank)),
-          "rank " + std::to_string(rank), partition.training)),
+      store_(store_of(device, config, rank_parameters(config, partition, schedule, rank), rank,
+                      partition.training)),
       rotary_(std::make_unique<RotaryTables>(
           device, config,
           ContextCut(config.seq_length, mesh_.place(rank).context, partition.context),
@@ -496,6 +512,14 @@ ConstTensor ModelRank::stage_result(const std::string& name) const {
 
 RankBucket ModelRank::bucket(size_t index) const {
     return store_->bucket(index);
+}
+
+void ModelRank::place_weights(size_t bucket, Bytes whole) {
+    store_->place_weights(bucket, whole);
+}
+
+void ModelRank::place_gradients(size_t bucket, Bytes whole) {
+    store_->place_gradients(bucket, whole);
 }
 
 std::unique_ptr<TransformerStage> ModelRankInternals::forward_stage(

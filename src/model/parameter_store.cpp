@@ -39,10 +39,59 @@ Tensor take_owned(Views& views, const ElementRange& owned, int64_t rows, int64_t
                       : views.take(1, owned.count, DType::fp32);
 }
 
+/// Where a tensor is between passes whose ranks keep their own part of it alone: not null, because
+/// the model has it, and nothing that can be read.
+void* nowhere() {
+    return reinterpret_cast<void*>(kBucketAlignment);
+}
+
+/// Which bucket a parameter is in, and behind how many of its elements.
+struct InBucket {
+    const ParameterBucket* bucket = nullptr;
+    int64_t begin = 0;
+
+    [[nodiscard]] bool shards_weights() const {
+        return bucket != nullptr && bucket->cut.shards_weights;
+    }
+    [[nodiscard]] bool shards_gradients() const {
+        return bucket != nullptr && bucket->cut.shards_gradients;
+    }
+    /// The elements of the bucket's own part before those of the parameter, and how many it has
+    /// there, whose padding included.
+    [[nodiscard]] ElementRange own(int64_t memory_size) const {
+        const ElementRange all = bucket->own();
+        const int64_t end = all.first + all.count;
+        const int64_t first = std::clamp(begin, all.first, end);
+        const int64_t last = std::clamp(begin + padded_elements(memory_size), all.first, end);
+        return {first - all.first, last - first};
+    }
+};
+
+std::vector<InBucket> buckets_of(const std::vector<ParameterBucket>& buckets, size_t parameters) {
+    std::vector<InBucket> found(parameters);
+    for (const ParameterBucket& bucket : buckets) {
+        for (size_t i = 0; i < bucket.parameters.size(); ++i) {
+            found[bucket.parameters[i]] = {&bucket, bucket.begins[i]};
+        }
+    }
+    return found;
+}
+
+/// The part of a parameter that this rank keeps; its memory is the bucket's own part, one parameter
+/// behind the other.
+Tensor take_kept(Views& views, const InBucket& place, const ParameterRows& part, DType type) {
+    const int64_t cols = part.shard.column_count();
+    const Bytes kept = views.take_bytes(place.own(part.memory_size()).count * size_of(type));
+    const Tensor shape(kept.data(), part.shard.row_count(), cols, type);
+    return ElementRange{0, part.owned.count}.of(shape);
+}
+
 /// Cuts the allocations into tensors; with null memory it only counts.
 std::vector<Parameter> lay_out(const ModelConfig& config, const std::vector<ParameterRows>& rows,
-                               bool training, Layout& layout) {
+                               const std::vector<ParameterBucket>& buckets, bool training,
+                               Layout& layout) {
     const std::vector<LogicalParameter> logical = logical_parameters(config);
+    const std::vector<InBucket> in_bucket = buckets_of(buckets, rows.size());
     std::vector<Parameter> parameters(rows.size());
     for (const size_t i : memory_order(rows)) {
         const ParameterRows& part = rows[i];
@@ -64,12 +113,14 @@ std::vector<Parameter> lay_out(const ModelConfig& config, const std::vector<Para
         };
         if (of.correction_bias) {
             p.weight = p.master = take(layout.biases, DType::fp32);
+            p.owned_weight = p.owned.of(p.weight);
             continue;
         }
         if (part.frozen) {
             p.weight = part.shares_previous_weight ? parameters[i - 1].weight
                                                    : take(layout.frozen, config.dtype);
-            if (config.dtype == DType::fp32) p.master = p.owned.of(p.weight);
+            p.owned_weight = p.owned.of(p.weight);
+            if (config.dtype == DType::fp32) p.master = p.owned_weight;
             continue;
         }
         if (part.shares_previous_weight) {
@@ -79,12 +130,29 @@ std::vector<Parameter> lay_out(const ModelConfig& config, const std::vector<Para
             p.weight = first.weight;
             p.master = first.master;
             p.gradient = first.gradient;
+            p.owned_weight = p.owned.of(p.weight);
+            p.owned_gradient = p.owned.of(p.gradient);
             if (training) first.token_gradient = take(layout.gradients, DType::fp32);
         } else {
-            if (training) p.gradient = take(layout.gradients, DType::fp32);
-            p.weight = take(layout.weights, config.dtype);
+            const InBucket& place = in_bucket[i];
+            p.shards_weight = place.shards_weights();
+            p.shards_gradient = training && place.shards_gradients();
+            if (p.shards_gradient) {
+                p.gradient = Tensor(nowhere(), row_count, cols, DType::fp32);
+                p.owned_gradient = take_kept(layout.gradients, place, part, DType::fp32);
+            } else if (training) {
+                p.gradient = take(layout.gradients, DType::fp32);
+                p.owned_gradient = p.owned.of(p.gradient);
+            }
+            if (p.shards_weight) {
+                p.weight = Tensor(nowhere(), row_count, cols, config.dtype);
+                p.owned_weight = take_kept(layout.weights, place, part, config.dtype);
+            } else {
+                p.weight = take(layout.weights, config.dtype);
+                p.owned_weight = p.owned.of(p.weight);
+            }
             p.master = config.dtype == DType::fp32
-                           ? p.owned.of(p.weight)
+                           ? p.owned_weight
                            : take_owned(layout.masters, p.owned, row_count, cols);
             if (training) {
                 p.exp_avg = take_owned(layout.moments, p.owned, row_count, cols);
@@ -101,9 +169,9 @@ constexpr int64_t kStagedElements = 1 << 20;
 }  // namespace
 
 PersistentBytes persistent_bytes(const ModelConfig& config, const std::vector<ParameterRows>& rows,
-                                 bool training) {
+                                 const std::vector<ParameterBucket>& buckets, bool training) {
     Layout count(config.dtype);
-    lay_out(config, rows, training, count);
+    lay_out(config, rows, buckets, training, count);
     const auto used = [](const Views& views) { return static_cast<uint64_t>(views.used()); };
     return {.weights = used(count.weights) + used(count.biases) + used(count.frozen),
             .gradients = used(count.gradients),
@@ -114,14 +182,14 @@ ParameterStore::ParameterStore(Device& device, const ModelConfig& config,
                                const std::vector<ParameterRows>& rows,
                                std::vector<ParameterBucket> buckets, const std::string& owner,
                                bool training)
-    : buckets_(std::move(buckets)), device_(device) {
+    : buckets_(std::move(buckets)), device_(device), owner_(owner) {
     for (const ParameterRows& part : rows) {
         ids_.push_back(part.id);
         shares_.push_back(part.shares_previous_weight);
         frozen_.push_back(part.frozen);
     }
     Layout count(config.dtype);
-    lay_out(config, rows, training, count);
+    lay_out(config, rows, buckets_, training, count);
     const auto allocate = [&](const Views& views, const char* what) {
         return device.allocate(static_cast<uint64_t>(views.used()), owner + ": " + what);
     };
@@ -138,7 +206,7 @@ ParameterStore::ParameterStore(Device& device, const ModelConfig& config,
     layout.masters.place(masters_.bytes());
     layout.gradients.place(gradients_.bytes());
     layout.moments.place(moments_.bytes());
-    parameters_ = lay_out(config, rows, training, layout);
+    parameters_ = lay_out(config, rows, buckets_, training, layout);
 }
 
 void ParameterStore::initialise(Context& ctx, const ModelConfig& config, uint64_t seed,
@@ -184,30 +252,70 @@ void ParameterStore::initialise(Context& ctx, const ModelConfig& config, uint64_
     }
 }
 
-Tensor ParameterStore::values_of(size_t parameter) const {
+Tensor ParameterStore::values_of(size_t parameter) {
     const Parameter& p = parameters_[parameter];
-    if (p.weight.dtype == DType::fp32 || frozen_[parameter]) return p.weight;
-    return p.master.size() == p.weight.size() ? p.master : p.gradient;
+    if (frozen_[parameter]) return p.weight;
+    if (p.weight.dtype == DType::fp32 && !p.shards_weight) return p.weight;
+    if (p.master.size() == p.weight.size()) return p.master;
+    if (!p.shards_gradient && !p.shards_weight) return p.gradient;
+    const Tensor shape(nullptr, p.weight.rows, p.weight.cols, DType::fp32);
+    if (values_.size() == 0) {
+        values_ = device_.allocate(static_cast<uint64_t>(shape.bytes()),
+                                   owner_ + ": the values of " + p.name);
+    }
+    return {values_.data(), shape.rows, shape.cols, shape.dtype};
 }
 
-void ParameterStore::take_values(Context& ctx, size_t parameter) const {
+void ParameterStore::take_values(Context& ctx, size_t parameter) {
     const Parameter& p = parameters_[parameter];
     const Tensor values = values_of(parameter);
     if (values.data == p.weight.data) return;
-    ctx.operators().convert(ctx, values, p.weight);
-    if (values.data == p.master.data || p.master.size() == 0) return;
-    const auto bytes = static_cast<size_t>(p.master.bytes());
-    ctx.operators().copy(ctx, {p.owned.of(values).as<const std::byte>(), bytes},
-                         {p.master.as<std::byte>(), bytes});
+    const Tensor owned = p.owned.of(values);
+    if (p.shards_weight) {
+        if (owned.size() > 0 && owned.data != p.owned_weight.data) {
+            ctx.operators().convert(ctx, owned, p.owned_weight);
+        }
+    } else {
+        ctx.operators().convert(ctx, values, p.weight);
+    }
+    const bool has_master = p.master.size() > 0 && p.master.data != values.data &&
+                            p.master.data != p.owned_weight.data;
+    if (has_master) {
+        const auto bytes = static_cast<size_t>(p.master.bytes());
+        ctx.operators().copy(ctx, {owned.as<const std::byte>(), bytes},
+                             {p.master.as<std::byte>(), bytes});
+    }
+    if (values_.size() == 0) return;
+    std::byte last;
+    device_.download(values_.data(), std::span(&last, 1));  // waits for the copies out of it
+    values_ = {};
 }
 
 RankBucket ParameterStore::bucket(size_t index) const {
     const ParameterBucket& bucket = buckets_[index];
     const Parameter& first = parameters_[bucket.parameters.front()];
-    const auto elements = static_cast<size_t>(bucket.cut.first.back());
-    return {.gradients = {first.gradient.as<std::byte>(), elements * sizeof(float)},
-            .weights = {first.weight.as<std::byte>(),
-                        elements * static_cast<size_t>(size_of(first.weight.dtype))}};
+    const auto bytes = [&](const Tensor& from, bool shared) {
+        const int64_t elements = shared ? bucket.own().count : bucket.cut.first.back();
+        return Bytes(from.as<std::byte>(), static_cast<size_t>(elements * size_of(from.dtype)));
+    };
+    return {.gradients = bytes(first.lasting_gradient(), bucket.cut.shards_gradients),
+            .weights = bytes(first.lasting_weight(), bucket.cut.shards_weights)};
+}
+
+void ParameterStore::place_weights(size_t bucket, Bytes whole) {
+    const ParameterBucket& of = buckets_[bucket];
+    for (size_t i = 0; i < of.parameters.size(); ++i) {
+        Tensor& weight = parameters_[of.parameters[i]].weight;
+        weight.data = whole.data() + of.begins[i] * size_of(weight.dtype);
+    }
+}
+
+void ParameterStore::place_gradients(size_t bucket, Bytes whole) {
+    const ParameterBucket& of = buckets_[bucket];
+    for (size_t i = 0; i < of.parameters.size(); ++i) {
+        Tensor& gradient = parameters_[of.parameters[i]].gradient;
+        gradient.data = whole.data() + of.begins[i] * size_of(gradient.dtype);
+    }
 }
 
 }  // namespace vocabpipe

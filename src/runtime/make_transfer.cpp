@@ -29,8 +29,10 @@ Transfer TransferMaker::make(const Program& program, const Action& action) {
                reduction.cols * size_of(of_sent ? reduction.partial : reduction.result));
     transfer.block_begin = block_begin_;
     transfer.block_end = block_end_;
-    if (of_sent) {
-        transfer.send = memory_.bytes_to_cut(buffers.sent);
+    if (action.what == Do::all_to_all) {
+        const uint32_t whole = operands_of<Do::all_to_all>(program, action).whole;
+        transfer.send = whole != kNoBuffer ? memory_.bytes(whole)
+                                           : memory_.bytes_to_cut(buffers.sent);
         transfer.own_stays = memory_.sums_in_place(buffers.sent);
     }
     return transfer;

@@ -33,6 +33,7 @@ void PassRunner::run_pass(const Action& action, const Pass& pass) {
             stage != nullptr ? stage->streams() : pass.op == Op::S && modules_.output->streams();
         if (!asks) rows->need(program_->tokens_of(action));
     }
+    if (stage != nullptr) place_parameters(action);
     switch (pass.op) {
         case Op::F: {
             const auto o = operands<Op::F>(action);
@@ -109,6 +110,18 @@ void PassRunner::run_pass(const Action& action, const Pass& pass) {
     }
 }
 
+void PassRunner::place_parameters(const Action& action) const {
+    for (const uint32_t operand : program_->operands_of(action)) {
+        if (operand == kNoBuffer) continue;
+        const Buffer& buffer = program_->buffers[operand];
+        if (buffer.purpose == Purpose::stage_weights) {
+            modules_.step->place_weights(buffer.bucket, memory_.bytes(operand));
+        } else if (buffer.purpose == Purpose::stage_gradients) {
+            modules_.step->place_gradients(buffer.bucket, memory_.bytes(operand));
+        }
+    }
+}
+
 std::vector<SharedGradient> PassRunner::shared_gradients(const Action& action) const {
     std::vector<SharedGradient> gradients;
     for (const uint32_t buffer :
@@ -178,10 +191,17 @@ void PassRunner::ordered_sum(const Action& action) {
             cols *= 2;
         }
     }
-    context_.operators().ordered_sum(
-        context_, memory_.tensor(o.blocks, count * rows, cols, reduction.partial), count,
-        memory_.sums_in_place(o.sum) ? member : -1,
-        memory_.tensor(o.sum, rows, cols, reduction.result));
+    const Tensor blocks = memory_.tensor(o.blocks, count * rows, cols, reduction.partial);
+    const Tensor sum = memory_.tensor(o.sum, rows, cols, reduction.result);
+    const kernels::Operators& op = context_.operators();
+    if (o.before == kNoBuffer) {
+        op.ordered_sum(context_, blocks, count, memory_.sums_in_place(o.sum) ? member : -1, sum);
+        return;
+    }
+    // First the blocks, in the place of the first one.
+    const Tensor first = blocks.row_range(0, rows);
+    op.ordered_sum(context_, blocks, count, 0, first);
+    op.add(context_, sum, first, sum);
 }
 
 }  // namespace vocabpipe

@@ -31,6 +31,8 @@ public:
 
 private:
     void run_pass(const Action& action, const Pass& pass);
+    /// Tells the model where the gathered weights and the whole gradients of the pass are.
+    void place_parameters(const Action& action) const;
     /// Operands of a Reduce of a weight that layers share.
     [[nodiscard]] std::vector<SharedGradient> shared_gradients(const Action& action) const;
     void score(const OperandsOf<Op::S>& o, const Microbatch& microbatch);
@@ -54,8 +56,15 @@ private:
         const std::span<const uint32_t> all = program_->operands_of(action);
         if (all.size() <= kOperandCount<OperandsOf<op>>) return;
         for (const uint32_t buffer : all.subspan(kOperandCount<OperandsOf<op>>)) {
+            if (is_of_parameters(buffer)) continue;
             tensors_.push_back(memory_.bytes(buffer));
         }
+    }
+    /// Whether a buffer has gathered weights or whole gradients of a stage.
+    [[nodiscard]] bool is_of_parameters(uint32_t buffer) const {
+        if (buffer == kNoBuffer) return false;
+        const Purpose purpose = program_->buffers[buffer].purpose;
+        return purpose == Purpose::stage_weights || purpose == Purpose::stage_gradients;
     }
     /// With the gradient of embedded tokens, or kNoBuffer.
     [[nodiscard]] Activations activations(uint32_t saved, uint32_t recomputed,

@@ -21,7 +21,11 @@ Bytes StepMemory::bytes(uint32_t buffer) const {
             return {arena_.data() + b.offset, b.bytes};
         case Buffer::Space::bucket_gradients:
         case Buffer::Space::bucket_weights:
+        case Buffer::Space::own_gradients:
+        case Buffer::Space::own_weights:
             return bucket(b).subspan(b.offset, b.bytes);
+        case Buffer::Space::piece:  // its place is that of the whole
+            return {};
         case Buffer::Space::shared_gradient:
             return shared_gradient(b.bucket);
         case Buffer::Space::embedding_gradient:
@@ -52,7 +56,9 @@ Bytes StepMemory::shared_gradient(size_t use) const {
 
 Bytes StepMemory::bucket(const Buffer& buffer) const {
     const RankBucket of = modules_.step->bucket(buffer.bucket);
-    return buffer.space == Buffer::Space::bucket_gradients ? of.gradients : of.weights;
+    const bool gradients = buffer.space == Buffer::Space::bucket_gradients ||
+                           buffer.space == Buffer::Space::own_gradients;
+    return gradients ? of.gradients : of.weights;
 }
 
 Tensor StepMemory::exp_logits(uint32_t buffer, int64_t tokens) const {

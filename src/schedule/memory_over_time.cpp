@@ -112,6 +112,10 @@ MemoryUse memory_use(Purpose purpose) {
             return MemoryUse::vocabulary;
         case Purpose::workspace:
             return MemoryUse::workspace;
+        case Purpose::stage_weights:
+            return MemoryUse::weights;
+        case Purpose::stage_gradients:
+            return MemoryUse::gradients;
         default:
             return MemoryUse::communication;
     }

@@ -53,6 +53,8 @@ struct AllGatherOperands {
 struct AllToAllOperands {
     uint32_t partial = kNoBuffer;  ///< row blocks of all members
     uint32_t blocks = kNoBuffer;   ///< group size times the member's own row block
+    uint32_t whole = kNoBuffer;    ///< of which `partial` is a piece
+    static constexpr size_t kOptional = 1;
     [[nodiscard]] constexpr SentAndReceived moved() const {
         return {.sent = partial, .received = blocks};
     }
@@ -85,6 +87,8 @@ struct CombineSoftmaxOperands {
 struct OrderedSumOperands {
     uint32_t blocks = kNoBuffer;  ///< added up in group order
     uint32_t sum = kNoBuffer;     ///< in the sum's type
+    uint32_t before = kNoBuffer;  ///< `sum` again, which is added to
+    static constexpr size_t kOptional = 1;
 };
 
 // --- passes --------------------------------------------------------------------------------------

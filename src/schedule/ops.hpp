@@ -173,6 +173,8 @@ enum class AddsTo : uint8_t { nothing, stage, input, output };
 struct PassTraits {
     Op op = Op::F;
     AddsTo adds_to = AddsTo::nothing;
+    bool reads_stage = false;  ///< the weights of a stage
+    size_t operands = 0;       ///< how many it has, those included that are not always stored
 };
 
 namespace detail {
@@ -182,21 +184,25 @@ struct PassRow {
     static_assert(vocabpipe::Operands<Struct>);
     using Operands = Struct;
     PassTraits traits;
+
+    constexpr explicit PassRow(PassTraits of) : traits(of) {
+        traits.operands = kOperandCount<Struct>;
+    }
 };
 
 inline constexpr std::tuple kPassRows{
-    PassRow<ForwardOperands>{{.op = Op::F}},
-    PassRow<BackwardOperands>{{.op = Op::B, .adds_to = AddsTo::stage}},
-    PassRow<InputBackwardOperands>{{.op = Op::I}},
-    PassRow<WeightBackwardOperands>{{.op = Op::W, .adds_to = AddsTo::stage}},
-    PassRow<RecomputeOperands>{{.op = Op::R}},
-    PassRow<EmbedOperands>{{.op = Op::E}},
-    PassRow<EmbedGradientOperands>{{.op = Op::G, .adds_to = AddsTo::input}},
-    PassRow<ScoreOperands>{{.op = Op::S}},
-    PassRow<OutputBackwardOperands>{{.op = Op::T, .adds_to = AddsTo::output}},
-    PassRow<ReduceTiedOperands>{{.op = Op::Reduce}},
-    PassRow<ReportOperands>{{.op = Op::Report}},
-    PassRow<UpdateOperands>{{.op = Op::Update}},
+    PassRow<ForwardOperands>({.op = Op::F, .reads_stage = true}),
+    PassRow<BackwardOperands>({.op = Op::B, .adds_to = AddsTo::stage, .reads_stage = true}),
+    PassRow<InputBackwardOperands>({.op = Op::I, .reads_stage = true}),
+    PassRow<WeightBackwardOperands>({.op = Op::W, .adds_to = AddsTo::stage}),
+    PassRow<RecomputeOperands>({.op = Op::R, .reads_stage = true}),
+    PassRow<EmbedOperands>({.op = Op::E}),
+    PassRow<EmbedGradientOperands>({.op = Op::G, .adds_to = AddsTo::input}),
+    PassRow<ScoreOperands>({.op = Op::S}),
+    PassRow<OutputBackwardOperands>({.op = Op::T, .adds_to = AddsTo::output}),
+    PassRow<ReduceTiedOperands>({.op = Op::Reduce}),
+    PassRow<ReportOperands>({.op = Op::Report}),
+    PassRow<UpdateOperands>({.op = Op::Update}),
 };
 
 }  // namespace detail

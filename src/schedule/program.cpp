@@ -19,8 +19,8 @@ std::string_view to_string(Lane lane) {
 
 std::string_view to_string(Purpose purpose) {
     constexpr std::array<std::string_view, kPurposes> names{
-        "boundary",  "activation", "vocabulary", "partial_sums",
-        "workspace", "report",     "tied",       "replicas"};
+        "boundary", "activation", "vocabulary", "partial_sums",  "workspace",
+        "report",   "tied",       "replicas",   "stage_weights", "stage_gradients"};
     return names[static_cast<size_t>(purpose)];
 }
 
@@ -51,7 +51,9 @@ std::string Program::name_of(const Action& action) const {
     name += peer_in_name(row.peer, groups[action.group]);
     for (const uint32_t operand : operands_of(action)) {
         if (operand == kNoBuffer || buffers[operand].purpose != Purpose::replicas) continue;
-        const bool weights = buffers[operand].space == Buffer::Space::bucket_weights;
+        const Buffer::Space space = buffers[operand].space;
+        const bool weights =
+            space == Buffer::Space::bucket_weights || space == Buffer::Space::own_weights;
         return name + (weights ? " weights" : " gradients") + " of bucket " +
                std::to_string(action.item) + " over the replicas";
     }

@@ -214,6 +214,7 @@ public:
                 .micro_batch_size = work_.micro_batch_size,
                 .shorter_lengths = work_.shorter_lengths,
                 .replicas = cluster_.replicas,
+                .zero_stage = schedule_.zero.stage,
                 .context = cluster_.context,
                 .context_exchange = context_exchange_of(schedule_),
                 .tensor = cluster_.tensor,
@@ -300,7 +301,8 @@ StepPlan plan_step(const ModelConfig& model, const StepCluster& cluster,
             ? evaluation_schedule(std::move(order))
             : without_frozen_passes(std::move(order), trained_parts(plan.model, plan.partition));
     LowerOptions lowering{.receive_ahead = schedule.receive_ahead,
-                          .reductions = schedule.reductions};
+                          .reductions = schedule.reductions,
+                          .zero = schedule.zero};
     // Only hosts have lanes; GPUs have streams, or launches with NCCL.
     if (cluster.communication == CommunicationOrder::lanes) {
         lowering.bucket_piece = kBucketPieceOfHosts;

@@ -135,6 +135,7 @@ Training train_on_threads(const TrainingSetup& setup) {
     partition.recompute = setup.recompute;
     partition.optimizer = true;
     partition.replicas = setup.replicas;
+    partition.zero_stage = setup.zero.stage;
     partition.tensor = setup.tensor;
     partition.tensor_pieces = setup.tensor_pieces;
     partition.expert = setup.expert;
@@ -160,7 +161,9 @@ Training train_on_threads(const TrainingSetup& setup) {
             setup.make_device ? setup.make_device(rank) : make_host_device();
         ModelPartition of_device = partition;
         of_device.operators = &device->operators();
-        const LowerOptions lowering{.pieces = setup.pieces, .bucket_piece = setup.bucket_piece};
+        const LowerOptions lowering{.pieces = setup.pieces,
+                                    .bucket_piece = setup.bucket_piece,
+                                    .zero = setup.zero};
         std::vector<StepPlan> plans{plan_step(setup.config, of_device, schedule, costs, lowering)};
         if (setup.preference_beta) {
             plans.push_back(
@@ -218,7 +221,7 @@ Training train_on_threads(const TrainingSetup& setup) {
             place(result.weights, p.name + (p.counted_elsewhere ? " (copy)" : ""), p, p.master,
                   *device);
             place(result.gradients, p.name + (p.counted_elsewhere ? " (copy)" : ""), p,
-                  p.owned.of(p.gradient), *device);
+                  p.owned_gradient, *device);
         }
         if (rank != 0) return;
         for (const StepResult& r : results) {

@@ -41,6 +41,7 @@ struct TrainingSetup {
     double moe_row_factor = kMoeRowFactor;       ///< memory for their rows
     ExpertPieces expert_pieces{};                ///< in which they exchange rows
     int64_t bucket_piece = kBucketPieceOfHosts;  ///< as in LowerOptions
+    ZeroOptions zero{};                          ///< what replicas share
     int microbatches = 4;                        ///< of a replica
     VocabMode mode = VocabMode::none;
     Recompute recompute = Recompute::none;

@@ -4,6 +4,7 @@
 
 #include "src/schedule/operands.hpp"
 #include "vocabpipe/lower.hpp"
+#include "vocabpipe/lowered.hpp"
 #include "vocabpipe/mesh.hpp"
 
 #include <cstdint>
@@ -57,6 +58,7 @@ struct PlannedBuffer {
         uint16_t copies = 0;  ///< 0: not such a block
         uint8_t width = 4;    ///< bytes of an element
         Axis axis = Axis::data;
+        uint16_t own = SliceBlock::kCountedFromFirst;  ///< as SliceBlock::own
     } block;
 };
 

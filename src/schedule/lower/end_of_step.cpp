@@ -160,7 +160,8 @@ struct Reports {
     std::vector<uint32_t> made_by;  ///< [rank] the node after which the reports are complete
 };
 
-Reports add_reports(StepGraph& step) {
+/// `sharded`: [rank] sums of gradients that ranks share.
+Reports add_reports(StepGraph& step, const std::vector<std::vector<uint32_t>>& sharded) {
     Reports reports;
     for (int rank = 0; rank < step.schedule.ranks; ++rank) {
         const uint32_t report =
@@ -169,6 +170,9 @@ Reports add_reports(StepGraph& step) {
         const uint32_t pass = step.graph.append_pass(rank, {.op = Op::Report});
         step.graph.set_operands<Op::Report>(pass, {.report = report});
         for (const uint32_t sum : sums) step.graph.add_edge(sum, pass);
+        for (const uint32_t sum : sharded[static_cast<size_t>(rank)]) {
+            step.graph.add_edge(sum, pass);
+        }
         reports.buffers.push_back(report);
         reports.made_by.push_back(pass);
     }
@@ -197,7 +201,7 @@ Reports gather_reports(StepGraph& step, const Reports& own, uint16_t world) {
 
 }  // namespace
 
-void add_end_of_step(StepGraph& step) {
+void add_end_of_step(StepGraph& step, const std::vector<std::vector<uint32_t>>& sharded_sums) {
     if (step.sizes.tied) add_tied_gradients(step);
     add_shared_gradients(step);
     if (step.sizes.report_bytes == 0) return;
@@ -206,7 +210,7 @@ void add_end_of_step(StepGraph& step) {
     std::vector<int> everyone;
     for (int rank = 0; rank < step.schedule.ranks; ++rank) everyone.push_back(rank);
     const uint16_t world = step.graph.group({everyone, -1, copied ? Axis::world : Axis::pipeline});
-    const Reports own = add_reports(step);
+    const Reports own = add_reports(step, sharded_sums);
     const Reports all = alone ? own : gather_reports(step, own, world);
     for (const int rank : everyone) {
         const auto r = static_cast<size_t>(rank);

@@ -54,6 +54,30 @@ uint32_t Graph::append_pass(int rank, const Pass& pass) {
     return node;
 }
 
+void Graph::append_operands(uint32_t pass_node, std::span<const uint32_t> more) {
+    if (more.empty()) return;
+    Part& part = pass_part(pass_node);
+    const Op op = flow_.passes[part.rank][part.item].op;
+    const auto own = static_cast<std::ptrdiff_t>(flow_.operands.size());
+    flow_.operands.resize(flow_.operands.size() + part.operand_count);
+    std::copy_n(flow_.operands.begin() + part.first_operand, part.operand_count,
+                flow_.operands.begin() + own);
+    const size_t always = pass_traits(op).operands;
+    if (part.operand_count < always) {
+        flow_.operands.resize(static_cast<size_t>(own) + always, kNoBuffer);
+    }
+    flow_.operands.insert(flow_.operands.end(), more.begin(), more.end());
+    const size_t count = flow_.operands.size() - static_cast<size_t>(own);
+    if (count > UINT8_MAX) {
+        throw UsageError("lowering: a pass of stage " +
+                         std::to_string(flow_.passes[part.rank][part.item].stage) + " has " +
+                         std::to_string(count) +
+                         " buffers, at most 255 are possible; use more stages");
+    }
+    part.first_operand = static_cast<uint32_t>(own);
+    part.operand_count = static_cast<uint8_t>(count);
+}
+
 // --- edges ---------------------------------------------------------------------------------------
 
 void Graph::add_edge(uint32_t before, uint32_t after) {

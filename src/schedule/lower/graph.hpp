@@ -52,6 +52,8 @@ public:
         flow_.operands.insert(flow_.operands.end(), tensors.begin(), tensors.end());
         part.operand_count = static_cast<uint8_t>(flow_.operands.size() - part.first_operand);
     }
+    /// Adds buffers behind the operands of a pass, which have been set.
+    void append_operands(uint32_t pass_node, std::span<const uint32_t> more);
     [[nodiscard]] Part& pass_part(uint32_t pass_node) {
         return flow_.parts[flow_.nodes[pass_node].first_part];
     }

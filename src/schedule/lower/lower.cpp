@@ -153,6 +153,11 @@ Lowered lower_world(const Schedule& schedule, const StepSizes& sizes, const Cost
                          std::to_string(options.bucket_piece) +
                          " elements, but must have at least 1");
     }
+    if (options.zero.gather_ahead < 0) {
+        throw UsageError("lowering: weights are gathered " +
+                         std::to_string(options.zero.gather_ahead) +
+                         " stages ahead, but must be at least 0");
+    }
     const Mesh mesh = sizes.mesh(schedule.ranks);
     mesh.check();
     check_sizes(schedule, sizes, mesh, options);

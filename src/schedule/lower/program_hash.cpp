@@ -31,7 +31,7 @@ void add_buffers(Hash& hash, const Program& program, std::span<const SliceBlock>
         Buffer buffer = program.buffers[i];
         if (next < blocks.size() && blocks[next].buffer == i) {
             const SliceBlock& block = blocks[next++];
-            buffer = buffer_at(buffer, block, flow.reductions[block.reduction], mesh, slice);
+            buffer = buffer_at(buffer, block, flow.reductions, mesh, slice);
         }
         hash.add(buffer.bytes);
         hash.add(buffer.offset);

@@ -241,7 +241,8 @@ std::vector<std::vector<SliceBlock>> blocks_of(const Dataflow& flow) {
                                         .reduction = planned.block.reduction,
                                         .copies = planned.block.copies,
                                         .width = planned.block.width,
-                                        .axis = planned.block.axis});
+                                        .axis = planned.block.axis,
+                                        .own = planned.block.own});
     }
     return blocks;
 }
@@ -290,6 +291,9 @@ void take_own(Lowered& world, const Dataflow& flow) {
             groups.use(action.group);
             reductions.use(action.reduction);
         }
+        for (const SliceBlock& block : world.blocks[k]) {
+            if (block.own != SliceBlock::kCountedFromFirst) reductions.use(block.own);
+        }
         program.groups = groups.of(flow.groups);
         program.reductions = reductions.of(flow.reductions);
         for (Action& action : program.actions) {
@@ -299,6 +303,9 @@ void take_own(Lowered& world, const Dataflow& flow) {
         }
         for (SliceBlock& block : world.blocks[k]) {
             block.reduction = reductions.number(block.reduction);
+            if (block.own != SliceBlock::kCountedFromFirst) {
+                block.own = reductions.number(block.own);
+            }
         }
     }
 }

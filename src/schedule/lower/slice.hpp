@@ -57,16 +57,20 @@ namespace vocabpipe::lowering {
            static_cast<uint32_t>(mesh.slices_along(together, slice).first);
 }
 
-/// A buffer as it is on one slice.
+/// A buffer as it is on one slice. `reductions`: those that `block` counts among.
 [[nodiscard]] inline Buffer buffer_at(Buffer buffer, const SliceBlock& block,
-                                      const Reduction& parts, const Mesh& mesh, int slice) {
+                                      const std::vector<Reduction>& reductions, const Mesh& mesh,
+                                      int slice) {
     const Mesh::Slices slices = mesh.slices_along(block.axis, slice);
     const int member = (slice - slices.first) / slices.step;
+    const Reduction& parts = reductions[block.reduction];
     buffer.bytes = static_cast<uint64_t>(parts.rows(member) * block.width * block.copies);
-    if (buffer.space != Buffer::Space::arena) {
-        buffer.offset =
-            static_cast<uint64_t>(parts.first_row[static_cast<size_t>(member)] * block.width);
+    if (buffer.space == Buffer::Space::arena) return buffer;
+    int64_t first = parts.first_row[static_cast<size_t>(member)];
+    if (block.own != SliceBlock::kCountedFromFirst) {
+        first -= reductions[block.own].first_row[static_cast<size_t>(member)];
     }
+    buffer.offset = static_cast<uint64_t>(first * block.width);
     return buffer;
 }
 

@@ -45,7 +45,7 @@ std::vector<Finding> on_this_rank(ModelRank& model, int rank, Context& ctx) {
     std::vector<ConstTensor> weights, gradients;
     for (const Parameter& p : ModelRankInternals::store(model).parameters()) {
         weights.emplace_back(p.master);
-        gradients.emplace_back(p.gradient);
+        gradients.emplace_back(p.lasting_gradient());
     }
     const std::vector<int>& ids = ModelRankInternals::store(model).ids();
     const auto add = [&](Kind kind, const std::vector<ConstTensor>& tensors) {

@@ -60,10 +60,10 @@ OptimizerStep::OptimizerStep(ModelRank& model, const Schedule& schedule, int ran
             parameter_settings(options.groups, p.name, p.weight_decay, options.weight_decay);
         tensors_.push_back(
             {.master = floats(p.master),
-             .gradient = floats(p.owned.of(p.gradient)),
+             .gradient = floats(p.owned_gradient),
              .exp_avg = floats(p.exp_avg),
              .exp_avg_sq = floats(p.exp_avg_sq),
-             .weight = p.weight.dtype == DType::fp32 ? Tensor() : p.owned.of(p.weight),
+             .weight = p.weight.dtype == DType::fp32 ? Tensor() : p.owned_weight,
              .weight_decay = settings.weight_decay,
              .lr_multiplier = settings.lr_multiplier});
     }
@@ -178,7 +178,7 @@ void OptimizerStep::report(Context& ctx, Bytes mine) {
     for (size_t i = 0; i < parameters.size(); ++i) {
         if (i > 0 && i % kTensorsBetweenPolls == 0) ctx.poll();
         if (parameters[i].counted_elsewhere || !parameters[i].gradient) continue;
-        const Tensor gradient = parameters[i].owned.of(parameters[i].gradient);
+        const Tensor gradient = parameters[i].owned_gradient;
         if (gradient.size() == 0) continue;
         op.sum_of_squares(ctx, gradient, sums + ModelRankInternals::store(model_).ids()[i]);
     }

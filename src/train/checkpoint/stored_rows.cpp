@@ -90,13 +90,15 @@ std::vector<StoredRows> stored_rows(ModelRank& model, std::span<const Safetensor
     for (size_t i = 0; i < parameters.size(); ++i) {
         const Parameter& p = parameters[i];
         if (p.counted_elsewhere) continue;  // the tied copy: written with the embedding
-        // The owner of its first row writes a transposed matrix as a whole.
+        // The owner of its first row writes a transposed matrix as a whole, if it has it.
         const bool head = p.owned.first == 0 && p.owned.count != 0;
         for (const ModelTensor& t :
              stored[static_cast<size_t>(ModelRankInternals::store(model).ids()[i])]) {
             const int64_t height = t.held_shape[0];
             for (const HeldRows& owned : owned_rows(p, t)) {
-                if (!t.transposed) add(t.name, owned, p.owned.of(p.weight), height, false);
+                if (!t.transposed || p.shards_weight) {
+                    add(t.name, owned, p.owned_weight, height, t.transposed);
+                }
                 if (!p.exp_avg) continue;  // a correction bias, or frozen
                 add(exp_avg_name(t.name), owned, p.exp_avg, height, false);
                 add(exp_avg_sq_name(t.name), owned, p.exp_avg_sq, height, false);
@@ -104,7 +106,7 @@ std::vector<StoredRows> stored_rows(ModelRank& model, std::span<const Safetensor
                     add(master_name(t.name), owned, p.master, height, false);
                 }
             }
-            if (!t.transposed || !head) continue;
+            if (!t.transposed || !head || p.shards_weight) continue;
             for (const HeldRows& held : held_rows(p, t)) add(t.name, held, p.weight, height, true);
         }
     }

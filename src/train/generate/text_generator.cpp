@@ -272,6 +272,11 @@ void TextGenerator::copy_weights(ModelRank& from) {
             "and "
             "layers per stage, and the default vocabulary mode");
     }
+    if (std::ranges::any_of(theirs, &Parameter::shards_weight)) {
+        throw UsageError(
+            "copy_weights: with ZeRO stage 3 each rank keeps a part of the weights; use stage 1 or "
+            "2, or load a saved step");
+    }
     const auto bytes_of_weight = [](const Tensor& weight) {
         return std::span(weight.as<std::byte>(), static_cast<size_t>(weight.bytes()));
     };

@@ -211,6 +211,25 @@ FlagGroup schedule_flags(TrainOptions& o) {
                      "experts have equally many; more tokens take more time, not more memory",
              .unit = "FACTOR",
              .range = above(0)},
+            {.names = "--zero-stage",
+             .value = &o.zero.stage,
+             .help = "What each of the ranks that add up the same gradients keeps only its own "
+                     "part of: 1 the optimizer's state, 2 gradients of layers, too, 3 their "
+                     "weights, too (FSDP)",
+             .range = between(1, 3)},
+            {.names = "--reshard-after",
+             .value = named(&o.zero.reshard_after, reshard_after_from),
+             .help = "With --zero-stage 2 and 3: how long weights and gradients of a stage stay "
+                     "whole: for consecutive passes that use them, or from the first to the last "
+                     "of a step",
+             .unit = "NAME",
+             .choices = {"use", "step"}},
+            {.names = "--gather-ahead",
+             .value = &o.zero.gather_ahead,
+             .help = "With --zero-stage 3: weights of how many stages may be gathered before their "
+                     "passes begin",
+             .range = between(0, 1 << 20),
+             .decides = Decides::nothing},
             {.names = "--schedule",
              .value = &o.schedule,
              .help = "A .csv or .json file, or one of " + joined(schedule_names()),

@@ -52,6 +52,7 @@ struct TrainOptions {
     int expert_model_parallel_size = 1;                 // --expert-model-parallel-size
     int expert_tensor_parallel_size = 1;                // --expert-tensor-parallel-size
     double moe_row_factor = kMoeRowFactor;              // --moe-row-factor
+    ZeroOptions zero;               // --zero-stage, --reshard-after, --gather-ahead
     std::string schedule = "1f1b";  // --schedule, a name or a .csv or .json file
     /// Without --schedule: interleaved where ranks have several stages (with_chosen_schedule()).
     bool schedule_by_stages = false;

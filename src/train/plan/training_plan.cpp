@@ -129,7 +129,8 @@ StepPlan TrainingPlan::forward_of(const StepPlan& training) const {
                      training.costs,
                      {.receive_ahead = options_.receive_ahead,
                       .reductions = options_.reductions,
-                      .pieces = training.lowering.pieces});
+                      .pieces = training.lowering.pieces,
+                      .zero = training.lowering.zero});
 }
 
 /// As many as fill the pipeline, so that every rank runs all its passes and no family of schedules
@@ -174,6 +175,7 @@ StepSchedule TrainingPlan::order() const {
             .costs = first_costs_ ? *first_costs_ : given_costs(options_, recompute_),
             .receive_ahead = options_.receive_ahead,
             .reductions = options_.reductions,
+            .zero = options_.zero,
             .pieces = options_.blocking_exchanges ? 1 : options_.tile_pieces,
             .moe_row_factor = options_.moe_row_factor,
             .context_form = options_.context_form};

@@ -72,7 +72,7 @@ std::vector<std::byte> message_of(const ParameterValues& values) {
     writer.add(values.name);
     writer.add(values.runs);
     writer.add(values.weight);
-    writer.add(std::vector{values.first});
+    writer.add(std::vector{values.first_weight, values.first});
     writer.add(values.gradient);
     return writer.take();
 }
@@ -86,7 +86,8 @@ ParameterValues values_in(std::span<const std::byte> message) {
     reader.read(values.weight);
     reader.read(first);
     reader.read(values.gradient);
-    values.first = first.front();
+    values.first_weight = first.front();
+    values.first = first.back();
     return values;
 }
 
@@ -95,14 +96,15 @@ ParameterValues values_in(std::span<const std::byte> message) {
 ParameterValues values_of(const Parameter& parameter, Device& device) {
     ParameterValues values{.name = parameter.name,
                            .runs = {},
-                           .weight = downloaded(parameter.weight, device),
+                           .weight = downloaded(parameter.lasting_weight(), device),
+                           .first_weight = parameter.shards_weight ? parameter.owned.first : 0,
                            .first = parameter.owned.first,
                            .gradient = {}};
     for_each_run(parameter.shard, parameter.logical_cols,
                  [&](const ElementRun& run) { values.runs.push_back(run); });
     // Without moments it is frozen, or another parameter of this rank has the same weight.
     if (parameter.exp_avg && parameter.gradient) {
-        values.gradient = downloaded(parameter.owned.of(parameter.gradient), device);
+        values.gradient = downloaded(parameter.owned_gradient, device);
     }
     return values;
 }

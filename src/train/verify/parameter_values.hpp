@@ -17,8 +17,9 @@ namespace vocabpipe {
 struct ParameterValues {
     std::string name;
     std::vector<ElementRun> runs;  ///< where the elements lie in the logical tensor
-    std::vector<float> weight;     ///< all that the rank holds
-    int64_t first = 0;             ///< which element of `weight` the first of `gradient` is
+    std::vector<float> weight;     ///< all that outlives the step on the rank
+    int64_t first_weight = 0;      ///< which element of the rank's shard the first of `weight` is
+    int64_t first = 0;             ///< the same of `gradient`
     /// The part that the rank updates: the sum over all ranks. Empty: frozen, or updated elsewhere.
     std::vector<float> gradient;
 };

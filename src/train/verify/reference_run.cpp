@@ -25,6 +25,7 @@ TrainOptions on_pipeline(TrainOptions options, int ranks) {
     options.tensor_model_parallel_size = 1;
     options.expert_model_parallel_size = 1;
     options.expert_tensor_parallel_size = 1;
+    options.zero = {};
     options.schedule = defaults.schedule;
     options.layout.clear();
     options.end_layers = {};

@@ -111,10 +111,9 @@ StepReplay::Trace StepReplay::trace(std::span<const Microbatch> microbatches) {
     ExecutorInternals::observe(executor, {});
     std::vector<std::byte> bytes;
     for (const Parameter& parameter : rank_.parameters()) {
-        bytes.resize(static_cast<size_t>(parameter.gradient.bytes()));
-        if (!bytes.empty()) {
-            rank_.device().download(parameter.gradient.as<std::byte>(), bytes);
-        }
+        const Tensor gradient = parameter.lasting_gradient();
+        bytes.resize(static_cast<size_t>(gradient.bytes()));
+        if (!bytes.empty()) rank_.device().download(gradient.as<std::byte>(), bytes);
         trace.gradients.push_back(crc32c(bytes));
     }
     return trace;

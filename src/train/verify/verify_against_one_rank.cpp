@@ -167,7 +167,7 @@ private:
         if (!bounds_.to_the_bit) distance.bound = bound;
         judge("gradient of ", mine, rank, false, distance);
 
-        distance = distance_between(mine.weight, 0, mine.runs, whole.weight);
+        distance = distance_between(mine.weight, mine.first_weight, mine.runs, whole.weight);
         if (!bounds_.to_the_bit) {
             const double turned = norm > 0 ? bound / norm : std::numeric_limits<double>::infinity();
             distance.bound =
@@ -180,6 +180,9 @@ private:
     /// Ranks that hold the same elements got them from the same sum.
     void compare_copies(const std::vector<std::optional<ParameterValues>>& by_rank, size_t rank) {
         const ParameterValues& mine = *by_rank[rank];
+        int64_t held = 0;
+        for (const ElementRun& run : mine.runs) held += run.count;
+        if (std::ssize(mine.weight) < held) return;  // each has its own part
         const auto same_run = [](const ElementRun& a, const ElementRun& b) {
             return a.held == b.held && a.logical == b.logical && a.count == b.count;
         };

@@ -1,0 +1,264 @@
+// SPDX-License-Identifier: Apache-2.0
+// ZeRO stages 2 and 3 (ZeroOptions): the bits of stage 1 where every gradient is added up once, and
+// the oracle's gradients in the order of uses where it is added up after each use.
+#include "tests/model/model_cases.hpp"
+#include "tests/model/tensor_models.hpp"
+#include "tests/support/schedule_cases.hpp"
+#include "tests/train/training_run.hpp"
+#include "vocabpipe/make_schedule.hpp"
+#include "vocabpipe/model_config.hpp"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cstring>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace vocabpipe::testing {
+namespace {
+
+constexpr std::array kStages{2, 3};
+
+TrainingSetup on_mesh(const std::string& schedule, VocabMode mode, const Mesh& mesh,
+                      int microbatches = 2) {
+    TrainingSetup setup = setup_on_mesh(schedule, mode, mesh, 29, [](int layers) {
+        return small_family("gpt2", layers, 7, 29, true);
+    });
+    setup.microbatches = microbatches;
+    setup.config.dtype = DType::bf16;
+    setup.steps = 2;
+    return setup;
+}
+
+void expect_bits_of_stage_1(TrainingSetup setup) {
+    setup.zero = {};
+    const Training expected = train_on_threads(setup);
+    for (const int stage : kStages) {
+        setup.zero = {.stage = stage, .reshard_after = ReshardAfter::step};
+        EXPECT_EQ(first_difference(expected, train_on_threads(setup)), "") << "stage " << stage;
+    }
+}
+
+// --- gradients that are added up once per step ---------------------------------------------------
+
+struct Cell {
+    std::string schedule;
+    VocabMode mode;
+    friend void PrintTo(const Cell& c, std::ostream* out) {
+        *out << c.schedule << " " << to_string(c.mode);
+    }
+};
+
+std::vector<Cell> cells() {
+    std::vector<Cell> all;
+    for (const Generator& family : generators()) {
+        all.push_back({std::string(family.name), VocabMode::one_barrier});
+        all.push_back({std::string(family.name), VocabMode::none});
+    }
+    all.push_back({"interleaved", VocabMode::two_barriers});
+    all.push_back({"1f1b", VocabMode::interlaced});
+    return all;
+}
+
+class Zero : public ::testing::TestWithParam<Cell> {};
+
+TEST_P(Zero, HasTheBitsOfStage1WhereEachGradientIsAddedUpOnce) {
+    expect_bits_of_stage_1(on_mesh(GetParam().schedule, GetParam().mode, {2, 2}));
+}
+
+INSTANTIATE_TEST_SUITE_P(All, Zero, ::testing::ValuesIn(cells()), [](const auto& info) {
+    return test_name(info.param.schedule + "_" + std::string(to_string(info.param.mode)));
+});
+
+// The weights of a pass are there while it runs, and no other: all else is NaN in these runs.
+TEST(ZeroOfModels, HasTheBitsOfStage1InEveryFamily) {
+    for (const std::string& family : model_families()) {
+        for (const char* schedule : {"interleaved", "zb-v"}) {
+            SCOPED_TRACE(family + " " + schedule);
+            TrainingSetup setup =
+                setup_on_mesh(schedule, VocabMode::one_barrier, {2, 2}, 29, [&](int layers) {
+                    return small_family(family, layers, 7, 29, false);
+                });
+            setup.config.dtype = DType::bf16;
+            setup.steps = 2;
+            expect_bits_of_stage_1(setup);
+        }
+    }
+}
+
+TEST(ZeroOfMeshes, HasTheBitsOfStage1WithTensorContextAndExpertRanks) {
+    for (const Mesh mesh : {Mesh{.pipeline = 2, .data = 2, .tensor = 2},
+                            Mesh{.pipeline = 1, .data = 3, .tensor = 2},
+                            Mesh{.pipeline = 2, .data = 2, .context = 2}}) {
+        SCOPED_TRACE(std::to_string(mesh.tensor) + " " + std::to_string(mesh.context));
+        TrainingSetup setup =
+            setup_on_mesh("interleaved", VocabMode::one_barrier, mesh, 61, [](int layers) {
+                ModelConfig model = tensor_model("llama", false);
+                model.num_layers = layers;
+                return model;
+            });
+        setup.steps = 2;
+        expect_bits_of_stage_1(setup);
+    }
+    for (const Mesh mesh : {Mesh{.pipeline = 2, .data = 4, .expert = 2},
+                            Mesh{.pipeline = 1, .data = 2, .expert = 2}}) {
+        SCOPED_TRACE(mesh.data);
+        TrainingSetup setup =
+            setup_on_mesh("zb-v", VocabMode::one_barrier, mesh, 61, [](int layers) {
+                ModelConfig model = expert_models().front();
+                model.num_layers = layers;
+                return model;
+            });
+        setup.steps = 2;
+        expect_bits_of_stage_1(setup);
+    }
+}
+
+TEST(ZeroOfRecomputation, HasTheBitsOfStage1) {
+    for (const Recompute recompute : {Recompute::selective, Recompute::full}) {
+        for (const char* schedule : {"1f1b", "v-half"}) {
+            TrainingSetup setup = on_mesh(schedule, VocabMode::one_barrier, {2, 2});
+            setup.recompute = recompute;
+            expect_bits_of_stage_1(setup);
+        }
+    }
+}
+
+// --- gradients that are added up after each use --------------------------------------------------
+
+/// [stage] The microbatches of each use of its gradients, by the order in which passes write them.
+std::map<int, std::vector<std::vector<size_t>>> uses_of(const Schedule& schedule) {
+    std::map<int, std::vector<std::vector<size_t>>> uses;
+    for (const std::vector<Pass>& passes : schedule.passes) {
+        int before = -1;
+        for (const Pass& pass : passes) {
+            if (pass.op != Op::B && pass.op != Op::W) continue;
+            if (pass.stage != before) uses[pass.stage].emplace_back();
+            uses[pass.stage].back().push_back(pass.microbatch);
+            before = pass.stage;
+        }
+    }
+    return uses;
+}
+
+Batch only(const Batch& batch, const std::vector<size_t>& microbatches) {
+    Batch part = batch;
+    part.tokens.clear();
+    part.labels.clear();
+    part.loss_gradient.clear();
+    for (const size_t j : microbatches) {
+        part.tokens.push_back(batch.tokens[j]);
+        part.labels.push_back(batch.labels[j]);
+        part.loss_gradient.push_back(batch.loss_gradient[j]);
+    }
+    return part;
+}
+
+/// The oracle's gradients of these microbatches of every replica, added up in replica order.
+std::map<std::string, std::vector<float>> sum_of(const TrainingSetup& setup,
+                                                 const std::vector<size_t>& microbatches) {
+    const Schedule schedule =
+        make_schedule("1f1b", {.ranks = 1,
+                               .microbatches = static_cast<int>(microbatches.size()),
+                               .vocab_mode = VocabMode::none,
+                               .vocab_size = setup.config.vocab_size});
+    const ModelPartition partition = even_partition(setup.config, schedule, setup.sequences);
+    std::map<std::string, std::vector<float>> sum;
+    for (int replica = 0; replica < setup.replicas; ++replica) {
+        const Batch mine = part_of(toy_batch(setup, 1), replica, setup.replicas);
+        Gradients part = run_single_rank(setup.config, partition, schedule,
+                                         only(mine, microbatches), setup.seed);
+        for (auto& [name, values] : part.by_name) {
+            if (replica == 0) {
+                sum[name] = std::move(values);
+                continue;
+            }
+            for (size_t i = 0; i < values.size(); ++i) sum[name][i] += values[i];
+        }
+    }
+    return sum;
+}
+
+TEST(ZeroAfterUse, AddsUpTheOraclesGradientsUseByUse) {
+    for (const auto& [name, pipeline] : {std::pair{"interleaved", 1}, {"interleaved", 2},
+                                         {"looped-bfs", 2}, {"zb-v", 2}, {"1f1b", 2}}) {
+        for (const int replicas : {2, 3}) {
+            SCOPED_TRACE(std::string(name) + " " + std::to_string(pipeline) + " " +
+                         std::to_string(replicas));
+            TrainingSetup setup = on_mesh(name, VocabMode::none, {pipeline, replicas}, 4);
+            setup.config.dtype = DType::fp32;
+            setup.config.tied = false;
+            setup.steps = 1;
+            const Schedule schedule = make_schedule(name, {.ranks = pipeline,
+                                                           .microbatches = 4,
+                                                           .vocab_mode = VocabMode::none,
+                                                           .vocab_size = 29});
+            std::map<std::vector<size_t>, std::map<std::string, std::vector<float>>> sums;
+            std::map<int, std::map<std::string, std::vector<float>>> expected;  // by stage
+            size_t most_uses = 0;
+            for (const auto& [stage, uses] : uses_of(schedule)) {
+                most_uses = std::max(most_uses, uses.size());
+                for (const std::vector<size_t>& use : uses) {
+                    if (!sums.contains(use)) sums[use] = sum_of(setup, use);
+                    for (const auto& [tensor, values] : sums[use]) {
+                        std::vector<float>& into = expected[stage][tensor];
+                        if (into.empty()) {
+                            into = values;
+                            continue;
+                        }
+                        for (size_t i = 0; i < values.size(); ++i) into[i] += values[i];
+                    }
+                }
+            }
+            const bool several = schedule.stages > schedule.ranks;
+            EXPECT_EQ(most_uses > 1, several && std::string(name) != "looped-bfs");
+            const std::vector<int> layers =
+                even_partition(setup.config, schedule, setup.sequences).layers_per_stage;
+            std::map<std::string, int> stage_of;  // by the names of a layer's tensors
+            for (int stage = 0, layer = 0; stage < schedule.stages; ++stage) {
+                for (int i = 0; i < layers[static_cast<size_t>(stage)]; ++i, ++layer) {
+                    stage_of["transformer.h." + std::to_string(layer) + "."] = stage;
+                }
+            }
+            for (const int zero : kStages) {
+                setup.zero.stage = zero;
+                const Training run = train_on_threads(setup);
+                size_t compared = 0;
+                for (const auto& [prefix, stage] : stage_of) {
+                    for (const auto& [tensor, want] : expected[stage]) {
+                        if (!tensor.starts_with(prefix)) continue;
+                        const std::vector<float>& got = run.gradients.at(tensor);
+                        ASSERT_EQ(got.size(), want.size());
+                        EXPECT_EQ(std::memcmp(got.data(), want.data(), want.size() * 4), 0)
+                            << tensor << " of stage " << stage;
+                        ++compared;
+                    }
+                }
+                EXPECT_EQ(compared, 12 * stage_of.size());
+            }
+        }
+    }
+}
+
+TEST(ZeroAfterUse, TrainsLikeStage1) {
+    for (const char* schedule : {"interleaved", "v-half", "dualpipe-v"}) {
+        TrainingSetup setup = on_mesh(schedule, VocabMode::one_barrier, {2, 2}, 4);
+        setup.config.dtype = DType::fp32;
+        setup.steps = 5;
+        const Training expected = train_on_threads(setup);
+        for (const int ahead : {0, 1, 3}) {
+            setup.zero = {.stage = 3, .gather_ahead = ahead};
+            const Training got = train_on_threads(setup);
+            EXPECT_EQ(got.losses.front(), expected.losses.front());
+            for (size_t step = 0; step < got.losses.size(); ++step) {
+                EXPECT_NEAR(got.losses[step], expected.losses[step], 1e-5) << schedule << step;
+            }
+        }
+    }
+}
+
+}  // namespace
+}  // namespace vocabpipe::testing
