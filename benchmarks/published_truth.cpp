@@ -115,7 +115,6 @@ PlanOptions options_of(const CsvRow& row, const Devices& devices) {
                                       : h100 ? "h100"
                                              : "h200");
     if (gpu.ends_with("40GB")) options.memory_gib = kSmallA100;
-    if (row["zero"] == "fsdp") throw LeftOut{"FSDP"};
     options.model = {.name = row["model"], .config = model_of(row)};
     // Six schedules on one workload, whose size is not given; 32 microbatches fit.
     const bool six = mi300x && row["seq"].empty();
@@ -165,6 +164,12 @@ PlanOptions options_of(const CsvRow& row, const Devices& devices) {
     trainer.sequence_parallel = shared == "1" || has(recompute, "sp") ||
                                 (shared.empty() && trainer.kernels == KernelYear::y2025);
     trainer.zero = row["zero"] == "0" ? 0 : 1;
+    const bool gathers = row["zero"] == "fsdp";
+    if (gathers) {  // layer by layer
+        trainer.zero = 3;
+        options.schedules = {"interleaved"};
+        options.chunks = {static_cast<int>(number(row, "layers"))};
+    }
     const bool named_kernel = has(row["note"], "kernel=");
     // Gradients in fp32 of 13B parameters on one GPU would not have fit where this trainer's did.
     if (named_kernel) trainer.gradients = DType::bf16;
@@ -175,7 +180,7 @@ PlanOptions options_of(const CsvRow& row, const Devices& devices) {
     options.sensitivity_rows = 0;
     // Trainers post a receive when they are about to wait for it.
     options.receive_ahead = 1;
-    if (!six) options.evaluation = Evaluation::pass_times;
+    if (!six && !gathers) options.evaluation = Evaluation::pass_times;
     return options;
 }
 

@@ -45,7 +45,8 @@ std::vector<const Generator*> families(const std::vector<std::string>& asked) {
 
 /// Those of the numbers asked for that a family can have. A family with one chunk stays with it:
 /// the numbers are for families that have several. Where none is possible the first one is refused.
-std::vector<int> chunks_of(const Generator& family, const std::vector<int>& asked) {
+/// `layers`: of a rank, which ZeRO stage 3 gathers stage by stage; 0: it does not.
+std::vector<int> chunks_of(const Generator& family, const std::vector<int>& asked, int layers) {
     if (!asked.empty()) {
         if (family.any_chunks) return asked;
         const bool possible = family.chunks == 1 ||
@@ -54,6 +55,7 @@ std::vector<int> chunks_of(const Generator& family, const std::vector<int>& aske
     }
     std::vector<int> chunks{family.chunks};
     if (family.any_chunks) chunks.insert(chunks.end(), {2, 4});
+    if (family.any_chunks && layers > 1) chunks.push_back(layers);
     std::sort(chunks.begin(), chunks.end());
     chunks.erase(std::unique(chunks.begin(), chunks.end()), chunks.end());
     return chunks;
@@ -165,6 +167,19 @@ std::string other_passes(const PlannedPassTimes& times, const std::vector<int>& 
     return {};
 }
 
+/// Weights are gathered for each use, or once in a step; one stage per rank has one use.
+void add_ways_to_gather(bool gathers, Candidate candidate, std::vector<Candidate>& to) {
+    if (!gathers) {
+        to.push_back(std::move(candidate));
+        return;
+    }
+    candidate.zero.stage = 3;
+    for (const ReshardAfter after : {ReshardAfter::use, ReshardAfter::step}) {
+        candidate.zero.reshard_after = after;
+        if (after == ReshardAfter::use || candidate.chunks > 1) to.push_back(candidate);
+    }
+}
+
 /// All candidates of a mesh, microbatch size and recomputation.
 void add_candidates(const PlanOptions& options, const Candidate& step, Candidates& result) {
     constexpr VocabMode kModes[] = {VocabMode::none, VocabMode::redistributed,
@@ -174,15 +189,22 @@ void add_candidates(const PlanOptions& options, const Candidate& step, Candidate
         options.vocab_modes.empty() ? std::span(kModes) : std::span(options.vocab_modes);
     std::vector<const Generator*> of = families(options.schedules);
     const int ranks = step.mesh.pipeline;
-    if (ranks == 1 && step.mesh.slices() > 1) {  // nothing to choose in a pipeline of one rank
+    const bool gathers = options.trainer.zero == 3 && step.mesh.slices() > 1;
+    if (ranks == 1 && step.mesh.slices() > 1) {
         modes = modes.first(1);
-        of.resize(1);
+        // Nothing to choose in a pipeline of one rank but stages to gather.
+        if (gathers && options.schedules.empty()) {
+            std::erase_if(of, [](const Generator* family) { return !family->any_chunks; });
+        } else {
+            of.resize(1);
+        }
     }
+    const int layers_of_rank = gathers ? options.model.config.num_layers / ranks : 0;
     const bool whole = std::find(modes.begin(), modes.end(), VocabMode::none) != modes.end();
     const LastStageWork last = options.profile ? LastStageWork() : last_stage_work(options, step);
     for (const Generator* family : of) {
         for (const VocabMode mode : modes) {
-            for (const int chunks : chunks_of(*family, options.chunks)) {
+            for (const int chunks : chunks_of(*family, options.chunks, layers_of_rank)) {
                 Candidate candidate = step;
                 candidate.schedule = std::string(family->name);
                 candidate.vocab_mode = mode;
@@ -216,7 +238,7 @@ void add_candidates(const PlanOptions& options, const Candidate& step, Candidate
                     }
                     for (const int limit : memory_limits_of(*family, ranks)) {
                         candidate.memory_limit = limit;
-                        result.possible.push_back(candidate);
+                        add_ways_to_gather(gathers, candidate, result.possible);
                     }
                 }
             }

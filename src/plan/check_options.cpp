@@ -92,7 +92,7 @@ void check_depths(const PlanOptions& options) {
 void check_trainer(const PlanOptions& options) {
     const PlannedTrainer& trainer = options.trainer;
     require("--recompute-num-layers", trainer.recompute_layers, 0, 1 << 16);
-    require("--zero-stage", trainer.zero, 0, 2);
+    require("--zero-stage", trainer.zero, 0, 3);
     if (options.profile && trainer != PlannedTrainer()) {
         throw UsageError(
             "--profile: was measured with train_gpt; leave out what describes "

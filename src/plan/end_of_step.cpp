@@ -58,6 +58,7 @@ EndOfStep::Exchange EndOfStep::exchange_of(int rank, int64_t piece) const {
         }
         exchange.sums.push_back(sum);
         exchange.sums.back().bucket = &bucket;
+        if (bucket.shards_weights) continue;
         exchange.gather_ns =
             at_once_ ? std::max(exchange.gather_ns, gather_ns) : exchange.gather_ns + gather_ns;
     }

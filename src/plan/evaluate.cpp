@@ -18,7 +18,10 @@
 #include "vocabpipe/simulate.hpp"
 
 #include <algorithm>
+#include <map>
 #include <numeric>
+#include <optional>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -39,16 +42,17 @@ SimulateOptions simulate_options(const PlanOptions& options) {
 }
 
 Lowered lower_candidate(const Schedule& schedule, const StepModel& step,
-                        const PlanOptions& options) {
-    LowerOptions lowering{.receive_ahead = options.receive_ahead};
+                        const PlanOptions& options, const ZeroOptions& zero) {
+    LowerOptions lowering{.receive_ahead = options.receive_ahead, .zero = zero};
     if (step.costs.measured_on_hosts()) lowering.bucket_piece = kBucketPieceOfHosts;
     return lower_step(schedule, step.sizes, step.costs, lowering, simulate_options(options))
         .lowered;
 }
 
-Outcome simulated(const Schedule& schedule, const StepModel& step, const PlanOptions& options) {
+Outcome simulated(const Schedule& schedule, const StepModel& step, const PlanOptions& options,
+                  const ZeroOptions& zero) {
     const SimulateOptions how = simulate_options(options);
-    const Lowered lowered = lower_candidate(schedule, step, options);
+    const Lowered lowered = lower_candidate(schedule, step, options, zero);
     const TimelineSummary all = simulate(lowered, step.costs, how).summary;
     Outcome outcome{.step_ns = all.step_ns, .bubble = all.bubble};
     for (const Program& program : lowered.pipeline) {
@@ -63,7 +67,9 @@ Outcome simulated(const Schedule& schedule, const StepModel& step, const PlanOpt
             {.activations = bytes({Purpose::boundary, Purpose::activation, Purpose::workspace}),
              .vocabulary = bytes({Purpose::vocabulary}),
              .communication = bytes(
-                 {Purpose::partial_sums, Purpose::report, Purpose::tied, Purpose::replicas})});
+                 {Purpose::partial_sums, Purpose::report, Purpose::tied, Purpose::replicas}),
+             .weights = bytes({Purpose::stage_weights}),
+             .gradients = bytes({Purpose::stage_gradients})});
     }
     return outcome;
 }
@@ -104,6 +110,20 @@ Outcome timed(const Schedule& schedule, const StepModel& step) {
     const PassTimes times = time_passes(schedule, step.generate.costs);
     const EndOfStep end(step);
     Outcome outcome{.live = list_memory(schedule, step.sizes)};
+    for (size_t rank = 0; rank < step.sizes.buckets.size(); ++rank) {
+        // Of the largest stage alone, and as if nothing waited for them: a bound.
+        std::map<int, LiveBytes> stages;
+        for (const GradientBucket& bucket : step.sizes.buckets[rank]) {
+            LiveBytes& of = stages[bucket.stage];
+            if (bucket.shards_weights) of.weights += bucket.first.back() * size_of(step.sizes.dtype);
+            if (bucket.shards_gradients) of.gradients += bucket.first.back() * 4;
+        }
+        LiveBytes& live = outcome.live[rank];
+        for (const auto& [stage, of] : stages) {
+            live.weights = std::max(live.weights, of.weights);
+            live.gradients = std::max(live.gradients, of.gradients);
+        }
+    }
     int64_t busy = 0;
     for (const std::vector<int64_t>& of_ranks : {times.busy, end.busy_ns()}) {
         busy = std::accumulate(of_ranks.begin(), of_ranks.end(), busy);
@@ -148,14 +168,14 @@ double step_flops_per_token(const PlanOptions& options) {
 }
 
 Outcome outcome_of(const PlanOptions& options, const StepModel& step, const Schedule& order,
-                   Evaluation evaluation) {
-    return evaluation == Evaluation::simulation ? simulated(order, step, options)
+                   Evaluation evaluation, const ZeroOptions& zero) {
+    return evaluation == Evaluation::simulation ? simulated(order, step, options, zero)
                                                 : timed(order, step);
 }
 
-PlanRow row_of(const PlanOptions& options, const Candidate& candidate, const StepModel& step,
-               const Schedule& order, Evaluation evaluation) {
-    const Outcome outcome = outcome_of(options, step, order, evaluation);
+PlanRow row_with(const PlanOptions& options, const Candidate& candidate, const StepModel& step,
+                 const Schedule& order, Evaluation evaluation) {
+    const Outcome outcome = outcome_of(options, step, order, evaluation, candidate.zero);
     PlanRow row{.candidate = candidate,
                 .evaluation = evaluation,
                 .step_ns = outcome.step_ns,
@@ -171,6 +191,8 @@ PlanRow row_of(const PlanOptions& options, const Candidate& candidate, const Ste
     for (size_t rank = 0; rank < step.persistent.size(); ++rank) {
         PlannedMemory memory = step.persistent[rank];
         const LiveBytes& live = outcome.live[rank];
+        memory.weights += live.weights;
+        memory.gradients += live.gradients;
         memory.activations = live.activations;
         memory.vocabulary = live.vocabulary;
         memory.communication = live.communication;
@@ -179,6 +201,26 @@ PlanRow row_of(const PlanOptions& options, const Candidate& candidate, const Ste
     }
     row.spare_bytes = options.gpu_memory_bytes() - row.worst.total();
     return row;
+}
+
+/// With ZeRO stage 3, that of the fastest number of stages that are gathered ahead among those that
+/// fit; if none does, that of the least memory.
+PlanRow row_of(const PlanOptions& options, const Candidate& candidate, const StepModel& step,
+               const Schedule& order, Evaluation evaluation) {
+    if (candidate.zero.stage < 3 || evaluation != Evaluation::simulation) {
+        return row_with(options, candidate, step, order, evaluation);
+    }
+    Candidate ahead = candidate;
+    std::optional<PlanRow> best;
+    for (const int stages : {1, 0, 2, 4}) {
+        ahead.zero.gather_ahead = stages;
+        PlanRow row = row_with(options, ahead, step, order, evaluation);
+        const auto rank = [](const PlanRow& of) {
+            return std::tuple(!of.fits(), of.fits() ? of.step_ns : 0, -of.spare_bytes);
+        };
+        if (!best || rank(row) < rank(*best)) best = std::move(row);
+    }
+    return *std::move(best);
 }
 
 }  // namespace
@@ -212,12 +254,12 @@ int64_t step_ns_of_lengths(const PlanOptions& options, const Candidate& candidat
     of_step.of_microbatch = order_microbatches(order, step.generate.costs, std::move(lengths));
     step.costs.lengths = of_step;
     step.sizes.length_of_microbatch = of_step.of_microbatch;
-    return outcome_of(options, step, order, evaluation).step_ns;
+    return outcome_of(options, step, order, evaluation, candidate.zero).step_ns;
 }
 
 RecordedRun record_step(const PlanOptions& options, const Candidate& candidate) {
     const StepModel step = model_of(options, candidate);
-    const Lowered lowered = lower_candidate(OrderCache().order(step, candidate), step, options);
+    const Lowered lowered = lower_candidate(OrderCache().order(step, candidate), step, options, candidate.zero);
     std::vector<PersistentBytes> persistent;
     for (const PlannedMemory& memory : step.persistent) {
         persistent.push_back({.weights = static_cast<uint64_t>(memory.weights),

@@ -14,7 +14,11 @@ struct LiveBytes {
     int64_t activations = 0;
     int64_t vocabulary = 0;
     int64_t communication = 0;
-    [[nodiscard]] int64_t total() const { return activations + vocabulary + communication; }
+    int64_t weights = 0;    ///< gathered
+    int64_t gradients = 0;  ///< whole, of what ranks keep a part of
+    [[nodiscard]] int64_t total() const {
+        return activations + vocabulary + communication + weights + gradients;
+    }
 };
 
 /// Estimates [rank] the buffers of a lowered program from the order of the passes only: tensors

@@ -38,17 +38,38 @@ int64_t PlaceParameters::updated(int zero) const {
     return sum;
 }
 
+int64_t PlaceParameters::kept_weights(int zero_stage) const {
+    int64_t sum = stored();
+    for (const Part& part : parts_) {
+        if (zero_stage < 3 || !is_sharded(part)) continue;
+        sum -= part.elements - largest_part(part.elements, mesh_.size_of(part.axis));
+    }
+    return sum;
+}
+
+int64_t PlaceParameters::kept_gradients(int zero_stage) const {
+    int64_t sum = differentiated();
+    for (const Part& part : parts_) {
+        if (zero_stage < 2 || !is_sharded(part)) continue;
+        sum -= part.elements - largest_part(part.elements, mesh_.size_of(part.axis));
+    }
+    return sum;
+}
+
 int64_t PlaceParameters::reported() const {
     int64_t sum = 0;
     for (const Part& part : parts_) sum += largest_part(part.elements, mesh_.size_of(part.axis));
     return sum;
 }
 
-std::vector<GradientBucket> PlaceParameters::buckets(bool parts) const {
+std::vector<GradientBucket> PlaceParameters::buckets(bool parts, int zero_stage) const {
     std::vector<GradientBucket> buckets;
     for (const Part& part : parts_) {
         if (is_copy(part)) continue;
         GradientBucket bucket{.of = part.of, .stage = part.stage, .axis = part.axis, .first = {}};
+        // The passes of a stage begin all of its gradients anew, or none.
+        bucket.shards_gradients = zero_stage >= 2 && part.of == GradientBucket::Of::stage;
+        bucket.shards_weights = zero_stage >= 3 && is_sharded(part);
         const int members = parts ? mesh_.size_of(part.axis) : 1;
         bucket.first.reserve(static_cast<size_t>(members) + 1);
         // elements * member / members, without a division for each of thousands of replicas.

@@ -35,11 +35,16 @@ public:
     /// Elements that this rank updates and has moments for: all trained ones that it stores with
     /// `zero` = 0, else a share.
     [[nodiscard]] int64_t updated(int zero = 1) const;
+    /// Elements of `stored()` that outlive a step, with the ZeRO stage of Candidate::zero.
+    [[nodiscard]] int64_t kept_weights(int zero_stage) const;
+    /// The same of `differentiated()`.
+    [[nodiscard]] int64_t kept_gradients(int zero_stage) const;
     /// Elements whose gradients it sums up for the norm.
     [[nodiscard]] int64_t reported() const;
     /// The buckets that are added up, layer by layer as in a run.
     /// `parts`: where each member's part begins; else only the begin and the end of a bucket.
-    [[nodiscard]] std::vector<GradientBucket> buckets(bool parts = true) const;
+    /// `zero_stage`: of Candidate::zero.
+    [[nodiscard]] std::vector<GradientBucket> buckets(bool parts = true, int zero_stage = 1) const;
 
 private:
     struct Part {
@@ -53,6 +58,10 @@ private:
         return shared_ && part.of == GradientBucket::Of::output;
     }
 
+    /// Whether ranks keep their own part of it alone (shard_buckets()).
+    [[nodiscard]] bool is_sharded(const Part& part) const {
+        return part.of == GradientBucket::Of::stage && mesh_.size_of(part.axis) > 1;
+    }
     /// Elements with a weight here, without frozen ones.
     [[nodiscard]] int64_t trained() const;
 

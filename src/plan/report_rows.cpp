@@ -37,14 +37,15 @@ std::string spare_text(const PlanOptions& options, const PlanRow& row) {
 /// Columns for properties that differ between candidates, or are unusual.
 struct StepColumns {
     bool mesh = false, context = false, experts = false, expert_parts = false, size = false;
-    bool recompute = false;
+    bool recompute = false, reshard = false;
     explicit StepColumns(const Plan& plan)
         : mesh(any_candidate(plan, has_slices)),
           context(any_candidate(plan, [](const Candidate& c) { return c.mesh.context > 1; })),
           experts(any_candidate(plan, [](const Candidate& c) { return c.mesh.expert > 1; })),
           expert_parts(any_candidate(plan, [](const Candidate& c) { return c.expert_tensor > 1; })),
           size(mesh || varies(plan, &Candidate::micro_batch_size)),
-          recompute(varies(plan, &Candidate::recompute)) {}
+          recompute(varies(plan, &Candidate::recompute)),
+          reshard(any_candidate(plan, [](const Candidate& c) { return c.zero.stage == 3; })) {}
 
     [[nodiscard]] std::vector<std::string> heads() const {
         std::vector<std::string> cells;
@@ -55,6 +56,7 @@ struct StepColumns {
         if (expert_parts) cells.emplace_back("x");
         if (size) cells.insert(cells.end(), {"b", "m"});
         if (recompute) cells.emplace_back("recompute");
+        if (reshard) cells.insert(cells.end(), {"reshard", "ahead"});
         return cells;
     }
     [[nodiscard]] std::vector<std::string> cells(const Candidate& candidate) const {
@@ -73,6 +75,10 @@ struct StepColumns {
             cells.push_back(std::to_string(candidate.microbatches));
         }
         if (recompute) cells.emplace_back(to_string(candidate.recompute));
+        if (reshard) {
+            cells.emplace_back(to_string(candidate.zero.reshard_after));
+            cells.push_back(std::to_string(candidate.zero.gather_ahead));
+        }
         return cells;
     }
 };

@@ -63,7 +63,8 @@ bool StepCosts::overlaps_gradients() const {
 
 double StepCosts::replicas_ns(Do what, const Group& group, double bytes) const {
     const bool sums = what == Do::all_to_all;
-    if (!sums && kernel_rates(trainer_.kernels).overlaps_replicas) return 0;
+    // Passes of the next step begin while weights travel; those of ZeRO stage 3 wait for theirs.
+    if (!sums && trainer_.zero < 3 && kernel_rates(trainer_.kernels).overlaps_replicas) return 0;
     const auto members = static_cast<double>(group.ranks.size());
     const double width = static_cast<double>(size_of(trainer_.gradients)) / kSummed;
     // A gather is given one rank's part.

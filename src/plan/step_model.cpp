@@ -35,8 +35,10 @@ int64_t optimizer_bytes(DType dtype) {
     return 2 * 4 + (dtype == DType::bf16 ? 4 : 0);
 }
 
-int64_t gradients_of(const PlaceParameters& own, const PlannedTrainer& trainer) {
-    const int64_t elements = trainer.zero < 2 ? own.differentiated() : own.reported();
+int64_t gradients_of(const PlaceParameters& own, const PlannedTrainer& trainer,
+                     const Candidate& candidate) {
+    const int64_t elements =
+        trainer.zero == 2 ? own.reported() : own.kept_gradients(candidate.zero.stage);
     return elements * size_of(trainer.gradients);
 }
 
@@ -337,9 +339,9 @@ StepModel step_model(const PlanOptions& options, const UnitCosts& units, const C
         const PlaceParameters& own = parameters[static_cast<size_t>(rank)];
         PlannedMemory memory{
             .rank = rank * mesh.slices(),
-            .weights = own.stored() * size_of(config.dtype) +
+            .weights = own.kept_weights(candidate.zero.stage) * size_of(config.dtype) +
                        own.correction_biases() * size_of(DType::fp32) + rotary,
-            .gradients = gradients_of(own, options.trainer),
+            .gradients = gradients_of(own, options.trainer, candidate),
             .optimizer = own.updated(options.trainer.zero) * optimizer_bytes(config.dtype),
             .reserve = reserve};
         if (!measured.empty()) {
@@ -349,7 +351,9 @@ StepModel step_model(const PlanOptions& options, const UnitCosts& units, const C
             memory.optimizer = static_cast<int64_t>(bytes.optimizer);
         }
         step.persistent.push_back(memory);
-        if (mesh.slices() > 1) step.sizes.buckets.push_back(own.buckets(bucket_parts));
+        if (mesh.slices() > 1) {
+            step.sizes.buckets.push_back(own.buckets(bucket_parts, candidate.zero.stage));
+        }
     }
     step.generate = {.ranks = mesh.pipeline,
                      .microbatches = candidate.microbatches,
