@@ -20,8 +20,6 @@
 #include <algorithm>
 #include <map>
 #include <numeric>
-#include <optional>
-#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -203,24 +201,27 @@ PlanRow row_with(const PlanOptions& options, const Candidate& candidate, const S
     return row;
 }
 
-/// With ZeRO stage 3, that of the fastest number of stages that are gathered ahead among those that
-/// fit; if none does, that of the least memory.
+/// With ZeRO stage 3, that of the fastest number of stages that are gathered ahead: one; more, as
+/// long as it is faster and fits; none, where one does not fit.
 PlanRow row_of(const PlanOptions& options, const Candidate& candidate, const StepModel& step,
                const Schedule& order, Evaluation evaluation) {
     if (candidate.zero.stage < 3 || evaluation != Evaluation::simulation) {
         return row_with(options, candidate, step, order, evaluation);
     }
-    Candidate ahead = candidate;
-    std::optional<PlanRow> best;
-    for (const int stages : {1, 0, 2, 4}) {
+    const auto with = [&](int stages) {
+        Candidate ahead = candidate;
         ahead.zero.gather_ahead = stages;
-        PlanRow row = row_with(options, ahead, step, order, evaluation);
-        const auto rank = [](const PlanRow& of) {
-            return std::tuple(!of.fits(), of.fits() ? of.step_ns : 0, -of.spare_bytes);
-        };
-        if (!best || rank(row) < rank(*best)) best = std::move(row);
+        return row_with(options, ahead, step, order, evaluation);
+    };
+    PlanRow best = with(1);
+    if (!best.fits()) return with(0);
+    for (int stages = 2; stages < candidate.chunks; stages *= 2) {
+        PlanRow row = with(stages);
+        // A hundredth is not worth the memory.
+        if (!row.fits() || row.step_ns > best.step_ns - best.step_ns / 100) break;
+        best = std::move(row);
     }
-    return *std::move(best);
+    return best;
 }
 
 }  // namespace

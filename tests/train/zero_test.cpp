@@ -7,6 +7,7 @@
 #include "tests/train/training_run.hpp"
 #include "vocabpipe/make_schedule.hpp"
 #include "vocabpipe/model_config.hpp"
+#include "vocabpipe/model_rank.hpp"
 
 #include <gtest/gtest.h>
 
@@ -125,6 +126,37 @@ TEST(ZeroOfRecomputation, HasTheBitsOfStage1) {
             expect_bits_of_stage_1(setup);
         }
     }
+}
+
+// --- memory --------------------------------------------------------------------------------------
+
+TEST(ZeroMemory, KeepsAnEqualPartOfEveryLayerOnEachReplica) {
+    const Schedule schedule = make_schedule("interleaved", {.ranks = 1,
+                                                            .microbatches = 2,
+                                                            .vocab_mode = VocabMode::none,
+                                                            .vocab_size = 29,
+                                                            .rule = {.chunks = 4}});
+    ModelConfig config = small_family("llama", 4, 7, 29, false);
+    config.dtype = DType::bf16;
+    config.hidden_size = 64;
+    config.ffn_hidden_size = 256;
+    ModelPartition partition = even_partition(config, schedule, 1);
+    partition.optimizer = true;
+    partition.replicas = 4;
+    const auto of_stage = [&](int stage) {
+        partition.zero_stage = stage;
+        return persistent_bytes(config, partition, schedule, 1);
+    };
+    const PersistentBytes one = of_stage(1), two = of_stage(2), three = of_stage(3);
+    // Weights and gradients of the vocabulary stay whole, in 2 and 4 bytes.
+    const auto vocabulary = static_cast<double>(2 * 29 * 64);
+    const auto layers = (static_cast<double>(one.gradients) - 4 * vocabulary) / 4;
+    EXPECT_EQ(two.weights, one.weights);
+    EXPECT_NEAR(static_cast<double>(two.gradients), 4 * (vocabulary + layers / 4), 0.02 * layers);
+    EXPECT_EQ(three.gradients, two.gradients);
+    EXPECT_NEAR(static_cast<double>(one.weights - three.weights), 2 * layers * 3 / 4,
+                0.02 * layers);
+    EXPECT_EQ(three.optimizer, one.optimizer);
 }
 
 // --- gradients that are added up after each use --------------------------------------------------
