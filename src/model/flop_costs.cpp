@@ -15,15 +15,21 @@ namespace vocabpipe {
 
 namespace {
 
-/// Bytes per token that selective recomputation reads and writes: the mean of all layers.
-double recomputed_bytes(const ModelConfig& config) {
+constexpr double kBytesPerNs = 20;
+
+/// Nanoseconds per token of a selective R: the mean of all layers.
+double recomputing_ns(const ModelConfig& config) {
     if (config.num_layers == 0) return 0;
     const ModelLayers layers(config);
     int64_t elements = 0;
+    double flops = 0;
     for (int layer = 0; layer < layers.count(); ++layer) {
-        elements += layers[layer].block.work(config.seq_length).moved.recompute;
+        const BlockWork work = layers[layer].block.work(config.seq_length);
+        elements += work.moved.recompute;
+        flops += work.recompute_flops;
     }
-    return static_cast<double>(elements * size_of(config.dtype)) / config.num_layers;
+    const double moving = static_cast<double>(elements * size_of(config.dtype)) / kBytesPerNs;
+    return (moving + flops / kNominalFlopsPerNs) / config.num_layers;
 }
 
 /// [stage] Per token, of a model of the user's, whose layers all differ; else empty.
@@ -44,7 +50,6 @@ std::vector<double> flops_by_stage(const ModelConfig& config,
 
 TableCosts flop_costs(const ModelConfig& config, const ModelPartition& partition,
                       const Schedule& schedule) {
-    constexpr double kBytesPerNs = 20;
     const auto tokens = static_cast<double>(partition.tokens(config));
     const auto h = static_cast<double>(config.hidden_size);
     const double layer_flops =
@@ -54,7 +59,7 @@ TableCosts flop_costs(const ModelConfig& config, const ModelPartition& partition
     const auto set = [](TableCosts::OpCosts& costs, Op op, int64_t value) {
         costs[static_cast<size_t>(op)] = value;
     };
-    const double recomputed = recomputed_bytes(config);
+    const double recomputed = recomputing_ns(config);
     TableCosts costs;
     const TrainedTensors tensors(config, ModelLayers(config), partition.frozen);
     const std::vector<double> trained = tensors.stage_shares(partition.layers_per_stage);
@@ -74,7 +79,7 @@ TableCosts flop_costs(const ModelConfig& config, const ModelPartition& partition
         if (partition.recompute == Recompute::selective) {
             const int recomputing = layers + (last ? config.mtp_num_layers : 0);
             set(stage, Op::R,
-                ns(recomputing * recomputed * tokens / kBytesPerNs / partition.tensor));
+                ns(recomputing * recomputed * tokens / partition.tensor));
         }
         costs.stage_ns.push_back(stage);
     }

@@ -184,6 +184,48 @@ TEST_P(WrittenFamilies, HaveTheAdaptersOfTheLibrarysLayers) {
     expect_equal_stages(config);
 }
 
+/// The layers of a family, within a budget from their first value on.
+ModelConfig within_budget(const ModelConfig& config, double share) {
+    ModelConfig written = with_written_layers(config);
+    written.layer_forward = [share, whole = written.layer_forward](LayerGraph& g, LayerValue x) {
+        g.activation_memory_budget(share);
+        return whole(g, std::move(x));
+    };
+    return written;
+}
+
+TEST_P(WrittenFamilies, HaveTheSameBitsWithinAnyMemoryBudget) {
+    ModelConfig config = small_family(GetParam(), 2, 5, 19, false);
+    config.dtype = DType::bf16;
+    const auto flops_of_r = [&](double share) {
+        return ModelLayers(within_budget(config, share))[1].block.work(5).recompute_flops;
+    };
+    EXPECT_EQ(flops_of_r(1), 0);
+    for (const bool split : {false, true}) {
+        const StageRun plain = run_stage(with_written_layers(config), Recompute::selective, split);
+        const StageRun none = run_stage(with_written_layers(config), Recompute::none, split);
+        int64_t before = plain.bytes.saved;
+        double flops = 0;
+        for (const double share : {1.0, 0.5, 0.25, 0.1, 0.0}) {
+            SCOPED_TRACE(share);
+            const StageRun within =
+                run_stage(within_budget(config, share), Recompute::selective, split);
+            EXPECT_TRUE(within.tensors == none.tensors);
+            EXPECT_LE(within.bytes.saved, before);
+            EXPECT_EQ(within.bytes.saved + within.bytes.recomputed,
+                      plain.bytes.saved + plain.bytes.recomputed);
+            EXPECT_GE(flops_of_r(share), flops);
+            before = within.bytes.saved;
+            flops = flops_of_r(share);
+        }
+        EXPECT_LT(before, plain.bytes.saved * 2 / 3);
+        EXPECT_GT(flops, 0);
+        // Without selective recomputation nothing changes.
+        EXPECT_EQ(run_stage(within_budget(config, 0), Recompute::none, split).bytes.saved,
+                  none.bytes.saved);
+    }
+}
+
 std::vector<std::string> families_that_are_written() {
     std::vector<std::string> names = model_families();
     std::erase_if(names, [](const std::string& name) {
@@ -420,6 +462,38 @@ TEST(OddGraphs, WhatIsToldToBeKeptOrMadeAgainIs) {
     EXPECT_EQ(kept(false, true, Recompute::selective).saved, plain.saved);
 }
 
+// Of two equally large values the one goes first that takes fewer FLOPs, those included of what it
+// is made from and nobody keeps.
+TEST(OddGraphs, AMemoryBudgetMakesAgainWhatCostsLeastPerByte) {
+    const auto within = [](double share, bool keep) {
+        ModelConfig config = small_family("llama", 1, 5, 19, false);
+        config.layer_forward = [=](LayerGraph& g, LayerValue x) {
+            const LayerValue few = g.scale(g.linear("few", x, {.out = {4}}), 2);
+            g.activation_memory_budget(share);
+            const LayerValue costly = g.apply(tanh_of(32), {g.linear("costly", x, {.out = {32}})});
+            LayerValue cheap = g.apply(tanh_of(32), {g.linear("cheap", few, {.out = {32}})});
+            if (keep) cheap = g.keep(cheap);
+            return x + g.linear("a", cheap, {.out = {16}}) + g.linear("b", costly, {.out = {16}});
+        };
+        return config;
+    };
+    const auto saved = [&](double share, bool keep = false) {
+        return run_stage(within(share, keep), Recompute::selective, false).bytes.saved;
+    };
+    const auto flops = [&](double share, bool keep = false) {
+        return ModelLayers(within(share, keep))[0].block.work(5).recompute_flops;
+    };
+    constexpr int64_t kValue = 10 * 32 * 4;
+    constexpr double kCheap = 2 * 4 * 32, kCostly = 2 * 16 * 32;
+    EXPECT_EQ(flops(1), 0);
+    EXPECT_EQ(saved(1) - saved(0.9), kValue);
+    EXPECT_EQ(flops(0.9), kCheap);
+    EXPECT_EQ(saved(1) - saved(0.1), 2 * kValue);
+    EXPECT_EQ(flops(0.1), kCheap + kCostly);
+    EXPECT_EQ(saved(1) - saved(0.1, true), kValue);
+    EXPECT_EQ(flops(0.1, true), kCostly);
+}
+
 TEST(OddGraphs, TheIdentityIsALayer) {
     ModelConfig config = small_family("llama", 2, 5, 19, false);
     config.layer_forward = [](LayerGraph&, LayerValue x) { return x; };
@@ -461,6 +535,12 @@ TEST(NoLayer, IsRefused) {
             return g.attention(x, {.heads = 2, .head_size = 8, .kv_heads = 2});
         },
         "the input of attention has 16 columns where 48 are needed");
+    expect_refusal(
+        [](LayerGraph& g, LayerValue x) {
+            g.activation_memory_budget(1.5);
+            return x;
+        },
+        "activation_memory_budget: 1.500000 is not a share from 0 to 1");
     expect_refusal(
         [](LayerGraph& g, LayerValue x) { return g.recompute(g.linear("a", x, {.out = {16}})); },
         "recompute: a costs as much as in the forward; full recomputation makes it again");

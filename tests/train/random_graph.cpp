@@ -153,11 +153,16 @@ LayerOperator own_ends(int64_t rows, int64_t columns) {
 class Composer {
 public:
     Composer(ModelGraph& g, uint64_t seed, int layers, std::ostream* log)
-        : g_(g), random_(seed), layers_(layers), log_(log) {}
+        : g_(g), random_(seed), budgets_(~seed), layers_(layers), log_(log) {}
 
     void compose(bool embeds, bool has_output) {
         if (embeds) add(g_.embedded_tokens(), "embedded_tokens", {}, false);
         for (int layer = 0; layer < layers_; ++layer) {
+            if (budgets_() % 4 == 0) {
+                const double share = static_cast<double>(budgets_() % 5) / 4;
+                g_.activation_memory_budget(share);
+                if (log_ != nullptr) *log_ << "budget " << share << "\n";
+            }
             if (layer > 0) {
                 g_.pipeline_stage();
                 if (log_ != nullptr) *log_ << "-- layer " << layer << "\n";
@@ -488,6 +493,7 @@ private:
 
     ModelGraph& g_;
     std::mt19937_64 random_;
+    std::mt19937_64 budgets_;  ///< apart, so that the models are the same without budgets
     int layers_;
     std::ostream* log_;
     int names_ = 0;

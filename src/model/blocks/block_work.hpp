@@ -55,6 +55,7 @@ inline constexpr std::array<int64_t MovedElements::*, 4> MovedElements::kAll{
 struct BlockWork {
     std::vector<BlockProduct> products = {};
     double heads_flops = 0;     ///< forward FLOPs of attention's heads
+    double recompute_flops = 0;  ///< of flops() what a selective R does again
     int64_t heads = 0;          ///< attention heads: each has a score per pair of tokens
     int64_t query_columns = 0;  ///< elements of q of a token, of all heads
     int64_t kv_columns = 0;     ///< elements of k, and of v
@@ -65,6 +66,7 @@ struct BlockWork {
     void add(const BlockWork& other) {
         products.insert(products.end(), other.products.begin(), other.products.end());
         heads_flops += other.heads_flops;
+        recompute_flops += other.recompute_flops;
         heads += other.heads;
         query_columns += other.query_columns;
         kv_columns += other.kv_columns;
@@ -75,6 +77,7 @@ struct BlockWork {
     void scale(double rows) {
         for (BlockProduct& product : products) product.rows *= rows;
         heads_flops *= rows;
+        recompute_flops *= rows;
         for (int64_t BlockWork::*const of :
              {&BlockWork::heads, &BlockWork::query_columns, &BlockWork::kv_columns}) {
             this->*of = std::llround(rows * static_cast<double>(this->*of));

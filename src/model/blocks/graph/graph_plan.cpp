@@ -2,6 +2,7 @@
 #include "src/model/blocks/graph/graph_plan.hpp"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 namespace vocabpipe {
@@ -76,7 +77,8 @@ public:
           plan_(plan),
           reads_(count_reads(nodes, ends)),
           sum_of_(nodes.size(), kNone),
-          port_of_(nodes.size(), kNone) {
+          port_of_(nodes.size(), kNone),
+          again_(nodes.size()) {
         for (size_t port = 0; port < ends.outputs.size(); ++port) {
             port_of_[index_of(ends.outputs[port])] = static_cast<int>(port);
         }
@@ -86,7 +88,8 @@ public:
         list_steps();
         pair_with_gelu();
         share_memory();
-        place_values();
+        choose_values_to_make_again();
+        share_output();
         mark_steps();
         place_scratch_values();
     }
@@ -192,11 +195,94 @@ private:
         return read;
     }
 
-    void place_values() {
+    /// What is cheap to make, and within the memory budget what costs least per byte: the greedy
+    /// rule for a knapsack.
+    void choose_values_to_make_again() {
+        for (const ForwardStep& step : plan_.forward) {
+            const int n = step.value;
+            again_[index_of(n)] = nodes_[index_of(n)].recomputed.value_or(operation(n).cheap());
+        }
+        std::vector<bool> there = place_values();
+        double budget = 0, kept = 0;
+        for (const ForwardStep& step : plan_.forward) {
+            const double columns = columns_kept_for(step);
+            if (columns == 0) continue;
+            budget += columns * nodes_[index_of(step.value)].memory_budget;
+            if (slot(step.value).place == ValueSlot::Place::costly) kept += columns;
+        }
+        while (kept > budget) {
+            MadeAgain best;
+            for (const ForwardStep& step : plan_.forward) {
+                if (!may_be_made_again(step)) continue;
+                MadeAgain made = make_again(step, there);
+                if (made.cost_per_column < best.cost_per_column) best = std::move(made);
+            }
+            if (best.nodes.empty()) return;
+            for (const int node : best.nodes) again_[index_of(node)] = true;
+            kept -= static_cast<double>(slot(best.nodes.front()).columns);
+            there = place_values();
+        }
+    }
+
+    /// Columns of the slot of a value that is kept, by the step that makes it first; else 0.
+    [[nodiscard]] double columns_kept_for(const ForwardStep& step) {
+        const int of_step = plan_.value_of_node[index_of(step.value)];
+        for (const ForwardStep& earlier : plan_.forward) {
+            if (plan_.value_of_node[index_of(earlier.value)] != of_step) continue;
+            const bool first = earlier.value == step.value;
+            return first && is_kept(slot(step.value)) ? static_cast<double>(slot(step.value).columns)
+                                                      : 0;
+        }
+        return 0;
+    }
+
+    /// A value that R makes again instead of keeping it, first, and what it needs for that and
+    /// nobody keeps.
+    struct MadeAgain {
+        std::vector<int> nodes = {};
+        double cost_per_column = std::numeric_limits<double>::infinity();
+    };
+
+    /// `there`: what place_values() has returned.
+    [[nodiscard]] MadeAgain make_again(const ForwardStep& step, const std::vector<bool>& there) {
+        MadeAgain made{.nodes = {step.value}};
+        double cost = 0;
+        for (size_t i = 0; i < made.nodes.size(); ++i) {
+            const auto of = std::ranges::find(plan_.forward, made.nodes[i], &ForwardStep::value);
+            cost += nodes_[index_of(of->node)].cost;
+            for (const int input : inputs_of(*of)) {
+                const bool known = std::ranges::find(made.nodes, input) != made.nodes.end();
+                if (there[index_of(input)] || known) continue;
+                // A stage's output is not there, nor is memory that another step writes later.
+                if (slot(input).place != ValueSlot::Place::scratch || writers(input) > 1) return {};
+                made.nodes.push_back(input);
+            }
+        }
+        made.cost_per_column = cost / static_cast<double>(slot(step.value).columns);
+        return made;
+    }
+
+    [[nodiscard]] bool may_be_made_again(const ForwardStep& step) {
+        const GraphNode& node = nodes_[index_of(step.value)];
+        return slot(step.value).place == ValueSlot::Place::costly && !node.recomputed &&
+               node.memory_budget < 1 && !again_[index_of(step.value)] && writers(step.value) == 1;
+    }
+
+    /// Steps that write the memory of a node.
+    [[nodiscard]] int64_t writers(int node) const {
+        const int of_node = plan_.value_of_node[index_of(node)];
+        return std::ranges::count_if(plan_.forward, [&](const ForwardStep& step) {
+            return plan_.value_of_node[index_of(step.value)] == of_node;
+        });
+    }
+
+    /// Places every value, by what a selective R makes again. Returns by node what it has, or makes.
+    std::vector<bool> place_values() {
         using Place = ValueSlot::Place;
         const std::vector<bool> read = read_by_backward();
-        // What a selective R has or can make at low cost, by node; what it can make, by slot.
+        // What a selective R has or can make, by node; what it can make, by slot.
         std::vector<bool> there(nodes_.size()), cheap(plan_.values.size(), true);
+        plan_.copied_to_output.clear();
         for (int n = 0, port = 0; n < count(); ++n) {
             if (!is_input(n)) continue;
             slot(n).place = Place::input;
@@ -205,7 +291,7 @@ private:
         }
         for (const ForwardStep& step : plan_.forward) {
             const int n = step.value;
-            bool again = nodes_[index_of(n)].recomputed.value_or(operation(n).cheap());
+            bool again = again_[index_of(n)];
             for (const int input : inputs_of(step)) again = again && there[index_of(input)];
             const size_t i = index_of(plan_.value_of_node[index_of(n)]);
             cheap[i] = cheap[i] && again;
@@ -223,7 +309,7 @@ private:
                 plan_.copied_to_output.push_back({.node = n, .port = port});
             }
         }
-        share_output();
+        return there;
     }
 
     /// A product may add to y what is there already; a norm may not (Norm::forward). Each of these
@@ -293,6 +379,7 @@ private:
     std::vector<int> reads_;
     std::vector<int> sum_of_;   ///< [node] the sum that the node's operation makes
     std::vector<int> port_of_;  ///< [node] which output it is; -1: none
+    std::vector<bool> again_;   ///< [node] whether a selective R may make it again
 };
 
 /// Makes the backward half of a plan.

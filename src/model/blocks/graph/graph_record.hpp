@@ -30,6 +30,8 @@ struct GraphNode {
     std::string name;                     ///< for messages
     std::optional<bool> recomputed = {};  ///< by a selective recomputation, where the user says
     int layer = 0;                        ///< of a model: which part of it made the value
+    double cost = 0;           ///< FLOPs of making it, moved elements among them, in a unit
+    double memory_budget = 1;  ///< LayerGraph::activation_memory_budget() when it was made
 
     /// Elements in a unit.
     [[nodiscard]] int64_t size() const { return rows * columns; }
@@ -47,7 +49,8 @@ struct GraphRecord {
     int embedded = -1;
     int output = -1;
     int layer_of_output = 0;
-    std::string shared = {};  ///< ModelGraph::share(): the group; empty: none
+    std::string shared = {};   ///< ModelGraph::share(): the group; empty: none
+    double memory_budget = 1;  ///< of the nodes that follow
 };
 
 }  // namespace vocabpipe

@@ -64,18 +64,35 @@ int LayerGraph::Access::id(const LayerGraph& graph, LayerValue x) {
     return x.id_;
 }
 
+namespace {
+
+/// FLOPs that take as long as reading or writing an element: between a CPU's 40 and a GPU's 600.
+constexpr double kFlopsPerElement = 100;
+
+double cost_of(const GraphRecord& record, const Operation& operation, int64_t rows) {
+    const BlockWork work = operation.work(record.seq_length > 0 ? rows : record.model.seq_length);
+    const double of_row =
+        work.flops() + kFlopsPerElement * static_cast<double>(work.moved.forward);
+    return of_row * static_cast<double>(rows);
+}
+
+}  // namespace
+
 LayerValue LayerGraph::Access::make(LayerGraph& graph, std::unique_ptr<Operation> operation,
                                     const std::vector<LayerValue>& inputs, int64_t rows,
                                     int64_t columns, const std::string& name) {
     GraphRecord& record = graph.record_;
     std::vector<int> ids;
     for (const LayerValue& input : inputs) ids.push_back(id(graph, input));
+    const double cost = operation ? cost_of(record, *operation, rows) : 0;
     record.nodes.push_back({.operation = std::move(operation),
                             .inputs = std::move(ids),
                             .rows = rows,
                             .columns = columns,
                             .name = name,
-                            .layer = record.layer});
+                            .layer = record.layer,
+                            .cost = cost,
+                            .memory_budget = record.memory_budget});
     return {graph.self_, static_cast<int>(std::ssize(record.nodes)) - 1, rows, columns};
 }
 
@@ -279,6 +296,14 @@ LayerValue LayerGraph::apply(const LayerOperator& made, const std::vector<LayerV
     for (const LayerValue& input : x) columns.push_back(input.columns());
     return Access::make(*this, own_operation(named, columns, record_.parameters), x,
                         made.rows > 0 ? made.rows : x.front().rows(), made.columns, made.name);
+}
+
+void LayerGraph::activation_memory_budget(double share) {
+    if (!(share >= 0 && share <= 1)) {
+        refuse(record_, "activation_memory_budget: " + std::to_string(share) +
+                            " is not a share from 0 to 1");
+    }
+    record_.memory_budget = share;
 }
 
 LayerValue LayerGraph::keep(LayerValue x) {

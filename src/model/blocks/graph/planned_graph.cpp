@@ -154,7 +154,9 @@ void PlannedGraph::run(const StagePass& pass, const ForwardStep& step, const Val
 void PlannedGraph::run_list(const StagePass& pass, const Values& values, bool all) const {
     // R runs the product and its GELU apart, or the product alone, and must give the bits of F.
     const auto together = [&](const ForwardStep& gelu) {
-        if (pass.recompute == Recompute::selective) return !gelu.recomputed;
+        if (pass.recompute == Recompute::selective) {
+            return !gelu.recomputed && !plan_.forward[index_of(gelu.gelu)].recomputed;
+        }
         return pass.recompute == Recompute::none || gelu.for_backward;
     };
     for (size_t i = 0; i < plan_.forward.size(); ++i) {
@@ -335,6 +337,8 @@ BlockWork PlannedGraph::work(int64_t seq_length) const {
             for (MovedElements* const moved : {&of.moved, &of.moved_of_residual}) {
                 moved->recompute = moved->recompute_heads = 0;
             }
+        } else {
+            of.recompute_flops = of.flops();
         }
         if (seq_length_ > 0) {
             of.scale(static_cast<double>(rows) / static_cast<double>(seq_length_));
