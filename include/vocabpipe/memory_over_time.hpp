@@ -13,8 +13,8 @@ namespace vocabpipe {
 
 /// The rows of a memory report. Stage inputs count as activations: they are kept for the backward.
 enum class MemoryUse : uint8_t {
-    weights,        ///< PersistentBytes::weights and Purpose::stage_weights
-    gradients,      ///< PersistentBytes::gradients and Purpose::stage_gradients
+    weights,    ///< PersistentBytes::weights and Purpose::stage_weights
+    gradients,  ///< PersistentBytes::gradients and Purpose::stage_gradients
     optimizer,
     activations,    ///< Purpose::boundary and Purpose::activation
     vocabulary,     ///< Purpose::vocabulary

@@ -33,9 +33,9 @@ struct ModelPartition {
     /// Lengths that the sequences of a microbatch may have besides ModelConfig::seq_length, in
     /// descending order; those of context ranks before they are cut. Empty: none.
     std::vector<int64_t> shorter_lengths = {};
-    int replicas = 1;  ///< Mesh::data
+    int replicas = 1;    ///< Mesh::data
     int zero_stage = 1;  ///< ZeroOptions::stage
-    int context = 1;   ///< Mesh::context: ranks that share the sequences of a replica
+    int context = 1;     ///< Mesh::context: ranks that share the sequences of a replica
     /// How context ranks exchange what attention needs, and in how many panels of heads.
     ContextExchange context_exchange = {};
     int tensor = 1;  ///< Mesh::tensor: ranks that share a stage and the vocabulary rows of a place

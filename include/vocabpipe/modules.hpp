@@ -258,8 +258,8 @@ public:
 };
 
 /// Memory of StepSizes::buckets[rank][i] that outlives the step: as many gradients as weights, of
-/// which each rank of its group owns a range. Of what ranks share (GradientBucket::shards_gradients,
-/// shards_weights) only this rank's own range.
+/// which each rank of its group owns a range. Of what ranks share
+/// (GradientBucket::shards_gradients, shards_weights) only this rank's own range.
 struct RankBucket {
     Bytes gradients;  ///< fp32
     Bytes weights;    ///< in the run's type

@@ -191,12 +191,12 @@ struct Candidate {
     LayerSplit split = LayerSplit::front;    ///< of layers over stages
     int chunks = 1;                          ///< stages per rank
     int memory_limit = 0;  ///< RuleOptions::memory_limit, in chunks; 0: the family's own
-    std::vector<int> layers_per_stage;                  ///< [global stage]
-    Mesh mesh = {};                                     ///< how the GPUs divide
-    int expert_tensor = 1;                              ///< x, of mesh.expert = e x ranks
-    int64_t micro_batch_size = 1;                       ///< sequences
-    Recompute recompute = Recompute::none;              ///< before each backward
-    int microbatches = 0;                               ///< per step and replica
+    std::vector<int> layers_per_stage;      ///< [global stage]
+    Mesh mesh = {};                         ///< how the GPUs divide
+    int expert_tensor = 1;                  ///< x, of mesh.expert = e x ranks
+    int64_t micro_batch_size = 1;           ///< sequences
+    Recompute recompute = Recompute::none;  ///< before each backward
+    int microbatches = 0;                   ///< per step and replica
     /// With PlannedTrainer::zero = 3: stage 3, how long weights stay gathered, and how far ahead
     /// they are gathered; of a row, what is fastest in the memory. Else the default.
     ZeroOptions zero = {};

@@ -118,14 +118,14 @@ inline constexpr uint32_t kNoBuffer = UINT32_MAX;
 
 /// What a buffer's bytes are for; the rows of the memory report.
 enum class Purpose : uint8_t {
-    boundary,      ///< stage inputs, outputs and their gradients
-    activation,    ///< saved by F or recomputed by R for the backward, saved by I for W
-    vocabulary,    ///< X, exp_logits, statistics, factors, input gradient of the output layer
-    partial_sums,  ///< of vocabulary shards, in transfer
-    workspace,     ///< of one pass
-    report,        ///< norms and loss of the step
-    tied,          ///< gradient of a tied weight, in transfer
-    replicas,      ///< gradients of the replicas, in transfer
+    boundary,         ///< stage inputs, outputs and their gradients
+    activation,       ///< saved by F or recomputed by R for the backward, saved by I for W
+    vocabulary,       ///< X, exp_logits, statistics, factors, input gradient of the output layer
+    partial_sums,     ///< of vocabulary shards, in transfer
+    workspace,        ///< of one pass
+    report,           ///< norms and loss of the step
+    tied,             ///< gradient of a tied weight, in transfer
+    replicas,         ///< gradients of the replicas, in transfer
     stage_weights,    ///< gathered, where ranks keep only their own part
     stage_gradients,  ///< whole, where ranks keep only their own part
 };

@@ -78,8 +78,7 @@ TableCosts flop_costs(const ModelConfig& config, const ModelPartition& partition
         if (partition.recompute == Recompute::full) set(stage, Op::R, ns(forward));
         if (partition.recompute == Recompute::selective) {
             const int recomputing = layers + (last ? config.mtp_num_layers : 0);
-            set(stage, Op::R,
-                ns(recomputing * recomputed * tokens / partition.tensor));
+            set(stage, Op::R, ns(recomputing * recomputed * tokens / partition.tensor));
         }
         costs.stage_ns.push_back(stage);
     }

@@ -103,7 +103,8 @@ std::vector<ParameterBucket> gradient_buckets(const ModelConfig& config,
 }
 
 void shard_buckets(int zero_stage, std::vector<ParameterBucket>& buckets) {
-    std::map<int, int64_t> more_shared;  // by stage: elements that several ranks add up, less others
+    std::map<int, int64_t>
+        more_shared;  // by stage: elements that several ranks add up, less others
     for (const ParameterBucket& bucket : buckets) {
         if (bucket.cut.of != GradientBucket::Of::stage) continue;
         const int64_t elements = bucket.cut.first.back();

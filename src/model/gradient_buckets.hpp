@@ -52,8 +52,8 @@ struct ParameterBucket {
 /// stages most of whose gradients several ranks add up.
 void shard_buckets(int zero_stage, std::vector<ParameterBucket>& buckets);
 
-/// Sets ParameterBucket::member, and ParameterRows::owned to what the rank at `place` updates, or of
-/// frozen parameters saves.
+/// Sets ParameterBucket::member, and ParameterRows::owned to what the rank at `place` updates, or
+/// of frozen parameters saves.
 void own_part(const ModelConfig& config, const Mesh& mesh, const Mesh::Place& place,
               std::vector<ParameterBucket>& buckets, std::vector<ParameterRows>& rows);
 

@@ -334,8 +334,7 @@ StepSizes step_sizes(const ModelConfig& config, const ModelPartition& partition,
 PersistentBytes persistent_bytes(const ModelConfig& config, const ModelPartition& partition,
                                  const Schedule& schedule, int rank) {
     const RankParameters held = rank_parameters(config, partition, schedule, rank);
-    PersistentBytes bytes =
-        persistent_bytes(config, held.rows, held.buckets, partition.training);
+    PersistentBytes bytes = persistent_bytes(config, held.rows, held.buckets, partition.training);
     bytes.weights += static_cast<uint64_t>(
         RotaryTables::bytes(config, partition.context, partition.shorter_lengths));
     const Mesh mesh = partition.mesh(schedule.ranks);

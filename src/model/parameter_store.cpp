@@ -278,8 +278,8 @@ void ParameterStore::take_values(Context& ctx, size_t parameter) {
     } else {
         ctx.operators().convert(ctx, values, p.weight);
     }
-    const bool has_master = p.master.size() > 0 && p.master.data != values.data &&
-                            p.master.data != p.owned_weight.data;
+    const bool has_master =
+        p.master.size() > 0 && p.master.data != values.data && p.master.data != p.owned_weight.data;
     if (has_master) {
         const auto bytes = static_cast<size_t>(p.master.bytes());
         ctx.operators().copy(ctx, {owned.as<const std::byte>(), bytes},

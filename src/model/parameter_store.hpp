@@ -39,8 +39,8 @@ public:
     /// Whether the parameter shares the weight of one before it.
     [[nodiscard]] bool shares_weight(size_t parameter) const { return shares_[parameter]; }
     /// Memory for the values of a whole weight, which take_values() then reads: in fp32 the weight
-    /// itself, the masters, or, where this rank has only a part of these, the gradient; memory until
-    /// then, where nothing of it is whole; a frozen weight in its own type.
+    /// itself, the masters, or, where this rank has only a part of these, the gradient; memory
+    /// until then, where nothing of it is whole; a frozen weight in its own type.
     [[nodiscard]] Tensor values_of(size_t parameter);
     /// Sets weight and masters from values_of().
     void take_values(Context& ctx, size_t parameter);

@@ -39,8 +39,8 @@ SimulateOptions simulate_options(const PlanOptions& options) {
     return {.cores = options.profile ? options.profile->cores : 0};
 }
 
-Lowered lower_candidate(const Schedule& schedule, const StepModel& step,
-                        const PlanOptions& options, const ZeroOptions& zero) {
+Lowered lower_candidate(const Schedule& schedule, const StepModel& step, const PlanOptions& options,
+                        const ZeroOptions& zero) {
     LowerOptions lowering{.receive_ahead = options.receive_ahead, .zero = zero};
     if (step.costs.measured_on_hosts()) lowering.bucket_piece = kBucketPieceOfHosts;
     return lower_step(schedule, step.sizes, step.costs, lowering, simulate_options(options))
@@ -64,8 +64,8 @@ Outcome simulated(const Schedule& schedule, const StepModel& step, const PlanOpt
         outcome.live.push_back(
             {.activations = bytes({Purpose::boundary, Purpose::activation, Purpose::workspace}),
              .vocabulary = bytes({Purpose::vocabulary}),
-             .communication = bytes(
-                 {Purpose::partial_sums, Purpose::report, Purpose::tied, Purpose::replicas}),
+             .communication =
+                 bytes({Purpose::partial_sums, Purpose::report, Purpose::tied, Purpose::replicas}),
              .weights = bytes({Purpose::stage_weights}),
              .gradients = bytes({Purpose::stage_gradients})});
     }
@@ -113,7 +113,8 @@ Outcome timed(const Schedule& schedule, const StepModel& step) {
         std::map<int, LiveBytes> stages;
         for (const GradientBucket& bucket : step.sizes.buckets[rank]) {
             LiveBytes& of = stages[bucket.stage];
-            if (bucket.shards_weights) of.weights += bucket.first.back() * size_of(step.sizes.dtype);
+            if (bucket.shards_weights)
+                of.weights += bucket.first.back() * size_of(step.sizes.dtype);
             if (bucket.shards_gradients) of.gradients += bucket.first.back() * 4;
         }
         LiveBytes& live = outcome.live[rank];
@@ -260,7 +261,8 @@ int64_t step_ns_of_lengths(const PlanOptions& options, const Candidate& candidat
 
 RecordedRun record_step(const PlanOptions& options, const Candidate& candidate) {
     const StepModel step = model_of(options, candidate);
-    const Lowered lowered = lower_candidate(OrderCache().order(step, candidate), step, options, candidate.zero);
+    const Lowered lowered =
+        lower_candidate(OrderCache().order(step, candidate), step, options, candidate.zero);
     std::vector<PersistentBytes> persistent;
     for (const PlannedMemory& memory : step.persistent) {
         persistent.push_back({.weights = static_cast<uint64_t>(memory.weights),

@@ -96,8 +96,8 @@ LayerTimes layer_on_device(const PlanOptions& options, const Candidate& candidat
                                     moving(&MovedElements::recompute_heads);
         // Of layers of one's own that make products and heads again.
         if (work.recompute_flops > 0) {
-            costs.recompute += (products.forward + attention.forward) * work.recompute_flops /
-                               work.flops();
+            costs.recompute +=
+                (products.forward + attention.forward) * work.recompute_flops / work.flops();
         }
     }
     return costs;

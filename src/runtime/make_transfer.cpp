@@ -31,8 +31,8 @@ Transfer TransferMaker::make(const Program& program, const Action& action) {
     transfer.block_end = block_end_;
     if (action.what == Do::all_to_all) {
         const uint32_t whole = operands_of<Do::all_to_all>(program, action).whole;
-        transfer.send = whole != kNoBuffer ? memory_.bytes(whole)
-                                           : memory_.bytes_to_cut(buffers.sent);
+        transfer.send =
+            whole != kNoBuffer ? memory_.bytes(whole) : memory_.bytes_to_cut(buffers.sent);
         transfer.own_stays = memory_.sums_in_place(buffers.sent);
     }
     return transfer;

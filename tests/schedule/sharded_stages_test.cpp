@@ -94,8 +94,7 @@ void expect_gathers(const Program& program, const ZeroOptions& zero) {
     size_t gathers = 0;
     for (uint32_t i = 0; i < program.actions.size(); ++i) {
         const Action& action = program.actions[i];
-        const std::vector<uint32_t> weights =
-            buffers_for(program, action, Purpose::stage_weights);
+        const std::vector<uint32_t> weights = buffers_for(program, action, Purpose::stage_weights);
         for (const uint32_t buffer : weights) users[buffer].push_back(i);
         if (action.what == Do::all_gather_v) {
             ++gathers;
@@ -109,11 +108,10 @@ void expect_gathers(const Program& program, const ZeroOptions& zero) {
             EXPECT_EQ(of.buffers[buffer].space, Buffer::Space::arena);
             // The two buckets of its own stage.
             const int stage = pass_of(program, action).stage;
-            const auto passes_before = std::ranges::count_if(
-                users[buffer], [&](uint32_t user) {
-                    const Action& other = program.actions[user];
-                    return other.what == Do::pass && pass_of(program, other).stage != stage;
-                });
+            const auto passes_before = std::ranges::count_if(users[buffer], [&](uint32_t user) {
+                const Action& other = program.actions[user];
+                return other.what == Do::pass && pass_of(program, other).stage != stage;
+            });
             EXPECT_EQ(passes_before, 0);
         }
     }
@@ -138,7 +136,7 @@ void expect_gathers(const Program& program, const ZeroOptions& zero) {
 
 void expect_sums(const Program& program, const ZeroOptions& zero) {
     const std::vector<int> uses = uses_of(program, zero.reshard_after, writes_gradients);
-    std::set<uint32_t> begun;  // buffers that a pass has set
+    std::set<uint32_t> begun;                               // buffers that a pass has set
     std::map<std::pair<uint32_t, int64_t>, uint32_t> last;  // bucket and place in it: its last sum
     const HappensBefore order(program);
     size_t sums = 0;
@@ -247,8 +245,7 @@ TEST(ShardedWeights, TakeTheMemoryOfTheStagesInUseAndAhead) {
     const uint64_t stage = 3 * kElements * 4;
     for (const int ahead : {0, 1, 3}) {
         const Lowered world = lowered_world({schedule, {.gather_ahead = ahead}});
-        EXPECT_EQ(most_weights(world.pipeline.front()),
-                  static_cast<uint64_t>(ahead + 1) * stage);
+        EXPECT_EQ(most_weights(world.pipeline.front()), static_cast<uint64_t>(ahead + 1) * stage);
     }
     const Lowered kept = lowered_world({schedule, {.reshard_after = ReshardAfter::step}});
     EXPECT_EQ(most_weights(kept.pipeline.front()), 8 * stage);

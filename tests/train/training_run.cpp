@@ -161,9 +161,8 @@ Training train_on_threads(const TrainingSetup& setup) {
             setup.make_device ? setup.make_device(rank) : make_host_device();
         ModelPartition of_device = partition;
         of_device.operators = &device->operators();
-        const LowerOptions lowering{.pieces = setup.pieces,
-                                    .bucket_piece = setup.bucket_piece,
-                                    .zero = setup.zero};
+        const LowerOptions lowering{
+            .pieces = setup.pieces, .bucket_piece = setup.bucket_piece, .zero = setup.zero};
         std::vector<StepPlan> plans{plan_step(setup.config, of_device, schedule, costs, lowering)};
         if (setup.preference_beta) {
             plans.push_back(

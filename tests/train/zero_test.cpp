@@ -79,10 +79,9 @@ TEST(ZeroOfModels, HasTheBitsOfStage1InEveryFamily) {
     for (const std::string& family : model_families()) {
         for (const char* schedule : {"interleaved", "zb-v"}) {
             SCOPED_TRACE(family + " " + schedule);
-            TrainingSetup setup =
-                setup_on_mesh(schedule, VocabMode::one_barrier, {2, 2}, 29, [&](int layers) {
-                    return small_family(family, layers, 7, 29, false);
-                });
+            TrainingSetup setup = setup_on_mesh(
+                schedule, VocabMode::one_barrier, {2, 2}, 29,
+                [&](int layers) { return small_family(family, layers, 7, 29, false); });
             setup.config.dtype = DType::bf16;
             setup.steps = 2;
             expect_bits_of_stage_1(setup);
@@ -91,9 +90,9 @@ TEST(ZeroOfModels, HasTheBitsOfStage1InEveryFamily) {
 }
 
 TEST(ZeroOfMeshes, HasTheBitsOfStage1WithTensorContextAndExpertRanks) {
-    for (const Mesh mesh : {Mesh{.pipeline = 2, .data = 2, .tensor = 2},
-                            Mesh{.pipeline = 1, .data = 3, .tensor = 2},
-                            Mesh{.pipeline = 2, .data = 2, .context = 2}}) {
+    for (const Mesh mesh :
+         {Mesh{.pipeline = 2, .data = 2, .tensor = 2}, Mesh{.pipeline = 1, .data = 3, .tensor = 2},
+          Mesh{.pipeline = 2, .data = 2, .context = 2}}) {
         SCOPED_TRACE(std::to_string(mesh.tensor) + " " + std::to_string(mesh.context));
         TrainingSetup setup =
             setup_on_mesh("interleaved", VocabMode::one_barrier, mesh, 61, [](int layers) {
@@ -215,8 +214,11 @@ std::map<std::string, std::vector<float>> sum_of(const TrainingSetup& setup,
 }
 
 TEST(ZeroAfterUse, AddsUpTheOraclesGradientsUseByUse) {
-    for (const auto& [name, pipeline] : {std::pair{"interleaved", 1}, {"interleaved", 2},
-                                         {"looped-bfs", 2}, {"zb-v", 2}, {"1f1b", 2}}) {
+    for (const auto& [name, pipeline] : {std::pair{"interleaved", 1},
+                                         {"interleaved", 2},
+                                         {"looped-bfs", 2},
+                                         {"zb-v", 2},
+                                         {"1f1b", 2}}) {
         for (const int replicas : {2, 3}) {
             SCOPED_TRACE(std::string(name) + " " + std::to_string(pipeline) + " " +
                          std::to_string(replicas));

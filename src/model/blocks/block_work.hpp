@@ -54,11 +54,11 @@ inline constexpr std::array<int64_t MovedElements::*, 4> MovedElements::kAll{
 /// work of blocks.
 struct BlockWork {
     std::vector<BlockProduct> products = {};
-    double heads_flops = 0;     ///< forward FLOPs of attention's heads
+    double heads_flops = 0;      ///< forward FLOPs of attention's heads
     double recompute_flops = 0;  ///< of flops() what a selective R does again
-    int64_t heads = 0;          ///< attention heads: each has a score per pair of tokens
-    int64_t query_columns = 0;  ///< elements of q of a token, of all heads
-    int64_t kv_columns = 0;     ///< elements of k, and of v
+    int64_t heads = 0;           ///< attention heads: each has a score per pair of tokens
+    int64_t query_columns = 0;   ///< elements of q of a token, of all heads
+    int64_t kv_columns = 0;      ///< elements of k, and of v
     MovedElements moved = {};
     /// The part of `moved` that belongs to the residual stream: norms of its rows and additions.
     MovedElements moved_of_residual = {};

@@ -76,8 +76,7 @@ uint32_t BucketBuffers::add_piece(uint16_t b, const Sum& sum, Reduction part, ui
     return add;
 }
 
-uint32_t BucketBuffers::of_bucket(uint16_t b, int64_t bytes, Purpose purpose,
-                                  Buffer::Space space) {
+uint32_t BucketBuffers::of_bucket(uint16_t b, int64_t bytes, Purpose purpose, Buffer::Space space) {
     const uint32_t made = graph_.add_buffer(rank_, bytes, purpose, space);
     if (made != kNoBuffer) graph_.buffer(made).bucket = b;
     return made;
@@ -88,8 +87,7 @@ uint32_t BucketBuffers::own_part(uint16_t b, Buffer::Space space, uint16_t reduc
     const uint32_t part = parts_of(b, 1, space, reduction, width);
     PlannedBuffer& buffer = graph_.buffer(part);
     buffer.bucket = b;
-    const bool alone =
-        space == Buffer::Space::own_gradients || space == Buffer::Space::own_weights;
+    const bool alone = space == Buffer::Space::own_gradients || space == Buffer::Space::own_weights;
     if (alone) buffer.block.own = parts(b, graph_.reduction(reduction).result);
     return part;
 }

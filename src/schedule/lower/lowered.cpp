@@ -49,8 +49,7 @@ Program Lowered::of(int world_rank) const {
     }
     for (const SliceBlock& block : blocks[k]) {
         Buffer& buffer = program.buffers[block.buffer];
-        buffer =
-            lowering::buffer_at(buffer, block, program.reductions, mesh, slice);
+        buffer = lowering::buffer_at(buffer, block, program.reductions, mesh, slice);
     }
     for (Group& group : program.groups) group = lowering::group_at(group, mesh, place);
     return program;

@@ -16,9 +16,8 @@ std::vector<uint32_t> add_sums_over_replicas(StepGraph& step, int rank) {
     const auto completed = [&](uint16_t b) {
         return step.passes.last_gradient(rank, buckets.all()[b]);
     };
-    std::stable_sort(order.begin(), order.end(), [&](uint16_t a, uint16_t b) {
-        return completed(a) < completed(b);
-    });
+    std::stable_sort(order.begin(), order.end(),
+                     [&](uint16_t a, uint16_t b) { return completed(a) < completed(b); });
     for (const uint16_t b : order) {
         if (buckets.members(b) == 1 || buckets.all()[b].shards_gradients) continue;
         buckets.add_sum(b, {.after = completed(b)});
@@ -37,8 +36,7 @@ void gather_weights(StepGraph& step, int rank, uint32_t update) {
         const uint16_t reduction = buckets.parts(b, type);
         const uint32_t all = buckets.of_bucket(b, bucket.first.back() * width, Purpose::replicas,
                                                Buffer::Space::bucket_weights);
-        const uint32_t own =
-            buckets.own_part(b, Buffer::Space::bucket_weights, reduction, width);
+        const uint32_t own = buckets.own_part(b, Buffer::Space::bucket_weights, reduction, width);
         const uint32_t node = step.graph.add_node(Do::all_gather_v);
         Part& part =
             step.graph.add_part<Do::all_gather_v>(node, rank, b, {.block = own, .whole = all});

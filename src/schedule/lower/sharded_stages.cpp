@@ -21,7 +21,8 @@ struct Use {
 /// The stages of one rank.
 class ShardedStages {
 public:
-    ShardedStages(StepGraph& step, int rank) : step_(step), graph_(step.graph), buckets_(step, rank) {}
+    ShardedStages(StepGraph& step, int rank)
+        : step_(step), graph_(step.graph), buckets_(step, rank) {}
 
     std::vector<uint32_t> add() {
         gather();
@@ -81,9 +82,8 @@ private:
         const int64_t width = size_of(type);
         const uint16_t reduction = buckets_.parts(b, type);
         const uint32_t own = buckets_.own_part(b, Buffer::Space::own_weights, reduction, width);
-        const uint32_t whole =
-            buckets_.of_bucket(b, buckets_.all()[b].first.back() * width, Purpose::stage_weights,
-                               Buffer::Space::arena);
+        const uint32_t whole = buckets_.of_bucket(b, buckets_.all()[b].first.back() * width,
+                                                  Purpose::stage_weights, Buffer::Space::arena);
         const uint32_t node = graph_.add_node(Do::all_gather_v);
         Part& part = graph_.add_part<Do::all_gather_v>(node, buckets_.rank(), b,
                                                        {.block = own, .whole = whole});

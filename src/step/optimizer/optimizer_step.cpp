@@ -58,14 +58,13 @@ OptimizerStep::OptimizerStep(ModelRank& model, const Schedule& schedule, int ran
         if (p.master.size() == 0) continue;  // another rank updates it
         const ParameterSettings settings =
             parameter_settings(options.groups, p.name, p.weight_decay, options.weight_decay);
-        tensors_.push_back(
-            {.master = floats(p.master),
-             .gradient = floats(p.owned_gradient),
-             .exp_avg = floats(p.exp_avg),
-             .exp_avg_sq = floats(p.exp_avg_sq),
-             .weight = p.weight.dtype == DType::fp32 ? Tensor() : p.owned_weight,
-             .weight_decay = settings.weight_decay,
-             .lr_multiplier = settings.lr_multiplier});
+        tensors_.push_back({.master = floats(p.master),
+                            .gradient = floats(p.owned_gradient),
+                            .exp_avg = floats(p.exp_avg),
+                            .exp_avg_sq = floats(p.exp_avg_sq),
+                            .weight = p.weight.dtype == DType::fp32 ? Tensor() : p.owned_weight,
+                            .weight_decay = settings.weight_decay,
+                            .lr_multiplier = settings.lr_multiplier});
     }
 }
 

@@ -44,7 +44,8 @@ protected:
     }
     [[nodiscard]] std::map<std::string, std::string> saved(const std::string& folder) const {
         std::map<std::string, std::string> files = contents(step_folder(runs_.path(folder), 3));
-        std::erase_if(files, [](const auto& file) { return !file.first.ends_with(".safetensors"); });
+        std::erase_if(files,
+                      [](const auto& file) { return !file.first.ends_with(".safetensors"); });
         return files;
     }
     [[nodiscard]] static Losses last(const Losses& curve, size_t count) {

@@ -230,8 +230,9 @@ private:
         for (const ForwardStep& earlier : plan_.forward) {
             if (plan_.value_of_node[index_of(earlier.value)] != of_step) continue;
             const bool first = earlier.value == step.value;
-            return first && is_kept(slot(step.value)) ? static_cast<double>(slot(step.value).columns)
-                                                      : 0;
+            return first && is_kept(slot(step.value))
+                       ? static_cast<double>(slot(step.value).columns)
+                       : 0;
         }
         return 0;
     }
@@ -276,7 +277,8 @@ private:
         });
     }
 
-    /// Places every value, by what a selective R makes again. Returns by node what it has, or makes.
+    /// Places every value, by what a selective R makes again. Returns by node what it has, or
+    /// makes.
     std::vector<bool> place_values() {
         using Place = ValueSlot::Place;
         const std::vector<bool> read = read_by_backward();

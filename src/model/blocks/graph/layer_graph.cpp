@@ -71,8 +71,7 @@ constexpr double kFlopsPerElement = 100;
 
 double cost_of(const GraphRecord& record, const Operation& operation, int64_t rows) {
     const BlockWork work = operation.work(record.seq_length > 0 ? rows : record.model.seq_length);
-    const double of_row =
-        work.flops() + kFlopsPerElement * static_cast<double>(work.moved.forward);
+    const double of_row = work.flops() + kFlopsPerElement * static_cast<double>(work.moved.forward);
     return of_row * static_cast<double>(rows);
 }
 
