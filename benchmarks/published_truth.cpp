@@ -165,6 +165,9 @@ PlanOptions options_of(const CsvRow& row, const Devices& devices) {
                                 (shared.empty() && trainer.kernels == KernelYear::y2025);
     trainer.zero = row["zero"] == "0" ? 0 : 1;
     const bool gathers = row["zero"] == "fsdp";
+    if (gathers && has(row["source"], "torchtitan")) {
+        throw LeftOut{"recomputation by a list of operators"};
+    }
     if (gathers) {  // layer by layer
         trainer.zero = 3;
         options.schedules = {"interleaved"};

@@ -287,6 +287,10 @@ run_gpt3() {
         to gpipe-$gpus.json "$bin/vocabpipe" plan "${mesh[@]}" --schedules looped-bfs --chunks 6 \
             --micro-batch-size 4 --recompute-granularity full
     done
+    # What SPMD can express best: no pipeline, every layer shared by all ranks.
+    to fsdp-64.json "$bin/vocabpipe" plan --model gpt3-175b --gpus 64 --gpu h100 --seq-length 2048 \
+        --global-batch-size 128 --data-parallel-size 64 --micro-batch-size 2 --vocab-modes none --json \
+        --zero-stage 3 --schedules interleaved --chunks 96 --recompute-granularity full
 }
 
 # --- all of them

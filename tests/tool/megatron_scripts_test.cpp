@@ -215,6 +215,13 @@ TEST_F(MegatronFlagValues, ThatWouldChangeResultsAreRefused) {
          "--memory-limit"},
         {"--enable-zero-bubble --zero-bubble-max-pending-backward 4 --memory-limit 3",
          "--memory-limit 3: conflicts with --zero-bubble-max-pending-backward 4; use only one"},
+        {"--zero-stage 2 --data-parallel-sharding-strategy optim_grads_params",
+         "--zero-stage 2: conflicts with --data-parallel-sharding-strategy optim_grads_params, "
+         "which means 3; use only one"},
+        {"--data-parallel-sharding-strategy no_shard",
+         "--data-parallel-sharding-strategy no_shard: must be one of optim, optim_grads, "
+         "optim_grads_params"},
+        {"--zero-stage 4", "--zero-stage 4: must be an integer from 1 to 3"},
         {"--profile --profile-step-start 4",
          "--profile: expected a value, got the flag --profile-step-start; remove Megatron's "
          "switch, "
@@ -279,6 +286,22 @@ TEST_F(MegatronMeanings, OfZeroBubblesAreTheirSchedules) {
                 HasSubstr("zb, vocab mode"));
     EXPECT_THAT(trained(2, model + "--zero-bubble-v-schedule", "zbv.jsonl"),
                 HasSubstr("zb-v, vocab mode"));
+}
+
+TEST_F(MegatronMeanings, OfShardingStrategiesAreZeroStages) {
+    const std::string model =
+        "--num-layers 2 --train-iters 2 --pipeline-model-parallel-size 1 --schedule interleaved "
+        "--chunks 2 ";
+    for (const auto& [strategy, stage] :
+         {std::pair{"optim", "1"}, {"optim_grads", "2"}, {"optim_grads_params", "3"}}) {
+        const std::string said =
+            trained(2, model + "--use-megatron-fsdp --data-parallel-sharding-strategy " + strategy,
+                    "said.jsonl");
+        (void)trained(2, model + "--zero-stage " + stage, "meant.jsonl");
+        EXPECT_EQ(curve("said.jsonl"), curve("meant.jsonl")) << strategy;
+        const std::string text = std::string("ZeRO ") + stage;
+        EXPECT_EQ(said.find(text) != std::string::npos, std::string(stage) != "1") << said;
+    }
 }
 
 TEST_F(MegatronMeanings, OfExpertsWithLlamasPartsIsMixtral) {

@@ -60,6 +60,18 @@ TEST(AdapterTraining, HasTheBitsOfOneRankOnAnyPipeline) {
     }
 }
 
+TEST(AdapterTraining, HasTheSameBitsWhereReplicasShareAdapters) {
+    for (const char* schedule : {"interleaved", "zb-v"}) {
+        TrainingSetup setup = pipeline_setup("llama", schedule, 2);
+        setup.replicas = 2;
+        const Training expected = train_on_threads(setup);
+        for (const int stage : {2, 3}) {
+            setup.zero = {.stage = stage, .reshard_after = ReshardAfter::step};
+            EXPECT_EQ(first_difference(expected, train_on_threads(setup)), "") << stage;
+        }
+    }
+}
+
 TEST(AdapterTraining, MovesAdaptersAndNothingElse) {
     for (const char* family : kFamilies) {
         TrainingSetup setup = pipeline_setup(family, "zb-h1", 2);

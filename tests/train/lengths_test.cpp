@@ -136,6 +136,22 @@ TEST(LengthsOfMicrobatches, TrainAsSamplesDoThatArePaddedToTheLongest) {
     }
 }
 
+TEST(LengthsOfMicrobatches, HaveTheSameBitsWhereReplicasShareLayers) {
+    const Place place{"interleaved", VocabMode::one_barrier, {.pipeline = 2, .data = 2}};
+    const SamplesOfLengths samples = samples_of(lengths_for(place.mesh));
+    TrainingSetup setup = setup_for(place, "llama", samples);
+    setup.steps = 3;
+    const Training expected = train_on_threads(setup);
+    setup.zero = {.stage = 3, .reshard_after = ReshardAfter::step};
+    EXPECT_EQ(first_difference(expected, train_on_threads(setup)), "");
+    setup.zero.reshard_after = ReshardAfter::use;
+    const Training each_use = train_on_threads(setup);
+    EXPECT_EQ(each_use.losses.front(), expected.losses.front());
+    for (size_t step = 0; step < expected.losses.size(); ++step) {
+        EXPECT_NEAR(each_use.losses[step], expected.losses[step], 1e-5) << step;
+    }
+}
+
 // With whole layers ranks add up nothing, so a pipeline has the bits of one rank.
 TEST(LengthsOfMicrobatches, HaveTheBitsOfOneRankOnEveryPipelineOfWholeLayers) {
     const SamplesOfLengths samples = samples_of(lengths_for({}));

@@ -117,6 +117,15 @@ TEST(ZeroOfMeshes, HasTheBitsOfStage1WithTensorContextAndExpertRanks) {
     }
 }
 
+TEST(ZeroOfDepths, HasTheBitsOfStage1) {
+    TrainingSetup setup =
+        setup_on_mesh("interleaved", VocabMode::one_barrier, {2, 2}, 29, [](int layers) {
+            return tiny_predicting(layers, {.vocab_size = 29}, 2);
+        });
+    setup.steps = 2;
+    expect_bits_of_stage_1(setup);
+}
+
 TEST(ZeroOfRecomputation, HasTheBitsOfStage1) {
     for (const Recompute recompute : {Recompute::selective, Recompute::full}) {
         for (const char* schedule : {"1f1b", "v-half"}) {

@@ -73,6 +73,19 @@ void use_zero_bubble(const MegatronFlags& megatron, const GivenFlags& given,
     options.rule.memory_limit = *megatron.most_pending_backwards;
 }
 
+void use_sharding_strategy(const MegatronFlags& megatron, const GivenFlags& given,
+                           TrainOptions& options) {
+    const std::string& strategy = megatron.sharding_strategy;
+    if (strategy.empty()) return;
+    const int stage = strategy == "optim" ? 1 : strategy == "optim_grads" ? 2 : 3;
+    if (given.contains("--zero-stage") && options.zero.stage != stage) {
+        throw UsageError("--zero-stage " + std::to_string(options.zero.stage) +
+                         ": conflicts with --data-parallel-sharding-strategy " + strategy +
+                         ", which means " + std::to_string(stage) + "; use only one of them");
+    }
+    options.zero.stage = stage;
+}
+
 std::string other_defaults(const std::vector<FlagGroup>& groups, const GivenFlags& given,
                            const ModelConfig& model) {
     const bool of_megatron = std::ranges::any_of(groups, [&](const FlagGroup& group) {

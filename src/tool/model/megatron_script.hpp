@@ -22,6 +22,10 @@ void check_optimizer_load(const MegatronFlags& megatron, const TrainOptions& opt
 /// --schedule or --memory-limit is given, too.
 void use_zero_bubble(const MegatronFlags& megatron, const GivenFlags& given, TrainOptions& options);
 
+/// Sets the ZeRO stage by the flag of Megatron's FSDP. UsageError if --zero-stage names another one.
+void use_sharding_strategy(const MegatronFlags& megatron, const GivenFlags& given,
+                           TrainOptions& options);
+
 /// Lists the flags that are not given and whose defaults differ from Megatron's, with both; "" if
 /// the command line has no flag that exists only for Megatron's scripts. `groups`: all flags, read
 /// and resolved.

@@ -78,6 +78,7 @@ void ModelFlags::resolve(const GivenFlags& read) {
     if (whole && !read.contains("--vocab-mode")) options_.vocab_mode = VocabMode::none;
     options_.schedule_by_stages = !read.contains("--schedule");
     use_zero_bubble(given_.megatron, read, options_);
+    use_sharding_strategy(given_.megatron, read, options_);
     if (options_.rule.chunks != 0 && options_.layers_per_chunk != 0) {
         throw UsageError("--num-layers-per-virtual-pipeline-stage " +
                          std::to_string(options_.layers_per_chunk) + ": conflicts with --chunks " +

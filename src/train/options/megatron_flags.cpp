@@ -89,6 +89,14 @@ std::vector<Flag> other_rows(MegatronFlags& megatron) {
              .range = between(1, INT_MAX),
              .unset = "--memory-limit",
              .ranks = RanksCompare::nothing,  // --memory-limit is compared
+             .decides = Decides::nothing},
+            {.names = "--data-parallel-sharding-strategy",
+             .value = &megatron.sharding_strategy,
+             .help = "Same as --zero-stage 1 (optim), 2 (optim_grads) or 3 (optim_grads_params)",
+             .unit = "NAME",
+             .choices = {"optim", "optim_grads", "optim_grads_params"},
+             .unset = "--zero-stage",
+             .ranks = RanksCompare::nothing,  // --zero-stage is compared
              .decides = Decides::nothing}};
 }
 

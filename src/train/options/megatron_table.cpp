@@ -117,6 +117,7 @@ constexpr auto kAccepted = std::to_array<AcceptedFlag>({
     {.name = "--sequence-parallel", .why = "tensor ranks always cut what is between layers"},
     {.name = "--use-distributed-optimizer",
      .why = "replicas always share the optimizer's work and state"},
+    {.name = "--use-megatron-fsdp", .why = "--data-parallel-sharding-strategy says what is shared"},
     {.name = "--overlap-grad-reduce", .why = "gradients are added up beside remaining passes"},
     {.name = "--overlap-param-gather", .why = "updated weights travel bucket by bucket"},
     {.name = "--no-overlap-p2p-communication", .why = "messages overlap wherever they can"},

@@ -27,6 +27,7 @@ struct MegatronFlags {
     bool zero_bubble = false;                   // --enable-zero-bubble
     bool zero_bubble_v = false;                 // --zero-bubble-v-schedule
     std::optional<int> most_pending_backwards;  // --zero-bubble-max-pending-backward
+    std::string sharding_strategy;              // --data-parallel-sharding-strategy; empty: none
     // Values of flags that set nothing (accepted_flags()), by name; rows point to them.
     std::map<std::string_view, bool> switches;
     std::map<std::string_view, std::string> values;

@@ -103,7 +103,8 @@ void print_plan(const TrainingPlan& plan) {
         std::to_string(options.micro_batch_size) + " x " + (plan.has_lengths() ? "up to " : "") +
         std::to_string(options.model.seq_length) + " tokens" + (mesh.data == 1 ? "" : " each") +
         ", " + (options.model.dtype == DType::bf16 ? "bf16" : "fp32") + ", " + parameters.data() +
-        recomputation;
+        recomputation +
+        (options.zero.stage == 1 ? "" : ", ZeRO " + std::to_string(options.zero.stage));
     std::printf("%s\n", wrap_text(head, 2).c_str());
     TextTable table;
     // The memory of a thread within its process cannot be measured, so it is not predicted.
