@@ -3,12 +3,17 @@
 // model that is one function (ModelConfig::model_forward), against the same layers of the library?
 //
 //   bench_layers [--families gpt2,llama] [--hidden-size 512] [--num-layers 2] [--seq-length 512]
-//                [--dtype fp32,bf16] [--threads 1] [--rounds 15]
+//                [--dtype fp32,bf16] [--threads 1] [--rounds 15] [--memory-budgets 1,0.5,0]
 //
 // One process runs the passes of a stage of both in turn. The table has the medians of the rounds
 // in milliseconds, and the median of the rounds' ratios. #wrong counts passes whose bits differ.
+//
+// With --memory-budgets it compares instead what selective recomputation keeps within such budgets
+// (LayerGraph::activation_memory_budget()), and what R takes, with no recomputation and with a full
+// one: F, R and B of the written layers.
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cstdio>
 #include <cstring>
@@ -16,6 +21,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "benchmarks/median.hpp"
@@ -24,6 +30,7 @@
 #include "vocabpipe/context.hpp"
 #include "vocabpipe/device.hpp"
 #include "vocabpipe/error.hpp"
+#include "vocabpipe/layer_graph.hpp"
 #include "vocabpipe/model_rank.hpp"
 
 namespace {
@@ -35,15 +42,19 @@ struct Options {
     std::vector<std::string> dtypes{"fp32", "bf16"};
     int64_t hidden = 512, seq_length = 512;
     int layers = 2, threads = 1, rounds = 15;
+    std::vector<double> budgets;
 };
 
 /// A stage with all layers of a model, and memory for its passes over one microbatch.
 class TimedStage {
 public:
-    TimedStage(const ModelConfig& config, int threads)
+    TimedStage(const ModelConfig& config, int threads, Recompute recompute = Recompute::none)
         : device_(make_host_device()),
           context_({.threads = threads, .poll = {}}),
-          model_(config, {.layers_per_stage = {config.num_layers}, .threads_per_rank = threads},
+          model_(config,
+                 {.layers_per_stage = {config.num_layers},
+                  .threads_per_rank = threads,
+                  .recompute = recompute},
                  alone(config), 0, *device_),
           stage_(*model_.modules().stages.front()),
           bytes_(stage_.bytes()),
@@ -56,10 +67,8 @@ public:
         model_.initialise(context_, 1);
     }
 
-    void forward() {
-        stage_.forward(context_, microbatch_, x_, y_, {.saved = saved_.span(), .recomputed = {}},
-                       forward_.span());
-    }
+    void forward() { stage_.forward(context_, microbatch_, x_, y_, left(), forward_.span()); }
+    void recompute() { stage_.recompute(context_, microbatch_, x_, left(), forward_.span()); }
     void backward() {
         stage_.backward(context_, microbatch_, dy_, x_, left(), dx_, backward_.span(), false);
     }
@@ -94,6 +103,8 @@ public:
     }
     /// Bytes that F leaves, and the largest workspace.
     [[nodiscard]] int64_t saved_bytes() const { return bytes_.saved; }
+    /// Bytes that R makes again.
+    [[nodiscard]] int64_t recomputed_bytes() const { return bytes_.recomputed; }
     [[nodiscard]] int64_t scratch_bytes() const {
         return std::max(bytes_.forward_workspace, bytes_.backward_workspace);
     }
@@ -115,7 +126,9 @@ private:
         return gradients;
     }
     static RandomTensor memory(int64_t bytes) { return {1, bytes / 4 + 1, DType::fp32}; }
-    [[nodiscard]] Activations left() { return {.saved = saved_.span(), .recomputed = {}}; }
+    [[nodiscard]] Activations left() {
+        return {.saved = saved_.span(), .recomputed = recomputed_.span()};
+    }
 
     std::unique_ptr<Device> device_;
     Context context_;
@@ -126,6 +139,7 @@ private:
     Microbatch microbatch_;
     RandomTensor x_, dy_, y_, dx_;
     RandomTensor saved_ = memory(bytes_.saved), for_weight_ = memory(bytes_.for_weight);
+    RandomTensor recomputed_ = memory(bytes_.recomputed);
     RandomTensor forward_ = memory(bytes_.forward_workspace);
     RandomTensor backward_ = memory(bytes_.backward_workspace);
     RandomTensor input_gradient_ = memory(bytes_.input_gradient_workspace);
@@ -139,8 +153,7 @@ double milliseconds(const std::function<void()>& run) {
         .count();
 }
 
-/// Prints the rows of one family and returns the number of wrong ones.
-int compare(const Options& options, const std::string& family, const std::string& dtype) {
+ModelConfig config_of(const Options& options, const std::string& family, const std::string& dtype) {
     ModelConfig config{.num_layers = options.layers,
                        .hidden_size = options.hidden,
                        .ffn_hidden_size = 4 * options.hidden,
@@ -150,6 +163,12 @@ int compare(const Options& options, const std::string& family, const std::string
                        .vocab_size = 128,
                        .dtype = dtype == "bf16" ? DType::bf16 : DType::fp32};
     set_family(config, family);
+    return config;
+}
+
+/// Prints the rows of one family and returns the number of wrong ones.
+int compare(const Options& options, const std::string& family, const std::string& dtype) {
+    const ModelConfig config = config_of(options, family, dtype);
     TimedStage library(config, options.threads);
     TimedStage written(with_written_layers(config), options.threads);
     TimedStage model(as_written_model(config), options.threads);
@@ -189,6 +208,61 @@ int compare(const Options& options, const std::string& family, const std::string
     return wrong;
 }
 
+/// The same for memory budgets.
+int compare_budgets(const Options& options, const std::string& family, const std::string& dtype) {
+    const ModelConfig config = with_written_layers(config_of(options, family, dtype));
+    struct Way {
+        std::string name;
+        std::unique_ptr<TimedStage> stage;
+        bool recomputes = true;
+        std::vector<double> ratios, of_r;
+    };
+    std::vector<Way> ways;
+    const auto add = [&](const std::string& name, const ModelConfig& of, Recompute recompute) {
+        ways.push_back({.name = name,
+                        .stage = std::make_unique<TimedStage>(of, options.threads, recompute),
+                        .recomputes = recompute != Recompute::none});
+    };
+    add("none", config, Recompute::none);
+    for (const double share : options.budgets) {
+        ModelConfig within = config;
+        within.layer_forward = [share, whole = config.layer_forward](LayerGraph& g, LayerValue x) {
+            g.activation_memory_budget(share);
+            return whole(g, std::move(x));
+        };
+        std::array<char, 32> name;
+        std::snprintf(name.data(), name.size(), "%g", share);
+        add(name.data(), within, Recompute::selective);
+    }
+    add("full", config, Recompute::full);
+    for (int round = -2; round < options.rounds; ++round) {
+        double none = 0;
+        for (Way& way : ways) {
+            const double forward = milliseconds([&] { way.stage->forward(); });
+            const double again = way.recomputes ? milliseconds([&] { way.stage->recompute(); }) : 0;
+            const double all = forward + again + milliseconds([&] { way.stage->backward(); });
+            if (!way.recomputes) none = all;
+            if (round < 0) continue;
+            way.ratios.push_back(all / none);
+            way.of_r.push_back(again);
+        }
+    }
+    int wrong = 0;
+    const auto mib = [](int64_t bytes) { return static_cast<double>(bytes) / (1 << 20); };
+    for (Way& way : ways) {
+        const int differs = way.stage->equals(*ways.front().stage) ? 0 : 1;
+        wrong += differs;
+        const int64_t kept =
+            way.stage->saved_bytes() + (way.recomputes ? 0 : way.stage->recomputed_bytes());
+        std::printf("%-12s %-5s %6s %9.2f %9.2f %9.3f %8.3f %7d\n", family.c_str(), dtype.c_str(),
+                    way.name.c_str(), mib(kept),
+                    mib(way.recomputes ? way.stage->recomputed_bytes() : 0),
+                    bench::median(way.of_r), bench::median(way.ratios), differs);
+        std::fflush(stdout);
+    }
+    return wrong;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -203,17 +277,26 @@ int main(int argc, char** argv) {
     app.add_option("--seq-length", options.seq_length)->check(CLI::Range(1, 1 << 20));
     app.add_option("--threads", options.threads)->check(CLI::Range(1, 1024));
     app.add_option("--rounds", options.rounds)->check(CLI::Range(1, 10000));
+    app.add_option("--memory-budgets", options.budgets)
+        ->delimiter(',')
+        ->check(CLI::Range(0.0, 1.0));
     CLI11_PARSE(app, argc, argv);
     std::printf("# h = %lld, %d layers, %lld tokens, %d threads, %d rounds\n",
                 static_cast<long long>(options.hidden), options.layers,
                 static_cast<long long>(options.seq_length), options.threads, options.rounds);
-    std::printf("# %-10s %-5s %-5s %12s %12s %8s %12s %8s %7s\n", "family", "dtype", "pass",
-                "library_ms", "written_ms", "ratio", "model_ms", "ratio", "#wrong");
+    const bool budgets = !options.budgets.empty();
+    if (budgets) {
+        std::printf("# %-10s %-5s %6s %9s %9s %9s %8s %7s\n", "family", "dtype", "budget",
+                    "MiB_kept", "MiB_again", "R_ms", "ratio", "#wrong");
+    } else {
+        std::printf("# %-10s %-5s %-5s %12s %12s %8s %12s %8s %7s\n", "family", "dtype", "pass",
+                    "library_ms", "written_ms", "ratio", "model_ms", "ratio", "#wrong");
+    }
     int wrong = 0;
     try {
         for (const std::string& family : options.families) {
             for (const std::string& dtype : options.dtypes)
-                wrong += compare(options, family, dtype);
+                wrong += (budgets ? compare_budgets : compare)(options, family, dtype);
         }
     } catch (const Error& error) {
         std::fprintf(stderr, "bench_layers: error: %s\n", error.what());

@@ -141,11 +141,10 @@ public:
     /// Returns x, which selective recomputation makes again, if what it is made from is there then:
     /// kept for a backward, or made again at low cost. Refuses products and attention.
     LayerValue recompute(LayerValue x);
-    /// Of the values that are made from here on, selective recomputation keeps at most this share
-    /// of the bytes that would be kept without recomputation. Besides what is cheap it makes those
-    /// again, products and heads of attention among them, that cost least per byte, until the rest
-    /// is within the budget; what keep() names stays. From 0 to 1; 1: what is cheap alone. (The
-    /// name is PyTorch's.)
+    /// Share of the bytes kept without recomputation that selective recomputation may keep of the
+    /// values made from here on, from 0 to 1. Besides what is cheap it makes those values again,
+    /// products and heads of attention among them, that cost least per byte, until the rest is
+    /// within the share; what keep() names stays. 1: what is cheap alone. (The name is PyTorch's.)
     void activation_memory_budget(double share);
 
     struct Access;  ///< for the library

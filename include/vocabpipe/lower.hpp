@@ -68,10 +68,10 @@ struct GradientBucket {
     /// 1]).
     std::vector<int64_t> first;
     /// ZeRO stage 2: between the passes that write the gradients a member keeps its own part alone.
-    /// Of stages only.
+    /// A stage's buckets all have the same value, and vocabulary shards false.
     bool shards_gradients = false;
-    /// ZeRO stage 3: between the passes that read the weights a member keeps its own part alone. Of
-    /// stages only.
+    /// ZeRO stage 3: between the passes that read the weights a member keeps its own part alone.
+    /// Vocabulary shards have false.
     bool shards_weights = false;
 };
 
@@ -103,6 +103,9 @@ struct StepSizes {
     /// [microbatch] k above 0: its sizes are shorter[k - 1]; 0: it has N tokens. Empty: 0 for all.
     std::vector<int> length_of_microbatch;
     bool tied = false;  ///< input and output layer share their weight
+    /// Whether W reads weights, so that those that ranks share are gathered for it, too. Default:
+    /// the library does not know what stages do.
+    bool weight_pass_reads_weights = true;
     /// Per rank, for norms and loss at the end of the step; 0: gradients only, no optimizer step.
     int64_t report_bytes = 0;
     int replicas = 1;  ///< pipelines that train side by side (Mesh::data)

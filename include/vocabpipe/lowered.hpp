@@ -18,10 +18,11 @@ struct SliceBlock {
     uint16_t copies = 1;     ///< members whose parts it holds, one after the other
     uint8_t width = 4;       ///< bytes of an element
     Axis axis = Axis::data;  ///< whose members the parts belong to
-    /// The reduction of whole members' parts, where the buffer's place is counted from the begin of
-    /// this rank's own part; else kCountedFromFirst.
-    uint16_t own = kCountedFromFirst;
+    /// Value of `own`: the buffer's place is counted from the begin of the first member's part.
     static constexpr uint16_t kCountedFromFirst = UINT16_MAX;
+    /// The reduction of all members' whole parts, where the buffer's place is counted from the
+    /// begin of this rank's own part.
+    uint16_t own = kCountedFromFirst;
 };
 
 /// Ranks that communicate in one way, once or many times; a transport connects them beforehand.

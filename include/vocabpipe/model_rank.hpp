@@ -147,7 +147,7 @@ public:
     /// Replaces a stage of this rank; modules() returns `module` from now on.
     /// ModelPartition::stage_bytes must give the bytes of the stages of all ranks. Its parameters
     /// are its own: neither parameters() nor the optimizer knows them. Throws UsageError for a
-    /// stage of another rank.
+    /// stage of another rank, and for one whose gradients ranks share (zero_stage above 1).
     void replace_stage(int stage, std::unique_ptr<StageModule> module);
     /// Weights from the seed, the same for every number of ranks.
     void initialise(Context& ctx, uint64_t seed);
@@ -172,8 +172,9 @@ public:
     [[nodiscard]] const Mesh& mesh() const { return mesh_; }
     /// Memory of StepSizes::buckets[pipeline rank][index].
     [[nodiscard]] RankBucket bucket(size_t index) const;
-    /// As StepModule::place_weights() and place_gradients().
+    /// As StepModule::place_weights().
     void place_weights(size_t bucket, Bytes whole);
+    /// As StepModule::place_gradients().
     void place_gradients(size_t bucket, Bytes whole);
     /// Sums of Operators::sum_routing() over the last step on this rank, in the device's memory;
     /// empty for a layer without experts or of another rank, and without training.

@@ -93,9 +93,9 @@ struct Parameter {
     /// bias and a frozen parameter the part that this rank saves: all ranks hold the whole, and all
     /// of them update the bias.
     ElementRange owned;
-    /// The memory of `owned` within `weight` and `gradient`. It outlives the step where those do
-    /// not.
-    Tensor owned_weight, owned_gradient;
+    /// The memory of `owned` within `weight`, which outlives the step where that does not.
+    Tensor owned_weight;
+    Tensor owned_gradient;  ///< the same within `gradient`
     /// Ranks keep their own part alone: `weight` is there only within passes
     /// (GradientBucket::shards_weights).
     bool shards_weight = false;
@@ -162,9 +162,9 @@ public:
     virtual void recompute(Context& /*ctx*/, const Microbatch& /*microbatch*/, ConstTensor /*x*/,
                            Activations /*activations*/, Bytes /*workspace*/) {}
     /// B: dx and the gradients of the weights that are not frozen. With `accumulate` it adds to the
-    /// gradients; without, in the first pass of the step that writes them, it sets them. The
-    /// default runs I, then W, with for_weight at the front of the workspace, for which
-    /// bytes().backward_workspace must have room.
+    /// gradients; without, in the first pass of the step that writes them, or of a use
+    /// (ZeroOptions), it sets them. The default runs I, then W, with for_weight at the front of the
+    /// workspace, for which bytes().backward_workspace must have room.
     virtual void backward(Context& ctx, const Microbatch& microbatch, ConstTensor dy, ConstTensor x,
                           Activations activations, Tensor dx, Bytes workspace, bool accumulate) {
         const auto of_weight = static_cast<size_t>(bytes().for_weight);
@@ -278,7 +278,8 @@ public:
     /// Needed with data parallelism: before Report, this rank's range of the gradients receives the
     /// sum over the replicas; after Update, its range of the weights goes to the others.
     [[nodiscard]] virtual RankBucket bucket(size_t /*index*/) { return {}; }
-    /// Where the whole weights of a bucket are that ranks share, for the pass that follows.
+    /// Where the whole weights of a bucket are that ranks share, for the pass that follows; empty
+    /// after it.
     virtual void place_weights(size_t /*bucket*/, Bytes /*whole*/) {}
     /// The same for the gradients.
     virtual void place_gradients(size_t /*bucket*/, Bytes /*whole*/) {}

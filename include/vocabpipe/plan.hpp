@@ -197,8 +197,9 @@ struct Candidate {
     int64_t micro_batch_size = 1;           ///< sequences
     Recompute recompute = Recompute::none;  ///< before each backward
     int microbatches = 0;                   ///< per step and replica
-    /// With PlannedTrainer::zero = 3: stage 3, how long weights stay gathered, and how far ahead
-    /// they are gathered; of a row, what is fastest in the memory. Else the default.
+    /// With PlannedTrainer::zero 2 and 3, where there are replicas: this stage, how long gradients
+    /// and weights stay whole, and how far ahead weights are gathered; of a row, what is fastest in
+    /// the memory. Else the default.
     ZeroOptions zero = {};
     ContextForm context_form = ContextForm::allgather;  ///< the faster one
 
@@ -214,8 +215,8 @@ struct Candidate {
 [[nodiscard]] std::string mesh_text(const Candidate& candidate);
 /// "1f1b", "v-search k=6": the schedule and its memory limit, if any.
 [[nodiscard]] std::string schedule_text(const Candidate& candidate);
-/// "1f1b one_barrier front v=1", then mesh, microbatch size, recomputation and what ZeRO stage 3
-/// does where they are not the default: "p=2 t=4", "b=2", "selective", "reshard=use". An empty
+/// "1f1b one_barrier front v=1", then mesh, microbatch size, recomputation and what ZeRO stages 2
+/// and 3 do where they are not the default: "p=2 t=4", "b=2", "selective", "reshard=use". An empty
 /// schedule stands for all of them.
 [[nodiscard]] std::string to_string(const Candidate& candidate);
 

@@ -60,8 +60,8 @@ struct PlannedTrainer {
     /// method): their inputs stay in memory. 0: all of a stage at once, as train_gpt does.
     int recompute_layers = 0;
     /// ZeRO's stage: what a replica holds of its share only. 0: nothing, 1: the optimizer's state,
-    /// 2: gradients, too, which are then added up after every microbatch; 3 (FSDP): also the
-    /// weights of layers, stage by stage (Candidate::zero).
+    /// 2: gradients of layers, too; 3 (FSDP): also their weights, both stage by stage
+    /// (Candidate::zero).
     int zero = 1;
 
     /// "fp32" or "bf16".

@@ -89,7 +89,8 @@ enum class Do : uint8_t {
 
     /// A local action: adds up blocks in group order, in fp32, and rounds once. The bits are the
     /// same on every transport and device.
-    /// * `blocks`: read; one for each rank of the group, in Reduction::partial.
+    /// * `blocks`: read; one for each rank of the group, in Reduction::partial. With `before` the
+    ///   first one is written, too.
     /// * `sum`: written, in Reduction::result.
     /// * `before`: the same buffer as `sum`, whose old value the sum is added to; else none.
     /// * In place: a `sum` in a bucket of gradients begins as this rank's own block, which is not
@@ -200,7 +201,9 @@ struct Action {
     Do what = Do::pass;         ///< kind
     Lane lane = Lane::compute;  ///< lane it runs in
     uint8_t operand_count = 0;  ///< number of entries in Program::operands
-    bool accumulate = true;     ///< false: first of the step to write its weights' gradients
+    /// false: its weights' gradients begin anew: the first pass of the step to write them, or of a
+    /// use where ranks share them (ZeroOptions)
+    bool accumulate = true;
     uint16_t reduction = 0;  ///< index, for all_to_all, ordered_sum, gather, all_gather_v, reduce
     uint16_t group = 0;      ///< index into groups; 0 where it has none
     uint8_t pieces = 1;      ///< of a message or broadcast; see LowerOptions

@@ -80,7 +80,8 @@ public:
 
     /// Takes the weights of the same model on the same ranks, for example of one that is trained,
     /// and forgets the text. Depths are passed over where this generator has none. UsageError if
-    /// the rank has other parameters, as with other layers per stage or another vocabulary mode.
+    /// the rank has other parameters, as with other layers per stage or another vocabulary mode, or
+    /// only its own part of them (ZeRO stage 3).
     void copy_weights(ModelRank& from);
     /// This rank's part of the model.
     [[nodiscard]] ModelRank& model();

@@ -23,7 +23,7 @@ enum class ReshardAfter : uint8_t {
 
 /// What ranks that add up the same gradients share (ZeRO; Rajbhandari et al., SC 2020).
 struct ZeroOptions {
-    /// Of which each keeps only its own part between the passes that use it. 1: the optimizer's
+    /// What each rank keeps only its own part of between the passes that use it. 1: the optimizer's
     /// state; 2: gradients of stages, too; 3 (FSDP): their weights, too. Default: what costs no
     /// further communication.
     int stage = 1;

@@ -2,10 +2,11 @@
 #include "src/model/gradient_buckets.hpp"
 
 #include "src/model/parameters.hpp"
+#include "src/model/shared_stages.hpp"
 
 #include <algorithm>
-#include <map>
 #include <numeric>
+#include <set>
 
 namespace vocabpipe {
 
@@ -103,17 +104,16 @@ std::vector<ParameterBucket> gradient_buckets(const ModelConfig& config,
 }
 
 void shard_buckets(int zero_stage, std::vector<ParameterBucket>& buckets) {
-    std::map<int, int64_t>
-        more_shared;  // by stage: elements that several ranks add up, less others
+    std::vector<StageElements> elements;
     for (const ParameterBucket& bucket : buckets) {
         if (bucket.cut.of != GradientBucket::Of::stage) continue;
-        const int64_t elements = bucket.cut.first.back();
-        more_shared[bucket.cut.stage] += bucket.cut.first.size() > 2 ? elements : -elements;
+        elements.push_back({bucket.cut.stage, static_cast<int>(bucket.cut.first.size()) - 1,
+                            bucket.cut.first.back()});
     }
+    const std::set<int> shared = shared_stages(elements);
     for (ParameterBucket& bucket : buckets) {
         GradientBucket& cut = bucket.cut;
-        if (cut.of != GradientBucket::Of::stage || more_shared[cut.stage] <= 0) continue;
-        // The passes of a stage begin all of its gradients anew, or none.
+        if (cut.of != GradientBucket::Of::stage || !shared.contains(cut.stage)) continue;
         cut.shards_gradients = zero_stage >= 2;
         cut.shards_weights = zero_stage >= 3 && cut.first.size() > 2;
     }

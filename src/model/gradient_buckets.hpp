@@ -48,8 +48,7 @@ struct ParameterBucket {
                                                             const std::vector<ParameterRows>& rows,
                                                             const Mesh& mesh);
 
-/// Sets GradientBucket::shards_gradients (ZeRO stage 2 and more) and shards_weights (stage 3) of
-/// stages most of whose gradients several ranks add up.
+/// Sets GradientBucket::shards_gradients (ZeRO stage 2 and more) and shards_weights (stage 3).
 void shard_buckets(int zero_stage, std::vector<ParameterBucket>& buckets);
 
 /// Sets ParameterBucket::member, and ParameterRows::owned to what the rank at `place` updates, or

@@ -18,6 +18,7 @@
 #include "src/model/predicting_stage.hpp"
 #include "src/model/rotary_tables.hpp"
 #include "src/model/router_sums.hpp"
+#include "src/model/shared_stages.hpp"
 #include "src/model/tensor_shard.hpp"
 #include "src/model/trained_tensors.hpp"
 #include "src/model/transformer_stage.hpp"
@@ -248,6 +249,10 @@ TrainedParts trained_parts(const ModelConfig& config, const ModelPartition& part
 
 StepSizes step_sizes(const ModelConfig& config, const ModelPartition& partition,
                      const Schedule& schedule) {
+    if (partition.zero_stage < 1 || partition.zero_stage > 3) {
+        throw UsageError("--zero-stage " + std::to_string(partition.zero_stage) +
+                         ": must be 1, 2 or 3");
+    }
     if (config.model_forward) check_graph_model(config, partition);
     check_frozen(logical_parameters(config), partition.frozen);
     check_lengths(config, partition);
@@ -286,7 +291,8 @@ StepSizes step_sizes(const ModelConfig& config, const ModelPartition& partition,
     if (config.model_forward) {
         sizes.stage_tensors = stage_tensors(config, graph_cut(partition));
         sizes.shared_weights = shared_weights(config, graph_cut(partition));
-        if (partition.zero_stage > 1 && !sizes.shared_weights.empty()) {
+        const bool copied = partition.mesh(schedule.ranks).slices() > 1;
+        if (copied && partition.zero_stage > 1 && !sizes.shared_weights.empty()) {
             throw UsageError("--zero-stage " + std::to_string(partition.zero_stage) +
                              ": the model has a weight that several layers share; use 1");
         }
@@ -310,6 +316,7 @@ StepSizes step_sizes(const ModelConfig& config, const ModelPartition& partition,
     }
     sizes.tied = config.tied && config.has_output_layer &&
                  !partition.is_frozen(model_parameters(config).embedding);
+    sizes.weight_pass_reads_weights = weight_pass_reads_weights(config, partition.expert);
     sizes.report_bytes = partition.optimizer ? report_entries(config).bytes() : 0;
     sizes.replicas = partition.replicas;
     sizes.context = partition.context;
@@ -479,6 +486,12 @@ void ModelRank::replace_stage(int stage, std::unique_ptr<StageModule> module) {
     if (s >= stages_.size() || stages_[s] == nullptr) {
         throw UsageError("replace_stage: stage " + std::to_string(stage) +
                          " is not on this rank; use one of its own stages");
+    }
+    for (const Parameter& parameter : stages_[s]->parameters()) {
+        if (!parameter.shards_gradient && !parameter.shards_weight) continue;
+        throw UsageError("replace_stage: ranks share the gradients of stage " +
+                         std::to_string(stage) +
+                         " (ZeRO stage 2 or 3), which a stage of your own does not make; use 1");
     }
     replaced_.resize(stages_.size());
     replaced_[s] = std::move(module);

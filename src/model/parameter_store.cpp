@@ -303,18 +303,19 @@ RankBucket ParameterStore::bucket(size_t index) const {
 }
 
 void ParameterStore::place_weights(size_t bucket, Bytes whole) {
-    const ParameterBucket& of = buckets_[bucket];
-    for (size_t i = 0; i < of.parameters.size(); ++i) {
-        Tensor& weight = parameters_[of.parameters[i]].weight;
-        weight.data = whole.data() + of.begins[i] * size_of(weight.dtype);
-    }
+    place(bucket, whole, &Parameter::weight);
 }
 
 void ParameterStore::place_gradients(size_t bucket, Bytes whole) {
+    place(bucket, whole, &Parameter::gradient);
+}
+
+void ParameterStore::place(size_t bucket, Bytes whole, Tensor Parameter::*of_parameter) {
     const ParameterBucket& of = buckets_[bucket];
     for (size_t i = 0; i < of.parameters.size(); ++i) {
-        Tensor& gradient = parameters_[of.parameters[i]].gradient;
-        gradient.data = whole.data() + of.begins[i] * size_of(gradient.dtype);
+        Tensor& tensor = parameters_[of.parameters[i]].*of_parameter;
+        tensor.data =
+            whole.empty() ? nowhere() : whole.data() + of.begins[i] * size_of(tensor.dtype);
     }
 }
 

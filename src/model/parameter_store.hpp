@@ -55,6 +55,8 @@ public:
                     const InitialiseOptions& options);
 
 private:
+    void place(size_t bucket, Bytes whole, Tensor Parameter::*of_parameter);
+
     std::vector<int> ids_;
     std::vector<bool> shares_, frozen_;
     std::vector<Parameter> parameters_;

@@ -138,6 +138,11 @@ void PredictingStage::take_embedded(Context& ctx, const Microbatch& microbatch,
 
 // --- passes --------------------------------------------------------------------------------------
 
+void PredictingStage::begin_step(int microbatches) {
+    main_.begin_step(microbatches);
+    for (Depth& depth : depths_) depth.layer->begin_step(microbatches);
+}
+
 void PredictingStage::forward(Context& ctx, const Microbatch& microbatch, ConstTensor x, Tensor y,
                               Activations activations, Bytes workspace) {
     if (!activations.embedded) {

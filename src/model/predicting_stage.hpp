@@ -47,6 +47,7 @@ public:
 
     [[nodiscard]] StageBytes bytes() const override { return memory_->bytes(); }
     [[nodiscard]] std::span<Parameter> parameters() override { return parameters_; }
+    void begin_step(int microbatches) override;
     /// Without embedded tokens (evaluation) y has the N rows of h^0.
     void forward(Context& ctx, const Microbatch& microbatch, ConstTensor x, Tensor y,
                  Activations activations, Bytes workspace) override;

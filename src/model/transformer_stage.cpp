@@ -291,6 +291,7 @@ void TransformerStage::backward(Context& ctx, const Microbatch& microbatch, Cons
     StagePass pass = begin_pass(ctx, microbatch, length);
     pass.scratch = memory.scratch;
     pass.weight_gradients = {.accumulate = accumulate, .with_input = true};
+    pass.adds_router_sums = adds_router_sums(accumulate);
 
     const RowPieces pieces = input_pieces(ctx, x.rows);
     if (final_norm_ || count == 0) pieces.all();
@@ -369,6 +370,7 @@ void TransformerStage::backward_weight(Context& ctx, const Microbatch& microbatc
     StagePass pass = begin_pass(ctx, microbatch, length);
     pass.scratch = length.memory.weight_scratch_views(views);
     pass.weight_gradients.accumulate = accumulate;
+    pass.adds_router_sums = adds_router_sums(accumulate);
 
     if (final_norm_) {
         final_norm_->backward_weight(pass, left.stage_dy, input(saved, count, x),

@@ -22,6 +22,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <utility>
 #include <vector>
 
 namespace vocabpipe {
@@ -94,6 +95,7 @@ public:
         return lengths_[length].memory.bytes();
     }
     [[nodiscard]] std::span<Parameter> parameters() override { return parameters_; }
+    void begin_step(int /*microbatches*/) override { has_router_sums_ = false; }
     /// The tensor ranks that share the stage, as its passes over the microbatch meet them; `ctx`
     /// must live as long as they do.
     [[nodiscard]] TensorTeam team(Context& ctx, const Microbatch& microbatch) const;
@@ -145,6 +147,10 @@ private:
                                        const OfLength& length) const;
     /// The pass that W of layer `i` sees.
     [[nodiscard]] StagePass weight_pass(const StagePass& pass, size_t i) const;
+    /// Whether a W that accumulates or not adds to the step's router statistics; call once in each.
+    [[nodiscard]] bool adds_router_sums(bool accumulate) {
+        return std::exchange(has_router_sums_, true) || accumulate;
+    }
     /// Input of layer `i`; for i = number of layers, of the final norm.
     [[nodiscard]] static ConstTensor input(const Saved& saved, size_t i, ConstTensor x);
     /// F: fills `saved`. An empty y is not computed: the backward does not need it.
@@ -161,6 +167,7 @@ private:
     std::optional<EmbeddedTokens> embedded_tokens_;
     std::optional<Norm> final_norm_;
     std::vector<OfLength> lengths_;  ///< the longest, then those of StageOptions
+    bool has_router_sums_ = false;   ///< of the running step
 };
 
 }  // namespace vocabpipe

@@ -45,7 +45,7 @@ std::vector<const Generator*> families(const std::vector<std::string>& asked) {
 
 /// Those of the numbers asked for that a family can have. A family with one chunk stays with it:
 /// the numbers are for families that have several. Where none is possible the first one is refused.
-/// `layers`: of a rank, which ZeRO stage 3 gathers stage by stage; 0: it does not.
+/// `layers`: of a rank, where ZeRO stages 2 and 3 share them stage by stage; else 0.
 std::vector<int> chunks_of(const Generator& family, const std::vector<int>& asked, int layers) {
     if (!asked.empty()) {
         if (family.any_chunks) return asked;
@@ -167,13 +167,14 @@ std::string other_passes(const PlannedPassTimes& times, const std::vector<int>& 
     return {};
 }
 
-/// Weights are gathered for each use, or once in a step; one stage per rank has one use.
-void add_ways_to_gather(bool gathers, Candidate candidate, std::vector<Candidate>& to) {
-    if (!gathers) {
+/// Gradients and weights of stages stay whole for each use, or from the first to the last of a
+/// step; one stage per rank has one use.
+void add_ways_to_share(int zero_stage, Candidate candidate, std::vector<Candidate>& to) {
+    if (zero_stage < 2) {
         to.push_back(std::move(candidate));
         return;
     }
-    candidate.zero.stage = 3;
+    candidate.zero.stage = zero_stage;
     for (const ReshardAfter after : {ReshardAfter::use, ReshardAfter::step}) {
         candidate.zero.reshard_after = after;
         if (after == ReshardAfter::use || candidate.chunks > 1) to.push_back(candidate);
@@ -189,17 +190,18 @@ void add_candidates(const PlanOptions& options, const Candidate& step, Candidate
         options.vocab_modes.empty() ? std::span(kModes) : std::span(options.vocab_modes);
     std::vector<const Generator*> of = families(options.schedules);
     const int ranks = step.mesh.pipeline;
-    const bool gathers = options.trainer.zero == 3 && step.mesh.slices() > 1;
+    // Tensor ranks hold different parts of most weights.
+    const int zero = step.mesh.size_of(Axis::data) > 1 ? options.trainer.zero : 1;
     if (ranks == 1 && step.mesh.slices() > 1) {
         modes = modes.first(1);
-        // Nothing to choose in a pipeline of one rank but stages to gather.
-        if (gathers && options.schedules.empty()) {
+        // Nothing to choose in a pipeline of one rank but stages to share.
+        if (zero > 1 && options.schedules.empty()) {
             std::erase_if(of, [](const Generator* family) { return !family->any_chunks; });
         } else {
             of.resize(1);
         }
     }
-    const int layers_of_rank = gathers ? options.model.config.num_layers / ranks : 0;
+    const int layers_of_rank = zero > 1 ? options.model.config.num_layers / ranks : 0;
     const bool whole = std::find(modes.begin(), modes.end(), VocabMode::none) != modes.end();
     const LastStageWork last = options.profile ? LastStageWork() : last_stage_work(options, step);
     for (const Generator* family : of) {
@@ -238,7 +240,7 @@ void add_candidates(const PlanOptions& options, const Candidate& step, Candidate
                     }
                     for (const int limit : memory_limits_of(*family, ranks)) {
                         candidate.memory_limit = limit;
-                        add_ways_to_gather(gathers, candidate, result.possible);
+                        add_ways_to_share(zero, candidate, result.possible);
                     }
                 }
             }

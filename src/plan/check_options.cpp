@@ -93,6 +93,11 @@ void check_trainer(const PlanOptions& options) {
     const PlannedTrainer& trainer = options.trainer;
     require("--recompute-num-layers", trainer.recompute_layers, 0, 1 << 16);
     require("--zero-stage", trainer.zero, 0, 3);
+    if (options.profile && trainer.zero > 1) {
+        throw UsageError("--zero-stage " + std::to_string(trainer.zero) +
+                         ": plans from a --profile have what it measured, which is stage 1; leave "
+                         "it out, or use --gpu");
+    }
     if (options.profile && trainer != PlannedTrainer()) {
         throw UsageError(
             "--profile: was measured with train_gpt; leave out what describes "

@@ -103,25 +103,36 @@ PassEnds ends_of(const Schedule& schedule, const PassTimes& times) {
     return ends;
 }
 
+/// Adds what is whole of stages that ranks share: two stages at a time, one of which is on its way,
+/// or all of them. Passes do not wait for it here.
+void add_shared_stages(const std::vector<GradientBucket>& buckets, int64_t width,
+                       const ZeroOptions& zero, LiveBytes& live) {
+    std::map<int, LiveBytes> stages;
+    for (const GradientBucket& bucket : buckets) {
+        LiveBytes& of = stages[bucket.stage];
+        if (bucket.shards_weights) of.weights += bucket.first.back() * width;
+        if (bucket.shards_gradients) of.gradients += bucket.first.back() * 4;
+    }
+    LiveBytes all, largest;
+    for (const auto& [stage, of] : stages) {
+        all.weights += of.weights;
+        all.gradients += of.gradients;
+        largest.weights = std::max(largest.weights, of.weights);
+        largest.gradients = std::max(largest.gradients, of.gradients);
+    }
+    const bool each_use = zero.reshard_after == ReshardAfter::use;
+    live.weights = each_use ? std::min(all.weights, 2 * largest.weights) : all.weights;
+    live.gradients = each_use ? std::min(all.gradients, 2 * largest.gradients) : all.gradients;
+}
+
 /// Passes as they follow from each other, and then the end of the step by formulas.
-Outcome timed(const Schedule& schedule, const StepModel& step) {
+Outcome timed(const Schedule& schedule, const StepModel& step, const ZeroOptions& zero) {
     const PassTimes times = time_passes(schedule, step.generate.costs);
     const EndOfStep end(step);
     Outcome outcome{.live = list_memory(schedule, step.sizes)};
     for (size_t rank = 0; rank < step.sizes.buckets.size(); ++rank) {
-        // Of the largest stage alone, and as if nothing waited for them: a bound.
-        std::map<int, LiveBytes> stages;
-        for (const GradientBucket& bucket : step.sizes.buckets[rank]) {
-            LiveBytes& of = stages[bucket.stage];
-            if (bucket.shards_weights)
-                of.weights += bucket.first.back() * size_of(step.sizes.dtype);
-            if (bucket.shards_gradients) of.gradients += bucket.first.back() * 4;
-        }
-        LiveBytes& live = outcome.live[rank];
-        for (const auto& [stage, of] : stages) {
-            live.weights = std::max(live.weights, of.weights);
-            live.gradients = std::max(live.gradients, of.gradients);
-        }
+        add_shared_stages(step.sizes.buckets[rank], size_of(step.sizes.dtype), zero,
+                          outcome.live[rank]);
     }
     int64_t busy = 0;
     for (const std::vector<int64_t>& of_ranks : {times.busy, end.busy_ns()}) {
@@ -169,7 +180,7 @@ double step_flops_per_token(const PlanOptions& options) {
 Outcome outcome_of(const PlanOptions& options, const StepModel& step, const Schedule& order,
                    Evaluation evaluation, const ZeroOptions& zero) {
     return evaluation == Evaluation::simulation ? simulated(order, step, options, zero)
-                                                : timed(order, step);
+                                                : timed(order, step, zero);
 }
 
 PlanRow row_with(const PlanOptions& options, const Candidate& candidate, const StepModel& step,
@@ -202,8 +213,8 @@ PlanRow row_with(const PlanOptions& options, const Candidate& candidate, const S
     return row;
 }
 
-/// With ZeRO stage 3, that of the fastest number of stages that are gathered ahead: one; more, as
-/// long as it is faster and fits; none, where one does not fit.
+/// The row; with ZeRO stage 3, with the fastest number of stages that are gathered ahead: one;
+/// more, as long as it is faster and fits; none, where one does not fit.
 PlanRow row_of(const PlanOptions& options, const Candidate& candidate, const StepModel& step,
                const Schedule& order, Evaluation evaluation) {
     if (candidate.zero.stage < 3 || evaluation != Evaluation::simulation) {

@@ -2,6 +2,7 @@
 #include "src/plan/place_parameters.hpp"
 
 #include "src/model/blocks/counted_depth.hpp"
+#include "src/model/shared_stages.hpp"
 #include "src/model/tensor_shard.hpp"
 
 #include <map>
@@ -38,22 +39,32 @@ int64_t PlaceParameters::updated(int zero) const {
     return sum;
 }
 
-int64_t PlaceParameters::kept_weights(int zero_stage) const {
-    int64_t sum = stored();
+std::set<int> PlaceParameters::shared_stages() const {
+    std::vector<StageElements> elements;
     for (const Part& part : parts_) {
-        if (zero_stage < 3 || !is_sharded(part)) continue;
-        sum -= part.elements - largest_part(part.elements, mesh_.size_of(part.axis));
+        if (part.of != GradientBucket::Of::stage) continue;
+        elements.push_back({part.stage, mesh_.size_of(part.axis), part.elements});
+    }
+    return vocabpipe::shared_stages(elements);
+}
+
+/// Elements that other ranks keep, of stages that ranks share.
+int64_t PlaceParameters::kept_elsewhere() const {
+    const std::set<int> shared = shared_stages();
+    int64_t sum = 0;
+    for (const Part& part : parts_) {
+        if (part.of != GradientBucket::Of::stage || !shared.contains(part.stage)) continue;
+        sum += part.elements - largest_part(part.elements, mesh_.size_of(part.axis));
     }
     return sum;
 }
 
+int64_t PlaceParameters::kept_weights(int zero_stage) const {
+    return stored() - (zero_stage < 3 ? 0 : kept_elsewhere());
+}
+
 int64_t PlaceParameters::kept_gradients(int zero_stage) const {
-    int64_t sum = differentiated();
-    for (const Part& part : parts_) {
-        if (zero_stage < 2 || !is_sharded(part)) continue;
-        sum -= part.elements - largest_part(part.elements, mesh_.size_of(part.axis));
-    }
-    return sum;
+    return differentiated() - (zero_stage < 2 ? 0 : kept_elsewhere());
 }
 
 int64_t PlaceParameters::reported() const {
@@ -64,12 +75,14 @@ int64_t PlaceParameters::reported() const {
 
 std::vector<GradientBucket> PlaceParameters::buckets(bool parts, int zero_stage) const {
     std::vector<GradientBucket> buckets;
+    const std::set<int> shared_stages = zero_stage > 1 ? this->shared_stages() : std::set<int>();
     for (const Part& part : parts_) {
         if (is_copy(part)) continue;
         GradientBucket bucket{.of = part.of, .stage = part.stage, .axis = part.axis, .first = {}};
-        // The passes of a stage begin all of its gradients anew, or none.
-        bucket.shards_gradients = zero_stage >= 2 && part.of == GradientBucket::Of::stage;
-        bucket.shards_weights = zero_stage >= 3 && is_sharded(part);
+        const bool shared =
+            part.of == GradientBucket::Of::stage && shared_stages.contains(part.stage);
+        bucket.shards_gradients = zero_stage >= 2 && shared;
+        bucket.shards_weights = zero_stage >= 3 && shared && mesh_.size_of(part.axis) > 1;
         const int members = parts ? mesh_.size_of(part.axis) : 1;
         bucket.first.reserve(static_cast<size_t>(members) + 1);
         // elements * member / members, without a division for each of thousands of replicas.

@@ -8,6 +8,7 @@
 #include "vocabpipe/schedule.hpp"
 
 #include <cstdint>
+#include <set>
 #include <vector>
 
 namespace vocabpipe {
@@ -58,10 +59,9 @@ private:
         return shared_ && part.of == GradientBucket::Of::output;
     }
 
-    /// Whether ranks keep their own part of it alone (shard_buckets()).
-    [[nodiscard]] bool is_sharded(const Part& part) const {
-        return part.of == GradientBucket::Of::stage && mesh_.size_of(part.axis) > 1;
-    }
+    /// Stages whose gradients ranks share with ZeRO stages 2 and 3.
+    [[nodiscard]] std::set<int> shared_stages() const;
+    [[nodiscard]] int64_t kept_elsewhere() const;
     /// Elements with a weight here, without frozen ones.
     [[nodiscard]] int64_t trained() const;
 

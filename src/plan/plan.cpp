@@ -186,7 +186,7 @@ std::string to_string(const Candidate& candidate) {
     if (candidate.schedule.empty() || candidate.mesh.slices() > 1) add(mesh_text(candidate));
     if (candidate.micro_batch_size > 1) add("b=" + std::to_string(candidate.micro_batch_size));
     if (candidate.recompute != Recompute::none) add(std::string(to_string(candidate.recompute)));
-    if (candidate.zero.stage == 3) {
+    if (candidate.zero.stage > 1) {
         add("reshard=" + std::string(to_string(candidate.zero.reshard_after)));
     }
     return text;

@@ -2,6 +2,7 @@
 // Where nothing fits: the nearest row, planned again with one option changed at a time.
 #include "src/plan/evaluate.hpp"
 #include "vocabpipe/error.hpp"
+#include "vocabpipe/make_schedule.hpp"
 #include "vocabpipe/plan.hpp"
 
 #include <algorithm>
@@ -52,6 +53,7 @@ public:
     std::vector<Remedy> all() {
         recompute();
         smaller_microbatch();
+        share_layers();
         const Mesh& mesh = nearest_.candidate.mesh;
         stage_ranks("--tensor-model-parallel-size", &PlanOptions::tensor, mesh.tensor);
         stage_ranks("--context-parallel-size", &PlanOptions::context, mesh.context);
@@ -104,8 +106,25 @@ private:
         (void)try_out(number("--micro-batch-size", 1), options);
     }
 
-    /// Ranks that share a stage, doubled until they fit or cannot be: instead of replicas, which
-    /// share no weights, else of ranks of the pipeline.
+    /// Replicas that share weights of layers, with as many stages per rank as that takes.
+    void share_layers() {
+        const PlannedTrainer& trainer = plan_.options.trainer;
+        if (plan_.options.profile || plan_.options.pass_times || trainer.zero == 3) return;
+        if (nearest_.candidate.mesh.size_of(Axis::data) == 1) return;
+        PlanOptions options = base_;
+        options.trainer.zero = 3;
+        options.chunks.clear();
+        options.layers_per_stage.clear();
+        std::string flags = number("--zero-stage", 3);
+        if (!generator(nearest_.candidate.schedule).any_chunks) {
+            options.schedules = {"interleaved"};
+            flags += " --schedules interleaved";
+        }
+        (void)try_out(flags, options);
+    }
+
+    /// Ranks that share a stage, doubled until they fit or cannot be: instead of replicas, else of
+    /// ranks of the pipeline.
     void stage_ranks(const char* flag, std::vector<int> PlanOptions::*list, int now) {
         if (plan_.options.profile || plan_.options.pass_times) return;
         const Mesh& mesh = nearest_.candidate.mesh;

@@ -86,7 +86,7 @@ json candidate_json(const Candidate& candidate) {
                    {"microbatches", candidate.microbatches},
                    {"recompute", to_string(candidate.recompute)}});
     if (mesh.context > 1) result["cp_comm_type"] = to_string(candidate.context_form);
-    if (candidate.zero.stage == 3) {
+    if (candidate.zero.stage > 1) {
         result["reshard_after"] = to_string(candidate.zero.reshard_after);
         result["gather_ahead"] = candidate.zero.gather_ahead;
     }

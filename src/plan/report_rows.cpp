@@ -45,7 +45,7 @@ struct StepColumns {
           expert_parts(any_candidate(plan, [](const Candidate& c) { return c.expert_tensor > 1; })),
           size(mesh || varies(plan, &Candidate::micro_batch_size)),
           recompute(varies(plan, &Candidate::recompute)),
-          reshard(any_candidate(plan, [](const Candidate& c) { return c.zero.stage == 3; })) {}
+          reshard(any_candidate(plan, [](const Candidate& c) { return c.zero.stage > 1; })) {}
 
     [[nodiscard]] std::vector<std::string> heads() const {
         std::vector<std::string> cells;

@@ -69,7 +69,7 @@ double StepCosts::replicas_ns(Do what, const Group& group, double bytes) const {
     const double width = static_cast<double>(size_of(trainer_.gradients)) / kSummed;
     // A gather is given one rank's part.
     const double all = sums ? bytes * width : bytes * members;
-    return links_->ring_ns(group.ranks, all) * (sums ? sums_per_step : 1);
+    return links_->ring_ns(group.ranks, all);
 }
 
 int64_t StepCosts::local_ns(Do what, int64_t bytes) const {

@@ -24,7 +24,6 @@ public:
     /// [pipeline rank][op]: E, G, S, T, Reduce, Report, Update
     std::vector<TableCosts::OpCosts> rank_ns;
     MicrobatchLengths lengths;  ///< the tables are those of the longest
-    int sums_per_step = 1;      ///< times that replicas add up their gradients
     int slices = 1;             ///< Mesh::slices(): ranks of the world per row of the tables
 
     [[nodiscard]] int64_t pass_ns(int rank, const Pass& pass) const override;

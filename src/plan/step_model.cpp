@@ -9,6 +9,7 @@
 #include "src/model/blocks/model_layers.hpp"
 #include "src/model/blocks/stage_memory.hpp"
 #include "src/model/rotary_tables.hpp"
+#include "src/model/shared_stages.hpp"
 #include "src/model/tensor_shard.hpp"
 #include "src/model/trained_tensors.hpp"
 #include "src/plan/place_parameters.hpp"
@@ -37,9 +38,7 @@ int64_t optimizer_bytes(DType dtype) {
 
 int64_t gradients_of(const PlaceParameters& own, const PlannedTrainer& trainer,
                      const Candidate& candidate) {
-    const int64_t elements =
-        trainer.zero == 2 ? own.reported() : own.kept_gradients(candidate.zero.stage);
-    return elements * size_of(trainer.gradients);
+    return own.kept_gradients(candidate.zero.stage) * size_of(trainer.gradients);
 }
 
 /// How ranks share the layers of a candidate.
@@ -292,6 +291,7 @@ StepSizes sizes_of(const PlanOptions& options, const ModelConfig& config, const 
     sizes.expert = candidate.mesh.expert;
     sizes.tied = config.tied && tensors.embedding();
     sizes.report_bytes = kReport;
+    sizes.weight_pass_reads_weights = weight_pass_reads_weights(config, candidate.mesh.expert);
     set_stages(sizes, options, config, layers, candidate);
     for (int rank = 0; rank < placement.ranks; ++rank) {
         const int64_t logits =
@@ -316,7 +316,6 @@ StepModel step_model(const PlanOptions& options, const UnitCosts& units, const C
                    .costs = options.profile ? StepCosts(options.profile->costs)
                                             : StepCosts(options.device, options.trainer)};
     step.costs.slices = mesh.slices();
-    if (options.trainer.zero == 2) step.costs.sums_per_step = candidate.microbatches;
     const ModelConfig config = planned_config(options);
     const ModelLayers layers(config, teams_of(candidate));
     const TrainedTensors tensors(config, layers, options.frozen);

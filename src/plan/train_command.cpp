@@ -99,11 +99,10 @@ void add_schedule(const PlanOptions& options, const Candidate& candidate, TrainF
     }
     if (candidate.mesh.pipeline > 1) to.add("--schedule-costs", std::string("auto"));
     if (options.receive_ahead != 0) to.add("--receive-ahead", options.receive_ahead);
-    if (options.trainer.zero < 2 || candidate.mesh.slices() == 1) return;
-    to.add("--zero-stage", options.trainer.zero);
-    if (candidate.zero.stage < 3) return;
+    if (candidate.zero.stage == 1) return;
+    to.add("--zero-stage", candidate.zero.stage);
     to.add("--reshard-after", std::string(to_string(candidate.zero.reshard_after)));
-    to.add("--gather-ahead", candidate.zero.gather_ahead);
+    if (candidate.zero.stage == 3) to.add("--gather-ahead", candidate.zero.gather_ahead);
 }
 
 void add_ranks(const Candidate& candidate, TrainFlags& to) {

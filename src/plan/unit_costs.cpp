@@ -94,7 +94,7 @@ LayerTimes layer_on_device(const PlanOptions& options, const Candidate& candidat
                               ? attention.forward
                               : products.recompute + moving(&MovedElements::recompute) +
                                     moving(&MovedElements::recompute_heads);
-        // Of layers of one's own that make products and heads again.
+        // Layers of one's own may make products and heads again.
         if (work.recompute_flops > 0) {
             costs.recompute +=
                 (products.forward + attention.forward) * work.recompute_flops / work.flops();

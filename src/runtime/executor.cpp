@@ -7,6 +7,7 @@
 #include "vocabpipe/error.hpp"
 #include "vocabpipe/tile_link.hpp"
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 #include <string>
@@ -45,6 +46,16 @@ public:
             throw UsageError(
                 "executor: StepSizes::report_bytes requires an optimizer step, but "
                 "RankModules::step is null; set it, or set report_bytes to 0");
+        }
+        const bool shares = std::ranges::any_of(sizes.buckets, [](const auto& of_rank) {
+            return std::ranges::any_of(of_rank, [](const GradientBucket& bucket) {
+                return bucket.shards_gradients || bucket.shards_weights;
+            });
+        });
+        if (shares && modules.step == nullptr) {
+            throw UsageError(
+                "executor: ZeRO stages 2 and 3 require RankModules::step, which has the parts that "
+                "ranks keep, but it is null; set it, or use stage 1");
         }
     }
 

@@ -33,7 +33,7 @@ void PassRunner::run_pass(const Action& action, const Pass& pass) {
             stage != nullptr ? stage->streams() : pass.op == Op::S && modules_.output->streams();
         if (!asks) rows->need(program_->tokens_of(action));
     }
-    if (stage != nullptr) place_parameters(action);
+    if (stage != nullptr) place_parameters(action, true);
     switch (pass.op) {
         case Op::F: {
             const auto o = operands<Op::F>(action);
@@ -108,16 +108,18 @@ void PassRunner::run_pass(const Action& action, const Pass& pass) {
             modules_.step->update(context_, m.bytes(operands<Op::Update>(action).reports));
             break;
     }
+    if (stage != nullptr) place_parameters(action, false);
 }
 
-void PassRunner::place_parameters(const Action& action) const {
+void PassRunner::place_parameters(const Action& action, bool there) const {
     for (const uint32_t operand : program_->operands_of(action)) {
-        if (operand == kNoBuffer) continue;
+        if (!is_of_parameters(operand)) continue;
         const Buffer& buffer = program_->buffers[operand];
+        const Bytes whole = there ? memory_.bytes(operand) : Bytes();
         if (buffer.purpose == Purpose::stage_weights) {
-            modules_.step->place_weights(buffer.bucket, memory_.bytes(operand));
-        } else if (buffer.purpose == Purpose::stage_gradients) {
-            modules_.step->place_gradients(buffer.bucket, memory_.bytes(operand));
+            modules_.step->place_weights(buffer.bucket, whole);
+        } else {
+            modules_.step->place_gradients(buffer.bucket, whole);
         }
     }
 }

@@ -31,8 +31,9 @@ public:
 
 private:
     void run_pass(const Action& action, const Pass& pass);
-    /// Tells the model where the gathered weights and the whole gradients of the pass are.
-    void place_parameters(const Action& action) const;
+    /// Tells the model where the gathered weights and the whole gradients of the pass are, or that
+    /// they are nowhere any more.
+    void place_parameters(const Action& action, bool there) const;
     /// Operands of a Reduce of a weight that layers share.
     [[nodiscard]] std::vector<SharedGradient> shared_gradients(const Action& action) const;
     void score(const OperandsOf<Op::S>& o, const Microbatch& microbatch);

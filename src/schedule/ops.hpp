@@ -166,14 +166,15 @@ inline constexpr auto kActions =
 
 // --- passes --------------------------------------------------------------------------------------
 
-/// The layer to whose weights' gradient a pass adds. The first pass of the step sets it.
+/// The layer to whose weights' gradient a pass adds. The first pass of the step sets it, of stages
+/// whose gradients ranks share the first one of each use.
 enum class AddsTo : uint8_t { nothing, stage, input, output };
 
 /// Properties of a kind of pass beyond those that schedules need (OpTraits).
 struct PassTraits {
     Op op = Op::F;
     AddsTo adds_to = AddsTo::nothing;
-    bool reads_stage = false;  ///< the weights of a stage
+    bool reads_stage = false;  ///< the weights of a stage, in every model
     size_t operands = 0;       ///< how many it has, those included that are not always stored
 };
 

@@ -48,6 +48,13 @@ TrainedRank::TrainedRank(Communicator& communicator, Device& device,
 TrainedRank::~TrainedRank() = default;
 
 void TrainedRank::load(std::span<const StepPlan> plans) {
+    for (const StepPlan& plan : plans) {
+        if (plan.partition.zero_stage == plans.front().partition.zero_stage) continue;
+        throw UsageError("TrainedRank: its plans have the ZeRO stages " +
+                         std::to_string(plans.front().partition.zero_stage) + " and " +
+                         std::to_string(plan.partition.zero_stage) +
+                         ", but share one model; give all of them the same StepSchedule::zero");
+    }
     for (size_t i = plans.size(); i-- > 0;) executor_->load(plans[i].lowered, i);
     if (plans.front().partition.shorter_lengths.empty()) return;
     length_programs_ = std::make_unique<LengthPrograms>(

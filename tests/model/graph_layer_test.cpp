@@ -494,6 +494,24 @@ TEST(OddGraphs, AMemoryBudgetMakesAgainWhatCostsLeastPerByte) {
     EXPECT_EQ(flops(0.1, true), kCostly);
 }
 
+// A cheap operation whose input nobody keeps is kept by default, and made again with its input
+// within a budget.
+TEST(OddGraphs, AMemoryBudgetMakesAgainWhatIsCheapToMakeOfWhatIsNot) {
+    const auto within = [](double share) {
+        ModelConfig config = small_family("llama", 1, 5, 19, false);
+        config.layer_forward = [=](LayerGraph& g, LayerValue x) {
+            g.activation_memory_budget(share);
+            return x + g.linear("b", g.scale(g.linear("a", x, {.out = {32}}), 2), {.out = {16}});
+        };
+        return config;
+    };
+    const auto saved = [&](double share) {
+        return run_stage(within(share), Recompute::selective, false).bytes.saved;
+    };
+    EXPECT_EQ(saved(1) - saved(0), 10 * 32 * 4);
+    EXPECT_EQ(ModelLayers(within(0))[0].block.work(5).recompute_flops, 2 * 16 * 32);
+}
+
 TEST(OddGraphs, TheIdentityIsALayer) {
     ModelConfig config = small_family("llama", 2, 5, 19, false);
     config.layer_forward = [](LayerGraph&, LayerValue x) { return x; };

@@ -283,7 +283,7 @@ TEST(MemoryPlan, IsTheSmallestOneThatHoldsASingleMicrobatch) {
     const uint64_t boundary = 16 * 16 * 4;
     EXPECT_EQ(program.live_peak_bytes, 3 * boundary + 4096 + 8192);  // x, dy, dx; saved; workspace
     EXPECT_EQ(program.peak_by_purpose,
-              (std::vector<uint64_t>{3 * boundary, 4096, 0, 0, 8192, 0, 0, 0}));
+              (std::vector<uint64_t>{3 * boundary, 4096, 0, 0, 8192, 0, 0, 0, 0, 0}));
 }
 
 // What the simulator sees alive never exceeds what the plan has room for, whatever the costs.

@@ -24,8 +24,9 @@ constexpr int kReplicas = 2;
 constexpr int64_t kElements = 640;  // of a bucket; each stage has two
 
 /// Sizes of a step of two replicas that share gradients, or weights as well, of every stage.
-StepSizes sharded_sizes(const Schedule& schedule, bool weights) {
+StepSizes sharded_sizes(const Schedule& schedule, bool weights, bool w_reads = false) {
     StepSizes sizes = sizes_for(schedule);
+    sizes.weight_pass_reads_weights = w_reads;
     sizes.report_bytes = schedule.forward_only() ? 0 : 40;
     sizes.replicas = kReplicas;
     sizes.buckets.resize(static_cast<size_t>(schedule.ranks));
@@ -46,18 +47,16 @@ struct Case {
     Schedule schedule;
     ZeroOptions zero;
     bool weights = true;
+    bool w_reads = false;  ///< StepSizes::weight_pass_reads_weights
 };
 
 Lowered lowered_world(const Case& of) {
     TableCosts costs = uneven_costs(of.schedule);
     costs.slices = kReplicas;
-    return lower_world(of.schedule, sharded_sizes(of.schedule, of.weights), costs,
+    return lower_world(of.schedule, sharded_sizes(of.schedule, of.weights, of.w_reads), costs,
                        {.bucket_piece = 320, .zero = of.zero});
 }
 
-bool reads_weights(Op op) {
-    return op == Op::F || op == Op::R || op == Op::B || op == Op::I;
-}
 bool writes_gradients(Op op) {
     return op == Op::B || op == Op::W;
 }
@@ -88,7 +87,10 @@ std::vector<int> uses_of(const Program& program, ReshardAfter after, Uses&& uses
     return all;
 }
 
-void expect_gathers(const Program& program, const ZeroOptions& zero) {
+void expect_gathers(const Program& program, const ZeroOptions& zero, bool w_reads) {
+    const auto reads_weights = [=](Op op) {
+        return op == Op::F || op == Op::R || op == Op::B || op == Op::I || (w_reads && op == Op::W);
+    };
     const std::vector<int> uses = uses_of(program, zero.reshard_after, reads_weights);
     std::map<uint32_t, std::vector<uint32_t>> users;  // by buffer of gathered weights
     size_t gathers = 0;
@@ -178,8 +180,9 @@ std::vector<Case> cases(const Kind& kind) {
     for (const int ranks : {1, 2, 3}) {
         for (const ReshardAfter after : {ReshardAfter::use, ReshardAfter::step}) {
             for (const int ahead : {0, 1, 2}) {
-                all.push_back({generated(kind, ranks, 2 * ranks),
-                               {.reshard_after = after, .gather_ahead = ahead}});
+                all.push_back({.schedule = generated(kind, ranks, 2 * ranks),
+                               .zero = {.reshard_after = after, .gather_ahead = ahead},
+                               .w_reads = ahead == 1});
             }
         }
     }
@@ -197,7 +200,7 @@ TEST_P(ShardedStages, AreGatheredBeforeAndAddedUpAfterTheirPasses) {
         EXPECT_EQ(find_deadlock(world), std::nullopt);
         EXPECT_EQ(find_deadlock(world.all()), std::nullopt);
         for (const Program& program : world.all()) {
-            expect_gathers(program, of.zero);
+            expect_gathers(program, of.zero, of.w_reads);
             if (!of.schedule.forward_only()) expect_sums(program, of.zero);
         }
     }
@@ -268,6 +271,30 @@ TEST(ShardedWeights, AreGatheredWhileOtherPassesRun) {
     // Alone: two gathers of each of 11 uses, the last forward and first backward being one.
     EXPECT_GE(step_ns(0) - step_ns(1), 10 * 500'000);
     EXPECT_LT(step_ns(1), 6 * 4 * 3'000'000 + 6 * 500'000);
+}
+
+TEST(ShardedStagesOptions, RefuseBucketsThatNoStageOfTheRankHas) {
+    const Schedule schedule = generated({"1f1b", VocabMode::none, false}, 2, 2);
+    TableCosts costs = uneven_costs(schedule);
+    costs.slices = kReplicas;
+    const auto refusal = [&](auto&& change) -> std::string {
+        StepSizes sizes = sharded_sizes(schedule, true);
+        change(sizes.buckets.front().front());
+        try {
+            (void)lower_world(schedule, sizes, costs);
+        } catch (const UsageError& error) {
+            return error.what();
+        }
+        return "none";
+    };
+    using ::testing::HasSubstr;
+    EXPECT_THAT(refusal([](GradientBucket& b) { b.of = GradientBucket::Of::output; }),
+                HasSubstr("must be of a stage of its rank"));
+    EXPECT_THAT(refusal([](GradientBucket& b) { b.stage = 1; }),
+                HasSubstr("must be of a stage of its rank"));
+    EXPECT_THAT(refusal([](GradientBucket& b) { b.shards_gradients = false; }),
+                HasSubstr("some buckets of stage 0 and not of others"));
+    EXPECT_EQ(refusal([](GradientBucket& b) { b.shards_weights = false; }), "none");
 }
 
 TEST(ShardedStagesOptions, RefuseToGatherBehindTheUse) {

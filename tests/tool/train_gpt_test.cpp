@@ -598,6 +598,10 @@ TEST_F(TrainGpt, RefusesExpertRanksThatDoNotDivideWhatTheyShare) {
                   "ranks; remove --profile"),
           Refusal("--ranks 2 --blocking-exchanges" + experts,
                   "--blocking-exchanges: there are no tensor, context or expert ranks"),
+          Refusal("--ranks 2 --reshard-after step" + experts,
+                  "--reshard-after step: requires --zero-stage 2 or 3"),
+          Refusal("--ranks 2 --zero-stage 2 --gather-ahead 0" + experts,
+                  "--gather-ahead 0: requires --zero-stage 3, whose weights are gathered"),
           Refusal("--ranks 2 --moe-row-factor 0" + experts, "--moe-row-factor 0: must be "),
           Refusal("--ranks 2 --pipeline-model-parallel-size 1 --expert-tensor-parallel-size 4" +
                       experts,

@@ -68,6 +68,11 @@ TEST(AdapterTraining, HasTheSameBitsWhereReplicasShareAdapters) {
         for (const int stage : {2, 3}) {
             setup.zero = {.stage = stage, .reshard_after = ReshardAfter::step};
             EXPECT_EQ(first_difference(expected, train_on_threads(setup)), "") << stage;
+            setup.zero.reshard_after = ReshardAfter::use;
+            const Training each_use = train_on_threads(setup);
+            for (size_t step = 0; step < expected.grad_norms.size(); ++step) {
+                EXPECT_NEAR(each_use.grad_norms[step], expected.grad_norms[step], 1e-4);
+            }
         }
     }
 }

@@ -80,7 +80,7 @@ Result train(const StepPlan& plan, int steps = 3) {
         }
         const std::scoped_lock lock(mutex);
         for (const Parameter& p : rank.parameters()) {
-            if (p.weight.rows != p.logical_rows) continue;
+            if (p.weight.rows != p.logical_rows || p.shards_weight) continue;
             const auto [known, is_new] = result.weights.emplace(p.name, values_of(p.weight));
             EXPECT_TRUE(is_new || known->second == values_of(p.weight)) << p.name << " is shared";
         }
@@ -128,6 +128,28 @@ TEST_P(GraphStagesOf, HaveTheBitsOfOneRankInEveryScheduleAndCut) {
                 const std::vector<float>& expected = alone.weights.at(name);
                 EXPECT_EQ(weight, expected) << name;
             }
+        }
+    }
+}
+
+TEST_P(GraphStagesOf, HaveTheSameBitsWhereReplicasShareLayers) {
+    const ModelConfig& config = GetParam().config;
+    for (const char* schedule : {"interleaved", "zb-v"}) {
+        Case tested{{.ranks = 2, .replicas = 2}, {.name = schedule}};
+        const Result expected = train(plan_of(config, tested));
+        for (const int stage : {2, 3}) {
+            SCOPED_TRACE(std::string(schedule) + " " + std::to_string(stage));
+            tested.schedule.zero = {.stage = stage, .reshard_after = ReshardAfter::step};
+            if (GetParam().name == "SharedLayers") {
+                EXPECT_THAT([&] { (void)plan_of(config, tested); },
+                            ThrowsMessage<UsageError>(HasSubstr("that several layers share")));
+                continue;
+            }
+            const Result shared = train(plan_of(config, tested));
+            EXPECT_EQ(shared.losses, expected.losses);
+            EXPECT_EQ(shared.norms, expected.norms);
+            tested.schedule.zero.reshard_after = ReshardAfter::use;
+            EXPECT_EQ(train(plan_of(config, tested)).losses.front(), expected.losses.front());
         }
     }
 }

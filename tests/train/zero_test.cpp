@@ -5,12 +5,19 @@
 #include "tests/model/tensor_models.hpp"
 #include "tests/support/schedule_cases.hpp"
 #include "tests/train/training_run.hpp"
+#include "vocabpipe/error.hpp"
+#include "vocabpipe/layer_graph.hpp"
 #include "vocabpipe/make_schedule.hpp"
 #include "vocabpipe/model_config.hpp"
 #include "vocabpipe/model_rank.hpp"
+#include "vocabpipe/step_plan.hpp"
+#include "vocabpipe/trained_rank.hpp"
+#include "vocabpipe/world.hpp"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 #include <map>
@@ -119,9 +126,8 @@ TEST(ZeroOfMeshes, HasTheBitsOfStage1WithTensorContextAndExpertRanks) {
 
 TEST(ZeroOfDepths, HasTheBitsOfStage1) {
     TrainingSetup setup =
-        setup_on_mesh("interleaved", VocabMode::one_barrier, {2, 2}, 29, [](int layers) {
-            return tiny_predicting(layers, {.vocab_size = 29}, 2);
-        });
+        setup_on_mesh("interleaved", VocabMode::one_barrier, {2, 2}, 29,
+                      [](int layers) { return tiny_predicting(layers, {.vocab_size = 29}, 2); });
     setup.steps = 2;
     expect_bits_of_stage_1(setup);
 }
@@ -134,6 +140,68 @@ TEST(ZeroOfRecomputation, HasTheBitsOfStage1) {
             expect_bits_of_stage_1(setup);
         }
     }
+}
+
+/// y = x * weight, element by element; its W reads the weight, which does not change the result.
+LayerOperator scale_columns(int64_t columns) {
+    return {.name = "scale_columns",
+            .columns = columns,
+            .weights = {{.name = "scale", .cols = columns, .init_std = 0.5F}},
+            .forward =
+                [](Context&, const Microbatch&, const OperatorTensors& in, Tensor y) {
+                    const auto* const w = in.weights[0].as<float>();
+                    for (int64_t i = 0; i < y.size(); ++i) {
+                        y.as<float>()[i] = in.x[0].as<float>()[i] * w[i % y.cols];
+                    }
+                },
+            .backward_input =
+                [](Context&, const Microbatch&, const OperatorTensors& in, ConstTensor dy,
+                   std::span<const Tensor> dx) {
+                    const auto* const w = in.weights[0].as<float>();
+                    for (int64_t i = 0; i < dy.size(); ++i) {
+                        dx[0].as<float>()[i] = dy.as<float>()[i] * w[i % dy.cols];
+                    }
+                },
+            .backward_weight =
+                [](Context&, const Microbatch&, const OperatorTensors& in, ConstTensor dy,
+                   std::span<const Tensor> dweights, bool accumulate) {
+                    auto* const dw = dweights[0].as<float>();
+                    const auto* const w = in.weights[0].as<float>();
+                    if (!accumulate) std::fill_n(dw, dy.cols, 0.0F);
+                    for (int64_t i = 0; i < dy.size(); ++i) {
+                        dw[i % dy.cols] +=
+                            dy.as<float>()[i] * in.x[0].as<float>()[i] + 0 * w[i % dy.cols];
+                    }
+                }};
+}
+
+TEST(ZeroOfOwnLayers, HasTheBitsOfStage1WhereWReadsWeights) {
+    for (const char* schedule : {"zb-v", "interleaved-zb"}) {
+        TrainingSetup setup =
+            setup_on_mesh(schedule, VocabMode::one_barrier, {2, 2}, 29, [](int layers) {
+                ModelConfig model = small_family("llama", layers, 7, 29, false);
+                model.layer_forward = [](LayerGraph& g, LayerValue x) {
+                    return x + g.apply(scale_columns(16), {g.linear("a", x, 16)});
+                };
+                return model;
+            });
+        setup.steps = 2;
+        expect_bits_of_stage_1(setup);
+    }
+}
+
+/// Experts on two ranks, whose rows come in many waves; every schedule's W computes some again.
+TEST(ZeroOfExpertRanks, HasTheBitsOfStage1InManyWaves) {
+    TrainingSetup setup =
+        setup_on_mesh("zb-v", VocabMode::one_barrier, {.pipeline = 2, .data = 4, .expert = 2}, 61,
+                      [](int layers) {
+                          ModelConfig model = expert_models().front();
+                          model.num_layers = layers;
+                          return model;
+                      });
+    setup.moe_row_factor = 0.2;
+    setup.steps = 2;
+    expect_bits_of_stage_1(setup);
 }
 
 // --- memory --------------------------------------------------------------------------------------
@@ -165,6 +233,69 @@ TEST(ZeroMemory, KeepsAnEqualPartOfEveryLayerOnEachReplica) {
     EXPECT_NEAR(static_cast<double>(one.weights - three.weights), 2 * layers * 3 / 4,
                 0.02 * layers);
     EXPECT_EQ(three.optimizer, one.optimizer);
+}
+
+TEST(ZeroOfSeveralPlans, IsTheSameForAll) {
+    const Schedule schedule =
+        make_schedule("1f1b", {.ranks = 1, .microbatches = 1, .vocab_size = 29});
+    const ModelConfig config = small_model(1, 7, 29, false);
+    ModelPartition partition = even_partition(config, schedule, 1);
+    partition.optimizer = true;
+    partition.replicas = 2;
+    TableCosts costs = TableCosts::uniform(1, 1, 1000, 2000, 500);
+    costs.slices = 2;
+    std::vector<StepPlan> plans;
+    for (const int stage : {3, 1}) {
+        partition.zero_stage = stage;
+        plans.push_back(plan_step(config, partition, schedule, costs));
+    }
+    EXPECT_THROW(World::threads(2).run([&](Communicator& communicator) {
+        const std::unique_ptr<Device> device = make_host_device();
+        const TrainedRank rank(communicator, *device, plans);
+    }),
+                 UsageError);
+    for (const int stage : {0, 4}) {
+        partition.zero_stage = stage;
+        EXPECT_THROW((void)plan_step(config, partition, schedule, costs), UsageError);
+    }
+}
+
+TEST(ZeroOfStagesOfYourOwn, IsRefused) {
+    const Schedule schedule =
+        make_schedule("1f1b", {.ranks = 1, .microbatches = 1, .vocab_size = 29});
+    const ModelConfig config = small_model(1, 7, 29, false);
+    ModelPartition partition = even_partition(config, schedule, 1);
+    partition.replicas = 2;
+    const std::unique_ptr<Device> device = make_host_device();
+    for (const int stage : kStages) {
+        partition.zero_stage = stage;
+        ModelRank model(config, partition, schedule, 0, *device);
+        EXPECT_THROW(model.replace_stage(0, nullptr), UsageError);
+    }
+}
+
+TEST(ZeroWithoutAnOptimizer, IsRefused) {
+    const Schedule schedule =
+        make_schedule("1f1b", {.ranks = 1, .microbatches = 1, .vocab_size = 29});
+    ModelPartition partition = even_partition(small_model(1, 7, 29, false), schedule, 1);
+    partition.optimizer = false;
+    partition.replicas = 2;
+    TableCosts costs = TableCosts::uniform(1, 1, 1000, 2000, 500);
+    costs.slices = 2;
+    for (const int stage : kStages) {
+        partition.zero_stage = stage;
+        try {
+            World::threads(2).run([&](Communicator& communicator) {
+                const std::unique_ptr<Device> device = make_host_device();
+                const StepPlan plan =
+                    plan_step(small_model(1, 7, 29, false), partition, schedule, costs);
+                const TrainedRank rank(communicator, *device, plan);
+            });
+            ADD_FAILURE() << "accepted stage " << stage;
+        } catch (const UsageError& error) {
+            EXPECT_THAT(error.what(), ::testing::HasSubstr("ZeRO stages 2 and 3 require"));
+        }
+    }
 }
 
 // --- gradients that are added up after each use --------------------------------------------------
@@ -281,6 +412,40 @@ TEST(ZeroAfterUse, AddsUpTheOraclesGradientsUseByUse) {
                     }
                 }
                 EXPECT_EQ(compared, 12 * stage_of.size());
+            }
+        }
+    }
+}
+
+// Gradients begin anew at each use, statistics of routers do not.
+TEST(ZeroAfterUse, CountsTheRoutersOfAllMicrobatches) {
+    for (const int depths : {0, 1}) {
+        for (const char* family : {"mixtral", "dots1"}) {
+            if (depths > 0 && std::string(family) == "dots1") continue;
+            SCOPED_TRACE(family);
+            TrainingSetup setup =
+                setup_on_mesh("interleaved", VocabMode::one_barrier, {2, 2}, 29, [&](int layers) {
+                    ModelConfig model = small_family(family, layers, 7, 29, false);
+                    model.mtp_num_layers = depths;
+                    if (std::string(family) == "dots1") {
+                        model.moe.sparse.assign(static_cast<size_t>(layers), true);
+                        model.moe.bias_rate = 0.01F;
+                    }
+                    return model;
+                });
+            setup.microbatches = 4;
+            setup.steps = 1;
+            const Training expected = train_on_threads(setup);
+            ASSERT_TRUE(expected.routers.front());
+            for (const int stage : kStages) {
+                setup.zero.stage = stage;
+                const Training got = train_on_threads(setup);
+                ASSERT_TRUE(got.routers.front());
+                EXPECT_EQ(got.routers.front()->aux_loss, expected.routers.front()->aux_loss);
+                EXPECT_EQ(got.routers.front()->z_loss, expected.routers.front()->z_loss);
+                EXPECT_EQ(got.routers.front()->max_load, expected.routers.front()->max_load);
+                EXPECT_EQ(got.correction_biases, expected.correction_biases);
+                EXPECT_EQ(expected.correction_biases.empty(), std::string(family) != "dots1");
             }
         }
     }

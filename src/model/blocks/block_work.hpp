@@ -55,7 +55,7 @@ inline constexpr std::array<int64_t MovedElements::*, 4> MovedElements::kAll{
 struct BlockWork {
     std::vector<BlockProduct> products = {};
     double heads_flops = 0;      ///< forward FLOPs of attention's heads
-    double recompute_flops = 0;  ///< of flops() what a selective R does again
+    double recompute_flops = 0;  ///< the part of flops() that a selective R does again
     int64_t heads = 0;           ///< attention heads: each has a score per pair of tokens
     int64_t query_columns = 0;   ///< elements of q of a token, of all heads
     int64_t kv_columns = 0;      ///< elements of k, and of v

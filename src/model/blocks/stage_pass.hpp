@@ -122,6 +122,9 @@ struct StagePass {
     /// W: where the router of this layer adds up its statistics (Operators::sum_routing); empty:
     /// nowhere.
     std::span<double> router_sums = {};
+    /// Whether they have those of earlier microbatches of the step. Gradients may begin anew within
+    /// a step (LowerOptions::zero), router statistics never do.
+    bool adds_router_sums = false;
     double* loss = nullptr;                 ///< F: where a model's own losses are added up
     const ResultMemory* results = nullptr;  ///< F: where its results are kept
     RowPieces input = {};                   ///< of the block's input, or of the gradient it gets

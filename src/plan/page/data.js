@@ -39,7 +39,8 @@ const network = (r) =>
 const ranksOf = (r) =>
   `p=${r.pipeline} t=${r.tensor}${r.context > 1 ? ` C=${r.context}` : ''} d=${r.data} e=${r.expert}` +
   `${r.expert_tensor > 1 ? ` x=${r.expert_tensor}` : ''}`;
-const mesh = (r) => `${ranksOf(r)} b=${r.micro_batch_size} ${r.recompute}`;
+const shared = (r) => r.reshard_after ? ` reshard=${r.reshard_after}` : '';
+const mesh = (r) => `${ranksOf(r)} b=${r.micro_batch_size} ${r.recompute}${shared(r)}`;
 // The redistributed split has the same name as its vocabulary mode.
 const split = (r) => r.split === r.vocab_mode ? '' : ` ${r.split}`;
 const nameOf = (r) => (r.schedule ? `${schedule(r)} ${r.vocab_mode}${split(r)} v=${r.chunks} ` : '') + mesh(r);
@@ -102,6 +103,7 @@ const rowColumns = [
   ['b', (r) => r.micro_batch_size, null, false],
   ['m', (r) => r.microbatches, null, false, true],
   ['recompute', (r) => r.recompute, null, true, true],
+  ['reshard', (r) => r.reshard_after ? `${r.reshard_after} ${r.gather_ahead}` : '-', null, true, true],
   ['network', (r) => network(r), null, true, true],
   ['layers', (r) => layers(r.layers_per_stage), null, true, true],
   number('step ms', (r) => r.step_ns / 1e6, 1),

@@ -38,6 +38,7 @@ const kChoices = [
   ['x', 'x', (r) => r.expert_tensor],
   ['b', 'micro batch', (r) => r.micro_batch_size],
   ['recompute', 'recompute', (r) => r.recompute],
+  ['reshard', 'reshard', (r) => r.reshard_after || '-'],
 ];
 
 // A choice for everything in which rows differ. Calls changed() with the rows that are wanted.

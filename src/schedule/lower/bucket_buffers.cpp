@@ -59,7 +59,7 @@ uint32_t BucketBuffers::add_piece(uint16_t b, const Sum& sum, Reduction part, ui
         deals.group = group(b);
         deals.reduction = reduction;
         graph_.add_edge(sum.after, arrived);
-        // There is memory for two pieces at a time.
+        // There is memory for two pieces at a time: of shared stages, and of all else.
         if (sums_.size() >= 2) graph_.add_edge(sums_[sums_.size() - 2], arrived);
     }
     const uint32_t own = own_part(

@@ -87,6 +87,24 @@ void check_stage_graph(const Schedule& schedule, const StepSizes& sizes,
     }
 }
 
+/// `bucket` is one of `rank`, whose buckets are `all`.
+void check_shared(const Schedule& schedule, const GradientBucket& bucket, int rank,
+                  const std::vector<GradientBucket>& all) {
+    if (!bucket.shards_gradients && !bucket.shards_weights) return;
+    expect(bucket.of == GradientBucket::Of::stage && bucket.stage >= 0 &&
+               bucket.stage < schedule.stages &&
+               schedule.rank_of_stage[static_cast<size_t>(bucket.stage)] == rank,
+           "a bucket that ranks share must be of a stage of its rank");
+    for (const GradientBucket& other : all) {
+        const bool same_stage =
+            other.of == GradientBucket::Of::stage && other.stage == bucket.stage;
+        expect(!same_stage || other.shards_gradients == bucket.shards_gradients,
+               "ranks share the gradients of some buckets of stage " +
+                   std::to_string(bucket.stage) +
+                   " and not of others, but its passes begin all of them anew, or none");
+    }
+}
+
 void check_sizes(const Schedule& schedule, const StepSizes& sizes, const Mesh& mesh,
                  const LowerOptions& options) {
     expect(sizes.hidden >= 1, "hidden size must be at least 1");
@@ -127,8 +145,10 @@ void check_sizes(const Schedule& schedule, const StepSizes& sizes, const Mesh& m
     if (mesh.slices() == 1) return;
     expect(sizes.buckets.size() == static_cast<size_t>(schedule.ranks),
            "replicas and tensor ranks require gradient buckets of every rank");
-    for (const std::vector<GradientBucket>& of_rank : sizes.buckets) {
+    for (int rank = 0; rank < schedule.ranks; ++rank) {
+        const std::vector<GradientBucket>& of_rank = sizes.buckets[static_cast<size_t>(rank)];
         for (const GradientBucket& bucket : of_rank) {
+            check_shared(schedule, bucket, rank, of_rank);
             const int members = mesh.size_of(bucket.axis);
             expect(bucket.first.size() == static_cast<size_t>(members) + 1 &&
                        bucket.first.front() == 0 &&

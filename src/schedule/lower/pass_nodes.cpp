@@ -30,7 +30,8 @@ PassNodes::PassNodes(const Schedule& schedule, Graph& graph)
                     break;
             }
             if (last != nullptr) {
-                // The first pass of the step that writes a weight's gradient does not add to it.
+                // The first pass of the step that writes a weight's gradient does not add to it,
+                // nor does that of a use (sharded_stages.cpp).
                 graph.pass_part(node).accumulate = *last != kNoNode;
                 *last = node;
             }

@@ -66,8 +66,9 @@ private:
     }
 
     void gather() {
-        const std::vector<Use> uses =
-            uses_of([](const PassTraits& pass) { return pass.reads_stage; });
+        const std::vector<Use> uses = uses_of([this](const PassTraits& pass) {
+            return pass.reads_stage || (pass.op == Op::W && step_.sizes.weight_pass_reads_weights);
+        });
         for (size_t i = 0; i < uses.size(); ++i) {
             std::vector<uint32_t> weights;
             for (const uint16_t b : shared(uses[i].stage, &GradientBucket::shards_weights)) {

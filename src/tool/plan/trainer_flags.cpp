@@ -71,9 +71,9 @@ FlagGroup trainer_flags(PlannedTrainer& trainer) {
              .range = between(0, INT32_MAX)},
             {.names = "--zero-stage",
              .value = &trainer.zero,
-             .help = "What replicas share: 0 nothing, 1 the optimizer's state, 2 gradients, too, 3 "
-                     "weights of layers, too (FSDP): stages are gathered for each use or once in a "
-                     "step, as far ahead as is fastest in the memory",
+             .help = "What replicas share: 0 nothing, 1 the optimizer's state, 2 gradients of "
+                     "layers, too, 3 their weights, too (FSDP): stages are whole for each use or "
+                     "once in a step, and gathered as far ahead as is fastest in the memory",
              .range = between(0, 3)},
         }};
 }

@@ -165,6 +165,14 @@ void check_teams(const TrainOptions& o, const Mesh& mesh) {
     };
     refuse(mesh.tensor, "--tensor-model-parallel-size", o.reductions == Reductions::native,
            "sums over tensor ranks are ordered", "use --reduction ordered");
+    if (o.zero.stage == 1 && o.zero.reshard_after != ReshardAfter::use) {
+        throw UsageError("--reshard-after " + std::string(to_string(o.zero.reshard_after)) +
+                         ": requires --zero-stage 2 or 3");
+    }
+    if (o.zero.stage < 3 && o.zero.gather_ahead != ZeroOptions().gather_ahead) {
+        throw UsageError("--gather-ahead " + text(o.zero.gather_ahead) +
+                         ": requires --zero-stage 3, whose weights are gathered");
+    }
     if (o.blocking_exchanges && mesh.tensor == 1 && mesh.context == 1 && mesh.expert == 1) {
         throw UsageError(
             "--blocking-exchanges: there are no tensor, context or expert ranks that exchange "

@@ -216,6 +216,7 @@ FlagGroup schedule_flags(TrainOptions& o) {
              .help = "What each of the ranks that add up the same gradients keeps only its own "
                      "part of: 1 the optimizer's state, 2 gradients of layers, too, 3 their "
                      "weights, too (FSDP)",
+             .unit = "STAGE",
              .range = between(1, 3)},
             {.names = "--reshard-after",
              .value = named(&o.zero.reshard_after, reshard_after_from),
@@ -228,6 +229,7 @@ FlagGroup schedule_flags(TrainOptions& o) {
              .value = &o.zero.gather_ahead,
              .help = "With --zero-stage 3: weights of how many stages may be gathered before their "
                      "passes begin",
+             .unit = "STAGES",
              .range = between(0, 1 << 20),
              .decides = Decides::nothing},
             {.names = "--schedule",

@@ -182,12 +182,13 @@ private:
         const ParameterValues& mine = *by_rank[rank];
         int64_t held = 0;
         for (const ElementRun& run : mine.runs) held += run.count;
-        if (std::ssize(mine.weight) < held) return;  // each has its own part
+        // Ranks that keep a part of it each have their own.
+        if (std::ssize(mine.weight) < held) return;
         const auto same_run = [](const ElementRun& a, const ElementRun& b) {
             return a.held == b.held && a.logical == b.logical && a.count == b.count;
         };
         const auto found = std::ranges::find_if(by_rank, [&](const auto& other) {
-            return other && other->name == mine.name &&
+            return other && other->name == mine.name && std::ssize(other->weight) == held &&
                    std::ranges::equal(other->runs, mine.runs, same_run);
         });
         const auto other = static_cast<size_t>(found - by_rank.begin());

@@ -27,11 +27,13 @@ protected:
     };
 
     /// Steps 1 to 6, of which step 3 is left in the folder.
-    [[nodiscard]] Losses whole(const Run& run, const std::string& folder) const {
+    [[nodiscard]] Losses whole(const Run& run, const std::string& folder,
+                               bool async = false) const {
         std::filesystem::remove_all(runs_.path(folder));
         TrainOptions o = options(run);
         o.save = runs_.path(folder);
         o.save_interval = 3;
+        o.async_save = async;
         Losses curve = runs_.run(run.pipeline * run.replicas, o);
         std::filesystem::remove_all(step_folder(o.save, 6));
         return curve;
@@ -86,6 +88,8 @@ TEST_F(ResumeZero, SavesTheFilesOfStage1AndResumesAnyStageToTheSameBits) {
                 EXPECT_EQ(saved("other"), saved("stage1")) << zero.stage;
                 EXPECT_EQ(resumed(run, "stage1"), last(expected, 3)) << zero.stage;
                 EXPECT_EQ(resumed(first, "other"), last(expected, 3)) << zero.stage;
+                EXPECT_EQ(whole(run, "async", true), expected) << zero.stage;
+                EXPECT_EQ(saved("async"), saved("stage1")) << zero.stage;
             }
         }
     }

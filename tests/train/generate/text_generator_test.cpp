@@ -90,6 +90,24 @@ TEST(TextGenerator, TakesTheWeightsOfARankThatTrainsAndForgetsTheText) {
     });
 }
 
+TEST(TextGenerator, RefusesTheWeightsOfARankThatKeepsAPartOfThem) {
+    const ModelConfig config = small_family("llama", 4, 23, 29, false);
+    generate(config, {.pipeline = 1}, [&](Communicator&, TextGenerator& generator) {
+        const std::unique_ptr<Device> device = make_host_device();
+        const Schedule schedule =
+            make_schedule("1f1b", {.ranks = 1, .microbatches = 1, .vocab_size = 29});
+        for (const int stage : {1, 3}) {
+            ModelRank model(config, {.layers_per_stage = {4}, .replicas = 2, .zero_stage = stage},
+                            schedule, 0, *device);
+            if (stage == 1) {
+                generator.copy_weights(model);
+            } else {
+                EXPECT_THROW(generator.copy_weights(model), UsageError);
+            }
+        }
+    });
+}
+
 class TextGeneratorOfModels : public ::testing::TestWithParam<std::string> {};
 
 /// The loss of the batch's one sequence, from the logits after each of its tokens.

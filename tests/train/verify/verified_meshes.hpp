@@ -48,6 +48,13 @@ inline std::vector<VerifiedMesh> verified_meshes() {
              o.pipeline_model_parallel_size = 2;
              o.model.dtype = DType::bf16;
          }},
+        {"replicas_that_share_layers", 4, false,
+         [](TrainOptions& o) {
+             o.pipeline_model_parallel_size = 2;
+             o.schedule = "interleaved";
+             o.rule.chunks = 2;
+             o.zero.stage = 3;
+         }},
         {"tensor_ranks", 4, false, [](TrainOptions& o) { o.tensor_model_parallel_size = 2; }},
         {"context_ranks", 4, false, [](TrainOptions& o) { o.context_parallel_size = 2; }},
         {"tensor_ranks_in_bf16", 4, false,

@@ -88,8 +88,7 @@ void Router::backward_weight(const StagePass& pass, ConstTensor x, const Saved& 
                              const Gradients& gradients) const {
     if (!pass.router_sums.empty()) {
         pass.op().sum_routing(pass.ctx, saved.load, saved.score_sums, saved.log_z,
-                              options_.routing.top_k, pass.router_sums,
-                              pass.weight_gradients.accumulate);
+                              options_.routing.top_k, pass.router_sums, pass.adds_router_sums);
     }
     if (!weight_->gradient) return;
     pass.op().linear_backward_weight(pass.ctx, gradients.logits, x, weight_->gradient, {},
