@@ -22,7 +22,7 @@ void check_optimizer_load(const MegatronFlags& megatron, const TrainOptions& opt
 /// --schedule or --memory-limit is given, too.
 void use_zero_bubble(const MegatronFlags& megatron, const GivenFlags& given, TrainOptions& options);
 
-/// Sets the ZeRO stage by the flag of Megatron's FSDP. UsageError if --zero-stage names another one.
+/// Sets the ZeRO stage by the flag of Megatron's FSDP. UsageError if --zero-stage names another.
 void use_sharding_strategy(const MegatronFlags& megatron, const GivenFlags& given,
                            TrainOptions& options);
 
