@@ -221,7 +221,7 @@ TEST_F(MegatronFlagValues, ThatWouldChangeResultsAreRefused) {
         {"--data-parallel-sharding-strategy no_shard",
          "--data-parallel-sharding-strategy no_shard: must be one of optim, optim_grads, "
          "optim_grads_params"},
-        {"--zero-stage 4", "--zero-stage 4: must be an integer from 1 to 3"},
+        {"--zero-stage 4", "--zero-stage 4: must be at most 3"},
         {"--profile --profile-step-start 4",
          "--profile: expected a value, got the flag --profile-step-start; remove Megatron's "
          "switch, "
