@@ -25,6 +25,21 @@ Reduction piece_of(const GradientBucket& bucket, int64_t piece, int64_t pieces) 
 
 }  // namespace
 
+BucketBuffers::Gather BucketBuffers::add_gather(uint16_t b, Purpose purpose, Buffer::Space space,
+                                                Buffer::Space own) {
+    const DType type = step_.sizes.dtype;
+    const int64_t width = size_of(type);
+    const uint16_t reduction = parts(b, type);
+    const uint32_t whole = of_bucket(b, buckets_[b].first.back() * width, purpose, space);
+    const uint32_t block = own_part(b, own, reduction, width);
+    const uint32_t node = graph_.add_node(Do::all_gather_v);
+    Part& part =
+        graph_.add_part<Do::all_gather_v>(node, rank_, b, {.block = block, .whole = whole});
+    part.group = group(b);
+    part.reduction = reduction;
+    return {node, whole};
+}
+
 std::vector<uint32_t> BucketBuffers::add_sum(uint16_t b, const Sum& sum) {
     std::vector<uint32_t> nodes;
     const GradientBucket& bucket = buckets_[b];

@@ -28,16 +28,16 @@ public:
     [[nodiscard]] int members(uint16_t b) const {
         return static_cast<int>(buckets_[b].first.size()) - 1;
     }
-    /// This group.
-    uint16_t group(uint16_t b) { return graph_.group({{rank_}, -1, buckets_[b].axis}); }
-    /// The parts of all members, of elements of this type.
-    uint16_t parts(uint16_t b, DType type) {
-        return graph_.reduction({buckets_[b].first, 1, type, type, {}}, kFirstOfReplicas);
-    }
     /// A buffer of the bucket; kNoBuffer without bytes.
     uint32_t of_bucket(uint16_t b, int64_t bytes, Purpose purpose, Buffer::Space space);
-    /// This rank's own part of a reduction, in the memory of its bucket or of its part of it.
-    uint32_t own_part(uint16_t b, Buffer::Space space, uint16_t reduction, int64_t width);
+
+    /// A gather of the weights over the bucket's group.
+    struct Gather {
+        uint32_t node = kNoNode;
+        uint32_t whole = kNoBuffer;  ///< the buffer that it fills
+    };
+    /// `purpose`, `space`: of the whole; `own`: where this rank's part is.
+    Gather add_gather(uint16_t b, Purpose purpose, Buffer::Space space, Buffer::Space own);
 
     /// A sum over the bucket's group, by pieces.
     struct Sum {
@@ -55,6 +55,14 @@ public:
     [[nodiscard]] const std::vector<uint32_t>& sums() const { return sums_; }
 
 private:
+    /// This group.
+    uint16_t group(uint16_t b) { return graph_.group({{rank_}, -1, buckets_[b].axis}); }
+    /// The parts of all members, of elements of this type.
+    uint16_t parts(uint16_t b, DType type) {
+        return graph_.reduction({buckets_[b].first, 1, type, type, {}}, kFirstOfReplicas);
+    }
+    /// This rank's own part of a reduction, in the memory of its bucket or of its part of it.
+    uint32_t own_part(uint16_t b, Buffer::Space space, uint16_t reduction, int64_t width);
     uint32_t add_piece(uint16_t b, const Sum& sum, Reduction part, uint32_t before);
     uint32_t parts_of(uint16_t b, int copies, Buffer::Space space, uint16_t reduction,
                       int64_t width);

@@ -28,21 +28,11 @@ std::vector<uint32_t> add_sums_over_replicas(StepGraph& step, int rank) {
 void gather_weights(StepGraph& step, int rank, uint32_t update) {
     if (step.sizes.buckets.empty()) return;
     BucketBuffers buckets(step, rank);
-    const DType type = step.sizes.dtype;
-    const int64_t width = size_of(type);
     for (uint16_t b = 0; b < buckets.all().size(); ++b) {
-        const GradientBucket& bucket = buckets.all()[b];
-        if (buckets.members(b) == 1 || bucket.shards_weights) continue;
-        const uint16_t reduction = buckets.parts(b, type);
-        const uint32_t all = buckets.of_bucket(b, bucket.first.back() * width, Purpose::replicas,
+        if (buckets.members(b) == 1 || buckets.all()[b].shards_weights) continue;
+        const auto gather = buckets.add_gather(b, Purpose::replicas, Buffer::Space::bucket_weights,
                                                Buffer::Space::bucket_weights);
-        const uint32_t own = buckets.own_part(b, Buffer::Space::bucket_weights, reduction, width);
-        const uint32_t node = step.graph.add_node(Do::all_gather_v);
-        Part& part =
-            step.graph.add_part<Do::all_gather_v>(node, rank, b, {.block = own, .whole = all});
-        part.group = buckets.group(b);
-        part.reduction = reduction;
-        step.graph.add_edge(update, node);
+        step.graph.add_edge(update, gather.node);
     }
 }
 

@@ -79,17 +79,8 @@ private:
     }
 
     uint32_t gather(uint16_t b, const std::vector<Use>& uses, size_t use) {
-        const DType type = step_.sizes.dtype;
-        const int64_t width = size_of(type);
-        const uint16_t reduction = buckets_.parts(b, type);
-        const uint32_t own = buckets_.own_part(b, Buffer::Space::own_weights, reduction, width);
-        const uint32_t whole = buckets_.of_bucket(b, buckets_.all()[b].first.back() * width,
-                                                  Purpose::stage_weights, Buffer::Space::arena);
-        const uint32_t node = graph_.add_node(Do::all_gather_v);
-        Part& part = graph_.add_part<Do::all_gather_v>(node, buckets_.rank(), b,
-                                                       {.block = own, .whole = whole});
-        part.group = buckets_.group(b);
-        part.reduction = reduction;
+        const auto [node, whole] = buckets_.add_gather(
+            b, Purpose::stage_weights, Buffer::Space::arena, Buffer::Space::own_weights);
         graph_.add_edge(node, uses[use].passes.front());
         // What waits for its passes is limited by the uses before it.
         const auto ahead = static_cast<size_t>(step_.options.zero.gather_ahead) + 1;
