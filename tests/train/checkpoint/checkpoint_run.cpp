@@ -6,7 +6,9 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <sstream>
+#include <utility>
 
+#include "src/train/checkpoint/checkpoint_folder.hpp"
 #include "vocabpipe/world.hpp"
 
 namespace vocabpipe::testing {
@@ -55,6 +57,22 @@ std::vector<std::string> CheckpointRun::run(int ranks, TrainOptions options) con
                         step.at("grad_norm").dump() + " " + step.at("lr").dump());
     }
     return steps;
+}
+
+std::vector<std::string> CheckpointRun::run_and_leave_step_3(int ranks, TrainOptions options,
+                                                             const std::string& folder) const {
+    options.save = path(folder);
+    options.save_interval = 3;
+    std::filesystem::remove_all(options.save);
+    std::vector<std::string> curve = run(ranks, options);
+    std::filesystem::remove_all(step_folder(options.save, 6));
+    return curve;
+}
+
+std::vector<std::string> CheckpointRun::resume(int ranks, TrainOptions options,
+                                               const std::string& folder) const {
+    options.load = path(folder);
+    return run(ranks, std::move(options));
 }
 
 std::vector<double> CheckpointRun::losses(const std::vector<std::string>& curve) {

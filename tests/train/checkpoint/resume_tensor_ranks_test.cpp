@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Runs whose stages tensor ranks share, whose sequences context ranks, or whose experts expert
 // ranks, stopped in the middle and resumed on this and other meshes.
-#include "src/train/checkpoint/checkpoint_folder.hpp"
 #include "tests/train/checkpoint/checkpoint_run.hpp"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <filesystem>
 #include <optional>
 #include <string>
 #include <vector>
@@ -33,19 +31,11 @@ protected:
 
     /// Steps 1 to 6, of which step 3 is left in the folder.
     [[nodiscard]] Losses whole(const Run& run, const std::string& folder) const {
-        std::filesystem::remove_all(runs_.path(folder));
-        TrainOptions o = options(run);
-        o.save = runs_.path(folder);
-        o.save_interval = 3;
-        Losses curve = runs_.run(run.mesh.size(), o);
-        std::filesystem::remove_all(step_folder(o.save, 6));
-        return curve;
+        return runs_.run_and_leave_step_3(run.mesh.size(), options(run), folder);
     }
     /// Steps 4 to 6.
     [[nodiscard]] Losses resumed(const Run& run, const std::string& folder) const {
-        TrainOptions o = options(run);
-        o.load = runs_.path(folder);
-        return runs_.run(run.mesh.size(), o);
+        return runs_.resume(run.mesh.size(), options(run), folder);
     }
     [[nodiscard]] static std::string text(const Mesh& mesh) {
         return "p=" + std::to_string(mesh.pipeline) + " d=" + std::to_string(mesh.data) +
@@ -57,9 +47,6 @@ protected:
         const std::vector<double> b = CheckpointRun::losses(expected);
         ASSERT_EQ(a.size(), b.size());
         for (size_t i = 0; i < a.size(); ++i) EXPECT_NEAR(a[i], b[i], 5e-6) << i;
-    }
-    [[nodiscard]] static Losses last(const Losses& curve, size_t count) {
-        return {curve.end() - static_cast<int>(count), curve.end()};
     }
 
 private:

@@ -6,7 +6,6 @@
 
 #include <gtest/gtest.h>
 
-#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -29,29 +28,19 @@ protected:
     /// Steps 1 to 6, of which step 3 is left in the folder.
     [[nodiscard]] Losses whole(const Run& run, const std::string& folder,
                                bool async = false) const {
-        std::filesystem::remove_all(runs_.path(folder));
         TrainOptions o = options(run);
-        o.save = runs_.path(folder);
-        o.save_interval = 3;
         o.async_save = async;
-        Losses curve = runs_.run(run.pipeline * run.replicas, o);
-        std::filesystem::remove_all(step_folder(o.save, 6));
-        return curve;
+        return runs_.run_and_leave_step_3(run.pipeline * run.replicas, o, folder);
     }
     /// Steps 4 to 6.
     [[nodiscard]] Losses resumed(const Run& run, const std::string& folder) const {
-        TrainOptions o = options(run);
-        o.load = runs_.path(folder);
-        return runs_.run(run.pipeline * run.replicas, o);
+        return runs_.resume(run.pipeline * run.replicas, options(run), folder);
     }
     [[nodiscard]] std::map<std::string, std::string> saved(const std::string& folder) const {
         std::map<std::string, std::string> files = contents(step_folder(runs_.path(folder), 3));
         std::erase_if(files,
                       [](const auto& file) { return !file.first.ends_with(".safetensors"); });
         return files;
-    }
-    [[nodiscard]] static Losses last(const Losses& curve, size_t count) {
-        return {curve.end() - static_cast<int>(count), curve.end()};
     }
 
 private:
