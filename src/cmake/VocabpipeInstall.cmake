@@ -9,7 +9,7 @@ include(GNUInstallDirs)
 set(VOCABPIPE_SCHEDULE_LIBRARIES plan step_costs schedules blocks model_config programs support)
 get_target_property(VOCABPIPE_TRAIN_LIBRARIES vocabpipe_train INTERFACE_LINK_LIBRARIES)
 list(TRANSFORM VOCABPIPE_TRAIN_LIBRARIES REPLACE "^vocabpipe_" "")
-set(VOCABPIPE_RUNTIME_LIBRARIES ${VOCABPIPE_TRAIN_LIBRARIES} select_files checkpoint step batches optimizer checkpoint_format data model executor kernels)
+set(VOCABPIPE_RUNTIME_LIBRARIES ${VOCABPIPE_TRAIN_LIBRARIES} select_files checkpoint step batches optimizer checkpoint_format data model executor world kernels)
 set(VOCABPIPE_CUDA_LIBRARIES cuda cuda_kernels)
 
 set(package_folder "${CMAKE_INSTALL_LIBDIR}/cmake/vocabpipe")
