@@ -5,37 +5,15 @@
 #include "src/select/packed_id.hpp"
 #include "src/select/select_context.hpp"
 #include "src/select/selection_state.hpp"
+#include "vocabpipe/bounding_rule.hpp"
 
 #include <compare>
 #include <cstdint>
 #include <functional>
 #include <optional>
-#include <string>
-#include <string_view>
 #include <vector>
 
 namespace vocabpipe {
-
-/// The undecided neighbours that the lower bound of a sample counts (arXiv 2402.16442, section 4).
-struct BoundingRule {
-    enum class Kind : uint8_t {
-        off,
-        exact,      ///< all: decisions are never wrong
-        bernoulli,  ///< each with probability `share`
-        quota,      ///< as many as make up this `share` of all, together with the selected ones
-        weighted,   ///< as many as quota, similar ones more likely
-    };
-    Kind kind = Kind::exact;
-    Fraction share{};
-
-    /// Whether it counts a number of neighbours, so that a decision about one of them changes which
-    /// others count.
-    [[nodiscard]] bool has_quota() const { return kind == Kind::quota || kind == Kind::weighted; }
-    /// Parses "off", "exact", "bernoulli:0.3", "quota:0.3", "weighted:0.3"; UsageError with the
-    /// flag `flag`.
-    [[nodiscard]] static BoundingRule from(std::string_view text, std::string_view flag);
-};
-[[nodiscard]] std::string to_string(const BoundingRule& rule);
 
 /// One Shrink or Grow.
 struct BoundingStep {

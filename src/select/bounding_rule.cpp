@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/select/bounding.hpp"
+#include "vocabpipe/bounding_rule.hpp"
+
 #include "src/select/decimal.hpp"
 #include "vocabpipe/error.hpp"
 

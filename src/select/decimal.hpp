@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "src/select/hash.hpp"
+#include "vocabpipe/bounding_rule.hpp"
 
 #include <optional>
 #include <string>

@@ -3,6 +3,8 @@
 // samples are spread over ranks.
 #pragma once
 
+#include "vocabpipe/bounding_rule.hpp"
+
 #include <cstdint>
 
 namespace vocabpipe {
@@ -19,11 +21,6 @@ namespace vocabpipe {
 [[nodiscard]] constexpr uint64_t hash_of(uint64_t seed, uint64_t a, uint64_t b) {
     return splitmix64(splitmix64(splitmix64(seed) ^ a) ^ b);
 }
-
-/// A fraction as it was written: 0.3 is 3 / 10.
-struct Fraction {
-    int64_t numerator = 1, denominator = 1;  ///< at most 10^9
-};
 
 /// True with probability `heads`; every rank gets the same result for the ordered pair (a, b).
 [[nodiscard]] constexpr bool coin(uint64_t seed, uint64_t a, uint64_t b, Fraction heads) {

@@ -1,12 +1,14 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Compiles and links a program with pkg-config's flags alone, for either .pc file, and runs it.
-#   pkg_config.sh COMPILER FOLDER_OF_PC_FILES WORK_FOLDER
+# Compiles and links a program with pkg-config's flags alone, for each package, and runs it.
+#   pkg_config.sh COMPILER FOLDER_OF_PC_FILES WORK_FOLDER PACKAGE:SOURCE...
 set -euo pipefail
+compiler=$1 work=$3
 export PKG_CONFIG_PATH=$2
-here=$(dirname "$0")
-for package in vocabpipe-schedule vocabpipe; do
+shift 3
+for pair; do
+    package=${pair%%:*}
     # shellcheck disable=SC2046
-    "$1" "$here/schedule/main.cpp" -o "$3/$package" $(pkg-config --cflags --libs "$package")
-    "$3/$package"
+    "$compiler" "${pair#*:}" -o "$work/$package" $(pkg-config --cflags --libs "$package")
+    "$work/$package"
 done

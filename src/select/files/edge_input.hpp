@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "vocabpipe/sample_graph.hpp"
+
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -8,12 +10,6 @@
 #include <utility>
 
 namespace vocabpipe {
-
-/// An edge in a file of another program.
-struct WeightedEdge {
-    int64_t source = 0, destination = 0;
-    double weight = 0;
-};
 
 /// Rows (src, dst, weight) of a file, read front to back, any number of times.
 class EdgeInput {

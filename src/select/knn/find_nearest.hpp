@@ -14,6 +14,8 @@
 
 namespace vocabpipe {
 
+inline constexpr int64_t kMostKnnNeighbours = 1'000'000;
+
 struct KnnOptions {
     int64_t neighbours = 10;                   ///< per sample, before edges are made symmetric
     int threads = 1;                           ///< OpenMP threads per rank

@@ -160,7 +160,7 @@ Command select_knn_command() {
                           .help =
                               "Number of the most similar samples that a sample is joined with, "
                               "by cosine. Those without a positive one are left out",
-                          .range = between(1, 1'000'000)},
+                          .range = between(1, kMostKnnNeighbours)},
                          {.names = "--centre,--center",
                           .value = &o->centre,
                           .help = "Take the mean of all embeddings from each before the cosines. "

@@ -76,11 +76,12 @@ Json json_of(const Selection& selection) {
 }  // namespace
 
 std::vector<std::string> selection_notes(const SelectRunArguments& arguments,
-                                         const SelectRunResult& result) {
-    const Selection& selection = *result.selection;
+                                         const SelectionRun& run) {
+    const SelectSamplesOptions& options = arguments.options;
+    const Selection& selection = run.selection();
     const BoundingReport& bounding = selection.progress().bounding;
-    const std::string weights = "--alpha " + std::to_string(arguments.alpha) + ", --beta " +
-                                std::to_string(arguments.beta) + ": ";
+    const std::string weights = "--alpha " + std::to_string(options.alpha) + ", --beta " +
+                                std::to_string(options.beta) + ": ";
     const int64_t lowering = selection.certificate() ? selection.certificate()->lowering : 0;
     std::vector<std::string> notes;
     if (selection.objective() < 0) {
@@ -89,23 +90,21 @@ std::vector<std::string> selection_notes(const SelectRunArguments& arguments,
                         "outweigh utilities; use a larger --alpha or choose fewer samples");
     } else if (lowering > 0) {
         notes.push_back(weights + std::to_string(lowering) + " of the " +
-                        counted(result.k, "chosen sample") +
+                        counted(run.size(), "chosen sample") +
                         " lower the objective, as their similarities outweigh their utilities; use "
                         "a larger --alpha or choose fewer samples");
     }
-    if (arguments.alpha == 0)
-        notes.push_back("--alpha 0: utilities do not count; use a larger one");
-    if (arguments.beta == 0) {
+    if (options.alpha == 0) notes.push_back("--alpha 0: utilities do not count; use a larger one");
+    if (options.beta == 0) {
         notes.push_back(
             "--beta 0: similarities do not count, so the samples with the largest "
             "utilities are chosen; use a larger one");
     }
     if (const auto alpha = bounding.deciding_alpha) {
-        const std::string rule =
-            "--bounding " + to_string(arguments.bounding) + ": decided nothing";
+        const std::string rule = "--bounding " + to_string(options.bounding) + ": decided nothing";
         notes.push_back(
             *alpha > 0
-                ? rule + "; with --beta " + std::to_string(arguments.beta) +
+                ? rule + "; with --beta " + std::to_string(options.beta) +
                       ", it begins to decide at --alpha " + std::to_string(*alpha) +
                       ", and rules with a smaller share of the neighbors earlier"
                 : rule +
@@ -115,44 +114,45 @@ std::vector<std::string> selection_notes(const SelectRunArguments& arguments,
     return notes;
 }
 
-void print_selection_plan(const SelectRunArguments& arguments, const SelectRunResult& result,
-                          int ranks) {
+void print_selection_plan(const SelectRunArguments& arguments, const SelectionRun& run) {
+    const SelectSamplesOptions& options = arguments.options;
     TextTable table;
-    row(table, "samples", std::to_string(result.sizes.nodes));
-    row(table, "to choose", std::to_string(result.k));
-    row(table, "row entries", std::to_string(result.sizes.entries));
-    const bool looked = result.sizes.longest_row > 0 || result.sizes.entries == 0;
+    row(table, "samples", std::to_string(run.sizes().nodes));
+    row(table, "to choose", std::to_string(run.size()));
+    row(table, "row entries", std::to_string(run.sizes().entries));
+    const bool looked = run.sizes().longest_row > 0 || run.sizes().entries == 0;
     row(table, "longest row",
-        looked ? std::to_string(result.sizes.longest_row) : "not read; the memory is a least");
-    row(table, "ranks", std::to_string(ranks));
-    row(table, "bounding", to_string(arguments.bounding));
+        looked ? std::to_string(run.sizes().longest_row) : "not read; the memory is a least");
+    row(table, "ranks", std::to_string(run.context().world.size()));
+    row(table, "bounding", to_string(options.bounding));
     row(table, "partitions",
-        std::to_string(arguments.partitions) +
-            (arguments.adaptive ? " in the first round, then fewer" : ""));
-    row(table, "rounds", std::to_string(arguments.partitions == 1 ? 1 : arguments.rounds));
+        std::to_string(options.partitions) +
+            (options.adaptive ? " in the first round, then fewer" : ""));
+    row(table, "rounds", std::to_string(options.partitions == 1 ? 1 : options.rounds));
     const auto terms = [&](const std::vector<MemoryPlan::Term>& some, const std::string& when) {
         for (const auto& [name, bytes] : some) row(table, name + when, bytes_text(bytes));
     };
-    terms(result.plan.always, "");
-    terms(result.plan.bounding, ", first");
-    terms(result.plan.greedy, ", then");
-    if (arguments.certificate_steps > 0) terms(result.plan.certificate, ", last");
-    row(table, "memory per rank", bytes_text(result.plan.total()));
-    if (result.plan.disk_bytes > 0) {
-        row(table, "files without names, per rank", "about " + bytes_text(result.plan.disk_bytes));
+    terms(run.plan().always, "");
+    terms(run.plan().bounding, ", first");
+    terms(run.plan().greedy, ", then");
+    if (options.certificate_steps > 0) terms(run.plan().certificate, ", last");
+    row(table, "memory per rank", bytes_text(run.plan().total()));
+    if (run.plan().disk_bytes > 0) {
+        row(table, "files without names, per rank", "about " + bytes_text(run.plan().disk_bytes));
     }
     std::printf("%s", table.text().c_str());
 }
 
-void print_selection(const SelectRunArguments& arguments, const SelectRunResult& result) {
-    const SelectionProgress& progress = result.selection->progress();
+void print_selection(const SelectRunArguments& arguments, const SelectionRun& run) {
+    const SelectSamplesOptions& options = arguments.options;
+    const SelectionProgress& progress = run.selection().progress();
     const BoundingReport& bounding = progress.bounding;
     TextTable table;
     row(table, "samples",
-        std::to_string(result.sizes.nodes) + ", without neighbors " +
-            std::to_string(result.selection->isolated()));
+        std::to_string(run.sizes().nodes) + ", without neighbors " +
+            std::to_string(run.selection().isolated()));
     row(table, "bounding",
-        to_string(arguments.bounding) + ": " + std::to_string(bounding.selected) + " selected, " +
+        to_string(options.bounding) + ": " + std::to_string(bounding.selected) + " selected, " +
             std::to_string(bounding.discarded) + " discarded in " +
             counted(std::ssize(bounding.steps), "step"));
     for (const RoundReport& round : progress.rounds) {
@@ -161,20 +161,22 @@ void print_selection(const SelectRunArguments& arguments, const SelectRunResult&
                 counted(round.parts, "partition") + ", objective " +
                 objective_text(round.objective));
     }
-    row(table, "objective", objective_text(result.selection->objective()));
-    if (result.selection->certificate()) {
-        row(table, "certificate", certificate_text(*result.selection));
+    row(table, "objective", objective_text(run.selection().objective()));
+    if (run.selection().certificate()) {
+        row(table, "certificate", certificate_text(run.selection()));
     }
-    row(table, "subset", arguments.output + ": " + counted(result.k, "sample"));
+    row(table, "subset", options.output + ": " + counted(run.size(), "sample"));
     std::printf("%s", table.text().c_str());
 }
 
-std::string selection_report(const SelectRunArguments& arguments, const SelectRunResult& result,
-                             const SelectContext& context) {
-    const SelectionProgress& progress = result.selection->progress();
+std::string selection_report(const SelectRunArguments& arguments, const SelectionRun& run,
+                             const SelectRunResult& result) {
+    const SelectSamplesOptions& options = arguments.options;
+    const SelectContext& context = run.context();
+    const SelectionProgress& progress = run.selection().progress();
     const BoundingReport& bounding = progress.bounding;
     Json flags = Json::object();
-    for (const auto& [flag, value] : arguments.deciding(result.k)) flags[flag] = value;
+    for (const auto& [flag, value] : deciding_flags(options, run.size())) flags[flag] = value;
     Json steps = Json::array();
     for (const BoundingStep& step : bounding.steps) {
         steps.push_back({{"kind", step.grow ? "grow" : "shrink"},
@@ -196,10 +198,10 @@ std::string selection_report(const SelectRunArguments& arguments, const SelectRu
         seconds[phase] = result.seconds.of(phase);
     }
     Json terms = Json::object();
-    terms["always"] = json_of(result.plan.always);
-    terms["bounding"] = json_of(result.plan.bounding);
-    terms["greedy"] = json_of(result.plan.greedy);
-    terms["certificate"] = json_of(result.plan.certificate);
+    terms["always"] = json_of(run.plan().always);
+    terms["bounding"] = json_of(run.plan().bounding);
+    terms["greedy"] = json_of(run.plan().greedy);
+    terms["certificate"] = json_of(run.plan().certificate);
     const Corpus& corpus = context.graph.corpus();
     const Json json{{"vocabpipe_selection", 1},
                     {"inputs",
@@ -208,14 +210,14 @@ std::string selection_report(const SelectRunArguments& arguments, const SelectRu
                       {"utility", arguments.utility},
                       {"utility_fingerprint", hexadecimal(progress.utility)}}},
                     {"corpus", {{"data", corpus.data}, {"seq_length", corpus.seq_length}}},
-                    {"output", arguments.output},
+                    {"output", options.output},
                     {"flags", flags},
                     {"ranks", context.world.size()},
-                    {"samples", result.sizes.nodes},
-                    {"isolated_samples", result.selection->isolated()},
-                    {"chosen", result.k},
-                    {"edges", result.sizes.entries / 2},
-                    {"longest_row", result.sizes.longest_row},
+                    {"samples", run.sizes().nodes},
+                    {"isolated_samples", run.selection().isolated()},
+                    {"chosen", run.size()},
+                    {"edges", run.sizes().entries / 2},
+                    {"longest_row", run.sizes().longest_row},
                     {"bounding",
                      {{"selected", bounding.selected},
                       {"discarded", bounding.discarded},
@@ -226,18 +228,18 @@ std::string selection_report(const SelectRunArguments& arguments, const SelectRu
                       {"rejoin_tuples", bounding.rejoin_tuples}}},
                     {"objective_after_bounding", progress.bounded_objective},
                     {"rounds", rounds},
-                    {"objective", result.selection->objective()},
-                    {"certificate", json_of(*result.selection)},
-                    {"notes", selection_notes(arguments, result)},
+                    {"objective", run.selection().objective()},
+                    {"certificate", json_of(run.selection())},
+                    {"notes", selection_notes(arguments, run)},
                     {"traffic", json_of(progress.all_messages)},
                     {"memory",
-                     {{"limit_bytes", arguments.memory},
-                      {"planned_bytes", result.plan.total()},
-                      {"planned_file_bytes", result.plan.disk_bytes},
+                     {{"limit_bytes", options.memory},
+                      {"planned_bytes", run.plan().total()},
+                      {"planned_file_bytes", run.plan().disk_bytes},
                       {"peak_bytes", result.used_bytes},
                       {"process_peak_bytes", process_memory().peak},
                       {"planned_terms", terms}}},
-                    {"resumed", result.selection->resumed()},
+                    {"resumed", run.selection().resumed()},
                     {"seconds", seconds}};
     return json_text(json, 1) + "\n";
 }

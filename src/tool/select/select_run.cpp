@@ -18,134 +18,71 @@ namespace vocabpipe::tool {
 
 namespace {
 
-constexpr double kMostRounds = 1'000'000;
-
 /// Checks before the work that the files can be written.
 void check_outputs(const SelectRunArguments& o) {
     OutputCheck check({o.graph, o.utility});
-    check.add("--output", o.output, subset_output());
+    check.add("--output", o.options.output, subset_output());
     if (!o.report.empty()) check.add("--report", o.report, selection_report_output());
-    const OutputFile probe_output(o.output);
+    const OutputFile probe_output(o.options.output);
     if (!o.report.empty()) const OutputFile probe_report(o.report);
-}
-
-SubsetInfo subset_info(const SelectRunArguments& o, const UtilityInput& utility,
-                       const SelectContext& context, const SelectRunResult& result) {
-    SubsetInfo info{.corpus = context.graph.corpus(), .count = result.k, .provenance = {}};
-    // What the graph's file does not record about the samples, the utilities' file may.
-    if (info.corpus.data.empty()) info.corpus.data = utility.corpus().data;
-    if (info.corpus.seq_length == 0) info.corpus.seq_length = utility.corpus().seq_length;
-    for (const auto& [flag, value] : o.deciding(result.k)) {
-        info.provenance["select." + flag.substr(2)] = value;
-    }
-    const SelectionProgress& progress = result.selection->progress();
-    info.provenance["select.graph"] = std::to_string(progress.graph);
-    info.provenance["select.utility"] = std::to_string(progress.utility);
-    info.provenance["select.objective"] = std::to_string(result.selection->objective());
-    info.provenance["utility.kind"] = utility.kind();
-    return info;
 }
 
 void select_on(Communicator& world, const SelectRunArguments& o) {
     const bool first = world.rank() == 0;
-    std::optional<GraphFile> graph;
-    std::unique_ptr<UtilityInput> utility;
-    SelectRunResult result;
-    world.agree([&] {
-        graph.emplace(o.graph, GraphFile::Rows::some);
-        utility = open_utility(o.utility);
-        Corpus::check_same(graph->corpus(), o.graph, utility->corpus(), o.utility);
-        result.k = subset_size_of(o, graph->nodes());
-        if (o.partitions > std::max<int64_t>(graph->nodes(), 1)) {
-            throw UsageError("--partitions " + std::to_string(o.partitions) + ": there are only " +
-                             std::to_string(graph->nodes()) + " samples; use fewer");
-        }
-        if (graph->nodes() / o.partitions >= kMostPartNodes) {
-            throw UsageError("--partitions " + std::to_string(o.partitions) +
-                             ": a partition can have at most 2^32 samples; use at least " +
-                             std::to_string(graph->nodes() / kMostPartNodes + 1));
-        }
-    });
-    const PartedGraph parted = owners_of_parts(world, *graph);
-    if (parted.parts > 1) check_same_utilities(world, *utility);
     PhaseProgress progress(first);
-    SelectContext context{.world = world,
-                          .graph = *graph,
-                          .owners = parted.owners,
-                          .objective = {.alpha = o.alpha, .beta = o.beta},
-                          .seed = o.seed,
-                          .memory = MemoryBudget(o.memory),
-                          .progress = [&](const char* phase, int64_t done, int64_t total) {
-                              progress.show(phase, done, total);
-                          }};
-    const int64_t parts = o.partitions;
-    const auto plan = [&](const GraphSizes& sizes) {
-        result.sizes = sizes;
-        context.blocks =
-            plan_blocks(sizes, o.memory, world.size(), parts, o.bounding, context.batch_bytes);
-        result.plan = plan_memory(sizes, world.size(), parts, o.bounding, context.batch_bytes,
-                                  context.blocks);
+    SelectSamplesOptions options = o.options;
+    if (options.state.empty()) options.state = options.output + ".state";
+    options.progress = [&](const char* phase, int64_t done, int64_t total) {
+        progress.show(phase, done, total);
     };
-    // Too much memory for even the best graph is reported before all rows are read.
-    plan(GraphSizes::least(graph->nodes(), parted.entries, world.size()));
-    if (o.memory == 0 || result.plan.total() <= o.memory) plan(GraphSizes::of(context));
+    SelectRunResult result;
+    std::optional<SampleGraph> graph;
+    world.agree([&] { graph.emplace(o.graph); });
+    const SampleUtilities utilities(o.utility);
+    SelectionRun run(world, *graph, utilities, options);
     if (o.dry_run) {
         progress.clear();
-        if (first) print_selection_plan(o, result, world.size());
+        if (first) print_selection_plan(o, run);
     }
     world.agree([&] {
-        check_memory_plan(result.plan, o.memory, result.sizes, world.size(), parts, o.bounding,
-                          context.batch_bytes);
+        run.check_memory();
         if (!o.dry_run && first) check_outputs(o);
     });
     if (o.dry_run) return;
 
-    SelectionFolder folder(world, o.state.empty() ? o.output + ".state" : o.state,
-                           o.deciding(result.k), o.scratch);
-    if (!folder.locked()) {
+    run.begin();
+    if (!run.folder()->locked()) {
         std::fprintf(stderr,
                      "vocabpipe: note: --state %s: its file system has no locks, so nothing keeps "
                      "a second run out\n",
-                     folder.path().c_str());
+                     run.folder()->path().c_str());
     }
-    context.blocks.folder = o.scratch.empty() ? folder.path() : o.scratch;
-    const SelectionOptions options{
-        .k = result.k,
-        .bounding = o.bounding,
-        .rounds = {.parts = parts, .rounds = o.rounds, .adaptive = o.adaptive},
-        .certificate_steps = o.certificate_steps};
-    const auto utilities = [&](int64_t at, std::span<int32_t> to) { utility->read(at, to); };
-    std::optional<Selection> selection;
-    context.agree([&] {
-        selection.emplace(context, result.sizes, result.plan, utilities, options, &folder);
-    });
-    result.selection = &*selection;
     result.seconds.end("plan");
-    selection->run([&](const char* phase) { result.seconds.end(phase); });
-    write_subset(context, selection->state(), o.output, subset_info(o, *utility, context, result));
+    run.run([&](const char* phase) { result.seconds.end(phase); });
+    run.write();
     result.seconds.end("writing");
     result.used_bytes = static_cast<uint64_t>(
-        largest_over_ranks(world, static_cast<int64_t>(context.memory.peak())));
+        largest_over_ranks(world, static_cast<int64_t>(run.context().memory.peak())));
     progress.clear();
     world.agree([&] {
         if (!first || o.report.empty()) return;
         OutputFile file(o.report);
-        file.write(selection_report(o, result, context));
+        file.write(selection_report(o, run, result));
         file.publish();
     });
-    folder.remove();
+    run.end();
     if (!first) return;
-    print_selection(o, result);
-    for (const std::string& note : selection_notes(o, result)) {
+    print_selection(o, run);
+    for (const std::string& note : selection_notes(o, run)) {
         std::fprintf(stderr, "vocabpipe: note: %s\n", note.c_str());
     }
 }
 
 void select_run(SelectRunArguments& o) {
-    if (o.fraction.has_value() == o.subset_size.has_value()) {
+    if (o.options.fraction.has_value() == o.options.size.has_value()) {
         throw UsageError("--fraction or --subset-size: give one of them");
     }
-    if (o.output.empty() && !o.dry_run) {
+    if (o.options.output.empty() && !o.dry_run) {
         throw UsageError("--output: is required without --dry-run");
     }
     if (o.launch.ranks_are_threads() && !o.launch.ranks) o.launch.ranks = 1;
@@ -156,29 +93,6 @@ void select_run(SelectRunArguments& o) {
 }
 
 }  // namespace
-
-std::map<std::string, std::string> SelectRunArguments::deciding(int64_t k) const {
-    return {{"--subset-size", std::to_string(k)},
-            {"--alpha", std::to_string(alpha)},
-            {"--beta", std::to_string(beta)},
-            {"--bounding", to_string(bounding)},
-            {"--partitions", std::to_string(partitions)},
-            {"--rounds", std::to_string(rounds)},
-            {"--adaptive", adaptive ? "given" : "not given"},
-            {"--seed", std::to_string(seed)}};
-}
-
-int64_t subset_size_of(const SelectRunArguments& arguments, int64_t n) {
-    if (const auto fraction = arguments.fraction) {
-        return static_cast<int64_t>(WideSum{n} * fraction->numerator / fraction->denominator);
-    }
-    const int64_t k = *arguments.subset_size;
-    if (k > n) {
-        throw UsageError("--subset-size " + std::to_string(k) + ": there are only " +
-                         std::to_string(n) + " samples; use at most as many");
-    }
-    return k;
-}
 
 Flag graph_flag(SelectRunArguments& o) {
     return {.names = "--graph",
@@ -199,7 +113,7 @@ Flag utility_flag(SelectRunArguments& o) {
 }
 
 Flag fraction_flag(SelectRunArguments& o) {
-    std::optional<Fraction>* fraction = &o.fraction;
+    std::optional<Fraction>* fraction = &o.options.fraction;
     const auto set = [=](const auto& words) {
         *fraction = fraction_from(words.back());
         if (*fraction) return;
@@ -216,21 +130,21 @@ Flag fraction_flag(SelectRunArguments& o) {
 
 Flag subset_size_flag(SelectRunArguments& o) {
     return {.names = "--subset-size",
-            .value = &o.subset_size,
+            .value = &o.options.size,
             .help = "Number of samples to choose",
             .range = at_least(0)};
 }
 
 Flag alpha_flag(SelectRunArguments& o) {
     return {.names = "--alpha",
-            .value = &o.alpha,
+            .value = &o.options.alpha,
             .help = "Weight of the utilities of the chosen samples",
             .range = between(0, kMostObjectiveWeight)};
 }
 
 Flag beta_flag(SelectRunArguments& o) {
     return {.names = "--beta",
-            .value = &o.beta,
+            .value = &o.options.beta,
             .help = "Weight of the similarities between them, which count against them",
             .range = between(0, kMostObjectiveWeight)};
 }
@@ -257,7 +171,7 @@ Command select_run_command() {
              {{.flags = {graph_flag(*o),
                          utility_flag(*o),
                          {.names = "--output",
-                          .value = &o->output,
+                          .value = &o->options.output,
                           .help = "File of the chosen samples; required without --dry-run",
                           .unit = "FILE"},
                          fraction_flag(*o),
@@ -269,10 +183,10 @@ Command select_run_command() {
                     {.names = "--bounding",
                      .value = FlagText{.set =
                                            [o](const auto& words) {
-                                               o->bounding =
+                                               o->options.bounding =
                                                    BoundingRule::from(words.back(), "--bounding");
                                            },
-                                       .get = [o] { return to_string(o->bounding); }},
+                                       .get = [o] { return to_string(o->options.bounding); }},
                      .help = "What to decide before the rounds: exact decides nothing wrong; "
                              "bernoulli:Q, quota:Q and weighted:Q, which look at a share Q of "
                              "the neighbors, decide more; off",
@@ -280,28 +194,28 @@ Command select_run_command() {
                      .choices = {"off", "exact"},
                      .free = true},
                     {.names = "--partitions",
-                     .value = &o->partitions,
+                     .value = &o->options.partitions,
                      .help = "Number of parts that greedy works on by themselves. A rank holds "
                              "one at a time. One part chooses best",
-                     .range = between(1, 0x1p32)},
+                     .range = between(1, kMostPartitions)},
                     {.names = "--rounds",
-                     .value = &o->rounds,
+                     .value = &o->options.rounds,
                      .help = "Number of rounds, each with other parts. More choose better",
                      .range = between(1, kMostRounds)},
                     {.names = "--adaptive",
-                     .value = &o->adaptive,
+                     .value = &o->options.adaptive,
                      .help = "Use fewer parts in later rounds, none larger than in the first"},
                     {.names = "--seed",
-                     .value = &o->seed,
+                     .value = &o->options.seed,
                      .help = "Seed of parts and coins. The choice is the same for every number "
                              "of ranks"},
                     {.names = "--certificate-steps",
-                     .value = &o->certificate_steps,
+                     .value = &o->options.certificate_steps,
                      .help = "Steps that bound the objective of every choice from above, to say "
                              "how good this one is. Each reads much of the graph; 0: no bound",
                      .range = between(0, kMostCertificateSteps)}}},
               {.title = "Memory and files",
-               .flags = {memory_flag(o->memory),
+               .flags = {memory_flag(o->options.memory),
                          {.names = "--dry-run",
                           .value = &o->dry_run,
                           .help = "Print memory per rank, rounds and parts, and end"},
@@ -311,14 +225,14 @@ Command select_run_command() {
                                   "times to this JSON file",
                           .unit = "FILE"},
                          {.names = "--state",
-                          .value = &o->state,
+                          .value = &o->options.state,
                           .help =
                               "Folder to save to after every round, and every minute, and to go "
                               "on from. It is removed at the end",
                           .unit = "FOLDER",
                           .unset = "OUTPUT.state"},
                          {.names = "--scratch",
-                          .value = &o->scratch,
+                          .value = &o->options.scratch,
                           .help = "Folder, on a fast disk of each host, of files without names for "
                                   "parts that wait and for the state of samples that --memory "
                                   "does not hold",

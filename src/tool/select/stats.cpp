@@ -144,7 +144,7 @@ void select_stats(const SelectRunArguments& o) {
         PhaseProgress progress(true);
         SelectContext context{.world = communicator,
                               .graph = graph,
-                              .objective = {.alpha = o.alpha, .beta = o.beta},
+                              .objective = {.alpha = o.options.alpha, .beta = o.options.beta},
                               .progress = [&](const char* phase, int64_t done, int64_t total) {
                                   if (*phase == '\0') return progress.clear();
                                   progress.show(phase, done, total);
@@ -156,8 +156,8 @@ void select_stats(const SelectRunArguments& o) {
             counted(graph.nodes(), "sample").c_str(), counted(graph.entries() / 2, "edge").c_str(),
             static_cast<long long>(check.isolated()), static_cast<long long>(sizes.longest_row));
         print_histograms(context, *utility, sizes.longest_row);
-        if (o.fraction || o.subset_size) {
-            print_bounding(context, *utility, sizes, subset_size_of(o, graph.nodes()));
+        if (o.options.fraction || o.options.size) {
+            print_bounding(context, *utility, sizes, subset_size_of(o.options, graph.nodes()));
         }
     });
 }
