@@ -162,7 +162,9 @@ void Attention(benchmark::State& state) {
     const RandomTensor workspace(1, host::attention_workspace_bytes(shape, type, threads) / 4 + 1,
                                  DType::fp32);
     const auto queries = [&](Tensor of) { return of.column_range(0, h); };
-    const auto keys_values = [&](Tensor of) { return of.column_range(h, 2 * shape.kv_columns()); };
+    const auto keys_values = [&](Tensor of) {
+        return of.column_range(h, shape.key_value_columns());
+    };
     const auto forward = [&] {
         host::causal_attention_forward(ctx, queries(qkv), keys_values(qkv), shape, first_visible,
                                        out, sums, workspace.span());
@@ -287,7 +289,7 @@ void Rotary(benchmark::State& state) {
     const RandomTensor qkv(shape.tokens(), shape.qkv_columns(), type_of(state));
     const RandomTensor table(shape.seq_length, shape.head_size, DType::fp32);
     for (auto _ : state) host::rotary_forward(ctx, table, shape, qkv);
-    const int64_t elements = shape.tokens() * (shape.query_columns() + shape.kv_columns());
+    const int64_t elements = shape.tokens() * (shape.query_columns() + shape.key_columns());
     report(state, 0, static_cast<double>(2 * elements * size_of(type_of(state))), ctx.threads());
 }
 BENCHMARK(Rotary)->Apply(rows_and_threads);

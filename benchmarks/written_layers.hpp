@@ -33,7 +33,7 @@ inline LayerValue written_layer(LayerGraph& g, LayerValue x) {
                                             .window = c.window(g.layer())};
         LayerValue qkv =
             g.linear(names.qkv, in,
-                     {.out = {shape.query_columns(), shape.kv_columns(), shape.kv_columns()},
+                     {.out = {shape.query_columns(), shape.key_columns(), shape.value_columns()},
                       .bias = c.qkv_bias,
                       .parts = names.qkv_parts,
                       .transposed_in_files = names.transposed});

@@ -13,12 +13,18 @@
 
 namespace vocabpipe::kernels {
 
-inline void require_attention(ConstTensor q, ConstTensor kv, const AttentionShape& shape,
-                              std::span<const int32_t> first_visible, ConstTensor out,
-                              ConstTensor log_sum_exp) {
+/// What every kind of attention requires of a shape.
+inline void require_heads(const AttentionShape& shape) {
     require(shape.kv_heads > 0 && shape.heads % shape.kv_heads == 0, "kv_heads that divide heads");
     require(shape.scale >= 0 && shape.softcap >= 0 && shape.window >= 0,
             "scale, softcap and window of 0 or more");
+    require(shape.value_head_size >= 0, "a value_head_size of 0 or more");
+}
+
+inline void require_attention(ConstTensor q, ConstTensor kv, const AttentionShape& shape,
+                              std::span<const int32_t> first_visible, ConstTensor out,
+                              ConstTensor log_sum_exp) {
+    require_heads(shape);
     require(shape.queries >= 0, "queries of 0 or more");
     if (shape.causal) {
         require(shape.queries <= shape.seq_length, "queries from 0 to seq_length");
@@ -29,8 +35,10 @@ inline void require_attention(ConstTensor q, ConstTensor kv, const AttentionShap
     }
     require(has_shape(q, shape.query_tokens(), shape.query_columns()),
             "q of shape (query_tokens, query_columns)");
-    require(has_shape(kv, shape.tokens(), 2 * shape.kv_columns()), "kv of shape (N, 2 kv_columns)");
-    require(same_shape(out, q), "out of q's shape");
+    require(has_shape(kv, shape.tokens(), shape.key_value_columns()),
+            "kv of shape (N, key_value_columns)");
+    require(has_shape(out, shape.query_tokens(), shape.output_columns()),
+            "out of shape (query_tokens, output_columns)");
     require(has_shape(log_sum_exp, shape.query_tokens(), shape.heads) &&
                 log_sum_exp.dtype == DType::fp32,
             "log_sum_exp of shape (query_tokens, heads) fp32");
@@ -52,8 +60,8 @@ inline void require_visible_tokens(const AttentionShape& shape,
 
 /// In addition to require_attention().
 inline void require_attention_gradients(ConstTensor dout, ConstTensor q, ConstTensor kv,
-                                        ConstTensor dq, ConstTensor dkv) {
-    require(same_shape(dout, q) && same_shape(dq, q) && same_shape(dkv, kv),
+                                        ConstTensor out, ConstTensor dq, ConstTensor dkv) {
+    require(same_shape(dout, out) && same_shape(dq, q) && same_shape(dkv, kv),
             "gradients shaped as their tensors");
     require(dout.dtype == q.dtype && dq.dtype == q.dtype && dkv.dtype == q.dtype,
             "one type for all gradients");
@@ -61,16 +69,14 @@ inline void require_attention_gradients(ConstTensor dout, ConstTensor q, ConstTe
 
 inline void require_cached_attention(ConstTensor q, ConstTensor kv, const AttentionShape& shape,
                                      ConstTensor out) {
-    require(shape.kv_heads > 0 && shape.heads % shape.kv_heads == 0, "kv_heads that divide heads");
-    require(shape.scale >= 0 && shape.softcap >= 0 && shape.window >= 0,
-            "scale, softcap and window of 0 or more");
+    require_heads(shape);
     require(shape.sequences == 1, "one sequence");
     require(shape.causal, "causal attention");
-    require(has_shape(kv, shape.seq_length, 2 * shape.kv_columns()),
-            "kv of shape (seq_length, 2 kv_columns)");
+    require(has_shape(kv, shape.seq_length, shape.key_value_columns()),
+            "kv of shape (seq_length, key_value_columns)");
     require(q.cols == shape.query_columns() && q.rows <= shape.seq_length,
             "q of shape (seq_length or less, query_columns)");
-    require(same_shape(q, out), "out of q's shape");
+    require(has_shape(out, q.rows, shape.output_columns()), "out of shape (n, output_columns)");
     require(q.dtype == kv.dtype && q.dtype == out.dtype, "one type for q, kv and out");
 }
 

@@ -65,6 +65,7 @@ inline void require_norm_backward_weight(ConstTensor dy, ConstTensor x, ConstTen
 /// `other`: the tensor (N, qkv_columns) on the other side of the norm, or its gradient.
 inline void require_head_norm(ConstTensor qkv, ConstTensor other, ConstTensor statistics,
                               const AttentionShape& shape) {
+    require(shape.value_size() == shape.head_size, "values of head_size");
     require(has_shape(qkv, shape.tokens(), shape.qkv_columns()) && same_shape(other, qkv),
             "tensors of shape (N, qkv_columns)");
     require(qkv.dtype == other.dtype, "one type for all tensors (N, qkv_columns)");

@@ -120,7 +120,7 @@ public:
                                        const kernels::RmsNormOptions& options = {});
     /// q and k with the rotary positions that the model has in this layer (ModelConfig::rope).
     [[nodiscard]] LayerValue rotary(LayerValue qkv, const kernels::AttentionShape& shape);
-    /// The heads of attention, (N, query_columns). The microbatch sets sequences and seq_length of
+    /// The heads of attention, (N, output_columns). The microbatch sets sequences and seq_length of
     /// the shape. Documents limit it only if it is causal.
     [[nodiscard]] LayerValue attention(LayerValue qkv, const kernels::AttentionShape& shape);
     /// y = activation(x).

@@ -59,8 +59,8 @@ public:
     [[nodiscard]] LayerValue join_columns(const std::vector<LayerValue>& x);
     /// The mean of all rows, (1, columns).
     [[nodiscard]] LayerValue mean_rows(LayerValue x);
-    /// Cross-attention: every query of q (R, query_columns) sees all keys of kv (K, 2 kv_columns),
-    /// k | v. Result (R, query_columns).
+    /// Cross-attention: every query of q (R, query_columns) sees all keys of kv (K,
+    /// key_value_columns), k | v. Result (R, output_columns).
     [[nodiscard]] LayerValue attention(LayerValue q, LayerValue kv,
                                        const kernels::AttentionShape& shape);
 

@@ -138,20 +138,21 @@ struct Operators {
     /// the sequence. If shape.causal is false, a query sees all keys of its sequence:
     ///   out_i = sum_j p_ij v_j,  p_ij = exp(s_ij - log_sum_exp_i),  s_ij = scale q_i k_j,
     ///   soft-capped.
-    /// With M = shape.query_tokens() and N = shape.tokens(): q, out (M, query_columns); kv (N,
-    /// 2 kv_columns): columns k | v; log_sum_exp (M, heads) fp32, natural logarithm of the sum over
-    /// the scores. first_visible (M): for each query the first key of its sequence that it may see,
-    /// besides the limits of the shape; from 0 to the query's own token, which only the host
-    /// checks. Empty: 0 for all, as it must be if attention is not causal. `workspace` is 64-byte
-    /// aligned and holds nothing between calls. If shape.first_query() is a multiple of 64, a
-    /// causal query's rows of out, log_sum_exp and dq (below) have the bits that they have among
-    /// all queries of the sequence; not so on a GPU where cuDNN computes all of them.
+    /// With M = shape.query_tokens() and N = shape.tokens(): q (M, query_columns); kv (N,
+    /// key_value_columns): columns k | v; out (M, output_columns); log_sum_exp (M, heads) fp32,
+    /// natural logarithm of the sum over the scores. first_visible (M): for each query the first
+    /// key of its sequence that it may see, besides the limits of the shape; from 0 to the query's
+    /// own token, which only the host checks. Empty: 0 for all, as it must be if attention is not
+    /// causal. `workspace` is 64-byte aligned and holds nothing between calls. If
+    /// shape.first_query() is a multiple of 64, a causal query's rows of out, log_sum_exp and dq
+    /// (below) have the bits that they have among all queries of the sequence; not so on a GPU
+    /// where cuDNN computes all of them.
     void (*causal_attention_forward)(Context& ctx, ConstTensor q, ConstTensor kv,
                                      AttentionShape shape, std::span<const int32_t> first_visible,
                                      Tensor out, Tensor log_sum_exp,
                                      std::span<std::byte> workspace);
-    /// dq, dkv (shaped as q, kv) = gradient of causal_attention_forward; p is recomputed from q, kv
-    /// and log_sum_exp:
+    /// dq, dkv (shaped as q, kv) = gradient of causal_attention_forward from dout (shaped as out);
+    /// p is recomputed from q, kv and log_sum_exp:
     ///   dv_j = sum_i p_ij dout_i,  ds_ij = p_ij (dout_i v_j - dout_i out_i) d s_ij / d (q_i k_j),
     ///   dq_i = sum_j ds_ij k_j,  dk_j = sum_i ds_ij q_i,
     /// dk and dv summed over the query heads that read the key/value head; 0 for keys that no query
@@ -170,10 +171,10 @@ struct Operators {
     void (*linear_rows_forward)(Context& ctx, ConstTensor x, ConstTensor w, ConstTensor bias,
                                 ConstTensor residual, Tensor scratch, Tensor y);
     /// Attention of the last n tokens of a sequence to all of its tokens, as
-    /// causal_attention_forward() defines it. q (n, query_columns); kv (seq_length, 2 kv_columns):
-    /// k | v of every token, n <= seq_length; out (n, query_columns). shape.sequences is 1, and
-    /// shape.causal true. A row's bits do not depend on n. For small n: queries do not share what
-    /// they read.
+    /// causal_attention_forward() defines it. q (n, query_columns); kv (seq_length,
+    /// key_value_columns): k | v of every token, n <= seq_length; out (n, output_columns).
+    /// shape.sequences is 1, and shape.causal true. A row's bits do not depend on n. For small n:
+    /// queries do not share what they read.
     void (*cached_attention_forward)(Context& ctx, ConstTensor q, ConstTensor kv,
                                      const AttentionShape& shape, Tensor out);
     /// Logits of n tokens: z_ij = x_i w_j, soft-capped with softcap > 0. x (n, h), w (v, h) of x's

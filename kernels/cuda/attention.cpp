@@ -66,7 +66,7 @@ void causal_attention_backward(Context& ctx, ConstTensor dout, ConstTensor q, Co
                                std::span<const int32_t> first_visible, Tensor dq, Tensor dkv,
                                std::span<std::byte> workspace) {
     require_arguments(q, kv, shape, first_visible, out, log_sum_exp, workspace);
-    require_attention_gradients(dout, q, kv, dq, dkv);
+    require_attention_gradients(dout, q, kv, out, dq, dkv);
     if (out.size() == 0) return;
     if (first_visible.empty() && try_cudnn_attention_backward(ctx, dout, q, kv, out, log_sum_exp,
                                                               shape, dq, dkv, workspace)) {

@@ -19,7 +19,7 @@ namespace vocabpipe::kernels::cuda {
 /// A score is factor * (q k), or factor * tanh(inner * q k) if it is capped. Sizes within a
 /// sequence fit int.
 struct AttentionScores {
-    int queries, seq_length, heads, kv_heads, head_size;
+    int queries, seq_length, heads, kv_heads;
     /// The token of a sequence that is its first query. Queries that are not causal count as tokens
     /// from the last key on, with a window that is long enough for all of them to see every key.
     int first_query;
@@ -35,7 +35,6 @@ struct AttentionScores {
           seq_length(static_cast<int>(shape.seq_length)),
           heads(static_cast<int>(shape.heads)),
           kv_heads(static_cast<int>(shape.kv_heads)),
-          head_size(static_cast<int>(shape.head_size)),
           first_query(static_cast<int>(shape.causal ? shape.first_query() : shape.seq_length - 1)),
           window(static_cast<int>(shape.window > 0 ? std::min(shape.window, shape.seq_length)
                                                    : first_query + shape.query_count())),
@@ -75,18 +74,19 @@ struct Heads {
     T* data;
     int64_t stride;
     int rows;  ///< of a sequence
+    int size;  ///< columns of a head
 
     /// Row `row` of a sequence's head, at column `col` of the head.
-    [[nodiscard]] __device__ __forceinline__ T* at(const AttentionScores& s, int sequence, int head,
-                                                   int row, int col) const {
-        return data + (int64_t{sequence} * rows + row) * stride + int64_t{head} * s.head_size + col;
+    [[nodiscard]] __device__ __forceinline__ T* at(int sequence, int head, int row, int col) const {
+        return data + (int64_t{sequence} * rows + row) * stride + int64_t{head} * size + col;
     }
-    /// The part of a tile that starts there.
+    /// The part of a tile that starts there; without columns beyond the head.
     template <int kRows, int kCols>
-    [[nodiscard]] __device__ __forceinline__ Part<std::remove_const_t<T>> part(
-        const AttentionScores& s, int sequence, int head, int row, int col) const {
-        return {at(s, sequence, head, row, col), stride, min(kRows, rows - row),
-                min(kCols, s.head_size - col)};
+    [[nodiscard]] __device__ __forceinline__ Part<std::remove_const_t<T>> part(int sequence,
+                                                                               int head, int row,
+                                                                               int col) const {
+        return {at(sequence, head, row, col), stride, min(kRows, rows - row),
+                min(kCols, size - col)};
     }
 };
 
@@ -94,7 +94,7 @@ template <typename T, typename Pointer>
 [[nodiscard]] Heads<T> query_heads(const BasicTensor<Pointer>& tensor,
                                    const AttentionShape& shape) {
     return {tensor.template as<std::remove_const_t<T>>(), tensor.stride,
-            static_cast<int>(shape.query_count())};
+            static_cast<int>(shape.query_count()), static_cast<int>(tensor.cols / shape.heads)};
 }
 
 /// q and k | v, or their gradients.
@@ -106,9 +106,10 @@ struct Projections {
     Projections(const BasicTensor<Pointer>& q_, const BasicTensor<Pointer>& kv,
                 const AttentionShape& shape)
         : q(query_heads<T>(q_, shape)),
-          k{kv.template as<std::remove_const_t<T>>(), kv.stride,
-            static_cast<int>(shape.seq_length)},
-          v{k.data + shape.kv_columns(), kv.stride, k.rows} {}
+          k{kv.template as<std::remove_const_t<T>>(), kv.stride, static_cast<int>(shape.seq_length),
+            static_cast<int>(shape.head_size)},
+          v{k.data + shape.key_columns(), kv.stride, k.rows, static_cast<int>(shape.value_size())} {
+    }
 };
 
 /// Whether all heads of tensors can be read 16 bytes at a time.
@@ -118,7 +119,13 @@ template <typename T, typename... Tensors>
     const auto aligned = [](ConstTensor t) {
         return reinterpret_cast<uintptr_t>(t.data) % 16 == 0 && t.stride % count == 0;
     };
-    return shape.head_size % count == 0 && (aligned(tensors) && ...);
+    return shape.head_size % count == 0 && shape.value_size() % count == 0 &&
+           (aligned(tensors) && ...);
+}
+
+/// Columns of the wider of a head of keys and one of values.
+[[nodiscard]] inline int64_t widest_head(const AttentionShape& shape) {
+    return std::max(shape.head_size, shape.value_size());
 }
 
 /// Calls function.template operator()<T, kCols>() with the columns of a head that a block works on
@@ -126,21 +133,21 @@ template <typename T, typename... Tensors>
 template <typename Function>
 void with_attention_tiles(DType type, const AttentionShape& shape, Function&& function) {
     with_element_type(type, [&]<typename T>() {
-        if (shape.head_size <= 16) return function.template operator()<T, 16>();
+        if (widest_head(shape) <= 16) return function.template operator()<T, 16>();
         if constexpr (sizeof(T) == 2) {
-            if (shape.head_size > 64) return function.template operator()<T, 128>();
+            if (widest_head(shape) > 64) return function.template operator()<T, 128>();
         }
         return function.template operator()<T, 64>();
     });
 }
 
 /// A block for each tile of `rows` rows of each of `heads` heads of each sequence, and in the
-/// second dimension for each piece of kCols columns.
+/// second dimension for each piece of `cols` of the `size` columns of a head.
 [[nodiscard]] inline dim3 attention_grid(const AttentionShape& shape, int64_t rows, int64_t heads,
-                                         int cols) {
+                                         int64_t size, int cols) {
     const int64_t tiles = (rows + kAttentionRows - 1) / kAttentionRows;
     return dim3(static_cast<unsigned>(tiles * heads * shape.sequences),
-                static_cast<unsigned>((shape.head_size + cols - 1) / cols));
+                static_cast<unsigned>((size + cols - 1) / cols));
 }
 
 }  // namespace vocabpipe::kernels::cuda

@@ -31,9 +31,9 @@ __global__ void __launch_bounds__(kDeltaThreads)
     const int64_t row = index / s.heads;
     const int head = static_cast<int>(index % s.heads);
     if (index < count) {
-        const T* left = dout.data + row * dout.stride + int64_t{head} * s.head_size;
-        const T* right = out.data + row * out.stride + int64_t{head} * s.head_size;
-        for (int i = static_cast<int>(threadIdx.x) % kDeltaLanes * kCount; i < s.head_size;
+        const T* left = dout.data + row * dout.stride + int64_t{head} * dout.size;
+        const T* right = out.data + row * out.stride + int64_t{head} * out.size;
+        for (int i = static_cast<int>(threadIdx.x) % kDeltaLanes * kCount; i < out.size;
              i += kDeltaLanes * kCount) {
             const auto a = loaded<T, kCount>(left + i);
             const auto b = loaded<T, kCount>(right + i);
@@ -111,7 +111,8 @@ __global__ void __launch_bounds__(kAttentionThreads, (kOfKeys ? 2 : kBlocks<T, k
     const int heads = kOfKeys ? s.kv_heads : s.heads;
     const int head = pair % heads;
     const int sequence = pair / heads;
-    const int chunks = (s.head_size + kCols - 1) / kCols;
+    const int key_size = a.qkv.k.size, value_size = a.qkv.v.size;
+    const int chunks = (max(key_size, value_size) + kCols - 1) / kCols;
     const int own_chunk = static_cast<int>(blockIdx.y);
 
     const Place place = Place::of_this_thread();
@@ -177,7 +178,7 @@ __global__ void __launch_bounds__(kAttentionThreads, (kOfKeys ? 2 : kBlocks<T, k
     Staged<T, kPassing, kCols> next, next_values;
     const auto part = [&](const Heads<const T>& of, int chunk) {
         const int of_head = kOfKeys ? query_head() : head / s.sharers();
-        return of.template part<kPassing, kCols>(s, sequence, of_head, at, chunk * kCols);
+        return of.template part<kPassing, kCols>(sequence, of_head, at, chunk * kCols);
     };
     const Heads<const T>& passes = kOfKeys ? a.qkv.q : a.qkv.k;
     const Heads<const T>& values_pass = kOfKeys ? a.dout : a.qkv.v;
@@ -198,7 +199,7 @@ __global__ void __launch_bounds__(kAttentionThreads, (kOfKeys ? 2 : kBlocks<T, k
     };
     const auto load_own = [&](int chunk) {
         const auto own_part = [&](const Heads<const T>& of) {
-            return of.template part<kAttentionRows, kCols>(s, sequence, head, first, chunk * kCols);
+            return of.template part<kAttentionRows, kCols>(sequence, head, first, chunk * kCols);
         };
         copy(own, own_part(kOfKeys ? a.qkv.k : a.qkv.q), a.vectors);
         copy(own_values, own_part(kOfKeys ? a.qkv.v : a.dout), a.vectors);
@@ -225,7 +226,9 @@ __global__ void __launch_bounds__(kAttentionThreads, (kOfKeys ? 2 : kBlocks<T, k
             if (chunks > 1) load_own(chunk);
             store_next(chunk);
             const bool last = chunk == own_chunk;
-            const int depth = min(kCols, s.head_size - chunk * kCols);
+            // Of the narrower of keys and values nothing may be left.
+            const int depth = min(kCols, key_size - chunk * kCols);
+            const int value_depth = min(kCols, value_size - chunk * kCols);
             if (last) {
 #pragma unroll
                 for (int i = 0; i < kPerLane; ++i) queries[i] = passing_queries[i];
@@ -238,7 +241,7 @@ __global__ void __launch_bounds__(kAttentionThreads, (kOfKeys ? 2 : kBlocks<T, k
             __syncthreads();
             if (sees) {
                 add_product(scores, own, passing, depth);
-                add_product(gradients, own_values, passing_values, depth);
+                add_product(gradients, own_values, passing_values, value_depth);
             }
             if (last) break;
         }
@@ -273,18 +276,18 @@ __global__ void __launch_bounds__(kAttentionThreads, (kOfKeys ? 2 : kBlocks<T, k
                 }
             }
         }
-        const int cols = s.head_size - own_chunk * kCols;
         if constexpr (kOfKeys) {
-            add_weighted(sums_of_values, scores, passing_values, cols, exchange_of_values);
+            add_weighted(sums_of_values, scores, passing_values, value_size - own_chunk * kCols,
+                         exchange_of_values);
         }
-        add_weighted(sums, gradients, passing, cols, exchange);
+        add_weighted(sums, gradients, passing, key_size - own_chunk * kCols, exchange);
     }
 
     const float one[2] = {1.0F, 1.0F};
     const int column = own_chunk * kCols;
     const auto store = [&](const auto& of, const Heads<T>& to) {
-        store_sums<T, kCols>(of, one, to.at(s, sequence, head, first, column), to.stride,
-                             own_rows - first, s.head_size - column);
+        store_sums<T, kCols>(of, one, to.at(sequence, head, first, column), to.stride,
+                             own_rows - first, to.size - column);
     };
     if constexpr (kOfKeys) {
         store(sums, a.dqkv.k);
@@ -324,10 +327,10 @@ void attention_backward(CallSite ctx, ConstTensor dout, ConstTensor q, ConstTens
                                      .delta = delta,
                                      .vectors = heads_are_aligned<T>(shape, q, kv, dout)};
         launch(ctx, attention_gradient_kernel<T, kCols, true>,
-               attention_grid(shape, shape.seq_length, shape.kv_heads, kCols),
+               attention_grid(shape, shape.seq_length, shape.kv_heads, widest_head(shape), kCols),
                dim3(kAttentionThreads), arguments);
         launch(ctx, attention_gradient_kernel<T, kCols, false>,
-               attention_grid(shape, shape.query_count(), shape.heads, kCols),
+               attention_grid(shape, shape.query_count(), shape.heads, shape.head_size, kCols),
                dim3(kAttentionThreads), arguments);
     });
 }

@@ -49,8 +49,8 @@ int64_t sharers(AttentionShape shape) {
 
 bool may_apply(AttentionShape shape, DType type) {
     return type == DType::bf16 && shape.causal && shape.seq_length > 1 &&
-           shape.first_query() == 0 && shape.head_size % 8 == 0 && shape.head_size > 0 &&
-           shape.head_size <= 256 &&
+           shape.first_query() == 0 && shape.value_size() == shape.head_size &&
+           shape.head_size % 8 == 0 && shape.head_size > 0 && shape.head_size <= 256 &&
            score_bytes_per_pair(shape) * sharers(shape) <= kCudnnScoreBytes;
 }
 
@@ -306,7 +306,7 @@ void* pointer(ConstTensor t) {
 }  // namespace
 
 int64_t cudnn_attention_workspace_bytes(AttentionShape shape, DType type) {
-    if (shape.tokens() == 0 || shape.kv_columns() == 0 || !may_apply(shape, type)) return 0;
+    if (shape.tokens() == 0 || shape.key_columns() == 0 || !may_apply(shape, type)) return 0;
     return std::max(statistics_bytes(shape) + kEngineBytes, backward_bytes(shape));
 }
 
@@ -323,7 +323,7 @@ bool try_cudnn_attention_forward(CallSite ctx, ConstTensor q, ConstTensor kv, At
     key.out_stride = out.stride;
     auto* statistics = reinterpret_cast<float*>(workspace.data());
     Engine& engine = ctx.cuda();
-    const int64_t keys = shape.kv_columns();
+    const int64_t keys = shape.key_columns();
     if (!plans_of(engine).run(key, engine.stream(),
                               {{kQ, pointer(q)},
                                {kK, pointer(kv)},
@@ -378,8 +378,8 @@ bool try_cudnn_attention_backward(CallSite ctx, ConstTensor dout, ConstTensor q,
             };
             /// which 0: keys, 1: values
             const auto of_keys = [&](ConstTensor tensor, int64_t which) {
-                return pointer(cut(tensor, which * shape.kv_columns() + first * shape.head_size,
-                                   part.kv_columns()));
+                return pointer(cut(tensor, which * shape.key_columns() + first * shape.head_size,
+                                   part.key_columns()));
             };
             // The first part shows whether cuDNN has plans; the others are equal or smaller.
             if (!plans_of(engine).run(

@@ -19,11 +19,12 @@ class CudnnAttention;
 #ifdef VOCABPIPE_HAS_CUDNN
 
 /// Bytes of workspace that the functions below need; 0 where they never apply: for types other than
-/// bf16, head sizes other than multiples of 8 up to 256, sequences of one token, and sequences so
-/// long that the deterministic backward pass of the query heads of one key head exceeds
-/// kCudnnScoreBytes. cuDNN does not get masks of documents either: only the device knows their
-/// bounds, and cuDNN's ragged layouts need the number of documents on the host. Nor does it get a
-/// part of the queries: its masks aligned to the bottom right corner were never run on a GPU.
+/// bf16, head sizes other than multiples of 8 up to 256, values of another size than keys,
+/// sequences of one token, and sequences so long that the deterministic backward pass of the query
+/// heads of one key head exceeds kCudnnScoreBytes. cuDNN does not get masks of documents either:
+/// only the device knows their bounds, and cuDNN's ragged layouts need the number of documents on
+/// the host. Nor does it get a part of the queries: its masks aligned to the bottom right corner
+/// were never run on a GPU.
 [[nodiscard]] int64_t cudnn_attention_workspace_bytes(AttentionShape shape, DType type);
 
 /// causal_attention_forward() by cuDNN. Returns false, with nothing done, where it does not apply

@@ -100,7 +100,7 @@ __global__ void __launch_bounds__(kAttentionThreads, (kBlocks<T, kCols>))
     const int head = pair % s.heads;
     const int sequence = pair / s.heads;
     const int kv_head = head / s.sharers();
-    const int chunks = (s.head_size + kCols - 1) / kCols;
+    const int chunks = (a.qkv.q.size + kCols - 1) / kCols;
     const int column = static_cast<int>(blockIdx.y) * kCols;
 
     const Place place = Place::of_this_thread();
@@ -125,14 +125,13 @@ __global__ void __launch_bounds__(kAttentionThreads, (kBlocks<T, kCols>))
     const int end = min(first_query + kAttentionRows, s.seq_length);
 
     const auto load_queries = [&](int col) {
-        copy(queries,
-             a.qkv.q.template part<kAttentionRows, kCols>(s, sequence, head, first_row, col),
+        copy(queries, a.qkv.q.template part<kAttentionRows, kCols>(sequence, head, first_row, col),
              a.vectors);
     };
     // Rows of k and v pass through registers, unless they are too short or badly aligned.
     Staged<T, kTileKeys, kCols> next;
     const auto part = [&](const Heads<const T>& of, int key, int col) {
-        return of.template part<kTileKeys, kCols>(s, sequence, kv_head, key, col);
+        return of.template part<kTileKeys, kCols>(sequence, kv_head, key, col);
     };
     const auto load_next = [&](const Heads<const T>& of, int key, int col) {
         if (a.vectors) next.load(part(of, key, col));
@@ -163,7 +162,7 @@ __global__ void __launch_bounds__(kAttentionThreads, (kBlocks<T, kCols>))
             store_next(keys, a.qkv.k, key, chunk * kCols);
             if (chunk + 1 == chunks) load_next(a.qkv.v, key, column);
             __syncthreads();
-            if (sees) add_product(scores, queries, keys, min(kCols, s.head_size - chunk * kCols));
+            if (sees) add_product(scores, queries, keys, min(kCols, a.qkv.q.size - chunk * kCols));
         }
         if (sees) {
             s.cap(scores);
@@ -191,7 +190,7 @@ __global__ void __launch_bounds__(kAttentionThreads, (kBlocks<T, kCols>))
         store_next(values, a.qkv.v, key, column);
         if (key + kTileKeys < end) load_next(a.qkv.k, key + kTileKeys, 0);
         __syncthreads();
-        if (sees) add_weighted(sums, scores, values, s.head_size - column, exchange);
+        if (sees) add_weighted(sums, scores, values, a.out.size - column, exchange);
     }
 
     float inverse[2];
@@ -205,8 +204,8 @@ __global__ void __launch_bounds__(kAttentionThreads, (kBlocks<T, kCols>))
                 s.factor * softmax.largest[half] + logf(sum);
         }
     }
-    store_sums<T, kCols>(sums, inverse, a.out.at(s, sequence, head, first_row, column),
-                         a.out.stride, s.queries - first_row, s.head_size - column);
+    store_sums<T, kCols>(sums, inverse, a.out.at(sequence, head, first_row, column), a.out.stride,
+                         s.queries - first_row, a.out.size - column);
 }
 
 }  // namespace
@@ -221,7 +220,7 @@ void attention_forward(CallSite ctx, ConstTensor q, ConstTensor kv, const Attent
                                      .log_sum_exp_stride = log_sum_exp.stride,
                                      .vectors = heads_are_aligned<T>(shape, q, kv)};
         launch(ctx, attention_forward_kernel<T, kCols>,
-               attention_grid(shape, shape.query_count(), shape.heads, kCols),
+               attention_grid(shape, shape.query_count(), shape.heads, shape.value_size(), kCols),
                dim3(kAttentionThreads), arguments);
     });
 }

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Attention by our own fused kernels: one launch forward, three backward, nothing of shape [s, s].
-// kernels/cuda/attention.cpp checks the arguments and chooses between these and cuDNN. Any head
-// size; heads of up to 64 (fp32) or 128 (bf16) elements are read once, a wider one is cut into
-// pieces, each of which computes the scores again. Scores are fp32 and never in memory; exp(s_ij -
-// the row's largest score so far) is rounded to the run's type before it multiplies v, and so are p
-// and ds in the gradient. Sums are fp32, each in one block of one kernel and in one order: dq over
-// keys, dk and dv over the query heads that read the key head, and within them over queries, both
-// ascending. Tiles of queries begin at the first query.
+// kernels/cuda/attention.cpp checks the arguments and chooses between these and cuDNN. Any
+// sizes of keys and values; heads of up to 64 (fp32) or 128 (bf16) elements are read once, a wider
+// one is cut into pieces, each of which computes the scores again. Scores are fp32 and never in
+// memory; exp(s_ij - the row's largest score so far) is rounded to the run's type before it
+// multiplies v, and so are p and ds in the gradient. Sums are fp32, each in one block of one kernel
+// and in one order: dq over keys, dk and dv over the query heads that read the key head, and within
+// them over queries, both ascending. Tiles of queries begin at the first query.
 #pragma once
 
 #include <cstddef>

@@ -6,6 +6,7 @@
 #include "kernels/cuda/operators.hpp"
 #include "kernels/cuda/reduce.cuh"
 
+#include <algorithm>
 #include <cmath>
 
 namespace vocabpipe::kernels::cuda {
@@ -24,8 +25,8 @@ struct Arguments {
     int64_t q_stride, kv_stride, out_stride;
     int64_t keys;     ///< tokens of the sequence
     int64_t queries;  ///< the last tokens of them
-    int head_size, queries_per_key;
-    int64_t kv_columns, window;
+    int head_size, value_size, queries_per_key;
+    int64_t key_columns, window;
     float scale, softcap;
 };
 
@@ -56,8 +57,9 @@ __global__ void __launch_bounds__(kThreads) cached_attention_kernel(Arguments<T>
     const int head = static_cast<int>(blockIdx.x);
     const int64_t end = a.keys - a.queries + n + 1;
     const int64_t first = a.window > 0 && end > a.window ? end - a.window : 0;
-    const T* k = a.kv + int64_t{head / a.queries_per_key} * a.head_size;
-    const T* v = k + a.kv_columns;
+    const int64_t kv_head = head / a.queries_per_key;
+    const T* k = a.kv + kv_head * a.head_size;
+    const T* v = a.kv + a.key_columns + kv_head * a.value_size;
 
     float q[kColumns];
     for (int c = 0; c < kColumns; ++c) {
@@ -79,7 +81,7 @@ __global__ void __launch_bounds__(kThreads) cached_attention_kernel(Arguments<T>
         seen.total += p;
         for (int c = 0; c < kColumns; ++c) {
             const int col = c * kWarpThreads + lane;
-            if (col < a.head_size) seen.values[c] += p * to_float(v[key * a.kv_stride + col]);
+            if (col < a.value_size) seen.values[c] += p * to_float(v[key * a.kv_stride + col]);
         }
     }
     if (lane == 0) {
@@ -96,10 +98,10 @@ __global__ void __launch_bounds__(kThreads) cached_attention_kernel(Arguments<T>
         factors[w] = expf(largest_of[w] - largest);  // 0 for a warp without keys
         total += factors[w] * total_of[w];
     }
-    for (int col = static_cast<int>(threadIdx.x); col < a.head_size; col += kThreads) {
+    for (int col = static_cast<int>(threadIdx.x); col < a.value_size; col += kThreads) {
         float value = 0.0F;
         for (int w = 0; w < kWarps; ++w) value += factors[w] * values_of[w][col];
-        a.out[n * a.out_stride + int64_t{head} * a.head_size + col] = from_float<T>(value / total);
+        a.out[n * a.out_stride + int64_t{head} * a.value_size + col] = from_float<T>(value / total);
     }
 }
 
@@ -108,7 +110,8 @@ __global__ void __launch_bounds__(kThreads) cached_attention_kernel(Arguments<T>
 void cached_attention_forward(Context& ctx, ConstTensor q, ConstTensor kv,
                               const AttentionShape& shape, Tensor out) {
     require_cached_attention(q, kv, shape, out);
-    require(shape.head_size <= int64_t{kMostColumns} * kWarpThreads, "a head_size of at most 256");
+    const int64_t widest = std::max(shape.head_size, shape.value_size());
+    require(widest <= int64_t{kMostColumns} * kWarpThreads, "heads of at most 256 columns");
     require(q.rows <= 65535, "at most 65535 rows of q");
     if (q.size() == 0) return;
     with_element_type(q.dtype, [&]<typename T>() {
@@ -122,8 +125,9 @@ void cached_attention_forward(Context& ctx, ConstTensor q, ConstTensor kv,
             .keys = shape.seq_length,
             .queries = q.rows,
             .head_size = static_cast<int>(shape.head_size),
+            .value_size = static_cast<int>(shape.value_size()),
             .queries_per_key = static_cast<int>(shape.heads / shape.kv_heads),
-            .kv_columns = shape.kv_columns(),
+            .key_columns = shape.key_columns(),
             .window = shape.window,
             .scale = shape.scale != 0 ? shape.scale
                                       : 1.0F / std::sqrt(static_cast<float>(shape.head_size)),
@@ -132,9 +136,9 @@ void cached_attention_forward(Context& ctx, ConstTensor q, ConstTensor kv,
         const auto run = [&]<int kColumns>() {
             launch(ctx, cached_attention_kernel<T, kColumns>, blocks, dim3(kThreads), arguments);
         };
-        if (shape.head_size <= 2 * kWarpThreads) {
+        if (widest <= 2 * kWarpThreads) {
             run.template operator()<2>();
-        } else if (shape.head_size <= 4 * kWarpThreads) {
+        } else if (widest <= 4 * kWarpThreads) {
             run.template operator()<4>();
         } else {
             run.template operator()<kMostColumns>();

@@ -45,20 +45,22 @@ struct Blocks {
     void* probabilities;   ///< (block, keys) of the run's type; fp32: the same memory as scores
     void* score_gradient;  ///< (block, keys) of the run's type; fp32: the same memory as gradients
     float* dk;             ///< (s, head_size)
-    float* dv;             ///< (s, head_size); forward: (block, head_size), a product p v
+    float* dv;             ///< (s, value_size); forward: (block, value_size), a product p v
 };
 
-/// Elements of dk, and of dv.
-int64_t sums_of_keys(AttentionShape shape) {
-    return std::max(shape.seq_length, block_rows(shape)) * shape.head_size;
+/// Rows of dk and dv.
+int64_t rows_of_sums(AttentionShape shape) {
+    return std::max(shape.seq_length, block_rows(shape));
 }
 
 /// Enough for the paths with and without AVX-512, so that plans for other machines are the same.
 int64_t bytes_per_thread(AttentionShape shape, DType type) {
-    const int64_t panels = attention_panels_bytes(shape.seq_length, shape.head_size, type);
+    const int64_t panels =
+        attention_panels_bytes(shape.seq_length, shape.head_size, shape.value_size(), type);
     const int64_t block = block_rows(shape) * score_stride(shape);
     const int64_t narrow = type == DType::fp32 ? 0 : 2 * round_up(block * size_of(type), 64);
-    const int64_t sums = 2 * round_up(sums_of_keys(shape) * 4, 64);
+    const int64_t sums = round_up(rows_of_sums(shape) * shape.head_size * 4, 64) +
+                         round_up(rows_of_sums(shape) * shape.value_size() * 4, 64);
     return std::max(2 * round_up(block * 4, 64) + narrow + sums, panels);
 }
 
@@ -78,8 +80,8 @@ Blocks blocks_of_thread(std::span<std::byte> workspace, int thread, AttentionSha
     const bool narrow = type != DType::fp32;
     result.probabilities = narrow ? static_cast<void*>(take(block * 2)) : result.scores;
     result.score_gradient = narrow ? static_cast<void*>(take(block * 2)) : result.gradients;
-    result.dk = floats(sums_of_keys(shape));
-    result.dv = floats(sums_of_keys(shape));
+    result.dk = floats(rows_of_sums(shape) * shape.head_size);
+    result.dv = floats(rows_of_sums(shape) * shape.value_size());
     return result;
 }
 
@@ -146,12 +148,13 @@ void require_arguments(Context& ctx, ConstTensor q, ConstTensor kv, AttentionSha
             "workspace of attention_workspace_bytes()");
 }
 
-/// The columns of a tensor of queries that are a head's in one sequence.
+/// The columns of a tensor of queries, or of the output, that are a head's in one sequence.
 template <typename AnyTensor>
 AnyTensor of_queries(AnyTensor tensor, const AttentionShape& shape, int64_t sequence,
                      int64_t head) {
+    const int64_t size = tensor.cols / shape.heads;
     return tensor.row_range(sequence * shape.query_count(), shape.query_count())
-        .column_range(head * shape.head_size, shape.head_size);
+        .column_range(head * size, size);
 }
 /// The columns of k | v, or of their gradients, that a query head reads in one sequence.
 template <typename AnyTensor>
@@ -160,9 +163,10 @@ struct KeysValues {
 
     KeysValues(AnyTensor kv, const AttentionShape& shape, int64_t sequence, int64_t head) {
         const AnyTensor tokens = kv.row_range(sequence * shape.seq_length, shape.seq_length);
-        const int64_t column = head / (shape.heads / shape.kv_heads) * shape.head_size;
-        k = tokens.column_range(column, shape.head_size);
-        v = tokens.column_range(shape.kv_columns() + column, shape.head_size);
+        const int64_t kv_head = head / (shape.heads / shape.kv_heads);
+        const int64_t values = shape.value_size();
+        k = tokens.column_range(kv_head * shape.head_size, shape.head_size);
+        v = tokens.column_range(shape.key_columns() + kv_head * values, values);
     }
 };
 
@@ -170,30 +174,30 @@ template <typename T>
 void forward(Context& ctx, ConstTensor q, ConstTensor kv, AttentionShape shape,
              std::span<const int32_t> first_visible, Tensor out, Tensor log_sum_exp,
              std::span<std::byte> workspace) {
-    const int64_t d = shape.head_size;
+    const int64_t values = shape.value_size();
     const int64_t stride = score_stride(shape);
     const Score score(shape);
 
     struct Products {
         Matmul* scores;  ///< (rows, keys) = q k^T
-        Matmul* out;     ///< (rows, d) fp32 = p v
+        Matmul* out;     ///< (rows, values) fp32 = p v
     };
     const auto prepare = [&](const RowBlock& block, bool) -> Products {
         auto& engine = ctx.engine();
         const MatmulShape scores{.m = block.rows,
                                  .n = block.keys(),
-                                 .k = d,
+                                 .k = shape.head_size,
                                  .a_stride = q.stride,
                                  .b_stride = kv.stride,
                                  .c_stride = stride,
                                  .ab_type = q.dtype,
                                  .transpose_b = true};
         const MatmulShape weighted{.m = block.rows,
-                                   .n = d,
+                                   .n = values,
                                    .k = block.keys(),
                                    .a_stride = stride,
                                    .b_stride = kv.stride,
-                                   .c_stride = d,
+                                   .c_stride = values,
                                    .ab_type = q.dtype};
         return {&prepare_matmul(engine, scores), &prepare_matmul(engine, weighted)};
     };
@@ -227,8 +231,8 @@ void forward(Context& ctx, ConstTensor q, ConstTensor kv, AttentionShape shape,
             for (int64_t i = 0; i < block.rows; ++i) {
                 T* to = out_head + (block.begin + i) * out.stride;
 #pragma omp simd
-                for (int64_t j = 0; j < d; ++j) {
-                    to[j] = from_float<T>(product[i * d + j] * inverse_sum[i]);
+                for (int64_t j = 0; j < values; ++j) {
+                    to[j] = from_float<T>(product[i * values + j] * inverse_sum[i]);
                 }
             }
         }
@@ -239,7 +243,7 @@ template <bool kCapped, typename T>
 void backward(Context& ctx, ConstTensor dout, ConstTensor q, ConstTensor kv, ConstTensor out,
               ConstTensor log_sum_exp, AttentionShape shape, std::span<const int32_t> first_visible,
               Tensor dq, Tensor dkv, std::span<std::byte> workspace) {
-    const int64_t d = shape.head_size;
+    const int64_t d = shape.head_size, values = shape.value_size();
     const int64_t stride = score_stride(shape);
     const Score score(shape);
     const int64_t queries_per_key = shape.heads / shape.kv_heads;
@@ -247,7 +251,7 @@ void backward(Context& ctx, ConstTensor dout, ConstTensor q, ConstTensor kv, Con
     struct Products {
         Matmul* scores;  ///< (rows, keys) = q k^T
         Matmul* dp;      ///< (rows, keys) = dout v^T
-        Matmul* dv;      ///< (keys, d) += p^T dout
+        Matmul* dv;      ///< (keys, values) += p^T dout
         Matmul* dk;      ///< (keys, d) += ds^T q
         Matmul* dq;      ///< (rows, d) = ds k, of the run's type
         // The last block of the first head runs first: it stores, and the others add.
@@ -265,13 +269,15 @@ void backward(Context& ctx, ConstTensor dout, ConstTensor q, ConstTensor kv, Con
         scores.c_stride = stride;
         scores.transpose_b = true;
         MatmulShape dp = scores;
+        dp.k = values;
         dp.a_stride = dout.stride;
-        MatmulShape dv{.m = block.keys(), .n = d, .k = block.rows};
+        MatmulShape dv{.m = block.keys(), .n = values, .k = block.rows};
         dv.a_stride = stride;
         dv.b_stride = dout.stride;
-        dv.c_stride = d;
+        dv.c_stride = values;
         dv.transpose_a = true;
         MatmulShape dk = dv;
+        dk.n = dk.c_stride = d;
         dk.b_stride = q.stride;
         Products products{};
         if (is_last) {
@@ -310,7 +316,7 @@ void backward(Context& ctx, ConstTensor dout, ConstTensor q, ConstTensor kv, Con
         const auto& of_sequence = steps.of(sequence);
         if (first_head) {  // keys that the last block does not see
             std::fill_n(work.dk, of_sequence.back().block.first_key * d, 0.0F);
-            std::fill_n(work.dv, of_sequence.back().block.first_key * d, 0.0F);
+            std::fill_n(work.dv, of_sequence.back().block.first_key * values, 0.0F);
         }
         for (size_t index = of_sequence.size(); index-- > 0;) {
             const auto& [block, product] = of_sequence[index];
@@ -326,7 +332,7 @@ void backward(Context& ctx, ConstTensor dout, ConstTensor q, ConstTensor kv, Con
                 const T* dout_row = dout_block + i * dout.stride;
                 const T* out_row = out_block + i * out.stride;
 #pragma omp simd reduction(+ : delta)
-                for (int64_t j = 0; j < d; ++j)
+                for (int64_t j = 0; j < values; ++j)
                     delta += to_float(dout_row[j]) * to_float(out_row[j]);
                 const float row_log_sum = sums[(block.begin + i) * log_sum_exp.stride];
                 softmax_gradient_row<kCapped>(work.scores + i * stride, work.gradients + i * stride,
@@ -335,7 +341,7 @@ void backward(Context& ctx, ConstTensor dout, ConstTensor q, ConstTensor kv, Con
             }
             const bool stores = first_head && product.first_dv != nullptr;
             run_matmul(engine, stores ? *product.first_dv : *product.dv, thread, p, dout_block,
-                       work.dv + block.first_key * d);
+                       work.dv + block.first_key * values);
             run_matmul(engine, stores ? *product.first_dk : *product.dk, thread, ds, q_block,
                        work.dk + block.first_key * d);
             run_matmul(engine, *product.dq, thread, ds, k, dq_head + block.begin * dq.stride);
@@ -345,7 +351,7 @@ void backward(Context& ctx, ConstTensor dout, ConstTensor q, ConstTensor kv, Con
             for (int64_t t = 0; t < to.rows; ++t) {
                 T* row = to.as<T>() + t * to.stride;
 #pragma omp simd
-                for (int64_t j = 0; j < d; ++j) row[j] = from_float<T>(from[t * d + j]);
+                for (int64_t j = 0; j < to.cols; ++j) row[j] = from_float<T>(from[t * to.cols + j]);
             }
         };
         const KeysValues gradients(dkv, shape, sequence, head);
@@ -363,6 +369,7 @@ AttentionHead panel_head(ConstTensor q, ConstTensor kv, AttentionShape shape,
             .queries = shape.query_count(),
             .length = shape.seq_length,
             .size = shape.head_size,
+            .value_size = shape.value_size(),
             .q = of_queries(q, shape, sequence, head).data,
             .k = keys.k.data,
             .v = keys.v.data,
@@ -451,7 +458,7 @@ void causal_attention_backward(Context& ctx, ConstTensor dout, ConstTensor q, Co
                                std::span<const int32_t> first_visible, Tensor dq, Tensor dkv,
                                std::span<std::byte> workspace) {
     require_arguments(ctx, q, kv, shape, first_visible, out, log_sum_exp, workspace);
-    require_attention_gradients(dout, q, kv, dq, dkv);
+    require_attention_gradients(dout, q, kv, out, dq, dkv);
     if (out.size() == 0) return;
     ctx.engine().bind_thread();
     if (multiplies_with_avx512(ctx.engine(), q.dtype)) {

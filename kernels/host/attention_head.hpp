@@ -34,11 +34,14 @@ void for_each_vector(int64_t columns, Function&& function) {
 template <DType type>
 class Head {
 protected:
+    using Row = HeadRow<type>;
     static constexpr int64_t kSize = type == DType::bf16 ? 2 : 4;
     static constexpr int64_t kAhead = 16;  ///< rows prefetched ahead of packing
 
     Head(const AttentionHead& head, std::byte* memory)
-        : head_(head), sizes_{head.length, head.size}, at_(sizes_.memory(memory)) {}
+        : head_(head),
+          sizes_{head.length, {head.size}, {head.value_size}},
+          at_(sizes_.memory(memory)) {}
 
     static const std::byte* row(const void* data, int64_t index, int64_t stride) {
         return static_cast<const std::byte*>(data) + index * stride * kSize;
@@ -49,22 +52,23 @@ protected:
 
     /// Prefetches a row, if there are so many: rows are so far apart that the CPU does not predict
     /// the next one.
-    void prefetch(const void* from, int64_t stride, int64_t index, int64_t rows) const {
+    void prefetch(const Row& of, const void* from, int64_t stride, int64_t index,
+                  int64_t rows) const {
         if (index >= rows) return;
         const std::byte* const begin = row(from, index, stride);
-        const int64_t bytes = head_.size * kSize;
+        const int64_t bytes = of.size * kSize;
         for (int64_t at = 0; at < bytes; at += 64) __builtin_prefetch(begin + at, 0, 3);
         __builtin_prefetch(begin + bytes - 1, 0, 3);
     }
 
     /// Rows of keys or values side by side; words beyond a row's are zeros.
-    void pack_rows(const void* from, Word* to) const {
+    void pack_rows(const Row& of, const void* from, Word* to) const {
         constexpr int64_t kTermsOfVector = kLanes * kWordTerms<type>;
-        for (int64_t i = 0; i < head_.length; ++i, to += sizes_.row_words) {
-            prefetch(from, head_.kv_stride, i + kAhead, head_.length);
+        for (int64_t i = 0; i < head_.length; ++i, to += of.row_words) {
+            prefetch(of, from, head_.kv_stride, i + kAhead, head_.length);
             const std::byte* const source = row(from, i, head_.kv_stride);
-            for (int64_t j = 0; j < sizes_.row_words; j += kLanes) {
-                const int64_t left = head_.size - j * kWordTerms<type>;
+            for (int64_t j = 0; j < of.row_words; j += kLanes) {
+                const int64_t left = of.size - j * kWordTerms<type>;
                 const std::byte* const at = source + j * int64_t{sizeof(Word)};
                 __m512i words;
                 if (left >= kTermsOfVector) {
@@ -80,15 +84,15 @@ protected:
     }
 
     /// Packs rows as terms of a product.
-    void pack_terms(const void* from, int64_t stride, int64_t rows, Word* to) const {
-        pack_by_rows<type>({static_cast<const std::byte*>(from), stride * kSize}, rows, head_.size,
-                           to, sizes_.columns, kLanes);
+    void pack_terms(const Row& of, const void* from, int64_t stride, int64_t rows, Word* to) const {
+        pack_by_rows<type>({static_cast<const std::byte*>(from), stride * kSize}, rows, of.size, to,
+                           of.columns, kLanes);
     }
 
     /// Packs rows as columns, in whole vectors.
-    void pack_lanes(const void* from, int64_t stride, int64_t rows, Word* to) const {
-        pack_by_columns<type>({static_cast<const std::byte*>(from), stride * kSize}, head_.size,
-                              rows, to, kQueries);
+    void pack_lanes(const Row& of, const void* from, int64_t stride, int64_t rows, Word* to) const {
+        pack_by_columns<type>({static_cast<const std::byte*>(from), stride * kSize}, of.size, rows,
+                              to, kQueries);
     }
 
     /// Sets the block's queries.
@@ -110,7 +114,7 @@ protected:
             last_first_ = larger(last_first_, first);
         }
         first_key_ -= first_key_ % kWordTerms<DType::bf16>;
-        pack_lanes(row(head_.q, begin, head_.q_stride), head_.q_stride, rows_, at_.q);
+        pack_lanes(sizes_.keys, row(head_.q, begin, head_.q_stride), head_.q_stride, rows_, at_.q);
     }
     [[nodiscard]] int64_t end_key() const { return smaller(token_ + rows_, head_.length); }
 
@@ -154,29 +158,31 @@ protected:
         return range;
     }
 
-    /// Multiplies `rows` keys by the block's queries; writes only the vectors in `range`.
-    void multiply_lanes(const Word* keys, int64_t rows, const Word* queries, Range range,
-                        float* to) const {
+    /// Multiplies `rows` rows from `key` on, of packed keys or values, by the block's queries;
+    /// writes only the vectors in `range`.
+    void multiply_lanes(const Row& of, const Word* packed, int64_t key, int64_t rows,
+                        const Word* queries, Range range, float* to) const {
         if (range.empty()) return;
         const int64_t column = range.begin * kLanes;
-        sum_rows<type>({keys, sizes_.row_words, 1}, {queries + column, kQueries}, sizes_.words,
-                       rows, range.end - range.begin, {to + column, kQueries, nullptr});
+        sum_rows<type>({packed + key * of.row_words, of.row_words, 1}, {queries + column, kQueries},
+                       of.words, rows, range.end - range.begin, {to + column, kQueries, nullptr});
     }
 
     /// sums = kept sums + (pairs of the block's keys) (terms)
-    void add_to_queries(int64_t key, int64_t count, const Word* pairs, const float* kept) const {
-        const Word* const terms = at_.terms + key / kWordTerms<type> * sizes_.columns;
+    void add_to_queries(const Row& of, int64_t key, int64_t count, const Word* pairs,
+                        const float* kept) const {
+        const Word* const terms = at_.terms + key / kWordTerms<type> * of.columns;
         for (int64_t i = 0; i < rows_; i += kRowsOfTile) {
             const int64_t rows = smaller(kRowsOfTile, rows_ - i);
             const Range words = words_seen(i, rows, key, count);
             // The first block of keys initialises the sums, with 0 if it adds nothing.
             if (words.empty() && kept != nullptr) continue;
             const int64_t begin = words.empty() ? words.end : words.begin;
-            sum_rows<type>({pairs + begin * kQueries + i, 1, kQueries},
-                           {terms + begin * sizes_.columns, sizes_.columns}, words.end - begin,
-                           rows, sizes_.columns / kLanes,
-                           {at_.sums + i * sizes_.columns, sizes_.columns,
-                            kept == nullptr ? nullptr : kept + i});
+            sum_rows<type>(
+                {pairs + begin * kQueries + i, 1, kQueries},
+                {terms + begin * of.columns, of.columns}, words.end - begin, rows,
+                of.columns / kLanes,
+                {at_.sums + i * of.columns, of.columns, kept == nullptr ? nullptr : kept + i});
         }
     }
 

@@ -5,9 +5,12 @@
 
 namespace vocabpipe::kernels::host {
 
-int64_t attention_panels_bytes(int64_t length, int64_t head_size, DType type) {
-    return type == DType::bf16 ? Sizes<DType::bf16>{length, head_size}.memory(nullptr).bytes
-                               : Sizes<DType::fp32>{length, head_size}.memory(nullptr).bytes;
+int64_t attention_panels_bytes(int64_t length, int64_t head_size, int64_t value_size, DType type) {
+    const auto bytes = [&]<DType of>() {
+        return Sizes<of>{length, {head_size}, {value_size}}.memory(nullptr).bytes;
+    };
+    return type == DType::bf16 ? bytes.template operator()<DType::bf16>()
+                               : bytes.template operator()<DType::fp32>();
 }
 
 }  // namespace vocabpipe::kernels::host

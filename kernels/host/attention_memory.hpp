@@ -18,6 +18,7 @@ constexpr int kRowsOfTile = 6;    ///< rows of a product that stays in registers
 
 /// Scratch memory of a head; all parts start on cache lines.
 struct Memory {
+    // Words and columns of q and k are those of Sizes::keys, of v and out those of Sizes::values.
     Word* k_rows;   ///< (length, row_words)
     Word* v_rows;   ///< (length, row_words): backwards
     Word* terms;    ///< (words of length, columns): v forwards, k backwards
@@ -33,7 +34,7 @@ struct Memory {
     Word* p;         ///< (kKeys, words of kQueries): backwards
     float* tile;     ///< (kRowsOfTile, kQueries) scores: backwards
     float* dp;       ///< (kRowsOfTile, kQueries): backwards
-    float* sums;     ///< (kQueries, columns): out or dq
+    float* sums;     ///< (kQueries, columns): out, of values, or dq, of keys
     float* maximum;  ///< (kQueries); backwards log_sum_exp
     float* total;    ///< (kQueries); backwards delta
     float* kept;     ///< (kQueries)
@@ -41,12 +42,19 @@ struct Memory {
     int64_t bytes;
 };
 
+/// A row of a head: of q and k, or of v and out.
 template <DType type>
-struct Sizes {
-    int64_t length, size;
+struct HeadRow {
+    int64_t size;
     int64_t words = words_of<type>(size);         ///< words per head
     int64_t row_words = round_up(words, kLanes);  ///< words per packed row
     int64_t columns = round_up(size, kLanes);     ///< columns of a row of sums
+};
+
+template <DType type>
+struct Sizes {
+    int64_t length;
+    HeadRow<type> keys, values;
     int64_t query_words = words_of<type>(kQueries);
 
     [[nodiscard]] Memory memory(std::byte* begin) const {
@@ -57,22 +65,23 @@ struct Sizes {
             return reinterpret_cast<Word*>(taken);
         };
         const auto floats = [&](int64_t count) { return reinterpret_cast<float*>(take(count)); };
-        m.k_rows = take(length * row_words);
-        m.v_rows = take(length * row_words);
-        m.terms = take(words_of<type>(length) * columns);
-        m.dk = floats(length * columns);
-        m.dv = floats(length * columns);
-        m.q = take(words * kQueries);
-        m.dout = take(words * kQueries);
-        m.q_terms = take(query_words * columns);
-        m.dout_terms = take(query_words * columns);
+        const int64_t wider = larger(keys.columns, values.columns);
+        m.k_rows = take(length * keys.row_words);
+        m.v_rows = take(length * values.row_words);
+        m.terms = take(words_of<type>(length) * wider);
+        m.dk = floats(length * keys.columns);
+        m.dv = floats(length * values.columns);
+        m.q = take(keys.words * kQueries);
+        m.dout = take(values.words * kQueries);
+        m.q_terms = take(query_words * keys.columns);
+        m.dout_terms = take(query_words * values.columns);
         m.scores = floats(kKeys * kQueries);
         m.ds = reinterpret_cast<Word*>(m.scores);
         m.pairs = type == DType::bf16 ? take(words_of<type>(kKeys) * kQueries) : m.ds;
         m.p = take(kKeys * query_words);
         m.tile = floats(kRowsOfTile * kQueries);
         m.dp = floats(kRowsOfTile * kQueries);
-        m.sums = floats(kQueries * columns);
+        m.sums = floats(kQueries * wider);
         m.maximum = floats(kQueries);
         m.total = floats(kQueries);
         m.kept = floats(kQueries);

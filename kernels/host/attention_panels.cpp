@@ -21,8 +21,8 @@ public:
         : Base(head, memory), to_(to) {}
 
     void run() {
-        this->pack_rows(head_.k, at_.k_rows);
-        this->pack_terms(head_.v, head_.kv_stride, head_.length, at_.terms);
+        this->pack_rows(sizes_.keys, head_.k, at_.k_rows);
+        this->pack_terms(sizes_.values, head_.v, head_.kv_stride, head_.length, at_.terms);
         for (int64_t begin = 0; begin < head_.queries; begin += kQueries) {
             this->set_block(begin);
             for (int64_t i = 0; i < kQueries; ++i) {
@@ -33,7 +33,8 @@ public:
                 const int64_t count = smaller(kKeys, this->end_key() - key);
                 score(key, count);
                 for (int64_t v = 0; v < vectors_of(rows_); v += 2) softmax(v, count);
-                this->add_to_queries(key, count, at_.pairs, key == first_key_ ? nullptr : at_.kept);
+                this->add_to_queries(sizes_.values, key, count, at_.pairs,
+                                     key == first_key_ ? nullptr : at_.kept);
             }
             store();
         }
@@ -44,9 +45,10 @@ private:
         for (int64_t j = 0; j < count; j += kRowsOfTile) {
             const int64_t rows = smaller(kRowsOfTile, count - j);
             for (int64_t i = 0; key + count == this->end_key() && i < rows; ++i) {
-                this->prefetch(head_.q, head_.q_stride, begin_ + kQueries + j + i, head_.queries);
+                this->prefetch(sizes_.keys, head_.q, head_.q_stride, begin_ + kQueries + j + i,
+                               head_.queries);
             }
-            this->multiply_lanes(at_.k_rows + (key + j) * sizes_.row_words, rows, at_.q,
+            this->multiply_lanes(sizes_.keys, at_.k_rows, key + j, rows, at_.q,
                                  this->vectors_that_see(key + j, rows), at_.scores + j * kQueries);
         }
         const int64_t numbers = count * kQueries;
@@ -133,8 +135,8 @@ private:
                 at_.maximum[i] + __builtin_logf(total);
             const __m512 factor = _mm512_set1_ps(1.0F / total);
             std::byte* const out = this->row(to_.out, begin_ + i, to_.stride);
-            const float* const sums = at_.sums + i * sizes_.columns;
-            for_each_vector(head_.size, [&](int64_t j, __mmask16 mask) {
+            const float* const sums = at_.sums + i * sizes_.values.columns;
+            for_each_vector(head_.value_size, [&](int64_t j, __mmask16 mask) {
                 store_floats<type>(out + j * Base::kSize, mask,
                                    _mm512_mul_ps(_mm512_load_ps(sums + j), factor));
             });

@@ -20,9 +20,10 @@ namespace vocabpipe::kernels::host {
 /// A query head of one sequence, in elements of `type`.
 struct AttentionHead {
     DType type = DType::fp32;
-    int64_t queries = 0;  ///< if causal, the last of the tokens
-    int64_t length = 0;   ///< tokens, all of them keys
-    int64_t size = 0;     ///< head size
+    int64_t queries = 0;     ///< if causal, the last of the tokens
+    int64_t length = 0;      ///< tokens, all of them keys
+    int64_t size = 0;        ///< of a head of q and k
+    int64_t value_size = 0;  ///< of a head of v and out
     const void* q = nullptr;
     const void* k = nullptr;
     const void* v = nullptr;
@@ -36,7 +37,8 @@ struct AttentionHead {
 
 /// Bytes of memory for either direction; the same on every machine, so that plans for others are
 /// right.
-[[nodiscard]] int64_t attention_panels_bytes(int64_t length, int64_t head_size, DType type);
+[[nodiscard]] int64_t attention_panels_bytes(int64_t length, int64_t head_size, int64_t value_size,
+                                             DType type);
 
 struct AttentionOutput {
     void* out = nullptr;

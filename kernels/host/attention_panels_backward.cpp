@@ -21,14 +21,11 @@ public:
 
     void run() {
         if (to_.first) {
-            this->pack_rows(head_.k, at_.k_rows);
-            this->pack_rows(head_.v, at_.v_rows);
-            this->pack_terms(head_.k, head_.kv_stride, head_.length, at_.terms);
-            const int64_t count = head_.length * sizes_.columns;
-            for (int64_t i = 0; i < count; i += kLanes) {
-                _mm512_store_ps(at_.dk + i, _mm512_setzero_ps());
-                _mm512_store_ps(at_.dv + i, _mm512_setzero_ps());
-            }
+            this->pack_rows(sizes_.keys, head_.k, at_.k_rows);
+            this->pack_rows(sizes_.values, head_.v, at_.v_rows);
+            this->pack_terms(sizes_.keys, head_.k, head_.kv_stride, head_.length, at_.terms);
+            set_zero(at_.dk, head_.length * sizes_.keys.columns);
+            set_zero(at_.dv, head_.length * sizes_.values.columns);
         }
         for (int64_t i = 0; i < kQueries; ++i) at_.kept[i] = 1;
         for (int64_t begin = 0; begin < head_.queries; begin += kQueries) {
@@ -37,30 +34,33 @@ public:
             for (int64_t key = first_key_; key < this->end_key(); key += kKeys) {
                 block(key, smaller(kKeys, this->end_key() - key));
             }
-            store(at_.sums, rows_, head_.scale, this->row(to_.dq, begin, to_.dq_stride),
-                  to_.dq_stride);
+            store(sizes_.keys, at_.sums, rows_, head_.scale,
+                  this->row(to_.dq, begin, to_.dq_stride), to_.dq_stride);
         }
         if (!to_.last) return;
-        const auto store_keys = [&](const float* sums, float factor, void* to) {
-            store(sums, head_.length, factor, static_cast<std::byte*>(to), to_.dkv_stride);
-        };
-        store_keys(at_.dk, head_.scale, to_.dk);
-        store_keys(at_.dv, 1, to_.dv);
+        store(sizes_.keys, at_.dk, head_.length, head_.scale, static_cast<std::byte*>(to_.dk),
+              to_.dkv_stride);
+        store(sizes_.values, at_.dv, head_.length, 1, static_cast<std::byte*>(to_.dv),
+              to_.dkv_stride);
     }
 
 private:
+    static void set_zero(float* sums, int64_t count) {
+        for (int64_t i = 0; i < count; i += kLanes) _mm512_store_ps(sums + i, _mm512_setzero_ps());
+    }
+
     void set_gradients() {
         const std::byte* const dout = this->row(to_.dout, begin_, to_.dout_stride);
-        this->pack_lanes(dout, to_.dout_stride, rows_, at_.dout);
-        this->pack_terms(dout, to_.dout_stride, rows_, at_.dout_terms);
-        this->pack_terms(this->row(head_.q, begin_, head_.q_stride), head_.q_stride, rows_,
-                         at_.q_terms);
+        this->pack_lanes(sizes_.values, dout, to_.dout_stride, rows_, at_.dout);
+        this->pack_terms(sizes_.values, dout, to_.dout_stride, rows_, at_.dout_terms);
+        this->pack_terms(sizes_.keys, this->row(head_.q, begin_, head_.q_stride), head_.q_stride,
+                         rows_, at_.q_terms);
         for (int64_t i = 0; i < kQueries; ++i) at_.maximum[i] = at_.total[i] = 0;
         for (int64_t i = 0; i < rows_; ++i) {
             const std::byte* const dout_row = dout + i * to_.dout_stride * Base::kSize;
             const std::byte* const out_row = this->row(to_.out, begin_ + i, to_.out_stride);
             __m512 delta = _mm512_setzero_ps();  // dout . out = sum_j p_j dp_j
-            for_each_vector(head_.size, [&](int64_t j, __mmask16 mask) {
+            for_each_vector(head_.value_size, [&](int64_t j, __mmask16 mask) {
                 delta = _mm512_fmadd_ps(load_floats<type>(dout_row + j * Base::kSize, mask),
                                         load_floats<type>(out_row + j * Base::kSize, mask), delta);
             });
@@ -79,39 +79,42 @@ private:
             const int64_t rows = smaller(kRowsOfTile, count - j);
             const auto range = this->vectors_that_see(key + j, rows);
             if (key + count == this->end_key()) prefetch_next(j, rows);
-            const int64_t word = (key + j) * sizes_.row_words;
-            this->multiply_lanes(at_.k_rows + word, rows, at_.q, range, at_.tile);
-            this->multiply_lanes(at_.v_rows + word, rows, at_.dout, range, at_.dp);
+            this->multiply_lanes(sizes_.keys, at_.k_rows, key + j, rows, at_.q, range, at_.tile);
+            this->multiply_lanes(sizes_.values, at_.v_rows, key + j, rows, at_.dout, range, at_.dp);
             (this->*gradients)(key, j, rows);
         }
         for (int64_t j = 0; j < count; j += kRowsOfTile) {
             const int64_t rows = smaller(kRowsOfTile, count - j);
             const auto range = this->vectors_that_see(key + j, rows);
             if (range.empty()) continue;
-            add_to_keys(j, rows, range, at_.p, at_.dout_terms, at_.dv + (key + j) * sizes_.columns);
-            add_to_keys(j, rows, range, at_.ds, at_.q_terms, at_.dk + (key + j) * sizes_.columns);
+            add_to_keys(sizes_.values, j, rows, range, at_.p, at_.dout_terms,
+                        at_.dv + (key + j) * sizes_.values.columns);
+            add_to_keys(sizes_.keys, j, rows, range, at_.ds, at_.q_terms,
+                        at_.dk + (key + j) * sizes_.keys.columns);
         }
-        this->add_to_queries(key, count, at_.pairs, key == first_key_ ? nullptr : at_.kept);
+        this->add_to_queries(sizes_.keys, key, count, at_.pairs,
+                             key == first_key_ ? nullptr : at_.kept);
     }
 
     /// Prefetches `rows` rows of the next block of queries.
     void prefetch_next(int64_t row, int64_t rows) const {
         for (int64_t i = begin_ + kQueries + row; i < begin_ + kQueries + row + rows; ++i) {
-            this->prefetch(head_.q, head_.q_stride, i, head_.queries);
-            this->prefetch(to_.dout, to_.dout_stride, i, head_.queries);
-            this->prefetch(to_.out, to_.out_stride, i, head_.queries);
+            this->prefetch(sizes_.keys, head_.q, head_.q_stride, i, head_.queries);
+            this->prefetch(sizes_.values, to_.dout, to_.dout_stride, i, head_.queries);
+            this->prefetch(sizes_.values, to_.out, to_.out_stride, i, head_.queries);
         }
     }
 
     /// sums of `rows` keys from j on += (p or ds) (queries)
-    void add_to_keys(int64_t j, int64_t rows, typename Base::Range range, const Word* p,
-                     const Word* queries, float* to) const {
+    void add_to_keys(const typename Base::Row& of, int64_t j, int64_t rows,
+                     typename Base::Range range, const Word* p, const Word* queries,
+                     float* to) const {
         constexpr int64_t kWordsOfVector = kLanes / kWordTerms<type>;
         const int64_t begin = range.begin * kWordsOfVector;
         const int64_t end = smaller(range.end * kWordsOfVector, words_of<type>(rows_));
         sum_rows<type>({p + j * sizes_.query_words + begin, sizes_.query_words, 1},
-                       {queries + begin * sizes_.columns, sizes_.columns}, end - begin, rows,
-                       sizes_.columns / kLanes, {to, sizes_.columns, at_.kept});
+                       {queries + begin * of.columns, of.columns}, end - begin, rows,
+                       of.columns / kLanes, {to, of.columns, at_.kept});
     }
 
     /// For `rows` keys from j on: p, and ds = p (dp - delta) d score / d (scale q k).
@@ -169,13 +172,14 @@ private:
         }
     }
 
-    void store(const float* sums, int64_t rows, float factor, std::byte* to, int64_t stride) const {
+    void store(const typename Base::Row& of, const float* sums, int64_t rows, float factor,
+               std::byte* to, int64_t stride) const {
         const __m512 factors = _mm512_set1_ps(factor);
         for (int64_t i = 0; i < rows; ++i) {
-            for_each_vector(head_.size, [&](int64_t j, __mmask16 mask) {
+            for_each_vector(of.size, [&](int64_t j, __mmask16 mask) {
                 store_floats<type>(
                     to + (i * stride + j) * Base::kSize, mask,
-                    _mm512_mul_ps(_mm512_load_ps(sums + i * sizes_.columns + j), factors));
+                    _mm512_mul_ps(_mm512_load_ps(sums + i * of.columns + j), factors));
             });
         }
     }

@@ -22,13 +22,14 @@ class CachedHead {
 public:
     CachedHead(ConstTensor kv, const AttentionShape& shape, int64_t kv_head)
         : size_(shape.head_size),
+          value_size_(shape.value_size()),
           stride_(kv.stride),
           k_(kv.as<T>() + kv_head * size_),
-          v_(k_ + shape.kv_columns()),
+          v_(kv.as<T>() + shape.key_columns() + kv_head * value_size_),
           scale_(shape.scale != 0 ? shape.scale : 1.0F / std::sqrt(static_cast<float>(size_))),
           softcap_(shape.softcap) {}
 
-    /// `scores` and `sums` are memory for (end - first) and head_size numbers.
+    /// `scores` and `sums` are memory for (end - first) and value_size numbers.
     void attend(const T* q, int64_t first, int64_t end, float* scores, float* sums, T* out) const {
         const int64_t keys = end - first;
         float largest = -INFINITY;
@@ -43,20 +44,20 @@ public:
         for (int64_t j = 0; j < keys; ++j) largest = std::max(largest, scores[j]);
 #pragma omp simd
         for (int64_t j = 0; j < keys; ++j) scores[j] = fast_exp(scale * (scores[j] - largest));
-        std::fill(sums, sums + size_, 0.0F);
+        std::fill(sums, sums + value_size_, 0.0F);
         float total = 0.0F;
         for (int64_t j = 0; j < keys; ++j) {
             const T* v = v_ + (first + j) * stride_;
             const float p = scores[j];
             total += p;
 #pragma omp simd
-            for (int64_t i = 0; i < size_; ++i) sums[i] += p * to_float(v[i]);
+            for (int64_t i = 0; i < value_size_; ++i) sums[i] += p * to_float(v[i]);
         }
-        for (int64_t i = 0; i < size_; ++i) out[i] = from_float<T>(sums[i] / total);
+        for (int64_t i = 0; i < value_size_; ++i) out[i] = from_float<T>(sums[i] / total);
     }
 
 private:
-    int64_t size_, stride_;
+    int64_t size_, value_size_, stride_;
     const T* k_;
     const T* v_;
     float scale_, softcap_;
@@ -72,7 +73,7 @@ void cached_attention_forward(Context& ctx, ConstTensor q, ConstTensor kv,
     with_type(q.dtype, [&]<typename T>() {
         parallel_ranges(ctx, q.rows * shape.heads, work, [&](int64_t begin, int64_t stop) {
             std::vector<float> scores(static_cast<size_t>(shape.seq_length));
-            std::vector<float> sums(static_cast<size_t>(shape.head_size));
+            std::vector<float> sums(static_cast<size_t>(shape.value_size()));
             for (int64_t at = begin; at < stop; ++at) {
                 const int64_t n = at / shape.heads;
                 const int64_t head = at % shape.heads;
@@ -82,7 +83,7 @@ void cached_attention_forward(Context& ctx, ConstTensor q, ConstTensor kv,
                 CachedHead<T>(kv, shape, head / queries_per_key)
                     .attend(q.as<T>() + n * q.stride + head * shape.head_size, first, end,
                             scores.data(), sums.data(),
-                            out.as<T>() + n * out.stride + head * shape.head_size);
+                            out.as<T>() + n * out.stride + head * shape.value_size());
             }
         });
     });

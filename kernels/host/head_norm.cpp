@@ -25,7 +25,7 @@ void for_each_row(Context& ctx, const AttentionShape& shape, Row&& row) {
     const int64_t tokens = shape.tokens();
     parallel_ranges(ctx, tokens, tokens * shape.qkv_columns(), [&](int64_t begin, int64_t end) {
         for (int64_t n = begin; n < end; ++n) {
-            row(n, shape.query_columns() + shape.kv_columns(), shape.kv_columns());
+            row(n, shape.query_columns() + shape.key_columns(), shape.value_columns());
         }
     });
 }

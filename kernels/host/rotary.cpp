@@ -13,7 +13,7 @@ namespace {
 void rotate(Context& ctx, ConstTensor table, const AttentionShape& shape, float direction,
             Tensor qkv) {
     require_rotary(table, shape, qkv);
-    const int64_t rotated = shape.query_columns() + shape.kv_columns();
+    const int64_t rotated = shape.query_columns() + shape.key_columns();
     const int64_t half = table.cols / 2;
     with_type(qkv.dtype, [&]<typename T>() {
         parallel_ranges(ctx, qkv.rows, qkv.rows * rotated, [&](int64_t begin, int64_t end) {

@@ -161,7 +161,7 @@ inline void check(names::causal_attention_backward, Context&, ConstTensor dout, 
                   std::span<const int32_t> first_visible, Tensor dq, Tensor dkv,
                   std::span<std::byte>) {
     require_attention(q, kv, shape, first_visible, out, log_sum_exp);
-    require_attention_gradients(dout, q, kv, dq, dkv);
+    require_attention_gradients(dout, q, kv, out, dq, dkv);
 }
 inline void check(names::cached_attention_forward, Context&, ConstTensor q, ConstTensor kv,
                   const AttentionShape& shape, Tensor out) {

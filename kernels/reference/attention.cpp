@@ -22,12 +22,14 @@ struct Head {
         return sequence * shape.query_count() + query;
     }
     [[nodiscard]] int64_t key_row(int64_t key) const { return sequence * shape.seq_length + key; }
-    /// Columns of q, out and their gradients, and of k and v in kv.
+    /// Columns of q, of out, and of k and v in kv, and of their gradients.
     [[nodiscard]] int64_t query_col(int64_t i) const { return head * shape.head_size + i; }
-    [[nodiscard]] int64_t key_col(int64_t i) const {
-        return head * shape.kv_heads / shape.heads * shape.head_size + i;
+    [[nodiscard]] int64_t out_col(int64_t i) const { return head * shape.value_size() + i; }
+    [[nodiscard]] int64_t kv_head() const { return head * shape.kv_heads / shape.heads; }
+    [[nodiscard]] int64_t key_col(int64_t i) const { return kv_head() * shape.head_size + i; }
+    [[nodiscard]] int64_t value_col(int64_t i) const {
+        return shape.key_columns() + kv_head() * shape.value_size() + i;
     }
-    [[nodiscard]] int64_t value_col(int64_t i) const { return shape.kv_columns() + key_col(i); }
     [[nodiscard]] double scale() const {
         return shape.scale != 0 ? static_cast<double>(shape.scale)
                                 : 1.0 / std::sqrt(static_cast<double>(shape.head_size));
@@ -88,13 +90,13 @@ void forward_row(const Head& head, ConstTensor q, ConstTensor kv, int64_t query,
     }
     const double row_log_sum = maximum + std::log(sum);
     set(log_sum_exp, head.query_row(query), head.head, row_log_sum);
-    for (int64_t i = 0; i < head.shape.head_size; ++i) {
+    for (int64_t i = 0; i < head.shape.value_size(); ++i) {
         double value = 0.0;
         for (int64_t key = head.first_key(query); key < head.end_key(query); ++key) {
             const double p = std::exp(head.score(q, kv, query, key) - row_log_sum);
             value += p * get(kv, head.key_row(key), head.value_col(i));
         }
-        set(out, head.query_row(query), head.query_col(i), value);
+        set(out, head.query_row(query), head.out_col(i), value);
     }
 }
 
@@ -117,7 +119,7 @@ void causal_attention_backward(Context& ctx, ConstTensor dout, ConstTensor q, Co
                                ConstTensor out, ConstTensor log_sum_exp, AttentionShape shape,
                                std::span<const int32_t> first_visible, Tensor dq, Tensor dkv,
                                std::span<std::byte>) {
-    const int64_t d = shape.head_size;
+    const int64_t d = shape.head_size, values = shape.value_size();
     for (const Tensor& sums : {dq, dkv}) {
         for (int64_t n = 0; n < sums.rows; ++n) {
             for (int64_t i = 0; i < sums.cols; ++i) set(sums, n, i, 0.0);
@@ -126,22 +128,24 @@ void causal_attention_backward(Context& ctx, ConstTensor dout, ConstTensor q, Co
     for_each_query(ctx, shape, first_visible, [&](const Head& head, int64_t query) {
         const int64_t row = head.query_row(query);
         double delta = 0.0;
-        for (int64_t i = 0; i < d; ++i) {
-            delta += get(dout, row, head.query_col(i)) * get(out, row, head.query_col(i));
+        for (int64_t i = 0; i < values; ++i) {
+            delta += get(dout, row, head.out_col(i)) * get(out, row, head.out_col(i));
         }
         for (int64_t key = head.first_key(query); key < head.end_key(query); ++key) {
             const int64_t key_row = head.key_row(key);
             const double score = head.score(q, kv, query, key);
             const double p = std::exp(score - get(log_sum_exp, row, head.head));
             double dp = 0.0;
-            for (int64_t i = 0; i < d; ++i) {
-                dp += get(dout, row, head.query_col(i)) * get(kv, key_row, head.value_col(i));
+            for (int64_t i = 0; i < values; ++i) {
+                dp += get(dout, row, head.out_col(i)) * get(kv, key_row, head.value_col(i));
             }
             const double ds = p * (dp - delta) * head.slope(score);
             for (int64_t i = 0; i < d; ++i) {
                 add_to(dq, row, head.query_col(i), ds * get(kv, key_row, head.key_col(i)));
                 add_to(dkv, key_row, head.key_col(i), ds * get(q, row, head.query_col(i)));
-                add_to(dkv, key_row, head.value_col(i), p * get(dout, row, head.query_col(i)));
+            }
+            for (int64_t i = 0; i < values; ++i) {
+                add_to(dkv, key_row, head.value_col(i), p * get(dout, row, head.out_col(i)));
             }
         }
     });

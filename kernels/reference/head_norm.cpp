@@ -22,7 +22,7 @@ void for_each_head(const AttentionShape& shape, Gamma gamma_q, Gamma gamma_k, Bo
 
 void copy_v(ConstTensor from, const AttentionShape& shape, Tensor to) {
     for (int64_t n = 0; n < from.rows; ++n) {
-        for (int64_t i = shape.query_columns() + shape.kv_columns(); i < from.cols; ++i) {
+        for (int64_t i = shape.query_columns() + shape.key_columns(); i < from.cols; ++i) {
             set(to, n, i, get(from, n, i));
         }
     }

@@ -30,7 +30,7 @@ public:
     [[nodiscard]] int64_t tokens() const { return tokens_; }
     /// Tokens that fit.
     [[nodiscard]] int64_t positions() const { return positions_; }
-    /// (positions, 2 kv_columns / t) in the run's type, k | v; `layer` of the model.
+    /// (positions, key_value_columns / t) in the run's type, k | v; `layer` of the model.
     [[nodiscard]] Tensor layer(int layer) const { return by_layer_[static_cast<size_t>(layer)]; }
 
     /// Call after a forward of `count` tokens has filled their rows.

@@ -33,7 +33,7 @@ ContextCosts context_costs(const PlanOptions& options, const Candidate& candidat
         return links.ring_ns(ranks, sent_bytes(candidate, options.seq_length, columns));
     };
     const auto q = static_cast<double>(work.query_columns);
-    const auto kv = 2 * static_cast<double>(work.kv_columns);
+    const auto kv = static_cast<double>(work.kv_columns);
     const int64_t heads = options.model.config.kv_heads() / mesh.tensor;
     const int wanted = options.trainer.blocking_exchanges ? 1 : ContextExchange{}.panels;
     if (form == ContextForm::allgather) {
@@ -55,7 +55,7 @@ ContextForm faster_context_form(const PlanOptions& options, const Candidate& can
     }
     const BlockWork attention{.heads = config.num_attention_heads,
                               .query_columns = config.num_attention_heads * config.head_size(),
-                              .kv_columns = config.kv_heads() * config.head_size()};
+                              .kv_columns = 2 * config.kv_heads() * config.head_size()};
     const auto ns = [&](ContextForm form) {
         const ContextCosts costs = context_costs(options, candidate, form, attention);
         return costs.forward + costs.backward;

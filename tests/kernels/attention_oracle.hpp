@@ -45,12 +45,12 @@ struct Naive {
 
     Naive(ConstTensor q, ConstTensor kv, const Matrix& dout, AttentionShape shape, DType type,
           std::span<const int32_t> first_visible = {})
-        : out(zeros(shape.query_tokens(), shape.query_columns())),
+        : out(zeros(shape.query_tokens(), shape.output_columns())),
           out_bound(out),
           log_sum_exp(zeros(shape.query_tokens(), shape.heads)),
-          dq(out),
-          dq_bound(out),
-          dkv(zeros(shape.tokens(), 2 * shape.kv_columns())),
+          dq(zeros(shape.query_tokens(), shape.query_columns())),
+          dq_bound(dq),
+          dkv(zeros(shape.tokens(), shape.key_value_columns())),
           dkv_bound(dkv) {
         for (int64_t sequence = 0; sequence < shape.sequences; ++sequence) {
             for (int64_t head = 0; head < shape.heads; ++head) {
@@ -87,11 +87,12 @@ private:
     void one_head(ConstTensor q_, ConstTensor kv, const Matrix& dout, AttentionShape shape,
                   std::span<const int32_t> first_visible, int64_t sequence, int64_t head,
                   DType type) {
-        const int64_t s = shape.seq_length, d = shape.head_size;
+        const int64_t s = shape.seq_length, d = shape.head_size, values = shape.value_size();
         const int64_t sharing = shape.heads / shape.kv_heads;  // query heads of a key
-        const int64_t base = sequence * s, base_q = sequence * shape.query_count(), col = head * d;
+        const int64_t base = sequence * s, base_q = sequence * shape.query_count();
+        const int64_t col = head * d, out_col = head * values;
         const int64_t k_col = head / sharing * d;
-        const int64_t v_col = k_col + shape.kv_columns();
+        const int64_t v_col = shape.key_columns() + head / sharing * values;
         const double scale = score_scale(shape);
         const auto cap = static_cast<double>(shape.softcap);
         const double narrow = type == DType::bf16 ? kEps16 * 1.01 : 0.0;
@@ -105,8 +106,9 @@ private:
         const auto v = [&](int64_t t, int64_t i) {
             return reference::get(kv, base + t, v_col + i);
         };
-        const auto g = [&](int64_t t, int64_t i) { return dout.get(base_q + t, col + i); };
+        const auto g = [&](int64_t t, int64_t i) { return dout.get(base_q + t, out_col + i); };
         const auto terms_d = static_cast<double>(d + 2);
+        const auto terms_values = static_cast<double>(values + 2);
         const auto terms_s = static_cast<double>(sharing * std::max(s, shape.query_count()) + 2);
         for (int64_t i = 0; i < shape.query_count(); ++i) {
             std::vector<double> score(static_cast<size_t>(s)), p(score), p_error(score), dp(score);
@@ -123,6 +125,8 @@ private:
                 for (int64_t c = 0; c < d; ++c) {
                     score[at] += q(i, c) * k(j, c) * scale;
                     magnitude += std::abs(q(i, c) * k(j, c)) * scale;
+                }
+                for (int64_t c = 0; c < values; ++c) {
                     dp[at] += g(i, c) * v(j, c);
                     dp_magnitude += std::abs(g(i, c) * v(j, c));
                 }
@@ -141,7 +145,7 @@ private:
                 }
                 sum += std::exp(score[at]);
                 largest_error = std::max(largest_error, error);
-                dp_error[at] = terms_d * kEps32 * dp_magnitude;
+                dp_error[at] = terms_values * kEps32 * dp_magnitude;
             }
             const double lse = std::log(sum);
             log_sum_exp.set(base_q + i, head, lse);
@@ -152,22 +156,22 @@ private:
                 const auto at = static_cast<size_t>(j);
                 p[at] = std::exp(score[at] - lse);
                 p_error[at] = p[at] * (relative + narrow);
-                for (int64_t c = 0; c < d; ++c) {
-                    add(out, base_q + i, col + c, p[at] * v(j, c));
-                    add(out_bound, base_q + i, col + c,
+                for (int64_t c = 0; c < values; ++c) {
+                    add(out, base_q + i, out_col + c, p[at] * v(j, c));
+                    add(out_bound, base_q + i, out_col + c,
                         (p_error[at] + p[at] * terms_s * kEps32) * std::abs(v(j, c)));
                 }
             }
-            for (int64_t c = 0; c < d; ++c) {
-                delta += g(i, c) * out.get(base_q + i, col + c);
-                delta_magnitude += std::abs(g(i, c) * out.get(base_q + i, col + c));
+            for (int64_t c = 0; c < values; ++c) {
+                delta += g(i, c) * out.get(base_q + i, out_col + c);
+                delta_magnitude += std::abs(g(i, c) * out.get(base_q + i, out_col + c));
             }
             for (int64_t j = first; j < end; ++j) {
                 const auto at = static_cast<size_t>(j);
                 const double ds = p[at] * (dp[at] - delta) * slope[at] * scale;
                 // delta is computed from `out` of the run's type
                 const double difference_error =
-                    dp_error[at] + (terms_d * kEps32 + 2 * rounding) * delta_magnitude;
+                    dp_error[at] + (terms_values * kEps32 + 2 * rounding) * delta_magnitude;
                 const double ds_error =
                     std::abs(ds) * (relative + narrow + 4 * kEps32 + terms_s * kEps32) +
                     p[at] * slope[at] * scale * difference_error +
@@ -175,9 +179,11 @@ private:
                 for (int64_t c = 0; c < d; ++c) {
                     add(dq, base_q + i, col + c, ds * k(j, c));
                     add(dkv, base + j, k_col + c, ds * q(i, c));
-                    add(dkv, base + j, v_col + c, p[at] * g(i, c));
                     add(dq_bound, base_q + i, col + c, ds_error * std::abs(k(j, c)));
                     add(dkv_bound, base + j, k_col + c, ds_error * std::abs(q(i, c)));
+                }
+                for (int64_t c = 0; c < values; ++c) {
+                    add(dkv, base + j, v_col + c, p[at] * g(i, c));
                     add(dkv_bound, base + j, v_col + c,
                         (p_error[at] + p[at] * terms_s * kEps32) * std::abs(g(i, c)));
                 }

@@ -403,7 +403,7 @@ TEST(ReferenceAttention, PartsOfTheQueriesHaveTheRowsOfAllAndAddUpToTheGradients
     const auto bound = [](int64_t, int64_t) { return 1e-12; };
     for (const auto& [shape, first_visible] : small_cases()) {
         const int64_t n = shape.tokens(), h = shape.query_columns(),
-                      kv_columns = 2 * shape.kv_columns();
+                      kv_columns = shape.key_value_columns();
         const auto q = Matrix::random(n, h, DType::fp64, 1, -2.0, 2.0);
         const auto kv = Matrix::random(n, kv_columns, DType::fp64, 2, -2.0, 2.0);
         const auto dout = Matrix::random(n, h, DType::fp64, 3);
@@ -503,7 +503,7 @@ TEST(ReferenceAttention, ThatIsNotCausalIsTheTextbooksWithTheGradientOfFiniteDif
     Context ctx({.threads = 1, .poll = {}});
     for (const AttentionShape& shape : kSmallNotCausal) {
         const int64_t rows = shape.query_tokens(), h = shape.query_columns();
-        const int64_t n = shape.tokens(), kv_columns = 2 * shape.kv_columns();
+        const int64_t n = shape.tokens(), kv_columns = shape.key_value_columns();
         auto q = Matrix::random(rows, h, DType::fp64, 1, -2.0, 2.0);
         auto kv = Matrix::random(n, kv_columns, DType::fp64, 2, -2.0, 2.0);
         const auto dout = Matrix::random(rows, h, DType::fp64, 3);

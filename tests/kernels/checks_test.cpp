@@ -58,7 +58,7 @@ TEST(AttentionChecks, TakeNoOtherShapesOrTypes) {
             require_attention(a[0], a[1], shape, {}, a[2], a[3]);
         });
         expect_each_needed<3>({q, q, kv}, [&](const auto& a) {
-            require_attention_gradients(a[0], q, kv, a[1], a[2]);
+            require_attention_gradients(a[0], q, kv, q, a[1], a[2]);
         });
     }
 }
@@ -66,7 +66,7 @@ TEST(AttentionChecks, TakeNoOtherShapesOrTypes) {
 TEST(AttentionChecks, TakeNoNegativeOptionsAndOnlyHeadsThatCanShareKeys) {
     const auto check = [](AttentionShape shape) {
         const Tensor q = tensor(shape.query_tokens(), shape.query_columns());
-        require_attention(q, tensor(kTokens, 2 * shape.kv_columns()), shape, {}, q,
+        require_attention(q, tensor(kTokens, shape.key_value_columns()), shape, {}, q,
                           tensor(q.rows, shape.heads, DType::fp32));
     };
     EXPECT_NO_THROW(check(kShape));
@@ -77,7 +77,8 @@ TEST(AttentionChecks, TakeNoNegativeOptionsAndOnlyHeadsThatCanShareKeys) {
              [](AttentionShape& shape) { shape.softcap = -1; },
              [](AttentionShape& shape) { shape.queries = -1; },
              [](AttentionShape& shape) { shape.queries = 4; },
-             [](AttentionShape& shape) { shape.window = -1; }}) {
+             [](AttentionShape& shape) { shape.window = -1; },
+             [](AttentionShape& shape) { shape.value_head_size = -1; }}) {
         AttentionShape shape = kShape;
         change(shape);
         EXPECT_THROW(check(shape), UsageError);

@@ -14,7 +14,7 @@ template <typename Owner>
 /// Columns of k and v.
 template <typename Owner>
 [[nodiscard]] auto keys_values_of(Owner& qkv, const AttentionShape& shape) {
-    return qkv.view().column_range(shape.query_columns(), 2 * shape.kv_columns());
+    return qkv.view().column_range(shape.query_columns(), shape.key_value_columns());
 }
 
 }  // namespace vocabpipe::kernels::test

@@ -35,6 +35,23 @@ inline const CachedCase kCachedCases[] = {
      1},
     {{.sequences = 1, .seq_length = 20, .heads = 2, .head_size = 8, .kv_heads = 1, .window = 99},
      1},
+    // values narrower and wider than keys
+    {{.sequences = 1,
+      .seq_length = 40,
+      .heads = 4,
+      .head_size = 24,
+      .kv_heads = 2,
+      .value_head_size = 16},
+     3},
+    {{.sequences = 1,
+      .seq_length = 70,
+      .heads = 3,
+      .head_size = 17,
+      .kv_heads = 1,
+      .value_head_size = 200,
+      .softcap = 2,
+      .window = 33},
+     2},
 };
 
 /// A case's arguments, rounded to `type`.
@@ -45,10 +62,11 @@ struct CachedTensors {
     CachedTensors(const CachedCase& of_, DType type)
         : of(of_),
           q(Matrix::random(of.queries, of.shape.query_columns(), type, 1, -2.0, 2.0)),
-          kv(Matrix::random(of.shape.seq_length, 2 * of.shape.kv_columns(), type, 2, -2.0, 2.0)) {}
+          kv(Matrix::random(of.shape.seq_length, of.shape.key_value_columns(), type, 2, -2.0,
+                            2.0)) {}
 
     [[nodiscard]] Matrix exact(Context& ctx) const {
-        Matrix out(of.queries, of.shape.query_columns(), DType::fp64);
+        Matrix out(of.queries, of.shape.output_columns(), DType::fp64);
         reference::cached_attention_forward(ctx, q, kv, of.shape, out);
         return out;
     }

@@ -62,9 +62,10 @@ struct Attended {
     friend std::ostream& operator<<(std::ostream& out, const Attended& c) {
         return out << "C=" << c.ranks << " panels " << c.panels << " sequences "
                    << c.shape.sequences << " s=" << c.shape.seq_length << " d=" << c.shape.head_size
-                   << " a=" << c.shape.heads << " g=" << c.shape.kv_heads << " window "
-                   << c.shape.window << " softcap " << c.shape.softcap << " documents "
-                   << c.documents << " bytes " << size_of(c.dtype);
+                   << " values " << c.shape.value_size() << " a=" << c.shape.heads
+                   << " g=" << c.shape.kv_heads << " window " << c.shape.window << " softcap "
+                   << c.shape.softcap << " documents " << c.documents << " bytes "
+                   << size_of(c.dtype);
     }
 };
 
@@ -80,6 +81,7 @@ Attended random_case(std::mt19937& random, bool multiple_of_64, bool heads_divid
                .head_size = 4 * from(1, 5),
                .kv_heads = heads_divide ? c.ranks * from(1, 2) : from(1, 6)};
     c.shape.heads = c.shape.kv_heads * from(1, 3);
+    if (from(0, 2) == 0) c.shape.value_head_size = 4 * from(1, 5);
     if (from(0, 2) == 0) c.shape.window = from(1, c.shape.seq_length);
     if (from(0, 3) == 0) c.shape.softcap = 2;
     c.documents = from(0, 1) == 1;
@@ -105,8 +107,8 @@ struct Rows {
 
     Rows(const AttentionShape& shape, DType dtype)
         : qkv(*device, shape.tokens(), shape.qkv_columns(), dtype),
-          dheads(*device, shape.tokens(), shape.query_columns(), dtype),
-          heads(*device, shape.tokens(), shape.query_columns(), dtype),
+          dheads(*device, shape.tokens(), shape.output_columns(), dtype),
+          heads(*device, shape.tokens(), shape.output_columns(), dtype),
           log_sum_exp(*device, shape.tokens(), shape.heads, DType::fp32),
           dqkv(*device, shape.tokens(), shape.qkv_columns(), dtype) {}
 };
@@ -127,7 +129,7 @@ std::unique_ptr<Rows> on_one_rank(const Attended& c, unsigned seed) {
     const Poisoned workspace(*rows->device, op.attention_workspace_bytes(c.shape, c.dtype, 1));
     const auto q = [&](Tensor all) { return all.column_range(0, c.shape.query_columns()); };
     const auto kv = [&](Tensor all) {
-        return all.column_range(c.shape.query_columns(), 2 * c.shape.kv_columns());
+        return all.column_range(c.shape.query_columns(), c.shape.key_value_columns());
     };
     op.causal_attention_forward(ctx, q(rows->qkv.view), kv(rows->qkv.view), c.shape,
                                 rows->first_visible, rows->heads.view, rows->log_sum_exp.view,
@@ -152,7 +154,7 @@ int64_t whole_row(const Attended& c, int rank, int64_t row) {
 /// fp32.
 Values keys_gradients_by_rank(const Attended& c, const Rows& whole) {
     const int64_t s = c.shape.seq_length, segment = s / (2 * c.ranks);
-    const int64_t columns = 2 * c.shape.kv_columns();
+    const int64_t columns = c.shape.key_value_columns();
     Device& device = *whole.device;
     const kernels::Operators& op = device.operators();
     Context ctx({.threads = 1, .poll = {}, .operators = &op});
@@ -174,7 +176,7 @@ Values keys_gradients_by_rank(const Attended& c, const Rows& whole) {
                     return all.view.row_range(sequence * s + number * segment, segment)
                         .column_range(0, count);
                 };
-                const int64_t q = c.shape.query_columns();
+                const int64_t q = c.shape.query_columns(), out = c.shape.output_columns();
                 const Tensor kv = whole.qkv.view.row_range(sequence * s, shape.seq_length)
                                       .column_range(q, columns);
                 std::span<const int32_t> first = whole.first_visible;
@@ -184,8 +186,8 @@ Values keys_gradients_by_rank(const Attended& c, const Rows& whole) {
                 }
                 Values dq(device, segment, q, DType::fp32);
                 Values dkv(device, shape.seq_length, columns, DType::fp32);
-                op.causal_attention_backward(ctx, queries(whole.dheads, q), queries(whole.qkv, q),
-                                             kv, queries(whole.heads, q),
+                op.causal_attention_backward(ctx, queries(whole.dheads, out), queries(whole.qkv, q),
+                                             kv, queries(whole.heads, out),
                                              queries(whole.log_sum_exp, c.shape.heads), shape,
                                              first, dq.view, dkv.view, workspace.bytes());
                 const Tensor part = own.view.row_range(0, shape.seq_length);
@@ -313,12 +315,12 @@ TEST(GatheredKeys, HaveTheBitsOfWholeSequencesInSegmentsOfWholeTiles) {
             const auto same = [&](const Values& own, const Values& all, int64_t columns) {
                 return same_bits(c, rank, own.view, all.view, {0, columns});
             };
-            EXPECT_TRUE(same(rows.heads, whole->heads, c.shape.query_columns()));
+            EXPECT_TRUE(same(rows.heads, whole->heads, c.shape.output_columns()));
             EXPECT_TRUE(same(rows.log_sum_exp, whole->log_sum_exp, c.shape.heads));
             EXPECT_TRUE(same(rows.dqkv, whole->dqkv, c.shape.query_columns())) << "dq";
             EXPECT_LT(difference(c, rank, rows.dqkv.view, whole->dqkv.view), wide ? 1e-5 : 2e-2);
             if (!wide) return;
-            const int64_t q = c.shape.query_columns(), kv = 2 * c.shape.kv_columns();
+            const int64_t q = c.shape.query_columns(), kv = c.shape.key_value_columns();
             Values own(*rows.device, rows.dqkv.view.rows, kv, DType::fp32);
             Context ctx({.threads = 1, .poll = {}, .operators = &rows.device->operators()});
             ctx.operators().convert(ctx, rows.dqkv.view.column_range(q, kv), own.view);
@@ -348,8 +350,8 @@ TEST(GatheredKeys, SendNoSegmentThatNoQueryOfTheReceiverSees) {
         SCOPED_TRACE(::testing::Message() << c);
         const auto whole = on_one_rank(c, static_cast<unsigned>(i));
         const Sent sent = on_context_team<GatheredKeys>(c, *whole, [](int, Rows&) {});
-        const int64_t segment = c.shape.sequences * c.shape.seq_length / (2 * c.ranks) * 2 *
-                                c.shape.kv_columns() * size_of(c.dtype);
+        const int64_t segment = c.shape.sequences * c.shape.seq_length / (2 * c.ranks) *
+                                c.shape.key_value_columns() * size_of(c.dtype);
         for (int rank = 0; rank < c.ranks; ++rank) {
             const auto at = static_cast<size_t>(rank);
             // All others see its first segment; its second one is behind the tokens of later ranks.
@@ -369,19 +371,19 @@ TEST(ExchangedHeads, HaveTheBitsOfWholeSequences) {
         const auto whole = on_one_rank(c, static_cast<unsigned>(i));
         const Sent sent = on_context_team<ExchangedHeads>(c, *whole, [&](int rank, Rows& rows) {
             EXPECT_TRUE(same_bits(c, rank, rows.heads.view, whole->heads.view,
-                                  {0, c.shape.query_columns()}));
+                                  {0, c.shape.output_columns()}));
             EXPECT_TRUE(
                 same_bits(c, rank, rows.dqkv.view, whole->dqkv.view, {0, c.shape.qkv_columns()}));
         });
         const int64_t tokens = c.shape.tokens() / c.ranks;
-        const int64_t q = c.shape.query_columns(), kv = c.shape.kv_columns();
+        const int64_t qkv = c.shape.qkv_columns(), out = c.shape.output_columns();
         // All heads but the own ones travel; beginnings of documents go to everybody.
         const auto bytes = [&](int64_t columns) {
             return tokens * (c.ranks - 1) *
                    (columns / c.ranks * size_of(c.dtype) + (c.documents ? 4 : 0));
         };
-        for (const int64_t forward : sent.forward) EXPECT_EQ(forward, bytes(2 * q + 2 * kv));
-        for (const int64_t backward : sent.backward) EXPECT_EQ(backward, bytes(4 * q + 4 * kv));
+        for (const int64_t forward : sent.forward) EXPECT_EQ(forward, bytes(qkv + out));
+        for (const int64_t backward : sent.backward) EXPECT_EQ(backward, bytes(2 * qkv + 2 * out));
     }
 }
 

@@ -52,7 +52,7 @@ BlockWork attention_of(const PlanOptions& options) {
     const ModelConfig& config = options.model.config;
     return {.heads = config.num_attention_heads,
             .query_columns = config.num_attention_heads * config.head_size(),
-            .kv_columns = config.kv_heads() * config.head_size()};
+            .kv_columns = 2 * config.kv_heads() * config.head_size()};
 }
 ContextCosts costs_of(const PlanOptions& options, const Candidate& candidate) {
     return context_costs(options, candidate, candidate.context_form, attention_of(options));

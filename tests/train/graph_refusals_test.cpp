@@ -106,6 +106,19 @@ TEST(NoGraphModel, HasOtherHeads) {
              const LayerValue x = g.embedded_tokens();
              (void)g.attention(x, x, {.heads = 3, .head_size = 4, .kv_heads = 2});
          }},
+        {"layer 0: attention: AttentionShape::value_head_size is -1; it must be at least 0 "
+         "(head_size)",
+         [](ModelGraph& g) {
+             kernels::AttentionShape shape = kTwoHeads;
+             shape.value_head_size = -1;
+             (void)g.attention(g.embedded_tokens(), shape);
+         }},
+        {"layer 0: head_norm q: values of 2 columns beside keys of 4; norm q and k by themselves",
+         [](ModelGraph& g) {
+             kernels::AttentionShape shape = kTwoHeads;
+             shape.value_head_size = 2;
+             (void)g.head_norm("q", "k", g.embedded_tokens(), shape, {});
+         }},
         {"layer 0: attention: cross-attention has no window",
          [](ModelGraph& g) {
              const LayerValue x = g.embedded_tokens();

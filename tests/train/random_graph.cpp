@@ -301,6 +301,7 @@ private:
         kernels::AttentionShape shape{.heads = one_in(2) ? 2 : 1, .head_size = 4};
         shape.kv_heads = one_in(2) ? shape.heads : 1;
         if (one_in(4)) shape.softcap = 2;
+        if (one_in(4)) shape.value_head_size = one_in(2) ? 2 : 6;
         return shape;
     }
 
@@ -308,8 +309,8 @@ private:
         kernels::AttentionShape shape = any_heads();
         shape.causal = one_in(2);
         if (shape.causal && one_in(3)) shape.window = 2;
-        size_t qkv = linear(x, {shape.query_columns(), shape.kv_columns(), shape.kv_columns()});
-        if (one_in(3)) {
+        size_t qkv = linear(x, {shape.query_columns(), shape.key_columns(), shape.value_columns()});
+        if (shape.value_size() == shape.head_size && one_in(3)) {
             const std::string of_q = new_name(), of_k = new_name();
             qkv = add(g_.head_norm(of_q, of_k, of(qkv), shape, {.epsilon = 0.1F}), "head_norm",
                       {qkv}, true);
@@ -324,7 +325,7 @@ private:
     size_t cross_attention(size_t x) {
         const kernels::AttentionShape shape = any_heads();
         const size_t q = with_columns(x, shape.query_columns());
-        const size_t kv = linear(pick(), {shape.kv_columns(), shape.kv_columns()});
+        const size_t kv = linear(pick(), {shape.key_columns(), shape.value_columns()});
         return add(g_.attention(of(q), of(kv), shape), "cross-attention", {q, kv}, false);
     }
 

@@ -13,10 +13,9 @@ namespace vocabpipe {
 namespace {
 
 LinearOptions qkv_options(const AttentionOptions& options) {
-    const int64_t q = options.shape.query_columns();
-    const int64_t kv = options.shape.kv_columns();
     return {.files = options.qkv,
-            .out = {q, kv, kv},
+            .out = {options.shape.query_columns(), options.shape.key_columns(),
+                    options.shape.value_columns()},
             .in = options.hidden_size,
             .bias = options.qkv_bias,
             .init_std = options.qkv_init_std,
@@ -26,7 +25,7 @@ LinearOptions qkv_options(const AttentionOptions& options) {
 LinearOptions proj_options(const AttentionOptions& options) {
     return {.files = options.proj,
             .out = {options.hidden_size},
-            .in = options.shape.query_columns(),
+            .in = options.shape.output_columns(),
             .bias = options.proj_bias,
             .init_std = options.proj_init_std,
             .lora = options.lora};
@@ -56,7 +55,7 @@ Attention::Saved Attention::saved_views(SavedViews& views) const {
     if (qk_norm_) saved.qk_norm = qk_norm_->saved_views(shape_, all);
     saved.qkv = (qk_norm_ ? all.cheap : all.costly).take(shape_.qkv_columns());
     saved.log_sum_exp = all.costly.statistics(shape_.heads);
-    saved.heads = all.costly.take(shape_.query_columns());
+    saved.heads = all.costly.take(shape_.output_columns());
     return saved;
 }
 
@@ -84,7 +83,7 @@ ScratchSize Attention::scratch(const ScratchFor& use) const {
                                   return exchange.workspace_bytes(use);
                               });
     if (qk_norm_) workspace = std::max(workspace, qk_norm_->workspace_bytes(use));
-    return ScratchSize{.columns = shape_.query_columns(), .workspace = workspace}
+    return ScratchSize{.columns = shape_.output_columns(), .workspace = workspace}
         .or_larger(qkv_.scratch(use))
         .or_larger(proj_.scratch(use));
 }
@@ -142,7 +141,7 @@ void Attention::recompute(const StagePass& pass, ConstTensor /*x*/, const Saved&
 void Attention::backward_input(const StagePass& pass, ConstTensor dy, ConstTensor /*x*/,
                                const Saved& saved, const Gradients& gradients, Tensor dx) const {
     const kernels::Operators& op = pass.op();
-    const Tensor dheads = pass.scratch.columns(shape_.query_columns());
+    const Tensor dheads = pass.scratch.columns(shape_.output_columns());
     proj_.backward_input(pass, dy, saved.heads, dheads);
     const Tensor dqkv = qk_norm_ ? gradients.normed : gradients.qkv;
     attend_backward(pass, dheads, saved, dqkv);
@@ -178,7 +177,7 @@ BlockWork Attention::work(int64_t seq_length) const {
             .heads_flops = heads_flops(all, seq_length),
             .heads = all.heads,
             .query_columns = all.query_columns(),
-            .kv_columns = all.kv_columns(),
+            .kv_columns = all.key_value_columns(),
             .moved = {.forward = 2 * normed + 2 * rotated,
                       .backward = 3 * normed + 2 * rotated,
                       .recompute_heads = qk_norm_ ? 2 * normed + 2 * rotated : 0}};

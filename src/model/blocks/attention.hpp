@@ -44,7 +44,7 @@ public:
         QkNorm::Saved qk_norm;
         Tensor qkv;              ///< (N, qkv_columns) input of the heads
         Statistics log_sum_exp;  ///< (N, heads)
-        Tensor heads;            ///< (N, query_columns) their output
+        Tensor heads;            ///< (N, output_columns) their output
     };
     /// What I leaves for W.
     struct Gradients {

@@ -58,7 +58,7 @@ struct BlockWork {
     double recompute_flops = 0;  ///< the part of flops() that a selective R does again
     int64_t heads = 0;           ///< attention heads: each has a score per pair of tokens
     int64_t query_columns = 0;   ///< elements of q of a token, of all heads
-    int64_t kv_columns = 0;      ///< elements of k, and of v
+    int64_t kv_columns = 0;      ///< elements of k and v
     MovedElements moved = {};
     /// The part of `moved` that belongs to the residual stream: norms of its rows and additions.
     MovedElements moved_of_residual = {};

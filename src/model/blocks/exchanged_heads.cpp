@@ -44,14 +44,14 @@ public:
     /// (s, columns of q, k, v and, in a backward, of out and its gradient).
     [[nodiscard]] Side inputs(Views& memory, bool backward) const {
         const AttentionShape of = panel_shape();
-        std::vector<int64_t> columns{of.query_columns(), of.kv_columns(), of.kv_columns()};
-        if (backward) columns.insert(columns.end(), 2, of.query_columns());
+        std::vector<int64_t> columns{of.query_columns(), of.key_columns(), of.value_columns()};
+        if (backward) columns.insert(columns.end(), 2, of.output_columns());
         return side(memory, std::move(columns));
     }
     [[nodiscard]] Side results(Views& memory, bool backward) const {
         const AttentionShape of = panel_shape();
-        if (!backward) return side(memory, {of.query_columns()});
-        return side(memory, {of.query_columns(), of.kv_columns(), of.kv_columns()});
+        if (!backward) return side(memory, {of.output_columns()});
+        return side(memory, {of.query_columns(), of.key_columns(), of.value_columns()});
     }
     /// Room for first_visible of all members' tokens, and of whole sequences in their order.
     [[nodiscard]] std::array<Tensor, 2> starts(Views& memory) const {
@@ -108,6 +108,15 @@ void each_group(const Side& side, const Use& use) {
 template <typename Pointer>
 BasicTensor<Pointer> columns_of(const BasicTensor<Pointer>& tensor, RowRange columns) {
     return tensor.column_range(columns.first, columns.size());
+}
+
+/// Columns of q, k and v.
+template <typename Pointer>
+std::array<BasicTensor<Pointer>, 3> parts_of(const BasicTensor<Pointer>& qkv,
+                                             const AttentionShape& shape) {
+    const int64_t q = shape.query_columns(), k = shape.key_columns();
+    return {qkv.column_range(0, q), qkv.column_range(q, k),
+            qkv.column_range(q + k, shape.value_columns())};
 }
 
 /// One pass over the panels.
@@ -281,10 +290,7 @@ int64_t ExchangedHeads::workspace_bytes(const ScratchFor& use) const {
 void ExchangedHeads::forward(const StagePass& pass, ConstTensor qkv, Tensor heads,
                              Tensor log_sum_exp) const {
     const HeadPass of(*this, pass, qkv.dtype, false);
-    const int64_t q = shape.query_columns();
-    const int64_t kv = shape.kv_columns();
-    const std::array from{qkv.column_range(0, q), qkv.column_range(q, kv),
-                          qkv.column_range(q + kv, kv)};
+    const auto from = parts_of(qkv, shape);
     of.run("heads of all tokens", std::span<const ConstTensor>(from),
            std::span<const Tensor>(&heads, 1), [&](int panel, int64_t sequence) {
                pass.op().causal_attention_forward(
@@ -296,15 +302,9 @@ void ExchangedHeads::forward(const StagePass& pass, ConstTensor qkv, Tensor head
 void ExchangedHeads::backward(const StagePass& pass, ConstTensor dheads, ConstTensor qkv,
                               ConstTensor heads, ConstTensor log_sum_exp, Tensor dqkv) const {
     const HeadPass of(*this, pass, qkv.dtype, true);
-    const int64_t q = shape.query_columns();
-    const int64_t kv = shape.kv_columns();
-    const auto parts = [&](auto all) {
-        return std::array{all.column_range(0, q), all.column_range(q, kv),
-                          all.column_range(q + kv, kv)};
-    };
-    const auto [queries, keys, values] = parts(qkv);
+    const auto [queries, keys, values] = parts_of(qkv, shape);
     const std::array from{queries, keys, values, heads, dheads};
-    const auto into = parts(dqkv);
+    const auto into = parts_of(dqkv, shape);
     of.run("heads of all tokens, and their gradients", std::span<const ConstTensor>(from),
            std::span<const Tensor>(into), [&](int panel, int64_t sequence) {
                pass.op().causal_attention_backward(

@@ -15,9 +15,9 @@ namespace vocabpipe {
 /// would take more memory. Every head has the bits of one rank, in F and in the backward.
 ///
 /// `shape`: of the rank's heads before the exchange, and its own tokens; C panels divide the
-/// key/value heads. qkv (N, qkv_columns), heads and dheads (N, query_columns), dqkv of qkv's shape:
-/// of the rank's N tokens. log_sum_exp (N, heads): the same bytes as (C N, heads / C), which is how
-/// they are used. All use pass.scratch.workspace.
+/// key/value heads. qkv (N, qkv_columns), heads and dheads (N, output_columns), dqkv of qkv's
+/// shape: of the rank's N tokens. log_sum_exp (N, heads): the same bytes as (C N, heads / C), which
+/// is how they are used. All use pass.scratch.workspace.
 struct ExchangedHeads {
     kernels::AttentionShape shape;
     int panels = 1;

@@ -27,7 +27,7 @@ public:
           ranks_(ranks),
           segment_(of.shape.seq_length / kSegments),
           rows_(of.shape.sequences * segment_),
-          columns_(2 * of.shape.kv_columns() / of.panels),
+          columns_(of.shape.key_value_columns() / of.panels),
           dtype_(dtype) {}
 
     /// The heads of a panel, of one segment's queries that see `keys` keys of one sequence.
@@ -88,12 +88,10 @@ public:
     /// Calls use(columns of qkv, columns of a panel's memory) for k and for v.
     template <typename Pointer, typename Use>
     void each_of_keys(BasicTensor<Pointer> qkv, int panel, const Use& use) const {
-        const int64_t width = columns_ / 2;
-        for (int v = 0; v < 2; ++v) {
-            const auto all = qkv.column_range(shape_.query_columns() + v * shape_.kv_columns(),
-                                              shape_.kv_columns());
-            use(of_panel(all, panel), RowRange{v * width, (v + 1) * width});
-        }
+        const int64_t q = shape_.query_columns(), k = shape_.key_columns();
+        use(of_panel(qkv.column_range(q, k), panel), RowRange{0, k / panels_});
+        use(of_panel(qkv.column_range(q + k, shape_.value_columns()), panel),
+            RowRange{k / panels_, columns_});
     }
 
     [[nodiscard]] const AttentionShape& shape() const { return shape_; }

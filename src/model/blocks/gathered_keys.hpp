@@ -17,7 +17,7 @@ namespace vocabpipe {
 /// order of the ranks. Segments that no query of the receiver sees do not travel.
 ///
 /// `shape`: of the rank's heads, and its own tokens. `panels` divides the key/value heads. qkv (N,
-/// qkv_columns), heads and dheads (N, query_columns), log_sum_exp (N, heads), dqkv of qkv's shape:
+/// qkv_columns), heads and dheads (N, output_columns), log_sum_exp (N, heads), dqkv of qkv's shape:
 /// of the rank's N tokens. All use pass.scratch.workspace.
 struct GatheredKeys {
     kernels::AttentionShape shape;

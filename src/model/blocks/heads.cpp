@@ -47,7 +47,8 @@ void attend_backward(const StagePass& pass, const kernels::AttentionShape& shape
 }
 
 double heads_flops(const kernels::AttentionShape& shape, int64_t seq_length) {
-    return 4 * static_cast<double>(shape.query_columns()) * mean_keys(shape, seq_length);
+    return 2 * static_cast<double>(shape.query_columns() + shape.output_columns()) *
+           mean_keys(shape, seq_length);
 }
 
 }  // namespace vocabpipe

@@ -29,12 +29,12 @@ template <class AnyTensor>
 }
 template <class AnyTensor>
 [[nodiscard]] AnyTensor keys_values_of(AnyTensor qkv, const kernels::AttentionShape& shape) {
-    return qkv.column_range(shape.query_columns(), 2 * shape.kv_columns());
+    return qkv.column_range(shape.query_columns(), shape.key_value_columns());
 }
 
 /// In generation: adds keys and values of the pass to those that are kept.
 void keep_keys_values(const StagePass& pass, const kernels::AttentionShape& shape, ConstTensor qkv);
-/// heads (N, query_columns) from qkv (N, qkv_columns); log_sum_exp (N, heads). In generation
+/// heads (N, output_columns) from qkv (N, qkv_columns); log_sum_exp (N, heads). In generation
 /// queries see kept keys, too.
 void attend(const StagePass& pass, const kernels::AttentionShape& shape, ConstTensor qkv,
             Tensor heads, Statistics log_sum_exp);

@@ -34,11 +34,11 @@ AnyTensor q_of(const kernels::AttentionShape& shape, AnyTensor qkv) {
 }
 template <class AnyTensor>
 AnyTensor k_of(const kernels::AttentionShape& shape, AnyTensor qkv) {
-    return qkv.column_range(shape.query_columns(), shape.kv_columns());
+    return qkv.column_range(shape.query_columns(), shape.key_columns());
 }
 template <class AnyTensor>
 AnyTensor v_of(const kernels::AttentionShape& shape, AnyTensor qkv) {
-    return qkv.column_range(shape.query_columns() + shape.kv_columns(), shape.kv_columns());
+    return qkv.column_range(shape.query_columns() + shape.key_columns(), shape.value_columns());
 }
 
 /// Sums of the rows of q and of k: (1, N) fp32 each.
@@ -73,7 +73,7 @@ std::array<kernels::RmsNormOptions, 2> over_all_heads(const StagePass& pass,
     of_q.sums = sums.q;
     of_q.columns = shape.query_columns() * pass.team.link->size();
     of_k.sums = sums.k;
-    of_k.columns = shape.kv_columns() * pass.team.link->size();
+    of_k.columns = shape.key_columns() * pass.team.link->size();
     return {of_q, of_k};
 }
 
@@ -86,7 +86,7 @@ QkNorm::QkNorm(const QkNormOptions& options, const kernels::AttentionShape& shap
       by_head_(options.by_head),
       q_(parameters.next(
           gamma_of(options.q_name, by_head_ ? shape.head_size : shape.query_columns(), options))),
-      k_(parameters.next(gamma_of_k(options, by_head_ ? shape.head_size : shape.kv_columns()))) {}
+      k_(parameters.next(gamma_of_k(options, by_head_ ? shape.head_size : shape.key_columns()))) {}
 
 QkNorm::Saved QkNorm::saved_views(const kernels::AttentionShape& shape, SavedViews& views) const {
     return {.before = views.costly.take(shape.qkv_columns()),

@@ -63,7 +63,7 @@ public:
                 rows += seen_rows(cut_.rank(), member, segment);
             }
         }
-        return rows * 2 * shape_.kv_columns() * size_of(DType::fp32);
+        return rows * shape_.key_value_columns() * size_of(DType::fp32);
     }
 
     /// Attention of the rank's queries, to other keys of as many tokens.
@@ -130,8 +130,8 @@ private:
         qkv_ = take(cut_.own_length(), shape_.qkv_columns());
         heads_ = take(cut_.own_length(), shape_.query_columns());
         log_sum_exp_ = take(cut_.own_length(), shape_.heads);
-        keys_ = take(cut_.seq_length(), 2 * shape_.kv_columns());
-        arrived_ = take(cut_.seq_length(), 2 * shape_.kv_columns());
+        keys_ = take(cut_.seq_length(), shape_.key_value_columns());
+        arrived_ = take(cut_.seq_length(), shape_.key_value_columns());
         const ScratchFor use{.operators = device_.operators(),
                              .seq_length = cut_.own_length(),
                              .context = cut_.ranks()};

@@ -159,6 +159,72 @@ const AttentionShape kNotCausal[] = {
      .causal = false},
 };
 
+/// Values narrower and wider than keys, both within a tile of columns and beyond one.
+const QueriesCase kValueSizes[] = {
+    {{.sequences = 1,
+      .seq_length = 9,
+      .heads = 1,
+      .head_size = 1,
+      .kv_heads = 1,
+      .value_head_size = 3},
+     {}},
+    {{.sequences = 2,
+      .seq_length = 70,
+      .heads = 2,
+      .head_size = 24,
+      .kv_heads = 2,
+      .value_head_size = 16},
+     {}},
+    {{.sequences = 1,
+      .seq_length = 100,
+      .heads = 4,
+      .head_size = 8,
+      .kv_heads = 2,
+      .value_head_size = 40,
+      .queries = 36},
+     {}},
+    {{.sequences = 1,
+      .seq_length = 70,
+      .heads = 2,
+      .head_size = 192,
+      .kv_heads = 1,
+      .value_head_size = 128},
+     {}},
+    {{.sequences = 1,
+      .seq_length = 67,
+      .heads = 3,
+      .head_size = 17,
+      .kv_heads = 1,
+      .value_head_size = 150,
+      .window = 20},
+     {}},
+    {{.sequences = 2,
+      .seq_length = 130,
+      .heads = 4,
+      .head_size = 20,
+      .kv_heads = 2,
+      .value_head_size = 5,
+      .scale = 0.25F,
+      .softcap = 3,
+      .window = 70,
+      .queries = 66},
+     {10, 64, 129, 130 + 64, 130 + 100}},
+    {{.sequences = 2,
+      .seq_length = 37,
+      .heads = 2,
+      .head_size = 16,
+      .kv_heads = 1,
+      .value_head_size = 72,
+      .queries = 70,
+      .causal = false},
+     {}},
+};
+
+std::vector<int32_t> mask_of(const QueriesCase& one) {
+    return one.beginnings.size() == 0 ? std::vector<int32_t>()
+                                      : documents(one.shape, one.beginnings);
+}
+
 class Attention : public OperatorTest<DType> {
 protected:
     [[nodiscard]] DType type() const { return parameter<1>(); }
@@ -169,10 +235,11 @@ protected:
                                           const std::vector<int32_t>& first_visible) const {
         // The reference adds up in the elements of gradients.
         const DType sums = parameter<0>().reference ? DType::fp64 : type();
-        const int64_t rows = shape.query_tokens(), h = shape.query_columns();
-        const Uploaded out = poison(rows, h, type(), 1), dq = poison(rows, h, sums, 5);
+        const int64_t rows = shape.query_tokens();
+        const Uploaded out = poison(rows, shape.output_columns(), type(), 1);
+        const Uploaded dq = poison(rows, shape.query_columns(), sums, 5);
         const Uploaded log_sum_exp = poison(rows, shape.heads, DType::fp32);
-        const Uploaded dkv = poison(shape.tokens(), 2 * shape.kv_columns(), sums, 2);
+        const Uploaded dkv = poison(shape.tokens(), shape.key_value_columns(), sums, 2);
         const auto mask = up(first_visible);
         const int64_t bytes = ops().attention_workspace_bytes(shape, type(), ctx.threads());
         const Workspace forward(device(), bytes), backward(device(), bytes);
@@ -188,14 +255,14 @@ protected:
         for (const int64_t gap : {3, 8}) {
             SCOPED_TRACE(testing::Message()
                          << shape.queries << " queries, " << shape.seq_length << " tokens, "
-                         << shape.heads << " heads of " << shape.head_size << ", window "
-                         << shape.window << ", " << first_visible.size() << " of a mask, gap "
-                         << gap);
-            const int64_t rows = shape.query_tokens(), h = shape.query_columns();
-            const auto q = random_with_gap(rows, h, type(), gap, 1, -2.0, 2.0);
-            const auto kv = random_with_gap(shape.tokens(), 2 * shape.kv_columns(), type(), 2 * gap,
-                                            2, -2.0, 2.0);
-            const auto dout = random_with_gap(rows, h, type(), 3 * gap, 3);
+                         << shape.heads << " heads of " << shape.head_size << ", values of "
+                         << shape.value_size() << ", window " << shape.window << ", "
+                         << first_visible.size() << " of a mask, gap " << gap);
+            const int64_t rows = shape.query_tokens();
+            const auto q = random_with_gap(rows, shape.query_columns(), type(), gap, 1, -2.0, 2.0);
+            const auto kv = random_with_gap(shape.tokens(), shape.key_value_columns(), type(),
+                                            2 * gap, 2, -2.0, 2.0);
+            const auto dout = random_with_gap(rows, shape.output_columns(), type(), 3 * gap, 3);
             const Naive naive(q.view(), kv.view(), dout, shape, type(), first_visible);
             const auto results = run(ctx(), shape, up(q), up(kv), up(dout), first_visible);
             expect_close(results[0], naive.out, within(naive.out_bound));
@@ -207,26 +274,32 @@ protected:
 
     void expect_same_bits(const AttentionShape& shape,
                           const std::vector<int32_t>& first_visible) const {
-        const int64_t rows = shape.query_tokens(), h = shape.query_columns();
-        const Uploaded q = up(Matrix::random(rows, h, type(), 1));
-        const Uploaded kv = up(Matrix::random(shape.tokens(), 2 * shape.kv_columns(), type(), 2));
-        const Uploaded dout = up(Matrix::random(rows, h, type(), 3));
+        const int64_t rows = shape.query_tokens();
+        const Uploaded q = up(Matrix::random(rows, shape.query_columns(), type(), 1));
+        const Uploaded kv =
+            up(Matrix::random(shape.tokens(), shape.key_value_columns(), type(), 2));
+        const Uploaded dout = up(Matrix::random(rows, shape.output_columns(), type(), 3));
         expect_same_bits_with_any_threads(
             [&](Context& ctx) { return run(ctx, shape, q, kv, dout, first_visible); });
     }
 };
 
 TEST_P(Attention, OfTheLastQueriesAgreesWithTheTextbookInBothDirections) {
-    for (const auto& [shape, beginnings] : kCases) {
-        expect_textbook(
-            shape, beginnings.size() == 0 ? std::vector<int32_t>() : documents(shape, beginnings));
-    }
+    for (const QueriesCase& one : kCases) expect_textbook(one.shape, mask_of(one));
 }
 
 TEST_P(Attention, OfTheLastQueriesHasTheSameBitsWithAnyThreads) {
     for (const auto& [shape, beginnings] : kCases) {
         expect_same_bits(shape, documents(shape, beginnings));
     }
+}
+
+TEST_P(Attention, OfValuesOfAnotherSizeAgreesWithTheTextbookInBothDirections) {
+    for (const QueriesCase& one : kValueSizes) expect_textbook(one.shape, mask_of(one));
+}
+
+TEST_P(Attention, OfValuesOfAnotherSizeHasTheSameBitsWithAnyThreads) {
+    for (const QueriesCase& one : kValueSizes) expect_same_bits(one.shape, mask_of(one));
 }
 
 TEST_P(Attention, ThatIsNotCausalAgreesWithTheTextbookInBothDirections) {
@@ -276,16 +349,23 @@ const QueriesCase kBitsCases[] = {
       .window = 100},
      {37, 70, 150, 191}},
     {{.sequences = 1, .seq_length = 201, .heads = 2, .head_size = 8, .kv_heads = 1}, {1, 64, 130}},
+    {{.sequences = 1,
+      .seq_length = 130,
+      .heads = 2,
+      .head_size = 24,
+      .kv_heads = 1,
+      .value_head_size = 72},
+     {}},
 };
 
 using AttentionBits = Attention;
 
 TEST_P(AttentionBits, OfAQueryDoNotDependOnHowManyBlocksOfQueriesAreBeforeIt) {
     for (const auto& [shape, beginnings] : kBitsCases) {
-        const int64_t s = shape.seq_length, h = shape.query_columns();
-        const Uploaded q = up(Matrix::random(s, h, type(), 1, -2.0, 2.0));
-        const Uploaded kv = up(Matrix::random(s, 2 * shape.kv_columns(), type(), 2, -2.0, 2.0));
-        const Uploaded dout = up(Matrix::random(s, h, type(), 3));
+        const int64_t s = shape.seq_length;
+        const Uploaded q = up(Matrix::random(s, shape.query_columns(), type(), 1, -2.0, 2.0));
+        const Uploaded kv = up(Matrix::random(s, shape.key_value_columns(), type(), 2, -2.0, 2.0));
+        const Uploaded dout = up(Matrix::random(s, shape.output_columns(), type(), 3));
         // Always with a mask: without one, a GPU may compute all queries by cuDNN, and some itself.
         const auto all = run(ctx(), shape, q, kv, dout, documents(shape, beginnings));
         for (const int64_t first : {64, 128}) {
@@ -354,6 +434,13 @@ TEST_P(AttentionArguments, FitTogether) {
     AttentionShape not_causal = shape;
     not_causal.causal = false;
     EXPECT_THROW(forward(not_causal, q, kv, q, sums, std::vector<int32_t>(6)), UsageError);
+    AttentionShape narrow_values = shape;
+    narrow_values.value_head_size = 1;
+    const Uploaded k_and_v = poison(10, 6, type), heads = poison(6, 4, type);
+    EXPECT_THROW(forward(narrow_values, q, kv, heads, sums), UsageError);
+    EXPECT_THROW(forward(narrow_values, q, k_and_v, q, sums), UsageError);
+    narrow_values.value_head_size = -1;
+    EXPECT_THROW(forward(narrow_values, q, kv, q, sums), UsageError);
     const auto backward = [&](const Uploaded& dout, const Uploaded& dq, const Uploaded& dkv) {
         ops().causal_attention_backward(ctx(), dout, q, kv, q, sums, shape, {}, dq, dkv, workspace);
     };

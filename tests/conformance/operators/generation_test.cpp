@@ -10,10 +10,11 @@ using Generation = TypedOperatorTest;
 
 TEST_P(Generation, CachedAttentionIsThatOfTheLastTokensOfASequence) {
     for (const CachedCase& one : kCachedCases) {
-        SCOPED_TRACE(testing::Message() << one.shape.heads << " heads of " << one.shape.head_size);
+        SCOPED_TRACE(testing::Message() << one.shape.heads << " heads of " << one.shape.head_size
+                                        << ", values of " << one.shape.value_size());
         const CachedTensors tensors(one, type());
         const Uploaded q = up(tensors.q), kv = up(tensors.kv);
-        const Uploaded out = poison(one.queries, one.shape.query_columns(), type());
+        const Uploaded out = poison(one.queries, one.shape.output_columns(), type());
         const Matrix result = with_any_threads([&](Context& ctx) {
             ops().cached_attention_forward(ctx, q, kv, one.shape, out);
             return out.download();

@@ -69,7 +69,7 @@ TEST_P(HeadNorm, AgreesWithTheReferenceInBothDirectionsAndCopiesV) {
             const RmsNormErrors backward{x, gamma, kOptions, given, type()};
             expect_close(part(dqkv), dx, backward.of_backward_input(dy, dx));
         }
-        const auto v = [&, kv = shape.kv_columns()](const Matrix& whole) {
+        const auto v = [&, kv = shape.key_columns()](const Matrix& whole) {
             return columns(whole, heads * d, kv);
         };
         EXPECT_TRUE(v(out).same_bits(v(qkv)));

@@ -64,7 +64,7 @@ TEST_P(Rotary, RotatesQAndKByTheirPositionAndLeavesTheRest) {
                 // |a c| + |b s| <= 2, a rounding of each and of their sum
                 expect_close(
                     result, exact, [&, shape = shape, rotated = rotated](int64_t row, int64_t col) {
-                        const bool v = col >= shape.query_columns() + shape.kv_columns();
+                        const bool v = col >= shape.query_columns() + shape.key_columns();
                         if (v || col % shape.head_size >= rotated) return 0.0;
                         return 4 * kEps32 +
                                unit_roundoff(type()) * std::abs(exact.get(row, col)) * 1.01;

@@ -166,7 +166,7 @@ public:
           sequence_(sequence),
           kv_head_(kv_head),
           k_col_(p.shape.query_columns() + kv_head * p.shape.head_size),
-          v_col_(k_col_ + p.shape.kv_columns()),
+          v_col_(k_col_ + p.shape.key_columns()),
           k_(p.qkv, p.shape, sequence, k_col_),
           v_(p.qkv, p.shape, sequence, v_col_) {}
 
@@ -321,7 +321,7 @@ TEST_P(RealShapesAttention, AWrongElementOfAnyOutputIsFound) {
                                    testing::HasSubstr("missed its bound")));
         output.set(last, col, right);
     };
-    const int64_t k = problem.shape.query_columns(), v = k + problem.shape.kv_columns();
+    const int64_t k = problem.shape.query_columns(), v = k + problem.shape.key_columns();
     expect_found(outputs.out, 1, 0.05, "out");
     expect_found(outputs.log_sum_exp, 0, 1e-3, "log_sum_exp");
     expect_found(outputs.dqkv, 1, 0.05, "dq");

@@ -97,7 +97,7 @@ public:
         return {.heads_flops = heads_flops(shape_.shape, seq_length),
                 .heads = shape_.shape.heads,
                 .query_columns = shape_.shape.query_columns(),
-                .kv_columns = shape_.shape.kv_columns()};
+                .kv_columns = shape_.shape.key_value_columns()};
     }
 
     void forward(const StagePass& pass, const OperationTensors& tensors, ConstTensor /*residual*/,
@@ -146,10 +146,11 @@ public:
     }
     [[nodiscard]] BlockWork work(int64_t /*seq_length*/) const override {
         const kernels::AttentionShape& of = keys_.shape;
-        return {.heads_flops = 4 * static_cast<double>(of.query_columns() * keys_.rows),
+        return {.heads_flops = 2 * static_cast<double>((of.query_columns() + of.output_columns()) *
+                                                       keys_.rows),
                 .heads = of.heads,
                 .query_columns = of.query_columns(),
-                .kv_columns = of.kv_columns() * keys_.rows / of.queries};
+                .kv_columns = of.key_value_columns() * keys_.rows / of.queries};
     }
 
     void forward(const StagePass& pass, const OperationTensors& tensors, ConstTensor /*residual*/,

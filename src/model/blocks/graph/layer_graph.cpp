@@ -40,6 +40,10 @@ kernels::AttentionShape checked_heads(const GraphRecord& record, const std::stri
                            " columns with " + text(shape.kv_heads) +
                            " heads of keys and values; the latter must divide the former");
     }
+    if (shape.value_head_size < 0) {
+        refuse(record, what + ": AttentionShape::value_head_size is " +
+                           text(shape.value_head_size) + "; it must be at least 0 (head_size)");
+    }
     if (shape.window < 0 || shape.queries != 0) {
         refuse(record, what + ": AttentionShape::window is " + text(shape.window) +
                            " and queries is " + text(shape.queries) +
@@ -199,6 +203,11 @@ LayerValue LayerGraph::head_norm(const std::string& q_name, const std::string& k
                                  LayerValue qkv, const kernels::AttentionShape& heads,
                                  const kernels::RmsNormOptions& options) {
     const auto shape = checked_heads(record_, "head_norm " + q_name, heads);
+    if (shape.value_size() != shape.head_size) {
+        refuse(record_, "head_norm " + q_name + ": values of " + text(shape.value_size()) +
+                            " columns beside keys of " + text(shape.head_size) +
+                            "; norm q and k by themselves");
+    }
     check_columns(record_, "the input of head_norm " + q_name, qkv.columns(), shape.qkv_columns());
     return Access::make(
         *this,
@@ -237,7 +246,7 @@ LayerValue LayerGraph::attention(LayerValue qkv, const kernels::AttentionShape& 
     const auto shape = checked_heads(record_, "attention", heads);
     check_columns(record_, "the input of attention", qkv.columns(), shape.qkv_columns());
     return Access::make(*this, attention_operation({shape, Access::sequence_rows(*this, qkv)}),
-                        {qkv}, shape.query_columns(), "attention");
+                        {qkv}, shape.output_columns(), "attention");
 }
 
 LayerValue LayerGraph::activation(kernels::Activation activation, LayerValue x) {

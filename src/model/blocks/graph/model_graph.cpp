@@ -165,9 +165,9 @@ LayerValue ModelGraph::attention(LayerValue q, LayerValue kv,
     const auto shape = checked_heads(record_, "attention", heads);
     if (shape.window != 0) refuse(record_, "attention: cross-attention has no window");
     check_columns(record_, "q of attention", q.columns(), shape.query_columns());
-    check_columns(record_, "kv of attention", kv.columns(), 2 * shape.kv_columns());
+    check_columns(record_, "kv of attention", kv.columns(), shape.key_value_columns());
     return Access::make(*this, cross_attention_operation({shape, kv.rows()}, q.rows()), {q, kv},
-                        shape.query_columns(), "attention");
+                        shape.output_columns(), "attention");
 }
 
 void ModelGraph::output(LayerValue x) {
