@@ -4,7 +4,7 @@
 namespace vocabpipe {
 
 DecoderLayer::DecoderLayer(const DecoderLayerOptions& options, ParameterSource& parameters)
-    : hidden_size_(options.attention.block.hidden_size),
+    : hidden_size_(hidden_size_of(options.attention.block)),
       parallel_(options.parallel),
       attention_(options.attention, parameters),
       mlp_(options.mlp, parameters) {}

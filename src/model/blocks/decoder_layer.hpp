@@ -8,7 +8,7 @@
 namespace vocabpipe {
 
 struct DecoderLayerOptions {
-    SublayerOptions<AttentionOptions> attention;
+    SublayerOptions<AnyAttention::Options> attention;
     SublayerOptions<FeedForwardOptions> mlp;
     bool parallel = false;  ///< without post norms
 };
@@ -24,13 +24,13 @@ class DecoderLayer {
 public:
     /// What F leaves, besides the layer's input.
     struct Saved {
-        Sublayer<Attention>::Saved attention;
+        Sublayer<AnyAttention>::Saved attention;
         Tensor middle;  ///< (N/t, h), not in parallel
         Sublayer<FeedForward>::Saved mlp;
     };
     /// What I leaves for W, besides the gradient of the layer's output.
     struct Gradients {
-        Sublayer<Attention>::Gradients attention;
+        Sublayer<AnyAttention>::Gradients attention;
         Tensor middle;  ///< (N/t, h), not in parallel
         Sublayer<FeedForward>::Gradients mlp;
     };
@@ -64,7 +64,7 @@ private:
 
     int64_t hidden_size_;
     bool parallel_;
-    Sublayer<Attention> attention_;
+    Sublayer<AnyAttention> attention_;
     Sublayer<FeedForward> mlp_;
 };
 

@@ -13,16 +13,16 @@ std::optional<Norm> norm_if(const std::optional<NormOptions>& options,
 
 }  // namespace
 
-template <class Block>
-Sublayer<Block>::Sublayer(const SublayerOptions<typename Block::Options>& options,
+template <Block Inner>
+Sublayer<Inner>::Sublayer(const SublayerOptions<typename Inner::Options>& options,
                           ParameterSource& parameters)
-    : hidden_size_(options.block.hidden_size),
+    : hidden_size_(hidden_size_of(options.block)),
       norm_(norm_if(options.norm, parameters)),
       block_(options.block, parameters),
       post_norm_(norm_if(options.post_norm, parameters)) {}
 
-template <class Block>
-typename Sublayer<Block>::Saved Sublayer<Block>::saved_views(SavedViews& views) const {
+template <Block Inner>
+typename Sublayer<Inner>::Saved Sublayer<Inner>::saved_views(SavedViews& views) const {
     Saved saved;
     if (norm_) {
         saved.norm_statistics = norm_->statistics_view(views.cheap);
@@ -36,8 +36,8 @@ typename Sublayer<Block>::Saved Sublayer<Block>::saved_views(SavedViews& views) 
     return saved;
 }
 
-template <class Block>
-typename Sublayer<Block>::Gradients Sublayer<Block>::gradient_views(TokenViews& views) const {
+template <Block Inner>
+typename Sublayer<Inner>::Gradients Sublayer<Inner>::gradient_views(TokenViews& views) const {
     Gradients gradients;
     gradients.in = views.take(hidden_size_);
     gradients.block = block_.gradient_views(views);
@@ -45,13 +45,13 @@ typename Sublayer<Block>::Gradients Sublayer<Block>::gradient_views(TokenViews& 
     return gradients;
 }
 
-template <class Block>
-ScratchSize Sublayer<Block>::scratch(const ScratchFor& use) const {
+template <Block Inner>
+ScratchSize Sublayer<Inner>::scratch(const ScratchFor& use) const {
     return ScratchSize{.own_columns = hidden_size_}.or_larger(block_.scratch(use));
 }
 
-template <class Block>
-void Sublayer<Block>::forward(const StagePass& pass, ConstTensor x, ConstTensor residual,
+template <Block Inner>
+void Sublayer<Inner>::forward(const StagePass& pass, ConstTensor x, ConstTensor residual,
                               const Saved& saved, Tensor out) const {
     StagePass of_block = pass;
     if (norm_) {
@@ -81,14 +81,14 @@ void Sublayer<Block>::forward(const StagePass& pass, ConstTensor x, ConstTensor 
     if (!pass.output) post_norm(kAllRows);
 }
 
-template <class Block>
-void Sublayer<Block>::recompute(const StagePass& pass, ConstTensor x, const Saved& saved) const {
+template <Block Inner>
+void Sublayer<Inner>::recompute(const StagePass& pass, ConstTensor x, const Saved& saved) const {
     if (norm_) norm_->forward(pass, x, {}, saved.norm, saved.norm_statistics);
     block_.recompute(pass, block_input(x, saved), saved.block);
 }
 
-template <class Block>
-void Sublayer<Block>::backward_input(const StagePass& pass, ConstTensor dy, ConstTensor x,
+template <Block Inner>
+void Sublayer<Inner>::backward_input(const StagePass& pass, ConstTensor dy, ConstTensor x,
                                      const Saved& saved, const Gradients& gradients,
                                      ConstTensor residual, Tensor dx) const {
     StagePass of_block = pass;
@@ -113,8 +113,8 @@ void Sublayer<Block>::backward_input(const StagePass& pass, ConstTensor dy, Cons
     if (!pass.output) leave_block(kAllRows);
 }
 
-template <class Block>
-void Sublayer<Block>::backward_weight(const StagePass& pass, ConstTensor dy, ConstTensor x,
+template <Block Inner>
+void Sublayer<Inner>::backward_weight(const StagePass& pass, ConstTensor dy, ConstTensor x,
                                       const Saved& saved, const Gradients& gradients) const {
     if (post_norm_) post_norm_->backward_weight(pass, dy, saved.out, saved.post_statistics);
     block_.backward_weight(pass, block_gradient(dy, gradients), block_input(x, saved), saved.block,
@@ -122,8 +122,8 @@ void Sublayer<Block>::backward_weight(const StagePass& pass, ConstTensor dy, Con
     if (norm_) norm_->backward_weight(pass, gradients.in, x, saved.norm_statistics);
 }
 
-template <class Block>
-BlockWork Sublayer<Block>::work(int64_t seq_length) const {
+template <Block Inner>
+BlockWork Sublayer<Inner>::work(int64_t seq_length) const {
     BlockWork work = block_.work(seq_length);
     // The residual and the block's output are read and their sum is written; gradients likewise.
     MovedElements moved{.forward = 3 * hidden_size_, .backward = 3 * hidden_size_};
@@ -136,7 +136,7 @@ BlockWork Sublayer<Block>::work(int64_t seq_length) const {
     return work;
 }
 
-template class Sublayer<Attention>;
+template class Sublayer<AnyAttention>;
 template class Sublayer<Mlp>;
 template class Sublayer<FeedForward>;
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "src/model/blocks/attention.hpp"
+#include "src/model/blocks/any_attention.hpp"
+#include "src/model/blocks/block.hpp"
 #include "src/model/blocks/feed_forward.hpp"
 #include "src/model/blocks/mlp.hpp"
 #include "src/model/blocks/norm.hpp"
@@ -22,27 +23,26 @@ struct SublayerOptions {
 
 /// A block in the residual stream:
 ///     out = residual + post_norm(block(norm(x))),
-/// with either norm optional. `residual` is x where sublayers follow each other. Block: Attention,
-/// FeedForward, or another class with their public functions.
-template <class Block>
+/// with either norm optional. `residual` is x where sublayers follow each other.
+template <Block Inner>
 class Sublayer {
 public:
     /// What F leaves. Tensors of absent norms are empty.
     struct Saved {
         Tensor norm;  ///< (N/t, h)
         Statistics norm_statistics;
-        typename Block::Saved block;
+        typename Inner::Saved block;
         Tensor out;  ///< (N/t, h) of the block, where a post norm reads it
         Statistics post_statistics;
     };
     /// What I leaves for W.
     struct Gradients {
         Tensor in;  ///< (N/t, h) of the block's input
-        typename Block::Gradients block;
+        typename Inner::Gradients block;
         Tensor out;  ///< (N/t, h) of Saved::out
     };
 
-    Sublayer(const SublayerOptions<typename Block::Options>& options, ParameterSource& parameters);
+    Sublayer(const SublayerOptions<typename Inner::Options>& options, ParameterSource& parameters);
 
     [[nodiscard]] Saved saved_views(SavedViews& views) const;
     [[nodiscard]] Gradients gradient_views(TokenViews& views) const;
@@ -75,11 +75,11 @@ private:
 
     int64_t hidden_size_;
     std::optional<Norm> norm_;
-    Block block_;
+    Inner block_;
     std::optional<Norm> post_norm_;
 };
 
-extern template class Sublayer<Attention>;
+extern template class Sublayer<AnyAttention>;
 extern template class Sublayer<Mlp>;
 extern template class Sublayer<FeedForward>;
 
