@@ -197,12 +197,13 @@ Vector Attention::weights(const Rows& qkv, size_t first, size_t i, size_t head) 
 }
 
 Rows Attention::forward(const Rows& qkv) const {
-    Rows out(qkv.size(), Vector(heads * size, 0.0));
+    Rows out(qkv.size(), Vector(heads * value_size, 0.0));
     each([&](size_t first, size_t i, size_t head) {
         const Vector p = weights(qkv, first, i, head);
         for (size_t j = 0; j <= i; ++j) {
-            for (size_t d = 0; d < size; ++d) {
-                out[first + i][head * size + d] += p[j] * qkv[first + j][value_column(head) + d];
+            for (size_t d = 0; d < value_size; ++d) {
+                out[first + i][head * value_size + d] +=
+                    p[j] * qkv[first + j][value_column(head) + d];
             }
         }
     });
@@ -216,11 +217,11 @@ Rows Attention::gradient(const Rows& dout, const Rows& qkv) const {
         const size_t k = key_column(head);
         const size_t v = value_column(head);
         const Vector p = weights(qkv, first, i, head);
-        const double* d = &dout[first + i][head * size];
+        const double* d = &dout[first + i][head * value_size];
         Vector dp(i + 1);
         double mean = 0;
         for (size_t j = 0; j <= i; ++j) {
-            dp[j] = dot(d, &qkv[first + j][v], size);
+            dp[j] = dot(d, &qkv[first + j][v], value_size);
             mean += p[j] * dp[j];
         }
         for (size_t j = 0; j <= i; ++j) {
@@ -229,8 +230,8 @@ Rows Attention::gradient(const Rows& dout, const Rows& qkv) const {
                 const double t = score(qkv, first, i, j, head) / softcap;
                 ds *= 1 - t * t;
             }
+            for (size_t c = 0; c < value_size; ++c) dqkv[first + j][v + c] += p[j] * d[c];
             for (size_t c = 0; c < size; ++c) {
-                dqkv[first + j][v + c] += p[j] * d[c];
                 dqkv[first + i][q + c] += ds * qkv[first + j][k + c];
                 dqkv[first + j][k + c] += ds * qkv[first + i][q + c];
             }

@@ -91,6 +91,7 @@ struct Attention {
     size_t window = 0;                            ///< 0: none
     std::span<const int32_t> first_visible = {};  ///< of all tokens, or none
     size_t rotated = size;                        ///< columns of a head that rotate() turns
+    size_t value_size = size;                     ///< columns of a head of v, and of the result
 
     [[nodiscard]] Rows forward(const Rows& qkv) const;
     [[nodiscard]] Rows gradient(const Rows& dout, const Rows& qkv) const;
@@ -104,7 +105,7 @@ private:
         return heads * size + head / (heads / kv_heads) * size;
     }
     [[nodiscard]] size_t value_column(size_t head) const {
-        return key_column(head) + kv_heads * size;
+        return (heads + kv_heads) * size + head / (heads / kv_heads) * value_size;
     }
     [[nodiscard]] bool sees(size_t first, size_t i, size_t j) const;
     [[nodiscard]] double score(const Rows& qkv, size_t first, size_t i, size_t j,
