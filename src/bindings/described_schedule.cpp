@@ -47,30 +47,27 @@ std::string DescribedSchedule::title() const {
 }
 
 int Costs::ticks_per_unit() const {
-    return pass_times.empty() ? tool::ticks_per_unit(flags) : 0;
+    return pass_times.empty() ? tool::ticks_per_unit(figures) : 0;
 }
 
 std::string Costs::text(const Schedule& schedule) const {
     if (!pass_times.empty()) return "pass times";
-    tool::ScheduleFlags of_schedule = flags;
+    tool::FigureOptions of_schedule = figures;
     of_schedule.vocab_size = schedule.output.vocab_size();
     return tool::costs_text(of_schedule, schedule.ranks);
 }
 
 PricedStep priced_step(const std::string& name, const Schedule* passes, ScheduleOptions options,
                        Recompute recompute, const Costs& costs) {
-    tool::ScheduleFlags flags = costs.flags;
-    flags.pp = options.ranks;
-    flags.microbatches = options.microbatches;
-    // Without figures of its own the tool would price passes without a row by a model's FLOPs.
-    if (!costs.pass_times.empty()) flags.pass_times = "given";
+    tool::FigureOptions figures = costs.figures;
+    figures.replaced = !costs.pass_times.empty();
     if (passes != nullptr && passes->output.vocab_size() > 0) {
         options.vocab_size = passes->output.vocab_size();
     }
-    if (options.vocab_size > 0) flags.vocab_size = options.vocab_size;
-    options.vocab_size = tool::figured_model(flags, flags.pp).vocabulary_rows;
+    if (options.vocab_size > 0) figures.vocab_size = options.vocab_size;
+    options.vocab_size = tool::figured_model(figures, options.ranks).vocabulary_rows;
 
-    std::unique_ptr<CostSource> source = std::make_unique<tool::FigureCosts>(flags, recompute);
+    std::unique_ptr<CostSource> source = std::make_unique<tool::FigureCosts>(figures, recompute);
     if (!costs.pass_times.empty()) {
         source = std::make_unique<tool::PassTimesFile>(
             tool::PassTimesText{.name = "pass_times", .text = costs.pass_times}, std::move(source),

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "src/step/costs/cost_source.hpp"
-#include "src/tool/schedule/schedule_flags.hpp"
+#include "src/tool/schedule/figure_costs.hpp"
 #include "vocabpipe/make_schedule.hpp"
 #include "vocabpipe/recompute.hpp"
 #include "vocabpipe/schedule.hpp"
@@ -27,8 +27,8 @@ struct DescribedSchedule {
 
 /// What passes and messages cost, in figures, and the sizes of the model that they are of.
 struct Costs {
-    tool::ScheduleFlags flags;  ///< those of `vocabpipe simulate` that describe costs and sizes
-    std::string pass_times;     ///< rows "rank,op,stage,ns" with their header; empty: none
+    tool::FigureOptions figures;
+    std::string pass_times;  ///< rows "rank,op,stage,ns" with their header; empty: none
 
     /// Ticks per unit of the figures; 0: they are nanoseconds.
     [[nodiscard]] int ticks_per_unit() const;

@@ -47,14 +47,14 @@ Costs costs_of(const vp_costs* costs) {
         throw UsageError("num_layers " + std::to_string(from.num_layers) +
                          ": must be from 0 to 2^31 - 1");
     }
-    Costs result{.flags = {.costs = text,
-                           .latency = from.latency,
-                           .hop = from.hop,
-                           .num_layers = static_cast<int>(from.num_layers),
-                           .hidden_size = from.hidden_size},
+    Costs result{.figures = {.costs = text,
+                             .latency = from.latency,
+                             .hop = from.hop,
+                             .num_layers = static_cast<int>(from.num_layers),
+                             .hidden_size = from.hidden_size},
                  .pass_times = text_or(from.pass_times)};
-    if (from.seq_length != 0) result.flags.seq_length = from.seq_length;
-    if (from.micro_batch_size != 0) result.flags.micro_batch_size = from.micro_batch_size;
+    if (from.seq_length != 0) result.figures.seq_length = from.seq_length;
+    if (from.micro_batch_size != 0) result.figures.micro_batch_size = from.micro_batch_size;
     return result;
 }
 

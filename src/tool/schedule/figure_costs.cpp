@@ -11,6 +11,7 @@
 #include <cmath>
 #include <cstdio>
 #include <numeric>
+#include <utility>
 
 namespace vocabpipe::tool {
 
@@ -28,8 +29,8 @@ int64_t scaled(int64_t value, double by) {
 }
 
 /// Whether layers and vocabulary are the same for any number of ranks.
-bool of_one_model(const ScheduleFlags& flags) {
-    return flags.costs.empty() && flags.pass_times.empty();
+bool of_one_model(const FigureOptions& figures) {
+    return figures.costs.empty() && !figures.replaced;
 }
 
 /// Without --costs: F of a layer, in units.
@@ -48,14 +49,14 @@ double depth_in_layers(const FiguredModel& model, int64_t seq_length) {
     return 1 + 4 * h / (24 * h + 2 * static_cast<double>(seq_length));
 }
 
-StageCosts stage_costs(const ScheduleFlags& flags, int ranks, int ticks) {
-    if (!flags.costs.empty()) return parse_stage_costs(flags.costs, ticks);
-    const FiguredModel model = figured_model(flags, ranks);
+StageCosts stage_costs(const FigureOptions& figures, int ranks, int ticks) {
+    if (!figures.costs.empty()) return parse_stage_costs(figures.costs, ticks);
+    const FiguredModel model = figured_model(figures, ranks);
     const double layer = kLayerForward * ticks;
     const double forward = layer * static_cast<double>(model.layers) / ranks;
     return {.forward = std::max<int64_t>(std::llround(forward), 1),
             .backward = std::max<int64_t>(std::llround(2 * forward), 2),
-            .vocabulary = layer * vocabulary_layers(model, flags.seq_length) / ranks};
+            .vocabulary = layer * vocabulary_layers(model, figures.seq_length) / ranks};
 }
 
 /// "12", "3.33": at most two decimals.
@@ -113,96 +114,96 @@ StageCosts parse_stage_costs(const std::string& text, int ticks) {
     return costs;
 }
 
-FiguredModel figured_model(const ScheduleFlags& flags, int ranks) {
+FiguredModel figured_model(const FigureOptions& figures, int ranks) {
     // GPT-3 175B, whose vocabulary Megatron-LM pads to a multiple of 128.
     constexpr FiguredModel kModel{.layers = 96, .hidden_size = 12288, .vocabulary_rows = 50304};
     FiguredModel model = kModel;
-    if (!of_one_model(flags)) {
+    if (!of_one_model(figures)) {
         model = {.layers = ranks, .hidden_size = 4096, .vocabulary_rows = int64_t{32000} * ranks};
     }
-    if (flags.num_layers > 0) model.layers = flags.num_layers;
-    if (flags.hidden_size > 0) model.hidden_size = flags.hidden_size;
-    if (flags.vocab_size > 0) model.vocabulary_rows = flags.vocab_size;
+    if (figures.num_layers > 0) model.layers = figures.num_layers;
+    if (figures.hidden_size > 0) model.hidden_size = figures.hidden_size;
+    if (figures.vocab_size > 0) model.vocabulary_rows = figures.vocab_size;
     return model;
 }
 
-ModelConfig figured_layer(const ScheduleFlags& flags, int ranks) {
-    const int64_t hidden = figured_model(flags, ranks).hidden_size;
+ModelConfig figured_layer(const FigureOptions& figures, int ranks) {
+    const int64_t hidden = figured_model(figures, ranks).hidden_size;
     return {.num_layers = 1,
             .hidden_size = hidden,
             .ffn_hidden_size = 4 * hidden,
             .num_attention_heads = 1,
-            .seq_length = flags.seq_length};
+            .seq_length = figures.seq_length};
 }
 
-std::string costs_text(const ScheduleFlags& flags, int ranks) {
-    const StageCosts costs = stage_costs(flags, ranks, kTicksPerUnit);
+std::string costs_text(const FigureOptions& figures, int ranks) {
+    const StageCosts costs = stage_costs(figures, ranks, kTicksPerUnit);
     std::string text = "F " + figure_text(static_cast<double>(costs.forward)) + ", B " +
                        figure_text(static_cast<double>(costs.backward)) + ", V " +
                        figure_text(costs.vocabulary);
-    if (flags.costs.empty()) {
-        const FiguredModel model = figured_model(flags, ranks);
+    if (figures.costs.empty()) {
+        const FiguredModel model = figured_model(figures, ranks);
         text += " (" + std::to_string(model.layers) + " layers of F " +
                 std::to_string(kLayerForward) +
-                (flags.mtp_num_layers == 0 ? ""
-                                           : ", " + std::to_string(flags.mtp_num_layers) +
-                                                 " depths of multi-token prediction") +
+                (figures.mtp_num_layers == 0 ? ""
+                                             : ", " + std::to_string(figures.mtp_num_layers) +
+                                                   " depths of multi-token prediction") +
                 ", hidden size " + std::to_string(model.hidden_size) + ", " +
                 std::to_string(model.vocabulary_rows) + " vocabulary rows)";
     }
-    if (flags.latency > 0) text += ", latency " + std::to_string(flags.latency);
-    if (flags.hop > 0) text += ", hop " + std::to_string(flags.hop);
+    if (figures.latency > 0) text += ", latency " + std::to_string(figures.latency);
+    if (figures.hop > 0) text += ", hop " + std::to_string(figures.hop);
     return text;
 }
 
-int ticks_per_unit(const ScheduleFlags& flags) {
-    return flags.figures_are_ns || !flags.pass_times.empty() ? 0 : kTicksPerUnit;
+int ticks_per_unit(const FigureOptions& figures) {
+    return figures.are_ns || figures.replaced ? 0 : kTicksPerUnit;
 }
 
-FigureCosts::FigureCosts(const ScheduleFlags& flags, Recompute recompute)
-    : flags_(flags), recompute_(recompute) {
-    if (!flags.costs.empty()) static_cast<void>(parse_stage_costs(flags.costs));  // refuses
+FigureCosts::FigureCosts(FigureOptions figures, Recompute recompute)
+    : figures_(std::move(figures)), recompute_(recompute) {
+    if (!figures_.costs.empty()) static_cast<void>(parse_stage_costs(figures_.costs));  // refuses
 }
 
 std::vector<int> FigureCosts::layers_per_stage(std::span<const int> rank_of_stage,
                                                VocabMode mode) const {
-    if (!flags_.layout.empty()) {
+    if (!figures_.layout.empty()) {
         const StageLayout layout = parse_stage_layout(
-            flags_.layout, {.num_layers = flags_.num_layers > 0 ? flags_.num_layers : -1,
-                            .mtp_layers = flags_.mtp_num_layers,
-                            .vocab_mode = mode});
+            figures_.layout, {.num_layers = figures_.num_layers > 0 ? figures_.num_layers : -1,
+                              .mtp_layers = figures_.mtp_num_layers,
+                              .vocab_mode = mode});
         if (layout.layers.size() == rank_of_stage.size()) return layout.layers;
-        throw UsageError("--pipeline-model-parallel-layout " + flags_.layout + ": has " +
+        throw UsageError("--pipeline-model-parallel-layout " + figures_.layout + ": has " +
                          std::to_string(layout.layers.size()) + " stages, but the schedule has " +
                          std::to_string(rank_of_stage.size()) + "; both must be equal");
     }
     const bool redistributed = mode == VocabMode::redistributed;
-    if (flags_.num_layers == 0) {
-        if (!redistributed && flags_.mtp_num_layers == 0) return {};
-        if (!of_one_model(flags_)) {
+    if (figures_.num_layers == 0) {
+        if (!redistributed && figures_.mtp_num_layers == 0) return {};
+        if (!of_one_model(figures_)) {
             throw UsageError(
                 std::string(redistributed ? "--vocab-mode redistributed" : "--mtp-num-layers") +
                 ": requires --num-layers, because the layers that move depend on it");
         }
     }
     const int ranks = 1 + *std::ranges::max_element(rank_of_stage);
-    const FiguredModel model = figured_model(flags_, ranks);
-    const StageCosts ticks = stage_costs(flags_, ranks, kTicksPerUnit);
+    const FiguredModel model = figured_model(figures_, ranks);
+    const StageCosts ticks = stage_costs(figures_, ranks, kTicksPerUnit);
     const int64_t again = recompute_cost(ticks.forward, recompute_, model.hidden_size);
     const double output =  // in transformer layers
-        2.0 * (1 + flags_.mtp_num_layers) * ticks.vocabulary * static_cast<double>(model.layers) /
+        2.0 * (1 + figures_.mtp_num_layers) * ticks.vocabulary * static_cast<double>(model.layers) /
         static_cast<double>(ticks.forward + ticks.backward + again);
     return vocabpipe::layers_per_stage(
         static_cast<int>(model.layers), rank_of_stage, mode,
         {.output_layer = output,
-         .mtp_layers = flags_.mtp_num_layers * depth_in_layers(model, flags_.seq_length)});
+         .mtp_layers = figures_.mtp_num_layers * depth_in_layers(model, figures_.seq_length)});
 }
 
 StepPrice FigureCosts::price(const Schedule& schedule, const std::vector<int>& layers) const {
-    const ScheduleFlags& flags = flags_;
-    const int ticks = std::max(ticks_per_unit(flags), 1);
-    const StageCosts costs = stage_costs(flags, schedule.ranks, ticks);
-    const FiguredModel model = figured_model(flags, schedule.ranks);
+    const FigureOptions& figures = figures_;
+    const int ticks = std::max(ticks_per_unit(figures), 1);
+    const StageCosts costs = stage_costs(figures, schedule.ranks, ticks);
+    const FiguredModel model = figured_model(figures, schedule.ranks);
     StepPrice step;
     const int stages = schedule.stages;
     // Costs are per rank's layers, so that schedules with other numbers of stages run the same
@@ -210,26 +211,26 @@ StepPrice FigureCosts::price(const Schedule& schedule, const std::vector<int>& l
     const double per_rank =
         layers.empty() ? static_cast<double>(stages) / schedule.ranks
                        : std::accumulate(layers.begin(), layers.end(), 0.0) / schedule.ranks;
-    const int64_t tokens = flags.seq_length * flags.micro_batch_size;
+    const int64_t tokens = figures.seq_length * figures.micro_batch_size;
     constexpr int64_t kMostElements = int64_t{1} << 40;  // of a boundary: more than any memory
     if (tokens > kMostElements / model.hidden_size) {
-        throw UsageError("--seq-length " + std::to_string(flags.seq_length) +
-                         " with --micro-batch-size " + std::to_string(flags.micro_batch_size) +
+        throw UsageError("--seq-length " + std::to_string(figures.seq_length) +
+                         " with --micro-batch-size " + std::to_string(figures.micro_batch_size) +
                          " and --hidden-size " + std::to_string(model.hidden_size) +
                          ": their product must be at most 2^40");
     }
     constexpr int64_t kBytes = 2;  // bf16
     const int64_t row = tokens * model.hidden_size * kBytes;
     step.sizes.tokens = tokens;
-    step.sizes.predicted_tokens = 1 + flags.mtp_num_layers;
+    step.sizes.predicted_tokens = 1 + figures.mtp_num_layers;
     step.sizes.hidden = model.hidden_size;
     step.sizes.dtype = DType::bf16;
     step.sizes.report_bytes = 64;  // norms and loss: a few numbers
     const int mtp_stage =
-        flags.layout.empty() ? stages - 1 : parse_stage_layout(flags.layout).mtp_stage;
+        figures.layout.empty() ? stages - 1 : parse_stage_layout(figures.layout).mtp_stage;
     for (int stage = 0; stage < stages; ++stage) {
         const double predicting =
-            stage == mtp_stage ? flags.mtp_num_layers * depth_in_layers(model, flags.seq_length)
+            stage == mtp_stage ? figures.mtp_num_layers * depth_in_layers(model, figures.seq_length)
                                : 0;
         const double own = layers.empty() ? 1 : layers[static_cast<size_t>(stage)] + predicting;
         const double part = own / per_rank;
@@ -259,7 +260,7 @@ StepPrice FigureCosts::price(const Schedule& schedule, const std::vector<int>& l
             return static_cast<double>(map.rows(rank)) * schedule.ranks /
                    static_cast<double>(map.vocab_size());
         };
-        const int predicted = 1 + flags.mtp_num_layers;
+        const int predicted = 1 + figures.mtp_num_layers;
         of(pass, Op::S) = of(pass, Op::T) =
             scaled(costs.vocabulary, predicted * share(schedule.output));
         if (schedule.input.rows(rank) > 0) {
@@ -272,11 +273,12 @@ StepPrice FigureCosts::price(const Schedule& schedule, const std::vector<int>& l
         step.sizes.shards.push_back(
             {.exp_logits = tokens * predicted * schedule.output.rows(rank) * kBytes});
     }
-    step.costs.latency_ns = flags.latency * ticks;
-    if (flags.hop > 0) {
-        step.costs.bytes_per_ns = static_cast<double>(row) / static_cast<double>(flags.hop * ticks);
+    step.costs.latency_ns = figures.latency * ticks;
+    if (figures.hop > 0) {
+        step.costs.bytes_per_ns =
+            static_cast<double>(row) / static_cast<double>(figures.hop * ticks);
     }
-    step.costs.layers_per_stage = layers.empty() && of_one_model(flags)
+    step.costs.layers_per_stage = layers.empty() && of_one_model(figures)
                                       ? static_cast<double>(model.layers) / stages
                                       : mean_layers(layers, stages);
     step.order = PassCosts::of(step.costs, step.sizes, schedule);

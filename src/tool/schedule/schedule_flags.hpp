@@ -2,6 +2,7 @@
 #pragma once
 
 #include "src/support/flag.hpp"
+#include "src/tool/schedule/figure_costs.hpp"
 #include "vocabpipe/cost_model.hpp"
 #include "vocabpipe/make_schedule.hpp"
 #include "vocabpipe/recompute.hpp"
@@ -18,22 +19,13 @@ struct ScheduleFlags {
     int pp = 0;
     int microbatches = 0;
     RuleOptions rule;
-    std::optional<VocabMode> vocab_mode;  // none: VocabMode::none, or what a file has
-    int64_t vocab_size = 0;
+    std::optional<VocabMode> vocab_mode;       // none: VocabMode::none, or what a file has
     std::optional<Recompute> recompute;        // none: Recompute::none, or full for a file with R
     CsvDialect dialect = CsvDialect::current;  // of a PyTorch CSV
-    std::string costs;            // F,B or F,B,V or a profile; empty: FLOPs of figured_model()
-    std::string pass_times;       // a file; empty: none
-    bool figures_are_ns = false;  // of --costs F,B; not a flag: set if measured runs are drawn, too
-    int64_t latency = 0;
-    int64_t hop = 0;
-    int num_layers = 0;
-    int mtp_num_layers = 0;
-    std::string layout;         // of the stages; empty: balanced
-    int64_t seq_length = 2048;  // a common training length; only memory depends on it
-    int64_t micro_batch_size = 1;
-    std::string lengths;  // LENGTH:MICROBATCHES,...; empty: all have seq_length
-    int64_t hidden_size = 0;
+    std::string costs;       // FigureOptions::costs, or a profile; empty: FLOPs of figured_model()
+    std::string pass_times;  // a file; empty: none
+    FigureOptions figures;   // but those that follow from the two before
+    std::string lengths;     // LENGTH:MICROBATCHES,...; empty: all have FigureOptions::seq_length
     bool no_optimizer_barrier = false;
     int cores = 0;
     std::optional<CommunicationOrder> communication_order;  // none: the profile's, or lanes

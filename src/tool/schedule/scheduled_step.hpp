@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "src/tool/schedule/schedule_flags.hpp"
+#include "src/tool/schedule/asked_step.hpp"
 #include "src/tool/schedule/simulated_programs.hpp"
 #include "vocabpipe/cost_model.hpp"
 #include "vocabpipe/lower.hpp"
@@ -24,14 +24,17 @@ struct ScheduledStep {
     int ticks_per_unit = 0;                   ///< if costs are figures; 0: costs are nanoseconds
     std::vector<PersistentBytes> persistent;  ///< [rank of the world]; empty: unknown
     SimulateOptions options;
-    std::string memory_of;      ///< what `sizes` describe, for people
-    std::string costs_of;       ///< where the costs come from, for people
-    std::string lengths;        ///< of the microbatches in their order; empty: all have one
-    bool default_mode = false;  ///< no flag and no file says what happens to the vocabulary
+    SizedModel model;
+    std::string costs_of;              ///< where the costs come from, for people
+    std::vector<LengthCount> lengths;  ///< AskedStep::lengths
+    bool default_mode = false;         ///< no flag and no file says what happens to the vocabulary
 
     /// The simulated world: one pipeline, or with tensor ranks if the profile has them.
     [[nodiscard]] Mesh mesh() const { return sizes.mesh(schedule.ranks); }
 };
+
+/// Lengths of the microbatches in their order, as "2048 x 2, 8192 x 5"; empty: all have one.
+[[nodiscard]] std::string lengths_text(const ScheduledStep& step);
 
 /// What a command prints first: title, costs, and why the vocabulary mode is what it is if nobody
 /// chose it. Lines of at most 80 columns, with a newline at the end.
@@ -41,15 +44,14 @@ struct ScheduledStep {
 /// anything is made. make_schedule() allows more, for schedules that are only ordered and shown.
 inline constexpr int64_t kMostPassesToLower = 4'000'000;
 
-/// The built-in schedule of that name, or one from a .csv or .json file, of at most about
-/// `most_passes` (0: make_schedule()'s limit). UsageError, InputFileError.
-[[nodiscard]] ScheduledStep make_step(const std::string& schedule, const ScheduleFlags& flags,
-                                      int64_t most_passes = 0);
+/// Prices the step and orders its passes. Throws as CostSource and make_order().
+[[nodiscard]] ScheduledStep make_step(AskedStep asked);
 
 /// A step and its simulation.
 struct SimulatedStep : SimulatedPrograms {
     ScheduledStep step;
 };
+/// From flags to the simulation. Throws as asked_step() and make_step().
 [[nodiscard]] SimulatedStep simulate_step(const std::string& schedule, const ScheduleFlags& flags);
 
 }  // namespace vocabpipe::tool

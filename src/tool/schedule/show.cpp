@@ -101,7 +101,7 @@ void show_schedule(const ShowArguments& options) {
     }
     const ScheduledStep step = [&] {
         const LongWork work("ordering " + name);
-        return make_step(name, flags);
+        return make_step(asked_step(name, flags));
     }();
     if (options.format == "json") {
         std::printf("%s", print_schedule_json(step.schedule).c_str());

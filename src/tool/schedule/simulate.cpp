@@ -80,6 +80,19 @@ std::string whole_layer_text(const SimulatedStep& run) {
            "; --vocab-mode one_barrier gives every rank a share";
 }
 
+/// "hidden size 4096, 1 x 2048 tokens per microbatch, bf16, 4 layers, 128000 vocabulary rows".
+std::string memory_of(const ScheduledStep& step) {
+    const SizedModel& model = step.model;
+    std::string text = "hidden size " + std::to_string(step.sizes.hidden) + ", " +
+                       (step.lengths.empty() ? "" : "at most ") +
+                       std::to_string(model.micro_batch_size) + " x " +
+                       std::to_string(model.seq_length) + " tokens per microbatch, " +
+                       (step.sizes.dtype == DType::bf16 ? "bf16" : "fp32") + ", ";
+    if (model.layers > 0) text += counted(model.layers, "layer") + ", ";
+    text += counted(step.schedule.output.vocab_size(), "vocabulary row");
+    return text + (step.persistent.empty() ? "; without weights and optimizer" : "");
+}
+
 void print_table(const SimulatedStep& run) {
     const TimelineSummary& summary = run.simulation.summary;
     const int ticks = run.step.ticks_per_unit;
@@ -127,7 +140,7 @@ void print_table(const SimulatedStep& run) {
         }
     }
     std::printf("%s\n%s\n%s", times.text().c_str(),
-                wrap_text("peak memory of each rank, in MiB: " + run.step.memory_of).c_str(),
+                wrap_text("peak memory of each rank, in MiB: " + memory_of(run.step)).c_str(),
                 ("\n" + bytes.text()).c_str());
 }
 
@@ -160,7 +173,7 @@ void print_json(const SimulatedStep& run) {
                                 {"bubble", summary.bubble},
                                 {"receive_ahead", run.receive_ahead},
                                 {"tile_pieces", run.pieces}};
-    if (!run.step.lengths.empty()) json["lengths"] = run.step.lengths;
+    if (!run.step.lengths.empty()) json["lengths"] = lengths_text(run.step);
     for (size_t rank = 0; rank < summary.ranks.size(); ++rank) {
         const RankSummary& of_rank = summary.ranks[rank];
         const RankMemory& memory = run.simulation.memory[rank];

@@ -78,7 +78,7 @@ void draw_timeline(const TimelineArguments& options) {
             continue;
         }
         ScheduleFlags flags = options.flags;
-        flags.figures_are_ns = measured;
+        flags.figures.are_ns = measured;
         const std::string name = take_own_flags(text, flags);
         SimulatedStep simulated = simulate_step(name, flags);
         runs.push_back(record(simulated.simulation.timeline, simulated.programs,

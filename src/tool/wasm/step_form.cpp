@@ -22,30 +22,26 @@ namespace vocabpipe::tool {
 namespace {
 
 /// As `make_step()` in scheduled_step.cpp, without files.
-RecordedRun run_of(const std::string& name, ScheduleFlags flags) {
-    const VocabMode mode = flags.vocab_mode.value_or(VocabMode::none);
-    ScheduleOptions options{.ranks = flags.pp,
-                            .microbatches = flags.microbatches,
-                            .vocab_mode = mode,
-                            .vocab_size = figured_model(flags, flags.pp).vocabulary_rows,
-                            .rule = flags.rule};
+RecordedRun run_of(const std::string& name, ScheduleOptions options, const FigureOptions& figures) {
+    const VocabMode mode = options.vocab_mode;
+    options.vocab_size = figured_model(figures, options.ranks).vocabulary_rows;
     const OrderSource source{.name = name};
-    if (!flags.costs.empty() && flags.num_layers == 0 && mode == VocabMode::redistributed) {
+    if (!figures.costs.empty() && figures.num_layers == 0 && mode == VocabMode::redistributed) {
         throw UsageError("redistributed: set the number of layers, on which depends what moves");
     }
     PricedStep step =
-        price_step(FigureCosts(flags, Recompute::none), placement_of(source, options), mode);
+        price_step(FigureCosts(figures, Recompute::none), placement_of(source, options), mode);
     order_step(step, source, options);
     const TableCosts& costs = step.price.costs;
     const EarlyReceives made =
         lower_step(step.schedule, step.price.sizes, costs, {.receive_ahead = 0, .pieces = 1});
     const std::vector<Program> programs = made.lowered.all();
     const std::string title = name + " " + std::string(to_string(mode)) + ", " +
-                              counted(flags.pp, "rank") + ", " +
-                              counted(flags.microbatches, "microbatch", "microbatches");
+                              counted(options.ranks, "rank") + ", " +
+                              counted(options.microbatches, "microbatch", "microbatches");
     RecordedRun run = record(simulate(programs, costs).timeline, programs, title);
     run.ticks_per_unit = kTicksPerUnit;
-    run.costs = costs_text(flags, flags.pp);
+    run.costs = costs_text(figures, options.ranks);
     return run;
 }
 
@@ -75,13 +71,13 @@ __attribute__((export_name("families"))) const char* families() {
 __attribute__((export_name("draw"))) const char* draw(const char* family, const char* mode,
                                                       const char* costs, int pp, int microbatches,
                                                       int chunks, int layers, int latency) {
-    tool::answer = html::run_data(tool::run_of(family, {.pp = pp,
-                                                        .microbatches = microbatches,
-                                                        .rule = {.chunks = chunks},
-                                                        .vocab_mode = vocab_mode_from(mode),
-                                                        .costs = costs,
-                                                        .latency = latency,
-                                                        .num_layers = layers}));
+    tool::answer =
+        html::run_data(tool::run_of(family,
+                                    {.ranks = pp,
+                                     .microbatches = microbatches,
+                                     .vocab_mode = vocab_mode_from(mode),
+                                     .rule = {.chunks = chunks}},
+                                    {.costs = costs, .latency = latency, .num_layers = layers}));
     return tool::answer.c_str();
 }
 
