@@ -3,7 +3,7 @@
 
 #include "schedules/placement.hpp"
 #include "src/plan/list_steps.hpp"
-#include "src/plan/planned_config.hpp"
+#include "src/plan/model_on_device.hpp"
 #include "src/plan/profiled_model.hpp"
 #include "src/plan/unit_costs.hpp"
 #include "src/support/nearest_name.hpp"
@@ -81,14 +81,14 @@ std::vector<LayerSplit> splits_of(const PlanOptions& options, VocabMode mode, in
 
 /// What the last stage does besides its layers, in units of a mean layer: the output layer by
 /// FLOPs, where an R makes the layers longer; depths of multi-token prediction by their passes.
-LastStageWork last_stage_work(const PlanOptions& options, const Candidate& step) {
-    const UnitCosts units = unit_costs(options, step);
+/// `output_layer`: without R.
+LastStageWork last_stage_work(const UnitCosts& units, double output_layer) {
     LayerTimes all;
     for (const LayerTimes& layer : units.layers) all.add(layer);
     const auto whole = [](const LayerTimes& of) { return of.forward + of.backward + of.recompute; };
     const double longer = 1 + all.recompute / std::max(all.forward + all.backward, 1.0);
-    return {.output_layer = output_layer_in_layers(planned_config(options)) / longer,
-            .mtp_layers = whole(units.mtp_layers) * options.model.config.num_layers /
+    return {.output_layer = output_layer / longer,
+            .mtp_layers = whole(units.mtp_layers) * static_cast<double>(units.layers.size()) /
                           std::max(whole(all), 1.0)};
 }
 
@@ -182,7 +182,8 @@ void add_ways_to_share(int zero_stage, Candidate candidate, std::vector<Candidat
 }
 
 /// All candidates of a mesh, microbatch size and recomputation.
-void add_candidates(const PlanOptions& options, const Candidate& step, Candidates& result) {
+void add_candidates(const PlanOptions& options, const Candidate& step, const LastStageWork& last,
+                    Candidates& result) {
     constexpr VocabMode kModes[] = {VocabMode::none, VocabMode::redistributed,
                                     VocabMode::interlaced, VocabMode::one_barrier,
                                     VocabMode::two_barriers};
@@ -203,7 +204,6 @@ void add_candidates(const PlanOptions& options, const Candidate& step, Candidate
     }
     const int layers_of_rank = zero > 1 ? options.model.config.num_layers / ranks : 0;
     const bool whole = std::find(modes.begin(), modes.end(), VocabMode::none) != modes.end();
-    const LastStageWork last = options.profile ? LastStageWork() : last_stage_work(options, step);
     for (const Generator* family : of) {
         for (const VocabMode mode : modes) {
             for (const int chunks : chunks_of(*family, options.chunks, layers_of_rank)) {
@@ -251,9 +251,16 @@ void add_candidates(const PlanOptions& options, const Candidate& step, Candidate
 }  // namespace
 
 Candidates list_candidates(const PlanOptions& options) {
-    Candidates steps = list_steps(options);
+    const ModelOnDevice model(options);
+    Candidates steps = list_steps(options, model);
     Candidates result{.possible = {}, .skipped = std::move(steps.skipped)};
-    for (const Candidate& step : steps.possible) add_candidates(options, step, result);
+    const double output_layer = options.profile ? 0 : output_layer_in_layers(model.config);
+    for (const Candidate& step : steps.possible) {
+        const LastStageWork last = options.profile
+                                       ? LastStageWork()
+                                       : last_stage_work(unit_costs(model, step), output_layer);
+        add_candidates(options, step, last, result);
+    }
     return result;
 }
 

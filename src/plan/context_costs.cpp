@@ -2,7 +2,6 @@
 #include "src/plan/context_costs.hpp"
 
 #include "src/model/blocks/panel_exchange.hpp"
-#include "src/plan/device_links.hpp"
 
 #include <algorithm>
 
@@ -23,19 +22,19 @@ double ContextCosts::beside(double exchange, double attention) const {
     return first + std::max(attention, exchange - first + attention / panels);
 }
 
-ContextCosts context_costs(const PlanOptions& options, const Candidate& candidate, ContextForm form,
+ContextCosts context_costs(const ModelOnDevice& model, const Candidate& candidate, ContextForm form,
                            const BlockWork& work) {
     const Mesh& mesh = candidate.mesh;
     if (mesh.context == 1 || work.heads == 0) return {};
-    const DeviceLinks links(options.device);
     const std::vector<int> ranks = mesh.ranks_along(Axis::context, {});
     const auto ns = [&](double columns) {
-        return links.ring_ns(ranks, sent_bytes(candidate, options.seq_length, columns));
+        return model.rates.links.ring_ns(ranks,
+                                         sent_bytes(candidate, model.config.seq_length, columns));
     };
     const auto q = static_cast<double>(work.query_columns);
     const auto kv = static_cast<double>(work.kv_columns);
-    const int64_t heads = options.model.config.kv_heads() / mesh.tensor;
-    const int wanted = options.trainer.blocking_exchanges ? 1 : ContextExchange{}.panels;
+    const int64_t heads = model.config.kv_heads() / mesh.tensor;
+    const int wanted = model.rates.blocking_exchanges ? 1 : ContextExchange{}.panels;
     if (form == ContextForm::allgather) {
         // The first rank, whose last queries see all keys, gets all of them, and sends gradients of
         // all. The others exchange less, and wait for it.
@@ -47,9 +46,9 @@ ContextCosts context_costs(const PlanOptions& options, const Candidate& candidat
             .panels = panels_of(heads / mesh.context, wanted)};
 }
 
-ContextForm faster_context_form(const PlanOptions& options, const Candidate& candidate) {
+ContextForm faster_context_form(const ModelOnDevice& model, const Candidate& candidate) {
+    const ModelConfig& config = model.config;
     const Mesh& mesh = candidate.mesh;
-    const ModelConfig& config = options.model.config;
     if (mesh.context == 1 || config.kv_heads() / mesh.tensor % mesh.context != 0) {
         return ContextForm::allgather;
     }
@@ -57,7 +56,7 @@ ContextForm faster_context_form(const PlanOptions& options, const Candidate& can
                               .query_columns = config.num_attention_heads * config.head_size(),
                               .kv_columns = 2 * config.kv_heads() * config.head_size()};
     const auto ns = [&](ContextForm form) {
-        const ContextCosts costs = context_costs(options, candidate, form, attention);
+        const ContextCosts costs = context_costs(model, candidate, form, attention);
         return costs.forward + costs.backward;
     };
     return ns(ContextForm::a2a) < ns(ContextForm::allgather) ? ContextForm::a2a

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "src/model/blocks/block_work.hpp"
+#include "src/plan/model_on_device.hpp"
 #include "vocabpipe/context_exchange.hpp"
 #include "vocabpipe/plan.hpp"
 
@@ -18,11 +19,11 @@ struct ContextCosts {
     [[nodiscard]] double beside(double exchange, double attention) const;
 };
 
-[[nodiscard]] ContextCosts context_costs(const PlanOptions& options, const Candidate& candidate,
+[[nodiscard]] ContextCosts context_costs(const ModelOnDevice& model, const Candidate& candidate,
                                          ContextForm form, const BlockWork& work);
 
 /// The form that sends less, among those that the model's heads allow.
-[[nodiscard]] ContextForm faster_context_form(const PlanOptions& options,
+[[nodiscard]] ContextForm faster_context_form(const ModelOnDevice& model,
                                               const Candidate& candidate);
 
 }  // namespace vocabpipe

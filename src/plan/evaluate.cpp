@@ -151,7 +151,8 @@ Outcome timed(const Schedule& schedule, const StepModel& step, const ZeroOptions
 
 StepModel model_of(const PlanOptions& options, const Candidate& candidate) {
     // A profile has the costs of all passes.
-    const UnitCosts units = options.profile ? UnitCosts() : unit_costs(options, candidate);
+    const UnitCosts units =
+        options.profile ? UnitCosts() : unit_costs(ModelOnDevice(options), candidate);
     return step_model(options, units, candidate);
 }
 

@@ -55,15 +55,13 @@ private:
 /// One layer's products, added up.
 class Layer {
 public:
-    Layer(const DeviceSpec& device, const PlannedTrainer& trainer, const Mesh& mesh, int64_t tokens,
-          const ExpertLoad& load)
-        : products_(device, trainer.fp8 ? device.fp8_speedup.value : 1),
-          links_(device),
+    Layer(const DeviceRates& rates, const Mesh& mesh, int64_t tokens, const ExpertLoad& load)
+        : rates_(rates),
+          products_(rates.layer_products),
           mesh_(mesh),
-          kernels_(kernel_rates(trainer.kernels)),
           tensor_ranks_(mesh.ranks_along(Axis::tensor, {})),
-          expert_(mesh.expert, links_.along(mesh, Axis::expert), trainer.blocking_exchanges),
-          exposed_(trainer.blocking_exchanges ? 1 : 1 - kernels_.tensor_overlap),
+          expert_(mesh.expert, rates.links.along(mesh, Axis::expert), rates.blocking_exchanges),
+          exposed_(rates.blocking_exchanges ? 1 : 1 - rates.kernels.tensor_overlap),
           load_(load),
           all_(static_cast<double>(tokens)),
           own_(all_ / mesh.tensor) {}
@@ -97,8 +95,8 @@ private:
     /// adding up theirs.
     [[nodiscard]] double exposed(double n) const {
         if (mesh_.tensor == 1) return 0;
-        return exposed_ *
-               links_.ring_ns(tensor_ranks_, all_ * n * kElement, kernels_.tensor_exchange);
+        return exposed_ * rates_.links.ring_ns(tensor_ranks_, all_ * n * kElement,
+                                               rates_.kernels.tensor_exchange);
     }
 
     void add(double forward, double input, double weight) {
@@ -167,10 +165,9 @@ private:
         return groups * (1 - none_here) / k;
     }
 
-    const Products products_;
-    const DeviceLinks links_;
+    const DeviceRates& rates_;
+    const Products& products_;
     const Mesh& mesh_;
-    const KernelRates& kernels_;
     const std::vector<int> tensor_ranks_;
     const Team expert_;
     const double exposed_;  ///< share of what tensor ranks exchange
@@ -199,10 +196,9 @@ ExpertLoad expert_load(const MoeConfig& moe, const Candidate& candidate, double 
             .parts = candidate.expert_tensor};
 }
 
-LayerProducts layer_products(const std::vector<BlockProduct>& products, const DeviceSpec& device,
-                             const PlannedTrainer& trainer, const Mesh& mesh, int64_t tokens,
-                             const ExpertLoad& load) {
-    return Layer(device, trainer, mesh, tokens, load).sum(products);
+LayerProducts layer_products(const std::vector<BlockProduct>& products, const DeviceRates& rates,
+                             const Mesh& mesh, int64_t tokens, const ExpertLoad& load) {
+    return Layer(rates, mesh, tokens, load).sum(products);
 }
 
 }  // namespace vocabpipe

@@ -4,9 +4,7 @@
 #pragma once
 
 #include "src/model/blocks/block_work.hpp"
-#include "src/plan/device_links.hpp"
-#include "src/plan/kernel_rates.hpp"
-#include "vocabpipe/device_spec.hpp"
+#include "src/plan/device_rates.hpp"
 #include "vocabpipe/mesh.hpp"
 #include "vocabpipe/moe_config.hpp"
 #include "vocabpipe/plan.hpp"
@@ -15,30 +13,6 @@
 #include <vector>
 
 namespace vocabpipe {
-
-/// Nanoseconds of matrix products on a device: m x n outputs over k terms (DeviceSpec).
-class Products {
-public:
-    /// `speedup`: of products with narrower operands.
-    explicit Products(const DeviceSpec& device, double speedup = 1)
-        : flops_per_ns_(device.peak_tflops.value * 1e3 * device.dense_efficiency.value * speedup),
-          startup_(device.product_startup_terms.value),
-          overhead_ns_(device.product_overhead_us.value * 1e3) {}
-    /// The part that grows with the number of outputs.
-    [[nodiscard]] double outputs_ns(double m, double n, double k) const {
-        return 2 * m * n * (k + startup_) / flops_per_ns_;
-    }
-    /// The fixed part of every product.
-    [[nodiscard]] double fixed_ns() const { return overhead_ns_; }
-    /// The whole product.
-    [[nodiscard]] double ns(double m, double n, double k) const {
-        return outputs_ns(m, n, k) + fixed_ns();
-    }
-    [[nodiscard]] double flops_per_ns() const { return flops_per_ns_; }
-
-private:
-    double flops_per_ns_, startup_, overhead_ns_;
-};
 
 /// How the tokens of a microbatch spread over the experts of a layer, for the rank with most rows.
 struct ExpertLoad {
@@ -68,8 +42,7 @@ struct LayerProducts {
 /// ranks the part is added that kernels of the trainer do not hide (KernelRates); those of experts
 /// overlap with products as in overlap(), with the best number of pieces.
 [[nodiscard]] LayerProducts layer_products(const std::vector<BlockProduct>& products,
-                                           const DeviceSpec& device, const PlannedTrainer& trainer,
-                                           const Mesh& mesh, int64_t tokens,
-                                           const ExpertLoad& load);
+                                           const DeviceRates& rates, const Mesh& mesh,
+                                           int64_t tokens, const ExpertLoad& load);
 
 }  // namespace vocabpipe

@@ -171,7 +171,7 @@ void list_all_sizes(PlanOptions& options) {
            [&](int64_t size) { return options.global_batch_size % size == 0; });
 }
 
-Candidates list_steps(const PlanOptions& options) {
+Candidates list_steps(const PlanOptions& options, const ModelOnDevice& model) {
     Candidates result;
     const auto add = [&](Candidate step) {
         if (std::string why = refusal(options, step); !why.empty()) {
@@ -180,7 +180,7 @@ Candidates list_steps(const PlanOptions& options) {
         }
         step.microbatches =
             static_cast<int>(options.global_batch_size / (step.micro_batch_size * step.mesh.data));
-        step.context_form = faster_context_form(options, step);
+        step.context_form = faster_context_form(model, step);
         result.possible.push_back(step);
     };
     for (const Mesh& mesh : meshes(options)) {

@@ -20,10 +20,10 @@ namespace {
 
 /// Times of all layers together.
 LayerTimes layers_of(const PlanOptions& options, const Candidate& candidate, int64_t seq_length) {
-    PlanOptions with = options;
-    with.seq_length = seq_length;
+    ModelOnDevice model(options);
+    model.config.seq_length = seq_length;
     LayerTimes sum;
-    for (const LayerTimes& layer : unit_costs(with, candidate).layers) sum.add(layer);
+    for (const LayerTimes& layer : unit_costs(model, candidate).layers) sum.add(layer);
     return sum;
 }
 

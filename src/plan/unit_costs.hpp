@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "src/plan/model_on_device.hpp"
 #include "vocabpipe/plan.hpp"
 
 #include <cstdint>
@@ -56,6 +57,6 @@ inline constexpr int64_t kNormTraffic = 4;
 
 /// From FLOPs, bytes and the device's efficiencies (docs/planning-costs.md). Of the candidate's
 /// properties only mesh, microbatch, recomputation and the exchange of context ranks matter.
-[[nodiscard]] UnitCosts unit_costs(const PlanOptions& options, const Candidate& candidate);
+[[nodiscard]] UnitCosts unit_costs(const ModelOnDevice& model, const Candidate& candidate);
 
 }  // namespace vocabpipe

@@ -55,7 +55,8 @@ BlockWork attention_of(const PlanOptions& options) {
             .kv_columns = 2 * config.kv_heads() * config.head_size()};
 }
 ContextCosts costs_of(const PlanOptions& options, const Candidate& candidate) {
-    return context_costs(options, candidate, candidate.context_form, attention_of(options));
+    return context_costs(ModelOnDevice(options), candidate, candidate.context_form,
+                         attention_of(options));
 }
 
 TEST(ContextCosts, AttentionHidesAllPanelsButTheFirst) {
@@ -120,7 +121,7 @@ TEST(ContextCosts, GrowOnSlowerLinksAndOnTheNetwork) {
 
 TEST(ContextCosts, TheFormSendsLessAmongThoseThatTheHeadsAllow) {
     const auto form = [](int64_t kv_heads, const Candidate& candidate) {
-        return faster_context_form(on_links(kv_heads), candidate);
+        return faster_context_form(ModelOnDevice(on_links(kv_heads)), candidate);
     };
     EXPECT_EQ(form(4, of_context(1)), ContextForm::allgather);
     // 1536 / 2 three times, and (32 + 64) 24: as much.
@@ -133,7 +134,7 @@ TEST(ContextCosts, TheFormSendsLessAmongThoseThatTheHeadsAllow) {
 }
 
 LayerTimes layer_of(const PlanOptions& options, const Candidate& candidate) {
-    return unit_costs(options, candidate).layers.front();
+    return unit_costs(ModelOnDevice(options), candidate).layers.front();
 }
 
 TEST(ContextCosts, OfALayerAreWhatItsAttentionDoesNotHide) {
@@ -238,7 +239,7 @@ StepModel model_of(const PlanOptions& options, const Mesh& mesh) {
                               .layers_per_stage = {4, 4},
                               .mesh = mesh,
                               .microbatches = 4};
-    return step_model(options, unit_costs(options, candidate), candidate);
+    return step_model(options, unit_costs(ModelOnDevice(options), candidate), candidate);
 }
 
 TEST(PlanContext, SharesTokensAndWhatIsKeptOfThem) {

@@ -50,7 +50,7 @@ TEST(Depths, TakeALayerAProjectionAndThreeNormsEach) {
     options.device = instant_device();
     options.device.dense_efficiency.value = 1;  // 1000 FLOPs per ns
     const Candidate candidate = on_two_ranks();
-    const UnitCosts products = unit_costs(options, candidate);
+    const UnitCosts products = unit_costs(ModelOnDevice(options), candidate);
     const LayerTimes& layer = products.layers.back();
     const double projection = 1024.0 * 2 * (2 * 1024) * 1024 / 1000;
     expect_near(products.mtp_layers.forward, 2 * (layer.forward + projection));
@@ -60,15 +60,15 @@ TEST(Depths, TakeALayerAProjectionAndThreeNormsEach) {
 
     options.device = instant_device();
     options.device.elementwise_efficiency.value = 1;  // 4 bytes per ns
-    const UnitCosts moves = unit_costs(options, candidate);
+    const UnitCosts moves = unit_costs(ModelOnDevice(options), candidate);
     const double norms = 3 * 1024 * 1024 * 2.0 / 4;  // of an element each
     expect_near(moves.mtp_layers.forward, 2 * (moves.layers.back().forward + 2 * norms));
     expect_near(moves.mtp_layers.backward, 2 * (moves.layers.back().backward + 3 * norms));
 }
 
 TEST(Depths, GiveTheOutputLayerARowPerTokenMoreAndTheEmbeddingASecondGradient) {
-    const UnitCosts one = unit_costs(predicting(0), on_two_ranks());
-    const UnitCosts three = unit_costs(predicting(2), on_two_ranks());
+    const UnitCosts one = unit_costs(ModelOnDevice(predicting(0)), on_two_ranks());
+    const UnitCosts three = unit_costs(ModelOnDevice(predicting(2)), on_two_ranks());
     expect_near(three.logits.per_row, 3 * one.logits.per_row);
     expect_near(three.softmax_per_row, 3 * one.softmax_per_row);
     expect_near(three.whole_softmax_per_row, 3 * one.whole_softmax_per_row);
@@ -139,7 +139,7 @@ TEST(Depths, AreInTheCommandOfARow) {
 
 TEST(Depths, AreRefusedWithFrozenTensors) {
     PlanOptions options = predicting(1);
-    use_parameter_groups(options, {parse_parameter_group("*:freeze")});
+    use_parameter_groups(options, {parse_parameter_group("*.h.0.*:freeze")});
     EXPECT_EQ(message_of<UsageError>([&] { (void)make_plan(options); }),
               "--param-group: plans with frozen parameters count no depths of multi-token "
               "prediction, and small has 1; use --mtp-num-layers 0");

@@ -356,8 +356,8 @@ TEST(Evaluate, SimulationCountsTheBuffersOfThePrograms) {
         if (!tied) {
             step.options.seq_length = step.options.model.config.max_position_embeddings = 2048;
         }
-        const StepModel model =
-            step_model(step.options, unit_costs(step.options, step.candidate), step.candidate);
+        const StepModel model = step_model(
+            step.options, unit_costs(ModelOnDevice(step.options), step.candidate), step.candidate);
         const Lowered lowered = lower_world(order_passes(step.options, step.candidate), model.sizes,
                                             model.costs, {.receive_ahead = 1});
         step.options.receive_ahead = 1;
@@ -389,8 +389,8 @@ TEST(Evaluate, SimulationPostsReceivesAsEarlyAsAsked) {
     Step step(4);
     step.candidate.microbatches = 6;
     step.options.device.link_latency_us.value = 50;  // longer than a pass
-    const StepModel model =
-        step_model(step.options, unit_costs(step.options, step.candidate), step.candidate);
+    const StepModel model = step_model(
+        step.options, unit_costs(ModelOnDevice(step.options), step.candidate), step.candidate);
     std::vector<int64_t> ns;
     for (const int ahead : {1, kAsSoonAsSent}) {
         step.options.receive_ahead = ahead;

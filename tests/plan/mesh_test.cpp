@@ -311,11 +311,11 @@ TEST(PlanExperts, ProductsOfSharedExpertsAreAsMuchWork) {
     options.device.link_latency_us.value = 0;
     const BlockWork layer = ModelLayers(options.model.config)[0].block.work(1024);
     const Mesh experts_shared{.data = 4, .expert = 4};
-    const LayerProducts alone =
-        layer_products(layer.products, options.device, options.trainer, {.data = 4}, 1024, {});
+    const LayerProducts alone = layer_products(
+        layer.products, DeviceRates(options.device, options.trainer), {.data = 4}, 1024, {});
     const LayerProducts shared =
-        layer_products(layer.products, options.device, options.trainer, experts_shared, 1024,
-                       expert_load(options.model.config.moe, {.mesh = experts_shared}, 1));
+        layer_products(layer.products, DeviceRates(options.device, options.trainer), experts_shared,
+                       1024, expert_load(options.model.config.moe, {.mesh = experts_shared}, 1));
     EXPECT_NEAR(shared.forward, alone.forward, 0.01 * alone.forward);
     EXPECT_NEAR(shared.backward, alone.backward, 0.01 * alone.backward);
 }

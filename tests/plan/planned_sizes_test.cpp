@@ -111,7 +111,7 @@ protected:
                       .operators = &without_workspace()};
     }
     StepModel planned() const {
-        return step_model(options_, unit_costs(options_, candidate_), candidate_);
+        return step_model(options_, unit_costs(ModelOnDevice(options_), candidate_), candidate_);
     }
     /// Bytes of the parameters of every place of the pipeline.
     void expect_parameters_of_a_run() const {

@@ -69,8 +69,9 @@ std::vector<std::string> names_of(const std::vector<PlanRow>& rows, size_t most)
 }
 
 StepBound bound_of(const PlanOptions& options, const Candidate& candidate) {
-    return bound_step(step_model(options, unit_costs(options, candidate), candidate, false),
-                      candidate, options.gpu_memory_bytes());
+    return bound_step(
+        step_model(options, unit_costs(ModelOnDevice(options), candidate), candidate, false),
+        candidate, options.gpu_memory_bytes());
 }
 
 class SearchedPlan : public ::testing::Test {
@@ -288,7 +289,8 @@ TEST(OrderCache, GivesTheOrderOfTheFamilyInEveryMode) {
     options.recompute = {Recompute::none, Recompute::selective};
     OrderCache orders;
     for (const Candidate& candidate : list_candidates(options).possible) {
-        const StepModel step = step_model(options, unit_costs(options, candidate), candidate);
+        const StepModel step =
+            step_model(options, unit_costs(ModelOnDevice(options), candidate), candidate);
         const Schedule expected = make_order(
             {.name = candidate.schedule, .recompute = candidate.recompute != Recompute::none},
             step.generate);
@@ -304,7 +306,8 @@ TEST(OrderCache, RefusesAsOftenAsItIsAsked) {
                         .layers_per_stage = std::vector<int>(8, 1),
                         .mesh = {.pipeline = 4},
                         .microbatches = 8};
-    const StepModel step = step_model(options, unit_costs(options, candidate), candidate);
+    const StepModel step =
+        step_model(options, unit_costs(ModelOnDevice(options), candidate), candidate);
     OrderCache orders;
     for (int asked = 0; asked < 2; ++asked) {
         EXPECT_THROW((void)orders.order(step, candidate), UsageError);

@@ -24,7 +24,8 @@ struct Steps {
 
 Steps steps_of(const PlanOptions& options, const Candidate& candidate,
                const SimulateOptions& how = {}) {
-    const StepModel step = step_model(options, unit_costs(options, candidate), candidate);
+    const StepModel step =
+        step_model(options, unit_costs(ModelOnDevice(options), candidate), candidate);
     const Lowered lowered =
         lower_world(order_passes(options, candidate), step.sizes, step.costs, {});
     const TimelineSummary slice = simulate(lowered, step.costs, how).summary;
@@ -91,7 +92,8 @@ TEST(SimulatedSlice, HasThePersistentBytesOfItsRanks) {
                               .layers_per_stage = {4, 4},
                               .mesh = {.pipeline = 2, .data = 2},
                               .microbatches = 4};
-    const StepModel step = step_model(options, unit_costs(options, candidate), candidate);
+    const StepModel step =
+        step_model(options, unit_costs(ModelOnDevice(options), candidate), candidate);
     const Lowered lowered =
         lower_world(order_passes(options, candidate), step.sizes, step.costs, {});
     SimulateOptions how;

@@ -85,7 +85,7 @@ TEST(StepCosts, ReduceMovesTheGradientsOfATiedWeight) {
                         .microbatches = 8};
     const auto passes = [&](VocabMode mode, int rank) {
         candidate.vocab_mode = mode;
-        const UnitCosts units = unit_costs(options, candidate);
+        const UnitCosts units = unit_costs(ModelOnDevice(options), candidate);
         const StepModel step = step_model(options, units, candidate);
         return static_cast<double>(step.costs.pass_ns(rank, {.op = Op::Reduce})) /
                (64000 * 1024 * 4 * units.per_parameter_byte);
@@ -148,7 +148,7 @@ TEST(StepModel, PassesOfAPublishedRunTakeTheTimesThatItMeasured) {
                         .layers_per_stage = std::vector<int>(8, 4),
                         .mesh = {.pipeline = 8},
                         .microbatches = 128};
-    const UnitCosts units = unit_costs(options, candidate);
+    const UnitCosts units = unit_costs(ModelOnDevice(options), candidate);
     const StepModel plain = step_model(options, units, candidate);
     const auto ms = [](const StepModel& step, int rank, Op op) {
         return static_cast<double>(step.costs.pass_ns(rank, {op, 1, 0})) * 1e-6;
@@ -178,7 +178,8 @@ TEST(StepModel, EveryParameterIsCountedOnceOverAllRanks) {
                                   .microbatches = 16};
         int64_t weights = 0;
         for (const PlannedMemory& rank :
-             step_model(options, unit_costs(options, candidate), candidate).persistent) {
+             step_model(options, unit_costs(ModelOnDevice(options), candidate), candidate)
+                 .persistent) {
             weights += rank.weights;
             EXPECT_EQ(rank.optimizer, 6 * rank.weights);
             EXPECT_EQ(rank.gradients, 2 * rank.weights);
@@ -195,7 +196,8 @@ TEST(StepModel, EveryParameterIsCountedOnceOverAllRanks) {
                                   .microbatches = 16};
         int64_t weights = 0;
         for (const PlannedMemory& rank :
-             step_model(options, unit_costs(options, candidate), candidate).persistent) {
+             step_model(options, unit_costs(ModelOnDevice(options), candidate), candidate)
+                 .persistent) {
             weights += rank.weights;
         }
         const int64_t table = options.model.config.vocab_size * options.model.config.hidden_size;

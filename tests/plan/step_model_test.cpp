@@ -344,9 +344,9 @@ TEST(ListSteps, EveryTensorRankHasARowOfTheVocabulary) {
     options.gpus = 8;
     options.tensor = {4};
     options.model.config.vocab_size = 8;  // four rows for each of two places
-    EXPECT_EQ(list_steps(options).possible.size(), 1U);
+    EXPECT_EQ(list_steps(options, ModelOnDevice(options)).possible.size(), 1U);
     options.model.config.vocab_size = 7;
-    const Candidates refused = list_steps(options);
+    const Candidates refused = list_steps(options, ModelOnDevice(options));
     EXPECT_EQ(refused.possible.size(), 0U);
     ASSERT_EQ(refused.skipped.size(), 1U);
     EXPECT_EQ(refused.skipped.front().second,
@@ -357,7 +357,7 @@ TEST(ListSteps, ABatchIsDividedByReplicasAndMicrobatches) {
     PlanOptions options = small_plan();  // 16 sequences
     options.data = {2};
     options.micro_batch_sizes = {1, 4, 8, 16};
-    const Candidates steps = list_steps(options);
+    const Candidates steps = list_steps(options, ModelOnDevice(options));
     std::vector<int> microbatches;
     for (const Candidate& step : steps.possible) {
         EXPECT_EQ(step.mesh.pipeline, 2);
@@ -372,7 +372,7 @@ TEST(ListSteps, TensorRanksDivideWhatTheyShare) {
     options.gpus = 4;
     options.tensor = {4};
     const auto reason = [&] {
-        const Candidates steps = list_steps(options);
+        const Candidates steps = list_steps(options, ModelOnDevice(options));
         return steps.skipped.empty() ? std::string() : steps.skipped.front().second;
     };
     EXPECT_EQ(reason(), "");
@@ -407,7 +407,7 @@ TEST(ListSteps, ExpertTeamsNestWithTensorTeams) {
     options.tensor = {2};
     const auto reason = [&](int expert) {
         options.expert = {expert};
-        const Candidates steps = list_steps(options);
+        const Candidates steps = list_steps(options, ModelOnDevice(options));
         return steps.skipped.empty() ? std::string() : steps.skipped.front().second;
     };
     EXPECT_EQ(reason(1), "");
@@ -426,7 +426,7 @@ TEST(ListSteps, RanksShareExpertsByEqualParts) {
         options.expert = {expert};
         options.expert_tensor = {expert_tensor};
         options.tensor = {tensor};
-        const Candidates steps = list_steps(options);
+        const Candidates steps = list_steps(options, ModelOnDevice(options));
         return steps.skipped.empty() ? std::string() : steps.skipped.front().second;
     };
     EXPECT_EQ(reason(4, 2), "");

@@ -36,7 +36,7 @@ Candidate of_candidate(int tensor = 1, Recompute recompute = Recompute::none) {
 constexpr double kTokens = 48;
 /// The times of the first layer.
 LayerTimes layer_costs(const PlanOptions& options, const Candidate& candidate) {
-    return unit_costs(options, candidate).layers.front();
+    return unit_costs(ModelOnDevice(options), candidate).layers.front();
 }
 
 TEST(UnitCosts, AttentionTakesItsFlopsAndBackwardTwoAndAHalfTimesAsMany) {
@@ -151,7 +151,7 @@ TEST(UnitCosts, TheOutputLayerHasThreeProducts) {
     options.device.product_startup_terms.value = 10;
     options.device.product_overhead_us.value = 2;
     for (const int tensor : {1, 2}) {  // which share rows of the vocabulary, not tokens
-        const UnitCosts costs = unit_costs(options, of_candidate(tensor));
+        const UnitCosts costs = unit_costs(ModelOnDevice(options), of_candidate(tensor));
         for (const double rows : {0.0, 70.0}) {
             expect_near(costs.logits.of(rows), 2 * kTokens * rows * (8 + 10) / 500 + 2000);
             expect_near(costs.output_weight_gradient.of(rows),
@@ -170,7 +170,7 @@ TEST(UnitCosts, TheVocabularyLayersMoveTheirBytes) {
     options.device.vocabulary_pass_overhead_us.value = 3;
     options.device.overlap_efficiency.value = 0.8;
     for (const int tensor : {1, 2}) {
-        const UnitCosts costs = unit_costs(options, of_candidate(tensor));
+        const UnitCosts costs = unit_costs(ModelOnDevice(options), of_candidate(tensor));
         expect_near(costs.softmax_per_row, kTokens * 10 / 2);
         expect_near(costs.whole_softmax_per_row, kTokens * 6 / 2);
         // Rows are read and written, in bf16.
@@ -193,8 +193,8 @@ LayerProducts over_link(const PlanOptions& options, const Mesh& mesh, double imb
                         int expert_tensor = 1) {
     const ModelConfig& config = options.model.config;
     return layer_products(
-        ModelLayers(config)[0].block.work(options.seq_length).products, options.device,
-        options.trainer, mesh, 48,
+        ModelLayers(config)[0].block.work(options.seq_length).products,
+        DeviceRates(options.device, options.trainer), mesh, 48,
         expert_load(config.moe, {.mesh = mesh, .expert_tensor = expert_tensor}, imbalance));
 }
 
@@ -367,7 +367,7 @@ TEST(UnitCosts, ExpertsOfSomeLayersExchangeInThese) {
     Candidate candidate = of_candidate(1, Recompute::selective);
     candidate.mesh = mesh;
     const auto recompute = [&](size_t layer) {
-        return unit_costs(options, candidate).layers[layer].recompute;
+        return unit_costs(ModelOnDevice(options), candidate).layers[layer].recompute;
     };
     expect_near(recompute(0), 0);
     expect_near(recompute(1), all);
@@ -420,9 +420,9 @@ TEST(UnitCosts, RowsOfSharedExpertsAreCopiedForEachOfTheirRanks) {
     options.device.elementwise_efficiency.value = 1;
     Candidate candidate = of_candidate(1, Recompute::none);
     candidate.mesh = {.data = 2};
-    const double whole = unit_costs(options, candidate).layers[0].forward;
+    const double whole = unit_costs(ModelOnDevice(options), candidate).layers[0].forward;
     candidate.mesh.expert = candidate.expert_tensor = 2;
-    const double cut = unit_costs(options, candidate).layers[0].forward;
+    const double cut = unit_costs(ModelOnDevice(options), candidate).layers[0].forward;
     const double activation_moves = kernel_rates(options.trainer.kernels).activation_moves;
     const auto tokens = static_cast<double>(candidate.micro_batch_size * options.seq_length);
     // 3 h of each of two rows once more, in bf16, at 4 bytes per ns; an exchange takes 1 ns or
