@@ -8,14 +8,12 @@
 #include "src/model/trained_tensors.hpp"
 #include "src/plan/end_of_step.hpp"
 #include "src/plan/list_memory.hpp"
-#include "src/plan/planned_config.hpp"
 #include "src/plan/step_model.hpp"
 #include "src/step/costs/length_sizes.hpp"
 #include "vocabpipe/microbatch_order.hpp"
 #include "vocabpipe/model_flops.hpp"
 #include "vocabpipe/pass_times.hpp"
 #include "vocabpipe/receive_early.hpp"
-#include "vocabpipe/simulate.hpp"
 
 #include <algorithm>
 #include <map>
@@ -28,49 +26,6 @@ namespace vocabpipe {
 namespace {
 
 using enum Op;
-
-struct Outcome {
-    int64_t step_ns = 0;
-    double bubble = 0;
-    std::vector<LiveBytes> live;  ///< [rank]
-};
-
-SimulateOptions simulate_options(const PlanOptions& options) {
-    return {.cores = options.profile ? options.profile->cores : 0};
-}
-
-Lowered lower_candidate(const Schedule& schedule, const StepModel& step, const PlanOptions& options,
-                        const ZeroOptions& zero) {
-    LowerOptions lowering{.receive_ahead = options.receive_ahead, .zero = zero};
-    if (step.costs.measured_on_hosts()) lowering.bucket_piece = kBucketPieceOfHosts;
-    return lower_step(schedule, step.sizes, step.costs, lowering, simulate_options(options))
-        .lowered;
-}
-
-Outcome simulated(const Schedule& schedule, const StepModel& step, const PlanOptions& options,
-                  const ZeroOptions& zero) {
-    const SimulateOptions how = simulate_options(options);
-    const Lowered lowered = lower_candidate(schedule, step, options, zero);
-    const TimelineSummary all = simulate(lowered, step.costs, how).summary;
-    Outcome outcome{.step_ns = all.step_ns, .bubble = all.bubble};
-    for (const Program& program : lowered.pipeline) {
-        const auto bytes = [&](std::initializer_list<Purpose> purposes) {
-            uint64_t sum = 0;
-            for (const Purpose purpose : purposes) {
-                sum += program.peak_by_purpose[static_cast<size_t>(purpose)];
-            }
-            return static_cast<int64_t>(sum);
-        };
-        outcome.live.push_back(
-            {.activations = bytes({Purpose::boundary, Purpose::activation, Purpose::workspace}),
-             .vocabulary = bytes({Purpose::vocabulary}),
-             .communication =
-                 bytes({Purpose::partial_sums, Purpose::report, Purpose::tied, Purpose::replicas}),
-             .weights = bytes({Purpose::stage_weights}),
-             .gradients = bytes({Purpose::stage_gradients})});
-    }
-    return outcome;
-}
 
 PassEnds ends_of(const Schedule& schedule, const PassTimes& times) {
     const auto ranks = static_cast<size_t>(schedule.ranks);
@@ -125,8 +80,127 @@ void add_shared_stages(const std::vector<GradientBucket>& buckets, int64_t width
     live.gradients = each_use ? std::min(all.gradients, 2 * largest.gradients) : all.gradients;
 }
 
+/// FLOPs of the model per token of a step: three forwards, without those of frozen weights'
+/// gradients and of the backwards below the lowest trained layer.
+double step_flops_per_token(const ModelConfig& config, const std::vector<bool>& frozen) {
+    const double forward = forward_flops_per_token(config);
+    if (frozen.empty()) return 3 * forward;
+    const ModelLayers layers(config);
+    const TrainedTensors tensors(config, layers, frozen);
+    double sum =
+        2 * forward + (tensors.output() ? 1 : 0) * (forward - layers_flops_per_token(config));
+    for (int layer = 0; layer < layers.count(); ++layer) {
+        const BlockWork work = layers[layer].block.work(config.seq_length);
+        const double products = work.flops() - work.heads_flops;
+        // The gradients of attention's heads take two forwards, and are of no weight.
+        if (layer < tensors.first_backward_layer())
+            sum -= work.flops();
+        else
+            sum += work.heads_flops + tensors.layer(layer).share * products;
+    }
+    return sum;
+}
+
+}  // namespace
+
+struct Evaluator::Outcome {
+    int64_t step_ns = 0;
+    double bubble = 0;
+    std::vector<LiveBytes> live;  ///< [rank]
+};
+
+Evaluator::Evaluator(const PlanOptions& options)
+    : options_(options),
+      model_(options),
+      simulate_{.cores = options.profile ? options.profile->cores : 0},
+      flops_per_token_(options.profile ? 0 : step_flops_per_token(model_.config, options.frozen)) {}
+
+Schedule Evaluator::order(const Candidate& candidate) const {
+    return OrderCache().order(model_of(candidate), candidate);
+}
+
+PlanRow Evaluator::row(const Candidate& candidate, const Schedule& order,
+                       Evaluation evaluation) const {
+    return row_of(candidate, model_of(candidate), order, evaluation);
+}
+
+PlanRow Evaluator::row(const Candidate& candidate, Evaluation evaluation,
+                       OrderCache& orders) const {
+    const StepModel step = model_of(candidate);
+    return row_of(candidate, step, orders.order(step, candidate), evaluation);
+}
+
+int64_t Evaluator::step_ns_of_lengths(const Candidate& candidate,
+                                      const std::vector<ShorterLength>& shorter,
+                                      std::vector<int> lengths, Evaluation evaluation) const {
+    StepModel step = model_of(candidate);
+    const Schedule order = OrderCache().order(step, candidate);
+    MicrobatchLengths& of_step = step.generate.costs.lengths;
+    for (const ShorterLength& length : shorter) {
+        of_step.shorter.push_back(length.shares);
+        step.sizes.shorter.push_back(
+            length_sizes(step.sizes, length.seq_length, options_.seq_length));
+    }
+    of_step.of_microbatch = order_microbatches(order, step.generate.costs, std::move(lengths));
+    step.costs.lengths = of_step;
+    step.sizes.length_of_microbatch = of_step.of_microbatch;
+    return outcome_of(step, order, evaluation, candidate.zero).step_ns;
+}
+
+RecordedRun Evaluator::record(const Candidate& candidate) const {
+    const StepModel step = model_of(candidate);
+    const Lowered step_programs =
+        lowered(OrderCache().order(step, candidate), step, candidate.zero);
+    std::vector<PersistentBytes> persistent;
+    for (const PlannedMemory& memory : step.persistent) {
+        persistent.push_back({.weights = static_cast<uint64_t>(memory.weights),
+                              .gradients = static_cast<uint64_t>(memory.gradients),
+                              .optimizer = static_cast<uint64_t>(memory.optimizer)});
+    }
+    return vocabpipe::record(simulate(step_programs, step.costs, simulate_).timeline,
+                             step_programs.pipeline, to_string(candidate), persistent);
+}
+
+StepModel Evaluator::model_of(const Candidate& candidate) const {
+    // A profile has the costs of all passes.
+    const UnitCosts units = options_.profile ? UnitCosts() : unit_costs(model_, candidate);
+    return step_model(options_, units, candidate);
+}
+
+Lowered Evaluator::lowered(const Schedule& schedule, const StepModel& step,
+                           const ZeroOptions& zero) const {
+    LowerOptions lowering{.receive_ahead = options_.receive_ahead, .zero = zero};
+    if (step.costs.measured_on_hosts()) lowering.bucket_piece = kBucketPieceOfHosts;
+    return lower_step(schedule, step.sizes, step.costs, lowering, simulate_).lowered;
+}
+
+Evaluator::Outcome Evaluator::simulated(const Schedule& schedule, const StepModel& step,
+                                        const ZeroOptions& zero) const {
+    const Lowered step_programs = lowered(schedule, step, zero);
+    const TimelineSummary all = simulate(step_programs, step.costs, simulate_).summary;
+    Outcome outcome{.step_ns = all.step_ns, .bubble = all.bubble};
+    for (const Program& program : step_programs.pipeline) {
+        const auto bytes = [&](std::initializer_list<Purpose> purposes) {
+            uint64_t sum = 0;
+            for (const Purpose purpose : purposes) {
+                sum += program.peak_by_purpose[static_cast<size_t>(purpose)];
+            }
+            return static_cast<int64_t>(sum);
+        };
+        outcome.live.push_back(
+            {.activations = bytes({Purpose::boundary, Purpose::activation, Purpose::workspace}),
+             .vocabulary = bytes({Purpose::vocabulary}),
+             .communication =
+                 bytes({Purpose::partial_sums, Purpose::report, Purpose::tied, Purpose::replicas}),
+             .weights = bytes({Purpose::stage_weights}),
+             .gradients = bytes({Purpose::stage_gradients})});
+    }
+    return outcome;
+}
+
 /// Passes as they follow from each other, and then the end of the step by formulas.
-Outcome timed(const Schedule& schedule, const StepModel& step, const ZeroOptions& zero) {
+Evaluator::Outcome Evaluator::timed(const Schedule& schedule, const StepModel& step,
+                                    const ZeroOptions& zero) {
     const PassTimes times = time_passes(schedule, step.generate.costs);
     const EndOfStep end(step);
     Outcome outcome{.live = list_memory(schedule, step.sizes)};
@@ -149,55 +223,26 @@ Outcome timed(const Schedule& schedule, const StepModel& step, const ZeroOptions
     return outcome;
 }
 
-StepModel model_of(const PlanOptions& options, const Candidate& candidate) {
-    // A profile has the costs of all passes.
-    const UnitCosts units =
-        options.profile ? UnitCosts() : unit_costs(ModelOnDevice(options), candidate);
-    return step_model(options, units, candidate);
-}
-
-/// FLOPs of the model per token of a step: three forwards, without those of frozen weights'
-/// gradients and of the backwards below the lowest trained layer.
-double step_flops_per_token(const PlanOptions& options) {
-    const ModelConfig config = planned_config(options);
-    const double forward = forward_flops_per_token(config);
-    if (options.frozen.empty()) return 3 * forward;
-    const ModelLayers layers(config);
-    const TrainedTensors tensors(config, layers, options.frozen);
-    double sum =
-        2 * forward + (tensors.output() ? 1 : 0) * (forward - layers_flops_per_token(config));
-    for (int layer = 0; layer < layers.count(); ++layer) {
-        const BlockWork work = layers[layer].block.work(config.seq_length);
-        const double products = work.flops() - work.heads_flops;
-        // The gradients of attention's heads take two forwards, and are of no weight.
-        if (layer < tensors.first_backward_layer())
-            sum -= work.flops();
-        else
-            sum += work.heads_flops + tensors.layer(layer).share * products;
-    }
-    return sum;
-}
-
-Outcome outcome_of(const PlanOptions& options, const StepModel& step, const Schedule& order,
-                   Evaluation evaluation, const ZeroOptions& zero) {
-    return evaluation == Evaluation::simulation ? simulated(order, step, options, zero)
+Evaluator::Outcome Evaluator::outcome_of(const StepModel& step, const Schedule& order,
+                                         Evaluation evaluation, const ZeroOptions& zero) const {
+    return evaluation == Evaluation::simulation ? simulated(order, step, zero)
                                                 : timed(order, step, zero);
 }
 
-PlanRow row_with(const PlanOptions& options, const Candidate& candidate, const StepModel& step,
-                 const Schedule& order, Evaluation evaluation) {
-    const Outcome outcome = outcome_of(options, step, order, evaluation, candidate.zero);
+PlanRow Evaluator::row_with(const Candidate& candidate, const StepModel& step,
+                            const Schedule& order, Evaluation evaluation) const {
+    const Outcome outcome = outcome_of(step, order, evaluation, candidate.zero);
     PlanRow row{.candidate = candidate,
                 .evaluation = evaluation,
                 .step_ns = outcome.step_ns,
                 .bubble = outcome.bubble};
     const double seconds = static_cast<double>(outcome.step_ns) * 1e-9;
     const double tokens =
-        static_cast<double>(options.global_batch_size) * static_cast<double>(options.seq_length);
+        static_cast<double>(options_.global_batch_size) * static_cast<double>(options_.seq_length);
     row.tokens_per_second = tokens / seconds;
-    if (!options.profile) {
-        row.mfu = step_flops_per_token(options) * tokens /
-                  (seconds * options.gpus * options.device.peak_tflops.value * 1e12);
+    if (!options_.profile) {
+        row.mfu = flops_per_token_ * tokens /
+                  (seconds * options_.gpus * options_.device.peak_tflops.value * 1e12);
     }
     for (size_t rank = 0; rank < step.persistent.size(); ++rank) {
         PlannedMemory memory = step.persistent[rank];
@@ -210,21 +255,21 @@ PlanRow row_with(const PlanOptions& options, const Candidate& candidate, const S
         row.ranks.push_back(memory);
         if (memory.total() > row.worst.total()) row.worst = memory;
     }
-    row.spare_bytes = options.gpu_memory_bytes() - row.worst.total();
+    row.spare_bytes = options_.gpu_memory_bytes() - row.worst.total();
     return row;
 }
 
 /// The row; with ZeRO stage 3, with the fastest number of stages that are gathered ahead: one;
 /// more, as long as it is faster and fits; none, where one does not fit.
-PlanRow row_of(const PlanOptions& options, const Candidate& candidate, const StepModel& step,
-               const Schedule& order, Evaluation evaluation) {
+PlanRow Evaluator::row_of(const Candidate& candidate, const StepModel& step, const Schedule& order,
+                          Evaluation evaluation) const {
     if (candidate.zero.stage < 3 || evaluation != Evaluation::simulation) {
-        return row_with(options, candidate, step, order, evaluation);
+        return row_with(candidate, step, order, evaluation);
     }
     const auto with = [&](int stages) {
         Candidate ahead = candidate;
         ahead.zero.gather_ahead = stages;
-        return row_with(options, ahead, step, order, evaluation);
+        return row_with(ahead, step, order, evaluation);
     };
     PlanRow best = with(1);
     if (!best.fits()) return with(0);
@@ -235,54 +280,6 @@ PlanRow row_of(const PlanOptions& options, const Candidate& candidate, const Ste
         best = std::move(row);
     }
     return best;
-}
-
-}  // namespace
-
-Schedule order_passes(const PlanOptions& options, const Candidate& candidate) {
-    return OrderCache().order(model_of(options, candidate), candidate);
-}
-
-PlanRow evaluate(const PlanOptions& options, const Candidate& candidate, const Schedule& order,
-                 Evaluation evaluation) {
-    return row_of(options, candidate, model_of(options, candidate), order, evaluation);
-}
-
-PlanRow evaluate(const PlanOptions& options, const Candidate& candidate, Evaluation evaluation,
-                 OrderCache& orders) {
-    const StepModel step = model_of(options, candidate);
-    return row_of(options, candidate, step, orders.order(step, candidate), evaluation);
-}
-
-int64_t step_ns_of_lengths(const PlanOptions& options, const Candidate& candidate,
-                           const std::vector<ShorterLength>& shorter, std::vector<int> lengths,
-                           Evaluation evaluation) {
-    StepModel step = model_of(options, candidate);
-    const Schedule order = OrderCache().order(step, candidate);
-    MicrobatchLengths& of_step = step.generate.costs.lengths;
-    for (const ShorterLength& length : shorter) {
-        of_step.shorter.push_back(length.shares);
-        step.sizes.shorter.push_back(
-            length_sizes(step.sizes, length.seq_length, options.seq_length));
-    }
-    of_step.of_microbatch = order_microbatches(order, step.generate.costs, std::move(lengths));
-    step.costs.lengths = of_step;
-    step.sizes.length_of_microbatch = of_step.of_microbatch;
-    return outcome_of(options, step, order, evaluation, candidate.zero).step_ns;
-}
-
-RecordedRun record_step(const PlanOptions& options, const Candidate& candidate) {
-    const StepModel step = model_of(options, candidate);
-    const Lowered lowered =
-        lower_candidate(OrderCache().order(step, candidate), step, options, candidate.zero);
-    std::vector<PersistentBytes> persistent;
-    for (const PlannedMemory& memory : step.persistent) {
-        persistent.push_back({.weights = static_cast<uint64_t>(memory.weights),
-                              .gradients = static_cast<uint64_t>(memory.gradients),
-                              .optimizer = static_cast<uint64_t>(memory.optimizer)});
-    }
-    return record(simulate(lowered, step.costs, simulate_options(options)).timeline,
-                  lowered.pipeline, to_string(candidate), persistent);
 }
 
 int64_t count_passes(const Candidate& candidate) {

@@ -92,19 +92,21 @@ void add_sensitivity(Plan& plan) {
     Variations uneven = imbalances(plan);
     std::move(uneven.settings.begin(), uneven.settings.end(), std::back_inserter(all.settings));
     std::move(uneven.results.begin(), uneven.results.end(), std::back_inserter(all.results));
-    std::vector<int64_t> step_ns(all.settings.size() * rivals);
+    const Evaluator unchanged(plan.options);
+    const std::vector<Evaluator> changed(all.settings.begin(), all.settings.end());
+    std::vector<int64_t> step_ns(changed.size() * rivals);
     for_all(rivals, plan.options.threads, {}, [&](size_t rival) {
         const PlanRow& row = plan.rows[rival];
-        const Schedule order = order_passes(plan.options, row.candidate);
-        const auto ns = [&](const PlanOptions& options, Evaluation by) {
-            return evaluate(options, row.candidate, order, by).step_ns;
+        const Schedule order = unchanged.order(row.candidate);
+        const auto ns = [&](const Evaluator& evaluator, Evaluation by) {
+            return evaluator.row(row.candidate, order, by).step_ns;
         };
         // Large steps take long to simulate: what a search found varies as its pass times do.
         const bool searched = plan.evaluation == Evaluation::search;
         const auto timed =
-            static_cast<double>(searched ? ns(plan.options, Evaluation::pass_times) : row.step_ns);
-        for (size_t s = 0; s < all.settings.size(); ++s) {
-            const int64_t varied = ns(all.settings[s], searched ? Evaluation::pass_times : how);
+            static_cast<double>(searched ? ns(unchanged, Evaluation::pass_times) : row.step_ns);
+        for (size_t s = 0; s < changed.size(); ++s) {
+            const int64_t varied = ns(changed[s], searched ? Evaluation::pass_times : how);
             step_ns[s * rivals + rival] = searched
                                               ? std::llround(static_cast<double>(row.step_ns) /
                                                              timed * static_cast<double>(varied))

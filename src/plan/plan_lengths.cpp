@@ -2,7 +2,7 @@
 #include "src/plan/plan_lengths.hpp"
 
 #include "src/plan/evaluate.hpp"
-#include "src/plan/planned_config.hpp"
+#include "src/plan/model_on_device.hpp"
 #include "src/plan/unit_costs.hpp"
 #include "src/support/length_buckets.hpp"
 #include "vocabpipe/microbatch_lengths.hpp"
@@ -18,31 +18,20 @@ namespace vocabpipe {
 
 namespace {
 
-/// Times of all layers together.
-LayerTimes layers_of(const PlanOptions& options, const Candidate& candidate, int64_t seq_length) {
-    ModelOnDevice model(options);
-    model.config.seq_length = seq_length;
-    LayerTimes sum;
-    for (const LayerTimes& layer : unit_costs(model, candidate).layers) sum.add(layer);
-    return sum;
-}
-
 /// What microbatches of shorter sequences take: on a device as it computes them, with a profile,
 /// which measured one length, by FLOPs.
 class Shares {
 public:
     Shares(const PlanOptions& options, const Candidate& candidate)
-        : options_(options), candidate_(candidate) {
-        if (!options.profile) longest_ = layers_of(options, candidate, options.seq_length);
+        : model_(options), candidate_(candidate), by_flops_(options.profile.has_value()) {
+        if (!by_flops_) longest_ = layers_of(model_.config.seq_length);
     }
 
     [[nodiscard]] LengthShares of(int64_t seq_length) const {
-        if (options_.profile) {
-            return length_shares(planned_config(options_), candidate_.recompute, seq_length);
-        }
+        if (by_flops_) return length_shares(model_.config, candidate_.recompute, seq_length);
         const double tokens =
-            static_cast<double>(seq_length) / static_cast<double>(options_.seq_length);
-        const LayerTimes layers = layers_of(options_, candidate_, seq_length);
+            static_cast<double>(seq_length) / static_cast<double>(model_.config.seq_length);
+        const LayerTimes layers = layers_of(seq_length);
         LengthShares shares = LengthShares::of(layers.forward / longest_.forward, tokens, 0);
         for (const auto& [op, time] : {std::pair{Op::I, &LayerTimes::input_gradient},
                                        {Op::W, &LayerTimes::weight_gradient},
@@ -56,8 +45,18 @@ public:
     }
 
 private:
-    const PlanOptions& options_;
+    /// Times of all layers together.
+    [[nodiscard]] LayerTimes layers_of(int64_t seq_length) const {
+        ModelOnDevice model = model_;
+        model.config.seq_length = seq_length;
+        LayerTimes sum;
+        for (const LayerTimes& layer : unit_costs(model, candidate_).layers) sum.add(layer);
+        return sum;
+    }
+
+    const ModelOnDevice model_;
     const Candidate& candidate_;
+    const bool by_flops_;
     LayerTimes longest_;
 };
 
@@ -121,6 +120,7 @@ std::vector<int> microbatch_lengths(const std::map<int64_t, double>& fragments,
 LengthPlan plan_lengths(const PlanOptions& options, const PlanRow& row) {
     const Candidate& candidate = row.candidate;
     const Shares shares(options, candidate);
+    const Evaluator evaluator(options);
     const std::map<int64_t, double> fragments = fragments_of(options);
     const auto longest = static_cast<double>(options.seq_length);
     double count = 0, rows = 0, squares = 0;
@@ -137,13 +137,13 @@ LengthPlan plan_lengths(const PlanOptions& options, const PlanRow& row) {
     LengthPlan plan;
     plan.padded = per_second(batch * rows / count, row.step_ns);
     const auto all = static_cast<size_t>(candidate.microbatches);
-    plan.packed =
-        per_second(batch * longest,
-                   step_ns_of_lengths(options, candidate,
-                                      {{.seq_length = options.seq_length,
-                                        .shares = packed_shares(shares.of(options.seq_length / 2),
-                                                                squares / (rows * longest))}},
-                                      std::vector<int>(all, 1), row.evaluation));
+    plan.packed = per_second(
+        batch * longest,
+        evaluator.step_ns_of_lengths(candidate,
+                                     {{.seq_length = options.seq_length,
+                                       .shares = packed_shares(shares.of(options.seq_length / 2),
+                                                               squares / (rows * longest))}},
+                                     std::vector<int>(all, 1), row.evaluation));
 
     plan.lengths = choose_length_buckets(
         options.documents, {.seq_length = options.seq_length}, [&](int64_t length) {
@@ -162,7 +162,7 @@ LengthPlan plan_lengths(const PlanOptions& options, const PlanRow& row) {
     }
     plan.by_length =
         per_second(batch * rows / count,
-                   step_ns_of_lengths(options, candidate, shorter, lengths, row.evaluation));
+                   evaluator.step_ns_of_lengths(candidate, shorter, lengths, row.evaluation));
     return plan;
 }
 

@@ -51,12 +51,13 @@ std::string timeline_elements(const Plan& plan) {
                                                              {"after", parts.after},
                                                              {"rows", kTimelines},
                                                              {"most_passes", kMostPasses}}));
+    const Evaluator evaluator(plan.options);
     for (size_t row = 0; row < std::min(kTimelines, plan.rows.size()); ++row) {
         const Candidate& candidate = plan.rows[row].candidate;
         if (count_passes(candidate) > kMostPasses) continue;
-        elements += json_element("class=\"row-timeline\" data-row=\"" + std::to_string(row) + "\"",
-                                 json_text(nlohmann::ordered_json(
-                                     html::run_element(record_step(plan.options, candidate)))));
+        elements += json_element(
+            "class=\"row-timeline\" data-row=\"" + std::to_string(row) + "\"",
+            json_text(nlohmann::ordered_json(html::run_element(evaluator.record(candidate)))));
     }
     return elements;
 }

@@ -48,7 +48,10 @@ bool better(const Found& a, const Found& b) {
 class Search {
 public:
     Search(const PlanOptions& options, const std::vector<Candidate>& candidates)
-        : options_(options), candidates_(candidates), wanted_(static_cast<size_t>(options.best)) {}
+        : options_(options),
+          candidates_(candidates),
+          wanted_(static_cast<size_t>(options.best)),
+          evaluator_(options) {}
 
     /// Adds rows for these candidates.
     void evaluate_these(const std::vector<size_t>& indices, Evaluation how,
@@ -57,7 +60,7 @@ public:
         std::vector<std::string> reasons(indices.size());
         for_all(indices.size(), options_.threads, options_.stop, [&](size_t i) {
             try {
-                rows[i] = evaluate(options_, candidates_[indices[i]], how, orders_);
+                rows[i] = evaluator_.row(candidates_[indices[i]], how, orders_);
             } catch (const UsageError& error) {
                 reasons[i] = error.what();
             }
@@ -262,6 +265,7 @@ private:
     const PlanOptions& options_;
     const std::vector<Candidate>& candidates_;
     const size_t wanted_;
+    const Evaluator evaluator_;
     OrderCache orders_;
     std::vector<StepBound> bounds_;                        ///< [candidate]
     std::vector<Found> found_;                             ///< best first

@@ -88,14 +88,16 @@ struct Step {
         return options.pass_times->stage_ns[static_cast<size_t>(stage)][static_cast<size_t>(op)];
     }
     PlanRow row(Evaluation evaluation = Evaluation::pass_times) const {
-        return evaluate(options, candidate, order_passes(options, candidate), evaluation);
+        const Evaluator evaluator(options);
+        return evaluator.row(candidate, evaluator.order(candidate), evaluation);
     }
     int64_t ns() const { return row().step_ns; }
     /// With rank 0 and 1 running these lists.
     int64_t ns_of(std::vector<std::vector<Pass>> passes) const {
-        Schedule order = order_passes(options, candidate);
+        const Evaluator evaluator(options);
+        Schedule order = evaluator.order(candidate);
         order.passes = std::move(passes);
-        return evaluate(options, candidate, order, Evaluation::pass_times).step_ns;
+        return evaluator.row(candidate, order, Evaluation::pass_times).step_ns;
     }
 };
 
@@ -132,9 +134,10 @@ TEST(TimedStep, TheSlowestReportAndTheSlowestUpdateCount) {
 TEST(TimedStep, ARankWithoutPassesReportsFromTheBegin) {
     Step step(2);
     step.of_rank(1, Report) = 123'456;
-    Schedule order = order_passes(step.options, step.candidate);
+    const Evaluator evaluator(step.options);
+    Schedule order = evaluator.order(step.candidate);
     order.passes = {{}, {}};
-    EXPECT_EQ(evaluate(step.options, step.candidate, order, Evaluation::pass_times).step_ns,
+    EXPECT_EQ(evaluator.row(step.candidate, order, Evaluation::pass_times).step_ns,
               123'456 + kReportsOfTwo + 7'000);
 }
 
@@ -358,8 +361,8 @@ TEST(Evaluate, SimulationCountsTheBuffersOfThePrograms) {
         }
         const StepModel model = step_model(
             step.options, unit_costs(ModelOnDevice(step.options), step.candidate), step.candidate);
-        const Lowered lowered = lower_world(order_passes(step.options, step.candidate), model.sizes,
-                                            model.costs, {.receive_ahead = 1});
+        const Lowered lowered = lower_world(Evaluator(step.options).order(step.candidate),
+                                            model.sizes, model.costs, {.receive_ahead = 1});
         step.options.receive_ahead = 1;
         const PlanRow row = step.row(Evaluation::simulation);
         EXPECT_EQ(row.step_ns, simulate(lowered.all(), model.costs).summary.step_ns);
@@ -394,8 +397,8 @@ TEST(Evaluate, SimulationPostsReceivesAsEarlyAsAsked) {
     std::vector<int64_t> ns;
     for (const int ahead : {1, kAsSoonAsSent}) {
         step.options.receive_ahead = ahead;
-        const Lowered lowered = lower_world(order_passes(step.options, step.candidate), model.sizes,
-                                            model.costs, {.receive_ahead = ahead});
+        const Lowered lowered = lower_world(Evaluator(step.options).order(step.candidate),
+                                            model.sizes, model.costs, {.receive_ahead = ahead});
         ns.push_back(step.row(Evaluation::simulation).step_ns);
         EXPECT_EQ(ns.back(), simulate(lowered.pipeline, model.costs).summary.step_ns);
     }
@@ -407,7 +410,7 @@ TEST(Evaluate, OrdersRecomputationsWhereThereAreAny) {
     const auto recomputations = [&](Recompute recompute) {
         step.candidate.recompute = recompute;
         int count = 0;
-        for (const std::vector<Pass>& list : order_passes(step.options, step.candidate).passes) {
+        for (const std::vector<Pass>& list : Evaluator(step.options).order(step.candidate).passes) {
             for (const Pass& pass : list) count += pass.op == R ? 1 : 0;
         }
         return count;

@@ -224,12 +224,11 @@ TEST_F(SearchedPlan, HasARowWithAndOneWithoutShardedVocabularyLayers) {
 
 TEST_F(SearchedPlan, SortsTheBestBySimulatedStep) {
     const Evaluated found = search_best(*options_, *candidates_);
+    const Evaluator evaluator(*options_);
     for (size_t i = 0; i < 10; ++i) {
         const PlanRow& row = found.rows[i];
-        EXPECT_EQ(row.step_ns,
-                  evaluate(*options_, row.candidate, order_passes(*options_, row.candidate),
-                           Evaluation::simulation)
-                      .step_ns);
+        const Schedule order = evaluator.order(row.candidate);
+        EXPECT_EQ(row.step_ns, evaluator.row(row.candidate, order, Evaluation::simulation).step_ns);
         EXPECT_TRUE(row.fits());
         EXPECT_GE(row.step_ns, found.rows[i == 0 ? 0 : i - 1].step_ns);
     }

@@ -27,7 +27,7 @@ Steps steps_of(const PlanOptions& options, const Candidate& candidate,
     const StepModel step =
         step_model(options, unit_costs(ModelOnDevice(options), candidate), candidate);
     const Lowered lowered =
-        lower_world(order_passes(options, candidate), step.sizes, step.costs, {});
+        lower_world(Evaluator(options).order(candidate), step.sizes, step.costs, {});
     const TimelineSummary slice = simulate(lowered, step.costs, how).summary;
     const TimelineSummary world = simulate(lowered.all(), step.costs, how).summary;
     return {slice.step_ns, world.step_ns, slice.bubble, world.bubble};
@@ -95,7 +95,7 @@ TEST(SimulatedSlice, HasThePersistentBytesOfItsRanks) {
     const StepModel step =
         step_model(options, unit_costs(ModelOnDevice(options), candidate), candidate);
     const Lowered lowered =
-        lower_world(order_passes(options, candidate), step.sizes, step.costs, {});
+        lower_world(Evaluator(options).order(candidate), step.sizes, step.costs, {});
     SimulateOptions how;
     for (const uint64_t weights : {1, 2, 3, 4}) how.persistent.push_back({.weights = weights});
     const Simulation simulation = simulate(lowered, step.costs, how);
@@ -115,8 +115,9 @@ TEST(SimulatedSlice, EvaluatesALargeWorldByItself) {
                               .mesh = {.pipeline = 4, .data = 1024},
                               .microbatches = 4};
     options.receive_ahead = 1;
+    const Evaluator evaluator(options);
     const PlanRow row =
-        evaluate(options, candidate, order_passes(options, candidate), Evaluation::simulation);
+        evaluator.row(candidate, evaluator.order(candidate), Evaluation::simulation);
     EXPECT_EQ(row.ranks.size(), 4U);
     EXPECT_EQ(row.ranks[1].rank, 1024);
     EXPECT_GT(row.step_ns, 0);

@@ -90,9 +90,9 @@ TEST(PlannedZero, TakesTheMemoryOfItsOwnPartsAndOfStagesInUse) {
     EXPECT_GT(whole.gradients, use.worst.gradients);
     EXPECT_EQ(row_of(two, ReshardAfter::use).worst.weights, whole.weights);
     for (const PlanRow* row : {&use, &step, &row_of(two, ReshardAfter::use)}) {
+        const Evaluator evaluator(three.options);
         PlanRow timed =
-            evaluate(three.options, row->candidate, order_passes(three.options, row->candidate),
-                     Evaluation::pass_times);
+            evaluator.row(row->candidate, evaluator.order(row->candidate), Evaluation::pass_times);
         EXPECT_NEAR(static_cast<double>(timed.worst.total()),
                     static_cast<double>(row->worst.total()),
                     0.15 * static_cast<double>(row->worst.total()));
