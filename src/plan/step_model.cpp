@@ -55,7 +55,7 @@ int64_t ns(double value) {
     return std::max<int64_t>(std::llround(value), 1);  // generators want costs of at least 1
 }
 
-Schedule place(const PlanOptions& options, const Candidate& candidate) {
+Schedule place(const Candidate& candidate, int64_t vocab_size) {
     const int ranks = candidate.mesh.pipeline;
     Schedule placement;
     placement.ranks = ranks;
@@ -63,17 +63,31 @@ Schedule place(const PlanOptions& options, const Candidate& candidate) {
     placement.microbatches = candidate.microbatches;
     placement.rank_of_stage =
         rank_of_stage(generator(candidate.schedule).placement, ranks, candidate.chunks);
-    place_vocabulary(placement, candidate.vocab_mode, options.model.config.vocab_size);
+    place_vocabulary(placement, candidate.vocab_mode, vocab_size);
     return placement;
 }
 
+/// The model as a candidate's ranks share it, counted once for costs, sizes and memory.
+struct CountedModel {
+    CountedModel(const PlanOptions& options, const Candidate& candidate, const Schedule& placement)
+        : config(planned_config(options)),
+          layers(config, teams_of(candidate)),
+          tensors(config, layers, options.frozen),
+          depths_stage(mtp_stage(options, candidate)),
+          parameters(count_parameters(config, tensors, placement, candidate, depths_stage)) {}
+
+    ModelConfig config;  ///< with the sequences of the plan's steps
+    ModelLayers layers;
+    TrainedTensors tensors;
+    int depths_stage;                         ///< mtp_stage()
+    std::vector<PlaceParameters> parameters;  ///< [pipeline rank]
+};
+
 /// Bytes that Reduce moves on a rank to add up both gradients of a tied weight.
-double reduce_traffic(const StepModel& step, int rank, const Candidate& candidate,
-                      const PlanOptions& options) {
-    const Schedule& placement = step.placement;
+double reduce_traffic(const Schedule& placement, int rank, int tensor, int64_t hidden_size) {
     const int64_t rows = std::max(placement.input.rows(rank), placement.output.rows(rank));
-    const auto hidden = static_cast<double>(options.model.config.hidden_size);
-    const auto touched = static_cast<double>(largest_part(rows, candidate.mesh.tensor));
+    const auto hidden = static_cast<double>(hidden_size);
+    const auto touched = static_cast<double>(largest_part(rows, tensor));
     // Each of two ranks reads its own and the other's gradient, and writes the sum.
     if (placement.input != placement.output) return 3 * kSum * touched * hidden;
     // A rank with both layers also clears what it adds.
@@ -89,8 +103,7 @@ LayerTimes trained_times(const LayerTimes& whole, double share) {
 }
 
 void set_costs(StepModel& step, const UnitCosts& units, const Candidate& candidate,
-               const TrainedTensors& tensors, const std::vector<PlaceParameters>& parameters,
-               const PlanOptions& options) {
+               const CountedModel& model, const PlannedTrainer& trainer) {
     using enum Op;
     const auto set = [](TableCosts::OpCosts& costs, Op op, double value) {
         costs[static_cast<size_t>(op)] = ns(value);
@@ -99,15 +112,14 @@ void set_costs(StepModel& step, const UnitCosts& units, const Candidate& candida
     const bool overlaps = placement.ranks > 1 && sharded(candidate.vocab_mode);
     const double slower = overlaps ? units.overlapped : 1;
     int layer = 0;
-    const int predicting = mtp_stage(options, candidate);
     for (const int layers : candidate.layers_per_stage) {
         TableCosts::OpCosts stage{};
         LayerTimes all;
         for (const int end = layer + layers; layer < end; ++layer) {
             all.add(trained_times(units.layers[static_cast<size_t>(layer)],
-                                  tensors.layer(layer).share));
+                                  model.tensors.layer(layer).share));
         }
-        if (std::ssize(step.costs.stage_ns) == predicting) all.add(units.mtp_layers);
+        if (std::ssize(step.costs.stage_ns) == model.depths_stage) all.add(units.mtp_layers);
         set(stage, F, slower * all.forward);
         set(stage, I, slower * all.input_gradient);
         set(stage, W, slower * all.weight_gradient);
@@ -115,7 +127,7 @@ void set_costs(StepModel& step, const UnitCosts& units, const Candidate& candida
         if (candidate.recompute != Recompute::none) set(stage, R, slower * all.recompute);
         step.costs.stage_ns.push_back(stage);
     }
-    const double vocabulary = static_cast<double>(options.model.config.vocab_size);
+    const double vocabulary = static_cast<double>(model.config.vocab_size);
     // Three products: logits in S, the input gradient in S (one barrier) or T, the weight gradient
     // in T. Two thirds of the remaining work belong to S, which forms the softmax.
     const bool early = placement.barriers == Barriers::one;
@@ -126,16 +138,16 @@ void set_costs(StepModel& step, const UnitCosts& units, const Candidate& candida
         const auto rows =
             static_cast<double>(largest_part(placement.output.rows(r), candidate.mesh.tensor));
         const double input_share = static_cast<double>(placement.input.rows(r)) / vocabulary;
-        const PlaceParameters& own = parameters[static_cast<size_t>(r)];
+        const PlaceParameters& own = model.parameters[static_cast<size_t>(r)];
         TableCosts::OpCosts rank{};
         // Without a parallel loss each tensor rank forms the softmax of all rows of its place.
-        const bool alone = !options.trainer.parallel_loss && candidate.mesh.tensor > 1;
+        const bool alone = !trainer.parallel_loss && candidate.mesh.tensor > 1;
         const auto held = static_cast<double>(placement.output.rows(r));
         const double softmax_rows = alone ? held : rows;
         const double gather = alone ? units.gathered_logits.of(held) : 0;
         const double gradient = units.output_gradient.of(rows);
         const double score = units.logits.of(rows) + gather + softmax_rows * softmax * 2 / 3;
-        const double weight = (tensors.output() ? units.output_weight_gradient.of(rows) : 0) +
+        const double weight = (model.tensors.output() ? units.output_weight_gradient.of(rows) : 0) +
                               softmax_rows * softmax / 3;
         set(rank, S, rows == 0 ? 0 : units.vocabulary_pass + score + (early ? gradient : 0));
         set(rank, T, rows == 0 ? 0 : units.vocabulary_pass + weight + (early ? 0 : gradient));
@@ -143,10 +155,10 @@ void set_costs(StepModel& step, const UnitCosts& units, const Candidate& candida
         set(rank, G,
             input_share > 0 ? units.vocabulary_pass + input_share * units.embedding_gradient : 0);
         const double byte = units.per_parameter_byte;
-        set(rank, Reduce, reduce_traffic(step, r, candidate, options) * byte);
+        set(rank, Reduce,
+            reduce_traffic(placement, r, candidate.mesh.tensor, model.config.hidden_size) * byte);
         set(rank, Report, kNormTraffic * static_cast<double>(own.reported()) * byte);
-        set(rank, Update,
-            kUpdateTraffic * static_cast<double>(own.updated(options.trainer.zero)) * byte);
+        set(rank, Update, kUpdateTraffic * static_cast<double>(own.updated(trainer.zero)) * byte);
         step.costs.rank_ns.push_back(rank);
     }
 }
@@ -173,9 +185,7 @@ void wait_for_messages(StepModel& step) {
 /// replicas, each rank adds up and updates its part of the parameters. Returns the measured bytes
 /// of a rank's parameters, where the step is placed as profiled.
 std::vector<PersistentBytes> set_profiled(StepModel& step, const Profile& profile,
-                                          const Candidate& candidate, const ModelConfig& config,
-                                          const TrainedTensors& tensors,
-                                          const std::vector<PlaceParameters>& parameters) {
+                                          const Candidate& candidate, const CountedModel& model) {
     using enum Op;
     StepPrice price =
         costs_of(profile, candidate.recompute).price(step.placement, candidate.layers_per_stage);
@@ -187,15 +197,15 @@ std::vector<PersistentBytes> set_profiled(StepModel& step, const Profile& profil
     Candidate alone = candidate;
     alone.mesh.data = 1;
     const std::vector<PlaceParameters> whole =
-        count_parameters(config, tensors, step.placement, alone, -1);
+        count_parameters(model.config, model.tensors, step.placement, alone, -1);
     for (size_t rank = 0; rank < whole.size(); ++rank) {
         const auto share = [&](Op op, int64_t own, int64_t all) {
             int64_t& cost = step.costs.rank_ns[rank][static_cast<size_t>(op)];
             cost = ns(static_cast<double>(cost) * static_cast<double>(own) /
                       static_cast<double>(std::max<int64_t>(all, 1)));
         };
-        share(Report, parameters[rank].reported(), whole[rank].reported());
-        share(Update, parameters[rank].updated(1), whole[rank].updated(1));
+        share(Report, model.parameters[rank].reported(), whole[rank].reported());
+        share(Update, model.parameters[rank].updated(1), whole[rank].updated(1));
     }
     return {};
 }
@@ -218,8 +228,9 @@ void use_pass_times(StepCosts& costs, const PlannedPassTimes& times) {
 }
 
 /// Sets what each stage needs, and whether it has experts.
-void set_stages(StepSizes& sizes, const PlanOptions& options, const ModelConfig& config,
-                const ModelLayers& layers, const Candidate& candidate) {
+void set_stages(StepSizes& sizes, const CountedModel& model, const PlannedTrainer& trainer,
+                const Candidate& candidate) {
+    const ModelConfig& config = model.config;
     // Attention's workspace is left out: 4 bytes per token and head on GPUs.
     kernels::Operators operators{};
     operators.attention_workspace_bytes = [](kernels::AttentionShape, DType, int) {
@@ -239,7 +250,7 @@ void set_stages(StepSizes& sizes, const PlanOptions& options, const ModelConfig&
                                         .expert = candidate.mesh.expert},
                                        blocks, norm, use)
                                .bytes();
-        add_trainer_bytes(bytes, options.trainer, candidate, config, blocks);
+        add_trainer_bytes(bytes, trainer, candidate, config, blocks);
         return bytes;
     };
     HeldParameters none;
@@ -247,13 +258,13 @@ void set_stages(StepSizes& sizes, const PlanOptions& options, const ModelConfig&
     // Most stages are alike.
     std::map<std::tuple<std::vector<const ModelLayer*>, bool, bool>, StageBytes> known;
     const int stages = static_cast<int>(candidate.layers_per_stage.size());
-    const int predicting = config.mtp_num_layers > 0 ? mtp_stage(options, candidate) : -1;
+    const int predicting = model.depths_stage;
     for (int stage = 0, layer = 0; stage < stages; ++stage) {
         const int end = layer + candidate.layers_per_stage[static_cast<size_t>(stage)];
         std::vector<const ModelLayer*> blocks;
         bool experts = stage == predicting && config.moe.in_layer(config.num_layers);
         for (; layer < end; ++layer) {
-            blocks.push_back(&layers[layer].block);
+            blocks.push_back(&model.layers[layer].block);
             experts = experts || config.moe.in_layer(layer);
         }
         const bool embeds = stage == 0 && has_embedded_tokens(config);
@@ -277,9 +288,9 @@ void set_stages(StepSizes& sizes, const PlanOptions& options, const ModelConfig&
                .bytes();
 }
 
-StepSizes sizes_of(const PlanOptions& options, const ModelConfig& config, const ModelLayers& layers,
-                   const TrainedTensors& tensors, const Schedule& placement,
-                   const Candidate& candidate) {
+StepSizes sizes_of(const CountedModel& model, const PlannedTrainer& trainer,
+                   const Schedule& placement, const Candidate& candidate) {
+    const ModelConfig& config = model.config;
     StepSizes sizes;
     sizes.tokens = candidate.micro_batch_size * config.seq_length / candidate.mesh.context;
     sizes.predicted_tokens = config.predicted_tokens();
@@ -289,16 +300,16 @@ StepSizes sizes_of(const PlanOptions& options, const ModelConfig& config, const 
     sizes.context = candidate.mesh.context;
     sizes.tensor = candidate.mesh.tensor;
     sizes.expert = candidate.mesh.expert;
-    sizes.tied = config.tied && tensors.embedding();
+    sizes.tied = config.tied && model.tensors.embedding();
     sizes.report_bytes = kReport;
     sizes.weight_pass_reads_weights = weight_pass_reads_weights(config, candidate.mesh.expert);
-    set_stages(sizes, options, config, layers, candidate);
+    set_stages(sizes, model, trainer, candidate);
     for (int rank = 0; rank < placement.ranks; ++rank) {
         const int64_t logits =
             sizes.output_rows() * largest_part(placement.output.rows(rank), candidate.mesh.tensor);
         // Exponentials stay from S to T; fp32 logits live within S.
         const int64_t loss =
-            options.trainer.parallel_loss
+            trainer.parallel_loss
                 ? logits * 4
                 : sizes.output_rows() * placement.output.rows(rank) * kUnfusedLossBytes;
         sizes.shards.push_back(
@@ -312,36 +323,32 @@ StepSizes sizes_of(const PlanOptions& options, const ModelConfig& config, const 
 StepModel step_model(const PlanOptions& options, const UnitCosts& units, const Candidate& candidate,
                      bool bucket_parts) {
     const Mesh& mesh = candidate.mesh;
-    StepModel step{.placement = place(options, candidate),
+    StepModel step{.placement = place(candidate, options.model.config.vocab_size),
                    .costs = options.profile ? StepCosts(options.profile->costs)
                                             : StepCosts(options.device, options.trainer)};
     step.costs.slices = mesh.slices();
-    const ModelConfig config = planned_config(options);
-    const ModelLayers layers(config, teams_of(candidate));
-    const TrainedTensors tensors(config, layers, options.frozen);
-    step.trained = tensors.parts(candidate.layers_per_stage);
-    const std::vector<PlaceParameters> parameters =
-        count_parameters(config, tensors, step.placement, candidate, mtp_stage(options, candidate));
+    const CountedModel model(options, candidate, step.placement);
+    step.trained = model.tensors.parts(candidate.layers_per_stage);
     std::vector<PersistentBytes> measured;
     if (options.profile) {
-        measured = set_profiled(step, *options.profile, candidate, config, tensors, parameters);
+        measured = set_profiled(step, *options.profile, candidate, model);
     } else {
-        step.sizes = sizes_of(options, config, layers, tensors, step.placement, candidate);
-        set_costs(step, units, candidate, tensors, parameters, options);
+        step.sizes = sizes_of(model, options.trainer, step.placement, candidate);
+        set_costs(step, units, candidate, model, options.trainer);
         if (!options.trainer.overlap_messages) wait_for_messages(step);
     }
     if (options.pass_times) use_pass_times(step.costs, *options.pass_times);
     const auto reserve =
         static_cast<int64_t>(options.device.reserve_gib.value * static_cast<double>(1 << 30));
-    const int64_t rotary = RotaryTables::bytes(config, mesh.context);
+    const int64_t rotary = RotaryTables::bytes(model.config, mesh.context);
     for (int rank = 0; rank < mesh.pipeline; ++rank) {
-        const PlaceParameters& own = parameters[static_cast<size_t>(rank)];
+        const PlaceParameters& own = model.parameters[static_cast<size_t>(rank)];
         PlannedMemory memory{
             .rank = rank * mesh.slices(),
-            .weights = own.kept_weights(candidate.zero.stage) * size_of(config.dtype) +
+            .weights = own.kept_weights(candidate.zero.stage) * size_of(model.config.dtype) +
                        own.correction_biases() * size_of(DType::fp32) + rotary,
             .gradients = gradients_of(own, options.trainer, candidate),
-            .optimizer = own.updated(options.trainer.zero) * optimizer_bytes(config.dtype),
+            .optimizer = own.updated(options.trainer.zero) * optimizer_bytes(model.config.dtype),
             .reserve = reserve};
         if (!measured.empty()) {
             const PersistentBytes& bytes = measured[static_cast<size_t>(rank)];
@@ -357,7 +364,7 @@ StepModel step_model(const PlanOptions& options, const UnitCosts& units, const C
     step.generate = {.ranks = mesh.pipeline,
                      .microbatches = candidate.microbatches,
                      .vocab_mode = candidate.vocab_mode,
-                     .vocab_size = options.model.config.vocab_size,
+                     .vocab_size = model.config.vocab_size,
                      .rule = {.chunks = candidate.chunks, .memory_limit = candidate.memory_limit}};
     const bool recomputes = candidate.recompute != Recompute::none;
     PassCosts& costs = step.generate.costs;
