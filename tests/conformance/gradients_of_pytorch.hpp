@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
+#include "tests/conformance/vocabulary_oracle.hpp"
 #include "tests/kernels/matrix.hpp"
-#include "tests/kernels/vocabulary_oracle.hpp"
 
 namespace vocabpipe::kernels::test {
 

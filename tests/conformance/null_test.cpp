@@ -9,7 +9,7 @@
 
 #include "kernels/null/operators.hpp"
 #include "src/runtime/device/null/device.hpp"
-#include "tests/kernels/operator_entries.hpp"
+#include "tests/conformance/operator_entries.hpp"
 #include "vocabpipe/context.hpp"
 #include "vocabpipe/error.hpp"
 

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "kernels/reference/operators.hpp"
-#include "tests/kernels/attention_oracle.hpp"
+#include "tests/conformance/attention_oracle.hpp"
 #include "tests/kernels/matrix.hpp"
 #include "vocabpipe/error.hpp"
 

@@ -10,7 +10,7 @@
 
 #include "kernels/host/operators.hpp"
 #include "kernels/reference/operators.hpp"
-#include "tests/kernels/expert_cases.hpp"
+#include "tests/conformance/expert_cases.hpp"
 #include "tests/kernels/matrix.hpp"
 #include "vocabpipe/error.hpp"
 

@@ -4,8 +4,8 @@
 #include <set>
 
 #include "kernels/host/operators.hpp"
+#include "tests/conformance/operator_entries.hpp"
 #include "tests/kernels/matrix.hpp"
-#include "tests/kernels/operator_entries.hpp"
 
 namespace vocabpipe::kernels::test {
 namespace {

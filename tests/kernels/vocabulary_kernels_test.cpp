@@ -5,7 +5,7 @@
 
 #include "kernels/host/operators.hpp"
 #include "kernels/reference/operators.hpp"
-#include "tests/kernels/vocabulary_oracle.hpp"
+#include "tests/conformance/vocabulary_oracle.hpp"
 #include "vocabpipe/error.hpp"
 
 namespace vocabpipe::kernels::test {

@@ -2,8 +2,8 @@
 // Attention of the last queries of a sequence, and attention that is not causal, with q and kv in
 // tensors of their own. Whole causal sequences are in the tests of each device, at sizes that fit
 // its tiles.
+#include "tests/conformance/attention_oracle.hpp"
 #include "tests/conformance/operator_test.hpp"
-#include "tests/kernels/attention_oracle.hpp"
 
 namespace vocabpipe::kernels::test {
 namespace {

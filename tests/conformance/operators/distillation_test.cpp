@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Distillation on shards of the vocabulary: from logits to gradients against PyTorch.
-#include "tests/kernels/distillation_values.hpp"
+#include "tests/conformance/distillation_values.hpp"
 
 #include "tests/conformance/gradients_of_pytorch.hpp"
 #include "tests/conformance/operator_test.hpp"
-#include "tests/kernels/vocabulary_oracle.hpp"
+#include "tests/conformance/vocabulary_oracle.hpp"
 
 #include <cmath>
 #include <limits>

@@ -3,8 +3,8 @@
 #include <numeric>
 #include <vector>
 
+#include "tests/conformance/expert_cases.hpp"
 #include "tests/conformance/operator_test.hpp"
-#include "tests/kernels/expert_cases.hpp"
 
 namespace vocabpipe::kernels::test {
 namespace {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "tests/conformance/generation_cases.hpp"
 #include "tests/conformance/operator_test.hpp"
 #include "tests/kernels/fused_qkv.hpp"
-#include "tests/kernels/generation_cases.hpp"
 
 namespace vocabpipe::kernels::test {
 namespace {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/conformance/norm_sizes.hpp"
 #include "tests/conformance/operator_test.hpp"
-#include "tests/kernels/rms_norm_oracle.hpp"
+#include "tests/conformance/rms_norm_oracle.hpp"
 
 namespace vocabpipe::kernels::test {
 namespace {

@@ -2,7 +2,7 @@
 #include <array>
 
 #include "tests/conformance/operator_test.hpp"
-#include "tests/kernels/router_sums_cases.hpp"
+#include "tests/conformance/router_sums_cases.hpp"
 #include "vocabpipe/step_scalars.hpp"
 
 namespace vocabpipe::kernels::test {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tests/kernels/router_cases.hpp"
+#include "tests/conformance/router_cases.hpp"
 
 #include <algorithm>
 #include <cmath>

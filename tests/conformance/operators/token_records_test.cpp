@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Records of tokens, and the statistics that they are made of.
-#include "tests/kernels/token_records_problem.hpp"
+#include "tests/conformance/token_records_problem.hpp"
 
 #include "tests/conformance/operator_test.hpp"
 

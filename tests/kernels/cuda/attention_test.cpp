@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "kernels/cuda/attention_statistics.hpp"
-#include "tests/kernels/attention_oracle.hpp"
+#include "tests/conformance/attention_oracle.hpp"
 #include "tests/kernels/cuda/device_matrix.hpp"
 #include "tests/kernels/sums.hpp"
 

@@ -4,8 +4,8 @@
 #include <vector>
 
 #include "kernels/cuda/operators.hpp"
+#include "tests/conformance/expert_cases.hpp"
 #include "tests/kernels/cuda/device_matrix.hpp"
-#include "tests/kernels/expert_cases.hpp"
 #include "tests/kernels/sums.hpp"
 
 namespace vocabpipe::kernels::test {

@@ -14,8 +14,8 @@
 #include "kernels/cuda/grouped_gemm.hpp"
 #include "kernels/cuda/operators.hpp"
 #include "kernels/reference/operators.hpp"
+#include "tests/conformance/expert_cases.hpp"
 #include "tests/kernels/cuda/device_matrix.hpp"
-#include "tests/kernels/expert_cases.hpp"
 #include "tests/kernels/sums.hpp"
 
 namespace vocabpipe::kernels::test {

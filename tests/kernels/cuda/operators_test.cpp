@@ -6,7 +6,7 @@
 #include <set>
 
 #include "kernels/host/operators.hpp"
-#include "tests/kernels/operator_entries.hpp"
+#include "tests/conformance/operator_entries.hpp"
 
 namespace vocabpipe::kernels::test {
 namespace {

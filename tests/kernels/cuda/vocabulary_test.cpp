@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // The output layer on the device against the unpartitioned one in fp64. Bounds: fp32_bound() of
-// tests/kernels/vocabulary_oracle.hpp holds for any order of the sums and for exponentials that are
-// off by a few units in the last place. In bf16 all operators round where the reference kernels do,
-// and bounds follow from the two tensors that are stored in it.
+// tests/conformance/vocabulary_oracle.hpp holds for any order of the sums and for exponentials that
+// are off by a few units in the last place. In bf16 all operators round where the reference kernels
+// do, and bounds follow from the two tensors that are stored in it.
 #include "kernels/cuda/operators.hpp"
 
 #include "kernels/host/operators.hpp"
+#include "tests/conformance/vocabulary_oracle.hpp"
 #include "tests/kernels/cuda/device_matrix.hpp"
-#include "tests/kernels/vocabulary_oracle.hpp"
 #include "vocabpipe/error.hpp"
 
 namespace vocabpipe::kernels::test {

@@ -3,7 +3,7 @@
 """Writes distillation_values.inc: distillation against lists of a teacher in PyTorch, fp64.
 
     python3 -m venv venv && venv/bin/pip install torch
-    venv/bin/python tests/kernels/distillation_values.py > tests/kernels/distillation_values.inc
+    venv/bin/python tests/conformance/distillation_values.py > tests/conformance/distillation_values.inc
 
 The file was made with torch 2.15.0. Values and gradients are autograd's, from the logits on: the sum of
 torch.nn.functional.kl_div(log_softmax(z / temperature), log t, log_target=True) over the teacher's list, and

@@ -3,7 +3,7 @@
 // in fp64 make of all of them.
 #pragma once
 
-#include "tests/kernels/vocabulary_oracle.hpp"
+#include "tests/conformance/vocabulary_oracle.hpp"
 
 #include <algorithm>
 #include <array>

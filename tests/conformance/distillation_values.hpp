@@ -28,6 +28,6 @@ struct DistillationValues {
     std::vector<double> loss, dx, dw;
 };
 
-#include "tests/kernels/distillation_values.inc"
+#include "tests/conformance/distillation_values.inc"
 
 }  // namespace vocabpipe::kernels::test

@@ -27,6 +27,6 @@ struct PolicyLossValues {
     std::vector<double> loss, dx, dw;
 };
 
-#include "tests/kernels/policy_loss_values.inc"
+#include "tests/conformance/policy_loss_values.inc"
 
 }  // namespace vocabpipe::kernels::test

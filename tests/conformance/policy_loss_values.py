@@ -3,7 +3,7 @@
 """Writes policy_loss_values.inc: PPO's and GRPO's objectives of an output layer in PyTorch, fp64.
 
     python3 -m venv venv && venv/bin/pip install torch
-    venv/bin/python tests/kernels/policy_loss_values.py > tests/kernels/policy_loss_values.inc
+    venv/bin/python tests/conformance/policy_loss_values.py > tests/conformance/policy_loss_values.inc
 
 The file was made with torch 2.15.0. Values and gradients are autograd's, from the logits on:
     log_softmax(z / temperature) of z = x w^T or softcap tanh(x w^T / softcap), its entropy, and the objective by torch.min and torch.clamp.
