@@ -12,6 +12,10 @@ namespace {
 
 class CudaDevice : public TestDevice {
 public:
+    CudaDevice() {
+        // Where rows suit it; the products of other experts are one by one.
+        usual_.context().cuda().group_experts(true);
+    }
     const Operators& operators() const override { return cuda::operators(); }
     Context& context() override { return usual_.context(); }
     std::vector<Context*> workspaces() override {

@@ -120,22 +120,6 @@ TEST(Gemm, OfASingleRowOrTermReadsAColumnThatIsDenseOrPartOfAMatrix) {
     }
 }
 
-TEST(Gemm, OfNothingIsZeroOrTheBiasAndLeavesAnAccumulatorAlone) {
-    Context ctx({.threads = 1, .poll = {}});
-    Matrix a(3, 0, DType::fp32), b(0, 5, DType::fp32), c(3, 5, DType::fp32);
-    const auto bias = Matrix::random(1, 5, DType::fp32, 1);
-    host::gemm(ctx, a, false, b, false, c, false, bias);
-    host::gemm(ctx, a, false, b, false, c, true);
-    for (int64_t row = 0; row < 3; ++row) {
-        for (int64_t col = 0; col < 5; ++col) EXPECT_EQ(c.get(row, col), bias.get(0, col));
-    }
-    host::gemm(ctx, a, false, b, false, c, false);
-    expect_close(c, c.mapped(DType::fp64, [](double) { return 0.0; }),
-                 [](int64_t, int64_t) { return 0.0; });
-    Matrix no_rows(0, 4, DType::fp32), w(4, 5, DType::fp32), nothing(0, 5, DType::fp32);
-    EXPECT_NO_THROW(host::gemm(ctx, no_rows, false, w, false, nothing, false));
-}
-
 TEST(Gemm, SumsLongProductsInChunksAndPollsBetweenParts) {
     int polls = 0;
     Context ctx({.threads = 1, .poll = [&] { ++polls; }});
@@ -254,15 +238,6 @@ TEST(Gemm, RunsOnSeveralRanksOfOneProcessAtTheSameTime) {
     }
     for (auto& rank : ranks) rank.join();
     for (const Matrix& result : results) EXPECT_TRUE(result.same_bits(results[0]));
-}
-
-TEST(Gemm, RefusesWhatItCannotDo) {
-    Context ctx({.threads = 1, .poll = {}});
-    Matrix a(2, 3, DType::fp32), b(3, 4, DType::fp32), c(2, 4, DType::fp32);
-    Matrix narrow(2, 4, DType::bf16), wrong(4, 4, DType::fp32), half(3, 4, DType::bf16);
-    EXPECT_THROW(host::gemm(ctx, a, false, wrong, false, c, false), UsageError);
-    EXPECT_THROW(host::gemm(ctx, a, false, half, false, c, false), UsageError);
-    EXPECT_THROW(host::gemm(ctx, a, false, b, false, narrow, true), UsageError);
 }
 
 }  // namespace

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <array>
+
 #include "tests/conformance/operator_test.hpp"
 
 namespace vocabpipe::kernels::test {
@@ -196,7 +198,79 @@ TEST_P(LinearOfType, WeightGradientAgreesWithTheReferenceAndAccumulates) {
     }
 }
 
-TEST_P(Linear, BitsAreTheSameForAnyThreads) {
+TEST_P(LinearOfType, BiasGradientAddsUpAnyNumberOfRowsInAnyWorkspace) {
+    for (const auto& [n, out, gap] :
+         {std::array<int64_t, 3>{0, 5, 3}, {1, 1, 3}, {7, 300, 3}, {200, 40, 8}, {333, 9, 3}}) {
+        for (const bool accumulate : {false, true}) {
+            SCOPED_TRACE(testing::Message() << n << " x " << out << ", " << accumulate);
+            const auto dy = random_with_gap(n, out, type(), gap, 1);
+            const Matrix start = start_of_sum(1, out, accumulate, 2);
+            auto exact = start.as(DType::fp64), scale = start.magnitude();
+            const auto sum = [&](const Matrix& of, Tensor to) {
+                reference::linear_backward_weight(host, of, of.view().column_range(0, 0),
+                                                  Tensor(nullptr, of.cols(), 0, DType::fp64), to,
+                                                  accumulate);
+            };
+            sum(dy, exact);
+            sum(dy.magnitude(), scale);
+            const Uploaded gradient = up(dy);
+            const Tensor nothing(nullptr, out, 0, DType::fp32);
+            for (Context* workspace : device().workspaces()) {
+                const Uploaded dbias = up(start);
+                ops().linear_backward_weight(*workspace, gradient,
+                                             gradient.view().column_range(0, 0), nothing, dbias,
+                                             accumulate);
+                expect_close(dbias.download(), exact, sum_bound(scale, exact, n + 1, DType::fp32));
+            }
+        }
+    }
+}
+
+/// Products without terms or without rows.
+TEST_P(Linear, OfNothingIsZeroOrTheBiasAndLeavesAnAccumulatorAlone) {
+    const Uploaded x = poison(3, 0, in_type()), w = poison(5, 0, in_type());
+    const auto values = random_with_gap(1, 5, in_type(), 3, 1);
+    const Uploaded bias = up(values), y = poison(3, 5, out_type());
+    ops().linear_forward(ctx(), x, w, bias, y);
+    const Matrix biased = y.download();
+    Matrix expected(3, 5, DType::fp64);
+    for (int64_t i = 0; i < 15; ++i) expected.set(i / 5, i % 5, values.get(0, i % 5));
+    expect_close(biased, expected, [&](int64_t row, int64_t col) {
+        return in_type() == out_type()
+                   ? 0.0
+                   : unit_roundoff(out_type()) * std::abs(expected.get(row, col));
+    });
+    const auto is_zero = [](const Uploaded& found) {
+        const Matrix values = found.download();
+        expect_close(values, values.mapped(DType::fp64, [](double) { return 0.0; }),
+                     [](int64_t, int64_t) { return 0.0; });
+    };
+    ops().linear_forward(ctx(), x, w, {}, y);
+    is_zero(y);
+    const Uploaded dx = poison(3, 4, out_type());
+    ops().linear_backward_input(ctx(), x, poison(0, 4, in_type()), dx);
+    is_zero(dx);
+    const Uploaded no_rows = poison(0, 4, in_type()), dw = poison(5, 4, DType::fp32);
+    const Uploaded no_gradients = poison(0, 5, in_type());
+    ops().linear_backward_weight(ctx(), no_gradients, no_rows, dw, {}, false);
+    is_zero(dw);
+    const Uploaded sum = up(Matrix::random(5, 4, DType::fp32, 2));
+    const Matrix before = sum.download();
+    ops().linear_backward_weight(ctx(), no_gradients, no_rows, sum, {}, true);
+    EXPECT_TRUE(sum.download().same_bits(before));
+    EXPECT_NO_THROW(ops().linear_forward(ctx(), no_rows, poison(5, 4, in_type()), bias,
+                                         poison(0, 5, out_type())));
+}
+
+INSTANTIATE_TEST_SUITE_P(Devices, Linear,
+                         testing::Combine(testing::ValuesIn(devices_under_test()), kTypes, kTypes),
+                         kNames);
+INSTANTIATE_TEST_SUITE_P(Devices, LinearOfType,
+                         testing::Combine(testing::ValuesIn(devices_under_test()), kTypes), kNames);
+
+using LinearBits = Linear;
+
+TEST_P(LinearBits, AreTheSameForAnyThreads) {
     const int64_t n = 130, in = 257, out = 515;
     const Uploaded x = up(Matrix::random(n, in, in_type(), 1));
     const Uploaded dy = up(Matrix::random(n, out, in_type(), 2));
@@ -211,11 +285,27 @@ TEST_P(Linear, BitsAreTheSameForAnyThreads) {
     });
 }
 
-INSTANTIATE_TEST_SUITE_P(Devices, Linear,
-                         testing::Combine(testing::ValuesIn(devices_under_test()), kTypes, kTypes),
+INSTANTIATE_TEST_SUITE_P(Devices, LinearBits,
+                         testing::Combine(testing::ValuesIn(product_devices()), kTypes, kTypes),
                          kNames);
-INSTANTIATE_TEST_SUITE_P(Devices, LinearOfType,
-                         testing::Combine(testing::ValuesIn(devices_under_test()), kTypes), kNames);
+
+using LinearArguments = OperatorTest<>;
+
+TEST_P(LinearArguments, FitTogether) {
+    const Uploaded x = poison(2, 3, DType::fp32), w = poison(4, 3, DType::fp32);
+    const Uploaded y = poison(2, 4, DType::fp32), wrong = poison(4, 4, DType::fp32);
+    const Uploaded half = poison(4, 3, DType::bf16);
+    const auto forward = ops().linear_forward;
+    EXPECT_THROW(forward(ctx(), x, wrong, {}, y), UsageError);
+    EXPECT_THROW(forward(ctx(), x, half, {}, y), UsageError);
+    EXPECT_THROW(forward(ctx(), x, w, {}, wrong), UsageError);
+    EXPECT_THROW(forward(ctx(), x, w, poison(1, 3, DType::fp32), y), UsageError);
+    EXPECT_THROW(ops().linear_backward_input(ctx(), y, wrong, x), UsageError);
+    EXPECT_THROW(ops().linear_backward_weight(ctx(), y, x, half, {}, true), UsageError);
+}
+
+INSTANTIATE_TEST_SUITE_P(Devices, LinearArguments,
+                         testing::Combine(testing::ValuesIn(product_devices())), kNames);
 
 TEST(ReferenceLinear, GradientsAreThoseOfFiniteDifferences) {
     Context ctx({.threads = 1, .poll = {}});

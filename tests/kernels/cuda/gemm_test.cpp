@@ -120,26 +120,6 @@ TEST_P(CudaGemm, EqualCallsGiveEqualBitsWhateverTheWorkspaceHolds) {
     EXPECT_TRUE(results[0].same_bits(results[1]));
 }
 
-TEST_P(CudaGemm, OfNothingIsZeroOrTheBiasAndLeavesAnAccumulatorAlone) {
-    Device device;
-    const DeviceMatrix a(device, Matrix(3, 0, in_type())), b(device, Matrix(0, 5, in_type()));
-    const auto bias = random_with_gap(1, 5, in_type(), 3, 1);
-    const DeviceMatrix dbias(device, bias), c(device, Matrix(3, 5, out_type()));
-    cuda::gemm(device.context(), a, false, b, false, c, false, dbias);
-    if (out_type() == DType::fp32) cuda::gemm(device.context(), a, false, b, false, c, true);
-    const Matrix biased = c.download();
-    for (int64_t i = 0; i < 15; ++i) {
-        EXPECT_NEAR(biased.get(i / 5, i % 5), bias.get(0, i % 5), 1.01 * unit_roundoff(out_type()));
-    }
-    cuda::gemm(device.context(), a, false, b, false, c, false);
-    const Matrix zero = c.download();
-    for (int64_t i = 0; i < 15; ++i) EXPECT_EQ(zero.get(i / 5, i % 5), 0.0);
-    EXPECT_TRUE(zero.gaps_are_intact());
-    const DeviceMatrix no_rows(device, Matrix(0, 4, in_type())), w(device, Matrix(4, 5, in_type()));
-    const DeviceMatrix nothing(device, Matrix(0, 5, out_type()));
-    EXPECT_NO_THROW(cuda::gemm(device.context(), no_rows, false, w, false, nothing, false));
-}
-
 // What cuBLASLt refuses lands here; on a machine where it refuses nothing only this test does.
 TEST_P(CudaGemm, TiledKernelDoesWhatTheLibraryDoes) {
     Device device;
@@ -223,19 +203,11 @@ INSTANTIATE_TEST_SUITE_P(Types, CudaGemm,
 
 class CudaGemmCall : public OnDevice {};
 
-TEST_F(CudaGemmCall, RefusesWhatItCannotDo) {
+TEST_F(CudaGemmCall, RefusesNumbersOf64Bits) {
     Device device;
-    Context& ctx = device.context();
     const DeviceMatrix a(device, Matrix(2, 3, DType::fp32)), b(device, Matrix(3, 4, DType::fp32));
-    const DeviceMatrix c(device, Matrix(2, 4, DType::fp32)),
-        narrow(device, Matrix(2, 4, DType::bf16));
-    const DeviceMatrix wrong(device, Matrix(4, 4, DType::fp32));
-    const DeviceMatrix half(device, Matrix(3, 4, DType::bf16));
     const DeviceMatrix wide(device, Matrix(2, 4, DType::fp64));
-    EXPECT_THROW(cuda::gemm(ctx, a, false, wrong, false, c, false), UsageError);
-    EXPECT_THROW(cuda::gemm(ctx, a, false, half, false, c, false), UsageError);
-    EXPECT_THROW(cuda::gemm(ctx, a, false, b, false, narrow, true), UsageError);
-    EXPECT_THROW(cuda::gemm(ctx, a, false, b, false, wide, false), UsageError);
+    EXPECT_THROW(cuda::gemm(device.context(), a, false, b, false, wide, false), UsageError);
 }
 
 }  // namespace
