@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Attention of the last queries of a sequence, and attention that is not causal, with q and kv in
-// tensors of their own. Whole causal sequences are in the tests of each device, at sizes that fit
-// its tiles.
+// tensors of their own. Whole causal sequences are in causal_attention_test.cpp.
 #include "tests/conformance/attention_oracle.hpp"
 #include "tests/conformance/operator_test.hpp"
 
