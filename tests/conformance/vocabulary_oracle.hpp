@@ -10,6 +10,7 @@
 #include <numeric>
 #include <ostream>
 #include <random>
+#include <string>
 #include <vector>
 
 #include "kernels/bf16.hpp"
@@ -182,6 +183,7 @@ struct ShardCase {
     [[nodiscard]] int64_t vocab() const {
         return std::accumulate(rows.begin(), rows.end(), int64_t{0});
     }
+    friend std::string name_of(const ShardCase& c) { return c.name; }
     friend void PrintTo(const ShardCase& c, std::ostream* out) { *out << c.name; }
 };
 
@@ -200,11 +202,6 @@ struct ShardCase {
         {"z_loss", {33, 0, 64}, {.z_loss = 1e-2F}},
         {"smoothing_and_z_loss_large_logits", {33, 0, 64}, both, 30},
         {"temperature_and_z_loss", {33, 0, 64}, {.z_loss = 1e-2F, .temperature = 0.4F}},
-    };
-}
-
-[[nodiscard]] inline std::vector<ShardCase> capped_shard_cases() {
-    return {
         {"cap", {33, 0, 64}, {.logit_softcap = 2}},
         {"cap_that_hardly_bends", {97}, {.logit_softcap = 50}},
         {"cap_and_z_loss_large_logits", {33, 0, 64}, {.z_loss = 1e-3F, .logit_softcap = 30}, 30},
