@@ -15,12 +15,6 @@
 
 namespace vocabpipe::kernels::test {
 
-/// Results of an output layer: the loss of every token, dX (N, h) and dW (V, h).
-struct LossGradients {
-    std::vector<float> loss;
-    Matrix dx, dw;
-};
-
 /// The first `rows` * `cols` of `values`, row by row.
 inline Matrix matrix(const std::vector<double>& values, int64_t rows, int64_t cols, DType type) {
     Matrix made(rows, cols, type);
@@ -32,7 +26,17 @@ inline Matrix matrix(const std::vector<double>& values, int64_t rows, int64_t co
     return made;
 }
 
-/// Expects of run(inputs, values, shard_rows, type), which returns LossGradients, each of
+/// The layer of which PyTorch's numbers are.
+template <typename Inputs>
+[[nodiscard]] Problem problem_of(const Inputs& in, const LossOptions& options, DType type) {
+    return {matrix(in.x, in.tokens(), in.hidden(), type),
+            matrix(in.w, in.vocab(), in.hidden(), type),
+            in.labels,
+            {in.g.begin(), in.g.end()},
+            options};
+}
+
+/// Expects of run(inputs, values, shard_rows, type), which returns a Result, each of
 /// PyTorch's `values`, on one shard and on three, one of them empty. Token 4 is ignored.
 template <typename Inputs, typename Values, typename Run>
 void expect_gradients_of_pytorch(const Inputs& in, const std::vector<Values>& values,
@@ -43,7 +47,7 @@ void expect_gradients_of_pytorch(const Inputs& in, const std::vector<Values>& va
              {std::vector<int64_t>{13}, std::vector<int64_t>{5, 0, 8}}) {
             SCOPED_TRACE("case " + std::to_string(i) + ", " + std::to_string(rows.size()) +
                          " shards");
-            const LossGradients found = run(in, expected, rows, DType::fp32);
+            const Result found = run(in, expected, rows, DType::fp32);
             for (size_t n = 0; n < expected.loss.size(); ++n) {
                 EXPECT_NEAR(found.loss[n], expected.loss[n],
                             64 * kEps32 * (1 + std::abs(expected.loss[n])));
@@ -54,7 +58,7 @@ void expect_gradients_of_pytorch(const Inputs& in, const std::vector<Values>& va
             EXPECT_LT(relative_error(found.dx, dx), 2e-6);
             EXPECT_LT(relative_error(found.dw, dw), 2e-6);
             // bf16 holds these x and w only nearly: its own rounding is 2^-9 of each.
-            const LossGradients narrow = run(in, expected, rows, DType::bf16);
+            const Result narrow = run(in, expected, rows, DType::bf16);
             EXPECT_LT(relative_error(narrow.dx, dx), 2e-2);
             EXPECT_LT(relative_error(narrow.dw, dw), 2e-2);
         }

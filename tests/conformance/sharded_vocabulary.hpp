@@ -32,7 +32,8 @@ struct ShardedOutputs {
     Result result;
 };
 
-/// All shards in turn, as one rank each would compute them.
+/// The shards of a layer and what ranks have of them. Call score() for all shards, then what makes
+/// factors, then gradients.
 class ShardedLayer {
 public:
     ShardedLayer(TestDevice& device, Context& ctx, const Problem& problem,
@@ -45,64 +46,33 @@ public:
           x_(device, problem.x),
           labels_(device, problem.labels),
           g_(device, problem.g),
-          statistics_(device, Matrix(std::ssize(shard_rows) * problem.tokens(), kStatistics,
-                                     run.exact, run.gap)) {
+          statistics_(device,
+                      Matrix(std::ssize(shard_rows) * problem.tokens(),
+                             statistics_columns(problem.options.records), run.exact, run.gap)) {
         int64_t first = 0;
         for (const int64_t rows : shard_rows) {
             shards_.push_back({.first_row = first, .rows = rows, .vocab_size = problem.vocab()});
             w_.emplace_back(device, rows_of(problem.w, first, rows, run.gap));
             exp_logits_.push_back(poison(rows, run.type));
-            factors_.push_back(poison(2, run.exact));
             u_.push_back(poison(problem.hidden(), run.exact));
             first += rows;
         }
     }
 
-    [[nodiscard]] ShardedOutputs outputs() {
-        for (size_t k = 0; k < shards_.size(); ++k) {
-            score(k);
-            if (!run_.two_barriers) product(k);
-        }
-        ShardedOutputs out{{},
-                           Matrix(0, 0, run_.exact),
-                           {},
-                           {{},
-                            Matrix(problem_.tokens(), problem_.hidden(), run_.exact),
-                            Matrix(problem_.vocab(), problem_.hidden(), run_.exact)}};
-        for (size_t k = 0; k < shards_.size(); ++k) combine(k, out.result.loss);
-        // Back to front: the order of the shards must not matter.
-        for (size_t k = shards_.size(); k-- > 0;) {
-            weight_gradient(k, out.result.dw);
-            if (run_.two_barriers) product(k);
-            const Workspace sums(device_,
-                                 ops_.vocabulary_input_gradient_workspace_bytes(problem_.hidden()));
-            ops_.vocabulary_input_gradient(ctx_, u_[k], factors_[k], w_[k], labels_, g_, shards_[k],
-                                           problem_.options, sums);
-        }
-        out.result.dx = sum_of_parts();
-        out.statistics = intact(statistics_);
-        for (size_t k = 0; k < shards_.size(); ++k) {
-            out.exp_logits.push_back(intact(exp_logits_[k]));
-            out.factors.push_back(intact(factors_[k]));
-        }
-        if (run_.exact == DType::fp64) {  // combine_statistics() gives floats
-            reference::token_record(ctx_, out.statistics, problem_.labels, shards_[0],
-                                    problem_.options, TokenRecord::loss, out.result.loss);
-        }
-        return out;
-    }
-
-private:
+    [[nodiscard]] size_t count() const { return shards_.size(); }
+    [[nodiscard]] const VocabularyShard& shard(size_t k) const { return shards_[k]; }
+    [[nodiscard]] const Uploaded& x() const { return x_; }
+    [[nodiscard]] const Uploaded& w(size_t k) const { return w_[k]; }
+    [[nodiscard]] const UploadedArray<int32_t>& labels() const { return labels_; }
+    [[nodiscard]] const UploadedArray<float>& g() const { return g_; }
+    [[nodiscard]] const Uploaded& statistics() const { return statistics_; }
+    [[nodiscard]] const Uploaded& exp_logits(size_t k) const { return exp_logits_[k]; }
     /// An output with a row for every token.
     [[nodiscard]] Uploaded poison(int64_t cols, DType type) const {
         return {device_, Matrix(problem_.tokens(), cols, type, run_.gap)};
     }
-    static Matrix intact(const Uploaded& found) {
-        Matrix result = found.download();
-        EXPECT_TRUE(result.gaps_are_intact());
-        return result;
-    }
 
+    /// S of shard k.
     void score(size_t k) {
         const int64_t tokens = problem_.tokens();
         const int64_t asked =
@@ -121,60 +91,110 @@ private:
                 space);
         }
         ctx_.take_part_of(0);
+        if (!run_.two_barriers) product(k);
     }
-    void product(size_t k) { ops_.vocabulary_input_product(ctx_, exp_logits_[k], w_[k], u_[k]); }
-    void combine(size_t k, std::vector<double>& loss) {
-        const auto count = static_cast<size_t>(problem_.tokens());
-        const UploadedArray<float> losses(device_, std::vector<float>(count, NAN));
-        ops_.combine_statistics(ctx_, statistics_, labels_, g_.span(), shards_[k],
-                                static_cast<int>(k), problem_.options, factors_[k], losses);
-        const std::vector<float> here = losses.download();
-        if (k == 0) first_losses_ = here;
-        EXPECT_EQ(std::memcmp(first_losses_.data(), here.data(), count * sizeof(float)), 0)
-            << "the same bits on every rank";
-        loss.assign(here.begin(), here.end());
+    /// Shard k's addend of dX, to which operators of a loss may add.
+    const Uploaded& input_gradient(size_t k, const ConstTensor& factors) {
+        if (run_.two_barriers) product(k);
+        const Workspace sums(device_,
+                             ops_.vocabulary_input_gradient_workspace_bytes(problem_.hidden()));
+        ops_.vocabulary_input_gradient(ctx_, u_[k], factors, w_[k], labels_, g_, shards_[k],
+                                       problem_.options, sums);
+        return u_[k];
     }
-    void weight_gradient(size_t k, Matrix& dw) {
+    /// Shard k's rows of dW, likewise.
+    [[nodiscard]] Uploaded weight_gradient(size_t k, const ConstTensor& factors) const {
         const Workspace space(device_, ops_.vocabulary_weight_gradient_workspace_bytes(
                                            problem_.tokens(), problem_.hidden(), run_.type));
-        const Uploaded part(device_,
-                            Matrix(shards_[k].rows, problem_.hidden(), run_.exact, run_.gap));
-        ops_.vocabulary_weight_gradient(ctx_, x_, exp_logits_[k], factors_[k], labels_, g_,
-                                        shards_[k], problem_.options, part, false, space);
-        const Matrix rows = intact(part);
-        for (int64_t j = 0; j < rows.rows(); ++j) {
-            for (int64_t i = 0; i < rows.cols(); ++i) {
-                dw.set(shards_[k].first_row + j, i, rows.get(j, i));
+        Uploaded dw(device_, Matrix(shards_[k].rows, problem_.hidden(), run_.exact, run_.gap));
+        ops_.vocabulary_weight_gradient(ctx_, x_, exp_logits_[k], factors, labels_, g_, shards_[k],
+                                        problem_.options, dw, false, space);
+        return dw;
+    }
+
+    static Matrix intact(const Uploaded& found) {
+        Matrix result = found.download();
+        EXPECT_TRUE(result.gaps_are_intact());
+        return result;
+    }
+    /// The whole gradients of what the calls above left; rows[k] = weight_gradient(k).
+    [[nodiscard]] Result result(const std::vector<double>& loss,
+                                const std::vector<Uploaded>& rows) const {
+        Result result{loss, Matrix(problem_.tokens(), problem_.hidden(), run_.exact),
+                      Matrix(problem_.vocab(), problem_.hidden(), run_.exact)};
+        std::vector<double> dx(static_cast<size_t>(problem_.tokens() * problem_.hidden()));
+        for (size_t k = 0; k < count(); ++k) {
+            const Matrix u = intact(u_[k]), dw = intact(rows[k]);
+            for (int64_t i = 0; i < problem_.hidden(); ++i) {
+                for (int64_t n = 0; n < problem_.tokens(); ++n) {
+                    double& sum = dx[static_cast<size_t>(n * problem_.hidden() + i)];
+                    sum += u.get(n, i);
+                    result.dx.set(n, i, sum);
+                }
+                for (int64_t j = 0; j < shards_[k].rows; ++j) {
+                    result.dw.set(shards_[k].first_row + j, i, dw.get(j, i));
+                }
             }
         }
+        return result;
     }
-    [[nodiscard]] Matrix sum_of_parts() const {
-        std::vector<Matrix> parts;
-        for (const Uploaded& part : u_) parts.push_back(intact(part));
-        Matrix dx(problem_.tokens(), problem_.hidden(), run_.exact);
-        for (int64_t n = 0; n < dx.rows(); ++n) {
-            for (int64_t i = 0; i < dx.cols(); ++i) {
-                double sum = 0;
-                for (const Matrix& part : parts) sum += part.get(n, i);
-                dx.set(n, i, sum);
-            }
-        }
-        return dx;
-    }
+
+private:
+    void product(size_t k) { ops_.vocabulary_input_product(ctx_, exp_logits_[k], w_[k], u_[k]); }
 
     TestDevice& device_;
     const Operators& ops_;
     Context& ctx_;
     const Problem& problem_;
-    const ShardedRun& run_;
+    ShardedRun run_;
     Uploaded x_;
     UploadedArray<int32_t> labels_;
     UploadedArray<float> g_;
     Uploaded statistics_;
     std::vector<VocabularyShard> shards_;
-    std::vector<Uploaded> w_, exp_logits_, factors_, u_;
-    std::vector<float> first_losses_;
+    std::vector<Uploaded> w_, exp_logits_, u_;
 };
+
+/// All shards in turn, as one rank each would compute them, with the loss of training.
+[[nodiscard]] inline ShardedOutputs run_shards_on(TestDevice& device, Context& ctx,
+                                                  const Problem& problem,
+                                                  const std::vector<int64_t>& shard_rows,
+                                                  const ShardedRun& run) {
+    ShardedLayer layer(device, ctx, problem, shard_rows, run);
+    for (size_t k = 0; k < layer.count(); ++k) layer.score(k);
+    std::vector<Uploaded> factors;
+    std::vector<float> loss;
+    for (size_t k = 0; k < layer.count(); ++k) {
+        const UploadedArray<float> losses(device, std::vector<float>(problem.labels.size(), NAN));
+        factors.push_back(layer.poison(2, run.exact));
+        device.operators().combine_statistics(ctx, layer.statistics(), layer.labels(),
+                                              layer.g().span(), layer.shard(k), static_cast<int>(k),
+                                              problem.options, factors[k], losses);
+        const std::vector<float> here = losses.download();
+        if (k == 0) loss = here;
+        EXPECT_EQ(std::memcmp(loss.data(), here.data(), loss.size() * sizeof(float)), 0)
+            << "the same bits on every rank";
+    }
+    // Back to front: the order of the shards must not matter.
+    std::vector<Uploaded> rows;
+    for (size_t k = layer.count(); k-- > 0;) {
+        rows.insert(rows.begin(), layer.weight_gradient(k, factors[k]));
+        layer.input_gradient(k, factors[k]);
+    }
+    ShardedOutputs out{{},
+                       layer.intact(layer.statistics()),
+                       {},
+                       layer.result(std::vector<double>(loss.begin(), loss.end()), rows)};
+    for (size_t k = 0; k < layer.count(); ++k) {
+        out.exp_logits.push_back(layer.intact(layer.exp_logits(k)));
+        out.factors.push_back(layer.intact(factors[k]));
+    }
+    if (run.exact == DType::fp64) {  // combine_statistics() gives floats
+        reference::token_record(ctx, out.statistics, problem.labels, layer.shard(0),
+                                problem.options, TokenRecord::loss, out.result.loss);
+    }
+    return out;
+}
 
 inline void expect_within_fp32_bound(const Problem& problem, const Result& actual) {
     const Result expected = oracle(problem);
@@ -192,7 +212,7 @@ protected:
     [[nodiscard]] ShardedOutputs run_shards(const Problem& problem,
                                             const std::vector<int64_t>& shard_rows,
                                             const ShardedRun& run, Context& ctx) const {
-        return ShardedLayer(this->device(), ctx, problem, shard_rows, run).outputs();
+        return run_shards_on(this->device(), ctx, problem, shard_rows, run);
     }
     [[nodiscard]] ShardedOutputs run_shards(const Problem& problem,
                                             const std::vector<int64_t>& shard_rows,

@@ -3,8 +3,7 @@
 #include "tests/conformance/distillation_values.hpp"
 
 #include "tests/conformance/gradients_of_pytorch.hpp"
-#include "tests/conformance/operator_test.hpp"
-#include "tests/conformance/vocabulary_oracle.hpp"
+#include "tests/conformance/sharded_vocabulary.hpp"
 
 #include <cmath>
 #include <limits>
@@ -18,88 +17,52 @@ constexpr TokenRecords kRead{TokenRecord::loss, TokenRecord::logprob, TokenRecor
 class DistillationOf : public OperatorTest<> {
 protected:
     /// All shards in turn, as ranks with two barriers compute them.
-    [[nodiscard]] LossGradients run(const DistillationInputs& in, const DistillationValues& c,
-                                    const std::vector<int64_t>& shard_rows, DType type) const {
+    [[nodiscard]] Result run(const DistillationInputs& in, const DistillationValues& c,
+                             const std::vector<int64_t>& shard_rows, DType type) const {
         const int64_t tokens = in.tokens();
-        const int64_t hidden = in.hidden();
-        const int64_t k = c.options.top_k;
+        const int64_t top = c.options.top_k;
         const auto count = static_cast<size_t>(tokens);
         const LossOptions options{
             .logit_softcap = c.logit_softcap, .records = kRead, .temperature = c.temperature};
-        const Uploaded x = up(matrix(in.x, tokens, hidden, type));
-        const Matrix whole_w = matrix(in.w, in.vocab(), hidden, type);
-        const auto labels = up(in.labels);
-        const auto g = up(std::vector<float>(in.g.begin(), in.g.end()));
-        const Uploaded teacher = up(matrix(in.teacher, k, tokens, DType::fp32));
-        const Uploaded ids = up(matrix(in.ids, k, tokens, DType::fp32));
-        const auto shards = static_cast<int64_t>(shard_rows.size());
-        const Uploaded statistics = poison(shards * tokens, statistics_columns(kRead), DType::fp32);
-        const Uploaded listed = poison(shards * tokens, k, DType::fp32);
-        std::vector<VocabularyShard> shard;
-        std::vector<Uploaded> w, exp_logits;
-        int64_t first = 0;
-        for (int64_t s = 0; s < shards; ++s) {
-            const int64_t rows = shard_rows[static_cast<size_t>(s)];
-            shard.push_back({.first_row = first, .rows = rows, .vocab_size = in.vocab()});
-            w.push_back(up(rows_of(whole_w, first, rows, 3)));
-            exp_logits.push_back(poison(tokens, rows, type));
-            const Workspace space(device(),
-                                  ops().vocabulary_score_workspace_bytes(tokens, rows, type));
-            ops().vocabulary_score(ctx(), x, w.back(), labels, shard.back(), options,
-                                   exp_logits.back(),
-                                   statistics.view().row_range(s * tokens, tokens), {}, space);
-            ops().listed_logits(ctx(), x, w.back(), ids, shard.back(), options,
-                                listed.view().row_range(s * tokens, tokens));
-            first += rows;
+        const Problem problem = problem_of(in, options, type);
+        const Uploaded teacher = up(matrix(in.teacher, top, tokens, DType::fp32));
+        const Uploaded ids = up(matrix(in.ids, top, tokens, DType::fp32));
+        const Uploaded listed = poison(std::ssize(shard_rows) * tokens, top, DType::fp32);
+        ShardedLayer layer(device(), ctx(), problem, shard_rows,
+                           {.type = type, .two_barriers = true, .gap = 3});
+        for (size_t k = 0; k < layer.count(); ++k) {
+            layer.score(k);
+            ops().listed_logits(ctx(), layer.x(), layer.w(k), ids, layer.shard(k), options,
+                                listed.view().row_range(static_cast<int64_t>(k) * tokens, tokens));
         }
-        LossGradients found{
-            {}, Matrix(tokens, hidden, DType::fp32), Matrix(in.vocab(), hidden, DType::fp32)};
-        std::vector<double> dx(static_cast<size_t>(tokens * hidden));
-        for (size_t s = 0; s < shard.size(); ++s) {
-            const int member = static_cast<int>(s);
+        std::vector<double> losses;
+        std::vector<Uploaded> rows;
+        for (size_t k = 0; k < layer.count(); ++k) {
+            const int member = static_cast<int>(k);
             const auto records = up(std::vector<float>(3 * count, NAN));
-            ops().combine_statistics(ctx(), statistics, labels, g, shard[s], member, options, {},
-                                     records);
+            ops().combine_statistics(ctx(), layer.statistics(), layer.labels(), layer.g().span(),
+                                     layer.shard(k), member, options, {}, records);
             const auto gradient = up(std::vector<float>(count, NAN));
-            const Uploaded slopes = poison(tokens, 1 + k, DType::fp32);
+            const Uploaded slopes = poison(tokens, 1 + top, DType::fp32);
             const std::span<float> all = records;
-            ops().distillation_loss(ctx(), c.options, options, listed, labels, g,
+            ops().distillation_loss(ctx(), c.options, options, listed, layer.labels(), layer.g(),
                                     all.subspan(count, count), all.subspan(2 * count, count),
                                     teacher, all.first(count), gradient, slopes);
-            const Uploaded factors = poison(tokens, 2, DType::fp32);
-            ops().combine_statistics(ctx(), statistics, labels, gradient.span(), shard[s], member,
-                                     options, factors, {});
-            const Uploaded u = poison(tokens, hidden, DType::fp32);
-            ops().vocabulary_input_product(ctx(), exp_logits[s], w[s], u);
-            const Workspace sums(device(), ops().vocabulary_input_gradient_workspace_bytes(hidden));
-            ops().vocabulary_input_gradient(ctx(), u, factors, w[s], labels, g, shard[s], options,
-                                            sums);
-            ops().listed_input_gradient(ctx(), slopes, w[s], labels, ids, shard[s], u);
-            const Uploaded dw = poison(shard[s].rows, hidden, DType::fp32);
-            const Workspace space(
-                device(), ops().vocabulary_weight_gradient_workspace_bytes(tokens, hidden, type));
-            ops().vocabulary_weight_gradient(ctx(), x, exp_logits[s], factors, labels, g, shard[s],
-                                             options, dw, false, space);
-            ops().listed_weight_gradient(ctx(), slopes, x, labels, ids, shard[s], dw);
-            const Matrix part = u.download();
-            const Matrix rows = dw.download();
+            const Uploaded factors = layer.poison(2, DType::fp32);
+            ops().combine_statistics(ctx(), layer.statistics(), layer.labels(), gradient.span(),
+                                     layer.shard(k), member, options, factors, {});
+            const Uploaded& u = layer.input_gradient(k, factors);
+            ops().listed_input_gradient(ctx(), slopes, layer.w(k), layer.labels(), ids,
+                                        layer.shard(k), u);
+            rows.push_back(layer.weight_gradient(k, factors));
+            ops().listed_weight_gradient(ctx(), slopes, layer.x(), layer.labels(), ids,
+                                         layer.shard(k), rows.back());
             EXPECT_TRUE(slopes.download().gaps_are_intact());
-            EXPECT_TRUE(part.gaps_are_intact());
-            EXPECT_TRUE(rows.gaps_are_intact());
-            for (int64_t i = 0; i < hidden; ++i) {
-                for (int64_t n = 0; n < tokens; ++n) {
-                    dx[static_cast<size_t>(n * hidden + i)] += part.get(n, i);
-                    found.dx.set(n, i, dx[static_cast<size_t>(n * hidden + i)]);
-                }
-                for (int64_t j = 0; j < shard[s].rows; ++j) {
-                    found.dw.set(shard[s].first_row + j, i, rows.get(j, i));
-                }
-            }
             const std::vector<float> made = records.download();
-            found.loss.assign(made.begin(), made.begin() + tokens);
+            losses.assign(made.begin(), made.begin() + tokens);
         }
         EXPECT_TRUE(listed.download().gaps_are_intact());
-        return found;
+        return layer.result(losses, rows);
     }
 };
 

@@ -13,8 +13,7 @@ namespace {
 class ReferenceVocabulary : public testing::TestWithParam<ShardCase> {
 protected:
     [[nodiscard]] Result result(const Problem& problem) {
-        return ShardedLayer(reference_, reference_.context(), problem, GetParam().rows, kRun)
-            .outputs()
+        return run_shards_on(reference_, reference_.context(), problem, GetParam().rows, kRun)
             .result;
     }
     [[nodiscard]] static Problem problem(uint64_t seed, int64_t tokens, int64_t hidden) {
@@ -94,7 +93,7 @@ TEST_P(ShardedVocabulary, InBf16RoundsWhereTheReferenceRounds) {
         // make up the sums where logits are large.
         const double limit = shards().logit_std > 1 ? 1e-3 : 3e-4;
         const Result rounded =
-            ShardedLayer(reference, reference.context(), of, shards().rows, run).outputs().result;
+            run_shards_on(reference, reference.context(), of, shards().rows, run).result;
         EXPECT_LT(relative_error(actual.dx, rounded.dx), limit);
         EXPECT_LT(relative_error(actual.dw, rounded.dw), limit);
     }
