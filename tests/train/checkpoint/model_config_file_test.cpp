@@ -6,6 +6,7 @@
 
 #include <cmath>
 
+#include "src/model/families/families.hpp"
 #include "src/train/checkpoint/training_state.hpp"
 #include "tests/train/checkpoint/config_json.hpp"
 #include "tests/train/data/temp_folder.hpp"
@@ -308,11 +309,10 @@ TEST(ModelConfigFile, RefusesByNameWhatIsNotComputed) {
     };
     EXPECT_THAT(
         gpt2_with("model_type", "deepseek_v3"),
-        HasSubstr("d/config.json: model_type: \"deepseek_v3\" is not supported; use one of gpt2, "
-                  "llama, mistral, qwen2, qwen3, gemma, gemma2, gemma3_text, olmo2, phi3, smollm3, "
-                  "gpt_neox, mixtral, qwen3_moe, olmoe, qwen2_moe, dots1; the nearest is dots1, "
-                  "missing is latent attention"));
-    EXPECT_THAT(gpt2_with("model_type", "lama"), HasSubstr("dots1; did you mean llama?"));
+        HasSubstr("d/config.json: model_type: \"deepseek_v3\" is not supported; use one of " +
+                  known_families() + "; the nearest is dots1, missing is latent attention"));
+    EXPECT_THAT(gpt2_with("model_type", "lama"),
+                HasSubstr(known_families() + "; did you mean llama?"));
     EXPECT_THAT(gpt2_with("model_type", "gemma3"),
                 HasSubstr("the nearest is gemma3_text, missing is images"));
     EXPECT_THAT(gpt2_with("activation_function", "relu"), HasSubstr("activation_function: \"relu"));
