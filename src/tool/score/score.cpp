@@ -53,6 +53,16 @@ std::string text_of(const TokenRecords& records) {
     return names;
 }
 
+/// Help of --records: those that are one number.
+std::string help_of_records() {
+    std::string names;
+    for (const TokenRecord record : kEveryTokenRecord) {
+        if (record == TokenRecord::top_logprobs) continue;  // a list
+        names += (names.empty() ? "" : ", ") + std::string(to_string(record));
+    }
+    return "Numbers of a token, separated by commas: " + names;
+}
+
 }  // namespace
 
 Command score_command() {
@@ -87,8 +97,7 @@ Command score_command() {
                                                     records.columns = records_from(words.back());
                                                 },
                                             .get = [&records] { return text_of(records.columns); }},
-                               .help = "Numbers of a token, separated by commas: loss, logprob, "
-                                       "entropy, logsumexp, margin, label_rank",
+                               .help = help_of_records(),
                                .unit = "NAMES"},
                               {.names = "--top-logprobs",
                                .value = &o->top_logprobs,
