@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The NCCL transport: ranks are threads with a device each. Against the stand-in NCCL, which ends
 // the process when a rule of NCCL is broken; and against NCCL itself where there are GPUs.
+#include "src/schedule/ops.hpp"
 #include "tests/runtime/nccl_end.hpp"
 #include "vocabpipe/error.hpp"
 #ifdef VOCABPIPE_ON_STAND_IN
@@ -49,7 +50,7 @@ struct Planned {
     Channel channel = Channel::forward;
     std::vector<int> ranks;
     int root = -1;
-    std::vector<int64_t> begin;  ///< of blocks; all but all_to_all and gather have one
+    std::vector<int64_t> begin;  ///< of blocks; one where the kind has no blocks
     [[nodiscard]] size_t bytes(size_t member) const {
         return static_cast<size_t>(begin[member + 1] - begin[member]);
     }
@@ -61,8 +62,8 @@ std::vector<Planned> random_plan(unsigned seed, int size, int count) {
     const auto below = [&](size_t limit) { return random() % limit; };
     std::vector<Planned> plan;
     for (int i = 0; i < count; ++i) {
-        constexpr std::array kinds{Do::send, Do::broadcast, Do::all_gather, Do::all_to_all,
-                                   Do::gather};
+        constexpr std::array kinds{Do::send,       Do::broadcast, Do::all_gather,
+                                   Do::all_to_all, Do::gather,    Do::all_gather_v};
         Planned t{.what = kinds[below(kinds.size())]};
         if (t.what == Do::send && size == 1) continue;
         t.ranks.resize(static_cast<size_t>(size));
@@ -72,7 +73,7 @@ std::vector<Planned> random_plan(unsigned seed, int size, int count) {
         if (t.what != Do::send) std::sort(t.ranks.begin(), t.ranks.end());
         t.channel = t.what == Do::send ? static_cast<Channel>(1 + below(3)) : Channel::collective;
         t.root = t.ranks[below(t.ranks.size())];
-        const bool blocks = t.what == Do::all_to_all || t.what == Do::gather;
+        const bool blocks = traits(t.what).blocks != Blocks::none;
         t.begin = {0};
         for (size_t m = 0; m < (blocks ? t.ranks.size() : 1); ++m) {
             t.begin.push_back(t.begin.back() +
@@ -136,9 +137,9 @@ struct Part {
                 sent = content(rank, id, whole);
                 for (const int from : t.ranks) append(part_of(from, self));
                 break;
-            default:  // gather
+            default:  // gather, all_gather_v
                 sent = part_of(rank, self);
-                if (rank == t.root) {
+                if (t.what == Do::all_gather_v || rank == t.root) {
                     for (size_t m = 0; m < t.ranks.size(); ++m) append(part_of(t.ranks[m], m));
                 }
         }

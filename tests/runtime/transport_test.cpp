@@ -202,8 +202,8 @@ std::vector<RandomTransfer> random_program(unsigned seed, int size, int count) {
     std::vector<RandomTransfer> program;
     for (int i = 0; i < count; ++i) {
         RandomTransfer t{};
-        constexpr std::array kinds{Do::send, Do::broadcast, Do::all_gather, Do::all_to_all,
-                                   Do::gather};
+        constexpr std::array kinds{Do::send,       Do::broadcast, Do::all_gather,
+                                   Do::all_to_all, Do::gather,    Do::all_gather_v};
         t.what = kinds[static_cast<size_t>(below(kinds.size()))];
         t.channel = static_cast<Channel>(1 + below(3));
         std::vector<int> ranks = all_of(size);
@@ -258,9 +258,9 @@ Part part_of(const RandomTransfer& t, int id, int rank) {
             part.send = content(rank, id, whole);
             for (const int r : t.ranks) append(part.expected, block(content(r, id, whole), member));
             break;
-        default:  // gather
+        default:  // gather, all_gather_v
             part.send = block(content(rank, id, whole), member);
-            if (rank != t.root) break;
+            if (t.what == Do::gather && rank != t.root) break;
             for (size_t i = 0; i < t.ranks.size(); ++i) {
                 append(part.expected, block(content(t.ranks[i], id, whole), i));
             }
