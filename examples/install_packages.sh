@@ -9,7 +9,7 @@
 #   examples/install_packages.sh --full   also what tests/run.sh --full needs: a browser (300 MB), Slurm, sshd
 set -euo pipefail
 
-packages=(g++ cmake ninja-build libopenmpi-dev openmpi-bin libdnnl-dev
+packages=(g++ cmake ninja-build libopenmpi-dev openmpi-bin
     libtomlplusplus-dev nlohmann-json3-dev libsentencepiece-dev libpcre2-dev libutf8proc-dev zlib1g-dev libzstd-dev
     libsqlite3-dev libhnswlib-dev bible-kjv bible-kjv-text)
 case "${1:-}" in

@@ -61,7 +61,6 @@ sanitize() { # a preset, GoogleTest's filter, programs
 }
 # g++ 14 looks for uses of variables after the return of their function, which misaligns vectors of 64 bytes.
 export ASAN_OPTIONS=detect_stack_use_after_return=0
-export TSAN_OPTIONS="suppressions=$PWD/tests/support/tsan-suppressions.txt"
 # Of vocabulary modes one with whole layers and one with shards; what runs them is the same for all.
 slice='*redistributed_p3*:*one_barrier_p3*:*p4_*:*RunAgain*:*Transport*:*TileLink*:*Abort*:*Deadline*'
 # Batches are made on a thread beside the steps.

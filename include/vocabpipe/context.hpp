@@ -51,7 +51,7 @@ public:
 /// What an operator needs of the rank it runs on. Owned by one rank and used by its thread only.
 class Context {
 public:
-    /// Makes its own oneDNN engine.
+    /// Makes its own engine.
     explicit Context(ContextOptions options);
     ~Context();
     Context(const Context&) = delete;
@@ -87,7 +87,7 @@ public:
     [[nodiscard]] int threads() const { return options_.threads; }
     /// The operators of the rank's device (operators.hpp).
     [[nodiscard]] const kernels::Operators& operators() const { return *options_.operators; }
-    /// oneDNN engine and primitive cache (kernels/host/engine.hpp).
+    /// Scratch memory of the host's kernels (kernels/host/engine.hpp).
     [[nodiscard]] kernels::host::Engine& engine() { return *engine_; }
     /// Stream and cuBLASLt handle of the lane that runs (kernels/cuda/engine.hpp). Throws
     /// UsageError where the rank's device is the host.

@@ -92,19 +92,20 @@ struct Step {
     Products products;
 };
 
-/// Plans the blocks of each sequence: `prepare(block, is_last)` returns a block's products. Without
+/// Plans the blocks of each sequence: `products_of(block)` returns a block's products. Without
 /// documents all sequences share one plan.
 template <typename Products>
 class Steps {
 public:
-    template <typename Prepare>
-    Steps(const AttentionShape& shape, std::span<const int32_t> first_visible, Prepare&& prepare)
+    template <typename ProductsOf>
+    Steps(const AttentionShape& shape, std::span<const int32_t> first_visible,
+          ProductsOf&& products_of)
         : of_(first_visible.empty() ? 1 : static_cast<size_t>(shape.sequences)) {
         const auto length = first_visible.empty() ? 0 : static_cast<size_t>(shape.query_count());
         for (size_t sequence = 0; sequence < of_.size(); ++sequence) {
             const auto blocks = row_blocks(shape, first_visible.subspan(sequence * length, length));
             for (const RowBlock& block : blocks) {
-                of_[sequence].push_back({block, prepare(block, &block == &blocks.back())});
+                of_[sequence].push_back({block, products_of(block)});
             }
         }
     }
@@ -121,7 +122,6 @@ private:
 /// over threads.
 template <typename Body>
 void for_each_head(Context& ctx, AttentionShape shape, int64_t together, Body&& body) {
-    const OneThreadProducts guard(ctx.engine());
     const int64_t groups = shape.sequences * shape.heads / together;
     const auto threads = static_cast<int>(std::min<int64_t>(ctx.threads(), groups));
     const auto run_group = [&](int64_t group, int thread) {
@@ -179,11 +179,10 @@ void forward(Context& ctx, ConstTensor q, ConstTensor kv, AttentionShape shape,
     const Score score(shape);
 
     struct Products {
-        Matmul* scores;  ///< (rows, keys) = q k^T
-        Matmul* out;     ///< (rows, values) fp32 = p v
+        MatmulShape scores;  ///< (rows, keys) = q k^T
+        MatmulShape out;     ///< (rows, values) fp32 = p v
     };
-    const auto prepare = [&](const RowBlock& block, bool) -> Products {
-        auto& engine = ctx.engine();
+    const auto products_of = [&](const RowBlock& block) -> Products {
         const MatmulShape scores{.m = block.rows,
                                  .n = block.keys(),
                                  .k = shape.head_size,
@@ -199,9 +198,9 @@ void forward(Context& ctx, ConstTensor q, ConstTensor kv, AttentionShape shape,
                                    .b_stride = kv.stride,
                                    .c_stride = values,
                                    .ab_type = q.dtype};
-        return {&prepare_matmul(engine, scores), &prepare_matmul(engine, weighted)};
+        return {scores, weighted};
     };
-    const Steps<Products> steps(shape, first_visible, prepare);
+    const Steps<Products> steps(shape, first_visible, products_of);
 
     for_each_head(ctx, shape, 1, [&](int64_t sequence, int64_t head, int thread) {
         const Blocks work = blocks_of_thread(workspace, thread, shape, q.dtype);
@@ -214,7 +213,7 @@ void forward(Context& ctx, ConstTensor q, ConstTensor kv, AttentionShape shape,
         float inverse_sum[kBlockRows];
         for (const auto& [block, products] : steps.of(sequence)) {
             const int64_t first_key = block.first_key * kv.stride;
-            run_matmul(ctx.engine(), *products.scores, thread, q_head + block.begin * q.stride,
+            run_matmul(ctx.engine(), products.scores, thread, q_head + block.begin * q.stride,
                        keys.k.template as<T>() + first_key, work.scores);
             for (int64_t i = 0; i < block.rows; ++i) {
                 float maximum;
@@ -226,7 +225,7 @@ void forward(Context& ctx, ConstTensor q, ConstTensor kv, AttentionShape shape,
             // The product takes probabilities that are not normalised; dividing its rows is less
             // work.
             float* product = work.dv;
-            run_matmul(ctx.engine(), *products.out, thread, p, keys.v.template as<T>() + first_key,
+            run_matmul(ctx.engine(), products.out, thread, p, keys.v.template as<T>() + first_key,
                        product);
             for (int64_t i = 0; i < block.rows; ++i) {
                 T* to = out_head + (block.begin + i) * out.stride;
@@ -249,21 +248,15 @@ void backward(Context& ctx, ConstTensor dout, ConstTensor q, ConstTensor kv, Con
     const int64_t queries_per_key = shape.heads / shape.kv_heads;
 
     struct Products {
-        Matmul* scores;  ///< (rows, keys) = q k^T
-        Matmul* dp;      ///< (rows, keys) = dout v^T
-        Matmul* dv;      ///< (keys, values) += p^T dout
-        Matmul* dk;      ///< (keys, d) += ds^T q
-        Matmul* dq;      ///< (rows, d) = ds k, of the run's type
-        // The last block of the first head runs first: it stores, and the others add.
-        Matmul* first_dv = nullptr;
-        Matmul* first_dk = nullptr;
+        MatmulShape scores;  ///< (rows, keys) = q k^T
+        MatmulShape dp;      ///< (rows, keys) = dout v^T
+        MatmulShape dv;      ///< (keys, values) [+]= p^T dout
+        MatmulShape dk;      ///< (keys, d) [+]= ds^T q
+        MatmulShape dq;      ///< (rows, d) = ds k, of the run's type
     };
-    const auto prepare_block = [&](const RowBlock& block, bool is_last) {
-        const auto prepare = [&](MatmulShape matmul) {
-            matmul.ab_type = q.dtype;
-            return &prepare_matmul(ctx.engine(), matmul);
-        };
+    const auto products_of = [&](const RowBlock& block) -> Products {
         MatmulShape scores{.m = block.rows, .n = block.keys(), .k = d};
+        scores.ab_type = q.dtype;
         scores.a_stride = q.stride;
         scores.b_stride = kv.stride;
         scores.c_stride = stride;
@@ -272,6 +265,7 @@ void backward(Context& ctx, ConstTensor dout, ConstTensor q, ConstTensor kv, Con
         dp.k = values;
         dp.a_stride = dout.stride;
         MatmulShape dv{.m = block.keys(), .n = values, .k = block.rows};
+        dv.ab_type = q.dtype;
         dv.a_stride = stride;
         dv.b_stride = dout.stride;
         dv.c_stride = values;
@@ -279,25 +273,15 @@ void backward(Context& ctx, ConstTensor dout, ConstTensor q, ConstTensor kv, Con
         MatmulShape dk = dv;
         dk.n = dk.c_stride = d;
         dk.b_stride = q.stride;
-        Products products{};
-        if (is_last) {
-            products.first_dv = prepare(dv);
-            products.first_dk = prepare(dk);
-        }
-        dv.accumulate = dk.accumulate = true;
         MatmulShape for_dq{.m = block.rows, .n = d, .k = block.keys()};
+        for_dq.ab_type = q.dtype;
         for_dq.a_stride = stride;
         for_dq.b_stride = kv.stride;
         for_dq.c_stride = dq.stride;
         for_dq.c_type = dq.dtype;
-        products.scores = prepare(scores);
-        products.dp = prepare(dp);
-        products.dv = prepare(dv);
-        products.dk = prepare(dk);
-        products.dq = prepare(for_dq);
-        return products;
+        return {scores, dp, dv, dk, for_dq};
     };
-    const Steps<Products> steps(shape, first_visible, prepare_block);
+    const Steps<Products> steps(shape, first_visible, products_of);
 
     // One thread sums dk and dv of the heads that share k and v, in order.
     for_each_head(ctx, shape, queries_per_key, [&](int64_t sequence, int64_t head, int thread) {
@@ -325,8 +309,8 @@ void backward(Context& ctx, ConstTensor dout, ConstTensor q, ConstTensor kv, Con
             const T* out_block = out_head + block.begin * out.stride;
             const T* k = keys.k.template as<T>() + block.first_key * kv.stride;
             const T* v = keys.v.template as<T>() + block.first_key * kv.stride;
-            run_matmul(engine, *product.scores, thread, q_block, k, work.scores);
-            run_matmul(engine, *product.dp, thread, dout_block, v, work.gradients);
+            run_matmul(engine, product.scores, thread, q_block, k, work.scores);
+            run_matmul(engine, product.dp, thread, dout_block, v, work.gradients);
             for (int64_t i = 0; i < block.rows; ++i) {
                 float delta = 0.0F;  // dout . out = sum_j p_j dp_j
                 const T* dout_row = dout_block + i * dout.stride;
@@ -339,12 +323,12 @@ void backward(Context& ctx, ConstTensor dout, ConstTensor q, ConstTensor kv, Con
                                               block.visible(i), block.keys(), score, row_log_sum,
                                               delta, p + i * stride, ds + i * stride);
             }
-            const bool stores = first_head && product.first_dv != nullptr;
-            run_matmul(engine, stores ? *product.first_dv : *product.dv, thread, p, dout_block,
-                       work.dv + block.first_key * values);
-            run_matmul(engine, stores ? *product.first_dk : *product.dk, thread, ds, q_block,
-                       work.dk + block.first_key * d);
-            run_matmul(engine, *product.dq, thread, ds, k, dq_head + block.begin * dq.stride);
+            // The last block of the first head runs first: it stores, and the others add.
+            MatmulShape dv = product.dv, dk = product.dk;
+            dv.accumulate = dk.accumulate = !first_head || index + 1 < of_sequence.size();
+            run_matmul(engine, dv, thread, p, dout_block, work.dv + block.first_key * values);
+            run_matmul(engine, dk, thread, ds, q_block, work.dk + block.first_key * d);
+            run_matmul(engine, product.dq, thread, ds, k, dq_head + block.begin * dq.stride);
         }
         if ((head + 1) % queries_per_key != 0) return;
         const auto store = [&](const float* from, Tensor to) {

@@ -14,8 +14,7 @@ std::vector<RowBlock> row_blocks(const AttentionShape& shape,
         const int32_t* of_rows = nullptr;
         if (!first_visible.empty()) {
             of_rows = first_visible.data() + begin;
-            // Rounded to whole blocks: documents then need the same products as plain causal
-            // attention, and oneDNN does not have to generate others.
+            // Rounded to whole blocks, as plain causal attention has them.
             const int64_t earliest = *std::min_element(of_rows, of_rows + rows);
             first = std::max(first, earliest / kBlockRows * kBlockRows);
         }

@@ -6,9 +6,6 @@
 #include <algorithm>
 #include <new>
 
-#include "kernels/host/avx512.hpp"
-#include "kernels/host/engine_state.hpp"
-
 namespace vocabpipe::kernels::host {
 
 namespace {
@@ -30,25 +27,12 @@ void GrowingBuffer::Free::operator()(std::byte* data) const {
     ::operator delete(data, kAlignment);
 }
 
-Engine::State::State(int threads) {
-    for (int thread = 0; thread < threads; ++thread) {
-        lanes.push_back({dnnl::stream(engine), {}, {}, {}});
-    }
-    const auto isa = static_cast<unsigned>(dnnl::get_effective_cpu_isa());
-    const auto includes = [&](dnnl::cpu_isa set) {  // bits are the sets that a set includes
-        return (isa & static_cast<unsigned>(set)) == static_cast<unsigned>(set);
-    };
-    // So that the variable that limits oneDNN also limits our own kernels.
-    kernels.fp32_panels = has_avx512(DType::fp32) && includes(dnnl::cpu_isa::avx512_core);
-    kernels.bf16_panels = has_avx512(DType::bf16) && includes(dnnl::cpu_isa::avx512_core_bf16);
-}
-
-Engine::Engine(int threads) : threads_(std::max(1, threads)) {
+Engine::Engine(int threads)
+    : threads_(std::max(1, threads)),
+      instruction_set_(used_instruction_set()),
+      lanes_(static_cast<size_t>(threads_)) {
     bind_thread();
-    state_ = std::make_unique<State>(threads_);
 }
-
-Engine::~Engine() = default;
 
 void Engine::bind_thread() const {
     if (omp_get_max_threads() != threads_) omp_set_num_threads(threads_);

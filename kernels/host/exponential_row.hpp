@@ -7,7 +7,7 @@
 
 namespace vocabpipe::kernels::host {
 
-// These require has_avx512(bf16).
+// These require has_avx512() for bf16.
 
 struct ExponentialRow {
     float sum;           ///< of exp(z - m), not rounded

@@ -10,7 +10,7 @@
 
 #include "kernels/bf16.hpp"
 #include "kernels/check.hpp"
-#include "kernels/host/engine_state.hpp"
+#include "kernels/host/engine.hpp"
 #include "kernels/host/gemm_operands.hpp"
 #include "kernels/host/operators.hpp"
 #include "kernels/host/row_product.hpp"
@@ -44,41 +44,32 @@ int64_t threads_along_rows(int64_t m, int64_t n, int64_t threads) {
     return best;
 }
 
-/// One product on all threads. Each computes its share of c with a one-thread primitive: oneDNN's
-/// own parallel products cut sums along k in some shapes, and bits then depend on the number of
-/// threads.
+/// One product on all threads, each of which computes its share of c.
 void product(Context& ctx, const Operands& o) {
     auto& engine = ctx.engine();
     int64_t threads = o.flop() < kParallelFlop ? 1 : ctx.threads();
     int64_t by_rows = 0;
     while ((by_rows = threads_along_rows(o.c.rows, o.c.cols, threads)) == 0) --threads;
     if (threads == 1) {
-        Matmul& matmul = prepare_matmul(engine, o.shape());
-        const OneThreadProducts guard(engine);
-        run_matmul(engine, matmul, 0, o.a.data, o.b.data, o.c.data, o.bias.data);
+        run_matmul(engine, o.shape(), 0, o.a.data, o.b.data, o.c.data, o.bias.data);
         return;
     }
-    struct Share {
-        Operands operands;
-        Matmul* matmul;
-    };
-    std::vector<Share> shares;
+    std::vector<Operands> shares;
     const int64_t by_columns = threads / by_rows;
     for (int64_t row = 0; row < by_rows; ++row) {
         const int64_t top = boundary(o.c.rows, row, by_rows);
         const Operands strip = o.rows(top, boundary(o.c.rows, row + 1, by_rows) - top);
         for (int64_t column = 0; column < by_columns; ++column) {
             const int64_t left = boundary(o.c.cols, column, by_columns);
-            const Operands share =
-                strip.columns(left, boundary(o.c.cols, column + 1, by_columns) - left);
-            shares.push_back({share, &prepare_matmul(engine, share.shape())});
+            shares.push_back(
+                strip.columns(left, boundary(o.c.cols, column + 1, by_columns) - left));
         }
     }
     const auto team = static_cast<int>(threads);
 #pragma omp parallel for num_threads(team) schedule(static, 1)
     for (size_t i = 0; i < shares.size(); ++i) {
-        const Operands& share = shares[i].operands;
-        run_matmul(engine, *shares[i].matmul, omp_get_thread_num(), share.a.data, share.b.data,
+        const Operands& share = shares[i];
+        run_matmul(engine, share.shape(), omp_get_thread_num(), share.a.data, share.b.data,
                    share.c.data, share.bias.data);
     }
 }
@@ -141,7 +132,7 @@ void gemm(Context& ctx, ConstTensor a, bool transpose_a, ConstTensor b, bool tra
     // No kernel takes fp32 operands with a bf16 result or a bf16 bias.
     if (a.dtype == DType::fp32 && c.dtype == DType::bf16) {
         const auto bytes = c.size() * size_of(DType::fp32);
-        const Tensor wide(engine.state().conversion.at_least(bytes), c.rows, c.cols, DType::fp32);
+        const Tensor wide(engine.conversion().at_least(bytes), c.rows, c.cols, DType::fp32);
         gemm(ctx, a, transpose_a, b, transpose_b, wide, false, bias);
         convert(ctx, wide, c);
         return;

@@ -11,11 +11,10 @@ namespace vocabpipe::kernels::host {
 /// bf16; `accumulate` (c +=) needs an fp32 c. bias is fp32 or of a's type. Dimensions of 0 and 1
 /// are fine: k == 0 gives c = bias or 0. a, b and c must not overlap.
 ///
-/// panel_product() multiplies where the CPU has AVX-512, elsewhere oneDNN, whose primitives are
-/// cached in the engine of `ctx`; bf16 is widened where the CPU does not multiply it. A long
-/// product is computed in parts with ctx.poll() between them; row_product() computes one with a
-/// single row and a transposed b. Bits do not depend on the number of threads, nor on how the rows
-/// and columns of c are sharded as long as no shard is a single row.
+/// bf16 is widened where the CPU does not multiply it. A long product is computed in parts with
+/// ctx.poll() between them; row_product() computes one with a single row and a transposed b. Bits
+/// do not depend on the number of threads, nor on how the rows and columns of c are sharded as long
+/// as no shard is a single row, nor, with fp32 operands, on the CPU's instructions.
 void gemm(Context& ctx, ConstTensor a, bool transpose_a, ConstTensor b, bool transpose_b, Tensor c,
           bool accumulate, ConstTensor bias = {});
 

@@ -9,7 +9,7 @@
 #include <exception>
 #include <vector>
 
-#include "kernels/host/engine_state.hpp"
+#include "kernels/host/engine.hpp"
 
 namespace vocabpipe::kernels::host {
 
@@ -21,18 +21,13 @@ constexpr int64_t kWidth = 512;
 /// Minimum number of tasks per thread, where products are large enough to be cut.
 constexpr int kTasksPerThread = 4;
 
-/// One prepared product and its operands.
-struct Part {
-    Operands operands;
-    Matmul* matmul = nullptr;
-};
 /// The unit of work that a thread computes without interruption.
 struct Task {
-    std::vector<Part> parts;
+    std::vector<Operands> parts;
     double flop = 0;
 };
 
-/// Products that gemm() does not compute as one prepared product per part of k.
+/// Products that gemm() does not compute as one per part of k.
 bool is_special(const Operands& o) {
     const bool one_row = o.c.rows == 1 && !o.transpose_a && o.transpose_b && !o.accumulate;
     return one_row || o.k() == 0 || (o.a.dtype == DType::fp32 && o.c.dtype == DType::bf16);
@@ -48,14 +43,13 @@ Task task_of(const Operands& rows) {
         const int64_t left = boundary(n, i, strips);
         const Operands strip = rows.columns(left, boundary(n, i + 1, strips) - left);
         for (int64_t begin = 0; begin < k; begin += terms) {
-            task.parts.push_back({strip.terms(begin, std::min(terms, k - begin))});
+            task.parts.push_back(strip.terms(begin, std::min(terms, k - begin)));
         }
     }
     return task;
 }
 
-/// Cuts a product along rows of c into tasks of at most `flop`, as far as whole shares allow. Most
-/// products of experts stay whole, so that few shapes occur.
+/// Cuts a product along rows of c into tasks of at most `flop`, as far as whole shares allow.
 std::vector<Task> tasks_of(std::span<const Operands> products, double flop) {
     std::vector<Task> tasks;
     for (const Operands& product : products) {
@@ -71,24 +65,11 @@ std::vector<Task> tasks_of(std::span<const Operands> products, double flop) {
     return tasks;
 }
 
-void prepare(Engine& engine, std::vector<Task>& tasks) {
-    std::vector<MatmulShape> shapes;
-    for (const Task& task : tasks) {
-        for (const Part& part : task.parts) shapes.push_back(part.operands.shape());
-    }
-    const std::vector<Matmul*> matmuls = prepare_matmuls(engine, shapes);
-    auto next = matmuls.begin();
-    for (Task& task : tasks) {
-        for (Part& part : task.parts) part.matmul = *next++;
-    }
-}
-
 /// Every thread takes the next task when it finishes one. The caller's thread, which is the team's
 /// first, polls between its tasks: it then has no product under way, and what poll() runs uses no
 /// team.
 void run(Context& ctx, const std::vector<Task>& tasks, int threads, double flop_per_poll) {
     Engine& engine = ctx.engine();
-    const OneThreadProducts guard(engine);
     std::atomic<size_t> next = 0;
     std::exception_ptr error;
 #pragma omp parallel num_threads(threads)
@@ -96,8 +77,8 @@ void run(Context& ctx, const std::vector<Task>& tasks, int threads, double flop_
         const int thread = omp_get_thread_num();
         double since_poll = 0;
         for (size_t i = next++; i < tasks.size(); i = next++) {
-            for (const auto& [o, matmul] : tasks[i].parts) {
-                run_matmul(engine, *matmul, thread, o.a.data, o.b.data, o.c.data);
+            for (const Operands& o : tasks[i].parts) {
+                run_matmul(engine, o.shape(), thread, o.a.data, o.b.data, o.c.data);
             }
             since_poll += tasks[i].flop;
             if (thread != 0 || since_poll < flop_per_poll) continue;
@@ -118,7 +99,6 @@ void run(Context& ctx, const std::vector<Task>& tasks, int threads, double flop_
 void gemm_each(Context& ctx, std::span<const Operands> products) {
     auto& engine = ctx.engine();
     engine.bind_thread();
-    limit_matmuls(engine);
     std::vector<Operands> ordinary;
     double flop = 0;
     for (const Operands& o : products) {
@@ -137,9 +117,7 @@ void gemm_each(Context& ctx, std::span<const Operands> products) {
     const double per_poll = kFlopPerPart * (ordinary.front().a.dtype == DType::bf16 ? 2 : 1);
     const double per_task =
         threads == 1 ? per_poll : std::min(per_poll, flop / (kTasksPerThread * threads));
-    std::vector<Task> tasks = tasks_of(ordinary, per_task);
-    prepare(engine, tasks);
-    run(ctx, tasks, threads, per_poll / 2);
+    run(ctx, tasks_of(ordinary, per_task), threads, per_poll / 2);
 }
 
 }  // namespace vocabpipe::kernels::host

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Packs matrices into words, each of one fp32 term or two bf16 terms, and multiplies words: private
-// to panel_product.cpp and attention_tiles.hpp, and compiled for AVX-512 like them.
+// to panel_product_avx512.cpp and attention_tiles.hpp, and compiled for AVX-512 like them.
 #pragma once
 
 #include <immintrin.h>
@@ -37,13 +37,6 @@ void store_floats(std::byte* to, __mmask16 mask, __m512 values) {
     }
 }
 
-template <typename T>
-T load(const std::byte* at) {
-    T value;
-    __builtin_memcpy(&value, at, sizeof(value));
-    return value;
-}
-
 /// sum + the products of the terms in each word.
 template <DType type>
 __m512 add_words(__m512 sum, __m512i a, __m512i b) {
@@ -53,12 +46,6 @@ __m512 add_words(__m512 sum, __m512i a, __m512i b) {
         return _mm512_fmadd_ps(_mm512_castsi512_ps(a), _mm512_castsi512_ps(b), sum);
     }
 }
-
-/// A matrix stored by rows, `stride` bytes apart.
-struct Stored {
-    const std::byte* data = nullptr;
-    int64_t stride = 0;
-};
 
 /// Words of 16 columns of two rows; columns outside `mask`, and a null row, are zeros.
 __m512i words_of_columns(const std::byte* row, const std::byte* next, __mmask16 mask) {

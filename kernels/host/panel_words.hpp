@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // A word of 32 bits holds two terms of bf16 or one of fp32, so both types are laid out alike. For
-// files that are compiled for AVX-512, each of which gets its own copy.
+// files that are compiled for instructions of their own, each of which gets its own copy.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 #include "vocabpipe/tensor.hpp"
@@ -11,7 +12,7 @@ namespace vocabpipe::kernels::host {
 namespace {
 
 using Word = uint32_t;
-constexpr int64_t kLanes = 16;  ///< words per vector
+constexpr int64_t kLanes = 16;  ///< words per vector of AVX-512
 
 template <DType type>
 constexpr int64_t kWordTerms = type == DType::bf16 ? 2 : 1;
@@ -29,6 +30,19 @@ constexpr int64_t round_up(int64_t value, int64_t multiple) {
 template <DType type>
 int64_t words_of(int64_t terms) {
     return (terms + kWordTerms<type> - 1) / kWordTerms<type>;
+}
+
+/// A matrix stored by rows, `stride` bytes apart.
+struct Stored {
+    const std::byte* data = nullptr;
+    int64_t stride = 0;
+};
+
+template <typename T>
+T load(const std::byte* at) {
+    T value;
+    __builtin_memcpy(&value, at, sizeof(value));
+    return value;
 }
 
 }  // namespace

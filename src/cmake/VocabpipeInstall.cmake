@@ -91,7 +91,7 @@ configure_package_config_file("${CMAKE_CURRENT_LIST_DIR}/vocabpipeConfig.cmake.i
 # Before 1.0 a minor version may change the interface.
 write_basic_package_version_file(vocabpipeConfigVersion.cmake COMPATIBILITY SameMinorVersion)
 install(FILES "${CMAKE_CURRENT_BINARY_DIR}/vocabpipeConfig.cmake"
-              "${CMAKE_CURRENT_BINARY_DIR}/vocabpipeConfigVersion.cmake" "${CMAKE_CURRENT_LIST_DIR}/FindDNNL.cmake"
+              "${CMAKE_CURRENT_BINARY_DIR}/vocabpipeConfigVersion.cmake"
         DESTINATION "${package_folder}" COMPONENT select)
 if(VOCABPIPE_ENABLE_PARQUET)
   install(FILES "${CMAKE_CURRENT_LIST_DIR}/FindArrowParquet.cmake" DESTINATION "${package_folder}" COMPONENT select)
@@ -105,7 +105,7 @@ endif()
 # Static libraries alone, so what a private dependency needs stands in Libs as well.
 file(RELATIVE_PATH PC_PREFIX "/${CMAKE_INSTALL_LIBDIR}/pkgconfig" "/")
 string(REGEX REPLACE "/$" "" PC_PREFIX "${PC_PREFIX}")
-set(of_world ${DNNL_LIBRARY} ${OpenMP_CXX_FLAGS})
+set(of_world ${OpenMP_CXX_FLAGS})
 if(VOCABPIPE_ENABLE_MPI)
   list(APPEND of_world ${MPI_CXX_LIBRARIES})
   list(FILTER of_world EXCLUDE REGEX "mpi_cxx|mpicxx")  # the removed C++ bindings

@@ -237,7 +237,7 @@ done
 
 XZ_OPT=-0 "$repository/benchmarks/gpu_bundle.sh" --programs "$area/programs" --output "$area/bundle" \
     --limit 200 >"$area/output" || failed "gpu_bundle.sh"
-for library in libdnnl libsentencepiece libgomp; do says "lib/$library"; done
+for library in libsentencepiece libgomp; do says "lib/$library"; done
 mkdir "$area/one" && cp "$area/programs/bench_vocab_on_stand_in" "$area/one/"
 ! XZ_OPT=-0 "$repository/benchmarks/gpu_bundle.sh" --programs "$area/one" --output "$area/bundle" --limit 1 \
     >"$area/output" 2>&1 || failed "gpu_bundle.sh took no notice of its limit"

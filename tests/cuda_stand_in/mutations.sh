@@ -31,7 +31,7 @@ tree=$work/tree
 log=$work/log
 limit=1800 # seconds for the tests of one mutation
 export OMP_NUM_THREADS=1
-export TSAN_OPTIONS="suppressions=$PWD/tests/support/tsan-suppressions.txt:halt_on_error=1"
+export TSAN_OPTIONS=halt_on_error=1
 
 say() { echo "$*" >&2; }
 

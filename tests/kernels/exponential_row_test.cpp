@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/host/exponential_row.hpp"
+#include "kernels/host/instruction_set.hpp"
 
 #include <gtest/gtest.h>
 
@@ -10,7 +11,6 @@
 #include <vector>
 
 #include "kernels/bf16.hpp"
-#include "kernels/host/avx512.hpp"
 
 namespace vocabpipe::kernels::test {
 namespace {
@@ -20,7 +20,8 @@ constexpr float kInfinity = std::numeric_limits<float>::infinity();
 class ExponentialRows : public ::testing::Test {
 protected:
     void SetUp() override {
-        if (!host::has_avx512(DType::bf16)) GTEST_SKIP() << "no AVX-512 with bf16";
+        if (!host::has_avx512(host::cpu_instruction_set(), DType::bf16))
+            GTEST_SKIP() << "no AVX-512 with bf16";
     }
 };
 

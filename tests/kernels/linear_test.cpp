@@ -93,7 +93,6 @@ TEST(Gemm, MultipliesEveryCombinationOfTransposes) {
     }
 }
 
-// oneDNN 3.6 misreads such operands where they are called transposed.
 TEST(Gemm, OfASingleRowOrTermReadsAColumnThatIsDenseOrPartOfAMatrix) {
     Context ctx({.threads = 1, .poll = {}});
     const int64_t size = 40, k = 30;
@@ -139,8 +138,8 @@ TEST(Gemm, SumsLongProductsInChunksAndPollsBetweenParts) {
     expect_close(c, exact, [](int64_t, int64_t) { return k * kEps32 * k; });
 }
 
-// Where oneDNN left to itself cuts the sum between threads, or picks a kernel by the size of a
-// shard, or by whether its rows are apart.
+// Where a library cuts the sum between threads, or picks a kernel by the size of a shard, or by
+// whether its rows are apart.
 TEST(Gemm, BitsDependNeitherOnThreadsNorOnShardsInAwkwardShapes) {
     struct Shape {
         int64_t m, n, k;

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "kernels/bf16.hpp"
-#include "kernels/host/avx512.hpp"
+#include "kernels/host/instruction_set.hpp"
 #include "kernels/host/panel_product.hpp"
 
 namespace vocabpipe::kernels::host {
@@ -49,41 +49,49 @@ struct Stored {
 };
 
 /// As MatmulShape says, in memory that is NaN before.
-void multiply(const MatmulShape& s, const void* a, const void* b, void* c, const void* bias) {
-    const int64_t bytes = panel_product_bytes(s);
+void multiply(InstructionSet set, const MatmulShape& s, const void* a, const void* b, void* c,
+              const void* bias) {
+    const int64_t bytes = panel_product_bytes(set, s);
     constexpr std::align_val_t kAlignment{64};
     auto* const memory =
         static_cast<std::byte*>(::operator new(static_cast<size_t>(bytes + 64), kAlignment));
     std::fill_n(memory, bytes + 64, std::byte{0xff});
-    panel_product(s, a, b, c, bias, memory);
+    panel_product(set, s, a, b, c, bias, memory);
     EXPECT_TRUE(std::all_of(memory + bytes, memory + bytes + 64,
                             [](std::byte value) { return value == std::byte{0xff}; }));
     ::operator delete(memory, kAlignment);
 }
 
-class PanelProduct : public testing::TestWithParam<std::tuple<DType, int>> {
+constexpr InstructionSet kSets[] = {InstructionSet::plain, InstructionSet::avx2,
+                                    InstructionSet::avx512, InstructionSet::avx512_bf16};
+constexpr const char* kSetNames[] = {"plain", "avx2", "avx512", "avx512_bf16"};
+
+class PanelProduct : public testing::TestWithParam<std::tuple<InstructionSet, int>> {
 protected:
     void SetUp() override {
-        if (!has_avx512(type())) GTEST_SKIP() << "needs AVX-512, for bf16 AVX512-BF16";
+        if (set() > cpu_instruction_set()) GTEST_SKIP() << "this CPU has no such instructions";
     }
-    static DType type() { return std::get<0>(GetParam()); }
+    static InstructionSet set() { return std::get<0>(GetParam()); }
+    /// fp32 with the largest set is computed as with the one before.
+    static DType type() { return set() == InstructionSet::avx512_bf16 ? DType::bf16 : DType::fp32; }
     static int seed() { return std::get<1>(GetParam()); }
     int64_t below(int64_t end) {
         return std::uniform_int_distribution<int64_t>(0, end - 1)(random_);
     }
 
-    MatmulShape any_shape() {
+    /// Where plain instructions multiply, which are slow, large shapes have few rows.
+    MatmulShape any_shape(DType type, bool plain) {
         MatmulShape s;
-        s.m = 1 + below(seed() % 3 == 0 ? 600 : 30);
+        s.m = 1 + below(seed() % 3 == 0 && !(plain && seed() % 4 == 0) ? 600 : 30);
         s.n = 1 + below(120);
         // One block of terms, several, or several groups of blocks.
         s.k = 1 + below(seed() % 8 == 0 ? 14000 : seed() % 4 == 0 ? 2500 : 100);
-        s.ab_type = type();
+        s.ab_type = type;
         s.transpose_a = below(2) == 1;
         s.transpose_b = below(2) == 1;
         s.accumulate = below(2) == 1;
         s.has_bias = !s.accumulate && below(2) == 1;
-        const bool may_be_narrow = type() == DType::bf16;
+        const bool may_be_narrow = type == DType::bf16;
         s.c_type = may_be_narrow && !s.accumulate && below(2) == 1 ? DType::bf16 : DType::fp32;
         s.bias_type = may_be_narrow && below(2) == 1 ? DType::bf16 : DType::fp32;
         s.a_stride = s.stored_a().cols + below(3);
@@ -100,7 +108,7 @@ protected:
         Stored<Bias> bias(1, s.n, s.n, random_);
         Stored<C> c(s.m, s.n, s.c_stride, random_);
         const Stored<C> before = c;
-        multiply(s, a.data.data(), b.data.data(), c.data.data(), bias.data.data());
+        multiply(set(), s, a.data.data(), b.data.data(), c.data.data(), bias.data.data());
         EXPECT_TRUE(c.guards_are_intact());
 
         Stored<C> expected = before;
@@ -131,7 +139,7 @@ protected:
                 MatmulShape part = s;
                 part.m = rows;
                 part.n = columns;
-                multiply(part, s.transpose_a ? &a.at(0, top) : &a.at(top, 0),
+                multiply(set(), part, s.transpose_a ? &a.at(0, top) : &a.at(top, 0),
                          s.transpose_b ? &b.at(left, 0) : &b.at(0, left), &cut.at(top, left),
                          &bias.at(0, left));
                 left += columns;
@@ -152,7 +160,7 @@ protected:
 
 TEST_P(PanelProduct, AgreesWithLoopsInFp64AndItsBitsDoNotDependOnTheCut) {
     for (int round = 0; round < 10; ++round) {
-        const MatmulShape s = any_shape();
+        const MatmulShape s = any_shape(type(), set() == InstructionSet::plain);
         SCOPED_TRACE(testing::Message() << s.m << " x " << s.n << " x " << s.k << " transposed "
                                         << s.transpose_a << s.transpose_b);
         const bool wide = s.c_type == DType::fp32, wide_bias = s.bias_type == DType::fp32;
@@ -166,13 +174,60 @@ TEST_P(PanelProduct, AgreesWithLoopsInFp64AndItsBitsDoNotDependOnTheCut) {
     }
 }
 
-std::string name_of_case(const testing::TestParamInfo<std::tuple<DType, int>>& info) {
-    const auto& [type, seed] = info.param;
-    return (type == DType::bf16 ? "bf16_" : "fp32_") + std::to_string(seed);
+TEST_P(PanelProduct, HasTheBitsOfPlainInstructionsInFp32) {
+    for (int round = 0; round < 4; ++round) {
+        const MatmulShape s = any_shape(DType::fp32, true);
+        Stored<float> a(s.stored_a().rows, s.stored_a().cols, s.a_stride, random_);
+        Stored<float> b(s.stored_b().rows, s.stored_b().cols, s.b_stride, random_);
+        Stored<float> bias(1, s.n, s.n, random_);
+        Stored<float> c(s.m, s.n, s.c_stride, random_);
+        // Sums that are subnormal, infinite or not a number.
+        for (int i = 0; i < 3; ++i) {
+            const float small[] = {1e-30F, 1e-38F, 3e-20F}, large[] = {1e30F, 3e38F, -1e25F};
+            a.at(below(a.rows), below(a.cols)) = seed() % 2 == 0 ? small[i] : large[i];
+            b.at(below(b.rows), below(b.cols)) = seed() % 3 == 0 ? small[i] : large[i];
+        }
+        if (seed() % 8 == 5) {
+            for (float& value : a.data) value *= 1e-20F;
+            for (float& value : b.data) value *= 1e-20F;
+            for (float& value : c.data) value *= 1e-40F;
+        }
+        Stored<float> plain = c;
+        multiply(set(), s, a.data.data(), b.data.data(), c.data.data(), bias.data.data());
+        multiply(InstructionSet::plain, s, a.data.data(), b.data.data(), plain.data.data(),
+                 bias.data.data());
+        for (int64_t i = 0; i < s.m; ++i) {
+            for (int64_t j = 0; j < s.n; ++j) {
+                if (std::isnan(plain.at(i, j)) && std::isnan(c.at(i, j))) continue;
+                ASSERT_EQ(std::bit_cast<uint32_t>(plain.at(i, j)),
+                          std::bit_cast<uint32_t>(c.at(i, j)))
+                    << i << ", " << j;
+            }
+        }
+    }
 }
-INSTANTIATE_TEST_SUITE_P(TypesAndSeeds, PanelProduct,
-                         testing::Combine(testing::Values(DType::bf16, DType::fp32),
-                                          testing::Range(0, 24)),
+
+/// fp64 rounds these sums to the middle between two floats.
+TEST_P(PanelProduct, RoundsAFusedMultiplyAddOnceInFp32) {
+    constexpr float kX = 0x1p-11F, kScale = 0x1p-12F, kNext = 1 + 0x1p-23F;
+    // (1 + x)(1 - x + x^2) = 1 + x^3 and (1 - x)(1 + x + x^2) = 1 - x^3
+    const float a[3][2] = {
+        {1, kScale * (1 + kX)}, {-1, -kScale * (1 + kX)}, {kNext, kScale * (1 - kX)}};
+    const float b[2][2] = {{1, 1}, {kScale * (1 - kX + kX * kX), kScale * (1 + kX + kX * kX)}};
+    float c[3][2];
+    multiply(set(), {.m = 3, .n = 2, .k = 2, .a_stride = 2, .b_stride = 2, .c_stride = 2}, a, b, c,
+             nullptr);
+    EXPECT_EQ(c[0][0], kNext);  // 1 + 2^-24 (1 + 2^-33)
+    EXPECT_EQ(c[1][0], -kNext);
+    EXPECT_EQ(c[2][1], kNext);  // 1 + 2^-23 + 2^-24 (1 - 2^-33)
+}
+
+std::string name_of_case(const testing::TestParamInfo<std::tuple<InstructionSet, int>>& info) {
+    const auto& [set, seed] = info.param;
+    return std::string(kSetNames[static_cast<int>(set)]) + "_" + std::to_string(seed);
+}
+INSTANTIATE_TEST_SUITE_P(SetsAndSeeds, PanelProduct,
+                         testing::Combine(testing::ValuesIn(kSets), testing::Range(0, 24)),
                          name_of_case);
 
 }  // namespace

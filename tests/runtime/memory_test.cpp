@@ -8,13 +8,10 @@
 
 #include <gtest/gtest.h>
 
-#include <dlfcn.h>
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
-#include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -50,16 +47,10 @@ struct Count {
 };
 
 std::atomic<bool> g_watching{false};
-Count g_large;         // by VocabPipe, the C++ library, OpenMP and what else there is
-Count g_large_onednn;  // by oneDNN, which packs the operands of some fp32 GEMMs for the time of a
-                       // call
+Count g_large;
 
-[[maybe_unused]] void note(size_t bytes, const void* caller) {
-    if (bytes < kLarge || !g_watching.load(std::memory_order_relaxed)) return;
-    Dl_info library{};
-    const bool onednn = dladdr(caller, &library) != 0 && library.dli_fname != nullptr &&
-                        std::strstr(library.dli_fname, "libdnnl") != nullptr;
-    (onednn ? g_large_onednn : g_large).add(bytes);
+[[maybe_unused]] void note(size_t bytes) {
+    if (bytes >= kLarge && g_watching.load(std::memory_order_relaxed)) g_large.add(bytes);
 }
 
 }  // namespace
@@ -72,39 +63,32 @@ void* __libc_realloc(void* old, size_t bytes);
 void* __libc_memalign(size_t alignment, size_t bytes);
 
 void* malloc(size_t bytes) {
-    note(bytes, __builtin_return_address(0));
+    note(bytes);
     return __libc_malloc(bytes);
 }
 void* calloc(size_t count, size_t bytes) {
-    note(count * bytes, __builtin_return_address(0));
+    note(count * bytes);
     return __libc_calloc(count, bytes);
 }
 void* realloc(void* old, size_t bytes) {
-    note(bytes, __builtin_return_address(0));
+    note(bytes);
     return __libc_realloc(old, bytes);
 }
 void* memalign(size_t alignment, size_t bytes) {
-    note(bytes, __builtin_return_address(0));
+    note(bytes);
     return __libc_memalign(alignment, bytes);
 }
 void* aligned_alloc(size_t alignment, size_t bytes) {
-    note(bytes, __builtin_return_address(0));
+    note(bytes);
     return __libc_memalign(alignment, bytes);
 }
 int posix_memalign(void** result, size_t alignment, size_t bytes) {
-    note(bytes, __builtin_return_address(0));
+    note(bytes);
     void* memory = __libc_memalign(alignment, bytes);
     if (memory == nullptr) return ENOMEM;
     *result = memory;
     return 0;
 }
-}
-#endif
-
-#ifdef __SANITIZE_THREAD__
-/// oneDNN is not built with the sanitizer, which does not see the locks of its primitive cache.
-extern "C" const char* __tsan_default_suppressions() {
-    return "called_from_lib:libdnnl.so\n";
 }
 #endif
 
@@ -115,7 +99,6 @@ class Watch {
 public:
     Watch() {
         g_large.reset();
-        g_large_onednn.reset();
         g_watching = true;
     }
     ~Watch() { g_watching = false; }
@@ -231,11 +214,6 @@ TEST_P(StepMemory, HasNoLargeAllocationAfterTheFirstTwoSteps) {
             EXPECT_EQ(g_large.allocations, 0U) << "the largest has " << g_large.largest << " bytes";
             EXPECT_TRUE(trained.report().updated);  // the optimizer was in it
         });
-    watch.reset();
-    if (g_large_onednn.allocations > 0) {
-        std::printf("oneDNN, within its calls: %zu allocations, the largest of %zu bytes\n",
-                    g_large_onednn.allocations.load(), g_large_onednn.largest.load());
-    }
 }
 
 TEST_P(StepMemory, TakesAnArenaOfThePlannedSizeAndNotMore) {

@@ -21,8 +21,7 @@ namespace {
 
 using kernels::test::Matrix;
 
-/// Kernels of oneDNN keep their stack in the heap, so a handler on a thread that computes would
-/// overwrite what lies below: blocks whose sizes move that stack on.
+/// Signals that arrive all the time.
 TEST(RunSignals, DisturbNoProduct) {
     install_run_signals();
     EXPECT_FALSE(stop_requested());

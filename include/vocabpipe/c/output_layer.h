@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* S and T, the output layer of one vocabulary shard, on tensors of the caller in the host's memory
- * (docs/c-interface.md). The library is libvocabpipe_c_output_layer.so, which needs oneDNN.
+ * (docs/c-interface.md). The library is libvocabpipe_c_output_layer.so, which needs OpenMP.
  *
  *     on every shard         vp_output_layer_score             S
  *     between the shards     all-gather of the statistics, by the caller

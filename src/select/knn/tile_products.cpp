@@ -154,15 +154,6 @@ void TileProducts::between(const KnnBlock& a, const KnnBlock& b, Share share, in
 template <typename PairAt>
 void TileProducts::run(const KnnBlock& a, const KnnBlock& b, int64_t begin, int64_t end,
                        PairAt pair_at) {
-    kernels::host::Engine& engine = context_.engine();
-    product_ = &kernels::host::prepare_matmul(engine, {.m = kKnnTile,
-                                                       .n = kKnnTile,
-                                                       .k = width_,
-                                                       .a_stride = a.rows->stride(),
-                                                       .b_stride = a.rows->stride(),
-                                                       .c_stride = kKnnTile,
-                                                       .transpose_b = true});
-    const kernels::host::OneThreadProducts guard(engine);
     int64_t done = 0;
 #pragma omp parallel for num_threads(context_.threads()) schedule(dynamic) reduction(+ : done)
     for (int64_t index = begin; index < end; ++index) {
@@ -187,9 +178,15 @@ void TileProducts::multiply(const KnnBlock& a, const KnnBlock& b, const Pair& pa
     // The tile with the smaller ids comes first, whichever rank owns it: both ends get the same
     // similarity.
     const bool ascending = of_a.first_id <= of_b.first_id;
-    kernels::host::run_matmul(context_.engine(), *product_, thread,
-                              ascending ? rows_of_a : rows_of_b, ascending ? rows_of_b : rows_of_a,
-                              cosines);
+    const kernels::host::MatmulShape product{.m = kKnnTile,
+                                             .n = kKnnTile,
+                                             .k = width_,
+                                             .a_stride = a.rows->stride(),
+                                             .b_stride = a.rows->stride(),
+                                             .c_stride = kKnnTile,
+                                             .transpose_b = true};
+    kernels::host::run_matmul(context_.engine(), product, thread, ascending ? rows_of_a : rows_of_b,
+                              ascending ? rows_of_b : rows_of_a, cosines);
     std::mutex& lock_a = locks_->a[static_cast<size_t>(pair.a) % kLocks];
     std::mutex& lock_b =
         (a.lists == b.lists ? locks_->a : locks_->b)[static_cast<size_t>(pair.b) % kLocks];

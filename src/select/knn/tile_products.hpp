@@ -11,10 +11,6 @@
 
 namespace vocabpipe {
 
-namespace kernels::host {
-class Matmul;
-}
-
 /// The rows of one rank, at home or on their way around the ring.
 struct KnnBlock {
     int64_t first_tile = 0, tiles = 0;  ///< `first_tile` counts all samples' tiles
@@ -56,7 +52,6 @@ private:
 
     Context& context_;
     int64_t width_;
-    kernels::host::Matmul* product_ = nullptr;
     int64_t products_ = 0;
     std::vector<float> cosines_;  ///< one tile per thread
     std::unique_ptr<Locks> locks_;

@@ -105,7 +105,7 @@ void install_run_signals(int exit_signal) {
     for (const int signal : {SIGPIPE, SIGXFSZ}) std::signal(signal, SIG_IGN);
 
     // Threads inherit the mask. A handler would run on the stack of the thread that it interrupts,
-    // which oneDNN's kernels place in a heap block: memory below it would be overwritten.
+    // in the middle of any call, and kernels of a library may have pointed it into the heap.
     pthread_sigmask(SIG_BLOCK, &set, nullptr);
     std::thread([set, stopping] {
         sigset_t all;  // this thread must not take a signal that others wait for

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/train/plan/planned_memory.hpp"
 
-#include "kernels/host/avx512.hpp"
 #include "src/support/process_memory.hpp"
 #include "vocabpipe/error.hpp"
 
@@ -25,25 +24,9 @@ int64_t snapshot_bytes(const TrainingPlan& plan, int rank) {
         stored_bytes(plan.options().model, plan.partition(), plan.schedule(), rank));
 }
 
-namespace {
-
-/// Compiled products of experts; only oneDNN compiles them.
-int64_t product_bytes(const TrainingPlan& plan) {
-    const ModelConfig& model = plan.options().model;
-    const MoeConfig& moe = model.moe;
-    if (moe.experts == 0 || kernels::host::has_avx512(DType::fp32)) return 0;
-    const double rows = static_cast<double>(plan.partition().tokens(model) * moe.top_k) /
-                        static_cast<double>(moe.experts);
-    const double products = std::min(kExpertProducts * kRowNumbersPerMean * rows,
-                                     static_cast<double>(kMostHostProducts));
-    return static_cast<int64_t>(products) * kHostProductBytes;
-}
-
-}  // namespace
-
 int64_t kernel_bytes(const TrainingPlan& plan, int rank) {
     if (plan.placement(rank).memory || (plan.one_process() && rank != 0)) return 0;
-    return kHostKernelBytes + product_bytes(plan);
+    return kHostKernelBytes;
 }
 
 int64_t planned_bytes(const TrainingPlan& plan, int rank) {

@@ -10,17 +10,9 @@
 
 namespace vocabpipe {
 
-/// Compiled or packed products, stacks and the allocator's slack: once per process, after a step of
+/// Packed products, stacks and the allocator's slack: once per process, after a step of
 /// a transformer (docs/memory.md, "measured constants").
 inline constexpr int64_t kHostKernelBytes = int64_t{16} << 20;
-
-/// Products of experts on hosts without AVX-512: oneDNN compiles one for every number of rows that
-/// an expert gets. Bytes of one, kinds of product per layer shape, and distinct numbers of rows
-/// over their mean (docs/memory.md, likewise). An engine keeps at most kMostHostProducts.
-inline constexpr int64_t kHostProductBytes = int64_t{48} << 10;
-inline constexpr int64_t kExpertProducts = 8;
-inline constexpr double kRowNumbersPerMean = 1.5;
-inline constexpr int64_t kMostHostProducts = 2048;
 
 /// Weights, gradients and optimizer state.
 [[nodiscard]] PersistentBytes persistent_bytes(const TrainingPlan& plan, int rank);
@@ -28,8 +20,7 @@ inline constexpr int64_t kMostHostProducts = 2048;
 [[nodiscard]] int64_t snapshot_bytes(const TrainingPlan& plan, int rank);
 /// Memory planned in the rank's device, or host: persistent, arena and, on a host, the snapshot.
 [[nodiscard]] int64_t planned_bytes(const TrainingPlan& plan, int rank);
-/// Further memory that kernels take in the rank's process (kHostKernelBytes; with experts,
-/// kHostProductBytes per product). Once per process.
+/// Further memory that kernels take in the rank's process (kHostKernelBytes). Once per process.
 [[nodiscard]] int64_t kernel_bytes(const TrainingPlan& plan, int rank);
 /// Predicted peak of the rank's process, or of the rank on its GPU: planned memory, memory taken
 /// before, and that of kernels. With TrainingPlan::one_process(), of all ranks.
