@@ -20,13 +20,13 @@ enum class KernelYear : uint8_t {
 [[nodiscard]] KernelYear kernel_year_from(std::string_view name);
 
 /// How replicas add up their gradients.
-enum class GradientExchange : uint8_t {
+enum class GradientReduction : uint8_t {
     ring,        ///< NCCL's rings: the GPUs of a node use all its adapters for one sum
     all_to_all,  ///< this library's: bits do not depend on the number of replicas
 };
-[[nodiscard]] std::string_view to_string(GradientExchange exchange);
+[[nodiscard]] std::string_view to_string(GradientReduction reduction);
 /// Throws UsageError naming the valid ones.
-[[nodiscard]] GradientExchange gradient_exchange_from(std::string_view name);
+[[nodiscard]] GradientReduction gradient_reduction_from(std::string_view name);
 
 /// Bytes per logit of a loss that is written with a framework's operators: logits in 16 and 32
 /// bits, log-probabilities, and gradients of both (fitted to published runs,
@@ -40,7 +40,8 @@ struct PlannedTrainer {
     bool fp8 = false;  ///< products of layers take operands of 8 bits (Megatron's --fp8-format)
     DType gradients = DType::fp32;  ///< summed up in this type; bf16 where Megatron has
                                     ///< --grad-reduce-in-bf16
-    GradientExchange exchange = GradientExchange::ring;  ///< what NCCL does for every trainer else
+    /// Default ring: what NCCL does, and every trainer else.
+    GradientReduction reduction = GradientReduction::ring;
     /// Whether tensor ranks share rows of the residual stream, as train_gpt's always do. Else each
     /// holds all of them, and norms and residuals take all tokens.
     bool sequence_parallel = true;

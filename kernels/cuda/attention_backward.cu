@@ -98,7 +98,7 @@ __global__ void __launch_bounds__(kAttentionThreads, (kOfKeys ? 2 : kBlocks<T, k
     constexpr int kPerLane = (kPassing + kWarpThreads - 1) / kWarpThreads;
     __shared__ Tile<T, kAttentionRows, kCols> own, own_values;    // of q or k, of dout or v
     __shared__ Tile<T, kPassing, kCols> passing, passing_values;  // of k or q, of v or dout
-    __shared__ Exchange<T, kPassing> exchange, exchange_of_values;
+    __shared__ SharedWeights<T, kPassing> shared_weights, shared_weights_of_values;
 
     const AttentionScores& s = a.s;
     const int own_rows = kOfKeys ? s.seq_length : s.queries;
@@ -278,9 +278,9 @@ __global__ void __launch_bounds__(kAttentionThreads, (kOfKeys ? 2 : kBlocks<T, k
         }
         if constexpr (kOfKeys) {
             add_weighted(sums_of_values, scores, passing_values, value_size - own_chunk * kCols,
-                         exchange_of_values);
+                         shared_weights_of_values);
         }
-        add_weighted(sums, gradients, passing, key_size - own_chunk * kCols, exchange);
+        add_weighted(sums, gradients, passing, key_size - own_chunk * kCols, shared_weights);
     }
 
     const float one[2] = {1.0F, 1.0F};

@@ -89,7 +89,7 @@ __global__ void __launch_bounds__(kAttentionThreads, (kBlocks<T, kCols>))
     __shared__ Tile<T, kAttentionRows, kCols> queries;
     __shared__ Tile<T, kTileKeys, kCols> keys;
     __shared__ Tile<T, kTileKeys, kCols> values;
-    __shared__ Exchange<T, kTileKeys> exchange;
+    __shared__ SharedWeights<T, kTileKeys> shared_weights;
 
     const AttentionScores& s = a.s;
     const int tiles = (s.queries + kAttentionRows - 1) / kAttentionRows;
@@ -190,7 +190,7 @@ __global__ void __launch_bounds__(kAttentionThreads, (kBlocks<T, kCols>))
         store_next(values, a.qkv.v, key, column);
         if (key + kTileKeys < end) load_next(a.qkv.k, key + kTileKeys, 0);
         __syncthreads();
-        if (sees) add_weighted(sums, scores, values, a.out.size - column, exchange);
+        if (sees) add_weighted(sums, scores, values, a.out.size - column, shared_weights);
     }
 
     float inverse[2];

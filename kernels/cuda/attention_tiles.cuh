@@ -146,9 +146,9 @@ private:
 
 /// Shared memory where lanes of a warp exchange fp32 weights; bf16 weights stay in their threads.
 template <typename T, int kCols>
-struct Exchange {};
+struct SharedWeights {};
 template <int kCols>
-struct Exchange<float, kCols> {
+struct SharedWeights<float, kCols> {
     Tile<float, kAttentionRows, kCols> weights;
 };
 
@@ -208,12 +208,13 @@ __device__ __forceinline__ void add_product(float (&sums)[kB / 8][4],
 }
 
 /// sums += weights b over the kB rows of b, for its first `cols` columns, and some after them.
-/// bf16 rounds the weights to bf16. `exchange` is free from one barrier of the block to the next.
+/// bf16 rounds the weights to bf16. `shared_weights` is free from one barrier of the block to the
+/// next.
 template <int kB, int kCols>
 __device__ __forceinline__ void add_weighted(float (&sums)[kCols / 8][4],
                                              const float (&weights)[kB / 8][4],
                                              const Tile<__nv_bfloat16, kB, kCols>& b, int cols,
-                                             Exchange<__nv_bfloat16, kB>&) {
+                                             SharedWeights<__nv_bfloat16, kB>&) {
     const int lane = static_cast<int>(threadIdx.x) % kWarpThreads;
 #pragma unroll
     for (int k = 0; k < kB; k += 16) {
@@ -237,22 +238,22 @@ template <int kB, int kCols>
 __device__ __forceinline__ void add_weighted(float (&sums)[kCols / 8][4],
                                              const float (&weights)[kB / 8][4],
                                              const Tile<float, kB, kCols>& b, int cols,
-                                             Exchange<float, kB>& exchange) {
+                                             SharedWeights<float, kB>& shared_weights) {
     const Place place = Place::of_this_thread();
 #pragma unroll
     for (int n = 0; n < kB / 8; ++n) {
 #pragma unroll
         for (int e = 0; e < 2; ++e) {
             const int col = 8 * n + place.first_column + e;
-            *exchange.weights.at(place.first_row, col) = weights[n][e];
-            *exchange.weights.at(place.first_row + 8, col) = weights[n][2 + e];
+            *shared_weights.weights.at(place.first_row, col) = weights[n][e];
+            *shared_weights.weights.at(place.first_row + 8, col) = weights[n][2 + e];
         }
     }
     __syncwarp();
 #pragma unroll 1
     for (int k = 0; k < kB; ++k) {
-        const float low = *exchange.weights.at(place.first_row, k);
-        const float high = *exchange.weights.at(place.first_row + 8, k);
+        const float low = *shared_weights.weights.at(place.first_row, k);
+        const float high = *shared_weights.weights.at(place.first_row + 8, k);
 #pragma unroll
         for (int n = 0; n < kCols / 8; ++n) {
             if (8 * n >= cols) break;

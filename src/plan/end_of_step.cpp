@@ -21,7 +21,7 @@ EndOfStep::EndOfStep(const StepModel& step)
     const int64_t piece =
         step.costs.measured_on_hosts() ? kBucketPieceOfHosts : LowerOptions().bucket_piece;
     for (int rank = 0; rank < mesh_.pipeline; ++rank) {
-        exchanges_.push_back(exchange_of(rank, piece));
+        reductions_.push_back(reduction_of(rank, piece));
     }
     if (mesh_.size() == 1) return;
     std::vector<int> everyone(static_cast<size_t>(mesh_.size()));
@@ -29,9 +29,9 @@ EndOfStep::EndOfStep(const StepModel& step)
     reports_ns_ = step.costs.transfer_ns(Do::all_gather, {everyone, -1}, step.sizes.report_bytes);
 }
 
-EndOfStep::Exchange EndOfStep::exchange_of(int rank, int64_t piece) const {
-    Exchange exchange;
-    if (mesh_.slices() == 1) return exchange;
+EndOfStep::Reduction EndOfStep::reduction_of(int rank, int64_t piece) const {
+    Reduction reduction;
+    if (mesh_.slices() == 1) return reduction;
     struct Known {
         Group group;
         std::map<int64_t, std::pair<Sum, int64_t>>
@@ -56,13 +56,13 @@ EndOfStep::Exchange EndOfStep::exchange_of(int rank, int64_t piece) const {
             gather_ns = step_.costs.transfer_ns(Do::all_gather_v, group,
                                                 elements / members * size_of(step_.sizes.dtype));
         }
-        exchange.sums.push_back(sum);
-        exchange.sums.back().bucket = &bucket;
+        reduction.sums.push_back(sum);
+        reduction.sums.back().bucket = &bucket;
         if (bucket.shards_weights) continue;
-        exchange.gather_ns =
-            at_once_ ? std::max(exchange.gather_ns, gather_ns) : exchange.gather_ns + gather_ns;
+        reduction.gather_ns =
+            at_once_ ? std::max(reduction.gather_ns, gather_ns) : reduction.gather_ns + gather_ns;
     }
-    return exchange;
+    return reduction;
 }
 
 int64_t EndOfStep::ready_ns(const Sum& sum, size_t rank, const PassEnds& ends) const {
@@ -80,7 +80,7 @@ int64_t EndOfStep::ready_ns(const Sum& sum, size_t rank, const PassEnds& ends) c
 /// When all gradients of a rank are added up.
 int64_t EndOfStep::summed_ns(size_t rank, const PassEnds& ends) const {
     std::vector<std::pair<int64_t, const Sum*>> sums;
-    for (const Sum& sum : exchanges_[rank].sums) {
+    for (const Sum& sum : reductions_[rank].sums) {
         sums.emplace_back(ready_ns(sum, rank, ends), &sum);
     }
     std::stable_sort(sums.begin(), sums.end(),
@@ -100,7 +100,7 @@ int64_t EndOfStep::summed_ns(size_t rank, const PassEnds& ends) const {
 /// A bound for any order of the buckets: all pieces of a bucket follow its last gradient, and two
 /// of all pieces are on their way at a time.
 int64_t EndOfStep::least_summed_ns(size_t rank, const PassEnds& ends) const {
-    const std::vector<Sum>& sums = exchanges_[rank].sums;
+    const std::vector<Sum>& sums = reductions_[rank].sums;
     if (sums.empty()) return 0;
     int64_t first = std::numeric_limits<int64_t>::max(), all = 0, travelling = 0, latest = 0;
     for (const Sum& sum : sums) {
@@ -162,7 +162,7 @@ int64_t EndOfStep::end_ns(PassEnds ends, const Summed& summed) const {
     int64_t end = 0;
     for (int rank = 0; rank < mesh_.pipeline; ++rank) {
         end = std::max(end, gathered + pass_ns(rank, Op::Update) +
-                                exchanges_[static_cast<size_t>(rank)].gather_ns);
+                                reductions_[static_cast<size_t>(rank)].gather_ns);
     }
     return end + step_.costs.fixed_step_ns();
 }

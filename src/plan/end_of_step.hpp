@@ -18,7 +18,7 @@ struct PassEnds {
 
 /// What follows the passes of a step, by formulas: sums of a tied weight's gradients from two
 /// ranks, sums of gradients over replicas and tensor ranks, Report, its all-gather, Update, and the
-/// exchange of updated weights. As in a program, gradients of a bucket travel in pieces as soon as
+/// gather of updated weights. As in a program, gradients of a bucket travel in pieces as soon as
 /// its last one is made, two pieces at a time.
 class EndOfStep {
 public:
@@ -45,11 +45,11 @@ private:
         int64_t travel_ns = 0, add_ns = 0;  ///< of a piece
         [[nodiscard]] int64_t piece_ns() const { return travel_ns + add_ns; }
     };
-    struct Exchange {
+    struct Reduction {
         std::vector<Sum> sums;
         int64_t gather_ns = 0;  ///< of the parts that each rank updated
     };
-    [[nodiscard]] Exchange exchange_of(int rank, int64_t piece) const;
+    [[nodiscard]] Reduction reduction_of(int rank, int64_t piece) const;
     [[nodiscard]] int64_t ready_ns(const Sum& sum, size_t rank, const PassEnds& ends) const;
     [[nodiscard]] int64_t summed_ns(size_t rank, const PassEnds& ends) const;
     [[nodiscard]] int64_t least_summed_ns(size_t rank, const PassEnds& ends) const;
@@ -63,7 +63,7 @@ private:
     const Mesh mesh_;
     const bool at_once_;                    ///< communication does not wait for the one before
     int input_rank_ = 0, output_rank_ = 0;  ///< first owners of the vocabulary layers
-    std::vector<Exchange> exchanges_;       ///< [pipeline rank]
+    std::vector<Reduction> reductions_;     ///< [pipeline rank]
     int64_t reports_ns_ = 0;                ///< all-gather of reports
 };
 

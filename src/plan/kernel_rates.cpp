@@ -11,7 +11,7 @@ namespace vocabpipe {
 namespace {
 
 constexpr std::array kYears{KernelYear::y2022, KernelYear::y2023, KernelYear::y2025};
-constexpr std::array kExchanges{GradientExchange::ring, GradientExchange::all_to_all};
+constexpr std::array kReductions{GradientReduction::ring, GradientReduction::all_to_all};
 
 /// The value of that name. Throws UsageError with all names.
 template <class Values>
@@ -35,20 +35,20 @@ KernelYear kernel_year_from(std::string_view name) {
     return named("--kernels", name, kYears);
 }
 
-std::string_view to_string(GradientExchange exchange) {
+std::string_view to_string(GradientReduction reduction) {
     constexpr std::string_view kNames[] = {"ring", "all_to_all"};
-    return kNames[static_cast<size_t>(exchange)];
+    return kNames[static_cast<size_t>(reduction)];
 }
 
-GradientExchange gradient_exchange_from(std::string_view name) {
-    return named("--gradient-exchange", name, kExchanges);
+GradientReduction gradient_reduction_from(std::string_view name) {
+    return named("--gradient-reduction", name, kReductions);
 }
 
 std::string to_string(const PlannedTrainer& trainer) {
     std::string text = "kernels of " + std::string(to_string(trainer.kernels)) +
                        (trainer.fp8 ? " with fp8" : "") + ", gradients in " +
                        std::string(trainer.gradient_type()) + " over " +
-                       (trainer.exchange == GradientExchange::ring ? "rings" : "all_to_all") +
+                       (trainer.reduction == GradientReduction::ring ? "rings" : "all_to_all") +
                        ", ZeRO " + std::to_string(trainer.zero);
     if (!trainer.sequence_parallel) text += ", no sequence parallelism";
     if (!trainer.parallel_loss) text += ", no parallel loss";

@@ -117,13 +117,13 @@ std::string command_text(const Plan& plan, size_t row) {
                         plan.options.device.gpus_per_node.value);
     }
     PlannedTrainer own;  // what train_gpt does
-    own.exchange = GradientExchange::all_to_all;
+    own.reduction = GradientReduction::all_to_all;
     own.kernels = plan.options.trainer.kernels;
     own.blocking_exchanges = plan.options.trainer.blocking_exchanges;
     const bool copied = candidate.mesh.size_of(Axis::data) > 1;
     if (!plan.options.profile && copied && plan.options.trainer != own) {
         notes +=
-            " train_gpt adds up gradients in fp32 by --gradient-exchange all_to_all: plan with "
+            " train_gpt adds up gradients in fp32 by --gradient-reduction all_to_all: plan with "
             "it for this run's times.";
     }
     if (plan.options.profile) {

@@ -128,7 +128,7 @@ json trainer_json(const PlannedTrainer& trainer) {
     return {{"kernels", to_string(trainer.kernels)},
             {"fp8", trainer.fp8},
             {"grad_dtype", trainer.gradient_type()},
-            {"gradient_exchange", to_string(trainer.exchange)},
+            {"gradient_reduction", to_string(trainer.reduction)},
             {"sequence_parallel", trainer.sequence_parallel},
             {"parallel_loss", trainer.parallel_loss},
             {"overlap_p2p_communication", trainer.overlap_messages},

@@ -41,7 +41,7 @@ int64_t StepCosts::pass_ns(int rank, const Pass& pass) const {
 int64_t StepCosts::transfer_ns(Do what, const Group& group, int64_t bytes) const {
     if (measured_) return measured_->transfer_ns(what, group, bytes);
     if (trainer_.free_vocabulary_collectives && is_of_pipeline(what, group)) return 0;
-    if (trainer_.exchange == GradientExchange::ring && of_replicas(what, group.axis)) {
+    if (trainer_.reduction == GradientReduction::ring && of_replicas(what, group.axis)) {
         return std::llround(replicas_ns(what, group, static_cast<double>(bytes)));
     }
     const ActionTraits& row = traits(what);
@@ -57,7 +57,7 @@ int64_t StepCosts::transfer_ns(Do what, const Group& group, int64_t bytes) const
 }
 
 bool StepCosts::overlaps_gradients() const {
-    return measured_ || trainer_.exchange == GradientExchange::all_to_all ||
+    return measured_ || trainer_.reduction == GradientReduction::all_to_all ||
            kernel_rates(trainer_.kernels).overlaps_replicas;
 }
 

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "src/select/disk/message_runs.hpp"
-#include "src/select/exchange.hpp"
+#include "src/select/outbox.hpp"
 #include "src/select/selection_state.hpp"
 
 #include <algorithm>
@@ -11,7 +11,7 @@
 
 namespace vocabpipe {
 
-/// exchange_all() of messages that change the state of their `node`. `receive` gets those to one
+/// send_all() of messages that change the state of their `node`. `receive` gets those to one
 /// block of the state after the other, and `end_of_block(first, last)` is called after those to
 /// [first, last). Where all of the state is in memory, that is one block, whose messages are
 /// received while others are still produced: `produce` must not depend on what they change.
@@ -21,12 +21,12 @@ void deliver_all(SelectContext& context, const SelectionState& state, const Prod
     const int64_t length = state.block_length();
     const int64_t blocks = context.blocks.count(state.size());
     if (blocks == 1) {
-        exchange_all<Message>(context, produce, receive);
+        send_all<Message>(context, produce, receive);
         end_of_block(state.first(), state.last());
         return;
     }
     MessageRuns runs(context.blocks, blocks);
-    exchange_all<Message>(context, produce, [&](std::span<const Message> some) {
+    send_all<Message>(context, produce, [&](std::span<const Message> some) {
         for (const Message& one : some) {
             runs.add((one.node.value() - state.first()) / length, one);
         }

@@ -121,7 +121,7 @@ void GreedyRounds::send_nodes(const Waiting& parts, const Receive& receive) {
         }
         return at < state_.last();
     };
-    exchange_all<PartNode>(context_, produce, receive);
+    send_all<PartNode>(context_, produce, receive);
 }
 
 /// Calls receive(entries) with the row entries within this rank's parts, from the owners of the
@@ -150,7 +150,7 @@ void GreedyRounds::send_edges(const Waiting& parts, const Receive& receive) {
         }
         return at < state_.last();
     };
-    exchange_all<PartEntry>(context_, produce, receive);
+    send_all<PartEntry>(context_, produce, receive);
 }
 
 /// Runs greedy in one part per rank. Returns false, without having chosen, if the edges within a

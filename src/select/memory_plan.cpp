@@ -4,7 +4,7 @@
 #include "src/select/certificate.hpp"
 #include "src/select/disk/message_runs.hpp"
 #include "src/select/distributed_greedy.hpp"
-#include "src/select/exchange.hpp"
+#include "src/select/outbox.hpp"
 #include "src/select/partition.hpp"
 #include "vocabpipe/error.hpp"
 
@@ -107,11 +107,10 @@ MemoryPlan plan_memory(const GraphSizes& sizes, int ranks, int64_t parts, const 
     plan.always.emplace_back("state of samples", block * SelectionState::kBytes);
     // Readers of rows, and for bounding also of the rows of samples that received messages.
     const uint64_t readers = 2 * GraphRows::bytes(sizes.longest_row);
-    uint64_t messages = exchange_bytes<Message>(ranks, batch_bytes, sizes.longest_row);
-    messages = std::max(messages, exchange_bytes<PartNode>(ranks, batch_bytes, 256));
-    messages =
-        std::max(messages, exchange_bytes<EdgeOfBest>(ranks, batch_bytes, sizes.longest_row));
-    messages = std::max(messages, exchange_bytes<PartEntry>(ranks, batch_bytes, sizes.longest_row));
+    uint64_t messages = outbox_bytes<Message>(ranks, batch_bytes, sizes.longest_row);
+    messages = std::max(messages, outbox_bytes<PartNode>(ranks, batch_bytes, 256));
+    messages = std::max(messages, outbox_bytes<EdgeOfBest>(ranks, batch_bytes, sizes.longest_row));
+    messages = std::max(messages, outbox_bytes<PartEntry>(ranks, batch_bytes, sizes.longest_row));
     plan.always.emplace_back("rows that are read", readers);
     plan.always.emplace_back("messages", messages);
     plan.always.emplace_back("counters", Partition::bytes(parts));

@@ -121,7 +121,7 @@ TEST(StepCosts, ReplicasAddUpTheirGradientsOverRings) {
     trainer.kernels = KernelYear::y2025;
     EXPECT_EQ(ns(Do::all_gather_v, two_nodes), 0);
     // This library's exchange: every rank sends everyone's part through its own adapter.
-    trainer.exchange = GradientExchange::all_to_all;
+    trainer.reduction = GradientReduction::all_to_all;
     EXPECT_EQ(ns(Do::all_to_all, two_nodes), 2000 + 900 / 0.1);
 }
 

@@ -53,8 +53,8 @@ public:
 
     GraphCounts count() {
         begins_.assign(static_cast<size_t>(last_ - first_) + 1, 0);
-        exchange({first_, last_},
-                 [&](const DirectedEdge& edge) { ++degree_after(edge.to.value()); });
+        send_edges({first_, last_},
+                   [&](const DirectedEdge& edge) { ++degree_after(edge.to.value()); });
         int64_t isolated = 0;
         int64_t longest = 0;
         for (int64_t v = first_; v < last_; ++v) {
@@ -109,7 +109,7 @@ private:
     /// Calls `receive` with the edges to the rows of `mine` that these do not have yet; every rank
     /// passes its own rows.
     template <typename Receive>
-    void exchange(const RowRange& mine, const Receive& receive) {
+    void send_edges(const RowRange& mine, const Receive& receive) {
         const std::vector<RowRange> ranges = ranges_of_all(world_, mine);
         std::vector<std::vector<std::byte>> to_each(ranges.size());
         const size_t most = options_.batch_bytes / ranges.size();
@@ -168,7 +168,7 @@ private:
             next[static_cast<size_t>(v - chunk.begin)] = begin_of(v) - base;
             for (const RowEntry entry : nearest_.row(v - first_)) append(v, entry);
         }
-        exchange(chunk, [&](const DirectedEdge& edge) {
+        send_edges(chunk, [&](const DirectedEdge& edge) {
             append(edge.to.value(), row_entry(edge.from.value(), edge.similarity));
         });
         for (int64_t v = chunk.begin; v < chunk.end; ++v) {

@@ -36,7 +36,7 @@ public:
     /// Sends the waiting messages and calls `receive` with those for this rank (also its own), rank
     /// by rank. Collective.
     template <typename Receive>
-    void exchange(const Receive& receive) {
+    void flush(const Receive& receive) {
         const auto self = static_cast<size_t>(context_.world.rank());
         context_.messages.messages += static_cast<int64_t>(waiting_);
         std::vector<std::byte> own = std::move(to_each_[self]);
@@ -70,18 +70,18 @@ private:
 /// Sends the messages that `produce` makes to the owners of samples, batch by batch.
 /// `produce(outbox)` adds the messages of one sample and returns whether more follow. Collective.
 template <typename Message, typename Produce, typename Receive>
-void exchange_all(SelectContext& context, const Produce& produce, const Receive& receive) {
+void send_all(SelectContext& context, const Produce& produce, const Receive& receive) {
     Outbox<Message> outbox(context);
     for (bool more = true, anybody = true; anybody;) {
         while (more && !outbox.full()) more = produce(outbox);
-        outbox.exchange(receive);
+        outbox.flush(receive);
         anybody = largest_over_ranks(context.world, more ? 1 : 0) > 0;
     }
 }
 
-/// Largest number of bytes that exchange_all() holds, if rows have at most `longest_row` messages.
+/// Largest number of bytes that send_all() holds, if rows have at most `longest_row` messages.
 template <typename Message>
-[[nodiscard]] uint64_t exchange_bytes(int ranks, uint64_t batch_bytes, int64_t longest_row) {
+[[nodiscard]] uint64_t outbox_bytes(int ranks, uint64_t batch_bytes, int64_t longest_row) {
     // A rank sends at most 1 / ranks of a batch plus the rest of a row, and may receive as much
     // from each other rank. Vectors may be twice as large as their contents.
     const auto row = static_cast<uint64_t>(longest_row) * sizeof(Message);
