@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the conformance tests ask of a device. To test one, derive a TestDevice from it, define
 // devices_under_test() in the same file, and link operators_conformance (docs/extending.md):
-// host_device.cpp is an example.
+// null_device.cpp is an example.
 #pragma once
 
 #include <cstddef>
