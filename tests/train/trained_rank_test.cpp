@@ -332,7 +332,8 @@ TEST(TrainedRank, OwnLayersAreSavedAndResumed) {
             losses_of_written_or_own(config, {.ranks = 3}, {.name = "zb-h1"});
         ASSERT_EQ(alone.size(), 10);
         ASSERT_EQ(cut.size(), 10);
-        for (size_t i = 0; i < 10; ++i) EXPECT_NEAR(cut[i], alone[i], 1e-5) << i;
+        // Shards of the vocabulary add up in another order; without AVX-512 1.1e-5 apart.
+        for (size_t i = 0; i < 10; ++i) EXPECT_NEAR(cut[i], alone[i], 5e-5) << i;
         EXPECT_LT(alone[8], alone[0]);
     }
 }
