@@ -40,7 +40,7 @@ struct PlannedTrainer {
     bool fp8 = false;  ///< products of layers take operands of 8 bits (Megatron's --fp8-format)
     DType gradients = DType::fp32;  ///< summed up in this type; bf16 where Megatron has
                                     ///< --grad-reduce-in-bf16
-    /// Default ring: what NCCL does, and every trainer else.
+    /// Default ring: what NCCL does, and so every other trainer.
     GradientReduction reduction = GradientReduction::ring;
     /// Whether tensor ranks share rows of the residual stream, as train_gpt's always do. Else each
     /// holds all of them, and norms and residuals take all tokens.

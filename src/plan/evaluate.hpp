@@ -28,6 +28,8 @@ public:
     /// The options must outlive it.
     explicit Evaluator(const PlanOptions& options);
 
+    /// What all candidates compute, with the rates of the device.
+    [[nodiscard]] const ModelOnDevice& model() const { return model_; }
     /// Orders a candidate's passes for the costs that the options imply. Throws UsageError if the
     /// family cannot order them.
     [[nodiscard]] Schedule order(const Candidate& candidate) const;

@@ -133,11 +133,11 @@ private:
         }
         first.push_back(candidates_.size());
         const int64_t memory = options_.gpu_memory_bytes();
-        const ModelOnDevice model(options_);
         PlanProgress progress(options_, "finding lower bounds", candidates_.size());
         for_all(first.size() - 1, options_.threads, options_.stop, [&](size_t step) {
-            const UnitCosts units =
-                options_.profile ? UnitCosts() : unit_costs(model, candidates_[first[step]]);
+            const UnitCosts units = options_.profile
+                                        ? UnitCosts()
+                                        : unit_costs(evaluator_.model(), candidates_[first[step]]);
             for (size_t i = first[step]; i < first[step + 1]; ++i) {
                 try {
                     bounds_[i] = bound_step(

@@ -16,8 +16,9 @@ void use_parameter_groups(PlanOptions& options, std::vector<ParameterGroup> grou
     }
     const std::vector<LogicalParameter> tensors = logical_parameters(options.model.config);
     check_parameter_groups(groups, tensors);
-    options.frozen = frozen_parameters(groups, tensors);
-    check_frozen(tensors, options.frozen);
+    std::vector<bool> frozen = frozen_parameters(groups, tensors);
+    check_frozen(tensors, frozen);
+    options.frozen = std::move(frozen);
     options.parameter_groups = std::move(groups);
 }
 
