@@ -158,7 +158,7 @@ void compare(OperatorDevice& device, const Options& o, const std::vector<Order>&
     const double gflop = 2e-9 * static_cast<double>(rows * in * out);
     for (const Direction& direction : directions) {
         direction.dense();
-        // Primitives and plans are cached by shape: a long run has seen most of them.
+        // Plans of products are cached by shape on GPUs: a long run has seen most of them.
         for (int round = 0; round < o.warmup; ++round) {
             direction.grouped(orders[static_cast<size_t>(o.rounds + round)]);
         }

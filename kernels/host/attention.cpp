@@ -32,8 +32,7 @@ int64_t block_keys(AttentionShape shape) {
     return shape.window > 0 ? std::min(shape.window - 1 + kBlockRows, shape.seq_length)
                             : shape.seq_length;
 }
-/// Rows of scores are a multiple of 16 elements long: whole 512-bit vectors of fp32. Their length
-/// does not depend on the number of queries, so neither do a block's products and their bits.
+/// Rows of scores are a multiple of 16 elements long: whole 512-bit vectors of fp32.
 int64_t score_stride(AttentionShape shape) {
     return round_up(block_keys(shape), 16);
 }

@@ -160,6 +160,9 @@ void attention_panels_forward(const AttentionHead& head, const AttentionOutput& 
 }  // namespace vocabpipe::kernels::host
 
 #else
+#ifdef __x86_64__
+#error "compiled without its instructions: see kernels/CMakeLists.txt"
+#endif
 
 namespace vocabpipe::kernels::host {
 

@@ -15,7 +15,7 @@
 
 namespace vocabpipe::kernels::host {
 
-// These require has_avx512(type).
+// These require has_avx512(set, type).
 
 /// A query head of one sequence, in elements of `type`.
 struct AttentionHead {

@@ -201,6 +201,9 @@ void attention_panels_backward(const AttentionHead& head, const AttentionGradien
 }  // namespace vocabpipe::kernels::host
 
 #else
+#ifdef __x86_64__
+#error "compiled without its instructions: see kernels/CMakeLists.txt"
+#endif
 
 namespace vocabpipe::kernels::host {
 

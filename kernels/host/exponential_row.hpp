@@ -7,7 +7,7 @@
 
 namespace vocabpipe::kernels::host {
 
-// These require has_avx512() for bf16.
+// These require has_avx512(set, DType::bf16).
 
 struct ExponentialRow {
     float sum;           ///< of exp(z - m), not rounded

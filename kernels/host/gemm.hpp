@@ -14,7 +14,8 @@ namespace vocabpipe::kernels::host {
 /// bf16 is widened where the CPU does not multiply it. A long product is computed in parts with
 /// ctx.poll() between them; row_product() computes one with a single row and a transposed b. Bits
 /// do not depend on the number of threads, nor on how the rows and columns of c are sharded as long
-/// as no shard is a single row, nor, with fp32 operands, on the CPU's instructions.
+/// as no shard is a single row. With fp32 operands they do not depend on the CPU's instructions
+/// either, but for a single row.
 void gemm(Context& ctx, ConstTensor a, bool transpose_a, ConstTensor b, bool transpose_b, Tensor c,
           bool accumulate, ConstTensor bias = {});
 

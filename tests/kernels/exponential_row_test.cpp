@@ -20,8 +20,9 @@ constexpr float kInfinity = std::numeric_limits<float>::infinity();
 class ExponentialRows : public ::testing::Test {
 protected:
     void SetUp() override {
-        if (!host::has_avx512(host::cpu_instruction_set(), DType::bf16))
+        if (!host::has_avx512(host::cpu_instruction_set(), DType::bf16)) {
             GTEST_SKIP() << "no AVX-512 with bf16";
+        }
     }
 };
 

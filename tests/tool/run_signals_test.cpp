@@ -8,21 +8,17 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <csignal>
-#include <iterator>
 #include <thread>
-#include <vector>
 
 namespace vocabpipe {
 namespace {
 
 using kernels::test::Matrix;
 
-/// Signals that arrive all the time.
-TEST(RunSignals, DisturbNoProduct) {
+TEST(RunSignals, ThatArriveAllTheTimeChangeNoProduct) {
     install_run_signals();
     EXPECT_FALSE(stop_requested());
     std::atomic<bool> over = false;
@@ -38,14 +34,9 @@ TEST(RunSignals, DisturbNoProduct) {
     Matrix first(48, 256, DType::fp32), again(48, 256, DType::fp32);
     kernels::host::gemm(ctx, a, false, b, true, first, false);
     const auto begin = std::chrono::steady_clock::now();
-    std::vector<std::vector<unsigned char>> below;
     while (std::chrono::steady_clock::now() - begin < std::chrono::milliseconds(500)) {
         kernels::host::gemm(ctx, a, false, b, true, again, false);
         ASSERT_TRUE(again.same_bits(first));
-        below.emplace_back(64 + 16 * (below.size() % 200), 0xa5);
-    }
-    for (const auto& block : below) {
-        ASSERT_EQ(std::count(block.begin(), block.end(), 0xa5), std::ssize(block));
     }
     over = true;
     sender.join();
