@@ -197,6 +197,18 @@ TEST(LatentAttention, KeepsNoKeysAndValues) {
     EXPECT_THROW(block.forward(pass, {}, {}, {}, {}), UsageError);
 }
 
+TEST(LatentAttention, HasAllItsSizes) {
+    for (int64_t LatentAttentionOptions::*const size :
+         {&LatentAttentionOptions::heads, &LatentAttentionOptions::kv_rank,
+          &LatentAttentionOptions::key_size, &LatentAttentionOptions::rope_size,
+          &LatentAttentionOptions::value_size}) {
+        LatentAttentionOptions options = latent_attention();
+        options.*size = 0;
+        HeldParameters none;
+        EXPECT_THROW(LatentAttention(options, none), UsageError);
+    }
+}
+
 TEST(LatentAttention, IsNotSharedByRanks) {
     for (int LatentAttentionOptions::*const ranks :
          {&LatentAttentionOptions::tensor, &LatentAttentionOptions::context}) {

@@ -5,6 +5,8 @@
 #include "vocabpipe/error.hpp"
 
 #include <algorithm>
+#include <cstdint>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -28,6 +30,17 @@ const Options& checked(const Options& options) {
             "latent attention is computed by one rank per layer; set tensor and context "
             "parallelism to 1");
     }
+    const std::pair<const char*, int64_t> sizes[] = {{"heads", options.heads},
+                                                     {"kv_rank", options.kv_rank},
+                                                     {"key_size", options.key_size},
+                                                     {"rope_size", options.rope_size},
+                                                     {"value_size", options.value_size}};
+    for (const auto& [name, size] : sizes) {
+        if (size < 1) {
+            throw UsageError("latent attention: " + std::string(name) + " is " +
+                             std::to_string(size) + "; it must be at least 1");
+        }
+    }
     return options;
 }
 
@@ -39,6 +52,18 @@ LinearOptions linear(const LinearFiles& files, std::vector<int64_t> out, int64_t
 NormOptions sized(NormOptions options, int64_t size) {
     options.size = size;
     return options;
+}
+
+/// The model's table of angles, which has rope_size columns: a wider one would rotate columns
+/// without positions.
+ConstTensor rotary_table(const StagePass& pass, const Options& options) {
+    const ConstTensor table = pass.rotary->of(options.rope, pass.microbatch.seq_length);
+    if (table.cols != options.rope_size) {
+        throw UsageError("latent attention: the table of rotary angles has " +
+                         std::to_string(table.cols) + " columns; rope_size is " +
+                         std::to_string(options.rope_size));
+    }
+    return table;
 }
 
 /// Columns of a head of k in qkv.
@@ -142,8 +167,7 @@ void LatentAttention::expand(const StagePass& pass, const Saved& saved) const {
     }
     op.convert(pass.ctx, up.column_range(shape.heads * key_size, shape.value_columns()),
                values_of(saved.qkv, shape));
-    op.rotary_forward(pass.ctx, pass.rotary->of(options_.rope, pass.microbatch.seq_length), shape,
-                      saved.qkv);
+    op.rotary_forward(pass.ctx, rotary_table(pass, options_), shape, saved.qkv);
 }
 
 void LatentAttention::collect_keys(const StagePass& pass, const Gradients& gradients) const {
@@ -193,8 +217,7 @@ void LatentAttention::backward_input(const StagePass& pass, ConstTensor dy, Cons
     const Tensor dheads = pass.scratch.columns(shape.output_columns());
     proj_.backward_input(pass, dy, dheads);
     attend_backward(pass, shape, dheads, saved.qkv, saved.heads, saved.log_sum_exp, gradients.qkv);
-    op.rotary_backward(pass.ctx, pass.rotary->of(options_.rope, pass.microbatch.seq_length), shape,
-                       gradients.qkv);
+    op.rotary_backward(pass.ctx, rotary_table(pass, options_), shape, gradients.qkv);
     collect_keys(pass, gradients);
     kv_up_.backward_input(pass, gradients.kv_up, gradients.kv_latent);
     kv_norm_.backward_input(
