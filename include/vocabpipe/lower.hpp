@@ -189,7 +189,7 @@ struct LowerOptions {
     /// gradient. Default 1, whole messages, because every piece costs a product and a message. At
     /// most kMostPieces; overlapped pairs that are lowered as one are not streamed.
     int pieces = 1;
-    /// Elements of a gradient bucket that are exchanged at a time, at least 1; a bucket of twice as
+    /// Elements of a gradient bucket that are added up at a time, at least 1; a bucket of twice as
     /// many or more is cut. There is memory for two pieces at a time. The default is long enough
     /// for any network and for GPUs; plan_step() of a StepCluster takes kBucketPieceOfHosts for
     /// hosts.

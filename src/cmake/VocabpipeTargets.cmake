@@ -26,7 +26,7 @@ function(vocabpipe_compile_options target)
 endfunction()
 
 # A static library of one room. The repository root is on the include path for private headers, which
-# are included by their full path ("kernels/linear.hpp", "src/runtime/transport.hpp"). HEADERS: its
+# are included by their full path ("kernels/bf16.hpp", "src/select/hash.hpp"). HEADERS: its
 # part of include/vocabpipe/; each must compile alone (target all_verify_interface_header_sets).
 # HEADER_DEPENDS: headers that its sources alone include; who links an installed library needs none.
 function(vocabpipe_library name)

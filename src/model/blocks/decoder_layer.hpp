@@ -17,9 +17,9 @@ struct DecoderLayerOptions {
 ///     middle = x + attention(x),  out = middle + mlp(middle),
 /// or in parallel (GPT-NeoX) out = x + attention(x) + mlp(x), with the norms of Sublayer.
 /// Saved per layer, its input included, in elements of the run's type per token: 2 h (h if
-/// parallel); 2 h with norms before the blocks, 2 h with norms after them; q k v (twice with norms
-/// of q and k), the heads' output, the MLP's two or three f, so 16 h for GPT-2's f = 4 h; plus fp32
-/// row statistics. No tensor of shape [s, s] is saved.
+/// parallel); 2 h with norms before the blocks, 2 h with norms after them; of Attention q k v
+/// (twice with norms of q and k) and the heads' output, the MLP's two or three f, so 16 h for
+/// GPT-2's f = 4 h; plus fp32 row statistics. No tensor of shape [s, s] is saved.
 class DecoderLayer {
 public:
     /// What F leaves, besides the layer's input.

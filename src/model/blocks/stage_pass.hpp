@@ -82,8 +82,8 @@ struct WeightGradients {
 
 /// Generation: the keys and values kept of earlier tokens. The microbatch is one sequence.
 struct CachedTokens {
-    Tensor
-        keys_values;  ///< (positions, key_value_columns) of this layer: k | v; empty: none are kept
+    /// (positions, key_value_columns) of this layer: k | v; empty: none are kept
+    Tensor keys_values;
     int64_t count = 0;  ///< cached tokens; the position of the microbatch's first token
 
     [[nodiscard]] explicit operator bool() const { return static_cast<bool>(keys_values); }

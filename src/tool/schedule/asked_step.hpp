@@ -17,7 +17,7 @@
 
 namespace vocabpipe::tool {
 
-/// The model that the sizes of a step are of.
+/// The model whose sizes a step has.
 struct SizedModel {
     int64_t layers = 0;      ///< 0: not known, as in some profiles
     int64_t seq_length = 0;  ///< of the longest microbatch
@@ -43,8 +43,8 @@ struct AskedStep {
     bool wait_for_reports = true;
     int cores = 0;  ///< that all ranks share; 0: one or more for each
     SizedModel model;
-    /// Those of the microbatches, behind the one that the costs are of, which may have no
-    /// microbatch; empty: all have that one.
+    /// Lengths of the microbatches. The first is that of the costs, and may have no microbatch;
+    /// empty: all microbatches have the length of the costs.
     std::vector<LengthCount> lengths;
     std::vector<LengthShares> shorter;  ///< what passes of the lengths but the first take
 

@@ -33,7 +33,7 @@ struct FigureOptions {
     std::string layout;  ///< of the stages; empty: balanced
     int64_t hidden_size = 0;
     int64_t vocab_size = 0;
-    int64_t seq_length = 2048;  ///< a common training length; only memory depends on it
+    int64_t seq_length = 2048;  ///< a common one; memory depends on it, and FLOPs
     int64_t micro_batch_size = 1;
 };
 

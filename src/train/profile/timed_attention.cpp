@@ -128,7 +128,7 @@ private:
             return views.take(rows, columns, DType::fp32);
         };
         qkv_ = take(cut_.own_length(), shape_.qkv_columns());
-        heads_ = take(cut_.own_length(), shape_.query_columns());
+        heads_ = take(cut_.own_length(), shape_.output_columns());
         log_sum_exp_ = take(cut_.own_length(), shape_.heads);
         keys_ = take(cut_.seq_length(), shape_.key_value_columns());
         arrived_ = take(cut_.seq_length(), shape_.key_value_columns());
@@ -154,7 +154,7 @@ private:
     kernels::AttentionShape shape_;
     DeviceMemory memory_;
     Tensor qkv_, heads_, log_sum_exp_;
-    Tensor keys_, arrived_;  ///< (s, 2 kv_columns)
+    Tensor keys_, arrived_;  ///< (s, key_value_columns)
     Bytes workspace_;
 };
 
