@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/select/selection_run.hpp"
 
+#include "src/select/disk/scratch_file.hpp"
 #include "src/select/graph_parts.hpp"
 #include "src/select/sample_graph.hpp"
 #include "src/select/write_subset.hpp"
 #include "vocabpipe/error.hpp"
 
 #include <algorithm>
-#include <filesystem>
 #include <span>
 #include <string_view>
 
@@ -139,7 +139,7 @@ void SelectionRun::begin() {
     }
     context_.blocks.folder = !options_.scratch.empty() ? options_.scratch
                              : folder_                 ? folder_->path()
-                                       : std::filesystem::temp_directory_path().string();
+                                                       : temporary_folder();
     const SelectionOptions options{.k = size_,
                                    .bounding = options_.bounding,
                                    .rounds = {.parts = options_.partitions,

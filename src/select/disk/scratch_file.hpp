@@ -11,6 +11,11 @@
 
 namespace vocabpipe {
 
+/// The system's folder for temporary files: TMPDIR, or else /tmp. It may be missing.
+[[nodiscard]] std::string temporary_folder();
+/// OutputFileError if `folder`, for files without names, is missing.
+void check_scratch_folder(const std::string& folder);
+
 /// A file without a name in `folder`, for data that do not fit in memory: nothing remains of it,
 /// however the program ends.
 class ScratchFile {
