@@ -2,14 +2,11 @@
 #include "src/select/sample_graph.hpp"
 
 #include "src/select/convert/import_edges.hpp"
-#include "src/support/temporary_file.hpp"
+#include "src/select/disk/scratch_file.hpp"
 #include "vocabpipe/error.hpp"
-
-#include <unistd.h>
 
 #include <algorithm>
 #include <cstddef>
-#include <filesystem>
 #include <utility>
 
 namespace vocabpipe {
@@ -44,30 +41,18 @@ private:
     std::span<const int32_t> values_;
 };
 
-/// Removes the name of a file, not the file that is open.
-struct RemovedName {
-    explicit RemovedName(std::string of) : name(std::move(of)) {}
-    ~RemovedName() { ::unlink(name.c_str()); }
-    RemovedName(const RemovedName&) = delete;
-    RemovedName& operator=(const RemovedName&) = delete;
-    std::string name;
-};
-
 std::unique_ptr<SampleGraph::Implementation> graph_of_edges(int64_t samples,
                                                             std::span<const WeightedEdge> edges,
                                                             const std::string& folder) {
     if (samples < 1 || samples > GraphFile::kMostNodes) {
         throw UsageError("samples " + std::to_string(samples) + ": must be from 1 to 2^40");
     }
-    const std::string in =
-        folder.empty() ? std::filesystem::temp_directory_path().string() : folder;
-    const TemporaryFile place(in + "/vocabpipe-graph");  // its name is nobody else's
-    const RemovedName file(place.name() + ".safetensors");
     GivenEdges input(edges);
     const ImportOptions defaults;
     const uint64_t of_rows = static_cast<uint64_t>(samples) * sizeof(int64_t);
-    (void)import_edges(input, file.name, {.samples = samples, .memory = of_rows + defaults.memory});
-    return std::make_unique<SampleGraph::Implementation>(file.name);
+    return std::make_unique<SampleGraph::Implementation>(
+        import_edges_without_name(input, folder.empty() ? temporary_folder() : folder,
+                                  {.samples = samples, .memory = of_rows + defaults.memory}));
 }
 
 }  // namespace
@@ -102,7 +87,7 @@ SampleUtilities::Implementation::Implementation(std::span<const double> utilitie
 }
 
 std::unique_ptr<UtilityInput> SampleUtilities::Implementation::open() const {
-    if (!path_.empty()) return open_utility(path_);
+    if (path_) return open_utility(*path_);
     return std::make_unique<GivenUtilities>(values_);
 }
 

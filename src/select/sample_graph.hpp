@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -17,9 +18,12 @@ namespace vocabpipe {
 
 class SampleGraph::Implementation {
 public:
-    explicit Implementation(const std::string& path) : file(path, GraphFile::Rows::some) {}
+    explicit Implementation(const std::string& path)
+        : file(path, GraphFile::Rows::some), path(path) {}
+    explicit Implementation(GraphFile of_edges) : file(std::move(of_edges)) {}
 
-    GraphFile file;  ///< open, and read by several ranks at once
+    GraphFile file;    ///< open, and read by several ranks at once
+    std::string path;  ///< empty: the file has none
 };
 
 class SampleUtilities::Implementation {
@@ -30,10 +34,12 @@ public:
 
     /// A reader for one rank. InputFileError.
     [[nodiscard]] std::unique_ptr<UtilityInput> open() const;
+    /// Empty: there is no file.
+    [[nodiscard]] std::string path() const { return path_.value_or(std::string()); }
 
 private:
-    std::string path_;             ///< empty: `values_`
-    std::vector<int32_t> values_;  ///< multiples of 2^-20
+    std::optional<std::string> path_;  ///< none: `values_`
+    std::vector<int32_t> values_;      ///< multiples of 2^-20
 };
 
 }  // namespace vocabpipe

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/select/convert/import_edges.hpp"
 
+#include "src/select/disk/scratch_file.hpp"
 #include "src/select/files/graph_file.hpp"
 #include "src/select/files/sample_input.hpp"
 #include "src/select/packed_id.hpp"
@@ -9,8 +10,10 @@
 
 #include <algorithm>
 #include <functional>
+#include <optional>
 #include <span>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 namespace vocabpipe {
@@ -39,7 +42,8 @@ class EdgeImport {
 public:
     EdgeImport(EdgeInput& input, const ImportOptions& options) : input_(input), options_(options) {}
 
-    ImportReport run(const std::string& output) {
+    /// Calls `finish` when all is written.
+    ImportReport run(const std::string& output, const std::function<void(GraphOutput&)>& finish) {
         find_samples();
         count();
         cut();
@@ -50,7 +54,7 @@ public:
         }
         int64_t entries = 0;
         for (const int64_t degree : degree_) entries += degree;
-        World::threads(1).run([&](Communicator& world) { write(world, output, entries); });
+        World::threads(1).run([&](Communicator& world) { write(world, output, entries, finish); });
         return {.samples = samples_, .edges = entries / 2, .passes = passes_};
     }
 
@@ -81,9 +85,8 @@ private:
             for (const int64_t end : {edge.source, edge.destination}) {
                 if (end >= 0 && end < limit) continue;
                 refuse(row, "names sample " + std::to_string(end) +
-                                (options_.samples > 0
-                                     ? "; --samples " + std::to_string(limit) + " are below that"
-                                     : "; samples are numbered from 0 to 2^40 - 1"));
+                                "; samples are numbered from 0 to " +
+                                (options_.samples > 0 ? std::to_string(limit - 1) : "2^40 - 1"));
             }
             if (edge.source == edge.destination) {
                 refuse(row, "joins sample " + std::to_string(edge.source) +
@@ -188,7 +191,8 @@ private:
         }
     }
 
-    void write(Communicator& world, const std::string& output, int64_t entries) {
+    void write(Communicator& world, const std::string& output, int64_t entries,
+               const std::function<void(GraphOutput&)>& finish) {
         GraphOutput file(world, output, {.data = {}, .seq_length = 0, .samples = samples_}, entries,
                          {{"import.edges", std::to_string(entries / 2)}});
         std::vector<int64_t> begins;
@@ -206,7 +210,7 @@ private:
             collect(part);
             written += write_part(file, written);
         }
-        file.publish();
+        finish(file);
     }
     int64_t write_part(GraphOutput& file, int64_t first) const {
         std::vector<int64_t> neighbours;
@@ -239,7 +243,17 @@ private:
 
 ImportReport import_edges(EdgeInput& input, const std::string& output,
                           const ImportOptions& options) {
-    return EdgeImport(input, options).run(output);
+    return EdgeImport(input, options).run(output, [](GraphOutput& file) { file.publish(); });
+}
+
+GraphFile import_edges_without_name(EdgeInput& input, const std::string& folder,
+                                    const ImportOptions& options) {
+    check_scratch_folder(folder);
+    std::optional<GraphFile> graph;
+    (void)EdgeImport(input, options)
+        .run(folder + "/vocabpipe-scratch-graph",
+             [&](GraphOutput& file) { graph.emplace(file.open_unpublished(input.path())); });
+    return std::move(*graph);
 }
 
 }  // namespace vocabpipe

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "src/select/files/edge_input.hpp"
+#include "src/select/files/graph_file.hpp"
 
 #include <cstdint>
 #include <functional>
@@ -28,5 +29,9 @@ struct ImportReport {
 /// weights in both directions; OutOfMemoryError if 8 bytes per sample do not fit.
 ImportReport import_edges(EdgeInput& input, const std::string& output,
                           const ImportOptions& options);
+/// The same graph in a file without a name in `folder`. A killed process leaves one with a name,
+/// which the next call with this folder removes.
+[[nodiscard]] GraphFile import_edges_without_name(EdgeInput& input, const std::string& folder,
+                                                  const ImportOptions& options);
 
 }  // namespace vocabpipe

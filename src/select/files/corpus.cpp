@@ -12,9 +12,10 @@ constexpr const char* kData = "corpus.data";
 constexpr const char* kSeqLength = "corpus.seq_length";
 constexpr const char* kSamples = "corpus.samples";
 
-[[noreturn]] void refuse(const std::string& a, const std::string& b, const std::string& what) {
-    throw InputFileError(a + " and " + b + ": " + what +
-                         "; use files that were made from the same data and --seq-length");
+[[noreturn]] void refuse(
+    const std::string& a, const std::string& b, const std::string& what,
+    const std::string& remedy = "use files that were made from the same data and --seq-length") {
+    throw InputFileError(a + " and " + b + ": " + what + "; " + remedy);
 }
 
 }  // namespace
@@ -49,9 +50,13 @@ Corpus Corpus::read_from(const std::map<std::string, std::string>& metadata,
 void Corpus::check_same(const Corpus& a, const std::string& path_a, const Corpus& b,
                         const std::string& path_b) {
     if (a.samples != b.samples) {
-        refuse(path_a, path_b,
-               "made from " + std::to_string(a.samples) + " and " + std::to_string(b.samples) +
-                   " samples");
+        const std::string counts = "made from " + std::to_string(a.samples) + " and " +
+                                   std::to_string(b.samples) + " samples";
+        // Neither files of others nor what is in memory know a --seq-length.
+        if (a.seq_length == 0 || b.seq_length == 0) {
+            refuse(path_a, path_b, counts, "use those of the same samples");
+        }
+        refuse(path_a, path_b, counts);
     }
     if (a.seq_length != 0 && b.seq_length != 0 && a.seq_length != b.seq_length) {
         refuse(path_a, path_b,

@@ -42,8 +42,9 @@ std::vector<StoredTensor> tensors_of(int64_t rows, int64_t entries, bool wide) {
 
 }  // namespace
 
-GraphFile::GraphFile(const std::string& path, Rows rows)
+GraphFile::GraphFile(const std::string& path, Rows rows, std::string name)
     : file_(path, {kFormat, kWideFormat}),
+      name_(std::move(name)),
       corpus_(Corpus::read_from(file_.metadata(), path)),
       row_begin_(&file_.at("row_begin", StoredType::I64, 1)),
       neighbour_(&file_.at("neighbour", StoredType::U32, 1)),

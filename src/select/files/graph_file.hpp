@@ -34,10 +34,10 @@ public:
     enum class Rows : uint8_t { all, some };
 
     /// Reads and checks the header and the shapes, not the rows. InputFileError; also of a part if
-    /// `rows` is all.
-    explicit GraphFile(const std::string& path, Rows rows = Rows::all);
+    /// `rows` is all. Messages about the graph call it `name`, or `path` if that is empty.
+    explicit GraphFile(const std::string& path, Rows rows = Rows::all, std::string name = {});
 
-    [[nodiscard]] const std::string& path() const { return file_.path(); }
+    [[nodiscard]] const std::string& path() const { return name_.empty() ? file_.path() : name_; }
     [[nodiscard]] const Corpus& corpus() const { return corpus_; }
     [[nodiscard]] const std::map<std::string, std::string>& metadata() const {
         return file_.metadata();
@@ -53,6 +53,7 @@ private:
     friend class GraphRows;
 
     TensorInput file_;
+    std::string name_;  ///< empty: the path
     Corpus corpus_;
     int64_t first_row_ = 0;
     const StoredTensor* row_begin_ = nullptr;
@@ -138,6 +139,11 @@ public:
                        std::span<const int32_t> similarities);
     /// Collective.
     void publish() { file_.publish(); }
+    /// Instead of publish(), on one rank: opens the graph, which keeps no name. Messages call it
+    /// `name`.
+    [[nodiscard]] GraphFile open_unpublished(const std::string& name) const {
+        return GraphFile(file_.unpublished_name(), GraphFile::Rows::all, name);
+    }
 
 private:
     bool wide_;  ///< version 2

@@ -41,6 +41,10 @@ public:
     void write(const std::string& tensor, int64_t first, std::span<const T> elements) {
         write_bytes(tensor, static_cast<uint64_t>(first) * sizeof(T), std::as_bytes(elements));
     }
+    /// The name of the file until it is published. On rank 0.
+    [[nodiscard]] const std::string& unpublished_name() const {
+        return temporary_ ? temporary_->name() : path_;
+    }
     /// Makes everything durable and renames the file, after every rank has written. Collective.
     void publish();
 
