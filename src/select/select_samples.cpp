@@ -2,7 +2,9 @@
 #include "vocabpipe/select_samples.hpp"
 
 #include "src/select/files/fixed_point.hpp"
+#include "src/select/sample_graph.hpp"
 #include "src/select/selection_run.hpp"
+#include "src/support/output_check.hpp"
 #include "src/support/output_file.hpp"
 
 namespace vocabpipe {
@@ -12,7 +14,10 @@ SampleSubset select_samples(Communicator& world, const SampleGraph& graph,
     SelectionRun run(world, graph, utilities, options);
     world.agree([&] {
         run.check_memory();
-        if (world.rank() == 0 && !options.output.empty()) const OutputFile probe(options.output);
+        if (world.rank() != 0 || options.output.empty()) return;
+        OutputCheck check({graph.implementation().path, utilities.implementation().path()});
+        check.add("--output", options.output, subset_output());
+        const OutputFile probe(options.output);
     });
     run.begin();
     run.run();

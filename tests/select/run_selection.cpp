@@ -13,7 +13,7 @@ namespace vocabpipe::testing {
 
 SelectionResult run_selection(const std::string& folder, const SelectProblem& problem,
                               const SelectionOptions& options, const std::string& output,
-                              const SelectionRun& run) {
+                              const RunOptions& run) {
     SelectionResult result;
     World::threads(run.ranks).run([&](Communicator& world) {
         const GraphFile graph(folder + "graph");

@@ -11,7 +11,7 @@
 namespace vocabpipe::testing {
 
 /// How run_selection() runs.
-struct SelectionRun {
+struct RunOptions {
     int ranks = 2;
     std::string state;   ///< folder to save to; empty: none
     int end_after = -1;  ///< the phase, or saved state, at whose end Ended is thrown
@@ -30,10 +30,12 @@ struct SelectionResult {
     SelectionProgress progress;
 };
 
-/// Runs a selection of `problem`, whose graph is the file FOLDERgraph, on threads, and writes its
-/// subset to `output`. Checks its objective and its memory.
+/// Runs a Selection of `problem`, whose graph is the file FOLDERgraph, on threads, and writes its
+/// subset to `output`. Checks its objective and its memory. It puts together the parts that
+/// select_samples() does, beside it: so tests choose blocks, and have small problems send and write
+/// many of them.
 SelectionResult run_selection(const std::string& folder, const SelectProblem& problem,
                               const SelectionOptions& options, const std::string& output,
-                              const SelectionRun& run = {});
+                              const RunOptions& run = {});
 
 }  // namespace vocabpipe::testing

@@ -2,29 +2,34 @@
 // Selection by the public interface: graphs in memory and in files, any number of ranks, errors.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include <algorithm>
 #include <cmath>
+#include <csignal>
 #include <filesystem>
-#include <fstream>
 #include <functional>
-#include <limits>
-#include <mutex>
+#include <optional>
+#include <set>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
 #include "src/select/files/subset_file.hpp"
+#include "src/select/selection_run.hpp"
 #include "tests/select/run_selection.hpp"
+#include "tests/select/select_calls.hpp"
 #include "tests/train/data/temp_folder.hpp"
 #include "vocabpipe/error.hpp"
-#include "vocabpipe/neighbour_graph.hpp"
 #include "vocabpipe/select_samples.hpp"
 
 namespace vocabpipe::testing {
 namespace {
 
-using ::testing::ElementsAre;
+using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::IsSupersetOf;
+using ::testing::Not;
 
 constexpr double kOne = 1 << 20;  // of fixed-point numbers
 
@@ -92,7 +97,8 @@ protected:
     TempFolder folder_;
 };
 
-TEST_F(SelectSamples, ChooseWhatTheToolChoosesOnAnyNumberOfRanks) {
+// run_selection() puts a Selection together by itself, so no option is lost on the way to it.
+TEST_F(SelectSamples, ChooseWhatASelectionBesideThemChoosesOnAnyNumberOfRanks) {
     World::threads(1).run([&](Communicator& world) {
         write_graph(world, folder_ / "graph", problem_);
         write_utility(world, folder_ / "utility", problem_);
@@ -110,7 +116,11 @@ TEST_F(SelectSamples, ChooseWhatTheToolChoosesOnAnyNumberOfRanks) {
     for (const int ranks : {1, 2, 5}) {
         for (const auto* graph : {&in_memory, &in_file}) {
             for (const auto* utilities : {&given, &of_file}) {
+                Phases phases;
+                options_.progress = phases.taker();
                 const Chosen chosen = choose(*graph, *utilities, options_, ranks);
+                EXPECT_THAT(phases.names(), IsSupersetOf({"row lengths", "reading the graph",
+                                                          "parts", "certificate"}));
                 EXPECT_EQ(chosen.samples, expected) << ranks;
                 EXPECT_EQ(chosen.subset.size, 60);
                 EXPECT_EQ(chosen.subset.objective * kOne, problem_.value(expected));
@@ -133,18 +143,110 @@ TEST_F(SelectSamples, AFractionIsRoundedDown) {
     EXPECT_FALSE(chosen.subset.certificate);
 }
 
-TEST_F(SelectSamples, OutputStateAndScratchAreFilesOfTheTool) {
+TEST_F(SelectSamples, OutputIsTheFileOfTheTool) {
     const SampleGraph graph(problem_.size(), edges_);
     const SampleUtilities utilities(worth_);
     const Chosen in_memory = choose(graph, utilities, options_, 2);
     options_.output = folder_ / "subset";
     options_.state = folder_ / "state";
+    for (int time = 0; time < 2; ++time) {  // an older subset is replaced
+        const Chosen written = choose(graph, utilities, options_, 2);
+        EXPECT_TRUE(written.samples.empty());
+        EXPECT_EQ(SubsetReader(options_.output).all(), in_memory.samples);
+        EXPECT_EQ(written.subset.objective, in_memory.subset.objective);
+    }
+    EXPECT_EQ(folder_.names(), std::set<std::string>{"subset"});  // the state is removed at the end
+}
+
+TEST_F(SelectSamples, OutputReplacesNoInputAndNoFileOfAnotherKind) {
+    World::threads(1).run([&](Communicator& world) {
+        write_graph(world, folder_ / "graph", problem_);
+        write_utility(world, folder_ / "utility", problem_);
+    });
+    write_file(folder_ / "letter", "Dear reader");
+    const SampleGraph graph(folder_ / "graph");
+    const SampleUtilities utilities(folder_ / "utility");
+    for (const std::string name : {"graph", "utility", "letter"}) {
+        const std::string before = read_file(folder_ / name);
+        options_.output = folder_ / name;
+        EXPECT_THAT(agreed_error_of(
+                        [&](Communicator& world) {
+                            (void)select_samples(world, graph, utilities, options_);
+                        },
+                        ExitCode::usage),
+                    AllOf(HasSubstr("--output " + options_.output),
+                          HasSubstr(name == "letter" ? "is not a subset" : "is also an input")));
+        EXPECT_EQ(read_file(folder_ / name), before);
+    }
+}
+
+TEST_F(SelectSamples, GoOnFromTheStateOfACallThatEnded) {
+    const SampleGraph graph(problem_.size(), edges_);
+    const SampleUtilities utilities(worth_);
+    const std::string round = "rows of parts";
+    Phases all;
+    options_.progress = all.taker();
+    const Chosen whole = choose(graph, utilities, options_);
+    EXPECT_EQ(all.begun(round), 3);
+    options_.state = folder_ / "state";
+    Phases before;
+    options_.progress = [&, take = before.taker()](const char* phase, int64_t done, int64_t total) {
+        take(phase, done, total);
+        if (before.begun(round) == 2) throw std::runtime_error("enough");
+    };
+    EXPECT_ANY_THROW((void)choose(graph, utilities, options_));
+    EXPECT_TRUE(std::filesystem::exists(folder_ / "state/state.safetensors"));
+
+    Phases after;
+    options_.progress = after.taker();
+    const Chosen resumed = choose(graph, utilities, options_);
+    EXPECT_EQ(after.begun(round), 2);
+    EXPECT_EQ(resumed.samples, whole.samples);
+    EXPECT_EQ(resumed.subset.objective, whole.subset.objective);
+    EXPECT_EQ(folder_.names(), std::set<std::string>{});
+}
+
+/// A graph so large that its state goes to files where memory is short.
+class SelectSamplesInFiles : public SelectSamples {
+protected:
+    SelectSamplesInFiles() {
+        const std::vector<double> utilities(static_cast<size_t>(graph_.samples()), 0.5);
+        utilities_.emplace(utilities);
+        options_ = {.size = 1000, .certificate_steps = 0};
+        whole_ = choose(graph_, *utilities_, options_).samples;
+        World::threads(1).run([&](Communicator& world) {
+            options_.memory = SelectionRun(world, graph_, *utilities_, options_).plan().total() - 1;
+        });
+    }
+    [[nodiscard]] std::string error() {
+        return agreed_error_of(
+            [&](Communicator& world) {
+                (void)select_samples(world, graph_, *utilities_, options_);
+            },
+            ExitCode::failed, 1);
+    }
+    const SampleGraph graph_{400'000, std::vector<WeightedEdge>{{0, 1, 0.5}, {1, 2, 0.5}}};
+    std::optional<SampleUtilities> utilities_;
+    std::vector<int64_t> whole_;
+};
+
+TEST_F(SelectSamplesInFiles, ScratchIsWhereTheyAre) {
+    options_.scratch = folder_ / "missing";
+    EXPECT_THAT(error(), HasSubstr(options_.scratch));
     options_.scratch = folder_ / "";
-    const Chosen written = choose(graph, utilities, options_, 2);
-    EXPECT_TRUE(written.samples.empty());
-    EXPECT_EQ(SubsetReader(options_.output).all(), in_memory.samples);
-    EXPECT_EQ(written.subset.objective, in_memory.subset.objective);
-    EXPECT_FALSE(std::filesystem::exists(options_.state));  // removed at the end
+    const Variable nowhere("TMPDIR", folder_ / "missing");
+    EXPECT_EQ(choose(graph_, *utilities_, options_).samples, whole_);
+    EXPECT_EQ(folder_.names(), std::set<std::string>{});
+}
+
+TEST_F(SelectSamplesInFiles, AMissingFolderForTemporaryFilesIsNamedOnlyWhereOneIsNeeded) {
+    const Variable nowhere("TMPDIR", folder_ / "missing");
+    EXPECT_THAT(error(), AllOf(HasSubstr(folder_ / "missing"), HasSubstr("TMPDIR")));
+    options_.memory = 0;
+    EXPECT_EQ(choose(graph_, *utilities_, options_, 2).samples, whole_);
+    EXPECT_THAT(
+        error_of([&] { const SampleGraph graph(problem_.size(), edges_); }, ExitCode::failed),
+        AllOf(HasSubstr(folder_ / "missing"), HasSubstr("TMPDIR")));
 }
 
 TEST_F(SelectSamples, AGraphInMemoryLeavesNoFile) {
@@ -156,6 +258,29 @@ TEST_F(SelectSamples, AGraphInMemoryLeavesNoFile) {
     EXPECT_EQ(std::ssize(choose(graph, utilities, options_).samples), 60);
     const std::vector<WeightedEdge> to_itself{{.source = 1, .destination = 1, .weight = 0.5}};
     EXPECT_THROW(SampleGraph(3, to_itself, folder), InputFileError);
+    EXPECT_TRUE(std::filesystem::is_empty(folder));
+    EXPECT_THAT(
+        error_of([&] { const SampleGraph none(3, {}, folder_ / "missing"); }, ExitCode::failed),
+        HasSubstr(folder_ / "missing"));
+}
+
+// A process that is killed while it imports edges leaves a file, which the next one removes.
+TEST_F(SelectSamples, TheFileOfAKilledProcessIsRemoved) {
+    const std::string folder = folder_ / "graphs";
+    std::filesystem::create_directory(folder);
+    const auto import_beyond_the_limit = [&] {
+        std::vector<WeightedEdge> edges;
+        for (int64_t v = 0; v + 1 < 100'000; ++v) edges.push_back({v, v + 1, 0.5});
+        // A larger file is a SIGXFSZ.
+        const rlimit limit{.rlim_cur = 100'000, .rlim_max = 100'000};
+        ::setrlimit(RLIMIT_FSIZE, &limit);
+        const rlimit no_core{};
+        ::setrlimit(RLIMIT_CORE, &no_core);
+        const SampleGraph graph(100'000, edges, folder);
+    };
+    EXPECT_EXIT(import_beyond_the_limit(), ::testing::KilledBySignal(SIGXFSZ), "");
+    EXPECT_FALSE(std::filesystem::is_empty(folder));
+    const SampleGraph graph(problem_.size(), edges_, folder);
     EXPECT_TRUE(std::filesystem::is_empty(folder));
 }
 
@@ -190,7 +315,9 @@ TEST_F(SelectSamples, OptionsThatCannotWorkAreRefusedOnEveryRank) {
                              ExitCode code = ExitCode::usage) {
         SelectSamplesOptions options = options_;
         change(options);
-        return error_of([&] { (void)choose(graph, utilities, options, 2); }, code);
+        return agreed_error_of(
+            [&](Communicator& world) { (void)select_samples(world, graph, utilities, options); },
+            code);
     };
     EXPECT_THAT(refused([](auto& o) { o.size = {}; }), HasSubstr("give one of them"));
     EXPECT_THAT(refused([](auto& o) {
@@ -223,78 +350,17 @@ TEST_F(SelectSamples, OptionsThatCannotWorkAreRefusedOnEveryRank) {
                 HasSubstr("--memory"));
     EXPECT_THAT(refused([&](auto& o) { o.output = folder_ / "missing/subset"; }, ExitCode::failed),
                 HasSubstr("missing/subset"));
-    const SampleUtilities fewer{std::span(worth_).first(299)};
-    EXPECT_THAT(error_of([&] { (void)choose(graph, fewer, options_); }, ExitCode::input_file),
-                HasSubstr("299"));
-    const SampleUtilities missing(folder_ / "missing.npy");
-    EXPECT_THAT(error_of([&] { (void)choose(graph, missing, options_); }, ExitCode::input_file),
+    const auto refused_utilities = [&](const SampleUtilities& others) {
+        return agreed_error_of(
+            [&](Communicator& world) { (void)select_samples(world, graph, others, options_); },
+            ExitCode::input_file);
+    };
+    EXPECT_THAT(refused_utilities(SampleUtilities(std::span(worth_).first(299))),
+                AllOf(HasSubstr("edges and utilities: made from 300 and 299 samples"),
+                      Not(HasSubstr("--seq-length"))));
+    EXPECT_THAT(refused_utilities(SampleUtilities(folder_ / "missing.npy")),
                 HasSubstr("missing.npy"));
-}
-
-TEST_F(SelectSamples, NeighboursOfEmbeddingsAreThoseOfTheFormula) {
-    // Unit vectors at these angles: the nearest of each is beside it, and cosines are exact enough.
-    const std::vector<double> angles{0, 0.1, 0.3, 1.0, 1.05, 3.0};
-    std::vector<float> embeddings;
-    for (const double angle : angles) {
-        embeddings.push_back(static_cast<float>(std::cos(angle)));
-        embeddings.push_back(static_cast<float>(std::sin(angle)));
-    }
-    std::vector<std::string> graphs;
-    for (const int ranks : {1, 3}) {
-        const std::string path = folder_ / ("graph" + std::to_string(ranks));
-        World::threads(ranks).run([&](Communicator& world) {
-            const SampleGraph graph =
-                write_neighbour_graph(world, embeddings, 2, path, {.neighbours = 1});
-            EXPECT_EQ(graph.samples(), 6);
-        });
-        graphs.push_back(read_file(path));
-    }
-    EXPECT_EQ(graphs.front(), graphs.back());
-    const GraphFile file(folder_ / "graph1");
-    GraphRows rows(file);
-    const auto neighbours_of = [&](int64_t v) {
-        const GraphRow row = rows.at(v);
-        return std::vector<int64_t>(row.neighbours.begin(), row.neighbours.end());
-    };
-    EXPECT_THAT(neighbours_of(0), ElementsAre(1));
-    EXPECT_NEAR(rows.at(0).similarities.front() / kOne, std::cos(0.1), 1e-5);
-    EXPECT_THAT(neighbours_of(1), ElementsAre(0, 2));  // 2's nearest is 1
-    EXPECT_THAT(neighbours_of(3), ElementsAre(4));
-    EXPECT_THAT(neighbours_of(5), ElementsAre());  // no positive cosine
-
-    const auto refused = [&](std::span<const float> some, int64_t width,
-                             const NeighbourOptions& options, ExitCode code = ExitCode::usage) {
-        return error_of(
-            [&] {
-                World::threads(2).run([&](Communicator& world) {
-                    (void)write_neighbour_graph(world, some, width, folder_ / "refused", options);
-                });
-            },
-            code);
-    };
-    EXPECT_THAT(refused(embeddings, 5, {}), HasSubstr("12 numbers are no rows of 5"));
-    EXPECT_THAT(refused(embeddings, 0, {}), HasSubstr("no rows of 0"));
-    EXPECT_THAT(refused({}, 2, {}), HasSubstr("0 numbers"));
-    EXPECT_THAT(refused(embeddings, 2, {.neighbours = 0}), HasSubstr("--neighbours 0"));
-    EXPECT_THAT(refused(embeddings, 2, {.threads = 0}), HasSubstr("--threads-per-rank 0"));
-    EXPECT_THAT(refused(embeddings, 2, {.memory = 1}, ExitCode::out_of_memory),
-                HasSubstr("--memory 1"));
-    embeddings[3] = std::numeric_limits<float>::infinity();
-    EXPECT_THAT(refused(embeddings, 2, {}, ExitCode::input_file), HasSubstr("row 1: embedding"));
-    EXPECT_FALSE(std::filesystem::exists(folder_ / "refused"));
-}
-
-TEST_F(SelectSamples, CentredEmbeddingsHaveOtherNeighbours) {
-    // Far from the origin all cosines are near 1; around their mean, 0 and 1 are opposite to 2
-    // and 3.
-    const std::vector<float> embeddings{101, 100, 102, 100, 99, 100, 98, 100};
-    World::threads(2).run([&](Communicator& world) {
-        (void)write_neighbour_graph(world, embeddings, 2, folder_ / "graph",
-                                    {.neighbours = 3, .centre = true});
-    });
-    const GraphFile file(folder_ / "graph");
-    EXPECT_EQ(file.entries(), 4);
-    EXPECT_THAT(GraphRows(file).at(0).neighbours, ElementsAre(1));
+    EXPECT_THAT(refused_utilities(SampleUtilities(std::string())), HasSubstr(": cannot open"));
 }
 
 }  // namespace

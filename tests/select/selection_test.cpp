@@ -198,10 +198,10 @@ TEST_F(Selections, GoOnFromTheMiddleOfBoundingAndOfRounds) {
         const int ends = steps / 2 + 6;
         std::optional<SelectionResult> result;
         for (int ended = 0; !result; ++ended) {
-            const SelectionRun run{.ranks = 1 + ended % 3,
-                                   .state = state,
-                                   .end_after = ended < ends ? 1 : -1,
-                                   .block = ended % 2 == 0 ? 0 : 60};
+            const RunOptions run{.ranks = 1 + ended % 3,
+                                 .state = state,
+                                 .end_after = ended < ends ? 1 : -1,
+                                 .block = ended % 2 == 0 ? 0 : 60};
             try {
                 result = run_selection(folder_ / "", problem, options, folder_ / "subset", run);
                 EXPECT_EQ(ended, ends) << rule;
