@@ -69,7 +69,11 @@ std::optional<NearestLists> find_nearest(Communicator& world, EmbeddingInput& in
     std::optional<UnitRows> visiting_rows;
     std::optional<NearestLists> own_lists;
     std::optional<NearestLists> visiting_lists;
+    std::optional<Context> context;
+    std::optional<TileProducts> products;
     world.agree([&] {
+        context.emplace(ContextOptions{.threads = options.threads});
+        products.emplace(*context, input.width());
         own_rows.emplace(most, input.width());
         own_lists.emplace(most * kKnnTile, options.neighbours);
         if (ranks > 1) {
@@ -79,8 +83,6 @@ std::optional<NearestLists> find_nearest(Communicator& world, EmbeddingInput& in
         options.report("reading", 0, 0);
         own_rows->read(input, owners.begin(rank), owners.end(rank));
     });
-    Context context({.threads = options.threads});
-    TileProducts products(context, input.width());
     const auto block_of = [&](int owner, UnitRows& rows, NearestLists& lists) {
         return KnnBlock{.first_tile = owners.first_tile(owner),
                         .tiles = owners.tiles(owner),
@@ -92,7 +94,7 @@ std::optional<NearestLists> find_nearest(Communicator& world, EmbeddingInput& in
     PartedWork work(world, options, "pairs of tiles", pairs_within + steps * most * most,
                     rate.seconds);
     if (!work.run(TileProducts::pairs_within(own.tiles), pairs_within, kPairsAtOnce,
-                  [&](int64_t begin, int64_t end) { products.within(own, begin, end); })) {
+                  [&](int64_t begin, int64_t end) { products->within(own, begin, end); })) {
         return std::nullopt;
     }
     if (ranks > 1) {
@@ -110,7 +112,7 @@ std::optional<NearestLists> find_nearest(Communicator& world, EmbeddingInput& in
                                                 : TileProducts::Share::odd;
         if (!work.run(own.tiles * visiting.tiles, most * most, kPairsAtOnce,
                       [&](int64_t begin, int64_t end) {
-                          products.between(own, visiting, share, begin, end);
+                          products->between(own, visiting, share, begin, end);
                       })) {
             return std::nullopt;
         }
@@ -119,9 +121,9 @@ std::optional<NearestLists> find_nearest(Communicator& world, EmbeddingInput& in
         shift_around_ring(world, ranks - steps, visiting_lists->all_bytes());
         own_lists->take(*visiting_lists);
     }
-    rate.flop = products.flop();
+    rate.flop = products->flop();
     world.barrier();  // all ranks measure at the same time, as they did their work
-    rate.gemm_rate = measure_gemm(context, *own_rows, own.tiles);
+    rate.gemm_rate = measure_gemm(*context, *own_rows, own.tiles);
     add_up_rates(world, rate);
     return own_lists;
 }

@@ -15,6 +15,7 @@
 namespace vocabpipe {
 
 inline constexpr int64_t kMostKnnNeighbours = 1'000'000;
+inline constexpr int kMostKnnThreads = 1024;
 
 struct KnnOptions {
     int64_t neighbours = 10;                   ///< per sample, before edges are made symmetric

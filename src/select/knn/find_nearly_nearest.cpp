@@ -80,7 +80,9 @@ std::optional<NearestLists> find_nearly_nearest(Communicator& world, EmbeddingIn
     std::optional<UnitRows> own;
     std::optional<UnitRows> visiting;
     std::optional<NearestLists> lists;
+    std::optional<Context> context;
     world.agree([&] {
+        context.emplace(ContextOptions{.threads = options.threads});
         own.emplace(owners.most_tiles(), input.width());
         if (ranks > 1) visiting.emplace(owners.most_tiles(), input.width());
         lists.emplace(most, options.neighbours);
@@ -126,9 +128,8 @@ std::optional<NearestLists> find_nearly_nearest(Communicator& world, EmbeddingIn
         if (distance + 1 < ranks) shift_around_ring(world, 1, visiting->all_bytes());
     }
     take_slowest(world, report);
-    Context context({.threads = options.threads});
     options.report("recall", 0, 0);
-    report.recall = measure_recall(world, context, *own, *lists, owners, options.neighbours,
+    report.recall = measure_recall(world, *context, *own, *lists, owners, options.neighbours,
                                    options.hnsw->recall_samples);
     return lists;
 }

@@ -4,6 +4,7 @@
 #include "src/select/files/sample_input.hpp"
 #include "src/select/knn/centred_embeddings.hpp"
 #include "src/select/knn/knn_graph.hpp"
+#include "src/support/output_check.hpp"
 #include "src/support/output_file.hpp"
 #include "vocabpipe/error.hpp"
 
@@ -44,9 +45,9 @@ void check(std::span<const float> embeddings, int64_t width, const NeighbourOpti
         throw UsageError("--neighbours " + std::to_string(options.neighbours) +
                          ": must be from 1 to " + std::to_string(kMostKnnNeighbours));
     }
-    if (options.threads < 1) {
+    if (options.threads < 1 || options.threads > kMostKnnThreads) {
         throw UsageError("--threads-per-rank " + std::to_string(options.threads) +
-                         ": must be at least 1");
+                         ": must be from 1 to " + std::to_string(kMostKnnThreads));
     }
 }
 
@@ -55,23 +56,25 @@ void check(std::span<const float> embeddings, int64_t width, const NeighbourOpti
 SampleGraph write_neighbour_graph(Communicator& world, std::span<const float> embeddings,
                                   int64_t width, const std::string& path,
                                   const NeighbourOptions& options) {
+    const KnnOptions knn{.neighbours = options.neighbours,
+                         .threads = options.threads,
+                         .memory = options.memory,
+                         .progress = options.progress};
     std::unique_ptr<EmbeddingInput> input;
     world.agree([&] {
         check(embeddings, width, options);
         input = std::make_unique<GivenEmbeddings>(embeddings, width);
-        if (world.rank() == 0) const OutputFile probe(path);
+        check_knn_memory(input->samples(), width, world.size(), knn);
+        if (world.rank() != 0) return;
+        OutputCheck({}).add("--output", path, graph_output());
+        const OutputFile probe(path);
     });
     std::map<std::string, std::string> metadata;
     if (options.centre) {
         input = centre_embeddings(world, std::move(input));
         metadata["knn.centre"] = "true";
     }
-    (void)write_knn_graph(world, *input, path,
-                          {.neighbours = options.neighbours,
-                           .threads = options.threads,
-                           .memory = options.memory,
-                           .progress = options.progress},
-                          std::move(metadata));
+    (void)write_knn_graph(world, *input, path, knn, std::move(metadata));
     std::optional<SampleGraph> graph;
     world.agree([&] { graph.emplace(path); });
     return std::move(*graph);

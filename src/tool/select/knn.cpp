@@ -93,10 +93,11 @@ int knn_on(Communicator& world, const SelectKnnArguments& o) {
                           : placements[static_cast<size_t>(world.rank())].threads();
     world.agree([&] {
         input = open_embedding(o.embeddings);
-        if (first && !o.dry_run) {
-            OutputCheck check({o.embeddings});
-            check.add("--output", o.output, graph_output());
-        }
+        if (o.dry_run) return;
+        check_knn_memory(input->samples(), input->width(), world.size(), options);
+        if (!first) return;
+        OutputCheck check({o.embeddings});
+        check.add("--output", o.output, graph_output());
     });
     const int64_t samples = input->samples();
     if (o.dry_run && first) {
@@ -203,7 +204,7 @@ Command select_knn_command() {
                           .value = &o->threads_per_rank,
                           .help = "OpenMP threads per rank. After an exact search the file is the "
                                   "same for any number",
-                          .range = between(1, 1024),
+                          .range = between(1, kMostKnnThreads),
                           .unset = "the rank's share of the cores",
                           .absent = 0}}},
               launch_flags(o->launch)},

@@ -111,6 +111,9 @@ TEST_F(KnnCommand, RefusesBadInputInOneLine) {
                 HasSubstr("zero.npy: embedding of sample 1: is all zeros"));
     EXPECT_THAT(refused("knn --embeddings nan.npy --output g", 3),
                 HasSubstr("nan.npy: row 1: embedding has nan"));
+    // Memory is checked before the embeddings are read for their mean.
+    EXPECT_THAT(refused("knn --embeddings nan.npy --centre --output g --memory 1000", 4),
+                HasSubstr("--memory 1000: a rank needs "));
     EXPECT_THAT(refused("knn --embeddings row.npy --output g", 3), HasSubstr("has shape [2]"));
     EXPECT_THAT(refused("knn --embeddings none.npy --output g", 3), HasSubstr("none.npy"));
     EXPECT_THAT(refused("knn --embeddings text --output g", 3), HasSubstr("text"));
