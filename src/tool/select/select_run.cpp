@@ -6,9 +6,6 @@
 #include <string>
 
 #include "src/select/decimal.hpp"
-#include "src/select/files/sample_input.hpp"
-#include "src/select/graph_parts.hpp"
-#include "src/select/write_subset.hpp"
 #include "src/support/output_check.hpp"
 #include "src/support/output_file.hpp"
 #include "src/tool/support/commands.hpp"
