@@ -23,12 +23,15 @@ public:
     /// Opens a file of `vocabpipe select knn` or `select import`, of write_neighbour_graph(), or a
     /// part of one (`select split`). Rows are checked as they are read. InputFileError.
     explicit SampleGraph(const std::string& path);
-    /// A graph of `samples` samples with these edges, each once or in both directions with the same
-    /// weight. It is put into a file without a name in `folder` (empty: the system's for temporary
-    /// files), from which nothing remains. Processes of one world give the same edges. Takes 8
-    /// bytes of memory per sample, and 1 GiB for edges at most. InputFileError names an edge by its
-    /// place in `edges`: a number beyond `samples`, a sample's edge to itself, a weight that is out
-    /// of range, an edge given twice; OutputFileError.
+    /// A graph of `samples` samples, 1 to 2^40, with these edges, each once or in both directions
+    /// with the same weight. It is put into a file without a name in `folder` (empty: that of the
+    /// environment variable TMPDIR, or else /tmp), from which nothing remains; if the process is
+    /// killed meanwhile, the next graph in that folder removes its file. Processes of one world
+    /// give the same edges. Takes 8 bytes of memory per sample, and 1 GiB for edges at most;
+    /// std::bad_alloc without them. UsageError for the number of samples. InputFileError names an
+    /// edge by its place in `edges`: a number beyond `samples`, a sample's edge to itself, a weight
+    /// that is out of range, an edge given twice. An OutputFileError, or an AgreedError with
+    /// ExitCode::failed, if the file cannot be written.
     SampleGraph(int64_t samples, std::span<const WeightedEdge> edges,
                 const std::string& folder = {});
     SampleGraph(SampleGraph&&) noexcept;             ///< the source has no graph any more

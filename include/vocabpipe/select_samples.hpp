@@ -13,7 +13,8 @@
 
 namespace vocabpipe {
 
-/// Options of select_samples(), with the names and defaults of `vocabpipe select run`.
+/// Options of select_samples(), with the names of the flags of `vocabpipe select run` and their
+/// defaults, except that no `state` is saved unless one is given.
 struct SelectSamplesOptions {
     std::optional<int64_t> size = {};       ///< samples to choose; this or `fraction`
     std::optional<Fraction> fraction = {};  ///< share of the samples to choose, rounded down
@@ -33,16 +34,20 @@ struct SelectSamplesOptions {
     /// the best bound of its kind (docs/select-run.md); 0: no certificate.
     int64_t certificate_steps = 8;
     /// Bytes per rank. What does not fit goes to files in `scratch`, and a plan that still does not
-    /// fit is refused before the work. Default 0: not limited, all in memory.
+    /// fit is refused before the work. Neither SampleUtilities in memory nor SampleSubset::own
+    /// count. Default 0: not limited, all in memory.
     uint64_t memory = 0;
-    std::string output = {};  ///< file of the subset, for train_gpt --data-subset; empty: none
+    /// File of the subset, for train_gpt --data-subset. An older subset is replaced, and no other
+    /// file. Empty: none.
+    std::string output = {};
     /// Folder to save to after every round and every minute, and to go on from; removed at the end.
     /// Default: nothing is saved.
     std::string state = {};
-    /// Folder, on each host, of files without names. Empty: `state`, or else the system's for
-    /// temporary files.
+    /// Folder, on each host, of files without names. Empty: `state`, or else that of the
+    /// environment variable TMPDIR, or else /tmp.
     std::string scratch = {};
-    /// Called on every rank with a phase and its progress, total 0: unknown. May be empty.
+    /// Called on every rank with a phase and its progress, total 0: unknown. Ranks that are threads
+    /// call it at the same time. May be empty.
     std::function<void(const char* phase, int64_t done, int64_t total)> progress = {};
 };
 
@@ -77,9 +82,10 @@ struct SampleSubset {
 ///
 /// Collective: every rank calls it with the same options and the same inputs, or those of its
 /// host's part of the graph. All errors are an AgreedError on every rank: with ExitCode::usage for
-/// an option out of its range, more samples than there are, or a `state` of other options;
-/// input_file for a row or utility that is not allowed, or inputs of different samples;
-/// out_of_memory where `memory` does not suffice; failed for a file that cannot be written.
+/// an option out of its range, more samples than there are, an `output` that is one of the inputs
+/// or a file of another kind, or a `state` of other options; input_file for a row or utility that
+/// is not allowed, or inputs of different samples; out_of_memory where `memory` does not suffice;
+/// failed for a file that cannot be written, or a `scratch` that is needed and missing.
 [[nodiscard]] SampleSubset select_samples(Communicator& world, const SampleGraph& graph,
                                           const SampleUtilities& utilities,
                                           const SelectSamplesOptions& options);

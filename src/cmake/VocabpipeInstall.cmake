@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # The package: find_package(vocabpipe COMPONENTS schedule select runtime c c_output_layer cuda) and
-# pkg-config files. Targets have the names that they have here. An export set per component, so that who asks
-# for `schedule` alone is not asked for MPI; `support` and `world` are sets of what several components link.
+# pkg-config files. Targets have the names that they have here. An export set per component, so that a
+# project with `schedule` alone is not asked for MPI; `support` and `world` are sets of what several components link.
 # `cmake --install BUILD --component select` installs what vocabpipe::select needs and nothing else.
 include(CMakePackageConfigHelpers)
 include(GNUInstallDirs)
@@ -10,7 +10,8 @@ include(GNUInstallDirs)
 set(VOCABPIPE_SCHEDULE_LIBRARIES plan step_costs schedules blocks model_config programs)
 get_target_property(VOCABPIPE_TRAIN_LIBRARIES vocabpipe_train INTERFACE_LINK_LIBRARIES)
 list(TRANSFORM VOCABPIPE_TRAIN_LIBRARIES REPLACE "^vocabpipe_" "")
-set(VOCABPIPE_RUNTIME_LIBRARIES ${VOCABPIPE_TRAIN_LIBRARIES} checkpoint step batches optimizer checkpoint_format data model executor)
+set(VOCABPIPE_RUNTIME_LIBRARIES
+  ${VOCABPIPE_TRAIN_LIBRARIES} checkpoint step batches optimizer checkpoint_format data model executor)
 set(VOCABPIPE_SELECT_LIBRARIES select select_tables)
 if(VOCABPIPE_ENABLE_PARQUET)
   list(APPEND VOCABPIPE_SELECT_LIBRARIES parquet_rows)
@@ -21,7 +22,7 @@ set(VOCABPIPE_CUDA_LIBRARIES cuda cuda_kernels)
 
 set(package_folder "${CMAKE_INSTALL_LIBDIR}/cmake/vocabpipe")
 
-# COMPONENT: of cmake --install, for all of it or, as WITHOUT_HEADERS, for all but headers.
+# COMPONENT is that of cmake --install to which libraries belong and, unless WITHOUT_HEADERS, their headers.
 function(vocabpipe_install_libraries export_set)
   cmake_parse_arguments(arg "WITHOUT_HEADERS" "COMPONENT" "" ${ARGN})
   if(NOT arg_COMPONENT)

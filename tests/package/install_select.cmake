@@ -5,14 +5,14 @@
 file(REMOVE_RECURSE ${FOLDER})
 execute_process(COMMAND ${CMAKE_COMMAND} --install ${BUILD} --prefix ${FOLDER} --component select
                 OUTPUT_QUIET COMMAND_ERROR_IS_FATAL ANY)
-file(GLOB_RECURSE headers RELATIVE ${FOLDER} ${FOLDER}/*.hpp)
+file(GLOB_RECURSE headers RELATIVE ${FOLDER} ${FOLDER}/*.h*)
 set(expected bounding_rule error neighbour_graph sample_graph select_samples world)
 list(TRANSFORM headers REPLACE "^include/vocabpipe/(.*)[.]hpp$" "\\1")
 list(SORT headers)
 if(NOT headers STREQUAL expected)
   message(SEND_ERROR "the headers are ${headers}; expected are ${expected}")
 endif()
-file(GLOB_RECURSE libraries RELATIVE ${FOLDER} ${FOLDER}/*.a ${FOLDER}/*.so)
+file(GLOB_RECURSE libraries RELATIVE ${FOLDER} ${FOLDER}/*.a ${FOLDER}/*.so*)
 list(TRANSFORM libraries REPLACE "^.*/libvocabpipe_(.*)[.]a$" "\\1")
 list(REMOVE_ITEM libraries parquet_rows)  # where built with it
 list(SORT libraries)
