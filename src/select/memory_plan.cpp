@@ -53,9 +53,9 @@ StateBlocks blocks_of(const GraphSizes& sizes, int64_t count) {
 
 /// Blocks whose messages take more memory than their samples would save nothing.
 int64_t most_blocks(const GraphSizes& sizes) {
-    constexpr auto kLeastSamples =
+    const auto least_samples =
         static_cast<int64_t>(StateBlocks{}.chunk_bytes / SelectionState::kBytesWhileBounding);
-    return std::max<int64_t>(sizes.rank_nodes / kLeastSamples, 1);
+    return std::max<int64_t>(sizes.rank_nodes / least_samples, 1);
 }
 
 }  // namespace

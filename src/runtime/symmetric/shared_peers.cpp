@@ -97,9 +97,9 @@ size_t shared_bytes(const Sizes& sizes) {
 }
 
 std::shared_ptr<void> make_shared_bytes(const Sizes& sizes) {
-    const auto page = std::align_val_t{kPage};
-    void* const memory = ::operator new(shared_bytes(sizes), page);
-    std::shared_ptr<void> owner(memory, [page](void* bytes) { ::operator delete(bytes, page); });
+    constexpr std::align_val_t kAlignment{kPage};
+    void* const memory = ::operator new(shared_bytes(sizes), kAlignment);
+    std::shared_ptr<void> owner(memory, [](void* bytes) { ::operator delete(bytes, kAlignment); });
     std::memset(memory, 0, shared_bytes(sizes));
     return owner;
 }
