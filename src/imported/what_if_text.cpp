@@ -58,8 +58,8 @@ AlternativeTable alternative_table(const WhatIf& found) {
     AlternativeTable table;
     for (const Alternative& one : found.alternatives) table.modes.push_back(one.mode);
     std::ranges::sort(table.modes);
-    const auto repeated = std::ranges::unique(table.modes);
-    table.modes.erase(repeated.begin(), repeated.end());
+    // Not std::ranges::unique, which clang 14 does not compile.
+    table.modes.erase(std::unique(table.modes.begin(), table.modes.end()), table.modes.end());
     for (const Alternative& one : found.alternatives) {
         auto row = std::ranges::find(table.rows, one.schedule, &AlternativeTable::Row::schedule);
         if (row == table.rows.end()) {

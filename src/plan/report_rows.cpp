@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <iterator>
-#include <ranges>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -188,8 +188,7 @@ std::string rows_text(const Plan& plan, size_t rows) {
     const auto fitting = static_cast<size_t>(
         std::ranges::count_if(all, [](const PlanRow& row) { return row.fits(); }));
     const size_t shown = std::min(rows, fitting > 0 ? fitting : all.size());
-    const auto shown_rows =
-        std::ranges::subrange(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(shown));
+    const std::span shown_rows = std::span(all).first(shown);
     std::string text = steps_text(plan, shown, StepColumns(plan)) + "\n" +
                        memory_text(plan, shown) + "\n" +
                        wrap_text(counts_text(plan, shown, fitting)) + "\n";
