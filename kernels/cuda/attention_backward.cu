@@ -226,7 +226,7 @@ __global__ void __launch_bounds__(kAttentionThreads, (kOfKeys ? 2 : kBlocks<T, k
             if (chunks > 1) load_own(chunk);
             store_next(chunk);
             const bool last = chunk == own_chunk;
-            // Of the narrower of keys and values nothing may be left.
+            // The narrower of keys and values may have no columns left.
             const int depth = min(kCols, key_size - chunk * kCols);
             const int value_depth = min(kCols, value_size - chunk * kCols);
             if (last) {

@@ -462,8 +462,8 @@ TEST(OddGraphs, WhatIsToldToBeKeptOrMadeAgainIs) {
     EXPECT_EQ(kept(false, true, Recompute::selective).saved, plain.saved);
 }
 
-// Of two equally large values the one goes first that takes fewer FLOPs, those included of what it
-// is made from and nobody keeps.
+// The first of two equally large values to go is the one that takes fewer FLOPs, including those of
+// what it is made from and nobody keeps.
 TEST(OddGraphs, AMemoryBudgetMakesAgainWhatCostsLeastPerByte) {
     const auto within = [](double share, bool keep) {
         ModelConfig config = small_family("llama", 1, 5, 19, false);

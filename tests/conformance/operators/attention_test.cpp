@@ -251,7 +251,7 @@ protected:
     /// Both directions, with rows of several distances.
     void expect_textbook(const AttentionShape& shape,
                          const std::vector<int32_t>& first_visible) const {
-        // Of the reference, whose fp64 results have a test of their own, small ones are enough.
+        // Small shapes are enough for the reference, whose fp64 results have a test of their own.
         const int64_t products = shape.query_tokens() * shape.seq_length * shape.query_columns();
         if (parameter<0>().reference && products > 600000) return;
         for (const int64_t gap : {3, 8}) {

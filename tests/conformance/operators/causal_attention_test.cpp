@@ -133,7 +133,7 @@ protected:
     void expect_textbook(const AttentionShape& shape,
                          const std::vector<int32_t>& first_visible = {}) const {
         const int64_t n = shape.tokens(), h = shape.query_columns(), width = shape.qkv_columns();
-        // Of the reference, whose fp64 results have a test of their own, small ones are enough.
+        // Small shapes are enough for the reference, whose fp64 results have a test of their own.
         const int64_t products = n * shape.seq_length * h;
         if (products > (parameter<0>().reference ? 200000 : device().slow() ? 1350000 : products)) {
             return;

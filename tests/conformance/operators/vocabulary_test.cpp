@@ -206,7 +206,7 @@ TEST_P(Vocabulary, WeightGradientAddsToWhatIsThereAndRepeatedLabelsInOrder) {
 INSTANTIATE_TEST_SUITE_P(Devices, Vocabulary,
                          testing::Combine(testing::ValuesIn(devices_under_test())), kNames);
 
-/// Of sizes for which the reference would take long.
+/// Sizes for which the reference would take long.
 using LargeVocabulary = Vocabulary;
 
 TEST_P(LargeVocabulary,
