@@ -151,8 +151,7 @@ void list_all_sizes(PlanOptions& options);
 
 /// Plans for a run with these groups: tensors that they freeze have a weight only, and passes that
 /// only these need are left out. Model and profile must be set. Throws UsageError for a group
-/// without tensors, for tensors that cannot be frozen without others, where none is left to train,
-/// and beside a profile, which knows no names of tensors.
+/// without tensors, and beside a profile, which knows no names of tensors.
 void use_parameter_groups(PlanOptions& options, std::vector<ParameterGroup> groups);
 
 /// Elements of the tensors that are trained.

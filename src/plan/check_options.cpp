@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/plan/check_options.hpp"
 
+#include "src/model/frozen_parameters.hpp"
+#include "src/model/parameters.hpp"
 #include "src/plan/planned_config.hpp"
 #include "src/support/text_layout.hpp"
 #include "vocabpipe/error.hpp"
@@ -137,6 +139,7 @@ void check_options(const PlanOptions& options) {
     check_layers(options);
     check_trainer(options);
     check_depths(options);
+    check_frozen(logical_parameters(options.model.config), options.frozen);
     require("--global-batch-size", options.global_batch_size, 1, int64_t{1} << 24);
     if (!std::isfinite(options.memory_gib) || options.memory_gib < 0 || options.memory_gib > 1e6) {
         throw UsageError("--memory-gib " + std::to_string(options.memory_gib) +

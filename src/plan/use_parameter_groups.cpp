@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/model/frozen_parameters.hpp"
 #include "src/model/parameter_groups.hpp"
 #include "vocabpipe/error.hpp"
 #include "vocabpipe/plan.hpp"
@@ -16,9 +15,7 @@ void use_parameter_groups(PlanOptions& options, std::vector<ParameterGroup> grou
     }
     const std::vector<LogicalParameter> tensors = logical_parameters(options.model.config);
     check_parameter_groups(groups, tensors);
-    std::vector<bool> frozen = frozen_parameters(groups, tensors);
-    check_frozen(tensors, frozen);
-    options.frozen = std::move(frozen);
+    options.frozen = frozen_parameters(groups, tensors);
     options.parameter_groups = std::move(groups);
 }
 
