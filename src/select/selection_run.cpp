@@ -59,10 +59,14 @@ void check_partitions(int64_t partitions, int64_t nodes) {
 
 }  // namespace
 
-int64_t subset_size_of(const SelectSamplesOptions& options, int64_t n) {
+void check_one_size(const SelectSamplesOptions& options) {
     if (options.fraction.has_value() == options.size.has_value()) {
         throw UsageError("--fraction or --subset-size: give one of them");
     }
+}
+
+int64_t subset_size_of(const SelectSamplesOptions& options, int64_t n) {
+    check_one_size(options);
     if (const auto fraction = options.fraction) {
         return static_cast<int64_t>(WideSum{n} * fraction->numerator / fraction->denominator);
     }

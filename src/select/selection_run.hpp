@@ -22,8 +22,10 @@ namespace vocabpipe {
 inline constexpr int64_t kMostPartitions = int64_t{1} << 32;
 inline constexpr int64_t kMostRounds = 1'000'000;
 
-/// The number of samples to choose out of n. UsageError unless one of size and fraction is given,
-/// and if n is smaller.
+/// UsageError unless one of size and fraction is given.
+void check_one_size(const SelectSamplesOptions& options);
+
+/// The number of samples to choose out of n. UsageError as check_one_size(), and if n is smaller.
 [[nodiscard]] int64_t subset_size_of(const SelectSamplesOptions& options, int64_t n);
 
 /// Flag and value of everything besides the files that decides the result.

@@ -76,9 +76,7 @@ void select_on(Communicator& world, const SelectRunArguments& o) {
 }
 
 void select_run(SelectRunArguments& o) {
-    if (o.options.fraction.has_value() == o.options.size.has_value()) {
-        throw UsageError("--fraction or --subset-size: give one of them");
-    }
+    check_one_size(o.options);
     if (o.options.output.empty() && !o.dry_run) {
         throw UsageError("--output: is required without --dry-run");
     }
