@@ -3,6 +3,7 @@
 // head lies in groups of columns: q | k | v on the way there, and what the backward also needs.
 #include "src/model/blocks/exchanged_heads.hpp"
 
+#include "src/model/blocks/heads.hpp"
 #include "src/model/blocks/panel_exchange.hpp"
 #include "src/model/blocks/row_pieces.hpp"
 #include "src/model/blocks/whole_exchange.hpp"
@@ -114,9 +115,7 @@ BasicTensor<Pointer> columns_of(const BasicTensor<Pointer>& tensor, RowRange col
 template <typename Pointer>
 std::array<BasicTensor<Pointer>, 3> parts_of(const BasicTensor<Pointer>& qkv,
                                              const AttentionShape& shape) {
-    const int64_t q = shape.query_columns(), k = shape.key_columns();
-    return {qkv.column_range(0, q), qkv.column_range(q, k),
-            qkv.column_range(q + k, shape.value_columns())};
+    return {queries_of(qkv, shape), keys_of(qkv, shape), values_of(qkv, shape)};
 }
 
 /// One pass over the panels.

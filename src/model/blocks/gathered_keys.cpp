@@ -3,6 +3,7 @@
 // sequence, then those of the second. A panel travels as two pieces, one for each segment.
 #include "src/model/blocks/gathered_keys.hpp"
 
+#include "src/model/blocks/heads.hpp"
 #include "src/model/blocks/panel_exchange.hpp"
 #include "src/model/blocks/row_pieces.hpp"
 #include "src/model/views.hpp"
@@ -88,10 +89,9 @@ public:
     /// Calls use(columns of qkv, columns of a panel's memory) for k and for v.
     template <typename Pointer, typename Use>
     void each_of_keys(BasicTensor<Pointer> qkv, int panel, const Use& use) const {
-        const int64_t q = shape_.query_columns(), k = shape_.key_columns();
-        use(of_panel(qkv.column_range(q, k), panel), RowRange{0, k / panels_});
-        use(of_panel(qkv.column_range(q + k, shape_.value_columns()), panel),
-            RowRange{k / panels_, columns_});
+        const int64_t width = shape_.key_columns() / panels_;
+        use(of_panel(keys_of(qkv, shape_), panel), RowRange{0, width});
+        use(of_panel(values_of(qkv, shape_), panel), RowRange{width, columns_});
     }
 
     [[nodiscard]] const AttentionShape& shape() const { return shape_; }

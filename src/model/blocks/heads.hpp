@@ -22,10 +22,18 @@ namespace vocabpipe {
     return with_sequences(shape, pass.microbatch.sequences, pass.microbatch.seq_length);
 }
 
-/// Columns of q, and of k and v, in rows of all three.
+/// Columns of q, of k, of v, and of k and v, in rows of all three.
 template <class AnyTensor>
 [[nodiscard]] AnyTensor queries_of(AnyTensor qkv, const kernels::AttentionShape& shape) {
     return qkv.column_range(0, shape.query_columns());
+}
+template <class AnyTensor>
+[[nodiscard]] AnyTensor keys_of(AnyTensor qkv, const kernels::AttentionShape& shape) {
+    return qkv.column_range(shape.query_columns(), shape.key_columns());
+}
+template <class AnyTensor>
+[[nodiscard]] AnyTensor values_of(AnyTensor qkv, const kernels::AttentionShape& shape) {
+    return qkv.column_range(shape.query_columns() + shape.key_columns(), shape.value_columns());
 }
 template <class AnyTensor>
 [[nodiscard]] AnyTensor keys_values_of(AnyTensor qkv, const kernels::AttentionShape& shape) {

@@ -69,11 +69,7 @@ ConstTensor rotary_table(const StagePass& pass, const Options& options) {
 /// Columns of a head of k in qkv.
 template <class AnyTensor>
 AnyTensor key_of(AnyTensor qkv, const kernels::AttentionShape& shape, int64_t head) {
-    return qkv.column_range(shape.query_columns() + head * shape.head_size, shape.head_size);
-}
-template <class AnyTensor>
-AnyTensor values_of(AnyTensor qkv, const kernels::AttentionShape& shape) {
-    return qkv.column_range(shape.query_columns() + shape.key_columns(), shape.value_columns());
+    return keys_of(qkv, shape).column_range(head * shape.head_size, shape.head_size);
 }
 
 }  // namespace

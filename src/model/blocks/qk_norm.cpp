@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/model/blocks/qk_norm.hpp"
 
+#include "src/model/blocks/heads.hpp"
 #include "src/model/blocks/tensor_team.hpp"
 #include "src/model/views.hpp"
 #include "vocabpipe/tile_link.hpp"
@@ -24,21 +25,6 @@ LogicalParameter gamma_of_k(const QkNormOptions& options, int64_t cols) {
     LogicalParameter gamma = gamma_of(options.k_name, cols, options);
     gamma.gradient_with_previous = options.by_head;
     return gamma;
-}
-
-// Columns of (N, qkv_columns).
-
-template <class AnyTensor>
-AnyTensor q_of(const kernels::AttentionShape& shape, AnyTensor qkv) {
-    return qkv.column_range(0, shape.query_columns());
-}
-template <class AnyTensor>
-AnyTensor k_of(const kernels::AttentionShape& shape, AnyTensor qkv) {
-    return qkv.column_range(shape.query_columns(), shape.key_columns());
-}
-template <class AnyTensor>
-AnyTensor v_of(const kernels::AttentionShape& shape, AnyTensor qkv) {
-    return qkv.column_range(shape.query_columns() + shape.key_columns(), shape.value_columns());
 }
 
 /// Sums of the rows of q and of k: (1, N) fp32 each.
@@ -110,15 +96,16 @@ void QkNorm::forward(const StagePass& pass, const kernels::AttentionShape& shape
                              statistics);
         return;
     }
-    const ConstTensor q = q_of(shape, before), k = k_of(shape, before);
+    const ConstTensor q = queries_of(before, shape), k = keys_of(before, shape);
     const auto [of_q, of_k] =
         over_all_heads(pass, shape, rms_norm_, name_, [&](const RowSums& sums) {
             op.rms_norm_sums(pass.ctx, {}, q, {}, rms_norm_, {}, sums.q);
             op.rms_norm_sums(pass.ctx, {}, k, {}, rms_norm_, {}, sums.k);
         });
-    op.rms_norm_forward(pass.ctx, q, q_->weight, of_q, {}, q_of(shape, out), q_of(statistics));
-    op.rms_norm_forward(pass.ctx, k, k_->weight, of_k, {}, k_of(shape, out), k_of(statistics));
-    op.convert(pass.ctx, v_of(shape, before), v_of(shape, out));
+    op.rms_norm_forward(pass.ctx, q, q_->weight, of_q, {}, queries_of(out, shape),
+                        q_of(statistics));
+    op.rms_norm_forward(pass.ctx, k, k_->weight, of_k, {}, keys_of(out, shape), k_of(statistics));
+    op.convert(pass.ctx, values_of(before, shape), values_of(out, shape));
 }
 
 void QkNorm::backward_input(const StagePass& pass, const kernels::AttentionShape& shape,
@@ -130,18 +117,18 @@ void QkNorm::backward_input(const StagePass& pass, const kernels::AttentionShape
                                     statistics, shape, dx);
         return;
     }
-    const ConstTensor q = q_of(shape, before), k = k_of(shape, before);
-    const ConstTensor dq = q_of(shape, dy), dk = k_of(shape, dy);
+    const ConstTensor q = queries_of(before, shape), k = keys_of(before, shape);
+    const ConstTensor dq = queries_of(dy, shape), dk = keys_of(dy, shape);
     const auto [of_q, of_k] =
         over_all_heads(pass, shape, rms_norm_, name_, [&](const RowSums& sums) {
             op.rms_norm_sums(pass.ctx, dq, q, q_->weight, rms_norm_, q_of(statistics), sums.q);
             op.rms_norm_sums(pass.ctx, dk, k, k_->weight, rms_norm_, k_of(statistics), sums.k);
         });
     op.rms_norm_backward_input(pass.ctx, dq, q, q_->weight, of_q, q_of(statistics), {},
-                               q_of(shape, dx));
+                               queries_of(dx, shape));
     op.rms_norm_backward_input(pass.ctx, dk, k, k_->weight, of_k, k_of(statistics), {},
-                               k_of(shape, dx));
-    op.convert(pass.ctx, v_of(shape, dy), v_of(shape, dx));
+                               keys_of(dx, shape));
+    op.convert(pass.ctx, values_of(dy, shape), values_of(dx, shape));
 }
 
 void QkNorm::backward_weight(const StagePass& pass, const kernels::AttentionShape& shape,
@@ -155,11 +142,11 @@ void QkNorm::backward_weight(const StagePass& pass, const kernels::AttentionShap
         return;
     }
     if (q_->gradient) {
-        op.rms_norm_backward_weight(pass.ctx, q_of(shape, dy), q_of(shape, before),
+        op.rms_norm_backward_weight(pass.ctx, queries_of(dy, shape), queries_of(before, shape),
                                     q_of(statistics), q_->gradient, accumulate);
     }
     if (k_->gradient) {
-        op.rms_norm_backward_weight(pass.ctx, k_of(shape, dy), k_of(shape, before),
+        op.rms_norm_backward_weight(pass.ctx, keys_of(dy, shape), keys_of(before, shape),
                                     k_of(statistics), k_->gradient, accumulate);
     }
 }
