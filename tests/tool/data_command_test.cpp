@@ -377,6 +377,7 @@ TEST(DataPrepare, LeavesNothingBehindWhenTerminated) {
     for (int i = 0; i < 100; ++i) {
         inputs += " a.txt";  // a minute of work
     }
+    std::signal(SIGHUP, SIG_DFL);  // which nohup has ignored, here and in what the test starts
     for (const int signal : {SIGTERM, SIGHUP}) {
         const Outcome made = testing::run_shell(
             "cd '" + (folder / "") +
