@@ -33,6 +33,10 @@ public:
 
     [[nodiscard]] std::optional<StrictJson> given(std::string_view key) const;
     [[nodiscard]] bool flag(std::string_view key, bool otherwise) const;
+    /// Where null is false, for keys that transformers declares as "bool | None".
+    [[nodiscard]] bool optional_flag(std::string_view key, bool otherwise) const {
+        return flag(key, otherwise && !json_.has(key));
+    }
     /// Neither 0 nor infinite when rounded to float.
     [[nodiscard]] double positive(std::string_view key, double otherwise) const;
     [[nodiscard]] double not_negative(std::string_view key, double otherwise) const;

@@ -85,7 +85,7 @@ void print_rotary_decoder(const ModelConfig& c, nlohmann::ordered_json& json) {
 
 void read_switches(const ConfigValues& file, ModelConfig& c) {
     for (const ConfigSwitch& one : model_family(c.family).switches) {
-        const bool value = file.flag(one.key, one.otherwise);
+        const bool value = file.optional_flag(one.key, one.otherwise);
         for (bool* const member : members_of(c, one.key)) *member = value;
     }
 }
