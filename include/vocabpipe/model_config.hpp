@@ -2,6 +2,7 @@
 #pragma once
 
 #include "vocabpipe/activation.hpp"
+#include "vocabpipe/latent_config.hpp"
 #include "vocabpipe/layer_forward.hpp"
 #include "vocabpipe/lora_config.hpp"
 #include "vocabpipe/moe_config.hpp"
@@ -33,6 +34,7 @@ struct ModelConfig {
     int64_t num_attention_heads = 4;  ///< heads of queries
     int64_t num_query_groups = 0;     ///< heads of keys and values; 0: num_attention_heads
     int64_t kv_channels = 0;          ///< size of a head; 0: hidden_size / num_attention_heads
+    LatentConfig latent;              ///< latent attention, with sizes of its own; none by default
     int64_t seq_length = 64;          ///< tokens per sequence
     /// With learned positions their rows, which limit seq_length; with rotary ones the trained
     /// length, which does not.
@@ -98,12 +100,19 @@ struct ModelConfig {
     /// Megatron's default.
     float mtp_loss_scaling_factor = 0.1F;
 
-    /// d, columns of one head.
+    [[nodiscard]] bool has_latents() const { return latent.kv_rank > 0; }
+    /// d, columns of one head of q and k.
     [[nodiscard]] int64_t head_size() const {
+        if (has_latents()) return latent.key_size + latent.rope_size;
         return kv_channels > 0 ? kv_channels : hidden_size / num_attention_heads;
+    }
+    /// Columns of one head of v.
+    [[nodiscard]] int64_t value_size() const {
+        return has_latents() ? latent.value_size : head_size();
     }
     /// d of the rotary angles, by which their exponents are divided.
     [[nodiscard]] int64_t rotary_dimension() const {
+        if (has_latents()) return latent.rope_size;
         return rotary_channels > 0 ? rotary_channels : head_size();
     }
     /// 1 + D, rows of the output layer for each token: of the next token, and of each depth.
@@ -124,8 +133,10 @@ struct ModelConfig {
     /// Columns of q.
     [[nodiscard]] int64_t query_columns() const { return num_attention_heads * head_size(); }
     /// Columns of q, k and v side by side.
-    [[nodiscard]] int64_t qkv_columns() const {
-        return (num_attention_heads + 2 * kv_heads()) * head_size();
+    [[nodiscard]] int64_t qkv_columns() const { return query_columns() + key_value_columns(); }
+    /// Columns of k and v side by side.
+    [[nodiscard]] int64_t key_value_columns() const {
+        return kv_heads() * (head_size() + value_size());
     }
     /// Columns of the first product of the MLP: gate and up side by side, or up.
     [[nodiscard]] int64_t mlp_columns() const { return (gated ? 2 : 1) * ffn_hidden_size; }

@@ -28,7 +28,7 @@ struct Rope {
     double beta_slow = 1;                     ///< yarn
     double attention_factor = 0;              ///< factor on cos and sin; 0: follows from `factor`
     double mscale = 0;          ///< yarn: with mscale_all_dim, decides attention_factor
-    double mscale_all_dim = 0;  ///< yarn
+    double mscale_all_dim = 0;  ///< likewise; in DeepSeek's models every scaling's, of the scores
     bool truncate = true;       ///< yarn: the ramp's ends are whole dimensions
     /// The trained length, for all but linear (for dynamic max_position_embeddings); 0: not given.
     int64_t original_positions = 0;

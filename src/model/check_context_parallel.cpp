@@ -15,6 +15,11 @@ void check_context_parallel(const ModelConfig& config, int ranks, ContextForm fo
                          ": layers of your own (ModelConfig::layer_forward) need whole sequences; "
                          "use 1");
     }
+    if (ranks > 1 && config.has_latents()) {
+        throw UsageError("--context-parallel-size " + std::to_string(ranks) +
+                         ": latent attention (--model-type " + config.family +
+                         ") needs whole sequences; use 1");
+    }
     if (ranks == 1 || form == ContextForm::allgather) return;
     const int64_t heads = config.kv_heads() / tensor;
     if (heads % ranks == 0) return;

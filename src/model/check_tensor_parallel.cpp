@@ -26,6 +26,10 @@ void check_tensor_parallel(const ModelConfig& config, int ranks, int64_t tokens)
                          ": layers of your own (ModelConfig::layer_forward) are not "
                          "cut among ranks; use 1");
     }
+    if (config.has_latents()) {
+        throw UsageError(flag(ranks) + ": latent attention (--model-type " + config.family +
+                         ") is not cut among ranks; use 1");
+    }
     const auto divide = [&](int64_t count, const std::string& what) {
         if (count % ranks == 0) return;
         throw UsageError(flag(ranks) + ": " + what + " is " + std::to_string(count) +

@@ -16,7 +16,7 @@ void check_layers(const ModelConfig& config) {
 }
 
 int64_t columns(const ModelConfig& config, int tensor) {
-    return 2 * config.kv_heads() / tensor * config.head_size();
+    return config.key_value_columns() / tensor;
 }
 
 }  // namespace

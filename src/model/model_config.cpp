@@ -14,6 +14,27 @@ void set_family(ModelConfig& c, std::string_view name) {
     family.set(c);
 }
 
+namespace {
+
+/// Sizes of latent attention: all, or none for a family without it.
+void check_latents(const ModelConfig& c) {
+    const bool has = model_family(c.family).has_latents();
+    const auto check = [&](const char* flag, int64_t value, int64_t least) {
+        if (has ? value >= least : value == 0) return;
+        throw UsageError(
+            std::string(flag) + " " + std::to_string(value) +
+            (has ? ": must be at least " + std::to_string(least)
+                 : ": --model-type " + c.family + " has no latent attention; remove the flag"));
+    };
+    check("--kv-lora-rank", c.latent.kv_rank, 1);
+    check("--q-lora-rank", c.latent.q_rank, 0);
+    check("--qk-head-dim", c.latent.key_size, 1);
+    check("--qk-pos-emb-head-dim", c.latent.rope_size, 1);
+    check("--v-head-dim", c.latent.value_size, 1);
+}
+
+}  // namespace
+
 void ModelConfig::check() const {
     const auto at_least = [](const char* flag, int64_t value, int64_t limit) {
         if (value < limit) {
@@ -31,7 +52,7 @@ void ModelConfig::check() const {
         throw UsageError("--vocab-size " + std::to_string(vocab_size) +
                          ": must be at most 2147483647, because token ids are 32-bit");
     }
-    if (kv_channels == 0 && hidden_size % num_attention_heads != 0) {
+    if (kv_channels == 0 && !has_latents() && hidden_size % num_attention_heads != 0) {
         throw UsageError("--num-attention-heads " + std::to_string(num_attention_heads) +
                          ": must divide --hidden-size " + std::to_string(hidden_size) +
                          ", or set --kv-channels");
@@ -44,6 +65,7 @@ void ModelConfig::check() const {
                          std::to_string(num_attention_heads));
     }
     check_experts(*this);
+    check_latents(*this);
     model_family(family).check(*this);
     if (!learned_positions && (rotary_size() % 2 != 0 || rotary_size() > head_size())) {
         throw UsageError("--kv-channels " + std::to_string(head_size()) +

@@ -62,15 +62,15 @@ void check_experts(const ModelConfig& c) {
     if (moe.shared_ffn_hidden_size != 0 && !moe.shared_expert) {
         refuse("--moe-shared-expert-intermediate-size", moe.shared_ffn_hidden_size,
                "--model-type " + c.family +
-                   " has no expert that all tokens share; remove the flag, or use qwen2_moe or "
-                   "dots1");
+                   " has no expert that all tokens share; remove the flag, or use qwen2_moe, "
+                   "dots1 or deepseek_v3");
     }
     check_groups(moe);
     if (!moe.correction_bias) {
         const auto refuse_flag = [&](bool given, const std::string& flag, const std::string& what) {
             if (!given) return;
             throw UsageError(flag + ": --model-type " + c.family + " has no " + what +
-                             "; remove the flag, or use dots1");
+                             "; remove the flag, or use dots1 or deepseek_v3");
         };
         refuse_flag(moe.bias_rate > 0, "--moe-router-enable-expert-bias", "correction bias");
         refuse_flag(moe.groups > 1, "--moe-router-num-groups", "groups of experts");

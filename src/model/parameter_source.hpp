@@ -18,6 +18,9 @@ struct FilePart {
     std::string name;
     int64_t count = 0;     ///< rows of a matrix, elements of a vector
     int64_t file_row = 0;  ///< first row in the tensor, which parts may share
+    /// From one row to the next: 2 takes every second row, as rotary positions of neighboring
+    /// columns need.
+    int64_t file_step = 1;
 };
 
 /// How the ranks of tensor parallelism, or of expert parallelism, share a parameter.

@@ -31,7 +31,12 @@ struct TensorNames {
     std::vector<std::string> qkv_parts = {};
     /// Likewise gate and up of `fc`.
     std::vector<std::string> fc_parts = {};
-    std::string router = {};  ///< of layers with experts
+    /// Latent attention: q, or its latent with its norm and the product up from it; the latent of k
+    /// and v with the rotary key, its norm, and the product up to k and v.
+    std::string q = {}, q_down = {}, q_down_norm = {}, q_up = {};
+    std::string kv_down = {}, kv_down_norm = {}, kv_up = {};
+    std::string qkv_down = {};  ///< q or q_down | kv_down
+    std::string router = {};    ///< of layers with experts
     /// Whole name of the bias that is added to scores before the router chooses.
     std::string correction_bias = {};
     std::string experts = {};        ///< before the number of an expert: "mlp.experts."

@@ -53,8 +53,8 @@ ContextForm faster_context_form(const ModelOnDevice& model, const Candidate& can
         return ContextForm::allgather;
     }
     const BlockWork attention{.heads = config.num_attention_heads,
-                              .query_columns = config.num_attention_heads * config.head_size(),
-                              .kv_columns = 2 * config.kv_heads() * config.head_size()};
+                              .query_columns = config.query_columns(),
+                              .kv_columns = config.key_value_columns()};
     const auto ns = [&](ContextForm form) {
         const ContextCosts costs = context_costs(model, candidate, form, attention);
         return costs.forward + costs.backward;

@@ -61,6 +61,7 @@ std::vector<Mesh> meshes(const PlanOptions& options) {
 std::string tensor_refusal(const ModelConfig& config, int ranks) {
     if (ranks == 1) return {};
     if (config.has_own_layers()) return "layers of your own are not cut: t must be 1";
+    if (config.has_latents()) return "latent attention is not cut: t must be 1";
     const auto refused = [&](int64_t count) { return count % ranks != 0; };
     const auto why = [&](int64_t count, const char* what) {
         return "t=" + text(ranks) + " does not divide the " + text(count) + " " + what;
@@ -111,6 +112,9 @@ std::string batch_refusal(const PlanOptions& options, const Candidate& step) {
     const Mesh& mesh = step.mesh;
     if (mesh.context > 1 && options.model.config.has_own_layers()) {
         return "layers of your own need whole sequences: C must be 1";
+    }
+    if (mesh.context > 1 && options.model.config.has_latents()) {
+        return "latent attention needs whole sequences: C must be 1";
     }
     if (mesh.context > 1 && options.seq_length % (2 * mesh.context) != 0) {
         return "C=" + text(mesh.context) + " does not divide the " + text(options.seq_length) +

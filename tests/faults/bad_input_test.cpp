@@ -464,12 +464,12 @@ std::vector<Row> rows() {
         {"LoadAnotherFamily",
          {"--load", "@/model"},
          3,
-         {"/model/config.json: model_type: \"deepseek_v3\" is not supported",
-          "the nearest is dots1, missing is latent attention"},
+         {"/model/config.json: model_type: \"deepseek_v2\" is not supported",
+          "the nearest is deepseek_v3, missing is softmax scores of experts"},
          On::both,
          [](const TempFolder& folder) {
              std::filesystem::create_directory(folder / "model");
-             write_file(folder / "model/config.json", R"({"model_type": "deepseek_v3"})");
+             write_file(folder / "model/config.json", R"({"model_type": "deepseek_v2"})");
              write_file(folder / "model/model.safetensors", "");
          }},
         {"MetricsInAMissingFolder",

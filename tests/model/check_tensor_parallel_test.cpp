@@ -61,6 +61,9 @@ TEST(CheckTensorParallel, NamesFlagValueAndRemedy) {
     EXPECT_THAT(refusal(config_of("llama"), 4, 22),
                 HasSubstr("--micro-batch-size times --seq-length is 22"));
     EXPECT_THAT(refusal(config_of("llama"), 0, 24), HasSubstr("must be at least 1"));
+    EXPECT_EQ(refusal(config_of("deepseek_v3"), 2, 24),
+              "--tensor-model-parallel-size 2: latent attention (--model-type deepseek_v3) is not "
+              "cut among ranks; use 1");
 }
 
 }  // namespace

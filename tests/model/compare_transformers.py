@@ -222,20 +222,33 @@ def shared_expert(pick, sizes):
                 qkv_bias=pick.random() < 0.7)
 
 
-def dots(pick, sizes):
+def grouped_experts(pick, sizes):
     """Groups of two experts or more, of which every third model takes all, as experts() does."""
     groups, each = pick.choice([(1, 5), (2, 3), (3, 2), (4, 2), (2, 4)])
     everything = sizes["case"] % 3 == 0
     top_groups = groups if everything else pick.randint(1, groups)
     chosen = groups * each if everything else pick.randint(1, top_groups * each - 1)
     layers = sizes["num_hidden_layers"]
-    keys = dict(n_routed_experts=groups * each, num_experts_per_tok=chosen, n_group=groups,
+    return dict(n_routed_experts=groups * each, num_experts_per_tok=chosen, n_group=groups,
                 topk_group=top_groups, n_shared_experts=pick.randint(1, 3),
                 moe_intermediate_size=pick.randrange(21, 60), norm_topk_prob=pick.random() < 0.6,
                 routed_scaling_factor=pick.choice([1.0, 2.5]),
                 first_k_dense_replace=pick.randrange(layers))
-    return keys | pick.choice([dict(sliding_window=None), dict(sliding_window=pick.randint(2, 9)),
-                               dict(sliding_window=5, max_window_layers=1)])
+
+
+def dots_windows(pick, sizes):
+    return pick.choice([dict(sliding_window=None), dict(sliding_window=pick.randint(2, 9)),
+                        dict(sliding_window=5, max_window_layers=1)])
+
+
+def latents(pick, sizes):
+    """Half of the folders say that they have a depth of multi-token prediction, which transformers
+    does not save."""
+    return dict(num_key_value_heads=sizes["num_attention_heads"],
+                q_lora_rank=pick.choice([None, pick.randrange(5, 40)]),
+                kv_lora_rank=pick.randrange(5, 40), qk_nope_head_dim=pick.randrange(3, 20),
+                qk_rope_head_dim=pick.choice([4, 8, 14]), v_head_dim=pick.randrange(3, 24),
+                rope_interleave=pick.random() < 0.7, num_mtp_layers=pick.randrange(2))
 
 
 # What of its config.json is drawn for every family.
@@ -252,7 +265,8 @@ FAMILIES = {
     "phi3": [rotary, phi_rope, window_or_none],
     "smollm3": [rotary, rope, head_size, no_rope, attention_bias, mlp_bias],
     "gpt_neox": [gpt_neox],
-    "dots1": [rotary, rope, head_size, attention_bias, dots],
+    "dots1": [rotary, rope, head_size, attention_bias, grouped_experts, dots_windows],
+    "deepseek_v3": [rotary, rope, grouped_experts, latents],
     "mixtral": [rotary, rope, head_size, window_or_none, experts("num_local_experts")],
     "olmoe": [rotary, rope, attention_bias, weights, experts("num_experts")],
     "qwen2_moe": [rotary, rope, experts("num_experts"), sparse_layers, shared_expert],

@@ -51,13 +51,11 @@ std::map<std::string, std::string> all_members() {
          {"layer_forward", "model_forward", "embeds_tokens", "has_output_layer"}) {
         members.erase(own);
     }
-    members.erase("moe");
-    for (const auto& [name, comment] : members_in("moe_config.hpp")) {
-        members["moe." + name] = comment;
-    }
-    members.erase("lora");
-    for (const auto& [name, comment] : members_in("lora_config.hpp")) {
-        members["lora." + name] = comment;
+    for (const std::string part : {"latent", "lora", "moe"}) {
+        members.erase(part);
+        for (const auto& [name, comment] : members_in(part + "_config.hpp")) {
+            members[part + "." + name] = comment;
+        }
     }
     return members;
 }

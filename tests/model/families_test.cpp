@@ -40,8 +40,8 @@ TEST(Families, AreFoundByName) {
 TEST(Families, RefuseAnotherNameWithTheNearestOneAndWhatIsMissing) {
     EXPECT_EQ(refusal_of("lama"),
               "--model-type lama: must be one of " + known_families() + "; did you mean llama?");
-    EXPECT_THAT(refusal_of("deepseek_v3"),
-                HasSubstr("; the nearest is dots1, missing is latent attention"));
+    EXPECT_THAT(refusal_of("deepseek_v2"),
+                HasSubstr("; the nearest is deepseek_v3, missing is softmax scores of experts"));
     EXPECT_THAT(refusal_of("llama4_text"),
                 HasSubstr("; the nearest is llama, missing is a mixture of experts, attention in "
                           "chunks, rotary positions of neighbouring columns, norms of q and k "
@@ -97,6 +97,8 @@ TEST(Families, OfTheSamePartsAreOne) {
         EXPECT_EQ(family.parts->rms_norm, config.normalization == Normalization::rms_norm);
         EXPECT_EQ(family.parts->rope, !config.learned_positions);
         EXPECT_EQ(family.parts->experts, family.has_experts());
+        EXPECT_EQ(family.parts->latents, family.has_latents());
+        EXPECT_EQ(family.parts->latents, config.has_latents());
     }
 }
 

@@ -9,6 +9,7 @@
 #include <optional>
 #include <utility>
 
+#include "tests/model/fp64_latent_attention.hpp"
 #include "tests/model/fp64_moe.hpp"
 
 namespace vocabpipe::testing {
@@ -40,6 +41,7 @@ Rows rows_from(const Rows& rows, size_t first, size_t count) {
 
 struct LayerTrace {
     Rows x, norm1, qkv_before, qkv, attention, proj, middle, norm2, fc, activated, fc_proj;
+    std::optional<fp64::LatentAttention> latent;
     std::optional<fp64::Moe> moe, shared_expert;
 };
 
@@ -250,12 +252,30 @@ private:
         return config_.parallel_residual ? t.x : t.middle;
     }
 
-    Rows layer_forward(int layer, const Rows& x, std::vector<LayerTrace>& traces) const {
+    [[nodiscard]] fp64::LatentAttention latent_attention(int layer) const {
+        constexpr double kEpsilon = 1e-6;  // whatever the model's is
         const std::string name = layer_name(layer);
-        const Attention of = attention(layer);
-        LayerTrace t;
-        t.x = x;
-        t.norm1 = pre_norm(x, name + names_.attention_norm);
+        const LatentConfig& latent = config_.latent;
+        return {{.heads = static_cast<size_t>(config_.num_attention_heads),
+                 .q_rank = static_cast<size_t>(latent.q_rank),
+                 .kv_rank = static_cast<size_t>(latent.kv_rank),
+                 .key_size = static_cast<size_t>(latent.key_size),
+                 .rope_size = static_cast<size_t>(latent.rope_size),
+                 .value_size = static_cast<size_t>(latent.value_size)},
+                attention(layer),
+                rotary(like(layer)),
+                kEpsilon,
+                {.down = name + names_.qkv_down,
+                 .q_norm = name + names_.q_down_norm,
+                 .q_up = name + names_.q_up,
+                 .kv_norm = name + names_.kv_down_norm,
+                 .kv_up = name + names_.kv_up},
+                weights_};
+    }
+
+    /// From t.norm1 to t.attention.
+    void heads_forward(int layer, const Attention& of, LayerTrace& t) const {
+        const std::string name = layer_name(layer);
         t.qkv_before = linear_of(t.norm1, name + names_.qkv, config_.qkv_bias);
         t.qkv = t.qkv_before;
         if (config_.qk_norm) {
@@ -267,6 +287,40 @@ private:
         }
         if (config_.has_rope(like(layer))) of.rotate(t.qkv, rotary(like(layer)), 1);
         t.attention = of.forward(t.qkv);
+    }
+    /// The gradient of t.norm1 from that of t.attention.
+    Rows heads_gradient(int layer, const Attention& of, const LayerTrace& t, const Rows& dheads) {
+        const std::string name = layer_name(layer);
+        Rows d = of.gradient(dheads, t.qkv);
+        if (config_.has_rope(like(layer))) of.rotate(d, rotary(like(layer)), -1);
+        if (config_.qk_norm) {
+            Vector dq(at(name + names_.q_norm + ".weight").size(), 0.0);
+            Vector dk(at(name + names_.k_norm + ".weight").size(), 0.0);
+            for (size_t n = 0; n < d.size(); ++n) {
+                each_normed(of, [&](size_t column, const std::string& gamma) {
+                    rms_norm(name + gamma)
+                        .gradient(&d[n][column], &t.qkv_before[n][column],
+                                  column < of.heads * of.size ? dq : dk);
+                });
+            }
+            sink_.add(name + names_.q_norm + ".weight", dq);
+            sink_.add(name + names_.k_norm + ".weight", dk);
+        }
+        return linear_gradient_of(d, t.norm1, name + names_.qkv, config_.qkv_bias);
+    }
+
+    Rows layer_forward(int layer, const Rows& x, std::vector<LayerTrace>& traces) const {
+        const std::string name = layer_name(layer);
+        const Attention of = attention(layer);
+        LayerTrace t;
+        t.x = x;
+        t.norm1 = pre_norm(x, name + names_.attention_norm);
+        if (config_.has_latents()) {
+            t.latent.emplace(latent_attention(layer));
+            t.attention = t.latent->forward(t.norm1);
+        } else {
+            heads_forward(layer, of, t);
+        }
         t.proj = linear_of(t.attention, name + names_.proj, config_.attention_output_bias);
         t.middle =
             sum(x, config_.post_norms ? norm(t.proj, name + names_.post_attention_norm) : t.proj);
@@ -333,22 +387,7 @@ private:
             : config_.parallel_residual ? dy
                                         : dmiddle;
         d = linear_gradient_of(d, t.attention, name + names_.proj, config_.attention_output_bias);
-        d = of.gradient(d, t.qkv);
-        if (config_.has_rope(like(layer))) of.rotate(d, rotary(like(layer)), -1);
-        if (config_.qk_norm) {
-            Vector dq(at(name + names_.q_norm + ".weight").size(), 0.0);
-            Vector dk(at(name + names_.k_norm + ".weight").size(), 0.0);
-            for (size_t n = 0; n < d.size(); ++n) {
-                each_normed(of, [&](size_t column, const std::string& gamma) {
-                    rms_norm(name + gamma)
-                        .gradient(&d[n][column], &t.qkv_before[n][column],
-                                  column < of.heads * of.size ? dq : dk);
-                });
-            }
-            sink_.add(name + names_.q_norm + ".weight", dq);
-            sink_.add(name + names_.k_norm + ".weight", dk);
-        }
-        d = linear_gradient_of(d, t.norm1, name + names_.qkv, config_.qkv_bias);
+        d = t.latent ? t.latent->gradient(d, sink_) : heads_gradient(layer, of, t, d);
         return sum(dmiddle, pre_norm_gradient(d, t.x, name + names_.attention_norm));
     }
 

@@ -8,106 +8,51 @@
 #include <cstdint>
 
 #include "src/model/blocks/decoder_layer.hpp"
+#include "tests/model/fp64_latent_attention.hpp"
 #include "tests/model/sublayer_run.hpp"
 #include "vocabpipe/error.hpp"
 
 namespace vocabpipe::testing::sublayers {
 namespace {
 
-/// By the definition: every token's latents, then the heads of q, k and v, one after the other.
 struct LatentAttention64 {
     using Options = LatentAttentionOptions;
     const LatentAttentionOptions& o;
     const Tensors& w;
-    Rows x = {}, down = {}, q_latent = {}, kv_latent = {}, qkv = {}, heads = {};
+    fp64::LatentAttention of = made(o, w);
+    Rows heads = {};
 
-    [[nodiscard]] size_t size() const { return static_cast<size_t>(o.rope_size + o.key_size); }
-    [[nodiscard]] size_t heads_size() const { return static_cast<size_t>(o.heads) * size(); }
-    [[nodiscard]] size_t q_columns() const {
-        return o.q_rank > 0 ? static_cast<size_t>(o.q_rank) : heads_size();
-    }
-    [[nodiscard]] fp64::Attention of() const {
-        return {.sequences = kSequences,
-                .length = kLength,
-                .heads = static_cast<size_t>(o.heads),
-                .kv_heads = static_cast<size_t>(o.heads),
-                .size = size(),
-                .scale = o.scale > 0 ? static_cast<double>(o.scale)
-                                     : 1 / std::sqrt(static_cast<double>(size())),
-                .softcap = 0,
-                .rotated = static_cast<size_t>(o.rope_size),
-                .value_size = static_cast<size_t>(o.value_size)};
-    }
-    static Rows columns(const Rows& rows, size_t first, int64_t count) {
-        Rows some;
-        for (const Vector& row : rows) {
-            const auto begin = row.begin() + static_cast<std::ptrdiff_t>(first);
-            some.emplace_back(begin, begin + count);
-        }
-        return some;
-    }
-    static void add_columns(Rows& rows, size_t first, const Rows& some) {
-        for (size_t n = 0; n < rows.size(); ++n) {
-            for (size_t i = 0; i < some[n].size(); ++i) rows[n][first + i] += some[n][i];
-        }
-    }
-    /// Calls body(column of qkv, column of the rotary key, or of the product up to k and v).
-    template <typename Rotary, typename Up>
-    void each_of_keys_and_values(Rotary&& rotary, Up&& up) const {
-        const auto rope = static_cast<size_t>(o.rope_size), key = static_cast<size_t>(o.key_size);
-        const auto a = static_cast<size_t>(o.heads);
-        for (size_t head = 0; head < a; ++head) {
-            const size_t of_key = heads_size() + head * size();
-            for (size_t i = 0; i < rope; ++i) rotary(of_key + i, i);
-            for (size_t i = 0; i < key; ++i) up(of_key + rope + i, head * key + i);
-        }
-        for (size_t i = 0; i < a * static_cast<size_t>(o.value_size); ++i) {
-            up(2 * heads_size() + i, a * key + i);
-        }
+    static fp64::LatentAttention made(const Options& o, const Tensors& w) {
+        const fp64::LatentSizes sizes{.heads = static_cast<size_t>(o.heads),
+                                      .q_rank = static_cast<size_t>(o.q_rank),
+                                      .kv_rank = static_cast<size_t>(o.kv_rank),
+                                      .key_size = static_cast<size_t>(o.key_size),
+                                      .rope_size = static_cast<size_t>(o.rope_size),
+                                      .value_size = static_cast<size_t>(o.value_size)};
+        const double size = static_cast<double>(sizes.head_size());
+        return {sizes,
+                {.sequences = kSequences,
+                 .length = kLength,
+                 .heads = sizes.heads,
+                 .kv_heads = sizes.heads,
+                 .size = sizes.head_size(),
+                 .scale = o.scale > 0 ? static_cast<double>(o.scale) : 1 / std::sqrt(size),
+                 .softcap = 0},
+                fp64::plain_rotary(kTheta, sizes.rope_size),
+                kEpsilon,
+                {.down = o.down.name,
+                 .q_norm = o.q_norm.name,
+                 .q_up = o.q_up.name,
+                 .kv_norm = o.kv_norm.name,
+                 .kv_up = o.kv_up.name},
+                w};
     }
     Rows forward(const Rows& in) {
-        x = in;
-        down = linear64(o.down, false, x, w);
-        q_latent = columns(down, 0, static_cast<int64_t>(q_columns()));
-        if (o.q_rank > 0) q_latent = norm64(o.q_norm, q_latent, w);
-        kv_latent = norm64(o.kv_norm, columns(down, q_columns(), o.kv_rank), w);
-        const size_t rotary_key = q_columns() + static_cast<size_t>(o.kv_rank);
-        const Rows q = o.q_rank > 0 ? linear64(o.q_up, false, q_latent, w) : q_latent;
-        const Rows kv = linear64(o.kv_up, false, kv_latent, w);
-        qkv =
-            Rows(x.size(), Vector(2 * heads_size() + static_cast<size_t>(o.heads * o.value_size)));
-        for (size_t n = 0; n < x.size(); ++n) {
-            std::ranges::copy(q[n], qkv[n].begin());
-            each_of_keys_and_values(
-                [&](size_t to, size_t from) { qkv[n][to] = down[n][rotary_key + from]; },
-                [&](size_t to, size_t from) { qkv[n][to] = kv[n][from]; });
-        }
-        of().rotate(qkv, kTheta, 1);
-        heads = of().forward(qkv);
+        heads = of.forward(in);
         return linear64(o.proj, false, heads, w);
     }
     Rows gradient(const Rows& dy, GradientSink& sink) {
-        Rows d = of().gradient(linear64_gradient(o.proj, false, dy, heads, w, sink), qkv);
-        of().rotate(d, kTheta, -1);
-        Rows dkv(x.size(), Vector(static_cast<size_t>(o.heads * (o.key_size + o.value_size))));
-        Rows ddown(x.size(), Vector(down[0].size()));
-        const size_t rotary_key = q_columns() + static_cast<size_t>(o.kv_rank);
-        for (size_t n = 0; n < x.size(); ++n) {
-            each_of_keys_and_values(
-                [&](size_t from, size_t to) { ddown[n][rotary_key + to] += d[n][from]; },
-                [&](size_t from, size_t to) { dkv[n][to] = d[n][from]; });
-        }
-        const Rows dkv_latent = linear64_gradient(o.kv_up, false, dkv, kv_latent, w, sink);
-        add_columns(
-            ddown, q_columns(),
-            norm64_gradient(o.kv_norm, dkv_latent, columns(down, q_columns(), o.kv_rank), w, sink));
-        Rows dq = columns(d, 0, static_cast<int64_t>(heads_size()));
-        if (o.q_rank > 0) {
-            dq = norm64_gradient(o.q_norm, linear64_gradient(o.q_up, false, dq, q_latent, w, sink),
-                                 columns(down, 0, o.q_rank), w, sink);
-        }
-        add_columns(ddown, 0, dq);
-        return linear64_gradient(o.down, false, ddown, x, w, sink);
+        return of.gradient(linear64_gradient(o.proj, false, dy, heads, w, sink), sink);
     }
 };
 
@@ -182,19 +127,6 @@ TEST(LatentAttention, IsTheAttentionOfALayerWhoseOptionsSaySo) {
     HeldParameters none;
     EXPECT_EQ(layer.work(64).flops(), LatentAttention(latent_attention(), none).work(64).flops() +
                                           Mlp(mlp, none).work(64).flops());
-}
-
-TEST(LatentAttention, KeepsNoKeysAndValues) {
-    HeldParameters none;
-    const LatentAttention block(latent_attention(), none);
-    const std::unique_ptr<Device> device = make_host_device();
-    Context ctx({.threads = 1, .poll = {}, .operators = &device->operators()});
-    const Microbatch microbatch;
-    float kept = 0;
-    const StagePass pass{.ctx = ctx,
-                         .microbatch = microbatch,
-                         .cached = {.keys_values = Tensor(&kept, 1, 1, DType::fp32)}};
-    EXPECT_THROW(block.forward(pass, {}, {}, {}, {}), UsageError);
 }
 
 TEST(LatentAttention, HasAllItsSizes) {

@@ -39,8 +39,12 @@ namespace vocabpipe::testing {
         return config;
     }
     config.num_attention_heads = 4;
-    config.num_query_groups = 2;
-    config.kv_channels = 6;  // not h / heads
+    if (config.has_latents()) {
+        config.latent = {.kv_rank = 5, .q_rank = 7, .key_size = 3, .rope_size = 4, .value_size = 6};
+    } else {
+        config.num_query_groups = 2;
+        config.kv_channels = 6;  // not h / heads
+    }
     config.sliding_window = 3;
     if (config.logit_softcap > 0) {
         config.attention_softcap = 2;  // bent by these models' scores and logits
@@ -477,6 +481,35 @@ struct ModelCase {
                  config.moe.aux_loss = 0.1F;
                  return config;
              }()},
+        {.name = "DeepSeekV3",
+         .config =
+             [&] {
+                 ModelConfig config = with(small_family("deepseek_v3", 3, 8, 37, false), 0, 0.01F);
+                 config.attention_scale = 0.2F;  // small third derivatives: norms of few columns
+                 config.moe.experts = 6;
+                 config.moe.top_k = 3;
+                 config.moe.groups = 3;
+                 config.moe.top_groups = 2;
+                 config.moe.scaling = 1.7F;
+                 config.moe.ffn_hidden_size = 11;
+                 config.moe.aux_loss = 0.2F;
+                 config.moe.sparse = {false, true, true};
+                 return config;
+             }(),
+         .sequences = 2,
+         .uneven_g = true,
+         .ranks = 3},
+        {.name = "DeepSeekV3WithoutALatentOfQInDocumentsDepthTied",
+         .config =
+             [] {
+                 ModelConfig config = small_family("deepseek_v3", 2, 9, 29, true);
+                 config.latent.q_rank = 0;
+                 config.attention_scale = 0.7F;
+                 config.mtp_num_layers = 1;
+                 return config;
+             }(),
+         .sequences = 2,
+         .documents = true},
         {.name = "LlamaTwoDepths",
          .config =
              [&] {

@@ -41,6 +41,17 @@ TEST(ParameterCount, OfPublishedModelsIsThatOfTheirCards) {
     EXPECT_EQ(count_of("mixtral-8x7b"), 46'702'792'704);
     EXPECT_EQ(count_of("qwen3-30b-a3b"), 30'532'122'624);
     EXPECT_NEAR(static_cast<double>(count_of("gpt3-175b")), 175.0e9, 0.5e9);
+    // "671B of the main model", 37 B of them active; its depth's own parameters by hand: a layer,
+    // the product of two norms, and its norm.
+    ModelConfig deepseek = config_of_published("deepseek-v3");
+    const int64_t with_depth = parameter_count(deepseek);
+    deepseek.mtp_num_layers = 0;
+    EXPECT_EQ(parameter_count(deepseek), 671'026'419'200);
+    EXPECT_NEAR(static_cast<double>(active_parameter_count(deepseek)), 37e9, 0.6e9);
+    constexpr int64_t kHidden = 7168, kAttention = 187'107'328;
+    constexpr int64_t kExperts = 257 * 3 * kHidden * 2048LL + 256 * kHidden + 256;
+    EXPECT_EQ(with_depth - parameter_count(deepseek),
+              kAttention + kExperts + 2 * kHidden * kHidden + 5 * kHidden);
 }
 
 TEST(ParameterCount, OfExpertsAllCountAndTheOnesOfATokenAreActive) {

@@ -37,12 +37,12 @@ struct Trained {
 
 TEST(PublishedModels, HaveTheirRotaryBasesEpsilonsAndEndsOfText) {
     const std::map<std::string, Trained> rotary{
-        {"gemma-2-9b", {1e4, 1e-6F, 1}},        {"gemma-3-1b", {1e6, 1e-6F, 1}},
-        {"llama-3-405b", {5e5, 1e-5F, 128001}}, {"llama-3-70b", {5e5, 1e-5F, 128001}},
-        {"llama-3-8b", {5e5, 1e-5F, 128001}},   {"llama-3.2-1b", {5e5, 1e-5F, 128001}},
-        {"mixtral-8x7b", {1e6, 1e-5F, 2}},      {"phi-4", {2.5e5, 1e-5F, 100265}},
-        {"qwen-2.5-7b", {1e6, 1e-6F, 151643}},  {"qwen-3-8b", {1e6, 1e-6F, 151645}},
-        {"qwen3-30b-a3b", {1e6, 1e-6F, 151645}}};
+        {"deepseek-v3", {1e4, 1e-6F, 1}},       {"gemma-2-9b", {1e4, 1e-6F, 1}},
+        {"gemma-3-1b", {1e6, 1e-6F, 1}},        {"llama-3-405b", {5e5, 1e-5F, 128001}},
+        {"llama-3-70b", {5e5, 1e-5F, 128001}},  {"llama-3-8b", {5e5, 1e-5F, 128001}},
+        {"llama-3.2-1b", {5e5, 1e-5F, 128001}}, {"mixtral-8x7b", {1e6, 1e-5F, 2}},
+        {"phi-4", {2.5e5, 1e-5F, 100265}},      {"qwen-2.5-7b", {1e6, 1e-6F, 151643}},
+        {"qwen-3-8b", {1e6, 1e-6F, 151645}},    {"qwen3-30b-a3b", {1e6, 1e-6F, 151645}}};
     size_t found = 0;
     for (const std::string& name : published_models()) {
         const ModelConfig model = published(name);
@@ -70,6 +70,11 @@ TEST(PublishedModels, HaveTheOptionsOfTheirFamilies) {
     EXPECT_EQ(published("llama-3.2-1b").rope.factor, 32);
     EXPECT_EQ(published("llama-3-8b").rope.factor, published("qwen-3-8b").rope.factor);
     EXPECT_TRUE(published("qwen3-30b-a3b").moe.normalize);
+    const ModelConfig deepseek = published("deepseek-v3");
+    EXPECT_EQ(deepseek.latent.kv_rank, 512);
+    EXPECT_EQ(deepseek.mtp_num_layers, 1);
+    // mscale^2 / sqrt(192), mscale = 0.1 log 40 + 1
+    EXPECT_NEAR(deepseek.attention_scale, 1.3688879454 * 1.3688879454 / 13.8564064606, 1e-7);
 }
 
 TEST(PublishedModels, AreOneKindOfWhatAModelIsNamedBy) {
@@ -85,7 +90,7 @@ TEST(PublishedModels, AreOneKindOfWhatAModelIsNamedBy) {
     }
     EXPECT_EQ(named_model(folder / "mine/config.json").name, "config");
     EXPECT_THAT(message_of<UsageError>([] { (void)named_model("llama3-8b"); }),
-                HasSubstr("--model llama3-8b: is neither a file nor one of gemma-2-9b, "));
+                HasSubstr("--model llama3-8b: is neither a file nor one of deepseek-v3, "));
     EXPECT_THAT(message_of<UsageError>([] { (void)named_model("llama3-8b"); }),
                 HasSubstr("did you mean llama-3-8b?"));
     EXPECT_THAT(message_of<InputFileError>([] { (void)named_model("no/model"); }),

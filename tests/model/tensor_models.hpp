@@ -34,6 +34,10 @@ namespace vocabpipe::testing {
         config.qkv_bias = config.attention_output_bias = true;
     }
     if (family == "gpt_neox") config.rotary_channels = 4;
+    if (config.has_latents()) {
+        config.latent = {
+            .kv_rank = 10, .q_rank = 12, .key_size = 6, .rope_size = 4, .value_size = 7};
+    }
     return config;
 }
 
@@ -46,17 +50,18 @@ namespace vocabpipe::testing {
 }
 
 /// A model of every family with experts: four of them, so that up to four ranks share them. In
-/// dots1 the first layer has none.
+/// dots1 and deepseek_v3 the first layer has none.
 [[nodiscard]] inline std::vector<ModelConfig> expert_models() {
     std::vector<ModelConfig> models;
-    for (const char* family : {"mixtral", "qwen3_moe", "olmoe", "qwen2_moe", "dots1"}) {
+    for (const char* family :
+         {"mixtral", "qwen3_moe", "olmoe", "qwen2_moe", "dots1", "deepseek_v3"}) {
         ModelConfig config = tensor_model(family, false);
         config.moe.experts = 4;
         config.moe.ffn_hidden_size = 24;
         if (config.moe.shared_expert && config.moe.shared_gate) {
             config.moe.shared_ffn_hidden_size = 40;
         }
-        if (config.family == "dots1") config.moe.sparse = {false, true};
+        if (config.moe.correction_bias) config.moe.sparse = {false, true};
         // Their config.json has one size.
         if (config.family == "mixtral" || config.family == "olmoe") config.moe.ffn_hidden_size = 0;
         models.push_back(config);

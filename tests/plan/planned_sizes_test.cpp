@@ -67,6 +67,10 @@ std::vector<Case> cases() {
         all.push_back({family, {.data = 4, .expert = 4}, Recompute::selective, 2});
         all.push_back({family, {.pipeline = 2, .data = 2, .tensor = 2, .expert = 4}, {}, 4});
     }
+    // Ranks do not share latent attention.
+    std::erase_if(all, [](const Case& of) {
+        return of.mesh.tensor > 1 && model_of(of.family).has_latents();
+    });
     return all;
 }
 

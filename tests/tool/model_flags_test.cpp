@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <string>
 
+#include "src/train/checkpoint/model_config_file.hpp"
 #include "tests/tool/run_program.hpp"
 
 namespace vocabpipe::testing {
@@ -59,8 +60,8 @@ TEST(ModelFlags, RefuseExpertsThatCannotBe) {
                 HasSubstr("--moe-router-topk 5: must be from 1 to --num-experts 4"));
     EXPECT_THAT(refused_moe("--moe-shared-expert-intermediate-size 8"),
                 HasSubstr("--moe-shared-expert-intermediate-size 8: --model-type qwen3_moe has no "
-                          "expert that all tokens share; remove the flag, or use qwen2_moe or "
-                          "dots1"));
+                          "expert that all tokens share; remove the flag, or use qwen2_moe, "
+                          "dots1 or deepseek_v3"));
     EXPECT_THAT(refused_moe("--moe-aux-loss-coeff -1"), HasSubstr("--moe-aux-loss-coeff -1"));
     EXPECT_THAT(refused_moe("--moe-z-loss-coeff nan"), HasSubstr("--moe-z-loss-coeff nan"));
     for (const char* const layers : {"5", "0", "x", "1,1,1", "0,1,2,1", "[0]*4"}) {
@@ -122,6 +123,59 @@ TEST(ModelFlags, RefuseWhatTheRouterOfDotsCannotBe) {
                 HasSubstr("--moe-router-topk-scaling-factor: --model-type mixtral has no scaled"));
     EXPECT_THAT(refused("--model-type llama --moe-router-score-function sigmoid"),
                 HasSubstr("--moe-router-score-function: --model-type llama has no experts"));
+}
+
+TEST(ModelFlags, RefuseLatentAttentionThatCannotBe) {
+    for (const char* const flag :
+         {"--kv-lora-rank 8", "--q-lora-rank 8", "--qk-head-dim 8", "--qk-pos-emb-head-dim 8",
+          "--v-head-dim 8", "--multi-latent-attention"}) {
+        EXPECT_THAT(refused(std::string("--model-type dots1 ") + flag),
+                    HasSubstr(": --model-type dots1 has no latent attention; remove the flag"));
+    }
+    const auto refused_latents = [](const std::string& flags) {
+        return refused("--model-type deepseek_v3 --num-layers 2 " + flags);
+    };
+    EXPECT_THAT(refused_latents("--kv-channels 64"),
+                HasSubstr("--kv-channels 64: --model-type deepseek_v3 has heads of other sizes; "
+                          "use --qk-head-dim"));
+    EXPECT_THAT(refused_latents("--num-query-groups 2"),
+                HasSubstr("--num-query-groups 2: --model-type deepseek_v3 has keys of its own"));
+    EXPECT_THAT(refused_latents("--qk-pos-emb-head-dim 5"),
+                HasSubstr("--qk-pos-emb-head-dim 5: --model-type deepseek_v3 has pairs"));
+    EXPECT_THAT(refused_latents("--kv-lora-rank 0"), HasSubstr("--kv-lora-rank 0"));
+    EXPECT_THAT(refused_latents("--ranks 2 --context-parallel-size 2"),
+                HasSubstr("--context-parallel-size 2: latent attention (--model-type deepseek_v3) "
+                          "needs whole sequences; use 1"));
+    EXPECT_THAT(refused_latents("--num-attention-heads 65536 --qk-head-dim 65536"),
+                HasSubstr("--qk-head-dim 65536: with --num-attention-heads 65536"));
+    EXPECT_THAT(refused("--swiglu --normalization RMSNorm --position-embedding-type rope "
+                        "--multi-latent-attention"),
+                HasSubstr("--num-experts --multi-latent-attention (deepseek_v3)"));
+}
+
+TEST(ModelFlags, DescribeDeepSeekByItsParts) {
+    const TempFolder folder;
+    std::string text;
+    for (int i = 0; i < 40; ++i) text += "a line of text " + std::to_string(i) + "\n";
+    write_file(folder / "text.txt", text);
+    const Outcome outcome =
+        run_shell("cd '" + (folder / "") +
+                  "' && '" VOCABPIPE_PROGRAM
+                  "' data prepare --input text.txt --output set && '" TRAIN_GPT_PROGRAM
+                  "' --transport threads --ranks 1 --data-path set --split 1,0,0 --swiglu "
+                  "--normalization RMSNorm --position-embedding-type rope --num-experts 4 "
+                  "--multi-latent-attention --q-lora-rank 6 --kv-lora-rank 8 --qk-head-dim 4 "
+                  "--qk-pos-emb-head-dim 2 --v-head-dim 3 --num-layers 2 --hidden-size 16 "
+                  "--ffn-hidden-size 24 --num-attention-heads 2 --vocab-size 257 --seq-length 8 "
+                  "--micro-batch-size 1 --global-batch-size 1 --train-iters 1 --save run");
+    ASSERT_EQ(outcome.exit_code, 0) << outcome.error;
+    const ModelConfig saved = load_model_config(folder / "run/step-00000001");
+    EXPECT_EQ(saved.family, "deepseek_v3");
+    EXPECT_EQ(saved.latent.q_rank, 6);
+    EXPECT_EQ(saved.latent.kv_rank, 8);
+    EXPECT_EQ(saved.head_size(), 6);
+    EXPECT_EQ(saved.rotary_dimension(), 2);
+    EXPECT_EQ(saved.value_size(), 3);
 }
 
 TEST(ModelFlags, RefuseRotaryPercentThatTurnsNoColumn) {

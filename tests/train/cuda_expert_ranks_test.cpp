@@ -115,7 +115,8 @@ TEST_P(CudaExpertRanksOfFamilies, HaveTheBitsOfATeamThatBlocksAndFollowTheHost) 
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, CudaExpertRanksOfFamilies,
-                         ::testing::Values("mixtral", "qwen3_moe", "olmoe", "qwen2_moe", "dots1"),
+                         ::testing::Values("mixtral", "qwen3_moe", "olmoe", "qwen2_moe", "dots1",
+                                           "deepseek_v3"),
                          [](const auto& info) { return test_name(info.param); });
 
 /// Rows that find no room take other waves, through the same lists and memory.

@@ -138,7 +138,8 @@ TEST_P(ExpertRanksOfFamilies, TrainDepthsLikeReplicasWithAllExperts) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, ExpertRanksOfFamilies,
-                         ::testing::Values("mixtral", "qwen3_moe", "olmoe", "qwen2_moe", "dots1"),
+                         ::testing::Values("mixtral", "qwen3_moe", "olmoe", "qwen2_moe", "dots1",
+                                           "deepseek_v3"),
                          [](const auto& info) { return test_name(info.param); });
 
 // Rows that find no room take another wave.

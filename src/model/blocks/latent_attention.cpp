@@ -44,9 +44,19 @@ const Options& checked(const Options& options) {
     return options;
 }
 
-LinearOptions linear(const LinearFiles& files, std::vector<int64_t> out, int64_t in,
-                     float init_std) {
-    return {.files = files, .out = std::move(out), .in = in, .init_std = init_std};
+LinearOptions linear(const Options& options, const LinearFiles& files, std::vector<int64_t> out,
+                     int64_t in) {
+    return {.files = files,
+            .out = std::move(out),
+            .in = in,
+            .init_std = options.init_std,
+            .lora = options.lora};
+}
+
+LinearOptions projection(const Options& options, int64_t in) {
+    LinearOptions of = linear(options, options.proj, {options.hidden_size}, in);
+    of.init_std = options.proj_init_std;
+    return of;
 }
 
 NormOptions sized(NormOptions options, int64_t size) {
@@ -57,7 +67,8 @@ NormOptions sized(NormOptions options, int64_t size) {
 /// The model's table of angles, which has rope_size columns: a wider one would rotate columns
 /// without positions.
 ConstTensor rotary_table(const StagePass& pass, const Options& options) {
-    const ConstTensor table = pass.rotary->of(options.rope, pass.microbatch.seq_length);
+    const ConstTensor table =
+        pass.rotary->of(options.rope, pass.microbatch.seq_length, pass.cached.count);
     if (table.cols != options.rope_size) {
         throw UsageError("latent attention: the table of rotary angles has " +
                          std::to_string(table.cols) + " columns; rope_size is " +
@@ -77,27 +88,25 @@ AnyTensor key_of(AnyTensor qkv, const kernels::AttentionShape& shape, int64_t he
 LatentAttention::LatentAttention(const Options& options, ParameterSource& parameters)
     : options_(checked(options)),
       shape_(shape_of(options)),
-      down_(linear(options.down, {q_columns(), options.kv_rank + options.rope_size},
-                   options.hidden_size, options.init_std),
+      down_(linear(options, options.down, {q_columns(), options.kv_rank + options.rope_size},
+                   options.hidden_size),
             parameters),
       q_norm_(options.q_rank > 0
                   ? std::optional<Norm>(std::in_place, sized(options.q_norm, options.q_rank),
                                         parameters)
                   : std::nullopt),
       q_up_(options.q_rank > 0
-                ? std::optional<Linear>(std::in_place,
-                                        linear(options.q_up, {shape_.query_columns()},
-                                               options.q_rank, options.init_std),
-                                        parameters)
+                ? std::optional<Linear>(
+                      std::in_place,
+                      linear(options, options.q_up, {shape_.query_columns()}, options.q_rank),
+                      parameters)
                 : std::nullopt),
       kv_norm_(sized(options.kv_norm, options.kv_rank), parameters),
-      kv_up_(linear(options.kv_up,
+      kv_up_(linear(options, options.kv_up,
                     {options.heads * options.key_size, options.heads * options.value_size},
-                    options.kv_rank, options.init_std),
+                    options.kv_rank),
              parameters),
-      proj_(linear(options.proj, {options.hidden_size}, shape_.output_columns(),
-                   options.proj_init_std),
-            parameters) {}
+      proj_(projection(options, shape_.output_columns()), parameters) {}
 
 int64_t LatentAttention::q_columns() const {
     return options_.q_rank > 0 ? options_.q_rank : shape_.query_columns();
@@ -132,9 +141,13 @@ ScratchSize LatentAttention::scratch(const ScratchFor& use) const {
     const kernels::AttentionShape of = with_sequences(shape_, use.sequences, use.seq_length);
     const int64_t columns =
         std::max({shape_.output_columns(), up_columns(), options_.heads * options_.rope_size});
+    const ScratchSize q_up = q_up_ ? q_up_->adapter_scratch(use) : ScratchSize();
     return ScratchSize{
         .columns = columns,
         .workspace = use.operators.attention_workspace_bytes(of, use.dtype, use.threads)}
+        .or_larger(down_.adapter_scratch(use))
+        .or_larger(q_up)
+        .or_larger(kv_up_.adapter_scratch(use))
         .or_larger(proj_.scratch(use));
 }
 
@@ -188,13 +201,12 @@ void LatentAttention::collect_keys(const StagePass& pass, const Gradients& gradi
 
 void LatentAttention::forward(const StagePass& pass, ConstTensor x, const Saved& saved,
                               ConstTensor residual, Tensor out) const {
-    if (pass.cached) {
-        throw UsageError("latent attention keeps no keys and values: it cannot generate");
-    }
     pass.input.all();
     down_.forward(pass, x, saved.down);
     expand(pass, saved);
-    attend(pass, shape_in_pass(shape_, pass), saved.qkv, saved.heads, saved.log_sum_exp);
+    const kernels::AttentionShape shape = shape_in_pass(shape_, pass);
+    keep_keys_values(pass, shape, saved.qkv);
+    attend(pass, shape, saved.qkv, saved.heads, saved.log_sum_exp);
     proj_.forward_onto(pass, saved.heads, residual, out);
     pass.output.all();
 }

@@ -14,9 +14,9 @@
 namespace vocabpipe {
 
 struct LatentAttentionOptions {
-    LinearFiles down;  ///< product of x: q or its latent | latent of k and v | rotary key
-    LinearFiles q_up;  ///< with q_rank
-    LinearFiles kv_up;
+    LinearFiles down;   ///< product of x: q or its latent | latent of k and v | rotary key
+    LinearFiles q_up;   ///< with q_rank; a head's columns with positions come first
+    LinearFiles kv_up;  ///< keys of all heads, then values of all heads
     LinearFiles proj;
     NormOptions q_norm;  ///< with q_rank; its size follows from the rank, as that of kv_norm
     NormOptions kv_norm;
@@ -31,8 +31,9 @@ struct LatentAttentionOptions {
     Rope rope;
     float init_std = 0;
     float proj_init_std = 0;
-    int context = 1;  ///< C, ranks that share the sequences: 1
-    int tensor = 1;   ///< t, ranks that share the heads: 1
+    LoraConfig lora = {};  ///< adapters of all products
+    int context = 1;       ///< C, ranks that share the sequences: 1
+    int tensor = 1;        ///< t, ranks that share the heads: 1
 };
 
 /// Multi-head latent attention (DeepSeek-V2, arXiv 2405.04434, section 2.1), (N, h) to (N, h): x is
@@ -72,7 +73,7 @@ public:
     [[nodiscard]] Gradients gradient_views(TokenViews& views) const;
     [[nodiscard]] ScratchSize scratch(const ScratchFor& use) const;
 
-    // These passes work as those of Attention. Generation with cached tokens throws UsageError.
+    // These passes work as those of Attention; generation keeps the keys and values of all heads.
 
     void forward(const StagePass& pass, ConstTensor x, const Saved& saved, ConstTensor residual,
                  Tensor out) const;

@@ -18,11 +18,29 @@ namespace {
 TensorNames layer_names(const ModelConfig& config, int layer) {
     TensorNames names = tensor_names(config);
     const std::string prefix = layer_prefix(config, layer);
-    for (std::string* name :
-         {&names.attention_norm, &names.qkv, &names.proj, &names.post_attention_norm,
-          &names.mlp_norm, &names.fc, &names.fc_proj, &names.post_mlp_norm, &names.q_norm,
-          &names.k_norm, &names.router, &names.experts, &names.shared_gate, &names.shared_expert,
-          &names.correction_bias}) {
+    for (std::string* name : {&names.attention_norm,
+                              &names.qkv,
+                              &names.proj,
+                              &names.post_attention_norm,
+                              &names.mlp_norm,
+                              &names.fc,
+                              &names.fc_proj,
+                              &names.post_mlp_norm,
+                              &names.q_norm,
+                              &names.k_norm,
+                              &names.q,
+                              &names.q_down,
+                              &names.q_down_norm,
+                              &names.q_up,
+                              &names.kv_down,
+                              &names.kv_down_norm,
+                              &names.kv_up,
+                              &names.qkv_down,
+                              &names.router,
+                              &names.experts,
+                              &names.shared_gate,
+                              &names.shared_expert,
+                              &names.correction_bias}) {
         *name = prefix + *name;
     }
     for (std::string& name : names.qkv_parts) name = prefix + name;
@@ -88,6 +106,78 @@ AttentionOptions attention_options(const ModelConfig& config, int layer, const L
                                         .weight_offset = config.norm_weight_offset},
                            .by_head = config.qk_norm_by_head};
     }
+    return options;
+}
+
+namespace {
+
+/// Rows with rotary positions from `first` on. Weights have the first columns of all pairs, then
+/// the second ones; files may have each pair side by side.
+void add_rotary_rows(const LatentConfig& latent, const std::string& name, int64_t first,
+                     std::vector<FilePart>& rows) {
+    if (!latent.interleaved) {
+        rows.push_back({.name = name, .count = latent.rope_size, .file_row = first});
+        return;
+    }
+    for (const int64_t of_pair : {0, 1}) {
+        rows.push_back({.name = name,
+                        .count = latent.rope_size / 2,
+                        .file_row = first + of_pair,
+                        .file_step = 2});
+    }
+}
+
+/// Rows of q: in weights a head has its columns with positions first, in files last.
+void add_query_rows(const ModelConfig& config, const std::string& name,
+                    std::vector<FilePart>& rows) {
+    const LatentConfig& latent = config.latent;
+    for (int64_t head = 0; head < config.num_attention_heads; ++head) {
+        const int64_t first = head * config.head_size();
+        add_rotary_rows(latent, name, first + latent.key_size, rows);
+        rows.push_back({.name = name, .count = latent.key_size, .file_row = first});
+    }
+}
+
+}  // namespace
+
+LatentAttentionOptions latent_attention_options(const ModelConfig& config, int layer,
+                                                const LayerTeams& teams) {
+    // DeepSeek's code and transformers take it for these norms, whatever rms_norm_eps says.
+    constexpr float kLatentEpsilon = 1e-6F;
+    const TensorNames names = layer_names(config, layer);
+    const LatentConfig& latent = config.latent;
+    const bool q_latent = latent.q_rank > 0;
+    const std::string& q = q_latent ? names.q_down : names.q;
+    LatentAttentionOptions options{
+        .down = {.name = names.qkv_down, .parts = {q, names.kv_down}},
+        .q_up = {.name = names.q_up},
+        .kv_up = {.name = names.kv_up, .groups = config.num_attention_heads},
+        .proj = {.name = names.proj},
+        .q_norm = {.name = names.q_down_norm, .epsilon = kLatentEpsilon},
+        .kv_norm = {.name = names.kv_down_norm, .epsilon = kLatentEpsilon},
+        .hidden_size = config.hidden_size,
+        .heads = config.num_attention_heads,
+        .q_rank = latent.q_rank,
+        .kv_rank = latent.kv_rank,
+        .key_size = latent.key_size,
+        .rope_size = latent.rope_size,
+        .value_size = latent.value_size,
+        .scale = config.attention_scale,
+        .rope = config.rope,
+        .init_std = config.init_std,
+        .proj_init_std = init_std_into_residual(config),
+        .lora = config.lora,
+        .context = teams.context,
+        .tensor = teams.tensor};
+    std::vector<FilePart>& down = options.down.rows;
+    if (q_latent) {
+        down.push_back({.name = q, .count = latent.q_rank});
+        add_query_rows(config, names.q_up, options.q_up.rows);
+    } else {
+        add_query_rows(config, q, down);
+    }
+    down.push_back({.name = names.kv_down, .count = latent.kv_rank});
+    add_rotary_rows(latent, names.kv_down, latent.kv_rank, down);
     return options;
 }
 
@@ -199,7 +289,11 @@ DecoderLayerOptions decoder_layer_options(const ModelConfig& config, int layer,
                                           const LayerTeams& teams) {
     const TensorNames names = layer_names(config, layer);
     DecoderLayerOptions options;
-    options.attention.block = attention_options(config, layer, teams);
+    if (config.has_latents()) {
+        options.attention.block = latent_attention_options(config, layer, teams);
+    } else {
+        options.attention.block = attention_options(config, layer, teams);
+    }
     options.mlp.block = feed_forward_options(config, layer, teams);
     options.parallel = config.parallel_residual;
     if (config.pre_norms) {

@@ -33,6 +33,9 @@ struct LayerTeams {
 
 [[nodiscard]] AttentionOptions attention_options(const ModelConfig& config, int layer,
                                                  const LayerTeams& teams = {});
+/// For a model with latents.
+[[nodiscard]] LatentAttentionOptions latent_attention_options(const ModelConfig& config, int layer,
+                                                              const LayerTeams& teams = {});
 [[nodiscard]] MlpOptions mlp_options(const ModelConfig& config, int layer, int tensor = 1);
 [[nodiscard]] FeedForwardOptions feed_forward_options(const ModelConfig& config, int layer,
                                                       const LayerTeams& teams = {});

@@ -3,6 +3,8 @@
 
 #include "vocabpipe/activation.hpp"
 
+#include <algorithm>
+#include <iterator>
 #include <numeric>
 #include <utility>
 
@@ -11,7 +13,9 @@ namespace vocabpipe {
 namespace {
 
 std::vector<FilePart> file_parts(const LinearOptions& options, const char* suffix) {
-    std::vector<FilePart> parts;
+    std::vector<FilePart> parts = options.files.rows;
+    for (FilePart& part : parts) part.name += suffix;
+    if (!parts.empty()) return parts;
     for (size_t i = 0; i < options.files.parts.size(); ++i) {
         parts.push_back({.name = options.files.parts[i] + suffix, .count = options.out[i]});
     }
@@ -49,6 +53,8 @@ std::vector<AdaptedPart> adapted_parts(const LinearOptions& options) {
                            .first = first,
                            .out = options.out[i],
                            .ranges = {options.out[i]}});
+        std::ranges::copy_if(files.rows, std::back_inserter(adapted.back().of_rows),
+                             [&](const FilePart& rows) { return rows.name == files.parts[i]; });
     }
     return adapted;
 }

@@ -21,6 +21,9 @@ struct LinearFiles {
     /// two groups are q0 k0 v0 q1 k1 v1. 0: range after range. Groups require no parts and no
     /// transposition.
     int64_t groups = 0;
+    /// Where files keep each row of the weight, with the names of `parts`, or of the one tensor;
+    /// without groups and transposition. Empty: one row after the other.
+    std::vector<FilePart> rows = {};
     bool transposed = false;  ///< files keep [in, out] (GPT-2's Conv1D)
 };
 

@@ -49,6 +49,11 @@ std::function<std::string()> of_rotary(const ModelConfig& m, const Text& text) {
     return [&m, text] { return m.learned_positions ? std::string() : text(); };
 }
 
+/// For a size that only models with latent attention have.
+std::function<std::string()> of_latents(const ModelConfig& m, const int64_t& size) {
+    return [&m, &size] { return m.has_latents() ? std::to_string(size) : std::string(); };
+}
+
 ConfigKeys keys_of(const ModelConfig& m) {
     const ModelFamily* const family = find_family(m.family);
     return family != nullptr ? family->keys : ConfigKeys();
@@ -130,6 +135,58 @@ std::vector<ModelField> size_fields(ModelConfig& m) {
                   .unset = "hidden size / attention heads",
                   .absent = 0},
          .text = [&m] { return std::to_string(m.head_size()); }},
+        {.member = "latent.kv_rank",
+         .key = "kv_lora_rank",
+         .flag = {.names = "--kv-lora-rank",
+                  .value = &m.latent.kv_rank,
+                  .help = "Size of the latent of keys and values (deepseek_v3)",
+                  .unit = "N",
+                  .range = between(1, widest),
+                  .unset = "32; none for a family without latent attention",
+                  .absent = 0},
+         .text = of_latents(m, m.latent.kv_rank)},
+        {.member = "latent.q_rank",
+         .key = "q_lora_rank",
+         .flag = {.names = "--q-lora-rank",
+                  .value = &m.latent.q_rank,
+                  .help = "Size of the latent of queries (deepseek_v3)",
+                  .unit = "N",
+                  .range = between(1, widest),
+                  .unset = "no such latent",
+                  .absent = 0},
+         .text = of_latents(m, m.latent.q_rank)},
+        {.member = "latent.key_size",
+         .key = "qk_nope_head_dim",
+         .flag = {.names = "--qk-head-dim",
+                  .value = &m.latent.key_size,
+                  .help = "Columns of a head of queries and keys without rotary positions "
+                          "(deepseek_v3)",
+                  .unit = "N",
+                  .range = between(1, most_heads),
+                  .unset = "128",
+                  .absent = 0},
+         .text = of_latents(m, m.latent.key_size)},
+        {.member = "latent.rope_size",
+         .key = "qk_rope_head_dim",
+         .flag = {.names = "--qk-pos-emb-head-dim",
+                  .value = &m.latent.rope_size,
+                  .help = "Columns of a head of queries and keys with rotary positions "
+                          "(deepseek_v3)",
+                  .unit = "N",
+                  .range = between(1, most_heads),
+                  .unset = "64",
+                  .absent = 0},
+         .text = of_latents(m, m.latent.rope_size)},
+        {.member = "latent.value_size",
+         .key = "v_head_dim",
+         .flag = {.names = "--v-head-dim",
+                  .value = &m.latent.value_size,
+                  .help = "Columns of a head of values (deepseek_v3)",
+                  .unit = "N",
+                  .range = between(1, most_heads),
+                  .unset = "128",
+                  .absent = 0},
+         .text = of_latents(m, m.latent.value_size)},
         {.member = "sliding_window",
          .key = "sliding_window",
          .flag = {.names = "--sliding-window",
@@ -238,6 +295,12 @@ std::vector<ModelField> family_fields(ModelConfig& m) {
         field_of("norm_weight_offset", &m.norm_weight_offset),
         field_of("pre_norms", &m.pre_norms),
         field_of("post_norms", &m.post_norms),
+        {.member = "latent.interleaved",
+         .key = "rope_interleave",
+         .flag = {.value = &m.latent.interleaved},
+         .text = [&m] { return !m.has_latents()       ? ""
+                               : m.latent.interleaved ? "true"
+                                                      : "false"; }},
         field_of("qk_norm", &m.qk_norm),
         field_of("qk_norm_by_head", &m.qk_norm_by_head),
         field_of("parallel_residual", &m.parallel_residual, "use_parallel_residual"),

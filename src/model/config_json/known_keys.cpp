@@ -148,6 +148,7 @@ constexpr auto kOfOtherFamilies = std::to_array<std::string_view>({
     "num_local_experts",
     "original_max_position_embeddings",
     "partial_rotary_factor",
+    "qk_head_dim",
     "qkv_bias",
     "rope_parameters",
     "rotary_emb_base",

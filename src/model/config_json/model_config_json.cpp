@@ -91,7 +91,7 @@ ModelConfig parse_model_config(std::string_view text, const std::string& path) {
     if (const auto lora = file.given(kLoraKey)) c.lora = read_lora(*lora);
     refuse_unknown_keys(json);
     c.seq_length = std::min(c.seq_length, c.max_position_embeddings);
-    if (c.kv_channels == 0 && c.hidden_size % c.num_attention_heads != 0) {
+    if (c.kv_channels == 0 && !c.has_latents() && c.hidden_size % c.num_attention_heads != 0) {
         json.at(keys.heads)
             .fail(std::to_string(c.num_attention_heads) + ": must divide " + keys.hidden + " " +
                   std::to_string(c.hidden_size));

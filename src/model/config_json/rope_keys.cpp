@@ -93,6 +93,7 @@ Rope read_parameters(const StrictJson& config, const StrictJson& json, int64_t p
     rope.scaling = read_rope_type(json, types);
     if (rope.scaling == RopeScaling::none) return rope;
 
+    rope.mscale_all_dim = number(json, "mscale_all_dim", 0, 0);
     const bool by_lengths =  // without a factor
         rope.scaling == RopeScaling::yarn || rope.scaling == RopeScaling::longrope;
     if (rope.scaling == RopeScaling::llama3 || by_lengths) {
@@ -125,7 +126,6 @@ Rope read_parameters(const StrictJson& config, const StrictJson& json, int64_t p
         if (fast > 0) rope.beta_fast = fast;
         if (slow > 0) rope.beta_slow = slow;
         rope.mscale = number(json, "mscale", 0, 0);
-        rope.mscale_all_dim = number(json, "mscale_all_dim", 0, 0);
 
         // null is false, as for transformers.
         const auto truncate = given(json, "truncate");
@@ -226,9 +226,9 @@ void print_rope(const Rope& rope, nlohmann::ordered_json& config) {
         json["beta_slow"] = rope.beta_slow;
     }
     if (rope.attention_factor > 0) json["attention_factor"] = rope.attention_factor;
+    if (rope.mscale_all_dim > 0) json["mscale_all_dim"] = rope.mscale_all_dim;
     if (rope.scaling != RopeScaling::yarn) return;
     if (rope.mscale > 0) json["mscale"] = rope.mscale;
-    if (rope.mscale_all_dim > 0) json["mscale_all_dim"] = rope.mscale_all_dim;
     json["truncate"] = rope.truncate;
 }
 

@@ -51,6 +51,7 @@ struct MegatronParts {
     bool rms_norm = false;  ///< --normalization RMSNorm
     bool rope = false;      ///< --position-embedding-type rope
     bool experts = false;   ///< --num-experts
+    bool latents = false;   ///< --multi-latent-attention
     bool operator==(const MegatronParts&) const = default;
 };
 
@@ -72,6 +73,8 @@ struct ModelFamily {
     bool partial_rotary = false;  ///< rotary positions may turn a part of every head
     /// Whether its layers have experts.
     [[nodiscard]] bool has_experts() const { return !tensors.router.empty(); }
+    /// Whether its attention is latent attention.
+    [[nodiscard]] bool has_latents() const { return !tensors.kv_down.empty(); }
     /// The parts that select this family without --model-type.
     std::optional<MegatronParts> parts = {};
 
@@ -114,6 +117,7 @@ namespace families {
 [[nodiscard]] ModelFamily olmoe();
 [[nodiscard]] ModelFamily qwen2_moe();
 [[nodiscard]] ModelFamily dots1();
+[[nodiscard]] ModelFamily deepseek_v3();
 [[nodiscard]] ModelFamily gemma();
 [[nodiscard]] ModelFamily gemma2();
 [[nodiscard]] ModelFamily gemma3_text();

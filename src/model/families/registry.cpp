@@ -11,11 +11,11 @@ namespace vocabpipe {
 
 std::span<const ModelFamily> all_families() {
     static const std::array kFamilies{
-        families::gpt2(),    families::llama(),     families::mistral(), families::qwen2(),
-        families::qwen3(),   families::gemma(),     families::gemma2(),  families::gemma3_text(),
-        families::olmo2(),   families::phi3(),      families::smollm3(), families::gpt_neox(),
-        families::mixtral(), families::qwen3_moe(), families::olmoe(),   families::qwen2_moe(),
-        families::dots1()};
+        families::gpt2(),    families::llama(),      families::mistral(), families::qwen2(),
+        families::qwen3(),   families::gemma(),      families::gemma2(),  families::gemma3_text(),
+        families::olmo2(),   families::phi3(),       families::smollm3(), families::gpt_neox(),
+        families::mixtral(), families::qwen3_moe(),  families::olmoe(),   families::qwen2_moe(),
+        families::dots1(),   families::deepseek_v3()};
     return kFamilies;
 }
 

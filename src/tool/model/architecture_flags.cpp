@@ -42,6 +42,7 @@ std::string flags_of(const MegatronParts& parts) {
     add(parts.rms_norm, "--normalization " + std::string(kRmsNorm));
     add(parts.rope, "--position-embedding-type " + std::string(kRope));
     add(parts.experts, "--num-experts");
+    add(parts.latents, "--multi-latent-attention");
     return flags.empty() ? "none" : flags;
 }
 
@@ -163,7 +164,8 @@ void ArchitectureFlags::complete(const std::string& loaded) {
                       ? family_of({.swiglu = given_.swiglu,
                                    .rms_norm = given_.normalization == kRmsNorm,
                                    .rope = given_.positions == kRope,
-                                   .experts = read_.contains("--num-experts")})
+                                   .experts = read_.contains("--num-experts"),
+                                   .latents = given_.multi_latent_attention})
                       : given_.model_type);
     refuse_contradictions();
     if (!given_.moe_layer_freq.empty()) {
@@ -247,12 +249,17 @@ void ArchitectureFlags::refuse_contradictions() const {
         refuse("--rotary-percent " + shortest_text(*given_.rotary_percent),
                "rotary positions of whole heads");
     }
-    if (!model_family(m.family).has_experts()) {
+    const auto refuse_fields_of = [&](std::string_view part, const std::string& has) {
         for (const ModelField& field : model_fields(model_)) {
-            const bool of_experts = field.is_architecture() && field.member.starts_with("moe.");
-            if (of_experts && read_.contains(field.flag.name())) {
-                refuse(field.flag.name(), "no experts");
-            }
+            const bool of_part = field.is_architecture() && field.member.starts_with(part);
+            if (of_part && read_.contains(field.flag.name())) refuse(field.flag.name(), has);
+        }
+    };
+    if (!model_family(m.family).has_experts()) refuse_fields_of("moe.", "no experts");
+    if (!model_family(m.family).has_latents()) {
+        refuse_fields_of("latent.", "no latent attention");
+        if (given_.multi_latent_attention) {
+            refuse("--multi-latent-attention", "no latent attention");
         }
     }
     const bool sigmoid = m.moe.score == kernels::RouterScore::sigmoid;

@@ -8,6 +8,7 @@
 #include "src/model/model_rank_internals.hpp"
 #include "src/support/crc32c.hpp"
 #include "src/train/checkpoint/adapter_config.hpp"
+#include "src/train/checkpoint/model_config_file.hpp"
 #include "src/train/checkpoint/model_tensors.hpp"
 #include "src/train/checkpoint/row_reader.hpp"
 #include "vocabpipe/error.hpp"
@@ -47,6 +48,7 @@ Checkpoint::Checkpoint(const CheckpointSource& source)
                   ? *source.own_layers
                   : parse_model_config(text_of(config_path()), config_path())),
       weights_(folder_) {
+    leave_out_missing_depths(weights_, config_);
     std::error_code ignored;
     if (source.training || std::filesystem::exists(training_path(), ignored)) {
         recorded_ = parse_training_state(text_of(training_path()), training_path());

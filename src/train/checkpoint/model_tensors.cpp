@@ -29,7 +29,8 @@ std::vector<ModelTensor> tensors_of(const LogicalParameter& p) {
         ModelTensor t{.name = std::move(part.name),
                       .first_row = first,
                       .rows = part.count,
-                      .file_row = part.file_row};
+                      .file_row = part.file_row,
+                      .file_step = part.file_step};
         t.held_shape = is_matrix(p) ? std::vector{rows, p.cols} : std::vector{rows};
         t.shape = t.held_shape;
         t.transposed = p.transposed_in_files;
@@ -68,13 +69,16 @@ std::vector<HeldRows> rows_between(int64_t begin, int64_t end, const TensorShard
         const int64_t last = std::min(std::min(end, before + range.count) + to_logical,
                                       tensor.first_row + tensor.rows);
         before += range.count;
-        if (first >= last) continue;
-        held.push_back(
-            {.rows = {first - tensor.first_row + tensor.file_row, last - first},
-             .columns = of_vector ? std::vector{TensorShard::Range{0, 1}} : shard.columns,
-             .width = of_vector ? 1 : tensor.held_shape[1],
-             .before = first - to_logical - begin,
-             .of_vector = of_vector});
+        // Rows that are no neighbors in the file are rectangles of one row.
+        const int64_t at_once = tensor.file_step == 1 ? last - first : 1;
+        for (int64_t row = first; row < last; row += at_once) {
+            held.push_back(
+                {.rows = {(row - tensor.first_row) * tensor.file_step + tensor.file_row, at_once},
+                 .columns = of_vector ? std::vector{TensorShard::Range{0, 1}} : shard.columns,
+                 .width = of_vector ? 1 : tensor.held_shape[1],
+                 .before = row - to_logical - begin,
+                 .of_vector = of_vector});
+        }
     }
     return held;
 }

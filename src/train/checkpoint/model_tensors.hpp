@@ -20,6 +20,7 @@ struct ModelTensor {
     int64_t first_row = 0;  ///< of the parameter
     int64_t rows = 0;
     int64_t file_row = 0;             ///< of the stored tensor
+    int64_t file_step = 1;            ///< from one row to the next in the stored tensor
     std::vector<int64_t> shape;       ///< of the stored tensor, in files
     std::vector<int64_t> held_shape;  ///< [rows, cols] or [rows], as this program holds it
     bool transposed = false;          ///< Conv1D keeps [in, out], this program [out, in]

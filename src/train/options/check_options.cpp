@@ -91,9 +91,12 @@ void check_sizes(const ModelConfig& model) {
     ModelConfig m = model;
     UnresolvedFlags unresolved;
     check_ranges({architecture_flags(m, unresolved)});
-    const int64_t columns = m.num_attention_heads * m.kv_channels;
+    const int64_t widest_head =
+        std::max({m.kv_channels, m.latent.key_size + m.latent.rope_size, m.latent.value_size});
+    const int64_t columns = m.num_attention_heads * widest_head;
     if (columns > kLargestSize) {
-        throw UsageError("--kv-channels " + text(m.kv_channels) + ": with --num-attention-heads " +
+        throw UsageError((m.kv_channels == widest_head ? "--kv-channels " : "--qk-head-dim ") +
+                         text(widest_head) + ": with --num-attention-heads " +
                          text(m.num_attention_heads) + ", attention has " + text(columns) +
                          " columns; must be at most " + text(kLargestSize));
     }

@@ -86,15 +86,23 @@ FlagGroup architecture_flags(ModelConfig& m, UnresolvedFlags& u) {
              .free = true,
              .ranks = RanksCompare::nothing}}};
     for (Flag& flag : flags_of_fields(m, u, &ModelField::is_architecture)) {
-        const bool groups = flag.names == "--num-query-groups";
+        const std::string after = flag.names;
         group.flags.push_back(std::move(flag));
-        if (!groups) continue;
-        group.flags.push_back(
-            {.names = "--group-query-attention",
-             .value = &u.group_query_attention,
-             .help = "Megatron's switch; requires --num-query-groups, which has the same effect by "
+        if (after == "--num-query-groups") {
+            group.flags.push_back(
+                {.names = "--group-query-attention",
+                 .value = &u.group_query_attention,
+                 .help =
+                     "Megatron's switch; requires --num-query-groups, which has the same effect by "
                      "itself",
-             .ranks = RanksCompare::nothing});
+                 .ranks = RanksCompare::nothing});
+        } else if (after == "--kv-channels") {
+            group.flags.push_back(
+                {.names = "--multi-latent-attention",
+                 .value = &u.multi_latent_attention,
+                 .help = "With the parts of mixtral: same as --model-type deepseek_v3",
+                 .ranks = RanksCompare::nothing});
+        }
     }
     return group;
 }
@@ -126,7 +134,8 @@ FlagGroup step_flags(TrainOptions& o, UnresolvedFlags& u) {
         {"--moe-aux-loss-coeff",
          {{.names = "--moe-router-enable-expert-bias",
            .value = &u.moe_update_bias,
-           .help = "Update the correction bias of routers by the load of experts (dots1)",
+           .help = "Update the correction bias of routers by the load of experts (deepseek_v3, "
+                   "dots1)",
            .meaning = [&o] { return std::string(o.model.moe.bias_rate > 0 ? "given" : ""); }}}},
         {"--moe-z-loss-coeff",
          {{.names = "--recompute-granularity",

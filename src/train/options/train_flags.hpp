@@ -41,6 +41,7 @@ struct UnresolvedFlags {
     bool swiglu = false;                   // --swiglu
     std::string normalization, positions;  // --normalization, --position-embedding-type
     bool group_query_attention = false;    // --group-query-attention
+    bool multi_latent_attention = false;   // --multi-latent-attention
     std::optional<double> rotary_percent;  // --rotary-percent
     std::string moe_layer_freq;            // --moe-layer-freq; empty: all layers
     bool moe_pre_softmax = false;          // --moe-router-pre-softmax

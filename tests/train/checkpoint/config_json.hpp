@@ -29,6 +29,19 @@ using nlohmann::json;
             {"num_key_value_heads", 4}, {"max_position_embeddings", 4096}};
 }
 
+/// A config.json of 4 layers of any family that has rotary positions.
+[[nodiscard]] inline json any_rotary(const std::string& family) {
+    json file = rotary(family);
+    if (family == "deepseek_v3") {
+        file["num_key_value_heads"] = file["num_attention_heads"];
+        file["n_group"] = file["topk_group"] = 1;
+    } else if (family != "dots1") {
+        return file;
+    }
+    file["n_routed_experts"] = file["num_experts_per_tok"] = file["n_shared_experts"] = 2;
+    return file;
+}
+
 [[nodiscard]] inline ModelConfig parsed(const json& config) {
     return parse_model_config(config.dump(), "d/config.json");
 }

@@ -24,6 +24,43 @@ namespace {
 
 using ::testing::HasSubstr;
 
+/// The same for latent attention: files keep rotary positions behind the others, pair by pair, and
+/// keys and values head by head.
+std::pair<std::string, int64_t> stored_row_of_latents(const ModelConfig& c, std::string name,
+                                                      int64_t row) {
+    const LatentConfig& latent = c.latent;
+    const int64_t size = c.head_size(), rope = latent.rope_size, key = latent.key_size;
+    const auto rename = [&](const std::string& part, const char* to) {
+        const size_t at = name.find(part);
+        if (at == std::string::npos) return false;
+        name.replace(at, part.size(), to);
+        return true;
+    };
+    const auto rotary = [&](int64_t i) {
+        return !latent.interleaved ? i : i < rope / 2 ? 2 * i : 2 * (i - rope / 2) + 1;
+    };
+    const auto query = [&](int64_t of) {
+        const int64_t i = of % size;
+        return of / size * size + (i < rope ? key + rotary(i) : i - rope);
+    };
+    const int64_t q = latent.q_rank > 0 ? latent.q_rank : c.num_attention_heads * size;
+    if (name.find("qkv_a_proj") != std::string::npos) {
+        if (row < q) {
+            rename("qkv_a_proj", latent.q_rank > 0 ? "q_a_proj" : "q_proj");
+            return {name, latent.q_rank > 0 ? row : query(row)};
+        }
+        rename("qkv_a_proj", "kv_a_proj_with_mqa");
+        row -= q;
+        return {name, row < latent.kv_rank ? row : latent.kv_rank + rotary(row - latent.kv_rank)};
+    }
+    if (name.find("q_b_proj") != std::string::npos) return {name, query(row)};
+    if (name.find("kv_b_proj") == std::string::npos) return {name, row};
+    const int64_t keys = c.num_attention_heads * key, value = latent.value_size;
+    const bool of_key = row < keys;
+    const int64_t head = of_key ? row / key : (row - keys) / value;
+    return {name, head * (key + value) + (of_key ? row % key : key + (row - keys) % value)};
+}
+
 /// The file's tensor that has a row of a parameter, and where in it the row is.
 std::pair<std::string, int64_t> stored_row(const ModelConfig& c, std::string name, int64_t row) {
     const auto split = [&](const std::string& whole,
@@ -35,6 +72,9 @@ std::pair<std::string, int64_t> stored_row(const ModelConfig& c, std::string nam
         name.replace(at, whole.size(), parts[part].first);
     };
     if (c.family == "phi3") return {name, row};
+    if (name.find("_a_proj") != std::string::npos || name.find("_b_proj") != std::string::npos) {
+        return stored_row_of_latents(c, name, row);
+    }
     const auto split_experts = [&](const std::string& whole, std::vector<const char*> parts,
                                    int64_t rows) {
         const size_t at = name.find(whole);
@@ -125,6 +165,27 @@ TEST(HuggingFace, ConfigurationsOfTransformersAreReadAndPrinted) {
         EXPECT_EQ(config.family, model.model_type);
         EXPECT_NO_THROW(check_same_model(parse_model_config(print_model_config(config), "printed"),
                                          "printed", config));
+    }
+}
+
+// transformers drops the layers of depths, and keeps their number.
+TEST(HuggingFace, WithoutTensorsOfTheDepthsThatItNamesIsAModelWithoutThem) {
+    for (const TransformersFiles& model : transformers_files()) {
+        if (model.model_type != "deepseek_v3") continue;
+        nlohmann::json named = nlohmann::json::parse(model.config);
+        named["num_nextn_predict_layers"] = 1;
+        const TempFolder folder;
+        write_model(folder / "m", named.dump(), weights_of(model, "F32"));
+        EXPECT_EQ(load_model_config(folder / "m").mtp_num_layers, 0);
+        EXPECT_EQ(load_model_config(folder / "m/config.json").mtp_num_layers, 1);
+        EXPECT_EQ(Checkpoint(find_checkpoint(folder / "m", false)).config().mtp_num_layers, 0);
+        // A folder with some of them must have all.
+        std::vector<RawTensor> some = weights_of(model, "F32");
+        some.push_back(some.front());
+        some.back().name = "model.layers.2.eh_proj.weight";
+        write_model(folder / "some", named.dump(), some);
+        EXPECT_EQ(load_model_config(folder / "some").mtp_num_layers, 1);
+        EXPECT_THROW(Checkpoint(find_checkpoint(folder / "some", false)), InputFileError);
     }
 }
 

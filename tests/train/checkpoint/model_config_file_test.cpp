@@ -263,7 +263,7 @@ TEST(ModelConfigFile, PrintsWhatItReadsOfEveryFamilyAndScaling) {
             config.dtype = DType::bf16;
             set_family(config, family);
             if (family != "gpt2") {
-                if (family != "gpt_neox") {
+                if (family != "gpt_neox" && !config.has_latents()) {
                     config.num_query_groups = 2;
                     config.kv_channels = family == "olmoe" ? 0 : 16;
                 }
@@ -308,9 +308,10 @@ TEST(ModelConfigFile, RefusesByNameWhatIsNotComputed) {
         return refused(with(gpt2(), key, value));
     };
     EXPECT_THAT(
-        gpt2_with("model_type", "deepseek_v3"),
-        HasSubstr("d/config.json: model_type: \"deepseek_v3\" is not supported; use one of " +
-                  known_families() + "; the nearest is dots1, missing is latent attention"));
+        gpt2_with("model_type", "deepseek_v2"),
+        HasSubstr("d/config.json: model_type: \"deepseek_v2\" is not supported; use one of " +
+                  known_families() +
+                  "; the nearest is deepseek_v3, missing is softmax scores of experts"));
     EXPECT_THAT(gpt2_with("model_type", "lama"),
                 HasSubstr(known_families() + "; did you mean llama?"));
     EXPECT_THAT(gpt2_with("model_type", "gemma3"),
@@ -369,11 +370,7 @@ TEST(ModelConfigFile, RefusesByNameWhatIsNotComputed) {
 
 TEST(ModelConfigFile, ReadsTheExactGeluOfEveryFamilyThatNamesIt) {
     for (const std::string& family : model_families()) {
-        json file = rotary(family);
-        if (family == "gpt2") file = gpt2();
-        if (family == "dots1") {
-            file["n_routed_experts"] = file["num_experts_per_tok"] = file["n_shared_experts"] = 2;
-        }
+        const json file = family == "gpt2" ? gpt2() : any_rotary(family);
         const bool newer_gemma = family == "gemma2" || family == "gemma3_text";
         const char* const key = family == "gpt2" ? "activation_function"
                                 : newer_gemma    ? "hidden_activation"
@@ -387,14 +384,6 @@ TEST(ModelConfigFile, ReadsTheExactGeluOfEveryFamilyThatNamesIt) {
         EXPECT_EQ(printed(config).at(key), "gelu") << family;
     }
     EXPECT_EQ(printed(parsed(gpt2())).at("activation_function"), "gelu_new");
-}
-
-/// A config.json of 4 layers of any family that has rotary positions.
-json any_rotary(const std::string& family) {
-    json file = rotary(family);
-    if (family != "dots1") return file;
-    file["n_routed_experts"] = file["num_experts_per_tok"] = file["n_shared_experts"] = 2;
-    return file;
 }
 
 TEST(ModelConfigFile, ComputesLayerTypesOrRefusesThemInEveryFamily) {

@@ -47,6 +47,15 @@ MODELS = [
          n_shared_experts=2, moe_intermediate_size=20, n_group=2, topk_group=1,
          first_k_dense_replace=1, norm_topk_prob=True, routed_scaling_factor=2.5,
          sliding_window=None),
+    dict(SIZES, model_type="deepseek_v3", num_key_value_heads=4, q_lora_rank=12, kv_lora_rank=10,
+         qk_nope_head_dim=6, qk_rope_head_dim=4, v_head_dim=7, n_routed_experts=4,
+         num_experts_per_tok=2, moe_intermediate_size=20, n_group=2, topk_group=1,
+         first_k_dense_replace=1, num_mtp_layers=0),
+    dict(SIZES, model_type="deepseek_v3", num_key_value_heads=4, q_lora_rank=None, kv_lora_rank=10,
+         qk_nope_head_dim=6, qk_rope_head_dim=4, v_head_dim=7, n_routed_experts=4,
+         num_experts_per_tok=2, moe_intermediate_size=20, n_group=1, topk_group=1,
+         first_k_dense_replace=0, rope_interleave=False, num_mtp_layers=0,
+         tie_word_embeddings=True),
 ]
 
 for model in MODELS:

@@ -230,7 +230,8 @@ TEST_P(TextGeneratorOfExpertRanks, LogitsAreThoseOfOneRankWithinRounding) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Families, TextGeneratorOfExpertRanks,
-                         ::testing::Values("mixtral", "qwen3_moe", "olmoe", "qwen2_moe", "dots1"),
+                         ::testing::Values("mixtral", "qwen3_moe", "olmoe", "qwen2_moe", "dots1",
+                                           "deepseek_v3"),
                          [](const auto& info) { return info.param; });
 
 TEST(TextGeneratorOfFourTensorRanks, ReadsFewerTokensThanThereAreRanks) {
