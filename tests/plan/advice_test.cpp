@@ -123,6 +123,23 @@ TEST(PlanAdvice, BeginsWithWhatWouldFitWhereNothingDoes) {
     EXPECT_EQ(read["remedies"][5]["pipeline"], 8);
 }
 
+TEST(PlanAdvice, DoublesAPipelineNoFurtherThanItMust) {
+    PlanOptions options = plain_plan({VocabMode::one_barrier});
+    options.model.config.num_layers = 32;
+    options.gpus = 2;
+    const double two = needed_gib(make_plan(options).rows.front());
+    options.gpus = 8;
+    options.memory_gib = needed_gib(make_plan(options).rows.front()) * 1.02;
+    options.gpus = 2;
+    ASSERT_LT(options.memory_gib, two);
+    const Plan plan = with_remedies(options);
+    const auto longer = std::ranges::find_if(
+        plan.remedies, [](const Remedy& remedy) { return remedy.flags.starts_with("--gpus "); });
+    ASSERT_NE(longer, plan.remedies.end());
+    EXPECT_EQ(longer->flags, "--gpus 8");
+    EXPECT_TRUE(longer->row.fits());
+}
+
 TEST(PlanAdvice, TriesChangesTogetherWhereNoneSuffices) {
     PlanOptions options = plain_plan({VocabMode::one_barrier});
     options.memory_gib = 0.45;

@@ -140,6 +140,32 @@ TEST(StuckReport, NamesTheFirstTransferOfAStreamThatHasNotRun) {
     EXPECT_THAT(report.where(5), AllOf(Not(named(0)), Not(named(1)), named(2)));
 }
 
+// Passes of a device with streams may be in its queue; what is in flight says that they are not.
+TEST(StuckReport, SaysWhetherAllPassesHaveRunOrWereOnlyStarted) {
+    const Schedule schedule =
+        make_schedule("1f1b", {.ranks = 2, .microbatches = 2, .vocab_size = 64});
+    StepSizes sizes{.tokens = 8, .hidden = 4};
+    sizes.stages.resize(2);
+    sizes.shards.resize(2, {.exp_logits = 64});
+    const std::vector<Program> programs =
+        lower(schedule, sizes, TableCosts::uniform(2, 2, 1000, 2000, 500));
+    LoadedProgram loaded(programs[0], true);
+    StepProgress progress;
+    progress.begin(loaded);
+    for (size_t queue = 0; queue < progress.head.size(); ++queue) {
+        progress.head[queue] = loaded.queues[queue].size();
+    }
+    ASSERT_EQ(progress.current_pass(), nullptr);
+    LanesOfTest lanes;
+    const auto has_run = HasSubstr(": has run all its passes and waits");
+    EXPECT_THAT(StuckReport(0, false, progress, lanes).where(5), has_run);
+    EXPECT_THAT(StuckReport(0, true, progress, lanes).where(5),
+                HasSubstr(": has started all its passes and waits"));
+    progress.in_flight.push_back({});
+    EXPECT_THAT(StuckReport(0, true, progress, lanes).where(5), has_run);
+    EXPECT_THAT(StuckReport(0, false, progress, lanes).where(5), has_run);
+}
+
 // --- abandoned steps -----------------------------------------------------------------------------
 
 /// Rank 0 of three. The test says which peers' messages have come; a ticket is of no use after its

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "vocabpipe/svg_timeline.hpp"
 
+#include "src/schedule/pass_colors.hpp"
 #include "tests/schedule/program_tools.hpp"
 #include "tests/train/data/temp_folder.hpp"
 #include "vocabpipe/error.hpp"
@@ -50,6 +51,19 @@ TEST(SvgTimeline, HasABoxForEveryPassThatTakesTimeAndARowForEveryRankOfEveryRun)
     EXPECT_EQ(count(picture, ">rank "), 6);
     EXPECT_THAT(picture, HasSubstr(">one</text>"));
     EXPECT_THAT(picture, HasSubstr(">two</text>"));
+}
+
+TEST(SvgTimeline, HasOtherColorsForLaterStagesOfARankAlone) {
+    const std::string one = picture_of({run_of("1f1b", "one")});
+    const std::string two = picture_of({run_of("zb-v", "two")});
+    for (const std::string_view pass : {"F", "W"}) {
+        const PassColor& of = kPassColors[pass_color(pass)];
+        const std::string fill = "<path fill=\"" + std::string(of.fill) + "\" d=\"M";
+        const std::string later = "<path fill=\"" + std::string(of.later) + "\" d=\"M";
+        EXPECT_EQ(count(one, later), 0) << pass;
+        EXPECT_GT(count(two, fill), 0) << pass;
+        EXPECT_GT(count(two, later), 0) << pass;
+    }
 }
 
 TEST(SvgTimeline, GroupsTheRanksOfAMeshByTheirPlaceInThePipeline) {

@@ -287,6 +287,14 @@ TEST(ChooseTiles, TakesTimesFromShapesAndRates) {
     TileShape scatter = gather;
     scatter.op = OverlapOp::gemm_reduce_scatter;
     EXPECT_EQ(choose_tiles(scatter, rates).times.link_ns, std::llround(8192 * 0.75 * 512 * 2 / 10));
+    // A dispatch moves rows of the product's input, a combine those of its result.
+    TileShape dispatch = gather;
+    dispatch.op = OverlapOp::dispatch_gemm;
+    EXPECT_EQ(choose_tiles(dispatch, rates).times.link_ns, choice.times.link_ns);
+    TileShape combine = gather;
+    combine.op = OverlapOp::gemm_combine;
+    EXPECT_EQ(choose_tiles(combine, rates).times.link_ns,
+              choose_tiles(scatter, rates).times.link_ns);
 }
 
 TEST(Overlap, RefusesWhatCannotBe) {

@@ -294,6 +294,14 @@ TEST(ModelConfigFile, ReadsAndPrintsDepthsOfMultiTokenPrediction) {
     }
 }
 
+TEST(ModelConfigFile, IsTiedByTheDefaultOfItsFamily) {
+    for (const std::string& family : model_families()) {
+        const json file = family == "gpt2" ? gpt2() : any_rotary(family);
+        const bool tied = family == "gpt2" || family.starts_with("gemma") || family == "smollm3";
+        EXPECT_EQ(parsed(file).tied, tied) << family;
+    }
+}
+
 TEST(ModelConfigFile, IsFoundInItsFolder) {
     const TempFolder folder;
     write_file(folder / "config.json", rotary("qwen3").dump());
