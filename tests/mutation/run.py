@@ -3,7 +3,8 @@
 """Plants one-line faults into host code and counts those that the tests notice.
 
 One build holds all of them (plant.py). Each test runs once to see which it reaches; then each fault is
-switched on, and the tests that reach it run, the short ones first, until one fails.
+switched on, and the tests that reach it run, the short ones first, until one fails: the first ones alone,
+the others of a program several at once, because most of their time is that of a process.
 """
 
 import argparse
@@ -149,15 +150,40 @@ def record_all(tests, work, count, jobs):
     return recorded
 
 
-def judge(mutant, tests, budget):
+def several_at_once(tests, alone, seconds, starts):
+    """Runs of (name, test, seconds): the first `alone` as they are, then tests of one program together, as long as
+    all of them take less than `seconds` and their names fit a command line; the short runs first. `starts`: how
+    long a program takes to begin, which is counted once."""
+    groups = collections.defaultdict(list)
+    took = lambda group: sum(entry[2] for entry in group) - (len(group) - 1) * starts[group[0][0].split(":")[0]]
+    for name, test, alone_took in tests[alone:]:
+        key = name.split(":")[0]
+        while len(groups[key]) > 400 or took([*groups[key], (name, test, alone_took)]) > seconds and groups[key]:
+            key += "+"
+        groups[key].append((name, test, alone_took))
+    runs = tests[:alone]
+    for group in sorted(groups.values(), key=took):
+        name, (command, environment, folder), _ = group[0]
+        if len(group) > 1:
+            names = ":".join(command[-1].split("=", 1)[1] for _, (command, _, _), _ in group)
+            name, command = f"{name} and {len(group) - 1} others", [*command[:-1], f"--gtest_filter={names}"]
+        if command[-1].startswith("--gtest_filter="):
+            command = [*command, "--gtest_fail_fast"]
+        runs.append((name, (command, environment, folder), took(group)))
+    return runs
+
+
+def judge(mutant, tests, budget, starts):
     """(found, survived or not reached, the test that noticed, seconds)"""
     began = time.monotonic()
     if not tests:
         return "not reached", "", 0
-    for name, (command, environment, folder), seconds in tests:
-        passed = run(command, 15 + 10 * seconds,
-                     dict(os.environ, **environment, VOCABPIPE_MUTANT=str(mutant["number"])), folder)
-        if not passed:
+    for name, (command, environment, folder), seconds in several_at_once(tests, 5, 10, starts):
+        def passes(**also):
+            return run(command, 15 + 10 * seconds, dict(os.environ, **environment, **also), folder)
+
+        # Tests that pass alone may disturb one another.
+        if not passes(VOCABPIPE_MUTANT=str(mutant["number"])) and (" others" not in name or passes()):
             return "found", name, time.monotonic() - began
         if time.monotonic() - began > budget:
             return "survived", f"all of {budget} s of tests", time.monotonic() - began
@@ -224,8 +250,13 @@ def main():
         order = [entry for one in rounds for entry in sorted(filter(None, one))]
         return [(name, tests[name], seconds) for seconds, name in order]
 
+    starts = collections.defaultdict(lambda: float("inf"))
+    for name, (seconds, _) in recorded.items():
+        program = name.split(":")[0]
+        starts[program] = min(starts[program], seconds)
     with concurrent.futures.ThreadPoolExecutor(flags.jobs) as pool:
-        running = {pool.submit(judge, mutant, reaching(mutant["number"]), flags.seconds): mutant for mutant in todo}
+        running = {pool.submit(judge, mutant, reaching(mutant["number"]), flags.seconds, starts): mutant
+                   for mutant in todo}
         for done, future in enumerate(concurrent.futures.as_completed(running), 1):
             mutant, (outcome, by, seconds) = running[future], future.result()
             results.append(dict(mutant, outcome=outcome, by=by, seconds=round(seconds, 1)))
