@@ -141,6 +141,26 @@ TEST_F(SearchedPlan, NoStepIsShorterAndNoneNeedsLessMemoryThanItsBound) {
     EXPECT_LT(slack / static_cast<double>(3 * all_->rows.size()), 0.2);
 }
 
+// Nothing can be in another order: forwards, S and T, backwards, each with its messages.
+TEST(StepBound, IsTheStepItselfWithOneMicrobatch) {
+    for (const int ranks : {2, 4}) {
+        PlanOptions options = small_plan();
+        options.schedules = {"1f1b"};
+        options.gpus = ranks;
+        options.pipeline = {ranks};
+        options.micro_batch_sizes = {1};
+        options.global_batch_size = 1;
+        const std::vector<Candidate> candidates = list_candidates(options).possible;
+        const Evaluated all = evaluate_all(options, candidates, Evaluation::pass_times);
+        std::set<VocabMode> modes;
+        for (const PlanRow& row : all.rows) {
+            EXPECT_EQ(bound_of(options, row.candidate).step_ns, row.step_ns) << text_of(row);
+            modes.insert(row.candidate.vocab_mode);
+        }
+        EXPECT_GE(modes.size(), 4U);
+    }
+}
+
 // Eight layers, of which the first three are frozen, with the embedding, and of the others the
 // sixth.
 TEST(FrozenSteps, HaveBoundsThatNoneOfThemIsBelow) {
