@@ -57,6 +57,10 @@ public:
     Context(const Context&) = delete;
     Context& operator=(const Context&) = delete;
 
+    /// For passes of the same rank that run in turns with those of this context: the same options
+    /// and scratch memory, so that they change between operators only; links and rows are its own.
+    [[nodiscard]] std::unique_ptr<Context> of_other_lane() const;
+
     /// Lets communication advance; long passes call it between operators (Open MPI has no progress
     /// of its own). May run a `combine_softmax` or `ordered_sum` of another microbatch, never a
     /// pass. On a device with streams it also waits until the device has run all but the launches
@@ -94,11 +98,13 @@ public:
     [[nodiscard]] kernels::cuda::Engine& cuda();
 
 private:
+    Context(ContextOptions options, std::shared_ptr<kernels::host::Engine> engine);
+
     ContextOptions options_;
     StreamedRows* streamed_ = nullptr;
     std::array<TileLink*, kAxes.size()> links_{};
     int64_t whole_rows_ = 0;
-    std::unique_ptr<kernels::host::Engine> engine_;
+    std::shared_ptr<kernels::host::Engine> engine_;
 };
 
 }  // namespace vocabpipe

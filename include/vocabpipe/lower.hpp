@@ -7,6 +7,7 @@
 #include "vocabpipe/schedule.hpp"
 #include "vocabpipe/zero_options.hpp"
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
@@ -130,6 +131,11 @@ struct StepSizes {
                 .expert = expert,
                 .context = context};
     }
+    /// Whether passes of any stage wait for tensor, context or expert ranks.
+    [[nodiscard]] bool exchanges() const {
+        return tensor > 1 || context > 1 ||
+               (expert > 1 && std::ranges::find(has_experts, true) != has_experts.end());
+    }
     /// Rows of a boundary of the longest sequences on one rank.
     [[nodiscard]] int64_t boundary_rows() const { return tokens / tensor; }
     /// Rows of X, which are those of the logits, of the longest sequences; of all tensor ranks.
@@ -187,7 +193,7 @@ struct LowerOptions {
     /// sent: each piece as soon as it is made, and the pass that uses them begins with the first.
     /// With two barriers the sum of the input gradient then begins while T makes the weight
     /// gradient. Default 1, whole messages, because every piece costs a product and a message. At
-    /// most kMostPieces; overlapped pairs that are lowered as one are not streamed.
+    /// most kMostPieces.
     int pieces = 1;
     /// Elements of a gradient bucket that are added up at a time, at least 1; a bucket of twice as
     /// many or more is cut. There is memory for two pieces at a time. The default is long enough
@@ -202,6 +208,13 @@ struct LowerOptions {
     /// longest. `costs` should then be those of the longest. Default: order and places of their
     /// own, which make the shorter step but now and then take a larger arena.
     bool as_longest = false;
+    /// The passes of an overlapped pair (Pass::with_next) run on two lanes of their rank, so that
+    /// one computes while the other waits for its tensor, context or expert ranks. Buffers of both
+    /// are then there at once. Pairs of one stage whose weights or gradients ranks share
+    /// (ZeroOptions) run one after the other all the same. Default: as on devices with streams,
+    /// which have one lane for passes; plan_step() of a StepCluster sets it for hosts whose passes
+    /// exchange something (StepSizes::exchanges()).
+    bool overlap_pairs = false;
 };
 
 /// Largest LowerOptions::pieces.

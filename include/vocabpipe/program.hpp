@@ -207,7 +207,10 @@ struct Action {
     uint16_t reduction = 0;  ///< index, for all_to_all, ordered_sum, gather, all_gather_v, reduce
     uint16_t group = 0;      ///< index into groups; 0 where it has none
     uint8_t pieces = 1;      ///< of a message or broadcast; see LowerOptions
-    uint32_t item = 0;       ///< index into passes; bucket with replicas; else microbatch
+    /// 1, 2: the first and the second pass of a pair that run on two lanes of the rank
+    /// (LowerOptions::overlap_pairs); 0: no other pass runs at the same time.
+    uint8_t pair_member = 0;
+    uint32_t item = 0;   ///< index into passes; bucket with replicas; else microbatch
     uint32_t order = 0;  ///< position in the global order; equal on all ranks of one communication
     uint32_t first_operand = 0;  ///< index into Program::operands
 };

@@ -72,6 +72,8 @@ struct StepSchedule {
     double moe_row_factor = kMoeRowFactor;  ///< as in ModelPartition
     /// What context ranks exchange; with `pieces` above 0 in that many panels.
     ContextForm context_form = ContextForm::allgather;
+    /// LowerOptions::overlap_pairs on hosts. false: for comparisons.
+    bool overlap_pairs = true;
 };
 
 /// The data of a step and its purpose.

@@ -9,8 +9,15 @@ namespace vocabpipe {
 
 Context::Context(ContextOptions options)
     : options_(std::move(options)),
-      engine_(std::make_unique<kernels::host::Engine>(options_.threads)) {
+      engine_(std::make_shared<kernels::host::Engine>(options_.threads)) {
     if (options_.operators == nullptr) options_.operators = &kernels::host::operators();
+}
+
+Context::Context(ContextOptions options, std::shared_ptr<kernels::host::Engine> engine)
+    : options_(std::move(options)), engine_(std::move(engine)) {}
+
+std::unique_ptr<Context> Context::of_other_lane() const {
+    return std::unique_ptr<Context>(new Context(options_, engine_));
 }
 
 Context::~Context() = default;

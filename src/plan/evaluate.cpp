@@ -170,7 +170,10 @@ StepModel Evaluator::model_of(const Candidate& candidate) const {
 Lowered Evaluator::lowered(const Schedule& schedule, const StepModel& step,
                            const ZeroOptions& zero) const {
     LowerOptions lowering{.receive_ahead = options_.receive_ahead, .zero = zero};
-    if (step.costs.measured_on_hosts()) lowering.bucket_piece = kBucketPieceOfHosts;
+    if (step.costs.measured_on_hosts()) {
+        lowering.bucket_piece = kBucketPieceOfHosts;
+        lowering.overlap_pairs = !options_.trainer.blocking_exchanges && step.sizes.exchanges();
+    }
     return lower_step(schedule, step.sizes, step.costs, lowering, simulate_).lowered;
 }
 

@@ -8,7 +8,6 @@
 #include "vocabpipe/tile_link.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cstring>
 #include <string>
 #include <utility>
@@ -27,21 +26,20 @@ public:
           modules_(modules),
           sizes_(sizes),
           memory_(device, modules_, sizes_),
+          device_(device),
           context_(device.context(options.threads, [this] { poll(); })),
+          second_context_(context_.of_other_lane()),
           options_(std::move(options)),
-          links_{connect_team(device, Axis::tensor), connect_team(device, Axis::context),
-                 connect_team(device, Axis::expert)},
           runner_({.communicator = communicator,
                    .device = device,
                    .lanes = *lanes_,
                    .transport = transport_,
                    .context = context_,
+                   .second_context = *second_context_,
                    .modules = modules_,
                    .memory = memory_,
                    .options = options_}) {
-        context_.set_link(Axis::tensor, links_[0].get());
-        context_.set_link(Axis::context, links_[1].get());
-        context_.set_link(Axis::expert, links_[2].get());
+        connect_teams(context_, 0);
         if (sizes.report_bytes > 0 && modules.step == nullptr) {
             throw UsageError(
                 "executor: StepSizes::report_bytes requires an optimizer step, but "
@@ -79,6 +77,10 @@ public:
                             "rank " + std::to_string(communicator_.rank()) + ": the arena");
         });
         with_peers([&] { transport_.prepare(routes); });
+        if (!asynchronous_ && !has_second_links_ && has_pairs(program)) {
+            connect_teams(*second_context_, 1);
+            has_second_links_ = true;
+        }
         if (id >= loaded_.size()) loaded_.resize(id + 1);
         loaded_[id] = std::make_unique<LoadedProgram>(program, asynchronous_);
         lanes_->load(program, id);
@@ -151,26 +153,33 @@ private:
         }
     }
 
+    /// Whether passes of the rank run on two lanes. The other members of its teams run the same.
+    static bool has_pairs(const Program& program) {
+        return std::ranges::any_of(program.actions,
+                                   [](const Action& action) { return action.pair_member > 0; });
+    }
+
     void poll() {
-        for (const auto& link : links_) {
-            if (link) link->poll();
-        }
+        for (const auto& link : links_) link->poll();
         runner_.poll();
     }
 
-    /// A link to the ranks with which this rank computes layers; null: none.
-    std::unique_ptr<TileLink> connect_team(Device& device, Axis axis) {
+    /// Gives the context of a lane its links to the ranks with which this rank computes layers.
+    void connect_teams(Context& context, int lane) {
         const Mesh mesh = sizes_.mesh(communicator_.size() / sizes_.mesh(1).slices());
-        const int members = mesh.size_of(axis);
-        if (members == 1) return nullptr;
-        const TileLinkOptions options{
-            .ranks = mesh.ranks_along(axis, mesh.place(communicator_.rank())),
-            .poll = [this] { runner_.poll_within_pass(); }};
-        std::unique_ptr<TileLink> link;
-        with_peers([&] {
-            link = device.open_tile_link(transport_, communicator_.wait_options(), options, axis);
-        });
-        return link;
+        for (const Axis axis : {Axis::tensor, Axis::context, Axis::expert}) {
+            if (mesh.size_of(axis) == 1) continue;
+            const TileLinkOptions options{
+                .ranks = mesh.ranks_along(axis, mesh.place(communicator_.rank())),
+                .poll = [this] { runner_.poll_within_pass(); },
+                .other_lane = [this](bool begins) { return runner_.run_other_lane(begins); },
+                .lane = lane};
+            with_peers([&] {
+                links_.push_back(device_.open_tile_link(transport_, communicator_.wait_options(),
+                                                        options, axis));
+            });
+            context.set_link(axis, links_.back().get());
+        }
     }
 
     /// Runs work that enqueues waits for other ranks: a step, or the first messages. After an error
@@ -236,9 +245,12 @@ private:
     std::vector<std::unique_ptr<LoadedProgram>> loaded_;  ///< [ProgramId]
     int64_t step_ = 0;
     bool abandoned_ = false;
+    Device& device_;
     Context context_;
+    const std::unique_ptr<Context> second_context_;  ///< of the second passes of pairs
     const ExecutorOptions options_;
-    std::array<std::unique_ptr<TileLink>, 3> links_;  ///< of Context::link(); null: none
+    std::vector<std::unique_ptr<TileLink>> links_;  ///< of both contexts
+    bool has_second_links_ = false;
     StepRunner runner_;
 };
 

@@ -62,6 +62,7 @@ StepRunner::StepRunner(const Parts& parts)
       asynchronous_(parts.device.asynchronous()),
       transfers_(parts.memory),
       passes_(parts.context, parts.modules, parts.memory, parts.communicator.rank()),
+      second_passes_(parts.second_context, parts.modules, parts.memory, parts.communicator.rank()),
       stuck_(parts.communicator.rank(), asynchronous_, progress_, parts.lanes) {}
 
 void StepRunner::run(LoadedProgram& program, ProgramId id, std::span<const Microbatch> microbatches,
@@ -86,7 +87,9 @@ void StepRunner::run(LoadedProgram& program, ProgramId id, std::span<const Micro
     }
     const Setting running(running_);
     rank_.lanes.begin_step(id);
-    passes_.begin_step(program.program, batch_.load(rank_.device, microbatches));
+    const std::span<const Microbatch> batch = batch_.load(rank_.device, microbatches);
+    passes_.begin_step(program.program, batch);
+    second_passes_.begin_step(program.program, batch);
     wait_until([this] { return progress_.is_over(); }, [this] { return advance(); });
     if (!asynchronous_) return;
     rank_.lanes.read_times(program.timeline.spans, program.timeline.piece_waits);
@@ -131,8 +134,10 @@ void StepRunner::poll_within_pass() {
 /// pass that polls between two pieces has released pieces that its team waits for.
 bool StepRunner::look() {
     const size_t before = progress_.moves();
-    for (const Axis axis : {Axis::tensor, Axis::context, Axis::expert}) {
-        if (TileLink* const link = rank_.context.link(axis)) link->poll();
+    for (const Context* const context : {&rank_.context, &rank_.second_context}) {
+        for (const Axis axis : {Axis::tensor, Axis::context, Axis::expert}) {
+            if (TileLink* const link = context->link(axis)) link->poll();
+        }
     }
     tell_where([this] { progress(); });
     settle();
@@ -225,7 +230,11 @@ bool StepRunner::start_beside_passes() {
 bool StepRunner::start_next_pass() {
     const uint32_t* const next = progress_.ready(LoadedProgram::kPassQueue);
     if (next == nullptr || is_held(*next)) return false;
-    start(LoadedProgram::kPassQueue, *next);
+    if (progress_.action(*next).pair_member == 1) {
+        run_pair(*next);
+    } else {
+        start(LoadedProgram::kPassQueue, *next);
+    }
     return true;
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "src/runtime/abandon_line.hpp"
+#include "src/runtime/coroutine.hpp"
 #include "src/runtime/device_batch.hpp"
 #include "src/runtime/executor_internals.hpp"
 #include "src/runtime/lanes.hpp"
@@ -36,6 +37,7 @@ public:
         Lanes& lanes;
         Transport& transport;
         Context& context;
+        Context& second_context;  ///< of the second passes of pairs; has links where there are any
         const RankModules& modules;
         StepMemory& memory;
         const ExecutorOptions& options;
@@ -51,6 +53,8 @@ public:
     /// The same while a pass waits for other ranks: no part of the pass ends, so on a device with
     /// streams the host does not wait for one.
     void poll_within_pass();
+    /// TileLinkOptions::other_lane of the links of both contexts.
+    bool run_other_lane(bool begins);
     /// As ExecutorInternals::observe().
     void observe(ActionObserver observer) { observer_ = std::move(observer); }
 
@@ -72,6 +76,13 @@ private:
     void run_here(uint32_t index);
     size_t open_span(uint32_t index);
     void complete(uint32_t index);
+
+    // Pairs: run_pairs.cpp.
+    class Away;
+    void run_pair(uint32_t first);
+    bool run_second();
+    [[nodiscard]] Context& context_of(uint32_t index);
+    [[nodiscard]] PassRunner& runner_of(uint32_t index);
 
     // Streamed edges: run_streams.cpp.
     [[nodiscard]] bool is_streamed(uint32_t index) const;
@@ -99,11 +110,14 @@ private:
     template <typename Work>
     void tell_where(Work&& work);
 
+    static constexpr uint32_t kAlone = UINT32_MAX;
+
     const Parts rank_;
     const bool asynchronous_;
     TransferMaker transfers_;
     PassRunner passes_;
-    StepProgress progress_;  ///< of the running or the last step
+    PassRunner second_passes_;  ///< the second of pairs
+    StepProgress progress_;     ///< of the running or the last step
     StuckReport stuck_;
     DeviceBatch batch_;
     ActionObserver observer_;
@@ -115,6 +129,11 @@ private:
     int64_t step_ = 0;
     int64_t last_transfer_ns_ = 0;  ///< start of the last transfer
     int pieces_in_part_ = 0;        ///< of the pass being enqueued, since its last poll
+    Coroutine second_;              ///< runs the second pass of a pair
+    /// The second pass of the pair whose first one runs; kAlone: none.
+    uint32_t second_of_pair_ = kAlone;
+    bool first_moved_ = false;   ///< has computed since it last let the second one run
+    bool second_moved_ = false;  ///< the same of the second one
     /// CPU time of all passes and local actions so far, and of passes while they waited for rows.
     int64_t local_cpu_ns_ = 0;
 };

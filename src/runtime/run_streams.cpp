@@ -127,22 +127,23 @@ void StepRunner::end_piece(uint32_t index, int piece) {
 /// Runs a pass with its streamed rows.
 void StepRunner::run_pass(uint32_t index) {
     if (!progress_.loaded->edges.streams(index)) {
-        passes_.run(progress_.action(index));
+        runner_of(index).run(progress_.action(index));
         return;
     }
     progress_.streaming_pass = index;
-    rank_.context.stream(this);
+    context_of(index).stream(this);
     const struct Leave {
         StepRunner& runner;
+        Context& context;
         ~Leave() {
-            runner.rank_.context.stream(nullptr);
+            context.stream(nullptr);
             runner.progress_.streaming_pass = StreamEdges::kNone;
         }
-    } leave{*this};
+    } leave{*this, context_of(index)};
     progress_.begin_rows(index);
     progress_.awaited_rows = first_rows(index);
     pieces_in_part_ = 0;
-    passes_.run(progress_.action(index));
+    runner_of(index).run(progress_.action(index));
     need(tokens_of(index));  // if the pass has not asked for its last rows
     made(tokens_of(index));
 }
@@ -169,7 +170,9 @@ void StepRunner::need(int64_t end) {
                          .piece = static_cast<uint16_t>(pieces_of(source).needed(0, rows)),
                          .begin_ns = now_ns(),
                          .end_ns = 0};
-    wait_until([&] { return progress_.rows[source] >= end; }, [this] { return look(); });
+    bool begins = true;
+    wait_until([&] { return progress_.rows[source] >= end; },
+               [&] { return look() || run_other_lane(std::exchange(begins, false)); });
     // Without the actions that ran meanwhile, whose time is counted already.
     local_cpu_ns_ += thread_cpu_ns() - cpu - (local_cpu_ns_ - nested);
     progress_.loaded->timeline.piece_waits.push_back(wait);

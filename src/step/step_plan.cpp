@@ -306,6 +306,7 @@ StepPlan plan_step(const ModelConfig& model, const StepCluster& cluster,
     // Only hosts have lanes; GPUs have streams, or launches with NCCL.
     if (cluster.communication == CommunicationOrder::lanes) {
         lowering.bucket_piece = kBucketPieceOfHosts;
+        lowering.overlap_pairs = schedule.overlap_pairs && plan.sizes.exchanges();
     }
     lowering.pieces = pieces_of(plan, cluster, schedule, lowering);
     make_programs(plan, lowering, plan.costs);

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <stdexcept>
+#include <utility>
 
 namespace vocabpipe::testing {
 
@@ -163,10 +164,19 @@ HappensBefore::HappensBefore(const Program& program) {
     const auto end_of = [](size_t action) { return 2 * action + 1; };
     std::array<size_t, kLanes> last{};
     last.fill(SIZE_MAX);
+    size_t second = SIZE_MAX;  // of a pair whose next pass has not come yet
     for (size_t i = 0; i < program.actions.size(); ++i) {
         next[begin_of(i)].push_back(end_of(i));
         const Lane lane = program.actions[i].lane;
         size_t& previous = last.at(static_cast<size_t>(lane));
+        if (program.actions[i].pair_member == 2) {
+            next[begin_of(previous)].push_back(begin_of(i));
+            second = i;
+            continue;
+        }
+        if (lane == Lane::compute && second != SIZE_MAX) {
+            next[end_of(std::exchange(second, SIZE_MAX))].push_back(begin_of(i));
+        }
         if (previous != SIZE_MAX) {
             next[lane == Lane::compute ? end_of(previous) : begin_of(previous)].push_back(
                 begin_of(i));

@@ -48,7 +48,8 @@ void add_random_lengths(StepSizes& sizes, const Schedule& schedule, std::mt19937
 [[nodiscard]] std::vector<std::vector<uint32_t>> users_of_buffers(const Program& program);
 
 /// Which actions of one rank are over before which others begin, from what the executor promises
-/// and nothing else: edges; passes run one after the other; actions of another lane begin in order.
+/// and nothing else: edges; passes run one after the other, but for the second of a pair, which
+/// may begin when the first has begun; actions of another lane begin in order.
 class HappensBefore {
 public:
     /// Edges must point forward in the list of actions.

@@ -94,7 +94,7 @@ public:
                                                            Axis axis) override {
         return std::make_unique<BlockingLink>(
             *this, make_host_tile_link(communicator_->transport(), wait, options,
-                                       tile_link::channel_of(axis)));
+                                       tile_link::channel_of(axis, options.lane)));
     }
 
 private:

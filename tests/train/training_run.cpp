@@ -161,8 +161,11 @@ Training train_on_threads(const TrainingSetup& setup) {
             setup.make_device ? setup.make_device(rank) : make_host_device();
         ModelPartition of_device = partition;
         of_device.operators = &device->operators();
-        const LowerOptions lowering{
-            .pieces = setup.pieces, .bucket_piece = setup.bucket_piece, .zero = setup.zero};
+        const bool shares = setup.tensor > 1 || setup.context > 1 || setup.expert > 1;
+        const LowerOptions lowering{.pieces = setup.pieces,
+                                    .bucket_piece = setup.bucket_piece,
+                                    .zero = setup.zero,
+                                    .overlap_pairs = setup.overlap_pairs && shares};
         std::vector<StepPlan> plans{plan_step(setup.config, of_device, schedule, costs, lowering)};
         if (setup.preference_beta) {
             plans.push_back(

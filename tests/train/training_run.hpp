@@ -33,6 +33,7 @@ struct TrainingSetup {
     int context = 1;                             ///< ranks that share sequences
     ContextExchange context_exchange{};          ///< between them
     int pieces = 1;                              ///< LowerOptions::pieces
+    bool overlap_pairs = true;                   ///< LowerOptions::overlap_pairs, where ranks share
     bool documents = false;                      ///< sequences are cut into documents
     const SampleSource* samples = nullptr;       ///< in place of toy_batch(), from sample 0 on
     std::vector<int64_t> shorter_lengths{};      ///< as in ModelPartition, of these samples

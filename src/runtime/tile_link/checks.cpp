@@ -71,6 +71,12 @@ Channel channel_of(Axis axis) {
         ": devices link tensor, context and expert ranks; for others call open_tile_link()");
 }
 
+Channel channel_of(Axis axis, int lane) {
+    const Channel first = channel_of(axis);
+    if (lane == 0) return first;
+    return axis == Axis::expert ? Channel::backward : Channel::forward;
+}
+
 std::string text_of(const TileLink::Name& name) {
     std::string text(name.what);
     if (name.layer >= 0) text += ", layer " + std::to_string(name.layer);

@@ -19,8 +19,13 @@ namespace vocabpipe::tile_link {
 [[nodiscard]] std::vector<int> all_ranks(int world_size);
 
 /// The channel of a team that computes layers together. Throws UsageError for axes other than
-/// tensor and expert.
+/// tensor, context and expert.
 [[nodiscard]] Channel channel_of(Axis axis);
+
+/// The channel of its lane (TileLinkOptions::lane). Members of a team are at one place of the
+/// pipeline, so lane 1 takes the channels of messages between stages, which they never send each
+/// other. Tensor and context ranks share one: a pass does not exchange with both at once.
+[[nodiscard]] Channel channel_of(Axis axis, int lane);
 
 /// "all-gather of qkv, layer 7".
 [[nodiscard]] std::string text_of(const TileLink::Name& name);

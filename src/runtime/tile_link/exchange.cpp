@@ -5,6 +5,7 @@
 #include "vocabpipe/error.hpp"
 
 #include <cstring>
+#include <utility>
 
 namespace vocabpipe {
 
@@ -238,8 +239,10 @@ void HostExchange::finish() {
 template <typename Done>
 void HostExchange::wait_until(Done&& done) {
     IdleWait idle(team_.wait);
+    bool begins = true;
     while (!done()) {
-        if (progress()) {
+        const auto& other_lane = team_.options.other_lane;
+        if (progress() || (other_lane && other_lane(std::exchange(begins, false)))) {
             idle.reset();
             continue;
         }

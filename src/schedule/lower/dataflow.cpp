@@ -3,6 +3,7 @@
 
 #include "src/schedule/action_costs.hpp"
 #include "src/schedule/lower/end_of_step.hpp"
+#include "src/schedule/lower/overlapped_pairs.hpp"
 #include "src/schedule/lower/sharded_stages.hpp"
 #include "src/schedule/lower/slice.hpp"
 #include "src/schedule/lower/step_graph.hpp"
@@ -123,6 +124,7 @@ Dataflow build(const Schedule& schedule, const StepSizes& sizes, const CostModel
             add_embedding_gradient(step, j, dx, of_depths);
         }
     }
+    mark_overlapped_pairs(step);
     const std::vector<std::vector<uint32_t>> sums = add_sharded_stages(step);
     if (step.backward) add_end_of_step(step, sums);
     std::vector<int> pieces;

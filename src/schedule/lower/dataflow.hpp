@@ -23,6 +23,7 @@ struct Part {
     uint16_t reduction = 0;
     uint16_t group = 0;
     uint8_t pieces = 1;
+    uint8_t pair_member = 0;  ///< as Action::pair_member
     uint32_t item = 0;
     uint32_t first_operand = 0;  ///< index into Dataflow::operands
 };

@@ -48,6 +48,7 @@ void add_program(Hash& hash, const Lowered& world, size_t pipeline_rank, const D
         hash.add(static_cast<int>(a.what) | static_cast<int>(a.lane) << 8 |
                  static_cast<int>(!a.accumulate) << 12 | a.reduction << 16);
         if (a.pieces > 1) hash.add(a.pieces);
+        if (a.pair_member > 0) hash.add(0x100 | a.pair_member);  // pieces are fewer
         hash.add(static_cast<uint64_t>(a.group) << 32 | a.item);
         hash.add(order_at(a.order, together, world.mesh, slice));
     }

@@ -89,6 +89,7 @@ private:
                 action.reduction = part.reduction;
                 action.group = part.group;
                 action.pieces = part.pieces;
+                action.pair_member = part.pair_member;
                 action.item = part.item;
                 action.order = places_[node].order;
                 action.first_operand = static_cast<uint32_t>(program.operands.size());
@@ -126,12 +127,27 @@ private:
         }
     };
 
+    /// [action] The action with which it may begin: the first of an overlapped pair for the second,
+    /// whose buffers are therefore there as early, and take the place of nothing that the first
+    /// uses. Else itself.
+    static std::vector<uint32_t> begins(const Program& program) {
+        std::vector<uint32_t> begins(program.actions.size());
+        uint32_t last_pass = 0;
+        for (uint32_t i = 0; i < begins.size(); ++i) {
+            const Action& action = program.actions[i];
+            begins[i] = action.pair_member == 2 ? last_pass : i;
+            if (action.what == Do::pass) last_pass = i;
+        }
+        return begins;
+    }
+
     void plan(size_t rank) {
         Program& program = programs_[rank];
         const Users users(program);
         const auto place = [&](uint32_t action) -> const Place& {
             return places_[node_of_action_[rank][action]];
         };
+        const std::vector<uint32_t> begin_of = begins(program);
         std::vector<Lifetime> lifetimes;
         std::vector<uint32_t> planned;  // [lifetime] its buffer
         lifetimes.reserve(program.buffers.size());
@@ -144,8 +160,9 @@ private:
             if (buffer.space != Buffer::Space::arena) continue;
             Lifetime life;
             life.bytes = rooms_[rank][b];
-            life.born_ns = place(buffer.born).start_ns;
-            life.born_order = place(buffer.born).order;
+            const Place& birth = place(begin_of[buffer.born]);
+            life.born_ns = birth.start_ns;
+            life.born_order = birth.order;
             life.last_order = place(buffer.dies).order;
             life.dies_ns = place(buffer.dies).end_ns;
             for (const uint32_t user : of_buffer) {

@@ -178,7 +178,8 @@ StepSchedule TrainingPlan::order() const {
             .zero = options_.zero,
             .pieces = options_.blocking_exchanges ? 1 : options_.tile_pieces,
             .moe_row_factor = options_.moe_row_factor,
-            .context_form = options_.context_form};
+            .context_form = options_.context_form,
+            .overlap_pairs = !options_.blocking_exchanges};
 }
 
 size_t TrainingPlan::index_of(int microbatches) const {

@@ -59,7 +59,8 @@ public:
                                                            const WaitOptions& wait,
                                                            const TileLinkOptions& options,
                                                            Axis axis) override {
-        return make_host_tile_link(transport, wait, options, tile_link::channel_of(axis));
+        return make_host_tile_link(transport, wait, options,
+                                   tile_link::channel_of(axis, options.lane));
     }
 };
 
