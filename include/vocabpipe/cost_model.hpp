@@ -64,6 +64,12 @@ public:
                                                             const Pass& /*pass*/) const {
         return 0;
     }
+    /// Time of the pass in which it waits for its tensor, context or expert ranks, evenly over the
+    /// pass: the other pass of a pair computes meanwhile (Action::pair_member). At most pass_ns().
+    /// 0: none, or not known.
+    [[nodiscard]] virtual int64_t exchange_ns(int /*rank*/, const Pass& /*pass*/) const {
+        return 0;
+    }
     /// When the pass uses and makes its streamed rows. Default: all at once.
     [[nodiscard]] virtual StreamedShare streamed_share(int /*rank*/, const Pass& /*pass*/) const {
         return {};
@@ -142,6 +148,8 @@ public:
     /// Cost of each additional product where one is computed in pieces, for streamed_share(): its
     /// weight is read again. 0: none.
     int64_t piece_ns = 0;
+    /// Share of F, B and I for exchange_ns(), in thousandths of their time, 0 to 1000.
+    int64_t exchange_permille = 0;
     /// Default: lanes of hosts, with which the published figures were simulated; costs measured on
     /// GPUs set their own.
     CommunicationOrder communication = CommunicationOrder::lanes;
@@ -158,6 +166,7 @@ public:
     [[nodiscard]] int64_t transfer_ns(Do what, const Group& group, int64_t bytes) const override;
     [[nodiscard]] int64_t local_ns(Do what, int64_t bytes) const override;
     [[nodiscard]] int64_t overlap_slowdown_permille(int rank, const Pass& pass) const override;
+    [[nodiscard]] int64_t exchange_ns(int rank, const Pass& pass) const override;
     /// From the FLOPs of a dense layer, attention scores not counted: F begins with 3 h^2 for q, k
     /// and v, then h^2 for attention's output, and ends with 8 h^2 for the MLP; the backward in
     /// reverse. S uses X in its first product; T has made u half way. A piece costs one product

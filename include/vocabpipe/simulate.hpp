@@ -39,8 +39,10 @@ struct Simulation {
 /// reached it in their lanes, which go on as CostModel::communication_order says. A pass that
 /// overlaps communication of its rank is slowed down (CostModel::overlap_slowdown_permille) while
 /// it lasts, and while more passes run than there are cores (SimulateOptions::cores); it ends at
-/// the next whole nanosecond. The result does not depend on the order in which simultaneous events
-/// are processed. Throws UsageError if the programs get stuck.
+/// the next whole nanosecond. The second pass of a pair (Action::pair_member) may start when the
+/// first one has; while both run, each has the speed that lets them compute for no more than all of
+/// the time (CostModel::exchange_ns). The result does not depend on the order in which simultaneous
+/// events are processed. Throws UsageError if the programs get stuck.
 [[nodiscard]] Simulation simulate(const std::vector<Program>& programs, const CostModel& costs,
                                   const SimulateOptions& options = {});
 

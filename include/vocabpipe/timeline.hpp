@@ -18,7 +18,9 @@ struct Span {
     Lane lane = Lane::compute;         ///< lane it ran in
     int64_t begin_ns = 0;              ///< on one clock for all ranks
     int64_t end_ns = 0;                ///< of the same clock
-    int64_t cpu_ns = 0;  ///< thread CPU time of compute; equals the duration when simulated
+    /// Thread CPU time of compute. When simulated the duration, which the second pass of a pair has
+    /// without the time beside the first, so that no moment of the rank counts twice.
+    int64_t cpu_ns = 0;
     /// When its rank was ready for it; a communication begins when its last participant is ready.
     /// -1: not known, taken as begin_ns (executed runs).
     int64_t ready_ns = -1;

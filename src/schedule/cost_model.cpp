@@ -69,6 +69,11 @@ int64_t TableCosts::pass_ns(int rank, const Pass& pass) const {
                      std::to_string(slices) + " slices");
 }
 
+int64_t TableCosts::exchange_ns(int rank, const Pass& pass) const {
+    const bool exchanges = pass.op == Op::F || pass.op == Op::B || pass.op == Op::I;
+    return exchanges ? pass_ns(rank, pass) * exchange_permille / 1000 : 0;
+}
+
 StreamedShare TableCosts::streamed_share(int rank, const Pass& pass) const {
     if (layers_per_stage <= 0) return {};
     const auto of_stage = [this](double of_layer) {

@@ -233,39 +233,72 @@ private:
         const Action& action = program.actions[index];
         SimulatedRank& state = ranks_[rank];
         begin_action(rank, index, now);
-        share_cores(passes_ + 1, now);
+        const bool second = action.pair_member == 2;
+        if (state.running[second ? 0 : 1].action == kNone) share_cores(passes_ + 1, now);
         const Pass& pass = program.passes[action.item];
-        state.running = index;
-        state.slowdown = costs_.overlap_slowdown_permille(static_cast<int>(rank), pass);
-        state.work = (SimulatedRank::kFull + state.slowdown) * costs_.pass_ns(program.rank, pass);
-        state.since_ns = now;
-        if (state.stream) state.stream = {};
+        const int64_t whole = costs_.pass_ns(program.rank, pass);
+        RunningPass& running = state.running[second ? 1 : 0];
+        running.slowdown = costs_.overlap_slowdown_permille(static_cast<int>(rank), pass);
+        running.work = (SimulatedRank::kFull + running.slowdown) * whole;
+        if (action.pair_member > 0 && whole > 0) {
+            running.computes = SimulatedRank::kFull - SimulatedRank::kFull *
+                                                          costs_.exchange_ns(program.rank, pass) /
+                                                          whole;
+        }
+        change_pair(rank, running, now, [&] { running.action = index; });
+        running.since_ns = now;
+        if (running.stream) running.stream = {};
         if (state.edges.streams(index)) {
-            begin_stream(rank, pass);
+            begin_stream(rank, running, pass);
             for (const uint32_t taker : state.edges.takers_of(index)) {
                 satisfied(rank, taker, index, now);
             }
-            go_on_with_pass(rank, now);
+            go_on_with_pass(rank, running, now);
         } else {
-            schedule_end(rank);
+            schedule_end(rank, running);
+        }
+        if (action.pair_member == 1) begin_second(rank, index, now);
+    }
+
+    /// The first pass of a pair has begun, so the second may; it has waited for what that did.
+    void begin_second(uint32_t rank, uint32_t first, int64_t now) {
+        SimulatedRank& state = ranks_[rank];
+        const uint32_t second = state.beside[first];
+        const uint32_t by = state.spans[first].waited_for;
+        if (by != kNone) {
+            satisfied(rank, second, by, now);
+        } else if (--state.missing[second] == 0) {
+            startable_.push_back({rank, second});
         }
     }
 
-    void schedule_end(uint32_t rank) {
+    /// Makes a change of a pass after which the other one of its pair may run at another speed.
+    template <typename Change>
+    void change_pair(uint32_t rank, RunningPass& changed, int64_t now, Change&& change) {
+        SimulatedRank& state = ranks_[rank];
+        RunningPass& other = state.running[&changed == state.running.data() ? 1 : 0];
+        if (other.is_working()) other.work_until(now, state.speed(other), state.own_share(share_));
+        change();
+        if (other.is_working()) schedule_end(rank, other);
+    }
+
+    void schedule_end(uint32_t rank, const RunningPass& pass) {
         const SimulatedRank& state = ranks_[rank];
-        Span& span = state.spans[state.running];
-        span.end_ns = state.since_ns + state.ns_left(share_);
-        events_.push({span.end_ns, rank, state.running});
+        Span& span = state.spans[pass.action];
+        span.end_ns = pass.since_ns + pass.ns_left(state.speed(pass), state.own_share(share_));
+        events_.push({span.end_ns, rank, pass.action});
     }
 
     /// `communicating` has just become 0 or 1.
     void change_speed(uint32_t rank, int64_t now) {
         SimulatedRank& state = ranks_[rank];
-        if (!state.is_working() || state.slowdown == 0) return;
-        const int64_t before =
-            state.communicating > 0 ? SimulatedRank::kFull + state.slowdown : SimulatedRank::kFull;
-        state.work_until(now, before, share_);
-        schedule_end(rank);
+        for (RunningPass& pass : state.running) {
+            if (!pass.is_working() || pass.slowdown == 0) continue;
+            const int64_t before = state.communicating > 0 ? SimulatedRank::kFull + pass.slowdown
+                                                           : SimulatedRank::kFull;
+            pass.work_until(now, before, state.own_share(share_));
+            schedule_end(rank, pass);
+        }
     }
 
     /// `passes` run from now on.
@@ -274,11 +307,16 @@ private:
         const int64_t sharing = own_cores_ ? 1 : std::max<int64_t>(passes * copies_, share_.cores);
         if (sharing == share_.sharing) return;
         for (SimulatedRank& state : ranks_) {
-            if (state.is_working()) state.work_until(now, state.speed(), share_);
+            for (RunningPass& pass : state.running) {
+                if (!pass.is_working()) continue;
+                pass.work_until(now, state.speed(pass), state.own_share(share_));
+            }
         }
         share_.sharing = sharing;
         for (uint32_t rank = 0; rank < ranks_.size(); ++rank) {
-            if (ranks_[rank].is_working()) schedule_end(rank);
+            for (const RunningPass& pass : ranks_[rank].running) {
+                if (pass.is_working()) schedule_end(rank, pass);
+            }
         }
     }
 
@@ -286,7 +324,8 @@ private:
     [[nodiscard]] bool is_stale(const Event& event) const {
         const SimulatedRank& state = ranks_[event.rank];
         if (programs_[event.rank].actions[event.action].lane != Lane::compute) return false;
-        return state.running != event.action || state.stream.waits() ||
+        const RunningPass& running = state.running_of(event.action);
+        return running.action != event.action || running.stream.waits() ||
                state.spans[event.action].end_ns != event.at_ns;
     }
 
@@ -311,54 +350,56 @@ private:
         return streamed;
     }
 
-    void begin_stream(uint32_t rank, const Pass& pass) {
-        SimulatedRank& state = ranks_[rank];
+    void begin_stream(uint32_t rank, RunningPass& running, const Pass& pass) {
+        const SimulatedRank& state = ranks_[rank];
         const Program& program = programs_[rank];
-        const uint32_t source = state.edges.source_of(state.running);
+        const uint32_t source = state.edges.source_of(running.action);
         int made = 0;
-        for (const uint32_t taker : state.edges.takers_of(state.running)) {
+        for (const uint32_t taker : state.edges.takers_of(running.action)) {
             made = std::max<int>(made, program.actions[taker].pieces);
         }
-        state.stream =
-            StreamingPass(state.work, costs_.streamed_share(static_cast<int>(rank), pass),
+        running.stream =
+            StreamingPass(running.work, costs_.streamed_share(static_cast<int>(rank), pass),
                           source == kNone ? 0 : program.actions[source].pieces, made,
-                          SimulatedRank::kFull + state.slowdown);
+                          SimulatedRank::kFull + running.slowdown);
     }
 
     /// Continues the pass to its next piece or its end.
-    void go_on_with_pass(uint32_t rank, int64_t now) {
+    void go_on_with_pass(uint32_t rank, RunningPass& running, int64_t now) {
         SimulatedRank& state = ranks_[rank];
-        const uint32_t pass = state.running;
+        const uint32_t pass = running.action;
         const uint32_t source = state.edges.source_of(pass);
-        while (const StreamingPass::Point* const point = state.stream.here()) {
+        while (const StreamingPass::Point* const point = running.stream.here()) {
             if (point->needed) {
                 if (rows_[base_[rank] + source] < point->piece) {
-                    state.stream.wait(now);
+                    change_pair(rank, running, now, [&] { running.stream.wait(now); });
                     return;
                 }
             } else {
                 rows_[base_[rank] + pass] = point->piece;
-                made(rank, pass, now);
+                made(rank, running, now);
             }
-            state.stream.pass();
+            running.stream.pass();
         }
-        if (state.stream.is_over()) {
+        if (running.stream.is_over()) {
             end_action(rank, pass, now);
             return;
         }
-        state.work = state.stream.work_to_next();
-        state.since_ns = now;
-        schedule_end(rank);
+        running.work = running.stream.work_to_next();
+        running.since_ns = now;
+        schedule_end(rank, running);
     }
 
     /// The pass has made another piece.
-    void made(uint32_t rank, uint32_t pass, int64_t now) {
-        SimulatedRank& state = ranks_[rank];
+    void made(uint32_t rank, const RunningPass& running, int64_t now) {
+        const SimulatedRank& state = ranks_[rank];
+        const uint32_t pass = running.action;
         const Program& program = programs_[rank];
         for (const uint32_t taker : state.edges.takers_of(pass)) {
             // As in the executor, a lane continues when all pieces have been handed over.
             if (order_ == CommunicationOrder::lanes &&
-                rows_[base_[rank] + pass] == state.stream.made() && entered_[base_[rank] + taker]) {
+                rows_[base_[rank] + pass] == running.stream.made() &&
+                entered_[base_[rank] + taker]) {
                 go_on(rank, state.next_in_lane[taker], taker, now);
             }
             launch_next(rank, taker, now);
@@ -416,15 +457,19 @@ private:
                     satisfied(member, taker, of_member, event.at_ns);
                 }
             }
-            if (!state.stream.waits() || state.edges.source_of(state.running) != of_member) return;
-            timeline_.piece_waits.push_back({.pass = state.running,
-                                             .source = of_member,
-                                             .rank = static_cast<uint16_t>(member),
-                                             .piece = static_cast<uint16_t>(event.piece),
-                                             .begin_ns = state.stream.since_ns(),
-                                             .end_ns = event.at_ns});
-            state.stream.go_on();
-            go_on_with_pass(member, event.at_ns);
+            for (RunningPass& running : state.running) {
+                if (!running.stream.waits() || state.edges.source_of(running.action) != of_member) {
+                    continue;
+                }
+                timeline_.piece_waits.push_back({.pass = running.action,
+                                                 .source = of_member,
+                                                 .rank = static_cast<uint16_t>(member),
+                                                 .piece = static_cast<uint16_t>(event.piece),
+                                                 .begin_ns = running.stream.since_ns(),
+                                                 .end_ns = event.at_ns});
+                change_pair(member, running, event.at_ns, [&] { running.stream.go_on(); });
+                go_on_with_pass(member, running, event.at_ns);
+            }
         });
         return event.piece == action.pieces;
     }
@@ -434,9 +479,10 @@ private:
     void finish(const Event& event) {
         const Action& action = programs_[event.rank].actions[event.action];
         if (!is_communication(action.what)) {
-            if (action.lane == Lane::compute && ranks_[event.rank].stream) {
-                ranks_[event.rank].stream.reached();
-                go_on_with_pass(event.rank, event.at_ns);
+            RunningPass& running = ranks_[event.rank].running_of(event.action);
+            if (action.lane == Lane::compute && running.stream) {
+                running.stream.reached();
+                go_on_with_pass(event.rank, running, event.at_ns);
             } else {
                 end_action(event.rank, event.action, event.at_ns);
             }
@@ -451,12 +497,22 @@ private:
         });
     }
 
+    /// For the second pass of a pair, until when the first has run beside it, so that the rank's
+    /// time counts once; else the past.
+    [[nodiscard]] int64_t end_beside(uint32_t rank, uint32_t index) const {
+        const SimulatedRank& state = ranks_[rank];
+        if (programs_[rank].actions[index].pair_member != 2) return INT64_MIN;
+        const auto first = std::ranges::find(state.beside, index) - state.beside.begin();
+        const Span& span = state.spans[first];
+        return state.running[0].action == first ? state.spans[index].end_ns : span.end_ns;
+    }
+
     void end_action(uint32_t rank, uint32_t index, int64_t now) {
         SimulatedRank& state = ranks_[rank];
         const Program& program = programs_[rank];
         Span& span = state.spans[index];
         span.end_ns = now;
-        span.cpu_ns = now - span.begin_ns;
+        span.cpu_ns = now - std::max(span.begin_ns, end_beside(rank, index));
         ++done_;
         for (const uint32_t next : state.edges.ends.of(index)) {
             if (timeline_.early_update && is_report(program, {index, next})) continue;
@@ -464,8 +520,12 @@ private:
         }
         const bool compute = program.actions[index].lane == Lane::compute;
         if (compute) {
-            state.running = kNone;
-            share_cores(passes_ - 1, now);
+            RunningPass& running = state.running_of(index);
+            change_pair(rank, running, now, [&] { running.action = kNone; });
+            running.computes = SimulatedRank::kFull;
+            if (state.running[0].action == kNone && state.running[1].action == kNone) {
+                share_cores(passes_ - 1, now);
+            }
         }
         if (compute || order_ != CommunicationOrder::lanes) {
             go_on(rank, state.next_in_lane[index], index, now);

@@ -36,6 +36,9 @@ public:
     [[nodiscard]] int64_t overlap_slowdown_permille(int rank, const Pass& pass) const override {
         return costs_.overlap_slowdown_permille(rank * mesh_.slices(), pass);
     }
+    [[nodiscard]] int64_t exchange_ns(int rank, const Pass& pass) const override {
+        return costs_.exchange_ns(rank * mesh_.slices(), pass);
+    }
     [[nodiscard]] StreamedShare streamed_share(int rank, const Pass& pass) const override {
         return costs_.streamed_share(rank * mesh_.slices(), pass);
     }

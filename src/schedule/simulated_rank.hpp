@@ -20,11 +20,43 @@ struct CoreShare {
     int64_t sharing = 1;
 };
 
-/// One rank's program while it is simulated: what its actions still wait for, and the pass that
-/// runs, which communication slows down.
-struct SimulatedRank {
+/// A pass that runs, which communication slows down. Work is counted in thousandths of a nanosecond
+/// at full speed times (1000 + slowdown) / 1000, so that both speeds are whole numbers.
+struct RunningPass {
     static constexpr uint32_t kNone = UINT32_MAX;
     static constexpr int64_t kFull = 1000;  ///< speed of a pass during communication
+
+    uint32_t action = kNone;
+    int64_t work = 0;
+    int64_t slowdown = 0;      ///< permille
+    int64_t since_ns = 0;      ///< time at which `work` was updated
+    int64_t computes = kFull;  ///< permille of its time; else it waits for its team
+    StreamingPass stream;      ///< if rows stream into or out of it
+
+    /// Whether it runs and does not wait for rows.
+    [[nodiscard]] bool is_working() const { return action != kNone && !stream.waits(); }
+    /// Time of the remaining work from since_ns on.
+    [[nodiscard]] int64_t ns_left(int64_t speed, CoreShare share) const {
+        // work * sharing / per_ns, rounded up without leaving 64 bits.
+        const int64_t per_ns = speed * share.cores;
+        const int64_t left = std::max<int64_t>(0, work);
+        return left / per_ns * share.sharing +
+               (left % per_ns * share.sharing + per_ns - 1) / per_ns;
+    }
+    /// Subtracts the work done until `now` at that speed.
+    void work_until(int64_t now, int64_t speed, CoreShare share) {
+        const int64_t alone = (now - since_ns) * speed;
+        work -= alone / share.sharing * share.cores +
+                alone % share.sharing * share.cores / share.sharing;
+        since_ns = now;
+    }
+};
+
+/// One rank's program while it is simulated: what its actions still wait for, and the passes that
+/// run.
+struct SimulatedRank {
+    static constexpr uint32_t kNone = RunningPass::kNone;
+    static constexpr int64_t kFull = RunningPass::kFull;
 
     StreamEdges edges;
     std::vector<uint32_t> missing;  ///< [action] edges and lane predecessors not yet satisfied
@@ -32,14 +64,9 @@ struct SimulatedRank {
     std::vector<uint32_t> next_in_order;  ///< [action] next communication in the program
     Span* spans = nullptr;                ///< [action]
 
-    // The pass on the compute lane. Work is counted in thousandths of a nanosecond at full speed
-    // times (1000 + slowdown) / 1000, so that both speeds are whole numbers.
-    uint32_t running = kNone;
-    int64_t work = 0;
-    int64_t slowdown = 0;  ///< of the running pass, permille
-    int64_t since_ns = 0;  ///< time at which `work` was updated
+    std::vector<uint32_t> beside;  ///< [action] of a first pass its pair's second; empty: no pairs
+    std::array<RunningPass, 2> running;  ///< on the compute lane; [1]: the second pass of a pair
     int communicating = 0;
-    StreamingPass stream;  ///< of the running pass, if rows stream into or out of it
 
     /// Starts the program, whose spans begin at `first`.
     void begin(const Program& program, uint16_t rank, CommunicationOrder order, Span* first) {
@@ -62,30 +89,48 @@ struct SimulatedRank {
             spans[i].rank = rank;
             spans[i].lane = action.lane;
             spans[i].ready_ns = 0;
+            if (action.pair_member == 2) {
+                follow_first(last[static_cast<size_t>(action.lane)], i);
+                continue;
+            }
             follow(last[static_cast<size_t>(action.lane)], i, next_in_lane);
+            if (action.lane == Lane::compute) end_pair(i);
             if (launches && is_communication(action.what)) follow(launched, i, next_in_order);
         }
     }
-    /// Whether a pass runs and does not wait for rows.
-    [[nodiscard]] bool is_working() const { return running != kNone && !stream.waits(); }
-    [[nodiscard]] int64_t speed() const { return communicating > 0 ? kFull : kFull + slowdown; }
-    /// Time of the remaining work from since_ns on, at the present speed.
-    [[nodiscard]] int64_t ns_left(CoreShare share) const {
-        // work * sharing / per_ns, rounded up without leaving 64 bits.
-        const int64_t per_ns = speed() * share.cores;
-        const int64_t left = std::max<int64_t>(0, work);
-        return left / per_ns * share.sharing +
-               (left % per_ns * share.sharing + per_ns - 1) / per_ns;
+    [[nodiscard]] RunningPass& running_of(uint32_t action) {
+        return running[running[1].action == action ? 1 : 0];
     }
-    /// Subtracts the work done until `now` at that speed.
-    void work_until(int64_t now, int64_t at_speed, CoreShare share) {
-        const int64_t alone = (now - since_ns) * at_speed;
-        work -= alone / share.sharing * share.cores +
-                alone % share.sharing * share.cores / share.sharing;
-        since_ns = now;
+    [[nodiscard]] const RunningPass& running_of(uint32_t action) const {
+        return running[running[1].action == action ? 1 : 0];
+    }
+    [[nodiscard]] int64_t speed(const RunningPass& pass) const {
+        return communicating > 0 ? kFull : kFull + pass.slowdown;
+    }
+    /// The cores of the rank, divided between its passes: two of a pair run at full speed together
+    /// if they compute for no more than one does all the time.
+    [[nodiscard]] CoreShare own_share(CoreShare of_rank) const {
+        if (!running[0].is_working() || !running[1].is_working()) return of_rank;
+        const int64_t both = running[0].computes + running[1].computes;
+        if (both <= kFull) return of_rank;
+        return {.cores = of_rank.cores * kFull, .sharing = of_rank.sharing * both};
     }
 
 private:
+    /// Makes `second` the pass that runs beside `first`: it may start when the first one has.
+    void follow_first(uint32_t first, uint32_t second) {
+        beside.resize(missing.size(), kNone);
+        beside[first] = second;
+        ++missing[second];
+        open_second_ = second;
+    }
+    /// `action`, which follows the first pass of a pair, follows the second as well.
+    void end_pair(uint32_t action) {
+        if (open_second_ == kNone) return;
+        next_in_lane[open_second_] = action;
+        ++missing[action];
+        open_second_ = kNone;
+    }
     /// Makes `action` the successor of `previous`, if any, and the new `previous`.
     void follow(uint32_t& previous, uint32_t action, std::vector<uint32_t>& next) {
         if (previous != kNone) {
@@ -94,6 +139,8 @@ private:
         }
         previous = action;
     }
+
+    uint32_t open_second_ = kNone;  ///< second pass of a pair that no pass follows yet
 };
 
 }  // namespace vocabpipe

@@ -265,6 +265,24 @@ TEST(SimulateCommand, ChoosesPiecesWhereHopsAreSlow) {
                 HasSubstr("--overlap-table t.json: is in nanoseconds"));
 }
 
+TEST(SimulateCommand, LetsPairsHideExchanges) {
+    const auto step = [&](const std::string& schedule, const std::string& exchange) {
+        return simulated(schedule + " --pp 4 --microbatches 16 --costs 12,24" + exchange)
+            .at("step")
+            .get<double>();
+    };
+    for (const std::string exchange : {" --exchange-percent 20", " --exchange-percent 40"}) {
+        EXPECT_LT(step("dualpipe-v", exchange), 0.97 * step("dualpipe-v", ""));
+        EXPECT_EQ(step("zb-v", exchange), step("zb-v", "")) << "has no pairs";
+    }
+    const TempFolder folder;
+    EXPECT_THAT(vocabpipe_in(folder,
+                             "simulate dualpipe-v --pp 2 --microbatches 8 --costs 12,24 "
+                             "--exchange-percent 20")
+                    .output,
+                HasSubstr(", exchange 20 %"));
+}
+
 TEST(SimulateCommand, LetsMessagesOfALaneGoOneAfterTheOther) {
     const auto makespan = [](const std::string& order) {
         const Json json = simulated(

@@ -57,7 +57,13 @@ Backtrace::Backtrace(const Timeline& timeline, const std::vector<Program>& progr
         for (uint32_t i = 0; i < count; ++i) {
             const Action& action = program.actions[i];
             uint32_t& previous = last[static_cast<size_t>(action.lane)];
-            index.in_lane[i] = previous;
+            if (action.pair_member == 2) {
+                index.first_of.resize(count, kNoAction);
+                index.first_of[i] = previous;
+                index.in_lane[i] = index.in_lane[previous];
+            } else {
+                index.in_lane[i] = previous;
+            }
             previous = i;
             if (is_communication(action.what)) ++first_member_[meetings_.of(action) + 1];
             const Span* span = spans_.of(rank, i);
@@ -189,12 +195,15 @@ template <typename Visit>
 void Backtrace::each_need(Place place, Visit&& visit) const {
     const auto rank = static_cast<size_t>(place.rank);
     const RankIndex& index = index_[rank];
-    if (const uint32_t before = index.in_lane[place.action]; before != kNoAction) {
-        if (const Span* span = spans_.of(rank, before)) {
-            const bool compute = span->lane == Lane::compute;
-            visit(Need{before, compute ? span->end_ns : ready_ns(*span), true, Cause::compute});
-        }
-    }
+    const auto visit_lane = [&](uint32_t before) {
+        const Span* const span = before == kNoAction ? nullptr : spans_.of(rank, before);
+        if (span == nullptr) return;
+        const bool compute = span->lane == Lane::compute;
+        visit(Need{before, compute ? span->end_ns : ready_ns(*span), true, Cause::compute});
+    };
+    const uint32_t before = index.in_lane[place.action];
+    visit_lane(before);
+    if (before != kNoAction && !index.first_of.empty()) visit_lane(index.first_of[before]);
     for (uint32_t i = index.first[place.action]; i < index.first[place.action + 1]; ++i) {
         const Span* span = spans_.of(rank, index.before[i]);
         if (span == nullptr) continue;

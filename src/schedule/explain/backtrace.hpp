@@ -51,13 +51,16 @@ private:
     struct Walk;
     /// Index of the edges and lanes of one rank.
     struct RankIndex {
-        std::vector<uint32_t> first;    ///< [action] where its predecessors begin in `before`
-        std::vector<uint32_t> before;   ///< predecessors by edges
-        std::vector<bool> streamed;     ///< [index into before] whether the edge is streamed
-        std::vector<PieceWait> waits;   ///< waits of its passes for pieces, in order
-        std::vector<uint32_t> in_lane;  ///< [action] previous action in its lane, or kNoAction
-        std::vector<int64_t> hard_ns;   ///< [action] when it would have been ready with enough
-                                        ///< memory and receives posted early
+        std::vector<uint32_t> first;   ///< [action] where its predecessors begin in `before`
+        std::vector<uint32_t> before;  ///< predecessors by edges
+        std::vector<bool> streamed;    ///< [index into before] whether the edge is streamed
+        std::vector<PieceWait> waits;  ///< waits of its passes for pieces, in order
+        /// [action] previous action in its lane, or kNoAction. Before both passes of a pair it is
+        /// the same one, and before the next pass the second of them.
+        std::vector<uint32_t> in_lane;
+        std::vector<uint32_t> first_of;  ///< [action] of a second pass its pair's first; or empty
+        std::vector<int64_t> hard_ns;    ///< [action] when it would have been ready with enough
+                                         ///< memory and receives posted early
     };
     /// An action that another one waited for, and when that came.
     struct Need {

@@ -153,6 +153,9 @@ std::string costs_text(const FigureOptions& figures, int ranks) {
     }
     if (figures.latency > 0) text += ", latency " + std::to_string(figures.latency);
     if (figures.hop > 0) text += ", hop " + std::to_string(figures.hop);
+    if (figures.exchange_percent > 0) {
+        text += ", exchange " + std::to_string(figures.exchange_percent) + " %";
+    }
     return text;
 }
 
@@ -274,6 +277,7 @@ StepPrice FigureCosts::price(const Schedule& schedule, const std::vector<int>& l
             {.exp_logits = tokens * predicted * schedule.output.rows(rank) * kBytes});
     }
     step.costs.latency_ns = figures.latency * ticks;
+    step.costs.exchange_permille = 10 * figures.exchange_percent;
     if (figures.hop > 0) {
         step.costs.bytes_per_ns =
             static_cast<double>(row) / static_cast<double>(figures.hop * ticks);

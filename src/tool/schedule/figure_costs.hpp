@@ -23,11 +23,12 @@ struct StageCosts {
 
 /// Figures of costs, and of the model that they are of; 0 and "" mean "not given".
 struct FigureOptions {
-    std::string costs;      ///< F,B or F,B,V; empty: FLOPs of figured_model()
-    bool replaced = false;  ///< by pass times: the model is then the same as with `costs`
-    bool are_ns = false;    ///< whether `costs` are nanoseconds, and not in a unit of their own
-    int64_t latency = 0;    ///< of a message
-    int64_t hop = 0;        ///< of a boundary on a link
+    std::string costs;         ///< F,B or F,B,V; empty: FLOPs of figured_model()
+    bool replaced = false;     ///< by pass times: the model is then the same as with `costs`
+    bool are_ns = false;       ///< whether `costs` are nanoseconds, and not in a unit of their own
+    int64_t latency = 0;       ///< of a message
+    int64_t hop = 0;           ///< of a boundary on a link
+    int exchange_percent = 0;  ///< TableCosts::exchange_permille / 10
     int num_layers = 0;
     int mtp_num_layers = 0;
     std::string layout;  ///< of the stages; empty: balanced

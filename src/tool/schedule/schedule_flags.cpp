@@ -73,6 +73,12 @@ FlagGroup schedule_source_flags(ScheduleFlags& flags) {
              .value = &flags.figures.hop,
              .help = "Time that a boundary takes on a link beside the latency, in the same unit",
              .range = between(0, 0x1p40)},
+            {.names = "--exchange-percent",
+             .value = &flags.figures.exchange_percent,
+             .help = "Share of F, B and I in which a rank waits for its tensor, context or expert "
+                     "ranks: the two passes of a pair (dualpipe-v) hide it behind each other; 0: "
+                     "they run one after the other",
+             .range = between(0, 100)},
             dialect_flag(flags.dialect, "Pass letters of a PyTorch CSV"),
             {.names = "--num-layers",
              .value = &flags.figures.num_layers,

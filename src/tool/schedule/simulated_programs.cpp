@@ -17,7 +17,8 @@ SimulatedPrograms simulate_programs(const Schedule& schedule, const StepSizes& s
                                     const std::string& receive_ahead,
                                     const std::string& tile_pieces) {
     LowerOptions lowering{.receive_ahead = receive_ahead_from(receive_ahead),
-                          .pieces = tile_pieces_from(tile_pieces)};
+                          .pieces = tile_pieces_from(tile_pieces),
+                          .overlap_pairs = costs.exchange_permille > 0};
     // If messages take no time, pieces gain nothing.
     if (lowering.pieces == 0 && costs.bytes_per_ns == 0) lowering.pieces = 1;
     EarlyReceives made = lower_step(schedule, sizes, costs, lowering, options);
