@@ -1,15 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// Steps whose boundaries travel in pieces against steps with whole messages.
+// Steps whose boundaries travel in pieces against steps with whole messages; and steps whose pairs
+// run on two lanes against steps whose pairs run one pass after the other.
 //
 //     bench_streams --ranks 2                                  threads: nothing to hide
 //     mpirun -np 2 bench_streams --link modelled:0.2           a hop takes 0.2 of F
+//     mpirun -np 2 bench_streams --link modelled:0.1 --tensor 2 --pairs --schedule dualpipe-v
+//         --pieces 1                             the rows of a boundary take 0.1 of F on the link
 //
-// All numbers of pieces take turns, one step each per round, on the same weights and tokens (the
-// learning rate is 0). Columns: step, the median over rounds of the slowest rank's time; ratio, the
-// median over rounds of the step over that with the first number of pieces; cpu, the same for the
-// CPU time of all ranks' actions, which other work on the machine hardly changes; simulated, from
-// the passes of these steps without their waits; error, simulated over step, minus 1; #wrong, steps
-// whose loss or gradient norm differs in a bit from the very first one.
+// All numbers of pieces, and with --pairs both orders of pairs, take turns, one step each per
+// round, on the same weights and tokens (the learning rate is 0). With --pairs the same steps run
+// on the real link as well, where nothing needs to be hidden. Columns: pairs, how they run; step,
+// the median over rounds of the slowest rank's time; ratio, the median over rounds of the step over
+// that with the first number of pieces; cpu, the same for the CPU time of all ranks' actions, which
+// other work on the machine hardly changes; simulated, from the passes of these steps without their
+// waits; error, simulated over step, minus 1; #wrong, steps whose loss or gradient norm differs in
+// a bit from the very first one.
 #include "benchmarks/median.hpp"
 #include "benchmarks/modelled_host.hpp"
 #include "benchmarks/team_bench.hpp"
@@ -50,6 +55,15 @@ struct Options {
     std::vector<int> pieces{1, 2, 4, 8};
     int rounds = 15;
     std::string link = "real";
+    int tensor = 1;
+    int expert = 1;
+    bool pairs = false;
+};
+
+/// One of the steps that are compared.
+struct Variant {
+    int pieces = 1;
+    bool overlap_pairs = true;
 };
 
 /// Median over rounds of the ratio to `base`.
@@ -78,16 +92,23 @@ public:
     Bench(Communicator& world, const Options& options)
         : world_(world),
           options_(options),
-          work_{.microbatches = options.microbatches_per_rank * world.size(),
+          pipeline_(world.size() / std::max(options.tensor, options.expert)),
+          work_{.microbatches = options.microbatches_per_rank * pipeline_,
                 .micro_batch_size = options.micro_batch_size},
           batch_(options.model, work_.micro_batch_size, work_.microbatches, 7),
-          device_(make_host_device()) {}
+          device_(make_host_device()) {
+        for (const int pieces : options.pieces) {
+            if (options.pairs) variants_.push_back({pieces, false});
+            variants_.push_back({pieces, true});
+        }
+    }
 
     /// Returns the number of wrong steps.
     int64_t run() {
         set_link();
         std::vector<StepPlan> plans;
-        for (const int pieces : options_.pieces) plans.push_back(plan(pieces));
+        for (const Variant& variant : variants_) plans.push_back(plan(variant));
+        if (options_.pairs) time_on_real_link(plans.front());
         TrainedRank rank(world_, *device_, plans, {.seed = 1});
         std::vector<PassMeter> meters(plans.size());
         std::vector<Rounds> rounds(plans.size());
@@ -109,27 +130,47 @@ public:
         }
         int64_t all_wrong = 0;
         for (size_t i = 0; i < plans.size(); ++i) {
-            print_row(plans[i], options_.pieces[i], rounds[i], rounds.front(), meters[i], wrong[i]);
+            print_row(plans[i], variants_[i], rounds[i], rounds.front(), meters[i], wrong[i]);
             all_wrong += wrong[i];
         }
         return all_wrong;
     }
 
 private:
-    [[nodiscard]] StepPlan plan(int pieces) const {
+    [[nodiscard]] StepPlan plan(const Variant& variant) const {
         return plan_step(options_.model,
-                         {.ranks = world_.size(), .threads_per_rank = 1, .costs = costs_},
+                         {.ranks = pipeline_,
+                          .replicas = options_.expert,
+                          .tensor = options_.tensor,
+                          .expert = options_.expert,
+                          .threads_per_rank = 1,
+                          .costs = costs_},
                          {.name = options_.schedule,
                           .vocab_mode = options_.vocab_mode,
                           .receive_ahead = 0,
-                          .pieces = pieces},
+                          .pieces = variant.pieces,
+                          .overlap_pairs = variant.overlap_pairs},
                          work_);
+    }
+
+    /// Prints the step where messages take next to no time: what is left if all is hidden.
+    void time_on_real_link(const StepPlan& of_step) {
+        const std::unique_ptr<Device> host = make_host_device();
+        TrainedRank rank(world_, *host, of_step, {.seed = 1});
+        std::vector<double> seconds;
+        for (int round = 0; round < kWarmUp + options_.rounds; ++round) {
+            const double mine = timed_step(rank, 0);
+            if (round < kWarmUp) continue;
+            seconds.push_back(std::ranges::max(of_all_ranks(world_, mine)));
+        }
+        if (world_.rank() != 0) return;
+        std::printf("  %6s %7s %9.2f\n", "real", "after", median(seconds) * 1e3);
     }
 
     /// Measures F (the fastest) and sets the link: a modelled one in proportion to F, or the real
     /// one.
     void set_link() {
-        const StepPlan plain = plan(1);
+        const StepPlan plain = plan({.overlap_pairs = false});
         const int64_t boundary =
             plain.sizes.tokens * plain.sizes.hidden * size_of(plain.sizes.dtype);
         PassMeter meter;
@@ -160,9 +201,11 @@ private:
         set_link_of(*costs_);
         if (world_.rank() != 0) return;
         std::printf(
-            "# bench_streams: %d ranks, %s link: a hop of %lld bytes takes %.2f of F, "
+            "# bench_streams: %d ranks, t = %d, e = %d, %s link: a hop of %lld bytes takes %.2f of "
+            "F, "
             "which takes %.2f ms\n",
-            world_.size(), options_.link.c_str(), static_cast<long long>(boundary),
+            world_.size(), options_.tensor, options_.expert, options_.link.c_str(),
+            static_cast<long long>(boundary),
             static_cast<double>(boundary) / link_.bytes_per_ns / static_cast<double>(forward),
             static_cast<double>(forward) * 1e-6);
         std::printf("# %s %s, m = %d, %d layers, hidden %lld, %lld tokens per microbatch, %s\n",
@@ -171,8 +214,8 @@ private:
                     static_cast<long long>(options_.model.hidden_size),
                     static_cast<long long>(plain.sizes.tokens),
                     options_.model.dtype == DType::bf16 ? "bf16" : "fp32");
-        std::printf("# %6s %9s %7s %7s %10s %7s %7s\n", "pieces", "step, ms", "ratio", "cpu",
-                    "simulated", "error", "#wrong");
+        std::printf("# %6s %7s %9s %7s %7s %10s %7s %7s\n", "pieces", "pairs", "step, ms", "ratio",
+                    "cpu", "simulated", "error", "#wrong");
     }
 
     void set_link_of(TableCosts& costs) const {
@@ -194,8 +237,8 @@ private:
         return static_cast<double>(ns) * 1e-9;
     }
 
-    void print_row(const StepPlan& plan, int pieces, const Rounds& rounds, const Rounds& base,
-                   const PassMeter& meter, int64_t wrong) {
+    void print_row(const StepPlan& plan, const Variant& variant, const Rounds& rounds,
+                   const Rounds& base, const PassMeter& meter, int64_t wrong) {
         TableCosts costs = meter.gather(world_, plan.mesh(), plan.schedule.stages, true).wall;
         if (world_.rank() != 0) return;
         (void)derive_missing(costs);
@@ -204,7 +247,8 @@ private:
         const double simulated =
             static_cast<double>(simulate(plan.lowered.all(), costs).summary.step_ns) * 1e-9;
         const double step = median(rounds.seconds);
-        std::printf("  %6d %9.2f %7.3f %7.3f %10.2f %6.1f%% %7lld\n", pieces, step * 1e3,
+        std::printf("  %6d %7s %9.2f %7.3f %7.3f %10.2f %6.1f%% %7lld\n", variant.pieces,
+                    variant.overlap_pairs ? "beside" : "after", step * 1e3,
                     median_ratio(rounds.seconds, base.seconds), median_ratio(rounds.cpu, base.cpu),
                     simulated * 1e3, 100 * (simulated / step - 1), static_cast<long long>(wrong));
         std::fflush(stdout);
@@ -212,6 +256,8 @@ private:
 
     Communicator& world_;
     const Options& options_;
+    int pipeline_;  ///< ranks of a pipeline
+    std::vector<Variant> variants_;
     StepWork work_;
     RandomBatch batch_;
     std::unique_ptr<Device> device_;
@@ -235,6 +281,10 @@ void add_flags(CLI::App& app, Options& o, std::string& dtype, std::string& vocab
         ->delimiter(',')
         ->check(CLI::Range(1, kMostPieces));
     app.add_option("--rounds", o.rounds)->check(CLI::Range(1, 100000))->capture_default_str();
+    app.add_option("--tensor", o.tensor, "Ranks that share a stage")->check(CLI::Range(1, 64));
+    app.add_option("--expert", o.expert, "Ranks that share the experts of a Mixtral")
+        ->check(CLI::Range(1, 8));
+    app.add_flag("--pairs", o.pairs, "Also steps whose pairs run one pass after the other");
     app.add_option("--schedule", o.schedule)->capture_default_str();
     app.add_option("--vocab-mode", vocab_mode)->capture_default_str();
     app.add_option("--microbatches-per-rank", o.microbatches_per_rank)->capture_default_str();
@@ -265,6 +315,12 @@ int main(int argc, char** argv) {
     try {
         app.parse(argc, argv);
         m.ffn_hidden_size = 4 * m.hidden_size;
+        if (options.expert > 1) {
+            constexpr int64_t kExperts = 8;
+            m.ffn_hidden_size = m.hidden_size;
+            set_family(m, "mixtral");
+            m.moe.experts = kExperts;
+        }
         m.max_position_embeddings = m.seq_length;
         m.dtype = dtype == "bf16" ? DType::bf16 : DType::fp32;
         options.vocab_mode = vocab_mode_from(vocab_mode);
