@@ -98,6 +98,23 @@ TEST(PassMeter, LeavesOutWaitsForRowsAndWhatRanMeanwhile) {
     EXPECT_EQ(ReplayCosts(step, programs, {}).pass_ns(0, program.passes[2]), 650);
 }
 
+// The two take 300 us together, of which a combine_softmax has 30; their CPU times are 60 and 120.
+TEST(PassMeter, DividesTheTimeOfAPairByCpuTime) {
+    Program program = some_program();
+    program.actions[1].pair_member = 1;
+    program.actions[3].pair_member = 2;
+    Span first = pass(1, 100'000, 350'000);
+    Span second = pass(3, 150'000, 400'000);
+    first.cpu_ns = 60'000;
+    second.cpu_ns = 120'000;
+    PassMeter meter;
+    meter.add_step({{pass(0, 0, 90'000), first, second, combine_softmax(200'000, 230'000)}},
+                   program, 1'000'000);
+    const MeasuredCosts costs = measured(meter);
+    EXPECT_EQ(cost(costs.wall.stage_ns[1], Op::F), (90'000 + 90'000) / 2);
+    EXPECT_EQ(cost(costs.wall.stage_ns[1], Op::B), 180'000);
+}
+
 TEST(PassMeter, WithSeveralThreadsPerRankTakesDurationsForCpuTime) {
     PassMeter meter;
     for (int step = 0; step < 2; ++step) {

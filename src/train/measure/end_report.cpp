@@ -8,7 +8,10 @@
 #include "vocabpipe/profile.hpp"
 #include "vocabpipe/simulate.hpp"
 
+#include <algorithm>
+#include <cstdint>
 #include <cstdio>
+#include <map>
 
 namespace vocabpipe {
 
@@ -56,12 +59,16 @@ RunReport report_of_run(const TrainingPlan& plan, const RunEnd& end) {
     return report;
 }
 
-/// Elapsed time of all passes over their CPU time.
+/// Elapsed time of all passes over their CPU time. Where the two of a pair run at the same time, it
+/// counts once.
 double time_over_cpu(const Timeline& timeline) {
     int64_t time = 0, cpu = 0;
+    std::map<uint16_t, int64_t> until;  // [rank]
     for (const Span& span : timeline.spans) {
         if (span.lane != Lane::compute) continue;
-        time += span.end_ns - span.begin_ns;
+        int64_t& counted = until.try_emplace(span.rank, INT64_MIN).first->second;
+        time += std::max(span.end_ns, counted) - std::max(span.begin_ns, counted);
+        counted = std::max(span.end_ns, counted);
         cpu += span.cpu_ns;
     }
     return cpu > 0 ? static_cast<double>(time) / static_cast<double>(cpu) : 1;

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstring>
 #include <span>
 
@@ -50,6 +51,18 @@ struct OwnTime {
     int64_t cpu_ns = 0;
 };
 
+/// Of the passes of a pair that ran at the same time, each gets its part of the time of both, by
+/// CPU time, so that both together took that time: `nested` of it belongs to neither.
+void divide_time_of_pair(const Span& first, const Span& second, int64_t nested, OwnTime& of_first,
+                         OwnTime& of_second) {
+    const int64_t both = std::max(first.end_ns, second.end_ns) - first.begin_ns - nested;
+    const double cpu = static_cast<double>(first.cpu_ns + second.cpu_ns);
+    of_first.wall_ns =
+        cpu > 0 ? std::llround(static_cast<double>(both) * static_cast<double>(first.cpu_ns) / cpu)
+                : both / 2;
+    of_second.wall_ns = both - of_first.wall_ns;
+}
+
 /// Own times of the passes among one rank's spans: without local actions, which run on the same
 /// thread and may interrupt a pass that polls, and without waits for rows that arrive by pieces.
 std::vector<OwnTime> own_times(std::span<const Span> spans, std::span<const PieceWait> waits,
@@ -64,19 +77,29 @@ std::vector<OwnTime> own_times(std::span<const Span> spans, std::span<const Piec
         other[i].first = std::max(other[i].first, other[i - 1].second);
         other[i].second = std::max(other[i].second, other[i].first);
     }
+    const auto nested_in = [&](int64_t begin_ns, int64_t end_ns) {
+        int64_t nested = 0;
+        auto inside = std::lower_bound(other.begin(), other.end(), std::pair(begin_ns, int64_t{0}));
+        for (; inside != other.end() && inside->second <= end_ns; ++inside) {
+            nested += inside->second - inside->first;
+        }
+        return nested;
+    };
     std::vector<OwnTime> times;
+    const Span* before = nullptr;  // the pass that began before
     for (const Span& span : spans) {
         const Action& action = program.actions[span.action];
         if (action.what != Do::pass) continue;
-        int64_t nested = 0;
-        auto inside =
-            std::lower_bound(other.begin(), other.end(), std::pair(span.begin_ns, int64_t{0}));
-        for (; inside != other.end() && inside->second <= span.end_ns; ++inside) {
-            nested += inside->second - inside->first;
+        times.push_back(
+            {.pass = program.passes[action.item],
+             .wall_ns = span.end_ns - span.begin_ns - nested_in(span.begin_ns, span.end_ns),
+             .cpu_ns = span.cpu_ns});
+        if (before != nullptr && action.pair_member == 2 && span.begin_ns < before->end_ns) {
+            const int64_t end = std::max(span.end_ns, before->end_ns);
+            divide_time_of_pair(*before, span, nested_in(before->begin_ns, end),
+                                times[times.size() - 2], times.back());
         }
-        times.push_back({.pass = program.passes[action.item],
-                         .wall_ns = span.end_ns - span.begin_ns - nested,
-                         .cpu_ns = span.cpu_ns});
+        before = &span;
     }
     return times;
 }
