@@ -5,6 +5,7 @@
 #include "src/runtime/device/forwarding_device.hpp"
 #include "src/runtime/lanes.hpp"
 #include "src/runtime/transport/transport.hpp"
+#include "tests/support/stalling_device.hpp"
 #include "tests/train/context_setup.hpp"
 #include "tests/train/expert_setup.hpp"
 #include "tests/train/tensor_setup.hpp"
@@ -92,6 +93,31 @@ TEST(OverlappedPairs, WhoseStagesAreShardedHaveTheBitsOfOnePassAfterTheOther) {
         setup.zero.stage = stage;
         expect_same_bits(setup);
     }
+}
+
+// Ranks sleep before actions and inside passes, and ends of messages are seen late and out of
+// order, so that passes change in other places on every rank.
+TEST(OverlappedPairs, HaveTheSameBitsHoweverTheirPassesChange) {
+    TrainingSetup setup = pairs_of_tensor_ranks();
+    setup.tensor_pieces = 2;
+    const Training expected = train_on_threads(setup);
+    StallCounts counts;
+    for (uint64_t seed = 1; seed <= 8; ++seed) {
+        setup.make_device = [&](int rank) {
+            return make_stalling_device(rank,
+                                        {.seed = seed,
+                                         .before_action = 0.1,
+                                         .in_pass = 0.05,
+                                         .stall_us = 100,
+                                         .late_message = 0.1,
+                                         .late_us = 200,
+                                         .overlooked = 0.3},
+                                        &counts);
+        };
+        EXPECT_EQ(first_difference(expected, train_on_threads(setup)), "") << seed;
+    }
+    EXPECT_GT(counts.stalls, 0);
+    EXPECT_GT(counts.late_messages, 0);
 }
 
 // --- tiles that are held back --------------------------------------------------------------------
