@@ -21,14 +21,13 @@ struct TileLinkOptions {
     /// Called while a wait finds nothing new, so that other work of the rank advances; may be
     /// empty. On a device with streams only while the host waits for another host.
     std::function<void()> poll;
-    // For the two lanes on which an executor runs the passes of a pair; links between memory of
-    // hosts only.
-    /// Called before `poll`, at which the rank may compute elsewhere for long; returns whether it
-    /// has, so that the wait is not idle. `begins`: the wait calls it for the first time. Empty: no
-    /// other lane.
+    // For the two lanes on which an executor runs the passes of a pair. Only links of a Device of
+    // hosts read them.
+    /// Called before `poll`: runs the other pass of the pair until that one waits or ends. Returns
+    /// whether it has computed; then the time of the wait until its deadline begins anew. `begins`:
+    /// the wait calls it for the first time. Empty: no other lane.
     std::function<bool(bool begins)> other_lane = {};
-    /// Of a Device's link: 1 for the lane of the second passes, whose messages do not meet those of
-    /// lane 0.
+    /// 1: for the second passes of pairs; its messages do not meet those of lane 0.
     int lane = 0;
 };
 
