@@ -121,10 +121,10 @@ TEST(Flags, AreComparedBetweenRanksUnlessTheirRowSaysOtherwise) {
                 UnorderedElementsAre("--product-choices", "--data-path", "--train-data-path",
                                      "--valid-data-path", "--test-data-path", "--data-subset",
                                      "--columns", "--multiple-choice-path"));
-    EXPECT_THAT(by_others, UnorderedElementsAre("--model", "--group-query-attention", "--swiglu",
-                                                "--normalization", "--position-embedding-type",
-                                                "--moe-router-score-function", "--bf16",
-                                                "--recompute-activations"));
+    EXPECT_THAT(by_others, UnorderedElementsAre(
+                               "--model", "--group-query-attention", "--multi-latent-attention",
+                               "--swiglu", "--normalization", "--position-embedding-type",
+                               "--moe-router-score-function", "--bf16", "--recompute-activations"));
     EXPECT_THAT(samples, UnorderedElementsAre("--seq-length", "--seed", "--packing-strategy",
                                               "--length-buckets"));
 }

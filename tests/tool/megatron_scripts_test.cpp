@@ -312,7 +312,7 @@ TEST_F(MegatronMeanings, OfExpertsWithLlamasPartsIsMixtral) {
     (void)trained(1, parts + experts, "parts.jsonl");
     (void)trained(1, parts + experts + "--model-type mixtral", "mixtral.jsonl");
     EXPECT_EQ(curve("parts.jsonl"), curve("mixtral.jsonl"));
-    EXPECT_THAT(refused("--swiglu " + experts), HasSubstr("(mixtral), or set --model-type"));
+    EXPECT_THAT(refused("--swiglu " + experts), HasSubstr("(deepseek_v3), or set --model-type"));
 }
 
 TEST_F(MegatronMeanings, OfSamplesAreStepsOfAsMany) {
