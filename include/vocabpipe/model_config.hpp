@@ -100,6 +100,7 @@ struct ModelConfig {
     /// Megatron's default.
     float mtp_loss_scaling_factor = 0.1F;
 
+    /// Whether attention is latent attention.
     [[nodiscard]] bool has_latents() const { return latent.kv_rank > 0; }
     /// d, columns of one head of q and k.
     [[nodiscard]] int64_t head_size() const {
