@@ -92,6 +92,7 @@ TEST(SegmentLayout, MakesRingsSmallerForManyRanks) {
     EXPECT_THROW(SegmentLayout(1), UsageError);
     EXPECT_THROW(SegmentLayout(2, 1000), UsageError);
     EXPECT_THROW(SegmentLayout(2, 12'288), UsageError);
+    EXPECT_THROW(SegmentLayout(2, 64), UsageError);  // a power of two
 }
 
 TEST(Segment, IsTheSameMemoryForAllWhoOpenItAndOutlivesItsName) {
