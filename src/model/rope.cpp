@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "vocabpipe/rope.hpp"
 
+#include "src/model/yarn.hpp"
+
 #include <algorithm>
 #include <cmath>
 #include <numbers>
@@ -62,9 +64,7 @@ double amplitude(const Rope& rope) {
         const auto trained = static_cast<double>(rope.original_positions);
         return rope.factor <= 1 ? 1 : std::sqrt(1 + std::log(rope.factor) / std::log(trained));
     }
-    const auto of = [&](double mscale) {
-        return rope.factor <= 1 ? 1 : 0.1 * mscale * std::log(rope.factor) + 1;
-    };
+    const auto of = [&](double mscale) { return yarn_mscale(rope.factor, mscale); };
     const bool both = rope.mscale > 0 && rope.mscale_all_dim > 0;
     return both ? of(rope.mscale) / of(rope.mscale_all_dim) : of(1);
 }

@@ -111,15 +111,19 @@ public:
     std::set<uint32_t> has_run;
 };
 
-TEST(StuckReport, NamesTheFirstTransferOfAStreamThatHasNotRun) {
+/// Program of the first of two ranks in 1F1B.
+Program first_of_two_ranks(int microbatches) {
     const Schedule schedule =
-        make_schedule("1f1b", {.ranks = 2, .microbatches = 3, .vocab_size = 64});
+        make_schedule("1f1b", {.ranks = 2, .microbatches = microbatches, .vocab_size = 64});
     StepSizes sizes{.tokens = 8, .hidden = 4};
     sizes.stages.resize(2);
     sizes.shards.resize(2, {.exp_logits = 64});
-    const std::vector<Program> programs =
-        lower(schedule, sizes, TableCosts::uniform(2, 2, 1000, 2000, 500));
-    LoadedProgram loaded(programs[0], true);
+    return lower(schedule, sizes, TableCosts::uniform(2, 2, 1000, 2000, 500)).front();
+}
+
+TEST(StuckReport, NamesTheFirstTransferOfAStreamThatHasNotRun) {
+    const Program program = first_of_two_ranks(3);
+    LoadedProgram loaded(program, true);
     StepProgress progress;
     progress.begin(loaded);
     for (uint32_t i = 0; i < loaded.actions(); ++i) {
@@ -142,14 +146,8 @@ TEST(StuckReport, NamesTheFirstTransferOfAStreamThatHasNotRun) {
 
 // Passes of a device with streams may be in its queue; what is in flight says that they are not.
 TEST(StuckReport, SaysWhetherAllPassesHaveRunOrWereOnlyStarted) {
-    const Schedule schedule =
-        make_schedule("1f1b", {.ranks = 2, .microbatches = 2, .vocab_size = 64});
-    StepSizes sizes{.tokens = 8, .hidden = 4};
-    sizes.stages.resize(2);
-    sizes.shards.resize(2, {.exp_logits = 64});
-    const std::vector<Program> programs =
-        lower(schedule, sizes, TableCosts::uniform(2, 2, 1000, 2000, 500));
-    LoadedProgram loaded(programs[0], true);
+    const Program program = first_of_two_ranks(2);
+    LoadedProgram loaded(program, true);
     StepProgress progress;
     progress.begin(loaded);
     for (size_t queue = 0; queue < progress.head.size(); ++queue) {

@@ -69,8 +69,7 @@ std::vector<ModelField> expert_fields(ModelConfig& m) {
          .scope = FieldScope::layer,
          .flag = {.names = "--moe-layer-freq",
                   .help = "Which layers have experts (deepseek_v3, dots1, qwen2_moe, qwen3_moe): N "
-                          "for the first "
-                          "of every N, or a 1 or 0 for each layer, as in 0,1,1",
+                          "for the first of every N, or a 1 or 0 for each layer, as in 0,1,1",
                   .unit = "LAYERS",
                   .unset = "all layers",
                   .meaning = [&e] { return notation_of_layers(e.sparse); }},

@@ -8,6 +8,7 @@
 #include "src/model/families/families.hpp"
 #include "src/model/families/grouped_mixture.hpp"
 #include "src/model/families/rotary_decoder.hpp"
+#include "src/model/yarn.hpp"
 #include "vocabpipe/error.hpp"
 
 #include <nlohmann/json.hpp>
@@ -71,12 +72,11 @@ void read_latents(const ConfigValues& file, ModelConfig& c) {
     }
 }
 
-/// YaRN's factor on scores (Peng et al. 2023, section 3.4), which DeepSeek's models have twice: cos
-/// and sin have the quotient of mscale and mscale_all_dim.
+/// Scores have YaRN's factor twice; cos and sin have the quotient of mscale and mscale_all_dim.
 float attention_scale(const ModelConfig& c) {
     const Rope& rope = c.rope;
     if (rope.mscale_all_dim == 0 || rope.factor <= 1) return 0;
-    const double stretched = 0.1 * rope.mscale_all_dim * std::log(rope.factor) + 1;
+    const double stretched = yarn_mscale(rope.factor, rope.mscale_all_dim);
     return static_cast<float>(stretched * stretched /
                               std::sqrt(static_cast<double>(c.head_size())));
 }
