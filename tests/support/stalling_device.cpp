@@ -3,7 +3,7 @@
 
 #include "src/runtime/device/forwarding_device.hpp"
 #include "src/runtime/lanes.hpp"
-#include "src/runtime/transport/transport.hpp"
+#include "src/runtime/transport/forwarding_transport.hpp"
 #include "src/runtime/wait.hpp"
 #include "vocabpipe/world.hpp"
 
@@ -52,22 +52,15 @@ private:
 };
 
 /// Hands everything on to the communicator's transport, which sees each end only when it is due.
-class StallingTransport final : public Transport {
+class StallingTransport final : public ForwardingTransport {
 public:
     StallingTransport(Transport& inner, std::shared_ptr<Chance> chance)
-        : inner_(inner), chance_(std::move(chance)) {}
-
-    [[nodiscard]] int rank() const override { return inner_.rank(); }
-    [[nodiscard]] int size() const override { return inner_.size(); }
-    void prepare(const std::vector<Route>& routes) override { inner_.prepare(routes); }
-    void check_health() override { inner_.check_health(); }
-    void cancel() noexcept override { inner_.cancel(); }
-    void abort(const std::string& reason) noexcept override { inner_.abort(reason); }
+        : ForwardingTransport(inner), chance_(std::move(chance)) {}
 
     [[nodiscard]] Ticket start(const Transfer& transfer) override {
         const Stalls& stalls = chance_->stalls();
         const int64_t number = started_++;
-        const Ticket ticket = inner_.start(transfer);
+        const Ticket ticket = inner().start(transfer);
         if (open_.size() <= ticket) open_.resize(ticket + 1);
         open_[ticket] = {.late_until_ns = chance_->late_until_ns(),
                          .lost = number == stalls.lost_transfer,
@@ -91,7 +84,7 @@ public:
         const Open& open = open_[ticket];
         if (open.lost || now_ns() < open.late_until_ns) return false;
         if (chance_->happens(chance_->stalls().overlooked)) return false;
-        if (!inner_.test(ticket)) return false;
+        if (!inner().test(ticket)) return false;
         if (!open.damage.empty()) open.damage.front() ^= open.bit;
         return true;
     }
@@ -109,7 +102,6 @@ private:
         return transfer.what == Do::receive && transfer.channel == Channel::tensor &&
                transfer.receive.size() > kAnnouncement;
     }
-    Transport& inner_;
     std::shared_ptr<Chance> chance_;
     std::vector<Open> open_;  ///< [ticket]
     int64_t started_ = 0;

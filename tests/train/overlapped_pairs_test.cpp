@@ -4,7 +4,7 @@
 // pass has gone on; and a tile that never comes ends both with one error.
 #include "src/runtime/device/forwarding_device.hpp"
 #include "src/runtime/lanes.hpp"
-#include "src/runtime/transport/transport.hpp"
+#include "src/runtime/transport/forwarding_transport.hpp"
 #include "tests/support/stalling_device.hpp"
 #include "tests/train/context_setup.hpp"
 #include "tests/train/expert_setup.hpp"
@@ -179,19 +179,13 @@ private:
 
 /// Sees the end of a receive from a tensor rank only when `pairs` lets it. Two tensor ranks are
 /// neighbours, and a second pass receives on a channel that neighbours use for nothing else.
-class HoldingTransport final : public Transport {
+class HoldingTransport final : public ForwardingTransport {
 public:
     HoldingTransport(Transport& inner, std::shared_ptr<Pairs> pairs)
-        : inner_(inner), pairs_(std::move(pairs)) {}
+        : ForwardingTransport(inner), pairs_(std::move(pairs)) {}
 
-    [[nodiscard]] int rank() const override { return inner_.rank(); }
-    [[nodiscard]] int size() const override { return inner_.size(); }
-    void prepare(const std::vector<Route>& routes) override { inner_.prepare(routes); }
-    void check_health() override { inner_.check_health(); }
-    void cancel() noexcept override { inner_.cancel(); }
-    void abort(const std::string& reason) noexcept override { inner_.abort(reason); }
     [[nodiscard]] Ticket start(const Transfer& transfer) override {
-        const Ticket ticket = inner_.start(transfer);
+        const Ticket ticket = inner().start(transfer);
         if (lane_.size() <= ticket) lane_.resize(ticket + 1);
         const bool of_team =
             transfer.what == Do::receive && transfer.ranks[0] / 2 == transfer.ranks[1] / 2;
@@ -204,12 +198,11 @@ public:
     [[nodiscard]] bool test(Ticket ticket) override {
         const Of of = lane_[ticket];
         if (of != kOther && pairs_->holds(of == kSecond)) return false;
-        return inner_.test(ticket);
+        return inner().test(ticket);
     }
 
 private:
     enum Of : uint8_t { kOther, kFirst, kSecond };
-    Transport& inner_;
     std::shared_ptr<Pairs> pairs_;
     std::vector<Of> lane_;  ///< [ticket]
 };

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/runtime/transport/modelled_link.hpp"
 
+#include "src/runtime/transport/forwarding_transport.hpp"
 #include "src/runtime/transport/reused_slots.hpp"
 #include "src/runtime/wait.hpp"
 #include "vocabpipe/error.hpp"
@@ -15,20 +16,13 @@ namespace vocabpipe {
 
 namespace {
 
-class ModelledLink final : public Transport {
+class ModelledLink final : public ForwardingTransport {
 public:
-    ModelledLink(Transport& inner, const Link& link) : inner_(inner), link_(link) {
+    ModelledLink(Transport& inner, const Link& link) : ForwardingTransport(inner), link_(link) {
         if (link.bytes_per_ns > 0) return;
         throw UsageError("modelled link: a rate of " + std::to_string(link.bytes_per_ns) +
                          " bytes per ns; must be above 0");
     }
-
-    [[nodiscard]] int rank() const override { return inner_.rank(); }
-    [[nodiscard]] int size() const override { return inner_.size(); }
-    void prepare(const std::vector<Route>& routes) override { inner_.prepare(routes); }
-    void check_health() override { inner_.check_health(); }
-    void abort(const std::string& reason) noexcept override { inner_.abort(reason); }
-    void cancel() noexcept override { inner_.cancel(); }
 
     [[nodiscard]] Ticket start(const Transfer& transfer) override {
         const Ticket ticket = messages_.take_new();
@@ -43,11 +37,11 @@ public:
             stamp.receive = std::as_writable_bytes(std::span(&message.stamp_ns, 1));
             underway_[{transfer.ranks[0], transfer.channel}].push_back(ticket);
         } else {
-            message.transfer = inner_.start(transfer);
+            message.transfer = inner().start(transfer);
             return ticket;
         }
-        message.stamp = inner_.start(stamp);
-        message.transfer = inner_.start(transfer);
+        message.stamp = inner().start(stamp);
+        message.transfer = inner().start(transfer);
         return ticket;
     }
 
@@ -77,7 +71,7 @@ private:
     bool arrived(Message& message) {
         for (std::optional<Ticket>* const part : {&message.stamp, &message.transfer}) {
             if (!part->has_value()) continue;
-            if (!inner_.test(**part)) return false;
+            if (!inner().test(**part)) return false;
             part->reset();
         }
         return true;
@@ -105,7 +99,6 @@ private:
         }
     }
 
-    Transport& inner_;
     Link link_;
     int64_t free_at_ns_ = 0;
     ReusedSlots<Message> messages_;  ///< peers hold pointers to stamps
