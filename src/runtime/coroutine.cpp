@@ -39,6 +39,7 @@ namespace {
 
 /// As much as a thread usually has. Pages that are never touched take no memory.
 constexpr size_t kStackBytes = size_t{8} << 20;
+constexpr int kHalf = 32;  // bits of half a pointer
 
 /// One side of a switch between two stacks, as the sanitizers see it.
 class Side {
@@ -132,7 +133,6 @@ void Coroutine::start(std::function<void()> work) {
     stack.work.uc_stack.ss_size = kStackBytes;
     stack.work.uc_link = nullptr;
     const auto self = reinterpret_cast<uintptr_t>(this);
-    constexpr int kHalf = 32;
     makecontext(&stack.work, reinterpret_cast<void (*)()>(&Coroutine::run), 2,
                 static_cast<unsigned>(self >> kHalf), static_cast<unsigned>(self));
     stack.work_side = {};
@@ -143,7 +143,6 @@ void Coroutine::start(std::function<void()> work) {
 
 /// What the new stack begins with; the halves are `this`, because makecontext() passes integers.
 void Coroutine::run(unsigned high, unsigned low) {
-    constexpr int kHalf = 32;
     auto& self = *reinterpret_cast<Coroutine*>(static_cast<uintptr_t>(high) << kHalf | low);
     Stack& stack = *self.stack_;
     stack.work_side.arrive_from(stack.caller_side);
