@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The table of all families, and all that they have in common: defaults and checks of options, and
 // the steps of make_schedule() around the family's rule.
+#include "src/support/joined.hpp"
 #include "vocabpipe/error.hpp"
 #include "vocabpipe/insert_vocabulary.hpp"
 #include "vocabpipe/local_search.hpp"
@@ -246,14 +247,10 @@ const Generator& generator(std::string_view name) {
                 "must be on one rank; use dualpipe-v, which has the same overlapped pairs with one "
                 "copy");
         }
-        std::string known;
-        std::vector<std::string_view> names;
-        for (const Generator& g : kGenerators) {
-            known += (known.empty() ? "" : ", ") + std::string(g.name);
-            names.push_back(g.name);
-        }
-        throw UsageError("OrderSource::name " + std::string(name) + ": must be one of " + known +
-                         did_you_mean(name, names));
+        std::vector<std::string_view> known;
+        for (const Generator& g : kGenerators) known.push_back(g.name);
+        throw UsageError("OrderSource::name " + std::string(name) + ": " +
+                         must_be_one_of(known, name));
     }
     return *found;
 }
@@ -273,12 +270,13 @@ ScheduleOptions resolve(const Generator& family, const ScheduleOptions& asked) {
     }
     const auto refuse = [&](const char* option, int value, bool Generator::*reads) {
         if (value == 0 || family.*reads) return;
-        std::string others;
+        std::vector<std::string_view> others;
         for (const Generator& g : kGenerators) {
-            if (g.*reads) others += (others.empty() ? "" : ", ") + std::string(g.name);
+            if (g.*reads) others.push_back(g.name);
         }
         throw UsageError(std::string(option) + " " + std::to_string(value) + ": " +
-                         std::string(family.name) + " does not use it; only " + others + " do");
+                         std::string(family.name) + " does not use it; only " + joined(others) +
+                         " do");
     };
     refuse("RuleOptions::warm_up_depth", options.rule.warm_up_depth, &Generator::warm_up_depth);
     refuse("RuleOptions::group_size", options.rule.group_size, &Generator::group_size);

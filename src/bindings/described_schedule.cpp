@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/bindings/described_schedule.hpp"
 
+#include "src/support/joined.hpp"
 #include "src/support/text_layout.hpp"
 #include "src/tool/schedule/figure_costs.hpp"
 #include "src/tool/schedule/pass_times_file.hpp"
@@ -83,13 +84,13 @@ PricedStep priced_step(const std::string& name, const Schedule* passes, Schedule
 }
 
 Op op_from(std::string_view name) {
-    std::string known;
+    std::vector<std::string_view> known;
     for (size_t op = 0; op < kOpTraits.size(); ++op) {
         if (kOpTraits[op].of_step) continue;
         if (kOpTraits[op].name == name) return static_cast<Op>(op);
-        known += (known.empty() ? "" : ", ") + std::string(kOpTraits[op].name);
+        known.push_back(kOpTraits[op].name);
     }
-    throw UsageError("op " + std::string(name) + ": must be one of " + known);
+    throw UsageError("op " + std::string(name) + ": must be one of " + joined(known));
 }
 
 DescribedSchedule made_schedule(const std::string& name, const ScheduleOptions& options,

@@ -32,11 +32,7 @@ std::vector<const Generator*> families(const std::vector<std::string>& asked) {
     }
     for (const std::string& name : asked) {
         if (std::find(known.begin(), known.end(), name) == known.end()) {
-            std::string names;
-            for (const std::string_view k : known)
-                names += (names.empty() ? "" : ", ") + std::string(k);
-            throw UsageError("--schedules " + name + ": must be one of " + names +
-                             did_you_mean(name, known));
+            throw UsageError("--schedules " + name + ": " + must_be_one_of(known, name));
         }
         result.push_back(&generator(name));
     }

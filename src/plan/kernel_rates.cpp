@@ -1,30 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/plan/kernel_rates.hpp"
 
-#include "vocabpipe/error.hpp"
+#include "src/support/names_of.hpp"
 
-#include <array>
 #include <string>
 
 namespace vocabpipe {
-
-namespace {
-
-constexpr std::array kYears{KernelYear::y2022, KernelYear::y2023, KernelYear::y2025};
-constexpr std::array kReductions{GradientReduction::ring, GradientReduction::all_to_all};
-
-/// The value of that name. Throws UsageError with all names.
-template <class Values>
-auto named(const char* flag, std::string_view name, const Values& values) {
-    std::string names;
-    for (const auto value : values) {
-        if (to_string(value) == name) return value;
-        names += (names.empty() ? "" : ", ") + std::string(to_string(value));
-    }
-    throw UsageError(std::string(flag) + " " + std::string(name) + ": must be one of " + names);
-}
-
-}  // namespace
 
 std::string_view to_string(KernelYear year) {
     constexpr std::string_view kNames[] = {"2022", "2023", "2025"};
@@ -32,7 +13,8 @@ std::string_view to_string(KernelYear year) {
 }
 
 KernelYear kernel_year_from(std::string_view name) {
-    return named("--kernels", name, kYears);
+    return value_named("--kernels", name,
+                       {KernelYear::y2022, KernelYear::y2023, KernelYear::y2025});
 }
 
 std::string_view to_string(GradientReduction reduction) {
@@ -41,7 +23,8 @@ std::string_view to_string(GradientReduction reduction) {
 }
 
 GradientReduction gradient_reduction_from(std::string_view name) {
-    return named("--gradient-reduction", name, kReductions);
+    return value_named("--gradient-reduction", name,
+                       {GradientReduction::ring, GradientReduction::all_to_all});
 }
 
 std::string to_string(const PlannedTrainer& trainer) {

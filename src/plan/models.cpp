@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/model/config_json/model_config_json.hpp"
 #include "src/model/published/published_models.hpp"
+#include "src/support/joined.hpp"
 #include "vocabpipe/plan.hpp"
 
 namespace vocabpipe {
 
 std::string known_models() {
-    std::string names;
-    for (const std::string& name : published_models()) names += (names.empty() ? "" : ", ") + name;
-    return names;
+    return joined(published_models());
 }
 
 PlannedModel load_model(const std::string& name_or_path) {

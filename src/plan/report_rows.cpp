@@ -83,8 +83,8 @@ struct StepColumns {
     }
 };
 
-std::vector<std::string> joined(std::vector<std::string> a, const std::vector<std::string>& b,
-                                const std::vector<std::string>& c) {
+std::vector<std::string> concatenated(std::vector<std::string> a, const std::vector<std::string>& b,
+                                      const std::vector<std::string>& c) {
     a.insert(a.end(), b.begin(), b.end());
     a.insert(a.end(), c.begin(), c.end());
     return a;
@@ -101,21 +101,21 @@ std::string times_text(const Plan& plan, size_t shown, const StepColumns* steps,
         if (tokens) cells.insert(cells.begin() + 1, std::move(text));
         return cells;
     };
-    times.row(joined({"", "schedule", "vocab mode", "v"},
-                     step_cells([](const StepColumns& s) { return s.heads(); }),
-                     with_tokens({"step ms", "MFU %", "bubble", "spare"}, "tokens/s")),
+    times.row(concatenated({"", "schedule", "vocab mode", "v"},
+                           step_cells([](const StepColumns& s) { return s.heads(); }),
+                           with_tokens({"step ms", "MFU %", "bubble", "spare"}, "tokens/s")),
               {false, true, true});
     for (size_t i = 0; i < shown; ++i) {
         const PlanRow& row = plan.rows[i];
-        times.row(
-            joined({std::to_string(i + 1), schedule_text(row.candidate),
-                    std::string(to_string(row.candidate.vocab_mode)),
-                    std::to_string(row.candidate.chunks)},
-                   step_cells([&](const StepColumns& s) { return s.cells(row.candidate); }),
-                   with_tokens({format("%.1f", static_cast<double>(row.step_ns) * 1e-6),
-                                plan.options.profile ? "-" : format("%.2f", 100 * row.mfu),
-                                format("%.2f", 100 * row.bubble), spare_text(plan.options, row)},
-                               format("%.0f", row.tokens_per_second))));
+        times.row(concatenated(
+            {std::to_string(i + 1), schedule_text(row.candidate),
+             std::string(to_string(row.candidate.vocab_mode)),
+             std::to_string(row.candidate.chunks)},
+            step_cells([&](const StepColumns& s) { return s.cells(row.candidate); }),
+            with_tokens({format("%.1f", static_cast<double>(row.step_ns) * 1e-6),
+                         plan.options.profile ? "-" : format("%.2f", 100 * row.mfu),
+                         format("%.2f", 100 * row.bubble), spare_text(plan.options, row)},
+                        format("%.0f", row.tokens_per_second))));
     }
     return times.text();
 }
@@ -127,9 +127,9 @@ std::string steps_text(const Plan& plan, size_t shown, const StepColumns& steps)
         if (together.find('\n') <= kTextWidth) return together;
     }
     TextTable table;
-    table.row(joined({""}, steps.heads(), {}));
+    table.row(concatenated({""}, steps.heads(), {}));
     for (size_t i = 0; i < shown; ++i) {
-        table.row(joined({std::to_string(i + 1)}, steps.cells(plan.rows[i].candidate), {}));
+        table.row(concatenated({std::to_string(i + 1)}, steps.cells(plan.rows[i].candidate), {}));
     }
     return times_text(plan, shown, nullptr, true) + "\n" + table.text();
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/model/router_sums.hpp"
 #include "src/plan/report_parts.hpp"
+#include "src/support/joined.hpp"
 #include "src/support/text_layout.hpp"
 #include "vocabpipe/parameter_count.hpp"
 
@@ -216,9 +217,7 @@ std::string skipped_text(const Plan& plan) {
     std::string text;
     for (const auto& [reason, entry] : by_reason) {
         text += format("skipped %d: ", entry.first);
-        std::string names;
-        for (const std::string& name : entry.second) names += (names.empty() ? "" : ", ") + name;
-        text += names + ": " + reason + "\n";
+        text += joined(entry.second) + ": " + reason + "\n";
     }
     return text;
 }

@@ -1,12 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "vocabpipe/recompute.hpp"
 
-#include "src/support/nearest_name.hpp"
-#include "vocabpipe/error.hpp"
+#include "src/support/names_of.hpp"
 
-#include <algorithm>
 #include <array>
-#include <string>
 
 namespace vocabpipe {
 
@@ -21,12 +18,8 @@ std::string_view to_string(Recompute recompute) {
 }
 
 Recompute recompute_from(std::string_view name) {
-    const auto found = std::find(kNames.begin(), kNames.end(), name);
-    if (found == kNames.end()) {
-        throw UsageError("--recompute-granularity " + std::string(name) +
-                         ": must be one of none, selective, full" + did_you_mean(name, kNames));
-    }
-    return static_cast<Recompute>(found - kNames.begin());
+    return value_named("--recompute-granularity", name,
+                       {Recompute::none, Recompute::selective, Recompute::full});
 }
 
 }  // namespace vocabpipe

@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "vocabpipe/schedule.hpp"
 
-#include "src/support/nearest_name.hpp"
-#include "vocabpipe/error.hpp"
+#include "src/support/names_of.hpp"
 
-#include <algorithm>
 #include <array>
 
 namespace vocabpipe {
@@ -42,14 +40,9 @@ std::string_view to_string(VocabMode mode) {
 }
 
 VocabMode vocab_mode_from(std::string_view name) {
-    const auto found = std::find(kVocabModeNames.begin(), kVocabModeNames.end(), name);
-    if (found == kVocabModeNames.end()) {
-        throw UsageError(
-            "--vocab-mode " + std::string(name) +
-            ": must be one of none, redistributed, interlaced, one_barrier, two_barriers" +
-            did_you_mean(name, kVocabModeNames));
-    }
-    return static_cast<VocabMode>(found - kVocabModeNames.begin());
+    return value_named("--vocab-mode", name,
+                       {VocabMode::none, VocabMode::redistributed, VocabMode::interlaced,
+                        VocabMode::one_barrier, VocabMode::two_barriers});
 }
 
 bool sharded(VocabMode mode) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/support/flag.hpp"
 
+#include "src/support/joined.hpp"
 #include "src/support/nearest_name.hpp"
 #include "src/support/parse_number.hpp"
 #include "vocabpipe/error.hpp"
@@ -110,10 +111,8 @@ T number_from(const Flag& flag, const std::string& word) {
 void check_choice(const Flag& flag, const std::string& word) {
     if (flag.choices.empty() || flag.free) return;
     if (std::ranges::find(flag.choices, word) != flag.choices.end()) return;
-    std::string all;
-    for (const std::string& choice : flag.choices) all += (all.empty() ? "" : ", ") + choice;
     const std::vector<std::string_view> known(flag.choices.begin(), flag.choices.end());
-    refuse(flag, word, "must be one of " + all + did_you_mean(word, known));
+    refuse(flag, word, must_be_one_of(known, word));
 }
 
 std::vector<std::string> lines_of(const std::vector<FlagGroup>& groups,
@@ -172,12 +171,7 @@ std::string Flag::text() const {
     return std::visit(Overloaded{
                           [](bool* given) { return std::string(*given ? "given" : ""); },
                           [](std::string* text) { return *text; },
-                          [](std::vector<std::string>* words) {
-                              std::string all;
-                              for (const std::string& word : *words)
-                                  all += (all.empty() ? "" : " ") + word;
-                              return all;
-                          },
+                          [](std::vector<std::string>* words) { return joined(*words, " "); },
                           [](const FlagBytes& size) { return shortest(*size.bytes); },
                           [](const FlagText& form) { return form.get(); },
                           []<typename T>(std::optional<T>* number) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/support/named_text.hpp"
 
+#include "src/support/joined.hpp"
 #include "src/support/nearest_name.hpp"
 #include "src/support/read_whole_file.hpp"
 #include "vocabpipe/error.hpp"
@@ -59,11 +60,7 @@ NamedText named_text(std::string_view flag, const std::string& name,
 }
 
 std::string names_of(std::span<const embedded::File> files) {
-    std::string names;
-    for (const embedded::File& file : files) {
-        names += (names.empty() ? "" : ", ") + std::string(file.name);
-    }
-    return names;
+    return joined(files, ", ", &embedded::File::name);
 }
 
 }  // namespace vocabpipe

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/support/nearest_name.hpp"
 
+#include "src/support/joined.hpp"
+
 #include <algorithm>
 #include <string>
 #include <vector>
@@ -66,6 +68,10 @@ std::string did_you_mean(std::string_view given, std::span<const std::string_vie
         }
     }
     return best.empty() ? "" : "; did you mean " + std::string(best) + "?";
+}
+
+std::string must_be_one_of(std::span<const std::string_view> known, std::string_view given) {
+    return "must be one of " + joined(known) + did_you_mean(given, known);
 }
 
 }  // namespace vocabpipe

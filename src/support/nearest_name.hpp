@@ -13,4 +13,8 @@ namespace vocabpipe {
 [[nodiscard]] std::string did_you_mean(std::string_view given,
                                        std::span<const std::string_view> known);
 
+/// The part of an error message that lists them: "must be one of 1f1b, zb", and did_you_mean().
+[[nodiscard]] std::string must_be_one_of(std::span<const std::string_view> known,
+                                         std::string_view given);
+
 }  // namespace vocabpipe

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/support/strict_json.hpp"
 
+#include "src/support/joined.hpp"
 #include "vocabpipe/error.hpp"
 
 #include <algorithm>
@@ -115,11 +116,7 @@ void StrictJson::only(std::initializer_list<std::string_view> keys) const {
     if (!value_->is_object()) fail("must be an object {...}");
     for (const auto& [key, ignored] : value_->items()) {
         if (std::find(keys.begin(), keys.end(), key) != keys.end()) continue;
-        std::string known;
-        for (const std::string_view k : keys) {
-            known += (known.empty() ? "" : ", ") + std::string(k);
-        }
-        fail("unknown key \"" + one_line(key).substr(0, 60) + "\"; use one of " + known);
+        fail("unknown key \"" + one_line(key).substr(0, 60) + "\"; use one of " + joined(keys));
     }
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // vocabpipe completion: generates the shells' completion of train_gpt and vocabpipe from their
 // flags.
+#include "src/support/joined.hpp"
 #include "src/tool/support/commands.hpp"
 #include "src/tool/support/help_text.hpp"
 #include "src/tool/train/train_program.hpp"
@@ -20,12 +21,6 @@ std::string quoted_word(const std::string& text) {
     std::string word = "'";
     for (const char c : text) word += c == '\'' ? "'\\''" : std::string(1, c);
     return word + "'";
-}
-
-std::string joined(const std::vector<std::string>& words) {
-    std::string text;
-    for (const std::string& word : words) text += (text.empty() ? "" : " ") + word;
-    return text;
 }
 
 /// Adds cases of two shell functions for `command`, whose full name is `path`, and its subcommands:
@@ -55,11 +50,12 @@ void add_cases(const Command& command, const std::string& path, std::string& fla
                                                      "TEXT", "SCHEDULE", "COSTS"};
             const bool files =
                 (flag.choices.empty() || flag.free) && paths.contains(flag.placeholder());
-            values += "    " + patterns + ") candidates=" + quoted_word(joined(flag.choices)) +
+            values += "    " + patterns + ") candidates=" + quoted_word(joined(flag.choices, " ")) +
                       (files ? " files=yes" : "") + " ;;\n";
         }
     }
-    flags += "    " + quoted_word(path) + ") candidates=" + quoted_word(joined(names)) + " ;;\n";
+    flags +=
+        "    " + quoted_word(path) + ") candidates=" + quoted_word(joined(names, " ")) + " ;;\n";
 }
 
 /// For bash and zsh: finds the subcommand and the flag before the word under the cursor, and sets

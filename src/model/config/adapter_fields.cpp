@@ -2,6 +2,7 @@
 #include "src/model/config/field_groups.hpp"
 #include "src/model/config_json/config_values.hpp"
 #include "src/model/config_json/lora_keys.hpp"
+#include "src/support/joined.hpp"
 #include "src/support/split_text.hpp"
 
 namespace vocabpipe {
@@ -15,9 +16,7 @@ std::vector<std::string> names_in(const std::string& text) {
 }
 
 std::string text_of(const std::vector<std::string>& names) {
-    std::string text;
-    for (const std::string& name : names) text += (text.empty() ? "" : ",") + name;
-    return text;
+    return joined(names, ",");
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/model/config/field_groups.hpp"
 #include "src/model/config_json/config_values.hpp"
+#include "src/support/joined.hpp"
 
 namespace vocabpipe {
 
@@ -8,9 +9,7 @@ namespace {
 
 /// In the notation of --moe-layer-freq; empty: all layers.
 std::string notation_of_layers(const std::vector<bool>& layers) {
-    std::string text;
-    for (const bool layer : layers) text += (text.empty() ? "" : ",") + std::to_string(layer);
-    return text;
+    return joined(layers, ",");
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include "src/model/config/fields.hpp"
 #include "src/model/config_json/rope_keys.hpp"
 #include "src/model/config_json/rotary_share.hpp"
+#include "src/support/joined.hpp"
 
 #include <charconv>
 #include <string>
@@ -50,14 +51,13 @@ kernels::Activation read_activation(const ConfigValues& file,
                                     std::span<const NamedActivation> names) {
     const auto value = file.given(file.keys().activation);
     const std::string name = value ? value->text() : file.defaults().activation;
-    std::string known;
     for (const NamedActivation& one : names) {
         if (one.name == name) return one.activation;
-        known += (known.empty() ? "" : ", ") + std::string(one.name);
     }
     file.json()
         .at(file.keys().activation)
-        .fail("\"" + name.substr(0, 40) + "\" is not supported; use " + known);
+        .fail("\"" + name.substr(0, 40) + "\" is not supported; use " +
+              joined(names, ", ", &NamedActivation::name));
 }
 
 void read_decoder_sizes(const ConfigValues& file, ModelConfig& c) {

@@ -2,6 +2,7 @@
 #include "src/model/config_json/rope_keys.hpp"
 
 #include "src/model/config_json/rotary_share.hpp"
+#include "src/support/joined.hpp"
 
 #include <optional>
 #include <string>
@@ -29,11 +30,7 @@ double number(const StrictJson& json, std::string_view key, double least, double
 
 /// "default, linear, ..."
 std::string names_of(std::span<const NamedScaling> types) {
-    std::string names;
-    for (const auto& [name, scaling] : types) {
-        names += (names.empty() ? "" : ", ") + std::string(name);
-    }
-    return names;
+    return joined(types, ", ", &NamedScaling::name);
 }
 
 /// Without a type, transformers 5 ignores the other keys, and transformers 4 fails.

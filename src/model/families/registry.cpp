@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/model/families/families.hpp"
 #include "src/model/families/other_families.hpp"
+#include "src/support/joined.hpp"
 #include "src/support/nearest_name.hpp"
 #include "vocabpipe/error.hpp"
 
@@ -32,11 +33,7 @@ const ModelFamily& model_family(std::string_view name) {
 }
 
 std::string known_families() {
-    std::string names;
-    for (const ModelFamily& family : all_families()) {
-        names += (names.empty() ? "" : ", ") + std::string(family.name);
-    }
-    return names;
+    return joined(all_families(), ", ", &ModelFamily::name);
 }
 
 std::string nearest_family(std::string_view name) {

@@ -2,6 +2,7 @@
 #include "src/schedule/explain/time_use.hpp"
 #include "src/schedule/place_text.hpp"
 #include "src/schedule/slice_causes.hpp"
+#include "src/support/joined.hpp"
 #include "vocabpipe/error.hpp"
 #include "vocabpipe/explain.hpp"
 
@@ -29,11 +30,9 @@ std::string percent(int64_t part, int64_t whole) {
 }
 
 std::string list(const std::vector<RankTimeUse::Share>& shares, int64_t makespan) {
-    std::string text;
-    for (const RankTimeUse::Share& share : shares) {
-        text += (text.empty() ? "" : ", ") + share.name + " " + percent(share.ns, makespan);
-    }
-    return text;
+    return joined(shares, ", ", [makespan](const RankTimeUse::Share& share) {
+        return share.name + " " + percent(share.ns, makespan);
+    });
 }
 
 /// Ranks to show: all, or those that are busy longest and shortest.

@@ -86,8 +86,7 @@ std::string_view to_string(Barriers barriers) {
 Barriers barriers_from(std::string_view name) {
     const auto* found = std::find(kBarriers.begin(), kBarriers.end(), name);
     if (found == kBarriers.end()) {
-        throw CellError("barriers " + shown(name) + ": must be one of in_line, one, two" +
-                        did_you_mean(name, kBarriers));
+        throw CellError("barriers " + shown(name) + ": " + must_be_one_of(kBarriers, name));
     }
     return static_cast<Barriers>(found - kBarriers.begin());
 }

@@ -3,6 +3,7 @@
 #include "src/schedule/files/csv_header.hpp"
 #include "src/schedule/files/tokens.hpp"
 #include "src/schedule/files/user_schedule.hpp"
+#include "src/support/joined.hpp"
 #include "src/support/strict_json.hpp"
 #include "vocabpipe/schedule_file.hpp"
 
@@ -114,9 +115,7 @@ private:
 
 template <typename T>
 std::string list_of(const std::vector<T>& values) {
-    std::string text;
-    for (const T& value : values) text += (text.empty() ? "" : ", ") + std::to_string(value);
-    return "[" + text + "]";
+    return "[" + joined(values) + "]";
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 // Tables of `vocabpipe profile --overlap`: one versioned JSON object, every key required.
 #include "vocabpipe/overlap_table.hpp"
 
+#include "src/support/joined.hpp"
 #include "src/support/json_text.hpp"
 #include "src/support/output_file.hpp"
 #include "src/support/read_whole_file.hpp"
@@ -30,12 +31,11 @@ constexpr std::array kTableOps{OverlapOp::all_gather_gemm, OverlapOp::gemm_reduc
 
 OverlapOp read_op(const StrictJson& from) {
     const std::string text = from.text();
-    std::string known;
     for (const OverlapOp op : kTableOps) {
         if (text == to_string(op)) return op;
-        known += (known.empty() ? "" : ", ") + std::string(to_string(op));
     }
-    from.fail("\"" + text.substr(0, 60) + "\" is not one of " + known);
+    from.fail("\"" + text.substr(0, 60) + "\" is not one of " +
+              joined(kTableOps, ", ", [](OverlapOp op) { return to_string(op); }));
 }
 
 std::vector<MeasuredOverlap::Candidate> read_candidates(const StrictJson& from) {

@@ -4,6 +4,7 @@
 // of read as zero costs.
 #include "vocabpipe/profile.hpp"
 
+#include "src/support/joined.hpp"
 #include "src/support/json_text.hpp"
 #include "src/support/output_file.hpp"
 #include "src/support/read_whole_file.hpp"
@@ -188,12 +189,10 @@ ShardMap read_shards(const StrictJson& from, size_t ranks) {
 template <typename List, typename NameOf>
 auto read_name(const StrictJson& from, const List& names, const NameOf& name_of) {
     const std::string text = from.text();
-    std::string known;
     for (const auto& candidate : names) {
         if (text == name_of(candidate)) return candidate;
-        known += (known.empty() ? "" : ", ") + std::string(name_of(candidate));
     }
-    from.fail("\"" + text.substr(0, 60) + "\" is not one of " + known);
+    from.fail("\"" + text.substr(0, 60) + "\" is not one of " + joined(names, ", ", name_of));
 }
 
 std::string_view name_of(CollectiveAlgorithm algorithm) {

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "vocabpipe/schedule_file.hpp"
 
-#include "src/support/nearest_name.hpp"
+#include "src/support/names_of.hpp"
 #include "src/support/output_file.hpp"
 #include "src/support/read_whole_file.hpp"
 #include "vocabpipe/error.hpp"
 
-#include <algorithm>
 #include <array>
 
 namespace vocabpipe {
@@ -21,13 +20,9 @@ std::string_view to_string(CsvDialect dialect) {
 }
 
 CsvDialect csv_dialect_from(std::string_view name) {
-    const auto* found = std::find(kDialects.begin(), kDialects.end(), name);
-    if (found == kDialects.end()) {
-        throw UsageError("dialect " + std::string(name) +
-                         ": must be one of auto, new, old, vocabpipe, lowered" +
-                         did_you_mean(name, kDialects));
-    }
-    return static_cast<CsvDialect>(found - kDialects.begin());
+    return value_named("dialect", name,
+                       {CsvDialect::automatic, CsvDialect::current, CsvDialect::old,
+                        CsvDialect::vocabpipe, CsvDialect::lowered});
 }
 
 ScheduleFormat schedule_format_of(std::string_view path) {

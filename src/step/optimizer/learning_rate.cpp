@@ -2,7 +2,7 @@
 // Megatron's learning-rate schedules as functions of the updates done so far.
 #include "vocabpipe/learning_rate.hpp"
 
-#include "vocabpipe/error.hpp"
+#include "src/support/names_of.hpp"
 
 #include <array>
 #include <cmath>
@@ -17,17 +17,6 @@ namespace {
 constexpr std::array<std::string_view, 4> kStyles{"constant", "linear", "cosine", "WSD"};
 constexpr std::array<std::string_view, 4> kWsdStyles{"linear", "cosine", "exponential",
                                                      "minus_sqrt"};
-
-template <typename Style>
-Style style_from(const std::array<std::string_view, 4>& names, const char* flag,
-                 std::string_view name) {
-    std::string known;
-    for (size_t i = 0; i < names.size(); ++i) {
-        if (names[i] == name) return static_cast<Style>(i);
-        known += (i == 0 ? "" : ", ") + std::string(names[i]);
-    }
-    throw UsageError(std::string(flag) + " " + std::string(name) + ": must be one of " + known);
-}
 
 double half_cosine(double done) {
     return 0.5 * (1 + std::cos(std::numbers::pi * done));
@@ -71,11 +60,15 @@ double share(const LearningRateSchedule& s, int64_t updates) {
 }  // namespace
 
 DecayStyle decay_style_from(std::string_view name) {
-    return style_from<DecayStyle>(kStyles, "--lr-decay-style", name);
+    return value_named(
+        "--lr-decay-style", name,
+        {DecayStyle::constant, DecayStyle::linear, DecayStyle::cosine, DecayStyle::wsd});
 }
 
 WsdDecayStyle wsd_decay_style_from(std::string_view name) {
-    return style_from<WsdDecayStyle>(kWsdStyles, "--lr-wsd-decay-style", name);
+    return value_named("--lr-wsd-decay-style", name,
+                       {WsdDecayStyle::linear, WsdDecayStyle::cosine, WsdDecayStyle::exponential,
+                        WsdDecayStyle::minus_sqrt});
 }
 
 std::string_view to_string(DecayStyle style) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/support/safetensors/reader.hpp"
 
+#include "src/support/joined.hpp"
 #include "src/support/strict_json.hpp"
 #include "vocabpipe/error.hpp"
 
@@ -60,11 +61,8 @@ StoredTensor read_tensor(const std::string& name, const StrictJson& entry, uint6
     const std::string type = entry.at("dtype").text();
     const auto known = stored_type_from(type);
     if (!known) {
-        std::string names;
-        for (const TypeName& t : kTypes) {
-            names += (names.empty() ? "" : ", ") + std::string(t.name);
-        }
-        entry.fail("dtype " + readable(type) + " is unknown; use one of " + names);
+        entry.fail("dtype " + readable(type) + " is unknown; use one of " +
+                   joined(kTypes, ", ", &TypeName::name));
     }
     tensor.type = *known;
     uint64_t bytes = item_size(tensor.type);

@@ -5,10 +5,12 @@
 #include <cstdio>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "src/support/joined.hpp"
 #include "src/support/length_distribution.hpp"
 #include "src/support/output_check.hpp"
 #include "src/support/output_file.hpp"
@@ -252,11 +254,9 @@ Inspected inspect_one(const InspectArguments& options, const std::string& path, 
     const std::unique_ptr<Tokenizer> tokenizer = find_tokenizer(options, *source, range, most);
     std::vector<int32_t> tokens(static_cast<size_t>(std::min(kTextTokens, source->size())));
     source->read(0, tokens);
-    std::string first;
-    for (size_t i = 0; i < tokens.size() && i < static_cast<size_t>(kFirstTokens); ++i) {
-        first += (i == 0 ? "" : " ") + std::to_string(tokens[i]);
-    }
-    print("first tokens", first + (source->size() > kFirstTokens ? " ..." : ""));
+    const auto first =
+        std::span(tokens).first(std::min(tokens.size(), static_cast<size_t>(kFirstTokens)));
+    print("first tokens", joined(first, " ") + (source->size() > kFirstTokens ? " ..." : ""));
     if (tokenizer) {
         print("tokenizer", tokenizer->name());
     }

@@ -5,6 +5,7 @@
 
 #include "src/step/same_on_every_rank.hpp"
 #include "src/support/crc32c.hpp"
+#include "src/support/joined.hpp"
 #include "src/support/read_whole_file.hpp"
 #include "src/tool/launch/devices.hpp"
 #include "src/tool/launch/launcher_watch.hpp"
@@ -53,9 +54,7 @@ int signal_from(const std::string& name) {
     for (const int signal : kExitSignals) {
         if (name_of_signal(signal) == name) return signal;
     }
-    std::string known;
-    for (const std::string& one : exit_signals()) known += (known.empty() ? "" : ", ") + one;
-    throw UsageError("--exit-signal " + name + ": must be one of " + known);
+    throw UsageError("--exit-signal " + name + ": must be one of " + joined(exit_signals()));
 }
 
 int report(const char* program, const std::string& what, ExitCode code, bool print) {

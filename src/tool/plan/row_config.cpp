@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/tool/plan/row_config.hpp"
 
+#include "src/support/joined.hpp"
 #include "src/support/text_layout.hpp"
 #include "src/tool/support/text.hpp"
 #include "src/tool/support/toml_reader.hpp"
@@ -23,9 +24,8 @@ std::string value_of(std::span<const TrainFlag> flags) {
     if (flags.size() == 1) {
         return flags.front().value.empty() ? "true" : toml_value(flags.front().value);
     }
-    std::string all;
-    for (const TrainFlag& flag : flags) all += (all.empty() ? "" : ", ") + toml_value(flag.value);
-    return "[" + all + "]";
+    const auto text_of = [](const TrainFlag& flag) { return toml_value(flag.value); };
+    return "[" + joined(flags, ", ", text_of) + "]";
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/tool/schedule/pass_times_file.hpp"
 
+#include "src/support/joined.hpp"
 #include "src/support/next_line.hpp"
 #include "src/support/parse_number.hpp"
 #include "src/support/read_whole_file.hpp"
@@ -78,12 +79,11 @@ private:
     }
 
     Op op_of(std::string_view text) const {
-        std::string known;
         for (size_t op = 0; op < kOpTraits.size(); ++op) {
             if (kOpTraits[op].name == text) return static_cast<Op>(op);
-            known += (known.empty() ? "" : ", ") + std::string(kOpTraits[op].name);
         }
-        fail("op \"" + std::string(text) + "\": must be one of " + known);
+        fail("op \"" + std::string(text) + "\": must be one of " +
+             joined(kOpTraits, ", ", &OpTraits::name));
     }
 
     void row(std::string_view line) {

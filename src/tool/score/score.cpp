@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "src/support/joined.hpp"
 #include "src/support/split_text.hpp"
 #include "src/tool/score/forward_flags.hpp"
 #include "src/tool/score/run_forward.hpp"
@@ -46,11 +47,7 @@ TokenRecords records_from(const std::string& names) {
 }
 
 std::string text_of(const TokenRecords& records) {
-    std::string names;
-    for (const TokenRecord record : records.list()) {
-        names += (names.empty() ? "" : ",") + std::string(to_string(record));
-    }
-    return names;
+    return joined(records.list(), ",", [](TokenRecord record) { return to_string(record); });
 }
 
 /// Help of --records: those that are one number.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/tool/support/config_file.hpp"
 
+#include "src/support/joined.hpp"
 #include "src/support/nearest_name.hpp"
 #include "src/support/read_whole_file.hpp"
 #include "vocabpipe/error.hpp"
@@ -153,11 +154,7 @@ std::string ConfigFile::text(const GivenFlags& given) const {
         if (flag.is_switch()) {  // words that come later overrule earlier ones
             text += words.back() == "false" ? "false" : "true";
         } else if (flag.is_list() || flag.words > 1) {
-            std::string all;
-            for (const std::string& word : words) {
-                all += (all.empty() ? "" : ", ") + toml_value(word);
-            }
-            text += "[" + all + "]";
+            text += "[" + joined(words, ", ", toml_value) + "]";
         } else {
             text += toml_value(words.back());
         }

@@ -3,6 +3,7 @@
 // misspelt flag is reported before a wrong value, and --help answers whatever else is wrong.
 #include "src/tool/support/flag_parser.hpp"
 
+#include "src/support/joined.hpp"
 #include "src/support/nearest_name.hpp"
 #include "src/tool/support/config_file.hpp"
 #include "src/tool/support/help_text.hpp"
@@ -202,11 +203,8 @@ private:
 
     std::string wrong_subcommand() const {
         std::vector<std::string_view> known;
-        std::string all;
-        for (const Command& sub : at_->commands) {
-            known.push_back(sub.name);
-            all += (all.empty() ? "" : ", ") + sub.name;
-        }
+        for (const Command& sub : at_->commands) known.push_back(sub.name);
+        const std::string all = joined(known);
         if (extras_.empty()) return path_ + ": requires a subcommand: " + all;
         return extras_.front() + ": unknown subcommand of " + path_ + "; use one of " + all +
                did_you_mean(extras_.front(), known);

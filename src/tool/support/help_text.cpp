@@ -40,8 +40,8 @@ std::string two_columns(const std::string& left, const std::string& text) {
     return line + wrap_text(words_of(text), kMeaning, kMeaning) + "\n";
 }
 
-std::string joined(const std::vector<std::string>& words, const std::string& between,
-                   const std::string& last) {
+std::string enumerated(const std::vector<std::string>& words, const std::string& between,
+                       const std::string& last) {
     std::string text;
     for (size_t i = 0; i < words.size(); ++i) {
         text += (i == 0 ? "" : i + 1 == words.size() ? last : between) + words[i];
@@ -55,16 +55,16 @@ std::string meaning_of(const Flag& flag) {
         return text.find(choice) != std::string::npos;
     });
     std::vector<std::string> notes;
-    if (!told && !flag.free) notes.push_back(joined(flag.choices, ", ", " or "));
+    if (!told && !flag.free) notes.push_back(enumerated(flag.choices, ", ", " or "));
     if (flag.required && !flag.is_positional()) notes.emplace_back("required");
     const std::string value = flag.default_text();
     if (!value.empty()) notes.push_back("default: " + value);
     if (notes.empty()) return text;
-    return text + (text.empty() ? "(" : " (") + joined(notes, "; ", "; ") + ")";
+    return text + (text.empty() ? "(" : " (") + enumerated(notes, "; ", "; ") + ")";
 }
 
 std::string line_of(const Flag& flag) {
-    std::string left = flag.is_positional() ? flag.names : joined(flag.spellings(), ", ", ", ");
+    std::string left = flag.is_positional() ? flag.names : enumerated(flag.spellings(), ", ", ", ");
     if (!flag.is_positional() && !flag.is_switch()) left += " " + flag.placeholder();
     return two_columns(left + (flag.is_list() ? " ..." : ""), meaning_of(flag));
 }

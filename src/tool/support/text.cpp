@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/tool/support/text.hpp"
 
+#include "src/support/joined.hpp"
+
 #include <array>
 #include <cstdio>
 #include <ctime>
+#include <span>
 #include <sstream>
 
 namespace vocabpipe::tool {
@@ -100,9 +103,7 @@ std::string quoted(std::string_view text, size_t max_bytes) {
 }
 
 std::string command_line(int argc, char** argv) {
-    std::string line;
-    for (int i = 0; i < argc; ++i) line += (i == 0 ? "" : " ") + std::string(argv[i]);
-    return one_line(line);
+    return one_line(joined(std::span(argv, static_cast<size_t>(argc)), " "));
 }
 
 std::string utc_now() {

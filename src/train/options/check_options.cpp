@@ -11,6 +11,7 @@
 #include "src/model/parameters.hpp"
 #include "src/step/same_on_every_rank.hpp"
 #include "src/support/crc32c.hpp"
+#include "src/support/joined.hpp"
 #include "src/train/data/data_split.hpp"
 #include "src/train/options/batch_size_schedule.hpp"
 #include "src/train/options/train_flags.hpp"
@@ -237,11 +238,8 @@ void check_loss(const TrainOptions& o) {
         return;
     }
     if (!o.data.columns.empty() || o.evaluation.skip_train) return;
-    std::string columns;
-    for (const NamedColumns& column : loss.columns()) {
-        columns += (columns.empty() ? "" : ", ") + column.name;
-    }
-    throw UsageError(name + ": reads " + columns + " of every token; set --columns FILE");
+    throw UsageError(name + ": reads " + joined(loss.columns(), ", ", &NamedColumns::name) +
+                     " of every token; set --columns FILE");
 }
 
 }  // namespace

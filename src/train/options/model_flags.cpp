@@ -2,6 +2,7 @@
 // The flags about what runs: the model, its steps, the schedule, the device.
 #include "src/model/config/fields.hpp"
 #include "src/model/published/published_models.hpp"
+#include "src/support/joined.hpp"
 #include "src/support/names_of.hpp"
 #include "src/train/options/rule_flags.hpp"
 #include "src/train/options/train_flags.hpp"
@@ -17,12 +18,6 @@
 namespace vocabpipe {
 
 namespace {
-
-std::string joined(const std::vector<std::string>& names) {
-    std::string all;
-    for (const std::string& name : names) all += (all.empty() ? "" : ", ") + name;
-    return all;
-}
 
 /// Flags of the model's fields. Those that mean something only once all are read keep their value
 /// in `unresolved`.

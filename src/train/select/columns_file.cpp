@@ -3,6 +3,7 @@
 
 #include "src/select/files/npy/header.hpp"
 #include "src/support/crc32c.hpp"
+#include "src/support/joined.hpp"
 #include "src/support/safetensors/reader.hpp"
 #include "vocabpipe/error.hpp"
 
@@ -19,18 +20,10 @@ namespace {
 /// Samples whose numbers the identity is a checksum of.
 constexpr int64_t kIdentifiedSamples = 64;
 
-std::string list_of(const std::vector<std::string>& names) {
-    std::string list;
-    for (const std::string& name : names) list += (list.empty() ? "" : ", ") + name;
-    return list;
-}
-
 std::string list_of(const std::vector<NamedColumns>& columns) {
-    std::vector<std::string> names;
-    for (const NamedColumns& one : columns) {
-        names.push_back(one.count > 0 ? std::to_string(one.count) + " " + one.name : one.name);
-    }
-    return list_of(names);
+    return joined(columns, ", ", [](const NamedColumns& one) {
+        return one.count > 0 ? std::to_string(one.count) + " " + one.name : one.name;
+    });
 }
 
 }  // namespace
@@ -77,8 +70,8 @@ InputFile ColumnsFile::open_safetensors(const std::string& path, const ColumnsWa
         } else if (std::ranges::count(wanted.columns, tensor.name, &NamedColumns::name) == 0 &&
                    std::ranges::count(wanted.known, tensor.name) == 0) {
             throw InputFileError(given_ + ": tensor " + readable(tensor.name) +
-                                 ": no loss reads it; there are " + list_of(wanted.known) +
-                                 " and " + kLossWeightsColumn);
+                                 ": no loss reads it; there are " + joined(wanted.known) + " and " +
+                                 kLossWeightsColumn);
         }
     }
     return file.open();

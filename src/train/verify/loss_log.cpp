@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/train/verify/loss_log.hpp"
 
+#include "src/support/joined.hpp"
 #include "src/support/parse_number.hpp"
 #include "src/support/read_whole_file.hpp"
 #include "src/support/split_text.hpp"
@@ -88,7 +89,7 @@ public:
 
     [[nodiscard]] std::vector<LoggedLoss> take() const {
         if (losses_.empty()) {
-            throw InputFileError(path_ + ": no line has a loss under the name " + listed_names() +
+            throw InputFileError(path_ + ": no line has a loss under the name " + joined(names_) +
                                  "; name its column with --column");
         }
         std::vector<LoggedLoss> all;
@@ -97,12 +98,6 @@ public:
     }
 
 private:
-    [[nodiscard]] std::string listed_names() const {
-        std::string text;
-        for (const std::string& name : names_) text += (text.empty() ? "" : ", ") + name;
-        return text;
-    }
-
     [[noreturn]] void refuse(const std::string& what) const {
         throw InputFileError(path_ + ": line " + std::to_string(line_) + ": " + what);
     }

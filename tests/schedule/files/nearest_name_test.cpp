@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/support/nearest_name.hpp"
 
+#include "src/support/joined.hpp"
 #include "vocabpipe/error.hpp"
 #include "vocabpipe/make_schedule.hpp"
 
@@ -8,6 +9,10 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
 
 namespace vocabpipe::testing {
 namespace {
@@ -38,6 +43,24 @@ TEST(NearestName, OfNamesThatAreEquallyCloseIsTheFirst) {
     EXPECT_EQ(did_you_mean("abcd", kChangedFirst), "; did you mean abce?");
     constexpr std::array<std::string_view, 2> kSwappedFirst{"abdc", "abce"};
     EXPECT_EQ(did_you_mean("abcd", kSwappedFirst), "; did you mean abdc?");
+}
+
+TEST(NearestName, FollowsTheListOfAllNames) {
+    EXPECT_EQ(
+        must_be_one_of(kNames, "1fb1"),
+        "must be one of 1f1b, interleaved, one_barrier, two_barriers, zb-v; did you mean 1f1b?");
+    EXPECT_EQ(must_be_one_of(std::span(kNames).first(1), "x"), "must be one of 1f1b");
+}
+
+TEST(Joined, HasTextsNumbersAndMembersWithTheirSeparatorBetween) {
+    EXPECT_EQ(joined(std::vector<std::string>{}), "");
+    EXPECT_EQ(joined(std::vector<std::string>{"", "a", ""}), ", a, ");
+    EXPECT_EQ(joined(std::array{1, -2, 3}, " "), "1 -2 3");
+    EXPECT_EQ(joined(std::vector<bool>{true, false}, ","), "1,0");
+    const std::array pairs{std::pair{"a", 1}, std::pair{"b", 2}};
+    EXPECT_EQ(joined(pairs, "; ", &std::pair<const char*, int>::second), "1; 2");
+    EXPECT_EQ(joined(pairs, "-", [](const auto& pair) { return std::string(pair.first) + "!"; }),
+              "a!-b!");
 }
 
 // The longest that are compared have 64 letters.
