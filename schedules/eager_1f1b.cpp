@@ -31,6 +31,9 @@ std::vector<Pass> list_of(const ScheduleOptions& options, int depth, int rank) {
 }  // namespace
 
 Schedule eager_1f1b(const ScheduleOptions& options) {
+    if (options.rule.overlap_pairs && sharded(options.vocab_mode) && options.ranks > 1) {
+        return combined_1f1b(options);
+    }
     const int depth = options.rule.warm_up_depth == 0 ? 2 : options.rule.warm_up_depth;
     return transformer_schedule(options, Placement::straight, 1,
                                 [&](int rank) { return list_of(options, depth, rank); });

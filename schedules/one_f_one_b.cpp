@@ -135,7 +135,7 @@ std::vector<Pass> interlaced(const ScheduleOptions& options, int rank) {
 }  // namespace
 
 Schedule one_f_one_b(const ScheduleOptions& options) {
-    // The orders below, vocabulary passes included, assume a depth of 1.
+    // The orders below, vocabulary passes included, assume a depth of 1 and no pairs.
     if (options.rule.warm_up_depth > 1) return eager_1f1b(options);
     // On one rank nothing waits: every mode is E F S T B G, one microbatch in flight.
     const bool alone = options.ranks == 1;

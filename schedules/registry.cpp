@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The table of all families, and all that they have in common: defaults and checks of options, and
 // the steps of make_schedule() around the family's rule.
-#include "src/support/joined.hpp"
 #include "vocabpipe/error.hpp"
 #include "vocabpipe/insert_vocabulary.hpp"
 #include "vocabpipe/local_search.hpp"
@@ -9,8 +8,10 @@
 #include "vocabpipe/stage_layout.hpp"
 
 #include "schedules/families.hpp"
+#include "schedules/pair_neighbors.hpp"
 #include "schedules/placement.hpp"
 
+#include "src/support/joined.hpp"
 #include "src/support/nearest_name.hpp"
 
 #include <algorithm>
@@ -28,6 +29,7 @@ constexpr std::array kGenerators{
     Generator{.name = "1f1b",
               .summary = "one forward, one backward; at most p-r microbatches in flight on rank r",
               .warm_up_depth = true,
+              .overlap_pairs = true,
               .make = one_f_one_b},
     Generator{.name = "gpipe",
               .summary = "all forwards, then all backwards; all microbatches in flight",
@@ -35,6 +37,7 @@ constexpr std::array kGenerators{
     Generator{.name = "eager-1f1b",
               .summary = "1f1b with a deeper warm-up, which hides the latency of messages",
               .warm_up_depth = true,
+              .overlap_pairs = true,
               .make = eager_1f1b},
     Generator{.name = "interleaved",
               .summary = "1f1b over v stages per rank: 1/v of its bubble, v times its messages",
@@ -43,6 +46,7 @@ constexpr std::array kGenerators{
               .any_chunks = true,
               .warm_up_depth = true,
               .group_size = true,
+              .overlap_pairs = true,
               .make = interleaved},
     Generator{.name = "group-interleaved",
               .summary = "interleaved with split backwards: less memory in flight and less bubble",
@@ -116,6 +120,7 @@ constexpr std::array kGenerators{
               .placement = Placement::v_shape,
               .chunks = 2,
               .splits_backward = true,
+              .overlap_pairs = true,
               .make = dualpipe_v},
 };
 
@@ -263,24 +268,37 @@ ScheduleOptions resolve(const Generator& family, const ScheduleOptions& asked) {
     check(asked);
     ScheduleOptions options = asked;
     if (options.rule.chunks == 0) options.rule.chunks = family.chunks;
+    if (options.rule.overlap_pairs && options.rule.warm_up_depth == 0 && family.warm_up_depth) {
+        options.rule.warm_up_depth = 2;
+    }
     if (options.rule.chunks != family.chunks && !family.any_chunks) {
         throw UsageError("RuleOptions::chunks " + std::to_string(options.rule.chunks) +
                          ": does not match " + std::string(family.name) + ", which has " +
                          std::to_string(family.chunks));
     }
-    const auto refuse = [&](const char* option, int value, bool Generator::*reads) {
-        if (value == 0 || family.*reads) return;
+    const auto refuse = [&](const std::string& option, bool given, bool Generator::*reads) {
+        if (!given || family.*reads) return;
         std::vector<std::string_view> others;
         for (const Generator& g : kGenerators) {
             if (g.*reads) others.push_back(g.name);
         }
-        throw UsageError(std::string(option) + " " + std::to_string(value) + ": " +
-                         std::string(family.name) + " does not use it; only " + joined(others) +
-                         " do");
+        throw UsageError(option + ": " + std::string(family.name) + " does not use it; only " +
+                         joined(others) + " do");
     };
-    refuse("RuleOptions::warm_up_depth", options.rule.warm_up_depth, &Generator::warm_up_depth);
-    refuse("RuleOptions::group_size", options.rule.group_size, &Generator::group_size);
-    refuse("RuleOptions::memory_limit", options.rule.memory_limit, &Generator::memory_limit);
+    const auto refuse_number = [&](const std::string& option, int value, bool Generator::*reads) {
+        refuse(option + " " + std::to_string(value), value != 0, reads);
+    };
+    const RuleOptions& rule = options.rule;
+    refuse_number("RuleOptions::warm_up_depth", rule.warm_up_depth, &Generator::warm_up_depth);
+    refuse_number("RuleOptions::group_size", rule.group_size, &Generator::group_size);
+    refuse_number("RuleOptions::memory_limit", rule.memory_limit, &Generator::memory_limit);
+    refuse("RuleOptions::overlap_pairs", rule.overlap_pairs, &Generator::overlap_pairs);
+    if (rule.overlap_pairs && family.placement == Placement::loop && sharded(options.vocab_mode)) {
+        throw UsageError("RuleOptions::overlap_pairs: between the forwards and backwards of " +
+                         std::string(family.name) + " come the vocabulary passes of " +
+                         std::string(to_string(options.vocab_mode)) +
+                         "; use 1f1b, or vocabulary mode none or redistributed");
+    }
     // Stage numbers have 16 bits (Pass::stage).
     constexpr int kMostStages = std::numeric_limits<uint16_t>::max();
     if (options.rule.chunks > kMostStages / options.ranks) {
@@ -316,6 +334,7 @@ Schedule placement_of(std::string_view name, const ScheduleOptions& asked) {
 }
 
 Schedule finish_schedule(Schedule schedule, const ScheduleOptions& options) {
+    if (options.rule.overlap_pairs) pair_neighbors(schedule);
     if (schedule.output.vocab_size() == 0) {
         if (options.forward_only) keep_forwards(schedule);
         const int barriers = extra_microbatches(options.vocab_mode) * options.rule.chunks;

@@ -16,7 +16,7 @@ namespace vocabpipe {
 /// pass these through.
 struct RuleOptions {
     int chunks = 0;         ///< v, stages per rank
-    int warm_up_depth = 0;  ///< D of 1F1B; the default is 1, eager 2
+    int warm_up_depth = 0;  ///< D of 1F1B; the default is 1; 2 for eager and for overlap_pairs
     int group_size = 0;  ///< N of interleaved families; the default is one microbatch per rank (p)
     /// Cap on the activations alive on any rank, in chunks, of families that trade memory for
     /// bubble (zb, v-search); vocabulary barriers add their microbatches on top.
@@ -27,6 +27,11 @@ struct RuleOptions {
     /// Moves of a local search for a smaller makespan under the costs, after the family's rule
     /// (local_search.hpp); 0: no search. At most kMostSearchMoves.
     int64_t search_moves = 0;
+    /// A backward and the forward behind it, of two microbatches, become an overlapped pair
+    /// (Pass::with_next), as in Megatron's combined 1F1B. The default warm-up depth is 2 then, so
+    /// that pairs of neighboring ranks need not wait for one another. false keeps the papers'
+    /// lists.
+    bool overlap_pairs = false;
 };
 
 /// Options of make_schedule().
@@ -69,6 +74,7 @@ struct Generator {
     bool warm_up_depth = false;  ///< reads RuleOptions::warm_up_depth
     bool group_size = false;     ///< reads RuleOptions::group_size
     bool memory_limit = false;   ///< reads RuleOptions::memory_limit
+    bool overlap_pairs = false;  ///< its order has, or leaves, forwards and backwards to overlap
     /// The rule: makes the schedule.
     Schedule (*make)(const ScheduleOptions&) = nullptr;
 };
@@ -88,10 +94,11 @@ struct Generator {
 /// the options.
 [[nodiscard]] Schedule placement_of(std::string_view name, const ScheduleOptions& options);
 
-/// The part of make_schedule() after the family's rule, for any schedule: adds E, S, T and G as the
-/// mode requires if the output layer has no rows yet, then searches if search_moves > 0. Of the
-/// options it reads vocab_mode, vocab_size, costs, forward_only, and of the rule chunks (with
-/// memory_limit), memory_limit and search_moves. Throws as insert_vocabulary().
+/// The part of make_schedule() after the family's rule, for any schedule: makes pairs if
+/// overlap_pairs, adds E, S, T and G as the mode requires if the output layer has no rows yet, then
+/// searches if search_moves > 0. Of the options it reads vocab_mode, vocab_size, costs,
+/// forward_only, and of the rule chunks (with memory_limit), memory_limit, search_moves and
+/// overlap_pairs. Throws as insert_vocabulary().
 [[nodiscard]] Schedule finish_schedule(Schedule schedule, const ScheduleOptions& options);
 
 /// Transformer layers per stage. Even split (the first num_layers % stages stages take one more),

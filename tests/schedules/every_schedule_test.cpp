@@ -17,13 +17,15 @@ struct Kind {
     std::string family;
     VocabMode mode;
     bool forward_only;
+    bool overlap_pairs = false;
 };
 
 std::string name_of(const Kind& kind) {
     std::string family = kind.family == "1f1b" ? "one_f_one_b" : kind.family;
     std::replace(family.begin(), family.end(), '-', '_');
     return family + "_" + std::string(to_string(kind.mode)) +
-           (kind.forward_only ? "_forward_only" : "");
+           (kind.forward_only ? "_forward_only" : "") +
+           (kind.overlap_pairs ? "_overlap_pairs" : "");
 }
 
 void PrintTo(const Kind& kind, std::ostream* out) {
@@ -37,6 +39,9 @@ std::vector<Kind> every_kind() {
             for (const bool forward_only : {false, true}) {
                 kinds.push_back({std::string(family.name), mode, forward_only});
             }
+            const bool pairs =
+                family.overlap_pairs && (family.placement != Placement::loop || !sharded(mode));
+            if (pairs) kinds.push_back({std::string(family.name), mode, false, true});
         }
     }
     return kinds;
@@ -59,6 +64,7 @@ protected:
                                       .microbatches = m,
                                       .vocab_mode = GetParam().mode,
                                       .vocab_size = 1000,
+                                      .rule = {.overlap_pairs = GetParam().overlap_pairs},
                                       .forward_only = GetParam().forward_only});
                 if (HasFatalFailure()) return;
             }

@@ -122,6 +122,18 @@ TEST(Registry, RefusesOptionsThatTheFamilyWouldIgnore) {
                 AllOf(HasSubstr("interleaved, group-interleaved"), HasSubstr("interleaved-zb")));
     EXPECT_EQ(refusal("interleaved", options), "accepted");
     options = usual();
+    options.rule.overlap_pairs = true;
+    EXPECT_EQ(refusal("gpipe", options),
+              "RuleOptions::overlap_pairs: gpipe does not use it; only 1f1b, eager-1f1b, "
+              "interleaved, dualpipe-v do");
+    EXPECT_EQ(refusal("interleaved", options), "accepted");
+    options.vocab_mode = VocabMode::one_barrier;
+    EXPECT_EQ(refusal("interleaved", options),
+              "RuleOptions::overlap_pairs: between the forwards and backwards of interleaved come "
+              "the vocabulary passes of one_barrier; use 1f1b, or vocabulary mode none or "
+              "redistributed");
+    EXPECT_EQ(refusal("1f1b", options), "accepted");
+    options = usual();
     options.rule.memory_limit = 4;
     EXPECT_THAT(refusal("zb-h1", options),
                 HasSubstr("RuleOptions::memory_limit 4: zb-h1 does not use it"));

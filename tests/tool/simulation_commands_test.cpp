@@ -267,7 +267,7 @@ TEST(SimulateCommand, ChoosesPiecesWhereHopsAreSlow) {
 
 TEST(SimulateCommand, LetsPairsHideExchanges) {
     const auto step = [&](const std::string& schedule, const std::string& exchange) {
-        return simulated(schedule + " --pp 4 --microbatches 16 --costs 12,24" + exchange)
+        return simulated(schedule + " --pp 4 --microbatches 16 --costs 12,24,1" + exchange)
             .at("step")
             .get<double>();
     };
@@ -275,6 +275,14 @@ TEST(SimulateCommand, LetsPairsHideExchanges) {
         EXPECT_LT(step("dualpipe-v", exchange), 0.97 * step("dualpipe-v", ""));
         EXPECT_EQ(step("zb-v", exchange), step("zb-v", "")) << "has no pairs";
     }
+    const std::string wait = " --exchange-percent 30";
+    for (const std::string mode : {"none", "one_barrier", "two_barriers", "interlaced"}) {
+        const std::string schedule = "1f1b --vocab-mode " + mode;
+        EXPECT_LT(step(schedule, " --overlap-pairs" + wait), 0.9 * step(schedule, wait)) << mode;
+    }
+    // Pairs wait for those of the ranks below.
+    EXPECT_GT(step("1f1b", " --overlap-pairs --warm-up-depth 1" + wait),
+              step("1f1b", " --overlap-pairs" + wait));
     const TempFolder folder;
     EXPECT_THAT(vocabpipe_in(folder,
                              "simulate dualpipe-v --pp 2 --microbatches 8 --costs 12,24 "

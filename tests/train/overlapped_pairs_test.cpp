@@ -27,7 +27,7 @@ namespace {
 using ::testing::HasSubstr;
 
 /// More microbatches than are on their way, so that there are pairs. Modes that share the
-/// vocabulary take pairs apart.
+/// vocabulary take those of dualpipe-v apart.
 constexpr int kMicrobatches = 6;
 
 TrainingSetup pairs_of_tensor_ranks(VocabMode mode = VocabMode::none) {
@@ -82,6 +82,27 @@ TEST(OverlappedPairs, OfContextRanksHaveTheBitsOfOnePassAfterTheOther) {
         setup.context_exchange = {.form = form, .panels = 2};
         expect_same_bits(setup);
     }
+}
+
+/// Every forward and backward of two microbatches that stand side by side.
+TEST(OverlappedPairs, OfOtherFamiliesHaveTheBitsOfOnePassAfterTheOther) {
+    for (const VocabMode mode : {VocabMode::none, VocabMode::interlaced, VocabMode::one_barrier,
+                                 VocabMode::two_barriers}) {
+        SCOPED_TRACE(to_string(mode));
+        TrainingSetup experts = expert_setup("1f1b", mode, {.pipeline = 2, .data = 2, .expert = 2},
+                                             "mixtral", DType::bf16, 2);
+        experts.rule.overlap_pairs = true;
+        expect_same_bits(experts);
+        TrainingSetup tensor =
+            tensor_setup("1f1b", mode, {.pipeline = 2, .tensor = 2}, "llama", DType::fp32, 2);
+        tensor.rule.overlap_pairs = true;
+        tensor.recompute = Recompute::selective;
+        expect_same_bits(tensor);
+    }
+    TrainingSetup interleaved = tensor_setup("interleaved", VocabMode::none,
+                                             {.pipeline = 2, .tensor = 2}, "llama", DType::fp32, 2);
+    interleaved.rule.overlap_pairs = true;
+    expect_same_bits(interleaved);
 }
 
 TEST(OverlappedPairs, WhoseStagesAreShardedHaveTheBitsOfOnePassAfterTheOther) {

@@ -129,7 +129,8 @@ Training train_on_threads(const TrainingSetup& setup) {
     Schedule schedule = make_schedule(setup.family, {.ranks = setup.ranks,
                                                      .microbatches = setup.microbatches,
                                                      .vocab_mode = setup.mode,
-                                                     .vocab_size = setup.config.vocab_size});
+                                                     .vocab_size = setup.config.vocab_size,
+                                                     .rule = setup.rule});
     if (setup.recompute != Recompute::none) schedule = with_recomputation(schedule);
     ModelPartition partition = even_partition(setup.config, schedule, setup.sequences);
     partition.recompute = setup.recompute;

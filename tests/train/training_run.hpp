@@ -24,6 +24,7 @@ namespace vocabpipe::testing {
 struct TrainingSetup {
     ModelConfig config;
     std::string family = "1f1b";
+    RuleOptions rule{};                          ///< of the family
     int ranks = 1;                               ///< of a pipeline
     int replicas = 1;                            ///< of the pipeline
     int tensor = 1;                              ///< ranks that share a stage

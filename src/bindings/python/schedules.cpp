@@ -159,8 +159,8 @@ void bind_schedules(nb::module_& module) {
         "schedule",
         [](const std::string& name, int ranks, int microbatches, const std::string& vocab_mode,
            int64_t vocab_size, int chunks, int warm_up_depth, int group_size, int memory_limit,
-           int64_t broadcast_margin, int64_t search_moves, const std::string& recompute,
-           bool forward_only, const Costs& costs) {
+           int64_t broadcast_margin, int64_t search_moves, bool overlap_pairs,
+           const std::string& recompute, bool forward_only, const Costs& costs) {
             const nb::gil_scoped_release others_run;
             return made_schedule(name,
                                  {.ranks = ranks,
@@ -172,13 +172,14 @@ void bind_schedules(nb::module_& module) {
                                            .group_size = group_size,
                                            .memory_limit = memory_limit,
                                            .broadcast_margin = broadcast_margin,
-                                           .search_moves = search_moves},
+                                           .search_moves = search_moves,
+                                           .overlap_pairs = overlap_pairs},
                                   .forward_only = forward_only},
                                  recompute_from(recompute), costs);
         },
         "name"_a, "ranks"_a, "microbatches"_a, "vocab_mode"_a, "vocab_size"_a, "chunks"_a,
         "warm_up_depth"_a, "group_size"_a, "memory_limit"_a, "broadcast_margin"_a, "search_moves"_a,
-        "recompute"_a, "forward_only"_a, "costs"_a);
+        "overlap_pairs"_a, "recompute"_a, "forward_only"_a, "costs"_a);
     module.def(
         "user_schedule",
         [](const std::vector<std::vector<PassTuple>>& lists, const std::string& name,

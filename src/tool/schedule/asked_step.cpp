@@ -55,7 +55,7 @@ Schedule read_checked(const std::string& path, int microbatches, const ScheduleF
     RuleOptions rule = flags.rule;
     rule.search_moves = 0;  // a search takes any list
     for (const Flag& flag : rule_flags(rule)) {
-        if (flag.text() == "0") continue;  // not given
+        if (flag.text().empty() || flag.text() == "0") continue;  // not given
         throw UsageError(flag.name() + ": applies only to named schedules; " + path + " is a file");
     }
     Schedule schedule = read_schedule_file(path, {.dialect = flags.dialect, .ranks = flags.pp});

@@ -31,7 +31,11 @@ std::vector<Flag> rule_flags(RuleOptions& rule) {
          .help = "How many more warm-up microbatches a 1F1B stage has than the next stage",
          .unit = "MICROBATCHES",
          .range = between(0, INT32_MAX),
-         .unset = "1; 2 for eager-1f1b"},
+         .unset = "1; 2 for eager-1f1b and --overlap-pairs"},
+        {.names = "--overlap-pairs,--overlap-moe-expert-parallel-comm",
+         .value = &rule.overlap_pairs,
+         .help = "Pair each forward with the backward beside it, so that on hosts one computes "
+                 "while the other waits for tensor, context or expert ranks"},
         {.names = "--search-moves",
          .value = &rule.search_moves,
          .help = "Moves of a local search for a shorter step under the costs; 0: keep the "

@@ -113,6 +113,7 @@ def schedule(
     memory_limit: int = 0,
     broadcast_margin: int = 0,
     search_moves: int = 0,
+    overlap_pairs: bool = False,
     forward_only: bool = False,
 ) -> Schedule:
     """The schedule of a family (families()), with the passes of the vocabulary.
@@ -123,12 +124,14 @@ def schedule(
     recompute       none, selective or full: activations that an R before each backward makes again
     chunks          stages per rank; 0: the family's own. The other numbers are parameters of rules, 0: their defaults
     search_moves    moves of a local search for a shorter step, after the rule
+    overlap_pairs   forwards and the backwards beside them as overlapped pairs (Megatron's combined 1F1B)
     forward_only    evaluation: F, E and S alone
 
     Raises UsageError naming the argument.
     """
     return _core.schedule(name, ranks, microbatches, vocab_mode, vocab_size, chunks, warm_up_depth, group_size,
-                          memory_limit, broadcast_margin, search_moves, recompute, forward_only, costs or Costs())
+                          memory_limit, broadcast_margin, search_moves, overlap_pairs, recompute, forward_only,
+                          costs or Costs())
 
 
 def user_schedule(
