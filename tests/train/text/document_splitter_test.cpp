@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <random>
+#include <sstream>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -55,6 +57,83 @@ TEST(DocumentSplitter, CutsByItsSeparatorWhateverTheBlocks) {
         for (const size_t block : {size_t{1}, size_t{2}, size_t{3}, size_t{1000}}) {
             EXPECT_EQ(split(separator, files, block), expected) << "block " << block;
         }
+    }
+}
+
+/// The documents of files, from whole lines.
+Documents documents_of_lines(DocumentSeparator separator, const std::vector<std::string>& files) {
+    Documents documents;
+    for (const std::string& file : files) {
+        if (separator == DocumentSeparator::file) {
+            if (!file.empty()) documents.push_back(file);
+            continue;
+        }
+        bool open = false;
+        std::istringstream lines(file);
+        for (std::string line; std::getline(lines, line);) {
+            if (line.find_first_not_of(" \t\r\v\f") == std::string::npos) {
+                open = open && separator != DocumentSeparator::blank_lines;
+                continue;
+            }
+            if (line.back() == '\r') line.pop_back();
+            if (open) {
+                documents.back() += "\n" + line;
+            } else {
+                documents.push_back(line);
+            }
+            open = separator == DocumentSeparator::blank_lines;
+        }
+    }
+    return documents;
+}
+
+TEST(DocumentSplitter, CutsRandomFilesAsWholeLinesAreCut) {
+    std::mt19937 random(3);
+    for (int round = 0; round < 6000; ++round) {
+        std::vector<std::string> files(1 + random() % 3);
+        for (std::string& file : files) {
+            for (size_t i = random() % 20; i > 0; --i) file += "\n\n\n\r \t\v\fab"[random() % 10];
+        }
+        for (const DocumentSeparator separator :
+             {DocumentSeparator::file, DocumentSeparator::blank_lines, DocumentSeparator::line}) {
+            ASSERT_EQ(split(separator, files, 1 + random() % 9),
+                      documents_of_lines(separator, files))
+                << round;
+        }
+    }
+}
+
+TEST(DocumentSplitter, HandsPiecesOnAtTheFirstEndOfLineBehindTheirSize) {
+    const std::string line(999, 'x');
+    std::string text;
+    for (int i = 0; i < 1000; ++i) text += line + "\n";
+    std::vector<size_t> pieces;
+    DocumentSplitter splitter(
+        DocumentSeparator::file,
+        {.piece = [&](std::string_view piece) { pieces.push_back(piece.size()); }, .end = [] {}});
+    for (size_t at = 0; at < text.size(); at += 512) {
+        splitter.feed(std::string_view(text).substr(at, 512));
+    }
+    splitter.end_file();
+    // 2^18 is less than 263 lines; the newline behind a piece begins the next one.
+    EXPECT_EQ(pieces, (std::vector<size_t>{262'999, 263'000, 263'000, 211'001}));
+}
+
+TEST(DocumentSplitter, CutsALineThatIsLongerThanAMebibyte) {
+    constexpr size_t kMost = size_t{1} << 20;
+    for (const size_t longer : {size_t{0}, size_t{1}}) {
+        std::vector<size_t> pieces;
+        DocumentSplitter splitter(
+            DocumentSeparator::line,
+            {.piece = [&](std::string_view piece) { pieces.push_back(piece.size()); },
+             .end = [] {}});
+        const std::string line = "ab " + std::string(kMost - 3 + longer, 'x');
+        splitter.feed(line);
+        splitter.feed("y\n");
+        splitter.end_file();
+        const std::vector<size_t> whole{line.size() + 1};
+        const std::vector<size_t> cut{2, line.size() - 1};
+        EXPECT_EQ(pieces, longer == 0 ? whole : cut);
     }
 }
 

@@ -61,6 +61,45 @@ TEST(JsonLine, KeepsReasonsShort) {
     EXPECT_THAT(reason(many + "\"n\": 1}"), HasSubstr("\"key9\", ...; choose one"));
 }
 
+TEST(JsonLine, NamesTheFirstTenKeysUpToTheirHundredAndSixtiethByte) {
+    const auto strings = [](const std::vector<std::string>& keys) {
+        std::string line = R"({"text": 1)";
+        for (const std::string& key : keys) line += ", \"" + key + R"(": "", "n)" + key + "\": 2";
+        return reason(line + "}");
+    };
+    const auto names = [](const std::string& keys) {
+        return "\"text\" is no string but number; strings are under " + keys;
+    };
+    const std::string k(160, 'k');
+    EXPECT_EQ(strings({k}), names("\"" + k + "\""));
+    EXPECT_EQ(strings({k + "k"}), names("\"" + k + "...\""));
+    // Whole characters: the euro sign has three bytes, of which one, two or three are within.
+    for (size_t within = 1; within <= 3; ++within) {
+        const std::string begin(160 - within, 'k');
+        const std::string kept = within == 3 ? begin + "\u20AC" : begin;
+        EXPECT_EQ(strings({begin + "\u20ACxx"}), names("\"" + kept + "...\"")) << within;
+    }
+    std::vector<std::string> keys;
+    std::string known;
+    for (char key = 'a'; key < 'k'; ++key) {
+        keys.emplace_back(1, key);
+        known += std::string(known.empty() ? "\"" : ", \"") + key + "\"";
+    }
+    EXPECT_EQ(strings(keys), names(known));
+    keys.emplace_back("k");
+    EXPECT_EQ(strings(keys), names(known + ", ..."));
+    // Strings of what is within are no keys to choose.
+    EXPECT_EQ(reason(R"({"a": ["x"], "b": {"c": "d"}, "text": true, "e": "f"})"),
+              "\"text\" is no string but boolean; strings are under \"e\"");
+    EXPECT_EQ(reason(R"({"a": {"text": "x"}, "text": [], "b": [["y"]]})"),
+              "\"text\" is no string but array; no key has a string");
+    EXPECT_EQ(reason(R"([{"text": "x"}])"), "is no JSON object but array");
+    EXPECT_EQ(reason(R"([{}, "x", 1])"), "is no JSON object but array");
+    EXPECT_EQ(reason("-1.5"), "is no JSON object but number");
+    EXPECT_EQ(reason("null"), "is no JSON object but null");
+    EXPECT_EQ(reason("false"), "is no JSON object but boolean");
+}
+
 TEST(JsonLine, MayBeNestedToAnyDepth) {
     const std::string deep = std::string(1'000'000, '[') + std::string(1'000'000, ']');
     EXPECT_EQ(text_of_json_line("{\"meta\": " + deep + ", \"text\": \"a\"}", "text"), "a");
