@@ -8,7 +8,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
+#include <cctype>
+#include <random>
 #include <span>
 #include <string>
 #include <utility>
@@ -70,6 +73,56 @@ TEST(NearestName, IsNoneOfNamesThatAreTooLong) {
     EXPECT_EQ(did_you_mean(longest.substr(1), name), "; did you mean " + longest + "?");
     EXPECT_EQ(did_you_mean(longest, long_name), "");
     EXPECT_EQ(did_you_mean(longer, name), "");
+}
+
+/// Capitals are their letters, and _ is -.
+std::string plain(std::string_view text) {
+    std::string found(text);
+    for (char& c : found) c = c == '_' ? '-' : static_cast<char>(std::tolower(c));
+    return found;
+}
+
+/// Letters to add, drop, change or swap with their neighbour, by its definition.
+size_t changes(std::string_view a, std::string_view b) {
+    if (a.empty() || b.empty()) return a.size() + b.size();
+    size_t least = std::min({changes(a.substr(1), b) + 1, changes(a, b.substr(1)) + 1,
+                             changes(a.substr(1), b.substr(1)) + (a[0] == b[0] ? 0U : 1U)});
+    if (a.size() > 1 && b.size() > 1 && a[0] == b[1] && a[1] == b[0]) {
+        least = std::min(least, changes(a.substr(2), b.substr(2)) + 1);
+    }
+    return least;
+}
+
+TEST(NearestName, HasTheLeastOfAllChanges) {
+    std::mt19937 random(11);
+    const auto name = [&](size_t most) {
+        std::string text;
+        for (size_t i = 1 + random() % most; i > 0; --i) text += "aAbBzZ_-@[c"[random() % 11];
+        return text;
+    };
+    for (int round = 0; round < 2000; ++round) {
+        const std::string given = name(5);
+        const std::array<std::string, 3> names{name(5), name(5), given.substr(1) + name(2)};
+        std::string best;
+        size_t least = given.size() + 6;
+        for (const std::string& one : names) {
+            std::string letters = plain(one);
+            std::string of_given = plain(given);
+            size_t needs = changes(of_given, letters);
+            std::erase(letters, '-');
+            std::erase(of_given, '-');
+            const bool begins = one.starts_with(given);
+            if (begins) needs = 1;
+            if (letters == of_given) needs = 0;
+            if (3 * needs > std::max(one.size(), given.size()) && !begins) continue;
+            if (needs >= least) continue;
+            least = needs;
+            best = "; did you mean " + one + "?";
+        }
+        const std::array<std::string_view, 3> known{names[0], names[1], names[2]};
+        ASSERT_EQ(did_you_mean(given, known), best)
+            << given << " of " << names[0] << " " << names[1] << " " << names[2];
+    }
 }
 
 TEST(NearestName, IsOfferedForSchedulesAndVocabModes) {

@@ -39,6 +39,25 @@ TEST(MakeDirectories, MakesThePathHoweverItIsWrittenAndTakesOneThatIsThere) {
         HasSubstr("/file is a file, but must be a folder; choose another path"));
 }
 
+TEST(OutputFile, SaysHowItsErrorsAreMended) {
+    const auto message = [](int error) {
+        return testing::message_of<OutputFileError>(
+            [&] { throw_output_error("d/x", "cannot write", error); });
+    };
+    const std::string space = "; free some space or choose another folder";
+    const std::string rights = "; choose a folder that you can write to";
+    EXPECT_EQ(message(ENOSPC), "d/x: cannot write: No space left on device" + space);
+    EXPECT_EQ(message(EDQUOT), "d/x: cannot write: Disk quota exceeded" + space);
+    EXPECT_EQ(message(ENOENT),
+              "d/x: cannot write: No such file or directory; create the folder first");
+    EXPECT_EQ(message(EACCES), "d/x: cannot write: Permission denied" + rights);
+    EXPECT_EQ(message(EROFS), "d/x: cannot write: Read-only file system" + rights);
+    EXPECT_EQ(message(ENXIO),
+              "d/x: cannot write: No such device or address; nothing reads this pipe; start its "
+              "reader first");
+    EXPECT_EQ(message(EIO), "d/x: cannot write: Input/output error");
+}
+
 TEST(OutputFile, AppearsOnlyWhenPublished) {
     const TempFolder folder;
     {
