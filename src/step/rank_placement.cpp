@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/step/rank_placement.hpp"
 
-#include <sched.h>
 #include <unistd.h>
 #include <algorithm>
 #include <array>
@@ -15,14 +14,6 @@ namespace vocabpipe {
 
 namespace {
 
-struct Wire {
-    std::array<char, 256> host{};
-    cpu_set_t cores{};
-    int quota = 0;              // whole CPUs; 0: none
-    size_t group_of_quota = 0;  // equal for the ranks that share it
-    int64_t resident_bytes = 0;
-};
-
 struct DeviceWire {
     std::array<char, 256> name{};
     bool has_memory = false;
@@ -31,8 +22,39 @@ struct DeviceWire {
 
 }  // namespace
 
+std::vector<RankPlacement> placements_of(std::span<const RankHome> ranks) {
+    std::vector<RankPlacement> placements;
+    for (const RankHome& rank : ranks) {
+        RankPlacement placement{.host = rank.host.data(),
+                                .cores = std::max(CPU_COUNT(&rank.cores), 1),
+                                .ranks_sharing = 0,
+                                .ranks_on_host = 0,
+                                .local_rank = 0,
+                                .ranks = static_cast<int>(ranks.size()),
+                                .resident_bytes = rank.resident_bytes};
+        int ranks_in_group = 0;
+        for (const RankHome& other : ranks) {
+            if (std::strcmp(other.host.data(), rank.host.data()) != 0) continue;
+            if (&other < &rank) ++placement.local_rank;
+            ++placement.ranks_on_host;
+            if (CPU_EQUAL(&other.cores, &rank.cores)) ++placement.ranks_sharing;
+            if (other.quota == rank.quota && other.group_of_quota == rank.group_of_quota) {
+                ++ranks_in_group;
+            }
+        }
+        // Even a rank with cores of its own shares the quota with its neighbors.
+        if (rank.quota > 0 &&
+            rank.quota * placement.ranks_sharing < placement.cores * ranks_in_group) {
+            placement.cores = rank.quota;
+            placement.ranks_sharing = ranks_in_group;
+        }
+        placements.push_back(placement);
+    }
+    return placements;
+}
+
 std::vector<RankPlacement> find_placements(Communicator& communicator, int64_t resident_bytes) {
-    Wire mine;
+    RankHome mine;
     mine.resident_bytes = resident_bytes;
     gethostname(mine.host.data(), mine.host.size() - 1);
     sched_getaffinity(0, sizeof mine.cores, &mine.cores);
@@ -40,36 +62,11 @@ std::vector<RankPlacement> find_placements(Communicator& communicator, int64_t r
     if (groups.cpus) mine.quota = std::max(1, static_cast<int>(std::min(*groups.cpus, 1e6)));
     mine.group_of_quota = std::hash<std::string>()(groups.cpu_group);
     const auto parts = communicator.all_gather(std::as_bytes(std::span(&mine, 1)));
-    std::vector<Wire> all(parts.size());
-    for (size_t i = 0; i < parts.size(); ++i) std::memcpy(&all[i], parts[i].data(), sizeof(Wire));
-    std::vector<RankPlacement> placements;
-    for (const Wire& wire : all) {
-        RankPlacement placement{.host = wire.host.data(),
-                                .cores = std::max(CPU_COUNT(&wire.cores), 1),
-                                .ranks_sharing = 0,
-                                .ranks_on_host = 0,
-                                .local_rank = 0,
-                                .ranks = static_cast<int>(all.size()),
-                                .resident_bytes = wire.resident_bytes};
-        int ranks_in_group = 0;
-        for (const Wire& other : all) {
-            if (std::strcmp(other.host.data(), wire.host.data()) != 0) continue;
-            if (&other < &wire) ++placement.local_rank;
-            ++placement.ranks_on_host;
-            if (CPU_EQUAL(&other.cores, &wire.cores)) ++placement.ranks_sharing;
-            if (other.quota == wire.quota && other.group_of_quota == wire.group_of_quota) {
-                ++ranks_in_group;
-            }
-        }
-        // Even a rank with cores of its own shares the quota with its neighbors.
-        if (wire.quota > 0 &&
-            wire.quota * placement.ranks_sharing < placement.cores * ranks_in_group) {
-            placement.cores = wire.quota;
-            placement.ranks_sharing = ranks_in_group;
-        }
-        placements.push_back(placement);
+    std::vector<RankHome> all(parts.size());
+    for (size_t i = 0; i < parts.size(); ++i) {
+        std::memcpy(&all[i], parts[i].data(), sizeof(RankHome));
     }
-    return placements;
+    return placements_of(all);
 }
 
 void describe_devices(Communicator& communicator, const Device& mine,

@@ -4,8 +4,13 @@
 #include "vocabpipe/device.hpp"
 #include "vocabpipe/world.hpp"
 
+#include <sched.h>
+
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -28,6 +33,18 @@ struct RankPlacement {
         return cores / ranks_sharing > 0 ? cores / ranks_sharing : 1;
     }
 };
+
+/// What a rank knows of its place, as bytes that every rank gets.
+struct RankHome {
+    std::array<char, 256> host{};
+    cpu_set_t cores{};
+    int quota = 0;              ///< whole CPUs; 0: none
+    size_t group_of_quota = 0;  ///< equal for the ranks that share it
+    int64_t resident_bytes = 0;
+};
+
+/// The placement of every rank, by rank.
+[[nodiscard]] std::vector<RankPlacement> placements_of(std::span<const RankHome> ranks);
 
 /// The placement of every rank, by rank. `resident_bytes`: of this rank's process. Collective.
 /// Cores come from the affinity mask: mpirun binds small worlds to one core per rank.
