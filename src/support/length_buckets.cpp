@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <limits>
+#include <numeric>
 #include <optional>
 #include <string_view>
 
@@ -44,7 +45,7 @@ std::vector<double> documents_up_to(std::span<const LengthCount> documents,
         const auto at = std::ranges::lower_bound(candidates, rest) - candidates.begin();
         count[static_cast<size_t>(at)] += number;
     }
-    for (size_t i = 1; i < count.size(); ++i) count[i] += count[i - 1];
+    std::partial_sum(count.begin(), count.end(), count.begin());
     return count;
 }
 
@@ -89,7 +90,6 @@ std::vector<int64_t> choose_length_buckets(std::span<const LengthCount> document
         const size_t previous = before[b][i];
         const double documents_here = up_to[i] - (previous < count ? up_to[previous] : 0);
         if (documents_here > 0 || i + 1 == count) buckets.push_back(candidates[i]);
-        if (b == 0) break;
     }
     std::ranges::reverse(buckets);
     return buckets;

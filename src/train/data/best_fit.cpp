@@ -68,9 +68,9 @@ std::vector<uint32_t> by_decreasing_size(std::span<const int32_t> sizes, int32_t
         if (size < 1 || size > capacity) {
             throw std::invalid_argument("best_fit: sizes are from 1 to the capacity");
         }
-        if (size > 1) ++next[static_cast<size_t>(capacity - size) + 1];
+        ++next[static_cast<size_t>(capacity - size) + 1];
     }
-    for (size_t i = 1; i < next.size(); ++i) next[i] += next[i - 1];
+    std::partial_sum(next.begin(), next.end(), next.begin());
     std::vector<uint32_t> items(sizes.size());
     for (size_t i = 0; i < sizes.size(); ++i) {
         items[next[static_cast<size_t>(capacity - sizes[i])]++] = static_cast<uint32_t>(i);
@@ -125,7 +125,7 @@ Bins best_fit(std::span<const int32_t> sizes, std::span<const int32_t> capacitie
         bin = renumbered[bin];
         ++bins.begin[size_t{bin} + 1];
     }
-    for (size_t b = 1; b < bins.begin.size(); ++b) bins.begin[b] += bins.begin[b - 1];
+    std::partial_sum(bins.begin.begin(), bins.begin.end(), bins.begin.begin());
     std::vector<int64_t> next(bins.begin.begin(), bins.begin.end() - 1);
     bins.items.resize(sizes.size());
     for (size_t i = 0; i < bin_of.size(); ++i) {
