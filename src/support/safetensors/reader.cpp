@@ -46,9 +46,9 @@ std::string number(uint64_t value) {
     return std::to_string(value);
 }
 
-/// a *= b; false beyond 64 bits.
+/// a *= b, which is not 0; false beyond 64 bits.
 bool multiply(uint64_t& a, uint64_t b) {
-    if (b != 0 && a > std::numeric_limits<uint64_t>::max() / b) return false;
+    if (a > std::numeric_limits<uint64_t>::max() / b) return false;
     a *= b;
     return true;
 }

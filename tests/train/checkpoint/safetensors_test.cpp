@@ -172,6 +172,90 @@ TEST(SafetensorsWriter, LaysOutWhatTheReaderFinds) {
     EXPECT_EQ(found.find("c"), nullptr);
 }
 
+TEST(SafetensorsReader, TakesTheLargestShapeAndRefusesTheNext) {
+    const auto shaped = [](const std::string& shape, const std::string& type, size_t bytes) {
+        return raw_safetensors(R"({"w":{"dtype":")" + type + R"(","shape":)" + shape +
+                                   R"(,"data_offsets":[0,)" + std::to_string(bytes) + "]}}",
+                               std::string(bytes, 'x'));
+    };
+    const auto refusal = [&](const std::string& shape, const std::string& type) {
+        return message_of<InputFileError>([&] { (void)parse(shaped(shape, type, 3)); });
+    };
+    const std::string behind = " bytes, but data_offsets cover 3; write the file again";
+    EXPECT_EQ(refusal("[4294967295,4294967297]", "U8"),
+              "f.safetensors: w: shape [4294967295, 4294967297] of U8 takes 18446744073709551615" +
+                  behind);
+    EXPECT_EQ(
+        refusal("[4294967296,4294967296]", "U8"),
+        "f.safetensors: w: shape [4294967296, 4294967296] of U8 takes more than 2^64" + behind);
+    EXPECT_EQ(
+        refusal("[9223372036854775807]", "U16"),
+        "f.safetensors: w: shape [9223372036854775807] of U16 takes 18446744073709551614" + behind);
+    EXPECT_EQ(refusal("[4611686018427387904]", "F32"),
+              "f.safetensors: w: shape [4611686018427387904] of F32 takes more than 2^64" + behind);
+    EXPECT_EQ(refusal("[]", "I64"), "f.safetensors: w: shape [] of I64 takes 8" + behind);
+    const SafetensorsHeader header = parse(shaped("[1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,3]", "U8", 3));
+    EXPECT_EQ(header.tensors.at(0).shape.size(), 16U);
+    EXPECT_EQ(refusal("[4,0,9]", "U64"),
+              "f.safetensors: w: shape [4, 0, 9] of U64 takes 0" + behind);
+}
+
+TEST(SafetensorsReader, WritesNamesOfALineAsTheyAre) {
+    const std::string longest(120, 'n');
+    EXPECT_EQ(readable(longest), longest);
+    EXPECT_EQ(readable(longest + "n"), "\"" + longest.substr(1));
+    EXPECT_EQ(readable(" ~"), " ~");
+    EXPECT_EQ(readable("a\x1f"), "\"a\\u001f\"");
+    EXPECT_EQ(readable("a\x7f"), "\"a\\u007f\"");
+    EXPECT_EQ(shape_text({}), "[]");
+    EXPECT_EQ(shape_text({7}), "[7]");
+    EXPECT_EQ(shape_text({7, 0, 9}), "[7, 0, 9]");
+}
+
+TEST(SafetensorsReader, KnowsEveryTypeByItsNameAndSize) {
+    std::string all;
+    for (const StoredType type :
+         {StoredType::BOOL, StoredType::U8, StoredType::I8, StoredType::F8_E5M2,
+          StoredType::F8_E4M3, StoredType::I16, StoredType::U16, StoredType::F16, StoredType::BF16,
+          StoredType::I32, StoredType::U32, StoredType::F32, StoredType::F64, StoredType::I64,
+          StoredType::U64}) {
+        all += std::string(name_of(type)) + std::to_string(item_size(type)) + " ";
+        EXPECT_EQ(stored_type_from(name_of(type)), type);
+    }
+    EXPECT_EQ(all,
+              "BOOL1 U81 I81 F8_E5M21 F8_E4M31 I162 U162 F162 BF162 I324 U324 F324 F648 I648 "
+              "U648 ");
+    EXPECT_EQ(stored_type_from(""), std::nullopt);
+}
+
+TEST(SafetensorsWriter, WritesTheHeaderByteForByte) {
+    // The types with the largest items first, then by name; spaces up to a multiple of 8.
+    const SafetensorsPlan plan({{.name = "b", .type = StoredType::U8, .shape = {}},
+                                {.name = "d", .type = StoredType::BF16, .shape = {3}},
+                                {.name = "c", .type = StoredType::BF16, .shape = {2, 5}},
+                                {.name = "z\xff", .type = StoredType::F32, .shape = {0, 4}},
+                                {.name = "a", .type = StoredType::F32, .shape = {2, 2}}},
+                               {{"format", "pt"}});
+    const std::string json = R"({"__metadata__":{"format":"pt"},)"
+                             R"("a":{"dtype":"F32","shape":[2,2],"data_offsets":[0,16]},)"
+                             "\"z\uFFFD\":"
+                             R"({"dtype":"F32","shape":[0,4],"data_offsets":[16,16]},)"
+                             R"("c":{"dtype":"BF16","shape":[2,5],"data_offsets":[16,36]},)"
+                             R"("d":{"dtype":"BF16","shape":[3],"data_offsets":[36,42]},)"
+                             R"("b":{"dtype":"U8","shape":[],"data_offsets":[42,43]}})";
+    const uint64_t length = plan.header().size() - 8;
+    EXPECT_EQ(length, (json.size() + 7) / 8 * 8);
+    EXPECT_EQ(plan.header().substr(0, 8),
+              std::string(reinterpret_cast<const char*>(&length), sizeof length));
+    EXPECT_EQ(plan.header().substr(8), json + std::string(length - json.size(), ' '));
+    EXPECT_EQ(plan.file_bytes(), 8 + length + 43);
+    EXPECT_EQ(plan.at("c").begin, 8 + length + 16);
+    EXPECT_EQ(plan.at("c").end, 8 + length + 36);
+    const SafetensorsPlan none({}, {});
+    EXPECT_EQ(none.header(), std::string("\x08\0\0\0\0\0\0\0{}      ", 16));
+    EXPECT_EQ(none.file_bytes(), 16U);
+}
+
 TEST(SafetensorsWriter, NeverReplacesAFile) {
     const TempFolder folder;
     write_file(folder / "f", "mine");
