@@ -98,6 +98,63 @@ INSTANTIATE_TEST_SUITE_P(
         Change{"qwen2", "/added_tokens/1/content", R"("")", "added_tokens[1].content: is empty"},
         Change{"qwen2", "/added_tokens/1/odd", "1", R"(added_tokens[1]: unknown key "odd")"}));
 
+/// Ids of a text by a changed tokenizer.json.
+std::vector<int32_t> ids_by(const json& tokenizer, const std::string& text) {
+    const TempFolder folder;
+    write_file(folder / "tokenizer.json", tokenizer.dump());
+    std::vector<int32_t> ids;
+    open_tokenizer(folder / "tokenizer.json")->encode(text, ids);
+    return ids;
+}
+
+TEST(TokenizerJson, PrependsItsMarkAsTheSchemeSays) {
+    json changed = json::parse(file_of("mistral"));
+    json& step = changed["pre_tokenizer"];
+    const auto with = [&](const char* scheme, const std::string& text) {
+        step.erase("add_prefix_space");
+        step["prepend_scheme"] = scheme;
+        return ids_by(changed, text);
+    };
+    EXPECT_EQ(with("always", "the"), with("never", " the"));
+    EXPECT_EQ(with("first", "the"), with("never", " the"));
+    EXPECT_NE(with("never", "the"), with("never", " the"));
+    EXPECT_EQ(with("always", " the"), with("never", " the"));
+    // Behind a token that was added, only "always" prepends.
+    EXPECT_EQ(with("always", "<s>the"), with("never", "<s> the"));
+    EXPECT_EQ(with("first", "<s>the"), with("never", "<s>the"));
+    step.erase("prepend_scheme");
+    EXPECT_EQ(ids_by(changed, "the"), with("always", "the")) << "always without a scheme";
+    step["add_prefix_space"] = false;
+    step["prepend_scheme"] = "never";
+    EXPECT_EQ(ids_by(changed, "the"), with("never", "the"));
+    step["add_prefix_space"] = false;
+    step["prepend_scheme"] = "first";
+    const TempFolder folder;
+    EXPECT_THAT(refusal_of(folder, changed.dump()),
+                HasSubstr("add_prefix_space: false needs \"prepend_scheme\": \"never\""));
+}
+
+TEST(TokenizerJson, BeginsDocumentsAsItsPostProcessorSays) {
+    json changed = json::parse(file_of("llama3"));
+    const int32_t id = changed["model"]["vocab"]["<|begin_of_text|>"];
+    const auto begin = [&](const std::string& processor) {
+        const TempFolder folder;
+        changed["post_processor"] = json::parse(processor);
+        write_file(folder / "tokenizer.json", changed.dump());
+        return open_tokenizer(folder / "tokenizer.json")->begin_of_document();
+    };
+    EXPECT_EQ(begin("null"), -1);
+    EXPECT_EQ(begin(R"({"type": "ByteLevel"})"), -1);
+    EXPECT_EQ(begin(R"({"type": "TemplateProcessing", "single": []})"), -1);
+    EXPECT_EQ(begin(R"({"type": "TemplateProcessing", "single": [{"Sequence": {"id": "A"}}]})"),
+              -1);
+    EXPECT_EQ(begin(R"({"type": "TemplateProcessing", "single": [{"Sequence": {"id": "A"}},
+                        {"SpecialToken": {"id": "<|begin_of_text|>"}}]})"),
+              -1);
+    EXPECT_EQ(begin(R"({"type": "RobertaProcessing", "cls": ["<|begin_of_text|>", 0]})"), id);
+    EXPECT_EQ(begin(R"({"type": "BertProcessing", "cls": ["<|begin_of_text|>", 0]})"), id);
+}
+
 TEST(TokenizerJson, NeedsToKnowWhatEndsADocument) {
     json changed = json::parse(file_of("gpt2"));
     changed["added_tokens"] = json::array();
