@@ -86,6 +86,30 @@ TEST(BatchSizeSchedule, MakesAsManyStepsOfSamplesAsMegatron) {
     EXPECT_EQ(sizes.steps_of(146'484'375), steps_by_counting(sizes, gpt3, 1536, 146'484'375));
 }
 
+TEST(BatchSizeSchedule, MayReachItsLimits) {
+    const int64_t most = int64_t{1} << 46;
+    const BatchSizeSchedule slow(16, BatchSizeRampUp{15, 1, most}, 1);
+    EXPECT_EQ(slow.at(most - 1), 15);
+    EXPECT_EQ(slow.at(most), 16);
+    EXPECT_EQ(slow.smaller(), std::vector<int>{15});
+    const BatchSizeSchedule many(65537, BatchSizeRampUp{1, 1, 10}, 1);
+    EXPECT_EQ(many.smaller().size(), 65536U);
+    const auto refusal = [](int64_t full, const BatchSizeRampUp& ramp_up) {
+        return message_of<UsageError>([&] { (void)BatchSizeSchedule(full, ramp_up, 1); });
+    };
+    EXPECT_EQ(refusal(16, {15, 1, most + 1}),
+              "--rampup-batch-size 15 1 70368744177665: SAMPLES must be at most 70368744177664");
+    EXPECT_EQ(refusal(65538, {1, 1, 10}),
+              "--rampup-batch-size 1 1 10: has 65537 increments, but must have at most 65536; use "
+              "a larger INCREMENT");
+    EXPECT_EQ(refusal(16, {17, 1, 10}),
+              "--rampup-batch-size 17 1 10: START must be below --global-batch-size 16; remove "
+              "the flag for batches of constant size");
+    EXPECT_EQ(refusal(16, {3, 2, 10}),
+              "--rampup-batch-size 3 2 10: the difference from START to --global-batch-size 16 is "
+              "13 sequences, which must be a multiple of INCREMENT");
+}
+
 TEST(BatchSizeSchedule, RefusesWhatDoesNotFitTogether) {
     const auto refusal = [](BatchSizeRampUp ramp_up, int64_t unit = 2) {
         return message_of<UsageError>([&] { (void)BatchSizeSchedule(16, ramp_up, unit); });

@@ -161,6 +161,131 @@ TEST(ContextRankOptions, RefuseExpertRanksThatNeitherHoldNorFillTheTeams) {
               "--pipeline-model-parallel-size");
 }
 
+TEST(LossOptions, OfPairsNeedEvenSteps) {
+    TrainOptions options = small_run(1, 1);
+    options.loss.name = LossName::dpo;
+    options.data.columns = "c.npy";
+    EXPECT_EQ(refusal(options, 1), "");
+    options.ramp_up = BatchSizeRampUp{2, 2, 10};
+    EXPECT_EQ(refusal(options, 1), "");
+    const std::string even = "; use an even START and INCREMENT of --rampup-batch-size";
+    options.ramp_up = BatchSizeRampUp{3, 3, 10};
+    EXPECT_EQ(refusal(options, 1), "--loss dpo: two samples are a pair, but a step has 3" + even);
+    options.ramp_up = BatchSizeRampUp{2, 5, 10};
+    EXPECT_EQ(refusal(options, 1), "--loss dpo: two samples are a pair, but a step has 7" + even);
+    options.ramp_up.reset();
+    options.global_batch_size = 11;
+    EXPECT_EQ(refusal(options, 1),
+              "--loss dpo: two samples are a pair, but a step has 11; use an even "
+              "--global-batch-size");
+    options.data.subset = "s.txt";
+    EXPECT_EQ(refusal(options, 1),
+              "--data-subset: cannot be used with --loss dpo, whose samples are pairs; remove it");
+    options.evaluation.skip_train = true;
+    options.evaluation.multiple_choice_path = "m.bin";
+    EXPECT_EQ(refusal(options, 1), "") << "nothing is trained";
+    options = small_run(1, 1);
+    options.loss.dpo_beta = 0.5F;
+    EXPECT_EQ(refusal(options, 1),
+              "--dpo-beta: is a term of --loss dpo, but the loss is the cross-entropy; set it, or "
+              "remove the flag");
+}
+
+TEST(RunOptions, ThatNeedOthersOrExcludeThemAreRefused) {
+    const std::vector<std::pair<std::string, void (*)(TrainOptions&)>> table{
+        {"", [](TrainOptions& o) { o.verify_steps = o.train_iters; }},
+        {"", [](TrainOptions& o) { o.replay_interval = 1; }},
+        {"", [](TrainOptions& o) { o.verify_steps = o.verify_ranks = 1; }},
+        {"",
+         [](TrainOptions& o) {
+             o.save = "s";
+             o.save_interval = o.save_total_limit = 1;
+             o.async_save = true;
+         }},
+        {"",
+         [](TrainOptions& o) {
+             o.load = "l";
+             o.finetune = true;
+         }},
+        {"",
+         [](TrainOptions& o) {
+             o.evaluation.skip_train = true;
+             o.data.valid_path = {"v"};
+         }},
+        {"",
+         [](TrainOptions& o) {
+             o.evaluation.skip_train = true;
+             o.data.split = "9,1,0";
+         }},
+        {"--skip-train: there is nothing to evaluate; set --valid-data-path, --split with a "
+         "validation part, or --multiple-choice-path",
+         [](TrainOptions& o) { o.evaluation.skip_train = true; }},
+        {"--skip-train: there is nothing to evaluate; set --valid-data-path, --split with a "
+         "validation part, or --multiple-choice-path",
+         [](TrainOptions& o) {
+             o.evaluation.skip_train = true;
+             o.data.split = "9,0,1";
+         }},
+        {"--skip-train: there is nothing to evaluate; set --valid-data-path, --split with a "
+         "validation part, or --multiple-choice-path",
+         [](TrainOptions& o) {
+             o.evaluation.skip_train = true;
+             o.evaluation.iters = 0;
+             o.data.valid_path = {"v"};
+         }},
+        {"--report r: only training writes this; remove it or --skip-train",
+         [](TrainOptions& o) {
+             o.evaluation.skip_train = true;
+             o.data.valid_path = {"v"};
+             o.report = "r";
+         }},
+        {"--verify-against-one-rank 1: there is no training to verify; remove it or --skip-train",
+         [](TrainOptions& o) {
+             o.evaluation.skip_train = true;
+             o.data.valid_path = {"v"};
+             o.verify_steps = 1;
+         }},
+        {"--replay-steps 1: there are no steps to replay; remove it or --skip-train",
+         [](TrainOptions& o) {
+             o.evaluation.skip_train = true;
+             o.data.valid_path = {"v"};
+             o.replay_interval = 1;
+         }},
+        {"--replay-steps 1: compares bits, which --nondeterministic-attention changes each time; "
+         "remove one of them",
+         [](TrainOptions& o) {
+             o.gpu.nondeterministic_attention = true;
+             o.replay_interval = 1;
+         }},
+        {"--verify-against-one-rank 101: must be at most the number of steps, 100",
+         [](TrainOptions& o) { o.verify_steps = 101; }},
+        {"--verify-ranks 1: requires --verify-against-one-rank STEPS",
+         [](TrainOptions& o) { o.verify_ranks = 1; }},
+        {"--save-interval 1: requires --save DIR", [](TrainOptions& o) { o.save_interval = 1; }},
+        {"--save-total-limit 1: requires --save DIR",
+         [](TrainOptions& o) { o.save_total_limit = 1; }},
+        {"--async-save: requires --save DIR", [](TrainOptions& o) { o.async_save = true; }},
+        {"--finetune: requires --load DIR, which holds the initial weights",
+         [](TrainOptions& o) { o.finetune = true; }},
+        {"--reshard-after step: requires --zero-stage 2 or 3",
+         [](TrainOptions& o) { o.zero.reshard_after = ReshardAfter::step; }},
+        {"--blocking-exchanges: there are no tensor, context or expert ranks that exchange "
+         "anything; leave it out",
+         [](TrainOptions& o) { o.blocking_exchanges = true; }},
+        {"--global-batch-size 12: must be a multiple of --micro-batch-size 5",
+         [](TrainOptions& o) { o.micro_batch_size = 5; }},
+        {"--num-layers 0: must be at least 1", [](TrainOptions& o) { o.model.num_layers = 0; }},
+        {"--decoder-first-pipeline-num-layers 3: must be at most 2",
+         [](TrainOptions& o) { o.end_layers.first = 3; }},
+        {"--decoder-last-pipeline-num-layers 3: must be at most 2",
+         [](TrainOptions& o) { o.end_layers.last = 3; }}};
+    for (const auto& [says, change] : table) {
+        TrainOptions options = small_run(1, 1);
+        change(options);
+        EXPECT_EQ(refusal(options, 1), says);
+    }
+}
+
 TEST(LossOptions, BelongToALossThatReadsThem) {
     TrainOptions options = small_run(1, 1);
     EXPECT_EQ(refusal(options, 1), "");

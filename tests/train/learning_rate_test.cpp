@@ -4,9 +4,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "src/train/options/check_options.hpp"
+#include "src/train/options/train_flags.hpp"
 #include "src/train/options/train_options.hpp"
 #include "vocabpipe/error.hpp"
 
@@ -122,6 +124,57 @@ TEST(LearningRate, OfWsdMayFallRightAfterTheWarmUp) {
     }
 }
 
+/// Shares of what is left of the decay, from 1 down to 0, after `done` of `steps` steps.
+double left_of(const LearningRateSchedule& s, int64_t done, int64_t steps) {
+    const double part = static_cast<double>(done) / static_cast<double>(steps);
+    if (s.style == DecayStyle::linear) return 1 - part;
+    if (s.style == DecayStyle::cosine) return (1 + std::cos(std::acos(-1) * part)) / 2;
+    const int64_t flat = steps - s.wsd_decay_iters;
+    if (done <= flat) return 1;
+    const double fall = static_cast<double>(done - flat) / static_cast<double>(s.wsd_decay_iters);
+    switch (s.wsd_style) {
+        case WsdDecayStyle::linear:
+            return 1 - fall;
+        case WsdDecayStyle::cosine:
+            return (1 + std::cos(std::acos(-1) * fall)) / 2;
+        case WsdDecayStyle::exponential:
+            return 2 * std::exp2(-fall) - 1;
+        case WsdDecayStyle::minus_sqrt:
+            return 1 - std::pow(fall, 0.5);
+    }
+    return -1;
+}
+
+TEST(LearningRate, IsWhatItsStyleSaysAfterEveryUpdateWhateverTheLengths) {
+    for (const DecayStyle style :
+         {DecayStyle::constant, DecayStyle::linear, DecayStyle::cosine, DecayStyle::wsd}) {
+        for (int round = 0; round < 4 * 4 * 5; ++round) {
+            LearningRateSchedule s{.lr = 3, .min_lr = 0.5, .style = style};
+            s.warmup_iters = round % 4;
+            s.decay_iters = s.warmup_iters + (s.warmup_iters == 0 ? 1 : 0) + round / 4 % 4;
+            s.wsd_style = static_cast<WsdDecayStyle>(round % 4);
+            const int64_t steps = s.decay_iters - s.warmup_iters;
+            s.wsd_decay_iters = std::max<int64_t>(steps - round / 16, 1);
+            if (s.warmup_iters > 0) s.warmup_init = 0.25;
+            for (int64_t updates = 0; updates < s.decay_iters + 3; ++updates) {
+                const int64_t done = updates - s.warmup_iters;
+                double expected = s.lr;
+                if (done < 0) {
+                    expected = 0.25 + 2.75 * static_cast<double>(updates) /
+                                          static_cast<double>(s.warmup_iters);
+                } else if (done > 0 && done >= steps && style != DecayStyle::constant) {
+                    expected = 0.5;
+                } else if (done > 0 && style != DecayStyle::constant) {
+                    expected = 0.5 + 2.5 * left_of(s, done, steps);
+                }
+                ASSERT_NEAR(s.after(updates), expected, kTiny)
+                    << to_string(style) << " " << s.warmup_iters << " " << s.decay_iters << " "
+                    << updates;
+            }
+        }
+    }
+}
+
 TrainOptions some_options() {
     TrainOptions options;
     options.train_iters = 100;
@@ -173,6 +226,60 @@ TEST(LearningRateFlags, HaveMegatronsNames) {
     EXPECT_THROW((void)wsd_decay_style_from("sqrt"), UsageError);
 }
 
+TEST(LearningRateFlags, MayReachTheirLimits) {
+    TrainOptions options = some_options();
+    options.lr = 0;
+    options.min_lr = 0;
+    EXPECT_EQ(learning_rate_schedule(options).lr, 0);
+    options = some_options();
+    options.min_lr = 1;
+    options.lr_warmup_iters = 100;
+    options.learning_rate.warmup_init = 1;
+    LearningRateSchedule schedule = learning_rate_schedule(options);
+    EXPECT_EQ(schedule.min_lr, 1);
+    EXPECT_EQ(schedule.warmup_iters, 100);
+    EXPECT_EQ(schedule.warmup_init, 1);
+    EXPECT_EQ(schedule.wsd_decay_iters, 0);
+    EXPECT_EQ(schedule.wsd_style, WsdDecayStyle::exponential);
+    options.learning_rate = {.decay_iters = 1, .warmup_fraction = 1};
+    options.lr_warmup_iters = 0;
+    EXPECT_EQ(learning_rate_schedule(options).decay_iters, 1);
+    EXPECT_EQ(learning_rate_schedule(options).warmup_iters, 1);
+    options.learning_rate.warmup_fraction = 0;
+    EXPECT_EQ(learning_rate_schedule(options).warmup_iters, 0);
+    options = some_options();
+    options.lr_warmup_iters = 10;
+    options.learning_rate.style = DecayStyle::wsd;
+    options.learning_rate.wsd_style = WsdDecayStyle::linear;
+    for (const int64_t length : {1, 90}) {
+        options.learning_rate.wsd_decay_iters = length;
+        schedule = learning_rate_schedule(options);
+        EXPECT_EQ(schedule.wsd_decay_iters, length);
+        EXPECT_EQ(schedule.wsd_style, WsdDecayStyle::linear);
+    }
+}
+
+TEST(LearningRateFlags, CountStepsOfSamples) {
+    TrainOptions options = some_options();
+    options.global_batch_size = 8;
+    count_steps_of_samples(options);
+    EXPECT_EQ(options.train_iters, 100) << "without samples";
+    for (const auto& [samples, steps] : {std::pair(8, 1), {15, 1}, {16, 2}, {800, 100}}) {
+        options.train_samples = samples;
+        count_steps_of_samples(options);
+        EXPECT_EQ(options.train_iters, steps) << samples;
+    }
+    options.train_samples = 7;
+    try {
+        count_steps_of_samples(options);
+        ADD_FAILURE() << "7 samples are no step";
+    } catch (const UsageError& error) {
+        EXPECT_STREQ(error.what(),
+                     "--train-samples 7: is less than one step of --global-batch-size 8; use more "
+                     "samples");
+    }
+}
+
 struct Refused {
     const char* says;
     void (*change)(TrainOptions& options);
@@ -213,6 +320,32 @@ TEST(LearningRateFlags, ThatContradictEachOtherAreRefused) {
              o.lr_warmup_iters = 10;
              o.learning_rate.style = DecayStyle::wsd;
              o.learning_rate.wsd_decay_iters = 91;
+         }},
+        {"--lr-warmup-fraction -0.1: must be between 0 and 1",
+         [](TrainOptions& o) { o.learning_rate.warmup_fraction = -0.1; }},
+        {"--lr-warmup-init -0.5: must be between 0 and --lr 1",
+         [](TrainOptions& o) {
+             o.lr_warmup_iters = 3;
+             o.learning_rate.warmup_init = -0.5;
+         }},
+        {"--lr-warmup-iters -1: must be between 0 and --train-iters 100",
+         [](TrainOptions& o) { o.lr_warmup_iters = -1; }},
+        {"--min-lr -0.5: must be between 0 and --lr 1", [](TrainOptions& o) { o.min_lr = -0.5; }},
+        {"--lr inf: must be", [](TrainOptions& o) { o.lr = INFINITY; }},
+        {"--lr-wsd-decay-iters 0: must be between 1 and the 100 steps after the warm-up",
+         [](TrainOptions& o) {
+             o.learning_rate.style = DecayStyle::wsd;
+             o.learning_rate.wsd_decay_iters = 0;
+         }},
+        {"--lr-warmup-samples 3: counts samples, but --train-iters steps; use --lr-warmup-iters",
+         [](TrainOptions& o) { o.learning_rate.warmup_samples = 3; }},
+        {"--lr-decay-samples 3: counts samples, but --train-iters steps; use --lr-decay-iters",
+         [](TrainOptions& o) { o.learning_rate.decay_samples = 3; }},
+        {"--lr-warmup-iters 3: counts steps, but --train-samples samples; use "
+         "--lr-warmup-samples",
+         [](TrainOptions& o) {
+             o.train_samples = 100;
+             o.lr_warmup_iters = 3;
          }},
         {"--lr-decay-iters 5: counts steps, but --train-samples samples; use --lr-decay-samples",
          [](TrainOptions& o) {

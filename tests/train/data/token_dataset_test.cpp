@@ -7,6 +7,7 @@
 #include <numeric>
 #include <set>
 
+#include "src/train/data/read_labelled.hpp"
 #include "tests/train/data/expect_error.hpp"
 #include "tests/train/data/vector_source.hpp"
 #include "tests/train/sample_tokens.hpp"
@@ -120,6 +121,29 @@ TEST(TokenDataset, SaysHowManyTokensThereAreAndHowManyAreNeeded) {
                 AllOf(HasSubstr("has 8 tokens"), HasSubstr("needs 9"), HasSubstr("memory")));
     EXPECT_THROW(TokenDataset(source, {.seq_length = 0}), UsageError);
     EXPECT_THROW(TokenDataset(source, {.seq_length = INT64_MAX}), InputFileError);
+}
+
+TEST(ReadLabelled, RefusesIdsOutsideOfTheVocabulary) {
+    const auto read = [](std::vector<int32_t> ids, int64_t first, int64_t vocab_size) {
+        std::vector<int32_t> tokens(2), labels(2);
+        std::vector<float> weights{0.5F, 0.25F};
+        read_labelled(testing::VectorSource(std::move(ids)), first, vocab_size,
+                      {.tokens = tokens, .labels = labels, .loss_weights = weights});
+        EXPECT_EQ(weights, (std::vector<float>{0.5F, 0.25F})) << "the source has none";
+        tokens.insert(tokens.end(), labels.begin(), labels.end());
+        return tokens;
+    };
+    EXPECT_EQ(read({3, 0, 8, 1}, 0, 9), (std::vector<int32_t>{3, 0, 0, 8}));
+    EXPECT_EQ(read({3, 0, 8, 1}, 1, 9), (std::vector<int32_t>{0, 8, 8, 1}));
+    EXPECT_EQ(read({-3, 0, 8}, 0, 0), (std::vector<int32_t>{-3, 0, 0, 8})) << "any ids";
+    const auto refusal = [&](std::vector<int32_t> ids) {
+        return testing::message_of<InputFileError>([&] { (void)read(std::move(ids), 1, 9); });
+    };
+    const std::string behind =
+        ", but --vocab-size 9 allows only 0 to 8; the data needs a larger vocabulary, or the file "
+        "was overwritten during the run";
+    EXPECT_EQ(refusal({0, 0, 0, 9}), "memory: token 3 is 9" + behind);
+    EXPECT_EQ(refusal({0, 0, -1, 9}), "memory: token 2 is -1" + behind);
 }
 
 TEST(TokenDataset, RefusesAWrongBufferAndANegativeIndex) {
