@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <cmath>
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <string>
@@ -98,6 +99,60 @@ TEST_F(MetricsOnDisk, StayTheSameFileWhereNothingIsLost) {
     EXPECT_EQ(read_file(path_), kFirst + kSecond);
     { const MetricsFile file(path_, 0); }
     EXPECT_EQ(read_file(path_), "") << "a run of its own begins anew";
+}
+
+TEST_F(MetricsOnDisk, HaveEveryNumberOfAStep) {
+    using nlohmann::json;
+    const double nan = std::nan("");
+    {
+        MetricsFile file(path_);
+        file.add({.step = 1,
+                  .loss = 2.5,
+                  .grad_norm = 3.5,
+                  .lr = 0.25,
+                  .tokens_per_second = 4.5,
+                  .step_seconds = 5.5,
+                  .updated = false,
+                  .global_batch_size = 6,
+                  .consumed_samples = 7,
+                  .consumed_tokens = 8,
+                  .skipped_steps = 9,
+                  .elapsed_seconds = 10.5});
+        file.add(
+            {.step = 2,
+             .loss = nan,
+             .grad_norm = INFINITY,
+             .routers = RouterResult{.aux_loss = 11.5, .z_loss = 12.5, .max_load = nan},
+             .depth_losses = {13.5, nan},
+             .pairs = PreferenceMeans{
+                 .loss = 14.5, .accuracy = 0.5, .chosen_reward = 1.5, .rejected_reward = -2.5}});
+        file.add(EvaluationMetrics{.step = 3, .eval_seconds = 0.5});
+        file.add(EvaluationMetrics{.step = 4,
+                                   .eval_loss = 1.5,
+                                   .eval_ppl = INFINITY,
+                                   .choice_accuracy = 0.25,
+                                   .eval_seconds = 0.5});
+        file.close();
+    }
+    std::vector<json> lines;
+    std::istringstream in(read_file(path_));
+    for (std::string line; std::getline(in, line);) lines.push_back(json::parse(line));
+    ASSERT_EQ(lines.size(), 4U);
+    EXPECT_EQ(lines[0], json::parse(R"({"step": 1, "loss": 2.5, "grad_norm": 3.5, "lr": 0.25,
+                              "tokens_per_second": 4.5, "step_seconds": 5.5, "updated": false,
+                              "global_batch_size": 6, "consumed_samples": 7, "consumed_tokens": 8,
+                              "skipped_steps": 9, "elapsed_seconds": 10.5})"));
+    EXPECT_EQ(lines[1], json::parse(R"({"step": 2, "loss": null, "grad_norm": null, "lr": 0.0,
+                              "tokens_per_second": 0.0, "step_seconds": 0.0, "updated": true,
+                              "global_batch_size": 0, "consumed_samples": 0, "consumed_tokens": 0,
+                              "skipped_steps": 0, "elapsed_seconds": 0.0,
+                              "moe_aux_loss": 11.5, "moe_z_loss": 12.5, "moe_max_load": null,
+                              "mtp_1_loss": 13.5, "mtp_2_loss": null, "rewards/accuracies": 0.5,
+                              "rewards/chosen": 1.5, "rewards/rejected": -2.5,
+                              "rewards/margins": 4.0})"));
+    EXPECT_EQ(lines[2], json::parse(R"({"step": 3, "eval_seconds": 0.5})"));
+    EXPECT_EQ(lines[3], json::parse(R"({"step": 4, "eval_seconds": 0.5, "eval_loss": 1.5,
+                                        "eval_ppl": null, "choice_accuracy": 0.25})"));
 }
 
 TEST_F(MetricsOnDisk, EndWithAWholeLineOnAFullDisk) {
