@@ -3,11 +3,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <functional>
 #include <limits>
 #include <vector>
 
+#include "src/select/files/npy/header.hpp"
 #include "src/select/files/npy/npy_file.hpp"
 #include "src/select/files/sample_input.hpp"
 #include "tests/train/data/temp_folder.hpp"
@@ -20,6 +22,7 @@ using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
+using ::testing::StrEq;
 
 /// A file with this dictionary, and `data` behind it; `version` 1 to 3.
 std::string npy(const std::string& dictionary, const std::string& data, int version = 1) {
@@ -117,41 +120,146 @@ TEST_F(Npy, WritesWhatItReads) {
     EXPECT_EQ(read_file(folder_ / "out.npy").size() % 64, 16);
 }
 
+// The elements begin at a multiple of 64, behind spaces and a newline.
+TEST_F(Npy, BeginsAsNumPyWritesIt) {
+    const auto begin = [](const std::string& text, uint16_t length) {
+        std::string padded = text;
+        padded.resize(length - size_t{1}, ' ');
+        return std::string("\x93NUMPY\1\0", 8) + bytes_of<uint16_t>({length}) + padded + "\n";
+    };
+    const auto written = [](NpyType type, const std::vector<int64_t>& shape) {
+        return npy_header(type, shape);
+    };
+    EXPECT_EQ(written(NpyType::f4, {2, 3}), begin(dictionary("<f4", "(2, 3)"), 118));
+    EXPECT_EQ(written(NpyType::i8, {7}), begin(dictionary("<i8", "(7,)"), 118));
+    EXPECT_EQ(written(NpyType::f2, {}), begin(dictionary("<f2", "()"), 118));
+    // A dictionary of 117 bytes just fits; one of 118 takes 64 more.
+    constexpr int64_t kLong = 1'000'000'000'000'000'000;
+    const std::string lengths = "(1000000000000000000, 1000000000000000000, 100000000000000, ";
+    const std::string most = dictionary("<f8", lengths + "123)");
+    EXPECT_EQ(most.size(), 117U);
+    EXPECT_EQ(written(NpyType::f8, {kLong, kLong, kLong / 10'000, 123}), begin(most, 118));
+    EXPECT_EQ(written(NpyType::f8, {kLong, kLong, kLong / 10'000, 1234}),
+              begin(dictionary("<f8", lengths + "1234)"), 182));
+}
+
+// Arrays are read a MiB at a time, utilities 65536 at a time.
+TEST_F(Npy, MayBeLargerThanTheBlocksThatAreRead) {
+    constexpr int32_t kCount = (1 << 18) + 5;
+    std::vector<int32_t> numbers(kCount);
+    for (int32_t i = 0; i < kCount; ++i) numbers[static_cast<size_t>(i)] = i % 2039;
+    NpyOutput output(folder_ / "large.npy", NpyType::i4, {kCount});
+    output.write(std::span<const int32_t>(numbers));
+    output.publish();
+    const std::vector<double> read = numbers_in(folder_ / "large.npy");
+    EXPECT_TRUE(std::ranges::equal(read, numbers));
+    std::vector<int32_t> utilities(kCount - 3);
+    open_utility(folder_ / "large.npy")->read(3, utilities);
+    for (size_t i = 0; i < utilities.size(); ++i) {
+        ASSERT_EQ(utilities[i], numbers[i + 3] << 20) << i;
+    }
+    std::vector<float> rows(kCount);
+    NpyInput(folder_ / "large.npy").read(0, std::span<float>(rows));
+    EXPECT_TRUE(std::ranges::equal(rows, numbers));
+}
+
 TEST_F(Npy, SaysWhatToDoWithOtherArrays) {
     const std::string eight(8, '\0');
-    EXPECT_THAT(refused(npy(dictionary(">f4", "(2,)"), eight)),
-                AllOf(HasSubstr("big-endian"), HasSubstr("astype('<f4')")));
-    EXPECT_THAT(refused(npy(dictionary("|O", "(1,)"), eight)), HasSubstr("Python objects"));
-    EXPECT_THAT(refused(npy(dictionary("<f4", "(1, 2)", "True"), eight)),
-                AllOf(HasSubstr("Fortran order"), HasSubstr("np.ascontiguousarray(x)")));
-    EXPECT_THAT(refused(npy(dictionary("<c8", "(1,)"), eight)),
-                AllOf(HasSubstr("<c8"), HasSubstr("f2, f4, f8, i4, i8 and u4 are read")));
-    EXPECT_THAT(
+    const std::string convert = "; save it as such: np.save(FILE, x.astype('<f4'))";
+    EXPECT_EQ(refused(npy(dictionary(">f4", "(2,)"), eight)),
+              "has big-endian elements, >f4" + convert);
+    for (const char* objects : {"|O", "O", "|O8"}) {
+        EXPECT_EQ(refused(npy(dictionary(objects, "(1,)"), eight)),
+                  "holds Python objects, which are not read" + convert);
+    }
+    EXPECT_EQ(refused(npy(dictionary("<f4", "(1, 2)", "True"), eight)),
+              "is in Fortran order; save it in C order: np.save(FILE, np.ascontiguousarray(x))");
+    EXPECT_EQ(refused(npy(dictionary("<c8", "(1,)"), eight)),
+              "has elements <c8; f2, f4, f8, i4, i8 and u4 are read" + convert);
+    EXPECT_EQ(
         refused(npy("{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (2,)}", eight)),
-        HasSubstr("several fields"));
+        "has records of several fields; save one field: np.save(FILE, x['FIELD'])");
 }
 
 TEST_F(Npy, RefusesWhatIsDamaged) {
     const std::string good = npy(dictionary("<f4", "(2,)"), bytes_of({1.0F, 2.0F}));
+    const std::string cut = "; the file is damaged or was cut off";
+    const size_t begin = good.size() - 8;
     for (size_t length = 0; length < good.size(); ++length) {
-        SCOPED_TRACE(length);
-        EXPECT_NE(refused(good.substr(0, length)), "accepted");
+        EXPECT_EQ(refused(good.substr(0, length)),
+                  length < 10      ? "is no .npy file: it does not begin as one"
+                  : length < begin ? "ends within its header"
+                                   : "has " + std::to_string(length - begin) +
+                                         " bytes of elements, but shape [2] of <f4 takes 8" + cut)
+            << length;
     }
-    EXPECT_THAT(refused(good + "x"), HasSubstr("has 9 bytes of elements"));
-    EXPECT_THAT(refused(npy(dictionary("<f4", "(2,)"), "", 4)), HasSubstr("format 4.0"));
-    EXPECT_THAT(refused(npy(dictionary("<f4", "(4611686018427387904, 4)"), "")),
-                HasSubstr("beyond any file"));
-    EXPECT_THAT(refused(npy(dictionary("<f4", "(99999999999999999999,)"), "")), HasSubstr("shape"));
-    EXPECT_THAT(refused(npy(dictionary("<f4", "(-1,)"), "")), HasSubstr("shape"));
-    EXPECT_THAT(refused(npy(dictionary("<f4", "2"), "")), HasSubstr("no '('"));
-    EXPECT_THAT(refused(npy(dictionary("<f4", "(2,)", "0"), "")), HasSubstr("truth value"));
-    EXPECT_THAT(refused(npy("{'descr': '<f4', 'shape': (0,)}", "")), HasSubstr("fortran_order"));
-    EXPECT_THAT(refused(npy("{'fortran_order': False, 'shape': (0,)}", "")), HasSubstr("descr"));
-    EXPECT_THAT(refused(npy("{'descr': '<f4', 'fortran_order': False}", "")), HasSubstr("shape"));
-    EXPECT_THAT(refused(npy("{'descr': '<f4', 'descr': '<f4'}", "")), HasSubstr("twice"));
-    EXPECT_THAT(refused(npy("{'other': 3}", "")), HasSubstr("unknown key"));
-    EXPECT_THAT(refused(npy(dictionary("<f4", "(0,)") + " more", "")), HasSubstr("text after"));
-    EXPECT_THAT(refused(npy("{", "")), HasSubstr("quoted"));
+    EXPECT_EQ(refused(good + "x"), "has 9 bytes of elements, but shape [2] of <f4 takes 8" + cut);
+    // Of the formats with four bytes of length, too.
+    const std::string second = npy(dictionary("<f4", "(2,)"), bytes_of({1.0F, 2.0F}), 2);
+    for (size_t length = 10; length < second.size() - 8; ++length) {
+        EXPECT_EQ(refused(second.substr(0, length)), "ends within its header") << length;
+    }
+    for (const int version : {0, 4}) {
+        EXPECT_EQ(refused(npy(dictionary("<f4", "(2,)"), "", version)),
+                  "is of .npy format " + std::to_string(version) + ".0; 1.0, 2.0 and 3.0 are read");
+    }
+    std::string minor = good;
+    minor[7] = '\1';
+    EXPECT_EQ(refused(minor), "is of .npy format 1.1; 1.0, 2.0 and 3.0 are read");
+    std::string other = good;
+    other[0] = 'x';
+    EXPECT_EQ(refused(other), "is no .npy file: it does not begin as one");
+    for (const char* shape :
+         {"(4611686018427387904, 4)", "(4611686018427387904,)", "(2305843009213693952,)"}) {
+        EXPECT_THAT(refused(npy(dictionary("<f4", shape), "")),
+                    AllOf(StartsWith("has 0 bytes of elements, but shape ["),
+                          HasSubstr("] of <f4 is beyond any file" + cut)));
+    }
+    // The most that a number of bytes can be is not beyond.
+    EXPECT_EQ(refused(npy(dictionary("<f4", "(2305843009213693951,)"), "")),
+              "has 0 bytes of elements, but shape [2305843009213693951] of <f4 takes "
+              "9223372036854775804" +
+                  cut);
+    const auto header = [](const std::string& what) {
+        return "header: " + what + "; the file is no .npy, or damaged";
+    };
+    const std::string no_number = header("shape has no number where one is due");
+    EXPECT_EQ(refused(npy(dictionary("<f4", "(99999999999999999999,)"), "")), no_number);
+    EXPECT_EQ(refused(npy(dictionary("<f4", "(-1,)"), "")), no_number);
+    EXPECT_EQ(refused(npy(dictionary("<f4", "(2,,)"), "")), no_number);
+    EXPECT_EQ(refused(npy(dictionary("<f4", "(2 3)"), "")), header("no ')' where one is due"));
+    EXPECT_EQ(refused(npy(dictionary("<f4", "2"), "")), header("no '(' where one is due"));
+    EXPECT_EQ(refused(npy(dictionary("<f4", "(2,)", "0"), "")),
+              header("fortran_order is no truth value"));
+    EXPECT_EQ(refused(npy("{'descr': '<f4', 'shape': (0,)}", "")), header("no 'fortran_order'"));
+    EXPECT_EQ(refused(npy("{'fortran_order': False, 'shape': (0,)}", "")), header("no 'descr'"));
+    EXPECT_EQ(refused(npy("{'descr': '<f4', 'fortran_order': False}", "")), header("no 'shape'"));
+    EXPECT_EQ(refused(npy("{'descr': '<f4', 'descr': '<f4'}", "")), header("a key is given twice"));
+    EXPECT_EQ(refused(npy("{'other': 3}", "")), header("unknown key 'other'"));
+    EXPECT_EQ(refused(npy("{'descr' '<f4'}", "")), header("no ':' where one is due"));
+    EXPECT_EQ(refused(npy("{'descr': '<f4' 'shape': (0,)}", "")),
+              header("no '}' where one is due"));
+    EXPECT_EQ(refused(npy("'descr': '<f4'", "")), header("no '{' where one is due"));
+    EXPECT_EQ(refused(npy(dictionary("<f4", "(0,)") + " more", "")),
+              header("text after the dictionary"));
+    for (const char* unquoted : {"{", "{'descr", "{'descr\": 3", "{descr: '<f4'}"}) {
+        EXPECT_EQ(refused(npy(unquoted, "")), header("no quoted text where one is due"))
+            << unquoted;
+    }
+}
+
+TEST_F(Npy, HasAHeaderOfAtMost64KiB) {
+    const std::string text = dictionary("<f4", "(1,)");
+    const auto with_header = [&](size_t bytes, int version) {
+        return npy(text + std::string(bytes - (version == 1 ? 10 : 12) - text.size() - 1, ' '),
+                   bytes_of({1.0F}), version);
+    };
+    for (const int version : {2, 3}) {
+        EXPECT_THAT(numbers_in(file(with_header(kMostNpyHeaderBytes, version))), ElementsAre(1));
+        EXPECT_EQ(refused(with_header(kMostNpyHeaderBytes + 1, version)),
+                  "has a header of " + std::to_string(kMostNpyHeaderBytes - 11) +
+                      " bytes; arrays of numbers have short ones");
+    }
 }
 
 TEST_F(Npy, GivesUtilitiesInFixedPoint) {
@@ -180,16 +288,20 @@ TEST_F(Npy, RefusesUtilitiesThatAreNone) {
             open_utility(path)->read(1, utilities);
         });
     };
-    EXPECT_THAT(refused_utility(-0.5), HasSubstr("x.npy: row 1: utility is -0.5; it must be"));
-    EXPECT_THAT(refused_utility(NAN), HasSubstr("nan"));
-    EXPECT_THAT(refused_utility(INFINITY), HasSubstr("inf"));
-    EXPECT_THAT(refused_utility(2048), HasSubstr("divide"));
+    const auto place = folder_ / "x.npy: row 1: utility is ";
+    const std::string limits = "; it must be at least 0 and below 2048";
+    const std::string divide = ": divide all of them by one number";
+    EXPECT_EQ(refused_utility(-0.5), place + "-0.5" + limits);
+    EXPECT_EQ(refused_utility(NAN), place + "nan" + limits);
+    EXPECT_EQ(refused_utility(INFINITY), place + "inf" + limits + divide);
+    EXPECT_EQ(refused_utility(2048), place + "2048" + limits + divide);
+    EXPECT_EQ(refused_utility(0), "accepted");
     EXPECT_THAT(refusal([&] {
                     (void)open_utility(file(npy(dictionary("<f8", "(1, 1)"), bytes_of({1.0}))));
                 }),
-                HasSubstr("one number per sample"));
+                StrEq(folder_ / "x.npy: has shape [1, 1]; utilities are one number per sample"));
     EXPECT_THAT(refusal([&] { (void)open_utility(file(npy(dictionary("<f8", "(0,)"), ""))); }),
-                HasSubstr("no samples"));
+                StrEq(folder_ / "x.npy: has no samples"));
 }
 
 TEST_F(Npy, GivesEmbeddings) {
