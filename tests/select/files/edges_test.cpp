@@ -159,33 +159,98 @@ TEST_F(Edges, AreReadOnceMoreForEveryPartThatFits) {
 }
 
 TEST_F(Edges, AreRefusedWithTheirRow) {
-    EXPECT_THAT(refused({{0, 1, 1}, {2, 2, 1}}),
-                HasSubstr("edges.npy: row 1: joins sample 2 with itself"));
-    EXPECT_THAT(refused({{0, 1, -0.5}}), HasSubstr("row 0: weight is -0.5; it must be at least 0"));
-    EXPECT_THAT(refused({{0, 1, NAN}}), HasSubstr("row 0: weight is nan"));
-    EXPECT_THAT(refused({{0, 1, 2048}}), HasSubstr("below 2048"));
-    EXPECT_THAT(refused({{0, 1, 1}, {1, 2, 1}, {0, 1, 1}}),
-                HasSubstr("row 2: edge 0 to 1 is in row 0 already"));
-    EXPECT_THAT(refused({{0, 1, 1}, {1, 0, 0.5}}),
-                HasSubstr("row 1: edge 1 to 0 has another weight"));
-    EXPECT_THAT(refused({{0, 1, 1}, {1, 0, 1}, {1, 0, 1}}), HasSubstr("row 2: edge 1 to 0 is in"));
-    EXPECT_THAT(refused({{0, 1.5, 1}}), HasSubstr("row 0: dst is 1.5"));
-    EXPECT_THAT(refused({{-1, 1, 1}}), HasSubstr("row 0: src is -1"));
-    EXPECT_THAT(refused({{0, 7, 1}}, {.samples = 7}), HasSubstr("row 0: names sample 7"));
-    EXPECT_THAT(refused({{0, 0x1p40, 1}}), HasSubstr("2^40 - 1"));
-    EXPECT_THAT(refused({}), HasSubstr("--samples"));
-    EXPECT_THAT(refused({{0, 1000, 1}}, {.memory = 100}), HasSubstr("8008 bytes"));
+    const std::string file = folder_ / "edges.npy: ";
+    const std::string range = "; it must be at least 0 and below 2048";
+    EXPECT_EQ(refused({{0, 1, 1}, {2, 2, 1}}),
+              file + "row 1: joins sample 2 with itself; remove such edges");
+    EXPECT_EQ(refused({{0, 1, -0.5}}), file + "row 0: weight is -0.5" + range);
+    EXPECT_EQ(refused({{0, 1, NAN}}), file + "row 0: weight is nan" + range);
+    EXPECT_EQ(refused({{0, 1, 2048}}),
+              file + "row 0: weight is 2048" + range + ": divide all of them by one number");
+    const std::string once = " already; an edge may be given once in each direction";
+    EXPECT_EQ(refused({{0, 1, 1}, {1, 2, 1}, {0, 1, 1}}),
+              file + "row 2: edge 0 to 1 is in row 0" + once);
+    EXPECT_EQ(refused({{0, 1, 1}, {1, 0, 1}, {1, 0, 1}}),
+              file + "row 2: edge 1 to 0 is in row 1" + once);
+    EXPECT_EQ(refused({{0, 1, 1}, {1, 0, 0.5}}),
+              file +
+                  "row 1: edge 1 to 0 has another weight than its other direction in row 0; "
+                  "give both the same");
+    const std::string number = "; it must be the number of a sample, from 0";
+    EXPECT_EQ(refused({{0, 1.5, 1}}), file + "row 0: dst is 1.5" + number);
+    EXPECT_EQ(refused({{-1, 1, 1}}), file + "row 0: src is -1" + number);
+    EXPECT_EQ(refused({{0, 0x1p53, 1}}), file + "row 0: dst is 9007199254740992" + number);
+    EXPECT_EQ(refused({{0, 7, 1}}, {.samples = 7}),
+              file + "row 0: names sample 7; samples are numbered from 0 to 6");
+    EXPECT_EQ(refused({{0x1p40, 0, 1}}),
+              file + "row 0: names sample 1099511627776; samples are numbered from 0 to 2^40 - 1");
+    EXPECT_EQ(refused({}), file + "has no edges; give --samples for a graph without edges");
+    const auto in_memory = [&](uint64_t bytes) {
+        return refused({{0, 1000, 1}}, {.memory = bytes});
+    };
+    EXPECT_EQ(in_memory(8007),
+              file + "edges of 1001 samples need 8008 bytes; give --memory of at least as much");
+    EXPECT_EQ(import({{0, 1000, 1}}, {.memory = 8008}).edges, 1);
+}
+
+// Edges are read 32768 at a time, and as many entries are written at a time.
+TEST_F(Edges, MayBeMoreThanAreReadAtOnce) {
+    constexpr int64_t kEdges = (1 << 15) + 7;
+    EdgeList path;
+    for (int64_t i = 0; i < kEdges; ++i) {
+        path.push_back(
+            {static_cast<double>(i), static_cast<double>(i + 1), static_cast<double>(i % 2039)});
+    }
+    std::vector<std::string> phases;
+    std::vector<int64_t> done;
+    const ImportReport report =
+        import(path, {.progress = [&](std::string_view phase, int64_t first, int64_t of) {
+                   phases.emplace_back(phase);
+                   done.push_back(first);
+                   EXPECT_EQ(of, kEdges);
+               }});
+    EXPECT_EQ(report.samples, kEdges + 1);
+    EXPECT_EQ(report.edges, kEdges);
+    EXPECT_EQ(report.passes, 3);
+    EXPECT_THAT(phases, ElementsAre("checking edges", "checking edges", "counting", "counting",
+                                    "collecting rows", "collecting rows"));
+    EXPECT_THAT(done, ElementsAre(0, 1 << 15, 0, 1 << 15, 0, 1 << 15));
+    const auto rows = graph();
+    for (int64_t i = 0; i <= kEdges; ++i) {
+        std::map<int64_t, int32_t> row;
+        if (i > 0) row[i - 1] = static_cast<int32_t>((i - 1) % 2039) << 20;
+        if (i < kEdges) row[i + 1] = static_cast<int32_t>(i % 2039) << 20;
+        ASSERT_EQ(rows[static_cast<size_t>(i)], row) << i;
+    }
 }
 
 TEST_F(Edges, AreRefusedInOtherFiles) {
-    NpyOutput(folder_ / "two.npy", NpyType::f8, {0, 2}).publish();
-    EXPECT_THAT(message_of([&] { (void)open_edges(folder_ / "two.npy"); }),
-                HasSubstr("rows of three numbers"));
-    NpyOutput(folder_ / "f4.npy", NpyType::f4, {0, 3}).publish();
-    EXPECT_THAT(message_of([&] { (void)open_edges(folder_ / "f4.npy"); }),
-                HasSubstr("astype('<f8')"));
-    EXPECT_THAT(message_of([&] { (void)open_edges(folder_ / "edges.csv"); }),
-                HasSubstr("must end in .parquet or .npy"));
+    const auto opened = [&](const std::string& name) {
+        return message_of([&] { (void)open_edges(folder_ / name); });
+    };
+    for (const std::vector<int64_t>& shape : {std::vector<int64_t>{0, 2}, {0, 4}, {0}, {0, 1, 3}}) {
+        NpyOutput(folder_ / "other.npy", NpyType::f8, shape).publish();
+        std::string lengths;
+        for (const int64_t length : shape) {
+            lengths += (lengths.empty() ? "" : ", ") + std::to_string(length);
+        }
+        EXPECT_EQ(opened("other.npy"), (folder_ / "other.npy: has shape [") + lengths +
+                                           "]; edges are rows of three numbers: src, dst, weight");
+    }
+    const auto of_type = [&](NpyType type) {
+        NpyOutput(folder_ / "typed.npy", type, {0, 3}).publish();
+        return opened("typed.npy");
+    };
+    for (const auto& [type, name] : {std::pair(NpyType::f2, "<f2"), {NpyType::f4, "<f4"}}) {
+        EXPECT_EQ(of_type(type), (folder_ / "typed.npy: has elements ") + name +
+                                     ", which cannot number all samples; save it as f8: "
+                                     "np.save(FILE, x.astype('<f8'))");
+    }
+    for (const NpyType type : {NpyType::f8, NpyType::i4, NpyType::i8, NpyType::u4}) {
+        EXPECT_EQ(of_type(type), "accepted");
+    }
+    EXPECT_EQ(opened("edges.csv"),
+              "--edges " + (folder_ / "edges.csv") + ": must end in .parquet or .npy");
 }
 
 TEST_F(Edges, ComeOutAsTheyWentIn) {
