@@ -89,6 +89,23 @@ TEST(SegmentLayout, MakesRingsSmallerForManyRanks) {
     for (int ranks = 2; ranks <= 30; ++ranks) {
         EXPECT_LE(SegmentLayout(ranks).bytes(), size_t{32} << 20) << ranks;
     }
+    // The largest power of two from 4 to 256 KiB of which all fit in 32 MiB, if one does.
+    for (size_t ranks = 2; ranks <= 64; ++ranks) {
+        const auto pages = [](size_t bytes) { return (bytes + 4095) / 4096 * 4096; };
+        const size_t rings = ranks * (ranks - 1) * (kChannels - 1);
+        const auto all = [&](size_t bytes) {
+            return 4096 + pages(rings * sizeof(RingCounters)) + rings * bytes;
+        };
+        size_t bytes = size_t{256} << 10;
+        while (bytes > 4096 && all(bytes) > size_t{32} << 20) bytes /= 2;
+        const SegmentLayout layout(static_cast<int>(ranks));
+        EXPECT_EQ(layout.ring_bytes(), bytes) << ranks;
+        EXPECT_EQ(layout.bytes(), all(bytes)) << ranks;
+        // A ring of a given size is not made smaller.
+        EXPECT_EQ(SegmentLayout(static_cast<int>(ranks), 1 << 18).bytes(), all(1 << 18)) << ranks;
+    }
+    EXPECT_EQ(SegmentLayout(2, 4096).ring_bytes(), 4096U);
+    EXPECT_THROW(SegmentLayout(2, 2048), UsageError);
     EXPECT_THROW(SegmentLayout(1), UsageError);
     EXPECT_THROW(SegmentLayout(2, 1000), UsageError);
     EXPECT_THROW(SegmentLayout(2, 12'288), UsageError);
