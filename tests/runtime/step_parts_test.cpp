@@ -16,6 +16,7 @@
 #include <cstring>
 #include <map>
 #include <set>
+#include <stdexcept>
 #include <thread>
 #include <vector>
 
@@ -112,9 +113,9 @@ public:
 };
 
 /// Program of the first of two ranks in 1F1B.
-Program first_of_two_ranks(int microbatches) {
-    const Schedule schedule =
-        make_schedule("1f1b", {.ranks = 2, .microbatches = microbatches, .vocab_size = 64});
+Program first_of_two_ranks(int microbatches, VocabMode mode = VocabMode::none) {
+    const Schedule schedule = make_schedule(
+        "1f1b", {.ranks = 2, .microbatches = microbatches, .vocab_mode = mode, .vocab_size = 64});
     StepSizes sizes{.tokens = 8, .hidden = 4};
     sizes.stages.resize(2);
     sizes.shards.resize(2, {.exp_logits = 64});
@@ -162,6 +163,52 @@ TEST(StuckReport, SaysWhetherAllPassesHaveRunOrWereOnlyStarted) {
     progress.in_flight.push_back({});
     EXPECT_THAT(StuckReport(0, true, progress, lanes).where(5), has_run);
     EXPECT_THAT(StuckReport(0, false, progress, lanes).where(5), has_run);
+}
+
+// Names of actions are those of the program, and members of a group are named but for the rank.
+TEST(StuckReport, IsOneLineOfTheRankItsPassAndWhatItAwaits) {
+    const Program program = first_of_two_ranks(2, VocabMode::one_barrier);
+    LoadedProgram loaded(program, true);
+    StepProgress progress;
+    progress.begin(loaded);
+    LanesOfTest lanes;
+    const auto index_of = [&](const auto& is) {
+        const auto found = std::ranges::find_if(program.actions, is);
+        if (found == program.actions.end()) throw std::logic_error("no such action");
+        return static_cast<uint32_t>(found - program.actions.begin());
+    };
+    const auto name = [&](uint32_t index) { return program.name_of(program.actions[index]); };
+    const uint32_t pass = index_of([](const Action& a) { return a.what == Do::pass; });
+    const uint32_t send = index_of([](const Action& a) { return a.what == Do::send; });
+    const uint32_t receive = index_of([](const Action& a) { return a.what == Do::receive; });
+    const uint32_t all = index_of(
+        [](const Action& a) { return is_communication(a.what) && a.lane == Lane::collective; });
+    ASSERT_THAT(program.groups[program.actions[all].group].ranks, ElementsAre(0, 1));
+    const auto expect = [&](bool asynchronous, const std::string& awaited) {
+        const StuckReport report(0, asynchronous, progress, lanes);
+        EXPECT_EQ(report.where(5), "rank 0: step 5: waits at " + name(pass) + " for " + awaited);
+    };
+    ASSERT_EQ(*progress.current_pass(), pass);
+    for (const bool asynchronous : {false, true}) expect(asynchronous, "nothing that was started");
+    // Transfers of a host, or of a transport on the host; an action in pieces once.
+    progress.in_flight = {{send, 0, 1}, {all, 1, 2}, {send, 0, 3}, {receive, 2, 4}};
+    for (const bool asynchronous : {false, true}) {
+        expect(asynchronous, name(send) + ", " + name(all) + " (ranks 1), " + name(receive));
+    }
+    // Of what is in a device's queues, the first transfer of each lane that has not run.
+    progress.in_flight.clear();
+    progress.started = {pass, send, all};
+    expect(false, "nothing that was started");
+    expect(true, name(send) + ", " + name(all) + " (ranks 1)");
+    lanes.has_run = {send, all};
+    expect(true, "the device to run " + name(pass));
+    progress.settled = 1;
+    expect(true, "the device to run " + name(send));
+    progress.settled = 2;
+    lanes.has_run = {};
+    expect(true, name(all) + " (ranks 1)");
+    progress.settled = 3;
+    expect(true, "nothing that was started");
 }
 
 // --- abandoned steps -----------------------------------------------------------------------------
