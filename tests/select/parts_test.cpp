@@ -180,6 +180,24 @@ TEST(MemoryPlan, ThatIsTooLargeSaysWhatFits) {
     EXPECT_EQ(refusal(uint64_t{1} << 30, 2), "");
     const std::string less = refusal(1000, 64);
     EXPECT_EQ(refusal(std::stoull(less.substr(less.find("use --memory ") + 13)), 64), "");
+    // The fewest parts that fit are named, down to the last byte.
+    const auto least = [&](int64_t parts) {
+        const std::string text = refusal(1000, parts);
+        return std::stoull(text.substr(text.find("use --memory ") + 13));
+    };
+    const std::string one = std::to_string(least(1));
+    const auto advice = [&](uint64_t memory, int64_t parts) {
+        return "--memory " + std::to_string(memory) +
+               ": 10000000 samples with 160000000 row entries need at least " + one +
+               " bytes per rank; use --memory " + one + ", or --partitions " +
+               std::to_string(parts);
+    };
+    for (int64_t parts = 2; parts <= 9; ++parts) {
+        ASSERT_LT(least(parts), least(parts - 1));
+        EXPECT_EQ(refusal(least(parts), 1), advice(least(parts), parts));
+        EXPECT_EQ(refusal(least(parts) - 1, 1), advice(least(parts) - 1, parts + 1));
+        EXPECT_EQ(refusal(least(parts), parts), "");
+    }
     // The state takes 23.5 bytes per sample where 16 neighbours are the rule.
     const MemoryPlan plan = plan_memory(sizes, 1, 16, quota, kBatch);
     EXPECT_LE(plan.always.front().second + plan.bounding.front().second,
