@@ -295,6 +295,13 @@ TEST(ChooseTiles, TakesTimesFromShapesAndRates) {
     combine.op = OverlapOp::gemm_combine;
     EXPECT_EQ(choose_tiles(combine, rates).times.link_ns,
               choose_tiles(scatter, rates).times.link_ns);
+    // A stream brings rows of the product's input, a hop takes those of its result.
+    TileShape stream = gather;
+    stream.op = OverlapOp::stream_in;
+    stream.members = 1;
+    EXPECT_EQ(choose_tiles(stream, rates).times.link_ns, std::llround(8192 * 1024 * 2 / 10.0));
+    stream.op = OverlapOp::hop;
+    EXPECT_EQ(choose_tiles(stream, rates).times.link_ns, std::llround(8192 * 512 * 2 / 10.0));
 }
 
 TEST(Overlap, RefusesWhatCannotBe) {
