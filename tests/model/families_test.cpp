@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <set>
 
+#include "src/model/config_json/model_config_json.hpp"
 #include "src/model/families/other_families.hpp"
 #include "vocabpipe/error.hpp"
 
@@ -73,6 +74,44 @@ TEST(Families, OfOlmoeTakeTheSizeOfAHeadOnlyWhereItIsTheirs) {
     EXPECT_NO_THROW(config.check());
     config.kv_channels = 2 * theirs;
     EXPECT_THROW(config.check(), UsageError);
+}
+
+// transformers' own defaults, by the classes of its configurations.
+TEST(Families, FillInWhatAConfigJsonLeavesOut) {
+    struct Row {
+        const char* family;
+        int64_t positions, kv_heads, head_size;
+        double epsilon, rope_theta;
+        bool tied;
+        kernels::Activation activation;
+    };
+    using enum kernels::Activation;
+    for (const Row& row : {
+             Row{"gemma", 8192, 16, 256, 1e-6, 1e4, true, gelu_tanh},
+             Row{"gemma2", 8192, 4, 256, 1e-6, 1e4, true, gelu_tanh},
+             Row{"llama", 2048, 0, 0, 1e-6, 1e4, false, silu},
+             Row{"mistral", 131072, 8, 0, 1e-6, 1e4, false, silu},
+             Row{"olmo2", 2048, 0, 0, 1e-5, 1e4, false, silu},
+             Row{"phi3", 4096, 0, 0, 1e-5, 1e4, false, silu},
+             Row{"qwen2", 32768, 32, 0, 1e-6, 1e4, false, silu},
+             Row{"qwen3", 32768, 32, 128, 1e-6, 1e4, false, silu},
+             Row{"smollm3", 32768, 4, 0, 1e-6, 2e6, true, silu},
+         }) {
+        SCOPED_TRACE(row.family);
+        const ModelConfig config =
+            parse_model_config(R"({"num_hidden_layers": 4, "hidden_size": 2048,
+                "num_attention_heads": 64, "intermediate_size": 128, "vocab_size": 500,
+                "model_type": ")" + std::string(row.family) +
+                                   "\"}",
+                               "config.json");
+        EXPECT_EQ(config.max_position_embeddings, row.positions);
+        EXPECT_EQ(config.num_query_groups, row.kv_heads);
+        EXPECT_EQ(config.kv_channels, row.head_size);
+        EXPECT_EQ(config.norm_epsilon, static_cast<float>(row.epsilon));
+        EXPECT_EQ(config.rope.theta, row.rope_theta);
+        EXPECT_EQ(config.tied, row.tied);
+        EXPECT_EQ(config.activation, row.activation);
+    }
 }
 
 TEST(Families, OthersAreNoneOfThemAndNamed) {
