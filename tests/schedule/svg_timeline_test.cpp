@@ -77,6 +77,85 @@ TEST(SvgTimeline, GroupsTheRanksOfAMeshByTheirPlaceInThePipeline) {
     EXPECT_THAT(picture_of({run}), HasSubstr(">rank 2 c2</text>"));
 }
 
+// 1908 units on 954 pixels behind 92: two units are a pixel. Rows of two ranks of one place in the
+// pipeline, each kind of box and label, and what is not drawn: other lanes and what takes no time.
+TEST(SvgTimeline, IsWrittenAsDerivedByHand) {
+    RecordedRun run;
+    run.title = "two";
+    run.ranks = 2;
+    run.mesh = {.pipeline = 1, .tensor = 2};
+    run.memory.resize(2);
+    run.ticks_per_unit = 1;
+    run.costs = "F 1";
+    run.names = {"0F", "1F", "0B", "AdamW"};
+    const auto add = [&](uint16_t rank, Lane lane, int64_t begin, int64_t end, uint32_t name,
+                         uint32_t number) {
+        run.slices.push_back({.begin_ns = begin,
+                              .end_ns = end,
+                              .cpu_ns = end - begin,
+                              .name = name,
+                              .number = number,
+                              .rank = rank,
+                              .lane = lane});
+    };
+    add(0, Lane::compute, 0, 200, 0, 0);
+    add(0, Lane::compute, 200, 220, 0, 12);                    // smaller digits
+    add(0, Lane::compute, 220, 224, 2, 3);                     // no room for them
+    add(0, Lane::compute, 224, 225, 2, 4);                     // narrower than its gap
+    add(0, Lane::compute, 400, 1000, 1, 0);                    // of a later stage
+    add(0, Lane::compute, 1000, 1010, 3, RecordedRun::kNone);  // without a number
+    add(1, Lane::compute, 0, 0, 2, 7);
+    add(1, Lane::compute, 16, 216, 0, 1);
+    add(1, Lane::forward, 216, 400, 3, 1);
+    add(1, Lane::compute, 1500, 1908, 2, 1);
+    const std::string picture = picture_of({run});
+    EXPECT_EQ(picture.substr(0, picture.find('\n')),
+              R"(<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 1048 142" width="1048" )"
+              R"(font-family="sans-serif" font-size="11">)");
+    EXPECT_EQ(picture.substr(picture.find("<rect")),
+              R"(<rect width="100%" height="100%" class="back"/>
+<text x="0" y="14" class="b">two</text>
+<text x="1046" y="14" class="e">makespan 1908 units, bubble 62.2 %</text>
+<path class="line" d="M92 20V74M192 20V74M292 20V74M392 20V74M492 20V74M592 20V74M692 20V74)"
+              R"(M792 20V74M892 20V74M992 20V74"/>
+<text x="0" y="32" class="soft">pipeline rank 0</text>
+<text x="0" y="50">rank 0 t0</text>
+<path fill="#4878d0" d="M92 38h99.4v16h-99.4zM192 38h9.4v16h-9.4z"/>
+<path fill="#8eabe2" d="M292 38h299.4v16h-299.4z"/>
+<path fill="#ee854a" d="M202 38h1.4v16h-1.4zM204 38h0.3v16h-0.3z"/>
+<path fill="#8c613c" d="M592 38h4.4v16h-4.4z"/>
+<text x="142" y="50" class="w">0</text>
+<text x="197" y="49.3" class="w" font-size="8.5">12</text>
+<text x="442" y="50" class="k">0</text>
+<text x="0" y="68">rank 1 t1</text>
+<path fill="#4878d0" d="M100 56h99.4v16h-99.4z"/>
+<path fill="#ee854a" d="M842 56h203.4v16h-203.4z"/>
+<text x="150" y="68" class="w">1</text>
+<text x="944" y="68" class="k">1</text>
+<path class="line" d="M92 76h954M92 76v4M192 76v4M292 76v4M392 76v4M492 76v4M592 76v4M692 76v4)"
+              R"(M792 76v4M892 76v4M992 76v4"/>
+<text x="92" y="91" class="soft m">0</text>
+<text x="192" y="91" class="soft m">200</text>
+<text x="292" y="91" class="soft m">400</text>
+<text x="392" y="91" class="soft m">600</text>
+<text x="492" y="91" class="soft m">800</text>
+<text x="592" y="91" class="soft m">1000</text>
+<text x="692" y="91" class="soft m">1200</text>
+<text x="792" y="91" class="soft m">1400</text>
+<text x="892" y="91" class="soft m">1600</text>
+<text x="992" y="91" class="soft m">1800</text>
+<text x="1046" y="91" class="soft e">units</text>
+<text x="92" y="112" class="soft">costs in units: F 1</text>
+<path fill="#4878d0" d="M92 122h12v12h-12z"/>
+<text x="108" y="132">F forward</text>
+<path fill="#ee854a" d="M176.4 122h12v12h-12z"/>
+<text x="192.4" y="132">B backward</text>
+<path fill="#8c613c" d="M266.4 122h12v12h-12z"/>
+<text x="282.4" y="132">end of step</text>
+</svg>
+)");
+}
+
 TEST(SvgTimeline, IsTheSameForTheSameRuns) {
     EXPECT_EQ(picture_of({run_of("v-half", "a")}), picture_of({run_of("v-half", "a")}));
 }
