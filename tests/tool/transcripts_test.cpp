@@ -56,11 +56,13 @@ std::string masked(std::string text, const std::string& folder) {
         text.replace(at, folder.size(), "<folder>");
     }
     static const std::pair<std::regex, const char*> rules[] = {
-        // Only a slow machine prints progress.
+        // Only a slow machine prints progress, and only one with fewer cores a warning.
         {std::regex("(^|\n)[a-z ]+: [0-9]+ %(, [^\n]*)?(?=\n)"), ""},
         {std::regex("[0-9.]+ ms \\| [0-9]+ tokens/s"), "<time>"},
         {std::regex("(, | in |\\| )[0-9.]+ s(?=\n)"), "$1<time>"},
         {std::regex("((loss|mean [a-z_]+)( value:)? [0-9]+\\.[0-9]{2})[0-9]+"), "$1"},
+        {std::regex("(  host    )[^ \n]+(?=\n)"), "$1<host>"},
+        {std::regex("(^|\n)warning: [^\n]* they take turns;[^\n]*(\n  [^\n]*)*"), ""},
         {std::regex("(PPL: [0-9]+)\\.[0-9]+"), "$1"},
         {std::regex("(grad norm [0-9]+\\.[0-9])[0-9]+"), "$1"},
         {std::regex("(process of all ranks: predicted) [0-9.]+ MiB"), "$1 <memory>"}};
