@@ -87,8 +87,7 @@ void print_plan(const TrainingPlan& plan) {
         (mesh.data == 1 ? "" : std::to_string(mesh.data) + " replicas x ") +
         (mesh.context == 1 ? "" : std::to_string(mesh.context) + " context ranks x ") +
         (mesh.tensor == 1 ? "" : std::to_string(mesh.tensor) + " tensor ranks x ") +
-        std::to_string(mesh.pipeline) +
-        (mesh.size_of(Axis::context_tensor) == 1 ? " ranks" : " pipeline ranks") +
+        counted(mesh.pipeline, mesh.size_of(Axis::context_tensor) == 1 ? "rank" : "pipeline rank") +
         (mesh.expert == 1 ? "" : ", experts shared by " + std::to_string(mesh.expert)) +
         (options.expert_tensor_parallel_size == 1
              ? ""
