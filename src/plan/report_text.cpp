@@ -6,6 +6,7 @@
 #include "vocabpipe/parameter_count.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <set>
 #include <utility>
@@ -32,6 +33,12 @@ std::string links_text(const Plan& plan) {
                                          : " ranks inside a node");
     }
     return text.empty() ? text : text + "\n";
+}
+
+/// The step under a varied assumption against that of the best row: "+0.36 %", never "-0.00 %".
+std::string change_text(const Sensitivity& varied, const PlanRow& best) {
+    const double ratio = static_cast<double>(varied.step_ns) / static_cast<double>(best.step_ns);
+    return format("%+.2f %%", std::round(1e4 * (ratio - 1)) / 100 + 0.0);
 }
 
 /// How the times were found, and what a search left out.
@@ -137,9 +144,7 @@ std::string sensitivity_text(const Plan& plan) {
         std::string change[2];
         for (int k = 0; k < 2; ++k) {
             const Sensitivity& s = *pair[k];
-            change[k] = format(
-                "%+.2f %%",
-                100 * (static_cast<double>(s.step_ns) / static_cast<double>(best.step_ns) - 1));
+            change[k] = change_text(s, best);
             if (s.best_row == 0) continue;
             stays = false;
             winner = (winner == "same" ? "" : winner + "; ") +
@@ -198,11 +203,9 @@ std::string imbalance_text(const Plan& plan) {
     table.row({"times the mean", "step", "winner"}, {true, false, true});
     for (const Sensitivity& s : plan.imbalance) {
         const bool worst = &s == &plan.imbalance.back();
-        table.row(
-            {format(worst ? "%.2f (all tokens to one rank)" : "%.2f", s.factor),
-             format("%+.2f %%",
-                    100 * (static_cast<double>(s.step_ns) / static_cast<double>(best.step_ns) - 1)),
-             s.best_row == 0 ? "same" : to_string(plan.rows[s.best_row].candidate)});
+        table.row({format(worst ? "%.2f (all tokens to one rank)" : "%.2f", s.factor),
+                   change_text(s, best),
+                   s.best_row == 0 ? "same" : to_string(plan.rows[s.best_row].candidate)});
     }
     return text + table.text();
 }

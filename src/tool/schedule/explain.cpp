@@ -153,8 +153,9 @@ Command explain_command() {
     return {
         .name = "explain",
         .description =
-            "Explain where the time of a step goes: its critical path, why a rank is idle at a\n"
-            "given time, and of a trace what each rank did and what would have made it shorter",
+            "Explain where the time of a step goes\n"
+            "Its critical path, why a rank is idle at a given time, and of a trace what each "
+            "rank did and what would have made it shorter",
         .flags = {{.flags = {{.names = "RUN",
                               .value = &o->runs,
                               .help = "Name of a schedule or its .csv or .json file; a trace from "

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/tool/schedule/figure_costs.hpp"
 
+#include "src/support/text_layout.hpp"
 #include "vocabpipe/error.hpp"
 #include "vocabpipe/stage_layout.hpp"
 #include "vocabpipe/with_recomputation.hpp"
@@ -143,13 +144,13 @@ std::string costs_text(const FigureOptions& figures, int ranks) {
                        figure_text(costs.vocabulary);
     if (figures.costs.empty()) {
         const FiguredModel model = figured_model(figures, ranks);
-        text += " (" + std::to_string(model.layers) + " layers of F " +
-                std::to_string(kLayerForward) +
-                (figures.mtp_num_layers == 0 ? ""
-                                             : ", " + std::to_string(figures.mtp_num_layers) +
-                                                   " depths of multi-token prediction") +
-                ", hidden size " + std::to_string(model.hidden_size) + ", " +
-                std::to_string(model.vocabulary_rows) + " vocabulary rows)";
+        text +=
+            " (" + std::to_string(model.layers) + " layers of F " + std::to_string(kLayerForward) +
+            (figures.mtp_num_layers == 0
+                 ? ""
+                 : ", " + counted(figures.mtp_num_layers, "depth") + " of multi-token prediction") +
+            ", hidden size " + std::to_string(model.hidden_size) + ", " +
+            std::to_string(model.vocabulary_rows) + " vocabulary rows)";
     }
     if (figures.latency > 0) text += ", latency " + std::to_string(figures.latency);
     if (figures.hop > 0) text += ", hop " + std::to_string(figures.hop);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // vocabpipe score: records of every token with a saved model.
+#include <algorithm>
 #include <cstdio>
 #include <memory>
 #include <string>
@@ -7,6 +8,7 @@
 #include <vector>
 
 #include "src/support/joined.hpp"
+#include "src/support/nearest_name.hpp"
 #include "src/support/split_text.hpp"
 #include "src/tool/score/forward_flags.hpp"
 #include "src/tool/score/run_forward.hpp"
@@ -37,10 +39,26 @@ void score_tokens_on(Communicator& world, const TokenScoreOptions& options) {
                 counted(totals.labels, "label").c_str(), means.c_str());
 }
 
+/// Records that are one number of a token. The lists have a flag of their own.
+std::vector<std::string_view> numbers_of_a_token() {
+    std::vector<std::string_view> names;
+    for (const TokenRecord record : kEveryTokenRecord) {
+        if (record != TokenRecord::top_logprobs) names.push_back(to_string(record));
+    }
+    return names;
+}
+
 /// "logprob,entropy".
 TokenRecords records_from(const std::string& names) {
+    const std::vector<std::string_view> known = numbers_of_a_token();
     TokenRecords records;
     for (const std::string_view name : split_text(names)) {
+        if (name == to_string(TokenRecord::top_logprobs)) {
+            throw UsageError("--records top_logprobs: is a list; use --top-logprobs K");
+        }
+        if (std::ranges::find(known, name) == known.end()) {
+            throw UsageError("--records " + std::string(name) + ": " + must_be_one_of(known, name));
+        }
         records = records | TokenRecords{token_record_from(name)};
     }
     return records;
@@ -48,16 +66,6 @@ TokenRecords records_from(const std::string& names) {
 
 std::string text_of(const TokenRecords& records) {
     return joined(records.list(), ",", [](TokenRecord record) { return to_string(record); });
-}
-
-/// Help of --records: those that are one number.
-std::string help_of_records() {
-    std::string names;
-    for (const TokenRecord record : kEveryTokenRecord) {
-        if (record == TokenRecord::top_logprobs) continue;  // a list
-        names += (names.empty() ? "" : ", ") + std::string(to_string(record));
-    }
-    return "Numbers of a token, separated by commas: " + names;
 }
 
 }  // namespace
@@ -94,7 +102,8 @@ Command score_command() {
                                                     records.columns = records_from(words.back());
                                                 },
                                             .get = [&records] { return text_of(records.columns); }},
-                               .help = help_of_records(),
+                               .help = "Numbers of a token, separated by commas: " +
+                                       joined(numbers_of_a_token()),
                                .unit = "NAMES"},
                               {.names = "--top-logprobs",
                                .value = &o->top_logprobs,

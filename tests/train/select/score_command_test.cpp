@@ -427,10 +427,13 @@ TEST_F(ScoreCommand, LeadsFromPairsOfAnswersToAModelThatPrefersTheBetter) {
 TEST_F(ScoreCommand, RefusesRecordsThatAreNone) {
     for (const auto& [arguments, message] :
          {std::pair{"--output r.csv", "--output r.csv: must end in .npy or .safetensors"},
-          std::pair{"--records logprob,ranks --output bad.npy", "record ranks: use loss, logprob"},
+          std::pair{"--records logprob,ranks --output bad.npy",
+                    "--records ranks: must be one of loss, logprob, entropy, logsumexp, margin, "
+                    "label_rank"},
           std::pair{"--top-logprobs 65 --output r.safetensors", "--top-logprobs 65"},
           std::pair{"--top-logprobs 2 --output r.npy", "name a .safetensors file"},
-          std::pair{"--records top_logprobs --output r.safetensors", "set 1 to 64"},
+          std::pair{"--records top_logprobs --output r.safetensors",
+                    "--records top_logprobs: is a list; use --top-logprobs K"},
           std::pair{"--temperature 0 --output bad.npy", "--temperature 0"}}) {
         const auto before = folder_->names();
         const Outcome refused = score_tokens(arguments);
