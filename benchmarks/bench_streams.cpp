@@ -147,6 +147,7 @@ private:
                           .costs = costs_},
                          {.name = options_.schedule,
                           .vocab_mode = options_.vocab_mode,
+                          .rule = {.overlap_pairs = options_.pairs},
                           .receive_ahead = 0,
                           .pieces = variant.pieces,
                           .overlap_pairs = variant.overlap_pairs},
@@ -284,7 +285,8 @@ void add_flags(CLI::App& app, Options& o, std::string& dtype, std::string& vocab
     app.add_option("--tensor", o.tensor, "Ranks that share a stage")->check(CLI::Range(1, 64));
     app.add_option("--expert", o.expert, "Ranks that share the experts of a Mixtral")
         ->check(CLI::Range(1, 8));
-    app.add_flag("--pairs", o.pairs, "Also steps whose pairs run one pass after the other");
+    app.add_flag("--pairs", o.pairs,
+                 "Schedules with pairs, and also steps whose pairs run one pass after the other");
     app.add_option("--schedule", o.schedule)->capture_default_str();
     app.add_option("--vocab-mode", vocab_mode)->capture_default_str();
     app.add_option("--microbatches-per-rank", o.microbatches_per_rank)->capture_default_str();
