@@ -270,7 +270,7 @@ class File:
         assigned = next((k for k, t in enumerate(texts) if t in ASSIGNMENTS and depth0[k].kind == "operator"), -1)
         left = depth0[:assigned] if assigned >= 0 else depth0
         for one, other in zip(left, left[1:]):
-            if other.kind == "name" and (one.kind == "name" or one.text in ("&", "*", ">")):
+            if other.kind == "name" and (one.kind == "name" or one.text in ("&", "*", "<", ">")):
                 return []  # a declaration
         if assigned < 0:
             called = depth0[-2].text if len(depth0) > 1 else ""
