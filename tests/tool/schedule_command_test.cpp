@@ -115,7 +115,8 @@ TEST(ScheduleShow, BuildsTheOrderForTheBackwardLessTheBroadcastMargin) {
 
 TEST(ScheduleShow, TakesAFileAndAVocabMode) {
     const Outcome plain = run("show " + kExamples + "/dualpipe_v.csv --width 100");
-    EXPECT_THAT(plain.output, HasSubstr("dualpipe_v.csv none, 2 ranks, 4 microbatches"));
+    EXPECT_THAT(testing::unwrapped(plain.output),
+                HasSubstr("dualpipe_v.csv none, 2 ranks, 4 microbatches"));
     const Outcome with =
         run("show " + kExamples + "/dualpipe_v.csv --vocab-mode one_barrier --format csv");
     EXPECT_THAT(with.output, StartsWith("vocabpipe 1,barriers one,input 0 25152 50304,"));
