@@ -293,6 +293,23 @@ TEST(Plan, ShardingKeepsMfuFlatWhereWholeVocabularyLayersLoseIt) {
     }
 }
 
+TEST(Plan, OneGpuHasEveryFamilyAndReplicasOfOneGpuHaveOne) {
+    const auto names = [](int gpus, int pipeline) {
+        PlanOptions options = small_plan();
+        options.gpus = gpus;
+        options.pipeline = {pipeline};
+        const Candidates candidates = list_candidates(options);
+        std::set<std::string> names;
+        for (const Candidate& c : candidates.possible) names.insert(c.schedule);
+        for (const auto& [c, reason] : candidates.skipped) {
+            if (!c.schedule.empty()) names.insert(c.schedule);
+        }
+        return names;
+    };
+    EXPECT_EQ(names(1, 1).size(), generators().size());
+    EXPECT_EQ(names(2, 1), std::set<std::string>{"1f1b"});
+}
+
 TEST(Plan, EveryFamilyIsTriedInEveryMode) {
     const Candidates candidates = list_candidates(small_plan());
     for (const Generator& family : generators()) {
