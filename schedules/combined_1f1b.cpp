@@ -3,8 +3,6 @@
 
 #include "schedules/straight.hpp"
 
-#include <algorithm>
-
 namespace vocabpipe {
 
 namespace {
@@ -19,9 +17,10 @@ using enum Op;
 //   p=2, D=2, one barrier, rank 1:  ... F0 | S0 F1 | T0 S1 (B0;F2) | T1 S2 (B1;F3) | ...
 //
 // Memory 1+D(p-1-r) microbatches, one per barrier, and one for the pair.
-std::vector<Pass> list_of(const ScheduleOptions& options, int depth, int rank) {
+std::vector<Pass> list_of(const ScheduleOptions& options, int rank) {
     const int p = options.ranks;
     const int m = options.microbatches;
+    const int depth = options.rule.warm_up_depth;
     const int hops = p - 1 - rank;
     const int barriers = extra_microbatches(options.vocab_mode);
     // E_j two intervals before rank 0's F_j, so that the sum of its rows is there in time.
@@ -53,8 +52,7 @@ std::vector<Pass> list_of(const ScheduleOptions& options, int depth, int rank) {
 }  // namespace
 
 Schedule combined_1f1b(const ScheduleOptions& options) {
-    const int depth = std::max(2, options.rule.warm_up_depth);
-    return straight_schedule(options, [&](int rank) { return list_of(options, depth, rank); });
+    return straight_schedule(options, [&](int rank) { return list_of(options, rank); });
 }
 
 }  // namespace vocabpipe

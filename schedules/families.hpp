@@ -15,8 +15,8 @@ namespace vocabpipe {
 [[nodiscard]] Schedule eager_1f1b(const ScheduleOptions& options);
 
 /// 1F1B whose backwards and forwards are overlapped pairs (`overlap_pairs`), for sharded vocabulary
-/// layers: what one_f_one_b() and eager_1f1b() return then. 2+D(p-1-r) microbatches in flight on
-/// rank r (D >= 2), plus one per barrier.
+/// layers: what eager_1f1b() returns then. 2+D(p-1-r) microbatches in flight on rank r, plus one
+/// per barrier.
 [[nodiscard]] Schedule combined_1f1b(const ScheduleOptions& options);
 
 /// All forwards, then all backwards: all m microbatches in flight.

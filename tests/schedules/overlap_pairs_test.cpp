@@ -2,6 +2,7 @@
 // RuleOptions::overlap_pairs: which passes become pairs, and the order of 1F1B whose vocabulary is
 // sharded.
 #include "vocabpipe/pass_times.hpp"
+#include "vocabpipe/validate.hpp"
 
 #include "tests/schedules/notation.hpp"
 
@@ -80,8 +81,9 @@ TEST(OverlapPairs, HoldOneMicrobatchMoreThanTheWarmUpAndOnePerBarrier) {
          {VocabMode::interlaced, VocabMode::one_barrier, VocabMode::two_barriers}) {
         for (int p = 2; p <= 6; ++p) {
             for (int m = 1; m <= 3 * p; ++m) {
-                for (int depth = 2; depth <= 3; ++depth) {
-                    const Schedule schedule = paired("1f1b", p, m, mode, depth);
+                for (int depth = 1; depth <= 3; ++depth) {
+                    const Schedule schedule = paired("eager-1f1b", p, m, mode, depth);
+                    ASSERT_FALSE(find_violation(schedule).has_value());
                     const std::vector<int> peaks = peak_chunks(schedule);
                     for (int r = 0; r < p; ++r) {
                         const int before = 1 + depth * (p - 1 - r) + extra_microbatches(mode);
