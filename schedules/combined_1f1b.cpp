@@ -3,6 +3,8 @@
 
 #include "schedules/straight.hpp"
 
+#include <algorithm>
+
 namespace vocabpipe {
 
 namespace {
@@ -14,13 +16,13 @@ using enum Op;
 // backward is h intervals later, a forward (D-1)h earlier. Every barrier between the last stage's
 // F_j and B_j has an interval of its own, as in Figures 10(a) and 10(b) of arXiv 2411.05288.
 //
-//   p=2, D=2, one barrier, rank 1:  ... F0 | S0 F1 | T0 S1 (B0;F2) | T1 S2 (B1;F3) | ...
+//   p=2, D=2, one barrier, rank 1:  ... F0 S0 | F1 T0 S1 | (B0;F2) T1 S2 | ...
 //
 // Memory 1+D(p-1-r) microbatches, one per barrier, and one for the pair.
 std::vector<Pass> list_of(const ScheduleOptions& options, int rank) {
     const int p = options.ranks;
     const int m = options.microbatches;
-    const int depth = options.rule.warm_up_depth;
+    const int depth = std::min(options.rule.warm_up_depth, m + 1);  // all forwards first
     const int hops = p - 1 - rank;
     const int barriers = extra_microbatches(options.vocab_mode);
     // E_j two intervals before rank 0's F_j, so that the sum of its rows is there in time.

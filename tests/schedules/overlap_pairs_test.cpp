@@ -9,6 +9,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <limits>
 #include <string>
 
 namespace vocabpipe::testing {
@@ -95,6 +96,14 @@ TEST(OverlapPairs, HoldOneMicrobatchMoreThanTheWarmUpAndOnePerBarrier) {
             }
         }
     }
+}
+
+TEST(OverlapPairs, OfAnyDepthHaveListsOfEveryMicrobatch) {
+    const auto lists = [](int depth) {
+        return lists_of(paired("1f1b", 3, 4, VocabMode::one_barrier, depth));
+    };
+    EXPECT_EQ(lists(std::numeric_limits<int>::max()), lists(5));
+    EXPECT_EQ(lists(6), lists(5));
 }
 
 }  // namespace
