@@ -177,15 +177,14 @@ void add_ways_to_share(int zero_stage, Candidate candidate, std::vector<Candidat
     }
 }
 
-/// All candidates of a mesh, microbatch size and recomputation.
-void add_candidates(const PlanOptions& options, const Candidate& step, const LastStageWork& last,
-                    Candidates& result) {
+/// All candidates of a mesh, microbatch size and recomputation, of the selected families.
+void add_candidates(const PlanOptions& options, std::vector<const Generator*> selected,
+                    const Candidate& step, const LastStageWork& last, Candidates& result) {
     constexpr VocabMode kModes[] = {VocabMode::none, VocabMode::redistributed,
                                     VocabMode::interlaced, VocabMode::one_barrier,
                                     VocabMode::two_barriers};
     std::span<const VocabMode> modes =
         options.vocab_modes.empty() ? std::span(kModes) : std::span(options.vocab_modes);
-    std::vector<const Generator*> of = families(options.schedules);
     const int ranks = step.mesh.pipeline;
     // Tensor ranks hold different parts of most weights.
     const int zero = step.mesh.size_of(Axis::data) > 1 ? options.trainer.zero : 1;
@@ -193,14 +192,14 @@ void add_candidates(const PlanOptions& options, const Candidate& step, const Las
         modes = modes.first(1);
         // Nothing to choose in a pipeline of one rank but stages to share.
         if (zero > 1 && options.schedules.empty()) {
-            std::erase_if(of, [](const Generator* family) { return !family->any_chunks; });
+            std::erase_if(selected, [](const Generator* family) { return !family->any_chunks; });
         } else {
-            of.resize(1);
+            selected.resize(1);
         }
     }
     const int layers_of_rank = zero > 1 ? options.model.config.num_layers / ranks : 0;
     const bool whole = std::find(modes.begin(), modes.end(), VocabMode::none) != modes.end();
-    for (const Generator* family : of) {
+    for (const Generator* family : selected) {
         for (const VocabMode mode : modes) {
             for (const int chunks : chunks_of(*family, options.chunks, layers_of_rank)) {
                 Candidate candidate = step;
@@ -247,6 +246,7 @@ void add_candidates(const PlanOptions& options, const Candidate& step, const Las
 }  // namespace
 
 Candidates list_candidates(const PlanOptions& options) {
+    const std::vector<const Generator*> selected = families(options.schedules);
     const ModelOnDevice model(options);
     Candidates steps = list_steps(options, model);
     Candidates result{.possible = {}, .skipped = std::move(steps.skipped)};
@@ -255,7 +255,7 @@ Candidates list_candidates(const PlanOptions& options) {
         const LastStageWork last = options.profile
                                        ? LastStageWork()
                                        : last_stage_work(unit_costs(model, step), output_layer);
-        add_candidates(options, step, last, result);
+        add_candidates(options, selected, step, last, result);
     }
     return result;
 }

@@ -38,7 +38,7 @@ void check_sizes(const PlannedModel& model) {
     }
 }
 
-/// Refuses shared layers with measured times: those are for ranks that share no layer.
+/// Refuses what measured times say nothing of; they are for ranks that share no layer.
 void check_measured(const PlanOptions& options) {
     if (!options.profile && !options.pass_times) return;
     const std::string flag = options.profile ? "--profile" : "--pass-times";
@@ -53,6 +53,16 @@ void check_measured(const PlanOptions& options) {
     }
     if (options.profile && options.micro_batch_sizes.size() != 1) {
         throw UsageError(flag + ": was measured with one --micro-batch-size; list no others");
+    }
+    if (options.profile && options.memory_gib == 0) {
+        throw UsageError(
+            "--memory-gib: is required with --profile, because a profile does not record the size "
+            "of the memory");
+    }
+    if (options.profile && options.profile->sizes.tensor > 1) {
+        throw UsageError("--profile: was measured with --tensor-model-parallel-size " +
+                         std::to_string(options.profile->sizes.tensor) +
+                         ", which plans from a profile have none of; measure without");
     }
     if (!options.pass_times || !options.pipeline.empty() || !options.data.empty()) return;
     if (options.pass_times->rank_ns.size() != static_cast<size_t>(options.gpus)) {
@@ -135,25 +145,13 @@ void check_options(const PlanOptions& options) {
         throw UsageError("--moe-imbalance " + std::to_string(options.moe_imbalance) +
                          ": must be at least 1, where all ranks have equally many rows");
     }
-    check_measured(options);
     check_layers(options);
     check_trainer(options);
     check_depths(options);
-    check_frozen(logical_parameters(options.model.config), options.frozen);
     require("--global-batch-size", options.global_batch_size, 1, int64_t{1} << 24);
     if (!std::isfinite(options.memory_gib) || options.memory_gib < 0 || options.memory_gib > 1e6) {
         throw UsageError("--memory-gib " + std::to_string(options.memory_gib) +
                          ": must be above 0 and at most 1000000");
-    }
-    if (options.profile && options.memory_gib == 0) {
-        throw UsageError(
-            "--memory-gib: is required with --profile, because a profile does not record the size "
-            "of the memory");
-    }
-    if (options.profile && options.profile->sizes.tensor > 1) {
-        throw UsageError("--profile: was measured with --tensor-model-parallel-size " +
-                         std::to_string(options.profile->sizes.tensor) +
-                         ", which plans from a profile have none of; measure without");
     }
     for (const int chunks : options.chunks) require("--chunks", chunks, 1, 1 << 10);
     require("--threads", options.threads, 0, 1 << 10);
@@ -165,13 +163,15 @@ void check_options(const PlanOptions& options) {
                          std::to_string(config.max_position_embeddings) +
                          " learned positions; use a shorter sequence or edit the model's file");
     }
-    planned_config(options).check();
     const auto divides = [&](int64_t size) { return options.global_batch_size % size == 0; };
     if (std::none_of(options.micro_batch_sizes.begin(), options.micro_batch_sizes.end(), divides)) {
         throw UsageError("--global-batch-size " + std::to_string(options.global_batch_size) +
                          ": must be a multiple of --micro-batch-size " +
                          std::to_string(options.micro_batch_sizes.front()));
     }
+    check_measured(options);
+    check_frozen(logical_parameters(options.model.config), options.frozen);
+    planned_config(options).check();
 }
 
 }  // namespace vocabpipe

@@ -96,6 +96,14 @@ LayerTimes layer_on_device(const ModelOnDevice& model, const Candidate& candidat
 
 }  // namespace
 
+void LayerTimes::add(const LayerTimes& other) {
+    for (double LayerTimes::*const pass :
+         {&LayerTimes::forward, &LayerTimes::input_gradient, &LayerTimes::weight_gradient,
+          &LayerTimes::backward, &LayerTimes::recompute}) {
+        this->*pass += other.*pass;
+    }
+}
+
 UnitCosts unit_costs(const ModelOnDevice& model, const Candidate& candidate) {
     const ModelConfig& config = model.config;
     const DeviceRates& rates = model.rates;

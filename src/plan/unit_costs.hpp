@@ -24,13 +24,7 @@ struct LayerTimes {
     double backward = 0;         ///< B
     double recompute = 0;        ///< R
 
-    void add(const LayerTimes& other) {
-        for (double LayerTimes::*const pass :
-             {&LayerTimes::forward, &LayerTimes::input_gradient, &LayerTimes::weight_gradient,
-              &LayerTimes::backward, &LayerTimes::recompute}) {
-            this->*pass += other.*pass;
-        }
-    }
+    void add(const LayerTimes& other);
 };
 
 /// Nanoseconds of the units that every pass of a step is made of, for one microbatch on one rank.
