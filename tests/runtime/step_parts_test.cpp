@@ -195,7 +195,7 @@ TEST(StuckReport, IsOneLineOfTheRankItsPassAndWhatItAwaits) {
     for (const bool asynchronous : {false, true}) {
         expect(asynchronous, name(send) + ", " + name(all) + " (ranks 1), " + name(receive));
     }
-    // Of what is in a device's queues, the first transfer of each lane that has not run.
+    // A device's queues name the first transfer of each lane that has not run.
     progress.in_flight.clear();
     progress.started = {pass, send, all};
     expect(false, "nothing that was started");

@@ -284,7 +284,7 @@ TEST(OverlappedPairs, EndWithOneErrorWhereATileNeverComes) {
             (void)train_with(setup, held, {1});
             FAIL() << "the run ended";
         } catch (const CommunicationError& error) {
-            // Of the rank that gave up first: another one may wait for a boundary.
+            // The rank that gave up first says it: another one may wait for a boundary.
             EXPECT_THAT(error.what(), HasSubstr("no progress within"));
         }
     }

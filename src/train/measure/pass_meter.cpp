@@ -51,8 +51,8 @@ struct OwnTime {
     int64_t cpu_ns = 0;
 };
 
-/// Of the passes of a pair that ran at the same time, each gets its part of the time of both, by
-/// CPU time, so that both together took that time: `nested` of it belongs to neither.
+/// Divides the time of two passes of a pair that ran at the same time by their CPU time, so that
+/// both together took it: `nested` of it belongs to neither.
 void divide_time_of_pair(const Span& first, const Span& second, int64_t nested, OwnTime& of_first,
                          OwnTime& of_second) {
     const int64_t both = std::max(first.end_ns, second.end_ns) - first.begin_ns - nested;

@@ -194,7 +194,7 @@ TEST_F(Npy, RefusesWhatIsDamaged) {
             << length;
     }
     EXPECT_EQ(refused(good + "x"), "has 9 bytes of elements, but shape [2] of <f4 takes 8" + cut);
-    // Of the formats with four bytes of length, too.
+    // Formats with four bytes of length are cut, too.
     const std::string second = npy(dictionary("<f4", "(2,)"), bytes_of({1.0F, 2.0F}), 2);
     for (size_t length = 10; length < second.size() - 8; ++length) {
         EXPECT_EQ(refused(second.substr(0, length)), "ends within its header") << length;

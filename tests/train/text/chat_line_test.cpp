@@ -143,7 +143,7 @@ TEST(ChatLine, HasWhatAWholeReadingOfAMutatedLineGives) {
             }
             if (line.empty()) line = "{";
         }
-        // Of a key that comes twice, a whole reading forgets the first.
+        // A whole reading forgets the first of two equal keys.
         bool twice = false;
         std::set<std::string> keys;
         const nlohmann::json whole = nlohmann::json::parse(
