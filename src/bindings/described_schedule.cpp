@@ -12,6 +12,8 @@
 #include "vocabpipe/with_recomputation.hpp"
 
 #include <algorithm>
+#include <cstdint>
+#include <limits>
 #include <memory>
 #include <string_view>
 #include <utility>
@@ -77,7 +79,11 @@ PricedStep priced_step(const std::string& name, const Schedule* passes, Schedule
     const bool own = passes != nullptr && has_recomputation(*passes);
     const OrderSource order{
         .name = name, .passes = passes, .recompute = recompute != Recompute::none && !own};
-    options.rule.broadcast_margin *= std::max(costs.ticks_per_unit(), 1);
+    // A margin of more than any backward is as good as the largest; what is negative is refused in
+    // the unit of the caller.
+    int64_t& margin = options.rule.broadcast_margin;
+    const int64_t ticks = std::max(costs.ticks_per_unit(), 1);
+    if (margin > 0) margin = std::min(margin, std::numeric_limits<int64_t>::max() / ticks) * ticks;
     PricedStep step = price_step(*source, placement_of(order, options), options.vocab_mode);
     order_step(step, order, std::move(options));
     return step;

@@ -94,9 +94,11 @@ typedef struct vp_schedule_options {
     int32_t group_size;
     int32_t memory_limit;
     int64_t search_moves;
+    int64_t broadcast_margin; /* in the unit of the costs */
+    int32_t overlap_pairs;    /* 1: a backward and the forward behind it are an overlapped pair */
 } vp_schedule_options;
 #define VP_SCHEDULE_OPTIONS \
-    { sizeof(vp_schedule_options), NULL, 0, 0, NULL, 0, NULL, 0, 0, 0, 0, 0, 0 }
+    { sizeof(vp_schedule_options), NULL, 0, 0, NULL, 0, NULL, 0, 0, 0, 0, 0, 0, 0, 0 }
 
 /* Names of the families, one per line; static. */
 VP_API const char* vp_families(void);

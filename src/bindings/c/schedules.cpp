@@ -93,7 +93,9 @@ vp_status vp_schedule_make(const vp_schedule_options* options, const vp_costs* c
                                     .warm_up_depth = from.warm_up_depth,
                                     .group_size = from.group_size,
                                     .memory_limit = from.memory_limit,
-                                    .search_moves = from.search_moves},
+                                    .broadcast_margin = from.broadcast_margin,
+                                    .search_moves = from.search_moves,
+                                    .overlap_pairs = from.overlap_pairs != 0},
                            .forward_only = from.forward_only != 0},
                           recompute_from(c::text_or(from.recompute, "none")), c::costs_of(costs)));
     });

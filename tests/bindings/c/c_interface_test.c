@@ -56,6 +56,46 @@ static void schedules_are_made_read_and_printed(void) {
     vp_schedule_free(made);
 }
 
+static void rules_take_their_options(void) {
+    vp_costs costs = VP_COSTS;
+    costs.forward = 100;
+    costs.backward = 200;
+    costs.vocabulary = 30;
+    vp_schedule_options options = VP_SCHEDULE_OPTIONS;
+    options.name = "1f1b";
+    options.ranks = 4;
+    options.microbatches = 8;
+    options.vocab_mode = "one_barrier";
+    vp_schedule* made = NULL;
+    vp_pass passes[48];
+    CHECK(vp_schedule_make(&options, &costs, &made) == VP_OK);
+    CHECK(vp_schedule_passes(made, 1, passes, 48) == 48 && passes[14].op == 'B');
+    vp_schedule_free(made);
+    options.broadcast_margin = 3; /* the order of a backward of 197: E5 comes before the first B */
+    CHECK(vp_schedule_make(&options, &costs, &made) == VP_OK);
+    CHECK(vp_schedule_passes(made, 1, passes, 48) == 48 && passes[14].op == 'E' && passes[15].op == 'B');
+    vp_schedule_free(made);
+    options.broadcast_margin = INT64_MAX;
+    CHECK(vp_schedule_make(&options, &costs, &made) == VP_OK);
+    vp_schedule_free(made);
+    options.broadcast_margin = -1;
+    REFUSED(vp_schedule_make(&options, &costs, &made), VP_USAGE, "broadcast_margin -1: must be at least 0");
+
+    options.broadcast_margin = 0;
+    options.vocab_mode = NULL;
+    options.overlap_pairs = 1;
+    CHECK(vp_schedule_make(&options, &costs, &made) == VP_OK);
+    const size_t count = vp_schedule_passes(made, 3, passes, 48);
+    size_t pairs = 0, index;
+    for (index = 0; index + 1 < count; ++index) {
+        if (!passes[index].with_next) continue;
+        ++pairs;
+        CHECK(passes[index].op == 'B' && passes[index + 1].op == 'F');
+    }
+    CHECK(pairs == 7); /* all but the first F and the last B */
+    vp_schedule_free(made);
+}
+
 static void lists_of_ones_own_are_proved_and_get_their_vocabulary(void) {
     const vp_pass first[] = {{'F', 0, 0, 0}, {'B', 0, 0, 0}};
     const vp_pass last[] = {{'F', 0, 1, 0}, {'B', 0, 1, 0}};
@@ -189,6 +229,7 @@ int main(void) {
     CHECK(strcmp(vp_last_error(), "") == 0);
     CHECK(strstr(vp_families(), "zb-v\n") != NULL);
     schedules_are_made_read_and_printed();
+    rules_take_their_options();
     lists_of_ones_own_are_proved_and_get_their_vocabulary();
     steps_are_simulated_and_explained();
     plans_have_rows_best_first();
