@@ -26,12 +26,17 @@ static int failed = 0;
         }                                                                                       \
     } while (0)
 
-static void schedules_are_made_read_and_printed(void) {
+static vp_schedule_options one_barrier_of_four_ranks(void) {
     vp_schedule_options options = VP_SCHEDULE_OPTIONS;
     options.name = "1f1b";
     options.ranks = 4;
     options.microbatches = 8;
     options.vocab_mode = "one_barrier";
+    return options;
+}
+
+static void schedules_are_made_read_and_printed(void) {
+    vp_schedule_options options = one_barrier_of_four_ranks();
     vp_schedule* made = NULL;
     CHECK(vp_schedule_make(&options, NULL, &made) == VP_OK);
     CHECK(vp_schedule_ranks(made) == 4 && vp_schedule_stages(made) == 4);
@@ -61,11 +66,7 @@ static void rules_take_their_options(void) {
     costs.forward = 100;
     costs.backward = 200;
     costs.vocabulary = 30;
-    vp_schedule_options options = VP_SCHEDULE_OPTIONS;
-    options.name = "1f1b";
-    options.ranks = 4;
-    options.microbatches = 8;
-    options.vocab_mode = "one_barrier";
+    vp_schedule_options options = one_barrier_of_four_ranks();
     vp_schedule* made = NULL;
     vp_pass passes[48];
     CHECK(vp_schedule_make(&options, &costs, &made) == VP_OK);
@@ -128,11 +129,7 @@ static void steps_are_simulated_and_explained(void) {
     costs.backward = 24;
     costs.vocabulary = 6;
     costs.latency = 1;
-    vp_schedule_options options = VP_SCHEDULE_OPTIONS;
-    options.name = "1f1b";
-    options.ranks = 4;
-    options.microbatches = 8;
-    options.vocab_mode = "one_barrier";
+    vp_schedule_options options = one_barrier_of_four_ranks();
     vp_schedule* schedule = NULL;
     vp_timeline* step = NULL;
     CHECK(vp_schedule_make(&options, &costs, &schedule) == VP_OK);
