@@ -132,9 +132,8 @@ Schedule with_cap(const ScheduleOptions& options, int limit) {
     }
     for (const GreedyChoice& choice : kGreedyChoices) {
         const auto lists = greedy_zero_bubble(options, cap, choice);
-        if (!lists) continue;
         fastest.consider(
-            straight(options, [&](int rank) { return (*lists)[static_cast<size_t>(rank)]; }));
+            straight(options, [&](int rank) { return lists[static_cast<size_t>(rank)]; }));
     }
     return std::move(fastest).take();
 }

@@ -46,11 +46,9 @@ public:
         }
     }
 
-    std::optional<std::vector<std::vector<Pass>>> run() {
+    std::vector<std::vector<Pass>> run() {
         warm_up();
-        for (int j = 1; j < microbatches_; ++j) {
-            if (!round()) return std::nullopt;
-        }
+        for (int j = 1; j < microbatches_; ++j) round();
         std::vector<std::vector<Pass>> lists;
         for (size_t r = 0; r < ranks_.size(); ++r) {
             while (ranks_[r].weight_waits()) put_weight(r);
@@ -78,10 +76,11 @@ private:
             }
             gradient = std::max(clock, arrives) + rank.i;
         }
-        // Fewer than on the previous rank, unless that would leave out its last microbatch.
+        // Fewer than on the previous rank, unless that has those of all microbatches.
         for (size_t r = 1; r < ranks_.size(); ++r) {
-            if (1 + more[r] < microbatches_)
+            if (1 + more[r - 1] < microbatches_) {
                 more[r] = std::min(more[r], std::max(0, more[r - 1] - 1));
+            }
         }
         for (size_t r = 0; r < ranks_.size(); ++r) {
             for (int k = 0; k < more[r]; ++k) put_forward(r);
@@ -90,35 +89,32 @@ private:
     }
 
     /// A forward on the ranks that want one, from the first on, then an I on every rank, from the
-    /// last on. False if a forward does not fit.
-    bool round() {
+    /// last on. What each waits for has been written: a rank always has as many forwards as the
+    /// next one, and one more where that runs one alone.
+    void round() {
         std::vector<bool> forward(ranks_.size());
         for (size_t r = 0; r < ranks_.size(); ++r) forward[r] = wants_forward(r);
         for (size_t r = last(); r-- > 0;) forward[r] = forward[r] && forward[r + 1];
         for (size_t r = 0; r < ranks_.size(); ++r) {
             if (!forward[r]) continue;
-            while (ranks_[r].alive() >= limit_) {
-                if (!ranks_[r].weight_waits()) return false;
-                put_weight(r);
-            }
+            while (ranks_[r].alive() >= limit_) put_weight(r);
             if (r > 0) {
                 const auto next = static_cast<size_t>(ranks_[r].forwards);
-                if (next >= ranks_[r - 1].f_end.size()) return false;
                 fill(r, ranks_[r - 1].f_end[next] + hop_);
             }
             put_forward(r);
         }
         for (size_t r = ranks_.size(); r-- > 0;) {
-            const auto next = static_cast<size_t>(ranks_[r].gradients);
-            if (r < last()) fill(r, ranks_[r + 1].i_end[next] + hop_);
-            if (next >= ranks_[r].f_end.size()) return false;
+            if (r < last()) {
+                const auto next = static_cast<size_t>(ranks_[r].gradients);
+                fill(r, ranks_[r + 1].i_end[next] + hop_);
+            }
             // The first rank has nothing else to do in the cool-down.
             while (r == 0 && ranks_[r].forwards == microbatches_ && ranks_[r].weight_waits()) {
                 put_weight(r);
             }
             put_gradient(r);
         }
-        return true;
     }
 
     bool wants_forward(size_t r) const {
@@ -190,9 +186,8 @@ private:
 
 }  // namespace
 
-std::optional<std::vector<std::vector<Pass>>> greedy_zero_bubble(const ScheduleOptions& options,
-                                                                 int limit,
-                                                                 const GreedyChoice& choice) {
+std::vector<std::vector<Pass>> greedy_zero_bubble(const ScheduleOptions& options, int limit,
+                                                  const GreedyChoice& choice) {
     return Greedy(options, limit, choice).run();
 }
 

@@ -4,7 +4,6 @@
 #include "vocabpipe/make_schedule.hpp"
 
 #include <array>
-#include <optional>
 #include <vector>
 
 // ZB(k) made pass by pass for the costs of every stage, as the code of Qi et al. 2023 does
@@ -30,9 +29,9 @@ inline constexpr std::array<GreedyChoice, 8> kGreedyChoices{{{true, true, true},
                                                              {false, false, true},
                                                              {false, false, false}}};
 
-/// The lists of all ranks, at most `limit` microbatches alive on each; none if the rule gets stuck
-/// with this little memory.
-[[nodiscard]] std::optional<std::vector<std::vector<Pass>>> greedy_zero_bubble(
-    const ScheduleOptions& options, int limit, const GreedyChoice& choice);
+/// The lists of all ranks, at most `limit` microbatches alive on each, which is at least 1.
+[[nodiscard]] std::vector<std::vector<Pass>> greedy_zero_bubble(const ScheduleOptions& options,
+                                                                int limit,
+                                                                const GreedyChoice& choice);
 
 }  // namespace vocabpipe

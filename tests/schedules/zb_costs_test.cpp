@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What ZB(k) makes of costs, derived by hand: how many forwards come before the first I, and which
 // holes W fills.
+#include "schedules/placement.hpp"
 #include "schedules/zb_greedy.hpp"
 #include "tests/schedules/notation.hpp"
 #include "tests/schedules/transformer_schedule.hpp"
@@ -9,6 +10,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <random>
 #include <string>
 #include <vector>
 
@@ -98,13 +100,16 @@ TEST(ZeroBubbleWarmUp, IsByTheCostsOfTheRank) {
 
 // --- the greedy rule -----------------------------------------------------------------------------
 
-Lists greedy_lists(const UnitCosts& costs, int p, int m, int limit, const GreedyChoice& choice) {
-    const auto lists = greedy_zero_bubble(
-        {.ranks = p, .microbatches = m, .costs = pass_costs(costs)}, limit, choice);
+Lists lists_by(const PassCosts& costs, int p, int m, int limit, const GreedyChoice& choice) {
     Lists texts;
-    if (!lists) return texts;
-    for (const std::vector<Pass>& list : *lists) texts.push_back(text_of(list));
+    for (const std::vector<Pass>& list :
+         greedy_zero_bubble({.ranks = p, .microbatches = m, .costs = costs}, limit, choice)) {
+        texts.push_back(text_of(list));
+    }
     return texts;
+}
+Lists greedy_lists(const UnitCosts& costs, int p, int m, int limit, const GreedyChoice& choice) {
+    return lists_by(pass_costs(costs), p, m, limit, choice);
 }
 
 // F, I, W = 1, 1, 2 and a hop of 1. Both have room for two microbatches.
@@ -138,7 +143,7 @@ int greedy_warm_up(const UnitCosts& costs, int m, int limit, bool arrive_in_time
     const auto lists =
         greedy_zero_bubble({.ranks = 2, .microbatches = m, .costs = pass_costs(costs)}, limit,
                            {.arrive_in_time = arrive_in_time});
-    return forwards_before_the_first_i(lists.value()[0]);
+    return forwards_before_the_first_i(lists[0]);
 }
 
 // F takes 2, so F_0 ends at 2, and F_j at 2 + 2 j.
@@ -155,6 +160,49 @@ TEST(ZeroBubbleGreedy, WarmsUpUntilTheFirstGradientArrives) {
     // No more than there is room for, or microbatches.
     EXPECT_EQ(greedy_warm_up({.f = 2, .i = 9}, 5, 3, true), 3);
     EXPECT_EQ(greedy_warm_up({.f = 2, .i = 9}, 3, 5, true), 3);
+}
+
+// F takes 10 on rank 0 and 1 on the others, I 3 on rank 2. I_0 arrives at 15 on rank 1, which has
+// time for F_1 and F_2 from 11 on, but not their inputs: I_0 arrives at 16 on rank 0, within F_1.
+TEST(ZeroBubbleGreedy, WarmsUpWithNoForwardThatTheRankBeforeHasAfterItsFirstGradient) {
+    PassCosts costs = pass_costs({});
+    costs.stage.resize(3, costs.stage.front());
+    costs.stage[0][static_cast<size_t>(Op::F)] = 10;
+    costs.stage[2][static_cast<size_t>(Op::I)] = 3;
+    const std::string second = "1F0 1I0 1W0 1F1 1I1 1W1 1F2 1I2 1W2",
+                      third = "2F0 2I0 2W0 2F1 2I1 2W1 2F2 2I2 2W2";
+    EXPECT_EQ(lists_by(costs, 3, 3, 3, {.arrive_in_time = true}),
+              (Lists{"0F0 0I0 0F1 0W0 0I1 0F2 0W1 0I2 0W2", second, third}));
+    EXPECT_EQ(lists_by(costs, 3, 3, 3, {.arrive_in_time = false}),
+              (Lists{"0F0 0F1 0I0 0F2 0W0 0I1 0W1 0I2 0W2", second, third}));
+}
+
+TEST(ZeroBubbleGreedy, HasListsThatCanRunInTheMemoryForAnyCosts) {
+    std::mt19937 random(5);
+    const auto up_to = [&](int most) { return 1 + static_cast<int>(random() % most); };
+    for (int round = 0; round < 200; ++round) {
+        const int p = 1 + up_to(4), m = up_to(8);
+        PassCosts costs = pass_costs({.hop = up_to(3) - 1});
+        costs.stage.assign(static_cast<size_t>(p), costs.stage.front());
+        const int most = round % 2 == 0 ? 4 : 100;
+        for (PassCosts::OpCosts& stage : costs.stage) {
+            for (const Op op : {Op::F, Op::I, Op::W}) {
+                stage[static_cast<size_t>(op)] = up_to(most);
+            }
+        }
+        const int limit = p - 1 + up_to(p + 1);
+        const ScheduleOptions options{
+            .ranks = p, .microbatches = m, .vocab_mode = VocabMode::none, .costs = costs};
+        for (const GreedyChoice& choice : kGreedyChoices) {
+            const auto lists = greedy_zero_bubble(options, limit, choice);
+            const Schedule schedule =
+                transformer_schedule(options, Placement::straight, 1,
+                                     [&](int rank) { return lists[static_cast<size_t>(rank)]; });
+            ASSERT_NO_THROW((void)time_passes(schedule, costs)) << round;
+            ASSERT_LE(std::ranges::max(peak_chunks(schedule)), limit) << round;
+            for (const auto& list : lists) ASSERT_EQ(std::ssize(list), 3 * m) << round;
+        }
+    }
 }
 
 }  // namespace
