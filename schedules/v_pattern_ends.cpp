@@ -2,6 +2,7 @@
 #include "schedules/v_pattern_ends.hpp"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 namespace vocabpipe::v_pattern {
@@ -15,8 +16,8 @@ class CoolDown {
 public:
     CoolDown(Row& row, int rank, int ranks) : row_(row), rank_(rank), ranks_(ranks) {}
 
-    /// Takes out the last `chunk_1` I1 and `chunk_0` I0, and W from the end until as many of either
-    /// chunk and `weights` in total are out.
+    /// Takes out the last `chunk_1` I1 and `chunk_0` I0, or all there are, and W from the end until
+    /// as many of either chunk and `weights` in total are out.
     void lift(int chunk_1, int chunk_0, int weights) {
         const auto goes = [&](Kind kind) {
             if (kind == I1) return lifted_[I1] < chunk_1;
@@ -177,7 +178,7 @@ private:
 
 }  // namespace
 
-void lay_out_warm_up(Rows& rows, int microbatches) {
+void lay_out_warm_up(Rows& rows) {
     const auto ranks = static_cast<int>(rows.size());
     const int most = std::min(peak(rows), 2 * ranks);
     for (int rank = 0; rank < ranks; ++rank) {
@@ -185,11 +186,11 @@ void lay_out_warm_up(Rows& rows, int microbatches) {
         const auto first_i0 =
             std::find_if(row.begin(), row.end(), [](const Cell& cell) { return cell.kind == I0; });
         auto left = count(std::span(row).first(static_cast<size_t>(first_i0 - row.begin())));
-        const int limit_1 = std::min({rank + 1, most / 2, microbatches});
-        const int limit_0 = std::min(most - limit_1, microbatches);
+        const int limit_1 = std::min(rank + 1, most / 2);
+        const int limit_0 = most - limit_1;
         std::array<int, kKinds> placed{};
         auto end = row.begin();
-        const auto take = [&](Kind kind, int limit) {
+        const auto take = [&](Kind kind, int limit = std::numeric_limits<int>::max()) {
             if (left[kind] == 0 || placed[kind] >= limit) return false;
             --left[kind];
             ++placed[kind];
@@ -202,24 +203,23 @@ void lay_out_warm_up(Rows& rows, int microbatches) {
             take(F1, limit_1);
         }
         while (end != first_i0) {
-            take(I1, microbatches);
-            take(W1, microbatches);
-            if (!take(F1, microbatches)) take(F0, microbatches);
+            take(I1);
+            take(W1);
+            if (!take(F1)) take(F0);
         }
     }
 }
 
-void lay_out_cool_down(Rows& rows, int microbatches) {
+void lay_out_cool_down(Rows& rows) {
     const auto ranks = static_cast<int>(rows.size());
     const int most = peak(rows);
-    const int chunk_0 = std::min((most + 1) / 2, microbatches);
-    const int chunk_1 = std::min(most - chunk_0, microbatches);
+    const int chunk_1 = most / 2;
     const auto last_f1 = std::find_if(rows[0].rbegin(), rows[0].rend(),
                                       [](const Cell& cell) { return cell.kind == F1; });
     const int64_t last_f1_at = last_f1->at;
     for (int rank = 0; rank < ranks; ++rank) {
         CoolDown cool_down(rows[static_cast<size_t>(rank)], rank, ranks);
-        cool_down.lift(std::min(rank + 1, chunk_1), chunk_0, most);
+        cool_down.lift(std::min(rank + 1, chunk_1), most - chunk_1, most);
         cool_down.put(last_f1_at);
     }
 }

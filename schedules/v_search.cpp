@@ -248,14 +248,14 @@ private:
         Rows rows = repeat(pattern, kEveryKind, enough);
         const int repeated_peak = peak(rows);
         if (!clock_.run(rows, unit_)) return {};
-        lay_out_warm_up(rows, enough);
+        lay_out_warm_up(rows);
         if (!clock_.run(rows, unit_) || peak(rows) > repeated_peak) return {};
         if (microbatches < enough) {
             drop_microbatches(rows, microbatches);
             if (!clock_.run(rows, unit_)) return {};
         }
         if (peak(rows) > limit_) return {};
-        lay_out_cool_down(rows, microbatches);
+        lay_out_cool_down(rows);
         if (!clock_.run(rows, unit_)) return {};
         return rows;
     }

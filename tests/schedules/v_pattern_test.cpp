@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "schedules/v_pattern_ends.hpp"
 #include "schedules/v_pattern_refine.hpp"
 
 #include <gtest/gtest.h>
+
+#include <vector>
 
 namespace vocabpipe::testing {
 namespace {
@@ -37,6 +40,31 @@ TEST(VPatternRefine, FindsThatAPassComesTooLate) {
     const int64_t before = score(clock);
     EXPECT_EQ(before, 22);
     EXPECT_EQ(refine(rows, costs, {.limit = 2, .budget = 100'000}), 18);
+}
+
+Row row_of(const std::vector<Kind>& kinds) {
+    Row row;
+    for (const Kind kind : kinds) row.push_back({0, kind});
+    return row;
+}
+std::vector<Kind> kinds_of(const Row& row) {
+    std::vector<Kind> kinds;
+    for (const Cell& cell : row) kinds.push_back(cell.kind);
+    return kinds;
+}
+
+// With room for four, half of it at most is for F1: one on the first rank, on the last two and not
+// three. There microbatch 0 turns, so that F1 follows the first F0; above F0 alone have its way
+// there and back to fill.
+TEST(VPatternWarmUp, HasAsManyF1AsThereAreRanksAboveAndInHalfTheMemory) {
+    Rows rows{row_of({F0, F0, F1, I1, W1, F0, F0, I0, W0, F1}),
+              row_of({F0, F1, F0, I1, W1, F0, F1, I0}),
+              row_of({F0, F1, F0, I1, W1, F1, F0, I0, W0})};
+    ASSERT_EQ(peak(rows), 4);
+    lay_out_warm_up(rows);
+    EXPECT_EQ(kinds_of(rows[0]), (std::vector{F0, F0, F0, F1, I1, W1, F0, I0, W0, F1}));
+    EXPECT_EQ(kinds_of(rows[1]), (std::vector{F0, F0, F1, F1, I1, W1, F0, I0}));
+    EXPECT_EQ(kinds_of(rows[2]), (std::vector{F0, F1, F0, F1, I1, W1, F0, I0, W0}));
 }
 
 TEST(VPatternClock, SeesThatRowsWaitForEachOther) {
