@@ -176,21 +176,17 @@ private:
     void find_first_passes() {
         forward_end_.resize(stages_);
         backward_begin_.resize(stages_);
-        const size_t first = rank_of(0), last = rank_of(stages_ - 1);
-        const auto shards = [](const ShardMap& map) { return map.owners().size(); };
-        const bool embeds_apart =
-            shards(placement_.input) > 1 || placement_.input.rows(static_cast<int>(first)) == 0;
-        int64_t at = joint(E, 0, first) + (embeds_apart ? costs_.reduce : 0);
+        const size_t last = rank_of(stages_ - 1);
+        // Where a vocabulary layer is whole, the costs of joining its shards are 0.
+        int64_t at = joint(E, 0, last) + costs_.reduce;
         for (size_t s = 0; s < stages_; ++s) {
             if (s > 0) at += hop(s - 1, s);
             at += forward(s);
             forward_end_[s] = at;
         }
-        at += joint(S, costs_.c0, last);
-        const bool sharded = shards(placement_.output) > 1;
-        if (sharded) at += costs_.c1;
+        at += joint(S, costs_.c0, last) + costs_.c1;
         if (two_barriers_) at += joint(T, 0, last);
-        if (sharded) at += costs_.reduce;
+        at += costs_.reduce;
         for (size_t s = stages_; s-- > 0;) {
             if (s + 1 < stages_) at += critical(s + 1) + hop(s + 1, s);
             backward_begin_[s] = at;
