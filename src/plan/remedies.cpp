@@ -68,13 +68,15 @@ public:
     }
 
 private:
-    /// The best row of the options; none if they are impossible.
+    /// The best row of the options; none if they are impossible, or PlanOptions::stop came first.
     std::optional<PlanRow> best_row(PlanOptions options) const {
         const int64_t passes = count_passes(nearest_.candidate) * options.gpus / base_.gpus;
         options.evaluation =
             passes <= kPassesOfRemedies ? plan_.evaluation : Evaluation::pass_times;
         try {
-            return make_plan(options).rows.front();
+            Plan plan = make_plan(options);
+            if (plan.rows.empty()) return std::nullopt;
+            return std::move(plan.rows.front());
         } catch (const UsageError&) {
             return std::nullopt;
         }
@@ -109,7 +111,7 @@ private:
     /// Replicas that share weights of layers, with as many stages per rank as that takes.
     void share_layers() {
         const PlannedTrainer& trainer = plan_.options.trainer;
-        if (plan_.options.profile || plan_.options.pass_times || trainer.zero == 3) return;
+        if (plan_.options.pass_times || trainer.zero == 3) return;
         if (nearest_.candidate.mesh.size_of(Axis::data) == 1) return;
         PlanOptions options = base_;
         options.trainer.zero = 3;
@@ -126,7 +128,6 @@ private:
     /// Ranks that share a stage, doubled until they fit or cannot be: instead of replicas, else of
     /// ranks of the pipeline.
     void stage_ranks(const char* flag, std::vector<int> PlanOptions::*list, int now) {
-        if (plan_.options.profile || plan_.options.pass_times) return;
         const Mesh& mesh = nearest_.candidate.mesh;
         for (int by = 2; by <= mesh.pipeline * mesh.data; by *= 2) {
             const bool of_data = mesh.data % by == 0;
@@ -142,7 +143,7 @@ private:
     /// Ranks that share experts, doubled until they fit or are as many as there are.
     void expert_ranks(const char* flag, std::vector<int> PlanOptions::*list, int now) {
         const Mesh& mesh = nearest_.candidate.mesh;
-        if (plan_.options.model.config.moe.experts == 0 || plan_.options.profile) return;
+        if (plan_.options.model.config.moe.experts == 0) return;
         for (int by = 2; mesh.expert * by <= mesh.slices(); by *= 2) {
             PlanOptions options = base_;
             options.*list = {now * by};
@@ -153,7 +154,6 @@ private:
     /// A longer pipeline, doubled until it fits, has no layer for every stage, or needs no less.
     /// Only the last length is kept.
     void more_gpus(const PlanOptions& from, const std::string& with) {
-        if (plan_.options.pass_times) return;
         const int64_t stages = std::ssize(nearest_.candidate.layers_per_stage);
         std::optional<Remedy> longest;
         int64_t spare = nearest_.spare_bytes;

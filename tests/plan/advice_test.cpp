@@ -194,6 +194,36 @@ TEST(PlanAdvice, TriesMoreRanksForLongSequences) {
     EXPECT_GT(row.spare_bytes, plan.rows.front().spare_bytes);
 }
 
+// Times of passes say nothing of ranks that share layers, or of other pipelines.
+TEST(PlanAdvice, ChangesNoRanksOfMeasuredPasses) {
+    using enum Op;
+    PlanOptions options = plain_plan({VocabMode::none});
+    options.gpus = 2;
+    options.memory_gib = 0.45;
+    options.micro_batch_sizes = {4};
+    PlannedPassTimes times{.name = "t.csv", .rank_of_stage = {0, 1}};
+    TableCosts::OpCosts passes;
+    passes.fill(1'000'000);
+    times.stage_ns = times.rank_ns = {passes, passes};
+    for (const Op op : {S, T}) times.rank_ns[0][static_cast<size_t>(op)] = 0;
+    for (const Op op : {E, G}) times.rank_ns[1][static_cast<size_t>(op)] = 0;
+    options.pass_times = times;
+    const Plan plan = with_remedies(options);
+    ASSERT_EQ(plan.rows.size(), 1U);
+    EXPECT_THAT(flags_of(plan),
+                ElementsAre("--recompute-granularity selective", "--recompute-granularity full",
+                            "--micro-batch-size 1"));
+}
+
+TEST(PlanAdvice, LooksForNothingMoreOnceItIsStopped) {
+    PlanOptions options = plain_plan({VocabMode::one_barrier});
+    options.memory_gib = 0.45;
+    Plan plan = make_plan(options);
+    ASSERT_FALSE(plan.rows.front().fits());
+    plan.options.stop = [] { return true; };
+    EXPECT_TRUE(find_remedies(plan).empty());
+}
+
 TEST(PlanAdvice, HasNoRemediesWhereARowFits) {
     EXPECT_TRUE(find_remedies(make_plan(plain_plan({VocabMode::none}))).empty());
 }
