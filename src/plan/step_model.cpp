@@ -60,7 +60,6 @@ Schedule place(const Candidate& candidate, int64_t vocab_size) {
     Schedule placement;
     placement.ranks = ranks;
     placement.stages = ranks * candidate.chunks;
-    placement.microbatches = candidate.microbatches;
     placement.rank_of_stage =
         rank_of_stage(generator(candidate.schedule).placement, ranks, candidate.chunks);
     place_vocabulary(placement, candidate.vocab_mode, vocab_size);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reports: the JSON holds the plan, the page holds the JSON and nothing from elsewhere.
+#include "src/plan/report_parts.hpp"
 #include "tests/plan/plan_cases.hpp"
 
 #include <gmock/gmock.h>
@@ -118,6 +119,116 @@ TEST(PlanReports, PageLeavesOutTimelinesOfTooManyPasses) {
     std::string page = plan_html(plan);
     EXPECT_EQ(data_of(page).size(), 3U);
     EXPECT_THAT(plan_html(plan), HasSubstr("data-row=\"1\""));
+}
+
+constexpr int64_t kOneGib = int64_t{1} << 30;
+
+/// Two rows of 10 GiB, the second one with little to spare.
+Plan two_known_rows() {
+    PlanRow first{.candidate = {.schedule = "1f1b",
+                                .vocab_mode = VocabMode::one_barrier,
+                                .layers_per_stage = {2, 2, 2, 2},
+                                .mesh = {.pipeline = 4},
+                                .microbatches = 16},
+                  .step_ns = 123'456'789,
+                  .tokens_per_second = 1234.6,
+                  .mfu = 0.4567,
+                  .bubble = 0.0123,
+                  .worst = {.rank = 1,
+                            .weights = kOneGib,
+                            .gradients = kOneGib / 2,
+                            .optimizer = 3 * kOneGib,
+                            .activations = kOneGib / 4,
+                            .vocabulary = kOneGib,
+                            .reserve = kOneGib / 2},
+                  .spare_bytes = 3 * kOneGib / 2};
+    PlanRow second{.candidate = {.schedule = "v-search",
+                                 .chunks = 2,
+                                 .memory_limit = 6,
+                                 .layers_per_stage = {1, 1, 1, 1, 1, 1, 1, 1},
+                                 .mesh = {.pipeline = 4},
+                                 .microbatches = 16},
+                   .step_ns = 1'234'567'890,
+                   .tokens_per_second = 99.4,
+                   .mfu = 0.0405,
+                   .bubble = 0.2,
+                   .worst = {.weights = 2 * kOneGib,
+                             .gradients = kOneGib,
+                             .optimizer = 4 * kOneGib,
+                             .activations = kOneGib,
+                             .communication = kOneGib / 4,
+                             .reserve = kOneGib / 2},
+                   .spare_bytes = 5 * kOneGib / 16};
+    Plan plan{.options = small_plan(), .rows = {first, second}};
+    plan.options.memory_gib = 10;
+    plan.options.device.reserve_gib = {.value = 0.5, .basis = Basis::measured};
+    return plan;
+}
+
+constexpr const char* kKnownTimes =
+    "   schedule      vocab mode   v  step ms  tokens/s  MFU %  bubble  spare\n"
+    "1  1f1b          one_barrier  1    123.5      1235  45.67    1.23    1.5\n"
+    "2  v-search k=6  none         2   1234.6        99   4.05   20.00   *0.3\n";
+constexpr const char* kKnownMemory =
+    "\n"
+    "Bubble in %. In GiB: spare above, and the memory of the rank that needs most;\n"
+    "total includes 0.50 reserve (measured). Layers by stage:\n"
+    "   rank  weights  grads  optim  activ  vocab  comm  total  layers\n"
+    "1     1     1.00   0.50   3.00   0.25   1.00  0.00   6.25  4x2\n"
+    "2     0     2.00   1.00   4.00   1.00   0.00  0.25   8.75  8x1\n"
+    "\n"
+    "2 of 2 rows that fit shown.\n"
+    "* Less than 5 % of the memory to spare: such a run may run out of memory.\n";
+
+TEST(PlanRows, HaveTimesAndThenMemory) {
+    EXPECT_EQ(rows_text(two_known_rows(), 5), std::string(kKnownTimes) + kKnownMemory);
+}
+
+TEST(PlanRows, HaveTheirMeshInPlaceOfTokensPerSecond) {
+    Plan plan = two_known_rows();
+    plan.rows[0].candidate.mesh = {.pipeline = 2, .tensor = 2};
+    plan.rows[1].candidate.micro_batch_size = 2;
+    plan.rows[1].candidate.microbatches = 8;
+    const std::string times =
+        "   schedule      vocab mode   v  p  t  d  b   m  step ms  MFU %  bubble  spare\n"
+        "1  1f1b          one_barrier  1  2  2  1  1  16    123.5  45.67    1.23    1.5\n"
+        "2  v-search k=6  none         2  4  1  1  2   8   1234.6   4.05   20.00   *0.3\n";
+    EXPECT_EQ(rows_text(plan, 5), times + kKnownMemory);
+}
+
+TEST(PlanRows, HaveATableOfTheirOwnForMoreColumnsThanALineHas) {
+    Plan plan = two_known_rows();
+    Candidate& first = plan.rows[0].candidate;
+    first.mesh = {.pipeline = 2, .data = 4, .tensor = 2, .expert = 4, .context = 2};
+    first.expert_tensor = 2;
+    first.recompute = Recompute::full;
+    first.zero = {.stage = 3, .reshard_after = ReshardAfter::use, .gather_ahead = 1};
+    Candidate& second = plan.rows[1].candidate;
+    second.micro_batch_size = 2;
+    second.microbatches = 8;
+    second.zero = {.stage = 3, .reshard_after = ReshardAfter::step, .gather_ahead = 0};
+    const std::string steps =
+        "\n"
+        "   p  t  C  d  e  x  b   m  recompute  reshard  ahead\n"
+        "1  2  2  2  4  2  2  1  16       full      use      1\n"
+        "2  4  1  1  1  1  1  2   8       none     step      0\n";
+    EXPECT_EQ(rows_text(plan, 5), kKnownTimes + steps + kKnownMemory);
+}
+
+TEST(PlanRows, AreThoseThatFitOrElseTheNearest) {
+    Plan plan = two_known_rows();
+    const auto last_lines = [&](size_t rows) {
+        const std::string text = rows_text(plan, rows);
+        return text.substr(text.find("\n\n", text.find("Layers by stage:")) + 2);
+    };
+    EXPECT_EQ(last_lines(1), "1 of 2 rows that fit shown.\n");
+    plan.rows[1].spare_bytes = -3 * kOneGib / 2;
+    EXPECT_EQ(last_lines(5),
+              "1 of 1 row that fits shown. 1 other does not fit; the nearest, v-search k=6 none\n"
+              "front v=2, lacks 1.50 GiB.\n");
+    plan.rows[0].spare_bytes = -1;
+    EXPECT_EQ(last_lines(5), "2 of 2 rows shown, none fits; the nearest come first.\n");
+    EXPECT_EQ(last_lines(1), "1 of 2 rows shown, none fits; the nearest come first.\n");
 }
 
 TEST(PlanText, SaysWhetherAnotherRowWinsWithOtherEfficiencies) {

@@ -276,6 +276,45 @@ TEST(StepModel, TensorRanksPutSlicesOfXTogetherForS) {
     EXPECT_EQ(two.c0, 7 + x / 2 + 7 + x / 2);
 }
 
+// Two ranks with one and three layers, and the stages of a V.
+TEST(StepModel, PassesWaitForTheMessagesTheySendIfTheyAreNotOverlapped) {
+    PlanOptions options = thousand_rows();
+    options.device.link_gb_per_s.value = options.device.link_efficiency.value = 1;
+    options.device.message_efficiency.value = 1;
+    options.device.link_latency_us.value = 7e-3;
+    options.device.gpus_per_node.value = 64;
+    options.trainer.overlap_messages = false;
+    const UnitCosts units = of_layers({.forward = 100,
+                                       .input_gradient = 110,
+                                       .weight_gradient = 120,
+                                       .backward = 230,
+                                       .recompute = 40});
+    const auto times = [&](Candidate candidate, Op op) {
+        candidate.recompute = Recompute::full;
+        std::vector<int64_t> of_stage;
+        for (const auto& costs : step_model(options, units, candidate).costs.stage_ns) {
+            of_stage.push_back(costs[static_cast<size_t>(op)]);
+        }
+        return of_stage;
+    };
+    const int64_t message = 7 + 1024 * 1024 * 2;
+    const Candidate two = uneven(VocabMode::none);
+    EXPECT_THAT(times(two, F), ElementsAre(100 + message, 300));
+    EXPECT_THAT(times(two, I), ElementsAre(110, 330 + message));
+    EXPECT_THAT(times(two, B), ElementsAre(230, 690 + message));
+    EXPECT_THAT(times(two, W), ElementsAre(120, 360));
+    EXPECT_THAT(times(two, R), ElementsAre(40, 120));
+    Candidate v = two;
+    v.schedule = "zb-v";
+    v.chunks = 2;
+    v.layers_per_stage = {1, 1, 1, 1};
+    EXPECT_THAT(times(v, F), ElementsAre(100 + message, 100, 100 + message, 100));
+    EXPECT_THAT(times(v, I), ElementsAre(110, 110 + message, 110, 110 + message));
+    EXPECT_THAT(times(v, B), ElementsAre(230, 230 + message, 230, 230 + message));
+    // Tensor ranks send a part of the rows each.
+    EXPECT_THAT(times(uneven(VocabMode::none, 2), F), ElementsAre(100 + 7 + 1024 * 1024, 300));
+}
+
 TEST(StepModel, TheMarginOfC0IsItAndAHopAndHalfABackwardAtMost) {
     PlanOptions options = thousand_rows();
     options.device.link_gb_per_s.value = options.device.link_efficiency.value = 1;

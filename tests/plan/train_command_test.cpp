@@ -16,6 +16,7 @@ namespace {
 using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::Not;
+using ::testing::StartsWith;
 
 /// A row of a pipeline over all GPUs.
 Candidate of_pipeline(std::vector<int> layers) {
@@ -57,6 +58,17 @@ TEST(TrainCommand, SaysEverySizeOfTheMesh) {
           " --recompute-granularity selective ", " --receive-ahead 2 "}) {
         EXPECT_THAT(command, HasSubstr(part));
     }
+}
+
+TEST(TrainCommand, NamesAFileOfHostsWhereOneHasTooFewGpus) {
+    PlanOptions options = small_plan();
+    ASSERT_EQ(options.device.gpus_per_node.value, 8);
+    options.gpus = 8;
+    EXPECT_THAT(command_of(of_pipeline({2, 2, 2, 2}), options),
+                StartsWith("mpirun -np 8 train_gpt --model "));
+    options.gpus = 9;
+    EXPECT_THAT(command_of(of_pipeline({2, 2, 2, 2}), options),
+                StartsWith("mpirun -np 9 --hostfile HOSTS train_gpt --model "));
 }
 
 TEST(TrainCommand, BlocksWhatTeamsExchangeIfPlannedSo) {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Plans whose replicas share gradients and weights of layers (PlannedTrainer::zero 2 and 3).
 #include "src/plan/evaluate.hpp"
+#include "src/plan/step_model.hpp"
+#include "src/plan/unit_costs.hpp"
 #include "tests/plan/plan_cases.hpp"
 #include "vocabpipe/error.hpp"
 
@@ -10,6 +12,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace vocabpipe::testing {
@@ -97,6 +100,36 @@ TEST(PlannedZero, TakesTheMemoryOfItsOwnPartsAndOfStagesInUse) {
                     static_cast<double>(row->worst.total()),
                     0.15 * static_cast<double>(row->worst.total()));
     }
+}
+
+TEST(PlannedZero, HasTwoOfTheLargestStagesWholeAtATimeOrAll) {
+    const int64_t norm = 2 * 1024;
+    // Four h^2 and 2 h f; biases of 3 h, f, h and h; two norms.
+    const int64_t layer = 4 * 1024 * 1024 + 2 * 1024 * 4096 + 3 * 1024 + 4096 + 2 * 1024 + 2 * norm;
+    using Bytes = std::pair<int64_t, int64_t>;  // of weights and gradients
+    const auto whole = [](int zero, ReshardAfter after, std::vector<int> layers) {
+        PlanOptions options = replicas(zero);
+        options.model.config.learned_positions = false;
+        const Candidate candidate{.schedule = "interleaved",
+                                  .chunks = static_cast<int>(layers.size()),
+                                  .layers_per_stage = std::move(layers),
+                                  .mesh = {.data = 4},
+                                  .microbatches = 4,
+                                  .zero = {.stage = zero, .reshard_after = after}};
+        const Evaluator evaluator(options);
+        const PlannedMemory all =
+            evaluator.row(candidate, evaluator.order(candidate), Evaluation::pass_times).ranks[0];
+        const PlannedMemory own =
+            step_model(options, unit_costs(ModelOnDevice(options), candidate), candidate)
+                .persistent[0];
+        return Bytes(all.weights - own.weights, all.gradients - own.gradients);
+    };
+    const int64_t all = 8 * layer + norm;  // with the last norm
+    EXPECT_EQ(whole(3, ReshardAfter::use, {1, 3, 2, 2}), Bytes(2 * 6 * layer, 4 * 6 * layer));
+    EXPECT_EQ(whole(3, ReshardAfter::use, {7, 1}), Bytes(2 * all, 4 * all));
+    EXPECT_EQ(whole(3, ReshardAfter::step, {1, 3, 2, 2}), Bytes(2 * all, 4 * all));
+    EXPECT_EQ(whole(2, ReshardAfter::use, {1, 3, 2, 2}), Bytes(0, 4 * 6 * layer));
+    EXPECT_EQ(whole(2, ReshardAfter::step, {1, 3, 2, 2}), Bytes(0, 4 * all));
 }
 
 TEST(PlannedZero, GathersNoStageAheadWhereThereIsNoRoomForIt) {
