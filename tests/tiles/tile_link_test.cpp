@@ -28,6 +28,8 @@ using Bytes = std::vector<std::byte>;
 using std::chrono::milliseconds;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::StrEq;
+using ::testing::ThrowsMessage;
 
 using testing::TestWorld;
 
@@ -151,11 +153,33 @@ void run_randomly(TileLink& link, const Exchange& x, std::mt19937& random, bool 
         const int pieces = static_cast<int>(memory.receive[static_cast<size_t>(from)].ends.size());
         for (int k = 1; k <= pieces; ++k) {
             op.wait(from, k);
+            EXPECT_TRUE(op.test(from, k)) << "they are there";
             EXPECT_EQ(memory.wrong(x, rank, from, k), 0) << "piece " << k - 1 << " of " << from;
         }
     }
     op.finish();
     for (Bytes& bytes : memory.out) std::fill(bytes.begin(), bytes.end(), kPoison);
+}
+
+TEST(TileLinkChannels, AreThoseOfTheTeamAndOfMessagesThatItsMembersNeverSend) {
+    struct Expected {
+        Axis axis;
+        Channel first, second;
+    };
+    for (const auto& [axis, first, second] :
+         {Expected{Axis::tensor, Channel::tensor, Channel::forward},
+          Expected{Axis::context, Channel::context, Channel::forward},
+          Expected{Axis::expert, Channel::expert, Channel::backward}}) {
+        EXPECT_EQ(tile_link::channel_of(axis), first) << to_string(axis);
+        EXPECT_EQ(tile_link::channel_of(axis, 0), first) << to_string(axis);
+        EXPECT_EQ(tile_link::channel_of(axis, 1), second) << to_string(axis);
+    }
+    for (const int lane : {0, 1}) {
+        EXPECT_THAT([&] { (void)tile_link::channel_of(Axis::data, lane); },
+                    ThrowsMessage<UsageError>(StrEq(
+                        "tile link: axis data: devices link tensor, context and expert ranks; for "
+                        "others call open_tile_link()")));
+    }
 }
 
 TEST_P(TileLinkRanks, PiecesOfAnySizeArriveWholeInFiveOperationsInARow) {

@@ -43,6 +43,27 @@ void check_pieces(const std::string& name, const char* what, int member, int pie
 [[nodiscard]] std::string piece_text(int rank, const std::string& name, const char* what,
                                      int member, int piece, std::span<const int> ranks);
 
+/// Text of the first piece that is missing: of those that arrive from `member` (-1: from all), or
+/// else of those that leave.
+template <typename Inbox, typename Outbox>
+[[nodiscard]] std::string missing_text(int rank, const std::string& name,
+                                       const std::vector<Inbox>& in, const std::vector<Outbox>& out,
+                                       int member, std::span<const int> ranks) {
+    const auto first_of = [&](const auto& boxes, const char* what, int only) {
+        int m = 0;
+        for (const auto& box : boxes) {
+            if ((only < 0 || m == only) && box.done < box.pieces()) {
+                return piece_text(rank, name, what, m, box.done, ranks);
+            }
+            ++m;
+        }
+        return std::string();
+    };
+    std::string text = first_of(in, "waits for", member);
+    if (text.empty()) text = first_of(out, "waits until it is rid of", -1);
+    return text.empty() ? "rank " + std::to_string(rank) + ": " + name + ": waits" : text;
+}
+
 /// Bytes of a piece.
 template <typename Part>
 [[nodiscard]] auto piece_of(const Part& part, int piece) {

@@ -258,19 +258,9 @@ std::string HostExchange::where(const char* what, int member, int piece) const {
                                  team_.options.ranks);
 }
 
-/// Text of the first piece that a wait lacks.
 std::string HostExchange::awaited() const {
-    for (size_t m = 0; m < in_.size(); ++m) {
-        const int member = static_cast<int>(m);
-        if (awaited_member_ >= 0 && member != awaited_member_) continue;
-        if (in_[m].done < in_[m].pieces()) return where("waits for", member, in_[m].done);
-    }
-    for (size_t m = 0; m < out_.size(); ++m) {
-        if (out_[m].done < out_[m].pieces()) {
-            return where("waits until it is rid of", static_cast<int>(m), out_[m].done);
-        }
-    }
-    return "rank " + std::to_string(team_.transport.rank()) + ": " + name_ + ": waits";
+    return tile_link::missing_text(team_.transport.rank(), name_, in_, out_, awaited_member_,
+                                   team_.options.ranks);
 }
 
 }  // namespace vocabpipe

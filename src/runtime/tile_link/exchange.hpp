@@ -83,6 +83,7 @@ private:
     template <typename Done>
     void wait_until(Done&& done);
     [[nodiscard]] std::string where(const char* what, int member, int piece) const;
+    /// Text of the first piece that a wait lacks.
     [[nodiscard]] std::string awaited() const;
 
     HostTeam& team_;

@@ -131,18 +131,8 @@ std::string MailExchange::where(const char* what, int member, int piece) const {
 }
 
 std::string MailExchange::awaited(int member) const {
-    for (size_t m = 0; m < in_.size(); ++m) {
-        if (member >= 0 && static_cast<size_t>(member) != m) continue;
-        if (in_[m].done < in_[m].pieces()) {
-            return where("waits for", static_cast<int>(m), in_[m].done);
-        }
-    }
-    for (size_t m = 0; m < out_.size(); ++m) {
-        if (out_[m].done < out_[m].pieces()) {
-            return where("waits until it is rid of", static_cast<int>(m), out_[m].done);
-        }
-    }
-    return "rank " + std::to_string(link_.mail_.transport().rank()) + ": " + name_ + ": waits";
+    return tile_link::missing_text(link_.mail_.transport().rank(), name_, in_, out_, member,
+                                   link_.options_.ranks);
 }
 
 }  // namespace vocabpipe
