@@ -23,6 +23,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using testing::NumberedSamples;
 using testing::RandomDocuments;
+using ::testing::StrEq;
 using ::testing::ThrowsMessage;
 
 constexpr int64_t kLength = 4;
@@ -445,6 +446,11 @@ TEST(StepBatch, RefusesAnArrangementThatIsNone) {
         EXPECT_THAT([&] { batch.load(0, 4); },
                     ThrowsMessage<UsageError>(HasSubstr("each of the step's 4 samples once")));
     }
+    StepBatch batch(samples, {.arrange = [](auto, int64_t) { return std::vector{0, 1, 2, 0}; }});
+    EXPECT_THAT([&] { batch.load(0, 4); },
+                ThrowsMessage<UsageError>(StrEq(
+                    "StepBatchOptions::arrange: must return each of the step's 4 samples once, but "
+                    "returned sample 0 at place 3")));
 }
 
 TEST(Samples, ArePaddedWithTokensThatSeeOnlyPadding) {

@@ -211,9 +211,7 @@ void OptimizerStep::update(Context& ctx, std::span<const std::byte> all) {
     op.adamw(ctx, tensors_,
              {.beta1 = options_.beta1, .beta2 = options_.beta2, .epsilon = options_.epsilon},
              scalars());
-    if (entries.depths > 0) {
-        op.sum_reports(ctx, reports, entries.count(), entries.first_depth(), depth_sums());
-    }
+    op.sum_reports(ctx, reports, entries.count(), entries.first_depth(), depth_sums());
     if (entries.routers == 0) return;
     op.sum_reports(ctx, reports, entries.count(), entries.first_router(), router_sums());
     const float rate = model_.config().moe.bias_rate;
