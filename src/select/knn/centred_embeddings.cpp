@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/select/knn/centred_embeddings.hpp"
 
-#include "src/select/knn/unit_rows.hpp"
+#include "src/select/knn/embedding_rows.hpp"
 #include "src/select/ownership.hpp"
 
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <functional>
 #include <utility>
 
 namespace vocabpipe {
@@ -36,20 +35,6 @@ private:
     std::vector<float> mean_;
 };
 
-/// Calls `use` with every row of the samples [first, last).
-void for_each_row(EmbeddingInput& input, int64_t first, int64_t last,
-                  const std::function<void(const float* row)>& use) {
-    const auto width = static_cast<size_t>(input.width());
-    const auto at_once =
-        std::max<int64_t>(static_cast<int64_t>(kEmbeddingReadBytes / sizeof(float) / width), 1);
-    std::vector<float> rows;
-    for (int64_t begin = first; begin < last; begin += at_once) {
-        rows.resize(static_cast<size_t>(std::min(at_once, last - begin)) * width);
-        input.read(begin, rows);
-        for (size_t i = 0; i < rows.size(); i += width) use(rows.data() + i);
-    }
-}
-
 void largest_over_ranks(Communicator& world, std::vector<float>& values) {
     for (const auto& bytes : world.all_gather(std::as_bytes(std::span(values)))) {
         std::vector<float> other(values.size());
@@ -68,14 +53,14 @@ std::unique_ptr<EmbeddingInput> centre_embeddings(Communicator& world,
     const int64_t last = owners.end(world.rank());
     std::vector<float> largest(width);
     world.agree([&] {
-        for_each_row(*input, first, last, [&](const float* row) {
+        for_each_embedding(*input, first, last, [&](int64_t, const float* row) {
             for (size_t j = 0; j < width; ++j) largest[j] = std::max(largest[j], std::abs(row[j]));
         });
     });
     largest_over_ranks(world, largest);
     std::vector<uint64_t> sums(width);  // two's complement: sums are modulo 2^64
     world.agree([&] {
-        for_each_row(*input, first, last, [&](const float* row) {
+        for_each_embedding(*input, first, last, [&](int64_t, const float* row) {
             for (size_t j = 0; j < width; ++j) {
                 if (largest[j] == 0) continue;
                 sums[j] += static_cast<uint64_t>(

@@ -2,6 +2,7 @@
 #include "src/select/knn/knn_graph.hpp"
 
 #include "src/select/files/graph_file.hpp"
+#include "src/select/knn/embedding_rows.hpp"
 #include "src/select/knn/hnsw_index.hpp"
 #include "src/select/knn/recall.hpp"
 #include "src/select/knn/ring.hpp"

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/select/knn/unit_rows.hpp"
 
+#include "src/select/knn/embedding_rows.hpp"
 #include "vocabpipe/error.hpp"
 
-#include <algorithm>
 #include <cmath>
 #include <string>
 
@@ -24,30 +24,19 @@ uint64_t UnitRows::bytes(int64_t tiles, int64_t width) {
 
 void UnitRows::read(EmbeddingInput& input, int64_t first, int64_t last) {
     const auto width = static_cast<size_t>(width_);
-    const size_t at_once = std::max<size_t>(kEmbeddingReadBytes / sizeof(float) / width, 1);
-    std::vector<float> block;
-    for (int64_t begin = first; begin < last; begin += static_cast<int64_t>(at_once)) {
-        const size_t rows = std::min(at_once, static_cast<size_t>(last - begin));
-        block.resize(rows * width);
-        input.read(begin, block);
-        for (size_t i = 0; i < rows; ++i) {
-            const float* const from = block.data() + i * width;
-            float* const to = data_.data() + (begin - first + static_cast<int64_t>(i)) * stride_;
-            double squares = 0;
-            for (size_t j = 0; j < width; ++j) squares += double{from[j]} * double{from[j]};
-            if (!(squares > 0) || !std::isfinite(squares)) {
-                throw InputFileError(input.path() + ": embedding of sample " +
-                                     std::to_string(begin + static_cast<int64_t>(i)) +
-                                     (squares == 0 ? ": is all zeros, which has no direction"
-                                                   : ": is no row of finite numbers") +
-                                     "; remove the sample or give it an embedding");
-            }
-            const double length = std::sqrt(squares);
-            for (size_t j = 0; j < width; ++j) {
-                to[j] = static_cast<float>(double{from[j]} / length);
-            }
+    for_each_embedding(input, first, last, [&](int64_t sample, const float* from) {
+        double squares = 0;
+        for (size_t j = 0; j < width; ++j) squares += double{from[j]} * double{from[j]};
+        if (!(squares > 0) || !std::isfinite(squares)) {
+            throw InputFileError(input.path() + ": embedding of sample " + std::to_string(sample) +
+                                 (squares == 0 ? ": is all zeros, which has no direction"
+                                               : ": is no row of finite numbers") +
+                                 "; remove the sample or give it an embedding");
         }
-    }
+        const double length = std::sqrt(squares);
+        float* const to = data_.data() + (sample - first) * stride_;
+        for (size_t j = 0; j < width; ++j) to[j] = static_cast<float>(double{from[j]} / length);
+    });
 }
 
 }  // namespace vocabpipe

@@ -40,7 +40,4 @@ private:
     std::vector<float> data_;
 };
 
-/// Bytes that are read at once.
-inline constexpr uint64_t kEmbeddingReadBytes = uint64_t{1} << 20;
-
 }  // namespace vocabpipe
