@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/step/rank_placement.hpp"
 
+#include "src/step/ranks_beside.hpp"
+
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <string>
@@ -65,6 +68,21 @@ TEST(RankPlacement, GivesThreadsOfWholeCoresAndOneAtLeast) {
     EXPECT_EQ(threads(8, 3), 2);
     EXPECT_EQ(threads(3, 3), 1);
     EXPECT_EQ(threads(2, 3), 1);
+}
+
+TEST(RanksBeside, AreOnTheSameHostAndTheSameDevice) {
+    std::vector<RankPlacement> placements(7);
+    for (size_t rank = 0; rank < placements.size(); ++rank) {
+        placements[rank].host = rank < 5 ? "a" : "b";
+        if (rank > 0 && rank < 6) placements[rank].device = rank % 2 == 1 ? "gpu 0" : "gpu 1";
+    }
+    using ::testing::ElementsAre;
+    EXPECT_THAT(ranks_beside(placements, 0), ElementsAre(0));
+    EXPECT_THAT(ranks_beside(placements, 1), ElementsAre(1, 3));
+    EXPECT_THAT(ranks_beside(placements, 2), ElementsAre(2, 4));
+    EXPECT_THAT(ranks_beside(placements, 4), ElementsAre(2, 4));
+    EXPECT_THAT(ranks_beside(placements, 5), ElementsAre(5));
+    EXPECT_THAT(ranks_beside(placements, 6), ElementsAre(6));
 }
 
 }  // namespace

@@ -16,10 +16,10 @@
 #include <string_view>
 #include <system_error>
 #include <tuple>
-#include <utility>
 #include <vector>
 
 #include "src/step/rank_placement.hpp"
+#include "src/step/ranks_beside.hpp"
 #include "src/support/parse_number.hpp"
 #include "src/support/process_memory.hpp"
 #include "src/support/text_layout.hpp"
@@ -110,21 +110,17 @@ std::string size_text(int64_t bytes) {
     return bytes_text(static_cast<uint64_t>(bytes));
 }
 
-/// Checks that all ranks of this host fit into its memory: an error message instead of a failed
-/// allocation or a killed process.
+/// Checks that all ranks of this host, or GPU, fit into its memory: an error message instead of a
+/// failed allocation or a killed process.
 void check_memory(const TextGeneratorOptions& options, const std::vector<RankPlacement>& placements,
-                  int rank, bool ranks_are_threads) {
+                  int rank) {
     const RankPlacement& mine = placements[static_cast<size_t>(rank)];
+    const std::vector<int> ranks = ranks_beside(placements, rank);
     TextGeneratorBytes needed;
-    int ranks = 0;
-    for (int other = 0; std::cmp_less(other, placements.size()); ++other) {
-        const RankPlacement& place = placements[static_cast<size_t>(other)];
-        const bool shares = ranks_are_threads || !mine.memory;
-        if (place.host != mine.host || (!shares && other != rank)) continue;
+    for (const int other : ranks) {
         const TextGeneratorBytes of = TextGenerator::bytes(options, other);
         needed.weights += of.weights;
         needed.context += of.context;
-        ++ranks;
     }
     const int64_t available =
         mine.memory ? static_cast<int64_t>(mine.memory->free) : available_memory();
@@ -132,7 +128,8 @@ void check_memory(const TextGeneratorOptions& options, const std::vector<RankPla
     throw OutOfMemoryError(
         "the model needs " + size_text(needed.weights) + " and a context of " +
         std::to_string(options.model.seq_length) + " tokens " + size_text(needed.context) +
-        (ranks > 1 ? " on " + std::to_string(ranks) + " ranks" : "") + ", " + size_text(available) +
+        (ranks.size() > 1 ? " on " + std::to_string(ranks.size()) + " ranks" : "") + ", " +
+        size_text(available) +
         " are available; use a smaller --seq-length, more hosts, or a smaller model");
 }
 
@@ -334,7 +331,7 @@ void generate_on(Communicator& world, const GenerateArguments& o) {
         options.model.check();
         options.threads_per_rank = o.threads_per_rank > 0 ? o.threads_per_rank : place.threads();
         options.operators = &device->operators();
-        check_memory(options, placements, world.rank(), o.launch.ranks_are_threads());
+        check_memory(options, placements, world.rank());
     });
     checkpoint->verify(world);
     TextGenerator generator(world, *device, options);

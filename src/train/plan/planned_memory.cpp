@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/train/plan/planned_memory.hpp"
 
+#include "src/step/ranks_beside.hpp"
 #include "src/support/process_memory.hpp"
 #include "vocabpipe/error.hpp"
 
@@ -70,21 +71,13 @@ void check_snapshots(const TrainingPlan& plan, int of_rank) {
                            " are available; remove the flag or use more hosts");
 }
 
-std::vector<int> ranks_beside(const TrainingPlan& plan, int of_rank) {
-    const RankPlacement& place = plan.placement(of_rank);
-    std::vector<int> ranks;
-    for (int rank = 0; rank < plan.ranks(); ++rank) {
-        const RankPlacement& other = plan.placement(rank);
-        if (other.host == place.host && other.device == place.device) ranks.push_back(rank);
-    }
-    return ranks;
-}
-
 }  // namespace
 
 int64_t planned_beside(const TrainingPlan& plan, int of_rank) {
     int64_t planned = 0;
-    for (const int rank : ranks_beside(plan, of_rank)) planned += planned_bytes(plan, rank);
+    for (const int rank : ranks_beside(plan.placements(), of_rank)) {
+        planned += planned_bytes(plan, rank);
+    }
     return planned;
 }
 
@@ -92,7 +85,7 @@ void check_memory(const TrainingPlan& plan, int of_rank, int64_t others) {
     if (plan.placement(of_rank).memory && plan.options().async_save) check_snapshots(plan, of_rank);
     const RankPlacement& place = plan.placement(of_rank);
     const int64_t planned = planned_beside(plan, of_rank) + others;
-    const int largest_rank = std::ranges::max(ranks_beside(plan, of_rank), {},
+    const int largest_rank = std::ranges::max(ranks_beside(plan.placements(), of_rank), {},
                                               [&](int rank) { return planned_bytes(plan, rank); });
     const int64_t largest = planned_bytes(plan, largest_rank);
     const int64_t available =

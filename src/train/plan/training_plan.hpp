@@ -30,6 +30,7 @@ public:
                  std::vector<int64_t> shorter_lengths = {});
 
     [[nodiscard]] const TrainOptions& options() const { return options_; }
+    [[nodiscard]] const std::vector<RankPlacement>& placements() const { return placements_; }
     [[nodiscard]] const RankPlacement& placement(int rank) const {
         return placements_[static_cast<size_t>(rank)];
     }
