@@ -237,6 +237,12 @@ class File:
         return index >= len(texts) and all(
             self.tokens[index - len(texts) + k].text == text for k, text in enumerate(texts))
 
+    def _ends_switch(self, index):
+        """Whether the token is the bracket that closes the body of a switch."""
+        body = self.tokens[index].match if index < len(self.tokens) and self.tokens[index].text == "}" else -1
+        condition = self.tokens[body - 1].match if body > 0 else -1
+        return condition > 0 and self.tokens[condition - 1].text == "switch"
+
     def _statement(self, index):
         """A statement that is left out: an assignment, a call, continue, break, a bare return."""
         first = self.tokens[index]
@@ -259,6 +265,8 @@ class File:
         texts = [t.text for t in depth0]
         begin, end = first.begin, self.tokens[at].end
         replaced = f"{{ if (!{ASKED}) {self._text(begin, end)} }}"
+        if texts == ["break"] and self._ends_switch(at + 1):
+            return []  # nothing is left to jump over
         if texts in (["continue"], ["break"], ["return"]):
             return [Site(f"{texts[0]} dropped", begin, end, replaced, begin)]
         if texts[0] in ("++", "--"):
