@@ -311,7 +311,7 @@ void combine_statistics(Context& ctx, ConstTensor by_shard, std::span<const int3
             d *= softcap_slope(totals.label_logit * options.temperature, options.logit_softcap) /
                  options.temperature;
             h /= options.temperature;
-        } else if (mine.rows > 0 && weight != 0) {
+        } else if (weight != 0) {
             // s = d loss / d log Z. d_n is g (s p_y - (1 - eps)) with p_y = 1 - others / A.
             const double excess = 2.0 * options.z_loss * totals.log_normaliser();  // s - 1
             c = weight * (1 + excess) * std::exp(get(by_shard, row, 0) - totals.max) /

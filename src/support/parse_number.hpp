@@ -27,7 +27,7 @@ template <typename T>
 /// read that as octal 8.
 template <typename T>
 [[nodiscard]] std::optional<T> parse_flag_number(std::string_view text) {
-    if (text.starts_with('+')) text.remove_prefix(1);
+    if (text.starts_with('+') && !text.starts_with("+-")) text.remove_prefix(1);
     const std::string_view digits = text.substr(text.starts_with('-') ? 1 : 0);
     if (std::is_integral_v<T> && digits.size() > 1 && digits.starts_with('0')) return std::nullopt;
     return parse_number<T>(text);

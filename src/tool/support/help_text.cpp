@@ -21,10 +21,11 @@ std::string words_of(const std::string& text) {
     std::string words;
     std::istringstream in(text);
     for (std::string word; in >> word;) {
-        while (word.size() > kLongest && word.rfind(',', kLongest - 1) != std::string::npos) {
-            const size_t end = word.rfind(',', kLongest - 1) + 1;
-            words += (words.empty() ? "" : " ") + word.substr(0, end);
-            word.erase(0, end);
+        while (word.size() > kLongest) {
+            const size_t comma = word.rfind(',', kLongest - 1);
+            if (comma == std::string::npos) break;
+            words += (words.empty() ? "" : " ") + word.substr(0, comma + 1);
+            word.erase(0, comma + 1);
         }
         words += (words.empty() ? "" : " ") + word;
     }
