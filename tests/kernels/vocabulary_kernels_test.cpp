@@ -3,6 +3,7 @@
 // tests/conformance/.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <vector>
 
@@ -30,6 +31,31 @@ TEST(VocabularyScore, PollsBetweenTilesOfLogits) {
     Context ctx({.threads = 1, .poll = [&] { ++polls; }});
     score(host::vocabulary_score, random_problem(13, 128, 4, 20000, DType::fp32, 1, {}), ctx);
     EXPECT_GT(polls, 3) << "communication must advance between tiles";
+}
+
+// Tiles of 2 MiB, at most 4096 tokens and at least 256 columns of fp32, in whole 64 columns and all
+// of about the same width. Logits of fp32 stay where they are.
+TEST(VocabularyScore, HasMemoryForATileOfLogits) {
+    const auto columns = [](int64_t tokens, int64_t rows) {
+        const int64_t of_logits =
+            host::vocabulary_score_workspace_bytes(tokens, rows, DType::bf16) -
+            host::vocabulary_score_workspace_bytes(tokens, rows, DType::fp32);
+        const int64_t column_bytes = std::min<int64_t>(tokens, 4096) * 4;
+        EXPECT_EQ(of_logits % column_bytes, 0);
+        return of_logits / column_bytes;
+    };
+    EXPECT_EQ(columns(1000, 128), 128);
+    EXPECT_EQ(columns(1000, 129), 192);
+    EXPECT_EQ(columns(1000, 512), 512);
+    EXPECT_EQ(columns(1000, 767), 768) << "one tile for less than one and a half";
+    EXPECT_EQ(columns(1000, 768), 384) << "two tiles";
+    EXPECT_EQ(columns(1000, 128256), 512);
+    EXPECT_EQ(columns(100, 128256), 5184);
+    EXPECT_EQ(columns(7, 128256), 64128);
+    EXPECT_EQ(columns(1, 128256), 128256);
+    EXPECT_EQ(columns(2048, 32000), 256);
+    EXPECT_EQ(columns(4096, 32000), 256) << "twice as large, as no tile is narrower";
+    EXPECT_EQ(columns(100000, 32000), 256);
 }
 
 TEST(VocabularyScore, RefusesALabelBeyondTheVocabulary) {

@@ -242,6 +242,66 @@ TEST(SelectionPicture, HasABarForEachSourceTheLargestShareFirst) {
     EXPECT_THAT(html, HasSubstr(bar("19.0", "520.0", "open", "2 of 8")));
     EXPECT_THAT(html, HasSubstr(bar("19.0", "130.0", "chosen", "2 of 8")));
     EXPECT_THAT(html, HasSubstr("<line x1=\"480.0\" y1=\"0.0\" x2=\"480.0\" y2=\"34.0\""));
+    const auto words = [](const char* x, const char* y, const char* anchor, const char* text) {
+        return "<text x=\"" + std::string(x) + "\" y=\"" + y + "\" text-anchor=\"" + anchor +
+               "\">" + text + "</text>\n";
+    };
+    EXPECT_THAT(html, HasSubstr(words("212.0", "12.0", "end", "all")));
+    EXPECT_THAT(html, HasSubstr(words("748.0", "12.0", "start", "100 %  4 of 4")));
+    EXPECT_THAT(html, HasSubstr(words("212.0", "29.0", "end", "few")));
+    EXPECT_THAT(html, HasSubstr(words("748.0", "29.0", "start", "25 %  2 of 8")));
+}
+
+TEST(SelectionPicture, HasTheTwentySourcesMostAndTheTwentyLeastKept) {
+    tool::SelectionPage page{.title = "t", .samples = 4200, .chosen = 1000};
+    for (int64_t i = 0; i < 40; ++i) {
+        page.sources.push_back({.name = "s" + std::to_string(i), .samples = 100, .chosen = i});
+    }
+    const std::string all = page.html();
+    EXPECT_THAT(all, Not(HasSubstr("left out")));
+    for (int64_t i = 40; i < 42; ++i) {
+        page.sources.push_back({.name = "s" + std::to_string(i), .samples = 100, .chosen = i});
+    }
+    const std::string some = page.html();
+    EXPECT_THAT(some, HasSubstr("The dashed line is the share of all samples. 2 sources between "
+                                "the most and the least kept are left out.</p>"));
+    for (int64_t i = 0; i < 42; ++i) {
+        const std::string name = ">s" + std::to_string(i) + "</text>";
+        EXPECT_EQ(all.find(name) != std::string::npos, i < 40) << i;
+        EXPECT_EQ(some.find(name) != std::string::npos, i < 20 || i > 21) << i;
+    }
+}
+
+TEST(SelectionTexts, StandInPairsAsFarAsThereAreSome) {
+    tool::SelectionPage page{.title = "t"};
+    page.texts = {.chosen = {{.sample = 4, .source = "a", .text = "one"},
+                             {.sample = 6, .source = "b&", .text = ""}},
+                  .left_out = {{.sample = 5, .source = "c", .text = "<"}},
+                  .tokenizer = "bytes"};
+    const std::string head = "<h3>chosen</h3><h3>left out</h3>\n";
+    const std::string four =
+        "<div class=\"text of-chosen\"><div>sample 4, a</div><pre>one</pre></div>\n";
+    const std::string six =
+        "<div class=\"text of-chosen\"><div>sample 6, b&amp;</div><pre>(no text)</pre></div>\n";
+    const std::string five = "<div class=\"text\"><div>sample 5, c</div><pre>&lt;</pre></div>\n";
+    const std::string none = "<div></div>\n", end = "</div>\n";
+    EXPECT_THAT(page.html(), HasSubstr(head + four + five + six + none + end));
+    page.texts->chosen.clear();
+    EXPECT_THAT(page.html(), HasSubstr(head + none + five + end));
+
+    page.texts.reset();
+    page.about_groups = "1 group";
+    page.groups = {{.samples = 3,
+                    .chosen = 1,
+                    .some_chosen = {{.sample = 4, .source = "a", .text = "one"}},
+                    .some_left_out = {{.sample = 5, .source = "c", .text = "<"}}}};
+    const std::string counts = "<h3>1 of 3 samples</h3><h3>2</h3>\n";
+    EXPECT_THAT(page.html(), HasSubstr(head + counts + four + five + end));
+    page.groups[0].some_left_out.clear();
+    EXPECT_THAT(page.html(), HasSubstr(head + counts + four + none + end));
+    page.groups[0].some_left_out = {{.sample = 5, .source = "c", .text = "<"}};
+    page.groups[0].some_chosen.clear();
+    EXPECT_THAT(page.html(), HasSubstr(head + counts + none + five + end));
 }
 
 TEST_F(SelectPage, GroupsSamplesThatAChainOfSimilaritiesConnects) {

@@ -12,6 +12,7 @@
 #include "vocabpipe/world.hpp"
 
 #include <gtest/gtest.h>
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <memory>
@@ -286,6 +287,16 @@ TEST_F(EvaluatedTraining, PlansAnArenaForTheLargestOfItsPrograms) {
     const TrainingPlan plan(growing, std::vector<RankPlacement>(2));
     ASSERT_EQ(plan.steps().size(), 3U);
     EXPECT_EQ(plan.steps()[plan.index_of(4)].schedule.microbatches, 4);
+    for (const int rank : {0, 1}) {
+        std::vector<uint64_t> arenas;
+        for (const StepPlan& step : plan.steps()) {
+            arenas.push_back(step.lowered.pipeline[static_cast<size_t>(rank)].arena_bytes);
+        }
+        const auto [least, most] = std::ranges::minmax(arenas);
+        EXPECT_LT(least, most);
+        EXPECT_EQ(planned_bytes(plan, rank),
+                  persistent_bytes(plan, rank).total() + static_cast<int64_t>(most));
+    }
     EXPECT_EQ(plan.index_of(6), 0U);
 }
 

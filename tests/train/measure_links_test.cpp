@@ -3,10 +3,61 @@
 
 #include <gtest/gtest.h>
 
+#include <map>
 #include <mutex>
+#include <string>
+
+#include "src/runtime/transport/transport.hpp"
 
 namespace vocabpipe {
 namespace {
+
+/// Counts the transfers that it passes on, by what they are and the bytes that they send and
+/// receive.
+class CountingTransport final : public Transport {
+public:
+    explicit CountingTransport(Transport& inner) : inner_(inner) {}
+    [[nodiscard]] int rank() const override { return inner_.rank(); }
+    [[nodiscard]] int size() const override { return inner_.size(); }
+    [[nodiscard]] Ticket start(const Transfer& transfer) override {
+        ++counts[std::string(to_string(transfer.what)) + ' ' +
+                 std::to_string(transfer.send.size()) + ' ' +
+                 std::to_string(transfer.receive.size())];
+        return inner_.start(transfer);
+    }
+    [[nodiscard]] bool test(Ticket ticket) override { return inner_.test(ticket); }
+    void check_health() override { inner_.check_health(); }
+    void cancel() noexcept override { inner_.cancel(); }
+    void abort(const std::string& reason) noexcept override { inner_.abort(reason); }
+
+    std::map<std::string, int> counts;
+
+private:
+    Transport& inner_;
+};
+
+// Two repetitions come before those that are timed.
+TEST(MeasureLinks, RepeatsEveryTransferAsOftenAsAsked) {
+    World::threads(3, {.timeout_seconds = 30}).run([](Communicator& communicator) {
+        const std::unique_ptr<Device> device = make_host_device();
+        CountingTransport transport(communicator.transport());
+        (void)measure_links(communicator, *device, transport,
+                            {.bytes = {7, 70000}, .collectives = true, .repetitions = 3});
+        const int rank = communicator.rank();
+        std::map<std::string, int> expected;
+        for (const auto& [bytes, of_all_to_all] :
+             {std::pair(7, rank < 2 ? 6 : 9), std::pair(70000, rank < 2 ? 69999 : 70002)}) {
+            const std::string one = std::to_string(bytes), all = std::to_string(3 * bytes);
+            expected["send " + one + " 0"] = rank == 1 ? 10 : 5;
+            expected["receive 0 " + one] = rank == 1 ? 10 : 5;
+            expected["broadcast " + one + ' ' + one] = 5;
+            expected["all_gather " + one + ' ' + all] = 5;
+            expected["all_to_all " + one + ' ' + std::to_string(of_all_to_all)] = 5;
+            expected["gather " + one + ' ' + all] = 5;
+        }
+        EXPECT_EQ(transport.counts, expected) << "rank " << rank;
+    });
+}
 
 TEST(MeasureLinks, TimesEverySizeOfMessagesAndCollectivesAlikeOnEveryRank) {
     std::mutex mutex;

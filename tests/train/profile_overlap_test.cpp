@@ -148,6 +148,32 @@ TEST(ProfileOverlap, MeasuresEveryShapeWithEveryNumberOfPieces) {
     }
 }
 
+// 2 members with 6 of 12 rows each; the experts of the one get all tokens of the other.
+TEST(TimedOverlap, CountsTheBytesThatAMemberReceives) {
+    World::threads(2, {.timeout_seconds = 30}).run([](Communicator& world) {
+        const std::unique_ptr<Device> device = make_host_device();
+        const std::unique_ptr<TileLink> link = link_of_all(world, *device, world.transport());
+        const auto bytes = [&](OverlapOp op) {
+            return time_overlap(world, *device, *link,
+                                {.op = op,
+                                 .rows = 12,
+                                 .inner = 16,
+                                 .columns = 24,
+                                 .experts = 1,
+                                 .per_token = 2,
+                                 .rounds = 1})
+                .bytes;
+        };
+        EXPECT_EQ(bytes(OverlapOp::all_gather_gemm), 6 * 16 * 4);
+        EXPECT_EQ(bytes(OverlapOp::gemm_reduce_scatter), 6 * 24 * 4);
+        EXPECT_EQ(bytes(OverlapOp::stream_in), 12 * 16 * 4) << "all rows, at all but the first";
+        EXPECT_EQ(bytes(OverlapOp::dispatch_gemm), 6 * 16 * 4);
+        EXPECT_EQ(bytes(OverlapOp::gemm_combine), 6 * 24 * 4);
+        // Keys and values of all rows of the other: the first member has the last rows, too.
+        EXPECT_EQ(bytes(OverlapOp::gather_attention), 6 * 2 * 16 * 4);
+    });
+}
+
 TEST(TimedExperts, HaveLoadsOfTheDeviationThatIsAskedFor) {
     OverlapCase c{.op = OverlapOp::dispatch_gemm, .rows = 100'000, .experts = 4, .per_token = 1};
     double fullest = 0.9;

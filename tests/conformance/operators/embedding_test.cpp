@@ -220,16 +220,30 @@ INSTANTIATE_TEST_SUITE_P(Devices, EmbeddingOrder,
                                           testing::ValuesIn(kWidths)),
                          kNames);
 
-using PositionsArguments = Embedding;
+using EmbeddingArguments = Embedding;
 
-TEST_P(PositionsArguments, ArePositionsOfAllRowsOrOfNone) {
+TEST_P(EmbeddingArguments, AreSumsAndGradientsInFp32OfOneShape) {
+    const auto ids = up(random_ids(5, 4));
+    const std::vector<std::span<const int32_t>> all{ids};
+    const auto take = [&](int64_t rows, int64_t columns, DType from, DType to) {
+        const Uploaded sums = up(random(4, from, 1));
+        ops().embedding_take(ctx(), all, 0, sums, poison(rows, columns, to));
+    };
+    EXPECT_NO_THROW(take(4, width(), DType::fp32, DType::fp32));
+    EXPECT_THROW(take(5, width(), DType::fp32, DType::fp32), UsageError);
+    EXPECT_THROW(take(4, width() + 1, DType::fp32, DType::fp32), UsageError);
+    EXPECT_THROW(take(4, width(), DType::bf16, DType::fp32), UsageError);
+    EXPECT_THROW(take(4, width(), DType::fp32, DType::bf16), UsageError);
+}
+
+TEST_P(EmbeddingArguments, ArePositionsOfAllRowsOrOfNone) {
     const Uploaded x = up(random(6, type(), 1)), wpe = up(random(9, type(), 2));
     const auto five = up(random_ids(5, 9));
     EXPECT_THROW(ops().add_positions(ctx(), x, wpe, 3, five, x), UsageError);
     EXPECT_THROW(ops().add_positions(ctx(), x, wpe, 10, {}, x), UsageError);
 }
 
-INSTANTIATE_TEST_SUITE_P(Devices, PositionsArguments,
+INSTANTIATE_TEST_SUITE_P(Devices, EmbeddingArguments,
                          testing::Combine(testing::ValuesIn(product_devices()), kTypes,
                                           testing::ValuesIn(kWidths)),
                          kNames);

@@ -9,6 +9,7 @@
 #include "src/train/data/data_file.hpp"
 #include "src/train/text/text_file.hpp"
 #include "tests/train/checkpoint/checkpoint_run.hpp"
+#include "tests/train/data/closed_input.hpp"
 #include "tests/train/data/expect_error.hpp"
 #include "vocabpipe/error.hpp"
 
@@ -33,6 +34,18 @@ TEST(InputFile, ReadsFromAnyPositionAndSaysWhereAFileEnds) {
     EXPECT_THAT(
         message_of<InputFileError>([&] { file.read(4, bytes); }),
         HasSubstr("f: ends at byte 5, but had 10 bytes before; another process changed it"));
+}
+
+TEST(InputFile, MayTakeTheNumberOfAClosedStandardInput) {
+    const TempFolder folder;
+    write_file(folder / "f", "0123456789");
+    const ClosedInput closed;
+    {
+        const InputFile file(folder / "f");
+        EXPECT_TRUE(ClosedInput::is_taken());
+        EXPECT_EQ(file.text(), "0123456789");
+    }
+    EXPECT_FALSE(ClosedInput::is_taken());
 }
 
 TEST(InputFile, RefusesATextThatWouldTakeTheMemory) {

@@ -8,7 +8,10 @@
 
 #include <vector>
 
+#include "src/support/partial_file.hpp"
+#include "src/support/safetensors/writer.hpp"
 #include "src/train/data/megatron_writer.hpp"
+#include "tests/train/data/closed_input.hpp"
 #include "tests/train/data/expect_error.hpp"
 #include "tests/train/data/file_size_limit.hpp"
 #include "tests/train/data/temp_folder.hpp"
@@ -18,6 +21,7 @@ namespace vocabpipe {
 namespace {
 
 using ::testing::AllOf;
+using testing::ClosedInput;
 using testing::FileSizeLimit;
 using ::testing::HasSubstr;
 using testing::TempFolder;
@@ -159,6 +163,30 @@ TEST(OutputFile, ThatCannotBeNamedIsRemoved) {
                     HasSubstr("x: cannot create: Is a directory"));
     }
     EXPECT_EQ(folder.names(), Names{"x"});
+}
+
+TEST(OutputFiles, MayTakeTheNumberOfAClosedStandardInput) {
+    const TempFolder folder;
+    const ClosedInput closed;
+    const auto taken_by = [&](auto&& file) {
+        EXPECT_TRUE(ClosedInput::is_taken());
+        file.write(bytes("text"));
+        file.publish();
+    };
+    taken_by(OutputFile(folder / "whole"));
+    EXPECT_FALSE(ClosedInput::is_taken());
+    taken_by(PartialFile(folder / "partial"));
+    EXPECT_FALSE(ClosedInput::is_taken());
+    {
+        SharedOutputFile file = SharedOutputFile::create(folder / "shared", 4);
+        EXPECT_TRUE(ClosedInput::is_taken());
+        file.write_at(0, bytes("text"));
+    }
+    EXPECT_FALSE(ClosedInput::is_taken());
+    EXPECT_EQ(folder.names(), (Names{"partial", "shared", "whole"}));
+    for (const std::string& name : folder.names()) {
+        EXPECT_EQ(testing::read_file(folder / name), "text") << name;
+    }
 }
 
 /// Writes tokens until finished or failed; the .bin needs 2 bytes per token.

@@ -134,6 +134,27 @@ TEST(TokenizerJson, PrependsItsMarkAsTheSchemeSays) {
                 HasSubstr("add_prefix_space: false needs \"prepend_scheme\": \"never\""));
 }
 
+TEST(TokenizerJson, TakesAnAddedTokenThatSaysNothingForText) {
+    json changed = json::parse(file_of("qwen2"));
+    const std::string text = "ab<|im_start|> to<|im_end|>be";
+    const auto opened = [&] {
+        const TempFolder folder;
+        write_file(folder / "tokenizer.json", changed.dump());
+        return open_tokenizer(folder / "tokenizer.json");
+    };
+    std::vector<int32_t> ids;
+    opened()->encode(text, ids);
+    EXPECT_EQ(opened()->decode(ids), "ab tobe");
+    for (json& token : changed["added_tokens"]) {
+        for (const char* key : {"single_word", "lstrip", "rstrip", "normalized"}) token.erase(key);
+    }
+    EXPECT_EQ(ids_by(changed, text), ids);
+    EXPECT_EQ(opened()->decode(ids), "ab tobe");
+    changed["added_tokens"][1].erase("special");
+    EXPECT_EQ(ids_by(changed, text), ids);
+    EXPECT_EQ(opened()->decode(ids), "ab<|im_start|> tobe");
+}
+
 TEST(TokenizerJson, BeginsDocumentsAsItsPostProcessorSays) {
     json changed = json::parse(file_of("llama3"));
     const int32_t id = changed["model"]["vocab"]["<|begin_of_text|>"];

@@ -150,6 +150,27 @@ TEST_F(SentencePiece, NamesTheLargestSizeTheTextAdmitsWhichThenWorks) {
     EXPECT_THROW((void)train(largest + 1), UsageError);
 }
 
+// Of a long text, a size that no text of its bytes has is refused before SentencePiece looks for
+// the largest one, which takes long.
+TEST_F(SentencePiece, RefusesWhatNoLongTextAdmitsAtOnce) {
+    constexpr int64_t kBytes = (1 << 20) + 1;
+    std::string text;
+    while (std::ssize(text) < kBytes) text += "ab ba aab\n";
+    text.resize(kBytes);
+    testing::write_file(file_, text);
+    const auto refusal = [&](int64_t size) {
+        return testing::message_of<UsageError>([&] { (void)train(size); });
+    };
+    EXPECT_EQ(refusal(2 * kBytes + 259),
+              "--vocab-size 2097413: is too large for this text, which has 1048577 bytes and so "
+              "yields fewer than 2097413 pieces; use a smaller one, or more text");
+    const std::string by_training = ": is too large for this text, which yields at most 2";
+    EXPECT_THAT(refusal(2 * kBytes + 258), HasSubstr(by_training));
+    text.resize(kBytes - 1);
+    testing::write_file(file_, text);
+    EXPECT_THAT(refusal(2 * kBytes + 259), HasSubstr(by_training)) << "not long";
+}
+
 TEST_F(SentencePiece, NamesTheSmallestSizeTheTextAdmitsWhichThenWorks) {
     for (const int64_t size : {1, 2, 100, 256}) {
         const auto message = testing::message_of<UsageError>([&] { (void)train(size); });
