@@ -71,7 +71,7 @@ TEST(HelpText, HasAllThatTheTableOfFlagsSays) {
               "  --share X                   Part of each (default: 0.25)\n"
               "  --a-flag-with-a-long-name NAME|FILE\n"
               "                              What is cut with (required)\n"
-              "  --memory BYTES              (default: 2048)\n");
+              "  --memory TEXT               (default: 2048)\n");
     command.flags.clear();
     command.version.clear();
     command.commands = {{.name = "straight", .description = "Cut straight\nnot shown"},
