@@ -67,8 +67,31 @@ inline void require_attention_gradients(ConstTensor dout, ConstTensor q, ConstTe
             "one type for all gradients");
 }
 
-inline void require_cached_attention(ConstTensor q, ConstTensor kv, const AttentionShape& shape,
-                                     ConstTensor out) {
+inline void require_sinks(ConstTensor sinks, const AttentionShape& shape, ConstTensor out) {
+    require(has_shape(sinks, 1, shape.heads) && sinks.dtype == out.dtype,
+            "sinks of shape (1, heads) of the output's type");
+}
+
+inline void require_attention_sinks(ConstTensor sinks, const AttentionShape& shape, ConstTensor out,
+                                    ConstTensor log_sum_exp) {
+    require_sinks(sinks, shape, out);
+    require(has_shape(out, shape.query_tokens(), shape.output_columns()),
+            "out of shape (query_tokens, output_columns)");
+    require(has_shape(log_sum_exp, shape.query_tokens(), shape.heads) &&
+                log_sum_exp.dtype == DType::fp32,
+            "log_sum_exp of shape (query_tokens, heads) fp32");
+}
+
+/// In addition to require_attention_sinks().
+inline void require_sink_gradients(ConstTensor dout, ConstTensor out, ConstTensor dscores,
+                                   ConstTensor log_sum_exp) {
+    require(same_shape(dout, out) && dout.dtype == out.dtype, "dout of out's shape and type");
+    require(same_shape(dscores, log_sum_exp) && dscores.dtype == DType::fp32,
+            "dscores of shape (query_tokens, heads) fp32");
+}
+
+inline void require_cached_attention(ConstTensor q, ConstTensor kv, ConstTensor sinks,
+                                     const AttentionShape& shape, ConstTensor out) {
     require_heads(shape);
     require(shape.sequences == 1, "one sequence");
     require(shape.causal, "causal attention");
@@ -78,6 +101,7 @@ inline void require_cached_attention(ConstTensor q, ConstTensor kv, const Attent
             "q of shape (seq_length or less, query_columns)");
     require(has_shape(out, q.rows, shape.output_columns()), "out of shape (n, output_columns)");
     require(q.dtype == kv.dtype && q.dtype == out.dtype, "one type for q, kv and out");
+    if (sinks) require_sinks(sinks, shape, out);
 }
 
 inline void require_rotary(ConstTensor table, const AttentionShape& shape, ConstTensor qkv) {

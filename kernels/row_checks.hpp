@@ -19,6 +19,10 @@ inline void require_row_groups(ConstTensor rows, int64_t count, ConstTensor mean
     require(rows.dtype == means.dtype, "rows and means of one type");
 }
 
+inline void require_column_sums(ConstTensor x, ConstTensor sums) {
+    require(has_shape(sums, 1, x.cols) && sums.dtype == DType::fp32, "sums (1, cols) fp32");
+}
+
 inline void require_columns_to_rows(std::span<const float> columns, int64_t tokens, ConstTensor y) {
     require(y.rows == tokens, "one row of y per token");
     require(std::ssize(columns) == y.size(), "columns (columns of y, tokens)");

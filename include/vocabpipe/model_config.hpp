@@ -7,6 +7,7 @@
 #include "vocabpipe/lora_config.hpp"
 #include "vocabpipe/moe_config.hpp"
 #include "vocabpipe/rope.hpp"
+#include "vocabpipe/softmax_type.hpp"
 #include "vocabpipe/tensor.hpp"
 
 #include <cstdint>
@@ -63,14 +64,15 @@ struct ModelConfig {
     bool gated = false;              ///< activation(gate) * up instead of activation(up)
     kernels::Activation activation = kernels::Activation::gelu_tanh;  ///< activation of the MLP
     bool qkv_bias = true;                                             ///< bias of q, k and v
-    bool attention_output_bias = true;  ///< bias of the projection after attention
-    bool mlp_bias = true;               ///< bias of both products of the MLP
-    float attention_scale = 0;          ///< factor of scores; 0: 1 / sqrt(head size)
-    float attention_softcap = 0;        ///< soft cap of scores; 0: none
-    float logit_softcap = 0;            ///< soft cap of logits; 0: none
-    float embedding_scale = 1;          ///< factor of embedded tokens; sqrt(h) in Gemma
-    int64_t sliding_window = 0;         ///< tokens that a layer with a window sees
-    std::vector<bool> windowed;         ///< [layer] whether it has the window; empty: none has
+    bool attention_output_bias = true;                ///< bias of the projection after attention
+    bool mlp_bias = true;                             ///< bias of both products of the MLP
+    float attention_scale = 0;                        ///< factor of scores; 0: 1 / sqrt(head size)
+    float attention_softcap = 0;                      ///< soft cap of scores; 0: none
+    SoftmaxType softmax_type = SoftmaxType::vanilla;  ///< learnable: attention sinks
+    float logit_softcap = 0;                          ///< soft cap of logits; 0: none
+    float embedding_scale = 1;   ///< factor of embedded tokens; sqrt(h) in Gemma
+    int64_t sliding_window = 0;  ///< tokens that a layer with a window sees
+    std::vector<bool> windowed;  ///< [layer] whether it has the window; empty: none has
     /// Rotary positions of layers with the window; none: `rope`, as in all other layers.
     std::optional<Rope> windowed_rope;
 

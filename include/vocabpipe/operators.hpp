@@ -161,6 +161,21 @@ struct Operators {
                                       ConstTensor out, ConstTensor log_sum_exp,
                                       AttentionShape shape, std::span<const int32_t> first_visible,
                                       Tensor dq, Tensor dkv, std::span<std::byte> workspace);
+    /// Gives every softmax of causal_attention_forward() one more score, the sink of its head,
+    /// with a value of 0 (attention sinks: Xiao et al. 2023, arXiv 2309.17453, section 3.3; a
+    /// learnable softmax offset in Megatron). In place, from its results:
+    ///   log_sum_exp_i becomes log(exp(log_sum_exp_i) + exp(sink)), out_i shrinks by the
+    ///   exponential of what that adds.
+    /// sinks (1, heads) of out's type; out (M, output_columns); log_sum_exp (M, heads) fp32.
+    /// causal_attention_backward() of both is the gradient with sinks.
+    void (*attention_sinks_forward)(Context& ctx, ConstTensor sinks, const AttentionShape& shape,
+                                    Tensor out, Tensor log_sum_exp);
+    /// dscores (M, heads) fp32: the gradient of the sink as each query and head used it,
+    /// -exp(sink - log_sum_exp_i) (dout_i out_i). sinks, out and log_sum_exp as
+    /// attention_sinks_forward() left them; dout (M, output_columns) of out's type.
+    void (*attention_sinks_backward)(Context& ctx, ConstTensor sinks, ConstTensor dout,
+                                     ConstTensor out, ConstTensor log_sum_exp,
+                                     const AttentionShape& shape, Tensor dscores);
 
     // Generation: a few more tokens of a sequence whose keys and values are cached.
 
@@ -172,10 +187,11 @@ struct Operators {
                                 ConstTensor residual, Tensor scratch, Tensor y);
     /// Attention of the last n tokens of a sequence to all of its tokens, as
     /// causal_attention_forward() defines it. q (n, query_columns); kv (seq_length,
-    /// key_value_columns): k | v of every token, n <= seq_length; out (n, output_columns).
+    /// key_value_columns): k | v of every token, n <= seq_length; sinks (1, heads) of q's type:
+    /// as attention_sinks_forward() adds them; empty: none; out (n, output_columns).
     /// shape.sequences is 1, and shape.causal true. A row's bits do not depend on n. For small n:
     /// queries do not share what they read.
-    void (*cached_attention_forward)(Context& ctx, ConstTensor q, ConstTensor kv,
+    void (*cached_attention_forward)(Context& ctx, ConstTensor q, ConstTensor kv, ConstTensor sinks,
                                      const AttentionShape& shape, Tensor out);
     /// Logits of n tokens: z_ij = x_i w_j, soft-capped with softcap > 0. x (n, h), w (v, h) of x's
     /// type, z (n, v) fp32, v may be 0. The bits of a logit depend only on its rows of x and w, so
@@ -215,6 +231,8 @@ struct Operators {
     /// empty. All of one type. The same bits on every device.
     void (*fold_partials)(Context& ctx, ConstTensor partials, int64_t count, ConstTensor bias,
                           ConstTensor residual, Tensor out);
+    /// sums[j] = sum over the rows of x[., j] [+ sums[j]]. x (N, cols); sums (1, cols) fp32.
+    void (*column_sums)(Context& ctx, ConstTensor x, Tensor sums, bool accumulate);
     /// Every byte becomes 0.
     void (*set_zero)(Context& ctx, std::span<std::byte> bytes);
     /// to = from, equally long.

@@ -21,6 +21,7 @@ template <typename T>
 struct Arguments {
     const T* q;
     const T* kv;
+    const T* sinks;  ///< [head], or null
     T* out;
     int64_t q_stride, kv_stride, out_stride;
     int64_t keys;     ///< tokens of the sequence
@@ -92,7 +93,7 @@ __global__ void __launch_bounds__(kThreads) cached_attention_kernel(Arguments<T>
     __syncthreads();
     float largest = largest_of[0];
     for (int w = 1; w < kWarps; ++w) largest = fmaxf(largest, largest_of[w]);
-    float total = 0.0F;
+    float total = a.sinks == nullptr ? 0.0F : expf(to_float(a.sinks[head]) - largest);
     float factors[kWarps];
     for (int w = 0; w < kWarps; ++w) {
         factors[w] = expf(largest_of[w] - largest);  // 0 for a warp without keys
@@ -107,9 +108,9 @@ __global__ void __launch_bounds__(kThreads) cached_attention_kernel(Arguments<T>
 
 }  // namespace
 
-void cached_attention_forward(Context& ctx, ConstTensor q, ConstTensor kv,
+void cached_attention_forward(Context& ctx, ConstTensor q, ConstTensor kv, ConstTensor sinks,
                               const AttentionShape& shape, Tensor out) {
-    require_cached_attention(q, kv, shape, out);
+    require_cached_attention(q, kv, sinks, shape, out);
     const int64_t widest = std::max(shape.head_size, shape.value_size());
     require(widest <= int64_t{kMostColumns} * kWarpThreads, "heads of at most 256 columns");
     require(q.rows <= 65535, "at most 65535 rows of q");
@@ -118,6 +119,7 @@ void cached_attention_forward(Context& ctx, ConstTensor q, ConstTensor kv,
         const Arguments<T> arguments{
             .q = q.as<T>(),
             .kv = kv.as<T>(),
+            .sinks = sinks ? sinks.as<T>() : nullptr,
             .out = out.as<T>(),
             .q_stride = q.stride,
             .kv_stride = kv.stride,

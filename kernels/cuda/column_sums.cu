@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/check.hpp"
 #include "kernels/cuda/column_reduce.cuh"
 #include "kernels/cuda/column_sums.hpp"
+#include "kernels/cuda/operators.hpp"
+#include "kernels/row_checks.hpp"
 
 namespace vocabpipe::kernels::cuda {
 
@@ -21,8 +22,8 @@ struct Elements {
 
 }  // namespace
 
-void column_sums(CallSite ctx, ConstTensor x, Tensor sums, bool accumulate) {
-    require(has_shape(sums, 1, x.cols) && sums.dtype == DType::fp32, "sums (1, cols) fp32");
+void sum_columns(CallSite ctx, ConstTensor x, Tensor sums, bool accumulate) {
+    require_column_sums(x, sums);
     const ColumnTotals<1> totals{{sums.as<float>()}, accumulate};
     with_element_type(x.dtype, [&]<typename T>() {
         with_vectors(
@@ -32,6 +33,10 @@ void column_sums(CallSite ctx, ConstTensor x, Tensor sums, bool accumulate) {
             },
             x);
     });
+}
+
+void column_sums(Context& ctx, ConstTensor x, Tensor sums, bool accumulate) {
+    sum_columns(ctx, x, sums, accumulate);
 }
 
 }  // namespace vocabpipe::kernels::cuda

@@ -8,6 +8,6 @@ namespace vocabpipe::kernels::cuda {
 
 /// sums[j] = sum over rows of x[., j] [+ sums[j]], in an order that depends on the shape and the
 /// number of multiprocessors only. x (N, cols), sums (1, cols) fp32.
-void column_sums(CallSite ctx, ConstTensor x, Tensor sums, bool accumulate);
+void sum_columns(CallSite ctx, ConstTensor x, Tensor sums, bool accumulate);
 
 }  // namespace vocabpipe::kernels::cuda

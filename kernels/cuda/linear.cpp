@@ -77,7 +77,7 @@ void linear_gelu_backward_input(Context& ctx, ConstTensor dy, ConstTensor w, Con
 void linear_backward_weight(Context& ctx, ConstTensor dy, ConstTensor x, Tensor dw, Tensor dbias,
                             bool accumulate) {
     require(dw.dtype == DType::fp32, "fp32 dw");
-    if (dbias) column_sums(ctx, dy, dbias, accumulate);
+    if (dbias) sum_columns(ctx, dy, dbias, accumulate);
     gemm(ctx, dy, true, x, false, dw, accumulate);
 }
 

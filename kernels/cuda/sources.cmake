@@ -7,6 +7,7 @@ set(VOCABPIPE_CUDA_KERNEL_SOURCES
   kernels/cuda/attention.cpp
   kernels/cuda/attention_backward.cu
   kernels/cuda/attention_forward.cu
+  kernels/cuda/attention_sinks.cu
   kernels/cuda/attention_statistics.cu
   kernels/cuda/cached_attention.cu
   kernels/cuda/column_sums.cu

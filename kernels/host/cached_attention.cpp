@@ -29,8 +29,10 @@ public:
           scale_(shape.scale != 0 ? shape.scale : 1.0F / std::sqrt(static_cast<float>(size_))),
           softcap_(shape.softcap) {}
 
-    /// `scores` and `sums` are memory for (end - first) and value_size numbers.
-    void attend(const T* q, int64_t first, int64_t end, float* scores, float* sums, T* out) const {
+    /// `scores` and `sums` are memory for (end - first) and value_size numbers. sink: -INFINITY for
+    /// none.
+    void attend(const T* q, int64_t first, int64_t end, float sink, float* scores, float* sums,
+                T* out) const {
         const int64_t keys = end - first;
         float largest = -INFINITY;
         for (int64_t j = 0; j < keys; ++j) {
@@ -45,7 +47,7 @@ public:
 #pragma omp simd
         for (int64_t j = 0; j < keys; ++j) scores[j] = fast_exp(scale * (scores[j] - largest));
         std::fill(sums, sums + value_size_, 0.0F);
-        float total = 0.0F;
+        float total = std::exp(sink - scale * largest);
         for (int64_t j = 0; j < keys; ++j) {
             const T* v = v_ + (first + j) * stride_;
             const float p = scores[j];
@@ -65,9 +67,9 @@ private:
 
 }  // namespace
 
-void cached_attention_forward(Context& ctx, ConstTensor q, ConstTensor kv,
+void cached_attention_forward(Context& ctx, ConstTensor q, ConstTensor kv, ConstTensor sinks,
                               const AttentionShape& shape, Tensor out) {
-    require_cached_attention(q, kv, shape, out);
+    require_cached_attention(q, kv, sinks, shape, out);
     const int64_t queries_per_key = shape.heads / shape.kv_heads;
     const int64_t work = q.rows * shape.heads * shape.seq_length * shape.head_size;
     with_type(q.dtype, [&]<typename T>() {
@@ -82,8 +84,8 @@ void cached_attention_forward(Context& ctx, ConstTensor q, ConstTensor kv,
                     shape.window > 0 ? std::max<int64_t>(end - shape.window, 0) : 0;
                 CachedHead<T>(kv, shape, head / queries_per_key)
                     .attend(q.as<T>() + n * q.stride + head * shape.head_size, first, end,
-                            scores.data(), sums.data(),
-                            out.as<T>() + n * out.stride + head * shape.value_size());
+                            sinks ? to_float(sinks.as<T>()[head]) : -INFINITY, scores.data(),
+                            sums.data(), out.as<T>() + n * out.stride + head * shape.value_size());
             }
         });
     });

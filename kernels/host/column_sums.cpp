@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/host/column_sums.hpp"
+#include "kernels/host/operators.hpp"
 
 #include <algorithm>
 
 #include "kernels/bf16.hpp"
-#include "kernels/check.hpp"
 #include "kernels/host/parallel.hpp"
+#include "kernels/row_checks.hpp"
 
 namespace vocabpipe::kernels::host {
 
 void column_sums(Context& ctx, ConstTensor x, Tensor sums, bool accumulate) {
-    require(has_shape(sums, 1, x.cols) && sums.dtype == DType::fp32, "sums (1, cols) fp32");
+    require_column_sums(x, sums);
     with_type(x.dtype, [&]<typename T>() {
         parallel_ranges(ctx, x.cols, x.size(), [&](int64_t begin, int64_t end) {
             float* out = sums.as<float>();

@@ -2,7 +2,6 @@
 #include "kernels/host/operators.hpp"
 
 #include "kernels/check.hpp"
-#include "kernels/host/column_sums.hpp"
 #include "kernels/host/gemm.hpp"
 #include "kernels/host/row_product.hpp"
 

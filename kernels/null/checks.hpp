@@ -34,12 +34,14 @@ concept HasSharedChecks = std::same_as<Name, names::layer_norm_forward> ||
     std::same_as<Name, names::rotary_backward> ||
     std::same_as<Name, names::causal_attention_forward> ||
     std::same_as<Name, names::causal_attention_backward> ||
+    std::same_as<Name, names::attention_sinks_forward> ||
+    std::same_as<Name, names::attention_sinks_backward> ||
     std::same_as<Name, names::cached_attention_forward> ||
     std::same_as<Name, names::logits_forward> || std::same_as<Name, names::fold_partials> ||
-    std::same_as<Name, names::router_forward> || std::same_as<Name, names::router_backward> ||
-    std::same_as<Name, names::sum_routing> || std::same_as<Name, names::sort_by_expert> ||
-    std::same_as<Name, names::gather_rows> || std::same_as<Name, names::combine_rows> ||
-    std::same_as<Name, names::combine_parts> ||
+    std::same_as<Name, names::column_sums> || std::same_as<Name, names::router_forward> ||
+    std::same_as<Name, names::router_backward> || std::same_as<Name, names::sum_routing> ||
+    std::same_as<Name, names::sort_by_expert> || std::same_as<Name, names::gather_rows> ||
+    std::same_as<Name, names::combine_rows> || std::same_as<Name, names::combine_parts> ||
     std::same_as<Name, names::combine_backward_weights> || std::same_as<Name, names::scale_rows> ||
     std::same_as<Name, names::grouped_linear_forward> ||
     std::same_as<Name, names::grouped_linear_backward_input> ||
@@ -163,13 +165,26 @@ inline void check(names::causal_attention_backward, Context&, ConstTensor dout, 
     require_attention(q, kv, shape, first_visible, out, log_sum_exp);
     require_attention_gradients(dout, q, kv, out, dq, dkv);
 }
+inline void check(names::attention_sinks_forward, Context&, ConstTensor sinks,
+                  const AttentionShape& shape, Tensor out, Tensor log_sum_exp) {
+    require_attention_sinks(sinks, shape, out, log_sum_exp);
+}
+inline void check(names::attention_sinks_backward, Context&, ConstTensor sinks, ConstTensor dout,
+                  ConstTensor out, ConstTensor log_sum_exp, const AttentionShape& shape,
+                  Tensor dscores) {
+    require_attention_sinks(sinks, shape, out, log_sum_exp);
+    require_sink_gradients(dout, out, dscores, log_sum_exp);
+}
 inline void check(names::cached_attention_forward, Context&, ConstTensor q, ConstTensor kv,
-                  const AttentionShape& shape, Tensor out) {
-    require_cached_attention(q, kv, shape, out);
+                  ConstTensor sinks, const AttentionShape& shape, Tensor out) {
+    require_cached_attention(q, kv, sinks, shape, out);
 }
 inline void check(names::logits_forward, Context&, ConstTensor x, ConstTensor w, float softcap,
                   Tensor z) {
     require_logits(x, w, softcap, z);
+}
+inline void check(names::column_sums, Context&, ConstTensor x, Tensor sums, bool) {
+    require_column_sums(x, sums);
 }
 inline void check(names::fold_partials, Context&, ConstTensor partials, int64_t count,
                   ConstTensor bias, ConstTensor residual, Tensor out) {

@@ -9,7 +9,7 @@
 
 namespace vocabpipe::kernels::reference {
 
-void cached_attention_forward(Context& ctx, ConstTensor q, ConstTensor kv,
+void cached_attention_forward(Context& ctx, ConstTensor q, ConstTensor kv, ConstTensor sinks,
                               const AttentionShape& shape, Tensor out) {
     const int64_t d = shape.head_size, values = shape.value_size();
     const double scale = shape.scale != 0 ? shape.scale : 1.0 / std::sqrt(static_cast<double>(d));
@@ -30,6 +30,7 @@ void cached_attention_forward(Context& ctx, ConstTensor q, ConstTensor kv,
             const double largest = *std::max_element(scores.begin(), scores.end());
             double total = 0.0;
             for (double& score : scores) total += score = std::exp(score - largest);
+            if (sinks) total += std::exp(get(sinks, 0, head) - largest);
             for (int64_t i = 0; i < values; ++i) {
                 double value = 0.0;
                 for (int64_t key = first; key <= query; ++key) {

@@ -66,6 +66,10 @@ void ModelConfig::check() const {
     }
     check_experts(*this);
     check_latents(*this);
+    if (softmax_type == SoftmaxType::learnable && has_latents()) {
+        throw UsageError("--softmax-type learnable: --model-type " + family +
+                         " has latent attention, which has no sinks; remove the flag");
+    }
     model_family(family).check(*this);
     if (!learned_positions && (rotary_size() % 2 != 0 || rotary_size() > head_size())) {
         throw UsageError("--kv-channels " + std::to_string(head_size()) +

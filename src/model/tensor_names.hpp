@@ -26,6 +26,8 @@ struct TensorNames {
     std::string post_mlp_norm;        ///< of the MLP's output
     std::string q_norm = {};          ///< of q
     std::string k_norm = {};          ///< of k
+    /// Whole name of the sinks of attention, one for each head (SoftmaxType::learnable).
+    std::string sinks = {};
     /// Names in files that keep q, k and v apart. Empty: files keep one tensor `qkv`, with the rows
     /// in that order.
     std::vector<std::string> qkv_parts = {};

@@ -54,25 +54,26 @@ inline const CachedCase kCachedCases[] = {
      2},
 };
 
-/// A case's arguments, rounded to `type`.
+/// A case's arguments, rounded to `type`; sinks for those who want them.
 struct CachedTensors {
     const CachedCase& of;
-    Matrix q, kv;
+    Matrix q, kv, sinks;
 
     CachedTensors(const CachedCase& of_, DType type)
         : of(of_),
           q(Matrix::random(of.queries, of.shape.query_columns(), type, 1, -2.0, 2.0)),
-          kv(Matrix::random(of.shape.seq_length, of.shape.key_value_columns(), type, 2, -2.0,
-                            2.0)) {}
+          kv(Matrix::random(of.shape.seq_length, of.shape.key_value_columns(), type, 2, -2.0, 2.0)),
+          sinks(Matrix::random(1, of.shape.heads, type, 3, -2.0, 8.0)) {}
 
-    [[nodiscard]] Matrix exact(Context& ctx) const {
+    [[nodiscard]] Matrix exact(Context& ctx, bool with_sinks) const {
         Matrix out(of.queries, of.shape.output_columns(), DType::fp64);
-        reference::cached_attention_forward(ctx, q, kv, of.shape, out);
+        reference::cached_attention_forward(ctx, q, kv, with_sinks ? sinks : ConstTensor(),
+                                            of.shape, out);
         return out;
     }
     /// Scores of d products of at most 4 are off by d 4 d eps scale, so are the logarithms of their
     /// exponentials, twice for the sum; the mean of values of at most 2, over n keys, by as much
-    /// and n eps, and is rounded once.
+    /// and n eps, and is rounded once. A sink is one more score.
     [[nodiscard]] std::function<double(int64_t, int64_t)> bound() const {
         const auto d = static_cast<double>(of.shape.head_size);
         const auto n = static_cast<double>(of.shape.seq_length);

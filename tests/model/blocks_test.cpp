@@ -40,7 +40,9 @@ struct Attention64 {
                 .size = static_cast<size_t>(o.shape.head_size),
                 .scale = o.shape.scale,
                 .softcap = o.shape.softcap,
-                .window = static_cast<size_t>(o.shape.window)};
+                .window = static_cast<size_t>(o.shape.window),
+                .sinks = o.sinks.empty() ? std::span<const double>()
+                                         : std::span<const double>(w.at(o.sinks))};
     }
     /// Where what a norm of q and k is over begins, and the name of the norm.
     template <typename Body>
@@ -72,7 +74,10 @@ struct Attention64 {
         return linear64(o.proj, o.proj_bias, heads, w);
     }
     Rows gradient(const Rows& dy, GradientSink& sink) {
-        Rows d = of().gradient(linear64_gradient(o.proj, o.proj_bias, dy, heads, w, sink), qkv);
+        Vector dsinks(of().sinks.size(), 0.0);
+        Rows d =
+            of().gradient(linear64_gradient(o.proj, o.proj_bias, dy, heads, w, sink), qkv, dsinks);
+        if (!o.sinks.empty()) sink.add(o.sinks, dsinks);
         if (o.rope) of().rotate(d, kTheta, -1);
         for (size_t n = 0; o.qk_norm && n < d.size(); ++n) {
             each_normed([&](size_t column, const std::string& name) {
@@ -131,6 +136,15 @@ TEST(SublayerOfAttention, MatchesFp64WithNormsOfHeadsAndRotaryPositions) {
     options.qk_norm = {.q_name = "q_norm",
                        .k_name = "k_norm",
                        .rms_norm = {.epsilon = kEpsilon, .weight_offset = 1}};
+    expect_with_all_norms<AnyAttention, Attention64>(options, options.qk_norm.has_value());
+}
+
+TEST(SublayerOfAttention, MatchesFp64WithSinks) {
+    AttentionOptions options = attention();
+    options.shape.window = 3;
+    options.rope = Rope{.theta = kTheta};
+    options.sinks = "sinks";
+    options.sinks_init_std = 2;
     expect_with_all_norms<AnyAttention, Attention64>(options, options.qk_norm.has_value());
 }
 

@@ -4,7 +4,7 @@
 
     python3 -m venv venv && venv/bin/pip install torch transformers safetensors
     venv/bin/python tests/model/compare_transformers.py [build/bin] [--cases 6] [--seed 1] [--family mixtral olmoe]
-        [--beyond]
+        [--beyond] [--sinks]
 
 What docs/models.md reports was run with torch 2.8.0 and transformers 5.23.0, what
 docs/checkpoints.md reports also with 4.51.3.
@@ -28,9 +28,13 @@ compared where every token goes to all of them.
 --beyond changes the same models: sequences are longer than max_position_embeddings, gates are exact
 GELU, GPT-NeoX turns odd numbers of columns, Mistral has the layer_types of Ministral, and files hold
 all experts of a layer in one tensor.
+
+--sinks gives the attention of transformers' models sinks (SoftmaxType::learnable here), with the
+function that computes them for gpt_oss.
 """
 import argparse
 import copy
+import importlib
 import json
 import math
 import pathlib
@@ -294,7 +298,28 @@ def go_beyond(family, keys, case):
     return family
 
 
-def random_config(family, pick, case, beyond):
+# Families that --sinks compares, with their classes of attention.
+WITH_SINKS = {"llama": "LlamaAttention", "mistral": "MistralAttention", "qwen2": "Qwen2Attention",
+              "qwen3": "Qwen3Attention", "mixtral": "MixtralAttention",
+              "qwen3_moe": "Qwen3MoeAttention"}
+
+
+def add_sinks(family):
+    """All models of the family that are made from now on have sinks."""
+    gpt_oss = importlib.import_module("transformers.models.gpt_oss.modeling_gpt_oss")
+    module = importlib.import_module(f"transformers.models.{family}.modeling_{family}")
+    attention = getattr(module, WITH_SINKS[family])
+    plain = attention.__init__
+
+    def with_sinks(self, config, *arguments, **named):
+        plain(self, config, *arguments, **named)
+        self.sinks = torch.nn.Parameter(torch.randn(config.num_attention_heads))
+
+    attention.__init__ = with_sinks
+    module.eager_attention_forward = gpt_oss.eager_attention_forward
+
+
+def random_config(family, pick, case, beyond, sinks=False):
     heads = pick.choice([2, 4, 6])
     sizes = dict(num_attention_heads=heads, num_hidden_layers=pick.randint(2, 4),
                  hidden_size=heads * pick.choice([6, 8, 10, 16]), case=case)
@@ -306,6 +331,8 @@ def random_config(family, pick, case, beyond):
     keys.pop("case", None)
     if beyond:
         family = go_beyond(family, keys, case)
+    if sinks:
+        keys["softmax_type"] = "learnable"
     return AutoConfig.for_model(family, **keys)
 
 
@@ -362,11 +389,11 @@ def in_files(family, name, tensor):
 
 
 class Comparison:
-    def __init__(self, programs, folder, family, case, seed, beyond=False):
+    def __init__(self, programs, folder, family, case, seed, beyond=False, sinks=False):
         self.programs, self.folder, self.family, self.beyond = programs, folder, family, beyond
         pick = random.Random(f"{seed} {family} {case}")
         torch.manual_seed(pick.randrange(1 << 30))
-        self.config = random_config(family, pick, case, beyond)
+        self.config = random_config(family, pick, case, beyond, sinks)
         self.model = AutoModelForCausalLM.from_config(self.config, **PLAIN)
         for p in self.weights(self.model):  # biases and norms are constants otherwise
             p.data += 0.05 * torch.randn_like(p)
@@ -492,17 +519,22 @@ def main():
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--beyond", action="store_true",
                         help="the same models with what few files have; needs transformers 5")
-    parser.add_argument("--family", choices=FAMILIES, nargs="+", default=FAMILIES)
+    parser.add_argument("--sinks", action="store_true",
+                        help=f"models with attention sinks, of {', '.join(WITH_SINKS)}")
+    parser.add_argument("--family", choices=FAMILIES, nargs="+")
     arguments = parser.parse_args()
+    families = arguments.family or list(WITH_SINKS if arguments.sinks else FAMILIES)
     torch.set_num_threads(1)
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
     good, worst, parameters = True, {}, {}
-    for family in arguments.family:
+    for family in families:
+        if arguments.sinks:
+            add_sinks(family)
         for case in range(arguments.cases):
             with tempfile.TemporaryDirectory() as folder:
                 one = Comparison(arguments.programs.resolve(), pathlib.Path(folder), family, case,
-                                 arguments.seed, arguments.beyond)
+                                 arguments.seed, arguments.beyond, arguments.sinks)
                 print(f"{family} {case}: {describe(one.config)}", flush=True)
                 parameters.setdefault(family, []).append(one.model.num_parameters())
                 for dtype in ("fp32", "bf16"):

@@ -57,6 +57,7 @@ struct Attended {
     int panels = 1;
     AttentionShape shape;  ///< of whole sequences
     bool documents = false;
+    bool sinks = false;
     DType dtype = DType::fp32;
 
     friend std::ostream& operator<<(std::ostream& out, const Attended& c) {
@@ -64,8 +65,8 @@ struct Attended {
                    << c.shape.sequences << " s=" << c.shape.seq_length << " d=" << c.shape.head_size
                    << " values " << c.shape.value_size() << " a=" << c.shape.heads
                    << " g=" << c.shape.kv_heads << " window " << c.shape.window << " softcap "
-                   << c.shape.softcap << " documents " << c.documents << " bytes "
-                   << size_of(c.dtype);
+                   << c.shape.softcap << " documents " << c.documents << " sinks " << c.sinks
+                   << " bytes " << size_of(c.dtype);
     }
 };
 
@@ -85,6 +86,7 @@ Attended random_case(std::mt19937& random, bool multiple_of_64, bool heads_divid
     if (from(0, 2) == 0) c.shape.window = from(1, c.shape.seq_length);
     if (from(0, 3) == 0) c.shape.softcap = 2;
     c.documents = from(0, 1) == 1;
+    c.sinks = from(0, 1) == 1;
     const int64_t heads = heads_divide ? c.shape.kv_heads / c.ranks : c.shape.kv_heads;
     c.panels = panels_of(heads, static_cast<int>(from(1, 4)));
     return c;
@@ -103,6 +105,7 @@ struct Values {
 struct Rows {
     std::unique_ptr<Device> device = make_host_device();
     Values qkv, dheads, heads, log_sum_exp, dqkv;
+    Values scores, dscores, dsinks;  ///< of sinks
     std::vector<int32_t> first_visible;
 
     Rows(const AttentionShape& shape, DType dtype)
@@ -110,7 +113,15 @@ struct Rows {
           dheads(*device, shape.tokens(), shape.output_columns(), dtype),
           heads(*device, shape.tokens(), shape.output_columns(), dtype),
           log_sum_exp(*device, shape.tokens(), shape.heads, DType::fp32),
-          dqkv(*device, shape.tokens(), shape.qkv_columns(), dtype) {}
+          dqkv(*device, shape.tokens(), shape.qkv_columns(), dtype),
+          scores(*device, 1, shape.heads, dtype),
+          dscores(*device, shape.tokens(), shape.heads, DType::fp32),
+          dsinks(*device, 1, shape.heads, DType::fp32) {}
+
+    [[nodiscard]] HeadSinks sinks(const Attended& c) const {
+        if (!c.sinks) return {};
+        return {.scores = scores.view, .gradients = dscores.view};
+    }
 };
 
 /// The operator on whole sequences.
@@ -134,6 +145,14 @@ std::unique_ptr<Rows> on_one_rank(const Attended& c, unsigned seed) {
     op.causal_attention_forward(ctx, q(rows->qkv.view), kv(rows->qkv.view), c.shape,
                                 rows->first_visible, rows->heads.view, rows->log_sum_exp.view,
                                 workspace.bytes());
+    write(rows->scores.view, random_values(c.shape.heads, seed + 3, 2));
+    if (c.sinks) {
+        op.attention_sinks_forward(ctx, rows->scores.view, c.shape, rows->heads.view,
+                                   rows->log_sum_exp.view);
+        op.attention_sinks_backward(ctx, rows->scores.view, rows->dheads.view, rows->heads.view,
+                                    rows->log_sum_exp.view, c.shape, rows->dscores.view);
+        op.column_sums(ctx, rows->dscores.view, rows->dsinks.view, false);
+    }
     op.causal_attention_backward(ctx, rows->dheads.view, q(rows->qkv.view), kv(rows->qkv.view),
                                  rows->heads.view, rows->log_sum_exp.view, c.shape,
                                  rows->first_visible, q(rows->dqkv.view), kv(rows->dqkv.view),
@@ -244,7 +263,27 @@ double difference(const Attended& c, int rank, ConstTensor own, ConstTensor whol
     return apart / largest;
 }
 
-/// Runs a block on a team; check(rank, rows of the rank) at the end.
+/// Gradients of sinks: of each rank, summed twice, and of whole sequences.
+void expect_sums_of_ranks(const std::vector<std::vector<float>>& by_rank,
+                          const std::vector<float>& whole, DType dtype) {
+    double largest = 0;
+    for (const float one : whole) largest = std::max(largest, std::abs(static_cast<double>(one)));
+    for (size_t head = 0; head < whole.size(); ++head) {
+        double sum = 0;
+        for (const std::vector<float>& own : by_rank) sum += static_cast<double>(own[head]);
+        EXPECT_NEAR(sum, 2 * static_cast<double>(whole[head]),
+                    (dtype == DType::fp32 ? 2e-5 : 4e-2) * largest)
+            << "sink of head " << head;
+    }
+}
+
+std::vector<float> floats_of(const Values& values) {
+    const auto* const first = static_cast<const float*>(values.view.data);
+    return {first, first + values.view.size()};
+}
+
+/// Runs a block on a team; check(rank, rows of the rank) at the end. Gradients of sinks of all
+/// ranks add up to those of whole sequences.
 template <typename Block, typename Check>
 Sent on_context_team(const Attended& c, const Rows& whole, const Check& check) {
     Sent sent{std::vector<int64_t>(static_cast<size_t>(c.ranks)),
@@ -252,6 +291,7 @@ Sent on_context_team(const Attended& c, const Rows& whole, const Check& check) {
     AttentionShape shape = c.shape;
     shape.seq_length /= c.ranks;
     const Block block{shape, c.panels};
+    std::vector<std::vector<float>> dsinks(static_cast<size_t>(c.ranks));
     on_linked_team(c.ranks, [&](int rank, TileLink* link) {
         Rows rows(shape, c.dtype);
         for (const auto& [own, all] :
@@ -281,19 +321,27 @@ Sent on_context_team(const Attended& c, const Rows& whole, const Check& check) {
                                     .seq_length = shape.seq_length,
                                     .first_visible = rows.first_visible};
         const ContextCut cut(c.shape.seq_length, rank, c.ranks);
-        const StagePass pass{.ctx = ctx,
-                             .microbatch = microbatch,
-                             .scratch = {.rows = {}, .workspace = workspace.bytes()},
-                             .context = {.link = &counting, .cut = &cut}};
-        block.forward(pass, rows.qkv.view, rows.heads.view, rows.log_sum_exp.view);
+        StagePass pass{.ctx = ctx,
+                       .microbatch = microbatch,
+                       .scratch = {.rows = {}, .workspace = workspace.bytes()},
+                       .context = {.link = &counting, .cut = &cut}};
+        std::ranges::copy(whole.scores.memory.bytes(), rows.scores.memory.bytes().begin());
+        block.forward(pass, rows.qkv.view, rows.sinks(c), rows.heads.view, rows.log_sum_exp.view);
         sent.forward[static_cast<size_t>(rank)] = counting.sent;
         workspace.poison();
-        block.backward(pass, rows.dheads.view, rows.qkv.view, rows.heads.view,
+        block.backward(pass, rows.dheads.view, rows.qkv.view, rows.sinks(c), rows.heads.view,
                        rows.log_sum_exp.view, rows.dqkv.view);
+        if (c.sinks) {
+            block.sum_sinks(pass, rows.dscores.view, rows.dsinks.view);
+            pass.weight_gradients.accumulate = true;
+            block.sum_sinks(pass, rows.dscores.view, rows.dsinks.view);
+        }
         sent.backward[static_cast<size_t>(rank)] =
             counting.sent - sent.forward[static_cast<size_t>(rank)];
+        dsinks[static_cast<size_t>(rank)] = floats_of(rows.dsinks);
         check(rank, rows);
     });
+    if (c.sinks) expect_sums_of_ranks(dsinks, floats_of(whole.dsinks), c.dtype);
     return sent;
 }
 

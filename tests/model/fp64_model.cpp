@@ -153,7 +153,14 @@ private:
                 .softcap = config_.attention_softcap,
                 .window = static_cast<size_t>(config_.window(like(layer))),
                 .first_visible = first_visible_,
-                .rotated = static_cast<size_t>(config_.rotary_size())};
+                .rotated = static_cast<size_t>(config_.rotary_size()),
+                .sinks = has_sinks() ? std::span<const double>(at(sinks_name(layer)))
+                                     : std::span<const double>()};
+    }
+
+    [[nodiscard]] bool has_sinks() const { return config_.softmax_type == SoftmaxType::learnable; }
+    [[nodiscard]] std::string sinks_name(int layer) const {
+        return layer_name(layer) + names_.sinks;
     }
 
     /// Rotary positions of a layer.
@@ -291,7 +298,9 @@ private:
     /// The gradient of t.norm1 from that of t.attention.
     Rows heads_gradient(int layer, const Attention& of, const LayerTrace& t, const Rows& dheads) {
         const std::string name = layer_name(layer);
-        Rows d = of.gradient(dheads, t.qkv);
+        Vector dsinks(of.sinks.size(), 0.0);
+        Rows d = of.gradient(dheads, t.qkv, dsinks);
+        if (has_sinks()) sink_.add(sinks_name(layer), dsinks);
         if (config_.has_rope(like(layer))) of.rotate(d, rotary(like(layer)), -1);
         if (config_.qk_norm) {
             Vector dq(at(name + names_.q_norm + ".weight").size(), 0.0);

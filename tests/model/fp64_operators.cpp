@@ -187,7 +187,7 @@ double Attention::score(const Rows& qkv, size_t first, size_t i, size_t j, size_
 
 Vector Attention::weights(const Rows& qkv, size_t first, size_t i, size_t head) const {
     Vector p(i + 1, 0.0);
-    double sum = 0;
+    double sum = sinks.empty() ? 0 : std::exp(sinks[head]);
     for (size_t j = 0; j <= i; ++j) {
         if (sees(first, i, j)) p[j] = std::exp(score(qkv, first, i, j, head));
         sum += p[j];
@@ -210,7 +210,7 @@ Rows Attention::forward(const Rows& qkv) const {
     return out;
 }
 
-Rows Attention::gradient(const Rows& dout, const Rows& qkv) const {
+Rows Attention::gradient(const Rows& dout, const Rows& qkv, std::span<double> dsinks) const {
     Rows dqkv(qkv.size(), Vector(qkv[0].size(), 0.0));
     each([&](size_t first, size_t i, size_t head) {
         const size_t q = query_column(head);
@@ -224,6 +224,7 @@ Rows Attention::gradient(const Rows& dout, const Rows& qkv) const {
             dp[j] = dot(d, &qkv[first + j][v], value_size);
             mean += p[j] * dp[j];
         }
+        if (!sinks.empty()) dsinks[head] -= (1 - std::accumulate(p.begin(), p.end(), 0.0)) * mean;
         for (size_t j = 0; j <= i; ++j) {
             double ds = p[j] * (dp[j] - mean) * scale;
             if (softcap > 0) {

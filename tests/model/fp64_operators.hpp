@@ -92,9 +92,12 @@ struct Attention {
     std::span<const int32_t> first_visible = {};  ///< of all tokens, or none
     size_t rotated = size;                        ///< columns of a head that rotate() turns
     size_t value_size = size;                     ///< columns of a head of v, and of the result
+    std::span<const double> sinks = {};           ///< one more score of each head, or none
 
     [[nodiscard]] Rows forward(const Rows& qkv) const;
-    [[nodiscard]] Rows gradient(const Rows& dout, const Rows& qkv) const;
+    /// Adds the gradients of the sinks to `dsinks`, which has as many.
+    [[nodiscard]] Rows gradient(const Rows& dout, const Rows& qkv,
+                                std::span<double> dsinks = {}) const;
     /// Rotates the heads of q and k by their positions; direction -1: back.
     void rotate(Rows& qkv, double theta, double direction) const;
     void rotate(Rows& qkv, const Rotary& rotary, double direction) const;

@@ -571,6 +571,33 @@ struct ModelCase {
                  return config;
              }(),
          .sequences = 2},
+        {.name = "LlamaSinks",
+         .config =
+             [&] {
+                 ModelConfig config = with(small_family("llama", 3, 8, 37, false), 0.1F, 0.01F);
+                 config.softmax_type = SoftmaxType::learnable;
+                 return config;
+             }(),
+         .sequences = 2,
+         .ignored = 0.1,
+         .uneven_g = true,
+         .ranks = 3},
+        {.name = "Gemma2SinksInWindowsAndDocuments",
+         .config =
+             [] {
+                 ModelConfig config = small_family("gemma2", 2, 9, 29, true);
+                 config.softmax_type = SoftmaxType::learnable;
+                 return config;
+             }(),
+         .sequences = 2,
+         .documents = true},
+        {.name = "Gpt2Sinks",
+         .config =
+             [] {
+                 ModelConfig config = small_family("gpt2", 2, 6, 29, true);
+                 config.softmax_type = SoftmaxType::learnable;
+                 return config;
+             }()},
         {.name = "LlamaDocuments",
          .config = small_family("llama", 3, 9, 31, false),
          .sequences = 2,

@@ -41,12 +41,19 @@ namespace vocabpipe::testing {
     return config;
 }
 
+/// `config` with attention sinks.
+[[nodiscard]] inline ModelConfig with_sinks(ModelConfig config) {
+    config.softmax_type = SoftmaxType::learnable;
+    return config;
+}
+
 /// Transposed in files, with biases and positions; gated, with groups of heads; with q, k and v
-/// together by head; with norms of heads, which all ranks have; tied ones.
+/// together by head; with norms of heads, which all ranks have; tied ones; with sinks, which ranks
+/// share with the heads.
 [[nodiscard]] inline std::vector<ModelConfig> tensor_models() {
     return {tensor_model("gpt2", true),      tensor_model("gpt2", false),
             tensor_model("llama", false),    tensor_model("llama", true),
-            tensor_model("gpt_neox", false), tensor_model("qwen3", true)};
+            tensor_model("gpt_neox", false), with_sinks(tensor_model("qwen3", true))};
 }
 
 /// A model of every family with experts: four of them, so that up to four ranks share them. In

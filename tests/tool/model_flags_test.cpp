@@ -43,6 +43,15 @@ TEST(ModelFlags, RefuseWhatContradictsTheFamily) {
                           "heads; remove the flag"));
 }
 
+TEST(ModelFlags, RefuseSinksThatCannotBe) {
+    EXPECT_THAT(refused("--softmax-type off-by-one"),
+                HasSubstr("--softmax-type off-by-one: must be one of vanilla, learnable"));
+    EXPECT_THAT(
+        refused("--model-type deepseek_v3 --softmax-type learnable"),
+        HasSubstr("--softmax-type learnable: --model-type deepseek_v3 has latent attention, "
+                  "which has no sinks; remove the flag"));
+}
+
 TEST(ModelFlags, RefuseExpertsThatCannotBe) {
     for (const char* const flag :
          {"--num-experts 4", "--moe-router-topk 2", "--moe-ffn-hidden-size 32",

@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <string>
 #include <vector>
 
@@ -113,6 +114,22 @@ std::vector<std::string> families_with_cut_sequences() {
 INSTANTIATE_TEST_SUITE_P(Models, ContextRanksOfFamilies,
                          ::testing::ValuesIn(families_with_cut_sequences()),
                          [](const auto& info) { return test_name(info.param); });
+
+TEST(ContextRanks, TrainModelsWithSinksLikeOneRankWithWholeSequences) {
+    for (const ContextForm form : {ContextForm::allgather, ContextForm::a2a}) {
+        TrainingSetup setup =
+            context_setup("zb-h1", VocabMode::one_barrier,
+                          {.pipeline = 2, .tensor = 2, .context = 2}, "llama", DType::fp32, 3);
+        setup.config.softmax_type = SoftmaxType::learnable;
+        setup.context_exchange.form = form;
+        const Training together = train_on_threads(setup);
+        const Training alone = train_on_threads(with_whole_sequences(setup));
+        expect_follows_whole(together, alone, 2e-5);
+        EXPECT_LT(largest_difference(alone.gradients, together.gradients), 2e-3) << to_string(form);
+        setup.config.softmax_type = SoftmaxType::vanilla;
+        EXPECT_GT(std::abs(train_on_threads(setup).losses[0] - alone.losses[0]), 1e-4);
+    }
+}
 
 TEST(ContextRanks, HaveTheSameBitsForAnyNumberOfPanels) {
     for (const ContextForm form : {ContextForm::allgather, ContextForm::a2a}) {

@@ -31,6 +31,15 @@ LinearOptions proj_options(const AttentionOptions& options) {
             .lora = options.lora};
 }
 
+Parameter* next_sinks(const AttentionOptions& options, ParameterSource& parameters) {
+    if (options.sinks.empty()) return nullptr;
+    return parameters.next({.name = options.sinks,
+                            .rows = 1,
+                            .cols = options.shape.heads,
+                            .init_std = options.sinks_init_std,
+                            .cut = TensorCut::columns});
+}
+
 /// The heads of one of `ranks` ranks; all have the same number of heads of each kind.
 kernels::AttentionShape shape_of_rank(kernels::AttentionShape shape, int ranks) {
     shape.heads /= ranks;
@@ -47,6 +56,7 @@ Attention::Attention(const AttentionOptions& options, ParameterSource& parameter
       qk_norm_(options.qk_norm ? std::optional<QkNorm>(std::in_place, *options.qk_norm,
                                                        options.shape, parameters)
                                : std::nullopt),
+      sinks_(next_sinks(options, parameters)),
       proj_(proj_options(options), parameters) {}
 
 Attention::Saved Attention::saved_views(SavedViews& views) const {
@@ -61,8 +71,9 @@ Attention::Saved Attention::saved_views(SavedViews& views) const {
 
 Attention::Gradients Attention::gradient_views(TokenViews& views) const {
     TokenViews all = views.all();
-    Gradients gradients{.qkv = all.take(shape_.qkv_columns()), .normed = {}};
+    Gradients gradients{.qkv = all.take(shape_.qkv_columns()), .normed = {}, .sinks = {}};
     if (qk_norm_) gradients.normed = all.take(shape_.qkv_columns());
+    if (has_sinks()) gradients.sinks = all.statistics(shape_.heads);
     return gradients;
 }
 
@@ -105,22 +116,33 @@ void Attention::attend(const StagePass& pass, const Saved& saved) const {
     const kernels::AttentionShape of = shape(pass);
     keep_keys_values(pass, of, saved.qkv);
     if (!pass.context) {
-        return vocabpipe::attend(pass, of, saved.qkv, saved.heads, saved.log_sum_exp);
+        return vocabpipe::attend(pass, of, saved.qkv, sinks(), saved.heads, saved.log_sum_exp);
     }
     with_exchange(of, [&](const auto& exchange) {
-        exchange.forward(pass, saved.qkv, saved.heads, saved.log_sum_exp);
+        exchange.forward(pass, saved.qkv, sinks(), saved.heads, saved.log_sum_exp);
     });
 }
 
 void Attention::attend_backward(const StagePass& pass, ConstTensor dheads, const Saved& saved,
-                                Tensor dqkv) const {
+                                Statistics dsinks, Tensor dqkv) const {
     const kernels::AttentionShape of = shape(pass);
     if (!pass.context) {
-        return vocabpipe::attend_backward(pass, of, dheads, saved.qkv, saved.heads,
+        return vocabpipe::attend_backward(pass, of, dheads, saved.qkv, sinks(dsinks), saved.heads,
                                           saved.log_sum_exp, dqkv);
     }
     with_exchange(of, [&](const auto& exchange) {
-        exchange.backward(pass, dheads, saved.qkv, saved.heads, saved.log_sum_exp, dqkv);
+        exchange.backward(pass, dheads, saved.qkv, sinks(dsinks), saved.heads, saved.log_sum_exp,
+                          dqkv);
+    });
+}
+
+void Attention::sum_sinks(const StagePass& pass, Statistics gradients) const {
+    if (!pass.context) {
+        return pass.op().column_sums(pass.ctx, gradients, sinks_->gradient,
+                                     pass.weight_gradients.accumulate);
+    }
+    with_exchange(shape(pass), [&](const auto& exchange) {
+        exchange.sum_sinks(pass, gradients, sinks_->gradient);
     });
 }
 
@@ -144,7 +166,7 @@ void Attention::backward_input(const StagePass& pass, ConstTensor dy, ConstTenso
     const Tensor dheads = pass.scratch.columns(shape_.output_columns());
     proj_.backward_input(pass, dy, saved.heads, dheads);
     const Tensor dqkv = qk_norm_ ? gradients.normed : gradients.qkv;
-    attend_backward(pass, dheads, saved, dqkv);
+    attend_backward(pass, dheads, saved, gradients.sinks, dqkv);
     if (options_.rope) {
         op.rotary_backward(pass.ctx, pass.rotary->of(*options_.rope, pass.microbatch.seq_length),
                            shape(pass), dqkv);
@@ -165,6 +187,7 @@ void Attention::backward_weight(const StagePass& pass, ConstTensor dy, ConstTens
         qk_norm_->backward_weight(pass, shape(pass), gradients.normed, saved.qk_norm.before,
                                   saved.qk_norm.statistics);
     }
+    if (has_sinks() && sinks_->gradient) sum_sinks(pass, gradients.sinks);
     qkv_.backward_weight(pass, gradients.qkv, x);
 }
 
@@ -172,14 +195,15 @@ BlockWork Attention::work(int64_t seq_length) const {
     const kernels::AttentionShape& all = options_.shape;
     // Norms copy v.
     const int64_t normed = qk_norm_ ? all.qkv_columns() : 0;
+    const int64_t shrunk = has_sinks() ? 2 * all.output_columns() : 0;
     const int64_t rotated = options_.rope ? (all.heads + all.kv_heads) * options_.rotary_size : 0;
     return {.products = {qkv_.product(), proj_.product()},
             .heads_flops = heads_flops(all, seq_length),
             .heads = all.heads,
             .query_columns = all.query_columns(),
             .kv_columns = all.key_value_columns(),
-            .moved = {.forward = 2 * normed + 2 * rotated,
-                      .backward = 3 * normed + 2 * rotated,
+            .moved = {.forward = 2 * normed + 2 * rotated + shrunk,
+                      .backward = 3 * normed + 2 * rotated + shrunk,
                       .recompute_heads = qk_norm_ ? 2 * normed + 2 * rotated : 0}};
 }
 

@@ -12,6 +12,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 
 namespace vocabpipe {
 
@@ -25,11 +26,13 @@ struct AttentionOptions {
     float proj_init_std = 0;
     LoraConfig lora = {};                  ///< adapters of both products
     std::optional<QkNormOptions> qk_norm;  ///< before the rotary positions
-    std::optional<Rope> rope;              ///< none: no rotary positions
-    int64_t rotary_size = 0;               ///< columns of a head that `rope` rotates
-    int context = 1;                       ///< C, ranks that share the sequences
-    ContextExchange exchange = {};         ///< between them
-    int tensor = 1;                        ///< t, ranks that share the heads
+    std::string sinks;                     ///< name of the sinks' tensor; empty: no sinks
+    float sinks_init_std = 0;
+    std::optional<Rope> rope;       ///< none: no rotary positions
+    int64_t rotary_size = 0;        ///< columns of a head that `rope` rotates
+    int context = 1;                ///< C, ranks that share the sequences
+    ContextExchange exchange = {};  ///< between them
+    int tensor = 1;                 ///< t, ranks that share the heads
 };
 
 /// Causal self-attention with its projections, (N/t, h) to (N/t, h): q | k | v of x, then norms and
@@ -48,8 +51,9 @@ public:
     };
     /// What I leaves for W.
     struct Gradients {
-        Tensor qkv;     ///< (N, qkv_columns) of the product's result
-        Tensor normed;  ///< (N, qkv_columns) after the norms of q and k, where there are any
+        Tensor qkv;        ///< (N, qkv_columns) of the product's result
+        Tensor normed;     ///< (N, qkv_columns) after the norms of q and k, where there are any
+        Statistics sinks;  ///< (N, heads) of the sinks in every query, where there are any
     };
 
     Attention(const AttentionOptions& options, ParameterSource& parameters);
@@ -80,9 +84,15 @@ private:
     void finish_qkv(const StagePass& pass, const Saved& saved) const;
     /// Computes the heads' output from their input.
     void attend(const StagePass& pass, const Saved& saved) const;
-    /// The gradient of the heads' input from that of their output.
+    /// The gradient of the heads' input, and of the sinks, from that of their output.
     void attend_backward(const StagePass& pass, ConstTensor dheads, const Saved& saved,
-                         Tensor dqkv) const;
+                         Statistics dsinks, Tensor dqkv) const;
+    /// The gradient of the sinks from that in every query.
+    void sum_sinks(const StagePass& pass, Statistics gradients) const;
+    [[nodiscard]] bool has_sinks() const { return !options_.sinks.empty(); }
+    [[nodiscard]] HeadSinks sinks(Statistics gradients = {}) const {
+        return {.scores = has_sinks() ? sinks_->weight : ConstTensor(), .gradients = gradients};
+    }
     /// Calls use() with the exchange of context ranks, GatheredKeys or ExchangedHeads.
     template <typename Use>
     auto with_exchange(const kernels::AttentionShape& shape, const Use& use) const;
@@ -91,6 +101,7 @@ private:
     kernels::AttentionShape shape_;  ///< of this rank's heads
     ColumnLinear qkv_;
     std::optional<QkNorm> qk_norm_;
+    Parameter* sinks_;  ///< (1, heads), null if there are none
     RowLinear proj_;
 };
 

@@ -187,7 +187,14 @@ public:
         return std::span(static_cast<const int32_t*>(starts_.data), starts_.size())
             .subspan(static_cast<size_t>(sequence) * length, length);
     }
-    /// A panel's part of log_sum_exp for a sequence.
+    /// A panel's part of the sinks for a sequence.
+    [[nodiscard]] HeadSinks part(const HeadSinks& sinks, int panel, int64_t sequence) const {
+        if (!sinks) return {};
+        return {.scores = sizes_.of_heads(sinks.scores, cut_.rank(), panel),
+                .gradients =
+                    sinks.gradients ? log_sum_exp(sinks.gradients, panel, sequence) : Tensor()};
+    }
+    /// A panel's part of log_sum_exp, or of what has its shape, for a sequence.
     template <typename Pointer>
     [[nodiscard]] BasicTensor<Pointer> log_sum_exp(const BasicTensor<Pointer>& own, int panel,
                                                    int64_t sequence) const {
@@ -286,31 +293,43 @@ int64_t ExchangedHeads::workspace_bytes(const ScratchFor& use) const {
            use.operators.attention_workspace_bytes(exchange.panel_shape(), use.dtype, use.threads);
 }
 
-void ExchangedHeads::forward(const StagePass& pass, ConstTensor qkv, Tensor heads,
-                             Tensor log_sum_exp) const {
+void ExchangedHeads::forward(const StagePass& pass, ConstTensor qkv, const HeadSinks& sinks,
+                             Tensor heads, Tensor log_sum_exp) const {
     const HeadPass of(*this, pass, qkv.dtype, false);
     const auto from = parts_of(qkv, shape);
     of.run("heads of all tokens", std::span<const ConstTensor>(from),
            std::span<const Tensor>(&heads, 1), [&](int panel, int64_t sequence) {
-               pass.op().causal_attention_forward(
-                   pass.ctx, of.input(0), of.input(1, 2), of.shape(), of.first_visible(sequence),
-                   of.result(0), of.log_sum_exp(log_sum_exp, panel, sequence), of.operators());
+               attend_to(pass, of.input(0), of.input(1, 2), of.shape(), of.first_visible(sequence),
+                         of.part(sinks, panel, sequence), of.result(0),
+                         of.log_sum_exp(log_sum_exp, panel, sequence), of.operators());
            });
 }
 
 void ExchangedHeads::backward(const StagePass& pass, ConstTensor dheads, ConstTensor qkv,
-                              ConstTensor heads, ConstTensor log_sum_exp, Tensor dqkv) const {
+                              const HeadSinks& sinks, ConstTensor heads, ConstTensor log_sum_exp,
+                              Tensor dqkv) const {
     const HeadPass of(*this, pass, qkv.dtype, true);
     const auto [queries, keys, values] = parts_of(qkv, shape);
     const std::array from{queries, keys, values, heads, dheads};
     const auto into = parts_of(dqkv, shape);
     of.run("heads of all tokens, and their gradients", std::span<const ConstTensor>(from),
            std::span<const Tensor>(into), [&](int panel, int64_t sequence) {
-               pass.op().causal_attention_backward(
-                   pass.ctx, of.input(4), of.input(0), of.input(1, 2), of.input(3),
-                   of.log_sum_exp(log_sum_exp, panel, sequence), of.shape(),
-                   of.first_visible(sequence), of.result(0), of.result(1, 2), of.operators());
+               attend_to_backward(pass, of.input(4), of.input(0), of.input(1, 2), of.input(3),
+                                  of.log_sum_exp(log_sum_exp, panel, sequence), of.shape(),
+                                  of.first_visible(sequence), of.part(sinks, panel, sequence),
+                                  of.result(0), of.result(1, 2), of.operators());
            });
+}
+
+// Other heads' sinks are summed by their ranks; gradients are added up over all.
+void ExchangedHeads::sum_sinks(const StagePass& pass, ConstTensor gradients, Tensor dsinks) const {
+    const int ranks = pass.context.cut->ranks();
+    const int64_t own = gradients.cols / ranks;
+    const bool accumulate = pass.weight_gradients.accumulate;
+    if (!accumulate) pass.op().set_zero(pass.ctx, bytes_of<std::byte>(dsinks));
+    pass.op().column_sums(pass.ctx,
+                          ConstTensor(gradients.data, gradients.rows * ranks, own, gradients.dtype),
+                          dsinks.column_range(pass.context.cut->rank() * own, own), accumulate);
 }
 
 }  // namespace vocabpipe

@@ -158,6 +158,12 @@ public:
         [[nodiscard]] BasicTensor<Pointer> part(const BasicTensor<Pointer>& tokens) const {
             return of.gathering_.of_panel(of.gathering_.own(tokens, sequence, segment), panel);
         }
+        /// The sinks of their heads.
+        [[nodiscard]] HeadSinks part(const HeadSinks& sinks) const {
+            if (!sinks) return {};
+            return {.scores = of.gathering_.of_panel(sinks.scores, panel),
+                    .gradients = sinks.gradients ? part(sinks.gradients) : Tensor()};
+        }
     };
 
     [[nodiscard]] const GatheredMemory& gathering() const { return gathering_; }
@@ -278,8 +284,8 @@ int64_t GatheredKeys::workspace_bytes(const ScratchFor& use) const {
                                                    use.dtype, use.threads);
 }
 
-void GatheredKeys::forward(const StagePass& pass, ConstTensor qkv, Tensor heads,
-                           Tensor log_sum_exp) const {
+void GatheredKeys::forward(const StagePass& pass, ConstTensor qkv, const HeadSinks& sinks,
+                           Tensor heads, Tensor log_sum_exp) const {
     const GatheringPass of(*this, pass, qkv.dtype, false);
     PanelExchange exchange(*pass.context.link, of.exchanged());
     of.exchange_keys(exchange);
@@ -291,9 +297,8 @@ void GatheredKeys::forward(const StagePass& pass, ConstTensor qkv, Tensor heads,
         exchange.wait((panel + 1) * kSegments);
         for (int64_t sequence = 0; sequence < shape.sequences; ++sequence) {
             of.each_queries(panel, sequence, [&](const GatheringPass::Queries& q) {
-                pass.op().causal_attention_forward(pass.ctx, q.part(queries), q.keys_values(),
-                                                   q.shape(), q.first_visible(), q.part(heads),
-                                                   q.part(log_sum_exp), of.operators());
+                attend_to(pass, q.part(queries), q.keys_values(), q.shape(), q.first_visible(),
+                          q.part(sinks), q.part(heads), q.part(log_sum_exp), of.operators());
             });
         }
         pass.ctx.poll();
@@ -301,8 +306,13 @@ void GatheredKeys::forward(const StagePass& pass, ConstTensor qkv, Tensor heads,
     exchange.finish();
 }
 
+void GatheredKeys::sum_sinks(const StagePass& pass, ConstTensor gradients, Tensor dsinks) const {
+    pass.op().column_sums(pass.ctx, gradients, dsinks, pass.weight_gradients.accumulate);
+}
+
 void GatheredKeys::backward(const StagePass& pass, ConstTensor dheads, ConstTensor qkv,
-                            ConstTensor heads, ConstTensor log_sum_exp, Tensor dqkv) const {
+                            const HeadSinks& sinks, ConstTensor heads, ConstTensor log_sum_exp,
+                            Tensor dqkv) const {
     const kernels::Operators& op = pass.op();
     const GatheringPass of(*this, pass, qkv.dtype, true);
     const GatheredMemory& gathering = of.gathering();
@@ -323,10 +333,9 @@ void GatheredKeys::backward(const StagePass& pass, ConstTensor dheads, ConstTens
         exchange.wait((panel + 1) * kSegments);
         for (int64_t sequence = 0; sequence < shape.sequences; ++sequence) {
             of.each_queries(panel, sequence, [&](const GatheringPass::Queries& q) {
-                op.causal_attention_backward(pass.ctx, q.part(dheads), q.part(queries),
-                                             q.keys_values(), q.part(heads), q.part(log_sum_exp),
-                                             q.shape(), q.first_visible(), q.part(dqueries),
-                                             q.gradients(), of.operators());
+                attend_to_backward(pass, q.part(dheads), q.part(queries), q.keys_values(),
+                                   q.part(heads), q.part(log_sum_exp), q.shape(), q.first_visible(),
+                                   q.part(sinks), q.part(dqueries), q.gradients(), of.operators());
             });
             // The second segment's queries see all that the first one's see.
             const Tensor both = gathering.gradients(1).row_range(0, of.keys_of(0));

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "src/model/blocks/heads.hpp"
 #include "src/model/blocks/stage_pass.hpp"
 #include "vocabpipe/attention_shape.hpp"
 
@@ -23,9 +24,13 @@ struct GatheredKeys {
     kernels::AttentionShape shape;
     int panels = 1;
 
-    void forward(const StagePass& pass, ConstTensor qkv, Tensor heads, Tensor log_sum_exp) const;
-    void backward(const StagePass& pass, ConstTensor dheads, ConstTensor qkv, ConstTensor heads,
-                  ConstTensor log_sum_exp, Tensor dqkv) const;
+    void forward(const StagePass& pass, ConstTensor qkv, const HeadSinks& sinks, Tensor heads,
+                 Tensor log_sum_exp) const;
+    void backward(const StagePass& pass, ConstTensor dheads, ConstTensor qkv,
+                  const HeadSinks& sinks, ConstTensor heads, ConstTensor log_sum_exp,
+                  Tensor dqkv) const;
+    /// dsinks (1, heads): the sum [and dsinks] of the sinks' gradients that backward() made.
+    void sum_sinks(const StagePass& pass, ConstTensor gradients, Tensor dsinks) const;
     /// Bytes of the workspace that forward() and backward() need.
     [[nodiscard]] int64_t workspace_bytes(const ScratchFor& use) const;
 };

@@ -40,15 +40,36 @@ template <class AnyTensor>
     return qkv.column_range(shape.query_columns(), shape.key_value_columns());
 }
 
+/// One more score per head in every softmax (attention_sinks_forward() in operators.hpp). Empty:
+/// none.
+struct HeadSinks {
+    ConstTensor scores;  ///< (1, heads)
+    Tensor gradients =
+        {};  ///< (N, heads) fp32, of the scores in every query; the backward makes it
+
+    [[nodiscard]] explicit operator bool() const { return bool{scores}; }
+};
+
+/// Attention of all queries of `shape` to all keys, as causal_attention_forward().
+void attend_to(const StagePass& pass, ConstTensor q, ConstTensor kv,
+               const kernels::AttentionShape& shape, std::span<const int32_t> first_visible,
+               const HeadSinks& sinks, Tensor out, Tensor log_sum_exp, Bytes workspace);
+/// Its gradients, as causal_attention_backward(), and those of the sinks.
+void attend_to_backward(const StagePass& pass, ConstTensor dout, ConstTensor q, ConstTensor kv,
+                        ConstTensor out, ConstTensor log_sum_exp,
+                        const kernels::AttentionShape& shape,
+                        std::span<const int32_t> first_visible, const HeadSinks& sinks, Tensor dq,
+                        Tensor dkv, Bytes workspace);
+
 /// In generation: adds keys and values of the pass to those that are kept.
 void keep_keys_values(const StagePass& pass, const kernels::AttentionShape& shape, ConstTensor qkv);
 /// heads (N, output_columns) from qkv (N, qkv_columns); log_sum_exp (N, heads). In generation
 /// queries see kept keys, too.
 void attend(const StagePass& pass, const kernels::AttentionShape& shape, ConstTensor qkv,
-            Tensor heads, Statistics log_sum_exp);
-/// dqkv, the gradient of qkv, from dheads.
+            const HeadSinks& sinks, Tensor heads, Statistics log_sum_exp);
+/// dqkv, the gradient of qkv, and that of the sinks, from dheads.
 void attend_backward(const StagePass& pass, const kernels::AttentionShape& shape,
-                     ConstTensor dheads, ConstTensor qkv, ConstTensor heads,
+                     ConstTensor dheads, ConstTensor qkv, const HeadSinks& sinks, ConstTensor heads,
                      ConstTensor log_sum_exp, Tensor dqkv);
 
 /// Forward FLOPs of the heads per query, in sequences of this many keys.

@@ -206,7 +206,7 @@ void LatentAttention::forward(const StagePass& pass, ConstTensor x, const Saved&
     expand(pass, saved);
     const kernels::AttentionShape shape = shape_in_pass(shape_, pass);
     keep_keys_values(pass, shape, saved.qkv);
-    attend(pass, shape, saved.qkv, saved.heads, saved.log_sum_exp);
+    attend(pass, shape, saved.qkv, {}, saved.heads, saved.log_sum_exp);
     proj_.forward_onto(pass, saved.heads, residual, out);
     pass.output.all();
 }
@@ -224,7 +224,8 @@ void LatentAttention::backward_input(const StagePass& pass, ConstTensor dy, Cons
     pass.input.all();
     const Tensor dheads = pass.scratch.columns(shape.output_columns());
     proj_.backward_input(pass, dy, dheads);
-    attend_backward(pass, shape, dheads, saved.qkv, saved.heads, saved.log_sum_exp, gradients.qkv);
+    attend_backward(pass, shape, dheads, saved.qkv, {}, saved.heads, saved.log_sum_exp,
+                    gradients.qkv);
     op.rotary_backward(pass.ctx, rotary_table(pass, options_), shape, gradients.qkv);
     collect_keys(pass, gradients);
     kv_up_.backward_input(pass, gradients.kv_up, gradients.kv_latent);

@@ -18,29 +18,18 @@ namespace {
 TensorNames layer_names(const ModelConfig& config, int layer) {
     TensorNames names = tensor_names(config);
     const std::string prefix = layer_prefix(config, layer);
-    for (std::string* name : {&names.attention_norm,
-                              &names.qkv,
-                              &names.proj,
-                              &names.post_attention_norm,
-                              &names.mlp_norm,
-                              &names.fc,
-                              &names.fc_proj,
-                              &names.post_mlp_norm,
-                              &names.q_norm,
-                              &names.k_norm,
-                              &names.q,
-                              &names.q_down,
-                              &names.q_down_norm,
-                              &names.q_up,
-                              &names.kv_down,
-                              &names.kv_down_norm,
-                              &names.kv_up,
-                              &names.qkv_down,
-                              &names.router,
-                              &names.experts,
-                              &names.shared_gate,
-                              &names.shared_expert,
-                              &names.correction_bias}) {
+    for (std::string* name : {&names.attention_norm, &names.qkv,
+                              &names.proj,           &names.post_attention_norm,
+                              &names.mlp_norm,       &names.fc,
+                              &names.fc_proj,        &names.post_mlp_norm,
+                              &names.q_norm,         &names.k_norm,
+                              &names.sinks,          &names.q,
+                              &names.q_down,         &names.q_down_norm,
+                              &names.q_up,           &names.kv_down,
+                              &names.kv_down_norm,   &names.kv_up,
+                              &names.qkv_down,       &names.router,
+                              &names.experts,        &names.shared_gate,
+                              &names.shared_expert,  &names.correction_bias}) {
         *name = prefix + *name;
     }
     for (std::string& name : names.qkv_parts) name = prefix + name;
@@ -99,6 +88,10 @@ AttentionOptions attention_options(const ModelConfig& config, int layer, const L
                              .context = teams.context,
                              .exchange = teams.context_exchange,
                              .tensor = teams.tensor};
+    if (config.softmax_type == SoftmaxType::learnable) {
+        options.sinks = names.sinks;
+        options.sinks_init_std = config.init_std;
+    }
     if (config.qk_norm) {
         options.qk_norm = {.q_name = names.q_norm,
                            .k_name = names.k_norm,

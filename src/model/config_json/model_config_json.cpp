@@ -45,6 +45,14 @@ void refuse_others(const ConfigValues& file) {
     }
 }
 
+SoftmaxType read_softmax_type(const StrictJson& json) {
+    const std::string name = json.text();
+    for (const SoftmaxType type : {SoftmaxType::vanilla, SoftmaxType::learnable}) {
+        if (to_string(type) == name) return type;
+    }
+    json.fail("\"" + name.substr(0, 40) + "\" is not supported; use vanilla or learnable");
+}
+
 /// The key of models with ModelConfig::has_own_layers().
 constexpr const char* kOwnLayersKey = "own_layers";
 
@@ -84,6 +92,7 @@ ModelConfig parse_model_config(std::string_view text, const std::string& path) {
     c.tied = file.flag("tie_word_embeddings", family.defaults.tied);
     c.norm_epsilon = static_cast<float>(file.positive(keys.epsilon, family.defaults.epsilon));
     c.init_std = static_cast<float>(file.not_negative("initializer_range", c.init_std));
+    if (const auto type = file.given(kSoftmaxTypeKey)) c.softmax_type = read_softmax_type(*type);
     read_switches(file, c);
     family.read(file, c);
     check_layer_types(file, c);
@@ -118,6 +127,7 @@ std::string print_model_config(const ModelConfig& c) {
     family.print(c, json);
     json["tie_word_embeddings"] = c.tied;
     print_text_ends(c, json);
+    if (c.softmax_type != SoftmaxType::vanilla) json[kSoftmaxTypeKey] = to_string(c.softmax_type);
     if (c.lora.rank > 0) json[kLoraKey] = print_lora(c.lora);
     if (c.has_own_layers()) json[kOwnLayersKey] = true;
     json["torch_dtype"] = c.dtype == DType::bf16 ? "bfloat16" : "float32";

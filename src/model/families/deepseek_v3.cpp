@@ -139,7 +139,7 @@ TensorNames deepseek_v3_names() {
     name_grouped_mixture(names);
     names.qkv = {};
     names.qkv_parts = {};
-    names.q_norm = names.k_norm = {};
+    names.q_norm = names.k_norm = names.sinks = {};
     names.q = "self_attn.q_proj";
     names.q_down = "self_attn.q_a_proj";
     names.q_down_norm = "self_attn.q_a_layernorm";

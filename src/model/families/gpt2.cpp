@@ -48,6 +48,7 @@ ModelFamily families::gpt2() {
                         .fc = "mlp.c_fc",
                         .fc_proj = "mlp.c_proj",
                         .post_mlp_norm = {},
+                        .sinks = "attn.sinks",
                         .transposed = true,
                         .body = "transformer."},
             .no_weights = {".attn.bias", ".attn.masked_bias"},

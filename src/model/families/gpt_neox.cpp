@@ -79,6 +79,7 @@ ModelFamily families::gpt_neox() {
                         .fc = "mlp.dense_h_to_4h",
                         .fc_proj = "mlp.dense_4h_to_h",
                         .post_mlp_norm = {},
+                        .sinks = "attention.sinks",
                         .qkv_by_head = true,
                         .body = "gpt_neox.",
                         .output = "embed_out",

@@ -29,6 +29,7 @@ TensorNames rotary_decoder_names() {
             .post_mlp_norm = {},
             .q_norm = "self_attn.q_norm",
             .k_norm = "self_attn.k_norm",
+            .sinks = "self_attn.sinks",
             .qkv_parts = {"self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"},
             .fc_parts = {"mlp.gate_proj", "mlp.up_proj"},
             .body = "model."};

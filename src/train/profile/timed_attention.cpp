@@ -143,7 +143,7 @@ private:
                              .microbatch = microbatch,
                              .scratch = {.rows = {}, .workspace = workspace_},
                              .context = {.link = link_, .cut = &cut_}};
-        gathered(panels).forward(pass, qkv_, heads_, log_sum_exp_);
+        gathered(panels).forward(pass, qkv_, {}, heads_, log_sum_exp_);
     }
 
     Device& device_;

@@ -14,12 +14,17 @@ TEST_P(Generation, CachedAttentionIsThatOfTheLastTokensOfASequence) {
                                         << ", values of " << one.shape.value_size());
         const CachedTensors tensors(one, type());
         const Uploaded q = up(tensors.q), kv = up(tensors.kv);
+        const Uploaded sinks = up(tensors.sinks);
         const Uploaded out = poison(one.queries, one.shape.output_columns(), type());
-        const Matrix result = with_any_threads([&](Context& ctx) {
-            ops().cached_attention_forward(ctx, q, kv, one.shape, out);
-            return out.download();
-        });
-        expect_close(result, tensors.exact(host), tensors.bound());
+        for (const bool with_sinks : {false, true}) {
+            SCOPED_TRACE(with_sinks);
+            const Matrix result = with_any_threads([&](Context& ctx) {
+                ops().cached_attention_forward(ctx, q, kv, with_sinks ? sinks : ConstTensor(),
+                                               one.shape, out);
+                return out.download();
+            });
+            expect_close(result, tensors.exact(host, with_sinks), tensors.bound());
+        }
     }
 }
 
@@ -45,12 +50,12 @@ TEST_P(Generation, BitsOfATokenDoNotDependOnItsCompany) {
     const Uploaded q = up(tensors.q), kv = up(tensors.kv);
     const Uploaded together = poison(one.queries, one.shape.query_columns(), type());
     const Uploaded alone = poison(one.queries, one.shape.query_columns(), type());
-    ops().cached_attention_forward(ctx(), q, kv, one.shape, together);
+    ops().cached_attention_forward(ctx(), q, kv, {}, one.shape, together);
     for (int64_t n = 0; n < one.queries; ++n) {
         AttentionShape up_to = one.shape;
         up_to.seq_length = one.shape.seq_length - one.queries + n + 1;
         ops().cached_attention_forward(ctx(), q.view().row_range(n, 1),
-                                       kv.view().row_range(0, up_to.seq_length), up_to,
+                                       kv.view().row_range(0, up_to.seq_length), {}, up_to,
                                        alone.view().row_range(n, 1));
     }
     EXPECT_TRUE(together.download().same_bits(alone.download()));
@@ -141,10 +146,17 @@ TEST_P(GenerationArguments, FitTogether) {
         .sequences = 1, .seq_length = 5, .heads = 2, .head_size = 4, .kv_heads = 1};
     const Uploaded q = poison(6, 8, DType::fp32), kv = poison(5, 8, DType::fp32);
     const Uploaded out = poison(6, 8, DType::fp32);
-    EXPECT_THROW(ops().cached_attention_forward(ctx(), q, kv, shape, out), UsageError);
+    EXPECT_THROW(ops().cached_attention_forward(ctx(), q, kv, {}, shape, out), UsageError);
     AttentionShape not_causal = shape;
     not_causal.causal = false;
-    EXPECT_THROW(ops().cached_attention_forward(ctx(), kv, kv, not_causal, kv), UsageError);
+    EXPECT_THROW(ops().cached_attention_forward(ctx(), kv, kv, {}, not_causal, kv), UsageError);
+    const auto with = [&](int64_t rows, int64_t cols, DType of_sinks) {
+        ops().cached_attention_forward(ctx(), kv, kv, poison(rows, cols, of_sinks), shape,
+                                       poison(5, 8, DType::fp32));
+    };
+    EXPECT_THROW(with(1, 1, DType::fp32), UsageError);
+    EXPECT_THROW(with(2, 2, DType::fp32), UsageError);
+    EXPECT_THROW(with(1, 2, DType::bf16), UsageError);
     const Uploaded w = poison(3, 7, DType::fp32), z = poison(1, 3, DType::fp32);
     EXPECT_THROW(ops().logits_forward(ctx(), q, w, 0, z), UsageError);
 }
@@ -166,9 +178,15 @@ TEST(ReferenceGeneration, CachedAttentionOfAWholeSequenceIsCausalAttention) {
     Matrix log_sum_exp(40, shape.heads, DType::fp64);
     reference::causal_attention_forward(ctx, queries_of(qkv, shape), keys_values_of(qkv, shape),
                                         shape, {}, whole, log_sum_exp, {});
-    reference::cached_attention_forward(ctx, queries_of(qkv, shape), keys_values_of(qkv, shape),
+    const auto bound = [](int64_t, int64_t) { return 1e-13; };
+    reference::cached_attention_forward(ctx, queries_of(qkv, shape), keys_values_of(qkv, shape), {},
                                         shape, last);
-    expect_close(last, whole, [](int64_t, int64_t) { return 1e-13; });
+    expect_close(last, whole, bound);
+    const auto sinks = Matrix::random(1, shape.heads, DType::fp64, 2, -2.0, 4.0);
+    reference::attention_sinks_forward(ctx, sinks, shape, whole, log_sum_exp);
+    reference::cached_attention_forward(ctx, queries_of(qkv, shape), keys_values_of(qkv, shape),
+                                        sinks, shape, last);
+    expect_close(last, whole, bound);
 }
 
 }  // namespace

@@ -294,6 +294,22 @@ TEST(ModelConfigFile, ReadsAndPrintsDepthsOfMultiTokenPrediction) {
     }
 }
 
+TEST(ModelConfigFile, ReadsAndPrintsTheSoftmaxOfAttention) {
+    for (const json& without : {gpt2(), rotary("llama")}) {
+        EXPECT_EQ(parsed(without).softmax_type, SoftmaxType::vanilla);
+        EXPECT_FALSE(printed(parsed(without)).contains("softmax_type"));
+        const ModelConfig vanilla = parsed(with(without, "softmax_type", "vanilla"));
+        EXPECT_EQ(vanilla.softmax_type, SoftmaxType::vanilla);
+        const ModelConfig sinks = parsed(with(without, "softmax_type", "learnable"));
+        EXPECT_EQ(sinks.softmax_type, SoftmaxType::learnable);
+        EXPECT_EQ(printed(sinks).at("softmax_type"), "learnable");
+        EXPECT_THAT(refused(with(without, "softmax_type", "off-by-one")),
+                    HasSubstr("softmax_type: \"off-by-one\" is not supported; use vanilla or "
+                              "learnable"));
+        EXPECT_THAT(refused(with(without, "softmax_type", true)), HasSubstr("softmax_type"));
+    }
+}
+
 TEST(ModelConfigFile, IsTiedByTheDefaultOfItsFamily) {
     for (const std::string& family : model_families()) {
         const json file = family == "gpt2" ? gpt2() : any_rotary(family);

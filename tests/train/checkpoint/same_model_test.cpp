@@ -69,6 +69,10 @@ TEST(SameModel, NamesKeyBothValuesAndTheFlagWhereTheRunIsAnotherModel) {
     EXPECT_THAT(
         against(parsed(rotary("gemma3_text")))([](ModelConfig& c) { c.windowed_rope->theta = 5; }),
         HasSubstr("rope_local_base_freq is 10000.0, but this run has 5.0; set --model d"));
+    EXPECT_THAT(against(parsed(rotary("llama")))(
+                    [](ModelConfig& c) { c.softmax_type = SoftmaxType::learnable; }),
+                HasSubstr("softmax_type is vanilla, but this run has learnable; set "
+                          "--softmax-type vanilla"));
     EXPECT_THAT(against(parsed(rotary("llama")))([](ModelConfig& c) { c.mlp_bias = true; }),
                 HasSubstr("mlp_bias is false"));
 }

@@ -108,8 +108,6 @@ TEST(TextGenerator, RefusesTheWeightsOfARankThatKeepsAPartOfThem) {
     });
 }
 
-class TextGeneratorOfModels : public ::testing::TestWithParam<std::string> {};
-
 /// The loss of the batch's one sequence, from the logits after each of its tokens.
 double loss_of(const std::vector<std::vector<float>>& logits, const Batch& batch) {
     EXPECT_EQ(logits.size(), batch.tokens[0].size());
@@ -122,6 +120,26 @@ double loss_of(const std::vector<std::vector<float>>& logits, const Batch& batch
     }
     return loss;
 }
+
+// With a window in all layers but some, so that a sink weighs more than among all tokens.
+TEST(TextGenerator, LogitsOfAModelWithSinksGiveTheLossOfTheFp64Model) {
+    for (const char* const family : {"llama", "gemma2", "gpt2"}) {
+        ModelConfig config = small_family(family, 3, 23, 30, true);
+        config.softmax_type = SoftmaxType::learnable;
+        const Batch batch = random_batch(config, 1, 1, 5, /*ignored=*/0);
+        const double expected = fp64_loss(config, batch, initial_weights(config, kSeed));
+        for (const Mesh& mesh : {Mesh{.pipeline = 2}, Mesh{.pipeline = 1, .tensor = 2}}) {
+            const auto logits = logits_of_prefixes(config, mesh, batch.tokens[0], 1);
+            EXPECT_NEAR(loss_of(logits, batch), expected, 2e-6 * (1 + expected)) << family;
+        }
+        config.softmax_type = SoftmaxType::vanilla;
+        EXPECT_GT(std::abs(fp64_loss(config, batch, initial_weights(config, kSeed)) - expected),
+                  1e-4)
+            << family << ": sinks matter";
+    }
+}
+
+class TextGeneratorOfModels : public ::testing::TestWithParam<std::string> {};
 
 TEST_P(TextGeneratorOfModels, LogitsAfterEveryPrefixGiveTheLossOfTheFp64Model) {
     const ModelConfig config = small_family(GetParam(), 3, 23, 29, true);
