@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory of a panel has its k | v columns; its rows are those of the first segment of every
-// sequence, then those of the second. A panel travels as two pieces, one for each segment.
+// Memory of a panel has its k | v columns; its rows are those of whole sequences, in their order,
+// so that what arrives is where attention reads it. A panel travels as one piece for each segment
+// of each sequence.
 #include "src/model/blocks/gathered_keys.hpp"
 
 #include "src/model/blocks/heads.hpp"
@@ -19,6 +20,12 @@ using kernels::AttentionShape;
 
 constexpr int kSegments = 2;  ///< of a sequence, on every rank
 
+/// A panel of heads of a sequence: what attention computes at once, for each segment of queries.
+struct Part {
+    int panel;
+    int64_t sequence;
+};
+
 /// Sizes and memory that forward and backward share.
 class GatheredMemory {
 public:
@@ -27,7 +34,6 @@ public:
           panels_(of.panels),
           ranks_(ranks),
           segment_(of.shape.seq_length / kSegments),
-          rows_(of.shape.sequences * segment_),
           columns_(of.shape.key_value_columns() / of.panels),
           dtype_(dtype) {}
 
@@ -42,37 +48,31 @@ public:
         return shape;
     }
     [[nodiscard]] int64_t seq_length() const { return shape_.seq_length * ranks_; }
+    /// The number of parts of panels before this one.
+    [[nodiscard]] int64_t parts_before(Part part) const {
+        return part.panel * shape_.sequences + part.sequence;
+    }
+    [[nodiscard]] int64_t parts() const { return panels_ * shape_.sequences; }
 
     /// Memory of the forward; the backward needs this, too.
-    void take_keys(Views& memory) {
-        for (int m = 0; m < ranks_; ++m) {
-            keys_.push_back(memory.take(panels_ * kSegments * rows_, columns_, dtype_));
-        }
-        ordered_ = memory.take(seq_length(), columns_, dtype_);
-    }
+    void take_keys(Views& memory) { keys_ = memory.take(parts() * seq_length(), columns_, dtype_); }
     void take_gradients(Views& memory) {
-        arriving_ = memory.take(panels_ * kSegments * ranks_ * rows_, columns_, dtype_);
-        sum_ = memory.take(rows_, columns_, dtype_);
+        arriving_ = memory.take(parts() * kSegments * ranks_ * segment_, columns_, dtype_);
+        sum_ = memory.take(segment_, columns_, dtype_);
         // The first segment of every rank lies in the first half of the sequence.
         gradients_[0] = memory.take(seq_length() / 2, columns_, dtype_);
         gradients_[1] = memory.take(seq_length(), columns_, dtype_);
     }
 
-    // Rows of a segment of a panel.
-
-    /// Keys and values of a member.
-    [[nodiscard]] Tensor keys(int member, int panel, int segment) const {
-        return keys_[static_cast<size_t>(member)].row_range(piece(panel, segment) * rows_, rows_);
+    /// (s, columns): keys and values of a sequence, in its order.
+    [[nodiscard]] Tensor keys(Part part) const {
+        return keys_.row_range(parts_before(part) * seq_length(), seq_length());
     }
-    /// Gradients from a member for this rank's keys; those of all members lie one after the other.
-    [[nodiscard]] Tensor arriving(int member, int panel, int segment) const {
-        return arriving_.row_range((piece(panel, segment) * ranks_ + member) * rows_, rows_);
-    }
-    /// The rows of one sequence among those of a segment.
-    template <typename Pointer>
-    [[nodiscard]] BasicTensor<Pointer> of_sequence(BasicTensor<Pointer> rows,
-                                                   int64_t sequence) const {
-        return rows.row_range(sequence * segment_, segment_);
+    /// (segment, columns): gradients from a member for this rank's keys of a segment; those of all
+    /// members lie one after the other.
+    [[nodiscard]] Tensor arriving(int member, Part part, int segment) const {
+        const int64_t before = (parts_before(part) * kSegments + segment) * ranks_ + member;
+        return arriving_.row_range(before * segment_, segment_);
     }
     /// The rows of a segment of a sequence in a tensor of the rank's own tokens.
     template <typename Pointer>
@@ -93,34 +93,34 @@ public:
         use(of_panel(keys_of(qkv, shape_), panel), RowRange{0, width});
         use(of_panel(values_of(qkv, shape_), panel), RowRange{width, columns_});
     }
+    /// Calls use(part) in the order in which parts travel.
+    template <typename Use>
+    void each_part(const Use& use) const {
+        for (int panel = 0; panel < panels_; ++panel) {
+            for (int64_t sequence = 0; sequence < shape_.sequences; ++sequence) {
+                use(Part{panel, sequence});
+            }
+        }
+    }
 
-    [[nodiscard]] const AttentionShape& shape() const { return shape_; }
-    [[nodiscard]] int panels() const { return panels_; }
-    [[nodiscard]] Tensor ordered() const { return ordered_; }
     [[nodiscard]] Tensor gradients(int segment) const { return gradients_[segment]; }
     [[nodiscard]] Tensor sum() const { return sum_; }
-    /// The number of pieces before this one.
-    [[nodiscard]] static int64_t piece(int panel, int segment) {
-        return panel * kSegments + segment;
-    }
 
 private:
     AttentionShape shape_;
     int panels_;
     int ranks_;
     int64_t segment_;  ///< tokens of a segment
-    int64_t rows_;     ///< of a segment of all sequences
     int64_t columns_;  ///< k | v of a panel
     DType dtype_;
-    std::vector<Tensor> keys_;  ///< [member], of all panels and segments
-    Tensor ordered_;            ///< (s, columns): keys of a sequence in its order
+    Tensor keys_;
     Tensor arriving_;
-    Tensor sum_;                     ///< (rows, columns)
+    Tensor sum_;                     ///< (segment, columns)
     Tensor gradients_[kSegments]{};  ///< (s, columns): by a segment's queries, of a sequence in its
                                      ///< order
 };
 
-/// One pass over the panels.
+/// One pass over the parts.
 class GatheringPass {
 public:
     GatheringPass(const GatheredKeys& of, const StagePass& pass, DType dtype, bool backward)
@@ -132,16 +132,15 @@ public:
         operators_ = pass.scratch.workspace.subspan(static_cast<size_t>(memory.used()));
     }
 
-    /// The heads of a panel of one segment's queries, for attention.
+    /// One segment's queries of a part, for attention.
     struct Queries {
         const GatheringPass& of;
-        int panel;
-        int64_t sequence;
+        Part at;
         int segment;
 
         /// Their keys and values, in the order of the sequence.
         [[nodiscard]] ConstTensor keys_values() const {
-            return of.gathering_.ordered().row_range(0, of.keys_of(segment));
+            return of.gathering_.keys(at).row_range(0, of.keys_of(segment));
         }
         /// Room for the gradients of these.
         [[nodiscard]] Tensor gradients() const {
@@ -151,17 +150,18 @@ public:
             return of.gathering_.panel_shape(of.keys_of(segment));
         }
         [[nodiscard]] std::span<const int32_t> first_visible() const {
-            return of.first_visible(sequence, segment);
+            return of.first_visible(at.sequence, segment);
         }
         /// Theirs in a tensor of the rank's own tokens and heads.
         template <typename Pointer>
         [[nodiscard]] BasicTensor<Pointer> part(const BasicTensor<Pointer>& tokens) const {
-            return of.gathering_.of_panel(of.gathering_.own(tokens, sequence, segment), panel);
+            return of.gathering_.of_panel(of.gathering_.own(tokens, at.sequence, segment),
+                                          at.panel);
         }
         /// The sinks of their heads.
         [[nodiscard]] HeadSinks part(const HeadSinks& sinks) const {
             if (!sinks) return {};
-            return {.scores = of.gathering_.of_panel(sinks.scores, panel),
+            return {.scores = of.gathering_.of_panel(sinks.scores, at.panel),
                     .gradients = sinks.gradients ? part(sinks.gradients) : Tensor()};
         }
     };
@@ -169,84 +169,74 @@ public:
     [[nodiscard]] const GatheredMemory& gathering() const { return gathering_; }
     [[nodiscard]] Bytes exchanged() const { return exchanged_; }
     [[nodiscard]] Bytes operators() const { return operators_; }
+    /// Pieces for every member before those of a part, and all.
+    [[nodiscard]] int pieces_before(Part part) const {
+        return static_cast<int>(gathering_.parts_before(part)) * kSegments;
+    }
+    [[nodiscard]] int pieces() const { return static_cast<int>(gathering_.parts()) * kSegments; }
 
+    /// Keys and values of a member's segment.
+    [[nodiscard]] Tensor keys(Part part, int member, int segment) const {
+        return rows_of(gathering_.keys(part), cut_.segment(member, segment));
+    }
     /// Gradients for a member: where its keys were.
-    [[nodiscard]] Tensor leaving(int member, int panel, int segment) const {
-        return member == cut_.rank() ? gathering_.arriving(member, panel, segment)
-                                     : gathering_.keys(member, panel, segment);
+    [[nodiscard]] Tensor leaving(Part part, int member, int segment) const {
+        return member == cut_.rank() ? gathering_.arriving(member, part, segment)
+                                     : keys(part, member, segment);
     }
     /// Copies the rank's keys and values to where the others get them from.
     void pack(ConstTensor qkv) const {
-        each_segment([&](int panel, int64_t sequence, int segment) {
-            const Tensor to =
-                gathering_.of_sequence(gathering_.keys(cut_.rank(), panel, segment), sequence);
-            gathering_.each_of_keys(gathering_.own(qkv, sequence, segment), panel,
-                                    [&](ConstTensor from, RowRange columns) {
-                                        pass_.op().convert(
-                                            pass_.ctx, from,
-                                            to.column_range(columns.first, columns.size()));
-                                    });
+        gathering_.each_part([&](Part part) {
+            for (int segment = 0; segment < kSegments; ++segment) {
+                const Tensor to = keys(part, cut_.rank(), segment);
+                gathering_.each_of_keys(gathering_.own(qkv, part.sequence, segment), part.panel,
+                                        [&](ConstTensor from, RowRange columns) {
+                                            pass_.op().convert(
+                                                pass_.ctx, from,
+                                                to.column_range(columns.first, columns.size()));
+                                        });
+            }
         });
     }
     void exchange_keys(PanelExchange& exchange) const {
-        each_piece([&](int member, int panel, int segment) {
+        each_piece([&](Part part, int member, int segment) {
             const int self = cut_.rank();
-            const Tensor own = gathering_.keys(self, panel, segment);
-            const Tensor of_member = gathering_.keys(member, panel, segment);
+            const Tensor own = keys(part, self, segment);
+            const Tensor of_member = keys(part, member, segment);
             exchange.send(member, cut_.sees(member, self, segment) ? own : own.row_range(0, 0));
             exchange.receive(
                 member, cut_.sees(self, member, segment) ? of_member : of_member.row_range(0, 0));
         });
     }
     void exchange_gradients(PanelExchange& exchange) const {
-        each_piece([&](int member, int panel, int segment) {
+        each_piece([&](Part part, int member, int segment) {
             const int self = cut_.rank();
-            const Tensor to = leaving(member, panel, segment);
-            const Tensor from = gathering_.arriving(member, panel, segment);
+            const Tensor to = leaving(part, member, segment);
+            const Tensor from = gathering_.arriving(member, part, segment);
             exchange.send(member, cut_.sees(self, member, segment) ? to : to.row_range(0, 0));
             exchange.receive(member,
                              cut_.sees(member, self, segment) ? from : from.row_range(0, 0));
         });
     }
-    /// Calls use(rows of a member's segment in its memory, their place in the sequence) for all
-    /// segments whose keys this rank sees. `memory`: GatheredMemory::keys or its like.
-    template <typename Memory, typename Use>
-    void each_seen(int panel, int64_t sequence, const Memory& memory, const Use& use) const {
+    /// Calls use(member, segment) for all segments whose keys this rank sees.
+    template <typename Use>
+    void each_seen(const Use& use) const {
         for (int member = 0; member < cut_.ranks(); ++member) {
             for (int segment = 0; segment < kSegments; ++segment) {
-                if (!cut_.sees(cut_.rank(), member, segment)) continue;
-                use(gathering_.of_sequence(memory(member, panel, segment), sequence),
-                    cut_.segment(member, segment));
+                if (cut_.sees(cut_.rank(), member, segment)) use(member, segment);
             }
         }
     }
-    /// Puts a panel's keys of a sequence into the order of the sequence.
-    void order_keys(int panel, int64_t sequence) const {
-        const auto keys = [&](int member, int of_panel, int segment) {
-            return gathering_.keys(member, of_panel, segment);
-        };
-        each_seen(panel, sequence, keys, [&](ConstTensor from, RowRange place) {
-            pass_.op().convert(pass_.ctx, from, rows_of(gathering_.ordered(), place));
-        });
+    /// The place of a member's segment in its sequence.
+    [[nodiscard]] RowRange place(int member, int segment) const {
+        return cut_.segment(member, segment);
     }
     /// Keys that a segment of this rank's queries sees: all up to its end.
     [[nodiscard]] int64_t keys_of(int segment) const { return cut_.segment(segment).end; }
-    /// Puts a panel's keys of a sequence in order, and calls attend(queries) for each segment.
+    /// Calls attend(queries) for each segment of a part.
     template <typename Attend>
-    void each_queries(int panel, int64_t sequence, const Attend& attend) const {
-        order_keys(panel, sequence);
-        for (int segment = 0; segment < kSegments; ++segment) {
-            attend(Queries{*this, panel, sequence, segment});
-        }
-    }
-
-    template <typename Use>
-    void each_segment(const Use& use) const {
-        for (int panel = 0; panel < gathering_.panels(); ++panel) {
-            for (int64_t sequence = 0; sequence < gathering_.shape().sequences; ++sequence) {
-                for (int segment = 0; segment < kSegments; ++segment) use(panel, sequence, segment);
-            }
-        }
+    void each_queries(Part part, const Attend& attend) const {
+        for (int segment = 0; segment < kSegments; ++segment) attend(Queries{*this, part, segment});
     }
 
 private:
@@ -259,9 +249,9 @@ private:
     template <typename Use>
     void each_piece(const Use& use) const {
         for (int member = 0; member < cut_.ranks(); ++member) {
-            for (int panel = 0; panel < gathering_.panels(); ++panel) {
-                for (int segment = 0; segment < kSegments; ++segment) use(member, panel, segment);
-            }
+            gathering_.each_part([&](Part part) {
+                for (int segment = 0; segment < kSegments; ++segment) use(part, member, segment);
+            });
         }
     }
 
@@ -291,18 +281,16 @@ void GatheredKeys::forward(const StagePass& pass, ConstTensor qkv, const HeadSin
     of.exchange_keys(exchange);
     exchange.start("all-gather of keys and values");
     of.pack(qkv);
-    exchange.release(panels * kSegments);
-    const ConstTensor queries = qkv.column_range(0, shape.query_columns());
-    for (int panel = 0; panel < panels; ++panel) {
-        exchange.wait((panel + 1) * kSegments);
-        for (int64_t sequence = 0; sequence < shape.sequences; ++sequence) {
-            of.each_queries(panel, sequence, [&](const GatheringPass::Queries& q) {
-                attend_to(pass, q.part(queries), q.keys_values(), q.shape(), q.first_visible(),
-                          q.part(sinks), q.part(heads), q.part(log_sum_exp), of.operators());
-            });
-        }
+    exchange.release(of.pieces());
+    const ConstTensor queries = queries_of(qkv, shape);
+    of.gathering().each_part([&](Part part) {
+        exchange.wait(of.pieces_before(part) + kSegments);
+        of.each_queries(part, [&](const GatheringPass::Queries& q) {
+            attend_to(pass, q.part(queries), q.keys_values(), q.shape(), q.first_visible(),
+                      q.part(sinks), q.part(heads), q.part(log_sum_exp), of.operators());
+        });
         pass.ctx.poll();
-    }
+    });
     exchange.finish();
 }
 
@@ -322,51 +310,45 @@ void GatheredKeys::backward(const StagePass& pass, ConstTensor dheads, ConstTens
     of.exchange_gradients(exchange);
     exchange.start("keys and values, and their gradients");
     of.pack(qkv);
-    const int all_keys = panels * kSegments;
-    exchange.release(all_keys);
-    const ConstTensor queries = qkv.column_range(0, shape.query_columns());
-    const Tensor dqueries = dqkv.column_range(0, shape.query_columns());
-    const auto to = [&](int member, int panel, int segment) {
-        return of.leaving(member, panel, segment);
-    };
-    for (int panel = 0; panel < panels; ++panel) {
-        exchange.wait((panel + 1) * kSegments);
-        for (int64_t sequence = 0; sequence < shape.sequences; ++sequence) {
-            of.each_queries(panel, sequence, [&](const GatheringPass::Queries& q) {
-                attend_to_backward(pass, q.part(dheads), q.part(queries), q.keys_values(),
-                                   q.part(heads), q.part(log_sum_exp), q.shape(), q.first_visible(),
-                                   q.part(sinks), q.part(dqueries), q.gradients(), of.operators());
-            });
-            // The second segment's queries see all that the first one's see.
-            const Tensor both = gathering.gradients(1).row_range(0, of.keys_of(0));
-            op.add(pass.ctx, both, gathering.gradients(0).row_range(0, of.keys_of(0)), both);
-            of.each_seen(panel, sequence, to, [&](Tensor leaving, RowRange place) {
-                op.convert(pass.ctx, rows_of(gathering.gradients(1), place), leaving);
-            });
-        }
-        exchange.release(all_keys + (panel + 1) * kSegments);
+    exchange.release(of.pieces());
+    const ConstTensor queries = queries_of(qkv, shape);
+    const Tensor dqueries = queries_of(dqkv, shape);
+    gathering.each_part([&](Part part) {
+        exchange.wait(of.pieces_before(part) + kSegments);
+        of.each_queries(part, [&](const GatheringPass::Queries& q) {
+            attend_to_backward(pass, q.part(dheads), q.part(queries), q.keys_values(),
+                               q.part(heads), q.part(log_sum_exp), q.shape(), q.first_visible(),
+                               q.part(sinks), q.part(dqueries), q.gradients(), of.operators());
+        });
+        // The second segment's queries see all that the first one's see.
+        const Tensor both = gathering.gradients(1).row_range(0, of.keys_of(0));
+        op.add(pass.ctx, both, gathering.gradients(0).row_range(0, of.keys_of(0)), both);
+        of.each_seen([&](int member, int segment) {
+            op.convert(pass.ctx, rows_of(gathering.gradients(1), of.place(member, segment)),
+                       of.leaving(part, member, segment));
+        });
+        exchange.release(of.pieces() + of.pieces_before(part) + kSegments);
         pass.ctx.poll();
-    }
+    });
     exchange.finish();
-    for (int panel = 0; panel < panels; ++panel) {
+    gathering.each_part([&](Part part) {
         for (int segment = 0; segment < kSegments; ++segment) {
             int members = cut.ranks();  // the first ones see the segment
             while (!cut.sees(members - 1, cut.rank(), segment)) --members;
-            const Tensor blocks = gathering.arriving(0, panel, segment);
+            const Tensor blocks = gathering.arriving(0, part, segment);
             const ConstTensor partials(blocks.data, members * blocks.rows, blocks.cols,
                                        blocks.dtype);
             op.fold_partials(pass.ctx, partials, members, {}, {}, gathering.sum());
-            for (int64_t sequence = 0; sequence < shape.sequences; ++sequence) {
-                const ConstTensor sum =
-                    gathering.of_sequence(ConstTensor(gathering.sum()), sequence);
-                gathering.each_of_keys(
-                    gathering.own(dqkv, sequence, segment), panel,
-                    [&](Tensor into, RowRange columns) {
-                        op.convert(pass.ctx, sum.column_range(columns.first, columns.size()), into);
-                    });
-            }
+            gathering.each_of_keys(
+                gathering.own(dqkv, part.sequence, segment), part.panel,
+                [&](Tensor into, RowRange columns) {
+                    op.convert(
+                        pass.ctx,
+                        ConstTensor(gathering.sum()).column_range(columns.first, columns.size()),
+                        into);
+                });
         }
-    }
+    });
 }
 
 }  // namespace vocabpipe
