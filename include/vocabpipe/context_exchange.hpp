@@ -16,7 +16,7 @@ enum class ContextForm : uint8_t {
     a2a,
 };
 [[nodiscard]] std::string_view to_string(ContextForm form);
-/// Throws UsageError for another name.
+/// Takes Transformer Engine's all_gather, too. Throws UsageError for another name.
 [[nodiscard]] ContextForm context_form_from(std::string_view name);
 
 /// How context ranks exchange what attention needs.

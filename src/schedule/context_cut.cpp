@@ -26,7 +26,10 @@ ContextForm context_form_from(std::string_view name) {
     for (const ContextForm form : {ContextForm::allgather, ContextForm::a2a}) {
         if (to_string(form) == name) return form;
     }
-    throw UsageError("--cp-comm-type " + std::string(name) + ": must be allgather or a2a");
+    if (name == "all_gather") return ContextForm::allgather;
+    throw UsageError(
+        "--cp-comm-type " + std::string(name) + ": must be allgather or a2a" +
+        (name == "p2p" ? "; there are no rings: allgather brings the same keys and values" : ""));
 }
 
 ContextCut::ContextCut(int64_t seq_length, int rank, int ranks)

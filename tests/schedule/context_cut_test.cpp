@@ -79,7 +79,9 @@ TEST(ContextForm, HasMegatronsNames) {
     for (const ContextForm form : {ContextForm::allgather, ContextForm::a2a}) {
         EXPECT_EQ(context_form_from(to_string(form)), form);
     }
+    EXPECT_EQ(context_form_from("all_gather"), ContextForm::allgather);
     EXPECT_THROW((void)context_form_from("p2p"), UsageError);
+    EXPECT_THROW((void)context_form_from("a2a+p2p"), UsageError);
 }
 
 }  // namespace

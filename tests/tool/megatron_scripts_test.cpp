@@ -192,7 +192,9 @@ TEST_F(MegatronFlagValues, ThatWouldChangeResultsAreRefused) {
     } rows[] = {
         {"--attention-dropout 0.1", "--attention-dropout 0.1: there is no dropout; use 0.0"},
         {"--hidden-dropout 0.1", "--hidden-dropout 0.1: there is no dropout; use 0.0"},
-        {"--cp-comm-type p2p", "--cp-comm-type p2p: "},
+        {"--cp-comm-type p2p",
+         "--cp-comm-type p2p: must be allgather or a2a; there are no rings: allgather brings the "
+         "same keys and values"},
         {"--optimizer sgd", "--optimizer sgd: AdamW is the only one; use adam"},
         {"--moe-router-dtype fp64", "--moe-router-dtype fp64: scores of routers are fp32"},
         {"--moe-router-load-balancing-type sinkhorn",

@@ -187,7 +187,8 @@ FlagGroup schedule_flags(TrainOptions& o) {
              .help = "What context ranks exchange: keys and values of all tokens, or tokens for "
                      "heads (Ulysses), which the key/value heads limit",
              .unit = "NAME",
-             .choices = {"allgather", "a2a"}},
+             .choices = {"allgather", "a2a"},
+             .free = true},  // all_gather, too; of p2p the message says what to use
             {.names = "--tensor-model-parallel-size",
              .value = &o.tensor_model_parallel_size,
              .help = "Ranks that share each stage: every layer's matrices are cut among them, and "
