@@ -22,8 +22,11 @@ struct PassTimes {
 };
 
 /// Throws ScheduleError if the lists deadlock. The schedule must be valid otherwise; its shard maps
-/// may have 0 rows (transformer passes only).
-[[nodiscard]] PassTimes time_passes(const Schedule& schedule, const PassCosts& costs);
+/// may have 0 rows (transformer passes only). `exchange_permille`, as TableCosts has it: above 0,
+/// the two passes of a pair run at the same time, as simulate() says; else in the order of the
+/// list.
+[[nodiscard]] PassTimes time_passes(const Schedule& schedule, const PassCosts& costs,
+                                    int64_t exchange_permille = 0);
 
 /// Largest number of activations alive on every rank, in chunks: one from the start of F to the end
 /// of W or B. I frees none: W still needs the stage's input and the output gradient.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "vocabpipe/cost_model.hpp"
 
+#include "src/schedule/exchange_share.hpp"
 #include "src/schedule/ops.hpp"
 #include "vocabpipe/error.hpp"
 
@@ -70,8 +71,7 @@ int64_t TableCosts::pass_ns(int rank, const Pass& pass) const {
 }
 
 int64_t TableCosts::exchange_ns(int rank, const Pass& pass) const {
-    const bool exchanges = pass.op == Op::F || pass.op == Op::B || pass.op == Op::I;
-    return exchanges ? pass_ns(rank, pass) * exchange_permille / 1000 : 0;
+    return exchange_share_ns(pass, pass_ns(rank, pass), exchange_permille);
 }
 
 StreamedShare TableCosts::streamed_share(int rank, const Pass& pass) const {

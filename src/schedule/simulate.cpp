@@ -240,10 +240,8 @@ private:
         RunningPass& running = state.running[second ? 1 : 0];
         running.slowdown = costs_.overlap_slowdown_permille(static_cast<int>(rank), pass);
         running.work = (SimulatedRank::kFull + running.slowdown) * whole;
-        if (action.pair_member > 0 && whole > 0) {
-            running.computes = SimulatedRank::kFull - SimulatedRank::kFull *
-                                                          costs_.exchange_ns(program.rank, pass) /
-                                                          whole;
+        if (action.pair_member > 0) {
+            running.computes = computing_permille(whole, costs_.exchange_ns(program.rank, pass));
         }
         change_pair(rank, running, now, [&] { running.action = index; });
         running.since_ns = now;

@@ -52,6 +52,21 @@ struct RunningPass {
     }
 };
 
+/// Thousandths of its time in which a pass of `ns` computes, if it waits for its team for
+/// `exchange_ns`.
+[[nodiscard]] inline int64_t computing_permille(int64_t ns, int64_t exchange_ns) {
+    return ns > 0 ? RunningPass::kFull - RunningPass::kFull * exchange_ns / ns : RunningPass::kFull;
+}
+
+/// The cores of a rank, divided between the two passes of a pair while both work: they run at full
+/// speed together if they compute for no more than one does all the time.
+[[nodiscard]] inline CoreShare pair_share(const RunningPass& first, const RunningPass& second,
+                                          CoreShare of_rank) {
+    const int64_t both = first.computes + second.computes;
+    if (both <= RunningPass::kFull) return of_rank;
+    return {.cores = of_rank.cores * RunningPass::kFull, .sharing = of_rank.sharing * both};
+}
+
 /// One rank's program while it is simulated: what its actions still wait for, and the passes that
 /// run.
 struct SimulatedRank {
@@ -107,13 +122,10 @@ struct SimulatedRank {
     [[nodiscard]] int64_t speed(const RunningPass& pass) const {
         return communicating > 0 ? kFull : kFull + pass.slowdown;
     }
-    /// The cores of the rank, divided between its passes: two of a pair run at full speed together
-    /// if they compute for no more than one does all the time.
+    /// The cores of the rank, divided between its passes.
     [[nodiscard]] CoreShare own_share(CoreShare of_rank) const {
         if (!running[0].is_working() || !running[1].is_working()) return of_rank;
-        const int64_t both = running[0].computes + running[1].computes;
-        if (both <= kFull) return of_rank;
-        return {.cores = of_rank.cores * kFull, .sharing = of_rank.sharing * both};
+        return pair_share(running[0], running[1], of_rank);
     }
 
 private:

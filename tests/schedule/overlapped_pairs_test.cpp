@@ -4,6 +4,8 @@
 // memory_plan_test.cpp.
 #include "tests/schedule/program_tools.hpp"
 #include "vocabpipe/explain.hpp"
+#include "vocabpipe/make_schedule.hpp"
+#include "vocabpipe/pass_times.hpp"
 #include "vocabpipe/simulate.hpp"
 
 #include <gtest/gtest.h>
@@ -71,6 +73,43 @@ TEST(OverlappedPairs, HideExchangesAsDerivedByHand) {
     EXPECT_EQ(simulated_pair(500).times.at("0F1"), (Times{10, 20}));
     EXPECT_EQ(simulated_pair(500).times.at("0B0"), (Times{10, 30}));
     EXPECT_EQ(simulated_pair(500).summary.makespan_ns, 50);
+}
+
+TEST(OverlappedPairs, HaveTheSamePassTimes) {
+    const Schedule schedule = one_pair();
+    const PassCosts costs =
+        PassCosts::of(TableCosts::uniform(1, 1, 10, 20, 0), sizes_for(schedule), schedule);
+    const PassTimes times = time_passes(schedule, costs, 400);
+    EXPECT_EQ((Times{times.begin[0][5], times.end[0][5]}), (Times{10, 22}));
+    EXPECT_EQ((Times{times.begin[0][6], times.end[0][6]}), (Times{10, 32}));
+    EXPECT_EQ(times.makespan, 52);
+    EXPECT_EQ(times.busy[0], 52);
+    EXPECT_EQ(time_passes(schedule, costs).makespan, 60);
+}
+
+// With a depth of 1, pairs of neighbors wait for one another: inputs of second passes come when the
+// first ones have ended, or on the way.
+TEST(OverlappedPairs, HaveTheSamePassTimesWhereSecondPassesComeLate) {
+    for (const int depth : {1, 2, 3}) {
+        for (const int64_t exchange : {0, 300, 400, 700, 1000}) {
+            const Schedule schedule =
+                make_schedule("1f1b", {.ranks = 4,
+                                       .microbatches = 9,
+                                       .vocab_size = 64,
+                                       .rule = {.warm_up_depth = depth, .overlap_pairs = true}});
+            TableCosts costs = TableCosts::uniform(4, 4, 1000, 2017, 0);
+            for (size_t stage = 0; stage < 4; ++stage) {
+                costs.stage_ns[stage][static_cast<size_t>(Op::F)] += 100 * stage;
+            }
+            costs.exchange_permille = exchange;
+            const StepSizes sizes = sizes_for(schedule);
+            EXPECT_EQ(
+                time_passes(schedule, PassCosts::of(costs, sizes, schedule), exchange).makespan,
+                simulate(lower(schedule, sizes, costs, {.overlap_pairs = exchange > 0}), costs)
+                    .summary.makespan_ns)
+                << depth << exchange;
+        }
+    }
 }
 
 TEST(OverlappedPairs, TakeTheSumOfBothPassesWhereNothingIsHidden) {
