@@ -116,6 +116,9 @@ struct PlanOptions {
     std::vector<std::string> schedules;  ///< empty: every built-in family
     std::vector<VocabMode> vocab_modes;  ///< empty: every mode
     std::vector<int> chunks;  ///< empty: the family's own, and also 2 and 4 if it takes any number
+    /// RuleOptions::overlap_pairs of every candidate that can have such pairs; the others are as
+    /// without.
+    bool overlap_pairs = false;
     /// [stage] The split of the layers, instead of those of LayerSplit; candidates with another
     /// number of stages are skipped. Empty: all splits of LayerSplit.
     std::vector<int> layers_per_stage;
@@ -190,7 +193,8 @@ struct Candidate {
     VocabMode vocab_mode = VocabMode::none;  ///< what happens to the vocabulary layers
     LayerSplit split = LayerSplit::front;    ///< of layers over stages
     int chunks = 1;                          ///< stages per rank
-    int memory_limit = 0;  ///< RuleOptions::memory_limit, in chunks; 0: the family's own
+    int memory_limit = 0;        ///< RuleOptions::memory_limit, in chunks; 0: the family's own
+    bool overlap_pairs = false;  ///< RuleOptions::overlap_pairs
     std::vector<int> layers_per_stage;      ///< [global stage]
     Mesh mesh = {};                         ///< how the GPUs divide
     int expert_tensor = 1;                  ///< x, of mesh.expert = e x ranks
@@ -213,7 +217,7 @@ struct Candidate {
 };
 /// "p=2 t=4": p, and t, C, d, e and x where above 1.
 [[nodiscard]] std::string mesh_text(const Candidate& candidate);
-/// "1f1b", "v-search k=6": the schedule and its memory limit, if any.
+/// "1f1b", "v-search k=6", "1f1b pairs": the schedule, its memory limit, if any, and overlap_pairs.
 [[nodiscard]] std::string schedule_text(const Candidate& candidate);
 /// "1f1b one_barrier front v=1", then mesh, microbatch size, recomputation and what ZeRO stages 2
 /// and 3 do where they are not the default: "p=2 t=4", "b=2", "selective", "reshard=use". An empty

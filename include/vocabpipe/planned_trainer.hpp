@@ -54,6 +54,10 @@ struct PlannedTrainer {
     /// Whether products wait for what tensor, context and expert ranks exchange, and exchanges for
     /// products (train_gpt's --blocking-exchanges): what overlap saves.
     bool blocking_exchanges = false;
+    /// Share of F, B and I in which a rank waits for its tensor, context or expert ranks, in
+    /// percent: the two passes of an overlapped pair hide it behind each other
+    /// (CostModel::exchange_ns()). 0: they run one after the other, as train_gpt's do on GPUs.
+    int exchange_percent = 0;
     /// Whether collectives of vocabulary passes (is_of_pipeline()) cost nothing, which no run does:
     /// what they cost.
     bool free_vocabulary_collectives = false;

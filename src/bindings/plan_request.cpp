@@ -34,6 +34,7 @@ PlanOptions options_of(const PlanRequest& request) {
     if (request.memory_gib) options.memory_gib = *request.memory_gib;
     options.moe_imbalance = request.moe_imbalance;
     options.best = request.best;
+    options.overlap_pairs = request.overlap_pairs;
     if (request.all_sizes) list_all_sizes(options);
     set(options.tensor, request.tensor);
     set(options.context, request.context);

@@ -23,6 +23,7 @@ struct PlanRequest {
     std::vector<int> tensor, context, pipeline, data, expert, expert_tensor, chunks;
     std::vector<int64_t> micro_batch_size;
     std::vector<std::string> recompute, schedules, vocab_modes;
+    bool overlap_pairs = false;
     std::optional<double> memory_gib;
     double moe_imbalance = 1;
     bool all_sizes = false;  ///< list_all_sizes()

@@ -6,6 +6,7 @@
 #include "src/plan/model_on_device.hpp"
 #include "src/plan/profiled_model.hpp"
 #include "src/plan/unit_costs.hpp"
+#include "src/support/joined.hpp"
 #include "src/support/nearest_name.hpp"
 #include "src/support/text_layout.hpp"
 #include "vocabpipe/error.hpp"
@@ -177,6 +178,12 @@ void add_ways_to_share(int zero_stage, Candidate candidate, std::vector<Candidat
     }
 }
 
+/// Whether orders of the family can have pairs: between the forwards and backwards of ranks with
+/// several stages come the passes of a sharded vocabulary.
+bool can_have_pairs(const Generator& family, VocabMode mode) {
+    return family.overlap_pairs && (family.placement == Placement::straight || !sharded(mode));
+}
+
 /// All candidates of a mesh, microbatch size and recomputation, of the selected families.
 void add_candidates(const PlanOptions& options, std::vector<const Generator*> selected,
                     const Candidate& step, const LastStageWork& last, Candidates& result) {
@@ -206,6 +213,7 @@ void add_candidates(const PlanOptions& options, std::vector<const Generator*> se
                 candidate.schedule = std::string(family->name);
                 candidate.vocab_mode = mode;
                 candidate.chunks = chunks;
+                candidate.overlap_pairs = options.overlap_pairs && can_have_pairs(*family, mode);
                 if (std::string why = refusal(options, *family, ranks, chunks); !why.empty()) {
                     result.skipped.emplace_back(candidate, std::move(why));
                     continue;
@@ -243,7 +251,37 @@ void add_candidates(const PlanOptions& options, std::vector<const Generator*> se
     }
 }
 
+/// Refuses what no candidate would use.
+void check_pairs(const PlanOptions& options, const std::vector<Candidate>& possible) {
+    if (possible.empty()) return;
+    const auto any = [&](const auto& is) { return std::ranges::any_of(possible, is); };
+    std::vector<std::string_view> names;
+    for (const Generator& family : generators()) {
+        if (family.overlap_pairs) names.push_back(family.name);
+    }
+    if (options.overlap_pairs && !any([](const Candidate& c) { return c.overlap_pairs; })) {
+        throw UsageError("--overlap-pairs: no candidate can have pairs; only " + joined(names) +
+                         " can, those with several stages per rank with vocabulary modes none and "
+                         "redistributed: change --schedules or --vocab-modes");
+    }
+    const int percent = options.trainer.exchange_percent;
+    if (percent == 0 || any(hides_exchanges)) return;
+    throw UsageError("--exchange-percent " + std::to_string(percent) +
+                     ": no candidate has pairs and ranks that share a stage: set --overlap-pairs, "
+                     "and --tensor-model-parallel-size, --context-parallel-size or "
+                     "--expert-model-parallel-size above 1");
+}
+
 }  // namespace
+
+bool hides_exchanges(const Candidate& candidate) {
+    const Mesh& mesh = candidate.mesh;
+    const bool team = mesh.tensor > 1 || mesh.context > 1 || mesh.expert > 1;
+    const Generator& family = generator(candidate.schedule);
+    // A V with pairs always has them.
+    const bool pairs = candidate.overlap_pairs || family.placement == Placement::v_shape;
+    return team && pairs && can_have_pairs(family, candidate.vocab_mode);
+}
 
 Candidates list_candidates(const PlanOptions& options) {
     const std::vector<const Generator*> selected = families(options.schedules);
@@ -257,6 +295,7 @@ Candidates list_candidates(const PlanOptions& options) {
                                        : last_stage_work(unit_costs(model, step), output_layer);
         add_candidates(options, selected, step, last, result);
     }
+    check_pairs(options, result.possible);
     return result;
 }
 

@@ -103,6 +103,12 @@ void check_trainer(const PlanOptions& options) {
     const PlannedTrainer& trainer = options.trainer;
     require("--recompute-num-layers", trainer.recompute_layers, 0, 1 << 16);
     require("--zero-stage", trainer.zero, 0, 3);
+    require("--exchange-percent", trainer.exchange_percent, 0, 100);
+    if (trainer.exchange_percent > 0 && trainer.blocking_exchanges) {
+        throw UsageError("--exchange-percent " + std::to_string(trainer.exchange_percent) +
+                         ": with --blocking-exchanges, pairs run one after the other; leave out "
+                         "one of both");
+    }
     if (options.profile && trainer.zero > 1) {
         throw UsageError("--zero-stage " + std::to_string(trainer.zero) +
                          ": plans from a --profile have what it measured, which is stage 1; leave "

@@ -174,6 +174,7 @@ Lowered Evaluator::lowered(const Schedule& schedule, const StepModel& step,
         lowering.bucket_piece = kBucketPieceOfHosts;
         lowering.overlap_pairs = !options_.trainer.blocking_exchanges && step.sizes.exchanges();
     }
+    if (step.costs.exchange_permille > 0) lowering.overlap_pairs = true;
     return lower_step(schedule, step.sizes, step.costs, lowering, simulate_).lowered;
 }
 
@@ -204,9 +205,12 @@ Evaluator::Outcome Evaluator::simulated(const Schedule& schedule, const StepMode
 /// Passes as they follow from each other, and then the end of the step by formulas.
 Evaluator::Outcome Evaluator::timed(const Schedule& schedule, const StepModel& step,
                                     const ZeroOptions& zero) {
-    const PassTimes times = time_passes(schedule, step.generate.costs);
+    // Pairs of one stage whose weights or gradients ranks share run one after the other.
+    const bool apart = zero.stage > 1 && schedule.stages == schedule.ranks;
+    const int64_t exchange = apart ? 0 : step.costs.exchange_permille;
+    const PassTimes times = time_passes(schedule, step.generate.costs, exchange);
     const EndOfStep end(step);
-    Outcome outcome{.live = list_memory(schedule, step.sizes)};
+    Outcome outcome{.live = list_memory(schedule, step.sizes, exchange > 0)};
     for (size_t rank = 0; rank < step.sizes.buckets.size(); ++rank) {
         add_shared_stages(step.sizes.buckets[rank], size_of(step.sizes.dtype), zero,
                           outcome.live[rank]);

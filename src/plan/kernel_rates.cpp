@@ -37,6 +37,9 @@ std::string to_string(const PlannedTrainer& trainer) {
     if (!trainer.parallel_loss) text += ", no parallel loss";
     if (!trainer.overlap_messages) text += ", passes wait for messages";
     if (trainer.blocking_exchanges) text += ", exchanges block";
+    if (trainer.exchange_percent > 0) {
+        text += ", pairs hide exchanges of " + std::to_string(trainer.exchange_percent) + " %";
+    }
     if (trainer.free_vocabulary_collectives) text += ", vocabulary collectives free";
     if (trainer.recompute_layers > 0) {
         text +=

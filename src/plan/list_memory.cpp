@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <set>
+#include <span>
 #include <utility>
 
 namespace vocabpipe {
@@ -13,8 +14,8 @@ using enum Op;
 
 class Walk {
 public:
-    Walk(const Schedule& schedule, const StepSizes& sizes, int rank)
-        : schedule_(schedule), sizes_(sizes), rank_(rank) {
+    Walk(const Schedule& schedule, const StepSizes& sizes, int rank, bool pairs_at_once)
+        : schedule_(schedule), sizes_(sizes), rank_(rank), pairs_at_once_(pairs_at_once) {
         boundary_ = sizes.boundary_rows() * sizes.hidden * size_of(sizes.dtype);
         output_ = boundary_ * sizes.predicted_tokens;
         shards_ = static_cast<int64_t>(schedule.output.owners().size()) * sizes.tensor;
@@ -26,13 +27,21 @@ public:
     }
 
     LiveBytes run() {
-        for (const Pass& pass : schedule_.passes[static_cast<size_t>(rank_)]) {
-            before(pass);
-            const LiveBytes during = {.activations = alive_.activations + workspace(pass),
+        const std::span<const Pass> list = schedule_.passes[static_cast<size_t>(rank_)];
+        for (size_t i = 0; i < list.size();) {
+            const bool paired = pairs_at_once_ && list[i].with_next && i + 1 < list.size();
+            const std::span<const Pass> at_once = list.subspan(i, paired ? 2 : 1);
+            int64_t workspaces = 0;
+            for (const Pass& pass : at_once) {
+                before(pass);
+                workspaces += workspace(pass);
+            }
+            const LiveBytes during = {.activations = alive_.activations + workspaces,
                                       .vocabulary = alive_.vocabulary,
                                       .communication = alive_.communication};
             if (during.total() > peak_.total()) peak_ = during;
-            after(pass);
+            for (const Pass& pass : at_once) after(pass);
+            i += at_once.size();
         }
         return peak_;
     }
@@ -167,6 +176,7 @@ private:
     const Schedule& schedule_;
     const StepSizes& sizes_;
     int rank_;
+    bool pairs_at_once_;
     int64_t boundary_ = 0, output_ = 0, shards_ = 0, input_shards_ = 0;
     bool train_ = true;
     std::set<std::pair<uint16_t, uint32_t>> recomputed_;  ///< stage, microbatch
@@ -176,10 +186,11 @@ private:
 
 }  // namespace
 
-std::vector<LiveBytes> list_memory(const Schedule& schedule, const StepSizes& sizes) {
+std::vector<LiveBytes> list_memory(const Schedule& schedule, const StepSizes& sizes,
+                                   bool pairs_at_once) {
     std::vector<LiveBytes> ranks;
     for (int rank = 0; rank < schedule.ranks; ++rank) {
-        ranks.push_back(Walk(schedule, sizes, rank).run());
+        ranks.push_back(Walk(schedule, sizes, rank, pairs_at_once).run());
     }
     return ranks;
 }

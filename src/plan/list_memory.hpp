@@ -24,6 +24,8 @@ struct LiveBytes {
 /// Estimates [rank] the buffers of a lowered program from the order of the passes only: tensors
 /// that F and I keep, stage boundaries with one receive posted ahead, the output layer's tensors
 /// from S to T, partial sums until the next vocabulary pass, and each pass's workspace.
-[[nodiscard]] std::vector<LiveBytes> list_memory(const Schedule& schedule, const StepSizes& sizes);
+/// `pairs_at_once`: both passes of a pair run at the same time.
+[[nodiscard]] std::vector<LiveBytes> list_memory(const Schedule& schedule, const StepSizes& sizes,
+                                                 bool pairs_at_once = false);
 
 }  // namespace vocabpipe

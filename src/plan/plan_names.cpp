@@ -28,8 +28,10 @@ std::string_view to_string(LayerSplit split) {
 }
 
 std::string schedule_text(const Candidate& candidate) {
-    if (candidate.memory_limit == 0) return candidate.schedule;
-    return candidate.schedule + " k=" + std::to_string(candidate.memory_limit);
+    std::string text = candidate.schedule;
+    if (candidate.memory_limit != 0) text += " k=" + std::to_string(candidate.memory_limit);
+    if (candidate.overlap_pairs) text += " pairs";
+    return text;
 }
 
 std::string mesh_text(const Candidate& candidate) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Where nothing fits: the nearest row, planned again with one option changed at a time.
+#include "src/plan/candidates.hpp"
 #include "src/plan/evaluate.hpp"
 #include "vocabpipe/error.hpp"
 #include "vocabpipe/make_schedule.hpp"
@@ -28,6 +29,8 @@ PlanOptions narrowed(const Plan& plan, const Candidate& to) {
     options.schedules = {to.schedule};
     options.vocab_modes = {to.vocab_mode};
     options.chunks = {to.chunks};
+    options.overlap_pairs = to.overlap_pairs;
+    if (!hides_exchanges(to)) options.trainer.exchange_percent = 0;
     options.tensor = {to.mesh.tensor};
     options.context = {to.mesh.context};
     options.pipeline = {to.mesh.pipeline};

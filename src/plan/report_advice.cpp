@@ -2,6 +2,7 @@
 // What a reader does with a plan: the command of a row; if nothing fits, what would.
 #include "src/plan/report_parts.hpp"
 
+#include "src/plan/candidates.hpp"
 #include "src/support/text_layout.hpp"
 
 #include <cmath>
@@ -120,11 +121,17 @@ std::string command_text(const Plan& plan, size_t row) {
     own.reduction = GradientReduction::all_to_all;
     own.kernels = plan.options.trainer.kernels;
     own.blocking_exchanges = plan.options.trainer.blocking_exchanges;
+    own.exchange_percent = plan.options.trainer.exchange_percent;
     const bool copied = candidate.mesh.size_of(Axis::data) > 1;
     if (!plan.options.profile && copied && plan.options.trainer != own) {
         notes +=
             " train_gpt adds up gradients in fp32 by --gradient-reduction all_to_all: plan with "
             "it for this run's times.";
+    }
+    if (own.exchange_percent > 0 && hides_exchanges(candidate)) {
+        notes +=
+            " On GPUs train_gpt runs the passes of a pair one after the other: plan without "
+            "--exchange-percent for this run's times.";
     }
     if (plan.options.profile) {
         notes +=

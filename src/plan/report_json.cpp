@@ -74,6 +74,7 @@ json candidate_json(const Candidate& candidate) {
                   {"split", to_string(candidate.split)},
                   {"chunks", candidate.chunks},
                   {"memory_limit", candidate.memory_limit},
+                  {"overlap_pairs", candidate.overlap_pairs},
                   {"layers_per_stage", candidate.layers_per_stage}};
     }
     result.update({{"pipeline", mesh.pipeline},
@@ -133,6 +134,7 @@ json trainer_json(const PlannedTrainer& trainer) {
             {"parallel_loss", trainer.parallel_loss},
             {"overlap_p2p_communication", trainer.overlap_messages},
             {"blocking_exchanges", trainer.blocking_exchanges},
+            {"exchange_percent", trainer.exchange_percent},
             {"free_vocabulary_collectives", trainer.free_vocabulary_collectives},
             {"recompute_num_layers", trainer.recompute_layers},
             {"zero_stage", trainer.zero}};

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Three kinds of lower bounds of the time at which a rank ends its passes: its work after the first
 // microbatch has reached it; its work before its last backward, and the way of that to the first
-// stage; and the time for which activations have to live, divided by the memory for them.
+// stage; and the time for which activations have to live, divided by the memory for them. A rank
+// runs one pass at a time, but the two of an overlapped pair: a forward and a backward, each at
+// most at its full speed, which together compute no more than one does.
 #include "src/plan/step_bound.hpp"
 
 #include "src/plan/end_of_step.hpp"
@@ -26,6 +28,7 @@ public:
           stages_(placement_.rank_of_stage.size()),
           microbatches_(candidate.microbatches),
           splits_(generator(candidate.schedule).splits_backward),
+          exchange_permille_(step.costs.exchange_permille),
           recomputes_(candidate.recompute != Recompute::none),
           two_barriers_(placement_.barriers != Barriers::one),
           own_(static_cast<size_t>(placement_.ranks)) {
@@ -44,7 +47,8 @@ public:
             const int64_t backwards = sum(r, [&](size_t s) { return work(s); });
             const int64_t after_first = microbatches_ * (backwards + of_rank(r, G));
             const int64_t all =
-                after_first + microbatches_ * (forwards(r) + of_rank(r, S) + of_rank(r, T));
+                paired(forwards(r), microbatches_ * backwards) +
+                microbatches_ * (recomputations(r) + of_rank(r, G) + of_rank(r, S) + of_rank(r, T));
             ends[r] = std::max(microbatches_ * of_rank(r, E), first_forward(r)) + all;
             if (!has_backward(own_[r].back())) continue;
             ends[r] = std::max(ends[r], first_backward(r) + after_first);
@@ -149,9 +153,22 @@ private:
         for (const size_t s : own_[rank]) total += of(s);
         return total;
     }
-    /// F and R of all stages of a rank.
+    /// All F of a rank.
     [[nodiscard]] int64_t forwards(size_t rank) const {
-        return sum(rank, [&](size_t s) { return forward(s) + (recomputes_ ? of_stage(s, R) : 0); });
+        return microbatches_ * sum(rank, [&](size_t s) { return forward(s); });
+    }
+    /// R of all stages of a rank, of one microbatch.
+    [[nodiscard]] int64_t recomputations(size_t rank) const {
+        return sum(rank, [&](size_t s) { return recomputes_ ? of_stage(s, R) : 0; });
+    }
+    /// Least time of all forwards and backwards of a rank, which take these times alone. Forwards
+    /// run one after the other, and so do backwards; what both compute does, too.
+    [[nodiscard]] int64_t paired(int64_t all_forwards, int64_t all_backwards) const {
+        const int64_t both = all_forwards + all_backwards;
+        // Divided first, for 64 bits; rounded down.
+        const int64_t compute = both / 1000 * (1000 - exchange_permille_) +
+                                both % 1000 * (1000 - exchange_permille_) / 1000;
+        return std::max({all_forwards, all_backwards, compute});
     }
     [[nodiscard]] int64_t first_forward(size_t rank) const {
         const size_t lowest = own_[rank].front();
@@ -203,10 +220,10 @@ private:
             if (lowest_backward(r) == s) {
                 const int64_t backwards =
                     microbatches_ * sum(r, [&](size_t of) { return critical(of); });
-                const int64_t before = microbatches_ * (forwards(r) + of_rank(r, S) +
-                                                        (two_barriers_ ? of_rank(r, T) : 0));
-                at = std::max(
-                    {at, first_forward(r) + before + backwards, first_backward(r) + backwards});
+                const int64_t between = microbatches_ * (recomputations(r) + of_rank(r, S) +
+                                                         (two_barriers_ ? of_rank(r, T) : 0));
+                at = std::max({at, first_forward(r) + between + paired(forwards(r), backwards),
+                               first_backward(r) + backwards});
             }
             ends.stage[s] =
                 std::max(at + work(s) - critical(s), backward_begin_[s] + microbatches_ * work(s));
@@ -224,7 +241,9 @@ private:
     const Schedule& placement_;
     const size_t stages_;
     const int64_t microbatches_;
-    const bool splits_, recomputes_, two_barriers_;
+    const bool splits_;
+    const int64_t exchange_permille_;
+    const bool recomputes_, two_barriers_;
     std::vector<std::vector<size_t>> own_;  ///< [rank] its stages, ascending
     std::vector<int64_t> forward_end_;      ///< [stage]
     std::vector<int64_t> backward_begin_;   ///< [stage]

@@ -2,6 +2,7 @@
 #include "src/plan/step_costs.hpp"
 
 #include "src/plan/kernel_rates.hpp"
+#include "src/schedule/exchange_share.hpp"
 #include "src/schedule/ops.hpp"
 #include "vocabpipe/tensor.hpp"
 
@@ -36,6 +37,10 @@ int64_t StepCosts::pass_ns(int rank, const Pass& pass) const {
                                            ? stage_ns[pass.stage]
                                            : rank_ns[static_cast<size_t>(rank / slices)];
     return lengths.pass_time(cost_in(costs, pass.op), pass);
+}
+
+int64_t StepCosts::exchange_ns(int rank, const Pass& pass) const {
+    return exchange_share_ns(pass, pass_ns(rank, pass), exchange_permille);
 }
 
 int64_t StepCosts::transfer_ns(Do what, const Group& group, int64_t bytes) const {

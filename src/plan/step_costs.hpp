@@ -23,8 +23,9 @@ public:
     std::vector<TableCosts::OpCosts> stage_ns;  ///< [stage][op]: F, B, I, W, R
     /// [pipeline rank][op]: E, G, S, T, Reduce, Report, Update
     std::vector<TableCosts::OpCosts> rank_ns;
-    MicrobatchLengths lengths;  ///< the tables are those of the longest
-    int slices = 1;             ///< Mesh::slices(): ranks of the world per row of the tables
+    MicrobatchLengths lengths;      ///< the tables are those of the longest
+    int64_t exchange_permille = 0;  ///< share of F, B and I for exchange_ns(), in thousandths
+    int slices = 1;                 ///< Mesh::slices(): ranks of the world per row of the tables
 
     [[nodiscard]] int64_t pass_ns(int rank, const Pass& pass) const override;
     /// Latency and bytes over bandwidth: broadcasts are pipelined along a ring, so the message
@@ -36,6 +37,7 @@ public:
     [[nodiscard]] int64_t overlap_slowdown_permille(int rank, const Pass& pass) const override {
         return measured_ ? measured_->overlap_slowdown_permille(rank, pass) : 0;
     }
+    [[nodiscard]] int64_t exchange_ns(int rank, const Pass& pass) const override;
     [[nodiscard]] MicrobatchLengths microbatch_lengths() const override { return lengths; }
     [[nodiscard]] int64_t fixed_step_ns() const override {
         return measured_ ? measured_->fixed_step_ns() : 0;

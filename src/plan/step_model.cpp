@@ -12,6 +12,7 @@
 #include "src/model/shared_stages.hpp"
 #include "src/model/tensor_shard.hpp"
 #include "src/model/trained_tensors.hpp"
+#include "src/plan/candidates.hpp"
 #include "src/plan/place_parameters.hpp"
 #include "src/plan/planned_config.hpp"
 #include "src/plan/profiled_model.hpp"
@@ -335,6 +336,9 @@ StepModel step_model(const PlanOptions& options, const UnitCosts& units, const C
         step.sizes = sizes_of(model, options.trainer, step.placement, candidate);
         set_costs(step, units, candidate, model, options.trainer);
         if (!options.trainer.overlap_messages) wait_for_messages(step);
+        if (hides_exchanges(candidate)) {
+            step.costs.exchange_permille = int64_t{10} * options.trainer.exchange_percent;
+        }
     }
     if (options.pass_times) use_pass_times(step.costs, *options.pass_times);
     const auto reserve =
@@ -364,7 +368,9 @@ StepModel step_model(const PlanOptions& options, const UnitCosts& units, const C
                      .microbatches = candidate.microbatches,
                      .vocab_mode = candidate.vocab_mode,
                      .vocab_size = model.config.vocab_size,
-                     .rule = {.chunks = candidate.chunks, .memory_limit = candidate.memory_limit}};
+                     .rule = {.chunks = candidate.chunks,
+                              .memory_limit = candidate.memory_limit,
+                              .overlap_pairs = candidate.overlap_pairs}};
     const bool recomputes = candidate.recompute != Recompute::none;
     PassCosts& costs = step.generate.costs;
     StepSizes of_slice = step.sizes;

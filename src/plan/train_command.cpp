@@ -87,6 +87,7 @@ void add_schedule(const PlanOptions& options, const Candidate& candidate, TrainF
         to.add("--chunks", candidate.chunks);
     }
     if (candidate.memory_limit != 0) to.add("--memory-limit", candidate.memory_limit);
+    if (candidate.overlap_pairs) to.add("--overlap-pairs");
     to.add("--vocab-mode", std::string(to_string(candidate.vocab_mode)));
     if (needs_layout(options, candidate)) {
         const bool shards = sharded(candidate.vocab_mode);

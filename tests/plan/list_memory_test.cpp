@@ -104,6 +104,15 @@ TEST(ListMemory, AStageKeepsWhatFLeavesUntilItsBackward) {
     EXPECT_EQ(activations(1, {{F, 0, 0}, {F, 0, 1}, {B, 0, 0}, {B, 0, 1}}, sizes), 42);
 }
 
+// Both passes of a pair have their workspaces, and F its activations beside those of B.
+TEST(ListMemory, PairsKeepWhatBothPassesNeedOnlyIfTheyRunAtOnce) {
+    const Schedule schedule =
+        listed(1, {{F, 0, 0}, {.op = B, .microbatch = 0, .with_next = true}, {F, 0, 1}, {B, 0, 1}});
+    const StepSizes sizes = of_stages(kDigits);
+    EXPECT_EQ(list_memory(schedule, sizes)[1].activations, 50'021);
+    EXPECT_EQ(list_memory(schedule, sizes, true)[1].activations, 54'042);
+}
+
 TEST(ListMemory, AStageKeepsForWWhatILeavesUntilW) {
     const StepSizes sizes = of_stages(kKept);
     EXPECT_EQ(activations(1, {{F, 0, 0}, {I, 0, 0}, {W, 0, 0}, {F, 0, 1}, {I, 0, 1}}, sizes), 321);

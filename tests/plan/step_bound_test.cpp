@@ -187,6 +187,21 @@ TEST_F(TimeBound, LeavesOutBackwardsOfFrozenStages) {
     EXPECT_EQ(fitting_ends(10), (Ends{1 + 12 * 10 * 3 / 10 - 1, 366})) << "as long as its F";
 }
 
+// Of pairs whose passes each compute for 70 % of their time: what both compute, or one kind alone;
+// and what runs beside no other pass.
+TEST_F(TimeBound, HasWhatPairsCompute) {
+    step_->costs.exchange_permille = 300;
+    stage(0, {{Op::F, 1000}, {Op::B, 200}});
+    EXPECT_EQ(ends()[0], 3 * (1 + 1000 + 4));
+    stage(0, {{Op::B, 901}});
+    recompute();
+    EXPECT_EQ(ends()[0], 3 * (1 + 7 + 4) + 3990 + 2);  // 5703 * 0.7, rounded down
+    stage(0, {{Op::F, 10}, {Op::B, 50}});
+    stage(1, {{Op::F, 150}, {Op::B, 200}});
+    const int64_t last = 111 + 3 * (9 + 2 + 3) + 735;
+    EXPECT_EQ(ends(), (Ends{last + 100 + 50 + 4, last}));
+}
+
 // Activations of the first stage live from the begin of F at 1 to the end of B, 296 + 200.
 TEST_F(TimeBound, HasTheTimeForWhichActivationsLive) {
     keep(0, 7, 5);

@@ -65,8 +65,9 @@ TEST(PlanCommand, ShowsWhatLengthsOfDocumentsMean) {
     EXPECT_THAT(refused.error, HasSubstr("lengths.csv:2: count \"-1\": must be an integer"));
 }
 
-// One rule scales a profile (src/step/costs/): every row is the simulation of the same profile.
-TEST(PlanCommand, PredictsFromAProfileWhatSimulateDoes) {
+/// Compares rows of a plan of four ranks from a profile with simulations of it, one row of each
+/// schedule and mode. Returns those compared, "pairs" appended where they have them.
+std::set<std::string> compare_with_simulations(const std::string& flags) {
     const TempFolder folder;
     Profile profile = testing::small_profile();
     profile.model.layers = 16;
@@ -75,26 +76,62 @@ TEST(PlanCommand, PredictsFromAProfileWhatSimulateDoes) {
     const Outcome plan = vocabpipe_in(
         folder,
         "plan --profile p.json --gpus 4 --global-batch-size 8 --memory-gib 9 --evaluation "
-        "simulation --chunks 1,2 --recompute-granularity none,selective,full --json");
-    ASSERT_EQ(plan.exit_code, 0) << plan.error;
-    const auto rows = nlohmann::json::parse(plan.output)["rows"];
-    EXPECT_GT(rows.size(), 100U);
+        "simulation --json" +
+            flags);
+    EXPECT_EQ(plan.exit_code, 0) << plan.error;
     std::set<std::string> compared;
+    if (plan.exit_code != 0) return compared;
+    const auto rows = nlohmann::json::parse(plan.output)["rows"];
     for (const auto& row : rows) {
         const std::string name = row["schedule"], mode = row["vocab_mode"],
                           recompute = row["recompute"];
         // One row of each kind; the front is the split that a simulation takes by itself.
-        if (row["split"] == "back" || !compared.insert(name + mode).second) continue;
+        const bool pairs = row["overlap_pairs"];
+        if (row["split"] == "back" ||
+            !compared.insert(name + mode + (pairs ? " pairs" : "")).second)
+            continue;
         std::string arguments = "simulate " + name + " --costs p.json --pp 4 --tile-pieces 1" +
                                 " --json --vocab-mode " + mode + " --recompute-granularity " +
                                 recompute + " --microbatches " + row["microbatches"].dump();
         if (row["memory_limit"] != 0) arguments += " --memory-limit " + row["memory_limit"].dump();
         arguments += " --chunks " + row["chunks"].dump();
+        if (pairs) arguments += " --overlap-pairs";
         const Outcome outcome = vocabpipe_in(folder, arguments);
-        ASSERT_EQ(outcome.exit_code, 0) << outcome.error;
+        EXPECT_EQ(outcome.exit_code, 0) << outcome.error;
+        if (outcome.exit_code != 0) continue;
         EXPECT_EQ(nlohmann::json::parse(outcome.output)["step"], row["step_ns"]) << arguments;
     }
-    EXPECT_GT(compared.size(), 60U);
+    return compared;
+}
+
+// One rule scales a profile (src/step/costs/): every row is the simulation of the same profile.
+TEST(PlanCommand, PredictsFromAProfileWhatSimulateDoes) {
+    EXPECT_GT(compare_with_simulations(" --chunks 1,2 --recompute-granularity none,selective,full")
+                  .size(),
+              60U);
+}
+
+TEST(PlanCommand, PredictsPairsFromAProfileAsSimulateDoes) {
+    const std::set<std::string> compared = compare_with_simulations(
+        " --overlap-pairs --schedules 1f1b,interleaved,dualpipe-v --vocab-modes none,one_barrier "
+        "--chunks 1,2 --recompute-granularity none,selective");
+    EXPECT_EQ(compared, (std::set<std::string>{"1f1bnone pairs", "1f1bone_barrier pairs",
+                                               "dualpipe-vnone pairs", "dualpipe-vone_barrier",
+                                               "interleavednone pairs", "interleavedone_barrier"}));
+}
+
+TEST(PlanCommand, TrainsRowsWithPairs) {
+    const TempFolder folder;
+    const Outcome outcome =
+        vocabpipe_in(folder,
+                     "plan --model mixtral-8x7b --gpus 8 --gpu h200 --seq-length 512 "
+                     "--global-batch-size 8 --schedules 1f1b --vocab-modes none --overlap-pairs "
+                     "--exchange-percent 30 --expert-model-parallel-size 2 --data-parallel-size 2 "
+                     "--evaluation pass_times --threads 1 --write-config run.toml");
+    EXPECT_EQ(outcome.exit_code, 0) << outcome.error;
+    EXPECT_THAT(testing::unwrapped(outcome.output), HasSubstr("pairs hide exchanges of 30 %"));
+    EXPECT_THAT(outcome.output, HasSubstr(" 1f1b pairs "));
+    EXPECT_THAT(testing::read_file(folder / "run.toml"), HasSubstr("\noverlap-pairs = true\n"));
 }
 
 TEST(PlanCommand, CountsExperts) {
@@ -392,6 +429,9 @@ INSTANTIATE_TEST_SUITE_P(
         BadInput{"--model gemma-2-9b --vocab-modes none," + kRest, 2,
                  "--vocab-modes none,: has an empty entry"},
         BadInput{"--model gemma-2-9b --chunks ,2" + kRest, 2, "--chunks ,2: has an empty entry"},
+        BadInput{"--model gemma-2-9b --overlap-pairs --schedules gpipe" + kRest, 2,
+                 "--overlap-pairs: no candidate can have pairs; only 1f1b, "},
+        BadInput{"--model gemma-2-9b --exchange-percent 101" + kRest, 2, "--exchange-percent 101"},
         BadInput{"--model gemma-2-9b --pass-times none.csv" + kRest, 3, "none.csv"},
         BadInput{"--model gemma-2-9b --pass-times half.csv" + kRest, 3,
                  "half.csv: stage 0 of rank 0 has no row for B, or for I and W"},

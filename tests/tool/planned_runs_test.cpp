@@ -215,6 +215,11 @@ INSTANTIATE_TEST_SUITE_P(
                  "--model llama.json --gpu core.json --seq-length 64 --global-batch-size 8 "
                  "--tensor-model-parallel-size 2 --vocab-size 3000",
                  "2 tensor ranks x 2 pipeline ranks", 0.05},
+        PlanCase{"pairs_of_tensor_ranks",
+                 "--model llama.json --gpu core.json --seq-length 64 --global-batch-size 8 "
+                 "--tensor-model-parallel-size 2 --vocab-size 3000 --schedules 1f1b "
+                 "--vocab-modes one_barrier --overlap-pairs --exchange-percent 30",
+                 "2 tensor ranks x 2 pipeline ranks", 0.05},
         PlanCase{"experts",
                  "--model mixture.json --gpu core.json --seq-length 64 --global-batch-size 8 "
                  "--data-parallel-size 2 --expert-model-parallel-size 2",

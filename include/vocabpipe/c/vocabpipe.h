@@ -224,11 +224,12 @@ typedef struct vp_plan_options {
     const char* schedules;
     const char* vocab_modes;
     const char* chunks;
+    int32_t overlap_pairs; /* 1: candidates that can have overlapped pairs have them */
 } vp_plan_options;
 #define VP_PLAN_OPTIONS                                                                            \
     {                                                                                              \
         sizeof(vp_plan_options), NULL, NULL, NULL, 0, 0, 0, 0, 0, 0, NULL, NULL, NULL, NULL, NULL, \
-            NULL, NULL, NULL, NULL, NULL, NULL                                                     \
+            NULL, NULL, NULL, NULL, NULL, NULL, 0                                                  \
     }
 
 typedef struct vp_plan_row {
@@ -251,9 +252,10 @@ typedef struct vp_plan_row {
     double bubble;
     int64_t total_bytes; /* of the rank that needs most memory */
     int64_t spare_bytes; /* negative: does not fit */
+    int32_t overlap_pairs;
 } vp_plan_row;
 #define VP_PLAN_ROW \
-    { sizeof(vp_plan_row), NULL, NULL, NULL, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
+    { sizeof(vp_plan_row), NULL, NULL, NULL, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
 
 /* Predicts every candidate, best first. */
 VP_API vp_status vp_plan_make(const vp_plan_options* options, vp_plan** plan);

@@ -63,6 +63,7 @@ vp_status vp_plan_make(const vp_plan_options* options, vp_plan** plan) {
             .recompute = entries(from.recompute),
             .schedules = entries(from.schedules),
             .vocab_modes = entries(from.vocab_modes),
+            .overlap_pairs = from.overlap_pairs != 0,
             .all_sizes = from.all_sizes != 0};
         if (from.vocab_size != 0) request.vocab_size = from.vocab_size;
         if (from.memory_gib != 0) request.memory_gib = from.memory_gib;
@@ -104,7 +105,8 @@ vp_status vp_plan_get_row(const vp_plan* plan, size_t index, vp_plan_row* row) {
                  .mfu = of.mfu,
                  .bubble = of.bubble,
                  .total_bytes = of.worst.total(),
-                 .spare_bytes = of.spare_bytes},
+                 .spare_bytes = of.spare_bytes,
+                 .overlap_pairs = candidate.overlap_pairs ? 1 : 0},
                 "row");
     });
 }

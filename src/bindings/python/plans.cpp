@@ -73,6 +73,7 @@ nb::dict table_of(const Plan& plan) {
     add_texts(table, "recompute", plan, [](Row row) { return to_string(row.candidate.recompute); });
     add<int32_t>(table, "chunks", plan, [](Row row) { return row.candidate.chunks; });
     add<int32_t>(table, "memory_limit", plan, [](Row row) { return row.candidate.memory_limit; });
+    add<bool>(table, "overlap_pairs", plan, [](Row row) { return row.candidate.overlap_pairs; });
     add<int32_t>(table, "pipeline", plan, [](Row row) { return row.candidate.mesh.pipeline; });
     add<int32_t>(table, "data", plan, [](Row row) { return row.candidate.mesh.data; });
     add<int32_t>(table, "tensor", plan, [](Row row) { return row.candidate.mesh.tensor; });
@@ -125,8 +126,8 @@ void bind_plans(nb::module_& module) {
            const std::vector<int>& expert, const std::vector<int>& expert_tensor,
            const std::vector<int64_t>& micro_batch_size, const std::vector<std::string>& recompute,
            const std::vector<std::string>& schedules, const std::vector<std::string>& vocab_modes,
-           const std::vector<int>& chunks, std::optional<double> memory_gib, double moe_imbalance,
-           bool all_sizes, int best) {
+           const std::vector<int>& chunks, bool overlap_pairs, std::optional<double> memory_gib,
+           double moe_imbalance, bool all_sizes, int best) {
             return made_plan(options_of({.model = model,
                                          .gpu = gpu,
                                          .profile = profile,
@@ -145,6 +146,7 @@ void bind_plans(nb::module_& module) {
                                          .recompute = recompute,
                                          .schedules = schedules,
                                          .vocab_modes = vocab_modes,
+                                         .overlap_pairs = overlap_pairs,
                                          .memory_gib = memory_gib,
                                          .moe_imbalance = moe_imbalance,
                                          .all_sizes = all_sizes,
@@ -153,7 +155,8 @@ void bind_plans(nb::module_& module) {
         "model"_a, "gpu"_a, "profile"_a, "gpus"_a, "global_batch_size"_a, "seq_length"_a,
         "vocab_size"_a.none(), "tensor"_a, "context"_a, "pipeline"_a, "data"_a, "expert"_a,
         "expert_tensor"_a, "micro_batch_size"_a, "recompute"_a, "schedules"_a, "vocab_modes"_a,
-        "chunks"_a, "memory_gib"_a.none(), "moe_imbalance"_a, "all_sizes"_a, "best"_a);
+        "chunks"_a, "overlap_pairs"_a, "memory_gib"_a.none(), "moe_imbalance"_a, "all_sizes"_a,
+        "best"_a);
 }
 
 }  // namespace vocabpipe::bindings::python

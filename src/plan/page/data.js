@@ -33,7 +33,8 @@ function layers(list) {
   return out.join(' ');
 }
 
-const schedule = (r) => r.schedule + (r.memory_limit ? ` k=${r.memory_limit}` : '');
+const schedule = (r) => r.schedule + (r.memory_limit ? ` k=${r.memory_limit}` : '') +
+    (r.overlap_pairs ? ' pairs' : '');
 const network = (r) =>
   Object.entries(r.links).filter(([, link]) => link === 'network').map(([axis]) => axis).join(' ') || '-';
 const ranksOf = (r) =>

@@ -346,6 +346,10 @@ Command plan_command() {
                          .value = &a->chunks,
                          .help = "Stages per rank, separated by commas",
                          .unset = "the family's own; 2 and 4 where any number works"},
+                        {.names = "--overlap-pairs,--overlap-moe-expert-parallel-comm",
+                         .value = &o.overlap_pairs,
+                         .help = "Plan 1f1b, eager-1f1b, interleaved and dualpipe-v with pairs of "
+                                 "a backward and the forward behind it"},
                         {.names = "--layers-per-stage",
                          .value = &a->layers,
                          .help = "Layers of every stage, separated by commas, instead of the "

@@ -60,6 +60,12 @@ FlagGroup trainer_flags(PlannedTrainer& trainer) {
              .value = &trainer.blocking_exchanges,
              .help = "Products wait for what tensor, context and expert ranks exchange, and "
                      "exchanges for products: what overlap saves"},
+            {.names = "--exchange-percent",
+             .value = &trainer.exchange_percent,
+             .help = "Share of F, B and I in which a rank waits for its tensor, context or expert "
+                     "ranks, where it has some: the two passes of a pair hide it behind each "
+                     "other; 0: they run one after the other, as in train_gpt on GPUs",
+             .range = between(0, 100)},
             {.names = "--free-vocabulary-collectives",
              .value = &trainer.free_vocabulary_collectives,
              .help = "Collectives of vocabulary passes cost nothing: what they cost (no run leaves "

@@ -190,6 +190,17 @@ static void plans_have_rows_best_first(void) {
     vp_plan_row row = VP_PLAN_ROW;
     REFUSED(vp_plan_get_row(plan, 100000, &row), VP_USAGE, "row 100000: the plan has");
     vp_plan_free(plan);
+    options.overlap_pairs = 1;
+    CHECK(vp_plan_make(&options, &plan) == VP_OK);
+    for (index = 0; index < vp_plan_rows(plan); ++index) {
+        CHECK(vp_plan_get_row(plan, index, &row) == VP_OK);
+        CHECK(row.overlap_pairs == (strcmp(row.schedule, "1f1b") == 0));
+    }
+    vp_plan_free(plan);
+    options.schedules = "v-half";
+    REFUSED(vp_plan_make(&options, &plan), VP_USAGE, "overlap_pairs: no candidate can have pairs");
+    options.schedules = "1f1b,v-half";
+    options.overlap_pairs = 0;
     options.pipeline = "4,x";
     REFUSED(vp_plan_make(&options, &plan), VP_USAGE, "pipeline 4,x: must be numbers");
     options.pipeline = NULL;

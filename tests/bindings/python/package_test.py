@@ -211,7 +211,8 @@ class Plans(unittest.TestCase):
         self.assertEqual({len(made)}, lengths(table))
         rows = expected["rows"]
         self.assertEqual([row["schedule"] for row in rows], table["schedule"])
-        for key in ("step_ns", "tokens_per_second", "mfu", "bubble", "spare_bytes", "fits", "microbatches"):
+        for key in ("step_ns", "tokens_per_second", "mfu", "bubble", "spare_bytes", "fits", "microbatches",
+                    "overlap_pairs"):
             self.assertEqual([row[key] for row in rows], list(table[key]), key)
         self.assertEqual([row["worst_rank"]["total_bytes"] for row in rows], list(table["total_bytes"]))
         self.assertIn("mpirun -np 8", made.command(0))

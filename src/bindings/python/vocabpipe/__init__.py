@@ -287,6 +287,7 @@ def plan(
     schedules: Sequence[str] = (),
     vocab_modes: Sequence[str] = (),
     chunks: Sequence[int] = (),
+    overlap_pairs: bool = False,
     memory_gib: float | None = None,
     moe_imbalance: float = 1.0,
     all_sizes: bool = False,
@@ -299,6 +300,7 @@ def plan(
     gpus                ranks; seq_length in tokens, global_batch_size in sequences
     tensor ... chunks   lists of alternatives; every combination is a row. all_sizes: all that the GPUs, the model and
                         the batch allow, of those that are not given
+    overlap_pairs       candidates that can have overlapped pairs have them (make_schedule())
     profile             of `vocabpipe profile`, in place of model, gpu and seq_length
 
     plan(...).table() has a row per candidate, best first; its columns have the names of `vocabpipe plan --json`.
@@ -306,7 +308,7 @@ def plan(
     return _core.plan(os.fspath(model), os.fspath(gpu), os.fspath(profile), gpus, global_batch_size, seq_length,
                       vocab_size, list(tensor), list(context), list(pipeline), list(data), list(expert),
                       list(expert_tensor), list(micro_batch_size), list(recompute), list(schedules),
-                      list(vocab_modes), list(chunks), memory_gib, moe_imbalance, all_sizes, best)
+                      list(vocab_modes), list(chunks), overlap_pairs, memory_gib, moe_imbalance, all_sizes, best)
 
 
 draw_itself(Timeline, lambda step: step.page())
