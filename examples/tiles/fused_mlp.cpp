@@ -2,7 +2,7 @@
 // An MLP whose exchanges are tiles, as TileLink fuses it: AG + GEMM, then GEMM + RS. Every rank has
 // some tokens, some rows of the first weight and the same columns of the second. The products begin
 // with the rank's own tokens and go on with those of others as they come; what they make for
-// another rank leaves tile by tile. The result has the bits of one rank that does all of it.
+// another rank leaves tile by tile. The result has the bits of one rank that makes all parts.
 //
 //     fused_mlp 4              four threads
 //     mpirun -np 4 fused_mlp   four processes
@@ -15,6 +15,7 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <span>
 #include <vector>
 
 using namespace vocabpipe;

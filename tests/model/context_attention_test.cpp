@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <concepts>
 #include <cstdint>
 #include <cstring>
 #include <memory>
@@ -332,9 +333,14 @@ Sent on_context_team(const Attended& c, const Rows& whole, const Check& check) {
         block.backward(pass, rows.dheads.view, rows.qkv.view, rows.sinks(c), rows.heads.view,
                        rows.log_sum_exp.view, rows.dqkv.view);
         if (c.sinks) {
-            block.sum_sinks(pass, rows.dscores.view, rows.dsinks.view);
-            pass.weight_gradients.accumulate = true;
-            block.sum_sinks(pass, rows.dscores.view, rows.dsinks.view);
+            for (const bool accumulate : {false, true}) {
+                pass.weight_gradients.accumulate = accumulate;
+                if constexpr (std::same_as<Block, ExchangedHeads>) {
+                    block.sum_sinks(pass, rows.dscores.view, rows.dsinks.view);
+                } else {
+                    op.column_sums(ctx, rows.dscores.view, rows.dsinks.view, accumulate);
+                }
+            }
         }
         sent.backward[static_cast<size_t>(rank)] =
             counting.sent - sent.forward[static_cast<size_t>(rank)];

@@ -591,6 +591,14 @@ struct ModelCase {
              }(),
          .sequences = 2,
          .documents = true},
+        {.name = "Qwen3MoeSinks",
+         .config =
+             [] {
+                 ModelConfig config = small_family("qwen3_moe", 2, 6, 29, false);
+                 config.softmax_type = SoftmaxType::learnable;
+                 return config;
+             }(),
+         .sequences = 2},
         {.name = "Gpt2Sinks",
          .config =
              [] {

@@ -195,6 +195,8 @@ TEST_F(MegatronFlagValues, ThatWouldChangeResultsAreRefused) {
         {"--cp-comm-type p2p",
          "--cp-comm-type p2p: must be allgather or a2a; there are no rings: allgather brings the "
          "same keys and values"},
+        {"--softmax-type off-by-one",
+         "--softmax-type off-by-one: must be one of vanilla, learnable"},
         {"--optimizer sgd", "--optimizer sgd: AdamW is the only one; use adam"},
         {"--moe-router-dtype fp64", "--moe-router-dtype fp64: scores of routers are fp32"},
         {"--moe-router-load-balancing-type sinkhorn",

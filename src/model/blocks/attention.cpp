@@ -83,7 +83,9 @@ auto Attention::with_exchange(const kernels::AttentionShape& shape, const Use& u
     if (options_.exchange.form == ContextForm::a2a) {
         return use(ExchangedHeads{shape, panels_of(shape.kv_heads / options_.context, wanted)});
     }
-    return use(GatheredKeys{shape, panels_of(shape.kv_heads, wanted)});
+    // Sequences travel one by one, so that several of them need fewer panels to hide the exchange.
+    const auto of_sequence = static_cast<int>(wanted / std::max<int64_t>(shape.sequences, 1));
+    return use(GatheredKeys{shape, panels_of(shape.kv_heads, of_sequence)});
 }
 
 ScratchSize Attention::scratch(const ScratchFor& use) const {
@@ -137,13 +139,10 @@ void Attention::attend_backward(const StagePass& pass, ConstTensor dheads, const
 }
 
 void Attention::sum_sinks(const StagePass& pass, Statistics gradients) const {
-    if (!pass.context) {
-        return pass.op().column_sums(pass.ctx, gradients, sinks_->gradient,
-                                     pass.weight_gradients.accumulate);
+    if (pass.context && options_.exchange.form == ContextForm::a2a) {
+        return ExchangedHeads{shape(pass)}.sum_sinks(pass, gradients, sinks_->gradient);
     }
-    with_exchange(shape(pass), [&](const auto& exchange) {
-        exchange.sum_sinks(pass, gradients, sinks_->gradient);
-    });
+    pass.op().column_sums(pass.ctx, gradients, sinks_->gradient, pass.weight_gradients.accumulate);
 }
 
 void Attention::forward(const StagePass& pass, ConstTensor x, const Saved& saved,

@@ -91,7 +91,9 @@ private:
     void sum_sinks(const StagePass& pass, Statistics gradients) const;
     [[nodiscard]] bool has_sinks() const { return !options_.sinks.empty(); }
     [[nodiscard]] HeadSinks sinks(Statistics gradients = {}) const {
-        return {.scores = has_sinks() ? sinks_->weight : ConstTensor(), .gradients = gradients};
+        if (!has_sinks()) return {};
+        // Frozen ones need none.
+        return {.scores = sinks_->weight, .gradients = sinks_->gradient ? gradients : Statistics()};
     }
     /// Calls use() with the exchange of context ranks, GatheredKeys or ExchangedHeads.
     template <typename Use>

@@ -17,8 +17,8 @@ namespace vocabpipe {
 ///
 /// `shape`: of the rank's heads before the exchange, and its own tokens; C panels divide the
 /// key/value heads. qkv (N, qkv_columns), heads and dheads (N, output_columns), dqkv of qkv's
-/// shape: of the rank's N tokens. log_sum_exp (N, heads): the same bytes as (C N, heads / C), which
-/// is how they are used. All use pass.scratch.workspace.
+/// shape: of the rank's N tokens. log_sum_exp and the gradients of sinks (N, heads): the same bytes
+/// as (C N, heads / C), which is how they are used. All use pass.scratch.workspace.
 struct ExchangedHeads {
     kernels::AttentionShape shape;
     int panels = 1;

@@ -9,8 +9,7 @@
 #include "src/model/blocks/row_pieces.hpp"
 #include "src/model/views.hpp"
 
-#include <algorithm>
-#include <vector>
+#include <span>
 
 namespace vocabpipe {
 
@@ -292,10 +291,6 @@ void GatheredKeys::forward(const StagePass& pass, ConstTensor qkv, const HeadSin
         pass.ctx.poll();
     });
     exchange.finish();
-}
-
-void GatheredKeys::sum_sinks(const StagePass& pass, ConstTensor gradients, Tensor dsinks) const {
-    pass.op().column_sums(pass.ctx, gradients, dsinks, pass.weight_gradients.accumulate);
 }
 
 void GatheredKeys::backward(const StagePass& pass, ConstTensor dheads, ConstTensor qkv,

@@ -38,7 +38,7 @@ void attend_to_backward(const StagePass& pass, ConstTensor dout, ConstTensor q, 
     const kernels::Operators& op = pass.op();
     op.causal_attention_backward(pass.ctx, dout, q, kv, out, log_sum_exp, shape, first_visible, dq,
                                  dkv, workspace);
-    if (sinks) {
+    if (sinks.gradients) {
         op.attention_sinks_backward(pass.ctx, sinks.scores, dout, out, log_sum_exp, shape,
                                     sinks.gradients);
     }

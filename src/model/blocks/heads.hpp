@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Heads of attention on a rank that has whole sequences.
+// Heads of attention: what lies where in rows of q, k and v, attention of queries to keys, with
+// sinks where the model has them, and attention of a rank that has whole sequences.
 #pragma once
 
 #include "src/model/blocks/stage_pass.hpp"

@@ -189,10 +189,7 @@ void Linear::backward_weight(const StagePass& pass, ConstTensor dy, ConstTensor 
 
 void Linear::backward_bias(const StagePass& pass, ConstTensor dy) const {
     if (bias_ == nullptr || !bias_->gradient) return;
-    const Tensor gradient = bias_->gradient;
-    const Tensor no_columns(gradient.data, gradient.cols, 0, DType::fp32);
-    pass.op().linear_backward_weight(pass.ctx, dy, dy.column_range(0, 0), no_columns, gradient,
-                                     pass.weight_gradients.accumulate);
+    pass.op().column_sums(pass.ctx, dy, bias_->gradient, pass.weight_gradients.accumulate);
 }
 
 }  // namespace vocabpipe

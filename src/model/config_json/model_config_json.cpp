@@ -92,7 +92,12 @@ ModelConfig parse_model_config(std::string_view text, const std::string& path) {
     c.tied = file.flag("tie_word_embeddings", family.defaults.tied);
     c.norm_epsilon = static_cast<float>(file.positive(keys.epsilon, family.defaults.epsilon));
     c.init_std = static_cast<float>(file.not_negative("initializer_range", c.init_std));
-    if (const auto type = file.given(kSoftmaxTypeKey)) c.softmax_type = read_softmax_type(*type);
+    if (const auto type = file.given(kSoftmaxTypeKey)) {
+        c.softmax_type = read_softmax_type(*type);
+        if (c.softmax_type == SoftmaxType::learnable && family.has_latents()) {
+            type->fail("latent attention has no sinks");
+        }
+    }
     read_switches(file, c);
     family.read(file, c);
     check_layer_types(file, c);

@@ -15,7 +15,8 @@ constexpr std::array kOtherFamilies{
     OtherFamily{"falcon", "gpt_neox", "one norm of what attention and MLP read"},
     OtherFamily{"gemma3", "gemma3_text", "images"},
     OtherFamily{"gpt_neo", "gpt2", "attention without a scale"},
-    OtherFamily{"gpt_oss", "mistral", "a mixture of experts and attention sinks"},
+    OtherFamily{"gpt_oss", "mixtral",
+                "biases of experts and of their router, and their clamped activation"},
     OtherFamily{"gptj", "gpt_neox", "rotary positions of neighbouring columns"},
     OtherFamily{
         "llama4", "llama",

@@ -308,6 +308,8 @@ TEST(ModelConfigFile, ReadsAndPrintsTheSoftmaxOfAttention) {
                               "learnable"));
         EXPECT_THAT(refused(with(without, "softmax_type", true)), HasSubstr("softmax_type"));
     }
+    EXPECT_THAT(refused(with(any_rotary("deepseek_v3"), "softmax_type", "learnable")),
+                HasSubstr("softmax_type: latent attention has no sinks"));
 }
 
 TEST(ModelConfigFile, IsTiedByTheDefaultOfItsFamily) {
