@@ -21,6 +21,16 @@ inline void require_heads(const AttentionShape& shape) {
     require(shape.value_head_size >= 0, "a value_head_size of 0 or more");
 }
 
+/// What attention leaves of its queries.
+inline void require_attended(const AttentionShape& shape, ConstTensor out,
+                             ConstTensor log_sum_exp) {
+    require(has_shape(out, shape.query_tokens(), shape.output_columns()),
+            "out of shape (query_tokens, output_columns)");
+    require(has_shape(log_sum_exp, shape.query_tokens(), shape.heads) &&
+                log_sum_exp.dtype == DType::fp32,
+            "log_sum_exp of shape (query_tokens, heads) fp32");
+}
+
 inline void require_attention(ConstTensor q, ConstTensor kv, const AttentionShape& shape,
                               std::span<const int32_t> first_visible, ConstTensor out,
                               ConstTensor log_sum_exp) {
@@ -37,11 +47,7 @@ inline void require_attention(ConstTensor q, ConstTensor kv, const AttentionShap
             "q of shape (query_tokens, query_columns)");
     require(has_shape(kv, shape.tokens(), shape.key_value_columns()),
             "kv of shape (N, key_value_columns)");
-    require(has_shape(out, shape.query_tokens(), shape.output_columns()),
-            "out of shape (query_tokens, output_columns)");
-    require(has_shape(log_sum_exp, shape.query_tokens(), shape.heads) &&
-                log_sum_exp.dtype == DType::fp32,
-            "log_sum_exp of shape (query_tokens, heads) fp32");
+    require_attended(shape, out, log_sum_exp);
     require(q.dtype == kv.dtype && q.dtype == out.dtype, "one type for q, kv and out");
     require(first_visible.empty() || std::ssize(first_visible) == shape.query_tokens(),
             "first_visible of all queries, or of none");
@@ -75,11 +81,7 @@ inline void require_sinks(ConstTensor sinks, const AttentionShape& shape, ConstT
 inline void require_attention_sinks(ConstTensor sinks, const AttentionShape& shape, ConstTensor out,
                                     ConstTensor log_sum_exp) {
     require_sinks(sinks, shape, out);
-    require(has_shape(out, shape.query_tokens(), shape.output_columns()),
-            "out of shape (query_tokens, output_columns)");
-    require(has_shape(log_sum_exp, shape.query_tokens(), shape.heads) &&
-                log_sum_exp.dtype == DType::fp32,
-            "log_sum_exp of shape (query_tokens, heads) fp32");
+    require_attended(shape, out, log_sum_exp);
 }
 
 /// In addition to require_attention_sinks().

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "vocabpipe/context_cut.hpp"
 
+#include "src/support/names_of.hpp"
 #include "vocabpipe/context_exchange.hpp"
 #include "vocabpipe/error.hpp"
 
@@ -23,8 +24,8 @@ std::string_view to_string(ContextForm form) {
 }
 
 ContextForm context_form_from(std::string_view name) {
-    for (const ContextForm form : {ContextForm::allgather, ContextForm::a2a}) {
-        if (to_string(form) == name) return form;
+    if (const auto form = find_named(name, {ContextForm::allgather, ContextForm::a2a})) {
+        return *form;
     }
     if (name == "all_gather") return ContextForm::allgather;
     throw UsageError(

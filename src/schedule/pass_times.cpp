@@ -67,12 +67,13 @@ public:
         }
         std::vector<int> ready;
         for (int rank = schedule_.ranks - 1; rank >= 0; --rank) ready.push_back(rank);
-        while (!ready.empty() || end_first_alone(ready)) {
-            if (ready.empty()) continue;
-            const int rank = ready.back();
-            ready.pop_back();
-            advance(rank, ready);
-        }
+        do {
+            while (!ready.empty()) {
+                const int rank = ready.back();
+                ready.pop_back();
+                advance(rank, ready);
+            }
+        } while (end_first_alone(ready));
         for (int rank = 0; rank < schedule_.ranks; ++rank) {
             if (position_[static_cast<size_t>(rank)] < list(rank).size()) stuck(rank);
         }

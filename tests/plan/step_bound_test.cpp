@@ -187,8 +187,8 @@ TEST_F(TimeBound, LeavesOutBackwardsOfFrozenStages) {
     EXPECT_EQ(fitting_ends(10), (Ends{1 + 12 * 10 * 3 / 10 - 1, 366})) << "as long as its F";
 }
 
-// Of pairs whose passes each compute for 70 % of their time: what both compute, or one kind alone;
-// and what runs beside no other pass.
+// Bounds of pairs whose passes each compute for 70 % of their time: what both compute, or one kind
+// alone; and what runs beside no other pass.
 TEST_F(TimeBound, HasWhatPairsCompute) {
     step_->costs.exchange_permille = 300;
     stage(0, {{Op::F, 1000}, {Op::B, 200}});
@@ -273,7 +273,7 @@ TEST_F(ShardedTimeBound, HasTOfALastRankBeforeTheWayOnlyWithTwoBarriers) {
               (Ends{3 * (1 + 10 + 20 + 4'000 + 200 + 5), 112 + 3 * (30 + 30 + 5'000 + 50 + 6)}));
 }
 
-// Of two replicas, whose sums take no time. T of all ranks follows the last stage's first F.
+// Two replicas, whose sums take no time. T of all ranks follows the last stage's first F.
 TEST_F(ShardedTimeBound, HasTheGradientsOfTheOutputLayer) {
     options_.gpus = 4;
     candidate_.mesh.data = 2;

@@ -256,13 +256,18 @@ TEST(StepModel, ADeviceReservesMemoryAndARotaryTableIsAWeight) {
     EXPECT_EQ(rank(1).weights - learned, 1024 * 16 * 4);
 }
 
-// A byte per nanosecond and a latency of 7.
-TEST(StepModel, TensorRanksPutSlicesOfXTogetherForS) {
+/// thousand_rows() on links of a byte per nanosecond with a latency of 7.
+PlanOptions with_simple_links() {
     PlanOptions options = thousand_rows();
     options.device.link_gb_per_s.value = options.device.link_efficiency.value = 1;
     options.device.message_efficiency.value = 1;
     options.device.link_latency_us.value = 7e-3;
     options.device.gpus_per_node.value = 64;
+    return options;
+}
+
+TEST(StepModel, TensorRanksPutSlicesOfXTogetherForS) {
+    const PlanOptions options = with_simple_links();
     const int64_t x = 1024 * 1024 * 2;
     const PassCosts alone =
         step_model(options, of_layers({.forward = 1}), uneven(VocabMode::one_barrier))
@@ -278,11 +283,7 @@ TEST(StepModel, TensorRanksPutSlicesOfXTogetherForS) {
 
 // Two ranks with one and three layers, and the stages of a V.
 TEST(StepModel, PassesWaitForTheMessagesTheySendIfTheyAreNotOverlapped) {
-    PlanOptions options = thousand_rows();
-    options.device.link_gb_per_s.value = options.device.link_efficiency.value = 1;
-    options.device.message_efficiency.value = 1;
-    options.device.link_latency_us.value = 7e-3;
-    options.device.gpus_per_node.value = 64;
+    PlanOptions options = with_simple_links();
     options.trainer.overlap_messages = false;
     const UnitCosts units = of_layers({.forward = 100,
                                        .input_gradient = 110,

@@ -140,7 +140,7 @@ void Attention::attend_backward(const StagePass& pass, ConstTensor dheads, const
 
 void Attention::sum_sinks(const StagePass& pass, Statistics gradients) const {
     if (pass.context && options_.exchange.form == ContextForm::a2a) {
-        return ExchangedHeads{shape(pass)}.sum_sinks(pass, gradients, sinks_->gradient);
+        return ExchangedHeads::sum_sinks(pass, gradients, sinks_->gradient);
     }
     pass.op().column_sums(pass.ctx, gradients, sinks_->gradient, pass.weight_gradients.accumulate);
 }

@@ -322,7 +322,7 @@ void ExchangedHeads::backward(const StagePass& pass, ConstTensor dheads, ConstTe
 }
 
 // Other heads' sinks are summed by their ranks; gradients are added up over all.
-void ExchangedHeads::sum_sinks(const StagePass& pass, ConstTensor gradients, Tensor dsinks) const {
+void ExchangedHeads::sum_sinks(const StagePass& pass, ConstTensor gradients, Tensor dsinks) {
     const int ranks = pass.context.cut->ranks();
     const int64_t own = gradients.cols / ranks;
     const bool accumulate = pass.weight_gradients.accumulate;

@@ -29,7 +29,7 @@ struct ExchangedHeads {
                   const HeadSinks& sinks, ConstTensor heads, ConstTensor log_sum_exp,
                   Tensor dqkv) const;
     /// dsinks (1, heads): the sum [and dsinks] of the sinks' gradients that backward() made.
-    void sum_sinks(const StagePass& pass, ConstTensor gradients, Tensor dsinks) const;
+    static void sum_sinks(const StagePass& pass, ConstTensor gradients, Tensor dsinks);
     /// Bytes of the workspace that forward() and backward() need.
     [[nodiscard]] int64_t workspace_bytes(const ScratchFor& use) const;
 };

@@ -226,10 +226,6 @@ public:
             }
         }
     }
-    /// The place of a member's segment in its sequence.
-    [[nodiscard]] RowRange place(int member, int segment) const {
-        return cut_.segment(member, segment);
-    }
     /// Keys that a segment of this rank's queries sees: all up to its end.
     [[nodiscard]] int64_t keys_of(int segment) const { return cut_.segment(segment).end; }
     /// Calls attend(queries) for each segment of a part.
@@ -319,7 +315,7 @@ void GatheredKeys::backward(const StagePass& pass, ConstTensor dheads, ConstTens
         const Tensor both = gathering.gradients(1).row_range(0, of.keys_of(0));
         op.add(pass.ctx, both, gathering.gradients(0).row_range(0, of.keys_of(0)), both);
         of.each_seen([&](int member, int segment) {
-            op.convert(pass.ctx, rows_of(gathering.gradients(1), of.place(member, segment)),
+            op.convert(pass.ctx, rows_of(gathering.gradients(1), cut.segment(member, segment)),
                        of.leaving(part, member, segment));
         });
         exchange.release(of.pieces() + of.pieces_before(part) + kSegments);

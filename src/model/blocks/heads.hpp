@@ -45,8 +45,8 @@ template <class AnyTensor>
 /// none.
 struct HeadSinks {
     ConstTensor scores;  ///< (1, heads)
-    Tensor gradients =
-        {};  ///< (N, heads) fp32, of the scores in every query; the backward makes it
+    /// (N, heads) fp32: of the scores in every query. The backward makes it; empty: not wanted.
+    Tensor gradients = {};
 
     [[nodiscard]] explicit operator bool() const { return bool{scores}; }
 };

@@ -18,7 +18,7 @@ inline constexpr int64_t kMostHeads = int64_t{1} << 16;
 
 /// Depths of multi-token prediction, in files of every family.
 inline constexpr const char* kPredictedKey = "num_nextn_predict_layers";
-/// Of ModelConfig::softmax_type, in Megatron's word; transformers has no such key.
+/// The key of ModelConfig::softmax_type, in Megatron's word; transformers has none.
 inline constexpr const char* kSoftmaxTypeKey = "softmax_type";
 
 /// Reads a config.json of a family. A key that is null counts as left out, as in transformers.

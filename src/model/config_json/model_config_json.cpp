@@ -8,6 +8,7 @@
 #include "src/model/config_json/text_ends.hpp"
 #include "src/model/config_json/window_keys.hpp"
 #include "src/model/families/families.hpp"
+#include "src/support/names_of.hpp"
 
 #include <algorithm>
 
@@ -47,8 +48,8 @@ void refuse_others(const ConfigValues& file) {
 
 SoftmaxType read_softmax_type(const StrictJson& json) {
     const std::string name = json.text();
-    for (const SoftmaxType type : {SoftmaxType::vanilla, SoftmaxType::learnable}) {
-        if (to_string(type) == name) return type;
+    if (const auto type = find_named(name, {SoftmaxType::vanilla, SoftmaxType::learnable})) {
+        return *type;
     }
     json.fail("\"" + name.substr(0, 40) + "\" is not supported; use vanilla or learnable");
 }

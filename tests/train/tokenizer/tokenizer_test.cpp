@@ -150,8 +150,8 @@ TEST_F(SentencePiece, NamesTheLargestSizeTheTextAdmitsWhichThenWorks) {
     EXPECT_THROW((void)train(largest + 1), UsageError);
 }
 
-// Of a long text, a size that no text of its bytes has is refused before SentencePiece looks for
-// the largest one, which takes long.
+// A size that no text of as many bytes has is refused for a long text before SentencePiece looks
+// for the largest one, which takes long.
 TEST_F(SentencePiece, RefusesWhatNoLongTextAdmitsAtOnce) {
     constexpr int64_t kBytes = (1 << 20) + 1;
     std::string text;
